@@ -1,0 +1,164 @@
+// Package db owns the schema: embedded migrations, and the lock that lets any
+// number of nodes start on one empty database.
+package db
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/lib/pq"
+	migrate "github.com/rubenv/sql-migrate"
+)
+
+//go:embed migrations/*.sql
+var files embed.FS
+
+// The record of applied migrations lives in a schema of its own, so that the
+// schema saga can be dumped, dropped and restored alone (seed 1, pg_dump -n saga).
+var set = migrate.MigrationSet{SchemaName: "skald", TableName: "schema_migrations"}
+
+var source = migrate.EmbedFileSystemMigrationSource{FileSystem: files, Root: "migrations"}
+
+// lockKey is Skald's advisory lock for migrations.
+const lockKey = 0x736b616c64 // "skald"
+
+// Hash identifies the migrations in this binary.
+func Hash() string {
+	h := sha256.New()
+	_ = fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := files.ReadFile(path)
+		h.Write(b)
+		return err
+	})
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Migrate brings the database up to date, durable on return. Nodes that start
+// together take turns. dsn must reach PostgreSQL directly, not through a
+// transaction pooler: the lock is the session's.
+func Migrate(ctx context.Context, dsn string) error {
+	_, err := Up(ctx, dsn)
+	return err
+}
+
+// Up is Migrate and returns how many migrations were applied.
+func Up(ctx context.Context, dsn string) (int, error) {
+	return run(ctx, dsn, migrate.Up, 0)
+}
+
+// Down takes back the last n migrations, all of them when n is 0.
+func Down(ctx context.Context, dsn string, n int) (int, error) {
+	return run(ctx, dsn, migrate.Down, n)
+}
+
+func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit int) (n int, err error) {
+	err = locked(ctx, dsn, func(db *sql.DB) error {
+		n, err = set.ExecMaxContext(ctx, db, "postgres", source, dir, limit)
+		return err
+	})
+	return n, err
+}
+
+// locked runs f while this process alone migrates. It polls for the lock: a
+// session that waits inside pg_advisory_lock holds a snapshot, and CREATE INDEX
+// CONCURRENTLY waits for that snapshot in turn, for ever.
+func locked(ctx context.Context, dsn string, f func(*sql.DB) error) error {
+	connector, err := pq.NewConnector(dsn)
+	if err != nil {
+		return fmt.Errorf("database address: %w", err)
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close()
+	for {
+		var ours bool
+		if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, lockKey).Scan(&ours); err != nil {
+			return fmt.Errorf("migration lock: %w", err)
+		}
+		if ours {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	defer conn.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, lockKey) //nolint:errcheck // closing the session unlocks too
+	return f(db)
+}
+
+// Applied is one migration and when it was applied; the zero time: not yet.
+type Applied struct {
+	ID string
+	At time.Time
+}
+
+// Status lists every migration known to this binary or to the database.
+func Status(ctx context.Context, db *sql.DB) ([]Applied, error) {
+	known, err := source.FindMigrations()
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]time.Time{}
+	rows, err := db.QueryContext(ctx, `SELECT id, applied_at FROM skald.schema_migrations`)
+	var missing *pq.Error
+	switch {
+	case errors.As(err, &missing) && (missing.Code == "42P01" || missing.Code == "3F000"): // nothing was ever applied
+	case err != nil:
+		return nil, err
+	default:
+		defer rows.Close()
+		for rows.Next() {
+			var id string
+			var t time.Time
+			if err := rows.Scan(&id, &t); err != nil {
+				return nil, err
+			}
+			at[id] = t.UTC()
+		}
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	var out []Applied
+	for _, m := range known {
+		out = append(out, Applied{m.Id, at[m.Id]})
+		delete(at, m.Id)
+	}
+	for id, t := range at {
+		out = append(out, Applied{id + " (unknown to this binary)", t})
+	}
+	return out, nil
+}
+
+// Check returns nil when the schema is exactly the one this binary knows.
+func Check(ctx context.Context, db *sql.DB) error {
+	status, err := Status(ctx, db)
+	if err != nil {
+		return err
+	}
+	for _, m := range status {
+		if m.At.IsZero() {
+			return fmt.Errorf("the database lacks migration %s: run `skald migrate up`", m.ID)
+		}
+	}
+	if known, _ := source.FindMigrations(); len(status) > len(known) {
+		return fmt.Errorf("the database has migration %s: it belongs to a newer Skald", status[len(status)-1].ID)
+	}
+	return nil
+}

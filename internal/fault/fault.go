@@ -1,0 +1,91 @@
+// Package fault holds the one error type that crosses packages.
+//
+// A fault is an error somebody can act on: a client that sent the wrong
+// thing, or a caller that lost a race. Everything else (a lost connection, a
+// full disk) stays an ordinary error, is logged with its cause, and reaches
+// clients as an outage without detail.
+package fault
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind says what a caller can do about a fault; the HTTP edge maps it to a status.
+type Kind int
+
+// Kinds. The zero value is never used, so a forgotten kind shows up as an outage.
+const (
+	Invalid      Kind = iota + 1 // the input is wrong: 400 or 422, see Malformed
+	Malformed                    // the request itself cannot be read: 400
+	NotFound                     // no such thing for this tenant: 404
+	Conflict                     // the thing's state forbids it: 409
+	Precondition                 // If-Match named another version: 412
+	TooLarge                     // 413
+	Unsupported                  // media type: 415
+	Unavailable                  // try again later, nothing was done: 503
+)
+
+// Field is one mistake in the input.
+type Field struct {
+	Pointer string // JSON Pointer into the body, or the parameter's name
+	Code    string // stable word, e.g. "required"
+	Message string // for people
+}
+
+// Error is a fault. Its text is safe to show to clients; the cause is not.
+type Error struct {
+	Kind    Kind
+	Code    string // e.g. SAGA_STATE_CONFLICT; stable, part of the API
+	Detail  string // one sentence for the client
+	Fields  []Field
+	Allowed []string // actions that are possible instead, on a state conflict
+	cause   error
+}
+
+// New makes a fault with a formatted detail.
+func New(kind Kind, code, format string, args ...any) *Error {
+	return &Error{Kind: kind, Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Because attaches the cause, which is logged and never shown.
+func (e *Error) Because(err error) *Error { e.cause = err; return e }
+
+// With attaches the input's mistakes.
+func (e *Error) With(fields ...Field) *Error { e.Fields = append(e.Fields, fields...); return e }
+
+// Allowing attaches the actions that would be accepted in the present state.
+func (e *Error) Allowing(actions []string) *Error { e.Allowed = actions; return e }
+
+func (e *Error) Error() string {
+	if e.cause != nil {
+		return e.Code + ": " + e.Detail + ": " + e.cause.Error()
+	}
+	return e.Code + ": " + e.Detail
+}
+
+// Unwrap returns the cause, nil when there is none.
+func (e *Error) Unwrap() error { return e.cause }
+
+// As returns the fault inside err, or nil when err is an outage.
+func As(err error) *Error {
+	var f *Error
+	if errors.As(err, &f) {
+		return f
+	}
+	return nil
+}
+
+// KindOf returns the kind of the fault inside err, zero for nil and outages.
+func KindOf(err error) Kind {
+	if f := As(err); f != nil {
+		return f.Kind
+	}
+	return 0
+}
+
+// IsCode tells whether err is a fault with that code.
+func IsCode(err error, code string) bool {
+	f := As(err)
+	return f != nil && f.Code == code
+}
