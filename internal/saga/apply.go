@@ -1,0 +1,301 @@
+package saga
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// CodeStateConflict is the fault of an event that the state does not allow.
+const CodeStateConflict = "SAGA_STATE_CONFLICT"
+
+// Apply decides what e changes in r. It never changes r. The fault is a
+// Conflict when the state does not allow e; nothing else can go wrong.
+func Apply(r Run, e Event, m Moment) (Change, error) {
+	d := &decision{
+		Change: Change{Before: Precondition{Version: r.Version, Epoch: r.LeaseEpoch}, After: r},
+		m:      m,
+	}
+	d.s = &d.After.Saga
+	d.s.Version++
+	d.s.UpdatedAt = m.Now
+	ok := false
+	switch e := e.(type) {
+	case Answered:
+		ok = d.answered(e.Outcome)
+	case Turned:
+		ok = d.turned()
+	case Slow:
+		ok = d.slow(e)
+	case CancelRequested:
+		ok = d.flag(CauseCancelled, "SAGA_CANCELLED", "cancelled", e.By, e.Reason)
+	case CompensateRequested:
+		ok = d.flag(CauseOperator, "SAGA_COMPENSATE_REQUESTED", "operator", e.By, e.Reason)
+	case DeadlinePassed:
+		ok = d.deadline()
+	case ResumeRequested:
+		ok = d.resume()
+	}
+	if !ok {
+		return Change{}, fault.New(fault.Conflict, CodeStateConflict,
+			"the saga is %s; that does not allow this", r.State).Allowing(r.AllowedActions())
+	}
+	return d.Change, nil
+}
+
+// decision gathers a Change while the rules below work on it.
+type decision struct {
+	Change
+	s *Saga // = &Change.After.Saga
+	m Moment
+}
+
+// to moves the saga over one edge. A move that is not in the table is a bug in
+// the rules below, caught by the exhaustive test; it must never reach a store.
+func (d *decision) to(next State) {
+	if !edge(d.s.State, next) {
+		panic(fmt.Sprintf("saga: %s to %s is not in the transition table", d.s.State, next))
+	}
+	d.s.State = next
+}
+
+// dispatched passes the edges that a sent call implies: a saga whose call has
+// an outcome was running, whatever its row still says.
+func (d *decision) dispatched() {
+	if d.s.State == Pending || d.s.State == StepCompleted {
+		d.to(Running)
+	}
+	if d.s.StartedAt == nil {
+		d.s.StartedAt = &d.m.Now
+	}
+	d.s.NextRunAt = nil
+}
+
+func (d *decision) answered(o Outcome) bool {
+	if d.s.State.Terminal() || d.s.Attempt == 0 {
+		return false
+	}
+	if d.s.State == Compensating {
+		d.undoAnswered(o)
+		return true
+	}
+	d.dispatched()
+	d.stepAnswered(o)
+	return true
+}
+
+// stepAnswered applies the outcome of the current step's action.
+func (d *decision) stepAnswered(o Outcome) {
+	k := d.s.CurrentStep
+	if o.Verdict == Done {
+		d.log(Execute, o, LogSuccess, true)
+		d.After = d.After.with(k, o.Output)
+		d.s = &d.After.Saga
+		switch {
+		case d.s.EndCause != nil: // a flag was committed first; the outcome is kept and undone
+			d.turnBack(k)
+		case k+1 == d.s.TotalSteps:
+			d.s.CurrentStep = d.s.TotalSteps
+			d.end(Completed)
+		default:
+			d.to(StepCompleted)
+			d.to(Running) // the intent to call k+1 rides on this commit
+			d.atStep(k + 1)
+		}
+		return
+	}
+	d.s.Failures++
+	d.s.Uncertain = o.Verdict == Unknown || d.s.Uncertain && o.Verdict != Refused
+	giveUp := !d.After.Def.ActionRetry(k).Allows(o.Class, d.s.Failures)
+	d.log(Execute, o, failedStatus(o), giveUp || d.s.EndCause != nil)
+	switch {
+	case d.s.EndCause != nil:
+	case giveUp:
+		cause := CauseStepFailed
+		d.s.EndCause = &cause
+		d.s.Error = d.outcomeError(o, fmt.Sprintf("step %q: %s", d.After.Def.Steps[k].Name, o.Message))
+	default:
+		d.waitForRetry(d.After.Def.ActionRetry(k), o)
+		return
+	}
+	if d.s.Uncertain {
+		d.turnBack(k) // it may have been applied: undone too, and first (trap X10)
+	} else {
+		d.turnBack(k - 1)
+	}
+}
+
+// undoAnswered applies the outcome of the current step's compensation.
+func (d *decision) undoAnswered(o Outcome) {
+	k := d.s.CurrentStep
+	if o.Verdict == Done {
+		d.log(Compensate, o, LogSuccess, true)
+		d.undoFrom(k - 1)
+		return
+	}
+	d.s.Failures++
+	policy := d.After.Def.CompensationPolicy(k)
+	giveUp := d.s.CompensationExpired || !policy.Allows(o.Class, d.s.Failures)
+	d.log(Compensate, o, failedStatus(o), giveUp)
+	if !giveUp {
+		d.waitForRetry(policy, o)
+		return
+	}
+	d.dirtyEnd(d.outcomeError(o, fmt.Sprintf("the compensation of step %q gave up: %s", d.After.Def.Steps[k].Name, o.Message)), "compensation_failed")
+}
+
+// dirtyEnd ends the saga in FAILED: effects may remain and a person must act.
+func (d *decision) dirtyEnd(e *Error, reason string) {
+	e.Cause = d.s.Error
+	d.s.Error = e
+	d.s.NeedsAttention = true
+	d.s.AttentionReason = &reason
+	d.end(Failed)
+}
+
+// turned turns back a saga that was flagged while no call was in flight.
+func (d *decision) turned() bool {
+	switch {
+	case d.s.State.Forward() && d.s.EndCause != nil:
+		if d.s.State == Pending && !d.s.Uncertain {
+			d.end(d.s.EndCause.End()) // nothing was sent
+			return true
+		}
+		d.dispatched()
+		if d.s.Uncertain {
+			d.turnBack(d.s.CurrentStep)
+		} else {
+			d.turnBack(d.s.CurrentStep - 1)
+		}
+		return true
+	case d.s.State == Compensating && d.s.CompensationExpired:
+		d.dirtyEnd(d.newError("SAGA_COMPENSATION_TIMEOUT", "deadline", "the compensation did not end before its deadline"), "compensation_timeout")
+		return true
+	}
+	return false
+}
+
+// flag marks the saga to turn back. Only its driver moves it, because a call
+// may be in flight; a saga nobody ever drove ends at once.
+func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
+	if !d.s.State.Forward() || d.s.EndCause != nil {
+		return false
+	}
+	text := map[Cause]string{CauseCancelled: "cancelled", CauseDeadline: "the deadline passed", CauseOperator: "compensation requested"}[cause]
+	if by != "" {
+		text += " by " + by
+	}
+	if reason != "" {
+		text += ": " + reason
+	}
+	d.s.EndCause = &cause
+	d.s.Error = d.newError(code, kind, text)
+	switch cause {
+	case CauseCancelled:
+		d.s.CancelRequestedAt = &d.m.Now
+	case CauseDeadline:
+		d.s.TimedOutAt = &d.m.Now
+	}
+	if d.s.Attempt == 0 && d.s.LeaseOwner == nil {
+		d.end(cause.End())
+		return true
+	}
+	d.s.NextRunAt = &d.m.Now // wakes its owner, or makes it claimable, at once
+	return true
+}
+
+func (d *decision) deadline() bool {
+	if d.s.State == Compensating && !d.s.CompensationExpired {
+		d.s.CompensationExpired = true
+		d.s.NextRunAt = &d.m.Now
+		return true
+	}
+	return d.flag(CauseDeadline, "SAGA_TIMEOUT", "deadline", "", "")
+}
+
+// resume reopens a saga whose undo gave up, at that undo, with a fresh policy.
+func (d *decision) resume() bool {
+	if d.s.State != Failed {
+		return false
+	}
+	d.s.CompletedAt, d.s.Clean = nil, nil
+	d.s.NeedsAttention, d.s.AttentionReason = false, nil
+	d.s.CompensationExpired = false
+	d.to(Compensating)
+	d.startCompensation()
+	// Attempt goes on counting: X-Saga-Attempt only grows (invariant I7).
+	d.s.Attempt, d.s.Failures = d.s.Attempt+1, 0
+	d.s.LeaseOwner, d.s.NextRunAt = nil, &d.m.Now
+	return true
+}
+
+// slow records the call in flight as RUNNING.
+func (d *decision) slow(e Slow) bool {
+	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.recorded {
+		return false
+	}
+	if d.s.State != Compensating {
+		d.dispatched()
+	}
+	d.After.recorded = true
+	d.Logs = append(d.Logs, StepLog{
+		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,
+		Action: d.After.action(), Attempt: d.s.Attempt, Status: LogRunning, StartedAt: e.StartedAt, UpdatedAt: d.m.Now,
+	})
+	return true
+}
+
+// turnBack begins compensation at step from (which may be -1).
+func (d *decision) turnBack(from int) {
+	d.to(Compensating)
+	d.startCompensation()
+	d.undoFrom(from)
+}
+
+func (d *decision) startCompensation() {
+	d.StartsCompensation = true
+	if d.s.CompensationTimeoutMS == nil && d.m.CompensationTimeout > 0 {
+		ms := d.m.CompensationTimeout.Milliseconds()
+		d.s.CompensationTimeoutMS = &ms
+	}
+}
+
+// undoFrom makes the highest step at or below from whose undo is due the
+// current one, records steps without an undo as SKIPPED, and ends the saga
+// when none is left. Every step below the first one was done: steps run in order.
+func (d *decision) undoFrom(from int) {
+	for k := from; k >= 0; k-- {
+		if !d.After.Def.Steps[k].Compensation.None() {
+			d.atStep(k)
+			return
+		}
+		d.Logs = append(d.Logs, StepLog{
+			ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: k, StepName: d.After.Def.Steps[k].Name, Action: Compensate,
+			Attempt: 1, Status: LogSkipped, Final: true, StartedAt: d.m.Now, CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
+		})
+	}
+	d.end(d.s.EndCause.End())
+}
+
+// atStep makes the first call of step k, in the present direction, the one in flight.
+func (d *decision) atStep(k int) {
+	d.s.CurrentStep = k
+	d.s.Attempt, d.s.Failures, d.s.Uncertain = 1, 0, false
+	d.s.NextRunAt = nil
+}
+
+func (d *decision) waitForRetry(p retry.Policy, o Outcome) {
+	at := d.m.Now.Add(p.Delay(d.s.Failures, d.m.Jitter, o.RetryAfter)).Truncate(time.Microsecond)
+	d.s.NextRunAt = &at
+	d.s.Attempt++
+}
+
+func (d *decision) end(final State) {
+	d.to(final)
+	clean := final != Failed
+	d.s.Clean = &clean
+	d.s.CompletedAt = &d.m.Now
+	d.s.NextRunAt, d.s.LeaseOwner = nil, nil
+}

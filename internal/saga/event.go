@@ -1,0 +1,123 @@
+package saga
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// Event is something that happened to a saga. Exactly the types below are events.
+type Event interface{ event() }
+
+// Answered is the outcome of the call in flight.
+type Answered struct{ Outcome }
+
+// Turned is the driver noticing a flag (cancel, deadline) while no call is in flight.
+type Turned struct{}
+
+// Slow is the call in flight taking so long that it should be visible: its
+// step log is written as RUNNING and the answer will complete that row.
+type Slow struct{ StartedAt time.Time }
+
+// CancelRequested is a user's cancel: undo everything, end in CANCELLED.
+type CancelRequested struct{ By, Reason string }
+
+// CompensateRequested is an operator's order to turn back: undo everything, end in COMPENSATED.
+type CompensateRequested struct{ By, Reason string }
+
+// DeadlinePassed is Saga.TimeoutAt, or while compensating
+// Saga.CompensationTimeoutAt, passing on the database's clock.
+type DeadlinePassed struct{}
+
+// ResumeRequested reopens a FAILED saga whose undo gave up.
+type ResumeRequested struct{ By, Reason string }
+
+func (Answered) event()            {}
+func (Turned) event()              {}
+func (Slow) event()                {}
+func (CancelRequested) event()     {}
+func (CompensateRequested) event() {}
+func (DeadlinePassed) event()      {}
+func (ResumeRequested) event()     {}
+
+// Verdict is what a participant's answer means (requirements/invariants.md 3.7).
+type Verdict int
+
+// Verdicts.
+const (
+	Done       Verdict = iota + 1 // 2xx: applied
+	Refused                       // a definite no: not applied, not retried
+	Unknown                       // no answer, 5xx, garbage: may have been applied
+	NotApplied                    // certainly not applied, worth another try: dial failed, 425, 429
+)
+
+// Outcome is one attempt's result, ready to be recorded.
+type Outcome struct {
+	Verdict    Verdict
+	Class      retry.Class     // why, unless Done
+	Code       string          // e.g. "http_409", "timeout": Error.Code and StepLog.Outcome
+	Message    string          // for people; never more than 1,000 characters
+	Output     json.RawMessage // canonical JSON when Done; nil when the answer had no body
+	Response   json.RawMessage // canonical JSON of a refusal's body; nil when there was none
+	Request    []byte          // the body sent
+	RetryAfter time.Duration   // the participant's wish; 0 when none
+	StartedAt  time.Time
+	EndedAt    time.Time
+}
+
+// Moment is everything non-deterministic a decision needs.
+type Moment struct {
+	Now    time.Time // UTC, microseconds
+	NewID  func() uuid.UUID
+	Jitter float64 // [0,1)
+	// CompensationTimeout applies to a saga that names none; 0: no deadline.
+	CompensationTimeout time.Duration
+}
+
+// Precondition is what must still hold when a change is written.
+type Precondition struct {
+	Version int64
+	Epoch   int64
+}
+
+// Change is a decision: a store writes After, Logs and Key together if Before
+// still holds for the saga's row, and else nothing.
+type Change struct {
+	Before Precondition
+	After  Run
+	Logs   []StepLog
+	Key    *IdempotencyKey // the API's, nil for the engine's changes
+	// StartsCompensation: the store sets CompensationTimeoutAt to the database's
+	// clock plus After.CompensationTimeoutMS.
+	StartsCompensation bool
+}
+
+// IdempotencyKey is a client's Idempotency-Key, stored in the transaction of
+// what it stands for (invariant F01). Kept at least 24 hours.
+type IdempotencyKey struct {
+	TenantID  uuid.UUID
+	Principal string // who asked
+	Route     string // method and path template
+	Key       string // at most 255 characters
+	Hash      []byte // SHA-256 of method, path and canonical body
+	SagaID    uuid.UUID
+}
+
+// Release gives the saga up within the change, so that any node may claim it
+// when it is due: a long wait needs no owner, and a node that stops hands over.
+func (c *Change) Release(now time.Time) {
+	s := &c.After.Saga
+	if s.State.Terminal() || s.LeaseOwner == nil {
+		return
+	}
+	if s.NextRunAt == nil {
+		s.NextRunAt = &now
+	}
+	if s.State == Running && s.Attempt == 1 && s.CurrentStep > 0 {
+		s.State = StepCompleted // nothing of the next step was sent
+	}
+	s.LeaseOwner = nil
+}

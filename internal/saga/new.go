@@ -1,0 +1,82 @@
+package saga
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// Spec is what a client asks for.
+type Spec struct {
+	ID            uuid.UUID // the client's, or one made by the server
+	Tenant        Tenant
+	SagaType      string // "" : the first 64 characters of the workflow's name
+	Name          *string
+	Description   *string
+	BusinessKey   *string
+	CorrelationID *string
+	InitiatedBy   string
+	TraceID       *string
+	SpanID        *string
+	Payload       json.RawMessage // canonical JSON or nil
+	Metadata      json.RawMessage // canonical JSON object or nil
+	TimeoutMS     int64           // 0: the definition's, else the server's default
+}
+
+// NewSaga is a saga to be stored for the first time.
+type NewSaga struct {
+	Saga
+	// Floating: the client named no workflow version, so the store refuses the
+	// saga (NotCurrent) unless its version is still the latest one.
+	Floating bool
+	Key      *IdempotencyKey
+}
+
+// New returns the first version of a saga of definition version ver. owner is
+// the node that will drive it, nil when the node has no room: then anybody may
+// claim it. defaultTimeout applies when neither spec nor definition say; 0: none.
+// CreatedAt is now; TimeoutAt is set by the store on the database's clock.
+func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Time, defaultTimeout time.Duration) Saga {
+	s := Saga{
+		ID: spec.ID, Tenant: spec.Tenant, SagaType: spec.SagaType,
+		WorkflowName: def.Name, WorkflowVersion: ver,
+		Name: spec.Name, Description: spec.Description, BusinessKey: spec.BusinessKey,
+		CorrelationID: spec.CorrelationID, InitiatedBy: spec.InitiatedBy,
+		TraceID: spec.TraceID, SpanID: spec.SpanID, Payload: spec.Payload, Metadata: spec.Metadata,
+		State: Pending, TotalSteps: len(def.Steps), Version: 1,
+		CreatedAt: now, UpdatedAt: now,
+	}
+	if s.SagaType == "" {
+		s.SagaType = firstRunes(def.Name, 64)
+	}
+	timeout := spec.TimeoutMS
+	if timeout == 0 {
+		timeout = def.TimeoutMS
+	}
+	if timeout == 0 {
+		timeout = defaultTimeout.Milliseconds()
+	}
+	if timeout > 0 {
+		s.TimeoutMS = &timeout
+	}
+	if def.CompensationTimeoutMS > 0 {
+		s.CompensationTimeoutMS = &def.CompensationTimeoutMS
+	}
+	if owner == nil {
+		s.NextRunAt = &now
+		return s
+	}
+	// Stored with its intent: the first call follows the commit at once.
+	s.LeaseOwner, s.LeaseEpoch, s.Attempt, s.StartedAt = owner, 1, 1, &now
+	return s
+}
+
+func firstRunes(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n])
+	}
+	return s
+}

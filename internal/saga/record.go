@@ -1,0 +1,45 @@
+package saga
+
+import "github.com/skald-saga/skald/internal/retry"
+
+// log appends the step log of the call that has just been answered.
+func (d *decision) log(action Action, o Outcome, status LogStatus, final bool) {
+	ended := o.EndedAt
+	ms := o.EndedAt.Sub(o.StartedAt).Milliseconds()
+	l := StepLog{
+		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,
+		Action: action, Attempt: d.s.Attempt, Status: status, Final: final,
+		Request: o.Request, Response: o.Response,
+		StartedAt: o.StartedAt, CompletedAt: &ended, DurationMS: &ms, UpdatedAt: d.m.Now,
+		Completes: d.After.recorded,
+	}
+	d.After.recorded = false
+	if o.Code != "" {
+		l.Outcome = &o.Code
+	}
+	if status == LogSuccess {
+		l.Response = o.Output
+	} else {
+		l.Error = d.outcomeError(o, o.Message)
+	}
+	d.Logs = append(d.Logs, l)
+}
+
+// failedStatus maps an unsuccessful outcome to seed 1's word.
+func failedStatus(o Outcome) LogStatus {
+	if o.Class == retry.Timeout {
+		return LogTimeout
+	}
+	return LogFailed
+}
+
+func (d *decision) outcomeError(o Outcome, message string) *Error {
+	e := d.newError(o.Code, string(o.Class), message)
+	e.Retryable = o.Verdict != Refused
+	e.Details = o.Response
+	return e
+}
+
+func (d *decision) newError(code, kind, message string) *Error {
+	return &Error{Code: code, Message: message, Type: kind, Timestamp: d.m.Now}
+}

@@ -1,0 +1,189 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// Run is a saga with what is needed to drive it: its pinned definition and
+// what its steps have answered. Apply never changes a Run; it returns the next.
+type Run struct {
+	Saga
+	Def *workflow.Definition
+	// outputs[i] is step i's output once EXECUTE SUCCESS is committed, nil
+	// before; a step without output has the JSON null.
+	outputs []json.RawMessage
+	// recorded: the call in flight has a RUNNING step log, which its answer completes.
+	recorded bool
+}
+
+// Defaults are the server's values for what a definition leaves open.
+type Defaults struct {
+	StepTimeout time.Duration
+}
+
+// NewRun returns the run of a saga that has no step logs yet.
+func NewRun(s Saga, def *workflow.Definition) Run {
+	return Run{Saga: s, Def: def, outputs: make([]json.RawMessage, len(def.Steps))}
+}
+
+// Rebuild returns the run of a saga from its step logs, in any order.
+func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Run {
+	r := NewRun(s, def)
+	for _, l := range logs {
+		if l.Action == Execute && l.Status == LogSuccess && l.StepIndex < len(r.outputs) {
+			r.outputs[l.StepIndex] = orNull(l.Response)
+		}
+		if l.Status == LogRunning && l.StepIndex == s.CurrentStep && l.Action == r.action() && l.Attempt == s.Attempt {
+			r.recorded = true
+		}
+	}
+	return r
+}
+
+func orNull(j json.RawMessage) json.RawMessage {
+	if j == nil {
+		return json.RawMessage("null")
+	}
+	return j
+}
+
+// Task says what a driver has to do with a run now.
+type Task int
+
+// Tasks.
+const (
+	Send Task = iota + 1 // send Call
+	Wait                 // nothing before Saga.NextRunAt
+	Turn                 // a flag was set: apply Turned, no call
+	Rest                 // the saga has ended
+)
+
+// Next returns what to do with the run at the time now.
+func (r *Run) Next(now time.Time) Task {
+	switch {
+	case r.State.Terminal():
+		return Rest
+	case r.State.Forward() && r.EndCause != nil, r.State == Compensating && r.CompensationExpired:
+		return Turn
+	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
+		return Wait
+	}
+	return Send
+}
+
+// Call is one call to a participant, complete but for the transport.
+type Call struct {
+	SagaID  uuid.UUID
+	Step    string
+	Index   int
+	Action  Action
+	Attempt int
+	Fence   int64 // Saga.LeaseEpoch
+	// Key is the Idempotency-Key: the same for every attempt of this step and
+	// action, over restarts and owners (invariant I7).
+	Key     string
+	Body    []byte // byte-equal in every attempt (invariant I7)
+	HTTP    workflow.HTTPCall
+	Timeout time.Duration
+	Trace   string // W3C trace id of the saga, "" when none
+}
+
+// Call returns the call in flight. It may only be asked for when Next says Send.
+func (r *Run) Call(d Defaults) Call {
+	step := &r.Def.Steps[r.CurrentStep]
+	c := Call{
+		SagaID: r.ID, Step: step.Name, Index: r.CurrentStep, Action: r.action(),
+		Attempt: r.Attempt, Fence: r.LeaseEpoch,
+		Timeout: r.Def.StepTimeout(r.CurrentStep, d.StepTimeout),
+	}
+	if r.TraceID != nil {
+		c.Trace = *r.TraceID
+	}
+	word := "execute"
+	c.HTTP = *step.Action.HTTP
+	if c.Action == Compensate {
+		word = "compensate"
+		c.HTTP = *step.Compensation.HTTP
+	}
+	c.Key = fmt.Sprintf("%s/%s/%s", r.ID, step.Name, word)
+	c.Body = r.body(step, c.Action, word)
+	return c
+}
+
+func (r *Run) action() Action {
+	if r.State == Compensating {
+		return Compensate
+	}
+	return Execute
+}
+
+// body builds the request body (DESIGN.md section 5). Fields stand in a fixed
+// order and outputs in step order, and every part is canonical JSON, so that
+// the same call is byte-equal whoever makes it.
+func (r *Run) body(step *workflow.Step, action Action, word string) []byte {
+	b := make([]byte, 0, 256+2*len(r.Payload))
+	b = append(b, `{"saga_id":"`...)
+	b = append(b, r.ID.String()...)
+	b = append(b, `","workflow_name":`...)
+	b = appendText(b, r.WorkflowName)
+	b = append(b, `,"step":`...)
+	b = appendText(b, step.Name)
+	b = append(b, `,"action":"`...)
+	b = append(b, word...)
+	b = append(b, `","payload":`...)
+	b = append(b, orNull(r.Payload)...)
+	b = append(b, `,"outputs":{`...)
+	first := true
+	for i, out := range r.outputs {
+		if out == nil {
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = appendText(b, r.Def.Steps[i].Name)
+		b = append(b, ':')
+		b = append(b, out...)
+	}
+	b = append(b, '}')
+	if action == Compensate {
+		b = append(b, `,"input":`...)
+		b = append(b, orNull(r.Payload)...) // a step without a mapping gets the saga's payload (S1-08)
+		b = append(b, `,"output":`...)
+		b = append(b, orNull(r.outputs[r.CurrentStep])...)
+	}
+	return append(b, '}')
+}
+
+// appendText appends s as a JSON string. Names hold no character that needs more (workflow.ValidName).
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}
+
+// Outputs returns the outputs of the steps done so far by step name, as one JSON object.
+func (r *Run) Outputs() map[string]json.RawMessage {
+	m := make(map[string]json.RawMessage, len(r.outputs))
+	for i, out := range r.outputs {
+		if out != nil {
+			m[r.Def.Steps[i].Name] = out
+		}
+	}
+	return m
+}
+
+// with returns a copy of r in which step i has answered out.
+func (r Run) with(i int, out json.RawMessage) Run {
+	r.outputs = slices.Clone(r.outputs)
+	r.outputs[i] = orNull(out)
+	return r
+}

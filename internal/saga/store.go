@@ -1,0 +1,144 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Created says what became of one NewSaga of a batch.
+type Created int
+
+// Results of Store.Create.
+const (
+	Stored      Created = iota + 1 // durable; TimeoutAt is filled in
+	Replayed                       // the idempotency key was used before for the same request
+	KeyReused                      // ... for another request
+	IDTaken                        // a saga of this id exists (of whichever tenant)
+	NotCurrent                     // Floating, and a newer workflow version exists
+	NotRunnable                    // the workflow does not exist or is disabled
+)
+
+// CreateResult is the answer for one NewSaga.
+type CreateResult struct {
+	Created Created
+	Saga    Saga      // when Stored
+	Prior   uuid.UUID // when Replayed: the saga the key stands for
+}
+
+// Store keeps sagas. Every method that takes a tenant sees only its rows;
+// rows of others do not exist for it (fault NotFound). Faults are as stated;
+// any other error is an outage, and the outcome of a write is then unknown.
+// Implementations are safe for concurrent use.
+type Store interface {
+	// Create stores new sagas, each with its idempotency key, durably on
+	// return. One saga's refusal does not touch the others. A batch must not
+	// name one id twice.
+	Create(ctx context.Context, batch []NewSaga) ([]CreateResult, error)
+	// Commit writes each change if its precondition (version and epoch) still
+	// holds, durably on return. Per change: nil, or a Conflict with code
+	// CodeStale when the row moved on. With Change.Key: CodeKeyUsed when the
+	// key is taken; nothing of that change is written then. A batch must not
+	// name one saga twice.
+	Commit(ctx context.Context, batch []Change) ([]error, error)
+	// Load returns sagas with their step logs, whoever's they are: for the
+	// engine. Unknown ids are left out; the order is not defined.
+	Load(ctx context.Context, ids []uuid.UUID) ([]Loaded, error)
+	// Get returns one saga. Fault: NotFound.
+	Get(ctx context.Context, tenant, id uuid.UUID) (Saga, error)
+	// List returns a page, newest first (created_at, id descending).
+	List(ctx context.Context, tenant uuid.UUID, f Filter) (Page, error)
+	// StepLogs returns a saga's logs ordered by step index, start and attempt
+	// (seed 1). An unknown saga has none.
+	StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]StepLog, error)
+	// Key returns what an idempotency key stands for: KeyNew, KeySame with the
+	// saga, or KeyOther when it was used with another hash.
+	Key(ctx context.Context, k IdempotencyKey) (KeyState, uuid.UUID, error)
+}
+
+// Codes of faults that stores return.
+const (
+	CodeStale    = "SAGA_VERSION_CONFLICT"
+	CodeKeyUsed  = "REQ_IDEMPOTENCY_KEY_REUSED"
+	CodeNotFound = "SAGA_NOT_FOUND"
+)
+
+// KeyState is what is known about an idempotency key.
+type KeyState int
+
+// Key states.
+const (
+	KeyNew KeyState = iota
+	KeySame
+	KeyOther
+)
+
+// Loaded is a saga with its step logs.
+type Loaded struct {
+	Saga Saga
+	Logs []StepLog
+}
+
+// Filter selects sagas; zero fields do not restrict.
+type Filter struct {
+	WorkflowName   string
+	States         []State
+	CorrelationID  string
+	InitiatedBy    string
+	TraceID        string
+	BusinessKey    string
+	Metadata       json.RawMessage // containment (@>)
+	NeedsAttention *bool
+	CreatedFrom    time.Time // inclusive
+	CreatedTo      time.Time // exclusive
+	UpdatedFrom    time.Time // inclusive
+	UpdatedTo      time.Time // exclusive
+
+	Limit  int     // 1..200
+	Offset int     // page mode
+	After  *Cursor // cursor mode; then Offset is 0
+	Total  bool    // count all matches as well
+}
+
+// Cursor is the last row of the page before, at full precision (trap X5).
+type Cursor struct {
+	CreatedAt time.Time
+	ID        uuid.UUID
+}
+
+// Page is one page of sagas.
+type Page struct {
+	Sagas []Saga
+	More  bool
+	Total int64 // when Filter.Total
+}
+
+// Ownership is who drives what: nodes hold one lease row each, sagas name
+// their owner (DESIGN.md section 4.4). Lease ends are computed and compared by
+// the store's clock, so that node clocks cannot steal a lease.
+type Ownership interface {
+	// Register takes a lease for a node and ends those of its earlier
+	// incarnations, whose sagas become free for takeover at once. Returns the
+	// incarnation that sagas name as LeaseOwner.
+	Register(ctx context.Context, node string, ttl time.Duration) (int64, error)
+	// Renew prolongs the lease. False: it is lost and can never be renewed.
+	Renew(ctx context.Context, owner int64, ttl time.Duration) (bool, error)
+	// Resign ends the lease at once.
+	Resign(ctx context.Context, owner int64) error
+	// Claim makes owner the owner of up to limit sagas that wait unowned and
+	// are due, or whose owner's lease has ended (LeaseEpoch+1, Attempt as the
+	// next call must bear it, Uncertain when the dead owner may have sent it).
+	// Steps recorded RUNNING by the dead owner are closed as FAILED.
+	Claim(ctx context.Context, owner int64, limit int) ([]Loaded, error)
+	// Due returns up to limit sagas of owner whose NextRunAt has passed, and
+	// those it has owned without a change for longer than idle.
+	Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error)
+	// Overdue returns up to limit sagas whose deadline of the present phase
+	// has passed and that are not flagged yet, whoever owns them.
+	Overdue(ctx context.Context, limit int) ([]Loaded, error)
+	// Stuck counts sagas nobody will ever look at again (invariant I1): always
+	// zero. Live counts unfinished sagas by state.
+	Stuck(ctx context.Context) (stuck int, live map[State]int, err error)
+}

@@ -1,0 +1,115 @@
+// Package workflow is the rulebook of workflow definitions: what a definition
+// may say, in which order its steps run, and which policy applies to a call.
+//
+// A definition is immutable once registered; a saga is pinned to the version
+// it was created with (traps X15). Pure: values in, values out.
+package workflow
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// Definition is one version of a workflow, normalised: steps stand in the
+// order in which they run. JSON names are the API's (DESIGN.md section 5).
+type Definition struct {
+	Name                  string        `json:"name"`
+	Description           string        `json:"description,omitempty"`
+	TimeoutMS             int64         `json:"timeout_ms,omitempty"`              // 0: the server's default
+	CompensationTimeoutMS int64         `json:"compensation_timeout_ms,omitempty"` // 0: the server's default
+	Retry                 *retry.Policy `json:"retry,omitempty"`
+	CompensationRetry     *retry.Policy `json:"compensation_retry,omitempty"`
+	Steps                 []Step        `json:"steps"`
+}
+
+// Step is one step: what does it and what undoes it.
+type Step struct {
+	Name              string        `json:"name"`
+	Action            Call          `json:"action"`
+	Compensation      Compensation  `json:"compensation"`
+	DependsOn         []string      `json:"depends_on,omitempty"` // steps that must be done before
+	TimeoutMS         int64         `json:"timeout_ms,omitempty"` // one call; 0: the server's default
+	Retry             *retry.Policy `json:"retry,omitempty"`
+	CompensationRetry *retry.Policy `json:"compensation_retry,omitempty"`
+}
+
+// Call is how a participant is reached. Exactly one transport is set.
+type Call struct {
+	HTTP *HTTPCall `json:"http,omitempty"`
+}
+
+// HTTPCall is an HTTP request to a participant. Redirects are never followed.
+type HTTPCall struct {
+	Method  string            `json:"method"` // POST unless given
+	URL     string            `json:"url"`    // absolute, http or https
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// Compensation undoes a step. The zero value means "none": the definition
+// said in so many words that there is nothing to undo.
+type Compensation struct {
+	Call
+}
+
+// None tells whether the step declared `compensation: none`.
+func (c Compensation) None() bool { return c.HTTP == nil }
+
+// MarshalJSON writes "none" for no compensation, so that a stored definition
+// reads as it was registered.
+func (c Compensation) MarshalJSON() ([]byte, error) {
+	if c.None() {
+		return []byte(`"none"`), nil
+	}
+	return json.Marshal(c.Call)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. Client input goes through Parse.
+func (c *Compensation) UnmarshalJSON(b []byte) error {
+	if string(b) == `"none"` {
+		*c = Compensation{}
+		return nil
+	}
+	return json.Unmarshal(b, &c.Call)
+}
+
+// ActionRetry returns the policy of step i's action: the step's own, filled
+// from the workflow's, filled from retry.Default.
+func (d *Definition) ActionRetry(i int) retry.Policy {
+	return layered(d.Steps[i].Retry, d.Retry, retry.Default)
+}
+
+// CompensationPolicy returns the policy of step i's compensation, filled from
+// retry.Patient: an undo that gives up needs a person.
+func (d *Definition) CompensationPolicy(i int) retry.Policy {
+	return layered(d.Steps[i].CompensationRetry, d.CompensationRetry, retry.Patient)
+}
+
+func layered(step, whole *retry.Policy, base retry.Policy) retry.Policy {
+	var p retry.Policy
+	if step != nil {
+		p = *step
+	}
+	if whole != nil {
+		p = p.Or(*whole)
+	}
+	return p.Or(base)
+}
+
+// StepTimeout returns how long one call of step i may take, def when it names none.
+func (d *Definition) StepTimeout(i int, def time.Duration) time.Duration {
+	if ms := d.Steps[i].TimeoutMS; ms > 0 {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return def
+}
+
+// StepNames returns the names in running order.
+func (d *Definition) StepNames() []string {
+	names := make([]string, len(d.Steps))
+	for i := range d.Steps {
+		names[i] = d.Steps[i].Name
+	}
+	return names
+}

@@ -1,0 +1,229 @@
+package workflow
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// Codes of mistakes in a definition. Each is the code of the problem document
+// when it is the only kind of mistake, else of its entry in errors[].
+const (
+	CodeInvalid             = "WORKFLOW_INVALID"              // several kinds, or a wrong shape
+	CodeEmpty               = "WORKFLOW_EMPTY"                // no steps
+	CodeTooManySteps        = "WORKFLOW_TOO_MANY_STEPS"       // more than Limits.MaxSteps
+	CodeDuplicateStep       = "WORKFLOW_DUPLICATE_STEP"       // two steps of one name
+	CodeCyclic              = "WORKFLOW_CYCLIC"               // depends_on goes round
+	CodeUnknownDependency   = "WORKFLOW_UNKNOWN_DEPENDENCY"   // depends_on names no step
+	CodeInvalidURL          = "WORKFLOW_INVALID_URL"          // not an absolute http(s) URL
+	CodeMissingCompensation = "WORKFLOW_MISSING_COMPENSATION" // neither a call nor "none"
+	CodeSyntax              = "WORKFLOW_SYNTAX"               // not YAML or not JSON
+)
+
+// Limits bounds a definition. Zero fields mean the defaults in the comments.
+type Limits struct {
+	MaxSteps int // 100
+}
+
+// ParseJSON reads a definition from JSON, checks all of it and returns it
+// normalised. The fault lists every mistake with a JSON Pointer.
+func ParseJSON(src []byte, l Limits) (*Definition, error) {
+	dec := json.NewDecoder(bytes.NewReader(src))
+	dec.UseNumber()
+	var doc any
+	if err := dec.Decode(&doc); err != nil {
+		return nil, fault.New(fault.Invalid, CodeSyntax, "the definition is not JSON").Because(err)
+	}
+	return parse(doc, l)
+}
+
+// ParseYAML is ParseJSON for one YAML document. Anchors and aliases are
+// refused: they can make a small text huge, and a definition needs none.
+func ParseYAML(src []byte, l Limits) (*Definition, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(src))
+	var node yaml.Node
+	if err := dec.Decode(&node); err != nil {
+		return nil, yamlSyntax(err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fault.New(fault.Invalid, CodeSyntax, "the YAML text holds more than one document")
+	}
+	if hasAlias(&node) {
+		return nil, fault.New(fault.Invalid, CodeSyntax, "YAML anchors and aliases are not accepted")
+	}
+	var doc any
+	if err := node.Decode(&doc); err != nil {
+		return nil, yamlSyntax(err)
+	}
+	return parse(doc, l)
+}
+
+func yamlSyntax(err error) error {
+	if errors.Is(err, io.EOF) {
+		return fault.New(fault.Invalid, CodeSyntax, "the YAML text is empty")
+	}
+	// The parser's message names a line and quotes nothing secret: it is the client's own text.
+	return fault.New(fault.Invalid, CodeSyntax, "the definition is not YAML: %s", err)
+}
+
+func hasAlias(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || n.Anchor != "" || slices.ContainsFunc(n.Content, hasAlias)
+}
+
+func parse(doc any, l Limits) (*Definition, error) {
+	if l.MaxSteps == 0 {
+		l.MaxSteps = 100
+	}
+	r := &reader{}
+	d := r.definition(doc, l)
+	if len(r.problems) == 0 {
+		d.Steps, r.problems = ordered(d.Steps)
+	}
+	if len(r.problems) > 0 {
+		return nil, invalid(r.problems)
+	}
+	return d, nil
+}
+
+// invalid makes one fault of the problems: their common code, or CodeInvalid.
+func invalid(problems []fault.Field) error {
+	code := problems[0].Code
+	for _, p := range problems {
+		if p.Code != code {
+			code = CodeInvalid
+		}
+	}
+	detail := problems[0].Message
+	if n := len(problems); n > 1 {
+		detail = fmt.Sprintf("%s (and %d more)", detail, n-1)
+	}
+	return fault.New(fault.Invalid, code, "%s: %s", problems[0].Pointer, detail).With(problems...)
+}
+
+// reader walks a decoded document and gathers every mistake with its pointer.
+type reader struct{ problems []fault.Field }
+
+func (r *reader) fail(at, code, format string, args ...any) {
+	r.problems = append(r.problems, fault.Field{Pointer: at, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// object returns v as an object and reports keys that are not in known.
+func (r *reader) object(v any, at string, known ...string) map[string]any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		r.fail(at, CodeInvalid, "must be an object")
+		return nil
+	}
+	for _, key := range sortedKeys(m) {
+		if !slices.Contains(known, key) {
+			r.fail(at+"/"+escape(key), CodeInvalid, "unknown field %q; known are %v", key, known)
+		}
+	}
+	return m
+}
+
+func (r *reader) text(m map[string]any, at, key string, maxLen int) string {
+	v, there := m[key]
+	if !there || v == nil {
+		return ""
+	}
+	s, ok := v.(string)
+	switch {
+	case !ok:
+		r.fail(at+"/"+key, CodeInvalid, "must be a string")
+	case len([]rune(s)) > maxLen:
+		r.fail(at+"/"+key, CodeInvalid, "must have at most %d characters", maxLen)
+	}
+	return s
+}
+
+// integer returns m[key], 0 when absent, and reports what is outside [low, high].
+func (r *reader) integer(m map[string]any, at, key string, low, high int64) int64 {
+	f, there := r.number(m, at, key, float64(low), float64(high))
+	if there && f != math.Trunc(f) {
+		r.fail(at+"/"+key, CodeInvalid, "must be a whole number")
+	}
+	return int64(f)
+}
+
+func (r *reader) number(m map[string]any, at, key string, low, high float64) (value float64, there bool) {
+	v, there := m[key]
+	if !there || v == nil {
+		return 0, false
+	}
+	var f float64
+	switch n := v.(type) {
+	case json.Number:
+		f, _ = n.Float64()
+	case int:
+		f = float64(n)
+	case float64:
+		f = n
+	default:
+		r.fail(at+"/"+key, CodeInvalid, "must be a number")
+		return 0, false
+	}
+	if !(f >= low && f <= high) { // also catches NaN, which YAML can write
+		r.fail(at+"/"+key, CodeInvalid, "must be between %v and %v", low, high)
+		return 0, false
+	}
+	return f, true
+}
+
+func (r *reader) texts(m map[string]any, at, key string) []string {
+	v, there := m[key]
+	if !there || v == nil {
+		return nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		r.fail(at+"/"+key, CodeInvalid, "must be a list of strings")
+		return nil
+	}
+	out := make([]string, 0, len(list))
+	for i, e := range list {
+		s, ok := e.(string)
+		if !ok {
+			r.fail(fmt.Sprintf("%s/%s/%d", at, key, i), CodeInvalid, "must be a string")
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func (r *reader) policy(m map[string]any, at, key string) *retry.Policy {
+	v, there := m[key]
+	if !there || v == nil {
+		return nil
+	}
+	at += "/" + key
+	o := r.object(v, at, "max_attempts", "initial_interval_ms", "max_interval_ms", "multiplier", "jitter", "retry_on")
+	p := &retry.Policy{
+		MaxAttempts:       int(r.integer(o, at, "max_attempts", 1, 1_000_000)),
+		InitialIntervalMS: r.integer(o, at, "initial_interval_ms", 1, 86_400_000),
+		MaxIntervalMS:     r.integer(o, at, "max_interval_ms", 1, 604_800_000),
+	}
+	p.Multiplier, _ = r.number(o, at, "multiplier", 1, 100)
+	if j, given := r.number(o, at, "jitter", 0, 1); given {
+		p.Jitter = &j
+	}
+	if words := r.texts(o, at, "retry_on"); words != nil {
+		p.RetryOn = []retry.Class{}
+		for i, w := range words {
+			if !slices.Contains(retry.Classes, retry.Class(w)) {
+				r.fail(fmt.Sprintf("%s/retry_on/%d", at, i), CodeInvalid, "must be one of %v", retry.Classes)
+			}
+			p.RetryOn = append(p.RetryOn, retry.Class(w))
+		}
+	}
+	return p
+}

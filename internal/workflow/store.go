@@ -1,0 +1,76 @@
+package workflow
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Codes of faults that stores return.
+const (
+	CodeNotFound = "WORKFLOW_NOT_FOUND"
+	CodeDisabled = "WORKFLOW_DISABLED"
+	CodeStale    = "WORKFLOW_VERSION_CONFLICT"
+)
+
+// Registered is one version of a workflow together with the head of its name.
+type Registered struct {
+	TenantID   uuid.UUID
+	Name       string
+	Version    int // from 1, without gaps
+	Definition *Definition
+	CreatedAt  time.Time
+	Inline     bool // made for sagas with inline steps; not listed
+
+	Latest    int   // the newest version: what a saga without a version gets
+	Enabled   bool  // of the name: whether new sagas are accepted
+	Revision  int64 // the head's ETag: grows with every version, enable and disable
+	UpdatedAt time.Time
+}
+
+// Hash identifies the content of a definition: equal content, equal hash.
+func (d *Definition) Hash() []byte {
+	b, err := json.Marshal(d)
+	if err != nil {
+		panic("workflow: a definition is always JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// Store keeps definitions. Versions are immutable. Faults: NotFound with
+// CodeNotFound, Precondition with CodeStale; anything else is an outage.
+type Store interface {
+	// Register stores a definition as the next version of its name, durable on
+	// return. Content that a version already has returns that version and false.
+	Register(ctx context.Context, tenant uuid.UUID, d *Definition, inline bool, now time.Time) (Registered, bool, error)
+	// Get returns a version; 0 is the latest.
+	Get(ctx context.Context, tenant uuid.UUID, name string, version int) (Registered, error)
+	// List returns the latest version of each name, by name, without inline
+	// ones. after is the last name of the page before, "" for the first.
+	List(ctx context.Context, tenant uuid.UUID, f Filter) (Page, error)
+	// Versions returns a page of a name's versions, newest first.
+	Versions(ctx context.Context, tenant uuid.UUID, name string, f Filter) (Page, error)
+	// SetEnabled enables or disables a name; revision is If-Match's, 0 when the
+	// client gave none. Returns the latest version.
+	SetEnabled(ctx context.Context, tenant uuid.UUID, name string, enabled bool, revision int64, now time.Time) (Registered, error)
+}
+
+// Filter selects a page of workflows or versions.
+type Filter struct {
+	Enabled *bool
+	Limit   int // 1..200
+	Offset  int
+	After   string // cursor mode: the last name, or the last version as decimal
+	Total   bool
+}
+
+// Page is one page.
+type Page struct {
+	Workflows []Registered
+	More      bool
+	Total     int64 // when Filter.Total
+}

@@ -1,0 +1,198 @@
+package workflow
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+const (
+	maxName = 255 // VARCHAR(255) in seeds 1 and 2
+	maxMS   = 366 * 86400 * 1000
+)
+
+func (r *reader) definition(doc any, l Limits) *Definition {
+	m := r.object(doc, "", "name", "description", "timeout_ms", "compensation_timeout_ms", "retry", "compensation_retry", "steps")
+	d := &Definition{
+		Name:                  r.name(m, ""),
+		Description:           r.text(m, "", "description", 2000),
+		TimeoutMS:             r.integer(m, "", "timeout_ms", 1, maxMS),
+		CompensationTimeoutMS: r.integer(m, "", "compensation_timeout_ms", 1, maxMS),
+		Retry:                 r.policy(m, "", "retry"),
+		CompensationRetry:     r.policy(m, "", "compensation_retry"),
+	}
+	steps, isList := m["steps"].([]any)
+	switch {
+	case m == nil:
+		return d
+	case m["steps"] != nil && !isList:
+		r.fail("/steps", CodeInvalid, "must be a list")
+	case len(steps) == 0:
+		r.fail("/steps", CodeEmpty, "a workflow needs at least one step")
+	case len(steps) > l.MaxSteps:
+		r.fail("/steps", CodeTooManySteps, "%d steps; at most %d are allowed", len(steps), l.MaxSteps)
+		return d
+	}
+	seen := map[string]int{}
+	for i, v := range steps {
+		at := fmt.Sprintf("/steps/%d", i)
+		s := r.step(v, at)
+		if first, twice := seen[s.Name]; twice && s.Name != "" {
+			r.fail(at+"/name", CodeDuplicateStep, "step %q stands already at /steps/%d", s.Name, first)
+		}
+		seen[s.Name] = i
+		d.Steps = append(d.Steps, s)
+	}
+	return d
+}
+
+func (r *reader) step(v any, at string) Step {
+	m := r.object(v, at, "name", "action", "compensation", "depends_on", "timeout_ms", "retry", "compensation_retry")
+	if m == nil {
+		return Step{}
+	}
+	s := Step{
+		Name:              r.name(m, at),
+		DependsOn:         r.texts(m, at, "depends_on"),
+		TimeoutMS:         r.integer(m, at, "timeout_ms", 1, maxMS),
+		Retry:             r.policy(m, at, "retry"),
+		CompensationRetry: r.policy(m, at, "compensation_retry"),
+	}
+	if m["action"] == nil {
+		r.fail(at+"/action", CodeInvalid, "is required")
+	} else {
+		s.Action = r.call(m["action"], at+"/action")
+	}
+	switch c := m["compensation"]; c {
+	case nil:
+		r.fail(at+"/compensation", CodeMissingCompensation, "step %q must say how it is undone, or `compensation: none`", s.Name)
+	case "none":
+	default:
+		if _, isText := c.(string); isText {
+			r.fail(at+"/compensation", CodeMissingCompensation, `must be a call or the word "none"`)
+			break
+		}
+		s.Compensation.Call = r.call(c, at+"/compensation")
+	}
+	return s
+}
+
+func (r *reader) call(v any, at string) Call {
+	m := r.object(v, at, "http")
+	if m == nil {
+		return Call{}
+	}
+	at += "/http"
+	if m["http"] == nil {
+		r.fail(at, CodeInvalid, "is required")
+		return Call{}
+	}
+	o := r.object(m["http"], at, "method", "url", "headers")
+	if o == nil {
+		return Call{}
+	}
+	h := &HTTPCall{Method: r.text(o, at, "method", 10), URL: r.text(o, at, "url", 2048)}
+	if h.Method == "" {
+		h.Method = "POST"
+	}
+	if !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, h.Method) {
+		r.fail(at+"/method", CodeInvalid, "must be POST, PUT, PATCH or DELETE: a step changes something")
+	}
+	if why := badURL(h.URL); why != "" {
+		r.fail(at+"/url", CodeInvalidURL, "%s", why)
+	}
+	h.Headers = r.headers(o, at)
+	return Call{HTTP: h}
+}
+
+// badURL returns what is wrong with a participant's URL, "" when it is fine.
+// Whether its address may be reached is the egress policy's matter, at dial time.
+func badURL(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case s == "":
+		return "is required"
+	case err != nil:
+		return "is not a URL"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "must begin with http:// or https://"
+	case u.Hostname() == "":
+		return "names no host"
+	case u.User != nil:
+		return "must not hold a user name or password"
+	case u.Fragment != "":
+		return "must not have a fragment"
+	}
+	return ""
+}
+
+// ownHeaders are set by Skald on every call (DESIGN.md section 2) or by HTTP itself.
+var ownHeaders = []string{
+	"Idempotency-Key", "Traceparent", "Content-Length", "Content-Type", "Host",
+	"Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer", "Keep-Alive",
+}
+
+func (r *reader) headers(m map[string]any, at string) map[string]string {
+	v := m["headers"]
+	if v == nil {
+		return nil
+	}
+	at += "/headers"
+	o, ok := v.(map[string]any)
+	if !ok {
+		r.fail(at, CodeInvalid, "must be an object of strings")
+		return nil
+	}
+	out := make(map[string]string, len(o))
+	for _, key := range sortedKeys(o) {
+		value, isText := o[key].(string)
+		here := at + "/" + escape(key)
+		switch {
+		case !isText:
+			r.fail(here, CodeInvalid, "must be a string")
+		case !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value):
+			r.fail(here, CodeInvalid, "is not a valid header")
+		case slices.ContainsFunc(ownHeaders, func(h string) bool { return strings.EqualFold(h, key) }),
+			strings.HasPrefix(strings.ToLower(key), "x-saga-"):
+			r.fail(here, CodeInvalid, "this header is set by Skald itself")
+		}
+		out[key] = value
+	}
+	return out
+}
+
+// name reads m["name"]: letters, marks and digits of any script and . _ : -
+// so that it can stand in a URL path, a header and a log line.
+func (r *reader) name(m map[string]any, at string) string {
+	s := r.text(m, at, "name", maxName)
+	if m != nil && s == "" {
+		r.fail(at+"/name", CodeInvalid, "is required")
+	}
+	if !ValidName(s) && s != "" {
+		r.fail(at+"/name", CodeInvalid, "may hold letters, digits and . _ : - and must begin with a letter or digit")
+	}
+	return s
+}
+
+// ValidName tells whether s may name a workflow or a step.
+func ValidName(s string) bool {
+	for i, c := range s {
+		letter := unicode.IsLetter(c) || unicode.IsDigit(c)
+		if !letter && (i == 0 || !unicode.IsMark(c) && !strings.ContainsRune("._:-", c)) {
+			return false
+		}
+	}
+	return s != "" && len([]rune(s)) <= maxName
+}
+
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+
+// escape makes a JSON Pointer token of a key (RFC 6901).
+func escape(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
