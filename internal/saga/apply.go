@@ -108,7 +108,7 @@ func (d *decision) stepAnswered(o Outcome) {
 	}
 	d.s.Failures++
 	d.s.Uncertain = o.Verdict == Unknown || d.s.Uncertain && o.Verdict != Refused
-	giveUp := !d.After.Def.ActionRetry(k).Allows(o.Class, d.s.Failures)
+	giveUp := gaveUp(d.After.Def.ActionRetry(k), o, d.s.Failures)
 	d.log(Execute, o, failedStatus(o), giveUp || d.s.EndCause != nil)
 	switch {
 	case d.s.EndCause != nil:
@@ -137,13 +137,18 @@ func (d *decision) undoAnswered(o Outcome) {
 	}
 	d.s.Failures++
 	policy := d.After.Def.CompensationPolicy(k)
-	giveUp := d.s.CompensationExpired || !policy.Allows(o.Class, d.s.Failures)
+	giveUp := d.s.CompensationExpired || gaveUp(policy, o, d.s.Failures)
 	d.log(Compensate, o, failedStatus(o), giveUp)
 	if !giveUp {
 		d.waitForRetry(policy, o)
 		return
 	}
 	d.dirtyEnd(d.outcomeError(o, fmt.Sprintf("the compensation of step %q gave up: %s", d.After.Def.Steps[k].Name, o.Message)), "compensation_failed")
+}
+
+// gaveUp tells whether no attempt may follow. A refusal is definite whatever class it bears.
+func gaveUp(p retry.Policy, o Outcome, failures int) bool {
+	return o.Verdict == Refused || !p.Allows(o.Class, failures)
 }
 
 // dirtyEnd ends the saga in FAILED: effects may remain and a person must act.
@@ -155,15 +160,20 @@ func (d *decision) dirtyEnd(e *Error, reason string) {
 	d.end(Failed)
 }
 
-// turned turns back a saga that was flagged while no call was in flight.
+// turned turns back a saga that was flagged while no call was in flight. A
+// call that is recorded as RUNNING was sent: only its answer can turn the saga.
 func (d *decision) turned() bool {
 	switch {
+	case d.After.recorded:
+		return false
 	case d.s.State.Forward() && d.s.EndCause != nil:
 		if d.s.State == Pending && !d.s.Uncertain {
 			d.end(d.s.EndCause.End()) // nothing was sent
 			return true
 		}
-		d.dispatched()
+		if d.s.State == Pending {
+			d.dispatched()
+		}
 		if d.s.Uncertain {
 			d.turnBack(d.s.CurrentStep)
 		} else {
@@ -198,7 +208,7 @@ func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 	case CauseDeadline:
 		d.s.TimedOutAt = &d.m.Now
 	}
-	if d.s.Attempt == 0 && d.s.LeaseOwner == nil {
+	if d.s.State == Pending && d.s.Attempt == 0 && d.s.LeaseOwner == nil {
 		d.end(cause.End())
 		return true
 	}
@@ -223,6 +233,9 @@ func (d *decision) resume() bool {
 	d.s.CompletedAt, d.s.Clean = nil, nil
 	d.s.NeedsAttention, d.s.AttentionReason = false, nil
 	d.s.CompensationExpired = false
+	if d.s.Error != nil && d.s.Error.Cause != nil {
+		d.s.Error = d.s.Error.Cause // why it turned back; a second dirty end must not pile up on the first
+	}
 	d.to(Compensating)
 	d.startCompensation()
 	// Attempt goes on counting: X-Saga-Attempt only grows (invariant I7).
@@ -236,13 +249,15 @@ func (d *decision) slow(e Slow) bool {
 	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.recorded {
 		return false
 	}
-	if d.s.State != Compensating {
+	if d.s.State == Compensating {
+		d.s.NextRunAt = nil // driven, not waiting
+	} else {
 		d.dispatched()
 	}
 	d.After.recorded = true
 	d.Logs = append(d.Logs, StepLog{
 		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,
-		Action: d.After.action(), Attempt: d.s.Attempt, Status: LogRunning, StartedAt: e.StartedAt, UpdatedAt: d.m.Now,
+		Action: d.After.Action(), Attempt: d.s.Attempt, Status: LogRunning, StartedAt: e.StartedAt, UpdatedAt: d.m.Now,
 	})
 	return true
 }

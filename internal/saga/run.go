@@ -40,7 +40,7 @@ func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Run {
 		if l.Action == Execute && l.Status == LogSuccess && l.StepIndex < len(r.outputs) {
 			r.outputs[l.StepIndex] = orNull(l.Response)
 		}
-		if l.Status == LogRunning && l.StepIndex == s.CurrentStep && l.Action == r.action() && l.Attempt == s.Attempt {
+		if l.Status == LogRunning && l.StepIndex == s.CurrentStep && l.Action == r.Action() && l.Attempt == s.Attempt {
 			r.recorded = true
 		}
 	}
@@ -70,12 +70,17 @@ func (r *Run) Next(now time.Time) Task {
 	switch {
 	case r.State.Terminal():
 		return Rest
-	case r.State.Forward() && r.EndCause != nil, r.State == Compensating && r.CompensationExpired:
+	case r.flagged() && !r.recorded: // a recorded call was sent: it is repeated, and its answer turns the saga
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
 		return Wait
 	}
 	return Send
+}
+
+// flagged tells whether the saga must leave its present phase.
+func (r *Run) flagged() bool {
+	return r.State.Forward() && r.EndCause != nil || r.State == Compensating && r.CompensationExpired
 }
 
 // Call is one call to a participant, complete but for the transport.
@@ -99,7 +104,7 @@ type Call struct {
 func (r *Run) Call(d Defaults) Call {
 	step := &r.Def.Steps[r.CurrentStep]
 	c := Call{
-		SagaID: r.ID, Step: step.Name, Index: r.CurrentStep, Action: r.action(),
+		SagaID: r.ID, Step: step.Name, Index: r.CurrentStep, Action: r.Action(),
 		Attempt: r.Attempt, Fence: r.LeaseEpoch,
 		Timeout: r.Def.StepTimeout(r.CurrentStep, d.StepTimeout),
 	}
@@ -117,7 +122,8 @@ func (r *Run) Call(d Defaults) Call {
 	return c
 }
 
-func (r *Run) action() Action {
+// Action is the direction of the call in flight.
+func (r *Run) Action() Action {
 	if r.State == Compensating {
 		return Compensate
 	}

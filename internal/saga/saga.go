@@ -90,7 +90,7 @@ type Saga struct {
 	// flag, for its owner to look at it. Nil while its owner drives it.
 	NextRunAt *time.Time `db:"next_run_at"`
 
-	Error           *Error  `db:"-"`
+	Error           *Error  `db:"error"`
 	EndCause        *Cause  `db:"end_cause"` // set as soon as the saga must turn back
 	Clean           *bool   `db:"clean"`     // nil until the end; false: effects may remain
 	NeedsAttention  bool    `db:"needs_attention"`
@@ -167,7 +167,7 @@ type StepLog struct {
 	Outcome   *string         `db:"outcome_code"`
 	Request   json.RawMessage `db:"request_payload"`
 	Response  json.RawMessage `db:"response_payload"`
-	Error     *Error          `db:"-"`
+	Error     *Error          `db:"error"`
 	StartedAt time.Time       `db:"started_at"`
 	// CompletedAt is nil while the call runs.
 	CompletedAt *time.Time `db:"completed_at"`

@@ -19,6 +19,7 @@ const (
 	IDTaken                        // a saga of this id exists (of whichever tenant)
 	NotCurrent                     // Floating, and a newer workflow version exists
 	NotRunnable                    // the workflow does not exist or is disabled
+	Unstorable                     // the database refuses its content
 )
 
 // CreateResult is the answer for one NewSaga.
@@ -38,10 +39,11 @@ type Store interface {
 	// name one id twice.
 	Create(ctx context.Context, batch []NewSaga) ([]CreateResult, error)
 	// Commit writes each change if its precondition (version and epoch) still
-	// holds, durably on return. Per change: nil, or a Conflict with code
-	// CodeStale when the row moved on. With Change.Key: CodeKeyUsed when the
-	// key is taken; nothing of that change is written then. A batch must not
-	// name one saga twice.
+	// holds, durably on return. Per change: nil, or a fault: Conflict with
+	// CodeStale when the row moved on or, with Change.Key, CodeKeyUsed when the
+	// key is taken; Invalid with CodeUnstorable when the database refuses its
+	// content. Nothing of such a change is written, and the others are not
+	// touched by it. A batch must not name one saga twice.
 	Commit(ctx context.Context, batch []Change) ([]error, error)
 	// Load returns sagas with their step logs, whoever's they are: for the
 	// engine. Unknown ids are left out; the order is not defined.
@@ -60,9 +62,10 @@ type Store interface {
 
 // Codes of faults that stores return.
 const (
-	CodeStale    = "SAGA_VERSION_CONFLICT"
-	CodeKeyUsed  = "REQ_IDEMPOTENCY_KEY_REUSED"
-	CodeNotFound = "SAGA_NOT_FOUND"
+	CodeStale      = "SAGA_VERSION_CONFLICT"
+	CodeKeyUsed    = "REQ_IDEMPOTENCY_KEY_REUSED"
+	CodeNotFound   = "SAGA_NOT_FOUND"
+	CodeUnstorable = "SAGA_UNSTORABLE"
 )
 
 // KeyState is what is known about an idempotency key.
@@ -132,6 +135,9 @@ type Ownership interface {
 	// next call must bear it, Uncertain when the dead owner may have sent it).
 	// Steps recorded RUNNING by the dead owner are closed as FAILED.
 	Claim(ctx context.Context, owner int64, limit int) ([]Loaded, error)
+	// Release gives up those of ids that owner drives, so that anybody may claim
+	// them when they are due. No call of theirs may be in flight.
+	Release(ctx context.Context, owner int64, ids []uuid.UUID) error
 	// Due returns up to limit sagas of owner whose NextRunAt has passed, and
 	// those it has owned without a change for longer than idle.
 	Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error)

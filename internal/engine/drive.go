@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// drive takes one saga as far as it goes now. It owns run.
+type drive struct {
+	s   *session
+	run saga.Run
+}
+
+func nothing() {}
+
+// loop drives until the saga ends, waits, or is no longer this node's. It
+// returns what is left to do once the saga is not marked as driven any more.
+func (d *drive) loop() (after func()) {
+	s := d.s
+	for {
+		if d.run.LeaseOwner == nil && !d.run.State.Terminal() {
+			return d.wait() // the last commit released it
+		}
+		var event saga.Event = saga.Turned{}
+		switch d.run.Next(s.e.cfg.Now()) {
+		case saga.Rest:
+			ended := d.run.Saga
+			return func() { s.e.finished(&ended) }
+		case saga.Wait:
+			return d.wait()
+		case saga.Send:
+			if s.stopping.Load() {
+				return d.handOver()
+			}
+			if !s.trusted() {
+				return nothing // whoever takes over repeats the call
+			}
+			o, ok := d.perform()
+			if !ok {
+				return nothing
+			}
+			event = saga.Answered{Outcome: o}
+		}
+		if !d.decide(event) {
+			return nothing
+		}
+	}
+}
+
+// wait leaves the saga until it is due: with this node when that is soon, with
+// nobody when the commit has released it.
+func (d *drive) wait() func() {
+	if d.run.LeaseOwner == nil || d.run.NextRunAt == nil {
+		return d.s.e.noteBacklogIf(d.run.NextRunAt)
+	}
+	id, at := d.run.ID, *d.run.NextRunAt
+	return func() { d.s.waitUntil(id, at) }
+}
+
+// noteBacklogIf has other nodes' claims find a released saga by themselves; this
+// node need not be told of one that is due later.
+func (e *Engine) noteBacklogIf(due *time.Time) func() {
+	if due != nil && !due.After(e.cfg.Now()) {
+		return e.noteBacklog
+	}
+	return nothing
+}
+
+// handOver gives up a saga of which nothing is in flight, during a stop.
+func (d *drive) handOver() func() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	id := d.run.ID
+	if err := d.s.e.cfg.Ownership.Release(ctx, d.s.owner, ids(id)); err != nil {
+		d.s.e.cfg.Log.Warn("could not hand over a saga; it will be taken over", slog.String("saga_id", id.String()), slog.Any("error", err))
+	}
+	return nothing
+}
+
+// perform makes the call. False: the session is over and the outcome must not
+// be recorded, because an abandoned call says nothing about the participant.
+func (d *drive) perform() (saga.Outcome, bool) {
+	s := d.s
+	call := d.run.Call(saga.Defaults{StepTimeout: s.e.cfg.StepTimeout})
+	hit(call.Action, failpoint.StepBeforeSend, failpoint.CompBeforeSend)
+	answer := make(chan saga.Outcome, 1)
+	started := s.e.cfg.Now()
+	go func() { answer <- s.e.cfg.Call(s.calls, call) }()
+	slow := time.NewTimer(s.e.cfg.SlowAfter)
+	var o saga.Outcome
+	select {
+	case o = <-answer:
+		slow.Stop()
+	case <-slow.C:
+		d.recordSlow(started)
+		o = <-answer
+	}
+	hit(call.Action, failpoint.StepAfterReply, failpoint.CompAfterReply)
+	s.e.cfg.Observer.CallDone(call.Action, &o)
+	return o, s.calls.Err() == nil
+}
+
+// recordSlow makes a long call visible as RUNNING. Best effort: when the row
+// has moved on, the answer's own commit will find out and deal with it.
+func (d *drive) recordSlow(started time.Time) {
+	change, err := saga.Apply(d.run, saga.Slow{StartedAt: started}, d.s.e.moment())
+	if err != nil {
+		return
+	}
+	if err := d.s.e.cfg.Commit(d.s.calls, change); err == nil {
+		d.run = change.After
+	}
+}
+
+// decide applies an event and commits the decision, however often the row
+// moves on meanwhile. False: the saga is no longer this node's.
+func (d *drive) decide(event saga.Event) bool {
+	e := d.s.e
+	for try := 0; ; try++ {
+		m := e.moment()
+		change, err := saga.Apply(d.run, event, m)
+		if err != nil {
+			e.cfg.Log.Warn("an outcome no longer fits its saga", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			return false
+		}
+		if next := change.After.NextRunAt; d.s.stopping.Load() || next != nil && next.Sub(m.Now) > e.cfg.Hold {
+			change.Release(m.Now)
+		}
+		hit(d.run.Action(), failpoint.StepBeforeCommit, failpoint.CompBeforeCommit)
+		err = e.cfg.Commit(d.s.calls, change)
+		hit(d.run.Action(), failpoint.StepAfterCommit, failpoint.CompAfterCommit)
+		switch {
+		case err == nil:
+			d.run = change.After
+			return true
+		case fault.IsCode(err, saga.CodeUnstorable):
+			e.cfg.Log.Warn("the database refused a step's result; recording it without", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			event = withoutContent(event)
+			continue
+		case !stale(err):
+			e.cfg.Log.Warn("the outcome of a commit is unknown; reading back", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			e.sleep(d.s.calls, backoff.Delay(try+1, 0.5, 0))
+		}
+		switch d.reload(change) {
+		case stored:
+			return true
+		case notOurs:
+			return false
+		}
+	}
+}
+
+// backoff spaces the attempts to read back after an outage.
+var backoff = retry.Policy{InitialIntervalMS: 50, MaxIntervalMS: 2000, Multiplier: 2}
+
+type readBack int
+
+const (
+	again   readBack = iota // the change was not written: decide anew on what is there now
+	stored                  // it was
+	notOurs                 // the saga has another owner, or the lease is lost
+)
+
+// reload reads the saga back after a commit whose change did not apply or
+// whose outcome is unknown. Nobody guesses: the change was written exactly if
+// its step log is there, or for a change without logs if the row is as decided.
+func (d *drive) reload(change saga.Change) readBack {
+	e := d.s.e
+	for try := 1; ; try++ {
+		if d.s.calls.Err() != nil || !d.s.trusted() {
+			return notOurs
+		}
+		loaded, err := e.cfg.Store.Load(d.s.calls, ids(d.run.ID))
+		if err == nil && len(loaded) == 0 {
+			return notOurs
+		}
+		var run saga.Run
+		if err == nil {
+			run, err = d.s.rebuild(d.s.calls, loaded[0])
+		}
+		if err != nil {
+			e.sleep(d.s.calls, backoff.Delay(try, 0.5, 0))
+			continue
+		}
+		was := written(change, loaded[0])
+		mine := run.LeaseOwner != nil && *run.LeaseOwner == d.s.owner && run.LeaseEpoch == d.run.LeaseEpoch
+		d.run = run
+		switch {
+		case was && (mine || run.State.Terminal() || change.After.LeaseOwner == nil):
+			return stored
+		case !mine:
+			return notOurs
+		}
+		return again
+	}
+}
+
+func written(change saga.Change, now saga.Loaded) bool {
+	if len(change.Logs) == 0 {
+		a := &change.After
+		return now.Saga.Version == a.Version && now.Saga.State == a.State && now.Saga.UpdatedAt.Equal(a.UpdatedAt)
+	}
+	mine := change.Logs[0]
+	for _, l := range now.Logs {
+		sameCall := l.StepIndex == mine.StepIndex && l.Action == mine.Action && l.Attempt == mine.Attempt
+		if l.ID == mine.ID || mine.Completes && sameCall && l.Status == mine.Status && l.UpdatedAt.Equal(mine.UpdatedAt) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutContent turns an answer whose content the database refuses into one
+// that it can hold: the answer was useless, and whether it was applied is unknown.
+func withoutContent(event saga.Event) saga.Event {
+	a, ok := event.(saga.Answered)
+	if !ok {
+		return event
+	}
+	a.Verdict, a.Class, a.Code = saga.Unknown, retry.BadResponse, "unstorable_response"
+	a.Message = "the participant's answer cannot be stored"
+	a.Output, a.Response, a.Request = nil, nil, nil
+	return a
+}

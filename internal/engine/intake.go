@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// intakeBatch bounds how many sagas are loaded or claimed at once.
+const intakeBatch = 64
+
+// intake brings work to drives: sagas whose short wait is over, unowned sagas
+// that are due, sagas of dead nodes, and sagas of this node that it lost sight
+// of. Nothing on the normal path of a saga passes here.
+func (s *session) intake(ctx context.Context) {
+	poll := time.NewTimer(0)
+	defer poll.Stop()
+	claim := false // unowned work may exist
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+			s.adoptStrays(ctx)
+			claim = true
+			poll.Reset(s.e.jittered(s.e.cfg.Poll))
+			s.e.cfg.Observer.Loop("intake")
+		case <-s.e.backlog:
+			claim = true
+		case <-s.readied:
+		case <-s.slots.freed:
+		}
+		for ctx.Err() == nil {
+			more := s.resumeReady(ctx)
+			if claim {
+				got, full := s.claimSome(ctx)
+				claim = full // a full batch, or no room: there may be more
+				more = more || got
+			}
+			if !more {
+				break
+			}
+		}
+	}
+}
+
+// resumeReady drives sagas whose wait is over, as far as there is room.
+func (s *session) resumeReady(ctx context.Context) (more bool) {
+	s.mu.Lock()
+	n := min(len(s.ready), intakeBatch)
+	s.mu.Unlock()
+	if n == 0 {
+		return false
+	}
+	taken := s.slots.takeResumed(n)
+	s.mu.Lock()
+	n = min(len(taken), len(s.ready))
+	ids := append([]uuid.UUID(nil), s.ready[:n]...)
+	s.ready = append(s.ready[:0:0], s.ready[n:]...)
+	s.mu.Unlock()
+	var loaded []saga.Loaded
+	if n > 0 {
+		var err error
+		if loaded, err = s.e.cfg.Store.Load(ctx, ids); err != nil {
+			s.e.cfg.Log.WarnContext(ctx, "cannot load sagas that are due", slog.Any("error", err))
+			for _, id := range ids {
+				s.waitUntil(id, s.e.cfg.Now().Add(s.e.jittered(s.e.cfg.Poll)))
+			}
+		}
+	}
+	s.startLoaded(ctx, loaded, taken)
+	return len(loaded) > 0
+}
+
+// claimSome claims as many sagas as there is room for. full: there may be more.
+func (s *session) claimSome(ctx context.Context) (got, full bool) {
+	taken := s.slots.takeResumed(intakeBatch)
+	if len(taken) == 0 {
+		return false, true
+	}
+	_ = failpoint.Hit(failpoint.ClaimBefore)
+	loaded, err := s.e.cfg.Ownership.Claim(ctx, s.owner, len(taken))
+	if err != nil {
+		s.e.cfg.Log.WarnContext(ctx, "cannot claim sagas", slog.Any("error", err))
+	}
+	_ = failpoint.Hit(failpoint.ClaimAfterCommit)
+	s.e.cfg.Observer.Claimed(len(loaded))
+	full = len(loaded) == len(taken)
+	s.startLoaded(ctx, loaded, taken)
+	return len(loaded) > 0, full
+}
+
+// startLoaded drives those of loaded that are this node's and gives unused slots back.
+func (s *session) startLoaded(ctx context.Context, loaded []saga.Loaded, taken []kind) {
+	for _, l := range loaded {
+		run, err := s.rebuild(ctx, l)
+		if err != nil {
+			s.e.cfg.Log.ErrorContext(ctx, "cannot read a saga's workflow definition", slog.String("saga_id", l.Saga.ID.String()), slog.Any("error", err))
+			s.waitUntil(l.Saga.ID, s.e.cfg.Now().Add(s.e.jittered(time.Second)))
+			continue
+		}
+		if l.Saga.LeaseOwner == nil || *l.Saga.LeaseOwner != s.owner {
+			continue
+		}
+		if s.start(run, taken[0]) {
+			taken = taken[1:]
+		}
+	}
+	for _, k := range taken {
+		s.slots.give(k)
+	}
+}
+
+func (s *session) rebuild(ctx context.Context, l saga.Loaded) (saga.Run, error) {
+	def, err := s.e.cfg.Definition(ctx, l.Saga.Tenant.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
+	if err != nil {
+		return saga.Run{}, err
+	}
+	return saga.Rebuild(l.Saga, def, l.Logs), nil
+}
+
+// adoptStrays finds sagas of this node that are due and that nobody drives: a
+// flag was set by another node, or a create's answer was lost after its commit.
+func (s *session) adoptStrays(ctx context.Context) {
+	// Every driven saga may show up here, so the limit lies above their number.
+	ids, err := s.e.cfg.Ownership.Due(ctx, s.owner, strayAfter, 2*s.e.cfg.MaxRunning+1000)
+	if err != nil {
+		s.e.cfg.Log.WarnContext(ctx, "cannot look for stray sagas", slog.Any("error", err))
+		return
+	}
+	s.mu.Lock()
+	known := make(map[uuid.UUID]bool, len(s.ready))
+	for _, id := range s.ready {
+		known[id] = true
+	}
+	var strays []uuid.UUID
+	for _, id := range ids {
+		if !s.running[id] && !known[id] {
+			strays = append(strays, id)
+		}
+	}
+	s.mu.Unlock()
+	for _, id := range strays {
+		s.wake(id)
+	}
+}
+
+// strayAfter is how long an owned saga may go without a change before the node
+// checks that it still drives it.
+const strayAfter = 5 * time.Second
+
+// reap flags sagas whose deadline has passed. Every node does; the first commit wins.
+func (s *session) reap(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.e.sleep(ctx, s.e.cfg.ReaperInterval)
+		if ctx.Err() != nil {
+			return
+		}
+		_ = failpoint.Hit(failpoint.ReaperSelect)
+		overdue, err := s.e.cfg.Ownership.Overdue(ctx, reapBatch)
+		if err != nil {
+			s.e.cfg.Log.WarnContext(ctx, "cannot look for overdue sagas", slog.Any("error", err))
+			continue
+		}
+		for _, l := range overdue {
+			s.flagOverdue(ctx, l)
+		}
+		s.e.cfg.Observer.Loop("reaper")
+	}
+}
+
+const reapBatch = 500
+
+// flagOverdue sets the deadline's flag on one saga. One that cannot be flagged
+// is logged and left for the next round, and does not stop the others.
+func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
+	log := s.e.cfg.Log.With(slog.String("saga_id", l.Saga.ID.String()))
+	run, err := s.rebuild(ctx, l)
+	if err != nil {
+		log.ErrorContext(ctx, "cannot read a saga's workflow definition", slog.Any("error", err))
+		return
+	}
+	change, err := saga.Apply(run, saga.DeadlinePassed{}, s.e.moment())
+	if err != nil {
+		return // it has moved on since
+	}
+	_ = failpoint.Hit(failpoint.ReaperBeforeFlag)
+	if err := s.e.cfg.Commit(ctx, change); err != nil {
+		if !stale(err) {
+			log.WarnContext(ctx, "cannot flag an overdue saga", slog.Any("error", err))
+		}
+		return
+	}
+	s.e.Wake(l.Saga.ID)
+	if change.After.State.Terminal() {
+		s.e.finished(&change.After.Saga)
+	}
+}

@@ -1,0 +1,34 @@
+package engine
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// moment is what a decision needs from outside.
+func (e *Engine) moment() saga.Moment {
+	return saga.Moment{Now: e.cfg.Now(), NewID: e.cfg.NewID, Jitter: e.cfg.Jitter(), CompensationTimeout: e.cfg.CompensationTimeout}
+}
+
+// finished tells everybody who waits that a saga has ended, durably.
+func (e *Engine) finished(s *saga.Saga) {
+	e.cfg.Observer.Ended(s)
+	e.ends.ended(s.ID)
+}
+
+// stale tells whether a commit failed only because the row had moved on.
+func stale(err error) bool { return fault.IsCode(err, saga.CodeStale) }
+
+func ids(id uuid.UUID) []uuid.UUID { return []uuid.UUID{id} }
+
+// hit passes the failpoint of the call's direction.
+func hit(a saga.Action, step, comp failpoint.Name) {
+	if a == saga.Compensate {
+		_ = failpoint.Hit(comp)
+		return
+	}
+	_ = failpoint.Hit(step)
+}

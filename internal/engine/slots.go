@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// kind of a slot: new sagas and resumed ones have room of their own, so that a
+// flood of creates cannot starve retries and recovery.
+type kind int
+
+const (
+	fresh kind = iota
+	resumed
+)
+
+// slots bounds how many sagas have a call in flight, and with it memory: a
+// saga that waits holds no slot and no payload.
+type slots struct {
+	free  [2]chan struct{} // a token is a free slot
+	freed chan struct{}    // capacity 1: a slot came back
+}
+
+func newSlots(n int) *slots {
+	s := &slots{freed: make(chan struct{}, 1)}
+	for k, size := range [2]int{fresh: n, resumed: max(n/4, 1)} {
+		s.free[k] = make(chan struct{}, size)
+		for range size {
+			s.free[k] <- struct{}{}
+		}
+	}
+	return s
+}
+
+// takeFresh takes a slot for a new saga, waiting at most wait.
+func (s *slots) takeFresh(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-s.free[fresh]:
+		return true
+	default:
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-s.free[fresh]:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// takeResumed takes up to n slots for sagas that go on: their own first, then
+// those that no new saga wants just now.
+func (s *slots) takeResumed(n int) []kind {
+	var got []kind
+	for len(got) < n {
+		select {
+		case <-s.free[resumed]:
+			got = append(got, resumed)
+			continue
+		default:
+		}
+		select {
+		case <-s.free[fresh]:
+			got = append(got, fresh)
+			continue
+		default:
+		}
+		break
+	}
+	return got
+}
+
+func (s *slots) give(k kind) {
+	s.free[k] <- struct{}{}
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}

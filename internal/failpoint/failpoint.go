@@ -1,0 +1,51 @@
+// Package failpoint holds the points at which tests may kill, delay or fail
+// Skald (requirements/invariants.md 3.4). Ordinary binaries contain none of
+// it; build with -tags failpoints and set SKALD_FAILPOINTS, for example
+//
+//	step.after_send=kill@3;commit.unknown=exec_err%0.01;lease.renew_before=pause(5s)
+//
+// to kill the process the third time a call was sent, to lose the answer of
+// one commit in a hundred, and to delay every lease renewal by five seconds.
+package failpoint
+
+import "errors"
+
+// Name is a point in the code.
+type Name string
+
+// The points that exist. A test reaches every one of them.
+const (
+	CreateBeforeTx    Name = "create.before_tx"
+	CreateAfterCommit Name = "create.after_commit"
+	CreateBeforeReply Name = "create.before_reply"
+	ClaimBefore       Name = "claim.before"
+	ClaimAfterCommit  Name = "claim.after_commit"
+	StepBeforeSend    Name = "step.before_send"
+	StepAfterReply    Name = "step.after_reply"
+	StepBeforeCommit  Name = "step.before_commit"
+	StepAfterCommit   Name = "step.after_commit"
+	CompBeforeSend    Name = "comp.before_send"
+	CompAfterReply    Name = "comp.after_reply"
+	CompBeforeCommit  Name = "comp.before_commit"
+	CompAfterCommit   Name = "comp.after_commit"
+	CommitUnknown     Name = "commit.unknown"
+	LeaseRenewBefore  Name = "lease.renew_before"
+	LeaseRenewAfter   Name = "lease.renew_after"
+	ReaperSelect      Name = "reaper.select"
+	ReaperBeforeFlag  Name = "reaper.before_commit"
+	CancelBefore      Name = "cancel.before"
+	CancelAfter       Name = "cancel.after"
+)
+
+// All lists every point, in the order of a saga's life.
+var All = []Name{
+	CreateBeforeTx, CreateAfterCommit, CreateBeforeReply, ClaimBefore, ClaimAfterCommit,
+	StepBeforeSend, StepAfterReply, StepBeforeCommit, StepAfterCommit,
+	CompBeforeSend, CompAfterReply, CompBeforeCommit, CompAfterCommit,
+	CommitUnknown, LeaseRenewBefore, LeaseRenewAfter, ReaperSelect, ReaperBeforeFlag, CancelBefore, CancelAfter,
+}
+
+// ErrInjected is what a point in mode err or exec_err returns.
+var ErrInjected = errors.New("injected by a failpoint")
+
+var errNotBuilt = errors.New("this binary was built without failpoints: build it with -tags failpoints")

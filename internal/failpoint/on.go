@@ -1,0 +1,110 @@
+//go:build failpoints
+
+package failpoint
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Enabled tells whether this binary was built with failpoints.
+const Enabled = true
+
+type rule struct {
+	mode  string // kill, err, exec_err, pause
+	pause time.Duration
+	nth   int     // act at the nth hit only; 0: at every one
+	share float64 // act at this share of hits; 0: all
+	hits  int     // guarded by mu
+}
+
+var (
+	mu    sync.Mutex
+	rules = map[Name]*rule{}
+)
+
+// Configure sets the rules of the process; see the package comment for spec.
+func Configure(spec string) error {
+	mu.Lock()
+	defer mu.Unlock()
+	clear(rules)
+	for _, part := range strings.Split(spec, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, what, ok := strings.Cut(part, "=")
+		if !ok || !slices.Contains(All, Name(name)) {
+			return fmt.Errorf("failpoint %q: known points are %v", part, All)
+		}
+		r, err := parse(what)
+		if err != nil {
+			return fmt.Errorf("failpoint %q: %w", part, err)
+		}
+		rules[Name(name)] = r
+	}
+	return nil
+}
+
+func parse(what string) (*rule, error) {
+	r := &rule{}
+	var err error
+	if mode, n, ok := strings.Cut(what, "@"); ok {
+		what = mode
+		if r.nth, err = strconv.Atoi(n); err != nil || r.nth < 1 {
+			return nil, fmt.Errorf("after @ comes a count from 1")
+		}
+	}
+	if mode, p, ok := strings.Cut(what, "%"); ok {
+		what = mode
+		if r.share, err = strconv.ParseFloat(p, 64); err != nil || r.share <= 0 || r.share > 1 {
+			return nil, fmt.Errorf("after %% comes a share in (0,1]")
+		}
+	}
+	if arg, ok := strings.CutPrefix(what, "pause("); ok {
+		what = "pause"
+		if r.pause, err = time.ParseDuration(strings.TrimSuffix(arg, ")")); err != nil {
+			return nil, err
+		}
+	}
+	if r.mode = what; !slices.Contains([]string{"kill", "err", "exec_err", "pause"}, what) {
+		return nil, fmt.Errorf("the mode is kill, err, exec_err or pause(duration)")
+	}
+	return r, nil
+}
+
+// Hit acts as configured for the point: it may never return (kill), return
+// late (pause) or return ErrInjected. Each first hit is noted on stderr, which
+// is how a test sees that a point was reached.
+func Hit(name Name) error {
+	mu.Lock()
+	r := rules[name]
+	if r == nil {
+		r = &rule{}
+		rules[name] = r
+	}
+	r.hits++
+	if r.hits == 1 {
+		fmt.Fprintf(os.Stderr, "failpoint reached: %s\n", name)
+	}
+	act := r.mode != "" && (r.nth == 0 || r.hits == r.nth) && (r.share == 0 || rand.Float64() < r.share)
+	mu.Unlock()
+	if !act {
+		return nil
+	}
+	switch r.mode {
+	case "kill":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "pause":
+		time.Sleep(r.pause)
+		return nil
+	}
+	return ErrInjected
+}

@@ -1,0 +1,164 @@
+// Package groupcommit turns many small commits into few big ones. It knows
+// nothing of sagas.
+//
+// While one batch is being written the next one gathers; there is no timer, so
+// a lone caller is as fast as without it. This is worth a factor of eight to
+// eleven on PostgreSQL (PERFORMANCE.md section 4).
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrClosed is returned by Do after Close: the item was not written.
+var ErrClosed = errors.New("groupcommit: closed")
+
+// Config of a Committer. Flush and Key are required.
+type Config[T, R any] struct {
+	// Flush writes a batch, durably on return, and answers for each item in
+	// order. Its error means that the outcome of every item is unknown.
+	Flush func(ctx context.Context, batch []T) ([]R, error)
+	// Key says which items exclude each other: a batch never holds two of one
+	// key, and items of one key are flushed in the order in which they came.
+	Key func(T) any
+	// MaxBatch bounds a batch; 0 means 256.
+	MaxBatch int
+	// Observe is told each batch's size; nil is fine.
+	Observe func(size int)
+}
+
+// Committer gathers items and flushes them in batches, one batch at a time.
+// Safe for concurrent use. Its goroutine lives until Close.
+type Committer[T, R any] struct {
+	cfg Config[T, R]
+
+	mu      sync.Mutex
+	waiting []*item[T, R] // guarded by mu
+	closed  bool          // guarded by mu
+	wake    chan struct{} // capacity 1
+	done    chan struct{}
+}
+
+type item[T, R any] struct {
+	value  T
+	answer chan answer[R] // capacity 1
+}
+
+type answer[R any] struct {
+	result R
+	err    error
+}
+
+// New starts a Committer.
+func New[T, R any](cfg Config[T, R]) *Committer[T, R] {
+	if cfg.MaxBatch == 0 {
+		cfg.MaxBatch = 256
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(int) {}
+	}
+	c := &Committer[T, R]{cfg: cfg, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go c.run()
+	return c
+}
+
+// Do hands v in and returns when its batch has been flushed. An error other
+// than ErrClosed means that the outcome is unknown: v may or may not be
+// written. So does the end of ctx, which only ends the waiting.
+func (c *Committer[T, R]) Do(ctx context.Context, v T) (R, error) {
+	it := &item[T, R]{value: v, answer: make(chan answer[R], 1)}
+	var none R
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return none, ErrClosed
+	}
+	c.waiting = append(c.waiting, it)
+	c.mu.Unlock()
+	c.signal()
+	select {
+	case a := <-it.answer:
+		return a.result, a.err
+	case <-ctx.Done():
+		return none, fmt.Errorf("the outcome of a commit is unknown: %w", ctx.Err())
+	}
+}
+
+// Close flushes what was handed in and stops. Do fails afterwards.
+func (c *Committer[T, R]) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.signal()
+	<-c.done
+}
+
+func (c *Committer[T, R]) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Committer[T, R]) run() {
+	defer close(c.done)
+	for range c.wake {
+		for {
+			batch, last := c.next()
+			if len(batch) == 0 {
+				if last {
+					return
+				}
+				break
+			}
+			c.flush(batch)
+		}
+	}
+}
+
+// next takes the next batch: the oldest items, at most one per key. An item
+// whose key is in the batch already stays, and with it all later ones of its key.
+func (c *Committer[T, R]) next() (batch []*item[T, R], closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := make(map[any]bool, min(len(c.waiting), c.cfg.MaxBatch))
+	rest := c.waiting[:0:0]
+	for i, it := range c.waiting {
+		if len(batch) == c.cfg.MaxBatch {
+			rest = append(rest, c.waiting[i:]...)
+			break
+		}
+		if k := c.cfg.Key(it.value); !keys[k] {
+			keys[k] = true
+			batch = append(batch, it)
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	c.waiting = rest
+	return batch, c.closed
+}
+
+// flush writes one batch. It outlives every caller: what was handed in is
+// written even if nobody waits any more; the store's own timeouts bound it.
+func (c *Committer[T, R]) flush(batch []*item[T, R]) {
+	c.cfg.Observe(len(batch))
+	values := make([]T, len(batch))
+	for i, it := range batch {
+		values[i] = it.value
+	}
+	results, err := c.cfg.Flush(context.Background(), values)
+	if err == nil && len(results) != len(batch) {
+		err = fmt.Errorf("groupcommit: %d answers for %d items", len(results), len(batch))
+	}
+	for i, it := range batch {
+		a := answer[R]{err: err}
+		if err == nil {
+			a.result = results[i]
+		}
+		it.answer <- a
+	}
+}

@@ -1,0 +1,87 @@
+// Package memstore keeps the stores' contracts in memory: for tests of the
+// loops and the edge, and as a second reading of what the contracts mean.
+// Nothing survives the process.
+package memstore
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// Store holds everything. Safe for concurrent use.
+type Store struct {
+	Sagas     *Sagas
+	Workflows *Workflows
+}
+
+// New returns an empty store whose clock, the one of leases and deadlines, is now.
+func New(now func() time.Time) *Store {
+	m := &memory{
+		now:   now,
+		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
+		keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
+		heads: map[nameID]*head{},
+	}
+	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}}
+}
+
+// memory is the database; one lock stands for a transaction.
+type memory struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	sagas map[uuid.UUID]*saga.Saga
+	logs  map[uuid.UUID][]saga.StepLog
+	keys  map[keyID]keyRow
+	nodes map[int64]*nodeRow
+	heads map[nameID]*head
+}
+
+type keyID struct {
+	tenant                uuid.UUID
+	principal, route, key string
+}
+
+type keyRow struct {
+	hash   string
+	sagaID uuid.UUID
+}
+
+type nodeRow struct {
+	name  string
+	until time.Time
+}
+
+type nameID struct {
+	tenant uuid.UUID
+	name   string
+}
+
+type head struct {
+	enabled, inline bool
+	revision        int64
+	updatedAt       time.Time
+	versions        []version // versions[i] is version i+1
+}
+
+type version struct {
+	def       *workflow.Definition
+	hash      string
+	createdAt time.Time
+}
+
+func keyOf(k *saga.IdempotencyKey) keyID { return keyID{k.TenantID, k.Principal, k.Route, k.Key} }
+
+// micro truncates to what PostgreSQL keeps.
+func micro(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	m := t.Truncate(time.Microsecond)
+	return &m
+}

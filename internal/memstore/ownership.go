@@ -1,0 +1,201 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Register implements saga.Ownership.
+func (st *Sagas) Register(_ context.Context, node string, ttl time.Duration) (int64, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	now := st.m.now()
+	for _, n := range st.m.nodes {
+		if n.name == node && n.until.After(now) {
+			n.until = now
+		}
+	}
+	id := int64(len(st.m.nodes) + 1)
+	st.m.nodes[id] = &nodeRow{name: node, until: now.Add(ttl)}
+	return id, nil
+}
+
+// Renew implements saga.Ownership.
+func (st *Sagas) Renew(_ context.Context, owner int64, ttl time.Duration) (bool, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	if !st.m.alive(owner) {
+		return false, nil
+	}
+	st.m.nodes[owner].until = st.m.now().Add(ttl)
+	return true, nil
+}
+
+// Resign implements saga.Ownership.
+func (st *Sagas) Resign(_ context.Context, owner int64) error {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	if st.m.alive(owner) {
+		st.m.nodes[owner].until = st.m.now()
+	}
+	return nil
+}
+
+func (m *memory) alive(owner int64) bool {
+	n := m.nodes[owner]
+	return n != nil && n.until.After(m.now())
+}
+
+// Claim implements saga.Ownership.
+func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	now := st.m.now().Truncate(time.Microsecond)
+	var free, left []*saga.Saga
+	for _, s := range st.m.sagas {
+		switch {
+		case s.State.Terminal() || s.SuspendedAt != nil:
+		case s.LeaseOwner == nil && s.NextRunAt != nil && !s.NextRunAt.After(now):
+			free = append(free, s)
+		case s.LeaseOwner != nil && !st.m.alive(*s.LeaseOwner):
+			left = append(left, s)
+		}
+	}
+	slices.SortFunc(free, func(a, b *saga.Saga) int { return a.NextRunAt.Compare(*b.NextRunAt) })
+	var out []saga.Loaded
+	for i, s := range append(free, left...) {
+		if len(out) == limit {
+			break
+		}
+		out = append(out, st.m.loaded(st.m.claim(s, owner, i >= len(free), now)))
+	}
+	return out, nil
+}
+
+// claim is one row of the claim statement; taken: from a dead owner.
+func (m *memory) claim(old *saga.Saga, owner int64, taken bool, now time.Time) *saga.Saga {
+	s := *old
+	if taken {
+		m.closeRunning(s.ID, now)
+		s.Uncertain = s.Uncertain || s.State.Forward()
+	}
+	if taken || s.Attempt == 0 {
+		s.Attempt++
+	}
+	if !taken || s.NextRunAt != nil && !s.NextRunAt.After(now) {
+		s.NextRunAt = nil
+	}
+	if s.StartedAt == nil {
+		s.StartedAt = &now
+	}
+	if s.State == saga.Pending || s.State == saga.StepCompleted {
+		s.State = saga.Running
+	}
+	s.LeaseOwner = &owner
+	s.LeaseEpoch++
+	s.Version++
+	s.UpdatedAt = now
+	m.sagas[s.ID] = &s
+	return &s
+}
+
+func (m *memory) closeRunning(id uuid.UUID, now time.Time) {
+	logs := slices.Clone(m.logs[id])
+	for i := range logs {
+		if l := &logs[i]; l.Status == saga.LogRunning {
+			code := "owner_lost"
+			l.Status, l.CompletedAt, l.UpdatedAt, l.Outcome = saga.LogFailed, &now, now, &code
+			l.Error = &saga.Error{Code: code, Message: "the node that made this call was lost; the call is repeated", Type: "network", Retryable: true, Timestamp: now}
+		}
+	}
+	m.logs[id] = logs
+}
+
+// Release implements saga.Ownership.
+func (st *Sagas) Release(_ context.Context, owner int64, ids []uuid.UUID) error {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	now := st.m.now().Truncate(time.Microsecond)
+	for _, id := range ids {
+		old := st.m.sagas[id]
+		if old == nil || old.LeaseOwner == nil || *old.LeaseOwner != owner || old.State.Terminal() {
+			continue
+		}
+		s := *old
+		s.LeaseOwner = nil
+		if s.NextRunAt == nil {
+			s.NextRunAt = &now
+		}
+		if s.State == saga.Running && s.Attempt == 1 && s.CurrentStep > 0 {
+			s.State = saga.StepCompleted
+		}
+		s.Version++
+		s.UpdatedAt = now
+		st.m.sagas[id] = &s
+	}
+	return nil
+}
+
+// Due implements saga.Ownership.
+func (st *Sagas) Due(_ context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	now := st.m.now()
+	var ids []uuid.UUID
+	for id, s := range st.m.sagas {
+		if s.State.Terminal() || s.SuspendedAt != nil || s.LeaseOwner == nil || *s.LeaseOwner != owner || len(ids) == limit {
+			continue
+		}
+		if s.NextRunAt != nil && !s.NextRunAt.After(now) || s.NextRunAt == nil && s.UpdatedAt.Before(now.Add(-idle)) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// Overdue implements saga.Ownership.
+func (st *Sagas) Overdue(_ context.Context, limit int) ([]saga.Loaded, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	now := st.m.now()
+	passed := func(t *time.Time) bool { return t != nil && !t.After(now) }
+	var found []*saga.Saga
+	for _, s := range st.m.sagas {
+		forward := s.State.Forward() && s.EndCause == nil && passed(s.TimeoutAt)
+		undoing := s.State == saga.Compensating && !s.CompensationExpired && passed(s.CompensationTimeoutAt)
+		if s.SuspendedAt == nil && (forward || undoing) {
+			found = append(found, s)
+		}
+	}
+	slices.SortFunc(found, func(a, b *saga.Saga) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	var out []saga.Loaded
+	for _, s := range found[:min(limit, len(found))] {
+		out = append(out, st.m.loaded(s))
+	}
+	return out, nil
+}
+
+// Stuck implements saga.Ownership.
+func (st *Sagas) Stuck(context.Context) (int, map[saga.State]int, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	stuck, live := 0, map[saga.State]int{}
+	for _, s := range st.m.sagas {
+		if s.State.Terminal() {
+			continue
+		}
+		live[s.State]++
+		switch {
+		case s.SuspendedAt != nil:
+		case s.LeaseOwner == nil && s.NextRunAt == nil, s.LeaseOwner != nil && st.m.nodes[*s.LeaseOwner] == nil:
+			stuck++
+		}
+	}
+	return stuck, live, nil
+}

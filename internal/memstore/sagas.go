@@ -1,0 +1,189 @@
+package memstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Sagas is saga.Store and saga.Ownership in memory.
+type Sagas struct{ m *memory }
+
+// Create implements saga.Store.
+func (st *Sagas) Create(_ context.Context, batch []saga.NewSaga) ([]saga.CreateResult, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	out := make([]saga.CreateResult, len(batch))
+	for i := range batch {
+		out[i] = st.m.create(&batch[i])
+	}
+	return out, nil
+}
+
+func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
+	if n.Key != nil {
+		if row, used := m.keys[keyOf(n.Key)]; used && row.hash == string(n.Key.Hash) {
+			return saga.CreateResult{Created: saga.Replayed, Prior: row.sagaID}
+		} else if used {
+			return saga.CreateResult{Created: saga.KeyReused}
+		}
+	}
+	h := m.heads[nameID{n.Tenant.ID, n.WorkflowName}]
+	switch {
+	case h == nil || !h.enabled:
+		return saga.CreateResult{Created: saga.NotRunnable}
+	case n.Floating && n.WorkflowVersion != len(h.versions):
+		return saga.CreateResult{Created: saga.NotCurrent}
+	case m.sagas[n.ID] != nil:
+		return saga.CreateResult{Created: saga.IDTaken}
+	case !storable(n.Payload) || !storable(n.Metadata):
+		return saga.CreateResult{Created: saga.Unstorable}
+	}
+	s := n.Saga
+	s.TimeoutAt = nil
+	if s.TimeoutMS != nil {
+		at := m.now().Add(time.Duration(*s.TimeoutMS) * time.Millisecond)
+		s.TimeoutAt = micro(&at)
+	}
+	m.sagas[s.ID] = &s
+	if n.Key != nil {
+		m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), s.ID}
+	}
+	return saga.CreateResult{Created: saga.Stored, Saga: s}
+}
+
+// storable mimics jsonb, which holds no NUL character.
+func storable(j json.RawMessage) bool { return !bytes.Contains(j, []byte(`\u0000`)) }
+
+// Commit implements saga.Store.
+func (st *Sagas) Commit(_ context.Context, batch []saga.Change) ([]error, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	seen := map[uuid.UUID]bool{}
+	for i := range batch {
+		if seen[batch[i].After.ID] {
+			return nil, fmt.Errorf("commit: two changes of saga %s in one batch", batch[i].After.ID)
+		}
+		seen[batch[i].After.ID] = true
+	}
+	out := make([]error, len(batch))
+	for i := range batch {
+		out[i] = st.m.commit(&batch[i])
+	}
+	return out, nil
+}
+
+func (m *memory) commit(c *saga.Change) error {
+	now := m.sagas[c.After.ID]
+	if now == nil || now.Version != c.Before.Version || now.LeaseEpoch != c.Before.Epoch {
+		return fault.New(fault.Conflict, saga.CodeStale, "saga %s is no longer at version %d", c.After.ID, c.Before.Version)
+	}
+	if now.State.Terminal() && now.State != saga.Failed {
+		return fault.New(fault.Invalid, saga.CodeUnstorable, "saga %s has ended", c.After.ID)
+	}
+	for _, l := range c.Logs {
+		if !storable(l.Request) || !storable(l.Response) {
+			return fault.New(fault.Invalid, saga.CodeUnstorable, "the store refused this change of saga %s", c.After.ID)
+		}
+	}
+	if c.Key != nil {
+		if _, used := m.keys[keyOf(c.Key)]; used {
+			return fault.New(fault.Conflict, saga.CodeKeyUsed, "this idempotency key is in use")
+		}
+		m.keys[keyOf(c.Key)] = keyRow{string(c.Key.Hash), c.After.ID}
+	}
+	s := c.After.Saga
+	s.TimeoutAt, s.CompensationTimeoutAt = now.TimeoutAt, now.CompensationTimeoutAt
+	if c.StartsCompensation {
+		s.CompensationTimeoutAt = nil
+		if s.CompensationTimeoutMS != nil {
+			at := m.now().Add(time.Duration(*s.CompensationTimeoutMS) * time.Millisecond)
+			s.CompensationTimeoutAt = micro(&at)
+		}
+	}
+	m.sagas[s.ID] = &s
+	for _, l := range c.Logs {
+		m.log(l)
+	}
+	return nil
+}
+
+// log appends a step log, or completes the RUNNING one of the same attempt.
+func (m *memory) log(l saga.StepLog) {
+	logs := slices.Clone(m.logs[l.SagaID])
+	i := slices.IndexFunc(logs, func(o saga.StepLog) bool {
+		return o.StepIndex == l.StepIndex && o.Action == l.Action && o.Attempt == l.Attempt
+	})
+	switch completes := l.Completes; {
+	case i < 0 && !completes:
+		logs = append(logs, l)
+	case i >= 0 && completes && logs[i].Status == saga.LogRunning:
+		l.ID, l.StartedAt, l.Completes = logs[i].ID, logs[i].StartedAt, false
+		logs[i] = l
+	}
+	m.logs[l.SagaID] = logs
+}
+
+// Load implements saga.Store.
+func (st *Sagas) Load(_ context.Context, ids []uuid.UUID) ([]saga.Loaded, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	var out []saga.Loaded
+	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(ids), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })) {
+		if s := st.m.sagas[id]; s != nil {
+			out = append(out, st.m.loaded(s))
+		}
+	}
+	return out, nil
+}
+
+func (m *memory) loaded(s *saga.Saga) saga.Loaded {
+	return saga.Loaded{Saga: *s, Logs: slices.Clone(m.logs[s.ID])}
+}
+
+// Get implements saga.Store.
+func (st *Sagas) Get(_ context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	if s := st.m.sagas[id]; s != nil && s.Tenant.ID == tenant {
+		return *s, nil
+	}
+	return saga.Saga{}, fault.New(fault.NotFound, saga.CodeNotFound, "there is no saga %s", id)
+}
+
+// StepLogs implements saga.Store.
+func (st *Sagas) StepLogs(_ context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	if s := st.m.sagas[id]; s == nil || s.Tenant.ID != tenant {
+		return []saga.StepLog{}, nil
+	}
+	logs := append([]saga.StepLog{}, st.m.logs[id]...)
+	slices.SortStableFunc(logs, func(a, b saga.StepLog) int {
+		return cmp.Or(cmp.Compare(a.StepIndex, b.StepIndex), a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	return logs, nil
+}
+
+// Key implements saga.Store.
+func (st *Sagas) Key(_ context.Context, k saga.IdempotencyKey) (saga.KeyState, uuid.UUID, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	switch row, used := st.m.keys[keyOf(&k)]; {
+	case !used:
+		return saga.KeyNew, uuid.Nil, nil
+	case row.hash != string(k.Hash):
+		return saga.KeyOther, row.sagaID, nil
+	default:
+		return saga.KeySame, row.sagaID, nil
+	}
+}

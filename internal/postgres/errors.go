@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/lib/pq"
+)
+
+// SQLSTATE knowledge lives here and nowhere else.
+
+func sqlState(err error) string {
+	var e *pq.Error
+	if errors.As(err, &e) {
+		return string(e.Code)
+	}
+	return ""
+}
+
+// collided tells whether two transactions got in each other's way: the same
+// statement may simply be run again.
+func collided(err error) bool {
+	switch sqlState(err) {
+	case "40001", "40P01", "55P03": // serialization, deadlock, lock_timeout
+		return true
+	}
+	return false
+}
+
+// dataError tells whether the statement's own data was refused, so that
+// nothing of it was written and the other rows of a batch may still be fine:
+// data exceptions (22), constraint violations (23), program limits (54).
+func dataError(err error) bool {
+	s := sqlState(err)
+	return strings.HasPrefix(s, "22") || strings.HasPrefix(s, "23") || strings.HasPrefix(s, "54")
+}
+
+// violates tells whether err is a unique violation of the named constraint.
+func violates(err error, constraint string) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && e.Code == "23505" && e.Constraint == constraint
+}

@@ -1,0 +1,177 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Register implements saga.Ownership. It ends the leases of earlier
+// incarnations of the same node, so that a restarted node takes its sagas back
+// at once instead of waiting for its own dead lease.
+func (st *Sagas) Register(ctx context.Context, node string, ttl time.Duration) (int64, error) {
+	var id int64
+	err := st.db.lease.GetContext(ctx, &id, `
+		WITH former AS (
+			UPDATE saga.engine_nodes SET lease_until = now() WHERE node_name = $1 AND lease_until > now()
+		), forgotten AS (
+			-- A dead incarnation is remembered until nothing can refer to it any more.
+			DELETE FROM saga.engine_nodes n WHERE lease_until < now() - interval '7 days'
+			   AND NOT EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.lease_owner = n.id AND s.completed_at IS NULL)
+		)
+		INSERT INTO saga.engine_nodes (node_name, lease_until) VALUES ($1, now() + $2 * interval '1 ms') RETURNING id`,
+		node, ttl.Milliseconds())
+	if err != nil {
+		return 0, fmt.Errorf("register node: %w", err)
+	}
+	return id, nil
+}
+
+// Renew implements saga.Ownership.
+func (st *Sagas) Renew(ctx context.Context, owner int64, ttl time.Duration) (bool, error) {
+	res, err := st.db.lease.ExecContext(ctx, `
+		UPDATE saga.engine_nodes SET lease_until = now() + $2 * interval '1 ms', renewed_at = now()
+		 WHERE id = $1 AND lease_until > now()`, owner, ttl.Milliseconds())
+	if err != nil {
+		return false, fmt.Errorf("renew lease: %w", err)
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
+}
+
+// Resign implements saga.Ownership.
+func (st *Sagas) Resign(ctx context.Context, owner int64) error {
+	_, err := st.db.lease.ExecContext(ctx, `UPDATE saga.engine_nodes SET lease_until = now() WHERE id = $1 AND lease_until > now()`, owner)
+	if err != nil {
+		return fmt.Errorf("resign lease: %w", err)
+	}
+	return nil
+}
+
+// claimSagas takes what waits unowned and is due, oldest first, and what a
+// dead node left behind. The claim is a change: version and epoch grow, so
+// that whoever held the saga before can write nothing more. A dead owner may
+// have sent the call in flight; its RUNNING logs are closed.
+const claimSagas = `
+WITH dead AS MATERIALIZED (
+	SELECT id FROM saga.engine_nodes WHERE lease_until <= now()
+), due AS MATERIALIZED (
+	(SELECT id, false AS taken FROM saga.saga_states
+	  WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner IS NULL AND next_run_at <= now()
+	  ORDER BY next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+	UNION ALL
+	(SELECT s.id, true FROM dead d CROSS JOIN LATERAL (
+		SELECT id FROM saga.saga_states o
+		 WHERE o.completed_at IS NULL AND o.suspended_at IS NULL AND o.lease_owner = d.id LIMIT $2 FOR UPDATE SKIP LOCKED) s
+	  LIMIT $2)
+), picked AS MATERIALIZED (
+	SELECT id, taken FROM due ORDER BY id LIMIT $2
+), closed AS (
+	UPDATE saga.saga_step_logs l
+	   SET status = 'FAILED', completed_at = now(), updated_at = now(), outcome_code = 'owner_lost',
+	       error = jsonb_build_object('code', 'owner_lost', 'message', 'the node that made this call was lost; the call is repeated',
+	                                  'type', 'network', 'retryable', true, 'timestamp', now())
+	  FROM picked p WHERE p.taken AND l.saga_id = p.id AND l.status = 'RUNNING'
+)
+UPDATE saga.saga_states s
+   SET lease_owner = $1, lease_epoch = s.lease_epoch + 1, version = s.version + 1, updated_at = now(),
+       next_run_at = CASE WHEN p.taken AND s.next_run_at > now() THEN s.next_run_at END,
+       started_at = coalesce(s.started_at, now()),
+       state = CASE WHEN s.state IN (0, 2) THEN 1 ELSE s.state END,
+       step_attempt = CASE WHEN p.taken OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
+       step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2))
+  FROM picked p
+ WHERE s.id = p.id
+RETURNING ` + sagaColumns
+
+// Claim implements saga.Ownership.
+func (st *Sagas) Claim(ctx context.Context, owner int64, limit int) ([]saga.Loaded, error) {
+	rows, err := st.db.queryWrite(ctx, claimSagas, owner, limit)
+	if err != nil {
+		return nil, fmt.Errorf("claim sagas: %w", err)
+	}
+	return st.withLogs(ctx, rows)
+}
+
+// Release implements saga.Ownership.
+func (st *Sagas) Release(ctx context.Context, owner int64, ids []uuid.UUID) error {
+	_, err := st.db.read.ExecContext(ctx, `
+		UPDATE saga.saga_states
+		   SET lease_owner = NULL, next_run_at = coalesce(next_run_at, now()), version = version + 1, updated_at = now(),
+		       state = CASE WHEN state = 1 AND step_attempt = 1 AND current_step > 0 THEN 2 ELSE state END
+		 WHERE id = ANY ($2) AND lease_owner = $1 AND completed_at IS NULL`, owner, pq.Array(ids))
+	if err != nil {
+		return fmt.Errorf("release sagas: %w", err)
+	}
+	return nil
+}
+
+// Due implements saga.Ownership.
+func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error) {
+	var ids []uuid.UUID
+	err := st.db.read.SelectContext(ctx, &ids, `
+		SELECT id FROM saga.saga_states
+		 WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner = $1
+		   AND (next_run_at <= now() OR next_run_at IS NULL AND updated_at < now() - $2 * interval '1 ms')
+		 ORDER BY next_run_at NULLS LAST LIMIT $3`, owner, idle.Milliseconds(), limit)
+	if err != nil {
+		return nil, fmt.Errorf("find due sagas: %w", err)
+	}
+	return ids, nil
+}
+
+// Overdue implements saga.Ownership.
+func (st *Sagas) Overdue(ctx context.Context, limit int) ([]saga.Loaded, error) {
+	rows, err := st.db.read.QueryContext(ctx, `
+		(SELECT `+sagaColumns+` FROM saga.saga_states s
+		  WHERE s.completed_at IS NULL AND s.timeout_at IS NOT NULL AND s.timeout_at <= now()
+		    AND s.state IN (0, 1, 2) AND s.end_cause IS NULL AND s.suspended_at IS NULL
+		  ORDER BY s.timeout_at LIMIT $1)
+		UNION ALL
+		(SELECT `+sagaColumns+` FROM saga.saga_states s
+		  WHERE s.completed_at IS NULL AND s.compensation_timeout_at IS NOT NULL AND s.compensation_timeout_at <= now()
+		    AND s.state = 4 AND NOT s.compensation_expired AND s.suspended_at IS NULL
+		  ORDER BY s.compensation_timeout_at LIMIT $1)`, limit)
+	if err != nil {
+		return nil, fmt.Errorf("find overdue sagas: %w", err)
+	}
+	return st.withLogs(ctx, rows)
+}
+
+// Load implements saga.Store.
+func (st *Sagas) Load(ctx context.Context, ids []uuid.UUID) ([]saga.Loaded, error) {
+	rows, err := st.db.read.QueryContext(ctx, `SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = ANY ($1)`, pq.Array(ids))
+	if err != nil {
+		return nil, fmt.Errorf("load sagas: %w", err)
+	}
+	return st.withLogs(ctx, rows)
+}
+
+// Stuck implements saga.Ownership: unfinished, not suspended, and neither
+// owned by a node that is known, nor due at some time.
+func (st *Sagas) Stuck(ctx context.Context) (int, map[saga.State]int, error) {
+	var rows []struct {
+		State saga.State `db:"state"`
+		N     int        `db:"n"`
+		Stuck int        `db:"stuck"`
+	}
+	err := st.db.read.SelectContext(ctx, &rows, `
+		SELECT s.state, count(*) AS n,
+		       count(*) FILTER (WHERE s.suspended_at IS NULL AND CASE WHEN s.lease_owner IS NULL THEN s.next_run_at IS NULL
+		                              ELSE NOT EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner) END) AS stuck
+		  FROM saga.saga_states s WHERE s.completed_at IS NULL GROUP BY s.state`)
+	if err != nil {
+		return 0, nil, fmt.Errorf("count live sagas: %w", err)
+	}
+	stuck, live := 0, map[saga.State]int{}
+	for _, r := range rows {
+		stuck += r.Stuck
+		live[r.State] = r.N
+	}
+	return stuck, live, nil
+}

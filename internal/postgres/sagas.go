@@ -1,0 +1,116 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// Sagas is saga.Store and saga.Ownership on PostgreSQL.
+type Sagas struct{ db *DB }
+
+// NewSagas returns the saga store of db.
+func NewSagas(db *DB) *Sagas { return &Sagas{db} }
+
+// sagaColumns are the head's columns in the order of scanSaga; %[1]s is the table's alias.
+const sagaColumns = `s.id, s.tenant_id, s.tenant_region, s.tenant_major, s.tenant_minor, s.saga_type,
+	s.workflow_name, s.workflow_version, s.name, s.description, s.business_key, s.correlation_id, s.initiated_by,
+	s.trace_id, s.span_id, s.payload, s.metadata, s.state, s.current_step, s.total_steps,
+	s.step_attempt, s.step_failures, s.step_uncertain, s.version, s.lease_owner, s.lease_epoch, s.next_run_at,
+	s.error, s.end_cause, s.clean, s.needs_attention, s.attention_reason, s.timeout_ms, s.compensation_timeout_ms,
+	s.timeout_at, s.compensation_timeout_at, s.compensation_expired, s.timed_out_at, s.cancel_requested_at,
+	s.suspended_at, s.created_at, s.started_at, s.completed_at, s.updated_at`
+
+type scanner interface{ Scan(dest ...any) error }
+
+// scanSaga reads one row of sagaColumns. By hand: it is on the way of every
+// claim and read, and jsonb must become canonical again (invariant I7).
+func scanSaga(row scanner) (saga.Saga, error) {
+	var s saga.Saga
+	var payload, metadata, failure []byte
+	err := row.Scan(&s.ID, &s.Tenant.ID, &s.Region, &s.Major, &s.Minor, &s.SagaType,
+		&s.WorkflowName, &s.WorkflowVersion, &s.Name, &s.Description, &s.BusinessKey, &s.CorrelationID, &s.InitiatedBy,
+		&s.TraceID, &s.SpanID, &payload, &metadata, &s.State, &s.CurrentStep, &s.TotalSteps,
+		&s.Attempt, &s.Failures, &s.Uncertain, &s.Version, &s.LeaseOwner, &s.LeaseEpoch, &s.NextRunAt,
+		&failure, &s.EndCause, &s.Clean, &s.NeedsAttention, &s.AttentionReason, &s.TimeoutMS, &s.CompensationTimeoutMS,
+		&s.TimeoutAt, &s.CompensationTimeoutAt, &s.CompensationExpired, &s.TimedOutAt, &s.CancelRequestedAt,
+		&s.SuspendedAt, &s.CreatedAt, &s.StartedAt, &s.CompletedAt, &s.UpdatedAt)
+	if err != nil {
+		return s, err
+	}
+	if s.Payload, err = canonical(payload); err != nil {
+		return s, err
+	}
+	if s.Metadata, err = canonical(metadata); err != nil {
+		return s, err
+	}
+	if s.Error, err = parseError(failure); err != nil {
+		return s, err
+	}
+	utc(&s.CreatedAt, &s.UpdatedAt)
+	utc(s.NextRunAt, s.TimeoutAt, s.CompensationTimeoutAt, s.TimedOutAt, s.CancelRequestedAt, s.SuspendedAt, s.StartedAt, s.CompletedAt)
+	return s, nil
+}
+
+// logColumns are a step log's columns in the order of scanLog.
+const logColumns = `l.id, l.saga_id, l.step_index, l.step_name, l.action, l.attempt, l.status, l.final, l.outcome_code,
+	l.request_payload, l.response_payload, l.error, l.started_at, l.completed_at, l.duration_ms, l.updated_at`
+
+func scanLog(row scanner) (saga.StepLog, error) {
+	var l saga.StepLog
+	var request, response, failure []byte
+	err := row.Scan(&l.ID, &l.SagaID, &l.StepIndex, &l.StepName, &l.Action, &l.Attempt, &l.Status, &l.Final, &l.Outcome,
+		&request, &response, &failure, &l.StartedAt, &l.CompletedAt, &l.DurationMS, &l.UpdatedAt)
+	if err != nil {
+		return l, err
+	}
+	if l.Request, err = canonical(request); err != nil {
+		return l, err
+	}
+	if l.Response, err = canonical(response); err != nil {
+		return l, err
+	}
+	if l.Error, err = parseError(failure); err != nil {
+		return l, err
+	}
+	utc(&l.StartedAt, l.CompletedAt, &l.UpdatedAt)
+	return l, nil
+}
+
+// stored bounds what is read back: it passed the edge's narrower limits before.
+var stored = strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000}
+
+// canonical turns jsonb text into the form it had before it was stored; nil stays nil.
+func canonical(b []byte) (json.RawMessage, error) {
+	if b == nil {
+		return nil, nil
+	}
+	out, err := strictjson.Canonical(make([]byte, 0, len(b)), b, stored)
+	if err != nil {
+		return nil, fmt.Errorf("stored JSON: %w", err)
+	}
+	return out, nil
+}
+
+func parseError(b []byte) (*saga.Error, error) {
+	if b == nil {
+		return nil, nil
+	}
+	e := new(saga.Error)
+	if err := json.Unmarshal(b, e); err != nil {
+		return nil, fmt.Errorf("stored error: %w", err)
+	}
+	return e, nil
+}
+
+// utc makes times comparable: the driver returns them in the session's zone.
+func utc(times ...*time.Time) {
+	for _, t := range times {
+		if t != nil {
+			*t = t.UTC()
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// List implements saga.Store. Values are parameters; only fixed text is put together.
+func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (saga.Page, error) {
+	w := where{}
+	w.add("s.tenant_id = ?", tenant)
+	w.sagas(f)
+	var page saga.Page
+	if f.Total {
+		if err := st.db.read.GetContext(ctx, &page.Total, `SELECT count(*) FROM saga.saga_states s WHERE `+w.text(), w.args...); err != nil {
+			return page, fmt.Errorf("count sagas: %w", err)
+		}
+	}
+	if f.After != nil {
+		w.add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
+	}
+	// One row more than asked tells whether there is a next page.
+	query := fmt.Sprintf(`SELECT %s FROM saga.saga_states s WHERE %s ORDER BY s.created_at DESC, s.id DESC LIMIT %d OFFSET %d`,
+		sagaColumns, w.text(), f.Limit+1, f.Offset)
+	rows, err := st.db.read.QueryContext(ctx, query, w.args...)
+	if err != nil {
+		return page, fmt.Errorf("list sagas: %w", err)
+	}
+	err = eachRow(rows, func() error {
+		s, err := scanSaga(rows)
+		page.Sagas = append(page.Sagas, s)
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list sagas: %w", err)
+	}
+	if page.More = len(page.Sagas) > f.Limit; page.More {
+		page.Sagas = page.Sagas[:f.Limit]
+	}
+	return page, nil
+}
+
+// where gathers conditions and their parameters.
+type where struct {
+	conditions []string
+	args       []any
+}
+
+// add appends a condition in which each ? stands for the next argument.
+func (w *where) add(condition string, args ...any) {
+	for _, a := range args {
+		w.args = append(w.args, a)
+		condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(w.args)), 1)
+	}
+	w.conditions = append(w.conditions, condition)
+}
+
+func (w *where) text() string { return strings.Join(w.conditions, " AND ") }
+
+func (w *where) sagas(f saga.Filter) {
+	for _, eq := range []struct{ column, value string }{
+		{"s.workflow_name", f.WorkflowName},
+		{"s.correlation_id", f.CorrelationID},
+		{"s.initiated_by", f.InitiatedBy},
+		{"s.trace_id", f.TraceID},
+		{"s.business_key", f.BusinessKey},
+	} {
+		if eq.value != "" {
+			w.add(eq.column+" = ?", eq.value)
+		}
+	}
+	if f.States != nil {
+		w.states(f.States)
+	}
+	if f.Metadata != nil {
+		w.add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
+	}
+	if f.NeedsAttention != nil {
+		if *f.NeedsAttention {
+			// Only a dirty end needs attention, and idx_saga_state finds those.
+			w.add("s.needs_attention AND s.ended_state <> 3 AND s.ended_state = 6")
+		} else {
+			w.add("NOT s.needs_attention")
+		}
+	}
+	for _, r := range []struct {
+		condition string
+		at        time.Time
+	}{
+		{"s.created_at >= ?", f.CreatedFrom},
+		{"s.created_at < ?", f.CreatedTo},
+		{"s.updated_at >= ?", f.UpdatedFrom},
+		{"s.updated_at < ?", f.UpdatedTo},
+	} {
+		if !r.at.IsZero() {
+			w.add(r.condition, r.at)
+		}
+	}
+	if !f.UpdatedFrom.IsZero() {
+		// updated_at has no index (it changes at every step). An ended saga's
+		// last update is its end, unless it was reopened: say so to the planner.
+		w.add("(s.completed_at IS NULL OR s.completed_at >= ? OR s.ended_state = 6)", f.UpdatedFrom)
+	}
+}
+
+// states restricts to states in the words of the partial indexes: unfinished
+// ones through completed_at, ended ones through ended_state (migration 0002).
+func (w *where) states(states []saga.State) {
+	var live, ended []int64
+	for _, s := range states {
+		if s.Terminal() {
+			ended = append(ended, int64(s))
+		} else {
+			live = append(live, int64(s))
+		}
+	}
+	const liveOnly, endedOnly = "s.completed_at IS NULL AND s.state = ANY (?)", "s.ended_state = ANY (?)"
+	switch {
+	case ended == nil && live == nil:
+		w.add("false")
+	case ended == nil:
+		w.add(liveOnly, pq.Array(live))
+	case live == nil && !slices.Contains(ended, int64(saga.Completed)):
+		w.add("s.ended_state <> 3 AND "+endedOnly, pq.Array(ended))
+	case live == nil:
+		w.add(endedOnly, pq.Array(ended))
+	default:
+		w.add("(("+liveOnly+") OR ("+endedOnly+"))", pq.Array(live), pq.Array(ended))
+	}
+}

@@ -1,0 +1,86 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Get implements saga.Store.
+func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
+	row := st.db.read.QueryRowContext(ctx, `SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2`, id, tenant)
+	s, err := scanSaga(row)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return s, fault.New(fault.NotFound, saga.CodeNotFound, "there is no saga %s", id)
+	case err != nil:
+		return s, fmt.Errorf("get saga: %w", err)
+	}
+	return s, nil
+}
+
+// StepLogs implements saga.Store.
+func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
+	rows, err := st.db.read.QueryContext(ctx, `
+		SELECT `+logColumns+` FROM saga.saga_step_logs l
+		 WHERE l.saga_id = $1 AND EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2)
+		 ORDER BY l.step_index, l.started_at, l.attempt`, id, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("read step logs: %w", err)
+	}
+	logs := []saga.StepLog{}
+	err = eachRow(rows, func() error {
+		l, err := scanLog(rows)
+		logs = append(logs, l)
+		return err
+	})
+	return logs, err
+}
+
+// withLogs reads heads from rows and then the step logs of those that have any.
+func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, error) {
+	var out []saga.Loaded
+	at := map[uuid.UUID]int{}
+	var ids []uuid.UUID
+	err := eachRow(rows, func() error {
+		s, err := scanSaga(rows)
+		at[s.ID] = len(out)
+		ids = append(ids, s.ID)
+		out = append(out, saga.Loaded{Saga: s})
+		return err
+	})
+	if err != nil || len(ids) == 0 {
+		return out, err
+	}
+	logs, err := st.db.read.QueryContext(ctx, `
+		SELECT `+logColumns+` FROM saga.saga_step_logs l WHERE l.saga_id = ANY ($1)
+		 ORDER BY l.step_index, l.started_at, l.attempt`, pq.Array(ids))
+	if err != nil {
+		return nil, fmt.Errorf("load step logs: %w", err)
+	}
+	err = eachRow(logs, func() error {
+		l, err := scanLog(logs)
+		i := at[l.SagaID]
+		out[i].Logs = append(out[i].Logs, l)
+		return err
+	})
+	return out, err
+}
+
+// eachRow calls f for every row and closes rows.
+func eachRow(rows *sql.Rows, f func() error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,201 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// Workflows is workflow.Store on PostgreSQL.
+type Workflows struct{ db *DB }
+
+// NewWorkflows returns the definition store of db.
+func NewWorkflows(db *DB) *Workflows { return &Workflows{db} }
+
+const workflowColumns = `d.tenant_id, d.name, d.version, d.definition, d.created_at,
+	w.inline, w.latest_version, w.enabled, w.revision, w.updated_at`
+
+const fromWorkflows = ` FROM saga.workflows w JOIN saga.workflow_definitions d ON d.tenant_id = w.tenant_id AND d.name = w.name`
+
+func scanWorkflow(row scanner) (workflow.Registered, error) {
+	var r workflow.Registered
+	var def []byte
+	err := row.Scan(&r.TenantID, &r.Name, &r.Version, &def, &r.CreatedAt, &r.Inline, &r.Latest, &r.Enabled, &r.Revision, &r.UpdatedAt)
+	if err != nil {
+		return r, err
+	}
+	utc(&r.CreatedAt, &r.UpdatedAt)
+	r.Definition = new(workflow.Definition)
+	if err := json.Unmarshal(def, r.Definition); err != nil {
+		return r, fmt.Errorf("stored definition: %w", err)
+	}
+	return r, nil
+}
+
+// Register implements workflow.Store. The head row is locked first, so that
+// versions are numbered without gaps however many register at once.
+func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, inline bool, now time.Time) (workflow.Registered, bool, error) {
+	def, err := json.Marshal(d)
+	if err != nil {
+		return workflow.Registered{}, false, fmt.Errorf("encode definition: %w", err)
+	}
+	ver, created, err := st.register(ctx, tenant, d, string(def), inline, now)
+	if err != nil {
+		return workflow.Registered{}, false, fmt.Errorf("register workflow: %w", err)
+	}
+	r, err := st.Get(ctx, tenant, d.Name, ver)
+	return r, created, err
+}
+
+func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, def string, inline bool, now time.Time) (ver int, created bool, err error) {
+	tx, err := st.db.read.BeginTxx(ctx, nil)
+	if err != nil {
+		return 0, false, err
+	}
+	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	// The head of a new name starts at version 1 before that version exists:
+	// both become visible together.
+	fresh, err := tx.ExecContext(ctx, `
+		INSERT INTO saga.workflows (tenant_id, name, latest_version, inline, created_at, updated_at)
+		VALUES ($1, $2, 1, $3, $4, $4) ON CONFLICT DO NOTHING`, tenant, d.Name, inline, now)
+	if err != nil {
+		return 0, false, err
+	}
+	var latest int
+	if err := tx.GetContext(ctx, &latest, `SELECT latest_version FROM saga.workflows WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, d.Name); err != nil {
+		return 0, false, err
+	}
+	if n, err := fresh.RowsAffected(); err != nil || n == 1 {
+		latest = 0
+	}
+	var same []int
+	if err := tx.SelectContext(ctx, &same, `
+		SELECT version FROM saga.workflow_definitions WHERE tenant_id = $1 AND name = $2 AND content_hash = $3`, tenant, d.Name, d.Hash()); err != nil {
+		return 0, false, err
+	}
+	if len(same) == 1 {
+		return same[0], false, tx.Commit()
+	}
+	ver = latest + 1
+	if _, err := tx.ExecContext(ctx, `
+		INSERT INTO saga.workflow_definitions (tenant_id, name, version, content_hash, definition, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6)`, tenant, d.Name, ver, d.Hash(), def, now); err != nil {
+		return 0, false, err
+	}
+	if ver > 1 {
+		if _, err := tx.ExecContext(ctx, `
+			UPDATE saga.workflows SET latest_version = $3, revision = revision + 1, updated_at = $4
+			 WHERE tenant_id = $1 AND name = $2`, tenant, d.Name, ver, now); err != nil {
+			return 0, false, err
+		}
+	}
+	return ver, true, tx.Commit()
+}
+
+// Get implements workflow.Store.
+func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver int) (workflow.Registered, error) {
+	found, err := st.query(ctx, `SELECT `+workflowColumns+fromWorkflows+`
+		 WHERE w.tenant_id = $1 AND w.name = $2 AND d.version = CASE WHEN $3::int = 0 THEN w.latest_version ELSE $3::int END`, tenant, name, ver)
+	switch {
+	case err != nil:
+		return workflow.Registered{}, fmt.Errorf("get workflow: %w", err)
+	case len(found) == 0:
+		return workflow.Registered{}, noWorkflow(name, ver)
+	}
+	return found[0], nil
+}
+
+func noWorkflow(name string, ver int) error {
+	if ver > 0 {
+		return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no version %d of workflow %q", ver, name)
+	}
+	return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no workflow %q", name)
+}
+
+// List implements workflow.Store.
+func (st *Workflows) List(ctx context.Context, tenant uuid.UUID, f workflow.Filter) (workflow.Page, error) {
+	w := where{}
+	w.add("w.tenant_id = ?", tenant)
+	w.add("NOT w.inline AND d.version = w.latest_version")
+	if f.Enabled != nil {
+		w.add("w.enabled = ?", *f.Enabled)
+	}
+	return st.page(ctx, w, f, "w.name > ?", f.After, "w.name")
+}
+
+// Versions implements workflow.Store.
+func (st *Workflows) Versions(ctx context.Context, tenant uuid.UUID, name string, f workflow.Filter) (workflow.Page, error) {
+	w := where{}
+	w.add("w.tenant_id = ?", tenant)
+	w.add("w.name = ?", name)
+	last, _ := strconv.Atoi(f.After) // the edge's own cursor: it is a number
+	p, err := st.page(ctx, w, f, "d.version < ?", last, "d.version DESC")
+	if err == nil && len(p.Workflows) == 0 {
+		_, err = st.Get(ctx, tenant, name, 0) // an unknown name is a fault, an empty page is not
+	}
+	return p, err
+}
+
+func (st *Workflows) page(ctx context.Context, w where, f workflow.Filter, after string, last any, order string) (workflow.Page, error) {
+	var p workflow.Page
+	if f.Total {
+		if err := st.db.read.GetContext(ctx, &p.Total, `SELECT count(*)`+fromWorkflows+` WHERE `+w.text(), w.args...); err != nil {
+			return p, fmt.Errorf("count workflows: %w", err)
+		}
+	}
+	if f.After != "" {
+		w.add(after, last)
+	}
+	var err error
+	p.Workflows, err = st.query(ctx, fmt.Sprintf(`SELECT %s%s WHERE %s ORDER BY %s LIMIT %d OFFSET %d`,
+		workflowColumns, fromWorkflows, w.text(), order, f.Limit+1, f.Offset), w.args...)
+	if err != nil {
+		return p, fmt.Errorf("list workflows: %w", err)
+	}
+	if p.More = len(p.Workflows) > f.Limit; p.More {
+		p.Workflows = p.Workflows[:f.Limit]
+	}
+	return p, nil
+}
+
+func (st *Workflows) query(ctx context.Context, query string, args ...any) ([]workflow.Registered, error) {
+	rows, err := st.db.read.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	var out []workflow.Registered
+	err = eachRow(rows, func() error {
+		r, err := scanWorkflow(rows)
+		out = append(out, r)
+		return err
+	})
+	return out, err
+}
+
+// SetEnabled implements workflow.Store.
+func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name string, enabled bool, revision int64, now time.Time) (workflow.Registered, error) {
+	res, err := st.db.read.ExecContext(ctx, `
+		UPDATE saga.workflows
+		   SET enabled = $3, revision = revision + (enabled <> $3)::int,
+		       updated_at = CASE WHEN enabled <> $3 THEN $5 ELSE updated_at END
+		 WHERE tenant_id = $1 AND name = $2 AND ($4::bigint = 0 OR revision = $4::bigint)`, tenant, name, enabled, revision, now)
+	if err != nil {
+		return workflow.Registered{}, fmt.Errorf("enable workflow: %w", err)
+	}
+	n, err := res.RowsAffected()
+	if err != nil {
+		return workflow.Registered{}, fmt.Errorf("enable workflow: %w", err)
+	}
+	r, err := st.Get(ctx, tenant, name, 0)
+	if err == nil && n == 0 {
+		err = fault.New(fault.Precondition, workflow.CodeStale, "workflow %q is at revision %d", name, r.Revision)
+	}
+	return r, err
+}
