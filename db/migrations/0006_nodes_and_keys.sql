@@ -22,9 +22,17 @@ CREATE TABLE IF NOT EXISTS saga.idempotency_keys (
 );
 CREATE INDEX IF NOT EXISTS idx_idempotency_keys_created_at ON saga.idempotency_keys USING brin (created_at);
 
+-- Keys that all nodes of a deployment share, made by whichever needs one first.
+CREATE TABLE IF NOT EXISTS saga.deployment_secrets (
+    name       varchar(64) PRIMARY KEY,
+    value      bytea       NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
 INSERT INTO saga.saga_schema_version (version, description) VALUES (6, 'engine nodes and idempotency keys');
 
 -- +migrate Down
 DELETE FROM saga.saga_schema_version WHERE version = 6;
+DROP TABLE IF EXISTS saga.deployment_secrets;
 DROP TABLE IF EXISTS saga.idempotency_keys;
 DROP TABLE IF EXISTS saga.engine_nodes;

@@ -1,0 +1,13 @@
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=docker
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=${VERSION}" -o /skald ./cmd/skald
+
+FROM gcr.io/distroless/static-debian12:nonroot
+COPY --from=build /skald /skald
+EXPOSE 8080
+ENTRYPOINT ["/skald"]
+CMD ["serve"]

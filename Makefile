@@ -1,0 +1,49 @@
+# Skald. `make run` and `make test` do all the set-up they need.
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  = -X main.version=$(VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build run demo test race chaos lint generate verify-generated bench postgres
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/skald
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/skald ./cmd/skald
+
+postgres:
+	@sh scripts/postgres-binaries.sh
+
+run: postgres build ## start Skald on http://127.0.0.1:8080 with a private PostgreSQL in .skald/
+	./bin/skald serve
+
+demo: postgres build ## run three orders through a private server and check the ledgers
+	./bin/skald demo
+
+test: postgres ## every test; fails, never skips, when a component is missing
+	$(GO) vet ./...
+	$(GO) test -timeout 15m ./...
+
+race: postgres ## the packages that share memory, under the race detector
+	$(GO) test -race -timeout 15m ./internal/engine/... ./internal/groupcommit/... ./internal/memstore/... \
+		./internal/postgres/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./examples/...
+
+chaos: postgres ## kill two nodes a hundred times under load, then check every ledger (about ten minutes)
+	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run Chaos ./internal/chaos
+
+lint: ## vet, gofmt and golangci-lint
+	$(GO) vet ./...
+	$(GO) vet -tags failpoints ./...
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
+	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
+
+generate: ## code from openapi.yaml
+	$(GO) generate ./api/...
+
+verify-generated: generate ## fail when the committed code differs from what openapi.yaml gives
+	@git diff --exit-code -- api || { echo "run 'make generate' and commit the result"; exit 1; }
+
+bench: postgres build ## sagas per second, latency, CPU, WAL and memory on this machine
+	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+	./bin/skald-bench

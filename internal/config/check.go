@@ -1,0 +1,122 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/go-playground/validator/v10"
+)
+
+// customRules are the words for the validate tags that are ours.
+var customRules = map[string]string{
+	"listen_addr":   "host:port, :port or [address]:port",
+	"loopback_addr": "host:port with a loopback host, such as 127.0.0.1:6060",
+	"db_hosts":      "a host name, address or socket directory, or several with commas (the port goes into database.port)",
+	"node_id":       "1 to 128 letters, digits and . _ : -",
+	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
+}
+
+var nodeID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+var checker = newChecker()
+
+func newChecker() *validator.Validate {
+	v := validator.New(validator.WithRequiredStructEnabled())
+	v.RegisterTagNameFunc(func(f reflect.StructField) string { return f.Tag.Get("koanf") })
+	for tag, ok := range map[string]func(string) bool{
+		"listen_addr":   listenAddr,
+		"loopback_addr": loopbackAddr,
+		"db_hosts":      dbHosts,
+		"node_id":       nodeID.MatchString,
+		"egress_entry":  egressEntry,
+	} {
+		if err := v.RegisterValidation(tag, func(fl validator.FieldLevel) bool { return ok(fl.Field().String()) }); err != nil {
+			panic(err) // only for an empty or reserved tag name
+		}
+	}
+	return v
+}
+
+// check reports what is out of range, and then every rule between settings
+// whose settings are all right by themselves.
+func (l *loader) check(cfg Config) {
+	var invalid validator.ValidationErrors
+	if err := checker.Struct(cfg); err != nil && !errors.As(err, &invalid) {
+		l.add("configuration", "", "cannot be checked, which is a bug in Skald")
+	}
+	for _, e := range invalid {
+		key, entry, isEntry := strings.Cut(strings.TrimPrefix(e.Namespace(), "Config."), "[")
+		detail := "must be " + byKey[key].allowed
+		if n, err := strconv.Atoi(strings.TrimSuffix(entry, "]")); isEntry && err == nil {
+			detail += fmt.Sprintf("; entry %d is not", n+1)
+		}
+		l.add(key, l.origin(key), detail)
+	}
+	for _, r := range rules {
+		if l.has(r.key) || l.has(r.with...) {
+			continue
+		}
+		if detail := r.broken(cfg); detail != "" {
+			l.add(r.key, l.origin(r.key), detail)
+		}
+	}
+}
+
+// rule is a condition between settings. broken returns what is allowed
+// instead, or "" when all is well.
+type rule struct {
+	key    string   // where it is reported
+	with   []string // the other settings it looks at
+	broken func(Config) string
+}
+
+func unless(ok bool, detail string) string {
+	if ok {
+		return ""
+	}
+	return detail
+}
+
+var rules = []rule{
+	{"database.url", []string{"app.environment"}, brokenURL},
+	{"database.ssl_mode", []string{"app.environment", "database.url"}, func(c Config) string {
+		return unless(c.App.Environment != Prod || c.Database.SSLMode != "disable",
+			"must not be disable in prod")
+	}},
+	{"database.host", []string{"app.environment", "database.url"}, func(c Config) string {
+		return unless(c.App.Environment != Prod || !c.Database.Embedded(),
+			"must be set in prod, or database.url: the private PostgreSQL is for dev, test and trials")
+	}},
+	{"database.max_idle_conns", []string{"database.max_open_conns"}, func(c Config) string {
+		return unless(c.Database.MaxIdleConns <= c.Database.MaxOpenConns,
+			"must not exceed database.max_open_conns")
+	}},
+	// A shorter one would cut healthy statements off and leave their outcome unknown.
+	{"database.io_timeout", []string{"database.statement_timeout"}, func(c Config) string {
+		return unless(c.Database.IOTimeout > c.Database.StatementTimeout,
+			"must exceed database.statement_timeout")
+	}},
+	{"server.write_timeout", []string{"server.max_wait", "server.request_timeout"}, func(c Config) string {
+		return unless(c.Server.WriteTimeout > c.Server.MaxWait+c.Server.RequestTimeout,
+			"must exceed server.max_wait and server.request_timeout together, or answers are cut off")
+	}},
+	{"server.shutdown_timeout", []string{"engine.drain_timeout"}, func(c Config) string {
+		return unless(c.Server.ShutdownTimeout > c.Engine.DrainTimeout,
+			"must exceed engine.drain_timeout, or the last outcomes are not stored")
+	}},
+	{"engine.reaper_interval", []string{"engine.lease_ttl"}, func(c Config) string {
+		return unless(c.Engine.ReaperInterval <= c.Engine.LeaseTTL,
+			"must not exceed engine.lease_ttl, or dead nodes go unnoticed")
+	}},
+	{"test.clock_offset", []string{"app.environment"}, func(c Config) string {
+		return unless(c.App.Environment == Test || c.Test.ClockOffset == 0,
+			"is refused unless app.environment (SKALD_ENV) is test")
+	}},
+	{"failpoints", []string{"app.environment"}, func(c Config) string {
+		return unless(c.App.Environment != Prod || c.Failpoints == "", "is refused in prod")
+	}},
+}

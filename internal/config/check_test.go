@@ -1,0 +1,142 @@
+package config
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRulesBetweenSettings(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		environ []string
+		want    string // "" when it is allowed
+	}{
+		{"more idle connections than connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=2"},
+			"database.max_idle_conns (default; env SKALD_DATABASE_MAX_IDLE_CONNS): must not exceed database.max_open_conns"},
+		{"as many idle connections as connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=3"}, ""},
+		{"statements that outlive their connection", []string{"SKALD_DATABASE_STATEMENT_TIMEOUT=1m"},
+			"database.io_timeout (default; env SKALD_DATABASE_IO_TIMEOUT): must exceed database.statement_timeout"},
+		{"statements without a limit", []string{"SKALD_DATABASE_STATEMENT_TIMEOUT=0"}, ""},
+		{"waits longer than answers may take", []string{"SKALD_SERVER_MAX_WAIT=90s"},
+			"server.write_timeout (default; env SKALD_SERVER_WRITE_TIMEOUT): must exceed server.max_wait and server.request_timeout together, or answers are cut off"},
+		{"waits just shorter", []string{"SKALD_SERVER_MAX_WAIT=89s"}, ""},
+		{"draining until after the end", []string{"SKALD_ENGINE_DRAIN_TIMEOUT=25s"},
+			"server.shutdown_timeout (default; env SKALD_SERVER_SHUTDOWN_TIMEOUT): must exceed engine.drain_timeout, or the last outcomes are not stored"},
+		{"a reaper slower than the leases", []string{"SKALD_LEASE_TTL=2s", "SKALD_REAPER_INTERVAL=3s"},
+			"engine.reaper_interval (SKALD_REAPER_INTERVAL): must not exceed engine.lease_ttl, or dead nodes go unnoticed"},
+		{"the shortest lease with the default reaper", []string{"SKALD_LEASE_TTL=1s"}, ""},
+		{"another clock outside of tests", []string{"SKALD_TEST_CLOCK_OFFSET=1h"},
+			"test.clock_offset (SKALD_TEST_CLOCK_OFFSET): is refused unless app.environment (SKALD_ENV) is test"},
+		{"another clock in tests", []string{"SKALD_TEST_CLOCK_OFFSET=1h", "SKALD_ENV=test"}, ""},
+		{"failpoints outside of prod", []string{"SKALD_FAILPOINTS=a=kill", "SKALD_ENV=staging"}, ""},
+		{"failpoints in prod", []string{"SKALD_FAILPOINTS=a=kill", "SKALD_ENV=prod", "SKALD_DATABASE_HOST=db"},
+			"failpoints (SKALD_FAILPOINTS): is refused in prod"},
+		{"prod without a database", []string{"SKALD_ENV=prod"},
+			"database.host (default; env SKALD_DATABASE_HOST): must be set in prod, or database.url: the private PostgreSQL is for dev, test and trials"},
+		{"staging without a database", []string{"SKALD_ENV=staging"}, ""},
+		{"prod in plain text", []string{"SKALD_ENV=prod", "SKALD_DATABASE_HOST=db", "SKALD_DATABASE_SSL_MODE=disable"},
+			"database.ssl_mode (SKALD_DATABASE_SSL_MODE): must not be disable in prod"},
+		{"prod with a URL that may be plain text", []string{"SKALD_ENV=prod", "SKALD_DATABASE_URL=postgres://db/x?sslmode=prefer"},
+			"database.url (SKALD_DATABASE_URL): must not have an sslmode below require in prod"},
+		{"prod with a URL that leaves TLS to the profile", []string{"SKALD_ENV=prod", "SKALD_DATABASE_URL=postgres://db/x"}, ""},
+		{"staging in plain text", []string{"SKALD_ENV=staging", "SKALD_DATABASE_URL=postgres://db/x?sslmode=disable"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.want == "" {
+				if _, err := Load("", tt.environ); err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				return
+			}
+			if diff := cmp.Diff([]string{tt.want}, mistakes(t, "", tt.environ...)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEveryProfileAcceptsItsOwnDefaults(t *testing.T) {
+	for _, env := range profiles {
+		environ := []string{"SKALD_ENV=" + string(env), "SKALD_DATABASE_HOST=db"}
+		if _, err := Load("", environ); err != nil {
+			t.Errorf("%s: %v", env, err)
+		}
+	}
+}
+
+// TestRangesAreWhatTheManualSays goes just past both ends of every range, so
+// that no words can be written that nothing checks.
+func TestRangesAreWhatTheManualSays(t *testing.T) {
+	var ranges int
+	for _, f := range fields {
+		_, text, ok := strings.Cut(f.allowed, " from ")
+		if !ok {
+			continue
+		}
+		ranges++
+		low, high, _ := strings.Cut(text, " to ")
+		for _, outside := range []string{step(t, f, low, -1), step(t, f, high, +1)} {
+			_, err := Load("", []string{"SKALD_ENV=test", f.names[0] + "=" + outside})
+			if err == nil || !strings.Contains(err.Error(), f.key+" ("+f.names[0]+"): must be "+f.allowed) {
+				t.Errorf("%s=%s: %v, want it refused", f.names[0], outside, err)
+			}
+		}
+	}
+	if ranges < 25 {
+		t.Errorf("found %d ranges, the words must have changed", ranges)
+	}
+}
+
+// step is the value one unit beside end.
+func step(t *testing.T, f field, end string, by int64) string {
+	t.Helper()
+	value, ok := f.convert(end)
+	if !ok {
+		t.Fatalf("%s: %q is no value of it", f.key, end)
+	}
+	if d, ok := value.(time.Duration); ok {
+		return (d + time.Duration(by)).String()
+	}
+	return strconv.FormatInt(reflect.ValueOf(value).Int()+by, 10)
+}
+
+func TestAddresses(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		check func(string) bool
+		good  []string
+		bad   []string
+	}{
+		{"listen_addr", listenAddr,
+			[]string{"127.0.0.1:8080", ":8080", "0.0.0.0:0", "[::1]:65535", "localhost:80", "skald.internal:80"},
+			[]string{"", "8080", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:http", "::1:80", "http://127.0.0.1:80", "a b:80", "127.0.0.256:80"}},
+		{"debug_addr", loopbackAddr,
+			[]string{"127.0.0.1:6060", "127.1.2.3:6060", "[::1]:6060", "localhost:6060"},
+			[]string{":6060", "0.0.0.0:6060", "10.0.0.1:6060", "[::]:6060", "skald:6060", "127.0.0.1"}},
+		{"database.host", dbHosts,
+			[]string{"db", "db-1.svc.cluster.local", "10.0.0.1", "::1", "/var/run/postgresql", "a,b,10.0.0.1"},
+			[]string{"db:5432", "postgres://db", "u@db", "a,,b", "a b", "a,", "1.2.3"}},
+		{"node_id", nodeID.MatchString,
+			[]string{"host:8080", "node-1.zone_a"},
+			[]string{"", "a b", "a\n", "käse", strings.Repeat("x", 129)}},
+		{"egress entry", egressEntry,
+			[]string{"127.0.0.1:18000-18100", "10.0.0.0/8", "10.0.0.0/8:443", "10.0.0.1", "orders.internal:8443", "orders", "::1", "fd00::/8", "[fd00::/8]:443", "[::1]:1-65535", "[::1]", "*.internal", "*.internal:443", "bücher.example", "orders.internal.", "localhost:80"},
+			[]string{"", ":80", "10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:20-10", "10.0.0.1:", "10.0.0.1:1-", "a:b", "http://orders", "*", "*internal", "a.*.b", "127.1", "0x7f000001", "orders.0X7F", "fe80::1%eth0", "[::1", "[::1]80", "[10.0.0.1]:80", "1.2.3", "a b", "10.0.0.1:1-2-3"}},
+	} {
+		for _, s := range tt.good {
+			if !tt.check(s) {
+				t.Errorf("%s %q is refused", tt.name, s)
+			}
+		}
+		for _, s := range tt.bad {
+			if tt.check(s) {
+				t.Errorf("%s %q is accepted", tt.name, s)
+			}
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// Package config turns defaults, a YAML file and the environment into one
+// validated Config. Nothing else in the program reads the environment.
+//
+// The structs below are the whole truth about a setting: its key (koanf), what
+// is allowed (validate), further names of its environment variable (env) and
+// its meaning (doc). The loader, its messages, docs/configuration.md and
+// config.example.yaml are all derived from these tags.
+package config
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Config is everything an operator can set. Load returns it complete and
+// checked; Default returns what stands when nothing is set. It is a value:
+// copy it freely, and do not write to its lists.
+type Config struct {
+	App        App       `koanf:"app" doc:"What this installation is."`
+	Database   Database  `koanf:"database" doc:"The PostgreSQL that holds all state. With neither url nor host, Skald starts a private PostgreSQL of its own."`
+	Server     Server    `koanf:"server" doc:"The HTTP API."`
+	Engine     Engine    `koanf:"engine" doc:"The saga engine of this node."`
+	Egress     Egress    `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
+	Log        Log       `koanf:"log" doc:"Logging."`
+	Tenant     Tenant    `koanf:"tenant" doc:"The tenant of requests that name none."`
+	Limits     Limits    `koanf:"limits" doc:"What clients may send."`
+	Test       TestSeams `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
+	Failpoints string    `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`
+}
+
+// Environment is the profile: it selects defaults, and prod refuses what is
+// unsafe there.
+type Environment string
+
+// The profiles. Load reads "production" as Prod.
+const (
+	Dev     Environment = "dev"
+	Test    Environment = "test"
+	Staging Environment = "staging"
+	Prod    Environment = "prod"
+)
+
+// App names the installation. Nothing in the program branches on it but the
+// profile.
+type App struct {
+	Name        string      `koanf:"name" validate:"required,max=63" doc:"Name of this installation, for logs."`
+	Version     string      `koanf:"version" validate:"max=64" doc:"Version of this installation; empty means the binary's own."`
+	Tier        string      `koanf:"tier" validate:"max=64" doc:"Tier of this installation, for logs."`
+	Environment Environment `koanf:"environment" env:"SKALD_ENV" validate:"oneof=dev test staging prod" doc:"Profile: it selects defaults, and prod refuses what is unsafe there. production is read as prod."`
+}
+
+// Database says how PostgreSQL is reached. URL and Host are never both set:
+// Load lets the later source win. Password holds the content of PasswordFile
+// when that is given.
+type Database struct {
+	URL              Secret        `koanf:"url" doc:"PostgreSQL URL or keyword DSN, several hosts allowed (postgres://a:5432,b:5432/skald, or host=a,b dbname=skald). What it leaves out comes from the keys below. Excludes host."`
+	Host             string        `koanf:"host" validate:"omitempty,db_hosts" doc:"Host, or several with commas; a directory means a Unix socket. Excludes url."`
+	Port             int           `koanf:"port" validate:"min=1,max=65535" doc:"Port."`
+	Name             string        `koanf:"name" validate:"required,max=63" doc:"Database name."`
+	User             string        `koanf:"user" validate:"required,max=63" doc:"Role to sign in as."`
+	Password         Secret        `koanf:"password" doc:"Password. Excludes password_file."`
+	PasswordFile     string        `koanf:"password_file" doc:"File that holds the password, read once at start; line ends after it are dropped. Excludes password."`
+	SSLMode          string        `koanf:"ssl_mode" validate:"oneof=disable require verify-ca verify-full" doc:"TLS to PostgreSQL, unless the URL says otherwise. prod refuses disable."`
+	SSLRootCert      string        `koanf:"ssl_root_cert" doc:"File of CA certificates to verify the server with; empty means the driver's choice, which ends at the system's."`
+	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=1,max=1000" doc:"Most open connections of this node."`
+	MaxIdleConns     int           `koanf:"max_idle_conns" validate:"min=0,max=1000" doc:"Most idle connections kept open; at most max_open_conns."`
+	ConnMaxLifetime  time.Duration `koanf:"conn_max_lifetime" validate:"omitempty,min=1s,max=24h" doc:"A connection is replaced after this long; 0 means never."`
+	AutoMigrate      bool          `koanf:"auto_migrate" doc:"Whether serve migrates the schema by itself; if not, it only checks that the schema is current."`
+	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL ends a statement after this long. 0 leaves it to the server, as PgBouncer needs unless its ignore_startup_parameters lists statement_timeout."`
+	IOTimeout        time.Duration `koanf:"io_timeout" validate:"min=1s,max=2h" doc:"A connection on which a single read or write takes this long is given up; must exceed statement_timeout."`
+	EmbeddedDir      string        `koanf:"embedded_dir" validate:"required" doc:"Data directory of the private PostgreSQL."`
+	EmbeddedBin      string        `koanf:"embedded_bin" env:"SKALD_PG_BIN" doc:"Directory of the PostgreSQL programs for the private PostgreSQL; empty means search the usual places."`
+}
+
+// Server is the HTTP API. Byte counts are of the body as sent.
+type Server struct {
+	ListenAddr      string        `koanf:"listen_addr" env:"SKALD_LISTEN_ADDR" validate:"listen_addr" doc:"Address of the API. Port 0 takes a free one; an empty host means all interfaces."`
+	DebugAddr       string        `koanf:"debug_addr" validate:"omitempty,loopback_addr" doc:"Address of profiling (pprof), on loopback only; empty means off."`
+	MaxBodyBytes    int64         `koanf:"max_body_bytes" validate:"min=1024,max=67108864" doc:"Largest request body, and so the largest payload."`
+	ReadTimeout     time.Duration `koanf:"read_timeout" validate:"min=1s,max=10m" doc:"Longest time to receive a request, headers and body."`
+	WriteTimeout    time.Duration `koanf:"write_timeout" validate:"min=2s,max=1h" doc:"Longest time from a request's headers to the end of its answer; must exceed max_wait and request_timeout together."`
+	IdleTimeout     time.Duration `koanf:"idle_timeout" validate:"min=1s,max=1h" doc:"An idle keep-alive connection is closed after this long; keep it above the load balancer's."`
+	RequestTimeout  time.Duration `koanf:"request_timeout" validate:"min=100ms,max=10m" doc:"Longest time to work on a request, not counting the wait it asked for."`
+	MaxWait         time.Duration `koanf:"max_wait" validate:"min=0s,max=10m" doc:"Upper bound of ?wait=; longer waits are cut to it."`
+	ShutdownTimeout time.Duration `koanf:"shutdown_timeout" validate:"min=1s,max=10m" doc:"Longest time from the signal to the end of the process; must exceed engine.drain_timeout."`
+}
+
+// Engine is the saga engine of one node. Timeouts named default_ stand in for
+// what a workflow leaves open.
+type Engine struct {
+	NodeID                     string        `koanf:"node_id" env:"SKALD_NODE_ID" validate:"omitempty,node_id" doc:"Name of this node, unique among the nodes of a database; empty means host name and port."`
+	LeaseTTL                   time.Duration `koanf:"lease_ttl" env:"SKALD_LEASE_TTL" validate:"min=1s,max=5m" doc:"A node that has not renewed its lease for this long counts as dead, and its sagas are taken over."`
+	ReaperInterval             time.Duration `koanf:"reaper_interval" env:"SKALD_REAPER_INTERVAL" validate:"min=50ms,max=5m" doc:"How often a node looks for sagas whose deadline has passed; at most lease_ttl."`
+	MaxRunning                 int           `koanf:"max_running" validate:"min=1,max=10000" doc:"Most new sagas with a call in flight on this node at once; resumed ones have a quarter of it besides. Sagas beyond that wait in the database."`
+	DrainTimeout               time.Duration `koanf:"drain_timeout" validate:"min=0s,max=10m" doc:"On stop, calls in flight get this long to end."`
+	DefaultSagaTimeout         time.Duration `koanf:"default_saga_timeout" validate:"omitempty,min=1ms,max=87600h" doc:"Deadline of a saga whose workflow sets none; 0 means no deadline."`
+	DefaultCompensationTimeout time.Duration `koanf:"default_compensation_timeout" validate:"omitempty,min=1ms,max=87600h" doc:"Deadline of the compensating phase when the workflow sets none; 0 means no deadline."`
+	DefaultStepTimeout         time.Duration `koanf:"default_step_timeout" validate:"min=1ms,max=24h" doc:"Longest time of one call to a participant when the step sets none."`
+	MaxResponseBytes           int64         `koanf:"max_response_bytes" validate:"min=1024,max=67108864" doc:"Largest answer read from a participant."`
+	SlowStepAfter              time.Duration `koanf:"slow_step_after" validate:"min=1ms,max=1h" doc:"A call that runs longer is recorded as RUNNING in the step log."`
+	CommitBatch                int           `koanf:"commit_batch" validate:"min=1,max=1000" doc:"Most transitions in one commit."`
+}
+
+// Egress decides which addresses the engine may call. Every entry is an
+// address, a CIDR, a host name or *.domain, optionally followed by :PORT or
+// :PORT-PORT; IPv6 with a port stands in brackets. Package egress gives the
+// entries their meaning; Load catches typos, so that they are reported along
+// with all others.
+type Egress struct {
+	Allow         []string `koanf:"allow" validate:"dive,egress_entry" doc:"When not empty, only these may be called. An entry within a range that is closed by default, such as loopback or link-local, opens that much of it."`
+	Deny          []string `koanf:"deny" validate:"dive,egress_entry" doc:"Destinations that must not be called; wins over allow."`
+	AllowLoopback bool     `koanf:"allow_loopback" doc:"Whether loopback addresses are open without an entry in allow."`
+}
+
+// Log says how much is logged and in which form.
+type Log struct {
+	Level  string `koanf:"level" validate:"oneof=debug info warn error" doc:"Least severe level that is logged."`
+	Format string `koanf:"format" validate:"oneof=json text" doc:"json for machines, text for people."`
+}
+
+// Tenant stands in for what a request's credential and headers leave open.
+type Tenant struct {
+	DefaultID     uuid.UUID `koanf:"default_id" validate:"required" doc:"Tenant of requests that name none."`
+	DefaultRegion string    `koanf:"default_region" validate:"max=32" doc:"Its region code."`
+	DefaultMajor  int       `koanf:"default_major" validate:"min=0,max=65535" doc:"Its major version."`
+	DefaultMinor  int       `koanf:"default_minor" validate:"min=0,max=65535" doc:"Its minor version."`
+}
+
+// Limits bound what clients register and send.
+type Limits struct {
+	MaxSteps         int   `koanf:"max_steps" validate:"min=1,max=10000" doc:"Most steps of a workflow."`
+	MaxWorkflowBytes int64 `koanf:"max_workflow_bytes" validate:"min=1024,max=16777216" doc:"Largest workflow definition."`
+	MaxJSONDepth     int   `koanf:"max_json_depth" validate:"min=4,max=1000" doc:"Deepest nesting of JSON that is read."`
+}
+
+// TestSeams change what a production system must not change. All are zero
+// unless App.Environment is Test.
+type TestSeams struct {
+	ClockOffset time.Duration `koanf:"clock_offset" validate:"min=-87600h,max=87600h" doc:"Added to this node's clock; may be negative."`
+}

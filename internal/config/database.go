@@ -1,0 +1,109 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Embedded tells whether neither a URL nor a host is given, so that Skald
+// starts its private PostgreSQL.
+func (d Database) Embedded() bool { return d.URL == "" && d.Host == "" }
+
+// connectTimeout bounds the attempt at each host, so that a dead first host
+// of several does not hold up the others. A URL may set its own.
+const connectTimeout = "10"
+
+// DSN is the lib/pq connection string: always in keyword form, every value
+// quoted, the password in clear text. The URL's parameters come first; what it
+// leaves out comes from the other settings: host, port, name, user, password,
+// TLS, statement_timeout (unless 0), an application name, a connect timeout,
+// and with several hosts target_session_attrs=read-write, so that a standby is
+// passed over.
+//
+// It is empty when Embedded; set URL to the private server's to get the same
+// parameters for it. A URL that Load would refuse comes back as it is, for the
+// driver to refuse.
+func (d Database) DSN() string {
+	if d.Embedded() {
+		return ""
+	}
+	p, err := d.parameters()
+	if err != nil {
+		return string(d.URL)
+	}
+	var b strings.Builder
+	first := []string{"host", "port", "dbname", "user", "password", "sslmode"}
+	for _, key := range first {
+		appendParameter(&b, p, key)
+		delete(p, key)
+	}
+	for _, key := range sortedKeys(p) {
+		appendParameter(&b, p, key)
+	}
+	return b.String()
+}
+
+// parameters are the URL's, completed by the other settings.
+func (d Database) parameters() (map[string]string, error) {
+	p, err := parseConnInfo(string(d.URL))
+	if err != nil {
+		return nil, err
+	}
+	fill := func(key, value string) {
+		if p[key] == "" && value != "" {
+			p[key] = value
+		}
+	}
+	if p["hostaddr"] == "" {
+		fill("host", d.Host)
+		fill("host", "localhost")
+	}
+	fill("port", strconv.Itoa(d.Port))
+	fill("dbname", d.Name)
+	fill("user", d.User)
+	fill("password", string(d.Password))
+	fill("sslmode", d.SSLMode)
+	fill("sslrootcert", d.SSLRootCert)
+	fill("application_name", "skald")
+	fill("connect_timeout", connectTimeout)
+	if d.StatementTimeout > 0 {
+		fill("statement_timeout", strconv.FormatInt(d.StatementTimeout.Milliseconds(), 10))
+	}
+	hosts := hostCount(p)
+	p["port"] = spread(p["port"], strconv.Itoa(d.Port), hosts)
+	if hosts > 1 {
+		fill("target_session_attrs", "read-write")
+	}
+	return p, nil
+}
+
+// hostCount is how many servers the parameters name.
+func hostCount(p map[string]string) int {
+	return 1 + max(strings.Count(p["host"], ","), strings.Count(p["hostaddr"], ","))
+}
+
+// spread gives each of n hosts a port, as the driver wants it: a single one
+// counts for all, an empty one is the default.
+func spread(ports, fallback string, n int) string {
+	list := strings.Split(ports, ",")
+	for len(list) < n && !strings.Contains(ports, ",") {
+		list = append(list, ports)
+	}
+	for i := range list {
+		if list[i] == "" {
+			list[i] = fallback
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+func appendParameter(b *strings.Builder, p map[string]string, key string) {
+	value, ok := p[key]
+	if !ok {
+		return
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	b.WriteString(key + "='" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value) + "'")
+}

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Default is the configuration of a profile when nothing is set. An unknown
+// profile gets Dev's; Load refuses it.
+func Default(env Environment) Config {
+	c := Config{
+		App: App{Name: "skald", Tier: "system", Environment: env},
+		Database: Database{
+			Port:             5432,
+			Name:             "skald",
+			User:             "skald",
+			SSLMode:          "disable",
+			MaxOpenConns:     10,
+			MaxIdleConns:     3,
+			ConnMaxLifetime:  5 * time.Minute,
+			AutoMigrate:      true,
+			StatementTimeout: 30 * time.Second,
+			IOTimeout:        60 * time.Second,
+			EmbeddedDir:      "./.skald/postgres",
+		},
+		Server: Server{
+			ListenAddr:      "127.0.0.1:8080",
+			MaxBodyBytes:    1 << 20,
+			ReadTimeout:     30 * time.Second,
+			WriteTimeout:    2 * time.Minute,
+			IdleTimeout:     2 * time.Minute,
+			RequestTimeout:  30 * time.Second,
+			MaxWait:         60 * time.Second,
+			ShutdownTimeout: 25 * time.Second,
+		},
+		Engine: Engine{
+			LeaseTTL:                   10 * time.Second,
+			ReaperInterval:             time.Second,
+			MaxRunning:                 256,
+			DrainTimeout:               20 * time.Second,
+			DefaultSagaTimeout:         24 * time.Hour,
+			DefaultCompensationTimeout: 24 * time.Hour,
+			DefaultStepTimeout:         30 * time.Second,
+			MaxResponseBytes:           1 << 20,
+			SlowStepAfter:              500 * time.Millisecond,
+			CommitBatch:                256,
+		},
+		Egress: Egress{AllowLoopback: true},
+		Log:    Log{Level: "info", Format: "json"},
+		Tenant: Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
+		Limits: Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
+	}
+	// Pools and TLS are seed 1's table of environments; who migrates and who
+	// may call loopback follows from what each is for.
+	switch env {
+	case Staging:
+		c.Database.SSLMode, c.Database.MaxOpenConns, c.Database.MaxIdleConns = "require", 25, 5
+		c.Database.AutoMigrate, c.Egress.AllowLoopback = false, false
+	case Prod:
+		c.Database.SSLMode, c.Database.MaxOpenConns, c.Database.MaxIdleConns = "verify-full", 50, 10
+		c.Database.AutoMigrate, c.Egress.AllowLoopback = false, false
+	}
+	return c
+}
+
+// UnmarshalText reads the name of a profile, production as Prod.
+func (e *Environment) UnmarshalText(text []byte) error {
+	switch env := Environment(text); env {
+	case Dev, Test, Staging, Prod:
+		*e = env
+	case "production":
+		*e = Prod
+	default:
+		return errors.New("unknown environment")
+	}
+	return nil
+}

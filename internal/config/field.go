@@ -1,0 +1,211 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// envPrefix begins the name of every variable that is ours.
+const envPrefix = "SKALD_"
+
+// field is one setting, read off the tags of Config.
+type field struct {
+	key     string   // path in the file: database.max_open_conns
+	names   []string // environment variables; the first is the one to show
+	allowed string   // completes "must be …"
+	doc     string
+	section string // "" at the top level
+	typ     reflect.Type
+}
+
+// section is a group of settings, in the order of Config.
+type section struct {
+	name   string // "" for the settings at the top level
+	doc    string
+	fields []field
+}
+
+var (
+	sections = readSections(reflect.TypeFor[Config]())
+	fields   = flatten(sections)
+	byKey    = index(fields)
+)
+
+func readSections(t reflect.Type) []section {
+	var out []section
+	top := section{doc: "Settings outside of any section."}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Type.Kind() != reflect.Struct {
+			top.fields = append(top.fields, readField("", f))
+			continue
+		}
+		s := section{name: f.Tag.Get("koanf"), doc: f.Tag.Get("doc")}
+		for j := range f.Type.NumField() {
+			s.fields = append(s.fields, readField(s.name, f.Type.Field(j)))
+		}
+		out = append(out, s)
+	}
+	return append(out, top)
+}
+
+func readField(section string, sf reflect.StructField) field {
+	key := sf.Tag.Get("koanf")
+	f := field{key: key, doc: sf.Tag.Get("doc"), section: section, typ: sf.Type}
+	if alias := sf.Tag.Get("env"); alias != "" {
+		f.names = append(f.names, alias)
+	}
+	if section == "" {
+		f.names = append(f.names, envPrefix+strings.ToUpper(key))
+	} else {
+		f.key = section + "." + key
+		for _, joint := range []string{"_", "__"} {
+			f.names = append(f.names, envPrefix+strings.ToUpper(section+joint+key))
+		}
+	}
+	f.allowed = describe(sf.Type, sf.Tag.Get("validate"))
+	return f
+}
+
+func flatten(sections []section) []field {
+	var out []field
+	for _, s := range sections {
+		out = append(out, s.fields...)
+	}
+	return out
+}
+
+func index(fields []field) map[string]field {
+	out := make(map[string]field, len(fields))
+	for _, f := range fields {
+		out[f.key] = f
+	}
+	return out
+}
+
+// describe says in words what a type and its validate tag allow, so that one
+// phrase serves a value that cannot be read, one out of range, and the manual.
+func describe(t reflect.Type, validate string) string {
+	rule := map[string]string{}
+	for part := range strings.SplitSeq(validate, ",") {
+		name, param, _ := strings.Cut(part, "=")
+		rule[name] = param
+		if words, ok := customRules[name]; ok {
+			return optional("empty or ", validate) + words
+		}
+	}
+	if choices, ok := rule["oneof"]; ok {
+		return "one of " + strings.ReplaceAll(choices, " ", ", ")
+	}
+	switch {
+	case t == reflect.TypeFor[uuid.UUID]():
+		return "a UUID that is not all zeros"
+	case t == reflect.TypeFor[time.Duration]():
+		return optional("0 or ", validate) + fmt.Sprintf("a duration from %s to %s", rule["min"], rule["max"])
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
+		return optional("0 or ", validate) + fmt.Sprintf("a whole number from %s to %s", rule["min"], rule["max"])
+	}
+	words := "text"
+	if _, ok := rule["required"]; ok {
+		words = "text that is not empty"
+	}
+	if limit, ok := rule["max"]; ok {
+		words += ", at most " + limit + " characters"
+	}
+	return words
+}
+
+// optional is words when the zero value is allowed whatever else is not.
+func optional(words, validate string) string {
+	if strings.HasPrefix(validate, "omitempty") {
+		return words
+	}
+	return ""
+}
+
+// convert makes the setting's Go value of what the file (any YAML scalar or
+// list) or the environment (always a string) says, and tells whether it could.
+// It never guesses: a number is no duration and no text.
+func (f field) convert(raw any) (any, bool) {
+	text, isText := raw.(string)
+	target := reflect.New(f.typ)
+	if u, ok := target.Interface().(encoding.TextUnmarshaler); ok {
+		if !isText || u.UnmarshalText([]byte(text)) != nil {
+			return nil, false
+		}
+		return target.Elem().Interface(), true
+	}
+	switch {
+	case f.typ == reflect.TypeFor[time.Duration]():
+		d, err := time.ParseDuration(strings.TrimSpace(text))
+		if raw == 0 { // YAML's 0 needs no unit
+			return time.Duration(0), true
+		}
+		return d, isText && err == nil
+	case f.typ.Kind() == reflect.String:
+		return reflect.ValueOf(text).Convert(f.typ).Interface(), isText
+	case f.typ.Kind() == reflect.Bool:
+		return toBool(raw)
+	case f.typ.Kind() == reflect.Slice:
+		return toList(raw)
+	default:
+		n, ok := toInt(raw)
+		return reflect.ValueOf(n).Convert(f.typ).Interface(), ok
+	}
+}
+
+func toBool(raw any) (any, bool) {
+	if b, ok := raw.(bool); ok {
+		return b, true
+	}
+	switch raw {
+	case "true", "1":
+		return true, true
+	case "false", "0":
+		return false, true
+	}
+	return nil, false
+}
+
+func toInt(raw any) (int64, bool) {
+	switch v := raw.(type) {
+	case int: // YAML's uint64 and float64 are beyond every limit or no whole numbers
+		return int64(v), true
+	case string:
+		n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+		return n, err == nil
+	}
+	return 0, false
+}
+
+// toList reads a YAML list of text, or text with commas.
+func toList(raw any) (any, bool) {
+	out := []string{}
+	switch v := raw.(type) {
+	case string:
+		for item := range strings.SplitSeq(v, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				out = append(out, item)
+			}
+		}
+	case []any:
+		for _, item := range v {
+			text, ok := item.(string)
+			if !ok {
+				return nil, false
+			}
+			out = append(out, strings.TrimSpace(text))
+		}
+	default:
+		return nil, false
+	}
+	return out, true
+}

@@ -1,0 +1,288 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/structs"
+	"github.com/knadh/koanf/v2"
+	yamlv3 "go.yaml.in/yaml/v3"
+)
+
+// Load builds the configuration: the profile's defaults, overridden by the
+// YAML file at path, overridden by environ ("NAME=value", as os.Environ gives
+// it; of a repeated name the last counts). An empty path means no file; none
+// is searched for.
+//
+// The error is an *Error with every mistake found, and then the Config is
+// zero. Mistakes name keys, variables and files, never values: a value may be
+// a secret in the wrong place. Load reads the file and database.password_file
+// and touches nothing else.
+func Load(path string, environ []string) (Config, error) {
+	var l loader
+	fromFile := l.readFile(path)
+	fromEnv := l.readEnv(environ)
+	l.origins = []layer{fromEnv, fromFile}
+	l.settleAlternatives(fromFile, fromEnv)
+
+	cfg := l.merge(fromFile, fromEnv)
+	l.readPasswordFile(&cfg)
+	l.check(cfg)
+	if len(l.mistakes) > 0 {
+		return Config{}, &Error{Mistakes: l.mistakes}
+	}
+	return cfg, nil
+}
+
+// layer is what one source says: typed values by key, and for each the file
+// or variable it came from.
+type layer struct {
+	values map[string]any
+	origin map[string]string
+}
+
+func newLayer() layer { return layer{map[string]any{}, map[string]string{}} }
+
+// loader collects the mistakes of one Load.
+type loader struct {
+	origins  []layer // strongest first
+	mistakes []Mistake
+}
+
+// set stores a value that could be read, and reports one that could not; the
+// default then stands in for it, so that it causes no further mistakes.
+func (l *loader) set(into layer, f field, raw any, origin string) {
+	into.origin[f.key] = origin
+	value, ok := f.convert(raw)
+	if !ok {
+		detail := "must be " + f.allowed
+		if _, isText := raw.(string); !isText && strings.HasPrefix(f.allowed, "text") {
+			detail += "; put it in quotes"
+		}
+		l.add(f.key, origin, detail)
+		return
+	}
+	into.values[f.key] = value
+}
+
+// add reports a mistake in what origin says about key.
+func (l *loader) add(key, origin, detail string) {
+	l.mistakes = append(l.mistakes, Mistake{Key: key, Origin: origin, Detail: detail})
+}
+
+// has tells whether a mistake about one of the keys is known already.
+func (l *loader) has(keys ...string) bool {
+	return slices.ContainsFunc(l.mistakes, func(m Mistake) bool { return slices.Contains(keys, m.Key) })
+}
+
+// origin names where the value of key came from.
+func (l *loader) origin(key string) string {
+	for _, from := range l.origins {
+		if o, ok := from.origin[key]; ok {
+			return o
+		}
+	}
+	return "default"
+}
+
+func (l *loader) readFile(path string) layer {
+	out := newLayer()
+	if path == "" {
+		return out
+	}
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), oneDocument{yaml.Parser()}); err != nil {
+		l.add("", path, describeFileError(err))
+		return out
+	}
+	l.readTree(out, path, k.Raw())
+	return out
+}
+
+// readTree goes through a parsed file. A key with nothing behind it counts as
+// not given.
+func (l *loader) readTree(out layer, path string, tree map[string]any) {
+	for _, name := range sortedKeys(tree) {
+		value := tree[name]
+		if f, ok := byKey[name]; ok && f.section == "" {
+			if value != nil {
+				l.set(out, f, value, path)
+			}
+			continue
+		}
+		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name && name != "" }) {
+			l.add(name, path, unknownKey(name))
+			continue
+		}
+		keys, ok := value.(map[string]any)
+		if !ok && value != nil {
+			l.add(name, path, "must be a section with keys under it")
+		}
+		for _, key := range sortedKeys(keys) {
+			f, ok := byKey[name+"."+key]
+			switch {
+			case !ok:
+				l.add(name+"."+key, path, unknownKey(name+"."+key))
+			case keys[key] != nil:
+				l.set(out, f, keys[key], path)
+			}
+		}
+	}
+}
+
+func (l *loader) readEnv(environ []string) layer {
+	out := newLayer()
+	vars := map[string]string{}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, envPrefix) && !serviceLink(name, value) {
+			vars[name] = value
+		}
+	}
+	for _, f := range fields {
+		var given string
+		for _, name := range f.names {
+			value, ok := vars[name]
+			if !ok {
+				continue
+			}
+			delete(vars, name)
+			if given == "" {
+				given = name
+				vars[given] = value // until all names of this setting are seen
+			} else if value != vars[given] {
+				l.add(f.key, name, "is also set by "+given+", to something else; set one of them")
+			}
+		}
+		if given != "" {
+			l.set(out, f, vars[given], given)
+			delete(vars, given)
+		}
+	}
+	for _, name := range sortedKeys(vars) {
+		l.add(name, "", unknownVariable(name))
+	}
+	return out
+}
+
+// serviceLinkNames are the variables that Kubernetes sets in every pod for a
+// Service named skald, or skald-something.
+var serviceLinkNames = regexp.MustCompile(`^SKALD_(SERVICE_.*|PORT(_.*)?|(.+_)?SERVICE_(HOST|PORT(_.*)?)|.+_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+// serviceLink tells whether a variable is Kubernetes', not ours. A Service
+// named skald-database makes SKALD_DATABASE_PORT=tcp://10.0.0.1:5432, which
+// only its value tells from the port setting.
+func serviceLink(name, value string) bool {
+	return serviceLinkNames.MatchString(name) ||
+		strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
+}
+
+// alternatives are settings that exclude each other.
+var alternatives = [][2]string{
+	{"database.url", "database.host"},
+	{"database.password", "database.password_file"},
+}
+
+// settleAlternatives lets the later layer win, so that a variable replaces
+// what a file says in the other way; in one layer, both are a mistake.
+func (l *loader) settleAlternatives(layers ...layer) {
+	given := func(in layer, key string) bool {
+		v, ok := in.values[key]
+		return ok && v != Secret("") && v != ""
+	}
+	for _, pair := range alternatives {
+		for i, in := range layers {
+			first, second := given(in, pair[0]), given(in, pair[1])
+			switch {
+			case first && second:
+				l.add(pair[1], in.origin[pair[1]], "excludes "+pair[0]+"; set one of them")
+			case first || second:
+				loser := pair[1]
+				if second {
+					loser = pair[0]
+				}
+				for _, earlier := range layers[:i] {
+					delete(earlier.values, loser)
+				}
+			}
+		}
+	}
+}
+
+// merge lays file and environment over the defaults of the profile they name.
+func (l *loader) merge(layers ...layer) Config {
+	env := Dev
+	for _, in := range layers {
+		if v, ok := in.values["app.environment"].(Environment); ok {
+			env = v
+		}
+	}
+	k := koanf.New(".")
+	err := k.Load(structs.Provider(Default(env), "koanf"), nil)
+	for _, in := range layers {
+		err = errors.Join(err, k.Load(confmap.Provider(in.values, "."), nil))
+	}
+	var cfg Config
+	if err = errors.Join(err, k.Unmarshal("", &cfg)); err != nil {
+		// Every value has its field's type already. The error would cite values.
+		l.add("configuration", "", "cannot be merged, which is a bug in Skald")
+	}
+	return cfg
+}
+
+// maxPasswordFile is far above any password; it keeps a wrong path, such as a
+// device, from being read for ever.
+const maxPasswordFile = 64 << 10
+
+func (l *loader) readPasswordFile(cfg *Config) {
+	const key = "database.password_file"
+	path := cfg.Database.PasswordFile
+	if path == "" || l.has(key) {
+		return
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		l.add(key, l.origin(key), "cannot be read: "+reason(err))
+		return
+	}
+	defer func() { _ = f.Close() }()
+	content, err := io.ReadAll(io.LimitReader(f, maxPasswordFile+1))
+	content = bytes.TrimRight(content, "\r\n")
+	switch {
+	case err != nil:
+		l.add(key, l.origin(key), "cannot be read: "+reason(err))
+	case len(content) == 0:
+		l.add(key, l.origin(key), "is empty; it must hold the password")
+	case len(content) > maxPasswordFile:
+		l.add(key, l.origin(key), "is too large for a password file")
+	default:
+		cfg.Database.Password = Secret(content)
+	}
+}
+
+// oneDocument refuses further YAML documents, which the parser would ignore.
+type oneDocument struct{ *yaml.YAML }
+
+var errManyDocuments = errors.New("must hold one YAML document, not several")
+
+func (p oneDocument) Unmarshal(b []byte) (map[string]any, error) {
+	d := yamlv3.NewDecoder(bytes.NewReader(b))
+	for n := 0; ; n++ {
+		switch err := d.Decode(new(yamlv3.Node)); {
+		case err == io.EOF:
+			return p.YAML.Unmarshal(b)
+		case err != nil:
+			return nil, err
+		case n > 0:
+			return nil, errManyDocuments
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// Secret is text that must not be shown. Every verb of fmt that can print a
+// string, and JSON, YAML, text and slog encodings, show [secret], set or not.
+// string(s) is the one way to the value. Two ways around it remain, both of
+// fmt's making: %p (go vet refuses it), and a Secret in an unexported field,
+// whose methods fmt cannot call; so keep it in exported fields.
+type Secret string
+
+const hidden = "[secret]"
+
+// Format prints [secret] for every verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
+
+// String returns [secret].
+func (Secret) String() string { return hidden }
+
+// GoString returns [secret].
+func (Secret) GoString() string { return hidden }
+
+// MarshalText returns [secret], for every encoding without a method here.
+func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+
+// MarshalJSON returns "[secret]".
+func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + hidden + `"`), nil }
+
+// MarshalYAML returns [secret].
+func (Secret) MarshalYAML() (any, error) { return hidden, nil }
+
+// LogValue logs [secret].
+func (Secret) LogValue() slog.Value { return slog.StringValue(hidden) }

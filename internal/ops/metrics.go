@@ -1,0 +1,137 @@
+// Package ops is what operators look at: metrics and profiling.
+package ops
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Metrics are Skald's Prometheus metrics. Their names are part of the interface.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	created  prometheus.Counter
+	ended    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	calls    *prometheus.CounterVec
+	callTime *prometheus.HistogramVec
+	claimed  prometheus.Counter
+	batch    *prometheus.HistogramVec
+	live     *prometheus.GaugeVec
+	stuck    prometheus.Gauge
+	loops    *prometheus.GaugeVec
+	requests *prometheus.CounterVec
+	reqTime  *prometheus.HistogramVec
+}
+
+// NewMetrics registers all metrics. load reports how many sagas this node
+// drives and holds waiting.
+func NewMetrics(load func() (running, waiting int)) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		m.registry.MustRegister(c)
+		return c
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		m.registry.MustRegister(g)
+		return g
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+		m.registry.MustRegister(h)
+		return h
+	}
+	seconds := prometheus.ExponentialBuckets(0.0005, 2.5, 14) // 0.5 ms to 75 s
+	m.created = counter("skald_sagas_created_total", "Sagas accepted by this node.").WithLabelValues()
+	m.ended = counter("skald_sagas_ended_total", "Sagas that ended on this node, by final state.", "state")
+	m.duration = histogram("skald_saga_duration_seconds", "From acceptance to the end of a saga.", seconds, "state")
+	m.calls = counter("skald_step_calls_total", "Calls to participants, by action and result class (done, or why not).", "action", "result")
+	m.callTime = histogram("skald_step_call_seconds", "Duration of calls to participants.", seconds, "action")
+	m.claimed = counter("skald_sagas_claimed_total", "Sagas claimed: unowned ones that were due, and those of dead nodes.").WithLabelValues()
+	m.batch = histogram("skald_commit_batch_size", "Writes per group commit.", prometheus.ExponentialBuckets(1, 2, 11), "kind")
+	m.live = gauge("skald_sagas_live", "Unfinished sagas in the database, by state.", "state")
+	m.stuck = gauge("skald_sagas_stuck", "Sagas nobody will ever look at again; anything but 0 is a bug.").WithLabelValues()
+	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
+	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
+	m.reqTime = histogram("skald_http_request_seconds", "Duration of API requests, including the wait they asked for.", seconds, "method", "code")
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_engine_running", Help: "Sagas with a call in flight on this node."},
+			func() float64 { n, _ := load(); return float64(n) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_engine_waiting", Help: "Sagas this node holds for a short wait."},
+			func() float64 { _, n := load(); return float64(n) }),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// Instrument counts and times the requests that go to h.
+func (m *Metrics) Instrument(h http.Handler) http.Handler {
+	return promhttp.InstrumentHandlerDuration(m.reqTime, promhttp.InstrumentHandlerCounter(m.requests, h))
+}
+
+// Created counts a saga that this node accepted.
+func (m *Metrics) Created() { m.created.Inc() }
+
+// Ended counts a saga that ended on this node.
+func (m *Metrics) Ended(s *saga.Saga) {
+	m.ended.WithLabelValues(s.State.String()).Inc()
+	if s.CompletedAt != nil {
+		m.duration.WithLabelValues(s.State.String()).Observe(s.CompletedAt.Sub(s.CreatedAt).Seconds())
+	}
+}
+
+// Call counts a call to a participant.
+func (m *Metrics) Call(a saga.Action, o *saga.Outcome) {
+	result := string(o.Class)
+	if o.Verdict == saga.Done {
+		result = "done"
+	}
+	m.calls.WithLabelValues(string(a), result).Inc()
+	m.callTime.WithLabelValues(string(a)).Observe(o.EndedAt.Sub(o.StartedAt).Seconds())
+}
+
+// Claimed counts claimed sagas.
+func (m *Metrics) Claimed(n int) { m.claimed.Add(float64(n)) }
+
+// Batch returns the observer of one group commit's batch sizes.
+func (m *Metrics) Batch(kind string) func(int) {
+	h := m.batch.WithLabelValues(kind)
+	return func(n int) { h.Observe(float64(n)) }
+}
+
+// Counted records what the janitor found.
+func (m *Metrics) Counted(stuck int, live map[saga.State]int) {
+	m.stuck.Set(float64(stuck))
+	for _, s := range saga.States {
+		if !s.Terminal() {
+			m.live.WithLabelValues(s.String()).Set(float64(live[s]))
+		}
+	}
+}
+
+// Loop records that a background loop has finished a round.
+func (m *Metrics) Loop(name string) { m.loops.WithLabelValues(name).Set(float64(time.Now().UnixMilli()) / 1000) }
+
+// Profiling serves net/http/pprof. Mount it on loopback only.
+func Profiling() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
