@@ -8,27 +8,42 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// queryWrite runs a statement on the writers' connections, prepared once per
-// connection: parsing and planning the large statements costs more than
-// running them. database/sql keeps the prepared statement per pool and
-// prepares it again on a new connection.
+// queryWrite runs a fixed statement on the writers' connections, and queryRead
+// one on the readers', prepared once per connection: parsing and planning the
+// large statements costs more than running them. database/sql prepares a
+// statement again on each new connection of its pool.
 func (db *DB) queryWrite(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := db.prepared(ctx, query)
+	return db.query(ctx, db.write, query, args)
+}
+
+func (db *DB) queryRead(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return db.query(ctx, db.read, query, args)
+}
+
+func (db *DB) query(ctx context.Context, pool *sqlx.DB, query string, args []any) (*sql.Rows, error) {
+	stmt, err := db.prepared(ctx, pool, query)
 	if err != nil {
 		return nil, err
 	}
 	return stmt.QueryContext(ctx, args...)
 }
 
-func (db *DB) prepared(ctx context.Context, query string) (*sqlx.Stmt, error) {
-	if s, ok := db.statements.Load(query); ok {
+// statement names a prepared statement: its pool and its text.
+type statement struct {
+	pool  *sqlx.DB
+	query string
+}
+
+func (db *DB) prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.Stmt, error) {
+	id := statement{pool, query}
+	if s, ok := db.statements.Load(id); ok {
 		return s.(*sqlx.Stmt), nil
 	}
-	s, err := db.write.PreparexContext(ctx, query)
+	s, err := pool.PreparexContext(ctx, query)
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
-	if kept, raced := db.statements.LoadOrStore(query, s); raced {
+	if kept, raced := db.statements.LoadOrStore(id, s); raced {
 		s.Close()
 		return kept.(*sqlx.Stmt), nil
 	}

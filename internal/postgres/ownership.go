@@ -60,17 +60,18 @@ func (st *Sagas) Resign(ctx context.Context, owner int64) error {
 const claimSagas = `
 WITH dead AS MATERIALIZED (
 	SELECT id FROM saga.engine_nodes WHERE lease_until <= now()
-), due AS MATERIALIZED (
-	(SELECT id, false AS taken FROM saga.saga_states
-	  WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner IS NULL AND next_run_at <= now()
-	  ORDER BY next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-	UNION ALL
-	(SELECT s.id, true FROM dead d CROSS JOIN LATERAL (
-		SELECT id FROM saga.saga_states o
-		 WHERE o.completed_at IS NULL AND o.suspended_at IS NULL AND o.lease_owner = d.id LIMIT $2 FOR UPDATE SKIP LOCKED) s
-	  LIMIT $2)
+), waiting AS MATERIALIZED (
+	SELECT id, false AS taken FROM saga.saga_states
+	 WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner IS NULL AND next_run_at <= now()
+	 ORDER BY next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED
+), left_behind AS MATERIALIZED (
+	SELECT o.id, true AS taken FROM dead d CROSS JOIN LATERAL (
+		SELECT id FROM saga.saga_states s
+		 WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND s.lease_owner = d.id
+		 LIMIT $2 FOR UPDATE SKIP LOCKED) o
+	 LIMIT $2
 ), picked AS MATERIALIZED (
-	SELECT id, taken FROM due ORDER BY id LIMIT $2
+	SELECT id, taken FROM waiting UNION ALL SELECT id, taken FROM left_behind LIMIT $2
 ), closed AS (
 	UPDATE saga.saga_step_logs l
 	   SET status = 'FAILED', completed_at = now(), updated_at = now(), outcome_code = 'owner_lost',
@@ -113,8 +114,7 @@ func (st *Sagas) Release(ctx context.Context, owner int64, ids []uuid.UUID) erro
 
 // Due implements saga.Ownership.
 func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error) {
-	var ids []uuid.UUID
-	err := st.db.read.SelectContext(ctx, &ids, `
+	rows, err := st.db.queryRead(ctx, `
 		SELECT id FROM saga.saga_states
 		 WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner = $1
 		   AND (next_run_at <= now() OR next_run_at IS NULL AND updated_at < now() - $2 * interval '1 ms')
@@ -122,12 +122,19 @@ func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit
 	if err != nil {
 		return nil, fmt.Errorf("find due sagas: %w", err)
 	}
-	return ids, nil
+	var ids []uuid.UUID
+	err = eachRow(rows, func() error {
+		var id uuid.UUID
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
 }
 
 // Overdue implements saga.Ownership.
 func (st *Sagas) Overdue(ctx context.Context, limit int) ([]saga.Loaded, error) {
-	rows, err := st.db.read.QueryContext(ctx, `
+	rows, err := st.db.queryRead(ctx, `
 		(SELECT `+sagaColumns+` FROM saga.saga_states s
 		  WHERE s.completed_at IS NULL AND s.timeout_at IS NOT NULL AND s.timeout_at <= now()
 		    AND s.state IN (0, 1, 2) AND s.end_cause IS NULL AND s.suspended_at IS NULL
@@ -145,7 +152,7 @@ func (st *Sagas) Overdue(ctx context.Context, limit int) ([]saga.Loaded, error) 
 
 // Load implements saga.Store.
 func (st *Sagas) Load(ctx context.Context, ids []uuid.UUID) ([]saga.Loaded, error) {
-	rows, err := st.db.read.QueryContext(ctx, `SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = ANY ($1)`, pq.Array(ids))
+	rows, err := st.db.queryRead(ctx, `SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = ANY ($1)`, pq.Array(ids))
 	if err != nil {
 		return nil, fmt.Errorf("load sagas: %w", err)
 	}

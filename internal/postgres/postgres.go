@@ -40,7 +40,7 @@ type DB struct {
 	write *sqlx.DB
 	lease *sqlx.DB
 
-	statements sync.Map // query text → *sqlx.Stmt on write
+	statements sync.Map // statement → *sqlx.Stmt
 }
 
 // writers is how many connections write sagas: one committer per kind (creates,
@@ -112,6 +112,9 @@ func open(pc pq.Config, cfg Config, role string, timeout time.Duration, set map[
 	}
 	maps.Copy(pc.Runtime, set)
 	ms := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
+	// A plan with a disabled node looks infinitely dear, and compiling it took
+	// half a second; our statements are short anyhow.
+	pc.Runtime["jit"] = "off"
 	pc.Runtime["statement_timeout"] = ms(timeout)
 	pc.Runtime["lock_timeout"] = ms(timeout / 2)
 	pc.Runtime["idle_in_transaction_session_timeout"] = ms(cfg.StatementTimeout)

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -15,20 +14,20 @@ import (
 
 // Get implements saga.Store.
 func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
-	row := st.db.read.QueryRowContext(ctx, `SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2`, id, tenant)
-	s, err := scanSaga(row)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return s, fault.New(fault.NotFound, saga.CodeNotFound, "there is no saga %s", id)
-	case err != nil:
-		return s, fmt.Errorf("get saga: %w", err)
+	rows, err := st.db.queryRead(ctx, `SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2`, id, tenant)
+	if err != nil {
+		return saga.Saga{}, fmt.Errorf("get saga: %w", err)
 	}
-	return s, nil
+	s, err := saga.Saga{}, error(fault.New(fault.NotFound, saga.CodeNotFound, "there is no saga %s", id))
+	if e := eachRow(rows, func() error { s, err = scanSaga(rows); return err }); e != nil {
+		return s, fmt.Errorf("get saga: %w", e)
+	}
+	return s, err
 }
 
 // StepLogs implements saga.Store.
 func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
-	rows, err := st.db.read.QueryContext(ctx, `
+	rows, err := st.db.queryRead(ctx, `
 		SELECT `+logColumns+` FROM saga.saga_step_logs l
 		 WHERE l.saga_id = $1 AND EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2)
 		 ORDER BY l.step_index, l.started_at, l.attempt`, id, tenant)
@@ -59,7 +58,7 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 	if err != nil || len(ids) == 0 {
 		return out, err
 	}
-	logs, err := st.db.read.QueryContext(ctx, `
+	logs, err := st.db.queryRead(ctx, `
 		SELECT `+logColumns+` FROM saga.saga_step_logs l WHERE l.saga_id = ANY ($1)
 		 ORDER BY l.step_index, l.started_at, l.attempt`, pq.Array(ids))
 	if err != nil {

@@ -1,0 +1,112 @@
+// Command skald runs sagas on PostgreSQL and serves their API.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/skald-saga/skald/internal/app"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/httpapi"
+)
+
+// version is set by the build: -ldflags "-X main.version=1.2.3".
+var version = "dev"
+
+type cli struct {
+	Config string `short:"c" type:"existingfile" help:"YAML file with settings; the environment wins over it."`
+
+	Serve    serveCmd    `cmd:"" default:"1" help:"Run sagas and serve the API. With no database configured a private PostgreSQL is started."`
+	Migrate  migrateCmd  `cmd:"" help:"Bring the database schema up or down, or show where it is."`
+	Workflow workflowCmd `cmd:"" help:"Check workflow definitions."`
+	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one is in doubt."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+
+	Failpoints failpointsCmd `cmd:"" hidden:"" help:"List the failpoints of this binary."`
+}
+
+func main() {
+	var c cli
+	k := kong.Parse(&c, kong.Name("skald"), kong.UsageOnError(),
+		kong.Description("A saga orchestrator on PostgreSQL. Settings: docs/configuration.md."))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	k.BindTo(ctx, (*context.Context)(nil))
+	if err := k.Run(&c); err != nil {
+		fmt.Fprintln(os.Stderr, "skald:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// load reads the settings and makes the logger they ask for.
+func (c *cli) load() (config.Config, *slog.Logger, error) {
+	cfg, err := config.Load(c.Config, os.Environ())
+	if err != nil {
+		return cfg, nil, err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
+		return cfg, nil, err
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.Log.Format == "text" {
+		return cfg, slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
+	}
+	return cfg, slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
+}
+
+type serveCmd struct{}
+
+func (serveCmd) Run(ctx context.Context, c *cli) error {
+	cfg, log, err := c.load()
+	if err != nil {
+		return err
+	}
+	return app.Run(ctx, cfg, app.Options{Version: buildInfo(), Log: log})
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run() error {
+	v := buildInfo()
+	fmt.Println("skald", v.Version, v.Commit, v.Go)
+	return nil
+}
+
+type failpointsCmd struct{}
+
+func (failpointsCmd) Run() error {
+	if !failpoint.Enabled {
+		return errors.New("this binary was built without failpoints: build it with -tags failpoints")
+	}
+	for _, n := range failpoint.All {
+		fmt.Println(n)
+	}
+	return nil
+}
+
+func buildInfo() httpapi.Version {
+	v := httpapi.Version{Version: version, Go: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				v.Commit = s.Value
+			case "vcs.time":
+				v.BuiltAt = s.Value
+			}
+		}
+	}
+	return v
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/skald-saga/skald/db"
+	"github.com/skald-saga/skald/internal/app"
+)
+
+type migrateCmd struct {
+	Up     migrateUp     `cmd:"" help:"Apply every migration that is missing."`
+	Down   migrateDown   `cmd:"" help:"Take back the newest migrations. Data in what they made is lost."`
+	Status migrateStatus `cmd:"" help:"List migrations and when they were applied."`
+}
+
+type migrateUp struct{}
+
+func (migrateUp) Run(ctx context.Context, c *cli) error {
+	return withDatabase(ctx, c, func(dsn string) error {
+		n, err := db.Up(ctx, dsn)
+		if err == nil {
+			fmt.Printf("%d migrations applied\n", n)
+		}
+		return err
+	})
+}
+
+type migrateDown struct {
+	Count int `arg:"" help:"How many to take back."`
+}
+
+func (m migrateDown) Run(ctx context.Context, c *cli) error {
+	if m.Count < 1 {
+		return fmt.Errorf("the count must be 1 or more")
+	}
+	return withDatabase(ctx, c, func(dsn string) error {
+		n, err := db.Down(ctx, dsn, m.Count)
+		if err == nil {
+			fmt.Printf("%d migrations taken back\n", n)
+		}
+		return err
+	})
+}
+
+type migrateStatus struct{}
+
+func (migrateStatus) Run(ctx context.Context, c *cli) error {
+	return withDatabase(ctx, c, func(dsn string) error {
+		conn, err := sql.Open("postgres", dsn)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		list, err := db.Status(ctx, conn)
+		for _, m := range list {
+			at := "not applied"
+			if !m.At.IsZero() {
+				at = m.At.Format("2006-01-02 15:04:05Z")
+			}
+			fmt.Printf("%-30s %s\n", m.ID, at)
+		}
+		return err
+	})
+}
+
+// withDatabase calls f with the address of the configured database, starting
+// the private one for that long when none is configured.
+func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
+	cfg, log, err := c.load()
+	if err != nil {
+		return err
+	}
+	stop, err := app.PrivateDatabase(ctx, &cfg, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return f(cfg.Database.DSN())
+}

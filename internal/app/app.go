@@ -1,0 +1,235 @@
+// Package app puts the parts together, starts them, and stops them in order:
+// no new requests, no new claims, calls in flight, commits, database.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/engine"
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/janitor"
+	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/participant"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Options of a run beyond the configuration.
+type Options struct {
+	Version httpapi.Version
+	Log     *slog.Logger
+	// Ready is called once the API answers, with its base URL. Optional.
+	Ready func(url string)
+}
+
+// Run serves until ctx ends and then stops gracefully. It returns nil after a
+// clean stop, with nothing left running.
+func Run(ctx context.Context, cfg config.Config, opt Options) (err error) {
+	if err := failpoint.Configure(cfg.Failpoints); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", cfg.Server.ListenAddr)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer listener.Close()
+	db, closeDB, err := openDatabase(ctx, &cfg, opt.Log)
+	if err != nil {
+		return err
+	}
+	defer closeDB()
+	n, err := build(ctx, cfg, opt, db, listener.Addr())
+	if err != nil {
+		return err
+	}
+	return n.serve(ctx, listener)
+}
+
+// node is the assembled program.
+type node struct {
+	cfg      config.Config
+	opt      Options
+	db       *postgres.DB
+	sagas    *postgres.Sagas
+	writes   *writes
+	calls    *participant.Client
+	engine   *engine.Engine
+	metrics  *ops.Metrics
+	handler  http.Handler
+	stopping chan struct{}
+}
+
+func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB, addr net.Addr) (*node, error) {
+	policy, err := egress.NewPolicy(cfg.Egress.Allow, cfg.Egress.Deny, cfg.Egress.AllowLoopback)
+	if err != nil {
+		return nil, err
+	}
+	cursorKey, err := db.Secret(ctx, "cursor")
+	if err != nil {
+		return nil, err
+	}
+	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
+	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), stopping: make(chan struct{})}
+	n.metrics = ops.NewMetrics(func() (int, int) {
+		if n.engine == nil {
+			return 0, 0
+		}
+		return n.engine.Load()
+	})
+	n.writes = newWrites(n.sagas, cfg.Engine.CommitBatch, n.metrics)
+	n.calls = participant.New(participant.Config{
+		Policy: policy, Version: opt.Version.Version, MaxResponseBytes: cfg.Engine.MaxResponseBytes,
+		MaxJSONDepth: cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * cfg.Engine.MaxRunning, Now: now, Log: opt.Log,
+	})
+	workflows := postgres.NewWorkflows(db)
+	n.engine = engine.New(engine.Config{
+		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
+		Definition: newPinned(workflows).definition, Call: n.calls.Call,
+		Node: nodeName(cfg.Engine.NodeID, addr), Now: now, NewID: newID, Log: opt.Log,
+		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
+		DrainTimeout: cfg.Engine.DrainTimeout, StepTimeout: cfg.Engine.DefaultStepTimeout,
+		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
+		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
+	})
+	api, err := httpapi.New(httpapi.Config{
+		Sagas: n.sagas, Workflows: workflows, Create: n.writes.Create, Commit: n.writes.Commit, Engine: n.engine,
+		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
+		CursorKey: cursorKey,
+		Limits: httpapi.Limits{
+			MaxBodyBytes: cfg.Server.MaxBodyBytes, MaxWorkflowBytes: cfg.Limits.MaxWorkflowBytes, MaxSteps: cfg.Limits.MaxSteps,
+			MaxJSONDepth: cfg.Limits.MaxJSONDepth, MaxWait: cfg.Server.MaxWait, RequestTimeout: cfg.Server.RequestTimeout,
+		},
+		SagaTimeout: cfg.Engine.DefaultSagaTimeout, CompensationTimeout: cfg.Engine.DefaultCompensationTimeout,
+		Now: now, NewID: newID, Ready: n.ready, Stopping: n.stopping, Version: opt.Version, Log: opt.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", n.metrics.Instrument(api))
+	mux.Handle("GET /metrics", n.metrics.Handler())
+	n.handler = mux
+	return n, nil
+}
+
+// newID makes UUIDv7: keys that sort by time keep the indexes' hot end small.
+func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+// nodeName names this node uniquely among those of a database.
+func nodeName(configured string, addr net.Addr) string {
+	if configured != "" {
+		return configured
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "skald"
+	}
+	_, port, _ := net.SplitHostPort(addr.String())
+	return net.JoinHostPort(host, port)
+}
+
+// ready tells whether this node can serve; the text is shown to anybody.
+func (n *node) ready(ctx context.Context) error {
+	select {
+	case <-n.stopping:
+		return errors.New("the server is stopping")
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := n.db.Ping(ctx); err != nil {
+		n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
+		return errors.New("the database does not answer")
+	}
+	return n.engine.Healthy()
+}
+
+// serve runs everything until ctx ends or a part fails.
+func (n *node) serve(ctx context.Context, listener net.Listener) error {
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	var parts sync.WaitGroup
+	failed := make(chan error, 3)
+	parts.Go(func() {
+		if err := n.engine.Run(work); err != nil {
+			failed <- err
+		}
+	})
+	parts.Go(func() {
+		janitor.Run(work, janitor.Config{Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted})
+	})
+	requests, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	s := n.cfg.Server
+	server := &http.Server{
+		Handler: n.handler, ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
+		MaxHeaderBytes: 64 << 10, BaseContext: func(net.Listener) context.Context { return requests },
+		ErrorLog: slog.NewLogLogger(n.opt.Log.Handler(), slog.LevelDebug),
+	}
+	go func() { failed <- server.Serve(listener) }()
+	closeDebug, err := n.serveProfiling(s.DebugAddr)
+	if err != nil {
+		failed <- err
+	}
+	defer closeDebug()
+	n.announce(ctx, listener.Addr())
+
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	close(n.stopping)
+	n.opt.Log.Info("stopping")
+	stop, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
+	defer cancel()
+	time.AfterFunc(s.ShutdownTimeout/4, abandon) // requests that will not end by themselves
+	if e := server.Shutdown(stop); e != nil {
+		server.Close()
+	}
+	stopWork()
+	parts.Wait()
+	n.writes.Close()
+	n.calls.Close()
+	return err
+}
+
+// announce waits until the node is ready and says so.
+func (n *node) announce(ctx context.Context, addr net.Addr) {
+	for n.ready(ctx) != nil && ctx.Err() == nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+	url := "http://" + addr.String()
+	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version))
+	if host, _, _ := net.SplitHostPort(addr.String()); !net.ParseIP(host).IsLoopback() {
+		n.opt.Log.Warn("the API is open to the network and does not ask for credentials: put it behind something that does")
+	}
+	if n.opt.Ready != nil && ctx.Err() == nil {
+		n.opt.Ready(url)
+	}
+}
+
+func (n *node) serveProfiling(addr string) (closeIt func(), err error) {
+	if addr == "" {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return func() {}, fmt.Errorf("listen for profiling: %w", err)
+	}
+	s := &http.Server{Handler: ops.Profiling(), ReadHeaderTimeout: 5 * time.Second}
+	go s.Serve(l) //nolint:errcheck // it ends with Close
+	return func() { s.Close() }, nil
+}

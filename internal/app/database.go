@@ -1,0 +1,74 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/skald-saga/skald/db"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/devpg"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// openDatabase reaches the database of cfg, or starts the private one, and
+// brings the schema up to date or checks that it is.
+func openDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*postgres.DB, func(), error) {
+	stop, err := PrivateDatabase(ctx, cfg, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := connect(ctx, cfg, log)
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return d, func() { d.Close(); stop() }, nil
+}
+
+// PrivateDatabase starts the private PostgreSQL when cfg names no database,
+// and points cfg to it. stop ends it; call it in any case.
+func PrivateDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (stop func(), err error) {
+	if !cfg.Database.Embedded() {
+		return func() {}, nil
+	}
+	s, err := devpg.Start(ctx, devpg.Config{Dir: cfg.Database.EmbeddedDir, Bin: cfg.Database.EmbeddedBin, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("private PostgreSQL: %w", err)
+	}
+	cfg.Database.URL = config.Secret(s.DSN(devpg.Database))
+	log.Warn("using a private PostgreSQL; for production set SKALD_DATABASE_URL", slog.String("dir", s.Dir()), slog.Int("port", s.Port()))
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			log.Warn("the private PostgreSQL did not stop cleanly", slog.Any("error", err))
+		}
+	}, nil
+}
+
+func connect(ctx context.Context, cfg *config.Config, log *slog.Logger) (*postgres.DB, error) {
+	c := cfg.Database
+	if c.AutoMigrate {
+		n, err := db.Up(ctx, c.DSN())
+		if err != nil {
+			return nil, fmt.Errorf("migrate the database: %w", err)
+		}
+		if n > 0 {
+			log.Info("database migrated", slog.Int("migrations", n))
+		}
+	}
+	d, err := postgres.Open(ctx, postgres.Config{
+		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns, ConnMaxLifetime: c.ConnMaxLifetime,
+		StatementTimeout: c.StatementTimeout, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Check(ctx, d.SQL()); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}

@@ -1,0 +1,68 @@
+package app
+
+import (
+	"context"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/groupcommit"
+	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// writes is the one way to the saga tables: creates and changes of all sagas,
+// each gathered into group commits.
+type writes struct {
+	creates *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
+	changes *groupcommit.Committer[saga.Change, error]
+	metrics *ops.Metrics
+}
+
+func newWrites(store saga.Store, batch int, m *ops.Metrics) *writes {
+	return &writes{
+		metrics: m,
+		creates: groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{
+			Flush: store.Create, Key: func(n saga.NewSaga) any { return n.ID },
+			MaxBatch: batch, Observe: m.Batch("create"),
+		}),
+		changes: groupcommit.New(groupcommit.Config[saga.Change, error]{
+			Flush: func(ctx context.Context, batch []saga.Change) ([]error, error) {
+				results, err := store.Commit(ctx, batch)
+				if err == nil && failpoint.Hit(failpoint.CommitUnknown) != nil {
+					err = failpoint.ErrInjected // written, and nobody is told
+				}
+				return results, err
+			},
+			Key: func(c saga.Change) any { return c.After.ID }, MaxBatch: batch, Observe: m.Batch("change"),
+		}),
+	}
+}
+
+// Create stores one saga; see saga.Store.Create.
+func (w *writes) Create(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+	if err := failpoint.Hit(failpoint.CreateBeforeTx); err != nil {
+		return saga.CreateResult{}, err
+	}
+	r, err := w.creates.Do(ctx, n)
+	if err != nil {
+		return r, err
+	}
+	if r.Created == saga.Stored {
+		w.metrics.Created()
+	}
+	return r, failpoint.Hit(failpoint.CreateAfterCommit)
+}
+
+// Commit writes one change; see saga.Store.Commit.
+func (w *writes) Commit(ctx context.Context, c saga.Change) error {
+	conflict, err := w.changes.Do(ctx, c)
+	if err != nil {
+		return err
+	}
+	return conflict
+}
+
+// Close flushes what was handed in.
+func (w *writes) Close() {
+	w.creates.Close()
+	w.changes.Close()
+}
