@@ -1,0 +1,193 @@
+// Command skald-bench measures a Skald binary on this machine: it starts a
+// durable PostgreSQL, a participant that does nothing, the server and load
+// generators, and prints rates, latencies and what each process used.
+//
+//	skald-bench [flags]              a whole run; see -help
+//	skald-bench participant [flags]  the participant alone
+//	skald-bench load [flags]         one load generator alone; prints JSON
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/skald-saga/skald/internal/bench"
+	"github.com/skald-saga/skald/internal/devpg"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := dispatch(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		stop()
+		fmt.Fprintln(os.Stderr, "skald-bench:", err)
+		os.Exit(1)
+	}
+}
+
+func dispatch(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "participant":
+			return serveParticipant(ctx, args[1:])
+		case "load":
+			return generateLoad(ctx, args[1:], os.Stdout)
+		}
+	}
+	return measure(ctx, args, os.Stdout)
+}
+
+func serveParticipant(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("skald-bench participant", flag.ContinueOnError)
+	listen := flags.String("listen", "127.0.0.1:0", "address to listen on; printed once it is known")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	return bench.ServeParticipant(ctx, *listen, os.Stdout)
+}
+
+func generateLoad(ctx context.Context, args []string, out io.Writer) error {
+	var cfg bench.LoadConfig
+	flags := flag.NewFlagSet("skald-bench load", flag.ContinueOnError)
+	flags.StringVar(&cfg.Target, "target", "http://127.0.0.1:8080", "base URL of the server")
+	flags.StringVar(&cfg.Workflow, "workflow", "bench-ok", "workflow of the sagas")
+	flags.StringVar((*string)(&cfg.Mode), "mode", string(bench.Submit), "submit: ask for acceptance; wait: ask for the ended saga")
+	flags.IntVar(&cfg.Clients, "clients", 1, "clients at the same time")
+	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long new sagas are created")
+	flags.StringVar(&cfg.WantStatus, "want-status", "COMPLETED", "status of the ended saga in mode wait")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	result, err := bench.Load(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(result)
+}
+
+// options are the flags of a whole run that bench.Config does not hold as such.
+type options struct {
+	bench.Config
+	jsonFile string
+}
+
+func measure(ctx context.Context, args []string, out io.Writer) (err error) {
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	o.Out = out
+	if o.Self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find the running program: %w", err)
+	}
+	if o.Dir == "" {
+		if o.Dir, err = newDir(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
+	} else if err := os.MkdirAll(o.Dir, 0o711); err != nil {
+		return fmt.Errorf("make the directory of the run: %w", err)
+	}
+	if o.DatabaseURL == "" {
+		server, startErr := devpg.Start(ctx, devpg.Config{
+			Dir:       filepath.Join(o.Dir, "postgres"),
+			Exclusive: true,
+			Log:       slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		})
+		if startErr != nil {
+			return fmt.Errorf("start PostgreSQL: %w", startErr)
+		}
+		defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+		o.DatabaseURL = server.DSN(devpg.Database)
+	}
+	report, err := bench.Run(ctx, o.Config)
+	if o.jsonFile != "" && report != nil {
+		err = errors.Join(err, writeJSON(o.jsonFile, report))
+	}
+	return err
+}
+
+func parseOptions(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("skald-bench", flag.ContinueOnError)
+	flags.StringVar(&o.Skald, "skald", "./bin/skald", "server binary to measure")
+	flags.StringVar(&o.DatabaseURL, "database-url", "", "database to use; it keeps what is written to it (default: a private PostgreSQL for this run)")
+	flags.StringVar(&o.Dir, "dir", "", "directory for the private PostgreSQL and the server's log, kept (default: a temporary one, removed)")
+	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "how long sagas are created per level")
+	flags.DurationVar(&o.Warmup, "warmup", time.Second, "how long they are created before counting begins")
+	flags.DurationVar(&o.Drain, "drain", 2*time.Minute, "how long the accepted sagas of a level may take to end")
+	flags.IntVar(&o.Compensated, "compensated", 64, "clients for compensated sagas; 0 for none")
+	flags.StringVar(&o.jsonFile, "json", "", "file to write the report to")
+	clients := flags.String("clients", "1,16,64,256", "numbers of clients, one level each")
+	modes := flags.String("modes", "submit,wait", "what clients wait for: submit, wait or both")
+	flags.Func("server-env", "KEY=VALUE for the server's environment; may be repeated", func(pair string) error {
+		if !strings.Contains(pair, "=") {
+			return errors.New("want KEY=VALUE")
+		}
+		o.ServerEnv = append(o.ServerEnv, pair)
+		return nil
+	})
+	if err := parse(flags, args); err != nil {
+		return options{}, err
+	}
+	for text := range strings.FieldsFuncSeq(*clients, isComma) {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil {
+			return options{}, fmt.Errorf("clients must be numbers between commas, not %q", *clients)
+		}
+		o.Clients = append(o.Clients, n)
+	}
+	for text := range strings.FieldsFuncSeq(*modes, isComma) {
+		o.Modes = append(o.Modes, bench.Mode(strings.TrimSpace(text)))
+	}
+	return o, o.Validate()
+}
+
+func isComma(r rune) bool { return r == ',' }
+
+// parse rejects what flag would silently leave over.
+func parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return nil
+}
+
+// newDir makes a directory for the run. PostgreSQL may run as another user,
+// who has to get through it to its own.
+func newDir() (string, error) {
+	dir, err := os.MkdirTemp("", "skald-bench-")
+	if err != nil {
+		return "", fmt.Errorf("make a directory for the run: %w", err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return "", fmt.Errorf("open the directory of the run: %w", err)
+	}
+	return dir, nil
+}
+
+func writeJSON(path string, report *bench.Report) error {
+	raw, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	if err := os.WriteFile(path, append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}

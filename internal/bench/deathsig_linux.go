@@ -1,0 +1,7 @@
+package bench
+
+import "syscall"
+
+// dieWithParent has the kernel send SIGTERM to the child when the thread that
+// started it ends.
+func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGTERM }

@@ -1,0 +1,35 @@
+package bench
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Millis is a duration in milliseconds, the unit of every time in a report.
+type Millis float64
+
+func millis(d time.Duration) Millis {
+	return Millis(float64(d) / float64(time.Millisecond))
+}
+
+// Latency sums up a set of durations. All are zero when Count is.
+type Latency struct {
+	Count int    `json:"count"`
+	P50   Millis `json:"p50_ms"`
+	P99   Millis `json:"p99_ms"`
+	Max   Millis `json:"max_ms"`
+}
+
+// summarize sorts samples in place and sums them up. Percentiles are nearest
+// rank: always a time that was really seen.
+func summarize(samples []time.Duration) Latency {
+	if len(samples) == 0 {
+		return Latency{}
+	}
+	slices.Sort(samples)
+	rank := func(q float64) Millis {
+		return millis(samples[int(math.Ceil(q*float64(len(samples))))-1])
+	}
+	return Latency{Count: len(samples), P50: rank(0.50), P99: rank(0.99), Max: rank(1)}
+}

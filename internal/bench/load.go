@@ -1,0 +1,220 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// waitFor is what a waiting client asks of the server, answerTimeout the
+	// silence after which it gives up on any answer.
+	waitFor       = 30 * time.Second
+	answerTimeout = waitFor + 30*time.Second
+	// errorPause keeps a failing server from being drowned in repeats and the
+	// generator from taking the CPU the server needs to recover.
+	errorPause = 10 * time.Millisecond
+)
+
+// LoadConfig describes what one load generator does.
+type LoadConfig struct {
+	Target   string // base URL of the server
+	Workflow string
+	Mode     Mode
+	Clients  int
+	Duration time.Duration
+	// WantStatus is the status a waiting client expects of the ended saga.
+	WantStatus string
+}
+
+// LoadResult is what a load generator saw. Its JSON form goes from the
+// generator's process to the one that started it.
+type LoadResult struct {
+	StartedAt time.Time `json:"started_at"`
+	// Accepted holds the id of every saga the server said it had accepted.
+	Accepted []string `json:"accepted"`
+	// Answers times the requests that were answered as expected.
+	Answers Latency `json:"answers"`
+	// Errors counts everything else: no answer, another status code, or a saga
+	// that had not ended as expected when a waiting client got it.
+	Errors     int    `json:"errors"`
+	FirstError string `json:"first_error,omitempty"`
+	// CPU is the time used by the whole generator process.
+	CPU time.Duration `json:"cpu_ns"`
+}
+
+// Load lets cfg.Clients clients create sagas, each as soon as its last request
+// was answered, until cfg.Duration is over and the last answer is there.
+func Load(ctx context.Context, cfg LoadConfig) (LoadResult, error) {
+	transport := &http.Transport{
+		MaxIdleConns:          cfg.Clients,
+		MaxIdleConnsPerHost:   cfg.Clients,
+		DisableCompression:    true,
+		ResponseHeaderTimeout: answerTimeout,
+	}
+	defer transport.CloseIdleConnections()
+
+	clients := make([]*loadClient, cfg.Clients)
+	for i := range clients {
+		c, err := newLoadClient(ctx, cfg, transport)
+		if err != nil {
+			return LoadResult{}, err
+		}
+		clients[i] = c
+	}
+	result := LoadResult{StartedAt: time.Now().UTC()}
+	end := result.StartedAt.Add(cfg.Duration)
+	var group sync.WaitGroup
+	for _, c := range clients {
+		group.Go(func() { c.run(ctx, end) })
+	}
+	group.Wait()
+	if err := ctx.Err(); err != nil {
+		return LoadResult{}, fmt.Errorf("load interrupted: %w", err)
+	}
+
+	var samples []time.Duration
+	for _, c := range clients {
+		result.Accepted = append(result.Accepted, c.accepted...)
+		samples = append(samples, c.samples...)
+		result.Errors += c.errors
+		if result.FirstError == "" && c.firstError != nil {
+			result.FirstError = c.firstError.Error()
+		}
+	}
+	result.Answers = summarize(samples)
+	result.CPU = ownCPU()
+	return result, nil
+}
+
+// loadClient sends the same request over and over. It allocates next to
+// nothing of its own, because it shares the machine with what it measures.
+type loadClient struct {
+	transport *http.Transport
+	request   *http.Request
+	body      *replayBody
+	answer    bytes.Buffer
+	wantState []byte // nil: the saga need not have ended
+
+	samples    []time.Duration
+	accepted   []string
+	errors     int
+	firstError error
+}
+
+// replayBody is a request body that can be sent again after Seek.
+type replayBody struct{ *bytes.Reader }
+
+func (replayBody) Close() error { return nil }
+
+func newLoadClient(ctx context.Context, cfg LoadConfig, transport *http.Transport) (*loadClient, error) {
+	target := strings.TrimSuffix(cfg.Target, "/") + "/api/v1/sagas"
+	c := &loadClient{transport: transport}
+	if cfg.Mode == Wait {
+		target += "?wait=" + waitFor.String()
+		c.wantState = []byte(`"status":"` + cfg.WantStatus + `"`)
+	}
+	c.body = &replayBody{bytes.NewReader(sagaRequest(cfg.Workflow))}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, c.body)
+	if err != nil {
+		return nil, fmt.Errorf("build the saga request: %w", err)
+	}
+	request.ContentLength = c.body.Size()
+	request.Header.Set("Content-Type", "application/json")
+	c.request = request
+	return c, nil
+}
+
+// sagaRequest is the body that creates one saga, its payload about 100 bytes.
+func sagaRequest(workflow string) []byte {
+	const payload = `{"order_id":"A-10023","customer_id":"C-4711","amount":12900,"currency":"EUR","items":[{"sku":"S-1"}]}`
+	return []byte(`{"workflow_name":"` + workflow + `","payload":` + payload + `}`)
+}
+
+func (c *loadClient) run(ctx context.Context, end time.Time) {
+	for ctx.Err() == nil {
+		start := time.Now()
+		if !start.Before(end) {
+			return
+		}
+		if err := c.create(); err != nil {
+			c.errors++
+			if c.firstError == nil {
+				c.firstError = err
+			}
+			pause(ctx, errorPause)
+			continue
+		}
+		c.samples = append(c.samples, time.Since(start))
+	}
+}
+
+// create makes one saga. A saga that was accepted is kept in c.accepted also
+// when the answer is otherwise an error.
+func (c *loadClient) create() error {
+	if _, err := c.body.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("rewind the request body: %w", err)
+	}
+	// RoundTrip instead of Client.Do: no redirects and no cookies to look for.
+	// The request is free for reuse because the last answer was read and closed.
+	response, err := c.transport.RoundTrip(c.request)
+	if err != nil {
+		return fmt.Errorf("create a saga: %w", err)
+	}
+	c.answer.Reset()
+	_, err = c.answer.ReadFrom(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return fmt.Errorf("read the answer to a saga: %w", err)
+	}
+	answer := c.answer.Bytes()
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("create a saga: status %d: %.300s", response.StatusCode, answer)
+	}
+	id, ok := sagaID(answer)
+	if !ok {
+		return fmt.Errorf("create a saga: no saga_id in %.300s", answer)
+	}
+	c.accepted = append(c.accepted, id)
+	if c.wantState != nil && !bytes.Contains(answer, c.wantState) {
+		return fmt.Errorf("wait for a saga: no %s in %.300s", c.wantState, answer)
+	}
+	return nil
+}
+
+var sagaIDKey = []byte(`"saga_id":"`)
+
+const uuidLength = 36
+
+// sagaID finds the first saga_id in an answer without parsing all of it.
+func sagaID(answer []byte) (string, bool) {
+	_, rest, found := bytes.Cut(answer, sagaIDKey)
+	if !found || len(rest) <= uuidLength || rest[uuidLength] != '"' {
+		return "", false
+	}
+	return string(rest[:uuidLength]), true
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// ownCPU is the user and system time of this process so far.
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	// Getrusage of the process itself has no way to fail.
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const (
+	// readyTimeout is how long any process may take to start answering.
+	readyTimeout = 30 * time.Second
+	// readyPoll is how often the server is asked; it bounds the error of the
+	// measured time to ready.
+	readyPoll = 2 * time.Millisecond
+)
+
+// startParticipant starts the participant's process and learns its address.
+func (r *run) startParticipant(ctx context.Context) error {
+	cmd := exec.Command(r.cfg.Self, "participant", "-listen", "127.0.0.1:0")
+	cmd.Env, cmd.Stderr = environment(), os.Stderr
+	// A pipe of our own: one from StdoutPipe would be closed by Wait, which
+	// startChild calls at once.
+	output, input, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start participant: %w", err)
+	}
+	defer output.Close()
+	cmd.Stdout = input
+	participant, err := startChild("participant", cmd)
+	// Without our copy of it the pipe ends when the process does.
+	_ = input.Close()
+	if err != nil {
+		return err
+	}
+	r.participant = participant
+	if err := output.SetReadDeadline(time.Now().Add(readyTimeout)); err != nil {
+		return fmt.Errorf("wait for the participant's address: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = output.Close() })
+	defer stop()
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("wait for the participant's address: %w", err)
+	}
+	r.participantAddr = strings.TrimSpace(line)
+	return nil
+}
+
+// measureStart starts the server and notes into ready how long it took from
+// there to its first positive answer about readiness.
+func (r *run) measureStart(ctx context.Context, ready *Millis) error {
+	addr, err := freeAddr()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(r.serverLog(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the server's log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(r.cfg.Skald, "serve")
+	cmd.Dir = r.cfg.Dir // no configuration file of the working directory
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(environment(
+		"SKALD_DATABASE_URL="+r.cfg.DatabaseURL,
+		"SKALD_LISTEN_ADDR="+addr,
+		"SKALD_EGRESS_ALLOW="+r.participantAddr,
+		"SKALD_LOG_LEVEL=warn",
+	), r.cfg.ServerEnv...)
+
+	start := time.Now()
+	server, err := startChild("skald", cmd)
+	if err != nil {
+		return err
+	}
+	r.server, r.serverURL = server, "http://"+addr
+	if err := awaitReady(ctx, server, r.serverURL+"/readyz"); err != nil {
+		return err
+	}
+	*ready = millis(time.Since(start))
+	return nil
+}
+
+// awaitReady asks url until it answers 200, the process ends, or time is up.
+func awaitReady(ctx context.Context, server *child, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		if err := server.ended(); err != nil {
+			return err
+		}
+		if answersOK(ctx, url) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait for %s: %w", url, ctx.Err())
+		}
+		pause(ctx, readyPoll)
+	}
+}
+
+func answersOK(ctx context.Context, url string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false // not listening yet
+	}
+	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+}
+
+// freeAddr picks a port that was free a moment ago. Somebody may take it first;
+// the server then says so in its log and the run ends.
+func freeAddr() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	addr := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return addr, nil
+}
+
+// runLoad runs a load generator in a process of its own and returns what it saw.
+func (r *run) runLoad(ctx context.Context, spec levelSpec, duration time.Duration) (LoadResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, duration+2*answerTimeout)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, r.cfg.Self, "load",
+		"-target", r.serverURL,
+		"-workflow", spec.flow.name,
+		"-mode", string(spec.mode),
+		"-clients", fmt.Sprint(spec.clients),
+		"-duration", duration.String(),
+		"-want-status", spec.flow.wantStatus,
+	)
+	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return LoadResult{}, fmt.Errorf("run the load generator: %w: %s", err, stderr.Bytes())
+	}
+	var result LoadResult
+	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
+		return LoadResult{}, fmt.Errorf("read the load generator's result: %w", err)
+	}
+	if len(result.Accepted) == 0 {
+		return LoadResult{}, fmt.Errorf("no saga was accepted; %d errors, the first: %s", result.Errors, result.FirstError)
+	}
+	return result, nil
+}

@@ -1,0 +1,246 @@
+package strictjson
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// parser reads src once and writes its canonical form behind it.
+type parser struct {
+	src       []byte
+	pos       int
+	out       []byte
+	scratch   []byte // room for sort; kept, so that deep nesting costs no allocation per level
+	maxDepth  int
+	maxDigits int
+}
+
+// member is one "key":value of an object.
+type member struct {
+	key        []byte // decoded
+	at         int    // offset in src of the key's opening quote
+	start, end int    // where the canonical member stands in out
+}
+
+func (p *parser) document() *Error {
+	if p.next(); p.pos == len(p.src) {
+		return p.fault(CodeEmpty, p.pos, "no JSON value")
+	}
+	if err := p.value(1); err != nil {
+		return err
+	}
+	if p.next(); p.pos < len(p.src) {
+		return p.fault(CodeTrailingData, p.pos, "data after the JSON value")
+	}
+	return nil
+}
+
+// value reads any value. depth is the one that it has if it is an array or an
+// object.
+func (p *parser) value(depth int) *Error {
+	switch p.next() {
+	case '{':
+		return p.object(depth)
+	case '[':
+		return p.array(depth)
+	case '"':
+		_, err := p.text()
+		return err
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return p.number()
+	case 't':
+		return p.literal("true")
+	case 'f':
+		return p.literal("false")
+	case 'n':
+		return p.literal("null")
+	default:
+		return p.unexpected("expected a value")
+	}
+}
+
+func (p *parser) literal(word string) *Error {
+	if !bytes.HasPrefix(p.src[p.pos:], []byte(word)) {
+		return p.fault(CodeSyntax, p.pos, "expected true, false or null")
+	}
+	p.pos += len(word)
+	p.out = append(p.out, word...)
+	return nil
+}
+
+func (p *parser) array(depth int) *Error {
+	if depth > p.maxDepth {
+		return p.tooDeep()
+	}
+	p.take('[')
+	if p.next() == ']' {
+		p.take(']')
+		return nil
+	}
+	for i := 0; ; i++ {
+		if err := p.value(depth + 1); err != nil {
+			return err.under(strconv.Itoa(i))
+		}
+		switch p.next() {
+		case ',':
+			p.take(',')
+		case ']':
+			p.take(']')
+			return nil
+		default:
+			return p.unexpected("expected a comma or a closing bracket")
+		}
+	}
+}
+
+func (p *parser) object(depth int) *Error {
+	if depth > p.maxDepth {
+		return p.tooDeep()
+	}
+	p.take('{')
+	if p.next() == '}' {
+		p.take('}')
+		return nil
+	}
+	var room [16]member // on the stack, enough for most objects
+	members, sorted := room[:0], true
+	for {
+		m, err := p.key()
+		if err != nil {
+			return err
+		}
+		if n := len(members); n > 0 && compareKeys(members[n-1].key, m.key) >= 0 {
+			sorted = false // or a duplicate, which sort finds
+		}
+		if err := p.value(depth + 1); err != nil {
+			return err.under(string(m.key))
+		}
+		m.end = len(p.out)
+		members = append(members, m)
+
+		switch p.next() {
+		case ',':
+			p.take(',')
+		case '}':
+			if !sorted {
+				if err := p.sort(members); err != nil {
+					return err
+				}
+			}
+			p.take('}')
+			return nil
+		default:
+			return p.unexpected("expected a comma or a closing brace")
+		}
+	}
+}
+
+// key reads a key and the colon after it.
+func (p *parser) key() (member, *Error) {
+	if p.next() != '"' {
+		return member{}, p.unexpected("expected a key in double quotes")
+	}
+	m := member{at: p.pos, start: len(p.out)}
+	escaped, err := p.text()
+	if err != nil {
+		return member{}, err
+	}
+	if escaped {
+		// Every escape of the canonical form means the same in Go.
+		key, _ := strconv.Unquote(string(p.out[m.start:]))
+		m.key = []byte(key)
+	} else {
+		m.key = p.src[m.at+1 : p.pos-1]
+	}
+	if p.next() != ':' {
+		return member{}, p.unexpected("expected a colon")
+	}
+	p.take(':')
+	return m, nil
+}
+
+// compareKeys is the order of keys in jsonb.
+func compareKeys(a, b []byte) int {
+	if c := cmp.Compare(len(a), len(b)); c != 0 {
+		return c
+	}
+	return bytes.Compare(a, b)
+}
+
+// sort puts the members of an object that has just been read in order. They
+// are the end of out, with a comma between each two.
+func (p *parser) sort(members []member) *Error {
+	start := members[0].start
+	var room [512]byte // on the stack
+	unsorted := room[:]
+	if len(p.out)-start > len(room) {
+		p.scratch = slices.Grow(p.scratch[:0], len(p.out)-start)
+		unsorted = p.scratch[:len(p.out)-start]
+	}
+	copy(unsorted, p.out[start:])
+	slices.SortFunc(members, func(a, b member) int {
+		return cmp.Or(compareKeys(a.key, b.key), cmp.Compare(a.at, b.at))
+	})
+
+	p.out = p.out[:start]
+	again := -1 // the earliest repetition of a key
+	for i, m := range members {
+		if i > 0 {
+			p.out = append(p.out, ',')
+			if bytes.Equal(members[i-1].key, m.key) && (again < 0 || m.at < members[again].at) {
+				again = i
+			}
+		}
+		p.out = append(p.out, unsorted[m.start-start:m.end-start]...)
+	}
+	if again >= 0 {
+		m := members[again]
+		return p.fault(CodeDuplicateKey, m.at, "the object has this key already").under(string(m.key))
+	}
+	return nil
+}
+
+// next skips blanks and returns the byte after them, which stays unread; at
+// the end of the document it returns 0.
+func (p *parser) next() byte {
+	for ; p.pos < len(p.src); p.pos++ {
+		switch c := p.src[p.pos]; c {
+		case ' ', '\n', '\t', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take reads the byte that next has shown and writes it.
+func (p *parser) take(c byte) {
+	p.pos++
+	p.out = append(p.out, c)
+}
+
+func (p *parser) fault(code string, at int, detail string) *Error {
+	return &Error{Code: code, Offset: at, Detail: detail}
+}
+
+func (p *parser) tooDeep() *Error {
+	return p.fault(CodeTooDeep, p.pos, "more than "+strconv.Itoa(p.maxDepth)+" levels of nesting")
+}
+
+// unexpected is the fault of the byte at pos, which is not part of a string.
+func (p *parser) unexpected(detail string) *Error {
+	if p.pos == len(p.src) {
+		return p.unexpectedEnd()
+	}
+	if r, size := utf8.DecodeRune(p.src[p.pos:]); r == utf8.RuneError && size == 1 {
+		return p.fault(CodeInvalidUTF8, p.pos, "invalid UTF-8")
+	}
+	return p.fault(CodeSyntax, p.pos, detail)
+}
+
+func (p *parser) unexpectedEnd() *Error {
+	return p.fault(CodeSyntax, len(p.src), "unexpected end of the document")
+}

@@ -1,0 +1,132 @@
+// Package strictjson checks JSON that comes from outside and rewrites it in
+// one canonical form.
+//
+// It accepts what RFC 8259 accepts, less what cannot be stored or repeated
+// faithfully: invalid UTF-8, duplicate object keys, NUL characters, lone
+// surrogates, numbers of absurd length, nesting without limit.
+//
+// The canonical form is what PostgreSQL prints for a jsonb value, without the
+// blanks after commas and colons:
+//
+//   - keys are ordered by their length in bytes, then bytewise, both on the
+//     decoded UTF-8 key: "b" before "aa";
+//   - strings escape only the quote, the backslash and the control characters
+//     below U+0020: \b \f \n \r \t, else \u00xx in lower case;
+//   - numbers are plain decimals that keep their trailing zeros: 1e3 is 1000,
+//     1.50e1 is 15.0, -0.0 is 0.0.
+//
+// So a value that was made canonical, stored as jsonb, read back and made
+// canonical again has the same bytes as before. Requests to participants rely
+// on it: a body rebuilt after a restart must equal the one sent before.
+package strictjson
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits bounds what Canonical accepts. The zero value means the defaults.
+type Limits struct {
+	// MaxDepth is how deep arrays and objects may nest; [] has depth 1, a
+	// number depth 0. Zero or less means DefaultMaxDepth. The parser recurses
+	// once per level.
+	MaxDepth int
+	// MaxNumberDigits is how many digits a number may have when written
+	// without an exponent, those before and after the point together; 1e3 has
+	// four, 0.01 has three. Zero or less means DefaultMaxNumberDigits. What
+	// is to be stored should have no more than 16,383, the most that jsonb
+	// takes after the point.
+	MaxNumberDigits int
+}
+
+// The limits in force where Limits says nothing. 400 digits hold every float64
+// in its shortest form, and PostgreSQL's numeric holds far more.
+const (
+	DefaultMaxDepth        = 64
+	DefaultMaxNumberDigits = 400
+)
+
+// Canonical checks that src is exactly one JSON value within the limits and
+// appends its canonical form to dst. The result is a fixpoint: its own
+// canonical form is itself. src is only read, nothing keeps a reference to it,
+// and it must not share memory with dst.
+//
+// On failure it returns dst as it was (bytes beyond its length may have
+// changed) and an *Error about the first fault; a duplicate key counts as a
+// fault at the end of its object.
+func Canonical(dst, src []byte, l Limits) ([]byte, error) {
+	p := parser{
+		src:       src,
+		out:       slices.Grow(dst, len(src)),
+		maxDepth:  l.MaxDepth,
+		maxDigits: l.MaxNumberDigits,
+	}
+	if p.maxDepth <= 0 {
+		p.maxDepth = DefaultMaxDepth
+	}
+	if p.maxDigits <= 0 {
+		p.maxDigits = DefaultMaxNumberDigits
+	}
+	if err := p.document(); err != nil {
+		err.Pointer = shortened(err.Pointer)
+		return dst, err
+	}
+	return p.out, nil
+}
+
+// The values of Error.Code.
+const (
+	CodeEmpty            = "empty"               // nothing, or blanks only
+	CodeSyntax           = "syntax"              // not JSON, or not all of it
+	CodeTrailingData     = "trailing_data"       // something follows the value
+	CodeInvalidUTF8      = "invalid_utf8"        // bytes that are not UTF-8
+	CodeNULCharacter     = "nul_character"       // U+0000 in a string, raw or escaped
+	CodeLoneSurrogate    = "lone_surrogate"      // half of a surrogate pair
+	CodeDuplicateKey     = "duplicate_key"       // the same decoded key twice in one object
+	CodeTooDeep          = "too_deep"            // beyond Limits.MaxDepth
+	CodeNumberOutOfRange = "number_out_of_range" // beyond Limits.MaxNumberDigits
+)
+
+// Error says what is wrong with a document, and where.
+type Error struct {
+	// Code is one of the Code constants.
+	Code string
+	// Offset is the index in src of the offending byte: for an escape or a
+	// number its first byte, for a duplicate key the opening quote of the
+	// second one, for a document that ends too early its length.
+	Offset int
+	// Pointer is the JSON Pointer (RFC 6901) of the offending value, or of the
+	// array or object around it when the fault is between values or in a key;
+	// "" is the whole document. It contains keys of the document. A pointer
+	// longer than 512 bytes is cut to that of an enclosing value.
+	Pointer string
+	// Detail is a sentence fragment for people; it never quotes the document.
+	Detail string
+}
+
+// Error returns the detail, the offset and the code, and nothing of the
+// document's content: it is fit for a log.
+func (e *Error) Error() string {
+	return "invalid JSON at byte " + strconv.Itoa(e.Offset) + ": " + e.Detail + " (" + e.Code + ")"
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// under puts one reference token before the pointer, on the way from the
+// fault up to the root; a document without fault never pays for pointers.
+func (e *Error) under(token string) *Error {
+	e.Pointer = "/" + pointerEscapes.Replace(token) + e.Pointer
+	return e
+}
+
+// maxPointer keeps an answer small when a client's keys are not.
+const maxPointer = 512
+
+// shortened cuts whole tokens off the end of a pointer that is too long.
+func shortened(pointer string) string {
+	if len(pointer) <= maxPointer {
+		return pointer
+	}
+	return pointer[:strings.LastIndexByte(pointer[:maxPointer+1], '/')]
+}
