@@ -1,5 +1,24 @@
 package main
 
-type demoCmd struct{}
+import (
+	"context"
+	"log/slog"
+	"os"
 
-func (demoCmd) Run() error { return nil }
+	"github.com/skald-saga/skald/internal/demo"
+)
+
+type demoCmd struct {
+	Workflow string `default:"examples/order/workflow.yaml" help:"The example's workflow."`
+	Dir      string `default:".skald/demo" help:"Where the participants' ledger goes."`
+}
+
+func (d demoCmd) Run(ctx context.Context, c *cli) error {
+	cfg, _, err := c.load()
+	if err != nil {
+		return err
+	}
+	// The table is the demo's output; the server's log would only hide it.
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	return demo.Run(ctx, demo.Config{Skald: cfg, Workflow: d.Workflow, Dir: d.Dir, Version: buildInfo(), Out: os.Stdout, Log: log})
+}
