@@ -1,0 +1,280 @@
+package shop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/examples/order/ledger"
+)
+
+// conductor is the smallest orchestrator that keeps all promises, in memory,
+// and can be told to break one of them. It plays against a shop with bad
+// manners, to show that the two halves of this package fit: an honest conductor
+// is found to have no violation, and each dishonest one is found out.
+type conductor struct {
+	url      string
+	client   *http.Client
+	steps    []string
+	attempts int                  // per execute; undos are tried until they succeed
+	paused   <-chan time.Duration // the call in flight is given up when it receives; nil is patient
+	sin      sin
+}
+
+// sin is the promise that a conductor breaks.
+type sin string
+
+const (
+	honest            sin = "none"
+	newKeys           sin = "a new key for every try"
+	newBodies         sin = "another body for every try"
+	sameAttempt       sin = "attempts are not counted"
+	unknownIsFailure  sin = "an unknown outcome is taken for a failure"
+	unknownIsSuccess  sin = "an unknown outcome is taken for success"
+	forwardUndo       sin = "steps are undone in forward order"
+	hastyUndo         sin = "an undo is not waited for"
+	undoRefused       sin = "refused steps are undone, too"
+	executeAfterUndo  sin = "a step is executed again after its undo"
+	forgetsFirst      sin = "the first step is never undone"
+	undoAfterComplete sin = "a completed saga is undone"
+	transportRepeats  sin = "the HTTP client repeats calls on its own"
+)
+
+type result int
+
+const (
+	unknown result = iota
+	done
+	refusedForGood
+)
+
+// call makes one call and classifies what came back.
+func (c conductor) call(saga, step string, action ledger.Action, attempt int, payload string) result {
+	path := "/steps/" + step
+	if action == ledger.Compensate {
+		path += "/undo"
+	}
+	key := fmt.Sprintf("%s/%s/%s", saga, step, action)
+	body := fmt.Sprintf(`{"saga_id":%q,"step":%q,"action":%q,"payload":%s}`, saga, step, action, payload)
+	switch c.sin {
+	case newKeys:
+		key += fmt.Sprint(attempt)
+	case newBodies:
+		body += strings.Repeat(" ", attempt)
+	case sameAttempt:
+		attempt = 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	go func() {
+		select {
+		case <-c.paused:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, strings.NewReader(body))
+	if err != nil {
+		return unknown
+	}
+	if c.sin != transportRepeats {
+		req.GetBody = nil
+	}
+	for name, value := range map[string]string{"Idempotency-Key": key, "X-Saga-Id": saga, "X-Saga-Step": step,
+		"X-Saga-Action": string(action), "X-Saga-Attempt": fmt.Sprint(attempt), "X-Saga-Fence": "1"} {
+		req.Header.Set(name, value)
+	}
+	res, err := c.client.Do(req)
+	if err != nil {
+		return unknown
+	}
+	defer func() { _ = res.Body.Close() }()
+	answer, err := io.ReadAll(res.Body)
+	switch {
+	case err != nil || res.StatusCode >= 500 || !json.Valid(answer):
+		return unknown
+	case res.StatusCode >= 400:
+		return refusedForGood
+	}
+	return done
+}
+
+// execute tries a step until its outcome is definite or the policy gives up.
+func (c conductor) execute(saga, step, payload string) result {
+	for attempt := 1; attempt <= c.attempts; attempt++ {
+		if r := c.call(saga, step, ledger.Execute, attempt, payload); r != unknown {
+			return r
+		}
+	}
+	return unknown
+}
+
+func (c conductor) undo(saga, step, payload string) {
+	for attempt := 1; attempt <= 20; attempt++ {
+		if c.call(saga, step, ledger.Compensate, attempt, payload) == done || c.sin == hastyUndo {
+			return
+		}
+	}
+}
+
+// run conducts one saga to its end.
+func (c conductor) run(saga, payload string) ledger.SagaEnd {
+	var undo []string // what was done or may have been done
+	failed := false
+	for _, step := range c.steps {
+		r := c.execute(saga, step, payload)
+		if r == unknown && c.sin == unknownIsSuccess {
+			r = done
+		}
+		if r == done || r == unknown && c.sin != unknownIsFailure || c.sin == undoRefused {
+			undo = append(undo, step)
+		}
+		if failed = r != done; failed {
+			break
+		}
+	}
+	end := ledger.SagaEnd{Outcome: ledger.Completed, Steps: c.steps}
+	if !failed && c.sin != undoAfterComplete {
+		return end
+	}
+	if failed {
+		end.Outcome = ledger.Compensated
+	}
+	if c.sin != forwardUndo {
+		slices.Reverse(undo)
+	}
+	for _, step := range undo {
+		if c.sin == forgetsFirst && step == c.steps[0] {
+			continue
+		}
+		c.undo(saga, step, payload)
+		if c.sin == executeAfterUndo {
+			c.call(saga, step, ledger.Execute, c.attempts+1, payload)
+		}
+	}
+	return end
+}
+
+// rude makes about half of the sagas fail, but keeps nobody waiting.
+var rude = Config{
+	Manners:     Manners{Failure: 0.05, Unavailable: 0.05, DropRequest: 0.05, DropReply: 0.1, Garbage: 0.05, Refuse: 0.1},
+	UndoManners: Manners{Failure: 0.1, DropReply: 0.1, Garbage: 0.1},
+	Seed:        7,
+}
+
+// sleepy keeps many calls waiting, some even before it looks at them.
+var sleepy = Config{
+	Manners:     Manners{Slow: 0.3, Late: 0.3, Refuse: 0.05, MaxDelay: 10 * time.Millisecond},
+	UndoManners: Manners{Slow: 0.2, Late: 0.2, MaxDelay: 10 * time.Millisecond},
+	Seed:        7,
+}
+
+// play runs many sagas against a shop with bad manners and judges them. With a
+// sleepy shop it runs them one by one and gives a call up as soon as the shop
+// pauses, however fast the machine is; else some run at a time.
+func play(t *testing.T, shop Config, s sin, sagas int, checker ledger.Checker) (
+	ends map[ledger.Outcome]int, found []ledger.Violation) {
+	t.Helper()
+	workers, paused := 16, make(chan time.Duration)
+	if shop.Manners.MaxDelay > 0 {
+		workers = 1
+	}
+	c := open(t, shop, func(s *Shop) {
+		s.after = func(d time.Duration) <-chan time.Time {
+			paused <- d
+			return time.After(d)
+		}
+	})
+	transport := &http.Transport{MaxIdleConnsPerHost: 16}
+	t.Cleanup(transport.CloseIdleConnections)
+	cond := conductor{url: c.url, client: &http.Client{Transport: transport}, steps: []string{"a", "b", "c", "d"},
+		attempts: 2, paused: paused, sin: s}
+
+	var mu sync.Mutex
+	want := map[string]ledger.SagaEnd{}
+	var wg sync.WaitGroup
+	ids := make(chan string)
+	for range workers {
+		wg.Go(func() {
+			for id := range ids {
+				end := cond.run(id, `{"amount":1}`)
+				mu.Lock()
+				want[id] = end
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range sagas {
+		ids <- fmt.Sprintf("saga-%04d", i)
+	}
+	close(ids)
+	wg.Wait()
+	ends = map[ledger.Outcome]int{}
+	for _, end := range want {
+		ends[end.Outcome]++
+	}
+	return ends, checker.Check(c.entries(t), want)
+}
+
+func TestAnHonestConductorHasNoViolations(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		shop    Config
+		checker ledger.Checker
+	}{
+		{"with a rude shop", rude, ledger.Checker{Calm: true, MaxExecutes: 2}},
+		{"with a sleepy shop", sleepy, ledger.Checker{MaxExecutes: 2}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ends, found := play(t, tt.shop, honest, 150, tt.checker)
+			for _, v := range found {
+				t.Errorf("unjust: %s", v)
+			}
+			if ends[ledger.Completed] == 0 || ends[ledger.Compensated] == 0 {
+				t.Errorf("ends = %v, want both kinds", ends)
+			}
+		})
+	}
+}
+
+func TestEachSinIsFoundOut(t *testing.T) {
+	calm := ledger.Checker{Calm: true}
+	for _, tt := range []struct {
+		sin     sin
+		checker ledger.Checker
+		want    []string // all invariants that are found broken
+	}{
+		{newKeys, ledger.Checker{}, []string{"I2", "I7"}}, // a new key is a new charge
+		{newBodies, ledger.Checker{}, []string{"I7", "contract"}},
+		{sameAttempt, ledger.Checker{}, []string{"I7"}},
+		{unknownIsFailure, ledger.Checker{}, []string{"I2", "I4"}},
+		{unknownIsSuccess, ledger.Checker{}, []string{"I2", "I3"}},
+		{forwardUndo, ledger.Checker{}, []string{"I4"}},
+		{hastyUndo, ledger.Checker{}, []string{"I2", "I4"}},
+		{undoRefused, calm, []string{"I4"}},
+		{executeAfterUndo, ledger.Checker{}, []string{"I5"}},
+		{forgetsFirst, ledger.Checker{}, []string{"I2", "I4"}},
+		{undoAfterComplete, ledger.Checker{}, []string{"I2", "I4"}},
+		{transportRepeats, ledger.Checker{}, []string{"I7"}},
+	} {
+		t.Run(string(tt.sin), func(t *testing.T) {
+			_, found := play(t, rude, tt.sin, 60, tt.checker)
+			kinds := map[string]int{}
+			for _, v := range found {
+				kinds[v.Invariant]++
+			}
+			for _, want := range tt.want {
+				if kinds[want] == 0 {
+					t.Errorf("violations by kind = %v, want some %s", kinds, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+// Package shop is the other side of a saga: three services that an order needs
+// (inventory, payments, orders), and generic steps for workflows of any shape,
+// behind one [http.Handler].
+//
+// It keeps what an orchestrator relies on from its participants:
+//
+//   - Every call is in an append-only ledger, on disk, before it is answered.
+//   - An Idempotency-Key that was answered gets the same answer again, also
+//     after a restart, and changes nothing again. With another body it is 422.
+//   - A compensate is always accepted, even of something that never happened.
+//     It is remembered: the execute that turns up late is refused with 409.
+//   - 409 is a definite no; 5xx, silence and garbage leave the outcome open.
+//
+// And it misbehaves on request, see [Manners] and the simulate field of a
+// payload, so that the orchestrator can be watched coping with it.
+package shop
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/examples/order/ledger"
+)
+
+// maxBody is the largest request body accepted, in bytes.
+const maxBody = 16 << 20
+
+// Config says where a Shop keeps its ledger and how it behaves.
+type Config struct {
+	// Ledger is the path of the ledger file, created when absent. Required.
+	Ledger string
+	// Manners are the random faults of executes, UndoManners those of
+	// compensates. Zero values misbehave only when a payload asks for it.
+	Manners, UndoManners Manners
+	// Seed chooses the random faults. The same seed treats the same call (saga,
+	// step, action, number of the call) in the same way, in whatever order
+	// calls come. Zero is a seed like any other.
+	Seed uint64
+	// Log receives one debug line per call, and failures. Nil discards them.
+	Log *slog.Logger
+	// Now is the clock of the ledger; nil means time.Now.
+	Now func() time.Time
+}
+
+// Shop serves
+//
+//	POST /reservations       POST /reservations/cancel    inventory
+//	POST /charges            POST /charges/refund         payments
+//	POST /orders/confirm     POST /orders/cancel          orders
+//	POST /steps/{name}       POST /steps/{name}/undo      any other step
+//	GET  /healthz
+//
+// Which of a workflow's steps calls which path is the workflow's affair. Safe
+// for concurrent use.
+type Shop struct {
+	cfg     Config
+	mux     *http.ServeMux
+	book    *ledger.Book
+	closing chan struct{} // closed by Close; ends all pauses
+	after   func(time.Duration) <-chan time.Time
+
+	mu    sync.Mutex // guards memory, and keeps the ledger in the order of effects
+	state memory
+}
+
+// Open opens the ledger and remembers what it says. Errors are an unreadable
+// ledger or impossible manners.
+func Open(cfg Config) (*Shop, error) {
+	for name, m := range map[string]Manners{"manners": cfg.Manners, "undo manners": cfg.UndoManners} {
+		if err := m.validate(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if cfg.UndoManners.Refuse != 0 {
+		return nil, fmt.Errorf("undo manners: refuse = %g, but a compensate is never refused", cfg.UndoManners.Refuse)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	book, entries, err := ledger.Open(cfg.Ledger)
+	if err != nil {
+		return nil, err
+	}
+	s := &Shop{cfg: cfg, book: book, closing: make(chan struct{}), after: time.After,
+		state: newMemory(entries)}
+	s.mux = s.routes()
+	return s, nil
+}
+
+// Close stores what was received and closes the ledger. Calls that are not
+// answered by then are dropped, so stop the HTTP server first. Call it once.
+func (s *Shop) Close() error {
+	close(s.closing)
+	return s.book.Close()
+}
+
+// ServeHTTP answers one call.
+func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+func (s *Shop) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range []struct {
+		path, undoPath string
+		service        service
+	}{
+		{"/reservations", "/reservations/cancel", inventory},
+		{"/charges", "/charges/refund", payments},
+		{"/orders/confirm", "/orders/cancel", orders},
+		{"/steps/{name}", "/steps/{name}/undo", anyStep},
+	} {
+		mux.HandleFunc("POST "+r.path, s.handle(r.service, ledger.Execute))
+		mux.HandleFunc("POST "+r.undoPath, s.handle(r.service, ledger.Compensate))
+	}
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, answer{status: http.StatusOK, body: []byte(`{"status":"ok"}`)})
+	})
+	return mux
+}
+
+// handle receives one call, decides it, and answers once the ledger holds it.
+func (s *Shop) handle(to service, action ledger.Action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := receive(w, r, to, action)
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			write(w, problem(http.StatusRequestEntityTooLarge, "body_too_large"))
+			return
+		} else if err != nil {
+			panic(http.ErrAbortHandler) // the call did not arrive whole, so there is none
+		}
+		c.seq, c.at = s.book.Arrive(), s.cfg.Now().UTC()
+		m := s.mannerOf(c)
+		if m.kind == late && !s.pause(m.delay, nil) {
+			panic(http.ErrAbortHandler)
+		}
+		entry, reply, stored := s.decide(c, m)
+		if err := stored(); err != nil {
+			s.cfg.Log.ErrorContext(r.Context(), "ledger entry not stored", slog.Any("error", err))
+			write(w, problem(http.StatusInternalServerError, "ledger_unavailable"))
+			return
+		}
+		s.cfg.Log.DebugContext(r.Context(), "call decided",
+			slog.String("participant", to.name), slog.String("saga_id", c.saga), slog.String("step", c.step),
+			slog.String("action", string(action)), slog.Int("attempt", c.attempt),
+			slog.String("effect", string(entry.Effect)), slog.String("reply", string(entry.Reply)))
+		switch entry.Reply {
+		case ledger.Dropped:
+			panic(http.ErrAbortHandler) // net/http closes the connection without a word
+		case ledger.Delayed:
+			if m.kind == slow && !s.pause(m.delay, r.Context().Done()) {
+				panic(http.ErrAbortHandler)
+			}
+		}
+		write(w, reply)
+	}
+}
+
+// pause waits for d. It reports false when the shop closes or gone is closed
+// before that.
+func (s *Shop) pause(d time.Duration, gone <-chan struct{}) bool {
+	select {
+	case <-s.after(d):
+		return true
+	case <-gone:
+		return false
+	case <-s.closing:
+		return false
+	}
+}
+
+// decide settles what c does, under the lock, and puts it in line for the
+// ledger. The answer may be given once stored has returned nil.
+func (s *Shop) decide(c call, m manner) (entry ledger.Entry, reply answer, stored func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var v verdict
+	switch m.kind {
+	case failure:
+		v = verdict{ledger.None, problem(http.StatusInternalServerError, "simulated_failure")}
+	case unavailable:
+		v = verdict{ledger.None, problem(http.StatusServiceUnavailable, "simulated_overload")}
+		v.answer.retryAfter = &m.delay
+	case dropRequest:
+		v = verdict{effect: ledger.None} // never looked at, so no status either
+	default:
+		v = s.state.judge(c, m)
+	}
+	entry = c.entry(v, m.reply(v.answer.status))
+	// Remembered before it is stored, so that the next call is judged by it. No
+	// answer can leak out if storing fails: the next entry stands behind this
+	// one in the book, and a book that failed once stores nothing more.
+	s.state.remember(entry)
+	if entry.Reply == ledger.Garbage {
+		v.answer.body = garbage
+	}
+	return entry, v.answer, s.book.Append(entry)
+}

@@ -1,0 +1,288 @@
+package shop
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/examples/order/ledger"
+)
+
+var services = []struct{ name, path, undoPath, idField string }{
+	{"inventory", "/reservations", "/reservations/cancel", "reservation_id"},
+	{"payments", "/charges", "/charges/refund", "charge_id"},
+	{"orders", "/orders/confirm", "/orders/cancel", "order_id"},
+	{"steps", "/steps/pack", "/steps/pack/undo", "effect_id"},
+}
+
+func TestEachServiceAppliesAndUndoesOnce(t *testing.T) {
+	for _, s := range services {
+		t.Run(s.name, func(t *testing.T) {
+			c := open(t, Config{})
+			do, undo := execute(s.path, "pack", `{"quantity":2,"amount":10}`), compensate(s.undoPath, "pack", `{}`)
+			first := c.expect(t, do, 200, "", ledger.Applied)
+			if !strings.Contains(first.body, s.idField) {
+				t.Errorf("answer %s has no %s", first.body, s.idField)
+			}
+			if again := c.expect(t, do.again(), 200, "", ledger.Dup); again.body != first.body {
+				t.Errorf("second answer %s, first %s", again.body, first.body)
+			}
+			undone := c.expect(t, undo, 200, "", ledger.Applied)
+			if again := c.expect(t, undo.again(), 200, "", ledger.Dup); again.body != undone.body {
+				t.Errorf("second answer %s, first %s", again.body, undone.body)
+			}
+			c.expect(t, do.again().again(), 409, "already_compensated", ledger.RefusedLate)
+			for _, e := range c.entries(t) {
+				if e.Participant != s.name {
+					t.Errorf("ledger names participant %q, want %q", e.Participant, s.name)
+				}
+			}
+		})
+	}
+}
+
+func TestAnUndoBeforeItsExecuteIsRemembered(t *testing.T) {
+	c := open(t, Config{})
+	got := c.expect(t, compensate("/charges/refund", "pay", `{}`), 200, "", ledger.None)
+	if !strings.Contains(got.body, `"undone":false`) {
+		t.Errorf("answer = %s, want undone false", got.body)
+	}
+	late := execute("/charges", "pay", `{"amount":1}`)
+	c.expect(t, late, 409, "already_compensated", ledger.RefusedLate)
+	c.expect(t, late.again(), 409, "already_compensated", ledger.RefusedLate)
+}
+
+func TestAnUndoUnderAnotherKeyFindsNothingLeft(t *testing.T) {
+	c := open(t, Config{})
+	c.expect(t, execute("/charges", "pay", `{"amount":1}`), 200, "", ledger.Applied)
+	c.expect(t, compensate("/charges/refund", "pay", `{}`), 200, "", ledger.Applied)
+	other := compensate("/charges/refund", "pay", `{}`)
+	other.key = "another"
+	c.expect(t, other, 200, "", ledger.None)
+}
+
+func TestBusinessRules(t *testing.T) {
+	for _, tt := range []struct{ name, path, payload, code string }{
+		{"the last piece can be reserved", "/reservations", `{"quantity":100}`, ""},
+		{"a quantity left out is one", "/reservations", `{}`, ""},
+		{"more than the stock is refused", "/reservations", `{"quantity":101}`, "out_of_stock"},
+		{"nothing is not a quantity", "/reservations", `{"quantity":0}`, "quantity_invalid"},
+		{"half a piece is no order", "/reservations", `{"quantity":1.5}`, "order_invalid"},
+		{"the credit limit can be charged", "/charges", `{"amount":10000}`, ""},
+		{"more than the limit is refused", "/charges", `{"amount":10000.01}`, "insufficient_funds"},
+		{"a declined card is refused", "/charges", `{"amount":1,"card":"declined"}`, "insufficient_funds"},
+		{"money is not paid out", "/charges", `{"amount":-1}`, "amount_invalid"},
+		{"orders has no rule of its own", "/orders/confirm", `{"amount":99999,"quantity":999}`, ""},
+		{"a payload that is no object", "/orders/confirm", `[1]`, "order_invalid"},
+		{"a manner that does not exist", "/orders/confirm", `{"simulate":{"other":"sulk"}}`, "simulation_unknown"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := open(t, Config{})
+			r := execute(tt.path, "pack", tt.payload)
+			if tt.code == "" {
+				c.expect(t, r, 200, "", ledger.Applied)
+				return
+			}
+			first := c.expect(t, r, 409, tt.code, ledger.RefusedBusiness)
+			if again := c.expect(t, r.again(), 409, tt.code, ledger.Dup); again.body != first.body {
+				t.Errorf("second answer %s, first %s", again.body, first.body)
+			}
+		})
+	}
+}
+
+func TestACompensateMindsNoBusinessRule(t *testing.T) {
+	c := open(t, Config{})
+	for i, payload := range []string{`{"amount":99999}`, `[1]`, `{"simulate":{"pay":"sulk"}}`} {
+		r := compensate("/charges/refund", "pay", payload)
+		r.saga = fmt.Sprint("s", i)
+		c.expect(t, r, 200, "", ledger.None)
+	}
+}
+
+func TestCallsThatBreakTheContractAreRefusedAndRecorded(t *testing.T) {
+	h := func(name, value string) http.Header { return http.Header{name: {value}} }
+	good := execute("/steps/pack", "pack", `{}`)
+	for _, tt := range []struct {
+		name   string
+		edit   func(*request)
+		status int
+		code   string
+	}{
+		{"no key", func(r *request) { r.header = h("Idempotency-Key", "") }, 400, "idempotency_key_missing"},
+		{"no saga", func(r *request) { r.header = h("X-Saga-Id", "") }, 400, "saga_headers_missing"},
+		{"no step", func(r *request) { r.header = h("X-Saga-Step", "") }, 400, "saga_headers_missing"},
+		{"no attempt", func(r *request) { r.header = h("X-Saga-Attempt", "") }, 400, "attempt_invalid"},
+		{"attempts count from one", func(r *request) { r.attempt = 0 }, 400, "attempt_invalid"},
+		{"a fence that is no number", func(r *request) { r.header = h("X-Saga-Fence", "x") }, 400, "fence_invalid"},
+		{"the other action", func(r *request) { r.action = "compensate" }, 400, "action_does_not_fit_path"},
+		{"another step's path", func(r *request) { r.path = "/steps/other" }, 400, "step_does_not_fit_path"},
+		{"another step in the body", func(r *request) {
+			r.path, r.header = "/steps/other", h("X-Saga-Step", "other")
+		}, 400, "body_does_not_fit_header"},
+		{"another saga in the body", func(r *request) { r.header = h("X-Saga-Id", "s2") }, 400, "body_does_not_fit_header"},
+		{"no JSON", func(r *request) { r.payload = "{" }, 400, "body_invalid"},
+		{"the key of another step", func(r *request) { r.key = "s1/first/execute" }, 422, "key_belongs_to_another_call"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := open(t, Config{})
+			c.expect(t, execute("/steps/first", "first", `{}`), 200, "", ledger.Applied)
+			r := good
+			tt.edit(&r)
+			c.expect(t, r, tt.status, tt.code, ledger.None)
+			c.expect(t, good, 200, "", ledger.Applied) // the key is not spoilt
+		})
+	}
+}
+
+func TestAnotherBodyUnderTheSameKeyIsRefused(t *testing.T) {
+	c := open(t, Config{})
+	r := execute("/charges", "pay", `{"amount":1}`)
+	first := c.expect(t, r, 200, "", ledger.Applied)
+	other := execute("/charges", "pay", `{"amount":2}`).again()
+	c.expect(t, other, 422, "key_had_another_body", ledger.None)
+	if got := c.expect(t, r.again().again(), 200, "", ledger.Dup); got.body != first.body {
+		t.Errorf("answer after the intruder %s, before %s", got.body, first.body)
+	}
+
+	open := execute("/charges", "open", `{"simulate":{"open":"fail_500"}}`)
+	c.expect(t, open, 500, "simulated_failure", ledger.None)
+	changed := execute("/charges", "open", `{}`).again()
+	c.expect(t, changed, 422, "key_had_another_body", ledger.None)
+}
+
+func TestABodyThatIsTooLargeIsNoCall(t *testing.T) {
+	c := open(t, Config{})
+	r := execute("/charges", "pay", `"`+strings.Repeat("x", maxBody)+`"`)
+	if got := c.send(t, r); got.status != http.StatusRequestEntityTooLarge && got.status != 0 {
+		t.Errorf("answered %d, want 413 or a closed connection", got.status)
+	}
+	if got := c.entries(t); len(got) != 0 {
+		t.Errorf("ledger has %d entries, want none", len(got))
+	}
+}
+
+func TestEverythingIsRememberedAfterARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.jsonl")
+	before := open(t, Config{Ledger: path})
+	applied := execute("/charges", "pay", `{"amount":5}`)
+	refused := execute("/reservations", "stock", `{"quantity":500}`)
+	early := compensate("/orders/cancel", "confirm", `{}`)
+	first := before.expect(t, applied, 200, "", ledger.Applied)
+	no := before.expect(t, refused, 409, "out_of_stock", ledger.RefusedBusiness)
+	before.expect(t, early, 200, "", ledger.None)
+	shaky := execute("/steps/pack", "pack", `{"simulate":{"pack":"fail_500"}}`)
+	before.expect(t, shaky, 500, "simulated_failure", ledger.None)
+	if err := before.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+
+	after := open(t, Config{Ledger: path})
+	if got := after.expect(t, applied.again(), 200, "", ledger.Dup); got.body != first.body {
+		t.Errorf("answer after the restart %s, before %s", got.body, first.body)
+	}
+	if got := after.expect(t, refused.again(), 409, "out_of_stock", ledger.Dup); got.body != no.body {
+		t.Errorf("refusal after the restart %s, before %s", got.body, no.body)
+	}
+	after.expect(t, execute("/orders/confirm", "confirm", `{}`), 409, "already_compensated", ledger.RefusedLate)
+	after.expect(t, shaky.again(), 200, "", ledger.Applied) // first call only, counted over the restart
+	after.expect(t, execute("/charges", "pay", `{"amount":6}`).again().again(), 422, "key_had_another_body", ledger.None)
+	after.expect(t, compensate("/charges/refund", "pay", `{}`), 200, "", ledger.Applied)
+	for i, e := range after.entries(t) {
+		if e.Seq != int64(i)+1 {
+			t.Errorf("entry %d has seq %d", i, e.Seq)
+		}
+	}
+}
+
+func TestOfManyEqualCallsOneIsApplied(t *testing.T) {
+	c := open(t, Config{})
+	var wg sync.WaitGroup
+	bodies := make([]string, 20)
+	for i := range bodies {
+		wg.Go(func() {
+			r := execute("/charges", "pay", `{"amount":5}`)
+			r.attempt += i
+			bodies[i] = c.send(t, r).body
+		})
+	}
+	wg.Wait()
+	effects := map[ledger.Effect]int{}
+	for _, e := range c.entries(t) {
+		effects[e.Effect]++
+	}
+	if diff := cmp.Diff(map[ledger.Effect]int{ledger.Applied: 1, ledger.Dup: 19}, effects); diff != "" {
+		t.Errorf("effects:\n%s", diff)
+	}
+	for _, b := range bodies {
+		if b != bodies[0] || b == "" {
+			t.Errorf("answers differ: %s and %s", b, bodies[0])
+		}
+	}
+}
+
+func TestNothingIsAnsweredWithSuccessWhenTheLedgerFails(t *testing.T) {
+	c := open(t, Config{})
+	if err := c.book.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds the first in memory, and must not believe it
+		if got := c.send(t, execute("/charges", "pay", `{}`)); got.status != 500 || got.errorField != "ledger_unavailable" {
+			t.Errorf("answered %d %s, want 500 ledger_unavailable", got.status, got.body)
+		}
+	}
+}
+
+func TestUnknownPathsAndMethodsAreNoCalls(t *testing.T) {
+	c := open(t, Config{})
+	for path, want := range map[string]int{"/healthz": 200, "/charges": 405, "/nothing": 404} {
+		res, err := http.Get(c.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("GET %s = %d, want %d", path, res.StatusCode, want)
+		}
+	}
+	if got := c.entries(t); len(got) != 0 {
+		t.Errorf("ledger has %d entries, want none", len(got))
+	}
+}
+
+func TestTheLedgerHoldsWhatTheCallerSent(t *testing.T) {
+	c := open(t, Config{})
+	r := execute("/charges", "pay", `{"amount":1}`)
+	r.header = http.Header{"X-Saga-Fence": {"42"}}
+	r.attempt = 3
+	sent, err := io.ReadAll(r.build(t, c.url).Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := c.expect(t, r, 200, "", ledger.Applied)
+	got := c.entries(t)[0]
+	want := ledger.Entry{
+		Seq: 1, Time: got.Time, Participant: "payments", Saga: "s1", Step: "pay", Action: ledger.Execute,
+		Attempt: 3, Key: "s1/pay/execute", Fence: 42, BodySHA256: fmt.Sprintf("%x", sha256.Sum256(sent)),
+		Effect: ledger.Applied, Reply: ledger.Sent, Status: 200, Answer: json.RawMessage(answer.body),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	c.expect(t, execute("/charges", "pay", `{"amount":1}`).again().again().again(), 200, "", ledger.Dup)
+	if repeated := c.entries(t)[1]; len(repeated.Answer) != 0 {
+		t.Errorf("the ledger holds the answer %s twice", repeated.Answer)
+	}
+	if age := time.Since(got.Time); age < 0 || age > time.Minute {
+		t.Errorf("entry is of %s, want just now", got.Time)
+	}
+}
