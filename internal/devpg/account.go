@@ -1,0 +1,141 @@
+package devpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// An account is who PostgreSQL runs as. It refuses to run as root, and initdb
+// also refuses users without a passwd entry (containers with an arbitrary uid).
+type account struct {
+	name     string // for messages
+	uid, gid int    // as we see them; they own the files
+	// namespace runs it in a user namespace where our own uid is called nobody.
+	// To the rest of the system, and so to files, it is still us: this needs no
+	// chown and passes every directory that we pass.
+	namespace bool
+}
+
+// accounts lists who a new server may run as, best first.
+func accounts() []account {
+	self := account{name: "the current user", uid: os.Getuid(), gid: os.Getgid()}
+	if self.uid != 0 {
+		if _, err := user.LookupId(strconv.Itoa(self.uid)); err == nil {
+			return []account{self}
+		}
+		return append(namespaced(self), self) // the latter for initdb's own words
+	}
+	var list []account
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.Atoi(u.Uid)
+		gid, err2 := strconv.Atoi(u.Gid)
+		if err1 == nil && err2 == nil && uid != 0 {
+			list = append(list, account{name: name, uid: uid, gid: gid})
+			break
+		}
+	}
+	return append(list, namespaced(self)...)
+}
+
+// accountsOf lists who the server of existing data may run as: its owner.
+func accountsOf(pgdata string) ([]account, error) {
+	info, err := os.Stat(pgdata)
+	if err != nil {
+		return nil, err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, fmt.Errorf("cannot tell who owns %s", pgdata)
+	}
+	var list []account
+	for _, a := range accounts() {
+		if a.uid == int(owner.Uid) {
+			list = append(list, a)
+		}
+	}
+	if len(list) == 0 && os.Getuid() == 0 {
+		list = append(list, account{name: fmt.Sprintf("uid %d", owner.Uid), uid: int(owner.Uid), gid: int(owner.Gid)})
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s belongs to uid %d, and this is uid %d: run as that user, or choose another directory",
+			pgdata, owner.Uid, os.Getuid())
+	}
+	return list, nil
+}
+
+// command prepares a PostgreSQL program to run as a, in dir. Of our environment,
+// which may hold secrets, it sees next to nothing.
+func (a account) command(dir, program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
+	if path, ok := os.LookupEnv("LD_LIBRARY_PATH"); ok {
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+path)
+	}
+	cmd.SysProcAttr = a.sysProcAttr()
+	return cmd
+}
+
+// probe tells whether a can work in dir and run the binaries in bin. Trying is
+// the only sure way: permissions, ACLs, seccomp and the limits of containers
+// all have a say.
+func (a account) probe(ctx context.Context, dir, bin string) error {
+	_, err := run(ctx, a.command(dir, filepath.Join(bin, "postgres"), "--version"))
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	// The kernel's bare "permission denied" names the program, even when the
+	// directory is what is closed.
+	if closed := errors.Join(a.closedDir(dir), a.closedDir(bin)); closed != nil && !a.namespace {
+		return fmt.Errorf("as %s: %w", a.name, closed)
+	}
+	return fmt.Errorf("as %s: %w", a.name, err)
+}
+
+// closedDir returns an error that names the first directory on the way to dir,
+// itself included, which the mode bits close to a; nil if there is none.
+func (a account) closedDir(dir string) error {
+	way := "/"
+	for _, part := range strings.Split(dir, "/") {
+		way = filepath.Join(way, part)
+		info, err := os.Stat(way)
+		if err != nil {
+			return err
+		}
+		owner, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return nil
+		}
+		enter := os.FileMode(0o001)
+		switch {
+		case int(owner.Uid) == a.uid:
+			enter = 0o100
+		case int(owner.Gid) == a.gid:
+			enter = 0o010
+		}
+		if info.Mode()&enter == 0 {
+			return fmt.Errorf("the directory %s (mode %04o) does not let this user through", way, info.Mode().Perm())
+		}
+	}
+	return nil
+}
+
+// own gives path to a. Only root can and must.
+func (a account) own(path string) error {
+	if a.uid == os.Getuid() {
+		return nil
+	}
+	return os.Chown(path, a.uid, a.gid)
+}

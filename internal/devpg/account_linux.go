@@ -1,0 +1,59 @@
+package devpg
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// namespaced lists self in a user namespace.
+func namespaced(self account) []account {
+	self.name += " in a user namespace"
+	self.namespace = true
+	return []account{self}
+}
+
+// sysProcAttr makes a child that Ctrl-C in our terminal does not reach, so that
+// it serves until we have drained, and that is asked to stop when we die.
+func (a account) sysProcAttr() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGINT}
+	switch {
+	case a.namespace:
+		nobody := nobodyID()
+		attr.Cloneflags = syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: a.uid, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: a.gid, Size: 1}}
+	case a.uid != os.Getuid():
+		attr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
+	}
+	return attr
+}
+
+// nobodyID is the uid of nobody: initdb wants a passwd entry for whoever it is.
+func nobodyID() int {
+	const usual = 65534
+	u, err := user.Lookup("nobody")
+	if err != nil {
+		return usual
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil || uid == 0 {
+		return usual
+	}
+	return uid
+}
+
+// serves tells whether process pid is a PostgreSQL server, or a child of one,
+// that works on pgdata: each of them has it as working directory. A zombie has
+// none.
+func serves(pid int, pgdata string) bool {
+	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if err != nil || cwd != pgdata {
+		return false
+	}
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return err == nil && bytes.HasPrefix(comm, []byte("postgres"))
+}

@@ -1,0 +1,31 @@
+//go:build unix && !linux
+
+package devpg
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// namespaced lists nobody: there are no user namespaces here.
+func namespaced(account) []account { return nil }
+
+// sysProcAttr makes a child that Ctrl-C in our terminal does not reach. There
+// is no parent-death signal here.
+func (a account) sysProcAttr() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	if a.uid != os.Getuid() {
+		attr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
+	}
+	return attr
+}
+
+// serves tells whether process pid looks like a PostgreSQL server on pgdata: it
+// is called so, or has the directory among its arguments.
+func serves(pid int, pgdata string) bool {
+	out, err := exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && strings.Contains(string(out), pgdata)
+}

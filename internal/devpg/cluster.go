@@ -1,0 +1,193 @@
+package devpg
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A cluster is PostgreSQL's word for a data directory with all its databases.
+type cluster struct {
+	pgdata   string
+	bin      string
+	runAs    account
+	password string // of User
+}
+
+const passwordFile = "skald.password"
+
+// openCluster returns the cluster of cfg.Dir, which the caller owns and on which
+// no server runs, after making it if there is none.
+func openCluster(ctx context.Context, cfg Config) (cluster, error) {
+	removeHalfMade(cfg)
+	pgdata := filepath.Join(cfg.Dir, "pgdata")
+	if _, err := os.Stat(pgdata); errors.Is(err, fs.ErrNotExist) {
+		return makeCluster(ctx, cfg, pgdata)
+	}
+	made, err := madeBy(pgdata)
+	if err != nil {
+		return cluster{}, err
+	}
+	c := cluster{pgdata: pgdata, bin: cfg.Bin}
+	if c.bin == "" {
+		if c.bin, err = FindBinaries(ctx, made); err != nil {
+			return cluster{}, err
+		}
+	}
+	major, err := Major(ctx, c.bin)
+	if err != nil {
+		return cluster{}, err
+	}
+	if major != made {
+		return cluster{}, fmt.Errorf(`%w: %s was made by version %d, and the programs in %s are version %d.
+Nothing was changed. Install PostgreSQL %d or set %s to where it is, move the data with pg_upgrade or pg_dump, or choose another directory`,
+			ErrVersionMismatch, pgdata, made, c.bin, major, made, BinEnv)
+	}
+	if c.password, err = readPassword(pgdata); err != nil {
+		return cluster{}, err
+	}
+	owners, err := accountsOf(pgdata)
+	if err != nil {
+		return cluster{}, err
+	}
+	var refusals error
+	for _, c.runAs = range owners {
+		if err = c.runAs.probe(ctx, pgdata, c.bin); err == nil {
+			return c, nil
+		}
+		refusals = errors.Join(refusals, err)
+	}
+	return cluster{}, refusals
+}
+
+// madeBy returns the major version that made pgdata.
+func madeBy(pgdata string) (int, error) {
+	b, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("%s is not a PostgreSQL data directory (it has no PG_VERSION): move it away or choose another directory", pgdata)
+	}
+	if err != nil {
+		return 0, err
+	}
+	major, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0, fmt.Errorf("%s/PG_VERSION says %q, which is no version this program knows", pgdata, b)
+	}
+	return major, nil
+}
+
+func readPassword(pgdata string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(pgdata, passwordFile))
+	return strings.TrimSpace(string(b)), err
+}
+
+// halfMade is where initdb works. Only what is complete is renamed to pgdata, so
+// an interrupted initdb leaves nothing that could be taken for data.
+const halfMade = "pgdata.init-*"
+
+func removeHalfMade(cfg Config) {
+	left, _ := filepath.Glob(filepath.Join(cfg.Dir, halfMade))
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			// An initdb that is just dying may still write. Next time, then.
+			cfg.Log.Warn("could not remove what an interrupted initdb left", slog.Any("error", err))
+		}
+	}
+}
+
+// makeCluster makes pgdata as the first account that works here.
+func makeCluster(ctx context.Context, cfg Config, pgdata string) (cluster, error) {
+	c := cluster{pgdata: pgdata, bin: cfg.Bin}
+	var err error
+	if c.bin == "" {
+		if c.bin, err = FindBinaries(ctx, 0); err != nil {
+			return cluster{}, err
+		}
+	}
+	var refusals error
+	for _, c.runAs = range accounts() {
+		work, err := c.workplace(ctx, cfg.Dir)
+		if err == nil {
+			c.password, err = initdb(ctx, cfg, c, work)
+			return c, errors.Join(err, os.RemoveAll(work))
+		}
+		if ctx.Err() != nil {
+			return cluster{}, err
+		}
+		refusals = errors.Join(refusals, err)
+	}
+	return cluster{}, fmt.Errorf("PostgreSQL cannot run here; choose a directory that other users can reach, or do not run as root. Tried:\n%w", refusals)
+}
+
+// workplace makes a directory in dir that c.runAs can work in, or says why it
+// cannot and leaves nothing.
+func (c cluster) workplace(ctx context.Context, dir string) (string, error) {
+	work, err := os.MkdirTemp(dir, halfMade)
+	if err != nil {
+		return "", err
+	}
+	if err = c.runAs.own(work); err == nil {
+		err = c.runAs.probe(ctx, work, c.bin)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(work))
+	}
+	return work, nil
+}
+
+// initdb makes a cluster in work and moves it, with its password, to c.pgdata.
+// When it returns all of it is on disk, unless cfg does without fsync.
+func initdb(ctx context.Context, cfg Config, c cluster, work string) (string, error) {
+	password := rand.Text()
+	pwfile := filepath.Join(work, "password")
+	if err := os.WriteFile(pwfile, []byte(password+"\n"), 0o600); err != nil {
+		return "", err
+	}
+	if err := c.runAs.own(pwfile); err != nil {
+		return "", err
+	}
+	made := filepath.Join(work, "pgdata")
+	args := []string{"-D", made, "-U", User, "-A", "scram-sha-256", "--pwfile", pwfile,
+		"-E", "UTF8", "--locale=C", "--no-instructions"}
+	durable := cfg.Settings["fsync"] != "off"
+	if !durable {
+		args = append(args, "--no-sync")
+	}
+	if _, err := run(ctx, c.runAs.command(work, filepath.Join(c.bin, "initdb"), args...)); err != nil {
+		return "", err
+	}
+	if err := os.Rename(pwfile, filepath.Join(made, passwordFile)); err != nil {
+		return "", err
+	}
+	if durable {
+		for _, path := range []string{filepath.Join(made, passwordFile), made} {
+			if err := syncPath(path); err != nil {
+				return "", err
+			}
+		}
+	}
+	if err := os.Rename(made, c.pgdata); err != nil {
+		return "", err
+	}
+	if durable {
+		return password, syncPath(cfg.Dir)
+	}
+	return password, nil
+}
+
+// syncPath makes a file's content, or the names in a directory, durable.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}

@@ -1,0 +1,180 @@
+// Package devpg runs a private PostgreSQL: a server of our own, made from the
+// PostgreSQL programs found on the machine, durable in one directory, reachable
+// on 127.0.0.1 only and stopped with the process that started it. `skald serve`
+// uses it when no database is configured; tests and benchmarks use it too.
+//
+// A directory belongs to one process at a time, its owner, by a lock that the
+// kernel drops when the owner dies. Whoever else starts on the same directory
+// attaches to the owner's server. When the owner ends, even by kill -9, the
+// server shuts down cleanly, also under those who are attached: they lose their
+// connections and may Start again, and then the first of them is the owner.
+// (On systems other than Linux a server outlives the kill -9 of its owner until
+// the next Start on its directory.)
+//
+// In the directory:
+//
+//	postgres.lock   locked by the owner
+//	postgres.log    what PostgreSQL says; set aside as postgres.log.1 when large
+//	pgdata/         the data directory, with the password in skald.password
+//
+// Nothing here ever deletes a finished data directory.
+package devpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// User owns the private server and is its superuser, and Database is the
+// database it owns, which exists when Start returns.
+const (
+	User     = "skald"
+	Database = "skald"
+)
+
+// ErrInUse is returned by Start with Config.Exclusive when another process
+// owns the directory.
+var ErrInUse = errors.New("the directory belongs to another running process")
+
+// ErrVersionMismatch is returned, wrapped in an explanation, when the data
+// directory was made by another major version of PostgreSQL than the programs
+// found. Nothing was changed.
+var ErrVersionMismatch = errors.New("another major version of PostgreSQL made this data")
+
+// Config says what to start. Dir is required.
+type Config struct {
+	// Dir is made when missing. Its server is reachable by this directory alone:
+	// two processes with the same Dir share one server.
+	Dir string
+	// Bin is the directory of `postgres` and `initdb`. Empty: FindBinaries
+	// chooses, and prefers the version that made the data.
+	Bin string
+	// Settings are PostgreSQL settings, by name, for example fsync=off for data
+	// that may be lost. They hold for this run of the server, not for a server
+	// that is merely attached to. The address and port cannot be set.
+	Settings map[string]string
+	// Exclusive refuses with ErrInUse instead of attaching.
+	Exclusive bool
+	// Log hears of starts, stops and crashes. Nil: nobody does.
+	Log *slog.Logger
+}
+
+// pollEvery is how often files of another process are looked at again.
+const pollEvery = 10 * time.Millisecond
+
+// Start starts the server of cfg.Dir, making its data directory first if there
+// is none, or attaches to the server that another process runs there. When it
+// returns, the server accepts connections and Database exists. A server whose
+// owner died is awaited or stopped first, and crash recovery is waited for; ctx
+// bounds all of that and means nothing to the running server. Data made by
+// another major version is refused with ErrVersionMismatch.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	dir, err := prepareDir(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("private PostgreSQL: %w", err)
+	}
+	cfg.Dir = dir
+	if cfg.Bin != "" { // programs are started from elsewhere
+		if cfg.Bin, err = filepath.Abs(cfg.Bin); err != nil {
+			return nil, fmt.Errorf("private PostgreSQL: %w", err)
+		}
+	}
+	s, err := startOrAttach(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("private PostgreSQL in %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func startOrAttach(ctx context.Context, cfg Config) (*Server, error) {
+	for {
+		lock, err := lockDir(cfg.Dir)
+		if err == nil {
+			s, err := startOwned(ctx, cfg, lock)
+			if err != nil {
+				_ = lock.Close()
+			}
+			return s, err
+		}
+		if !errors.Is(err, ErrInUse) || cfg.Exclusive {
+			return nil, err
+		}
+		s, err := attach(ctx, cfg)
+		if err == nil {
+			return s, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("it runs, but for another user: %w", err)
+		}
+		// The owner is still starting, or already stopping.
+		if pause(ctx, pollEvery) != nil {
+			return nil, fmt.Errorf("%w; cannot attach to its server: %w", ErrInUse, err)
+		}
+	}
+}
+
+// prepareDir makes dir and returns its one true name: attaching compares names.
+func prepareDir(dir string) (string, error) {
+	if dir == "" {
+		return "", errors.New("no directory given")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		// Root must let the account through that PostgreSQL will run as; all
+		// that lies inside is closed to others by itself.
+		mode := os.FileMode(0o700)
+		if os.Getuid() == 0 {
+			mode = 0o711
+		}
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return "", err
+		}
+		if err := os.Chmod(dir, mode); err != nil { // whatever the umask
+			return "", err
+		}
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+// lockDir makes the caller the owner of dir until it closes the file or dies,
+// or returns ErrInUse.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "postgres.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, ErrInUse
+	}
+	return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+}
+
+// pause waits for d, or returns why there is no more time.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

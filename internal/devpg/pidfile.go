@@ -1,0 +1,89 @@
+package devpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// pidFile is what we use of postmaster.pid, PostgreSQL's word on its state.
+type pidFile struct {
+	pid   int
+	port  int  // 0 while the server has not come that far
+	ready bool // accepts connections
+}
+
+func pidFilePath(pgdata string) string { return filepath.Join(pgdata, "postmaster.pid") }
+
+// readPidFile reads the file as far as it has been written. A missing file is
+// fs.ErrNotExist.
+func readPidFile(pgdata string) (pidFile, error) {
+	b, err := os.ReadFile(pidFilePath(pgdata))
+	if err != nil {
+		return pidFile{}, err
+	}
+	line := func(n int) string { // lines are counted from 1
+		lines := strings.Split(string(b), "\n")
+		if n > len(lines) {
+			return ""
+		}
+		return strings.TrimSpace(lines[n-1])
+	}
+	pid, err := strconv.Atoi(line(1))
+	if err != nil || pid <= 0 {
+		return pidFile{}, fmt.Errorf("%s does not begin with a process id", pidFilePath(pgdata))
+	}
+	port, _ := strconv.Atoi(line(4))
+	return pidFile{pid: pid, port: port, ready: line(8) == "ready"}, nil
+}
+
+// endFormerServer is called by the owner of the directory and returns when no
+// server runs on pgdata. One that still does has lost its owner: on Linux it is
+// stopping already, and asking again does no harm.
+//
+// A postmaster.pid whose process is gone is left to PostgreSQL, which also
+// looks for forgotten children by the shared memory named in it. But when the
+// number belongs to some other program by now (the rule in containers, where
+// numbers repeat from run to run), or the file is garbled, PostgreSQL would
+// refuse to start for ever, so that file is removed.
+func endFormerServer(ctx context.Context, pgdata string, log *slog.Logger) error {
+	former, err := readPidFile(pgdata)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return err
+	case err != nil:
+		log.WarnContext(ctx, "removing a garbled postmaster.pid", slog.Any("error", err))
+		return os.Remove(pidFilePath(pgdata))
+	}
+	process, err := os.FindProcess(former.pid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = process.Release() }()
+	if !serves(former.pid, pgdata) {
+		if errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone) {
+			return nil
+		}
+		log.WarnContext(ctx, "removing a stale postmaster.pid", slog.Int("pid", former.pid))
+		return os.Remove(pidFilePath(pgdata))
+	}
+	log.InfoContext(ctx, "waiting for a server that lost its owner to stop", slog.Int("pid", former.pid))
+	if err := process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop the server that lost its owner, process %d: %w", former.pid, err)
+	}
+	for serves(former.pid, pgdata) {
+		if err := pause(ctx, pollEvery); err != nil {
+			return fmt.Errorf("the server that lost its owner, process %d, has not stopped: %w", former.pid, err)
+		}
+	}
+	return nil
+}

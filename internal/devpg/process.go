@@ -1,0 +1,104 @@
+package devpg
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A process is a started child. Its exit is awaited in the background.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has exited
+	err  error         // how it exited; set before done is closed
+}
+
+// launch starts cmd. The kernel sends a child its parent-death signal when the
+// *thread* that started it ends, so the goroutine that starts it is locked to
+// its thread and stays until the child has exited.
+func launch(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// run starts cmd, waits for it and returns what it wrote. When ctx ends first,
+// cmd is interrupted.
+func run(ctx context.Context, cmd *exec.Cmd) (string, error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = 5 * time.Second // a grandchild may hold the pipe
+	p, err := launch(cmd)
+	if err != nil {
+		return "", err
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.abort()
+		return out.String(), ctx.Err()
+	}
+	if p.err != nil {
+		return out.String(), fmt.Errorf("%s: %w: %s", cmd.Path, p.err, strings.TrimSpace(out.String()))
+	}
+	return out.String(), nil
+}
+
+// quitGrace is how long a server has to end without a checkpoint. PostgreSQL
+// kills its own children after 5 s of it.
+const quitGrace = 10 * time.Second
+
+// end stops the child and returns when it has exited. It asks for a fast stop
+// (SIGINT: no new work, checkpoint, clean exit), and from the end of ctx on for
+// an immediate one (SIGQUIT: crash recovery at the next start), and reports
+// whether the fast stop was enough.
+func (p *process) end(ctx context.Context) bool {
+	select {
+	case <-p.done: // long ago, whatever ctx says
+		return true
+	default:
+	}
+	p.signal(syscall.SIGINT)
+	select {
+	case <-p.done:
+		return true
+	case <-ctx.Done():
+	}
+	p.signal(syscall.SIGQUIT)
+	select {
+	case <-p.done:
+	case <-time.After(quitGrace):
+		p.signal(syscall.SIGKILL)
+		<-p.done
+	}
+	return false
+}
+
+// abort ends a server that has not served yet.
+func (p *process) abort() {
+	ctx, cancel := context.WithTimeout(context.Background(), quitGrace)
+	defer cancel()
+	p.end(ctx)
+}
+
+// signal fails only when the child has exited already.
+func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }

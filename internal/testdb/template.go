@@ -1,0 +1,110 @@
+package testdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/db"
+)
+
+// templateLock is the advisory lock of whoever makes the template.
+const templateLock = 0x74657374 // "test"
+
+var template struct {
+	sync.Mutex
+	name string
+}
+
+// migrated returns the name of a database with all migrations applied, to be
+// copied. It is made once per server and set of migrations.
+func migrated(ctx context.Context) (string, error) {
+	a, err := server(ctx)
+	if err != nil {
+		return "", err
+	}
+	template.Lock()
+	defer template.Unlock()
+	if template.name != "" {
+		return template.name, nil
+	}
+	name := templatePrefix + db.Hash()
+	err = connected(ctx, a, func(conn *sql.Conn) error {
+		// Processes may share an external server. Polling, because a session
+		// that waits for the lock inside PostgreSQL holds a snapshot.
+		for {
+			var ours bool
+			if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, templateLock).Scan(&ours); err != nil {
+				return err
+			}
+			if ours { // until the connection is closed
+				return makeTemplate(ctx, a, conn, name)
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+	if err != nil {
+		return "", fmt.Errorf("make the migrated template database: %w", err)
+	}
+	template.name = name
+	return name, nil
+}
+
+// makeTemplate makes the template unless it is there. Only a finished one is
+// marked as a template; an unfinished one is made again.
+func makeTemplate(ctx context.Context, a address, conn *sql.Conn, name string) error {
+	var finished bool
+	err := conn.QueryRowContext(ctx,
+		`SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1 AND datistemplate)`, name).Scan(&finished)
+	if err != nil || finished {
+		return err
+	}
+	quoted := pq.QuoteIdentifier(name)
+	if _, err := conn.ExecContext(ctx, "DROP DATABASE IF EXISTS "+quoted+" WITH (FORCE)"); err != nil {
+		return err
+	}
+	if err := copyDatabase(ctx, a, name, "template0"); err != nil {
+		return err
+	}
+	if err := db.Migrate(ctx, a.dsn(name)); err != nil {
+		return err
+	}
+	// A template that somebody is connected to cannot be copied.
+	_, err = conn.ExecContext(ctx, "ALTER DATABASE "+quoted+" WITH IS_TEMPLATE true ALLOW_CONNECTIONS false")
+	return err
+}
+
+// removeLeftovers drops, on a private server, the databases of tests that were
+// killed and the templates of other migrations.
+func removeLeftovers(ctx context.Context, a address) error {
+	return connected(ctx, a, func(conn *sql.Conn) error {
+		var names []string
+		err := conn.QueryRowContext(ctx, `SELECT coalesce(array_agg(datname::text), '{}') FROM pg_database
+			WHERE starts_with(datname, $1) OR starts_with(datname, $2) AND datname <> $3`,
+			testPrefix, templatePrefix, templatePrefix+db.Hash()).Scan((*pq.StringArray)(&names))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			quoted := pq.QuoteIdentifier(name)
+			if strings.HasPrefix(name, templatePrefix) {
+				if _, err := conn.ExecContext(ctx, "ALTER DATABASE "+quoted+" WITH IS_TEMPLATE false"); err != nil {
+					return err
+				}
+			}
+			if _, err := conn.ExecContext(ctx, "DROP DATABASE "+quoted+" WITH (FORCE)"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
