@@ -72,7 +72,7 @@ func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
 	if err != nil {
 		return err
 	}
-	stop, err := app.PrivateDatabase(ctx, &cfg, log)
+	_, stop, err := app.PrivateDatabase(ctx, &cfg, log)
 	if err != nil {
 		return err
 	}

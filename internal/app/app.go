@@ -37,7 +37,7 @@ type Options struct {
 
 // Run serves until ctx ends and then stops gracefully. It returns nil after a
 // clean stop, with nothing left running.
-func Run(ctx context.Context, cfg config.Config, opt Options) (err error) {
+func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	if err := failpoint.Configure(cfg.Failpoints); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) (err error) {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer listener.Close()
-	db, closeDB, err := openDatabase(ctx, &cfg, opt.Log)
+	db, lost, closeDB, err := openDatabase(ctx, &cfg, opt.Log)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
-	return n.serve(ctx, listener)
+	return n.serve(ctx, listener, lost)
 }
 
 // node is the assembled program.
@@ -157,8 +157,8 @@ func (n *node) ready(ctx context.Context) error {
 	return n.engine.Healthy()
 }
 
-// serve runs everything until ctx ends or a part fails.
-func (n *node) serve(ctx context.Context, listener net.Listener) error {
+// serve runs everything until ctx ends, a part fails or the database is lost.
+func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan struct{}) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var parts sync.WaitGroup
@@ -190,6 +190,8 @@ func (n *node) serve(ctx context.Context, listener net.Listener) error {
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
+	case <-lost:
+		err = errors.New("the private PostgreSQL has ended")
 	}
 	close(n.stopping)
 	n.opt.Log.Info("stopping")

@@ -13,33 +13,34 @@ import (
 )
 
 // openDatabase reaches the database of cfg, or starts the private one, and
-// brings the schema up to date or checks that it is.
-func openDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*postgres.DB, func(), error) {
-	stop, err := PrivateDatabase(ctx, cfg, log)
+// brings the schema up to date or checks that it is. lost is closed when the
+// private one ends by itself; nil otherwise. stop ends what was started.
+func openDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (d *postgres.DB, lost <-chan struct{}, stop func(), err error) {
+	lost, stopPrivate, err := PrivateDatabase(ctx, cfg, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	d, err := connect(ctx, cfg, log)
-	if err != nil {
-		stop()
-		return nil, nil, err
+	if d, err = connect(ctx, cfg, log); err != nil {
+		stopPrivate()
+		return nil, nil, nil, err
 	}
-	return d, func() { d.Close(); stop() }, nil
+	return d, lost, func() { d.Close(); stopPrivate() }, nil
 }
 
 // PrivateDatabase starts the private PostgreSQL when cfg names no database,
-// and points cfg to it. stop ends it; call it in any case.
-func PrivateDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (stop func(), err error) {
+// and points cfg to it. lost is closed when it ends; nil when none was started,
+// or when it belongs to another process. stop is nil after an error only.
+func PrivateDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (lost <-chan struct{}, stop func(), err error) {
 	if !cfg.Database.Embedded() {
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
 	s, err := devpg.Start(ctx, devpg.Config{Dir: cfg.Database.EmbeddedDir, Bin: cfg.Database.EmbeddedBin, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("private PostgreSQL: %w", err)
+		return nil, nil, err
 	}
 	cfg.Database.URL = config.Secret(s.DSN(devpg.Database))
 	log.Warn("using a private PostgreSQL; for production set SKALD_DATABASE_URL", slog.String("dir", s.Dir()), slog.Int("port", s.Port()))
-	return func() {
+	return s.Done(), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := s.Stop(ctx); err != nil {
