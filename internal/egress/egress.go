@@ -1,0 +1,154 @@
+// Package egress decides which addresses Skald may connect to when it calls
+// what users name in a URL: participants, webhooks.
+//
+// A URL proves nothing: names resolve to any address, and to another one a
+// moment later. So the decision is made on the resolved address of every
+// single connection, right before it is opened.
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Policy says where connections may go. It is made by NewPolicy, is safe for
+// concurrent use and does not change. The zero Policy allows every ordinary
+// address and no loopback.
+type Policy struct {
+	// Resolver looks up host names; nil means the system's. Set it before the first dial.
+	Resolver *net.Resolver
+
+	allow, deny []rule
+	loopback    bool
+}
+
+// NewPolicy makes a policy of two lists. An entry is a host name, an address
+// or a CIDR, each alone (all ports), with :PORT, or with :PORT-PORT; IPv6 with
+// a port stands in brackets; "*.example.com" is every name below example.com
+// but not itself; "localhost" means the loopback addresses. The error names
+// the first entry that is none of these.
+//
+// A connection is refused, in this order, when
+//   - an entry of deny matches the host asked for or the address reached;
+//   - the address is loopback (unless allowLoopback), link-local, a cloud's
+//     metadata service, unspecified, multicast, broadcast or reserved, unless
+//     an entry of allow names it by its address or by a network inside that range;
+//   - allow is not empty and no entry matches the host asked for or the address.
+//
+// Private networks (10.0.0.0/8 and so on) are ordinary: participants live there.
+func NewPolicy(allow, deny []string, allowLoopback bool) (*Policy, error) {
+	allowed, err := parseRules("allow", allow)
+	if err != nil {
+		return nil, err
+	}
+	denied, err := parseRules("deny", deny)
+	if err != nil {
+		return nil, err
+	}
+	return &Policy{allow: allowed, deny: denied, loopback: allowLoopback}, nil
+}
+
+// Denied is the error of a connection that the policy refuses. Nothing was sent.
+type Denied struct {
+	Host   string         // what was asked for, without the port
+	Addr   netip.AddrPort // what it resolved to; the zero value when the host itself is denied
+	Reason string         // for operators
+}
+
+func (d *Denied) Error() string {
+	if !d.Addr.IsValid() {
+		return fmt.Sprintf("egress to %s denied: %s", d.Host, d.Reason)
+	}
+	return fmt.Sprintf("egress to %s at %s denied: %s", d.Host, d.Addr, d.Reason)
+}
+
+// Check returns nil or a *Denied for a connection to addr that was asked for
+// as host, a name or an address. addr must be valid.
+func (p *Policy) Check(host string, addr netip.AddrPort) error {
+	name, port := normalName(host), addr.Port()
+	a := addr.Addr().Unmap().WithZone("")
+	denied := func(reason string) error {
+		return &Denied{Host: host, Addr: netip.AddrPortFrom(a, port), Reason: reason}
+	}
+	if p.deniesName(name, port) {
+		return denied("the host is on the deny list")
+	}
+	targets := []netip.Addr{a}
+	if v4 := translated(a); v4.IsValid() {
+		targets = append(targets, v4)
+	}
+	for _, target := range targets {
+		for _, r := range p.deny {
+			if r.matchesAddr(target, port) {
+				return denied("the address is on the deny list")
+			}
+		}
+		if meaning := p.closed(target, port); meaning != "" {
+			return denied("the address is special (" + meaning + ")")
+		}
+	}
+	if len(p.allow) == 0 {
+		return nil
+	}
+	for _, r := range p.allow {
+		if r.matchesAddr(a, port) || r.matchesName(name, port) {
+			return nil
+		}
+	}
+	return denied("not on the allow list")
+}
+
+func (p *Policy) deniesName(name string, port uint16) bool {
+	for _, r := range p.deny {
+		if r.matchesName(name, port) {
+			return true
+		}
+	}
+	return false
+}
+
+// DialContext returns a function for net/http and the like that connects only
+// where the policy allows. timeout bounds one connection, the look-up
+// included; 0 leaves it to the context. The function's error wraps *Denied
+// when every address it tried was refused by the policy.
+func (p *Policy) DialContext(timeout time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, service, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		// Known before the look-up, so a denied name is not even asked for.
+		if port, err := strconv.ParseUint(service, 10, 16); err == nil && p.deniesName(normalName(host), uint16(port)) {
+			return nil, &Denied{Host: host, Reason: "the host is on the deny list"}
+		}
+		var tried atomic.Bool
+		d := net.Dialer{
+			Timeout: timeout, Resolver: p.Resolver,
+			ControlContext: func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
+				addr, err := netip.ParseAddrPort(resolved)
+				if err != nil { // not an internet address, such as a Unix socket
+					return &Denied{Host: host, Reason: "not an IP address"}
+				}
+				if err := p.Check(host, addr); err != nil {
+					return err
+				}
+				tried.Store(true)
+				return nil
+			},
+		}
+		conn, err := d.DialContext(ctx, network, address)
+		var denied *Denied
+		if errors.As(err, &denied) && tried.Load() {
+			// Another of its addresses is fine and may answer next time: not a matter of policy.
+			return nil, fmt.Errorf("dial %s: the addresses that may be reached did not answer", address)
+		}
+		return conn, err
+	}
+}

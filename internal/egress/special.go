@@ -1,0 +1,77 @@
+package egress
+
+import "net/netip"
+
+// block is a range that no participant belongs in by accident.
+type block struct {
+	prefix   netip.Prefix
+	meaning  string
+	loopback bool // opened by Policy.loopback
+}
+
+// blocks are denied whatever is allowed, unless an allow entry names an
+// address or a network inside the block. An address may lie in several; each
+// must be opened, so that allowing 169.254.0.0/16 leaves the metadata service closed.
+var blocks = []block{
+	{prefix: netip.MustParsePrefix("127.0.0.0/8"), meaning: "loopback", loopback: true},
+	{prefix: netip.MustParsePrefix("::1/128"), meaning: "loopback", loopback: true},
+
+	{prefix: netip.MustParsePrefix("169.254.169.254/32"), meaning: "metadata service"},     // most clouds
+	{prefix: netip.MustParsePrefix("169.254.170.2/32"), meaning: "metadata service"},       // AWS ECS
+	{prefix: netip.MustParsePrefix("fd00:ec2::/32"), meaning: "metadata service"},          // AWS: IMDS, EKS
+	{prefix: netip.MustParsePrefix("fd20:ce::254/128"), meaning: "metadata service"},       // Google
+	{prefix: netip.MustParsePrefix("fd00:42::42/128"), meaning: "metadata service"},        // Scaleway
+	{prefix: netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), meaning: "metadata service"}, // Oracle
+	{prefix: netip.MustParsePrefix("100.100.100.200/32"), meaning: "metadata service"},     // Alibaba
+	{prefix: netip.MustParsePrefix("168.63.129.16/32"), meaning: "metadata service"},       // Azure
+	{prefix: netip.MustParsePrefix("192.0.0.192/32"), meaning: "metadata service"},         // Oracle
+
+	{prefix: netip.MustParsePrefix("0.0.0.0/8"), meaning: "unspecified"}, // Linux connects 0.0.0.0 to itself
+	{prefix: netip.MustParsePrefix("::/128"), meaning: "unspecified"},
+	{prefix: netip.MustParsePrefix("169.254.0.0/16"), meaning: "link-local"},
+	{prefix: netip.MustParsePrefix("fe80::/10"), meaning: "link-local"},
+	{prefix: netip.MustParsePrefix("224.0.0.0/4"), meaning: "multicast"},
+	{prefix: netip.MustParsePrefix("ff00::/8"), meaning: "multicast"},
+	{prefix: netip.MustParsePrefix("240.0.0.0/4"), meaning: "reserved or broadcast"},
+	{prefix: netip.MustParsePrefix("64:ff9b:1::/48"), meaning: "local translation"}, // hides an IPv4 address
+	{prefix: netip.MustParsePrefix("2001::/32"), meaning: "tunnel"},                 // Teredo, likewise
+}
+
+// closed returns the meaning of the block that keeps a:port closed, "" when none does.
+func (p *Policy) closed(a netip.Addr, port uint16) string {
+	for _, b := range blocks {
+		if b.prefix.Contains(a) && !(b.loopback && p.loopback) && !p.opens(b, a, port) {
+			return b.meaning
+		}
+	}
+	return ""
+}
+
+// opens tells whether an allow entry for a:port was written with b in mind: it
+// lies inside the block. 0.0.0.0/0 allows much, but not the metadata service.
+func (p *Policy) opens(b block, a netip.Addr, port uint16) bool {
+	for _, r := range p.allow {
+		if r.matchesAddr(a, port) && r.prefix.Bits() >= b.prefix.Bits() {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	nat64  = netip.MustParsePrefix("64:ff9b::/96")
+	sixTo4 = netip.MustParsePrefix("2002::/16")
+)
+
+// translated returns the IPv4 address a packet to a would end at when a
+// gateway translates it, and else the zero Addr.
+func translated(a netip.Addr) netip.Addr {
+	raw := a.As16()
+	switch {
+	case nat64.Contains(a):
+		return netip.AddrFrom4([4]byte(raw[12:16]))
+	case sixTo4.Contains(a):
+		return netip.AddrFrom4([4]byte(raw[2:6]))
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,155 @@
+package participant
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	maxHead          = 256 << 10 // bytes of an answer before its body
+	maxInformational = 5         // 1xx answers before the real one
+	maxCopied        = 32 << 10  // a larger body is not copied behind its head
+	maxPooled        = 64 << 10  // larger buffers are not kept
+)
+
+// buffer holds the bytes of one exchange.
+type buffer struct{ out, in []byte }
+
+var buffers = sync.Pool{New: func() any { return &buffer{out: make([]byte, 0, 2048), in: make([]byte, 0, 2048)} }}
+
+func newBuffer() *buffer {
+	b := buffers.Get().(*buffer)
+	b.out, b.in = b.out[:0], b.in[:0]
+	return b
+}
+
+func (b *buffer) free() {
+	if cap(b.out) <= maxPooled && cap(b.in) <= maxPooled {
+		buffers.Put(b)
+	}
+}
+
+// conn is a connection to a participant. One call at a time owns it, but for abort.
+type conn struct {
+	net.Conn       // the TCP connection, or TLS over it
+	tcp      probe // looks at the TCP connection while it is idle
+	r        *bufio.Reader
+	left     int64     // bytes that may still be read; bounds the head of an answer
+	readErr  error     // what ended the stream, nil while it goes on
+	since    time.Time // idle since, guarded by the pool
+}
+
+func newConn(tcp net.Conn) *conn {
+	c := &conn{Conn: tcp, left: math.MaxInt64}
+	if sc, ok := tcp.(syscall.Conn); ok {
+		c.tcp.raw, _ = sc.SyscallConn() // nil on failure: then nobody looks
+	}
+	c.r = bufio.NewReader(limited{c})
+	return c
+}
+
+// quiet tells whether the connection, which has been idle, can take a request:
+// the other end has neither closed it nor sent anything unasked.
+func (c *conn) quiet() bool { return c.tcp.quiet() }
+
+// abort makes the exchange in progress fail at once. Safe from any goroutine.
+func (c *conn) abort() {
+	_ = c.SetDeadline(time.Unix(1, 0)) // fails when closed already, which will do
+}
+
+var errHeadTooLarge = errors.New("the head of the answer is too large")
+
+// limited reads from the connection within conn.left.
+type limited struct{ c *conn }
+
+func (l limited) Read(p []byte) (int, error) {
+	if l.c.left <= 0 {
+		l.c.readErr = errHeadTooLarge
+		return 0, errHeadTooLarge
+	}
+	n, err := l.c.Conn.Read(p)
+	l.c.left -= int64(n)
+	l.c.readErr = err
+	return n, err
+}
+
+// answer is a participant's answer, received whole unless it is too large.
+type answer struct {
+	status     int
+	retryAfter string
+	body       []byte // part of the buffer: copy what outlives the call
+	tooLarge   bool
+	reusable   bool // the connection can take another request
+}
+
+// exchange sends b.out and body once and receives the answer, within the
+// connection's deadline. sent is false only when nothing at all has left this
+// process, so that the participant cannot have acted.
+func (c *conn) exchange(b *buffer, body []byte, maxBody int64) (a answer, sent bool, err error) {
+	if len(body) <= maxCopied { // one packet where possible, else two writes
+		b.out = append(b.out, body...)
+		body = nil
+	}
+	n, writeErr := c.Write(b.out)
+	if writeErr == nil && len(body) > 0 {
+		_, writeErr = c.Write(body)
+	}
+	if n == 0 && writeErr != nil {
+		return answer{}, false, writeErr
+	}
+	// A participant may say no to a large request and close before it has read
+	// all of it; its answer is there to be read although the write failed.
+	a, err = c.receive(b, maxBody)
+	if err != nil && writeErr != nil {
+		err = writeErr
+	}
+	a.reusable = a.reusable && writeErr == nil
+	return a, true, err
+}
+
+// asPOST tells http.ReadResponse that the answer may have a body.
+var asPOST = &http.Request{Method: http.MethodPost}
+
+func (c *conn) receive(b *buffer, maxBody int64) (answer, error) {
+	var resp *http.Response
+	c.left = maxHead
+	for range 1 + maxInformational {
+		var err error
+		if resp, err = http.ReadResponse(c.r, asPOST); err != nil {
+			// A line cut short by the end of the stream is no garbage.
+			return answer{}, cmp.Or(c.readErr, err)
+		}
+		if resp.StatusCode/100 != 1 || resp.StatusCode == http.StatusSwitchingProtocols {
+			break
+		}
+	}
+	c.left = math.MaxInt64
+	a := answer{status: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
+	for a.tooLarge = resp.ContentLength > maxBody; !a.tooLarge; {
+		if len(b.in) == cap(b.in) {
+			b.in = slices.Grow(b.in, len(b.in)+1)
+		}
+		n, err := resp.Body.Read(b.in[len(b.in):cap(b.in)])
+		b.in = b.in[:len(b.in)+n]
+		a.tooLarge = int64(len(b.in)) > maxBody
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return answer{}, err
+		}
+	}
+	a.body = b.in
+	// Bytes behind the answer belong to no request of ours.
+	a.reusable = !resp.Close && !a.tooLarge && resp.StatusCode >= 200 && c.r.Buffered() == 0
+	return a, nil
+}

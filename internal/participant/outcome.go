@@ -1,0 +1,198 @@
+package participant
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// Codes of outcomes, beside "http_" and the status of any answer that is not
+// a success. A success has no code.
+const (
+	// Nothing was sent.
+	CodeInvalidRequest = "invalid_request" // the definition holds what no request can; not retried
+	CodeEgressDenied   = "egress_denied"   // the egress policy; not retried
+	CodeDNSFailed      = "dns_failed"
+	CodeDialFailed     = "dial_failed"
+	CodeDialTimeout    = "dial_timeout"
+	CodeTLSFailed      = "tls_failed"
+	CodeNotSent        = "not_sent" // the connection broke before the first byte
+
+	// Nobody knows.
+	CodeTimeout          = "timeout"
+	CodeConnectionLost   = "connection_lost"    // reset or closed before the whole answer
+	CodeInvalidResponse  = "invalid_response"   // not HTTP, or a success without JSON that can be stored
+	CodeResponseTooLarge = "response_too_large" // over Config.MaxResponseBytes
+
+	// CodeAborted is a call that its own context ended: Unknown when something
+	// had been sent, else NotApplied.
+	CodeAborted = "aborted"
+)
+
+func failure(v saga.Verdict, class retry.Class, code, message string) saga.Outcome {
+	return saga.Outcome{Verdict: v, Class: class, Code: code, Message: cleaned(message)}
+}
+
+// neverSendable is a call that no repetition can mend, and that was not made.
+func neverSendable(code string, why error) saga.Outcome {
+	return failure(saga.NotApplied, retry.Refused, code, "the call cannot be made: "+why.Error())
+}
+
+// notConnected is the outcome when there was no connection to send over.
+// Messages name no addresses: they are shown to people outside.
+func notConnected(ctx context.Context, err error) saga.Outcome {
+	var denied *egress.Denied
+	var dns *net.DNSError
+	var tlsErr *handshakeError
+	switch {
+	case errors.As(err, &denied):
+		return neverSendable(CodeEgressDenied, errors.New("the egress policy does not allow the participant's address"))
+	case ctx.Err() != nil:
+		return aborted(saga.NotApplied)
+	case timedOut(err):
+		return failure(saga.NotApplied, retry.Timeout, CodeDialTimeout, "no connection to the participant in time")
+	case errors.As(err, &dns):
+		return failure(saga.NotApplied, retry.Network, CodeDNSFailed, "the participant's host name could not be resolved")
+	case errors.As(err, &tlsErr):
+		return failure(saga.NotApplied, retry.Network, CodeTLSFailed, "no TLS connection to the participant"+certificate(err))
+	}
+	return failure(saga.NotApplied, retry.Network, CodeDialFailed, "no connection to the participant"+reason(err))
+}
+
+// nothingSent is the outcome when a connection broke before it took a byte.
+func nothingSent(ctx context.Context, err error) saga.Outcome {
+	switch {
+	case ctx.Err() != nil:
+		return aborted(saga.NotApplied)
+	case timedOut(err):
+		return failure(saga.NotApplied, retry.Timeout, CodeNotSent, "the request could not be sent in time")
+	}
+	return failure(saga.NotApplied, retry.Network, CodeNotSent, "the connection broke before the request was sent"+reason(err))
+}
+
+// noAnswer is the outcome when the request, or a part of it, was sent and no
+// whole answer came: the participant may or may not have acted.
+func noAnswer(ctx context.Context, err error) saga.Outcome {
+	var network net.Error
+	switch {
+	case ctx.Err() != nil:
+		return aborted(saga.Unknown)
+	case timedOut(err):
+		return failure(saga.Unknown, retry.Timeout, CodeTimeout, "no answer in time")
+	case errors.Is(err, errHeadTooLarge):
+		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge, err.Error())
+	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return failure(saga.Unknown, retry.Network, CodeConnectionLost, "the connection broke before the whole answer"+reason(err))
+	}
+	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer is not valid HTTP")
+}
+
+func aborted(v saga.Verdict) saga.Outcome {
+	return failure(v, retry.Network, CodeAborted, "this node gave the call up")
+}
+
+func timedOut(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+}
+
+// reason returns the operating system's word for err, such as ": connection refused", or "".
+func reason(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return ": " + errno.Error()
+	}
+	return ""
+}
+
+// certificate returns ": its certificate was not accepted" when that is why
+// err came about, or "". The error itself would list the names it is valid for.
+func certificate(err error) string {
+	var invalid *tls.CertificateVerificationError
+	if errors.As(err, &invalid) {
+		return ": its certificate was not accepted"
+	}
+	return ""
+}
+
+// answered is the outcome of a whole answer (requirements/invariants.md 3.7).
+func (c *Client) answered(a answer) saga.Outcome {
+	code := "http_" + strconv.Itoa(a.status)
+	switch s := a.status; {
+	case a.tooLarge:
+		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
+			fmt.Sprintf("the answer (status %d) is larger than %d bytes", s, c.cfg.MaxResponseBytes))
+	case s >= 200 && s < 300:
+		return c.done(a)
+	case s == http.StatusTooEarly, s == http.StatusTooManyRequests:
+		return c.unsuccessful(saga.NotApplied, retry.Unavailable, code, a)
+	case s == http.StatusRequestTimeout, s == http.StatusBadGateway, s == http.StatusServiceUnavailable, s == http.StatusGatewayTimeout:
+		return c.unsuccessful(saga.Unknown, retry.Unavailable, code, a)
+	case s >= 400 && s < 500:
+		return c.unsuccessful(saga.Refused, retry.Refused, code, a)
+	case s >= 500 && s < 600:
+		return c.unsuccessful(saga.Unknown, retry.ServerError, code, a)
+	}
+	return failure(saga.Unknown, retry.BadResponse, code, "the participant answered "+statusLine(a.status)+", which is neither a success nor a failure")
+}
+
+// done is a 2xx: its body is the step's output, unless it cannot be stored.
+func (c *Client) done(a answer) saga.Outcome {
+	output, err := c.canonical(a.body)
+	if err != nil {
+		var bad *strictjson.Error
+		if errors.As(err, &bad) && bad.Code == strictjson.CodeEmpty {
+			return saga.Outcome{Verdict: saga.Done}
+		}
+		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer cannot be used: "+err.Error())
+	}
+	if int64(len(output)) > c.cfg.MaxResponseBytes { // 1e399 is five bytes, and 400 digits
+		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
+			fmt.Sprintf("the answer's JSON is larger than %d bytes", c.cfg.MaxResponseBytes))
+	}
+	return saga.Outcome{Verdict: saga.Done, Output: output}
+}
+
+func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a answer) saga.Outcome {
+	o := saga.Outcome{Verdict: v, Class: class, Code: code}
+	switch a.status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		o.RetryAfter = retryAfter(a.retryAfter, c.cfg.Now())
+	}
+	body, err := c.canonical(a.body)
+	if err == nil && int64(len(body)) <= c.cfg.MaxResponseBytes {
+		o.Message = messageIn(body)
+		if v == saga.Refused {
+			o.Response = body
+		}
+	}
+	if o.Message == "" {
+		o.Message = "the participant answered " + statusLine(a.status)
+	}
+	return o
+}
+
+func (c *Client) canonical(body []byte) ([]byte, error) {
+	if len(body) == 0 { // spares the common empty answer the parser's error
+		return nil, &strictjson.Error{Code: strictjson.CodeEmpty}
+	}
+	return strictjson.Canonical(nil, body, strictjson.Limits{MaxDepth: c.cfg.MaxJSONDepth})
+}
+
+func statusLine(status int) string {
+	if text := http.StatusText(status); text != "" {
+		return strconv.Itoa(status) + " " + text
+	}
+	return strconv.Itoa(status)
+}

@@ -1,0 +1,233 @@
+// Package participant makes the outside call of a saga step over HTTP and says
+// what the answer means.
+//
+// A call is one attempt and never more. The rules must know whether anything
+// was sent at all, and that it was sent once; net/http's client answers
+// neither: it repeats a request that carries an Idempotency-Key when a
+// kept-alive connection breaks (trap X45), without telling. So this package
+// writes HTTP/1.1 requests to connections of its own, one write, one answer.
+// It also costs about half the CPU, for want of net/http's two goroutines per
+// connection, and the call is the most expensive thing Skald does. Answers are
+// still parsed by net/http.
+package participant
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Config is what a Client needs. Every zero field has a usable meaning.
+type Config struct {
+	// Policy says where participants may be; nil means the zero Policy, which
+	// allows no loopback.
+	Policy *egress.Policy
+	// TLS is for https participants; nil means the system's roots, TLS 1.2 or
+	// later. ServerName and NextProtos are set by the Client.
+	TLS *tls.Config
+	// Version stands in the User-Agent, "skald/VERSION"; "" means "dev".
+	Version string
+	// MaxResponseBytes bounds the body of an answer, both as it is read and as
+	// canonical JSON; 0 means 1 MiB.
+	MaxResponseBytes int64
+	// MaxJSONDepth bounds the nesting of an answer; 0 means strictjson's default.
+	MaxJSONDepth int
+	// MaxIdlePerHost is how many connections to one host and port are kept
+	// open between calls; below the number of workers, connections are made
+	// and thrown away all the time. 0 means 512.
+	MaxIdlePerHost int
+	// IdleTimeout is how long an unused connection is kept; 0 means 60 s.
+	IdleTimeout time.Duration
+	// DialTimeout bounds the look-up and the TCP connection within the call's
+	// own timeout; 0 means 10 s.
+	DialTimeout time.Duration
+	// Now is the clock that stamps outcomes and X-Saga-Deadline; nil means
+	// time.Now. Timeouts are counted on the monotonic clock.
+	Now func() time.Time
+	// NewSpanID makes the span of one call in traceparent. It must not return
+	// zeros. nil means random.
+	NewSpanID func() [8]byte
+	// Log gets a warning for each call that the egress policy denies or whose
+	// TLS handshake fails; nil discards it.
+	Log *slog.Logger
+}
+
+// Client calls participants. It is safe for concurrent use.
+type Client struct {
+	cfg     Config
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	agent   string // the User-Agent line
+	targets targets
+	idle    idlePool
+}
+
+// New returns a client. Close it to give up its connections.
+func New(cfg Config) *Client {
+	if cfg.Policy == nil {
+		cfg.Policy = &egress.Policy{}
+	}
+	if cfg.TLS == nil {
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(256)}
+	}
+	if cfg.Version == "" {
+		cfg.Version = "dev"
+	}
+	if cfg.MaxResponseBytes <= 0 {
+		cfg.MaxResponseBytes = 1 << 20
+	}
+	if cfg.MaxIdlePerHost <= 0 {
+		cfg.MaxIdlePerHost = 512
+	}
+	if cfg.IdleTimeout <= 0 {
+		cfg.IdleTimeout = time.Minute
+	}
+	if cfg.DialTimeout <= 0 {
+		cfg.DialTimeout = 10 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.NewSpanID == nil {
+		cfg.NewSpanID = randomSpanID
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{
+		cfg:   cfg,
+		dial:  cfg.Policy.DialContext(cfg.DialTimeout),
+		agent: "User-Agent: skald/" + cfg.Version + "\r\n",
+		idle:  idlePool{perHost: cfg.MaxIdlePerHost, timeout: cfg.IdleTimeout},
+	}
+}
+
+func randomSpanID() (id [8]byte) {
+	binary.BigEndian.PutUint64(id[:], rand.Uint64()|1)
+	return id
+}
+
+// Close closes the idle connections, and those of calls in flight when they
+// end. Calls made afterwards work, each over a connection of its own.
+func (c *Client) Close() { c.idle.close() }
+
+// defaultTimeout stands in for a call that names none, so that none lasts for ever.
+const defaultTimeout = 30 * time.Second
+
+// Call sends the call once and returns its outcome; what counts as what is in
+// requirements/invariants.md 3.7 and in outcome.go. It returns within
+// call.Timeout (0 means 30 s), connecting included, or soon after ctx ends. An
+// outcome is Unknown unless it is certain that the participant did, or did
+// not, get the request and act on it. call must come from a definition that
+// package workflow has accepted; call.Body is not changed and must not be
+// changed while the outcome is in use.
+func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
+	if call.Timeout <= 0 {
+		call.Timeout = defaultTimeout
+	}
+	started := c.now()
+	o := c.attempt(ctx, &call, started)
+	o.Request, o.StartedAt, o.EndedAt = call.Body, started, c.now()
+	if o.EndedAt.Before(started) { // the clock was set back
+		o.EndedAt = started
+	}
+	return o
+}
+
+// now is the configured clock at PostgreSQL's precision.
+func (c *Client) now() time.Time { return c.cfg.Now().UTC().Truncate(time.Microsecond) }
+
+func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
+	t, err := c.targets.of(call.HTTP.URL)
+	if err != nil {
+		return neverSendable(CodeInvalidRequest, err)
+	}
+	b := newBuffer()
+	defer b.free()
+	if b.out, err = c.appendHead(b.out, t, call, started.Add(call.Timeout)); err != nil {
+		return neverSendable(CodeInvalidRequest, err)
+	}
+	deadline := time.Now().Add(call.Timeout)
+	cn, err := c.connection(ctx, t, deadline)
+	if err != nil {
+		c.warn(ctx, call, err)
+		return notConnected(ctx, err)
+	}
+	stop := context.AfterFunc(ctx, cn.abort)
+	a, sent, err := cn.exchange(b, call.Body, c.cfg.MaxResponseBytes)
+	// Once abort runs it may touch the connection at any later moment.
+	if stop() && err == nil && a.reusable {
+		c.idle.put(t.key, cn)
+	} else {
+		cn.Close()
+	}
+	switch {
+	case err != nil && !sent:
+		return nothingSent(ctx, err)
+	case err != nil:
+		return noAnswer(ctx, err)
+	}
+	return c.answered(a)
+}
+
+// warn tells operators what the outcome does not, because it is shown to users:
+// which address was denied, and what is wrong with a certificate.
+func (c *Client) warn(ctx context.Context, call *saga.Call, err error) {
+	var denied *egress.Denied
+	var handshake *handshakeError
+	message := "egress denied"
+	if !errors.As(err, &denied) {
+		if !errors.As(err, &handshake) {
+			return
+		}
+		message = "tls handshake failed"
+	}
+	c.cfg.Log.WarnContext(ctx, message, slog.String("saga_id", call.SagaID.String()),
+		slog.String("step", call.Step), slog.Any("error", err))
+}
+
+// connection returns an idle connection to t that is still open, or a new one.
+// Its deadline is set. Nothing of the request has been sent when it fails.
+func (c *Client) connection(ctx context.Context, t *target, deadline time.Time) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for cn := c.idle.get(t.key); cn != nil; cn = c.idle.get(t.key) {
+		// The deadline first: that of the call before may have passed, and
+		// then quiet could not look.
+		if cn.SetDeadline(deadline) == nil && cn.quiet() {
+			return cn, nil
+		}
+		cn.Close()
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	tcp, err := c.dial(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, err
+	}
+	cn := newConn(tcp)
+	if t.tls {
+		cfg := c.cfg.TLS.Clone()
+		cfg.ServerName, cfg.NextProtos = t.host, []string{"http/1.1"}
+		secure := tls.Client(tcp, cfg)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			tcp.Close()
+			return nil, &handshakeError{err}
+		}
+		cn.Conn = secure
+	}
+	return cn, cn.SetDeadline(deadline)
+}
+
+// handshakeError is a TLS handshake that failed; no request was sent.
+type handshakeError struct{ error }
+
+func (e *handshakeError) Unwrap() error { return e.error }

@@ -1,0 +1,95 @@
+package participant
+
+import (
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+const deadlineFormat = "2006-01-02T15:04:05.000Z07:00" // RFC 3339
+
+var (
+	errMethod = errors.New("the method is not POST, PUT, PATCH or DELETE")
+	errHeader = errors.New("a header of the definition is not valid")
+)
+
+// appendHead appends the request line and the headers of call (DESIGN.md
+// section 2), up to and with the empty line before the body. Names that are
+// not ASCII are percent-encoded; the body has them as they are.
+func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.Time) ([]byte, error) {
+	switch call.HTTP.Method {
+	case "POST", "PUT", "PATCH", "DELETE":
+		b = append(b, call.HTTP.Method...)
+	case "":
+		b = append(b, "POST"...)
+	default:
+		return b, errMethod
+	}
+	b = append(b, t.line...)
+	accept, agent := false, false
+	for name, value := range call.HTTP.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return b, errHeader
+		}
+		accept = accept || strings.EqualFold(name, "Accept")
+		agent = agent || strings.EqualFold(name, "User-Agent")
+		b = append(b, name...)
+		b = append(b, ": "...)
+		b = append(b, value...)
+		b = append(b, "\r\n"...)
+	}
+	if !accept {
+		b = append(b, "Accept: application/json\r\n"...)
+	}
+	if !agent {
+		b = append(b, c.agent...)
+	}
+	b = append(b, "Content-Type: application/json\r\nContent-Length: "...)
+	b = strconv.AppendInt(b, int64(len(call.Body)), 10)
+	b = append(b, "\r\nIdempotency-Key: "...)
+	b = appendEncoded(b, call.Key)
+	b = append(b, "\r\nX-Saga-Id: "...)
+	b = append(b, call.SagaID.String()...)
+	b = append(b, "\r\nX-Saga-Step: "...)
+	b = appendEncoded(b, call.Step)
+	if call.Action == saga.Compensate {
+		b = append(b, "\r\nX-Saga-Action: compensate\r\nX-Saga-Attempt: "...)
+	} else {
+		b = append(b, "\r\nX-Saga-Action: execute\r\nX-Saga-Attempt: "...)
+	}
+	b = strconv.AppendInt(b, int64(call.Attempt), 10)
+	b = append(b, "\r\nX-Saga-Fence: "...)
+	b = strconv.AppendInt(b, call.Fence, 10)
+	b = append(b, "\r\nX-Saga-Deadline: "...)
+	b = deadline.AppendFormat(b, deadlineFormat)
+	if validTraceID(call.Trace) {
+		span := c.cfg.NewSpanID()
+		b = append(b, "\r\ntraceparent: 00-"...)
+		b = append(b, call.Trace...)
+		b = append(b, '-')
+		b = hex.AppendEncode(b, span[:])
+		b = append(b, "-01"...)
+	}
+	return append(b, "\r\n\r\n"...), nil
+}
+
+// validTraceID follows W3C Trace Context: 32 lower-case hex digits, not all zero.
+func validTraceID(s string) bool {
+	zero := true
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '0':
+		case c >= '1' && c <= '9', c >= 'a' && c <= 'f':
+			zero = false
+		default:
+			return false
+		}
+	}
+	return len(s) == 32 && !zero
+}
