@@ -66,6 +66,10 @@ func (p *parser) number() *Error {
 	return p.decimal(start, whole, fraction, exponent)
 }
 
+// maxGrowth is how many digits the exponents of one document may add, all
+// numbers together: else a megabyte of 1e399 would become eighty.
+const maxGrowth = 64 << 10
+
 // decimal writes whole.fraction * 10^exponent without the exponent, as numeric
 // of PostgreSQL does: with as many digits after the point as are left of the
 // fraction once the exponent has moved the point, and no sign before zero.
@@ -90,6 +94,9 @@ func (p *parser) decimal(start int, whole, fraction []byte, exponent int) *Error
 
 	from := min(lead, point-1) // at least one digit before the point
 	if point+scale-from > p.maxDigits {
+		return p.outOfRange(start)
+	}
+	if p.grown += max(0, point+scale-from-count); p.grown > maxGrowth {
 		return p.outOfRange(start)
 	}
 	if p.src[start] == '-' && lead < count {

@@ -16,6 +16,7 @@ type parser struct {
 	scratch   []byte // room for sort; kept, so that deep nesting costs no allocation per level
 	maxDepth  int
 	maxDigits int
+	grown     int // digits that exponents have added so far
 }
 
 // member is one "key":value of an object.

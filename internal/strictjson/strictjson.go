@@ -85,7 +85,7 @@ const (
 	CodeLoneSurrogate    = "lone_surrogate"      // half of a surrogate pair
 	CodeDuplicateKey     = "duplicate_key"       // the same decoded key twice in one object
 	CodeTooDeep          = "too_deep"            // beyond Limits.MaxDepth
-	CodeNumberOutOfRange = "number_out_of_range" // beyond Limits.MaxNumberDigits
+	CodeNumberOutOfRange = "number_out_of_range" // beyond Limits.MaxNumberDigits, or exponents that add 64 Ki digits in all
 )
 
 // Error says what is wrong with a document, and where.
