@@ -95,6 +95,14 @@ func canonical(b []byte) (json.RawMessage, error) {
 	return out, nil
 }
 
+func marshalError(e *saga.Error) ([]byte, error) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode error: %w", err)
+	}
+	return b, nil
+}
+
 func parseError(b []byte) (*saga.Error, error) {
 	if b == nil {
 		return nil, nil

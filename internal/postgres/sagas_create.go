@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -18,22 +16,25 @@ import (
 // each other instead of deadlocking. A taken id fails the whole statement; the
 // caller then stores the batch one by one.
 const createSagas = `
-WITH c AS MATERIALIZED (
-	SELECT * FROM json_to_recordset($1::json) AS c (
-		id uuid, tenant_id uuid, tenant_region text, tenant_major int, tenant_minor int, saga_type text,
-		workflow_name text, workflow_version int, floating bool, name text, description text,
-		business_key text, correlation_id text, initiated_by text, trace_id text, span_id text,
-		payload jsonb, metadata jsonb, total_steps int, step_attempt int, lease_owner bigint, lease_epoch bigint,
-		next_run_at timestamptz, timeout_ms bigint, compensation_timeout_ms bigint,
-		created_at timestamptz, started_at timestamptz,
-		key text, key_principal text, key_route text, key_hash text)
-), runnable AS MATERIALIZED (
-	SELECT c.* FROM c JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
+WITH runnable AS MATERIALIZED (
+	SELECT c.* FROM unnest(
+		$1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::int[], $6::text[],
+		$7::text[], $8::int[], $9::bool[], $10::text[], $11::text[],
+		$12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
+		$17::text[], $18::text[], $19::int[], $20::int[], $21::bigint[], $22::bigint[],
+		$23::timestamptz[], $24::bigint[], $25::bigint[], $26::timestamptz[], $27::timestamptz[], $28::bool[]) AS c (
+		id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type,
+		workflow_name, workflow_version, floating, name, description,
+		business_key, correlation_id, initiated_by, trace_id, span_id,
+		payload, metadata, total_steps, step_attempt, lease_owner, lease_epoch,
+		next_run_at, timeout_ms, compensation_timeout_ms, created_at, started_at, keyed)
+	  JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
 	 WHERE w.enabled AND (NOT c.floating OR w.latest_version = c.workflow_version)
-), keyed AS (
-	INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id)
-	SELECT tenant_id, key_principal, key_route, key, decode(key_hash, 'hex'), id FROM runnable
-	 WHERE key IS NOT NULL ORDER BY tenant_id, key_principal, key_route, key
+), keys AS (
+	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)
+	SELECT * FROM unnest($29::uuid[], $30::uuid[], $31::text[], $32::text[], $33::text[], $34::bytea[]) AS k (id, tenant, principal, route, key, hash)
+	 WHERE (k.id IN (SELECT id FROM runnable)) IS TRUE
+	 ORDER BY k.tenant, k.principal, k.route, k.key
 	ON CONFLICT DO NOTHING
 	RETURNING saga_id
 )
@@ -43,62 +44,53 @@ INSERT INTO saga.saga_states (
 	total_steps, step_attempt, lease_owner, lease_epoch, next_run_at, timeout_ms, compensation_timeout_ms,
 	timeout_at, created_at, updated_at, started_at)
 SELECT id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, workflow_name, workflow_version,
-	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload, metadata,
+	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload::jsonb, metadata::jsonb,
 	total_steps, step_attempt, lease_owner, lease_epoch, next_run_at, timeout_ms, compensation_timeout_ms,
 	now() + timeout_ms * interval '1 ms', created_at, created_at, started_at
   FROM runnable
- WHERE key IS NULL OR id IN (SELECT saga_id FROM keyed)
+ WHERE NOT keyed OR id IN (SELECT saga_id FROM keys)
 RETURNING id, timeout_at`
 
-// newSagaDoc is one element of createSagas' parameter.
-type newSagaDoc struct {
-	ID                    uuid.UUID       `json:"id"`
-	TenantID              uuid.UUID       `json:"tenant_id"`
-	TenantRegion          string          `json:"tenant_region"`
-	TenantMajor           int             `json:"tenant_major"`
-	TenantMinor           int             `json:"tenant_minor"`
-	SagaType              string          `json:"saga_type"`
-	WorkflowName          string          `json:"workflow_name"`
-	WorkflowVersion       int             `json:"workflow_version"`
-	Floating              bool            `json:"floating"`
-	Name                  *string         `json:"name,omitempty"`
-	Description           *string         `json:"description,omitempty"`
-	BusinessKey           *string         `json:"business_key,omitempty"`
-	CorrelationID         *string         `json:"correlation_id,omitempty"`
-	InitiatedBy           string          `json:"initiated_by"`
-	TraceID               *string         `json:"trace_id,omitempty"`
-	SpanID                *string         `json:"span_id,omitempty"`
-	Payload               json.RawMessage `json:"payload,omitempty"`
-	Metadata              json.RawMessage `json:"metadata,omitempty"`
-	TotalSteps            int             `json:"total_steps"`
-	Attempt               int             `json:"step_attempt"`
-	LeaseOwner            *int64          `json:"lease_owner,omitempty"`
-	LeaseEpoch            int64           `json:"lease_epoch"`
-	NextRunAt             *time.Time      `json:"next_run_at,omitempty"`
-	TimeoutMS             *int64          `json:"timeout_ms,omitempty"`
-	CompensationTimeoutMS *int64          `json:"compensation_timeout_ms,omitempty"`
-	CreatedAt             time.Time       `json:"created_at"`
-	StartedAt             *time.Time      `json:"started_at,omitempty"`
-	Key                   *string         `json:"key,omitempty"`
-	KeyPrincipal          string          `json:"key_principal,omitempty"`
-	KeyRoute              string          `json:"key_route,omitempty"`
-	KeyHash               string          `json:"key_hash,omitempty"`
-}
-
-func newSagaDocOf(n *saga.NewSaga) newSagaDoc {
-	s := &n.Saga
-	d := newSagaDoc{
-		ID: s.ID, TenantID: s.Tenant.ID, TenantRegion: s.Region, TenantMajor: s.Major, TenantMinor: s.Minor, SagaType: s.SagaType,
-		WorkflowName: s.WorkflowName, WorkflowVersion: s.WorkflowVersion, Floating: n.Floating,
-		Name: s.Name, Description: s.Description, BusinessKey: s.BusinessKey, CorrelationID: s.CorrelationID, InitiatedBy: s.InitiatedBy,
-		TraceID: s.TraceID, SpanID: s.SpanID, Payload: s.Payload, Metadata: s.Metadata,
-		TotalSteps: s.TotalSteps, Attempt: s.Attempt, LeaseOwner: s.LeaseOwner, LeaseEpoch: s.LeaseEpoch, NextRunAt: s.NextRunAt,
-		TimeoutMS: s.TimeoutMS, CompensationTimeoutMS: s.CompensationTimeoutMS, CreatedAt: s.CreatedAt, StartedAt: s.StartedAt,
+// newSagaColumns makes createSagas' parameters, in the order of its lists.
+func newSagaColumns(batch []saga.NewSaga) []any {
+	var head [28]column
+	var keys [6]column
+	for i := range batch {
+		n := &batch[i]
+		s := &n.Saga
+		head[0].uuid(s.ID)
+		head[1].uuid(s.Tenant.ID)
+		head[2].text(s.Region)
+		head[3].int(int64(s.Major))
+		head[4].int(int64(s.Minor))
+		head[5].text(s.SagaType)
+		head[6].text(s.WorkflowName)
+		head[7].int(int64(s.WorkflowVersion))
+		head[8].bool(n.Floating)
+		head[9].textOrNull(s.Name)
+		head[10].textOrNull(s.Description)
+		head[11].textOrNull(s.BusinessKey)
+		head[12].textOrNull(s.CorrelationID)
+		head[13].text(s.InitiatedBy)
+		head[14].textOrNull(s.TraceID)
+		head[15].textOrNull(s.SpanID)
+		head[16].json(s.Payload)
+		head[17].json(s.Metadata)
+		head[18].int(int64(s.TotalSteps))
+		head[19].int(int64(s.Attempt))
+		head[20].intOrNull(s.LeaseOwner)
+		head[21].int(s.LeaseEpoch)
+		head[22].timeOrNull(s.NextRunAt)
+		head[23].intOrNull(s.TimeoutMS)
+		head[24].intOrNull(s.CompensationTimeoutMS)
+		head[25].time(s.CreatedAt)
+		head[26].timeOrNull(s.StartedAt)
+		head[27].bool(n.Key != nil)
+		if n.Key != nil {
+			keyColumns(&keys, s.ID, n.Key)
+		}
 	}
-	if k := n.Key; k != nil {
-		d.Key, d.KeyPrincipal, d.KeyRoute, d.KeyHash = &k.Key, k.Principal, k.Route, hex.EncodeToString(k.Hash)
-	}
-	return d
+	return append(parameters(head[:]), parameters(keys[:])...)
 }
 
 // Create implements saga.Store.
@@ -132,15 +124,7 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 }
 
 func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[uuid.UUID]*time.Time, error) {
-	docs := make([]newSagaDoc, len(batch))
-	for i := range batch {
-		docs[i] = newSagaDocOf(&batch[i])
-	}
-	doc, err := json.Marshal(docs)
-	if err != nil {
-		return nil, fmt.Errorf("encode sagas: %w", err)
-	}
-	rows, err := st.db.queryWrite(ctx, createSagas, string(doc))
+	rows, err := st.db.queryWrite(ctx, createSagas, newSagaColumns(batch)...)
 	if err != nil {
 		return nil, err
 	}
