@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// program is the built binary.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "skald-cmd-")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "skald")
+	code := 1
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		os.Stderr.Write(out)
+	} else {
+		code = m.Run()
+	}
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// run runs the program with a clean environment in an empty directory.
+func run(t *testing.T, env []string, args ...string) (out string, code int) {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
+	text, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+func TestWorkflowValidateListsEveryMistake(t *testing.T) {
+	good, err := filepath.Abs("../../examples/order/workflow.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, code := run(t, nil, "workflow", "validate", good); code != 0 || !strings.Contains(out, "3 steps: reserve-stock, charge-payment, confirm-order") {
+		t.Errorf("the example: exit %d, %s", code, out)
+	}
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("name: x\nsteps:\n  - {name: a, action: {http: {url: nowhere}}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, code := run(t, nil, "workflow", "validate", bad)
+	for _, want := range []string{"/steps/0/action/http/url", "WORKFLOW_INVALID_URL", "/steps/0/compensation", "WORKFLOW_MISSING_COMPENSATION"} {
+		if code != 1 || !strings.Contains(out, want) {
+			t.Errorf("a bad definition: exit %d, output lacks %s:\n%s", code, want, out)
+		}
+	}
+}
+
+func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
+	env := []string{"SKALD_DATABASE_URL=" + testdb.Empty(t)}
+	for _, step := range []struct {
+		args []string
+		want string
+		code int
+	}{
+		{[]string{"migrate", "status"}, "0001_schema.sql                not applied", 0},
+		{[]string{"migrate", "up"}, "migrations applied", 0},
+		{[]string{"migrate", "up"}, "0 migrations applied", 0},
+		{[]string{"migrate", "down", "2"}, "2 migrations taken back", 0},
+		{[]string{"migrate", "status"}, "not applied", 0},
+		{[]string{"migrate", "down", "0"}, "must be 1 or more", 1},
+	} {
+		if out, code := run(t, env, step.args...); code != step.code || !strings.Contains(out, step.want) {
+			t.Errorf("%v: exit %d, %s; want exit %d and %q", step.args, code, out, step.code, step.want)
+		}
+	}
+}
+
+func TestATypoInASettingIsRefused(t *testing.T) {
+	out, code := run(t, []string{"SKALD_LISTEN_ADRR=127.0.0.1:0"}, "serve")
+	if code != 1 || !strings.Contains(out, "SKALD_LISTEN_ADRR") || !strings.Contains(out, "SKALD_LISTEN_ADDR") {
+		t.Errorf("exit %d, %s; want exit 1 and the right name", code, out)
+	}
+}

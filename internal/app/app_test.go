@@ -1,0 +1,215 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/app"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// node is a Skald that runs in this process.
+type node struct {
+	url  string
+	logs *syncBuffer
+	stop func() error
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// start runs a node on dsn until stop or the test's end.
+func start(t *testing.T, dsn, name string) *node {
+	t.Helper()
+	cfg := config.Default(config.Test)
+	cfg.Database.URL = config.Secret(dsn)
+	cfg.Server.ListenAddr = "127.0.0.1:0"
+	cfg.Engine.NodeID = name
+	cfg.Engine.LeaseTTL = 2 * time.Second
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &node{logs: &syncBuffer{}}
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		ended <- app.Run(ctx, cfg, app.Options{
+			Log: slog.New(slog.NewJSONHandler(n.logs, nil)), Ready: func(url string) { ready <- url },
+		})
+	}()
+	n.stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	t.Cleanup(func() {
+		if err := n.stop(); err != nil {
+			t.Errorf("node %s ended with %v", name, err)
+		}
+	})
+	select {
+	case n.url = <-ready:
+	case err := <-ended:
+		t.Fatalf("node %s did not start: %v\n%s", name, err, n.logs)
+	}
+	return n
+}
+
+// call makes a request and decodes the JSON answer.
+func call(t *testing.T, method, url, body string) (int, map[string]any) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatalf("%s %s: %d %s", method, url, res.StatusCode, text)
+	}
+	return res.StatusCode, doc
+}
+
+const twoSteps = `{"name": "pair", "steps": [
+	{"name": "one", "action": {"http": {"url": "URL/one"}}, "compensation": {"http": {"url": "URL/one/undo"}}},
+	{"name": "two", "action": {"http": {"url": "URL/two"}}, "compensation": "none"}]}`
+
+func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
+	var calls syncBuffer
+	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(&calls, r.URL.Path+" ")
+		if body, _ := io.ReadAll(r.Body); r.URL.Path == "/two" && bytes.Contains(body, []byte(`"refuse":true`)) {
+			w.WriteHeader(http.StatusConflict)
+			return
+		}
+		io.WriteString(w, `{"ok":true}`)
+	}))
+	defer participant.Close()
+	n := start(t, testdb.DSN(t), "a")
+	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
+		t.Fatalf("register: %d %v", status, doc)
+	}
+	for _, tt := range []struct{ payload, status, calls string }{
+		{`{}`, "COMPLETED", "/one /two "},
+		{`{"refuse": true}`, "FAILED", "/one /two /one/undo "},
+	} {
+		calls = syncBuffer{}
+		_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair", "payload": `+tt.payload+`}`)
+		if doc["status"] != tt.status || doc["clean"] != true || calls.String() != tt.calls {
+			t.Errorf("payload %s: %v, clean %v, calls %q; want %s, clean, %q", tt.payload, doc["status"], doc["clean"], calls.String(), tt.status, tt.calls)
+		}
+	}
+	res, err := http.Get(n.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	metrics, _ := io.ReadAll(res.Body)
+	for _, want := range []string{`skald_sagas_ended_total{state="completed"} 1`, `skald_sagas_ended_total{state="compensated"} 1`, "skald_sagas_created_total 2"} {
+		if !strings.Contains(string(metrics), want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+func TestNodesThatStartTogetherOnAnEmptyDatabaseAllComeUp(t *testing.T) {
+	dsn := testdb.Empty(t)
+	var all sync.WaitGroup
+	for _, name := range []string{"a", "b", "c", "d"} {
+		all.Go(func() {
+			n := start(t, dsn, name)
+			if status, doc := call(t, "GET", n.url+"/readyz", ""); status != 200 {
+				t.Errorf("node %s: %d %v", name, status, doc)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAStopHandsOverAndAnotherNodeFinishes(t *testing.T) {
+	release := make(chan struct{})
+	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/one" {
+			<-release // the stop begins while this call is in flight
+		}
+		io.WriteString(w, `{}`)
+	}))
+	defer participant.Close()
+	dsn := testdb.DSN(t)
+	a := start(t, dsn, "a")
+	call(t, "POST", a.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL))
+	_, doc := call(t, "POST", a.url+"/api/v1/sagas", `{"workflow_name": "pair"}`)
+	id := doc["saga_id"].(string)
+	stopped := make(chan error)
+	go func() { stopped <- a.stop() }()
+	for !strings.Contains(a.logs.String(), `"stopping"`) {
+		time.Sleep(time.Millisecond) // the only sign from inside is the log
+	}
+	close(release)
+	if err := <-stopped; err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+	b := start(t, dsn, "b")
+	_, doc = call(t, "GET", b.url+"/api/v1/sagas/"+id+"?wait=10s", "")
+	logs := doc["step_logs"].([]any)
+	if doc["status"] != "COMPLETED" || len(logs) != 2 {
+		t.Errorf("after the stop: %v with %d step logs, want COMPLETED with 2", doc["status"], len(logs))
+	}
+	for _, l := range logs {
+		if l := l.(map[string]any); l["attempt"] != 1.0 || l["status"] != "SUCCESS" {
+			t.Errorf("a stop must cost no attempt: %v", l)
+		}
+	}
+}
+
+func TestAWrongSettingEndsTheStartWithAReason(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		set  func(*config.Config)
+		want string
+	}{
+		{"an unusable egress entry", func(c *config.Config) { c.Egress.Allow = []string{"10.0.0.0/99"} }, "10.0.0.0/99"},
+		{"failpoints in a binary without them", func(c *config.Config) { c.Failpoints = "claim.before=kill" }, "failpoints"},
+		{"a database that is not there", func(c *config.Config) { c.Database.URL = "host=127.0.0.1 port=1 sslmode=disable" }, "connect"},
+		{"a schema that is behind", func(c *config.Config) {
+			c.Database.URL, c.Database.AutoMigrate = config.Secret(testdb.Empty(t)), false
+		}, "skald migrate up"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := config.Default(config.Test)
+			cfg.Server.ListenAddr = "127.0.0.1:0"
+			cfg.Database.URL = config.Secret(testdb.DSN(t))
+			tt.set(&cfg)
+			err := app.Run(t.Context(), cfg, app.Options{Log: slog.New(slog.DiscardHandler)})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Run = %v, want an error with %q", err, tt.want)
+			}
+		})
+	}
+}
