@@ -31,10 +31,11 @@ var Classes = []Class{Timeout, Network, Unavailable, ServerError, BadResponse}
 type Policy struct {
 	MaxAttempts       int      `json:"max_attempts,omitempty"`        // calls in all, the first included
 	InitialIntervalMS int64    `json:"initial_interval_ms,omitempty"` // wait before the second attempt
-	MaxIntervalMS     int64    `json:"max_interval_ms,omitempty"`     // cap of every wait
+	MaxIntervalMS     int64    `json:"max_interval_ms,omitempty"`     // cap of every wait; a larger initial interval counts instead
 	Multiplier        float64  `json:"multiplier,omitempty"`          // 1 or more
 	Jitter            *float64 `json:"jitter,omitempty"`
-	RetryOn           []Class  `json:"retry_on,omitempty"` // nil inherits, empty retries nothing
+	// RetryOn: nil inherits, empty retries nothing; omitzero keeps the two apart in JSON.
+	RetryOn []Class `json:"retry_on,omitzero"`
 }
 
 func share(f float64) *float64 { return &f }
@@ -88,8 +89,9 @@ func (p Policy) Allows(c Class, failures int) bool {
 // Delay returns the wait before the attempt that follows failures failed ones
 // (1 or more). jitter is in [0,1) and spreads the wait by ±Policy.Jitter. A
 // participant's Retry-After (0 when none) is a lower bound. The result is
-// never negative and never more than the larger of MaxInterval·(1+Jitter)
-// and min(retryAfter, 1 h); no number of failures overflows it (trap X23).
+// never negative and never more than the larger of cap·(1+Jitter), where cap
+// is the larger of MaxInterval and InitialInterval, and min(retryAfter, 1 h);
+// no number of failures overflows it (trap X23).
 func (p Policy) Delay(failures int, jitter float64, retryAfter time.Duration) time.Duration {
 	base := float64(p.InitialIntervalMS) * math.Pow(p.Multiplier, float64(max(failures, 1)-1))
 	base = min(base, float64(max(p.MaxIntervalMS, p.InitialIntervalMS)))

@@ -2,70 +2,81 @@ package workflow
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-
-	"github.com/skald-saga/skald/internal/fault"
 )
 
 // ordered returns the steps in running order: every step after those it
 // depends on, and otherwise as declared. Steps run one at a time, so
-// depends_on decides order, not parallelism (decision 0009).
-func ordered(steps []Step) ([]Step, []fault.Field) {
+// depends_on decides order, not parallelism (decision 0009). Nil when that is
+// impossible, and when names are missing or double: that is reported already.
+func (r *reader) ordered(steps []Step) []Step {
 	index := make(map[string]int, len(steps))
 	for i, s := range steps {
 		index[s.Name] = i
 	}
-	var problems []fault.Field
-	for i, s := range steps {
-		for k, dep := range s.DependsOn {
-			at := fmt.Sprintf("/steps/%d/depends_on/%d", i, k)
-			switch j, known := index[dep]; {
-			case !known:
-				problems = append(problems, fault.Field{Pointer: at, Code: CodeUnknownDependency, Message: fmt.Sprintf("there is no step %q", dep)})
-			case j == i:
-				problems = append(problems, fault.Field{Pointer: at, Code: CodeCyclic, Message: fmt.Sprintf("step %q depends on itself", dep)})
-			}
-		}
-	}
-	if problems != nil {
-		return nil, problems
+	if _, nameless := index[""]; nameless || len(index) < len(steps) || !r.dependencies(steps, index) {
+		return nil
 	}
 	out := make([]Step, 0, len(steps))
 	done := make([]bool, len(steps))
 	for len(out) < len(steps) {
-		next := firstReady(steps, done, index)
+		next := slices.IndexFunc(steps, func(s Step) bool {
+			return !done[index[s.Name]] && waitsFor(s, done, index) < 0
+		})
 		if next < 0 {
-			return nil, []fault.Field{{Pointer: "/steps", Code: CodeCyclic, Message: "these steps wait for each other: " + strings.Join(remaining(steps, done), ", ")}}
+			r.fail("/steps", CodeCyclic, "steps wait for each other: %s", strings.Join(cycle(steps, done, index), " → "))
+			return nil
 		}
 		done[next] = true
 		out = append(out, steps[next])
 	}
-	return out, nil
+	return out
 }
 
-// firstReady returns the first undone step whose dependencies are all done, -1 when there is none.
-func firstReady(steps []Step, done []bool, index map[string]int) int {
-next:
+// dependencies reports dependencies on the step itself and on steps that do not exist.
+func (r *reader) dependencies(steps []Step, index map[string]int) bool {
+	ok := true
 	for i, s := range steps {
-		if done[i] {
+		at := fmt.Sprintf("/steps/%d/depends_on", i)
+		if len(s.DependsOn) > len(steps) { // bounds the work of ordered
+			r.fail(at, CodeInvalid, "names more steps than there are")
+			ok = false
 			continue
 		}
-		for _, dep := range s.DependsOn {
-			if !done[index[dep]] {
-				continue next
+		for k, dep := range s.DependsOn {
+			switch j, known := index[dep]; {
+			case !known:
+				ok = false
+				r.fail(fmt.Sprintf("%s/%d", at, k), CodeUnknownDependency, "there is no step %q", dep)
+			case j == i:
+				ok = false
+				r.fail(fmt.Sprintf("%s/%d", at, k), CodeCyclic, "step %q depends on itself", dep)
 			}
 		}
-		return i
+	}
+	return ok
+}
+
+// waitsFor returns the first undone step that s depends on, -1 when it can run.
+func waitsFor(s Step, done []bool, index map[string]int) int {
+	for _, dep := range s.DependsOn {
+		if i := index[dep]; !done[i] {
+			return i
+		}
 	}
 	return -1
 }
 
-func remaining(steps []Step, done []bool) []string {
+// cycle returns the names of steps that wait for each other, the first one
+// again at the end. It may only be asked for when no undone step can run.
+func cycle(steps []Step, done []bool, index map[string]int) []string {
 	var names []string
-	for i, s := range steps {
-		if !done[i] {
-			names = append(names, s.Name)
+	for at := slices.Index(done, false); ; at = waitsFor(steps[at], done, index) {
+		name := steps[at].Name
+		if first := slices.Index(names, name); first >= 0 {
+			return append(names[first:], name)
 		}
+		names = append(names, name)
 	}
-	return names
 }

@@ -2,17 +2,18 @@ package workflow
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
-
-	"go.yaml.in/yaml/v3"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // Codes of mistakes in a definition. Each is the code of the problem document
@@ -35,9 +36,14 @@ type Limits struct {
 }
 
 // ParseJSON reads a definition from JSON, checks all of it and returns it
-// normalised. The fault lists every mistake with a JSON Pointer.
+// normalised. The fault lists every mistake with a JSON Pointer, up to 100.
 func ParseJSON(src []byte, l Limits) (*Definition, error) {
-	dec := json.NewDecoder(bytes.NewReader(src))
+	strict, err := strictjson.Canonical(nil, src, strictjson.Limits{})
+	if err != nil {
+		// Its message says where and why, and quotes nothing.
+		return nil, fault.New(fault.Invalid, CodeSyntax, "the definition is not accepted: %s", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(strict))
 	dec.UseNumber()
 	var doc any
 	if err := dec.Decode(&doc); err != nil {
@@ -46,48 +52,13 @@ func ParseJSON(src []byte, l Limits) (*Definition, error) {
 	return parse(doc, l)
 }
 
-// ParseYAML is ParseJSON for one YAML document. Anchors and aliases are
-// refused: they can make a small text huge, and a definition needs none.
-func ParseYAML(src []byte, l Limits) (*Definition, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(src))
-	var node yaml.Node
-	if err := dec.Decode(&node); err != nil {
-		return nil, yamlSyntax(err)
-	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fault.New(fault.Invalid, CodeSyntax, "the YAML text holds more than one document")
-	}
-	if hasAlias(&node) {
-		return nil, fault.New(fault.Invalid, CodeSyntax, "YAML anchors and aliases are not accepted")
-	}
-	var doc any
-	if err := node.Decode(&doc); err != nil {
-		return nil, yamlSyntax(err)
-	}
-	return parse(doc, l)
-}
-
-func yamlSyntax(err error) error {
-	if errors.Is(err, io.EOF) {
-		return fault.New(fault.Invalid, CodeSyntax, "the YAML text is empty")
-	}
-	// The parser's message names a line and quotes nothing secret: it is the client's own text.
-	return fault.New(fault.Invalid, CodeSyntax, "the definition is not YAML: %s", err)
-}
-
-func hasAlias(n *yaml.Node) bool {
-	return n.Kind == yaml.AliasNode || n.Anchor != "" || slices.ContainsFunc(n.Content, hasAlias)
-}
-
 func parse(doc any, l Limits) (*Definition, error) {
 	if l.MaxSteps == 0 {
 		l.MaxSteps = 100
 	}
 	r := &reader{}
 	d := r.definition(doc, l)
-	if len(r.problems) == 0 {
-		d.Steps, r.problems = ordered(d.Steps)
-	}
+	d.Steps = r.ordered(d.Steps)
 	if len(r.problems) > 0 {
 		return nil, invalid(r.problems)
 	}
@@ -106,14 +77,38 @@ func invalid(problems []fault.Field) error {
 	if n := len(problems); n > 1 {
 		detail = fmt.Sprintf("%s (and %d more)", detail, n-1)
 	}
-	return fault.New(fault.Invalid, code, "%s: %s", problems[0].Pointer, detail).With(problems...)
+	where := cmp.Or(problems[0].Pointer, "the definition")
+	return fault.New(fault.Invalid, code, "%s: %s", where, detail).With(problems...)
 }
 
-// reader walks a decoded document and gathers every mistake with its pointer.
+// What an answer lists and quotes is bounded, so that a hostile definition
+// cannot make it larger than itself.
+const (
+	maxProblems = 100
+	maxPointer  = 512  // bytes
+	maxMessage  = 1000 // bytes
+)
+
+// reader walks a decoded document and gathers its mistakes with their pointers.
 type reader struct{ problems []fault.Field }
 
 func (r *reader) fail(at, code, format string, args ...any) {
-	r.problems = append(r.problems, fault.Field{Pointer: at, Code: code, Message: fmt.Sprintf(format, args...)})
+	if len(r.problems) == maxProblems {
+		return
+	}
+	message := clip(fmt.Sprintf(format, args...), maxMessage)
+	r.problems = append(r.problems, fault.Field{Pointer: clip(at, maxPointer), Code: code, Message: message})
+}
+
+// clip cuts s to at most n bytes, between two characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
 }
 
 // object returns v as an object and reports keys that are not in known.
@@ -142,6 +137,8 @@ func (r *reader) text(m map[string]any, at, key string, maxLen int) string {
 		r.fail(at+"/"+key, CodeInvalid, "must be a string")
 	case len([]rune(s)) > maxLen:
 		r.fail(at+"/"+key, CodeInvalid, "must have at most %d characters", maxLen)
+	case strings.ContainsRune(s, 0): // YAML can write it, PostgreSQL cannot store it
+		r.fail(at+"/"+key, CodeInvalid, "must not contain the NUL character")
 	}
 	return s
 }
@@ -166,6 +163,10 @@ func (r *reader) number(m map[string]any, at, key string, low, high float64) (va
 		f, _ = n.Float64()
 	case int:
 		f = float64(n)
+	case int64:
+		f = float64(n)
+	case uint64:
+		f = float64(n)
 	case float64:
 		f = n
 	default:
@@ -173,12 +174,15 @@ func (r *reader) number(m map[string]any, at, key string, low, high float64) (va
 		return 0, false
 	}
 	if !(f >= low && f <= high) { // also catches NaN, which YAML can write
-		r.fail(at+"/"+key, CodeInvalid, "must be between %v and %v", low, high)
+		r.fail(at+"/"+key, CodeInvalid, "must be between %s and %s", plain(low), plain(high))
 		return 0, false
 	}
 	return f, true
 }
 
+func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// texts returns m[key] as a list of strings, nil when it is absent or anything is wrong.
 func (r *reader) texts(m map[string]any, at, key string) []string {
 	v, there := m[key]
 	if !there || v == nil {
@@ -194,8 +198,12 @@ func (r *reader) texts(m map[string]any, at, key string) []string {
 		s, ok := e.(string)
 		if !ok {
 			r.fail(fmt.Sprintf("%s/%s/%d", at, key, i), CodeInvalid, "must be a string")
+			continue
 		}
 		out = append(out, s)
+	}
+	if len(out) < len(list) {
+		return nil
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -127,6 +128,10 @@ func badURL(s string) string {
 		return "must not hold a user name or password"
 	case u.Fragment != "":
 		return "must not have a fragment"
+	case u.Port() != "":
+		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
+			return "names a port beyond 65535"
+		}
 	}
 	return ""
 }
@@ -149,18 +154,23 @@ func (r *reader) headers(m map[string]any, at string) map[string]string {
 		return nil
 	}
 	out := make(map[string]string, len(o))
+	seen := make(map[string]bool, len(o))
 	for _, key := range sortedKeys(o) {
 		value, isText := o[key].(string)
 		here := at + "/" + escape(key)
+		lower := strings.ToLower(key)
 		switch {
+		case seen[lower]: // which of the two would be sent is anybody's guess
+			r.fail(here, CodeInvalid, "this header is given twice, in other letter case")
 		case !isText:
 			r.fail(here, CodeInvalid, "must be a string")
 		case !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value):
 			r.fail(here, CodeInvalid, "is not a valid header")
 		case slices.ContainsFunc(ownHeaders, func(h string) bool { return strings.EqualFold(h, key) }),
-			strings.HasPrefix(strings.ToLower(key), "x-saga-"):
+			strings.HasPrefix(lower, "x-saga-"):
 			r.fail(here, CodeInvalid, "this header is set by Skald itself")
 		}
+		seen[lower] = true
 		out[key] = value
 	}
 	return out
@@ -170,10 +180,11 @@ func (r *reader) headers(m map[string]any, at string) map[string]string {
 // so that it can stand in a URL path, a header and a log line.
 func (r *reader) name(m map[string]any, at string) string {
 	s := r.text(m, at, "name", maxName)
-	if m != nil && s == "" {
+	switch v := m["name"]; {
+	case m == nil:
+	case v == nil || v == "":
 		r.fail(at+"/name", CodeInvalid, "is required")
-	}
-	if !ValidName(s) && s != "" {
+	case s != "" && len([]rune(s)) <= maxName && !ValidName(s):
 		r.fail(at+"/name", CodeInvalid, "may hold letters, digits and . _ : - and must begin with a letter or digit")
 	}
 	return s
@@ -192,7 +203,7 @@ func ValidName(s string) bool {
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
 // escape makes a JSON Pointer token of a key (RFC 6901).
-func escape(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+func escape(key string) string { return pointerEscapes.Replace(key) }

@@ -1,0 +1,187 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// happenings are the words of the stories below.
+var happenings = map[string]Event{
+	"done":       Answered{Outcome{Verdict: Done, Output: json.RawMessage(`{"o":1}`)}},
+	"refused":    Answered{Outcome{Verdict: Refused, Class: retry.Refused, Code: "http_409", Message: "sold out", Response: json.RawMessage(`{"left":0}`)}},
+	"oversize":   Answered{Outcome{Verdict: Refused, Class: retry.ServerError, Code: "too_large", Message: "too large"}}, // a class that is retried
+	"timeout":    Answered{Outcome{Verdict: Unknown, Class: retry.Timeout, Code: "timeout", Message: "no answer in 1s"}},
+	"500":        Answered{Outcome{Verdict: Unknown, Class: retry.ServerError, Code: "http_500", Message: "oops"}},
+	"garbage":    Answered{Outcome{Verdict: Unknown, Class: retry.BadResponse, Code: "invalid_response", Message: "not JSON"}}, // not retried here
+	"unreached":  Answered{Outcome{Verdict: NotApplied, Class: retry.Network, Code: "dial", Message: "connection refused"}},
+	"turn":       Turned{},
+	"slow":       Slow{StartedAt: noon},
+	"cancel":     CancelRequested{By: "ann", Reason: "too late"},
+	"compensate": CompensateRequested{By: "op"},
+	"deadline":   DeadlinePassed{},
+	"resume":     ResumeRequested{By: "op"},
+}
+
+// started is the run of a saga that its creator drives.
+func started(pattern string) Run {
+	def := definition(pattern)
+	return NewRun(New(Spec{ID: uuid.UUID{1}}, def, 1, new(int64(42)), noon, 0), def)
+}
+
+// tell applies the words of a story, a minute apart, and returns the run, all
+// logs as text and the last change.
+func tell(t *testing.T, r Run, story string) (Run, string, Change) {
+	t.Helper()
+	var logs []string
+	var last Change
+	for i, word := range strings.Fields(story) {
+		e, known := happenings[word]
+		if !known {
+			t.Fatalf("no such word: %q", word)
+		}
+		c, err := Apply(r, e, moments(noon.Add(time.Duration(i+1)*time.Minute)))
+		if err != nil {
+			t.Fatalf("%s (word %d of %q): %v", word, i+1, story, err)
+		}
+		for _, l := range c.Logs {
+			text := fmt.Sprintf("%c%d#%d %s", l.Action[0], l.StepIndex, l.Attempt, l.Status)
+			if l.Final {
+				text += "!"
+			}
+			if l.Completes {
+				text += "+"
+			}
+			logs = append(logs, text)
+		}
+		r, last = c.After, c
+	}
+	return r, strings.Join(logs, ", "), last
+}
+
+func TestStories(t *testing.T) {
+	for _, tt := range []struct {
+		name, steps, story string
+		state              State
+		step               int
+		logs               string // ! is final, + completes a RUNNING row
+	}{
+		{"every step done", "un", "done done", Completed, 2, "E0#1 SUCCESS!, E1#1 SUCCESS!"},
+		{"the next call is intended at once", "uu", "done", Running, 1, "E0#1 SUCCESS!"},
+		{"a refusal is final and undoes what was done before", "uuu", "done done refused", Compensating, 1, "E0#1 SUCCESS!, E1#1 SUCCESS!, E2#1 FAILED!"},
+		{"a refusal is final whatever its class", "uu", "done oversize", Compensating, 0, "E0#1 SUCCESS!, E1#1 FAILED!"},
+		{"everything is undone in reverse order", "uuu", "done done refused done done", Compensated, 0, "E0#1 SUCCESS!, E1#1 SUCCESS!, E2#1 FAILED!, C1#1 SUCCESS!, C0#1 SUCCESS!"},
+		{"a refusal of the first step leaves nothing to undo", "uu", "refused", Compensated, 0, "E0#1 FAILED!"},
+		{"no answer is tried again", "uu", "timeout 500", Running, 0, "E0#1 TIMEOUT, E0#2 FAILED"},
+		{"no answer for good undoes the step itself, first", "uu", "done timeout 500 timeout", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED, E1#3 TIMEOUT!"},
+		{"an answer that is not retried gives up at once", "uu", "garbage", Compensating, 0, "E0#1 FAILED!"},
+		{"a refusal settles an earlier doubt", "uu", "done timeout refused", Compensating, 0, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED!"},
+		{"never having been reached does not settle one", "uu", "done timeout unreached unreached", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED, E1#3 FAILED!"},
+		{"never having been reached is no doubt", "uu", "done unreached unreached unreached", Compensating, 0, "E0#1 SUCCESS!, E1#1 FAILED, E1#2 FAILED, E1#3 FAILED!"},
+		{"an answer in the end is an answer", "u", "timeout unreached done", Completed, 1, "E0#1 TIMEOUT, E0#2 FAILED, E0#3 SUCCESS!"},
+		{"a step without compensation is skipped", "unu", "done done refused", Compensating, 0, "E0#1 SUCCESS!, E1#1 SUCCESS!, E2#1 FAILED!, C1#1 SKIPPED!"},
+		{"so is one in doubt", "un", "done garbage", Compensating, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C1#1 SKIPPED!"},
+		{"with nothing to call it ends at once", "nn", "done refused", Compensated, 1, "E0#1 SUCCESS!, E1#1 FAILED!, C0#1 SKIPPED!"},
+
+		{"a cancel waits for the answer and undoes it too", "uu", "cancel done", Compensating, 0, "E0#1 SUCCESS!"},
+		{"cancelled and undone is cancelled", "uu", "cancel done done", Cancelled, 0, "E0#1 SUCCESS!, C0#1 SUCCESS!"},
+		{"the last step's success does not beat a cancel", "u", "cancel done done", Cancelled, 0, "E0#1 SUCCESS!, C0#1 SUCCESS!"},
+		{"a refusal under a cancel was not applied", "u", "cancel refused", Cancelled, 0, "E0#1 FAILED!"},
+		{"no answer under a cancel is not tried again", "uu", "done cancel timeout", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT!"},
+		{"a cancel between two attempts undoes the doubt", "uu", "done timeout cancel turn", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT"},
+		{"a cancel between two attempts that never arrived", "uu", "done unreached cancel turn", Compensating, 0, "E0#1 SUCCESS!, E1#1 FAILED"},
+		{"a cancel before the call", "uu", "done cancel turn", Compensating, 0, "E0#1 SUCCESS!"},
+		{"a cancel before the first call", "uu", "cancel turn", Cancelled, 0, ""},
+		{"a deadline ends timed out", "u", "deadline done done", TimedOut, 0, "E0#1 SUCCESS!, C0#1 SUCCESS!"},
+		{"a deadline before the first call", "u", "deadline turn", TimedOut, 0, ""},
+		{"an operator's order ends compensated", "u", "compensate done done", Compensated, 0, "E0#1 SUCCESS!, C0#1 SUCCESS!"},
+
+		{"an undo is tried again", "uu", "done refused 500 timeout done", Compensated, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C0#1 FAILED, C0#2 TIMEOUT, C0#3 SUCCESS!"},
+		{"an undo that gives up ends failed, there", "uuu", "done done refused 500 500 500", Failed, 1, "E0#1 SUCCESS!, E1#1 SUCCESS!, E2#1 FAILED!, C1#1 FAILED, C1#2 FAILED, C1#3 FAILED!"},
+		{"an undo that is refused gives up at once", "uu", "done refused refused", Failed, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C0#1 FAILED!"},
+		{"nor does its class help an undo", "uu", "done refused oversize", Failed, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C0#1 FAILED!"},
+		{"a resumed undo counts on, with all its attempts", "uu", "done refused garbage resume 500 500 done", Compensated, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C0#1 FAILED!, C0#2 FAILED, C0#3 FAILED, C0#4 SUCCESS!"},
+		{"a resumed saga ends by its cause", "uu", "done cancel turn refused resume done", Cancelled, 0, "E0#1 SUCCESS!, C0#1 FAILED!, C0#2 SUCCESS!"},
+		{"past its deadline a failing undo is the last", "uu", "done refused deadline 500", Failed, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C0#1 FAILED!"},
+		{"past its deadline no undo follows", "uuu", "done done refused deadline done turn", Failed, 0, "E0#1 SUCCESS!, E1#1 SUCCESS!, E2#1 FAILED!, C1#1 SUCCESS!"},
+		{"past its deadline the last undo ends it well", "uu", "done refused deadline done", Compensated, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C0#1 SUCCESS!"},
+		{"past its deadline a wait is over", "uu", "done refused 500 deadline turn", Failed, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C0#1 FAILED"},
+		{"a resumed saga has a new deadline", "uu", "done refused deadline 500 resume 500 done", Compensated, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C0#1 FAILED!, C0#2 FAILED, C0#3 SUCCESS!"},
+
+		{"a slow call is visible and then completed", "u", "slow done", Completed, 1, "E0#1 RUNNING, E0#1 SUCCESS!+"},
+		{"a slow call that fails", "u", "slow timeout done", Completed, 1, "E0#1 RUNNING, E0#1 TIMEOUT+, E0#2 SUCCESS!"},
+		{"a slow call that is cancelled", "u", "slow cancel done slow done", Cancelled, 0, "E0#1 RUNNING, E0#1 SUCCESS!+, C0#1 RUNNING, C0#1 SUCCESS!+"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, logs, _ := tell(t, started(tt.steps), tt.story)
+			if r.State != tt.state || r.CurrentStep != tt.step {
+				t.Errorf("%q ends %s at step %d, want %s at step %d", tt.story, r.State, r.CurrentStep, tt.state, tt.step)
+			}
+			if diff := cmp.Diff(tt.logs, logs); diff != "" {
+				t.Errorf("logs of %q (-want +got):\n%s", tt.story, diff)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotAllowedSaysWhatIs(t *testing.T) {
+	for _, tt := range []struct{ name, story, refused, allowed string }{
+		{"the first flag wins", "cancel", "deadline", ""},
+		{"cancelled twice", "cancel", "cancel", ""},
+		{"nothing turns back a completed saga", "done done", "cancel", ""},
+		{"a running saga cannot be resumed", "done", "resume", "cancel compensate"},
+		{"a compensating saga cannot be cancelled", "done refused", "cancel", ""},
+		{"a failed saga can only be resumed", "done refused refused", "compensate", "resume-compensation"},
+		{"a clean end is final", "refused", "resume", ""},
+		{"a late answer changes nothing", "refused", "done", ""},
+		{"a turn without a flag", "done", "turn", "cancel compensate"},
+		{"a recorded call cannot be turned away from", "slow cancel", "turn", ""},
+		{"a call is recorded once", "slow", "slow", "cancel compensate"},
+		{"one deadline per phase", "done refused deadline", "deadline", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, _, _ := tell(t, started("uu"), tt.story)
+			_, err := Apply(r, happenings[tt.refused], moments(noon))
+			f := fault.As(err)
+			if f == nil || f.Kind != fault.Conflict || f.Code != "SAGA_STATE_CONFLICT" {
+				t.Fatalf("%s after %q: %v, want a conflict", tt.refused, tt.story, err)
+			}
+			if got := strings.Join(f.Allowed, " "); got != tt.allowed {
+				t.Errorf("allowed %q, want %q", got, tt.allowed)
+			}
+			if want := "the saga is " + r.State.String() + "; that does not allow this"; f.Detail != want {
+				t.Errorf("detail %q, want %q", f.Detail, want)
+			}
+		})
+	}
+}
+
+func TestASagaNobodyDrivesIsCancelledAtOnce(t *testing.T) {
+	def := definition("uu")
+	unowned := NewRun(New(Spec{ID: uuid.UUID{1}}, def, 1, nil, noon, 0), def)
+	for word, want := range map[string]State{"cancel": Cancelled, "deadline": TimedOut, "compensate": Compensated} {
+		r, logs, c := tell(t, unowned, word)
+		if r.State != want || logs != "" || c.StartsCompensation || r.CompletedAt == nil || r.NextRunAt != nil {
+			t.Errorf("%s: %s, logs %q, %+v", word, r.State, logs, r.Saga)
+		}
+	}
+	// Given up between two steps, or while it waits, it has something to undo.
+	for _, story := range []string{"done", "timeout"} {
+		_, _, c := tell(t, started("uu"), story)
+		c.Release(noon)
+		for word := range map[string]bool{"cancel": true, "deadline": true, "compensate": true} {
+			r, _, _ := tell(t, c.After, word)
+			if !r.State.Forward() || r.NextRunAt == nil || r.Next(noon) != Turn {
+				t.Errorf("%s after %s: %s, due %v", word, story, r.State, r.NextRunAt)
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package saga
+
+import (
+	"encoding/json"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// participant is the far side of one step. It remembers what it did, answers
+// a repeated call as the first, and never refuses what it has applied.
+type participant struct {
+	applied, undone int // how often there was an effect
+}
+
+// policies draws retry policies of few attempts, sometimes of very few.
+func policies() *rapid.Generator[*retry.Policy] {
+	return rapid.Custom(func(t *rapid.T) *retry.Policy {
+		return &retry.Policy{
+			MaxAttempts:       rapid.IntRange(1, 4).Draw(t, "max_attempts"),
+			InitialIntervalMS: rapid.Int64Range(1, 50).Draw(t, "initial_interval_ms"),
+			MaxIntervalMS:     rapid.Int64Range(1, 200).Draw(t, "max_interval_ms"),
+			Multiplier:        2,
+			RetryOn:           rapid.SampledFrom([][]retry.Class{retry.Classes, retry.Classes, {retry.Timeout, retry.Network}, {}}).Draw(t, "retry_on"),
+		}
+	})
+}
+
+// ways a call can go. What is unknown to the caller is known here.
+type way int
+
+const (
+	answersDone way = iota
+	answersNothing
+	refuses
+	appliesInSilence // applied, and the answer is lost
+	failsInSilence   // not applied, and the caller cannot know
+	neverReached     // certainly not applied
+)
+
+// receive is one call arriving, or not, and its outcome as the caller sees it.
+func (w *world) receive(c Call) Outcome {
+	p := &w.participants[c.Index]
+	already := p.applied > 0
+	if c.Action == Compensate {
+		already = p.undone > 0
+	}
+	ways := []way{answersDone, answersDone, answersDone, answersDone, answersNothing, refuses, appliesInSilence, failsInSilence, neverReached}
+	if already {
+		ways = []way{answersDone, answersNothing, appliesInSilence, neverReached}
+	}
+	o := Outcome{Code: "code", Message: "message", Request: c.Body, StartedAt: w.now, EndedAt: w.now.Add(time.Millisecond)}
+	silence := []retry.Class{retry.Timeout, retry.Network, retry.ServerError, retry.BadResponse}
+	switch rapid.SampledFrom(ways).Draw(w.t, "way") {
+	case answersDone:
+		p.does(c.Action)
+		o.Verdict, o.Code = Done, ""
+		o.Output = json.RawMessage(`{"step":"` + c.Step + `"}`)
+	case answersNothing:
+		p.does(c.Action)
+		o.Verdict, o.Code = Done, ""
+	case refuses:
+		o.Verdict, o.Class, o.Response = Refused, retry.Refused, json.RawMessage(`{"why":"no"}`)
+	case appliesInSilence:
+		p.does(c.Action)
+		o.Verdict, o.Class = Unknown, rapid.SampledFrom(silence).Draw(w.t, "class")
+	case failsInSilence:
+		o.Verdict, o.Class = Unknown, rapid.SampledFrom(silence).Draw(w.t, "class")
+	case neverReached:
+		o.Verdict, o.Class = NotApplied, rapid.SampledFrom([]retry.Class{retry.Network, retry.Unavailable}).Draw(w.t, "class")
+		o.RetryAfter = rapid.SampledFrom([]time.Duration{0, 0, time.Second, 100 * time.Hour}).Draw(w.t, "retry after")
+	}
+	return o
+}
+
+func (p *participant) does(a Action) {
+	switch {
+	case a == Execute && p.applied == 0:
+		p.applied++
+	case a == Compensate && p.undone == 0: // also when it never happened: then it never will
+		p.undone++
+	}
+}

@@ -1,0 +1,184 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// threeTries is the policy of every call in these tests. It does not retry an
+// invalid response, so that giving up at once can be tried too.
+var threeTries = retry.Policy{
+	MaxAttempts: 3, InitialIntervalMS: 100, MaxIntervalMS: 1000, Multiplier: 2, Jitter: new(0.0),
+	RetryOn: []retry.Class{retry.Timeout, retry.Network, retry.Unavailable, retry.ServerError},
+}
+
+// definition has one step per letter of pattern: u can be undone, n cannot.
+func definition(pattern string) *workflow.Definition {
+	d := &workflow.Definition{Name: "w", Retry: new(threeTries), CompensationRetry: new(threeTries)}
+	for i, c := range pattern {
+		s := workflow.Step{
+			Name:   fmt.Sprintf("s%d", i),
+			Action: workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: fmt.Sprintf("http://h/do/%d", i)}},
+		}
+		if c == 'u' {
+			s.Compensation.HTTP = &workflow.HTTPCall{Method: "POST", URL: fmt.Sprintf("http://h/undo/%d", i)}
+		}
+		d.Steps = append(d.Steps, s)
+	}
+	return d
+}
+
+// moments returns a Moment whose ids count up.
+func moments(now time.Time) Moment {
+	var n byte
+	return Moment{Now: now, Jitter: 0.5, NewID: func() uuid.UUID { n++; return uuid.UUID{15: n} }}
+}
+
+// point is one place of the space of runs.
+type point struct {
+	pattern   string
+	state     State
+	step      int
+	cause     Cause // "" is none
+	uncertain bool
+	attempt   int // all before it have failed
+	owned     bool
+	recorded  bool
+	suspended bool
+	expired   bool
+	waiting   bool
+}
+
+// pointDefinitions are shared by the runs of all points.
+var pointDefinitions = map[string]*workflow.Definition{"n": definition("n"), "uuu": definition("uuu"), "nun": definition("nun")}
+
+// run builds the run of the point anew: two runs of one point share nothing but the definition.
+func (p point) run() Run {
+	s := Saga{
+		ID: uuid.UUID{1}, WorkflowName: "w", State: p.state, CurrentStep: p.step, TotalSteps: len(p.pattern),
+		Attempt: p.attempt, Failures: max(p.attempt-1, 0), Uncertain: p.uncertain,
+		Version: 7, LeaseEpoch: 3, CompensationExpired: p.expired, Payload: json.RawMessage(`{"a":1}`),
+		CreatedAt: noon, UpdatedAt: noon,
+	}
+	if p.attempt > 0 {
+		s.StartedAt = new(noon)
+	}
+	if p.cause != "" {
+		s.EndCause, s.Error = new(p.cause), &Error{Code: "WHY", Message: "why"}
+	}
+	if p.owned {
+		s.LeaseOwner = new(int64(42))
+	}
+	if p.suspended {
+		s.SuspendedAt = new(noon)
+	}
+	if p.waiting {
+		s.NextRunAt = new(noon)
+	}
+	if p.state.Terminal() {
+		s.CompletedAt, s.Clean, s.NeedsAttention = new(noon), new(p.state != Failed), p.state == Failed
+	}
+	if p.state == Failed {
+		s.AttentionReason = new("compensation_failed")
+		s.Error = &Error{Code: "UNDO", Message: "the undo", Cause: s.Error}
+	}
+	r := NewRun(s, pointDefinitions[p.pattern])
+	r.recorded = p.recorded
+	for i := range min(p.step, len(r.outputs)) {
+		r.outputs[i] = json.RawMessage(`{"i":1}`)
+	}
+	return r
+}
+
+// points lists the runs that every event is tried on. Left out is only what
+// breaks off before any rule: steps that do not exist, and a compensation of
+// a step that has none, or for no cause.
+func points() []point {
+	var out []point
+	both := []bool{false, true}
+	for pattern := range pointDefinitions {
+		for _, state := range States {
+			for _, step := range stepsOf(state, len(pattern)) {
+				for _, cause := range append([]Cause{""}, Causes...) {
+					for _, attempt := range []int{0, 1, 3} {
+						for flags := range 1 << 6 {
+							f := func(bit int) bool { return both[flags>>bit&1] }
+							p := point{pattern, state, step, cause, f(0), attempt, f(1), f(2), f(3), f(4), f(5)}
+							undoing := state == Compensating || state == Failed
+							if undoing && (cause == "" || pattern[step] == 'n') || p.expired && state != Compensating {
+								continue
+							}
+							out = append(out, p)
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func stepsOf(s State, n int) []int {
+	if s == Completed {
+		return []int{n}
+	}
+	if n == 1 {
+		return []int{0}
+	}
+	return []int{0, 1, n - 1}
+}
+
+// inconsistent says what cannot be in a saga that came about by the rules and
+// by claims, "" when nothing is wrong. Apply must keep it so.
+func inconsistent(r *Run) string {
+	switch undoing := r.State == Compensating; {
+	case r.State == Completed && r.CurrentStep != r.TotalSteps:
+		return "completed before the last step"
+	case r.State != Completed && (r.CurrentStep < 0 || r.CurrentStep >= r.TotalSteps):
+		return "the current step does not exist"
+	case undoing && r.Def.Steps[r.CurrentStep].Compensation.None():
+		return "undoes a step that has no compensation"
+	case (r.EndCause == nil) != (r.Error == nil):
+		return "a cause without error, or an error without cause"
+	case !r.State.Forward() && r.State != Completed && r.EndCause == nil:
+		return "turned back without a cause"
+	case r.State == Completed && r.EndCause != nil, r.State.Forward() && r.EndCause != nil && *r.EndCause == CauseStepFailed:
+		return "a cause that should have turned it back"
+	case r.State == Cancelled && *r.EndCause != CauseCancelled, r.State == TimedOut && *r.EndCause != CauseDeadline,
+		r.State == Compensated && (*r.EndCause == CauseCancelled || *r.EndCause == CauseDeadline):
+		return "ended in the state of another cause"
+	case r.State.Terminal() != (r.CompletedAt != nil), r.State.Terminal() != (r.Clean != nil):
+		return "ended without end, or an end without having ended"
+	case r.Clean != nil && *r.Clean == (r.State == Failed), r.NeedsAttention != (r.State == Failed), r.NeedsAttention != (r.AttentionReason != nil):
+		return "a dirty end that does not say so, or a clean one that does"
+	case r.State.Terminal() && (r.LeaseOwner != nil || r.NextRunAt != nil):
+		return "ended, but somebody will look at it"
+	case !r.State.Terminal() && r.LeaseOwner == nil && r.NextRunAt == nil:
+		return "nobody will ever look at it"
+	case r.Attempt < 0 || r.Failures < 0 || r.Failures > 0 && r.Failures > r.Attempt:
+		return "more failures than attempts"
+	case r.Attempt == 0 && (r.Uncertain || r.LeaseOwner != nil || r.CurrentStep > 0),
+		r.Attempt == 0 && slices.Contains([]State{Running, StepCompleted, Completed, Compensating, Failed}, r.State):
+		return "under way without an attempt"
+	case r.State == StepCompleted && (r.CurrentStep == 0 || r.Attempt != 1 || r.Failures > 0 || r.Uncertain || r.LeaseOwner != nil):
+		return "between two steps, but a call was made"
+	case r.State != Pending && r.State != StepCompleted && r.Attempt > 0 && r.StartedAt == nil:
+		return "under way, but not started"
+	case (r.State == Compensating || r.State == Failed) && r.Uncertain:
+		return "doubt about an undo"
+	case r.CompensationExpired && r.State.Forward():
+		return "the deadline of an undo that has not begun"
+	case r.recorded && (r.State.Terminal() || r.State == StepCompleted || r.State == Pending || r.Attempt == 0 || r.LeaseOwner == nil):
+		return "a call in flight that nobody made"
+	}
+	return ""
+}

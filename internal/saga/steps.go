@@ -1,0 +1,224 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// StepState is seed 2's integer state of a step (requirements/saga.md 5.3).
+type StepState int
+
+// States of a step, with seed 2's numbers.
+const (
+	StepStatePending      StepState = 0 // not sent yet
+	StepStateRunning      StepState = 1 // a call is in flight or waits for its next attempt
+	StepStateCompleted    StepState = 2
+	StepStateFailed       StepState = 3 // refused, or given up
+	StepStateCompensating StepState = 4 // being undone; also when the undo gave up
+	StepStateCompensated  StepState = 5 // undone, or there was nothing to undo
+	StepStateSkipped      StepState = 6
+)
+
+// StepStateNames are the API's names of step states, by number.
+var StepStateNames = []string{"pending", "running", "completed", "failed", "compensating", "compensated", "skipped"}
+
+// String returns the API's name of the state.
+func (s StepState) String() string { return StepStateNames[s] }
+
+// UndoState is the state inside seed 2's compensation_state.
+type UndoState int
+
+// States of a step's compensation, with seed 2's numbers.
+const (
+	UndoStatePending   UndoState = 0 // due after the undo of later steps
+	UndoStateRunning   UndoState = 1 // a call is in flight or waits for its next attempt
+	UndoStateCompleted UndoState = 2
+	UndoStateFailed    UndoState = 3 // gave up
+	UndoStateSkipped   UndoState = 4 // the step has no compensation
+)
+
+// UndoStateNames are the API's names of compensation states, by number.
+var UndoStateNames = []string{"pending", "running", "completed", "failed", "skipped"}
+
+// String returns the API's name of the state.
+func (s UndoState) String() string { return UndoStateNames[s] }
+
+// StepView is one step of a saga as it stands now: seed 2's row of
+// saga_steps, derived from the definition, the head row and the step logs.
+type StepView struct {
+	ID            string // "<saga id>:<index>"
+	SagaID        uuid.UUID
+	Index         int
+	Name          string
+	State         StepState
+	Attempts      int // calls of the action that were made
+	MaxAttempts   int
+	CreatedAt     time.Time
+	StartedAt     *time.Time // of the first attempt
+	CompletedAt   *time.Time // of the action; nil while it is not over
+	LastAttemptAt *time.Time
+	Input         json.RawMessage // nil before the first attempt, or when the saga has no payload
+	Output        json.RawMessage // nil when there is none
+	Error         *Error          // of the last attempt, when it was not a success
+	Compensation  *UndoView       // nil while no undo of the step is due
+}
+
+// UndoView is how far the compensation of a step is.
+type UndoView struct {
+	State       UndoState
+	Attempts    int
+	MaxAttempts int
+	StartedAt   *time.Time
+	CompletedAt *time.Time
+	Error       *Error
+}
+
+// Steps returns every step of the saga, in running order, from the saga's
+// step logs in any order. It tells what is committed; a call that has been
+// sent since then is only known by the head row.
+func Steps(r Run, logs []StepLog) []StepView {
+	done := make([]trail, len(r.Def.Steps))
+	undone := make([]trail, len(r.Def.Steps))
+	for i := range logs {
+		l := &logs[i]
+		if l.StepIndex >= len(done) {
+			continue
+		}
+		if l.Action == Execute {
+			done[l.StepIndex].add(l)
+		} else {
+			undone[l.StepIndex].add(l)
+		}
+	}
+	views := make([]StepView, len(r.Def.Steps))
+	for i := range views {
+		v := r.stepView(i, done[i])
+		if i > 0 && v.State == StepStateRunning && v.StartedAt == nil {
+			v.StartedAt = views[i-1].CompletedAt // its first call rode on that commit
+			v.LastAttemptAt = v.StartedAt
+		}
+		r.viewUndo(&v, undone[i])
+		views[i] = v
+	}
+	return views
+}
+
+// trail is what the logs say of one action of one step.
+type trail struct {
+	last     *StepLog // the one of the highest attempt
+	first    *time.Time
+	attempts int
+}
+
+func (t *trail) add(l *StepLog) {
+	if t.last == nil || l.Attempt >= t.last.Attempt {
+		t.last = l
+	}
+	if t.first == nil || l.StartedAt.Before(*t.first) {
+		t.first = &l.StartedAt
+	}
+	if l.Status != LogSkipped {
+		t.attempts = max(t.attempts, l.Attempt)
+	}
+}
+
+// current tells whether step i is the one being called in the direction
+// forward, or waits for its next attempt.
+func (r *Run) current(i int, forward bool) bool {
+	if i != r.CurrentStep || r.Attempt == 0 || r.State == StepCompleted {
+		return false
+	}
+	return forward && r.State.Forward() || !forward && r.State == Compensating
+}
+
+// sent is the number of the last call of the current step that was made. A
+// flag makes a call waited for look like one in flight, until the driver turns.
+func (r *Run) sent() int {
+	if r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one waited for
+		return r.Attempt - 1
+	}
+	return r.Attempt
+}
+
+func (r *Run) stepView(i int, t trail) StepView {
+	v := StepView{
+		ID: fmt.Sprintf("%s:%d", r.ID, i), SagaID: r.ID, Index: i, Name: r.Def.Steps[i].Name,
+		Attempts: t.attempts, MaxAttempts: r.Def.ActionRetry(i).MaxAttempts,
+		CreatedAt: r.CreatedAt, StartedAt: t.first,
+	}
+	current := r.current(i, true)
+	if current {
+		v.Attempts = max(v.Attempts, r.sent())
+	}
+	switch {
+	case t.last == nil && !current:
+		return v
+	case t.last == nil:
+		v.State = StepStateRunning
+		if i == 0 {
+			v.StartedAt = r.StartedAt
+			v.LastAttemptAt = r.StartedAt
+		}
+	default:
+		v.State = forwardState(t.last, current)
+		v.LastAttemptAt = &t.last.StartedAt
+		v.Error = t.last.Error
+		if v.State != StepStateRunning {
+			v.CompletedAt = t.last.CompletedAt
+		}
+	}
+	v.Input = r.Payload
+	if out := r.outputs[i]; string(out) != "null" {
+		v.Output = out
+	}
+	return v
+}
+
+func forwardState(last *StepLog, current bool) StepState {
+	switch last.Status {
+	case LogRunning:
+		return StepStateRunning
+	case LogSuccess:
+		return StepStateCompleted
+	case LogSkipped:
+		return StepStateSkipped
+	}
+	if current && !last.Final {
+		return StepStateRunning
+	}
+	return StepStateFailed
+}
+
+// viewUndo adds what became of the step's compensation.
+func (r *Run) viewUndo(v *StepView, t trail) {
+	undoing := r.State == Compensating || r.State == Failed
+	if t.last == nil && (!undoing || v.Index > r.CurrentStep) {
+		return
+	}
+	u := &UndoView{Attempts: t.attempts, MaxAttempts: r.Def.CompensationPolicy(v.Index).MaxAttempts, StartedAt: t.first}
+	v.Compensation = u
+	current := r.current(v.Index, false)
+	if current {
+		u.Attempts = max(u.Attempts, r.sent())
+	}
+	switch {
+	case t.last == nil && v.Index < r.CurrentStep:
+		return // UndoStatePending; the step stands as it was done
+	case current, t.last != nil && t.last.Status == LogRunning:
+		v.State, u.State = StepStateCompensating, UndoStateRunning
+	case t.last == nil: // the deadline passed before an answer
+		v.State, u.State, u.CompletedAt = StepStateCompensating, UndoStateFailed, r.CompletedAt
+	case t.last.Status == LogSuccess:
+		v.State, u.State, u.CompletedAt = StepStateCompensated, UndoStateCompleted, t.last.CompletedAt
+	case t.last.Status == LogSkipped:
+		v.State, u.State, u.CompletedAt = StepStateCompensated, UndoStateSkipped, t.last.CompletedAt
+	default:
+		v.State, u.State, u.CompletedAt = StepStateCompensating, UndoStateFailed, t.last.CompletedAt
+	}
+	if t.last != nil {
+		u.Error = t.last.Error
+	}
+}

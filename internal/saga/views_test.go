@@ -1,0 +1,47 @@
+package saga
+
+// checkViews compares what Steps shows with what the witness knows.
+func (w *world) checkViews(r *Run) {
+	t := w.t
+	views := Steps(*r, w.logs)
+	if len(views) != len(w.def.Steps) {
+		t.Fatalf("%d steps are shown, there are %d", len(views), len(w.def.Steps))
+	}
+	for i, v := range views {
+		state, undo := w.expectedView(r, i)
+		if v.Index != i || v.Name != w.def.Steps[i].Name || v.State != state && !(state == StepStateFailed && v.State == StepStatePending) {
+			t.Fatalf("%s at step %d: step %d is shown %s, want %s\n%+v", r.State, r.CurrentStep, i, v.State, state, w.logs)
+		}
+		if shown := v.Compensation; (shown == nil) != (undo < 0) || shown != nil && shown.State != undo {
+			t.Fatalf("%s at step %d: the undo of step %d is shown %+v, want %d\n%+v", r.State, r.CurrentStep, i, shown, undo, w.logs)
+		}
+		if (string(v.Output) != "") != (w.done[i] && string(r.outputs[i]) != "null") {
+			t.Fatalf("step %d is shown with output %s", i, v.Output)
+		}
+	}
+}
+
+// expectedView is the state of step i and of its undo, -1 for no undo. A step
+// that was never done is failed when it was called, else pending.
+func (w *world) expectedView(r *Run, i int) (StepState, UndoState) {
+	hasUndo := !w.def.Steps[i].Compensation.None()
+	switch {
+	case r.State == Completed || r.State.Forward() && i < r.CurrentStep:
+		return StepStateCompleted, -1
+	case r.State.Forward() && i == r.CurrentStep && r.Attempt > 0 && r.State != StepCompleted:
+		return StepStateRunning, -1
+	case r.State.Forward():
+		return StepStatePending, -1
+	case !w.mustUndo(i):
+		return StepStateFailed, -1
+	case r.State == Compensating && i == r.CurrentStep:
+		return StepStateCompensating, UndoStateRunning
+	case r.State == Failed && i == r.CurrentStep:
+		return StepStateCompensating, UndoStateFailed
+	case (r.State == Compensating || r.State == Failed) && i < r.CurrentStep:
+		return StepStateCompleted, UndoStatePending
+	case hasUndo:
+		return StepStateCompensated, UndoStateCompleted
+	}
+	return StepStateCompensated, UndoStateSkipped
+}

@@ -1,0 +1,182 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// world is everything around one saga, in the hands of a test: the store, the
+// node that drives it, the participants, the API and the clock. Nothing in it
+// decides about the saga; that is left to the rules.
+type world struct {
+	t   *rapid.T
+	def *workflow.Definition
+	now time.Time
+	ids uint64
+
+	// The store.
+	head Saga
+	logs []StepLog
+
+	// The node. run is nil when no node holds the saga.
+	node int64
+	run  *Run
+
+	participants []participant
+	calls        []Call // every call that was sent, in order
+
+	crashesLeft, meddlingLeft, resumesLeft int
+	stale                                  int // commits refused because a flag came first
+	witness
+}
+
+// newWorld creates a saga, owned by its node or by nobody.
+func newWorld(t *rapid.T) *world {
+	w := &world{
+		t: t, def: workflows().Draw(t, "workflow"), now: noon, node: 1,
+		crashesLeft:  rapid.IntRange(0, 4).Draw(t, "crashes"),
+		meddlingLeft: rapid.IntRange(0, 3).Draw(t, "meddling"),
+		resumesLeft:  rapid.IntRange(0, 2).Draw(t, "resumes"),
+	}
+	w.participants = make([]participant, len(w.def.Steps))
+	w.witness = newWitness(len(w.def.Steps))
+	owner := new(w.node)
+	if w.chance("created unowned", 20) {
+		owner = nil
+	}
+	spec := Spec{ID: uuid.UUID{9}, Payload: rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"order":1.50}`)}).Draw(t, "payload")}
+	w.head = New(spec, w.def, 1, owner, w.now, 0)
+	if owner != nil {
+		w.run = new(NewRun(w.head, w.def))
+	}
+	return w
+}
+
+// chance is true in so many percent of the cases; shrinking makes it false.
+func (w *world) chance(label string, percent int) bool {
+	return rapid.IntRange(1, 100).Draw(w.t, label) > 100-percent
+}
+
+func (w *world) moment() Moment {
+	w.now = w.now.Add(time.Millisecond)
+	return Moment{
+		Now: w.now, Jitter: 0.5, CompensationTimeout: time.Minute,
+		NewID: func() uuid.UUID { w.ids++; return uuid.NewSHA1(uuid.Nil, fmt.Append(nil, w.ids)) },
+	}
+}
+
+// crashes tells whether the node dies here, if it may still die. Then the
+// store's row names a dead owner, and all that the node had in memory is gone.
+func (w *world) crashes(where string) bool {
+	if w.run == nil || w.crashesLeft == 0 || !w.chance("crash "+where, 12) {
+		return false
+	}
+	w.crashesLeft--
+	w.node++ // the next incarnation
+	w.run = nil
+	return true
+}
+
+// load is what every reader does: the row and its logs, in any order.
+func (w *world) load() Run {
+	logs := slices.Clone(w.logs)
+	slices.Reverse(logs)
+	return Rebuild(w.head, w.def, logs)
+}
+
+// commit writes a change if its precondition holds, as a store does.
+func (w *world) commit(e Event, before Run, c Change) bool {
+	if c.Before != (Precondition{w.head.Version, w.head.LeaseEpoch}) {
+		return false
+	}
+	after := c.After.Saga
+	// The store's own columns: set on the database's clock, never by a change.
+	after.TimeoutAt, after.CompensationTimeoutAt = w.head.TimeoutAt, w.head.CompensationTimeoutAt
+	if c.StartsCompensation && after.CompensationTimeoutMS != nil {
+		after.CompensationTimeoutAt = new(w.now.Add(time.Duration(*after.CompensationTimeoutMS) * time.Millisecond))
+	}
+	for _, l := range c.Logs {
+		w.write(l)
+	}
+	w.head = after
+	c.After.Saga = after
+	w.checkCommit(e, &before, &c)
+	return true
+}
+
+// write stores a log: a second row, or the completion of a RUNNING one.
+func (w *world) write(l StepLog) {
+	same := func(o StepLog) bool {
+		return o.StepIndex == l.StepIndex && o.Action == l.Action && o.Attempt == l.Attempt
+	}
+	i := slices.IndexFunc(w.logs, same)
+	switch {
+	case !l.Completes && i >= 0:
+		w.t.Fatalf("two rows for one attempt: %+v and %+v", w.logs[i], l)
+	case l.Completes && (i < 0 || w.logs[i].Status != LogRunning):
+		w.t.Fatalf("completes a row that is not there: %+v", l)
+	case l.Completes:
+		l.ID, l.Completes = w.logs[i].ID, false
+		w.logs[i] = l
+	default:
+		w.logs = append(w.logs, l)
+	}
+}
+
+// claim gives the saga to the living node, as Ownership.Claim does.
+func (w *world) claim() {
+	s := w.head
+	if s.LeaseOwner == nil {
+		if s.NextRunAt.After(w.now) {
+			w.now = *s.NextRunAt
+		}
+		s.Attempt = max(s.Attempt, 1)
+		s.NextRunAt = nil
+	} else { // its owner is dead, and may have sent what the row intends
+		w.takenOver(&s)
+		s.Attempt++
+		s.Uncertain = s.Uncertain || s.State.Forward()
+		for i := range w.logs {
+			if l := &w.logs[i]; l.Status == LogRunning {
+				l.Status, l.CompletedAt = LogFailed, new(w.now)
+				w.closed[work{l.StepIndex, l.Action}]++
+			}
+		}
+	}
+	if s.State == Pending || s.State == StepCompleted {
+		s.State = Running
+	}
+	if s.StartedAt == nil {
+		s.StartedAt = new(w.now)
+	}
+	s.Version++
+	s.LeaseEpoch++
+	s.LeaseOwner = new(w.node)
+	w.head = s
+	w.changes++
+	w.run = new(w.load())
+	if why := inconsistent(w.run); why != "" {
+		w.t.Fatalf("claimed a saga that is %s: %+v", why, s)
+	}
+}
+
+// workflows draws definitions of one to eight steps.
+func workflows() *rapid.Generator[*workflow.Definition] {
+	return rapid.Custom(func(t *rapid.T) *workflow.Definition {
+		d := definition(rapid.StringMatching(`[un]{1,8}`).Draw(t, "steps"))
+		d.Retry, d.CompensationRetry = policies().Draw(t, "retry"), policies().Draw(t, "compensation retry")
+		for i := range d.Steps {
+			if rapid.IntRange(0, 3).Draw(t, "own policies") == 3 {
+				d.Steps[i].Retry, d.Steps[i].CompensationRetry = policies().Draw(t, "retry"), policies().Draw(t, "compensation retry")
+			}
+		}
+		return d
+	})
+}
