@@ -1,0 +1,33 @@
+package app
+
+import (
+	"net/http"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+)
+
+// pointBeforeReply passes create.before_reply when a create is about to be
+// answered with 201. An ordinary binary gets h itself back.
+func pointBeforeReply(h http.Handler) http.Handler {
+	if !failpoint.Enabled {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.URL.Path == "/api/v1/sagas" {
+			w = createReply{w}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+type createReply struct{ http.ResponseWriter }
+
+func (w createReply) WriteHeader(status int) {
+	if status == http.StatusCreated {
+		_ = failpoint.Hit(failpoint.CreateBeforeReply) // too late for an error
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap serves http.ResponseController.
+func (w createReply) Unwrap() http.ResponseWriter { return w.ResponseWriter }

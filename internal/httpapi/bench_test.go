@@ -1,0 +1,87 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// idle is an engine that starts nothing.
+type idle struct{ owner int64 }
+
+func (i *idle) Admit(context.Context) (*int64, func(*saga.Run)) { return &i.owner, func(*saga.Run) {} }
+func (i *idle) Wake(uuid.UUID)                                  {}
+func (i *idle) Watch(uuid.UUID) (<-chan struct{}, func())       { return nil, func() {} }
+
+// nobody takes an answer.
+type nobody struct {
+	header http.Header
+	status int
+}
+
+func (n *nobody) Header() http.Header         { return n.header }
+func (n *nobody) WriteHeader(status int)      { n.status = status }
+func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
+
+// BenchmarkCreate is the edge's part of POST /sagas: everything but the socket
+// and the commit.
+func BenchmarkCreate(b *testing.B) {
+	for _, size := range []struct {
+		name    string
+		payload string
+	}{
+		{"payload=100B", `{"order_id":"7f3e","amount":1299,"items":[{"sku":"a","n":1},{"sku":"b","n":2}],"note":"leave it"}`},
+		{"payload=4KB", `{"items":[` + strings.Repeat(`{"sku":"a-123","quantity":1,"price":12.99},`, 95) + `null]}`},
+		{"payload=28KB", `{"items":[` + strings.Repeat(`{"sku":"a-123","quantity":1,"price":12.99},`, 660) + `null]}`},
+	} {
+		b.Run(size.name, func(b *testing.B) {
+			store := memstore.New(time.Now)
+			handler, err := httpapi.New(httpapi.Config{
+				Sagas: store.Sagas, Workflows: store.Workflows,
+				Create: func(_ context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+					return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil
+				},
+				Commit: func(context.Context, saga.Change) error { return nil },
+				Engine: &idle{owner: 1}, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+				SagaTimeout: time.Hour, Now: time.Now,
+				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
+				Log:   slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			post := func(path, body string) int {
+				req := &http.Request{
+					Method: "POST", URL: &url.URL{Path: path}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "skald",
+					Header: http.Header{"Content-Type": {"application/json"}},
+					Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+				}
+				w := &nobody{header: http.Header{}}
+				handler.ServeHTTP(w, req)
+				return w.status
+			}
+			if status := post(workflows, definition("order", "a", "b", "c")); status != http.StatusCreated {
+				b.Fatalf("register: %d", status)
+			}
+			body := `{"workflow_name":"order","correlation_id":"c-123456","payload":` + size.payload + `}`
+			b.ReportAllocs()
+			for b.Loop() {
+				if status := post(sagas, body); status != http.StatusCreated {
+					b.Fatalf("create: %d", status)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,195 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// checkQuery refuses query parameters that the operation does not have, or
+// has once and got twice, and text that no store could keep.
+func (s *server) checkQuery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rt := s.contract.routeOf(r.Context(), r.Method)
+		requestOf(r.Context()).route = rt.name
+		if r.URL.RawQuery != "" {
+			if err := rt.checkQuery(r.URL.RawQuery); err != nil {
+				s.fail(w, r, err)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (rt *route) checkQuery(raw string) error {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return fault.New(fault.Malformed, codeInvalidParameter, "the query string is malformed").Because(err)
+	}
+	var fields []fault.Field
+	code := codeUnknownParameter
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		repeatable, known := rt.query[name]
+		field := fault.Field{Pointer: name}
+		switch {
+		case !known:
+			field.Code, field.Message = "unknown", "is not a parameter of this operation"
+		case !repeatable && len(query[name]) > 100:
+			field.Code, field.Message = "repeated", "may be given once"
+		case slices.ContainsFunc(query[name], unstorable):
+			field.Code, field.Message = "invalid", "holds a NUL character or is not UTF-8"
+		default:
+			continue
+		}
+		if known {
+			code = codeInvalidParameter
+		}
+		fields = append(fields, field)
+	}
+	if fields == nil {
+		return nil
+	}
+	return parameterFault(code, fields...)
+}
+
+// unstorable tells whether PostgreSQL would refuse the text.
+func unstorable(s string) bool { return strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) }
+
+// checkBody reads the body within its limit, makes JSON canonical and checks
+// it against the contract. What comes after sees only the canonical form.
+func (s *server) checkBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			next.ServeHTTP(w, r) // a GET has no body; one that comes is never read
+			return
+		}
+		body, err := s.readBody(s.contract.routeOf(r.Context(), r.Method), w, r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		requestOf(r.Context()).body = body
+		r.Body, r.ContentLength = http.NoBody, int64(len(body))
+		if len(body) > 0 {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if rt.media == nil {
+		if r.ContentLength != 0 {
+			return nil, fault.New(fault.Unsupported, codeMediaType, "this operation takes no body")
+		}
+		return nil, nil
+	}
+	data, err := readAll(w, r, rt.bodyLimit)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 && !rt.bodyRequired {
+		return nil, nil
+	}
+	media := mediaType(r.Header.Get("Content-Type"))
+	if !slices.Contains(rt.media, media) {
+		return nil, fault.New(fault.Unsupported, codeMediaType, "the Content-Type must be %s, in UTF-8", strings.Join(slices.Sorted(slices.Values(rt.media)), " or "))
+	}
+	r.Header.Set("Content-Type", media) // as the generated code compares it
+	if media != mediaJSON {
+		if !utf8.Valid(data) {
+			return nil, fault.New(fault.Malformed, codeInvalidUTF8, "the body is not UTF-8")
+		}
+		return data, nil
+	}
+	canonical, err := strictjson.Canonical(nil, data, strictjson.Limits{MaxDepth: s.Limits.MaxJSONDepth})
+	if err != nil {
+		return nil, notStrict(err)
+	}
+	if rt.body != nil {
+		if fields := violations(rt.body, canonical); fields != nil {
+			return nil, schemaFault(fields...)
+		}
+	}
+	return canonical, nil
+}
+
+// readAtOnce is the largest body for which memory is set aside on the word of
+// its Content-Length; larger ones take it as they come.
+const readAtOnce = 64 << 10
+
+func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		w.Header().Set("Connection", "close") // nobody wants to read the rest
+		return nil, tooLarge(limit)
+	}
+	body := http.MaxBytesReader(w.(*response).ResponseWriter, r.Body, limit)
+	var data []byte
+	var err error
+	if r.ContentLength >= 0 && r.ContentLength <= readAtOnce {
+		data = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(body, data)
+	} else {
+		data, err = io.ReadAll(body)
+	}
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, tooLarge(limit)
+	case err != nil:
+		return nil, fault.New(fault.Malformed, codeUnreadable, "the body ended early").Because(err)
+	}
+	return data, nil
+}
+
+func tooLarge(limit int64) error {
+	return fault.New(fault.TooLarge, codeTooLarge, "the body has more than %d bytes", limit)
+}
+
+// mediaType returns the media type of a Content-Type in the spelling of the
+// contract, "" when it is none or not in UTF-8.
+func mediaType(header string) string {
+	if header == mediaJSON {
+		return header
+	}
+	media, params, err := mime.ParseMediaType(header)
+	if err != nil || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
+		return ""
+	}
+	if media == "text/yaml" || media == "application/x-yaml" {
+		return mediaYAML
+	}
+	return media
+}
+
+// strictCodes are the problems of what strictjson refuses; the rest is REQ_INVALID_JSON.
+var strictCodes = map[string]string{
+	strictjson.CodeInvalidUTF8:  codeInvalidUTF8,
+	strictjson.CodeDuplicateKey: codeDuplicateKey,
+	strictjson.CodeTooDeep:      codeTooDeep,
+	strictjson.CodeNULCharacter: codeNUL,
+}
+
+func notStrict(err error) error {
+	var e *strictjson.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	code := strictCodes[e.Code]
+	if code == "" {
+		code = codeInvalidJSON
+	}
+	return fault.New(fault.Malformed, code, "at byte %d: %s", e.Offset, e.Detail).
+		With(fault.Field{Pointer: e.Pointer, Code: e.Code, Message: e.Detail})
+}

@@ -1,0 +1,92 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// Codes of problems that arise at the edge. Those of the rulebooks stand in
+// their packages; problems lists all.
+const (
+	codeTooLarge         = "REQ_TOO_LARGE"
+	codeUnreadable       = "REQ_UNREADABLE"
+	codeInvalidUTF8      = "REQ_INVALID_UTF8"
+	codeInvalidJSON      = "REQ_INVALID_JSON"
+	codeDuplicateKey     = "REQ_DUPLICATE_KEY"
+	codeTooDeep          = "REQ_TOO_DEEP"
+	codeNUL              = "REQ_NUL_CHARACTER"
+	codeSchema           = "REQ_SCHEMA"
+	codeInvalidParameter = "REQ_INVALID_PARAMETER"
+	codeUnknownParameter = "REQ_UNKNOWN_PARAMETER"
+	codeMediaType        = "REQ_UNSUPPORTED_MEDIA_TYPE"
+	codeNotFound         = "REQ_NOT_FOUND"
+	codeMethod           = "REQ_METHOD_NOT_ALLOWED"
+	codeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
+	codeSagaExists       = "SAGA_ALREADY_EXISTS"
+	codeUnavailable      = "SYS_UNAVAILABLE"
+	codeInternal         = "SYS_INTERNAL"
+)
+
+// problemKind is what docs/problems.md says of a code.
+type problemKind struct {
+	code    string
+	status  []int
+	title   string
+	meaning string
+}
+
+// problems is every code the API answers with, in the order of the document.
+var problems = []problemKind{
+	{codeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. Nothing of it was read further."},
+	{codeUnreadable, []int{400}, "Request unreadable", "The connection ended or stalled before the whole body had come."},
+	{codeInvalidUTF8, []int{400}, "Not UTF-8", "The body is not UTF-8."},
+	{codeInvalidJSON, []int{400}, "Invalid JSON", "The body is not exactly one JSON value: a syntax error, data after the value, half a surrogate pair, or a number with too many digits. `detail` tells the position."},
+	{codeDuplicateKey, []int{400}, "Duplicate key", "An object in the body has the same key twice."},
+	{codeTooDeep, []int{400}, "JSON too deep", "The body nests deeper than the server's limit."},
+	{codeNUL, []int{400}, "NUL character", "A string holds the character U+0000, which cannot be stored."},
+	{codeSchema, []int{422}, "Request does not fit the contract", "The body is JSON but not what the contract asks for. `errors` lists every mistake with a JSON Pointer; unknown members count as mistakes."},
+	{codeInvalidParameter, []int{400}, "Invalid parameter", "A path, query or header parameter has a value that is not allowed. `errors` names it. A cursor that is damaged, foreign or used with other filters is reported so too."},
+	{codeUnknownParameter, []int{400}, "Unknown parameter", "The operation has no such query parameter. Ignoring it could answer a question that was not asked."},
+	{codeMediaType, []int{415}, "Unsupported media type", "The Content-Type is missing or not one the operation takes, or a body was sent to an operation that takes none."},
+	{codeNotFound, []int{404}, "No such path", "The API has no such path."},
+	{codeMethod, []int{405}, "Method not allowed", "The path exists without this method. The header Allow lists those it has."},
+	{saga.CodeKeyUsed, []int{422}, "Idempotency-Key used for another request", "The key stands for an earlier request with another path or body. Use a new key for a new request."},
+	{codeKeyInUse, []int{409}, "Request already being worked on", "A request with this Idempotency-Key, or for a new saga with this saga_id, is being worked on right now. Try again after Retry-After."},
+	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga of this id."},
+	{codeSagaExists, []int{409}, "Saga exists already", "A saga of the given saga_id exists already. With an Idempotency-Key the repeated request would have been answered again instead."},
+	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's present state. `allowed_actions` lists those that are."},
+	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's present one. Read it again and decide again."},
+	{saga.CodeUnstorable, []int{422}, "Content that cannot be stored", "The database refuses the content, for example a number beyond what it can hold."},
+	{workflow.CodeNotFound, []int{404, 422}, "No such workflow", "The tenant has no workflow of this name, or not this version of it. 404 where the path names it, 422 where the body of a new saga does."},
+	{workflow.CodeDisabled, []int{409}, "Workflow disabled", "The workflow accepts no new sagas."},
+	{workflow.CodeStale, []int{412}, "The workflow has changed", "If-Match named another version than the workflow's present one."},
+	{workflow.CodeInvalid, []int{422}, "Invalid definition", "The definition has several kinds of mistakes, or one without a code of its own. `errors` lists them all with JSON Pointers into the definition."},
+	{workflow.CodeSyntax, []int{422}, "Definition unreadable", "The definition is not YAML, holds several YAML documents, or uses anchors or aliases."},
+	{workflow.CodeEmpty, []int{422}, "No steps", "The definition has no steps."},
+	{workflow.CodeTooManySteps, []int{422}, "Too many steps", "The definition has more steps than the server's limit."},
+	{workflow.CodeDuplicateStep, []int{422}, "Duplicate step", "Two steps have the same name."},
+	{workflow.CodeCyclic, []int{422}, "Cyclic steps", "Steps depend on each other in a circle, so that none can be first."},
+	{workflow.CodeUnknownDependency, []int{422}, "Unknown dependency", "depends_on names a step that does not exist."},
+	{workflow.CodeInvalidURL, []int{422}, "Invalid URL", "The URL of a participant is not an absolute http or https URL."},
+	{workflow.CodeMissingCompensation, []int{422}, "Missing compensation", "A step does not say how it is undone. One with nothing to undo says so: `compensation: none`."},
+	{codeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is out of reach. Try again after Retry-After. A write may have happened: with an Idempotency-Key or a saga_id of your own, trying again is safe."},
+	{codeInternal, []int{500}, "Internal error", "A defect in Skald, logged under the request id."},
+}
+
+// problemsPage is where the codes are explained.
+const problemsPage = "https://github.com/skald-saga/skald/blob/main/docs/problems.md"
+
+// titleOf returns the title of a code; the status text for one not listed,
+// which a test excludes.
+func titleOf(code string, status int) string {
+	if i := slices.IndexFunc(problems, func(k problemKind) bool { return k.code == code }); i >= 0 {
+		return problems[i].title
+	}
+	return http.StatusText(status)
+}
+
+func typeOf(code string) string { return problemsPage + "#" + strings.ToLower(code) }

@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/go-chi/chi/v5"
+
+	"github.com/skald-saga/skald/api"
+)
+
+const (
+	mediaJSON = "application/json"
+	mediaYAML = "application/yaml"
+)
+
+// contract is openapi.yaml, prepared for checking requests.
+type contract struct {
+	doc    *openapi3.T
+	routes map[routeKey]*route
+	json   []byte // the contract as it is published
+	etag   string
+}
+
+type routeKey struct{ method, path string }
+
+// route is what the contract says of one operation's query and body.
+type route struct {
+	name         string          // method and path template
+	query        map[string]bool // known parameters; true: repeatable
+	media        []string        // media types of the body; nil: it takes none
+	bodyRequired bool
+	bodyLimit    int64
+	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
+}
+
+// loadContract reads the embedded contract.
+func loadContract(l Limits) (*contract, error) {
+	doc, err := api.GetSpec()
+	if err != nil {
+		return nil, err
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		return nil, err
+	}
+	doc.Servers = nil // else the Host header would have to fit
+	relax(doc)
+	c := &contract{doc: doc, routes: map[routeKey]*route{}}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			c.routes[routeKey{method, path}] = newRoute(method, path, item, op, l)
+		}
+	}
+	c.json, err = published()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(c.json)
+	c.etag = `"` + hex.EncodeToString(sum[:16]) + `"`
+	return c, nil
+}
+
+// relax takes the schema of definitions out of what is enforced: the rulebook
+// checks them, with codes and messages that a schema would hide.
+func relax(doc *openapi3.T) {
+	doc.Components.Schemas["SagaInput"].Value.Properties["steps"] = doc.Components.Schemas["AnyJSON"]
+	for _, item := range doc.Paths.Map() {
+		for _, op := range item.Operations() {
+			if op.RequestBody == nil {
+				continue
+			}
+			if m := op.RequestBody.Value.Content[mediaJSON]; m.Schema.Ref == "#/components/schemas/WorkflowInput" {
+				m.Schema = nil
+			}
+		}
+	}
+}
+
+func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operation, l Limits) *route {
+	rt := &route{name: method + " " + path, query: map[string]bool{}, bodyLimit: l.MaxBodyBytes}
+	for _, list := range []openapi3.Parameters{item.Parameters, op.Parameters} {
+		for _, p := range list {
+			if p.Value.In == openapi3.ParameterInQuery {
+				rt.query[p.Value.Name] = p.Value.Schema.Value.Type.Is(openapi3.TypeArray)
+			}
+		}
+	}
+	if op.RequestBody == nil {
+		return rt
+	}
+	rt.bodyRequired = op.RequestBody.Value.Required
+	for media, m := range op.RequestBody.Value.Content {
+		rt.media = append(rt.media, media)
+		if media == mediaJSON && m.Schema != nil {
+			rt.body = m.Schema.Value
+		}
+		if media == mediaYAML {
+			rt.bodyLimit = l.MaxWorkflowBytes
+		}
+	}
+	return rt
+}
+
+// routeOf returns what the contract says of the operation that chi has chosen.
+func (c *contract) routeOf(ctx context.Context, method string) *route {
+	rt := c.routes[routeKey{method, chi.RouteContext(ctx).RoutePattern()}]
+	if rt == nil {
+		panic(fmt.Sprintf("httpapi: the contract has no %s %s", method, chi.RouteContext(ctx).RoutePattern()))
+	}
+	return rt
+}
+
+// published is the contract for clients: without the Go types that the
+// generator's overlay has put in.
+func published() ([]byte, error) {
+	raw, err := api.GetSpecJSON()
+	if err != nil {
+		return nil, err
+	}
+	var doc any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, err
+	}
+	withoutGoTypes(doc)
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	err = enc.Encode(doc)
+	return out.Bytes(), err
+}
+
+func withoutGoTypes(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, member := range v {
+			if strings.HasPrefix(key, "x-go-type") {
+				delete(v, key)
+				continue
+			}
+			withoutGoTypes(member)
+		}
+	case []any:
+		for _, member := range v {
+			withoutGoTypes(member)
+		}
+	}
+}

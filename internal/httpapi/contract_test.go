@@ -1,0 +1,155 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// openapiYAML reads the contract as people edit it.
+func openapiYAML(t *testing.T) *openapi3.T {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromFile("../../openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Fatalf("openapi.yaml: %v", err)
+	}
+	return doc
+}
+
+func texts[T ~string](values []T) []string {
+	var out []string
+	for _, v := range values {
+		out = append(out, string(v))
+	}
+	return out
+}
+
+func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
+	schemas := openapiYAML(t).Components.Schemas
+	var states, actions []string
+	lifecycles := map[string]bool{}
+	allowed := map[string]bool{}
+	for _, state := range saga.States {
+		states = append(states, state.String())
+		for _, clean := range []bool{true, false} {
+			lifecycles[state.Lifecycle(clean)] = true
+		}
+		s := saga.Saga{State: state}
+		for _, action := range s.AllowedActions() {
+			if !allowed[action] {
+				actions = append(actions, action)
+			}
+			allowed[action] = true
+		}
+	}
+	for name, want := range map[string][]string{
+		"SagaState":             states,
+		"SagaStatus":            texts(saga.Statuses),
+		"EndCause":              texts(saga.Causes),
+		"StepLogStatus":         texts(saga.LogStatuses),
+		"StepAction":            {string(saga.Execute), string(saga.Compensate)},
+		"RetryClass":            texts(retry.Classes),
+		"SagaAction":            actions,
+		"StepStateName":         saga.StepStateNames,
+		"CompensationStateName": saga.UndoStateNames,
+	} {
+		var got []string
+		for _, v := range schemas[name].Value.Enum {
+			got = append(got, v.(string))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-rules +contract):\n%s", name, diff)
+		}
+	}
+	for _, v := range schemas["SagaLifecycle"].Value.Enum {
+		delete(lifecycles, v.(string))
+	}
+	if len(lifecycles) > 0 {
+		t.Errorf("SagaLifecycle lacks %v", lifecycles)
+	}
+}
+
+func TestEveryPathOfTheContractIsServedAndNoOther(t *testing.T) {
+	e := newEdge(t)
+	for path, item := range openapiYAML(t).Paths.Map() {
+		concrete := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}", "order", "{version}", "1").Replace(path)
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+			r := e.send(method, concrete, "")
+			served := r.status != http.StatusMethodNotAllowed && (r.status != http.StatusNotFound || r.problem().Code != "REQ_NOT_FOUND")
+			inContract := item.Operations()[method] != nil && path != "/metrics" // served by somebody else
+			// GET of /workflows/validate is that of a workflow of this name.
+			if served != inContract && (path != "/api/v1/workflows/validate" || method != "GET") {
+				t.Errorf("%s %s: served %t, in the contract %t (%d)", method, path, served, inContract, r.status)
+			}
+		}
+	}
+}
+
+func TestThePublishedContractIsOpenapiYAML(t *testing.T) {
+	want, err := openapiYAML(t).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var published, edited any
+	newEdge(t).send("GET", "/openapi.json", "").into(&published)
+	if err := json.Unmarshal(want, &edited); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(edited, published); diff != "" {
+		t.Errorf("run go generate ./api (-openapi.yaml +served):\n%s", diff)
+	}
+}
+
+// TestTheContractAcceptsWhatTheRulebookAccepts keeps the schema of definitions
+// honest, which is for readers: the edge does not enforce it.
+func TestTheContractAcceptsWhatTheRulebookAccepts(t *testing.T) {
+	schema := openapiYAML(t).Components.Schemas["WorkflowDefinition"].Value
+	full, err := workflow.ParseYAML([]byte(yamlDefinition+`
+  - {name: last, depends_on: [notify], action: {http: {url: "https://h/", method: PUT}}, compensation: none, compensation_retry: {retry_on: []}}
+compensation_timeout_ms: 5
+compensation_retry: {jitter: 0}
+description: everything a definition can say
+`), workflow.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := json.Marshal(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := map[string]string{"everything": string(asJSON), "the least": definition("a", "x!")}
+	bad := map[string]string{
+		"no name":           `{"steps":[` + stepsJSON("x") + `]}`,
+		"no steps":          `{"name":"a"}`,
+		"an empty list":     `{"name":"a","steps":[]}`,
+		"no compensation":   `{"name":"a","steps":[{"name":"x","action":{"http":{"url":"http://h/"}}}]}`,
+		"another word":      `{"name":"a","steps":[{"name":"x","action":{"http":{"url":"http://h/"}},"compensation":"never"}]}`,
+		"an unknown member": `{"name":"a","colour":1,"steps":[` + stepsJSON("x") + `]}`,
+		"too much jitter":   `{"name":"a","retry":{"jitter":2},"steps":[` + stepsJSON("x") + `]}`,
+		"a GET":             `{"name":"a","steps":[{"name":"x","action":{"http":{"url":"http://h/","method":"GET"}},"compensation":"none"}]}`,
+	}
+	for want, table := range map[bool]map[string]string{true: good, false: bad} {
+		for name, text := range table {
+			_, ruleErr := workflow.ParseJSON([]byte(text), workflow.Limits{})
+			var value any
+			if err := json.Unmarshal([]byte(text), &value); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			schemaErr := schema.VisitJSON(value)
+			if (ruleErr == nil) != want || (schemaErr == nil) != want {
+				t.Errorf("%s: rulebook %v, contract %v, want accepted %t", name, ruleErr, schemaErr, want)
+			}
+		}
+	}
+}

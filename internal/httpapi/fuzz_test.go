@@ -1,0 +1,89 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// FuzzNoInputIsAServerError sends anything: the answer is a success or a
+// problem below 500, and never a panic.
+func FuzzNoInputIsAServerError(f *testing.F) {
+	order := definition("order", "a", "b!")
+	for _, seed := range []struct{ method, target, media, body string }{
+		{"POST", workflows, "application/json", order},
+		{"POST", workflows, "application/yaml", yamlDefinition},
+		{"POST", workflows + "/validate", "application/json", `{"workflow_yaml":"a: [b"}`},
+		{"POST", workflows, "text/yaml", "name: &a x\nsteps: *a"},
+		{"POST", sagas, "application/json", `{"workflow_name":"order","payload":{"a":[1.50e3,"\u00e9"]}}`},
+		{"POST", sagas + "?wait=1ns", "application/json", `{"steps":[` + stepsJSON("x") + `],"metadata":{}}`},
+		{"GET", sagas + "?status=FAILED&state=failed&page=2&metadata=%7B%7D", "", ""},
+		{"GET", sagas + "?cursor=AAAA&created_from=2026-01-01T00:00:00%2B01:00", "", ""},
+		{"POST", missing + "/cancel", "application/json", `{"reason":"x"}`},
+		{"GET", workflows + "/a%2Fb", "", ""},
+		{"GET", workflows + "/..%2f..", "", ""},
+		{"GET", workflows + "/a%0ab", "", ""},
+		{"GET", workflows + "//versions/1", "", ""},
+		{"GET", workflows + "/a%2541/versions/1", "", ""},
+		{"GET", workflows + "/%25zz", "", ""},
+		{"GET", "/api/v1/workflows/%E6%B3%A8/versions?page_size=3&view=full", "", ""},
+		{"OPTIONS", "*", "", ""},
+	} {
+		f.Add(seed.method, seed.target, seed.media, seed.body)
+	}
+	store := memstore.New(time.Now)
+	handler, err := httpapi.New(httpapi.Config{
+		Sagas: store.Sagas, Workflows: store.Workflows,
+		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+			results, err := store.Sagas.Create(ctx, []saga.NewSaga{n})
+			return results[0], err
+		},
+		Commit: func(ctx context.Context, c saga.Change) error {
+			results, _ := store.Sagas.Commit(ctx, []saga.Change{c})
+			return results[0]
+		},
+		Engine: &idle{owner: 1}, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, method, target, media, body string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || strings.ContainsAny(method, " \r\n") || method == "" || len(body) > 1<<16 {
+			return // net/http would not pass it on
+		}
+		req := &http.Request{
+			Method: method, URL: u, Host: "skald", Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+		}
+		if media != "" {
+			req.Header.Set("Content-Type", media)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		if w.Code >= 500 {
+			t.Fatalf("%s %s answered %d %s", method, target, w.Code, w.Body)
+		}
+		if w.Code >= 400 && w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Fatalf("%s %s answered %d as %s", method, target, w.Code, w.Header().Get("Content-Type"))
+		}
+		if w.Body.Len() > 0 && !json.Valid(w.Body.Bytes()) {
+			t.Fatalf("%s %s answered no JSON: %s", method, target, w.Body)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// keyOf returns what an Idempotency-Key stands for in this request, nil when
+// the client sent none. The query is not part of it: whether to wait is not
+// part of what is done.
+func keyOf(req *request, header *string) *saga.IdempotencyKey {
+	if header == nil {
+		return nil
+	}
+	h := sha256.New()
+	h.Write([]byte(req.method + "\n" + req.path + "\n"))
+	h.Write(req.body)
+	return &saga.IdempotencyKey{
+		TenantID: req.tenant.ID, Principal: req.principal, Route: req.route, Key: *header, Hash: h.Sum(nil),
+	}
+}
+
+// prior looks an Idempotency-Key up. known: it stands for the same request,
+// whose saga is id. Fault: Invalid with CodeKeyUsed when for another.
+func (s *server) prior(ctx context.Context, key *saga.IdempotencyKey) (id uuid.UUID, known bool, err error) {
+	state, id, err := s.Sagas.Key(ctx, *key)
+	switch {
+	case err != nil:
+		return uuid.Nil, false, err
+	case state == saga.KeyOther:
+		return uuid.Nil, false, keyReused()
+	}
+	return id, state == saga.KeySame, nil
+}
+
+func keyReused() error {
+	return fault.New(fault.Invalid, saga.CodeKeyUsed, "this Idempotency-Key stands for another request").
+		With(fault.Field{Pointer: "Idempotency-Key", Code: "reused", Message: "stands for another request"})
+}
+
+// inUse are the Idempotency-Keys and client-given saga ids of requests that
+// this node is storing right now. The store tolerates no second saga of one in
+// any case; this keeps the second out of the batch of the first.
+type inUse struct {
+	mu    sync.Mutex
+	names map[inUseName]struct{}
+}
+
+type inUseName struct {
+	tenant                uuid.UUID
+	principal, route, key string
+}
+
+// hold marks what a request names until release is called. key may be nil, id
+// uuid.Nil. Fault: Conflict when another request holds either.
+func (u *inUse) hold(tenant, id uuid.UUID, key *saga.IdempotencyKey) (release func(), err error) {
+	var names []inUseName
+	if key != nil {
+		names = append(names, inUseName{tenant, key.Principal, key.Route, key.Key})
+	}
+	if id != uuid.Nil {
+		names = append(names, inUseName{tenant: tenant, key: id.String()})
+	}
+	if names == nil {
+		return func() {}, nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, name := range names {
+		if _, held := u.names[name]; held {
+			return nil, fault.New(fault.Conflict, codeKeyInUse, "a request with this Idempotency-Key or saga_id is being worked on")
+		}
+	}
+	if u.names == nil {
+		u.names = map[inUseName]struct{}{}
+	}
+	for _, name := range names {
+		u.names[name] = struct{}{}
+	}
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for _, name := range names {
+			delete(u.names, name)
+		}
+	}, nil
+}

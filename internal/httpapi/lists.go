@@ -1,0 +1,204 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/strictjson"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// sagaFilters are the query parameters that decide which sagas a list holds.
+var sagaFilters = []string{
+	"workflow_name", "status", "state", "correlation_id", "initiated_by", "trace_id", "business_key",
+	"metadata", "needs_attention", "created_from", "created_to", "updated_from", "updated_to",
+}
+
+// list identifies the list a request asks for.
+func (r *request) list(filters ...string) listID {
+	query, _ := url.ParseQuery(r.query) // checkQuery has parsed it before
+	return newListID(r.tenant.ID, r.path, query, filters...)
+}
+
+// ListSagas answers a page of sagas, newest first.
+func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.ListSagasResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req := requestOf(ctx)
+	p := in.Params
+	list := req.list(sagaFilters...)
+	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	filter, none, err := filterOf(p)
+	if err != nil {
+		return nil, err
+	}
+	filter.Limit, filter.Offset, filter.Total = paging.size, paging.offset(), paging.total
+	if paging.page == 0 {
+		if filter.After, err = sagaCursor(paging.after); err != nil {
+			return nil, err
+		}
+	}
+	var page saga.Page
+	if !none {
+		if page, err = s.Sagas.List(ctx, req.tenant.ID, filter); err != nil {
+			return nil, err
+		}
+	}
+	full := p.View != nil && *p.View == api.ListSagasParamsViewFull
+	out := api.SagaList{Sagas: make([]api.Saga, len(page.Sagas))}
+	for i := range page.Sagas {
+		item, err := s.listed(ctx, req.tenant.ID, &page.Sagas[i], full)
+		if err != nil {
+			return nil, err
+		}
+		out.Sagas[i] = *item
+	}
+	out.Pagination = paging.answer(page.More, page.Total, func() string {
+		return s.cursors.seal(list, sagaKeys(&page.Sagas[len(page.Sagas)-1]))
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+func (s *server) listed(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, full bool) (*api.Saga, error) {
+	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+	if err != nil {
+		return nil, pinnedIsGone(err)
+	}
+	out := toAPISaga(sg, def)
+	if !full {
+		out.Payload, out.Metadata = nil, nil
+	}
+	return out, nil
+}
+
+// filterOf reads the filters. none tells that no saga can fit, because status
+// and state exclude each other.
+func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
+	f = saga.Filter{
+		WorkflowName: text(p.WorkflowName), CorrelationID: text(p.CorrelationID), InitiatedBy: text(p.InitiatedBy),
+		TraceID: text(p.TraceID), BusinessKey: text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
+	}
+	if p.Status != nil || p.State != nil {
+		f.States = statesOf(p.Status, p.State)
+		none = len(f.States) == 0
+	}
+	if p.Metadata != nil {
+		if f.Metadata, err = metadataOf(*p.Metadata); err != nil {
+			return f, none, err
+		}
+	}
+	for _, bound := range []struct {
+		name string
+		in   *time.Time
+		out  *time.Time
+	}{
+		{"created_from", p.CreatedFrom, &f.CreatedFrom}, {"created_to", p.CreatedTo, &f.CreatedTo},
+		{"updated_from", p.UpdatedFrom, &f.UpdatedFrom}, {"updated_to", p.UpdatedTo, &f.UpdatedTo},
+	} {
+		if bound.in == nil {
+			continue
+		}
+		t := bound.in.UTC()
+		if t.Year() < 1970 || t.Year() > 9999 {
+			return f, none, badParameter(bound.name, "invalid", "must be in the years 1970 to 9999")
+		}
+		*bound.out = t
+	}
+	return f, none, nil
+}
+
+// statesOf returns the states that fit the words of seed 1 and the names.
+func statesOf(statuses []api.SagaStatus, states []api.SagaState) []saga.State {
+	var out []saga.State
+	for _, state := range saga.States {
+		fits := statuses == nil || slices.Contains(statuses, api.SagaStatus(state.Status()))
+		if fits && (states == nil || slices.Contains(states, api.SagaState(state.String()))) {
+			out = append(out, state)
+		}
+	}
+	return out
+}
+
+func metadataOf(text string) (json.RawMessage, error) {
+	canonical, err := strictjson.Canonical(nil, []byte(text), strictjson.Limits{})
+	var e *strictjson.Error
+	switch {
+	case errors.As(err, &e):
+		return nil, parameterFault(codeInvalidParameter, fault.Field{Pointer: "metadata", Code: e.Code, Message: "is not acceptable JSON: " + e.Detail})
+	case err != nil:
+		return nil, err
+	case canonical[0] != '{':
+		return nil, badParameter("metadata", "type", "must be a JSON object")
+	}
+	return canonical, nil
+}
+
+// ListWorkflows answers a page of workflows by name.
+func (s *server) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestObject) (api.ListWorkflowsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req := requestOf(ctx)
+	p := in.Params
+	list := req.list("enabled")
+	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Workflows.List(ctx, req.tenant.ID, workflow.Filter{
+		Enabled: p.Enabled, Limit: paging.size, Offset: paging.offset(), After: string(paging.after), Total: paging.total,
+	})
+	if err != nil {
+		return nil, err
+	}
+	full := p.View != nil && *p.View == api.ListWorkflowsParamsViewFull
+	return s.workflowPage(list, paging, page, full, func(last *workflow.Registered) string { return last.Name }), nil
+}
+
+// ListWorkflowVersions answers a page of a workflow's versions, newest first.
+func (s *server) ListWorkflowVersions(ctx context.Context, in api.ListWorkflowVersionsRequestObject) (api.ListWorkflowVersionsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if err := checkName(in.Name); err != nil {
+		return nil, err
+	}
+	req := requestOf(ctx)
+	p := in.Params
+	list := req.list()
+	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Workflows.Versions(ctx, req.tenant.ID, in.Name, workflow.Filter{
+		Limit: paging.size, Offset: paging.offset(), After: string(paging.after), Total: paging.total,
+	})
+	if err != nil {
+		return nil, err
+	}
+	full := p.View != nil && *p.View == api.ListWorkflowVersionsParamsViewFull
+	return s.workflowPage(list, paging, page, full, func(last *workflow.Registered) string { return strconv.Itoa(last.Version) }), nil
+}
+
+func (s *server) workflowPage(list listID, p paging, page workflow.Page, full bool, key func(*workflow.Registered) string) answer {
+	out := api.WorkflowList{Workflows: make([]api.Workflow, len(page.Workflows))}
+	for i := range page.Workflows {
+		out.Workflows[i] = toAPIWorkflow(&page.Workflows[i], full)
+	}
+	out.Pagination = p.answer(page.More, page.Total, func() string {
+		return s.cursors.seal(list, []byte(key(&page.Workflows[len(page.Workflows)-1])))
+	})
+	return answer{status: http.StatusOK, body: out}
+}

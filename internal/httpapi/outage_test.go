@@ -1,0 +1,247 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+var errOutage = errors.New("pq: the connection to secret-host:5432 is gone")
+
+// brokenSagas is a store that does not answer, or panics.
+type brokenSagas struct {
+	saga.Store
+	panics bool
+}
+
+func (b brokenSagas) fail() error {
+	if b.panics {
+		panic("secret state of the store")
+	}
+	return errOutage
+}
+
+func (b brokenSagas) Get(context.Context, uuid.UUID, uuid.UUID) (saga.Saga, error) {
+	return saga.Saga{}, b.fail()
+}
+
+func (b brokenSagas) List(context.Context, uuid.UUID, saga.Filter) (saga.Page, error) {
+	return saga.Page{}, b.fail()
+}
+
+func (b brokenSagas) Load(context.Context, []uuid.UUID) ([]saga.Loaded, error) { return nil, b.fail() }
+
+func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
+	e := newEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas} })
+	e.register("order", "a")
+	for _, path := range []string{sagas, missing, missing + "?wait=1s", missing + "/steps", missing + "/step-logs"} {
+		r := e.send("GET", path, "", "X-Request-Id", "outage-1")
+		r.wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+		if r.header.Get("Retry-After") == "" || bytes.Contains(r.body, []byte("secret")) {
+			t.Errorf("%s: Retry-After %q, body %s", path, r.header.Get("Retry-After"), r.body)
+		}
+	}
+	e.send("POST", missing+"/cancel", "").wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+	if log := e.log.String(); !strings.Contains(log, "secret-host") || !strings.Contains(log, `"request_id":"outage-1"`) || !strings.Contains(log, "GET /api/v1/sagas/{saga_id}") {
+		t.Errorf("the log does not tell what happened: %s", log)
+	}
+}
+
+func TestAPanicIsA500ThatTellsNothingAndIsLogged(t *testing.T) {
+	e := newEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas, panics: true} })
+	r := e.send("GET", missing, "")
+	p := r.wants(http.StatusInternalServerError, "SYS_INTERNAL")
+	if leak := leaks.Find(r.body); leak != nil || bytes.Contains(r.body, []byte("secret")) {
+		t.Errorf("the answer leaks: %s", r.body)
+	}
+	if log := e.log.String(); !strings.Contains(log, "secret state") || !strings.Contains(log, p.RequestID) || !strings.Contains(log, "outage_test.go") {
+		t.Errorf("the log lacks the cause, the request id or the stack: %s", log)
+	}
+	if r := e.send("GET", "/healthz", ""); r.status != http.StatusOK {
+		t.Errorf("after the panic: %d", r.status)
+	}
+}
+
+// commitFault makes Create fail before or after the saga is stored.
+func commitFault(stored bool, err error) func(*httpapi.Config) {
+	return func(c *httpapi.Config) {
+		create := c.Create
+		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+			if stored {
+				if _, err := create(ctx, n); err != nil {
+					return saga.CreateResult{}, err
+				}
+			}
+			return saga.CreateResult{}, err
+		}
+	}
+}
+
+func TestASagaWhoseCommitIsLostBeforeTheDiskIsA503(t *testing.T) {
+	e := newEdge(t, commitFault(false, errOutage))
+	e.register("order", "a")
+	e.send("POST", sagas, `{"workflow_name":"order"}`).wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+	if n := len(e.list("").Sagas); n != 0 {
+		t.Errorf("%d sagas, want none", n)
+	}
+}
+
+func TestASagaWhoseCommitIsLostAfterTheDiskIsAnsweredAndRun(t *testing.T) {
+	e := newEdge(t, commitFault(true, errOutage))
+	e.register("order", "a")
+	s := e.start(`{"workflow_name":"order"}`)
+	e.runner.work.Wait()
+	if got := e.saga(sagas + "/" + s.SagaID.String()); got.Status != client.SagaStatusCOMPLETED {
+		t.Errorf("status %s: stored, but not run", got.Status)
+	}
+}
+
+func TestASagaThatARetriedBatchFindsTakenIsStillOurs(t *testing.T) {
+	e := newEdge(t, func(c *httpapi.Config) {
+		create := c.Create
+		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+			if _, err := create(ctx, n); err != nil { // its answer is lost
+				return saga.CreateResult{}, err
+			}
+			return create(ctx, n)
+		}
+	})
+	e.register("order", "a")
+	s := e.start(`{"workflow_name":"order"}`)
+	e.runner.work.Wait()
+	if got := e.saga(sagas + "/" + s.SagaID.String()); got.Status != client.SagaStatusCOMPLETED {
+		t.Errorf("status %s: stored, but not run", got.Status)
+	}
+}
+
+func TestAnActionWhoseCommitIsLostAfterTheDiskIsAccepted(t *testing.T) {
+	e := newEdge(t, func(c *httpapi.Config) {
+		commit := c.Commit
+		c.Commit = func(ctx context.Context, ch saga.Change) error { return errors.Join(commit(ctx, ch), errOutage) }
+	})
+	at, g := held(t, e, nil)
+	defer close(g.open)
+	if r := e.send("POST", at+"/cancel", ""); r.status != http.StatusAccepted || r.header.Get("ETag") != `"2"` {
+		t.Errorf("got %d %s", r.status, r.body)
+	}
+}
+
+// fasterDriver moves the saga on before each of the first n commits of actions.
+func fasterDriver(n int) func(*httpapi.Config) {
+	return func(c *httpapi.Config) {
+		commit, store := c.Commit, c.Sagas
+		c.Commit = func(ctx context.Context, ch saga.Change) error {
+			if n--; n >= 0 {
+				now, err := store.Get(ctx, tenant.ID, ch.After.ID)
+				if err != nil {
+					return err
+				}
+				moved := saga.Change{Before: saga.Precondition{Version: now.Version, Epoch: now.LeaseEpoch}}
+				moved.After.Saga = now
+				moved.After.Version++
+				if err := commit(ctx, moved); err != nil {
+					return err
+				}
+			}
+			return commit(ctx, ch)
+		}
+	}
+}
+
+func TestAnActionIsDecidedAnewWhenTheSagaMovesOn(t *testing.T) {
+	e := newEdge(t, fasterDriver(4))
+	at, g := held(t, e, nil)
+	defer close(g.open)
+	if r := e.send("POST", at+"/cancel", ""); r.status != http.StatusAccepted || r.header.Get("ETag") != `"6"` {
+		t.Errorf("got %d, version %s: %s", r.status, r.header.Get("ETag"), r.body)
+	}
+}
+
+func TestAnActionThatAlwaysLosesTheRaceGivesUp(t *testing.T) {
+	e := newEdge(t, fasterDriver(1000))
+	at, g := held(t, e, nil)
+	defer close(g.open)
+	e.send("POST", at+"/cancel", "").wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+	present := e.send("GET", at, "").header.Get("ETag")
+	e.send("POST", at+"/cancel", "", "If-Match", present).wants(http.StatusPreconditionFailed, "SAGA_VERSION_CONFLICT")
+}
+
+func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
+	e := newEdge(t, func(c *httpapi.Config) { c.Limits.MaxWait = time.Hour })
+	e.register("order", "a")
+	e.runner.full = true
+	s := e.start(`{"workflow_name":"order"}`)
+	stored, err := e.store.Sagas.Get(t.Context(), tenant.ID, s.SagaID)
+	if err != nil || stored.LeaseOwner != nil || stored.NextRunAt == nil {
+		t.Errorf("stored = %+v, %v; want it unowned and due", stored, err)
+	}
+	// It ends elsewhere: only the store tells.
+	go func() {
+		run, _ := e.runner.load(s.SagaID)
+		e.runner.mu.Lock()
+		e.runner.watchers = map[uuid.UUID]chan struct{}{}
+		e.runner.mu.Unlock()
+		e.runner.drive(run)
+	}()
+	if got := e.saga(sagas + "/" + s.SagaID.String() + "?wait=1h"); got.Status != client.SagaStatusCOMPLETED {
+		t.Errorf("status %s, want the end that the store tells", got.Status)
+	}
+}
+
+func TestASagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	e := newEdge(t, func(c *httpapi.Config) {
+		create := c.Create
+		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+			close(reached)
+			<-goOn
+			if err := ctx.Err(); err != nil {
+				return saga.CreateResult{}, err
+			}
+			return create(ctx, n)
+		}
+	})
+	e.register("order", "a")
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := e.CreateSagaWithBody(ctx, nil, "application/json", strings.NewReader(`{"workflow_name":"order","correlation_id":"left"}`))
+		left <- err
+	}()
+	<-reached
+	leave()
+	if err := <-left; err == nil {
+		t.Fatal("the client got an answer")
+	}
+	close(goOn)
+	deadline := time.After(10 * time.Second)
+	for len(e.list("correlation_id=left&status=COMPLETED").Sagas) == 0 {
+		select {
+		case <-deadline:
+			t.Fatal("the saga was not stored and run")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestARequestThatTakesTooLongIsA503(t *testing.T) {
+	e := newEdge(t, func(c *httpapi.Config) {
+		c.Limits.RequestTimeout = time.Millisecond
+		c.Create = func(ctx context.Context, _ saga.NewSaga) (saga.CreateResult, error) {
+			<-ctx.Done()
+			return saga.CreateResult{}, ctx.Err()
+		}
+	})
+	e.register("order", "a")
+	e.send("POST", sagas, `{"workflow_name":"order"}`).wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+}

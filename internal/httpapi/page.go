@@ -1,0 +1,71 @@
+package httpapi
+
+import (
+	"slices"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+const (
+	defaultPageSize = 20
+	maxPageDepth    = 10_000 // rows that page can reach; OFFSET reads all before
+)
+
+// paging is the part of a page that the client asked for.
+type paging struct {
+	page  int // 0 in cursor mode
+	size  int
+	after []byte // sort keys of the last item before; cursor mode only
+	total bool
+}
+
+// pagingOf reads the parameters of a list. Their ranges are the contract's.
+func (s *server) pagingOf(list listID, page, size *int32, cursor *string, include []string) (paging, error) {
+	p := paging{page: 1, size: defaultPageSize, total: slices.Contains(include, "total")}
+	if size != nil {
+		p.size = int(*size)
+	}
+	if cursor != nil {
+		if page != nil {
+			return p, parameterFault(codeInvalidParameter,
+				fault.Field{Pointer: "cursor", Code: "excluded", Message: "cannot be combined with page"},
+				fault.Field{Pointer: "page", Code: "excluded", Message: "cannot be combined with cursor"})
+		}
+		after, err := s.cursors.open(list, *cursor)
+		p.page, p.after = 0, after
+		return p, err
+	}
+	if page != nil {
+		p.page = int(*page)
+	}
+	if p.page*p.size > maxPageDepth {
+		return p, badParameter("page", "maximum", "reaches %d rows deep with page_size; go on with next_cursor instead", maxPageDepth)
+	}
+	p.total = true
+	return p, nil
+}
+
+func (p paging) offset() int {
+	if p.page == 0 {
+		return 0
+	}
+	return (p.page - 1) * p.size
+}
+
+// answer describes the page that was read. next is the cursor after it, used
+// only when there is more.
+func (p paging) answer(more bool, total int64, next func() string) api.Pagination {
+	out := api.Pagination{PageSize: p.size, HasNext: more}
+	if p.page > 0 {
+		out.Page = &p.page
+	}
+	if p.total {
+		out.TotalCount = &total
+	}
+	if more {
+		token := next()
+		out.NextCursor = &token
+	}
+	return out
+}

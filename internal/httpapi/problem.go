@@ -1,0 +1,242 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/go-chi/chi/v5"
+	nethttpmiddleware "github.com/oapi-codegen/nethttp-middleware"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Bounds of a problem document, which repeats parts of what the client sent.
+const (
+	maxProblemFields = 100
+	maxProblemText   = 1000 // bytes of one text
+)
+
+// retryAfter is the Retry-After of a 503 and of a key in use, in seconds.
+const retryAfter = "1"
+
+// fail answers with err: a fault as its kind says, anything else as an outage
+// that tells nothing. Outages are logged here and nowhere else.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if f := fault.As(err); f != nil {
+		s.writeProblem(w, r, statusOf(f.Kind), f)
+		return
+	}
+	req := requestOf(r.Context())
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		s.Log.DebugContext(r.Context(), "client left", slog.String("request_id", req.id), slog.String("route", req.route))
+	} else {
+		s.Log.ErrorContext(r.Context(), "request failed",
+			slog.String("request_id", req.id), slog.String("route", req.route), slog.Any("error", err))
+	}
+	s.writeProblem(w, r, http.StatusServiceUnavailable,
+		fault.New(fault.Unavailable, codeUnavailable, "the server cannot do this right now; try again"))
+}
+
+func statusOf(k fault.Kind) int {
+	switch k {
+	case fault.Invalid:
+		return http.StatusUnprocessableEntity
+	case fault.Malformed:
+		return http.StatusBadRequest
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Conflict:
+		return http.StatusConflict
+	case fault.Precondition:
+		return http.StatusPreconditionFailed
+	case fault.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case fault.Unsupported:
+		return http.StatusUnsupportedMediaType
+	case fault.Unavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// writeProblem is the one writer of error answers.
+func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int, f *fault.Error) {
+	p := api.Problem{
+		Type:      typeOf(f.Code),
+		Title:     titleOf(f.Code, status),
+		Status:    status,
+		Detail:    clip(f.Detail),
+		Instance:  clip(r.URL.EscapedPath()),
+		Code:      f.Code,
+		RequestID: requestOf(r.Context()).id,
+	}
+	for _, field := range f.Fields[:min(len(f.Fields), maxProblemFields)] {
+		p.Errors = append(p.Errors, api.ProblemField{Pointer: clip(field.Pointer), Code: field.Code, Message: clip(field.Message)})
+	}
+	if f.Allowed != nil {
+		actions := actionsOf(f.Allowed)
+		p.AllowedActions = &actions
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic("httpapi: a problem is always JSON: " + err.Error())
+	}
+	h := w.Header()
+	for _, name := range []string{"ETag", "Location"} {
+		h.Del(name) // of an answer that failed on its way out
+	}
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	if status == http.StatusServiceUnavailable || f.Code == codeKeyInUse {
+		h.Set("Retry-After", retryAfter)
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that left cannot be told
+}
+
+// clip shortens a text that holds what a client sent.
+func clip(s string) string {
+	if len(s) <= maxProblemText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxProblemText], "") + "…"
+}
+
+func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, r, fault.New(fault.NotFound, codeNotFound, "there is nothing at this path"))
+}
+
+// methods are those the contract uses, and HEAD, which every GET answers.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// methodNotAllowed names the methods the path has: chi leaves that to a
+// handler that replaces its own.
+func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, m := range methods {
+		asked := m
+		if m == http.MethodHead {
+			asked = http.MethodGet
+		}
+		if s.router.Match(chi.NewRouteContext(), asked, r.URL.Path) {
+			allowed = append(allowed, m)
+		}
+	}
+	list := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", list)
+	s.writeProblem(w, r, http.StatusMethodNotAllowed, fault.New(0, codeMethod, "this path has %s, not %s", list, clip(requestOf(r.Context()).method)))
+}
+
+// badParameters answers what the contract's validator refused: path, query
+// and header parameters.
+func (s *server) badParameters(_ context.Context, err error, w http.ResponseWriter, r *http.Request, opts nethttpmiddleware.ErrorHandlerOpts) {
+	if opts.MatchedRoute == nil { // its router is stricter than chi about odd paths
+		s.notFound(w, r)
+		return
+	}
+	var fields []fault.Field
+	for _, e := range flatten(err) {
+		var bad *openapi3filter.RequestError
+		if !errors.As(e, &bad) || bad.Parameter == nil {
+			// Bodies are checked elsewhere.
+			s.fail(w, r, fmt.Errorf("unexpected result of the contract's validator: %w", err))
+			return
+		}
+		fields = append(fields, parameterFields(bad)...)
+	}
+	s.fail(w, r, parameterFault(codeInvalidParameter, fields...))
+}
+
+func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
+	var fields []fault.Field
+	for _, cause := range flatten(bad.Err) {
+		field := fault.Field{Pointer: bad.Parameter.Name, Code: "invalid", Message: "is not of the form the contract asks for"}
+		var violation *openapi3.SchemaError
+		switch {
+		case errors.As(cause, &violation):
+			field = violationField(violation)
+			field.Pointer = bad.Parameter.Name
+		case errors.Is(cause, openapi3filter.ErrInvalidRequired):
+			field.Code, field.Message = "required", "is required"
+		case errors.Is(cause, openapi3filter.ErrInvalidEmptyValue):
+			field.Code, field.Message = "empty", "must not be empty"
+		}
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+// flatten returns the errors inside nested openapi3.MultiErrors.
+func flatten(err error) []error {
+	multi, ok := err.(openapi3.MultiError)
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range multi {
+		out = append(out, flatten(e)...)
+	}
+	return out
+}
+
+// unbound answers what the generated code could not bind, which the checks
+// before it let pass.
+func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
+	var (
+		format  *api.InvalidParamFormatError
+		missing *api.RequiredParamError
+		header  *api.RequiredHeaderError
+		many    *api.TooManyValuesForParamError
+		typ     *json.UnmarshalTypeError
+	)
+	switch {
+	case errors.As(err, &format):
+		err = badParameter(format.ParamName, "invalid", "is not of the form the contract asks for")
+	case errors.As(err, &missing):
+		err = badParameter(missing.ParamName, "required", "is required")
+	case errors.As(err, &header):
+		err = badParameter(header.ParamName, "required", "is required")
+	case errors.As(err, &many):
+		err = badParameter(many.ParamName, "repeated", "may be given once")
+	case errors.As(err, &typ):
+		// The schema calls 1.0 an integer; Go does not.
+		err = schemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type", Message: "is not of the right type, or written with a fraction"})
+	}
+	s.fail(w, r, err)
+}
+
+// badParameter is the fault of one parameter.
+func badParameter(name, code, format string, args ...any) *fault.Error {
+	return parameterFault(codeInvalidParameter, fault.Field{Pointer: name, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+func parameterFault(code string, fields ...fault.Field) *fault.Error {
+	return summed(fault.Malformed, code, fields)
+}
+
+// schemaFault is the fault of a body that does not fit the contract.
+func schemaFault(fields ...fault.Field) *fault.Error {
+	return summed(fault.Invalid, codeSchema, fields)
+}
+
+// summed makes one fault of several mistakes; its detail tells the first.
+func summed(kind fault.Kind, code string, fields []fault.Field) *fault.Error {
+	detail := fields[0].Message
+	if at := fields[0].Pointer; at != "" {
+		detail = at + " " + detail
+	}
+	if n := len(fields); n > 1 {
+		detail = fmt.Sprintf("%s (and %d more)", detail, n-1)
+	}
+	return fault.New(kind, code, "%s", detail).With(fields...)
+}

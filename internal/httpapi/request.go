@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// request is what the edge knows of a request beside its parameters.
+type request struct {
+	id        string
+	tenant    saga.Tenant
+	principal string // who asks
+	method    string
+	path      string // decoded
+	query     string // as sent
+	route     string // method and path template; "" before routing
+	body      []byte // canonical JSON, or text as sent; nil when there is none
+}
+
+type requestKey struct{}
+
+// requestOf returns the request a handler works on.
+func requestOf(ctx context.Context) *request {
+	return ctx.Value(requestKey{}).(*request)
+}
+
+// identify decides for whom a request is made. It is the only place that does.
+func (s *server) identify(_ *http.Request) (tenant saga.Tenant, principal string) {
+	return s.Tenant, "anonymous"
+}
+
+// serve gives the request its id, catches panics, and routes it.
+func (s *server) serve(w http.ResponseWriter, r *http.Request) {
+	req := &request{id: requestID(r), method: r.Method, path: r.URL.Path, query: r.URL.RawQuery}
+	if req.id == "" {
+		req.id = s.NewID().String()
+	}
+	req.tenant, req.principal = s.identify(r)
+	w.Header().Set("X-Request-Id", req.id)
+	out := &response{ResponseWriter: w}
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
+	defer s.recover(out, r)
+	if r.Method == http.MethodHead {
+		r.Method = http.MethodGet // net/http leaves the body out
+	}
+	if strings.IndexByte(r.URL.Path, 0) >= 0 || !utf8.ValidString(r.URL.Path) {
+		s.fail(out, r, fault.New(fault.Malformed, codeInvalidParameter, "the path holds a NUL character or is not UTF-8"))
+		return
+	}
+	s.router.ServeHTTP(out, r)
+}
+
+// requestID returns the client's id of the request, "" when it sent none that
+// is fit for a header and a log line.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	if len(id) > 128 {
+		return ""
+	}
+	for i := range len(id) {
+		c := id[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_.:/+=@", c) >= 0) {
+			return ""
+		}
+	}
+	return id
+}
+
+// recover turns a panic into a problem that tells nothing, and logs it with
+// its stack.
+func (s *server) recover(w *response, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler {
+		panic(p)
+	}
+	req := requestOf(r.Context())
+	s.Log.ErrorContext(r.Context(), "request handler panicked",
+		slog.String("request_id", req.id), slog.String("route", req.route),
+		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	if w.begun {
+		panic(http.ErrAbortHandler) // half an answer must not look whole
+	}
+	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, codeInternal, "an error inside Skald; it has been logged under the request id"))
+}
+
+// response tells whether an answer has begun.
+type response struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (w *response) WriteHeader(status int) {
+	w.begun = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap serves http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,196 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// runner is httpapi.Engine for tests: it drives each saga in a goroutine of
+// its own, asks script instead of participants, and waits for nothing.
+type runner struct {
+	t     *testing.T
+	store *memstore.Store
+	now   func() time.Time
+	// script answers calls; nil: every call is done. Set before the first saga.
+	script func(saga.Call) saga.Outcome
+	// full makes Admit find no room. Set before the first saga.
+	full bool
+
+	mu       sync.Mutex
+	admitted int // rooms taken and not given back or used
+	driving  map[uuid.UUID]bool
+	watchers map[uuid.UUID]chan struct{}
+	work     sync.WaitGroup
+}
+
+func newRunner(t *testing.T, store *memstore.Store, now func() time.Time) *runner {
+	r := &runner{t: t, store: store, now: now, driving: map[uuid.UUID]bool{}, watchers: map[uuid.UUID]chan struct{}{}}
+	t.Cleanup(func() {
+		r.work.Wait()
+		if r.admitted != 0 {
+			t.Errorf("%d rooms of the engine were neither used nor given back", r.admitted)
+		}
+	})
+	return r
+}
+
+func (r *runner) Admit(context.Context) (*int64, func(*saga.Run)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.admitted++
+	var once sync.Once
+	done := func(run *saga.Run) {
+		called := false
+		once.Do(func() { called = true })
+		if !called {
+			r.t.Error("done was called twice")
+		}
+		r.mu.Lock()
+		r.admitted--
+		r.mu.Unlock()
+		if run != nil {
+			r.drive(*run)
+		}
+	}
+	if r.full {
+		return nil, done
+	}
+	owner := int64(1)
+	return &owner, done
+}
+
+func (r *runner) Wake(id uuid.UUID) {
+	if run, ok := r.load(id); ok && !run.State.Terminal() {
+		r.drive(run)
+	}
+}
+
+func (r *runner) Watch(id uuid.UUID) (<-chan struct{}, func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watchers[id] == nil {
+		r.watchers[id] = make(chan struct{})
+	}
+	return r.watchers[id], func() {}
+}
+
+// drive runs a saga to its end, unless somebody does already.
+func (r *runner) drive(run saga.Run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.driving[run.ID] {
+		return
+	}
+	r.driving[run.ID] = true
+	r.work.Go(func() { r.run(run) })
+}
+
+func (r *runner) run(run saga.Run) {
+	for run.Next(r.now()) != saga.Rest {
+		var e saga.Event = saga.Turned{}
+		if run.Next(r.now()) != saga.Turn {
+			if run.Attempt == 0 {
+				run.Attempt = 1 // as a claim does
+			}
+			e = saga.Answered{Outcome: r.call(&run)}
+		}
+		change, err := saga.Apply(run, e, saga.Moment{Now: r.now(), NewID: uuid.New, CompensationTimeout: time.Hour})
+		if err != nil {
+			r.t.Errorf("apply %T: %v", e, err)
+			break
+		}
+		results, err := r.store.Sagas.Commit(context.Background(), []saga.Change{change})
+		switch {
+		case err != nil:
+			r.t.Errorf("commit: %v", err)
+			return
+		case results[0] == nil:
+			run = change.After
+		case fault.IsCode(results[0], saga.CodeStale):
+			run, _ = r.load(run.ID) // a flag was set meanwhile
+		default:
+			r.t.Errorf("commit: %v", results[0])
+			return
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.driving, run.ID)
+	if ended := r.watchers[run.ID]; ended != nil {
+		close(ended)
+		delete(r.watchers, run.ID)
+	}
+}
+
+func (r *runner) load(id uuid.UUID) (saga.Run, bool) {
+	loaded, err := r.store.Sagas.Load(context.Background(), []uuid.UUID{id})
+	if err != nil || len(loaded) == 0 {
+		return saga.Run{}, false
+	}
+	s := loaded[0].Saga
+	w, err := r.store.Workflows.Get(context.Background(), s.Tenant.ID, s.WorkflowName, s.WorkflowVersion)
+	if err != nil {
+		r.t.Errorf("definition of %s: %v", id, err)
+		return saga.Run{}, false
+	}
+	return saga.Rebuild(s, w.Definition, loaded[0].Logs), true
+}
+
+func (r *runner) call(run *saga.Run) saga.Outcome {
+	c := run.Call(saga.Defaults{StepTimeout: time.Second})
+	began := r.now()
+	o := done(`{"ok":true}`)
+	if r.script != nil {
+		o = r.script(c)
+	}
+	o.Request, o.StartedAt, o.EndedAt = c.Body, began, r.now()
+	return o
+}
+
+func done(output string) saga.Outcome {
+	return saga.Outcome{Verdict: saga.Done, Code: "http_200", Output: json.RawMessage(output)}
+}
+
+func refused() saga.Outcome {
+	return saga.Outcome{Verdict: saga.Refused, Class: retry.Refused, Code: "http_409", Message: "the participant refused"}
+}
+
+// refuse makes a script that refuses one step's calls of one action.
+func refuse(step string, action saga.Action) func(saga.Call) saga.Outcome {
+	return func(c saga.Call) saga.Outcome {
+		if c.Step == step && c.Action == action {
+			return refused()
+		}
+		return done(`{"ok":true}`)
+	}
+}
+
+// gate is a script that holds every call until it is opened.
+type gate struct {
+	reached chan struct{} // one message per call that waits
+	open    chan struct{}
+	then    func(saga.Call) saga.Outcome
+}
+
+func newGate(then func(saga.Call) saga.Outcome) *gate {
+	return &gate{reached: make(chan struct{}, 100), open: make(chan struct{}), then: then}
+}
+
+func (g *gate) script(c saga.Call) saga.Outcome {
+	g.reached <- struct{}{}
+	<-g.open
+	if g.then == nil {
+		return done(`{"ok":true}`)
+	}
+	return g.then(c)
+}

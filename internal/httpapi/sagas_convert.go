@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// toAPISaga converts the head of a saga. def is its definition.
+func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
+	out := &api.Saga{
+		SagaID:          s.ID,
+		WorkflowName:    s.WorkflowName,
+		WorkflowVersion: s.WorkflowVersion,
+		DefinitionID:    s.WorkflowName + "@" + strconv.Itoa(s.WorkflowVersion),
+		SagaType:        s.SagaType,
+		Name:            s.Name,
+		Description:     s.Description,
+		BusinessKey:     s.BusinessKey,
+		CorrelationID:   s.CorrelationID,
+		InitiatedBy:     s.InitiatedBy,
+		TraceID:         s.TraceID,
+		SpanID:          s.SpanID,
+		Payload:         s.Payload,
+		Metadata:        s.Metadata,
+
+		Status:      api.SagaStatus(s.State.Status()),
+		State:       api.SagaState(s.State.String()),
+		Lifecycle:   api.SagaLifecycle(s.State.Lifecycle(s.Clean == nil || *s.Clean)),
+		CurrentStep: s.CurrentStep,
+		TotalSteps:  s.TotalSteps,
+
+		Error:           toAPIError(s.Error),
+		EndCause:        (*api.EndCause)(s.EndCause),
+		Clean:           s.Clean,
+		NeedsAttention:  s.NeedsAttention,
+		AttentionReason: s.AttentionReason,
+
+		TimeoutMS:             s.TimeoutMS,
+		TimeoutAt:             s.TimeoutAt,
+		CompensationTimeoutAt: s.CompensationTimeoutAt,
+		NextRunAt:             s.NextRunAt,
+		CancelRequestedAt:     s.CancelRequestedAt,
+		TimedOutAt:            s.TimedOutAt,
+		CreatedAt:             s.CreatedAt,
+		StartedAt:             s.StartedAt,
+		UpdatedAt:             s.UpdatedAt,
+		CompletedAt:           s.CompletedAt,
+		Version:               s.Version,
+		AllowedActions:        actionsOf(s.AllowedActions()),
+	}
+	if s.CurrentStep < len(def.Steps) {
+		out.CurrentStepName = &def.Steps[s.CurrentStep].Name
+	}
+	if s.Error != nil {
+		out.ErrorMessage = &s.Error.Message
+	}
+	return out
+}
+
+func actionsOf(names []string) []api.SagaAction {
+	out := make([]api.SagaAction, len(names))
+	for i, name := range names {
+		out[i] = api.SagaAction(name)
+	}
+	return out
+}
+
+func toAPIError(e *saga.Error) *api.SagaError {
+	if e == nil {
+		return nil
+	}
+	out := &api.SagaError{
+		Code: e.Code, Message: e.Message, Type: e.Type, Retryable: e.Retryable, Timestamp: e.Timestamp,
+		Details: e.Details, Cause: toAPIError(e.Cause),
+	}
+	if e.StackTrace != "" {
+		out.StackTrace = &e.StackTrace
+	}
+	return out
+}
+
+// toAPIStepLogs converts step logs in their order. RUNNING rows are left out
+// unless asked for (requirements/saga.md D7).
+func toAPIStepLogs(logs []saga.StepLog, running bool) []api.StepLog {
+	out := make([]api.StepLog, 0, len(logs))
+	for i := range logs {
+		l := &logs[i]
+		if l.Status == saga.LogRunning && !running {
+			continue
+		}
+		row := api.StepLog{
+			ID: l.ID, SagaID: l.SagaID, StepIndex: l.StepIndex, StepName: l.StepName,
+			Action: api.StepAction(l.Action), Attempt: l.Attempt, Status: api.StepLogStatus(l.Status), Final: l.Final,
+			OutcomeCode: l.Outcome, RequestPayload: l.Request, ResponsePayload: l.Response, Error: toAPIError(l.Error),
+			StartedAt: l.StartedAt, CompletedAt: l.CompletedAt, DurationMS: l.DurationMS, UpdatedAt: l.UpdatedAt,
+		}
+		if l.Error != nil {
+			row.ErrorMessage = &l.Error.Message
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// result is the outputs of a completed saga's steps by name; nil for others.
+func result(s saga.Saga, def *workflow.Definition, logs []saga.StepLog) (api.JSONObject, error) {
+	if s.State != saga.Completed {
+		return nil, nil
+	}
+	run := saga.Rebuild(s, def, logs)
+	return json.Marshal(run.Outputs())
+}
+
+// toAPISteps converts the steps of a saga.
+func toAPISteps(views []saga.StepView) []api.StepView {
+	out := make([]api.StepView, len(views))
+	for i := range views {
+		v := &views[i]
+		out[i] = api.StepView{
+			ID: v.ID, SagaID: v.SagaID, StepIndex: v.Index, Name: v.Name,
+			State: int(v.State), StateName: api.StepStateName(v.State.String()),
+			Attempts: v.Attempts, MaxAttempts: v.MaxAttempts,
+			CreatedAt: v.CreatedAt, StartedAt: v.StartedAt, CompletedAt: v.CompletedAt, LastAttemptAt: v.LastAttemptAt,
+			InputData: v.Input, OutputData: v.Output, Error: toAPIError(v.Error),
+		}
+		if u := v.Compensation; u != nil {
+			out[i].CompensationState = &api.CompensationState{
+				State: int(u.State), StateName: api.CompensationStateName(u.State.String()),
+				Attempts: u.Attempts, MaxAttempts: u.MaxAttempts,
+				StartedAt: u.StartedAt, CompletedAt: u.CompletedAt, Error: toAPIError(u.Error),
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,183 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// CreateSaga stores a saga and hands it to the engine; then, if asked to, it
+// waits for its end.
+func (s *server) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject) (api.CreateSagaResponseObject, error) {
+	wait, waited, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	req := requestOf(ctx)
+	spec, err := specOf(req, in)
+	if err != nil {
+		return nil, err
+	}
+	created, err := s.create(ctx, in.Body, spec, keyOf(req, in.Params.IdempotencyKey), wait > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer created.stop()
+	if created.replayed && wait > 0 {
+		err = s.awaitEnd(ctx, req.tenant.ID, created.id, wait)
+	} else if wait > 0 {
+		err = s.await(ctx, req.tenant.ID, created.id, created.ended, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := answer{status: http.StatusCreated}
+	if wait > 0 || created.replayed {
+		a, err = s.createdEarlier(ctx, req.tenant.ID, created.id, wait > 0)
+		if err != nil {
+			return nil, err
+		}
+	} else {
+		a.body, a.etag = toAPISaga(&created.saga, created.def), etagOf(created.saga.Version)
+	}
+	a.location = "/api/v1/sagas/" + created.id.String()
+	a.replayed, a.waited = created.replayed, waited
+	return a, nil
+}
+
+// createdEarlier reads the saga that a create is answered with when that is
+// not the one just stored.
+func (s *server) createdEarlier(ctx context.Context, tenant, id uuid.UUID, logs bool) (answer, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if !logs {
+		return s.head(ctx, tenant, id, http.StatusCreated)
+	}
+	a, err := s.withLogs(ctx, tenant, id, false)
+	a.status = http.StatusCreated
+	return a, err
+}
+
+// specOf reads what the client asks for. ID stays nil when the client gave
+// none: uuid.Nil itself is refused, so that it can mean that.
+func specOf(req *request, in api.CreateSagaRequestObject) (saga.Spec, error) {
+	b := in.Body
+	spec := saga.Spec{
+		Tenant: req.tenant, Name: b.Name, Description: b.Description, BusinessKey: b.BusinessKey,
+		CorrelationID: b.CorrelationID, InitiatedBy: req.principal,
+		Payload: b.Payload, Metadata: b.Metadata,
+	}
+	if string(b.Payload) == "null" {
+		spec.Payload = nil
+	}
+	if b.InitiatedBy != nil {
+		spec.InitiatedBy = *b.InitiatedBy
+	}
+	if b.TimeoutMS != nil {
+		spec.TimeoutMS = *b.TimeoutMS
+	}
+	switch {
+	case b.SagaType != nil:
+		spec.SagaType = *b.SagaType
+	case b.Steps != nil && b.WorkflowName != nil:
+		spec.SagaType = firstRunes(*b.WorkflowName, 64) // more telling than the name of an inline workflow
+	}
+	if in.Params.Traceparent != nil {
+		spec.TraceID, spec.SpanID = traceOf(*in.Params.Traceparent)
+	}
+	var fields []fault.Field
+	switch {
+	case b.WorkflowName == nil && b.Steps == nil:
+		fields = append(fields, fault.Field{Pointer: "/workflow_name", Code: "required", Message: "is required, unless there are steps"})
+	case b.Steps != nil && b.WorkflowVersion != nil:
+		fields = append(fields, fault.Field{Pointer: "/workflow_version", Code: "excluded", Message: "cannot be combined with steps"})
+	}
+	switch {
+	case b.SagaID != nil && b.TransactionID != nil && *b.SagaID != *b.TransactionID:
+		fields = append(fields, fault.Field{Pointer: "/transaction_id", Code: "excluded", Message: "means the same as saga_id and differs from it"})
+	case b.SagaID != nil:
+		spec.ID = *b.SagaID
+	case b.TransactionID != nil:
+		spec.ID = *b.TransactionID
+	}
+	if (b.SagaID != nil || b.TransactionID != nil) && spec.ID == uuid.Nil {
+		fields = append(fields, fault.Field{Pointer: "/saga_id", Code: "invalid", Message: "must not be all zeros"})
+	}
+	if fields != nil {
+		return spec, schemaFault(fields...)
+	}
+	return spec, nil
+}
+
+func firstRunes(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+// chosen is the definition a new saga gets.
+type chosen struct {
+	def      *workflow.Definition
+	version  int
+	floating bool // the latest version was asked for
+}
+
+// choose finds the definition; fresh bypasses the cache. The faults are those
+// of the request: 422 for a workflow that does not exist, 409 for a disabled one.
+func (s *server) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInput, fresh bool) (chosen, error) {
+	switch {
+	case b.Steps != nil:
+		if int64(len(b.Steps)) > s.Limits.MaxWorkflowBytes {
+			return chosen{}, fault.New(fault.TooLarge, codeTooLarge, "the steps have more than %d bytes", s.Limits.MaxWorkflowBytes)
+		}
+		w, err := s.definitions.Inline(ctx, tenant, text(b.WorkflowName), json.RawMessage(b.Steps), fresh, s.now())
+		return chosen{w.Definition, w.Version, false}, err
+	case !workflow.ValidName(*b.WorkflowName):
+		return chosen{}, noWorkflow("/workflow_name", "there is no workflow %q", clip(*b.WorkflowName))
+	case b.WorkflowVersion != nil:
+		version := int(*b.WorkflowVersion)
+		def, err := s.definitions.Pinned(ctx, tenant, *b.WorkflowName, version, fresh)
+		if fault.KindOf(err) == fault.NotFound {
+			err = noWorkflow("/workflow_version", "there is no version %d of a workflow %q", version, *b.WorkflowName)
+		}
+		return chosen{def, version, false}, err
+	}
+	w, err := s.definitions.Latest(ctx, tenant, *b.WorkflowName, fresh)
+	if fault.KindOf(err) == fault.NotFound {
+		err = noWorkflow("/workflow_name", "there is no workflow %q", *b.WorkflowName)
+	}
+	return chosen{w.Definition, w.Version, true}, err
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func noWorkflow(pointer, format string, args ...any) error {
+	f := fault.New(fault.Invalid, workflow.CodeNotFound, format, args...)
+	return f.With(fault.Field{Pointer: pointer, Code: "not_found", Message: f.Detail})
+}
+
+// newSaga is the first version of the saga asked for.
+func (s *server) newSaga(spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey) saga.NewSaga {
+	return saga.NewSaga{
+		Saga:     saga.New(spec, c.def, c.version, owner, now, s.SagaTimeout),
+		Floating: c.floating,
+		Key:      key,
+	}
+}

@@ -1,0 +1,148 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// GetSaga answers a saga with its step logs, at once or after its end.
+func (s *server) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (api.GetSagaResponseObject, error) {
+	wait, waited, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	tenant := requestOf(ctx).tenant.ID
+	if wait > 0 {
+		if err := s.awaitEnd(ctx, tenant, in.SagaID, wait); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	a, err := s.withLogs(ctx, tenant, in.SagaID, slices.Contains(in.Params.Include, "running"))
+	if err != nil {
+		return nil, err
+	}
+	a.waited = waited
+	return a.unchanged(in.Params.IfNoneMatch)
+}
+
+// awaitEnd waits for the end of a saga that has perhaps ended already. It
+// watches before it looks, so that no end falls in between.
+func (s *server) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time.Duration) error {
+	ended, stop := s.Engine.Watch(id)
+	defer stop()
+	terminal, err := s.terminal(ctx, tenant, id)
+	if err != nil || terminal {
+		return err
+	}
+	return s.await(ctx, tenant, id, ended, wait)
+}
+
+// withLogs reads a saga, then its logs: these are then never older than its state.
+func (s *server) withLogs(ctx context.Context, tenant, id uuid.UUID, running bool) (answer, error) {
+	sg, err := s.Sagas.Get(ctx, tenant, id)
+	if err != nil {
+		return answer{}, notFoundSaga(err, id)
+	}
+	logs, err := s.Sagas.StepLogs(ctx, tenant, id)
+	if err != nil {
+		return answer{}, err
+	}
+	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+	if err != nil {
+		return answer{}, pinnedIsGone(err)
+	}
+	out := toAPISaga(&sg, def)
+	out.StepLogs = toAPIStepLogs(logs, running)
+	if out.Result, err = result(sg, def, logs); err != nil {
+		return answer{}, err
+	}
+	return answer{status: http.StatusOK, body: out, etag: etagOf(sg.Version)}, nil
+}
+
+// head reads a saga and answers without step logs.
+func (s *server) head(ctx context.Context, tenant, id uuid.UUID, status int) (answer, error) {
+	sg, err := s.Sagas.Get(ctx, tenant, id)
+	if err != nil {
+		return answer{}, notFoundSaga(err, id)
+	}
+	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+	if err != nil {
+		return answer{}, pinnedIsGone(err)
+	}
+	return answer{status: status, body: toAPISaga(&sg, def), etag: etagOf(sg.Version)}, nil
+}
+
+// ListStepLogs answers the step logs of a saga.
+func (s *server) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObject) (api.ListStepLogsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	tenant := requestOf(ctx).tenant.ID
+	sg, err := s.Sagas.Get(ctx, tenant, in.SagaID)
+	if err != nil {
+		return nil, notFoundSaga(err, in.SagaID)
+	}
+	logs, err := s.Sagas.StepLogs(ctx, tenant, in.SagaID)
+	if err != nil {
+		return nil, err
+	}
+	list := api.StepLogList{StepLogs: toAPIStepLogs(logs, slices.Contains(in.Params.Include, "running"))}
+	return answer{status: http.StatusOK, body: list, etag: etagOf(sg.Version)}.unchanged(in.Params.IfNoneMatch)
+}
+
+// ListSteps answers the steps of a saga as they stand now.
+func (s *server) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (api.ListStepsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	run, logs, err := s.load(ctx, requestOf(ctx).tenant.ID, in.SagaID)
+	if err != nil {
+		return nil, err
+	}
+	list := api.StepList{Steps: toAPISteps(saga.Steps(run, logs))}
+	return answer{status: http.StatusOK, body: list, etag: etagOf(run.Version)}.unchanged(in.Params.IfNoneMatch)
+}
+
+// load reads a saga of the tenant and rebuilds its run.
+func (s *server) load(ctx context.Context, tenant, id uuid.UUID) (saga.Run, []saga.StepLog, error) {
+	loaded, err := s.Sagas.Load(ctx, []uuid.UUID{id})
+	if err != nil {
+		return saga.Run{}, nil, err
+	}
+	if len(loaded) == 0 || loaded[0].Saga.Tenant.ID != tenant { // Load is nobody's; foreign sagas do not exist
+		return saga.Run{}, nil, noSaga(id)
+	}
+	sg := loaded[0].Saga
+	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+	if err != nil {
+		return saga.Run{}, nil, pinnedIsGone(err)
+	}
+	return saga.Rebuild(sg, def, loaded[0].Logs), loaded[0].Logs, nil
+}
+
+func noSaga(id uuid.UUID) error {
+	return fault.New(fault.NotFound, saga.CodeNotFound, "there is no saga %s", id)
+}
+
+// notFoundSaga words a store's NotFound for clients; other errors pass.
+func notFoundSaga(err error, id uuid.UUID) error {
+	if fault.KindOf(err) == fault.NotFound {
+		return noSaga(id)
+	}
+	return err
+}
+
+// pinnedIsGone hides the fault of a definition that must exist because a saga
+// is pinned to it: its absence is no mistake of the client's.
+func pinnedIsGone(err error) error {
+	return fmt.Errorf("read the definition a saga is pinned to: %v", err)
+}

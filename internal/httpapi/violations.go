@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// violations checks a canonical JSON body against its schema. Members of free
+// form are not decoded: they are canonical, and nothing else is asked of them.
+func violations(schema *openapi3.Schema, body []byte) []fault.Field {
+	if body[0] != '{' {
+		return []fault.Field{{Pointer: "", Code: "type", Message: "must be an object"}}
+	}
+	value := make(map[string]any, 8)
+	for name, raw := range members(body) {
+		property := schema.Properties[name]
+		switch {
+		case property == nil, property.Value.Type == nil && property.Value.Nullable:
+			value[name] = nil // unknown and refused by its name, or free
+		case property.Value.Type.Is(openapi3.TypeObject) && raw[0] == '{' && len(property.Value.Properties) == 0:
+			value[name] = map[string]any{}
+		default:
+			var v any
+			if json.Unmarshal(raw, &v) != nil {
+				v = nil // canonical JSON always decodes, except numbers beyond float64
+			}
+			value[name] = v
+		}
+	}
+	err := schema.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors())
+	if err == nil {
+		return nil
+	}
+	var fields []fault.Field
+	for _, e := range flatten(err) {
+		var violation *openapi3.SchemaError
+		if errors.As(e, &violation) {
+			fields = append(fields, violationField(violation))
+		}
+	}
+	slices.SortFunc(fields, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
+	return fields
+}
+
+// members yields the members of a canonical JSON object. There are no blanks
+// and no mistakes in it, so that finding where a value ends takes no parser.
+func members(object []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for rest := object[1:]; rest[0] != '}'; {
+			end := valueEnd(rest)
+			key, rawKey := "", rest[:end]
+			if bytes.IndexByte(rawKey, '\\') < 0 {
+				key = string(rawKey[1 : end-1])
+			} else if err := json.Unmarshal(rawKey, &key); err != nil {
+				panic("httpapi: a canonical key is a JSON string: " + err.Error())
+			}
+			rest = rest[end+1:] // the colon
+			end = valueEnd(rest)
+			if !yield(key, rest[:end]) {
+				return
+			}
+			rest = rest[end:]
+			if rest[0] == ',' {
+				rest = rest[1:]
+			}
+		}
+	}
+}
+
+// valueEnd returns where the value ends with which canonical JSON begins.
+func valueEnd(b []byte) int {
+	depth := 0
+	for i := 0; ; i++ {
+		switch b[i] {
+		case '"':
+			for i++; b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+			if depth == 0 {
+				return i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return i // of a number or word before
+			}
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case ',':
+			if depth == 0 {
+				return i
+			}
+		}
+	}
+}
+
+// violationField tells one violation of a schema in the words of the API.
+func violationField(e *openapi3.SchemaError) fault.Field {
+	f := fault.Field{Code: e.SchemaField, Message: strings.TrimPrefix(strings.TrimPrefix(e.Reason, "value "), "number ")}
+	for _, token := range e.JSONPointer() {
+		f.Pointer += "/" + pointerEscapes.Replace(token)
+	}
+	switch e.SchemaField {
+	case "required":
+		f.Message = "is required"
+	case "properties":
+		f.Code, f.Message = "unknown", "is unknown"
+		if key, err := strconv.QuotedPrefix(strings.TrimPrefix(e.Reason, "property ")); err == nil {
+			if name, err := strconv.Unquote(key); err == nil {
+				f.Pointer += "/" + pointerEscapes.Replace(name)
+			}
+		}
+	case "nullable":
+		f.Message = "must not be null"
+	case "minLength":
+		f.Message = fmt.Sprintf("must have at least %d characters", e.Schema.MinLength)
+	case "maxLength":
+		f.Message = fmt.Sprintf("must have at most %d characters", *e.Schema.MaxLength)
+	case "pattern", "format":
+		f.Message = "is not of the form the contract asks for"
+	}
+	return f
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
