@@ -74,8 +74,8 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 // CONCURRENTLY waits for that snapshot in turn, for ever.
 func locked(ctx context.Context, dsn string, f func(*sql.DB) error) error {
 	connector, err := pq.NewConnector(dsn)
-	if err != nil {
-		return fmt.Errorf("database address: %w", err)
+	if err != nil { // its cause would cite the address, and in it the password
+		return errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
 	}
 	db := sql.OpenDB(connector)
 	defer db.Close()

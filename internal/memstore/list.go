@@ -20,7 +20,7 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (saga.
 	var all []saga.Saga
 	for _, s := range st.m.sagas {
 		if s.Tenant.ID == tenant && matches(s, f) {
-			all = append(all, *s)
+			all = append(all, copySaga(s))
 		}
 	}
 	slices.SortFunc(all, func(a, b saga.Saga) int { return -position(&a, b.CreatedAt, b.ID) })

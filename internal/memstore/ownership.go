@@ -69,11 +69,12 @@ func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded
 	}
 	slices.SortFunc(free, func(a, b *saga.Saga) int { return a.NextRunAt.Compare(*b.NextRunAt) })
 	var out []saga.Loaded
-	for i, s := range append(free, left...) {
+	// What is left behind comes first: it has an end, a backlog may have none.
+	for i, s := range append(left, free...) {
 		if len(out) == limit {
 			break
 		}
-		out = append(out, st.m.loaded(st.m.claim(s, owner, i >= len(free), now)))
+		out = append(out, st.m.loaded(st.m.claim(s, owner, i < len(left), now)))
 	}
 	return out, nil
 }

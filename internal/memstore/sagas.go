@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // Sagas is saga.Store and saga.Ownership in memory.
@@ -48,7 +49,7 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 	case !storable(n.Payload) || !storable(n.Metadata):
 		return saga.CreateResult{Created: saga.Unstorable}
 	}
-	s := n.Saga
+	s := copySaga(&n.Saga)
 	s.TimeoutAt = nil
 	if s.TimeoutMS != nil {
 		at := m.now().Add(time.Duration(*s.TimeoutMS) * time.Millisecond)
@@ -58,11 +59,26 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 	if n.Key != nil {
 		m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), s.ID}
 	}
-	return saga.CreateResult{Created: saga.Stored, Saga: s}
+	return saga.CreateResult{Created: saga.Stored, Saga: copySaga(&s)}
 }
 
-// storable mimics jsonb, which holds no NUL character.
-func storable(j json.RawMessage) bool { return !bytes.Contains(j, []byte(`\u0000`)) }
+// storable mimics jsonb, which refuses what package strictjson refuses: a NUL
+// character, half a surrogate pair.
+func storable(j json.RawMessage) bool {
+	if j == nil {
+		return true
+	}
+	_, err := strictjson.Canonical(nil, j, strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000})
+	return err == nil
+}
+
+func storableError(e *saga.Error) bool {
+	if e == nil {
+		return true
+	}
+	j, err := json.Marshal(e)
+	return err == nil && storable(j)
+}
 
 // Commit implements saga.Store.
 func (st *Sagas) Commit(_ context.Context, batch []saga.Change) ([]error, error) {
@@ -83,25 +99,23 @@ func (st *Sagas) Commit(_ context.Context, batch []saga.Change) ([]error, error)
 }
 
 func (m *memory) commit(c *saga.Change) error {
-	now := m.sagas[c.After.ID]
-	if now == nil || now.Version != c.Before.Version || now.LeaseEpoch != c.Before.Epoch {
-		return fault.New(fault.Conflict, saga.CodeStale, "saga %s is no longer at version %d", c.After.ID, c.Before.Version)
-	}
-	if now.State.Terminal() && now.State != saga.Failed {
-		return fault.New(fault.Invalid, saga.CodeUnstorable, "saga %s has ended", c.After.ID)
-	}
-	for _, l := range c.Logs {
-		if !storable(l.Request) || !storable(l.Response) {
-			return fault.New(fault.Invalid, saga.CodeUnstorable, "the store refused this change of saga %s", c.After.ID)
-		}
-	}
 	if c.Key != nil {
 		if _, used := m.keys[keyOf(c.Key)]; used {
 			return fault.New(fault.Conflict, saga.CodeKeyUsed, "this idempotency key is in use")
 		}
-		m.keys[keyOf(c.Key)] = keyRow{string(c.Key.Hash), c.After.ID}
 	}
-	s := c.After.Saga
+	now := m.sagas[c.After.ID]
+	if now == nil || now.Version != c.Before.Version || now.LeaseEpoch != c.Before.Epoch {
+		return fault.New(fault.Conflict, saga.CodeStale, "saga %s is no longer at version %d", c.After.ID, c.Before.Version)
+	}
+	ok := storableError(c.After.Error) && (!now.State.Terminal() || now.State == saga.Failed)
+	for i := range c.Logs {
+		ok = ok && m.recordable(&c.Logs[i])
+	}
+	if !ok {
+		return fault.New(fault.Invalid, saga.CodeUnstorable, "the store refused this change of saga %s", c.After.ID)
+	}
+	s := copySaga(&c.After.Saga)
 	s.TimeoutAt, s.CompensationTimeoutAt = now.TimeoutAt, now.CompensationTimeoutAt
 	if c.StartsCompensation {
 		s.CompensationTimeoutAt = nil
@@ -111,26 +125,37 @@ func (m *memory) commit(c *saga.Change) error {
 		}
 	}
 	m.sagas[s.ID] = &s
-	for _, l := range c.Logs {
-		m.log(l)
+	for i := range c.Logs {
+		m.record(copyLog(&c.Logs[i]))
+	}
+	if c.Key != nil {
+		m.keys[keyOf(c.Key)] = keyRow{string(c.Key.Hash), c.After.ID}
 	}
 	return nil
 }
 
-// log appends a step log, or completes the RUNNING one of the same attempt.
-func (m *memory) log(l saga.StepLog) {
-	logs := slices.Clone(m.logs[l.SagaID])
-	i := slices.IndexFunc(logs, func(o saga.StepLog) bool {
+// attempt returns the index of the log of the same attempt among its saga's, or -1.
+func (m *memory) attempt(l *saga.StepLog) int {
+	return slices.IndexFunc(m.logs[l.SagaID], func(o saga.StepLog) bool {
 		return o.StepIndex == l.StepIndex && o.Action == l.Action && o.Attempt == l.Attempt
 	})
-	switch completes := l.Completes; {
-	case i < 0 && !completes:
-		logs = append(logs, l)
-	case i >= 0 && completes && logs[i].Status == saga.LogRunning:
+}
+
+// recordable tells whether the database would take a log: an attempt has one row.
+func (m *memory) recordable(l *saga.StepLog) bool {
+	return storable(l.Request) && storable(l.Response) && storableError(l.Error) && (l.Completes || m.attempt(l) < 0)
+}
+
+// record appends a step log, or completes the RUNNING one of the same attempt.
+func (m *memory) record(l saga.StepLog) {
+	logs := m.logs[l.SagaID]
+	switch i := m.attempt(&l); {
+	case i < 0 && !l.Completes:
+		m.logs[l.SagaID] = append(logs, l)
+	case i >= 0 && logs[i].Status == saga.LogRunning:
 		l.ID, l.StartedAt, l.Completes = logs[i].ID, logs[i].StartedAt, false
 		logs[i] = l
 	}
-	m.logs[l.SagaID] = logs
 }
 
 // Load implements saga.Store.
@@ -147,7 +172,7 @@ func (st *Sagas) Load(_ context.Context, ids []uuid.UUID) ([]saga.Loaded, error)
 }
 
 func (m *memory) loaded(s *saga.Saga) saga.Loaded {
-	return saga.Loaded{Saga: *s, Logs: slices.Clone(m.logs[s.ID])}
+	return saga.Loaded{Saga: copySaga(s), Logs: copyLogs(m.logs[s.ID])}
 }
 
 // Get implements saga.Store.
@@ -155,7 +180,7 @@ func (st *Sagas) Get(_ context.Context, tenant, id uuid.UUID) (saga.Saga, error)
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	if s := st.m.sagas[id]; s != nil && s.Tenant.ID == tenant {
-		return *s, nil
+		return copySaga(s), nil
 	}
 	return saga.Saga{}, fault.New(fault.NotFound, saga.CodeNotFound, "there is no saga %s", id)
 }
@@ -167,7 +192,7 @@ func (st *Sagas) StepLogs(_ context.Context, tenant, id uuid.UUID) ([]saga.StepL
 	if s := st.m.sagas[id]; s == nil || s.Tenant.ID != tenant {
 		return []saga.StepLog{}, nil
 	}
-	logs := append([]saga.StepLog{}, st.m.logs[id]...)
+	logs := copyLogs(st.m.logs[id])
 	slices.SortStableFunc(logs, func(a, b saga.StepLog) int {
 		return cmp.Or(cmp.Compare(a.StepIndex, b.StepIndex), a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Attempt, b.Attempt))
 	})

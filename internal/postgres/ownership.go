@@ -53,17 +53,18 @@ func (st *Sagas) Resign(ctx context.Context, owner int64) error {
 	return nil
 }
 
-// claimSagas takes what waits unowned and is due, oldest first, and what a
-// dead node left behind. The claim is a change: version and epoch grow, so
-// that whoever held the saga before can write nothing more. A dead owner may
-// have sent the call in flight; its RUNNING logs are closed.
+// claimSagas takes what dead nodes left behind, and what waits unowned and is
+// due, oldest first. The former comes first, because it has an end, and a
+// backlog may have none. The claim is a change: version and epoch grow, so that
+// whoever held the saga before can write nothing more. A dead owner may have
+// sent the call in flight; its RUNNING logs are closed.
 const claimSagas = `
 WITH dead AS MATERIALIZED (
 	SELECT id FROM saga.engine_nodes WHERE lease_until <= now()
 ), waiting AS MATERIALIZED (
 	SELECT id, false AS taken FROM saga.saga_states
 	 WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner IS NULL AND next_run_at <= now()
-	 ORDER BY next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED
+	 ORDER BY lease_owner, next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED -- the index's order: no sort of the whole backlog
 ), left_behind AS MATERIALIZED (
 	SELECT o.id, true AS taken FROM dead d CROSS JOIN LATERAL (
 		SELECT id FROM saga.saga_states s
@@ -71,13 +72,13 @@ WITH dead AS MATERIALIZED (
 		 LIMIT $2 FOR UPDATE SKIP LOCKED) o
 	 LIMIT $2
 ), picked AS MATERIALIZED (
-	SELECT id, taken FROM waiting UNION ALL SELECT id, taken FROM left_behind LIMIT $2
+	SELECT id, taken FROM left_behind UNION ALL SELECT id, taken FROM waiting LIMIT $2
 ), closed AS (
 	UPDATE saga.saga_step_logs l
 	   SET status = 'FAILED', completed_at = now(), updated_at = now(), outcome_code = 'owner_lost',
 	       error = jsonb_build_object('code', 'owner_lost', 'message', 'the node that made this call was lost; the call is repeated',
 	                                  'type', 'network', 'retryable', true, 'timestamp', now())
-	  FROM picked p WHERE p.taken AND l.saga_id = p.id AND l.status = 'RUNNING'
+	  FROM picked p WHERE p.taken AND l.saga_id = p.id AND l.completed_at IS NULL -- RUNNING; see commitSagas
 )
 UPDATE saga.saga_states s
    SET lease_owner = $1, lease_epoch = s.lease_epoch + 1, version = s.version + 1, updated_at = now(),
@@ -99,26 +100,35 @@ func (st *Sagas) Claim(ctx context.Context, owner int64, limit int) ([]saga.Load
 	return st.withLogs(ctx, rows)
 }
 
+// releaseSagas locks in id order, as commitSagas does and for the same reason.
+const releaseSagas = `
+WITH mine AS MATERIALIZED (
+	SELECT id FROM saga.saga_states
+	 WHERE id = ANY ($2) AND lease_owner = $1 AND completed_at IS NULL ORDER BY id FOR UPDATE
+)
+UPDATE saga.saga_states s
+   SET lease_owner = NULL, next_run_at = coalesce(s.next_run_at, now()), version = s.version + 1, updated_at = now(),
+       state = CASE WHEN s.state = 1 AND s.step_attempt = 1 AND s.current_step > 0 THEN 2 ELSE s.state END
+  FROM mine
+ WHERE s.id = mine.id`
+
 // Release implements saga.Ownership.
 func (st *Sagas) Release(ctx context.Context, owner int64, ids []uuid.UUID) error {
-	_, err := st.db.read.ExecContext(ctx, `
-		UPDATE saga.saga_states
-		   SET lease_owner = NULL, next_run_at = coalesce(next_run_at, now()), version = version + 1, updated_at = now(),
-		       state = CASE WHEN state = 1 AND step_attempt = 1 AND current_step > 0 THEN 2 ELSE state END
-		 WHERE id = ANY ($2) AND lease_owner = $1 AND completed_at IS NULL`, owner, pq.Array(ids))
-	if err != nil {
+	if _, err := st.db.read.ExecContext(ctx, releaseSagas, owner, pq.Array(ids)); err != nil {
 		return fmt.Errorf("release sagas: %w", err)
 	}
 	return nil
 }
 
+const dueSagas = `
+SELECT id FROM saga.saga_states
+ WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner = $1
+   AND (next_run_at <= now() OR next_run_at IS NULL AND updated_at < now() - $2 * interval '1 ms')
+ ORDER BY next_run_at NULLS LAST LIMIT $3`
+
 // Due implements saga.Ownership.
 func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error) {
-	rows, err := st.db.queryRead(ctx, `
-		SELECT id FROM saga.saga_states
-		 WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner = $1
-		   AND (next_run_at <= now() OR next_run_at IS NULL AND updated_at < now() - $2 * interval '1 ms')
-		 ORDER BY next_run_at NULLS LAST LIMIT $3`, owner, idle.Milliseconds(), limit)
+	rows, err := st.db.queryRead(ctx, dueSagas, owner, idle.Milliseconds(), limit)
 	if err != nil {
 		return nil, fmt.Errorf("find due sagas: %w", err)
 	}
@@ -132,47 +142,46 @@ func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit
 	return ids, err
 }
 
+// overdueSagas finds deadlines that have passed, the oldest first, of both
+// phases together: each half reads limit rows from its own index.
+const overdueSagas = `
+SELECT ` + sagaColumns + ` FROM (
+	(SELECT ` + sagaColumns + `, s.timeout_at AS deadline FROM saga.saga_states s
+	  WHERE s.completed_at IS NULL AND s.timeout_at IS NOT NULL AND s.timeout_at <= now()
+	    AND s.state IN (0, 1, 2) AND s.end_cause IS NULL AND s.suspended_at IS NULL
+	  ORDER BY s.timeout_at LIMIT $1)
+	UNION ALL
+	(SELECT ` + sagaColumns + `, s.compensation_timeout_at FROM saga.saga_states s
+	  WHERE s.completed_at IS NULL AND s.compensation_timeout_at IS NOT NULL AND s.compensation_timeout_at <= now()
+	    AND s.state = 4 AND NOT s.compensation_expired AND s.suspended_at IS NULL
+	  ORDER BY s.compensation_timeout_at LIMIT $1)
+) s ORDER BY s.deadline LIMIT $1`
+
 // Overdue implements saga.Ownership.
 func (st *Sagas) Overdue(ctx context.Context, limit int) ([]saga.Loaded, error) {
-	rows, err := st.db.queryRead(ctx, `
-		(SELECT `+sagaColumns+` FROM saga.saga_states s
-		  WHERE s.completed_at IS NULL AND s.timeout_at IS NOT NULL AND s.timeout_at <= now()
-		    AND s.state IN (0, 1, 2) AND s.end_cause IS NULL AND s.suspended_at IS NULL
-		  ORDER BY s.timeout_at LIMIT $1)
-		UNION ALL
-		(SELECT `+sagaColumns+` FROM saga.saga_states s
-		  WHERE s.completed_at IS NULL AND s.compensation_timeout_at IS NOT NULL AND s.compensation_timeout_at <= now()
-		    AND s.state = 4 AND NOT s.compensation_expired AND s.suspended_at IS NULL
-		  ORDER BY s.compensation_timeout_at LIMIT $1)`, limit)
+	rows, err := st.db.queryRead(ctx, overdueSagas, limit)
 	if err != nil {
 		return nil, fmt.Errorf("find overdue sagas: %w", err)
 	}
 	return st.withLogs(ctx, rows)
 }
 
-// Load implements saga.Store.
-func (st *Sagas) Load(ctx context.Context, ids []uuid.UUID) ([]saga.Loaded, error) {
-	rows, err := st.db.queryRead(ctx, `SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = ANY ($1)`, pq.Array(ids))
-	if err != nil {
-		return nil, fmt.Errorf("load sagas: %w", err)
-	}
-	return st.withLogs(ctx, rows)
-}
-
-// Stuck implements saga.Ownership: unfinished, not suspended, and neither
+// countLive counts unfinished sagas; stuck are those not suspended, and neither
 // owned by a node that is known, nor due at some time.
+const countLive = `
+SELECT s.state, count(*) AS n,
+       count(*) FILTER (WHERE s.suspended_at IS NULL AND CASE WHEN s.lease_owner IS NULL THEN s.next_run_at IS NULL
+                              ELSE NOT EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner) END) AS stuck
+  FROM saga.saga_states s WHERE s.completed_at IS NULL GROUP BY s.state`
+
+// Stuck implements saga.Ownership.
 func (st *Sagas) Stuck(ctx context.Context) (int, map[saga.State]int, error) {
 	var rows []struct {
 		State saga.State `db:"state"`
 		N     int        `db:"n"`
 		Stuck int        `db:"stuck"`
 	}
-	err := st.db.read.SelectContext(ctx, &rows, `
-		SELECT s.state, count(*) AS n,
-		       count(*) FILTER (WHERE s.suspended_at IS NULL AND CASE WHEN s.lease_owner IS NULL THEN s.next_run_at IS NULL
-		                              ELSE NOT EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner) END) AS stuck
-		  FROM saga.saga_states s WHERE s.completed_at IS NULL GROUP BY s.state`)
-	if err != nil {
+	if err := st.db.read.SelectContext(ctx, &rows, countLive); err != nil {
 		return 0, nil, fmt.Errorf("count live sagas: %w", err)
 	}
 	stuck, live := 0, map[saga.State]int{}

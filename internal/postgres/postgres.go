@@ -43,6 +43,9 @@ type DB struct {
 	statements sync.Map // statement → *sqlx.Stmt
 }
 
+// errAddress has no cause: that would cite the address, and in it the password.
+var errAddress = errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
+
 // writers is how many connections write sagas: one committer per kind (creates,
 // transitions) and one for claims.
 const writers = 3
@@ -52,7 +55,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg.setDefaults()
 	base, err := pq.NewConfig(cfg.DSN)
 	if err != nil {
-		return nil, fmt.Errorf("database address: %w", err)
+		return nil, errAddress
 	}
 	db := &DB{}
 	planner := map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
@@ -120,7 +123,7 @@ func open(pc pq.Config, cfg Config, role string, timeout time.Duration, set map[
 	pc.Runtime["idle_in_transaction_session_timeout"] = ms(cfg.StatementTimeout)
 	connector, err := pq.NewConnectorConfig(pc)
 	if err != nil {
-		return nil, fmt.Errorf("database address: %w", err)
+		return nil, errAddress
 	}
 	connector.Dialer(dialer{net.Dialer{KeepAlive: 15 * time.Second}, max(cfg.IOTimeout, timeout+time.Second)})
 	return sqlx.NewDb(sql.OpenDB(connector), "postgres"), nil

@@ -14,7 +14,8 @@ import (
 // saga whose workflow is enabled and still current, and whose idempotency key
 // is new. Keys go in in order, so that two nodes with the same keys wait for
 // each other instead of deadlocking. A taken id fails the whole statement; the
-// caller then stores the batch one by one.
+// caller then stores the batch one by one. An archived id stays taken:
+// participants know it, and it could not be archived a second time.
 const createSagas = `
 WITH runnable AS MATERIALIZED (
 	SELECT c.* FROM unnest(
@@ -30,6 +31,7 @@ WITH runnable AS MATERIALIZED (
 		next_run_at, timeout_ms, compensation_timeout_ms, created_at, started_at, keyed)
 	  JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
 	 WHERE w.enabled AND (NOT c.floating OR w.latest_version = c.workflow_version)
+	   AND (SELECT a.id FROM saga.saga_states_archive a WHERE a.id = c.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
 ), keys AS (
 	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)
 	SELECT * FROM unnest($29::uuid[], $30::uuid[], $31::text[], $32::text[], $33::text[], $34::bytea[]) AS k (id, tenant, principal, route, key, hash)
@@ -155,16 +157,27 @@ func (st *Sagas) whyNotCreated(ctx context.Context, n *saga.NewSaga) (saga.Creat
 			return saga.CreateResult{Created: saga.KeyReused}, nil
 		}
 	}
-	var enabled []bool
-	err := st.db.read.SelectContext(ctx, &enabled, `SELECT enabled FROM saga.workflows WHERE tenant_id = $1 AND name = $2`, n.Tenant.ID, n.WorkflowName)
+	var found []struct {
+		Enabled  bool `db:"enabled"`
+		Archived bool `db:"archived"`
+	}
+	err := st.db.read.SelectContext(ctx, &found, `
+		SELECT enabled, EXISTS (SELECT 1 FROM saga.saga_states_archive WHERE id = $3) AS archived
+		  FROM saga.workflows WHERE tenant_id = $1 AND name = $2`, n.Tenant.ID, n.WorkflowName, n.ID)
 	switch {
 	case err != nil:
 		return saga.CreateResult{}, fmt.Errorf("read workflow: %w", err)
-	case len(enabled) == 0 || !enabled[0]:
+	case len(found) == 0 || !found[0].Enabled:
 		return saga.CreateResult{Created: saga.NotRunnable}, nil
+	case found[0].Archived:
+		return saga.CreateResult{Created: saga.IDTaken}, nil
 	}
 	return saga.CreateResult{Created: saga.NotCurrent}, nil
 }
+
+const getKey = `
+SELECT request_hash, saga_id FROM saga.idempotency_keys
+ WHERE tenant_id = $1 AND principal = $2 AND route = $3 AND key = $4`
 
 // Key implements saga.Store.
 func (st *Sagas) Key(ctx context.Context, k saga.IdempotencyKey) (saga.KeyState, uuid.UUID, error) {
@@ -172,9 +185,7 @@ func (st *Sagas) Key(ctx context.Context, k saga.IdempotencyKey) (saga.KeyState,
 		Hash   []byte    `db:"request_hash"`
 		SagaID uuid.UUID `db:"saga_id"`
 	}
-	err := st.db.read.SelectContext(ctx, &found, `
-		SELECT request_hash, saga_id FROM saga.idempotency_keys
-		 WHERE tenant_id = $1 AND principal = $2 AND route = $3 AND key = $4`, k.TenantID, k.Principal, k.Route, k.Key)
+	err := st.db.read.SelectContext(ctx, &found, getKey, k.TenantID, k.Principal, k.Route, k.Key)
 	switch {
 	case err != nil:
 		return saga.KeyNew, uuid.Nil, fmt.Errorf("read idempotency key: %w", err)

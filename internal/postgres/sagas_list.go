@@ -13,24 +13,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// List implements saga.Store. Values are parameters; only fixed text is put together.
+// List implements saga.Store.
 func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (saga.Page, error) {
-	w := where{}
-	w.add("s.tenant_id = ?", tenant)
-	w.sagas(f)
 	var page saga.Page
 	if f.Total {
-		if err := st.db.read.GetContext(ctx, &page.Total, `SELECT count(*) FROM saga.saga_states s WHERE `+w.text(), w.args...); err != nil {
+		query, args := countSagas(tenant, f)
+		if err := st.db.read.GetContext(ctx, &page.Total, query, args...); err != nil {
 			return page, fmt.Errorf("count sagas: %w", err)
 		}
 	}
-	if f.After != nil {
-		w.add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
-	}
-	// One row more than asked tells whether there is a next page.
-	query := fmt.Sprintf(`SELECT %s FROM saga.saga_states s WHERE %s ORDER BY s.created_at DESC, s.id DESC LIMIT %d OFFSET %d`,
-		sagaColumns, w.text(), f.Limit+1, f.Offset)
-	rows, err := st.db.read.QueryContext(ctx, query, w.args...)
+	query, args := listSagas(tenant, f)
+	rows, err := st.db.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return page, fmt.Errorf("list sagas: %w", err)
 	}
@@ -46,6 +39,26 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (sag
 		page.Sagas = page.Sagas[:f.Limit]
 	}
 	return page, nil
+}
+
+// listSagas returns the query of one page, and one row more, which tells
+// whether there is a next page. Values are parameters; only fixed text is put
+// together.
+func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
+	w := where{}
+	w.sagas(tenant, f)
+	if f.After != nil {
+		w.add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
+	}
+	return fmt.Sprintf(`SELECT %s FROM saga.saga_states s WHERE %s ORDER BY s.created_at DESC, s.id DESC LIMIT %d OFFSET %d`,
+		sagaColumns, w.text(), f.Limit+1, f.Offset), w.args
+}
+
+// countSagas returns the query of Page.Total.
+func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
+	w := where{}
+	w.sagas(tenant, f)
+	return `SELECT count(*) FROM saga.saga_states s WHERE ` + w.text(), w.args
 }
 
 // where gathers conditions and their parameters.
@@ -65,7 +78,8 @@ func (w *where) add(condition string, args ...any) {
 
 func (w *where) text() string { return strings.Join(w.conditions, " AND ") }
 
-func (w *where) sagas(f saga.Filter) {
+func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
+	w.add("s.tenant_id = ?", tenant)
 	for _, eq := range []struct{ column, value string }{
 		{"s.workflow_name", f.WorkflowName},
 		{"s.correlation_id", f.CorrelationID},
@@ -104,10 +118,21 @@ func (w *where) sagas(f saga.Filter) {
 			w.add(r.condition, r.at)
 		}
 	}
-	if !f.UpdatedFrom.IsZero() {
-		// updated_at has no index (it changes at every step). An ended saga's
-		// last update is its end, unless it was reopened: say so to the planner.
-		w.add("(s.completed_at IS NULL OR s.completed_at >= ? OR s.ended_state = 6)", f.UpdatedFrom)
+	w.ended(f.UpdatedFrom, f.UpdatedTo)
+}
+
+// ended repeats the bounds of updated_at, which has no index (it changes at
+// every step), in words that have one: the last update of a saga that has ended
+// is its end, unless it was reopened.
+func (w *where) ended(from, to time.Time) {
+	switch {
+	case from.IsZero() && to.IsZero():
+	case to.IsZero():
+		w.add("(s.completed_at IS NULL OR s.completed_at >= ? OR s.ended_state = 6)", from)
+	case from.IsZero():
+		w.add("(s.completed_at IS NULL OR s.completed_at < ? OR s.ended_state = 6)", to)
+	default:
+		w.add("(s.completed_at IS NULL OR s.completed_at >= ? AND s.completed_at < ? OR s.ended_state = 6)", from, to)
 	}
 }
 

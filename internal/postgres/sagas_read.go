@@ -12,9 +12,11 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
+const getSaga = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2`
+
 // Get implements saga.Store.
 func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
-	rows, err := st.db.queryRead(ctx, `SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2`, id, tenant)
+	rows, err := st.db.queryRead(ctx, getSaga, id, tenant)
 	if err != nil {
 		return saga.Saga{}, fmt.Errorf("get saga: %w", err)
 	}
@@ -25,12 +27,14 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 	return s, err
 }
 
+const stepLogs = `
+SELECT ` + logColumns + ` FROM saga.saga_step_logs l
+ WHERE l.saga_id = $1 AND EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2)
+ ORDER BY l.step_index, l.started_at, l.attempt`
+
 // StepLogs implements saga.Store.
 func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
-	rows, err := st.db.queryRead(ctx, `
-		SELECT `+logColumns+` FROM saga.saga_step_logs l
-		 WHERE l.saga_id = $1 AND EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2)
-		 ORDER BY l.step_index, l.started_at, l.attempt`, id, tenant)
+	rows, err := st.db.queryRead(ctx, stepLogs, id, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("read step logs: %w", err)
 	}
@@ -42,6 +46,21 @@ func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.Ste
 	})
 	return logs, err
 }
+
+const loadSagas = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.id = ANY ($1)`
+
+// Load implements saga.Store.
+func (st *Sagas) Load(ctx context.Context, ids []uuid.UUID) ([]saga.Loaded, error) {
+	rows, err := st.db.queryRead(ctx, loadSagas, pq.Array(ids))
+	if err != nil {
+		return nil, fmt.Errorf("load sagas: %w", err)
+	}
+	return st.withLogs(ctx, rows)
+}
+
+const loadLogs = `
+SELECT ` + logColumns + ` FROM saga.saga_step_logs l WHERE l.saga_id = ANY ($1)
+ ORDER BY l.step_index, l.started_at, l.attempt`
 
 // withLogs reads heads from rows and then the step logs of those that have any.
 func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, error) {
@@ -58,9 +77,7 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 	if err != nil || len(ids) == 0 {
 		return out, err
 	}
-	logs, err := st.db.queryRead(ctx, `
-		SELECT `+logColumns+` FROM saga.saga_step_logs l WHERE l.saga_id = ANY ($1)
-		 ORDER BY l.step_index, l.started_at, l.attempt`, pq.Array(ids))
+	logs, err := st.db.queryRead(ctx, loadLogs, pq.Array(ids))
 	if err != nil {
 		return nil, fmt.Errorf("load step logs: %w", err)
 	}

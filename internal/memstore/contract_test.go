@@ -1,0 +1,33 @@
+package memstore_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/storetest"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+var (
+	_ saga.Store     = (*memstore.Sagas)(nil)
+	_ saga.Ownership = (*memstore.Sagas)(nil)
+	_ workflow.Store = (*memstore.Workflows)(nil)
+)
+
+// open returns an empty store whose clock is the machine's, put forward by Advance.
+func open(*testing.T) storetest.Env {
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }
+	m := memstore.New(now)
+	return storetest.Env{
+		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows,
+		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) },
+	}
+}
+
+func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, open) }
+func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, open) }
+func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, open) }

@@ -1,0 +1,56 @@
+package memstore
+
+import (
+	"bytes"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// What goes in and what comes out is copied whole: nobody shares memory with
+// the store, as nobody does with a database.
+
+func copySaga(s *saga.Saga) saga.Saga {
+	c := *s
+	for _, text := range []**string{&c.Name, &c.Description, &c.BusinessKey, &c.CorrelationID, &c.TraceID, &c.SpanID, &c.AttentionReason} {
+		*text = copied(*text)
+	}
+	c.Payload, c.Metadata = bytes.Clone(s.Payload), bytes.Clone(s.Metadata)
+	c.LeaseOwner, c.EndCause, c.Clean = copied(s.LeaseOwner), copied(s.EndCause), copied(s.Clean)
+	c.TimeoutMS, c.CompensationTimeoutMS = copied(s.TimeoutMS), copied(s.CompensationTimeoutMS)
+	c.NextRunAt, c.TimeoutAt, c.CompensationTimeoutAt = copied(s.NextRunAt), copied(s.TimeoutAt), copied(s.CompensationTimeoutAt)
+	c.TimedOutAt, c.CancelRequestedAt, c.SuspendedAt = copied(s.TimedOutAt), copied(s.CancelRequestedAt), copied(s.SuspendedAt)
+	c.StartedAt, c.CompletedAt = copied(s.StartedAt), copied(s.CompletedAt)
+	c.Error = copyError(s.Error)
+	return c
+}
+
+func copyLog(l *saga.StepLog) saga.StepLog {
+	c := *l
+	c.Outcome, c.CompletedAt, c.DurationMS = copied(l.Outcome), copied(l.CompletedAt), copied(l.DurationMS)
+	c.Request, c.Response, c.Error = bytes.Clone(l.Request), bytes.Clone(l.Response), copyError(l.Error)
+	return c
+}
+
+func copyLogs(logs []saga.StepLog) []saga.StepLog {
+	c := make([]saga.StepLog, len(logs))
+	for i := range logs {
+		c[i] = copyLog(&logs[i])
+	}
+	return c
+}
+
+func copyError(e *saga.Error) *saga.Error {
+	if e == nil {
+		return nil
+	}
+	c := *e
+	c.Details, c.Cause = bytes.Clone(e.Details), copyError(e.Cause)
+	return &c
+}
+
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}

@@ -1,0 +1,91 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/storetest"
+	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+var (
+	_ saga.Store     = (*postgres.Sagas)(nil)
+	_ saga.Ownership = (*postgres.Sagas)(nil)
+	_ workflow.Store = (*postgres.Workflows)(nil)
+)
+
+func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, openEnv) }
+func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, emptied(t)) }
+func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, openEnv) }
+
+// connect opens a database that is closed with the test.
+func connect(t *testing.T, dsn string) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+// openEnv returns the stores on a database of their own.
+func openEnv(t *testing.T) storetest.Env {
+	t.Helper()
+	return envOf(t, connect(t, testdb.DSN(t)))
+}
+
+func envOf(t *testing.T, db *postgres.DB) storetest.Env {
+	sagas := postgres.NewSagas(db)
+	return storetest.Env{
+		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Now: time.Now,
+		// The server's clock cannot be put forward, so all it is compared with is put back.
+		Advance: func(d time.Duration) {
+			execute(t, db.SQL(), `UPDATE saga.engine_nodes SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())
+			execute(t, db.SQL(), `
+				UPDATE saga.saga_states
+				   SET next_run_at = next_run_at - $1 * interval '1 us', updated_at = updated_at - $1 * interval '1 us',
+				       timeout_at = timeout_at - $1 * interval '1 us',
+				       compensation_timeout_at = compensation_timeout_at - $1 * interval '1 us'
+				 WHERE completed_at IS NULL`, d.Microseconds())
+		},
+	}
+}
+
+// emptied opens a few databases and gives them out in turn, emptied: making one
+// costs half a second on a busy machine.
+func emptied(t *testing.T) func(*testing.T) storetest.Env {
+	t.Helper()
+	type pair struct {
+		env storetest.Env
+		db  *postgres.DB
+	}
+	free := make(chan pair, 2)
+	for range cap(free) {
+		db := connect(t, testdb.DSN(t))
+		free <- pair{envOf(t, db), db}
+	}
+	return func(t *testing.T) storetest.Env {
+		p := <-free
+		t.Cleanup(func() {
+			for _, table := range []string{"saga_states", "engine_nodes", "idempotency_keys", "workflow_definitions", "workflows"} {
+				execute(t, p.db.SQL(), "DELETE FROM saga."+table)
+			}
+			free <- p
+		})
+		return p.env
+	}
+}
+
+// execute runs a statement that must succeed, during a cleanup too.
+func execute(t *testing.T, db *sql.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(context.WithoutCancel(t.Context()), statement, args...); err != nil {
+		t.Errorf("%s: %v", statement, err)
+	}
+}

@@ -1,0 +1,72 @@
+package postgres_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+func TestLargeTable(t *testing.T) {
+	t.Parallel()
+	l := openLarge(t)
+	t.Run("every purpose of the seeds' indexes is served by one", func(t *testing.T) { testPlans(t, l) })
+	t.Run("opposite batches of two nodes do not deadlock", func(t *testing.T) { testOppositeBatches(t, l) })
+}
+
+// testOppositeBatches has two nodes commit the same sagas in opposite order. A
+// deadlock may be resolved by running the statement once more, so the server is
+// asked whether it ever saw one.
+func testOppositeBatches(t *testing.T, l large) {
+	const rounds = 200
+	dsn := l.dsn + "&deadlock_timeout=10ms"
+	a, b := connect(t, dsn), connect(t, dsn)
+	watch := observer(t, l.dsn)
+	var ids []uuid.UUID
+	if err := watch.QueryRowContext(t.Context(), `SELECT array_agg(id ORDER BY md5(id::text)) FROM (
+		SELECT id FROM saga.saga_states WHERE completed_at IS NULL AND state = 1 AND lease_owner = 1 LIMIT 60) AS mine`).Scan(pq.Array(&ids)); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := postgres.NewSagas(a).Load(t.Context(), ids)
+	if err != nil || len(loaded) != len(ids) || len(ids) < 50 {
+		t.Fatalf("loaded %d of %d sagas, %v", len(loaded), len(ids), err)
+	}
+	for range rounds {
+		batch := make([]saga.Change, len(loaded))
+		for i := range loaded {
+			s := &loaded[i].Saga
+			batch[i] = saga.Change{Before: saga.Precondition{Version: s.Version, Epoch: s.LeaseEpoch}, After: saga.Run{Saga: *s}}
+			batch[i].After.Version++
+			batch[i].After.UpdatedAt = now()
+		}
+		opposite := slices.Clone(batch)
+		slices.Reverse(opposite)
+		var wg sync.WaitGroup
+		for db, batch := range map[*postgres.DB][]saga.Change{a: batch, b: opposite} {
+			wg.Go(func() {
+				if _, err := postgres.NewSagas(db).Commit(t.Context(), batch); err != nil {
+					t.Errorf("commit: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		for i := range loaded { // each was written by one of the two
+			loaded[i].Saga.Version++
+		}
+	}
+	if l, err := postgres.NewSagas(a).Load(t.Context(), ids[:1]); err != nil || l[0].Saga.Version < rounds {
+		t.Errorf("the sagas were not written: %+v, %v", l, err)
+	}
+	a.Close()
+	b.Close()
+	l.db.Close()
+	quiet(t, watch)
+	if n := ask[int](t, watch, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n > 0 {
+		t.Errorf("%d deadlocks in %d rounds", n, rounds)
+	}
+}

@@ -1,0 +1,233 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// somebody is a completed saga of the large table with logs and events.
+var somebody = uuid.MustParse("01900000-0000-7000-8000-00000000c000")
+
+// testPlans shows, for every purpose that the seeds give an index for, that an
+// index serves it (requirements/saga.md, numbers in the names).
+func testPlans(t *testing.T, l large) {
+	seen := map[string]bool{} // every index that some purpose has named
+	check := func(t *testing.T, p plan, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			for name := range strings.SplitSeq(w, "|") {
+				seen[name] = true
+			}
+		}
+		wantIndexes(t, p, want...)
+	}
+	for _, tt := range listPurposes(l) {
+		t.Run("list: "+tt.name, func(t *testing.T) {
+			tt.filter.Limit = 50
+			query, args := postgres.ListSagas(big, tt.filter)
+			check(t, explain(t, l.db.SQL(), query, args...), tt.indexes...)
+			if tt.few {
+				query, args = postgres.CountSagas(big, tt.filter)
+				check(t, explain(t, l.db.SQL(), query, args...), tt.indexes...)
+			}
+		})
+	}
+	t.Run("list: a page after a cursor begins at the cursor", func(t *testing.T) {
+		query, args := postgres.ListSagas(big, saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
+		p := explain(t, l.db.SQL(), query, args...)
+		check(t, p, "idx_sagas_tenant")
+		if p.has("Sort") || !strings.Contains(p.String(), "ROW(created_at, id) < ROW(") {
+			t.Errorf("the plan reads its way to the cursor:\n%s", p)
+		}
+	})
+	readers := connection(t, l.db.SQL())
+	for _, tt := range readPurposes {
+		t.Run(tt.name, func(t *testing.T) {
+			check(t, explain(t, readers, tt.query, tt.args...), tt.indexes...)
+			check(t, explainGeneric(t, readers, tt.query, tt.args...), tt.indexes...)
+		})
+	}
+	for _, tt := range handWritten {
+		t.Run("by hand: "+tt.name, func(t *testing.T) { check(t, explain(t, l.db.SQL(), tt.query), tt.indexes...) })
+	}
+	t.Run("S2-49, S2-106 retention finds what has ended", func(t *testing.T) {
+		check(t, explain(t, l.db.SQL(), cleanupQuery(t, l.db.SQL()), time.Now().Add(-2*time.Hour)), "idx_saga_terminal_cleanup")
+	})
+	t.Run("keys expire by their place in the table", func(t *testing.T) {
+		if p := explain(t, l.db.SQL(), postgres.ExpireKeys, 9000); !p.has("Tid Scan") {
+			t.Errorf("each batch reads the whole table once more:\n%s", p)
+		}
+	})
+	writers := connection(t, postgres.Writers(l.db))
+	for _, tt := range writePurposes(t) {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, p := range []plan{explain(t, writers, tt.query, tt.args...), explainGeneric(t, writers, tt.query, tt.args...)} {
+				check(t, p, tt.indexes...)
+				wantNestedLoops(t, p)
+				if tt.name == claiming && p.has("Sort") {
+					t.Errorf("a claim sorts the whole backlog:\n%s", p)
+				}
+			}
+		})
+	}
+	t.Run("every index of the growing tables has a purpose", func(t *testing.T) {
+		for _, name := range indexNames(t, l.db.SQL()) {
+			if !seen[name] {
+				t.Errorf("no query needs %s", name)
+			}
+		}
+	})
+}
+
+type listPurpose struct {
+	name    string
+	filter  saga.Filter
+	few     bool // the filter is selective: counting its sagas must not read the others
+	indexes []string
+}
+
+func listPurposes(l large) []listPurpose {
+	live := []saga.State{saga.Pending, saga.Running, saga.StepCompleted, saga.Compensating}
+	hour := l.since.Add(time.Hour)
+	return []listPurpose{
+		{"S4-16 a tenant's sagas, newest first", saga.Filter{}, false, []string{"idx_sagas_tenant"}},
+		{"a page far from the first", saga.Filter{Offset: 1000}, false, []string{"idx_sagas_tenant"}},
+		{"S1-20, S2-38 by workflow", saga.Filter{WorkflowName: "workflow-3"}, true, []string{"idx_saga_states_workflow_name"}},
+		{"S1-21, S2-42 the unfinished ones", saga.Filter{States: live}, true, []string{"idx_saga_states_status"}},
+		{"S4-17 the compensating ones", saga.Filter{States: []saga.State{saga.Compensating}}, true, []string{"idx_saga_states_status"}},
+		{"S2-37 the failed ones", saga.Filter{States: []saga.State{saga.Failed}}, true, []string{"idx_saga_state"}},
+		{"S1-21 of one status, which is three states", saga.Filter{States: saga.StatesOf(saga.StatusFailed)}, true, []string{"idx_saga_state"}},
+		{"running and failed ones", saga.Filter{States: []saga.State{saga.Running, saga.Failed}}, true, []string{"idx_saga_state", "idx_saga_runnable|idx_saga_states_status"}},
+		{"S2-44 of one workflow and state", saga.Filter{WorkflowName: "workflow-3", States: []saga.State{saga.TimedOut}}, true, []string{"idx_saga_state|idx_saga_states_workflow_name"}},
+		{"those that need attention", saga.Filter{NeedsAttention: new(true)}, true, []string{"idx_saga_state"}},
+		{"S1-22 by correlation id", saga.Filter{CorrelationID: "correlation-300"}, true, []string{"idx_saga_states_correlation_id"}},
+		{"S2-41, S2-113 by trace id", saga.Filter{TraceID: "trace-300"}, true, []string{"idx_saga_trace_id"}},
+		{"by business key", saga.Filter{BusinessKey: "key-300"}, true, []string{"idx_saga_business_key"}},
+		{"S2-45 by metadata", saga.Filter{Metadata: json.RawMessage(`{"team": 5}`)}, true, []string{"idx_saga_metadata"}},
+		{"S1-23, S2-39 created in a range", saga.Filter{CreatedFrom: hour, CreatedTo: hour.Add(time.Minute)}, true, []string{"idx_sagas_tenant"}},
+		{"S2-40 updated lately", saga.Filter{UpdatedFrom: time.Now().Add(-time.Minute)}, true, []string{"idx_saga_terminal_cleanup", "idx_saga_runnable|idx_saga_states_status"}},
+		{"S2-40 updated in a range", saga.Filter{UpdatedFrom: hour, UpdatedTo: hour.Add(time.Minute)}, true, []string{"idx_saga_terminal_cleanup", "idx_saga_runnable|idx_saga_states_status"}},
+		{"S2-40 updated long ago", saga.Filter{UpdatedTo: l.since.Add(time.Minute)}, true, []string{"idx_saga_terminal_cleanup", "idx_saga_runnable|idx_saga_states_status"}},
+		{"completed ones", saga.Filter{States: []saga.State{saga.Completed}}, false, []string{"idx_sagas_tenant"}},
+		{"by caller", saga.Filter{InitiatedBy: "caller-3"}, false, []string{"idx_sagas_tenant"}},
+	}
+}
+
+type purpose struct {
+	name    string
+	query   string
+	args    []any
+	indexes []string
+}
+
+// readPurposes run on the readers' connections, prepared.
+var readPurposes = []purpose{
+	{"a saga of a tenant", postgres.GetSaga, []any{somebody, big}, []string{"saga_states_pkey"}},
+	{"sagas for the engine", postgres.LoadSagas, []any{array(somebody, big)}, []string{"saga_states_pkey"}},
+	{"S1-39 the step logs of a saga, in order", postgres.StepLogs, []any{somebody, big}, []string{"idx_saga_step_logs_saga_id_step_index", "saga_states_pkey"}},
+	{"S1-39 step logs for the engine", postgres.LoadLogs, []any{array(somebody, big)}, []string{"idx_saga_step_logs_saga_id_step_index"}},
+	{"a node's due sagas", postgres.DueSagas, []any{1, 5000, 100}, []string{"idx_saga_runnable"}},
+	{"S2-43, S2-48, S2-109, S4-18 overdue sagas of both phases", postgres.OverdueSagas, []any{100}, []string{"idx_sagas_timeout", "idx_saga_filter_state_timeout"}},
+	{"live sagas by state", postgres.CountLive, nil, []string{"idx_saga_states_status|idx_saga_runnable"}},
+	{"releasing sagas", postgres.ReleaseSagas, []any{1, array(somebody, big)}, []string{"saga_states_pkey"}},
+	{"an idempotency key", postgres.GetKey, []any{big, "p", "r", "k1"}, []string{"idempotency_keys_pkey"}},
+}
+
+func array(ids ...uuid.UUID) string {
+	v, err := pq.Array(ids).Value()
+	if err != nil {
+		panic(err)
+	}
+	return v.(string)
+}
+
+// handWritten is what an operator asks the database itself: the seeds' views
+// and queries, and the indexes that exist for them alone.
+var handWritten = []purpose{
+	{"S2-102, S2-108 the view of active sagas", `SELECT * FROM saga.active_sagas`, nil, []string{"idx_saga_states_status|idx_saga_runnable"}},
+	{"S2-103 the view of failed sagas", `SELECT * FROM saga.failed_sagas`, nil, []string{"idx_saga_state"}},
+	{"S2-47, S2-104 the view of completed sagas, latest first", `SELECT * FROM saga.completed_sagas LIMIT 20`, nil, []string{"idx_saga_terminal_cleanup"}},
+	{"S2-110 the steps of a saga, in order", `SELECT * FROM saga.saga_steps WHERE saga_id = '` + somebody.String() + `' ORDER BY step_index`, nil, []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
+	{"a saga instance", `SELECT * FROM saga.saga_instances WHERE id = '` + somebody.String() + `'`, nil, []string{"saga_states_pkey"}},
+	{"S4-15 a saga by transaction id", `SELECT * FROM saga.sagas WHERE transaction_id = '` + somebody.String() + `'`, nil, []string{"saga_states_pkey"}},
+	{"S4-17 what a tenant's users have cancelled, running or not", `SELECT id FROM saga.saga_states WHERE tenant_id = '` + big.String() + `' AND end_cause = 'cancelled' ORDER BY created_at DESC LIMIT 50`, nil, []string{"idx_sagas_status"}},
+	{"S2-46 started lately", `SELECT count(*) FROM saga.saga_states WHERE started_at >= now() - interval '1 minute'`, nil, []string{"idx_saga_started_at"}},
+	{"S1-23 created in a range, of all tenants", `SELECT * FROM saga.saga_states WHERE created_at BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, nil, []string{"idx_saga_states_created_at"}},
+	{"S1-40 a step's trouble", `SELECT * FROM saga.saga_step_logs WHERE step_name = 'step-1' AND status <> 'SUCCESS' ORDER BY started_at DESC LIMIT 50`, nil, []string{"idx_saga_step_logs_step_name"}},
+	{"S1-41 calls that timed out", `SELECT * FROM saga.saga_step_logs WHERE status = 'TIMEOUT' ORDER BY started_at DESC LIMIT 50`, nil, []string{"idx_saga_step_logs_status"}},
+	{"S1-42 compensations", `SELECT * FROM saga.saga_step_logs WHERE action = 'COMPENSATE' ORDER BY started_at DESC LIMIT 50`, nil, []string{"idx_saga_step_logs_action"}},
+	{"S1-43 calls of a minute", `SELECT * FROM saga.saga_step_logs WHERE started_at BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, nil, []string{"idx_saga_step_logs_started_at"}},
+	{"S2-99, S2-100, S2-111 the history of a saga", `SELECT * FROM saga.saga_events WHERE saga_id = '` + somebody.String() + `' ORDER BY timestamp DESC`, nil, []string{"idx_event_saga_timestamp"}},
+	{"S2-99, S2-100 events of a type, latest first", `SELECT * FROM saga.saga_events WHERE event_type = 'saga.failed' ORDER BY timestamp DESC LIMIT 50`, nil, []string{"idx_event_type_timestamp"}},
+	{"S2-99 events of a minute", `SELECT * FROM saga.saga_events WHERE timestamp BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, nil, []string{"idx_event_timestamp"}},
+	{"S2-101 events of a step", `SELECT * FROM saga.saga_events WHERE step_id = 'x:1'`, nil, []string{"idx_event_step_id"}},
+	{"S2-101, S2-113 events of a trace", `SELECT * FROM saga.saga_events WHERE trace_id = 'trace-12000' ORDER BY timestamp`, nil, []string{"idx_event_trace_id"}},
+}
+
+const claiming = "S1-53, S2-112 claiming, from dead nodes too, without a sort"
+
+// writePurposes run on the writers' connections, prepared.
+func writePurposes(t *testing.T) []purpose {
+	return []purpose{
+		{"committing a batch", postgres.CommitSagas, postgres.CommitParameters(t, someChanges(64)), []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
+		{"creating a batch", postgres.CreateSagas, postgres.CreateParameters(someSagas(64)), []string{"workflows_pkey", "saga_states_archive_pkey"}},
+		{claiming, postgres.ClaimSagas, []any{1, 64}, []string{"idx_saga_runnable", "saga_states_pkey"}},
+	}
+}
+
+// cleanupQuery is how saga.cleanup_expired_sagas looks for its next batch.
+func cleanupQuery(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	var source string
+	if err := db.QueryRowContext(t.Context(), `SELECT prosrc FROM pg_proc WHERE oid = 'saga.cleanup_expired_sagas'::regproc`).Scan(&source); err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?s)batch := ARRAY\((SELECT .*?)\);`).FindStringSubmatch(source)
+	if m == nil {
+		t.Fatalf("no query in %s", source)
+	}
+	return strings.ReplaceAll(m[1], "older_than", "$1::timestamptz")
+}
+
+// indexNames are the indexes of the tables that grow with every saga.
+func indexNames(t *testing.T, db *sql.DB) []string {
+	t.Helper()
+	var names pq.StringArray
+	err := db.QueryRowContext(t.Context(), `SELECT array_agg(indexname ORDER BY indexname) FROM pg_indexes
+		WHERE schemaname = 'saga' AND tablename IN ('saga_states', 'saga_step_logs', 'saga_events')`).Scan(&names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Primary keys also keep ids unique: that is purpose enough.
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_pkey") })
+}
+
+// TestWritersNeverJoinByHash looks at the plans of young tables, without
+// statistics: there PostgreSQL would choose hash joins and scans, and keep the
+// plan as the tables grow.
+func TestWritersNeverJoinByHash(t *testing.T) {
+	t.Parallel()
+	db := connect(t, testdb.DSN(t))
+	writers := connection(t, postgres.Writers(db))
+	for _, tt := range writePurposes(t) {
+		for mode, p := range map[string]plan{"custom": explain(t, writers, tt.query, tt.args...), "generic": explainGeneric(t, writers, tt.query, tt.args...)} {
+			t.Run(fmt.Sprint(tt.name, ", ", mode, " plan"), func(t *testing.T) {
+				wantIndexes(t, p, tt.indexes...)
+				wantNestedLoops(t, p)
+			})
+		}
+	}
+}

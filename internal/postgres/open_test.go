@@ -1,0 +1,69 @@
+package postgres_test
+
+import (
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+func TestOpenSaysWhyItCannot(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deaf := l.Addr().String()
+	l.Close()
+	nowhere, err := url.Parse(testdb.Empty(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nowhere.Path = "/nowhere"
+	for _, tt := range []struct{ name, dsn, want string }{
+		{"an address that is none", "postgres://u:secret@h:port/x", "database address"},
+		{"nobody listens", "postgres://u:secret@" + deaf + "/x?sslmode=disable", "connect to the database"},
+		{"no such database", nowhere.String(), "connect to the database"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			db, err := postgres.Open(t.Context(), postgres.Config{DSN: tt.dsn})
+			if err == nil {
+				db.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("error = %v; want %q and no password", err, tt.want)
+			}
+		})
+	}
+}
+
+// What the planner may do and how long a statement may take is set on every
+// connection, and comes back when it is made anew.
+func TestPoolsHaveTheirOwnSettings(t *testing.T) {
+	t.Parallel()
+	db := connect(t, testdb.DSN(t))
+	settings := map[string]querier{"readers": db.SQL(), "writers": postgres.Writers(db), "leases": postgres.Leases(db)}
+	got := map[string]string{}
+	for name, q := range settings {
+		var s string
+		if err := q.QueryRowContext(t.Context(), `SELECT concat_ws(' ', current_setting('application_name'),
+			current_setting('enable_seqscan'), current_setting('enable_hashjoin'), current_setting('enable_mergejoin'),
+			current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'))`).Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		got[name] = s
+	}
+	want := map[string]string{
+		"readers": "skald api on on on 30s 15s 30s",
+		"writers": "skald writer off off off 30s 15s 30s",
+		"leases":  "skald lease on on on 2s 1s 30s",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,137 @@
+package postgres_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// proxy stands between a store and its server and can fall silent: connections
+// stay open and nothing passes any more, as when a machine loses its power.
+type proxy struct {
+	addr   string
+	silent atomic.Bool
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{addr: l.Addr().String()}
+	var pumps sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn // guarded by mu
+	pumps.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			mu.Lock()
+			open = append(open, client, server)
+			mu.Unlock()
+			pumps.Go(func() { p.pump(client, server) })
+			pumps.Go(func() { p.pump(server, client) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for _, c := range open {
+			c.Close()
+		}
+		mu.Unlock()
+		pumps.Wait()
+	})
+	return p
+}
+
+func (p *proxy) pump(from, to net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if p.silent.Load() {
+			_, _ = io.Copy(io.Discard, from) // taken and dropped
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(testdb.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProxy(t, u.Host)
+	u.Host = p.addr
+	// The timeout of reads and writes is a second above the server's own, which
+	// is two for leases.
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: u.String(), StatementTimeout: 100 * time.Millisecond, IOTimeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	registered(t, db)
+	st := postgres.NewSagas(db)
+	ctx := context.Background() // without a deadline of its own
+	calls := map[string]func() error{
+		"a read":    func() error { _, err := st.Load(ctx, []uuid.UUID{big}); return err },
+		"a create":  func() error { _, err := st.Create(ctx, someSagas(1)); return err },
+		"a commit":  func() error { _, err := st.Commit(ctx, someChanges(1)); return err },
+		"a renewal": func() error { _, err := st.Renew(ctx, 1, time.Minute); return err },
+		"a list":    func() error { _, err := st.List(ctx, big, saga.Filter{Limit: 1}); return err },
+	}
+	for what, call := range calls {
+		if err := call(); err != nil {
+			t.Fatalf("%s before the silence: %v", what, err)
+		}
+	}
+	p.silent.Store(true)
+	var wg sync.WaitGroup
+	for what, call := range calls {
+		wg.Go(func() {
+			began := time.Now()
+			err := call()
+			if err == nil || fault.As(err) != nil {
+				t.Errorf("%s in the silence: %v; want an outage", what, err)
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("%s took %v to find out", what, took)
+			}
+		})
+	}
+	wg.Wait()
+	p.silent.Store(false)
+	for what, call := range calls {
+		if err := call(); err != nil {
+			t.Errorf("%s after the silence: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+var lists = []contract{
+	{"every filter alone and combined selects exactly its sagas, newest first", listFilters},
+	{"pages by offset and by cursor, of any size, make up the whole list", listPages},
+	{"a cursor keeps its place while sagas are added", listGrowing},
+	{"metadata is matched by containment", listMetadata},
+	{"a tenant without sagas has an empty list", listEmpty},
+}
+
+// library is a tenant's sagas in every state, with many values in every field
+// that can be asked for, and creation times that are equal or a microsecond apart.
+func library(f *fixture) []saga.Saga {
+	base := f.now().Add(-time.Hour)
+	refund := *f.def
+	refund.Name = "refund"
+	if _, _, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, &refund, false, f.now()); err != nil {
+		f.t.Fatal(err)
+	}
+	pick := func(values []string, i int) *string { return new(values[i%len(values)]) }
+	var all []saga.Saga
+	for i := range 36 {
+		run := f.into(saga.States[i%len(saga.States)], func(n *saga.NewSaga) {
+			n.CreatedAt = base.Add(time.Duration(i/4%5) * time.Microsecond).Add(time.Duration(i/20) * time.Minute)
+			if i%3 == 0 {
+				n.WorkflowName = "refund"
+			}
+			n.InitiatedBy = *pick([]string{"checkout", "Checkout", "поток ☃"}, i)
+			if i%5 > 0 {
+				n.CorrelationID = pick([]string{"c", "C", "c%", "кор 𝄞", "c'; --"}, i/2)
+				n.TraceID = pick([]string{"t1", "t2"}, i/3)
+				n.BusinessKey = pick([]string{"b1", "b2", "№3"}, i/4)
+				n.Metadata = json.RawMessage(fmt.Sprintf(`{"n":%d,"team":"stock ñ"}`, i%4))
+			}
+		})
+		all = append(all, f.load(run.ID).Saga)
+	}
+	slices.SortFunc(all, func(a, b saga.Saga) int {
+		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
+			return c
+		}
+		return slices.Compare(b.ID[:], a.ID[:])
+	})
+	return all
+}
+
+func ids(sagas []saga.Saga) []uuid.UUID {
+	out := make([]uuid.UUID, len(sagas))
+	for i := range sagas {
+		out[i] = sagas[i].ID
+	}
+	return out
+}
+
+func (f *fixture) list(filter saga.Filter) saga.Page {
+	f.t.Helper()
+	page, err := f.Sagas.List(f.t.Context(), f.tenant.ID, filter)
+	if err != nil {
+		f.t.Fatalf("list %+v: %v", filter, err)
+	}
+	return page
+}
+
+// only returns the sagas that keep accepts.
+func only(sagas []saga.Saga, keep func(*saga.Saga) bool) []saga.Saga {
+	return slices.DeleteFunc(slices.Clone(sagas), func(s saga.Saga) bool { return !keep(&s) })
+}
+
+func is(p *string, want string) bool { return p != nil && *p == want }
+
+func listFilters(f *fixture) {
+	all := library(f)
+	middle, updated := all[len(all)/2].CreatedAt, all[len(all)/3].UpdatedAt
+	for _, tt := range []struct {
+		name   string
+		filter saga.Filter
+		keep   func(*saga.Saga) bool
+	}{
+		{"nothing", saga.Filter{}, func(*saga.Saga) bool { return true }},
+		{"a workflow", saga.Filter{WorkflowName: "refund"}, func(s *saga.Saga) bool { return s.WorkflowName == "refund" }},
+		{"an unknown workflow", saga.Filter{WorkflowName: "refun_"}, func(s *saga.Saga) bool { return false }},
+		{"a correlation id", saga.Filter{CorrelationID: "c"}, func(s *saga.Saga) bool { return is(s.CorrelationID, "c") }},
+		{"a correlation id with a wildcard", saga.Filter{CorrelationID: "c%"}, func(s *saga.Saga) bool { return is(s.CorrelationID, "c%") }},
+		{"a correlation id with a quote", saga.Filter{CorrelationID: "c'; --"}, func(s *saga.Saga) bool { return is(s.CorrelationID, "c'; --") }},
+		{"a correlation id beyond ASCII", saga.Filter{CorrelationID: "кор 𝄞"}, func(s *saga.Saga) bool { return is(s.CorrelationID, "кор 𝄞") }},
+		{"an initiator", saga.Filter{InitiatedBy: "поток ☃"}, func(s *saga.Saga) bool { return s.InitiatedBy == "поток ☃" }},
+		{"a trace id", saga.Filter{TraceID: "t2"}, func(s *saga.Saga) bool { return is(s.TraceID, "t2") }},
+		{"a business key", saga.Filter{BusinessKey: "№3"}, func(s *saga.Saga) bool { return is(s.BusinessKey, "№3") }},
+		{"metadata", saga.Filter{Metadata: json.RawMessage(`{"n":2}`)}, func(s *saga.Saga) bool { return canonical(s.Metadata) == `{"n":2,"team":"stock ñ"}` }},
+		{"needing attention", saga.Filter{NeedsAttention: new(true)}, func(s *saga.Saga) bool { return s.State == saga.Failed }},
+		{"not needing attention", saga.Filter{NeedsAttention: new(false)}, func(s *saga.Saga) bool { return s.State != saga.Failed }},
+		{"no state at all", saga.Filter{States: []saga.State{}}, func(*saga.Saga) bool { return false }},
+		{"created from", saga.Filter{CreatedFrom: middle}, func(s *saga.Saga) bool { return !s.CreatedAt.Before(middle) }},
+		{"created to", saga.Filter{CreatedTo: middle}, func(s *saga.Saga) bool { return s.CreatedAt.Before(middle) }},
+		{"created within a microsecond", saga.Filter{CreatedFrom: middle, CreatedTo: middle.Add(time.Microsecond)}, func(s *saga.Saga) bool { return s.CreatedAt.Equal(middle) }},
+		{"updated from", saga.Filter{UpdatedFrom: updated}, func(s *saga.Saga) bool { return !s.UpdatedAt.Before(updated) }},
+		{"updated to", saga.Filter{UpdatedTo: updated}, func(s *saga.Saga) bool { return s.UpdatedAt.Before(updated) }},
+		{"updated within a microsecond", saga.Filter{UpdatedFrom: updated, UpdatedTo: updated.Add(time.Microsecond)}, func(s *saga.Saga) bool { return s.UpdatedAt.Equal(updated) }},
+		{
+			"a workflow, ended states and an initiator", saga.Filter{WorkflowName: "order", States: []saga.State{saga.Completed, saga.Failed, saga.Cancelled}, InitiatedBy: "Checkout"},
+			func(s *saga.Saga) bool {
+				return s.WorkflowName == "order" && s.State.Terminal() && s.State != saga.Compensated && s.State != saga.TimedOut && s.InitiatedBy == "Checkout"
+			},
+		},
+		{
+			"everything at once", saga.Filter{
+				WorkflowName: "order", States: saga.States, CorrelationID: "C", InitiatedBy: "checkout", TraceID: "t1", BusinessKey: "b2",
+				Metadata: json.RawMessage(`{"team":"stock ñ"}`), NeedsAttention: new(false),
+				CreatedFrom: all[len(all)-1].CreatedAt, CreatedTo: f.now(), UpdatedFrom: all[len(all)-1].CreatedAt, UpdatedTo: f.now(),
+			},
+			func(s *saga.Saga) bool {
+				return s.WorkflowName == "order" && is(s.CorrelationID, "C") && s.InitiatedBy == "checkout" && is(s.TraceID, "t1") &&
+					is(s.BusinessKey, "b2") && s.Metadata != nil && !s.NeedsAttention
+			},
+		},
+	} {
+		f.t.Run(tt.name, func(t *testing.T) {
+			f := f.in(t)
+			tt.filter.Limit, tt.filter.Total = 200, true
+			want := only(all, tt.keep)
+			page := f.list(tt.filter)
+			if diff := cmp.Diff(want, page.Sagas); diff != "" && (len(want) > 0 || len(page.Sagas) > 0) {
+				t.Errorf("sagas (-want +got):\n%s", diff)
+			}
+			if page.Total != int64(len(want)) || page.More {
+				t.Errorf("total %d, more %v; want %d, false", page.Total, page.More, len(want))
+			}
+		})
+	}
+	// Every set of states: each is put together from live and ended ones.
+	for set := range 1 << len(saga.States) {
+		states := []saga.State{}
+		for _, s := range saga.States {
+			if set>>s&1 == 1 {
+				states = append(states, s)
+			}
+		}
+		want := only(all, func(s *saga.Saga) bool { return slices.Contains(states, s.State) })
+		page := f.list(saga.Filter{States: states, Limit: 200, Total: true})
+		if !slices.Equal(ids(want), ids(page.Sagas)) || page.Total != int64(len(want)) {
+			f.t.Errorf("states %v: got %d sagas of %d, want %d", states, len(page.Sagas), page.Total, len(want))
+		}
+	}
+}
+
+func listPages(f *fixture) {
+	all := library(f)
+	order := only(all, func(s *saga.Saga) bool { return s.WorkflowName == "order" })
+	for _, size := range []int{1, 2, 5, len(order) - 1, len(order), len(order) + 1} {
+		for _, mode := range []string{"offset", "cursor"} {
+			filter := saga.Filter{WorkflowName: "order", Limit: size, Total: true}
+			var got []saga.Saga
+			for range len(order) + 1 {
+				page := f.list(filter)
+				got = append(got, page.Sagas...)
+				if page.Total != int64(len(order)) {
+					f.t.Errorf("pages of %d by %s: total %d, want %d", size, mode, page.Total, len(order))
+				}
+				if more := len(got) < len(order); page.More != more || more && len(page.Sagas) != size {
+					f.t.Errorf("pages of %d by %s: %d sagas, more %v after %d of %d", size, mode, len(page.Sagas), page.More, len(got), len(order))
+				}
+				if !page.More {
+					break
+				}
+				if mode == "offset" {
+					filter.Offset += size
+				} else {
+					last := page.Sagas[len(page.Sagas)-1]
+					filter.After = &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+				}
+			}
+			if diff := cmp.Diff(ids(order), ids(got)); diff != "" {
+				f.t.Errorf("pages of %d by %s (-want +got):\n%s", size, mode, diff)
+			}
+		}
+	}
+	if page := f.list(saga.Filter{Limit: 5, Offset: len(all)}); len(page.Sagas) > 0 || page.More || page.Total != 0 {
+		f.t.Errorf("beyond the end: %+v", page)
+	}
+}
+
+func listGrowing(f *fixture) {
+	for range 4 {
+		f.stored(f.unowned())
+	}
+	before := f.list(saga.Filter{Limit: 10}).Sagas
+	first := f.list(saga.Filter{Limit: 2})
+	last := first.Sagas[1]
+	f.stored(f.unowned(), f.unowned())
+	rest := f.list(saga.Filter{Limit: 10, After: &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}})
+	if diff := cmp.Diff(ids(before[2:]), ids(rest.Sagas)); diff != "" {
+		f.t.Errorf("after the cursor (-before +after two were added):\n%s", diff)
+	}
+}
+
+func listMetadata(f *fixture) {
+	f.stored(f.unowned(), f.unowned(func(n *saga.NewSaga) {
+		n.Metadata = json.RawMessage(`{"a":1.0,"tags":["x",{"y":[1,2]},null],"nested":{"deep":{"flag":true,"text":"ñ"}},"none":null}`)
+	}))
+	for query, want := range map[string]int{
+		`{}`: 1, `{"a":1}`: 1, `{"a":1.00}`: 1, `{"a":"1"}`: 0, `{"a":2}`: 0, `{"b":1}`: 0, `{"none":null}`: 1, `{"nothing":null}`: 0,
+		`{"tags":["x"]}`: 1, `{"tags":[]}`: 1, `{"tags":["z"]}`: 0, `{"tags":"x"}`: 0, `{"tags":[{"y":[2]}]}`: 1, `{"tags":[{"y":2}]}`: 0,
+		`{"nested":{"deep":{"flag":true}}}`: 1, `{"nested":{"flag":true}}`: 0, `{"nested":{}}`: 1, `{"nested":{"deep":{"text":"ñ"}},"a":1}`: 1,
+	} {
+		if got := len(f.list(saga.Filter{Metadata: json.RawMessage(query), Limit: 10}).Sagas); got != want {
+			f.t.Errorf("%s finds %d sagas, want %d", query, got, want)
+		}
+	}
+}
+
+func listEmpty(f *fixture) {
+	if page := f.list(saga.Filter{Limit: 10, Total: true}); len(page.Sagas) > 0 || page.More || page.Total != 0 {
+		f.t.Errorf("page %+v, want an empty one", page)
+	}
+}

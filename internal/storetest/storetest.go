@@ -1,0 +1,68 @@
+// Package storetest is the contracts of saga.Store, saga.Ownership and
+// workflow.Store as tests. Every store runs them, so that the one in memory
+// means the same as the one on PostgreSQL.
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// Env is one empty store and its clock. All fields are required.
+type Env struct {
+	Sagas     saga.Store
+	Ownership saga.Ownership
+	Workflows workflow.Store
+	// Now is the clock of those who call the store. It agrees with the store's
+	// own to well under a second.
+	Now func() time.Time
+	// Advance lets d pass: leases, due times, deadlines and the time since a
+	// saga's last change are d nearer to their end, or further past it. A store
+	// may do that by moving those times back, so a test that has advanced must
+	// not compare them with what it wrote before.
+	Advance func(d time.Duration)
+}
+
+// contract is one sentence of a contract and how it is shown.
+type contract struct {
+	name string
+	test func(f *fixture)
+}
+
+// Sagas tests saga.Store. open returns a new Env that lasts as long as its test.
+func Sagas(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t) // one store for all: each test has a tenant of its own
+	run(t, map[string][]contract{
+		"create": creates, "commit": commits, "written": written, "read": reads, "list": lists,
+	}, func(*testing.T) Env { return env })
+}
+
+// Ownership tests saga.Ownership. open returns a new or emptied Env that lasts
+// as long as its test; it is called once per test, because ownership does not
+// know tenants.
+func Ownership(t *testing.T, open func(t *testing.T) Env) {
+	run(t, map[string][]contract{"leases": leases, "claim": claims, "duties": duties}, open)
+}
+
+// Workflows tests workflow.Store. open returns a new Env that lasts as long as its test.
+func Workflows(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"workflows": definitions}, func(*testing.T) Env { return env })
+}
+
+func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {
+	for group, contracts := range groups {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range contracts {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.test(begin(t, env(t)))
+				})
+			}
+		})
+	}
+}
