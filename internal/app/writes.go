@@ -61,6 +61,17 @@ func (w *writes) Commit(ctx context.Context, c saga.Change) error {
 	return conflict
 }
 
+// Act is Commit for a request of the API that turns a saga: cancel and the like.
+func (w *writes) Act(ctx context.Context, c saga.Change) error {
+	if err := failpoint.Hit(failpoint.CancelBefore); err != nil {
+		return err
+	}
+	if err := w.Commit(ctx, c); err != nil {
+		return err
+	}
+	return failpoint.Hit(failpoint.CancelAfter)
+}
+
 // Close flushes what was handed in.
 func (w *writes) Close() {
 	w.creates.Close()

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -27,19 +26,23 @@ func (d *drive) loop() (after func()) {
 		if d.run.LeaseOwner == nil && !d.run.State.Terminal() {
 			return d.wait() // the last commit released it
 		}
-		var event saga.Event = saga.Turned{}
-		switch d.run.Next(s.e.cfg.Now()) {
-		case saga.Rest:
+		task := d.run.Next(s.e.cfg.Now())
+		switch {
+		case task == saga.Rest:
 			ended := d.run.Saga
 			return func() { s.e.finished(&ended) }
-		case saga.Wait:
+		case task == saga.Wait:
 			return d.wait()
-		case saga.Send:
+		case !s.trusted():
+			// Whoever takes over goes on. Not even a flag may be acted upon: this
+			// session may have dropped an outcome of this saga for the same reason.
+			return nothing
+		}
+		var event saga.Event = saga.Turned{}
+		if task == saga.Send {
 			if s.stopping.Load() {
-				return d.handOver()
-			}
-			if !s.trusted() {
-				return nothing // whoever takes over repeats the call
+				s.handOver(ids(d.run.ID))
+				return nothing
 			}
 			o, ok := d.perform()
 			if !ok {
@@ -68,17 +71,6 @@ func (d *drive) wait() func() {
 func (e *Engine) noteBacklogIf(due *time.Time) func() {
 	if due != nil && !due.After(e.cfg.Now()) {
 		return e.noteBacklog
-	}
-	return nothing
-}
-
-// handOver gives up a saga of which nothing is in flight, during a stop.
-func (d *drive) handOver() func() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	id := d.run.ID
-	if err := d.s.e.cfg.Ownership.Release(ctx, d.s.owner, ids(id)); err != nil {
-		d.s.e.cfg.Log.Warn("could not hand over a saga; it will be taken over", slog.String("saga_id", id.String()), slog.Any("error", err))
 	}
 	return nothing
 }
@@ -122,6 +114,7 @@ func (d *drive) recordSlow(started time.Time) {
 // moves on meanwhile. False: the saga is no longer this node's.
 func (d *drive) decide(event saga.Event) bool {
 	e := d.s.e
+	stripped := false
 	for try := 0; ; try++ {
 		m := e.moment()
 		change, err := saga.Apply(d.run, event, m)
@@ -139,9 +132,9 @@ func (d *drive) decide(event saga.Event) bool {
 		case err == nil:
 			d.run = change.After
 			return true
-		case fault.IsCode(err, saga.CodeUnstorable):
+		case fault.IsCode(err, saga.CodeUnstorable) && !stripped:
 			e.cfg.Log.Warn("the database refused a step's result; recording it without", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
-			event = withoutContent(event)
+			event, stripped = withoutContent(event), true
 			continue
 		case !stale(err):
 			e.cfg.Log.Warn("the outcome of a commit is unknown; reading back", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
@@ -192,12 +185,12 @@ func (d *drive) reload(change saga.Change) readBack {
 		mine := run.LeaseOwner != nil && *run.LeaseOwner == d.s.owner && run.LeaseEpoch == d.run.LeaseEpoch
 		d.run = run
 		switch {
-		case was && (mine || run.State.Terminal() || change.After.LeaseOwner == nil):
+		case was && (mine || run.LeaseOwner == nil): // it ended or was released; somebody may have claimed it since
 			return stored
-		case !mine:
-			return notOurs
+		case mine:
+			return again
 		}
-		return again
+		return notOurs
 	}
 }
 

@@ -114,7 +114,8 @@ var errNameTaken = errors.New("another process registered under this node's name
 
 // Run drives sagas until ctx ends, then stops gracefully: nothing new is
 // taken, calls in flight get DrainTimeout, the rest is handed over. A lost
-// lease is no error: the node registers again. It returns with nothing left running.
+// lease is no error: the node registers again, unless it has lost five in a
+// row, each within a minute. It returns with nothing left running.
 func (e *Engine) Run(ctx context.Context) error {
 	lost := 0
 	for ctx.Err() == nil {
@@ -136,7 +137,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if lost++; e.cfg.Now().Sub(born) > time.Minute {
 			lost = 0
 		}
-		if lost > 5 {
+		if lost == 5 {
 			return fmt.Errorf("node %q lost its lease %d times in a row: %w", e.cfg.Node, lost, errNameTaken)
 		}
 		e.cfg.Log.WarnContext(ctx, "the node's lease was lost; registering again", slog.Int64("owner", s.owner))

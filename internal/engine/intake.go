@@ -3,9 +3,9 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/saga"
@@ -54,31 +54,29 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 	s.mu.Lock()
 	n := min(len(s.ready), intakeBatch)
 	s.mu.Unlock()
-	if n == 0 {
+	taken := s.slots.takeResumed(n)
+	if len(taken) == 0 {
 		return false
 	}
-	taken := s.slots.takeResumed(n)
-	s.mu.Lock()
-	n = min(len(taken), len(s.ready))
-	ids := append([]uuid.UUID(nil), s.ready[:n]...)
-	s.ready = append(s.ready[:0:0], s.ready[n:]...)
-	s.mu.Unlock()
-	var loaded []saga.Loaded
-	if n > 0 {
-		var err error
-		if loaded, err = s.e.cfg.Store.Load(ctx, ids); err != nil {
-			s.e.cfg.Log.WarnContext(ctx, "cannot load sagas that are due", slog.Any("error", err))
-			for _, id := range ids {
-				s.waitUntil(id, s.e.cfg.Now().Add(s.e.jittered(s.e.cfg.Poll)))
-			}
+	reserved := s.reserve(len(taken))
+	loaded, err := s.e.cfg.Store.Load(ctx, slices.Collect(maps.Keys(reserved)))
+	if err != nil {
+		s.e.cfg.Log.WarnContext(ctx, "cannot load sagas that are due", slog.Any("error", err))
+		for id := range reserved {
+			s.waitUntil(id, s.e.cfg.Now().Add(s.e.jittered(s.e.cfg.Poll)))
 		}
 	}
-	s.startLoaded(ctx, loaded, taken)
-	return len(loaded) > 0
+	s.startLoaded(ctx, loaded, taken, func(run saga.Run, k kind) bool { return s.startReserved(run, k, reserved) })
+	s.unreserve(reserved)
+	return err == nil
 }
 
 // claimSome claims as many sagas as there is room for. full: there may be more.
+// Without a lease it claims nothing: it could only take from the living.
 func (s *session) claimSome(ctx context.Context) (got, full bool) {
+	if !s.trusted() {
+		return false, false
+	}
 	taken := s.slots.takeResumed(intakeBatch)
 	if len(taken) == 0 {
 		return false, true
@@ -91,12 +89,12 @@ func (s *session) claimSome(ctx context.Context) (got, full bool) {
 	_ = failpoint.Hit(failpoint.ClaimAfterCommit)
 	s.e.cfg.Observer.Claimed(len(loaded))
 	full = len(loaded) == len(taken)
-	s.startLoaded(ctx, loaded, taken)
+	s.startLoaded(ctx, loaded, taken, s.start)
 	return len(loaded) > 0, full
 }
 
-// startLoaded drives those of loaded that are this node's and gives unused slots back.
-func (s *session) startLoaded(ctx context.Context, loaded []saga.Loaded, taken []kind) {
+// startLoaded starts those of loaded that are this node's and gives unused slots back.
+func (s *session) startLoaded(ctx context.Context, loaded []saga.Loaded, taken []kind, start func(saga.Run, kind) bool) {
 	for _, l := range loaded {
 		run, err := s.rebuild(ctx, l)
 		if err != nil {
@@ -107,7 +105,7 @@ func (s *session) startLoaded(ctx context.Context, loaded []saga.Loaded, taken [
 		if l.Saga.LeaseOwner == nil || *l.Saga.LeaseOwner != s.owner {
 			continue
 		}
-		if s.start(run, taken[0]) {
+		if start(run, taken[0]) {
 			taken = taken[1:]
 		}
 	}
@@ -127,25 +125,13 @@ func (s *session) rebuild(ctx context.Context, l saga.Loaded) (saga.Run, error) 
 // adoptStrays finds sagas of this node that are due and that nobody drives: a
 // flag was set by another node, or a create's answer was lost after its commit.
 func (s *session) adoptStrays(ctx context.Context) {
-	// Every driven saga may show up here, so the limit lies above their number.
+	// Every driven saga may show up here, and is left alone; the limit lies above their number.
 	ids, err := s.e.cfg.Ownership.Due(ctx, s.owner, strayAfter, 2*s.e.cfg.MaxRunning+1000)
 	if err != nil {
 		s.e.cfg.Log.WarnContext(ctx, "cannot look for stray sagas", slog.Any("error", err))
 		return
 	}
-	s.mu.Lock()
-	known := make(map[uuid.UUID]bool, len(s.ready))
-	for _, id := range s.ready {
-		known[id] = true
-	}
-	var strays []uuid.UUID
 	for _, id := range ids {
-		if !s.running[id] && !known[id] {
-			strays = append(strays, id)
-		}
-	}
-	s.mu.Unlock()
-	for _, id := range strays {
 		s.wake(id)
 	}
 }

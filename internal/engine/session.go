@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,9 +29,11 @@ type session struct {
 	stopping atomic.Bool  // drain: nothing new is sent
 
 	mu      sync.Mutex
-	running map[uuid.UUID]bool        // guarded by mu: sagas with a goroutine
+	running map[uuid.UUID]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
+	adopted map[uuid.UUID]bool        // guarded by mu: new sagas that were loaded before Admit's done came for them
 	waiting map[uuid.UUID]*time.Timer // guarded by mu: sagas that wait a short time
 	ready   []uuid.UUID               // guarded by mu: due, to be loaded and driven
+	queued  map[uuid.UUID]bool        // guarded by mu: those in ready
 	readied chan struct{}             // capacity 1
 
 	drives sync.WaitGroup
@@ -46,7 +50,8 @@ func (e *Engine) register(ctx context.Context) (*session, error) {
 	}
 	s := &session{
 		e: e, owner: owner, slots: newSlots(e.cfg.MaxRunning),
-		running: map[uuid.UUID]bool{}, waiting: map[uuid.UUID]*time.Timer{}, readied: make(chan struct{}, 1),
+		running: map[uuid.UUID]bool{}, adopted: map[uuid.UUID]bool{}, waiting: map[uuid.UUID]*time.Timer{},
+		queued: map[uuid.UUID]bool{}, readied: make(chan struct{}, 1),
 	}
 	s.calls, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
 	s.trust(sent)
@@ -60,6 +65,9 @@ func (s *session) trust(sent time.Duration) { s.until.Store(int64(sent + s.e.cfg
 // trusted tells whether the lease certainly still holds. Checked before every
 // send, so that a node that slept does not call for a saga that is another's.
 func (s *session) trusted() bool { return int64(time.Since(epoch0)) < s.until.Load() }
+
+// distrust ends the trust for good: nothing is before this time.
+func (s *session) distrust() { s.until.Store(math.MinInt64) }
 
 // serve runs the session's loops until ctx ends or the lease is lost.
 func (s *session) serve(ctx context.Context) {
@@ -75,7 +83,9 @@ func (s *session) serve(ctx context.Context) {
 }
 
 // keepLease renews three times per lease. It returns when ctx ends or when the
-// lease is lost: refused by the store, or not renewed before it ran out.
+// lease is lost: refused by the store, or not renewed before it ran out. A
+// renewal that comes after that counts as lost too: drives may have dropped
+// outcomes meanwhile, and only the next owner's claim makes up for those.
 func (s *session) keepLease(ctx context.Context) {
 	for {
 		s.e.sleep(ctx, s.e.cfg.LeaseTTL/3)
@@ -89,14 +99,12 @@ func (s *session) keepLease(ctx context.Context) {
 		cancel()
 		_ = failpoint.Hit(failpoint.LeaseRenewAfter)
 		switch {
-		case err == nil && held:
+		case err == nil && !held, !s.trusted():
+			s.distrust()
+			return
+		case err == nil:
 			s.trust(sent)
 			s.e.cfg.Observer.Loop("lease")
-		case err == nil:
-			s.until.Store(0)
-			return
-		case !s.trusted():
-			return
 		default:
 			s.e.cfg.Log.WarnContext(ctx, "cannot renew the lease yet", slog.Any("error", err))
 		}
@@ -104,32 +112,43 @@ func (s *session) keepLease(ctx context.Context) {
 }
 
 // end stops every drive and waits for them. With the lease still held it is a
-// graceful stop: calls in flight may finish, what waits is handed over, and
-// the lease is resigned. Without it everything is dropped at once.
+// graceful stop: what waits is handed over, the lease is kept while calls in
+// flight finish, and then resigned. Without it everything is dropped at once.
 func (s *session) end() {
 	s.stopping.Store(true)
-	handOver := s.stopTimers()
+	waiting := s.stopTimers()
+	drain, drained := context.WithTimeout(context.Background(), s.e.cfg.DrainTimeout)
+	defer drained()
+	gone := make(chan struct{})
+	go func() { s.drives.Wait(); drained(); close(gone) }()
 	if s.trusted() {
-		drained := make(chan struct{})
-		go func() { s.drives.Wait(); close(drained) }()
-		select {
-		case <-drained:
-		case <-time.After(s.e.cfg.DrainTimeout):
+		s.handOver(waiting)
+		s.keepLease(drain)
+		if errors.Is(drain.Err(), context.DeadlineExceeded) {
 			s.e.cfg.Log.Warn("calls are still in flight at the end of the drain; their sagas will be taken over")
 		}
 	}
 	s.giveUp()
-	s.drives.Wait()
+	<-gone
 	if !s.trusted() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := s.e.cfg.Ownership.Release(ctx, s.owner, handOver); err != nil {
-		s.e.cfg.Log.Warn("could not hand over waiting sagas; they will be taken over", slog.Any("error", err))
-	}
 	if err := s.e.cfg.Ownership.Resign(ctx, s.owner); err != nil {
 		s.e.cfg.Log.Warn("could not resign the lease; it will run out", slog.Any("error", err))
+	}
+}
+
+// handOver gives up sagas of which nothing is in flight.
+func (s *session) handOver(ids []uuid.UUID) {
+	if len(ids) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := s.e.cfg.Ownership.Release(ctx, s.owner, ids); err != nil {
+		s.e.cfg.Log.Warn("could not hand over sagas; they will be taken over", slog.Int("count", len(ids)), slog.Any("error", err))
 	}
 }
 
@@ -137,13 +156,19 @@ func (s *session) end() {
 func (s *session) stopTimers() []uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := append([]uuid.UUID(nil), s.ready...)
-	s.ready = nil
 	for id, t := range s.waiting {
 		t.Stop()
-		delete(s.waiting, id)
-		ids = append(ids, id)
+		s.queued[id] = true
 	}
+	var ids []uuid.UUID
+	for id := range s.queued {
+		if !s.running[id] { // woken just before it was driven: a call may be in flight
+			ids = append(ids, id)
+		}
+	}
+	clear(s.waiting)
+	clear(s.queued)
+	s.ready = nil
 	return ids
 }
 
@@ -152,10 +177,63 @@ func (s *session) stopTimers() []uuid.UUID {
 func (s *session) start(run saga.Run, k kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if run.State == saga.Pending && s.adopted[run.ID] {
+		delete(s.adopted, run.ID)
+		return false // somebody asked for it before its create was over, and it has moved on
+	}
 	if s.running[run.ID] || s.stopping.Load() {
 		return false
 	}
 	s.running[run.ID] = true
+	s.launch(run, k)
+	return true
+}
+
+// reserve marks up to n ready sagas as running before they are read: nobody
+// else may drive them between the reading and their start, which would then
+// begin with what is no longer so.
+func (s *session) reserve(n int) map[uuid.UUID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = min(n, len(s.ready))
+	reserved := make(map[uuid.UUID]bool, n)
+	for _, id := range s.ready[:n] {
+		delete(s.queued, id)
+		if !s.running[id] {
+			s.running[id] = true
+			reserved[id] = true
+		}
+	}
+	s.ready = append(s.ready[:0:0], s.ready[n:]...)
+	return reserved
+}
+
+// startReserved drives a run that was read under its reservation.
+func (s *session) startReserved(run saga.Run, k kind, reserved map[uuid.UUID]bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping.Load() {
+		return false
+	}
+	if run.State == saga.Pending {
+		s.adopted[run.ID] = true
+	}
+	delete(reserved, run.ID)
+	s.launch(run, k)
+	return true
+}
+
+// unreserve forgets reservations that were not used.
+func (s *session) unreserve(reserved map[uuid.UUID]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range reserved {
+		delete(s.running, id)
+	}
+}
+
+// launch gives a saga that is marked as running its goroutine.
+func (s *session) launch(run saga.Run, k kind) {
 	s.drives.Go(func() {
 		d := drive{s: s, run: run}
 		after := d.loop()
@@ -165,7 +243,6 @@ func (s *session) start(run saga.Run, k kind) bool {
 		s.slots.give(k)
 		after()
 	})
-	return true
 }
 
 // waitUntil has the saga looked at again at the given time.
@@ -187,9 +264,10 @@ func (s *session) wake(id uuid.UUID) {
 		t.Stop()
 		delete(s.waiting, id)
 	}
-	if s.running[id] || s.stopping.Load() {
+	if s.running[id] || s.queued[id] || s.stopping.Load() {
 		return
 	}
+	s.queued[id] = true
 	s.ready = append(s.ready, id)
 	select {
 	case s.readied <- struct{}{}:

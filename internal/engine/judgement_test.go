@@ -1,0 +1,159 @@
+package engine_test
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// judge holds a saga that has ended against the participants' ledger
+// (requirements/invariants.md 2.2): I1, I2, I4 and I8. What can be seen as a
+// call arrives was checked then.
+func (w *world) judge(ids ...uuid.UUID) {
+	w.t.Helper()
+	for _, id := range ids {
+		l := w.load(id)
+		if !l.Saga.State.Terminal() {
+			w.t.Errorf("saga %s is %s: it has not ended", id, l.Saga.State)
+			continue
+		}
+		v := verdicts{w: w, run: w.run(id), logs: l.Logs, calls: w.participants.of(id)}
+		v.effects()
+		v.undone()
+		v.repetition()
+		v.rows()
+	}
+}
+
+type verdicts struct {
+	w     *world
+	run   saga.Run
+	logs  []saga.StepLog
+	calls []entry
+}
+
+func (v *verdicts) wrong(format string, args ...any) {
+	v.w.t.Helper()
+	v.w.t.Errorf("saga %s (%s, %s): "+format, append([]any{v.run.ID, v.run.State, v.w.participants.story(v.run.ID)}, args...)...)
+}
+
+func (v *verdicts) effect(step int) effect {
+	if e := v.w.participants.effects[effectID{v.run.ID, step}]; e != nil {
+		return *e
+	}
+	return effect{}
+}
+
+// effects is I2: all or nothing, or a person is told what is left.
+func (v *verdicts) effects() {
+	v.w.t.Helper()
+	s := &v.run.Saga
+	if clean := s.State != saga.Failed; s.Clean == nil || *s.Clean != clean || s.NeedsAttention == clean {
+		v.wrong("clean %v, needs attention %v", s.Clean, s.NeedsAttention)
+	}
+	for i := range s.TotalSteps {
+		e, undoable := v.effect(i), !v.run.Def.Steps[i].Compensation.None()
+		switch {
+		case e.applied > 1 || e.undone > 1:
+			v.wrong("step %d was applied %d times and undone %d times", i, e.applied, e.undone)
+		case s.State == saga.Completed && (e.applied != 1 || e.undone != 0):
+			v.wrong("step %d of a completed saga: %+v", i, e)
+		case s.State == saga.Failed && e.holds() && i > s.CurrentStep && undoable:
+			v.wrong("step %d still holds, and the open undo is that of step %d", i, s.CurrentStep)
+		case s.State != saga.Completed && s.State != saga.Failed && e.holds() && undoable:
+			v.wrong("step %d still holds", i)
+		}
+	}
+}
+
+// undone is I4: what was done or may have been done is undone, from the last
+// to the first, and nothing else is.
+func (v *verdicts) undone() {
+	v.w.t.Helper()
+	lowest := len(v.run.Def.Steps)
+	for _, c := range v.calls {
+		if c.Action == saga.Execute {
+			if lowest < len(v.run.Def.Steps) {
+				v.wrong("%s is executed after an undo", c.Step)
+			}
+			continue
+		}
+		if c.Index > lowest {
+			v.wrong("%s is undone after an earlier step", c.Step)
+		}
+		lowest = min(lowest, c.Index)
+	}
+	for i := range v.run.Def.Steps {
+		may := v.has(i, saga.Execute, saga.LogSuccess) || v.possible(i)
+		if called := v.count(i, saga.Compensate) > 0; called && !may {
+			v.wrong("step %d is undone though it was definitely not done", i)
+		}
+		ended := v.run.State != saga.Completed && v.run.State != saga.Failed
+		if ended && v.has(i, saga.Execute, saga.LogSuccess) && !v.has(i, saga.Compensate, saga.LogSuccess) && !v.has(i, saga.Compensate, saga.LogSkipped) {
+			v.wrong("step %d was done and no row says that it is undone or has no undo", i)
+		}
+	}
+}
+
+// possible tells whether a step may have been done as far as its node could
+// know: a call of it was not definitely denied, or the node was lost.
+func (v *verdicts) possible(step int) bool {
+	if v.w.takeovers[v.run.ID] > 0 {
+		return true
+	}
+	for _, c := range v.calls {
+		if c.Index == step && c.Action == saga.Execute && (c.verdict == saga.Unknown || c.verdict == saga.Done) {
+			return true
+		}
+	}
+	return false
+}
+
+// repetition is I8: as often as the policy allows, and once more per takeover.
+func (v *verdicts) repetition() {
+	v.w.t.Helper()
+	for i := range v.run.Def.Steps {
+		most := v.run.Def.ActionRetry(i).MaxAttempts + v.w.takeovers[v.run.ID]
+		if n := v.count(i, saga.Execute); n > most {
+			v.wrong("step %d was executed %d times, at most %d are allowed", i, n, most)
+		}
+		most = v.run.Def.CompensationPolicy(i).MaxAttempts*(1+v.w.resumes[v.run.ID]) + v.w.takeovers[v.run.ID]
+		if n := v.count(i, saga.Compensate); n > most {
+			v.wrong("step %d was undone %d times, at most %d are allowed", i, n, most)
+		}
+	}
+}
+
+// rows is about the step logs: one per attempt, none left RUNNING.
+func (v *verdicts) rows() {
+	v.w.t.Helper()
+	seen := map[[3]any]bool{}
+	for _, l := range v.logs {
+		k := [3]any{l.StepIndex, l.Action, l.Attempt}
+		if seen[k] {
+			v.wrong("two rows of %v", k)
+		}
+		seen[k] = true
+		if l.Status == saga.LogRunning || l.CompletedAt == nil {
+			v.wrong("%s %s is still %s", l.StepName, l.Action, l.Status)
+		}
+	}
+}
+
+func (v *verdicts) has(step int, a saga.Action, s saga.LogStatus) bool {
+	for _, l := range v.logs {
+		if l.StepIndex == step && l.Action == a && l.Status == s {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *verdicts) count(step int, a saga.Action) (n int) {
+	for _, c := range v.calls {
+		if c.Index == step && c.Action == a {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,243 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// participants are the far side of every step of every saga. They behave as
+// DESIGN.md asks: a repeated key has no second effect, and an undo may come
+// before what it undoes, which is then refused for ever. They keep the ledger
+// by which the engine is judged, and look, as a call arrives, whether it may.
+type participants struct {
+	w *world
+	// manner says how to answer the nth call of a key; nil answers done at once.
+	manner func(c saga.Call, nth int) reply
+	// lateEpochs allows calls of nodes that have been fenced off.
+	lateEpochs bool
+
+	mu      sync.Mutex
+	ledger  map[uuid.UUID][]*entry // by saga, in the order of arrival
+	effects map[effectID]*effect
+	nth     map[string]int
+	flying  int // calls that have not returned
+	most    int // of them at once
+}
+
+type entry struct {
+	saga.Call
+	node    string
+	at      time.Time
+	verdict saga.Verdict // as sent; a dead or fenced node does not hear it
+}
+
+type effectID struct {
+	saga uuid.UUID
+	step int
+}
+
+// effect is what a participant holds of one step of one saga.
+type effect struct {
+	applied, undone int  // how often something changed
+	barred          bool // an undo has come: nothing may be applied any more
+}
+
+func (e *effect) holds() bool { return e.applied > e.undone }
+
+// reply is how a participant behaves in one call.
+type reply struct {
+	verdict    saga.Verdict
+	class      retry.Class
+	silent     bool          // applied though the verdict does not say so
+	takes      time.Duration // until the answer; the call's timeout may end before it
+	retryAfter time.Duration
+	output     string // JSON; "" is an object that names the step
+}
+
+var (
+	yes         = reply{verdict: saga.Done}
+	no          = reply{verdict: saga.Refused, class: retry.Refused}
+	lostReply   = reply{verdict: saga.Unknown, class: retry.Network, silent: true}
+	crashed     = reply{verdict: saga.Unknown, class: retry.ServerError}
+	unavailable = reply{verdict: saga.NotApplied, class: retry.Unavailable}
+	hangs       = reply{verdict: saga.Done, takes: 24 * time.Hour}
+)
+
+func slowly(r reply, takes time.Duration) reply { r.takes = takes; return r }
+
+// call receives one call of node n.
+func (p *participants) call(ctx context.Context, n *node, c saga.Call) saga.Outcome {
+	began := now()
+	if !n.wire.alive() {
+		return saga.Outcome{Verdict: saga.Unknown, Class: retry.Network, Code: "dead", StartedAt: began, EndedAt: began}
+	}
+	p.judge(c)
+	r, written := p.receive(n, c)
+	defer func() { p.mu.Lock(); p.flying--; p.mu.Unlock() }()
+	timeout := time.NewTimer(c.Timeout)
+	defer timeout.Stop()
+	answer := time.NewTimer(r.takes)
+	defer answer.Stop()
+	o := saga.Outcome{Verdict: r.verdict, Class: r.class, Code: string(r.class), Message: "m", RetryAfter: r.retryAfter, Request: c.Body, StartedAt: began}
+	select {
+	case <-answer.C:
+	case <-timeout.C:
+		o.Verdict, o.Class, o.Code = saga.Unknown, retry.Timeout, "timeout"
+	case <-ctx.Done():
+		o.Verdict, o.Class, o.Code = saga.Unknown, retry.Network, "given up"
+	}
+	o.EndedAt = now()
+	if o.Verdict == saga.Done {
+		o.Code, o.Message = "", ""
+		if o.Output = []byte(r.output); r.output == "" {
+			o.Output = fmt.Appendf(nil, `{"by":%q}`, c.Step)
+		}
+	}
+	p.mu.Lock()
+	written.verdict = o.Verdict
+	p.mu.Unlock()
+	return o
+}
+
+// receive writes the call down and applies its effect, before any answer.
+func (p *participants) receive(n *node, c saga.Call) (reply, *entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flying++
+	p.most = max(p.most, p.flying)
+	p.nth[c.Key]++
+	r := yes
+	if p.manner != nil {
+		r = p.manner(c, p.nth[c.Key])
+	}
+	id := effectID{c.SagaID, c.Index}
+	if p.effects[id] == nil {
+		p.effects[id] = &effect{}
+	}
+	switch e := p.effects[id]; {
+	case c.Action == saga.Execute && e.barred:
+		r = slowly(no, r.takes)
+	case c.Action == saga.Execute && e.applied > 0:
+		if r.verdict == saga.Refused { // nobody refuses what they have done
+			r = slowly(yes, r.takes)
+		}
+	case r.verdict != saga.Done && !r.silent:
+	case c.Action == saga.Execute:
+		e.applied++
+	default:
+		e.barred = true
+		if e.holds() {
+			e.undone++
+		}
+	}
+	e := &entry{Call: c, node: n.name, at: now(), verdict: r.verdict}
+	p.ledger[c.SagaID] = append(p.ledger[c.SagaID], e)
+	return r, e
+}
+
+// judge looks whether this call may be made now (requirements/invariants.md
+// 2.2): I3, I4 (order), I6 and I9 read the database at its arrival, I7 the ledger.
+func (p *participants) judge(c saga.Call) {
+	t := p.w.t
+	l := p.w.load(c.SagaID)
+	name := fmt.Sprintf("%s %s, attempt %d of epoch %d", c.Step, c.Action, c.Attempt, c.Fence)
+	if c.Fence < l.Saga.LeaseEpoch {
+		if !p.lateEpochs {
+			t.Errorf("%s: the saga is at epoch %d", name, l.Saga.LeaseEpoch)
+		}
+		return
+	}
+	if l.Saga.State.Terminal() {
+		t.Errorf("%s: the saga has ended %s", name, l.Saga.State)
+	}
+	has := func(i int, a saga.Action, s ...saga.LogStatus) bool {
+		return slices.ContainsFunc(l.Logs, func(l saga.StepLog) bool {
+			return l.StepIndex == i && l.Action == a && slices.Contains(s, l.Status)
+		})
+	}
+	for i := range l.Saga.TotalSteps {
+		switch {
+		case c.Action == saga.Execute && i < c.Index && !has(i, saga.Execute, saga.LogSuccess):
+			t.Errorf("%s: step %d is not done", name, i)
+		case c.Action == saga.Compensate && i > c.Index && (has(i, saga.Execute, saga.LogSuccess) || p.holds(c.SagaID, i)) &&
+			!has(i, saga.Compensate, saga.LogSuccess, saga.LogSkipped):
+			t.Errorf("%s: step %d is not undone", name, i)
+		}
+	}
+	for _, before := range p.of(c.SagaID) {
+		same := before.Index == c.Index && before.Action == c.Action
+		switch {
+		case same != (before.Key == c.Key):
+			t.Errorf("%s has key %s, %s %s has key %s", name, c.Key, before.Step, before.Action, before.Key)
+		case same && before.Attempt >= c.Attempt:
+			t.Errorf("%s after attempt %d", name, before.Attempt)
+		case same && !bytes.Equal(before.Body, c.Body):
+			t.Errorf("%s: two bodies\n%s\n%s", name, before.Body, c.Body)
+		case before.Fence > c.Fence:
+			t.Errorf("%s after epoch %d", name, before.Fence)
+		}
+	}
+}
+
+func (p *participants) holds(id uuid.UUID, step int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.effects[effectID{id, step}]
+	return e != nil && e.holds()
+}
+
+// of returns the calls received for one saga.
+func (p *participants) of(id uuid.UUID) []entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []entry
+	for _, e := range p.ledger[id] {
+		out = append(out, *e)
+	}
+	return out
+}
+
+// story is one saga's calls as text: "X0 X1 C0" for two steps and one undo.
+func (p *participants) story(id uuid.UUID) string {
+	var b bytes.Buffer
+	for i, e := range p.of(id) {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(map[saga.Action]string{saga.Execute: "X", saga.Compensate: "C"}[e.Action])
+		fmt.Fprint(&b, e.Index)
+	}
+	return b.String()
+}
+
+// when runs a manner for one step and direction; everything else is done at once.
+func when(step int, a saga.Action, f func(nth int) reply) func(saga.Call, int) reply {
+	return func(c saga.Call, nth int) reply {
+		if c.Index == step && c.Action == a {
+			return f(nth)
+		}
+		return yes
+	}
+}
+
+// always answers every call of a step and direction the same way.
+func always(r reply) func(int) reply { return func(int) reply { return r } }
+
+// first answers the first n calls of a step and direction with r, later ones with done.
+func first(n int, r reply) func(int) reply {
+	return func(nth int) reply {
+		if nth <= n {
+			return r
+		}
+		return yes
+	}
+}

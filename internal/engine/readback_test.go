@@ -1,0 +1,180 @@
+package engine_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// A participant's answer that the database cannot hold (jsonb knows no NUL).
+var poison = reply{verdict: saga.Done, output: `{"name":"\u0000"}`}
+
+func TestPoisonedAnswerIsRecordedWithoutItsContent(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		action saga.Action
+		end    saga.State
+		story  string
+		rows   []string
+	}{
+		{
+			"of a step: it was useless, and the step is undone", saga.Execute, saga.Compensated, "X0 X1 X1 X1 C1 C0",
+			[]string{"s0 EXECUTE SUCCESS", "s1 EXECUTE FAILED", "s1 EXECUTE FAILED", "s1 EXECUTE FAILED", "s1 COMPENSATE SUCCESS", "s0 COMPENSATE SUCCESS"},
+		},
+		{
+			"of an undo: a person must look", saga.Compensate, saga.Failed, "X0 X1 X2 C1 C1 C1",
+			[]string{"s0 EXECUTE SUCCESS", "s1 EXECUTE SUCCESS", "s2 EXECUTE FAILED", "s1 COMPENSATE FAILED", "s1 COMPENSATE FAILED", "s1 COMPENSATE FAILED"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.participants.manner = func(c saga.Call, _ int) reply {
+					switch {
+					case c.Index == 1 && c.Action == tt.action:
+						return poison
+					case c.Index == 2:
+						return no
+					}
+					return yes
+				}
+				id := w.start("a").create(steps("uuu"))
+				w.untilEnded(id)
+				if s, story := w.state(id), w.participants.story(id); s != tt.end || story != tt.story {
+					t.Errorf("%s by %s; want %s by %s", s, story, tt.end, tt.story)
+				}
+				if d := cmp.Diff(tt.rows, w.rows(id)); d != "" {
+					t.Errorf("rows (-want +got):\n%s", d)
+				}
+				for _, l := range w.load(id).Logs {
+					if strings.Contains(string(l.Response)+string(l.Request), `\u0000`) {
+						t.Errorf("%s %s holds what cannot be held", l.StepName, l.Action)
+					}
+					if l.Status == saga.LogFailed && l.StepIndex == 1 && *l.Outcome != "unstorable_response" {
+						t.Errorf("%s %s is recorded as %s", l.StepName, l.Action, *l.Outcome)
+					}
+				}
+				w.judge(id)
+			})
+		})
+	}
+}
+
+// TestRefusedChangeIsNotLoopedOn: the database refuses whatever is to be
+// recorded. That is a bug somewhere; it must cost a commit now and then, and
+// no other saga its place.
+func TestRefusedChangeIsNotLoopedOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.start("a")
+		var refusing atomic.Bool
+		refusing.Store(true)
+		commits := 0
+		n.wire.refuse = func(c *saga.Change) error {
+			if c.After.WorkflowName != "refused" || !refusing.Load() {
+				return nil
+			}
+			commits++
+			return fault.New(fault.Invalid, saga.CodeUnstorable, "refused")
+		}
+		id := n.create(named("refused", "uu"))
+		other := n.create(steps("uu"))
+		time.Sleep(time.Minute)
+		if commits > 60 {
+			t.Errorf("%d commits in a minute", commits)
+		}
+		if w.state(other) != saga.Completed {
+			t.Errorf("another saga is %s", w.state(other))
+		}
+		refusing.Store(false)
+		w.untilEnded(id)
+		w.judge(id, other)
+	})
+}
+
+// TestReleasedSagaThatAnotherNodeClaimedIsLeftAlone: the commit that gives up
+// a saga for a long wait succeeds, but its answer is lost, and the database
+// cannot be read until another node is already making the next call.
+func TestReleasedSagaThatAnotherNodeClaimedIsLeftAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.participants.manner = func(c saga.Call, nth int) reply {
+			if nth == 1 {
+				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 6 * time.Second}
+			}
+			return slowly(yes, 20*time.Second)
+		}
+		a, _ := w.start("a"), w.start("b")
+		begin, lost := now(), false
+		a.wire.fault = func(r request) mishap {
+			switch {
+			case r.op == committing && !lost:
+				lost = true
+				return lostAfter
+			case (r.op == loading || r.op == claiming) && now().Sub(begin) < 10*time.Second:
+				return lostBefore
+			}
+			return passes
+		}
+		id := a.create(steps("u"))
+		w.untilEnded(id)
+		calls := w.participants.of(id)
+		if story := w.participants.story(id); story != "X0 X0" || calls[1].node != "b" {
+			t.Errorf("%s, the second by %s; want X0 X0, the second by b", story, calls[1].node)
+		}
+		w.judge(id)
+	})
+}
+
+// TestWokenTwiceIsDrivenOnce: two actions on a saga that waits wake it twice,
+// and the second reading of it is under way while the first one's drive ends.
+// A drive that began with that reading would repeat a call that is over.
+func TestWokenTwiceIsDrivenOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.participants.manner = when(0, saga.Execute, func(nth int) reply {
+			if nth == 1 {
+				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 2 * time.Second}
+			}
+			return slowly(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 4 * time.Second}, 500*time.Millisecond)
+		})
+		n := w.start("a")
+		n.wire.travel = func(o op) (there, back time.Duration) {
+			if o == loading {
+				back = time.Second
+			}
+			return 0, back
+		}
+		id := n.create(steps("u"))
+		time.Sleep(1900 * time.Millisecond)
+		n.engine.Wake(w.newID()) // keeps the intake busy until the saga is due
+		time.Sleep(200 * time.Millisecond)
+		n.engine.Wake(id)
+		for range 63 {
+			n.engine.Wake(w.newID())
+		}
+		n.engine.Wake(id) // in the batch after
+		w.untilEnded(id)
+		if story := w.participants.story(id); story != "X0 X0 X0" {
+			t.Errorf("%s; want three attempts", story)
+		}
+		w.judge(id)
+	})
+}
+
+func TestObserverHearsWhatHappens(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var calls, ended, claimed, loops atomic.Int64
+		w.participants.manner = when(1, saga.Execute, always(no))
+		n := w.start("a", observer(&calls, &ended, &claimed, &loops))
+		ids := w.createUnowned(steps("uu"))
+		other := n.create(steps("uu"))
+		w.untilEnded(ids, other)
+		time.Sleep(ttl)
+		if calls.Load() != 6 || ended.Load() != 2 || claimed.Load() != 1 || loops.Load() < 20 {
+			t.Errorf("%d calls, %d ends, %d claims, %d rounds; want 6, 2, 1 and many", calls.Load(), ended.Load(), claimed.Load(), loops.Load())
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// A story is the calls in the order in which they arrived.
+func TestSagaGoesItsWay(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		steps  string
+		manner func(saga.Call, int) reply
+		end    saga.State
+		story  string
+	}{
+		{"every step is called once, in order", "uuu", nil, saga.Completed, "X0 X1 X2"},
+		{"a refused first step needs no undo", "uuu", when(0, saga.Execute, always(no)), saga.Compensated, "X0"},
+		{"a refused step has the ones before it undone in reverse order", "uuuu", when(3, saga.Execute, always(no)), saga.Compensated, "X0 X1 X2 X3 C2 C1 C0"},
+		{"a step without an undo is passed over", "unu", when(2, saga.Execute, always(no)), saga.Compensated, "X0 X1 X2 C0"},
+		{"a step whose outcome stays unknown is undone too, and first", "uuu", when(1, saga.Execute, always(lostReply)), saga.Compensated, "X0 X1 X1 X1 C1 C0"},
+		{"a step that certainly never happened is not", "uuu", when(1, saga.Execute, always(unavailable)), saga.Compensated, "X0 X1 X1 X1 C0"},
+		{"an unknown outcome is made definite by the same call again", "uuu", when(1, saga.Execute, first(2, lostReply)), saga.Completed, "X0 X1 X1 X1 X2"},
+		{"a refusal after an unknown outcome is definite", "uu", when(1, saga.Execute, func(nth int) reply {
+			if nth == 1 {
+				return crashed
+			}
+			return no
+		}), saga.Compensated, "X0 X1 X1 C0"},
+		{"an undo is tried again", "uu", func(c saga.Call, nth int) reply {
+			switch {
+			case c.Index == 1:
+				return no
+			case c.Action == saga.Compensate && nth < 3:
+				return crashed
+			}
+			return yes
+		}, saga.Compensated, "X0 X1 C0 C0 C0"},
+		{"an undo that gives up leaves the earlier ones open", "uuu", func(c saga.Call, nth int) reply {
+			if c.Index == 2 || c.Index == 1 && c.Action == saga.Compensate {
+				return no
+			}
+			return yes
+		}, saga.Failed, "X0 X1 X2 C1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.participants.manner = tt.manner
+				id := w.start("a").create(steps(tt.steps))
+				w.untilEnded(id)
+				if s, story := w.state(id), w.participants.story(id); s != tt.end || story != tt.story {
+					t.Errorf("%s by %s; want %s by %s", s, story, tt.end, tt.story)
+				}
+				w.judge(id)
+			})
+		})
+	}
+}

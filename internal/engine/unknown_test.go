@@ -1,0 +1,98 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// TestLostAnswerOfEveryWrite: a write's answer is lost, before the disk or
+// after it, and the node lives on. It must find out by itself what happened:
+// the participants see the very calls they see without it, and no outcome is lost.
+func TestLostAnswerOfEveryWrite(t *testing.T) {
+	total := 0
+	for _, sc := range scenarios() {
+		t.Run(sc.name, func(t *testing.T) {
+			var undisturbed outcome
+			var calls string
+			synctest.Test(t, func(t *testing.T) { undisturbed, calls = disturb(t, sc, &writes{}) })
+			for at := 1; at <= undisturbed.writes; at++ {
+				for _, how := range []mishap{lostBefore, lostAfter} {
+					total++
+					where := fmt.Sprintf("write %d of %d, after the disk: %v", at, undisturbed.writes, how == lostAfter)
+					synctest.Test(t, func(t *testing.T) {
+						got, story := disturb(t, sc, &writes{at: at, how: how})
+						if got.end != sc.end || got.clean != undisturbed.clean || got.takeovers != 0 {
+							t.Errorf("%s: it ends %s (clean: %v) after %d takeovers; want %s (clean: %v) after none", where, got.end, got.clean, got.takeovers, sc.end, undisturbed.clean)
+						}
+						if story != calls && !sc.timed {
+							t.Errorf("%s: %s; want %s", where, story, calls)
+						}
+						for what, n := range got.calls {
+							if n > undisturbed.calls[what] {
+								t.Errorf("%s: %d calls to %s step %d; want %d", where, n, what.action, what.step, undisturbed.calls[what])
+							}
+						}
+					})
+				}
+			}
+		})
+	}
+	if total < 250 {
+		t.Errorf("%d lost answers; the matrix has shrunk", total)
+	}
+	t.Logf("%d lost answers", total)
+}
+
+// disturb runs a scenario on one node whose writes fail as c says.
+func disturb(t *testing.T, sc scenario, c *writes) (outcome, string) {
+	w := newWorld(t)
+	defer w.close()
+	c.w = w
+	w.participants.manner = sc.manner(w)
+	n := w.prepare("a")
+	n.wire.fault = c.fault
+	n.run()
+	synctest.Wait()
+	id := w.newID()
+	if sc.unowned {
+		id = w.createUnowned(sc.d)
+		n.engine.Wake(id)
+	} else {
+		id = n.create(sc.d)
+	}
+	w.untilEnded(id)
+	time.Sleep(time.Minute)
+	w.judge(id)
+	s := w.load(id).Saga
+	return outcome{s.State, s.Clean != nil && *s.Clean, w.participants.counts(id), w.takeovers[id], c.n, false}, w.participants.story(id)
+}
+
+// TestLostAnswersInARow: the database loses every answer for a while, first
+// before and then after the disk.
+func TestLostAnswersInARow(t *testing.T) {
+	for _, how := range []mishap{lostBefore, lostAfter} {
+		t.Run(fmt.Sprintf("after the disk: %v", how == lostAfter), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				n := w.start("a")
+				begin := now()
+				w.participants.manner = when(2, saga.Execute, always(no))
+				n.wire.fault = func(r request) mishap {
+					if (r.op == committing || r.op == loading) && now().Sub(begin) < 8*time.Second {
+						return how
+					}
+					return passes
+				}
+				id := n.create(steps("uuu"))
+				w.untilEnded(id)
+				if story := w.participants.story(id); story != "X0 X1 X2 C1 C0" {
+					t.Errorf("%s", story)
+				}
+				w.judge(id)
+			})
+		})
+	}
+}

@@ -1,0 +1,223 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// wire is one node's connection to the database. It can fail before or after
+// the disk, and die with its node.
+type wire struct {
+	*memstore.Sagas
+	w     *world
+	fault func(request) mishap // nil: nothing ever fails
+	// travel is how long a request is under way to the database, and its answer back; nil: no time.
+	travel func(op) (there, back time.Duration)
+	// refuse is the database refusing the content of a change; nil: it never does.
+	refuse func(*saga.Change) error
+	dead   bool // guarded by w.mu
+}
+
+// request is what fault decides about.
+type request struct {
+	op   op
+	ids  []uuid.UUID // the sagas written or read, where they are known before
+	sees []int64     // for commits: the version each change is made on
+}
+
+type op string
+
+const (
+	creating    op = "create"
+	committing  op = "commit"
+	claiming    op = "claim"
+	loading     op = "load"
+	releasing   op = "release"
+	registering op = "register"
+	renewing    op = "renew"
+	resigning   op = "resign"
+	lookingDue  op = "due"
+	reaping     op = "overdue"
+)
+
+// mishap is what becomes of a request.
+type mishap int
+
+const (
+	passes     mishap = iota
+	lostBefore        // nothing is written, and the caller gets an error
+	lostAfter         // it is written, and the caller gets an error
+	diesBefore        // the node dies before the disk
+	diesAfter         // the node dies after the disk
+)
+
+var (
+	errLost = errors.New("the connection is lost")
+	errDead = errors.New("this node is dead")
+)
+
+func (c *wire) die() {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.dead = true
+}
+
+func (c *wire) alive() bool {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	return !c.dead
+}
+
+// do is one transaction; f keeps the books too.
+func (c *wire) do(r request, f func()) error {
+	if c.travel != nil {
+		there, back := c.travel(r.op)
+		time.Sleep(there)
+		defer time.Sleep(back)
+	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if c.dead {
+		return errDead
+	}
+	m := passes
+	if c.fault != nil {
+		m = c.fault(r)
+	}
+	if m != lostBefore && m != diesBefore {
+		f()
+	}
+	c.dead = m == diesBefore || m == diesAfter
+	switch m {
+	case passes:
+		return nil
+	case diesBefore, diesAfter:
+		return errDead
+	}
+	return errLost
+}
+
+func (c *wire) Create(ctx context.Context, batch []saga.NewSaga) (out []saga.CreateResult, err error) {
+	r := request{op: creating}
+	for i := range batch {
+		r.ids = append(r.ids, batch[i].ID)
+	}
+	lost := c.do(r, func() {
+		out, err = c.Sagas.Create(ctx, batch)
+		for i := range out {
+			if out[i].Created == saga.Stored {
+				c.w.owned[batch[i].ID] = batch[i].LeaseOwner != nil
+			}
+		}
+	})
+	return out, errors.Join(lost, err)
+}
+
+func (c *wire) Commit(ctx context.Context, batch []saga.Change) (out []error, err error) {
+	r := request{op: committing}
+	for i := range batch {
+		r.ids = append(r.ids, batch[i].After.ID)
+		r.sees = append(r.sees, batch[i].Before.Version)
+	}
+	lost := c.do(r, func() {
+		out = make([]error, len(batch))
+		for i := range batch {
+			if out[i] = c.commit(ctx, &batch[i]); out[i] == nil {
+				c.w.committed(&batch[i])
+			}
+		}
+	})
+	return out, lost
+}
+
+func (c *wire) commit(ctx context.Context, change *saga.Change) error {
+	if c.refuse != nil {
+		if err := c.refuse(change); err != nil {
+			return err
+		}
+	}
+	results, err := c.Sagas.Commit(ctx, []saga.Change{*change})
+	return errors.Join(append(results, err)...)
+}
+
+// committed keeps the books on an accepted change. w.mu is held.
+func (w *world) committed(c *saga.Change) {
+	s := &c.After.Saga
+	w.owned[s.ID] = s.LeaseOwner != nil
+	first, ended := w.ends[s.ID]
+	switch {
+	case ended && first == saga.Failed && s.State == saga.Compensating:
+		w.resumes[s.ID]++
+		delete(w.ends, s.ID)
+	case ended:
+		w.t.Errorf("saga %s changes to %s after it has ended %s", s.ID, s.State, first)
+	case s.State.Terminal():
+		w.ends[s.ID] = s.State
+	}
+}
+
+func (c *wire) Claim(ctx context.Context, owner int64, limit int) (out []saga.Loaded, err error) {
+	lost := c.do(request{op: claiming}, func() {
+		out, err = c.Sagas.Claim(ctx, owner, limit)
+		for _, l := range out {
+			if c.w.owned[l.Saga.ID] {
+				c.w.takeovers[l.Saga.ID]++
+			}
+			c.w.owned[l.Saga.ID] = true
+		}
+	})
+	if lost != nil {
+		return nil, lost
+	}
+	return out, err
+}
+
+func (c *wire) Release(ctx context.Context, owner int64, ids []uuid.UUID) (err error) {
+	lost := c.do(request{op: releasing, ids: ids}, func() {
+		err = c.Sagas.Release(ctx, owner, ids)
+		for _, id := range ids {
+			c.w.owned[id] = c.w.load(id).Saga.LeaseOwner != nil
+		}
+	})
+	return errors.Join(lost, err)
+}
+
+func (c *wire) Load(ctx context.Context, ids []uuid.UUID) (out []saga.Loaded, err error) {
+	if lost := c.do(request{op: loading, ids: ids}, func() { out, err = c.Sagas.Load(ctx, ids) }); lost != nil {
+		return nil, lost
+	}
+	return out, err
+}
+
+func (c *wire) Register(ctx context.Context, name string, ttl time.Duration) (owner int64, err error) {
+	lost := c.do(request{op: registering}, func() { owner, err = c.Sagas.Register(ctx, name, ttl) })
+	return owner, errors.Join(lost, err)
+}
+
+func (c *wire) Renew(ctx context.Context, owner int64, ttl time.Duration) (held bool, err error) {
+	lost := c.do(request{op: renewing}, func() { held, err = c.Sagas.Renew(ctx, owner, ttl) })
+	return held, errors.Join(lost, err)
+}
+
+func (c *wire) Resign(ctx context.Context, owner int64) (err error) {
+	lost := c.do(request{op: resigning}, func() { err = c.Sagas.Resign(ctx, owner) })
+	return errors.Join(lost, err)
+}
+
+func (c *wire) Due(ctx context.Context, owner int64, idle time.Duration, limit int) (out []uuid.UUID, err error) {
+	lost := c.do(request{op: lookingDue}, func() { out, err = c.Sagas.Due(ctx, owner, idle, limit) })
+	return out, errors.Join(lost, err)
+}
+
+func (c *wire) Overdue(ctx context.Context, limit int) (out []saga.Loaded, err error) {
+	if lost := c.do(request{op: reaping}, func() { out, err = c.Sagas.Overdue(ctx, limit) }); lost != nil {
+		return nil, lost
+	}
+	return out, err
+}
