@@ -1,0 +1,114 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	_ "github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/devpg"
+)
+
+// database is the PostgreSQL of a run.
+type database struct {
+	dir string // of the private server; "" when it is another's
+
+	mu     sync.Mutex
+	server *devpg.Server // guarded by mu; nil when it is another's
+	url    string        // guarded by mu
+	pool   *sql.DB       // guarded by mu: for looking, never for changing
+}
+
+// ownDatabase starts a private server with PostgreSQL's own settings, fsync and
+// all, in dir.
+func ownDatabase(ctx context.Context, dir string) (*database, error) {
+	db := &database{dir: filepath.Join(dir, "postgres")}
+	return db, db.boot(ctx)
+}
+
+// boot starts the private server, which may have a new port, and opens the pool.
+func (db *database) boot(ctx context.Context) error {
+	server, err := devpg.Start(ctx, devpg.Config{Dir: db.dir, Exclusive: true})
+	if err != nil {
+		return err
+	}
+	db.mu.Lock()
+	db.server = server
+	db.mu.Unlock()
+	return db.use(server.DSN(devpg.Database))
+}
+
+// use turns to the database of url.
+func (db *database) use(url string) error {
+	pool, err := sql.Open("postgres", url)
+	if err != nil {
+		return err
+	}
+	pool.SetMaxOpenConns(12)
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.pool != nil {
+		db.pool.Close()
+	}
+	db.url, db.pool = url, pool
+	return nil
+}
+
+func (db *database) dsn() string {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.url
+}
+
+func (db *database) sql() *sql.DB {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.pool
+}
+
+// crash kills one backend, whereupon PostgreSQL ends all others, recovers from
+// its log and goes on at the same address.
+func (db *database) crash(ctx context.Context) error {
+	var pid int
+	err := db.sql().QueryRowContext(ctx, `
+		SELECT pid FROM pg_stat_activity WHERE application_name LIKE '% writer' ORDER BY random() LIMIT 1`).Scan(&pid)
+	if err != nil {
+		return fmt.Errorf("find a backend to kill: %w", err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill backend %d: %w", pid, err)
+	}
+	return nil
+}
+
+// kill ends the server with SIGKILL and waits until it is gone.
+func (db *database) kill() error {
+	db.mu.Lock()
+	server := db.server
+	db.mu.Unlock()
+	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill PostgreSQL: %w", err)
+	}
+	<-server.Done()
+	return nil
+}
+
+// close gives everything up and stops a private server.
+func (db *database) close() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.pool != nil {
+		db.pool.Close()
+	}
+	if db.server == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return db.server.Stop(ctx)
+}

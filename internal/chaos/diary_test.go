@@ -1,0 +1,86 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/examples/order/ledger"
+)
+
+// clockFormat is how times are printed, on the microsecond, UTC.
+const clockFormat = "15:04:05.000000"
+
+// note is one thing that was done to the system, or seen of it.
+type note struct {
+	at   time.Time
+	text string
+}
+
+// diary is what happened in a run beside the sagas: kills, stops, restarts. It
+// also goes to a file, for the case that the run itself dies.
+type diary struct {
+	mu    sync.Mutex
+	file  *os.File
+	notes []note     // guarded by mu
+	stops []interval // guarded by mu: when a node was held by SIGSTOP
+}
+
+type interval struct{ from, to time.Time }
+
+func openDiary(path string) (*diary, error) {
+	f, err := os.Create(path)
+	return &diary{file: f}, err
+}
+
+func (d *diary) write(format string, args ...any) {
+	n := note{time.Now().UTC(), fmt.Sprintf(format, args...)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.notes = append(d.notes, n)
+	fmt.Fprintf(d.file, "%s %s\n", n.at.Format(clockFormat), n.text)
+}
+
+func (d *diary) stopped(i interval) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stops = append(d.stops, i)
+}
+
+// between returns the notes of a time.
+func (d *diary) between(from, to time.Time) []note {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []note
+	for _, n := range d.notes {
+		if !n.at.Before(from) && !n.at.After(to) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// findings are the broken promises of a run.
+type findings struct {
+	mu    sync.Mutex
+	found []ledger.Violation // guarded by mu
+}
+
+func (f *findings) add(invariant, saga, step, format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.found = append(f.found, ledger.Violation{Invariant: invariant, Saga: saga, Step: step, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (f *findings) addAll(more []ledger.Violation) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.found = append(f.found, more...)
+}
+
+func (f *findings) all() []ledger.Violation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]ledger.Violation(nil), f.found...)
+}

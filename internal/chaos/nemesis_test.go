@@ -1,0 +1,205 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// nemesis is what goes wrong around the sagas.
+type nemesis struct {
+	w    *world
+	dice *rand.Rand
+	// back is what is still to come back by itself: nodes that are down, or stopped.
+	back sync.WaitGroup
+}
+
+// rage does everything the plan has for it and returns when all is back.
+func (n *nemesis) rage(ctx context.Context) {
+	p := n.w.plan
+	var deeds []func(context.Context)
+	for _, d := range []struct {
+		times int
+		do    func(context.Context)
+	}{
+		{p.kills, n.kill}, {p.stops, n.stop}, {p.terms, n.term},
+		{p.shops, n.restartShop}, {p.crashes, n.crashDatabase}, {p.blackouts, n.blackout},
+	} {
+		for range d.times {
+			deeds = append(deeds, d.do)
+		}
+	}
+	n.dice.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
+	for _, do := range deeds {
+		if !n.rest(ctx, 0, p.gap) {
+			break
+		}
+		do(ctx)
+	}
+	n.back.Wait()
+}
+
+// rest pauses for a random time and tells whether there is more to do.
+func (n *nemesis) rest(ctx context.Context, least, most time.Duration) bool {
+	return pause(ctx, least+time.Duration(n.dice.Int64N(int64(most-least))))
+}
+
+// victim is a node that is up; when none is, one that soon will be.
+func (n *nemesis) victim(ctx context.Context) *node {
+	for {
+		var up []*node
+		for _, v := range n.w.nodes {
+			if v.alive() != nil {
+				up = append(up, v)
+			}
+		}
+		if len(up) > 0 {
+			return up[n.dice.IntN(len(up))]
+		}
+		if !pause(ctx, 10*time.Millisecond) {
+			return nil
+		}
+	}
+}
+
+// absence is how long a node stays down: often so short that it finds its own
+// sagas again, often so long that another has taken them over.
+func (n *nemesis) absence() time.Duration {
+	if n.dice.IntN(2) == 0 {
+		return time.Duration(n.dice.Int64N(int64(300 * time.Millisecond)))
+	}
+	return n.w.plan.lease + time.Duration(n.dice.Int64N(int64(1500*time.Millisecond)))
+}
+
+// kill ends a node without a warning.
+func (n *nemesis) kill(ctx context.Context) {
+	v, down := n.victim(ctx), n.absence()
+	if v == nil {
+		return
+	}
+	n.w.diary.write("%s: SIGKILL, back in %s", v.name, down)
+	v.end(syscall.SIGKILL)
+	n.w.tally.kills.Add(1)
+	n.back.Go(func() { n.bringBack(v, down) })
+}
+
+// bringBack starts a node after a while, whatever else ends: a run ends whole.
+func (n *nemesis) bringBack(v *node, after time.Duration) {
+	pause(context.Background(), after)
+	if err := v.start(); err != nil {
+		n.w.add("node", "", "", "%v", err)
+	}
+}
+
+// stop holds a node for longer than its lease: it comes back as a zombie, with
+// calls under way and decisions in hand, and must notice before it acts.
+func (n *nemesis) stop(ctx context.Context) {
+	v := n.victim(ctx)
+	if v == nil {
+		return
+	}
+	proc, d := v.alive(), n.w.plan.lease+time.Duration(300+n.dice.IntN(1200))*time.Millisecond
+	if proc == nil {
+		return
+	}
+	n.w.diary.write("%s: SIGSTOP for %s", v.name, d)
+	from := time.Now()
+	proc.signal(syscall.SIGSTOP)
+	n.w.tally.stops.Add(1)
+	n.back.Go(func() {
+		pause(context.Background(), d)
+		n.w.diary.stopped(interval{from, time.Now()})
+		n.w.diary.write("%s: SIGCONT", v.name)
+		proc.signal(syscall.SIGCONT)
+	})
+}
+
+// term is a deploy: a node may end its calls, hands over the rest and goes. No
+// saga may suffer for it.
+func (n *nemesis) term(ctx context.Context) {
+	v := n.victim(ctx)
+	if v == nil || v.awaitReady(ctx) != nil { // before, SIGTERM is any program's sudden end
+		return
+	}
+	n.w.diary.write("%s: SIGTERM", v.name)
+	proc := v.take()
+	proc.signal(syscall.SIGTERM)
+	n.w.tally.terms.Add(1)
+	n.back.Go(func() {
+		<-proc.done
+		if proc.err != nil {
+			n.w.add("O2", "", "", "%s did not stop in order: %v", v.name, proc.err)
+		}
+		n.bringBack(v, 0)
+	})
+}
+
+// restartShop takes the participants down, in the middle of their answers, and
+// has them go on from their ledger.
+func (n *nemesis) restartShop(ctx context.Context) {
+	n.w.diary.write("participants: down")
+	if err := n.w.shop.close(); err != nil {
+		n.w.add("input", "", "", "close the participants: %v", err)
+	}
+	n.rest(ctx, 0, 200*time.Millisecond)
+	if err := n.w.shop.open(); err != nil {
+		n.w.add("input", "", "", "open the participants: %v", err)
+		return
+	}
+	n.w.diary.write("participants: up")
+	n.w.tally.shops.Add(1)
+}
+
+// steady waits until all nodes are up: one that starts without its database
+// rightly gives up, and that is not what is tested here.
+func (n *nemesis) steady(ctx context.Context) bool {
+	n.back.Wait()
+	return n.w.allReady(ctx) == nil
+}
+
+// crashDatabase has PostgreSQL crash and recover under the nodes' feet.
+func (n *nemesis) crashDatabase(ctx context.Context) {
+	if !n.steady(ctx) {
+		return
+	}
+	n.w.diary.write("PostgreSQL: a backend is killed, so it recovers from a crash")
+	if err := n.w.db.crash(ctx); err != nil {
+		n.w.add("input", "", "", "%v", err)
+		return
+	}
+	n.w.tally.crashes.Add(1)
+	for pause(ctx, 20*time.Millisecond) {
+		if n.w.db.sql().PingContext(ctx) == nil {
+			n.w.diary.write("PostgreSQL: back")
+			break
+		}
+	}
+}
+
+// blackout kills the database and all nodes at once. PostgreSQL comes back at
+// another port, so the nodes are told.
+func (n *nemesis) blackout(ctx context.Context) {
+	if !n.steady(ctx) {
+		return
+	}
+	n.w.diary.write("blackout: SIGKILL to PostgreSQL and all nodes")
+	n.w.tally.blackouts.Add(1)
+	if err := n.w.db.kill(); err != nil {
+		n.w.add("input", "", "", "%v", err)
+		return
+	}
+	for _, v := range n.w.nodes {
+		v.end(syscall.SIGKILL)
+		n.w.tally.kills.Add(1)
+	}
+	if err := n.w.db.boot(ctx); err != nil {
+		n.w.add("input", "", "", "PostgreSQL does not come back: %v", err)
+		return
+	}
+	n.w.diary.write("PostgreSQL: back")
+	for _, v := range n.w.nodes {
+		n.bringBack(v, 0)
+	}
+}

@@ -1,0 +1,145 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// node is one skald of a run, over all its lives: it keeps its name and port.
+type node struct {
+	w    *world
+	name string
+	addr string
+	url  string
+	log  *nodeLog
+
+	mu      sync.Mutex
+	proc    *process // guarded by mu: its last life; nil before the first
+	mayExit bool     // guarded by mu: the end of this life is expected
+}
+
+func newNode(w *world, name string) (*node, error) {
+	addr, err := steadyAddr()
+	if err != nil {
+		return nil, err
+	}
+	log, err := openNodeLog(filepath.Join(w.dir, name+".log"))
+	return &node{w: w, name: name, addr: addr, url: "http://" + addr, log: log}, err
+}
+
+// steadyAddr picks a port that is free now and will still be after the server
+// on it was down for a while: below those the kernel gives to whoever asks for
+// any.
+func steadyAddr() (string, error) {
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue
+		}
+		return addr, l.Close()
+	}
+	return "", errors.New("found no free port in a hundred tries")
+}
+
+// start begins a new life and returns at once. extra is added to its environment.
+func (n *node) start(extra ...string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.log.newLife()
+	cmd := exec.Command(n.w.bin, "serve")
+	cmd.Dir = n.w.dir // no configuration file of the working directory
+	cmd.Stderr = n.log
+	cmd.Env = append(environment(
+		"SKALD_DATABASE_URL="+n.w.db.dsn(),
+		"SKALD_LISTEN_ADDR="+n.addr,
+		"SKALD_NODE_ID="+n.name,
+		"SKALD_LEASE_TTL="+n.w.plan.lease.String(),
+		"SKALD_REAPER_INTERVAL=200ms",
+		"SKALD_ENGINE_SLOW_STEP_AFTER=100ms", // so that RUNNING rows are written too
+	), extra...)
+	proc, err := launch(cmd)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", n.name, err)
+	}
+	n.proc, n.mayExit = proc, false
+	n.w.diary.write("%s: started, pid %d", n.name, proc.cmd.Process.Pid)
+	go n.supervise(proc)
+	return nil
+}
+
+// supervise reports a life that ended though nobody ended it.
+func (n *node) supervise(proc *process) {
+	<-proc.done
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.proc == proc && !n.mayExit {
+		n.w.add("node", "", "", "%s ended by itself: %v", n.name, proc.cmd.ProcessState)
+	}
+}
+
+// alive returns the process while the node is up.
+func (n *node) alive() *process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.proc == nil || n.mayExit || n.proc.ended() {
+		return nil
+	}
+	return n.proc
+}
+
+// take makes the caller the one who ends this life; nil when there is none.
+func (n *node) take() *process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mayExit = true
+	return n.proc
+}
+
+// end takes the node down with sig and returns when it is. A node that is down
+// is left so.
+func (n *node) end(sig syscall.Signal) {
+	if proc := n.take(); proc != nil {
+		proc.signal(sig)
+		<-proc.done
+	}
+}
+
+// awaitReady returns nil once the node says it can serve, and an error when it
+// ended instead or ctx did.
+func (n *node) awaitReady(ctx context.Context) error {
+	proc := n.alive()
+	for proc != nil && !proc.ended() {
+		if n.ready(ctx) {
+			return nil
+		}
+		if !pause(ctx, 10*time.Millisecond) {
+			return fmt.Errorf("%s is not ready: %w", n.name, ctx.Err())
+		}
+	}
+	return fmt.Errorf("%s ended before it was ready; see its log in %s", n.name, n.w.dir)
+}
+
+func (n *node) ready(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	res, err := n.w.http.Do(req)
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}

@@ -1,0 +1,176 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/examples/order/ledger"
+	"github.com/skald-saga/skald/examples/order/shop"
+)
+
+// participants is the other side of all sagas: one shop in this process, which
+// survives the kills, and is itself restarted from its ledger now and then.
+type participants struct {
+	addr    string
+	cfg     shop.Config
+	witness *witness
+
+	mu     sync.Mutex
+	shop   *shop.Shop   // guarded by mu; nil while it is down
+	server *http.Server // guarded by mu
+}
+
+// pauses bounds how long a participant keeps a call waiting on its own account.
+const pauses = 400 * time.Millisecond
+
+// rude manners make about one call in five end in doubt.
+func rude(dir string, seed uint64) shop.Config {
+	return shop.Config{
+		Ledger: filepath.Join(dir, "ledger.jsonl"), Seed: seed,
+		Manners: shop.Manners{
+			Failure: 0.04, Unavailable: 0.01, DropRequest: 0.03, DropReply: 0.05, Garbage: 0.03, Slow: 0.10, Late: 0.03,
+			Refuse: 0.03, MaxDelay: pauses, RetryAfter: time.Second,
+		},
+		UndoManners: shop.Manners{
+			Failure: 0.06, DropRequest: 0.03, DropReply: 0.06, Garbage: 0.03, Slow: 0.10, Late: 0.03, MaxDelay: pauses,
+		},
+	}
+}
+
+func openParticipants(cfg shop.Config, w *witness) (*participants, error) {
+	addr, err := steadyAddr()
+	if err != nil {
+		return nil, err
+	}
+	p := &participants{addr: addr, cfg: cfg, witness: w}
+	return p, p.open()
+}
+
+func (p *participants) open() error {
+	s, err := shop.Open(p.cfg)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	server := &http.Server{Handler: p.witness.watch(s), ReadHeaderTimeout: 10 * time.Second}
+	go server.Serve(l) //nolint:errcheck // it ends with close
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shop, p.server = s, server
+	return nil
+}
+
+// close drops all connections, whatever is being answered, and closes the ledger.
+func (p *participants) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shop == nil {
+		return nil
+	}
+	err := errors.Join(p.server.Close(), p.shop.Close())
+	p.shop, p.server = nil, nil
+	return err
+}
+
+// entries reads the ledger as it is on disk.
+func (p *participants) entries() ([]ledger.Entry, error) { return ledger.Read(p.cfg.Ledger) }
+
+// witness looks at the database whenever a call of its kind arrives for the
+// first time: what must have been committed before the call has to be there
+// (I3: every step before it; I4: the turn, and every later undo). A commit is
+// visible from the moment it is acknowledged, so an orchestrator that sends
+// only after its commit can never be caught.
+type witness struct {
+	db    *database
+	found *findings
+
+	mu      sync.Mutex
+	seen    map[callID]bool // guarded by mu
+	looked  int             // guarded by mu
+	missed  int             // guarded by mu: the database did not answer, or there were too many at once
+	looking chan struct{}   // bounds questions under way
+	wait    sync.WaitGroup
+}
+
+type callID struct {
+	saga, step string
+	action     ledger.Action
+}
+
+func newWitness(db *database, f *findings) *witness {
+	return &witness{db: db, found: f, seen: map[callID]bool{}, looking: make(chan struct{}, 10)}
+}
+
+func (w *witness) watch(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		id := callID{r.Header.Get("X-Saga-Id"), r.Header.Get("X-Saga-Step"), ledger.Action(r.Header.Get("X-Saga-Action"))}
+		w.mu.Lock()
+		first := !w.seen[id]
+		w.seen[id] = true
+		w.mu.Unlock()
+		if first {
+			w.wait.Go(func() { w.look(id) }) // beside the call: the run is not to wait for us
+		}
+		next.ServeHTTP(rw, r)
+	})
+}
+
+// look asks for what must be committed when the call arrives. All of it stays
+// so for ever, so a late answer can hide a broken promise but not make one up.
+func (w *witness) look(id callID) {
+	select {
+	case w.looking <- struct{}{}:
+		defer func() { <-w.looking }()
+	default:
+		w.count(false)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	step := stepIndex(id.step)
+	var state, done, top, undone, highest int
+	err := w.db.sql().QueryRowContext(ctx, `
+		SELECT coalesce((SELECT state FROM saga.saga_states WHERE id = $1), -1),
+		       count(*) FILTER (WHERE action = 'EXECUTE' AND status = 'SUCCESS' AND step_index < $2),
+		       coalesce(max(step_index) FILTER (WHERE action = 'COMPENSATE' AND status IN ('SUCCESS', 'SKIPPED') AND step_index > $2), $2),
+		       count(*) FILTER (WHERE action = 'COMPENSATE' AND status IN ('SUCCESS', 'SKIPPED') AND step_index > $2),
+		       coalesce(max(step_index) FILTER (WHERE action = 'EXECUTE' AND status = 'SUCCESS'), -1)
+		  FROM saga.saga_step_logs WHERE saga_id = $1`, id.saga, step).Scan(&state, &done, &top, &undone, &highest)
+	w.count(err == nil)
+	switch {
+	case err != nil:
+	case state < 0:
+		w.found.add("I0", id.saga, id.step, "was called before the saga was committed")
+	case done < step:
+		w.found.add("I3", id.saga, id.step, "%s came when only %d of the %d steps before it were committed", id.action, done, step)
+	case id.action == ledger.Execute:
+	case state < 4:
+		w.found.add("I4", id.saga, id.step, "compensate came when the turn was not committed: state %d", state)
+	case top-step != undone || highest > top:
+		w.found.add("I4", id.saga, id.step, "compensate came when not all later undos were committed: %d of %d to %d", undone, top-step, max(top, highest))
+	}
+}
+
+func (w *witness) count(ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ok {
+		w.looked++
+	} else {
+		w.missed++
+	}
+}
+
+func (w *witness) counts() (looked, missed int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.looked, w.missed
+}

@@ -1,0 +1,199 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/examples/order/shop"
+)
+
+// plan is what a run consists of.
+type plan struct {
+	lease   time.Duration
+	nodes   int
+	clients int
+	think   time.Duration // longest pause of a client between two orders
+	sagas   int           // orders at least
+	drain   time.Duration // T_drain: how long after healing sagas may still take
+
+	calm bool // nobody dies and no call is given up, so none may be repeated
+
+	// What the nemesis does, in random order, and the longest pause between two deeds.
+	kills, stops, terms, shops, crashes, blackouts int
+	gap                                            time.Duration
+}
+
+// world is a running system with its clients and its enemies.
+type world struct {
+	*findings
+	t     *testing.T
+	dir   string
+	bin   string
+	plan  plan
+	seed  uint64
+	diary *diary
+	db    *database
+	shop  *participants
+	nodes []*node
+	flows []flow
+	http  *http.Client
+
+	mu     sync.Mutex
+	orders []*order // guarded by mu
+
+	tally struct{ kills, stops, terms, shops, crashes, blackouts, replays atomic.Int64 }
+}
+
+// newWorld prepares a run. Its directory is kept when the test fails, else removed.
+func newWorld(t *testing.T, p plan, seed uint64, bin string) *world {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "skald-chaos-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{findings: &findings{}, t: t, dir: dir, bin: bin, plan: p, seed: seed,
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}}}
+	t.Cleanup(func() { w.close() })
+	// PostgreSQL may have to run as another user, who must be able to pass.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if w.diary, err = openDiary(filepath.Join(dir, "diary.txt")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.nodes {
+		n, err := newNode(w, fmt.Sprintf("node-%d", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.nodes = append(w.nodes, n)
+	}
+	return w
+}
+
+// open brings the database and the participants into the world.
+func (w *world) open(db *database, manners shop.Config) {
+	w.t.Helper()
+	w.db = db
+	p, err := openParticipants(manners, newWitness(db, w.findings))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.shop = p
+	w.flows = makeFlows(w.dice("flows"), p.addr)
+}
+
+// dice are a source of chance that depends on the seed and its purpose only.
+func (w *world) dice(purpose string) *rand.Rand {
+	h := uint64(14695981039346656037)
+	for _, b := range []byte(purpose) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return rand.New(rand.NewPCG(w.seed, h))
+}
+
+func (w *world) close() {
+	for _, n := range w.nodes {
+		n.end(syscall.SIGKILL)
+		n.log.file.Close()
+	}
+	var err error
+	if w.shop != nil {
+		err = w.shop.close()
+		w.shop.witness.wait.Wait()
+	}
+	if w.db != nil {
+		err = errors.Join(err, w.db.close())
+	}
+	w.http.CloseIdleConnections()
+	if w.diary != nil {
+		w.diary.file.Close()
+	}
+	if err != nil {
+		w.t.Errorf("clean up: %v", err)
+	}
+	if w.t.Failed() {
+		w.t.Logf("seed %d; the ledger, the logs and the diary are in %s", w.seed, w.dir)
+		return
+	}
+	if err := os.RemoveAll(w.dir); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// newOrder invents an order and writes it down before anybody sends it.
+func (w *world) newOrder(r *rand.Rand, k kind) *order {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := newOrder(r, fmt.Sprintf("order-%05d", len(w.orders)), w.flows, k)
+	w.orders = append(w.orders, o)
+	return o
+}
+
+func (w *world) ordered() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.orders)
+}
+
+// trade lets the clients work until more ends. What they have begun they bring
+// to an end, unless run ends before.
+func (w *world) trade(run, more context.Context) {
+	var clients sync.WaitGroup
+	for i := range w.plan.clients {
+		c := &client{w: w, dice: w.dice(fmt.Sprintf("client %d", i))}
+		clients.Go(func() {
+			for more.Err() == nil {
+				c.serve(run, w.newOrder(c.dice, anyKind(c.dice)))
+				pause(more, time.Duration(c.dice.Int64N(int64(w.plan.think))))
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// heal brings everything up again.
+func (w *world) heal(ctx context.Context) error {
+	for _, n := range w.nodes {
+		if n.alive() == nil {
+			if err := n.start(); err != nil {
+				return err
+			}
+		}
+	}
+	return w.allReady(ctx)
+}
+
+func (w *world) allReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, n := range w.nodes {
+		if err := n.awaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drained waits until no saga is unfinished, for as long as the plan allows.
+func (w *world) drained(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, w.plan.drain)
+	defer cancel()
+	for {
+		var left int
+		err := w.db.sql().QueryRowContext(ctx, `SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL`).Scan(&left)
+		if err == nil && left == 0 || !pause(ctx, 50*time.Millisecond) {
+			return // who is left the judge will find
+		}
+	}
+}
