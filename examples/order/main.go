@@ -88,6 +88,6 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close() // a slow call is worth no more waiting
 	}
-	<-failed // http.ErrServerClosed
+	_ = <-failed // http.ErrServerClosed
 	return err
 }

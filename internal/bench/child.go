@@ -78,7 +78,7 @@ func (c *child) stop() error {
 func (c *child) ended() error {
 	select {
 	case <-c.done:
-		return fmt.Errorf("%s ended by itself: %v", c.name, c.err)
+		return fmt.Errorf("%s ended by itself: %v", c.name, c.err) //nolint:errorlint // nil after exit 0
 	default:
 		return nil
 	}

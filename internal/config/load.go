@@ -277,7 +277,7 @@ func (p oneDocument) Unmarshal(b []byte) (map[string]any, error) {
 	d := yamlv3.NewDecoder(bytes.NewReader(b))
 	for n := 0; ; n++ {
 		switch err := d.Decode(new(yamlv3.Node)); {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return p.YAML.Unmarshal(b)
 		case err != nil:
 			return nil, err

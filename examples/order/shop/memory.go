@@ -120,7 +120,7 @@ func (c call) undo(something bool) verdict {
 // execute does the work of a step, unless a business rule forbids it. A new key
 // is a new piece of work: who changes the key between two tries pays twice.
 func (c call) execute(with manner) verdict {
-	code := ""
+	var code string
 	switch {
 	case c.misread != nil:
 		code = "order_invalid"
