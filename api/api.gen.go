@@ -598,28 +598,28 @@ type Pagination struct {
 
 // Problem RFC 9457.
 type Problem struct {
-	// AllowedActions On a state conflict, the actions that would be accepted instead.
-	AllowedActions *[]SagaAction `json:"allowed_actions,omitempty"`
+	// Type A link to the explanation of the code.
+	Type string `json:"type"`
 
-	// Code Stable; decide by it.
-	Code string `json:"code"`
+	// Title The code in words; the same for every occurrence.
+	Title  string `json:"title"`
+	Status int    `json:"status"`
 
 	// Detail What happened this time.
 	Detail string `json:"detail"`
 
+	// Instance The path of the request.
+	Instance string `json:"instance"`
+
+	// Code Stable; decide by it.
+	Code      string `json:"code"`
+	RequestID string `json:"request_id"`
+
 	// Errors Every mistake found in the request.
 	Errors []ProblemField `json:"errors,omitempty"`
 
-	// Instance The path of the request.
-	Instance  string `json:"instance"`
-	RequestID string `json:"request_id"`
-	Status    int    `json:"status"`
-
-	// Title The code in words; the same for every occurrence.
-	Title string `json:"title"`
-
-	// Type A link to the explanation of the code.
-	Type string `json:"type"`
+	// AllowedActions On a state conflict, the actions that would be accepted instead.
+	AllowedActions *[]SagaAction `json:"allowed_actions,omitempty"`
 }
 
 // ProblemField defines model for ProblemField.
@@ -657,57 +657,15 @@ type RetryPolicy struct {
 
 // Saga defines model for Saga.
 type Saga struct {
-	// AllowedActions The actions that the present state accepts.
-	AllowedActions    []SagaAction `json:"allowed_actions"`
-	AttentionReason   *string      `json:"attention_reason,omitempty"`
-	BusinessKey       *string      `json:"business_key,omitempty"`
-	CancelRequestedAt *time.Time   `json:"cancel_requested_at,omitempty"`
-
-	// Clean Set at the end; false when effects may remain.
-	Clean                 *bool      `json:"clean,omitempty"`
-	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
-
-	// CompletedAt When it ended, in whatever way.
-	CompletedAt   *time.Time `json:"completed_at,omitempty"`
-	CorrelationID *string    `json:"correlation_id,omitempty"`
-	CreatedAt     time.Time  `json:"created_at"`
-
-	// CurrentStep Index of the step in flight, or being undone; `total_steps` when all are done.
-	CurrentStep     int     `json:"current_step"`
-	CurrentStepName *string `json:"current_step_name,omitempty"`
+	SagaID          openapi_types.UUID `json:"saga_id"`
+	WorkflowName    string             `json:"workflow_name"`
+	WorkflowVersion int                `json:"workflow_version"`
 
 	// DefinitionID The workflow's name and version, `name@version`.
-	DefinitionID string  `json:"definition_id"`
-	Description  *string `json:"description,omitempty"`
+	DefinitionID string `json:"definition_id"`
 
-	// EndCause Why a saga did not go on forward.
-	EndCause     *EndCause  `json:"end_cause,omitempty"`
-	Error        *SagaError `json:"error,omitempty"`
-	ErrorMessage *string    `json:"error_message,omitempty"`
-	InitiatedBy  string     `json:"initiated_by"`
-
-	// Lifecycle The coarse life of a saga.
-	Lifecycle SagaLifecycle `json:"lifecycle"`
-
-	// Metadata Any JSON object.
-	Metadata JSONObject `json:"metadata,omitempty"`
-	Name     *string    `json:"name,omitempty"`
-
-	// NeedsAttention Whether a person must act.
-	NeedsAttention bool `json:"needs_attention"`
-
-	// NextRunAt When a saga that waits goes on.
-	NextRunAt *time.Time `json:"next_run_at,omitempty"`
-
-	// Payload Any JSON value.
-	Payload AnyJSON `json:"payload,omitempty"`
-
-	// Result The outputs of the steps by name, once the saga is completed.
-	Result    JSONObject         `json:"result,omitempty"`
-	SagaID    openapi_types.UUID `json:"saga_id"`
-	SagaType  string             `json:"saga_type"`
-	SpanID    *string            `json:"span_id,omitempty"`
-	StartedAt *time.Time         `json:"started_at,omitempty"`
+	// Status The status to poll. Each state has one.
+	Status SagaStatus `json:"status"`
 
 	// State The precise state. `pending` is STARTED; `running` and `step_completed`
 	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
@@ -716,22 +674,65 @@ type Saga struct {
 	// CANCELLED.
 	State SagaState `json:"state"`
 
-	// Status The status to poll. Each state has one.
-	Status SagaStatus `json:"status"`
+	// Lifecycle The coarse life of a saga.
+	Lifecycle SagaLifecycle `json:"lifecycle"`
 
-	// StepLogs Not in lists, nor where the saga was just created or acted upon.
-	StepLogs   []StepLog  `json:"step_logs,omitempty"`
-	TimedOutAt *time.Time `json:"timed_out_at,omitempty"`
-	TimeoutAt  *time.Time `json:"timeout_at,omitempty"`
-	TimeoutMS  *int64     `json:"timeout_ms,omitempty"`
-	TotalSteps int        `json:"total_steps"`
-	TraceID    *string    `json:"trace_id,omitempty"`
-	UpdatedAt  time.Time  `json:"updated_at"`
+	// CurrentStep Index of the step in flight, or being undone; `total_steps` when all are done.
+	CurrentStep     int     `json:"current_step"`
+	CurrentStepName *string `json:"current_step_name,omitempty"`
+	TotalSteps      int     `json:"total_steps"`
+	SagaType        string  `json:"saga_type"`
+	Name            *string `json:"name,omitempty"`
+	Description     *string `json:"description,omitempty"`
+	BusinessKey     *string `json:"business_key,omitempty"`
+	CorrelationID   *string `json:"correlation_id,omitempty"`
+	InitiatedBy     string  `json:"initiated_by"`
+	TraceID         *string `json:"trace_id,omitempty"`
+	SpanID          *string `json:"span_id,omitempty"`
+
+	// Payload Any JSON value.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// Metadata Any JSON object.
+	Metadata JSONObject `json:"metadata,omitempty"`
+
+	// Result The outputs of the steps by name, once the saga is completed.
+	Result       JSONObject `json:"result,omitempty"`
+	ErrorMessage *string    `json:"error_message,omitempty"`
+	Error        *SagaError `json:"error,omitempty"`
+
+	// EndCause Why a saga did not go on forward.
+	EndCause *EndCause `json:"end_cause,omitempty"`
+
+	// Clean Set at the end; false when effects may remain.
+	Clean *bool `json:"clean,omitempty"`
+
+	// NeedsAttention Whether a person must act.
+	NeedsAttention        bool       `json:"needs_attention"`
+	AttentionReason       *string    `json:"attention_reason,omitempty"`
+	TimeoutMS             *int64     `json:"timeout_ms,omitempty"`
+	TimeoutAt             *time.Time `json:"timeout_at,omitempty"`
+	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
+
+	// NextRunAt When a saga that waits goes on.
+	NextRunAt         *time.Time `json:"next_run_at,omitempty"`
+	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
+	TimedOutAt        *time.Time `json:"timed_out_at,omitempty"`
+	CreatedAt         time.Time  `json:"created_at"`
+	StartedAt         *time.Time `json:"started_at,omitempty"`
+	UpdatedAt         time.Time  `json:"updated_at"`
+
+	// CompletedAt When it ended, in whatever way.
+	CompletedAt *time.Time `json:"completed_at,omitempty"`
 
 	// Version Grows with every change; the ETag.
-	Version         int64  `json:"version"`
-	WorkflowName    string `json:"workflow_name"`
-	WorkflowVersion int    `json:"workflow_version"`
+	Version int64 `json:"version"`
+
+	// AllowedActions The actions that the present state accepts.
+	AllowedActions []SagaAction `json:"allowed_actions"`
+
+	// StepLogs Not in lists, nor where the saga was just created or acted upon.
+	StepLogs []StepLog `json:"step_logs,omitempty"`
 }
 
 // SagaAction An action of the API, named as in its path.
@@ -836,16 +837,18 @@ type StepList struct {
 
 // StepLog One attempt of one action of one step.
 type StepLog struct {
-	Action       StepAction `json:"action"`
-	Attempt      int        `json:"attempt"`
-	CompletedAt  *time.Time `json:"completed_at,omitempty"`
-	DurationMS   *int64     `json:"duration_ms,omitempty"`
-	Error        *SagaError `json:"error,omitempty"`
-	ErrorMessage *string    `json:"error_message,omitempty"`
+	ID        openapi_types.UUID `json:"id"`
+	SagaID    openapi_types.UUID `json:"saga_id"`
+	StepIndex int                `json:"step_index"`
+	StepName  string             `json:"step_name"`
+	Action    StepAction         `json:"action"`
+	Attempt   int                `json:"attempt"`
+
+	// Status How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
+	Status StepLogStatus `json:"status"`
 
 	// Final False for an attempt after which another one followed or follows.
-	Final bool               `json:"final"`
-	ID    openapi_types.UUID `json:"id"`
+	Final bool `json:"final"`
 
 	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
@@ -854,15 +857,13 @@ type StepLog struct {
 	RequestPayload AnyJSON `json:"request_payload,omitempty"`
 
 	// ResponsePayload Any JSON value.
-	ResponsePayload AnyJSON            `json:"response_payload,omitempty"`
-	SagaID          openapi_types.UUID `json:"saga_id"`
-	StartedAt       time.Time          `json:"started_at"`
-
-	// Status How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
-	Status    StepLogStatus `json:"status"`
-	StepIndex int           `json:"step_index"`
-	StepName  string        `json:"step_name"`
-	UpdatedAt time.Time     `json:"updated_at"`
+	ResponsePayload AnyJSON    `json:"response_payload,omitempty"`
+	ErrorMessage    *string    `json:"error_message,omitempty"`
+	Error           *SagaError `json:"error,omitempty"`
+	StartedAt       time.Time  `json:"started_at"`
+	CompletedAt     *time.Time `json:"completed_at,omitempty"`
+	DurationMS      *int64     `json:"duration_ms,omitempty"`
+	UpdatedAt       time.Time  `json:"updated_at"`
 }
 
 // StepLogList defines model for StepLogList.
@@ -920,25 +921,26 @@ type Version struct {
 
 // Workflow defines model for Workflow.
 type Workflow struct {
-	// CreatedAt When this version was registered.
-	CreatedAt   time.Time          `json:"created_at"`
-	Definition  WorkflowDefinition `json:"definition,omitempty"`
-	Description *string            `json:"description,omitempty"`
-
-	// Enabled Whether new sagas are accepted, of any version.
-	Enabled bool `json:"enabled"`
+	Name    string `json:"name"`
+	Version int    `json:"version"`
 
 	// LatestVersion The version that new sagas get when they name none.
-	LatestVersion int    `json:"latest_version"`
-	Name          string `json:"name"`
-	StepCount     int    `json:"step_count"`
+	LatestVersion int `json:"latest_version"`
+
+	// Enabled Whether new sagas are accepted, of any version.
+	Enabled     bool    `json:"enabled"`
+	Description *string `json:"description,omitempty"`
+	StepCount   int     `json:"step_count"`
 
 	// StepNames In the order in which they run.
-	StepNames []string `json:"step_names"`
+	StepNames  []string           `json:"step_names"`
+	Definition WorkflowDefinition `json:"definition,omitempty"`
+
+	// CreatedAt When this version was registered.
+	CreatedAt time.Time `json:"created_at"`
 
 	// UpdatedAt When a version was last registered, or the workflow enabled or disabled.
 	UpdatedAt time.Time `json:"updated_at"`
-	Version   int       `json:"version"`
 }
 
 // WorkflowCheck defines model for WorkflowCheck.
@@ -4922,142 +4924,146 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rctw4utirIMxWjT1LtVqX8Y6l2kp0ZHlWWdlWJHl8UtM+TYhEd2PFBjgEKKnHpVSeJg+WJ0nh+wBe",
-	"wb5Ismf37P6ZkZskLh+++w1fgljOMymY0Co4+BLMGE1YDn8epam8M38kTMU5zzSXIjgIrmaMzJmeyUQR",
-	"PeOKZFTPyIyqkEhB9oc/DIIwUPGMzan5WC8yFhwESudcTIOHhzA4uaJT/7C3LFdcCiInRM8YyZmSRR6z",
-	"kHBBfi2kZsqMnbNfC56zJDjQecHqc2VUa5ab0f5jFPzyH6Pg8x9HwR+C0LOI04TNM6mZ0BcsS+nCDNde",
-	"0iXT5G7GBKGCMJqnnOXETM6UJndcz2CRis4ZKUeLF1t/ZQtyRxWhQt2xnCWETikXTaAwUcyDg18Cs4Hg",
-	"s2995zmbsJyJmB1lWcp9yzMQu6NcEz2jGqdUNywhE5nj8iIcJCJUJIQrMpNCFjlLVh3QBdP54miiWe6D",
-	"SSxFogg1j8ndjMczQoXUM5YTnS/InN4wRRQTijWnmXPB52bXO+V2udBsyvLgwUya0ZzOmba4d1zkSub+",
-	"PUeC3etxDG9EDlcyOmXkmk1kzkJCFeEIkSm/ZSJsntZITHhqJhqQk/s4LRKmSGS+jwYjEYQBNxP9WrB8",
-	"EYSBoHOzVJytuSF6f8bEVM+Cg93h/o+h2aH7YWcpysWLv7JFd28/c8WvU0aOLo9PT0k8ozmNzTJDOFF2",
-	"T+dZygglHz+evhm4dSK9VgttYWLvin/4ob3gGvH88l+2/vfnP/YQzuQd1fGsu/yfpKF/KdIF4U36NcwB",
-	"WUVkaD/qX/xkCwdff9W+Bb6XgvUs8giIkuwN9zuLVJqn6SZLNdMsX+/+8PWrNRYsAAkvCiHMT501Rzk+",
-	"iQhNgOeatbKMpHKqDPrHNE2VYZGTlE9nmrxQmupCkYuP79+fvv/pZUjkZCSQVA2dMsMLpGCGTJSUwvyf",
-	"wihEA/WmUkz7SYHjcht75prNVZ2x2SV7eFtoAHSK7+8My8c0z+miDo4rqWnaBcYnw+u0NKAw/zPAQEY7",
-	"eMpyNUz2iMWe0ynrLvJtLudkJwS+e70gCZvQItVkZ4B8hnwP7Gqs+G8sInO6INeMUE3mUmmyMwyHw2Gd",
-	"NVlO17dBM1RjdxOZz6lG/rq3G8AeLOsdDofDcDkrxj1d8t88+3pnFgjAgyNAWjK89ZDsDms7XbZU2PWa",
-	"691dZ7Ug47prvXh7TP60uz8ckMgIyT/vDSOD96XIpopE/80+UVFoRdkdF4rIW5YTrntp3065XIhe0ik9",
-	"fQPYJmDrelaNoOiUjnmyVJn5Q84mwUHwX7crBW0bn6ptIwJglp8586hof5F3ZF7EM8MdGI1ncGaHJLqm",
-	"isfRGgd1a4b1KSwwQhAGkyJN/YrLJ8q1f0WGrRi8AZ3FiDRzFkwkToQboDRlXWSOhsicRDtz8+eAXM3Y",
-	"SCiWmxMyhBMXBiGJmslc97MsM2Mfj97bXc2hP8n8ZpLKu/cwnE8nMRO5fdzZt0vgNs8e/rfs4NvzP+DL",
-	"TOl/kwlnqJvHOLlR34XRYs2f1GiKMTVPtv+m8PF6+ITDnYqs0GZCnFJlUqj6dEdxzDKNquizTGtoBDfY",
-	"hSiFKQ3JJkVOjV5kuGkhEsNy6AJQAVDGantcEYEwr5kwztTwLcK+tg3vNCyCrbpJsOxTjxEBu3lLeVrk",
-	"bAmcslxep2z+x83gdY5f+UAGcvGOCU3uciO+m3AoTbllu8GXnP6/VRoAy76pmQqwqPdSv5MJn/QaLF51",
-	"i6GeTsxRPPoE64R6nDP6nIjqxvVB/ogIdtc2Xes84JH4eCZxqX44gtFtJ6vNP9iMs9RA5jSZZ4XXGVfa",
-	"DzPQg+SkBJQakE9cz2ShSWSkz5+NhInM9hZkRm8ZEdIILS64hm3WVn6pqWbf5KivnuNkYVw7W8Vbkfea",
-	"lScJbJGm57nMWK6B409oqlgYZLWfvgQ5o8qHHxcslnnCEmMTOMH6nSIszyWoyTXpt+MUwn75V0ofloyv",
-	"F6vAd0avWQpC0w4jr//GYm2GORKL/3H54b3PKFsQ84Tc0rQAt4Eo0tTwfIfC91tTuWUHNMc5uKB375hS",
-	"qPqWT7fUDc+2ZIbw28qkURRzHOQhDI5pmq4EcVdvoSSjueYxz6gAOZMbnQrdKM0DmWmdrQLQX66uzmEh",
-	"Tq4jqf6CH3/2wO1YzjMmVA8zOLKWm+H/hUgkqyzEkFgl607mCYmEFCxCh1ZpBgqpZxzVMvOx2ZIU7MMk",
-	"OPhl+TZwC+Hyl97LxtofPrd2U1Luhicyobgvs+RSezQmMVeHhF4rEIMznrJSMdAkQcxqHhjVms0z9HyW",
-	"dsawa2eE4CVNmaEBqhtGS0I129IcdLoO5QDJraMFncCLaG+Ovava8a1KaZpvuiblgN6E65BkTCRcTEOy",
-	"Q6z5HpJdUm48JHtkQnlq/tonhtIypIHSXNsPVwARph4Lq0UvRa82loDq3SYZ3Epj3LA60xYwV5FWNU3N",
-	"3rEwMVLVejRqqGDsIACIWQLCw+tDOBHJMS0U83kzFoSiFpvwBPB0Cm60iczvaA7gdUsxCD4u54upiFmK",
-	"fyeMJikXZvMGuamWuXcdJevZjOKOSqe3MfrrzHBALljCcxZrRWhuFBFjl02kUSS9/LGSl/75v3QX3Tkz",
-	"jD10YXn+4fKqZdo60JlHQRicf4T/Hl0d/yUIgzcnZydXJ15AFbnH83R0rWRaaBYSw6kNazX/Vy2Biq7g",
-	"rglZR1szvA8b/8JoqmcbKgHo7KvjrLzxW+Ztyin8NGEk8Qf8V+9KUCr3SHEcahC0x34uMY4qxqaeYWOb",
-	"tCWpg5iRjF5EOKdTLsrXNziVGVVjwe51DaWvpUwZFWbYWgDDg8c5AwHG7mms0wUK7MgNGA18PD3zuiGP",
-	"rCSEWFDNi7hcplROupXiB9ym41gWwuPyOUpT5ys0uskEAlWMuNiLYZ41x9+r/WC59GghcN2VWALbh87O",
-	"Zt6M5128PSav93/4k0dlQOY2Rv+E6u77gzAs3QgTEksxSXmsQ/RT4xc2XCeLNAG/r3WqEC6UZhS4Zumf",
-	"XqU2WDfQQ8szvQYtwa5Br0k8mHOpjfZ9SBIW84QZrsq1F/ESpinvc9PPaJYxwRIMqBh9ZNCrJHkAeXLL",
-	"8gWZc6XpDSMTWYjSorECaW1YWSR4y1madKD1EAYG9kagrra1azP32UljnnglWcWpS43ph9eva1i/P/Rq",
-	"TZrrtGdl5vQMTIyCrw4r5zY4UQF8Mo6LHOLI3iXjD12bIuXixsVX2H2WUuSCDgpm3gYFFznfKiPWwSrp",
-	"A0/dxkrAlNhUOw+LoA3YLqFyPODNWLWjgG7ox0om37OSjrqgAxl4js8JFxaI1zJZlPaY8xaDMoVRb9An",
-	"QD0arASfm7wEjlupDzLgoTtOqVI96qcgVkW22v2AGIVvUiiagu0EOl3OdM5ZQx819CwLI9YF03cyvwnC",
-	"oBD0lnI03cMA/fRjNILMod7SlCdj51n2SlxY7rlMebzYkGUDy+GKpGyiiSy0sVyYIpNczhsuue8UyWB8",
-	"jM9pI17Ll3DJ36ku3wfPE03HAPpbmo7naklKBmYi2CFjKRIHZL/cc/zgx1f7w9UxujD4G9de7PtEuVXF",
-	"VZYzCtFHYL5qRiExQpOcikTOG8tIZIEHVgUKvbJYFPNr5rVSm6s4dgFpmqahFfq50sSGYptGI8QkV+/Y",
-	"zLgU9O9tYIlj/BrpqB/Sr4b7P643cZFqnqXcB+4yzoYzYqzNrULPKAorKVxmyiqo96ymgrshw8XY5wZy",
-	"2O8IlRwJYo5nQVKutP259PesLThr3OPBE/7ucBuI6GzGf1cqVFdt3QnyfayWjIoWKlHqOXSnB/QgCPNw",
-	"XHlYO4zqulBcMKXGN5jL03kBLfRx5TzdxEkTg6ngzUizAGAiOSQAULQQ2GQCdvicLkjO5jblrGt7xDUb",
-	"aGx5+GZLa3nC2njIBOHaLI8lkLh3N6MaZMgdXTQJYPksec5SXGWPPhVjkGezxYMypMdKs6y7+FORsPum",
-	"Q9Fl1YDsvmZcTMHrKNghidD8Me8p61elaQrc17wwCFa5w+qLKb1iHhXbRT0sIPpjEt8pVC2MXLMBoZBE",
-	"5qf/bv8Z9WjxtRE9S2AiGcfOg7WMrkpP16N8n/DFeJnahUK4ikR0Xkj5hMWLOGXrTHxWvoxuJZpQvTI+",
-	"VHOPPLiYvmchgrFEjUtO4iUUSJqkJGO5koLMC6UNn/OTLbgM8kL0E531I9pkUKMHTCVTBGOC61FHRhep",
-	"pMnKbAEbyMEsgSLVlo2vETaoQ++zL7wmC50VWtWJUBktxgA6JFLErAxpGXFXMiOICLq0mjo7KArIs+la",
-	"Y+ZdZ/50n2ZULLHjHu90X4WTGBJpWIvrfFIo/IZl41ROveqR0b9AGVAhETI3DCuvAfOOKvI3g4KWrRp+",
-	"R2PzR5EhDq0nWTXLzuTUJ1YNbJLxpuLmMSLKfYPL7SiBfY4sQLY1vF45jVkfchRZsrFQsrzZk1KbyzuF",
-	"/ju05uMZFVOGhr5Lluj3onlX72RFv8Ap36ita0USXsO1XOa2NafyDNwWbnWqbDH7mpfARX0qXt+S683z",
-	"7PLiCuINJaJxeGFHL/3co+5WqVhtf7jLYbK87Oj8NAQ+lkDKklGTsHiiblWj1hjU9DT0fqhizrbqupvX",
-	"eq7E6YY+kHWEe0NW93pN0IejNpAhywQ+GDyYCeBzpCtN45sxEKQ/eMTnTGk6zzbgHX6R0ELyluMldC6t",
-	"ar31yftQZ72kj5ZXlIPaEDWIC5MkrSYKViAutevGaJsta+Ry+JTxtT5rqZWNKNkaaSdtZW+tOZ+mxq01",
-	"xeZaUk0vWZ3V21JNmqf/b1U2eeVXebVfqxZpZ6BZm6AVpny1vxL8pTTsKmmolYED001jE3q5sjmZqbWA",
-	"1lYa4PC4cMn2/RGNJ8UOm5qBR4suQxWQmphRpYwZW1c5dZELlpBrGt8MSOs8KqCH6Fhs+xT7HVJ7O692",
-	"d9fz/umcCoWyZQOs6gj+bpR/ypWGkrUyyQ2S8krOMmc5SxeEktTQwiFuMeIi5YK108o3DM76lI4u4qVU",
-	"M6XLZMvajLV6CVxsG9qtyoKd/T/t/7j3av9PKwsMvJz7rG5n+uIyNFeMGA0FycQgT13Mm9O7ZXUx35tb",
-	"0ifnIbdyMzGfNcLZSwNm1ZuWIalG4czqrG6Pt7CtJRrdrLakPil56U9YukIvYMwVQy/ggEQ2XQdk4OXV",
-	"0cXVyZtDUqufEgmix7iEczQSNGeuVuqQRNUTM8jxh3fnZyc4TP2oyocn7y+PrsyXI1G9YD5+ARo7Zteh",
-	"x+hlSCI804i8oAKz16b0lpEie2nWNhJRaSNF5IVL6ym5UHdEcDa9PTo9wwW6nCCzupE4Pnp/fHJ2dvIG",
-	"CyOWpTQ1YdLCQw+K2l3WE6DqCUnlLnqR97K0bn3SBcrXtCSZTNMBOaHxzPp5DU+2gsVtxx5zEAb2DIMw",
-	"KE/N/u0OKQgDBJb53UHHv0brH9zEjx2vQ1g2b7Lhht0kGa7jwgWNcy03vo2qgWJmkEB5Awnv6ZyBbEch",
-	"D+4kcE1do1vThTLIJTzPC4G1hJpQkJshgWLgO0OWVIHDgTWTGvpSvEpHgV9AfRT814K5DIBKQp0xjVWy",
-	"CZ9C9MsQ+SAi0Tgi0UFEoq0oLKvrjCgi12zKAfPRtKYkhSGMDg1j9AT3N4fzMm2jrIgy0IMU3jldQAHm",
-	"M+kJLYbrsiNjawL32JI11qtZVtm2jtxO/v3k+OPVSZ2wTnop6BEiqtQ611YcoQRupbiBYfu2eSanG1ph",
-	"HwDlMWwuJ0gBpbFv/mUm9CQPrcUjapB/KPNZV/ulHpeinBQ5MpIeZ9nyEMbXcPJPuPBV/r6FWJcxM2op",
-	"C742BAb8LgfV0DT+rfx+9TW9xbLQsZyzsT9d6lMZlawVCrj+D62SxpnW2Xh/+BpNdsshoqX5RI9yy0OK",
-	"xfhJtupqH/ojPeHFum7klmubi4Tdr87VXx5P29xD2+IllaMS/6pWVp+6xmodBdd8mIjjDQg2VraEUz2S",
-	"qZZxgae58T18FUdesuI+ZQ+KaypahpDxwKniZCbTRNWyYLmhnjqPAx0cqz0aCuHH4+OTy8u6rnd1+u7k",
-	"AyR/X/719Py8oS32ya6nlQMs1ZmX1QqUEm1zeQQB69LatGWxSlORlKWx/dUvvgwe60mygg0DiyxnZE6T",
-	"daLbdS11rfhXtzTo0VLtMbkBm8uynhgQF1mhx+t4IWt8N6VKu5yqjZa9WcVQL1vEwOumq/4W0uLpxUp1",
-	"agzJD6RGjiF55a1levV8tUxNbrKRLNtA8lihs1FJVINOfAwcfIees633ChpuvaZbk6Ott5+//PiwVf/n",
-	"/ib/3Nl9+IMPA36u/IEbSLzrgqeOjHwZTHPufzSVfp/ET5LkLGVUMddZCmYAA3KwIqa7XJuoQpFT6T2D",
-	"siB5w5BegwP2ebqdJ9XsqPL/rp8xUsVv162rflN9sVbmEb1Ofb0EXPqMYHcg7jDr1RVThCAHxaJeFt/V",
-	"/dGbvNzj7AAE0q+abOpaw0GBOiRdiXbO12b817rgbCnNqrJPq2UqXw4bJp3mCaSfk7Lv08Iwys0cMU1V",
-	"2ZtzVEcgI8JqWFQvP8YYkT1NdLQo+Ht9VHtcNoLlgBWVtQ69QrHGETRg3J8lsIxej2csvtmQaJ9KTv9Q",
-	"2AXVADXtWucF+9yl0za/hK9q8q7vzGqwXHZMbxog36hu5IleWG8m7lJXYV2PKd2FIVYvcK0qx+azhRpX",
-	"hfC7eY9e3+3fsY92c4fj8kj144PM1Bti/prO4B6v6HMF2x2JlWku7YhzRaIgK2xPwv919O6MaHavCReK",
-	"JwwqqtbvTOHljOt9YmaGvNRl+69t7BuGYMs+OWujatXIZoUPpxp6ZTjWjXllS5vbB9qFPcGIHR5qIuNi",
-	"7kqSZaEJFfFM5sgPaMqpYspL2I0D2gzgZWLBgs7T5UjYQD6ryi3tC+eDIs7TBd4DOAYmHvvi8oamiRGf",
-	"mDujDmynvCrLQxEa51IpSCXhMVMhlhqBxwf5oxgJ66cBWJK6cAnLFmpckHOp9DRnl//zbDASI/H998dS",
-	"3GJipBp8/z2WL87Z/JrltpJM0Bs2jqlih8Cz8NeLt8dkb2/vtRny49UxrGIk5tysE1sEHxIXWsAv5jxN",
-	"uX1GXkT/7//83/FcRS8H5J2drEQK7AOEgXlXzTcgF+gNt/mwhbgR8k6UK5V5+RM0/6sqK2H2kYCSRpbY",
-	"TYMLB/aLVcbg+wF/oiBRX6O2qETgkXjhKsRfOgGloGaaRLFMWHRoXlXuazWYJ5h6DRUi6Feb226GGCdQ",
-	"Za9GbOEB6S3MKM0UsrSlgkwSVcQxU+rQVfeW787pwg3lFmQntzu24CM8qW3bfnDNaK5I9O9b9qWt0yQ6",
-	"wELflDOhv1MhWjtcjwSUXRlZJbC0zVharnfp7o+NvsUsVYxQMJuMcYQLsQZ9bRWNPsEGkLnBf2zAG4Ji",
-	"46yMqg/4SESuW3BU721NpGjkSqNDtJzhxf7OrtsKmG3KQA3jRnaSlyGJGt19o2rMn06uXIDvxd5w/6Xd",
-	"Uq3pstlVBK1ItmnGt293toGmI1drWlayyapig94wIOCo1bwZ+12SG7YgoOEqkrGcaCao0CHJci5intEU",
-	"hs5loZlr9H3DMj0SECrTJGXGLNvdJzNZ5Mr1TZyXpezYnxxx33Ysb7XLtgkZbgclMOuNF0MySel0yhIS",
-	"eRopHhCjEkSHFbDd5NjQsSxcN3uF/FUgVlzI/u6uoX78JXdcoFBsJIqMCGk+sgdhBDIgFvbzJi9ANd55",
-	"iQpnrelunVKiWhuLCPNwoMOXbcVLIAk/YSwbNFuPhwRIwWhp0E3WdST3NxsPbdswBX6JhGXAtRMy50ox",
-	"4F85yxjVBppmSvQ4KE0XqgT04Ug0F4sNbYVtnwi9t3FLttT2z/C27Wue8pgJTPO2rUiPMrOird3BMLBN",
-	"b6ALmTrY3r67uxtQeDyQ+XTbfqu2z06PT95fnsA3VW8ClGE1O/sgGA528BWZMUEzHhwEe4PhYA+9hzOQ",
-	"zQ0SMT9MmUeteM/uDKZAruuAvEVwAluM5fyaC4cnR+/fYGUEiA/lKN8A1XBmdxL48oeLAfkEFTDXEjMc",
-	"DY6XKWJUGyTJmWsgb0l1XihDWFzDVwjWkgefJsFBYLj8ZZnbVrW0/+WLvzNtq0Ti0W3Puz0A3b77evxW",
-	"9RTdvtjrlxxV/bF3Pf2xH7cq9vhFsXXW5G3w30xxX7cRc9nu8EtP8/FmCctzjFmWHz3TeI2KgEeM6e1/",
-	"gVpvK/XhyyjI2ZRLMQoORgErRsFDVPXx/U4Rl7yPCWexFBokU2+b6jLZf93++7teyvEN3a0Z6rRRrXmo",
-	"um6yOC0Uv+1Fc+dQNPLJ3wx9aT5Cp1XO/ZrzafkMs63cnfOQfqvdufkeuTsfole8e9smmK187xy9A2u9",
-	"B/3113jX3oOyxpuNaxMePrcaeO8Oh8/atXt1Y1+Q6Ws09bUZSiB4hSxZwMBGl6gtL/YtqNzhtmu4Da11",
-	"i/mc5ovgIDCLJC7RXNOpqhLPP0MPH6W9ra9yrZzAtzpEpzCCvGgVYIX1ix64ViPRrFV4CQ6uCcFiibJI",
-	"AbifVUaxX81dWTaCzsCRsMb7AUQeOfR6ZcY4hNxbLcFAYiKpGi1g3y2F/Zu4sgUooCJjOccd5Tqq3Z3h",
-	"ndoYY7aLA1YL4zNwW5plFVld051S29HbRuMPrWmwO9wxVhsoWTFVTFVNd2ZUjURUZhBF2I8nwpLyqAOI",
-	"Wq23R+9CBgelBx3FawXlwI0F69AtXvuwDi02b/rpcrRPe8fkyshxcmwo8l4PyE/81rXuhf1qRSIn6p1a",
-	"ikXp0SGhIzGnqeFvYPFCK18+FRKiblSVtoNIaJ6QhM2pSFTtfoT2jRYwUUZzJvTSay0+168iWDwrRykv",
-	"H2g3MH/osLKdb3IBgUM7S35lNNOSDFyAstm1YL//5QSbdJV3JUvrt5Ov31q2Vbu2bNkqu/ec2eN4EucH",
-	"Jm55uIf3P4RN03P7i02qeeg1Qh/DOB3GWJZJiiwcCcCQ3eGwyRV9LG3K9KP4mb15Zg0+9RU4X/Muq3W+",
-	"qF3X9dXVlmW0/gTqfDa03xvur0b5+h0bTyeVn5gjFGReRvCU14ttRDvbtnfBwZce1eojtqevlbGVNxdK",
-	"vM4HlMJrxgTBFkslTTG4c7BR1EZs5/vq4jOuCDUUyhLnLNofvrYOsVY3h2gkOvpFRo3RiWVs3N2A1tIy",
-	"4OlXpkqP9rCShur005DPfpSo3Sa0XVWatEhvdzVKte4Fejo2HgOAu5y7bMKxFP+qlhm9OHjGb5g9ZLiv",
-	"lArieqZ/pwiNwbF60EE8W2Rpq8/QJc5Io+Kzdsuk0cahpQaJ3OCRF53Kz/+FUl8Npa6KvAy1XNP4ZlOs",
-	"8vVe6UWvCybB9HK5HJbDILa44l9bLFQfETmhLQZ2WgIlk5ypGTRvXNimpT40whU2qkT/hUpfA5XwitNC",
-	"JNIILyc1ITbbOEx7jptimhG7W65Mx6uFfhC2tzONZ65uJsRsPAbNXm3TwoTdh0ShEtzsPeuJVmCRjvqa",
-	"OPN3rBXWiqp8/qw0bV62qp+qLf5Oah74wjpXxz7CQtouE+ZWY6irSDI6pXOXhY4pLskh9SPpV8XQb4pv",
-	"K5DtPw+irY1kjfQ2L2J52r+4jBnsDWmbRA7IKbpYpbCpSmUKkRezPjWy3xrY1cbsdFHPYIdou0tjr91j",
-	"1xOjqKWZLw0k/fMEI5ZjV+NewmdCy3qmo0PG6rdlMQGZG2Rq5Qri3Yv3DYQ0rA7R8BjZBWp2dCTcSzTN",
-	"GU0W4Cbi1lVbPptSLsJWIs7ucIhxApuvBF9AfnSZ7GEQ/iCChDG8zA2rVNCgR3IAcvRrjxjdKPNFN+Wy",
-	"S/S7Z72R0XmIw8ZYLq1zs7EggbXHGVTPSqYK4tmhSw0FL7D9kdAc7iQxvw9IpNm9htXYHKJGGuH9ln2S",
-	"M8j3AvyJ2vuwRuIq//cG1FPmRFiv+XpfuetTn052Fxa5ap3iemjPJwy2odijZc83sde9UcPef3QcPFKg",
-	"QTm6tOUcayHFs+4VC5hWEolhYnAKA+IuIYAriF1iMrH3frg4lZYpmCplgip5sb+7+/I5Ar6w4iabdknF",
-	"SksDSQIXga+Nf18My60HBToe+kdzzcad4s+koW7IE34nb7P2anKPYxB4QNtWDev3y0BKHspadm9UAbhm",
-	"cUDewIdozXd0OZtCXN6aMRLGmIYUbJZ4Zakd4hsixbMixJOZ/aRQrFYl+9RjRZ25/1RPhDs8UWrmfYdH",
-	"GmfXOTn8/J/04NBF9owHZ+l6zZzepXaZKxf46kfyL8vqiQa/O/Rnw57tL/avtSTwz2VF9xPxpLcJgK20",
-	"3SlN/IzqWWXhVyXl/SkTz9GR9p9IVTAq46Y6wgxu0f1tGcrYi3a/og5tZ/Aoz6dGQ34OZdd1wMDbsGTM",
-	"FPgTaIqNhR145kxTC5k50zmP1TLIvLOvrAQNWLtZSnkLKO2coM7+z3M5NwsvFNb4svtMKtTVkTieAzZ2",
-	"G2BHVRP6oWLrUwbugPtAcyyFzimUR2/qH/lGvuV6T3u/1RbbPfyjOZWvZpD/iYsvvTL+8wTv2m+9mscP",
-	"w70qUI/3u5UFgTEVQnr0kSnTF4wmUCbxu3GNmIrnZRtQuJdANgSmCJfFdX7A1hqw9NHIzzUR+JVg5Kbo",
-	"wfCy4c9zQMpeqYhhSzJjuY+xPriLTpEZYBndNlC6fbWNglV1vKplyjtFF3yEfD4v7B3MVVuIjAu4TVm6",
-	"HtitIjLlUV/A8IXLCHhei/2BMQQe4VrpFYRlPMnK4MCu8mQAYRIJGbBliMqO4eLc3VEQt6EKEgkprNQq",
-	"XSfvQbO+J3j4/PD/AwAA//8=",
+	"7H3rcts4uuCrYLlT1UkPLcuyk07smtr1cZwe7ziJN3Y6Z6uVI8IkJGFMAhwCjK1JeWufZh9sn2QLHwAS",
+	"JEGJsp3uc87Mn25HJHH58N1v+BbEPMs5I0yK4PBbsCQ4IQX8eZym/Fb9kRARFzSXlLPgMLhaEpQRueSJ",
+	"QHJJBcqxXKIlFiHiDB2MX4yCMBDxkmRYfSxXOQkOAyELyhbB/X0YnF7hhX/Yr6QQlDPE50guCSqI4GUR",
+	"kxBRhv5WckmEGrsgfytpQZLgUBYlcefKsZSkUKP92zT49d+mwZc/ToM/BKFnEWcJyXIuCZMfSZ7ilRqu",
+	"vaRLItHtkjCEGSK4SCkpkJqcCIluqVzCIgXOCKpGi1c7fyErdIsFwkzckoIkCC8wZU2gEFZmweGvgdpA",
+	"8MW3vouCzElBWEyO8zylvuUpiN1iKpFcYqmnFDckQXNe6OVFepAIYZYgKtCSM14WJNl0QB+JLFbHc0kK",
+	"H0xizhKBsHqMbpc0XiLMuFySAslihTJ8QwQShAnSnCajjGZq13vVdimTZEGK4F5NmuMCZ0Qa3DspC8EL",
+	"/54jRu7kLIY3IosrOV4QdE3mvCAhwgJRDZEF/UpY2DytKZvTVE00Qqd3cVomRKBIfR+NpiwIA6om+ltJ",
+	"ilUQBgxnaql6tuaG8N05YQu5DA4n44NXodqh/WFvLcrFq7+QVXdvv1BBr1OCji9Pzs5QvMQFjtUyQzhR",
+	"coezPCUIo0+fzt6M7Do1vdYLbWFi74pfvGgv2CGeX//Lzv/+8scewpm/wzJedpf/M1f0z1m6QrRJv4o5",
+	"aFYRKdqP+hc/39GDD1+1b4HvOSM9izwGokT744POIoWkabrNUtU069d7MH79csCCGSDhx5Ix9VNnzVGh",
+	"n0QIJ8Bz1VpJjlK+EAr9Y5ymQrHIeUoXS4meCYllKdDHT+/fn73/+XmI+HzKNKkqOiWKF3BGFJkIzpn6",
+	"P4ZRkATqTTlb9JMC1ctt7JlKkgmXsZkle3hbqAB0pt/fG1ePcVHglQuOKy5x2gXGZ8XrJFegUP9TwNCM",
+	"dvSY5UqY7AGLvcAL0l3k24JnaC8Evnu9QgmZ4zKVaG+k+Qz6EdjVTNC/kwhleIWuCcISZVxItDcOx+Ox",
+	"y5oMp+vboBqqsbs5LzIsNX/dnwSwB8N6x+PxOFzPivWeLunfPft6pxYIwIMj0LSkeOsRmoydna5bKux6",
+	"4HonQ1YLMq671o9vT9BPk4PxCEVKSP5pfxwpvK9ENhYo+m/miYhCI8puKROIfyUForKX9s2U64XoJV7g",
+	"szeAbQy2Lpf1CAIv8Iwma5WZPxRkHhwG/3W3VtB29VOxq0QAzPILJR4V7c/8FmVlvFTcgeB4CWd2hKJr",
+	"LGgcDTior2pYn8ICIwRhMC/T1K+4fMZU+lek2IrCG9BZlEhTZ0FYYkW4AkpT1kXqaBAvULSXqT9H6GpJ",
+	"pkyQQp2QIpy4VAiJxJIXsp9lqRn7ePT+ZDOH/syLm3nKb9/DcD6dRE1k93Fr3q6A2zx7+N+6g2/Pf69f",
+	"JkL+C08o0bp5rCdX6jtTWqz6EytNMcbqye5fhX48DJ/0cGcsL6WaUE8pcs6EO91xHJNcalX0SaZVNKI3",
+	"2IUohikVySZlgZVepLhpyRLFcvAKUAFQxmh7VCCmYe6YMNbU8C3CvLYL7zQsgh3XJFj3qceIgN28xTQt",
+	"C7IGTnnBr1OS/XE7eF3or3wgA7l4S5hEt4US3004VKbcut3ol6z+v1MZAOu+cUwFWNR7Lt/xhM57DRav",
+	"ukW0no7UUTz4BF1CPSkIfkpEteP6IH+MGLltm64uD3ggPp5zvVQ/HMHoNpM584+24ywOyKwm86TwOqdC",
+	"+mEGehCfV4ASI/SZyiUvJYqU9PmTkjCR2t4KLfFXghhXQosyKmGbzsovJZbkNznqq6c4WRjXzFbzVs17",
+	"1cqTBLaI04uC56SQwPHnOBUkDHLnp29BQbDw4cdHEvMiIYmyCaxg/UEgUhQc1GRH+u1ZhbBf/lXShySz",
+	"69Um8J3ja5KC0DTD8Ou/kliqYY7Z6n9cfnjvM8pWSD1BX3FagtuAlWmqeL5F4budBd8xA6rjHH3Et++I",
+	"EFr1rZ7uiBua7/Bcw28n50pRLPQg92FwgtN0I4i7egtGOS4kjWmOGciZQulU2o3SPJCllPkmAP356uoC",
+	"FmLluibVX/XHXzxwO+FZTpjoYQbHxnJT/L9kCSe1hRgio2Td8iJBEeOMRNqhVZmBjMsl1WqZ+lhtiTPy",
+	"YR4c/rp+G3oL4fqX3vPG2u+/tHZTUe6WJzLHel9qyZX2qExiKo4QvhYgBpc0JZViIFGiMat5YFhKkuXa",
+	"81nZGeOunRGClzQligawbBgtCZZkR1LQ6TqUAyQ3RAs6hRe1vTnzrmrPtyohcbHtmoQFehOuY5QTllC2",
+	"CNEeMuZ7iCao2niI9tEc01T9dYAUpeWaBipz7SDcAESYesaMFr0WvdpYAqp3m2T0VhrjhvWZtoC5ibTq",
+	"aRx7x8BESVXj0XBQQdlBABC1BA0Prw/hlCUnuBTE581YIay12IQmgKcLcKPNeXGLCwCvXYpC8Fk1X4xZ",
+	"TFL9d0JwklKmNq+QG0teeNdRsZ7tKO64cnoro99lhiP0kSS0ILEUCBdKEVF22ZwrRdLLH2t56Z//W3fR",
+	"nTPTsYcuLC8+XF61TFsLOvUoCIOLT/Df46uTPwdh8Ob0/PTq1AuosvB4no6vBU9LSUKkOLVirer/oiVQ",
+	"tSu4a0K6aKuG92HjnwlO5XJLJUA7+1yc5Td+y7xNOaWfJpQk/qD/1bsSLZV7pLgeahS0x34qMa5VjG09",
+	"w8o2aUtSCzElGb2IcIEXlFWvb3EqSyxmjNxJB6WvOU8JZmpYJ4DhweOCgAAjdziW6UoL7MgOGI18PD33",
+	"uiGPjSSEWJDjRVwvU2on3UbxA27TWcxL5nH5HKep9RUq3WQOgSqCbOxFMU/H8ffyIFgvPVoI7LoSK2D7",
+	"0NnazNvxvI9vT9Drgxc/eVQGzdxm2j8huvv+wBRLV8IExZzNUxrLUPup9RcmXMfLNAG/r3GqIMqEJBi4",
+	"ZuWf3qQ2GDfQfcszPYCWzK7vdpSlUASHr0HHSTxYdCmVJn6EEhLThCgOS2UXCZ2hXoLdJDHtc98vcZ4T",
+	"RhIdaFF6ytrxDqwi5QH26VdSrFBGhcQ3BM15ySqrxwitwfA0iPKWkjTxQtQs59V9GKizUgJ4s23urKJ3",
+	"gy9qG2tGk64UdF79yWhRmuNXmteL168d6jkYd+nHGWNfbY7KtGf1CgsUDJXRII5qhzk4ZgHcPI7LAmLT",
+	"a7c1qYDYtVlSym5s/Ibc5SnWXNZCTa2hwSHKgu5UEfF1k+61GQW8aTdcAa/CUOcsDQE0zmINR9GIsp1Y",
+	"sBTWDTMZKeh7VtFsF4wgby/0c0SZAeg1T1aV7Wc906C46Qg76C6gio2CTYqCnbwCjl2pDzLgDTxJsRA9",
+	"qi5DRh03lsQIKeVyXgqcgp0G+mNBZEFJQ/dVPIKXSoVgRN7y4iYIg5Lhr5hqN0EY6JjATBtc6lC/4pQm",
+	"M+vF9kp3WO4FT2m82lI8ABujAqVkLhEvpbKSiEDzgmcN998PAuUwvo4FSiXKq5f0kn8QXRkDXi6czgD0",
+	"X3E6y8Sa9A+d9WCGjDlLLJD9MtbyjFcvD8ab44Fh8Fcqvdj3GVOj9ou8IBgincDQxRJDEoZEBWYJzxrL",
+	"SHipD6wOSnrlPiuza+K1iJurOLHBb5ymoVEwCiGRCfs2DVSIf27esZpxLejfmyAW1bFyTUf9kH45Png1",
+	"bOIylTRPqQ/cVUxPz6jjenYVcom10OPMZsFsgnrPamq4KzJczXwuJ4v9llDRMUPqeFYopUKanyvf0mAB",
+	"7HCPe0+ovcNtIHq0Hf/dqLxdtfU0yC0yGrlW6rTCJp5KT7NCWSlgCs2ZenNWu3b7xavSBa5LQRkRYnaj",
+	"M4r65aLSorTTYFb7cwf7jdyVKrkegynjzZgzQCMsOUJwCNqCIfM5+AkyvEIFyUxKXMs2crf3wnjdrME2",
+	"M0LgYYsee3x4bawmDFGpFk4SSDm8XWIJEukWr5rkNGjKn2DKoiCpXv8G1W4PNqwDVw/bIxwxaGZyJiTJ",
+	"u3s8Ywm5a3pMbdoQKAzXhLIFuFUZOUKRtu/Ue8I4jnGaAstXL4zWW2wtldldWOUC7N3La7AhbLjHgK4/",
+	"GPOD0HqOErImEhaiSP30380/o40mRmP0deek9GfCkllsfXrrqL/y/bmofbC9a9j9fN9+PutVG93XJ2Cw",
+	"KI2iDuH0705Zbymdk3gVp2TI+s6rl1t2SkYkTrDcGHFzHE7ushXFbsSTvQm4U0giZhXz9JI2JKhilJNC",
+	"cIayUkjF5zewoJfWV1OUrJ9nGAeuycJVStGCE4F0MHZLEt4DB8wq5TjZmLNhwmkuNF7rxI0ylUbaDYjk",
+	"OOC//+KLePJS5qUULtsQStlThxMizmJSRRmVVlBx2VEDlmpnNu3JZW1lCXlQaww68501JfvfhFdzvJnT",
+	"vnpI6MQ9phduHGUTgVyaKEXDQVIb8UM+B4u14S8ANpryhVc7Veov6GIiRIwXinUXziHdYoH+qijASBvF",
+	"+XGs/ihzjbXDFBtJ8nO+WKfVHIzB15CRZPZgyb1vhnjoAJPXzgB6Vx1VvV90TV5Vfk5A/A1OURfLYO8F",
+	"jslGfFTcssyTh0t+hVFG0HkSswt+K7QXWPtv4iVmC6JdOzblpt8Xu3aT+wo8VgpvFusT921nwQMn60Qx",
+	"qjTK5hI8k7TVCZeptMSj4ySyAcbUkXENDauJG11RVB9LQ7drHHfYMUu+9Fg7ddZfO/Ri0+UMjz6+OAuB",
+	"PyeQHaf0Wl2n4zpVtDUQOFq2dn6JMiM7rubtdZ7UqsmWLrAhWlMjJN7rNNMuPDFUUG5ws4G9q5NOfDEb",
+	"IXF8MwN69scpaUaExFk+PBLvl2htJG/53ULr0azX607ehzrD8otaznUKWlPUIC6dj2tsAnAC6KV2vVht",
+	"23RA2pDPYBr0WUt5bwRkB2Q4tdXjQXM+QL91VNpBU2ypCjZVrM0J5C3Nqnn6/1IXLtRutZcHTmFSO9nR",
+	"WGGtiPjLg43gryRrV/nU2ib4r+00JnecCpP+mxpbdLDSAodHma3r6A+ePSpM3VQ5PHZDFf2CLNgcC0GS",
+	"sKFKy7JgJEHXOL4ZodZ51EAPtV+57VLu90fu772cTIY5f2WBmdCyZQus6igE3YSSBRUSqiOrfErI/6w4",
+	"S0YKkq4QRqmihSO9xYiylDLSrmDYMg/Ap4B0ES/FkghZ5fU6MzqlOXqxbWi3ilj2Dn46eLX/8uCnjbUs",
+	"Xs597hrjvnAdLgRBSkPRZKKQxxXz6vS+ElfM96Yx9cl5SOPdTsznjcyJtXHX+k3DkESjRmtzAYHHWdzW",
+	"EpVu5iypT0pe+nPjrrQTOKaCaCfwCEUmMwxk4OXV8cer0zdHyCnVY4lGj1kF52jKcEFsWd4RiuonapCT",
+	"D+8uzk/1MO5RVQ9P318eX6kvp6x+QX38DNR6ncipfXfPQxTpM43QM8x0ouQCfyWozJ+rtU1ZVJllEXpm",
+	"M8gqLtQdEdx+b4/PzvUCbfqZWt2UnRy/Pzk9Pz99o2tw1mXPNWHSwkMPippdurl2bu5btYte5L2sLG2f",
+	"dIFKSclRztN0hE5xvDRufsWTjWCx2zHHHISBOcMgDKpTM3/bQwrCQANL/W6h41+j8dRuE8aIhxCWSdFt",
+	"ONG3ybtsfzsDjXNQFMcEVUExU0ggvHGk9zgjINu1kAcHGnjmrrWD2Uay0CU8L0qmy1YlwiA3QwR157eK",
+	"LLEAhwdp5s/0ZRMaRlFrY82FfWL0byWxiSS1hDonUhdkJ3QBwU9F5KMIRbMIRYcRinaisCrkVKIIXZMF",
+	"BczX9jdGKQyhdGgYw5vN9RA4r9M2quI7BT3IFs/wCmp9n0hPaDFcm4gbGxO4x5Z0WK8keW3bWnI7/dfT",
+	"k09Xpy5hnfZS0ANEVKV1DlYcodpyo7iBYfu2ec4XW1phHwDlddYEn2sKqIx99S81oSdPbRCPcCDfcjCa",
+	"KYd7Z14+LEu+HQFLykJzmx5X3bCIE4QxHh5i2dsuxAJRiDllvoL1txACVSaLk/3i656hjtKmTiv+oP8W",
+	"60MUkIy2vUOdlzLmGZn5M/4+V4Fvp+7FtjNpVegupcxnB+PX2i1guND6YNtrJ93tEbGOsVOk+phxHhqY",
+	"mDwyiAAR+YFhAM04upGAn2wkgLKE3G2oYmmlAA4LxB480jW991ObP9bOV/1XvXx3TY74sJzI8ctqWmvA",
+	"v7HMNdz3gYKiirU8KjTikxV65DUr7lNgoTat5imQtzCy5gVa8jQRThI5VdTq8mewK3SxVEPJ/XRycnp5",
+	"6eqvV2fvTj9A7cTlX84uLhoacJ88flw1zVo7YF2pTSWlt5exkA5RWdCmqlxIzJKqsry/eMyXlGa8Y0ZY",
+	"6/AwKQjKcLIpd6KteQ+KNXYr6x5ct7Z1GsqDat18YTFwxualnA3xrDp+zxQLadMEt1r2dgV3fn6pJeoD",
+	"Vj1Y7vyutX4uNYboBXLIMUQvvaWAL5+uFLDJTbYReNtIHiN0tqoobNCJj4GDP9Rztm6rrfHOa7wzP955",
+	"++Xbq/sd958H2/xzb3L/Bx8G/FL7OLeQeNclTS0ZdZkDzzLqf7Tgfj/LzxwVJCVYENuYDWYAo9hrAjuu",
+	"2fXRsTq8uuDeM6jq+bcMUzY4YJ/33nqH1Y5qn/b2eT/NdLehLQre1F+0TIKhuWwvIJUNX6e+dh02a4qR",
+	"WxCJOtnb1iuFICvZyu080W+nHACLlkrlX+t1twAFaVlPvLCdGKEfBKT6sXYG4t4mhXdzMtl95Z40FW3D",
+	"Ld9KcxW+rEudm63e1nmlphXbSjHfLRxWLc2/qZd7M9NcBFUi0sFStzuAjqsZTNDOKQF/b4/KYJdtndox",
+	"6fEh1eTdwp4abxtn1jiI/pSLdYziZEnimy25xaNod51aMRgdfysUVIeLU62yGLVeFiX50iH+DqOGrxxB",
+	"23dmDizXHdObBsi3qsF6pEvbm5S+1u/qKlCV7zXUlUBUitpL/GRx2035EJ1D9jvC/x07vLf33q4P+z88",
+	"Yo+98frv6VnvcTE/VeaCJbEqZ6gdvq9JFISI6SX6v47fnSNJ7iSiTNCEQHXi8I4yXs447BM1MyQvr9u/",
+	"s7HfMJ5d9bcajKp1A6oNzqN66I2xbTvmlWlJ0D7QLuyRDn/qQ014XGa2lQAvJcIsXvJC8wOcUiyI8BJ2",
+	"44C2A3iVpbHCWboeCRvIZ3TCtf0cfVDU83SBdw8eibnHsLm8wWmixKdORBKHpsNlnTIjEI4LLgTk5dCY",
+	"iFCX7YGrSfNHNmXGQQSwRK5wCavWh5ShCy7koiCX//N8NGVT9uOPJ5x91VmmYvTjj7oUOCPZNSlMVSbD",
+	"N2QWY0GOgGfpXz++PUH7+/uv1ZCfrk5gFVOWUbVO3dr7CNkQjP4io2lKzTP0LPp//+f/zjIRPR+hd2ay",
+	"Cil0/y6d5WArY0foo3b1mwzkkt0wfsuqlfKi+gmadtZVyjD7lEF5MEnMpsF3BPvVlf/gdAJHJkNRX4PF",
+	"qELgKXtmOzs8twJKQH8DFMU8IdGRelXYr8UoS3QePRQ+aYdeZrqQ6oCIqHqs6tY7kCtElDaNIeWeC0jL",
+	"EWUcEyGObAV99W6GV3YouyAzudmxAR+iibNt88E1wYVA0b/umJd2zpLoUBfQp5Qw+YMItdlE5ZRBCaOS",
+	"VUyXiSrzzfYcnrxq9BsnqSAIg/2lrCy9EONJcFbR6O+tAFko/NeNs0NQbKz5Uffvn7LIdvmO3J70iLNG",
+	"drr2xFYzPDvYm9itgP0nFNR04MxM8jxEUaMrd1SP+fPplY2WPtsfHzw3W3KapatdRdBCaBfndPfr3i7Q",
+	"dGTrtquqUF4X/OAbAgQctZqu6z616IasEGi4AuWkQJIwzGSI8oKymOY4haELXkpiG/TfkFxOGcQKJUqJ",
+	"stcmB2jJy0LYfqdZ1VJC3yugcd/cNNBqc2+yW+wOKmC6DVNDNE/xYkESFHkaoB4ipRJERzWw7eS6EWvV",
+	"HELtFZKBgVj1Qg4mE0X9+pfCcoFSkCkrc8S4+sgchBLIgFi6Dz96Bqrx3nOtcDrNsl1KiZz2M5FOaoLO",
+	"fKaFNoKyh4SQfNS8MiBEQApKS4Mu0PYmAf8lAaFp9yfA2ZGQHLh2gjIqBAH+VZCcYKmgqabUrgsh8UpU",
+	"gD6asuZidSNqZtqeQs98vSVTtv4neNvcR5DSmDCdM29aCB/nakU7k9E4MM2qoHugONzdvb29HWF4POLF",
+	"Ytd8K3bPz05O31+ewjd1/w8twxw7+zAYj/b0KzwnDOc0OAz2R+PRvnZbLkE2N0hE/bAgHrXiPblVmAKJ",
+	"wyP0VoMT2GLMs2vKLJ4cv3+ja1FAfAhL+QqoijPbk9Avf/g4Qp+hnOma63RRheNVvh2WCkkKYi9+MKSa",
+	"lUIRFpXwlQZrxYPPkuAwUFz+skoUrK+i+PWbv6N0q97kwdcVdHt32n339eaui1O6/ewH1pI1+tpPPH3t",
+	"H7Yq8vBFkSFr8l7M0awXGNpAvWpT+q3n0oBmPdBTjFmVgj3ReI3yigeM6e0lo7XeVo7Ht2lQkAXlbBoc",
+	"TgNSToP7qO6//YNAthJCZ+/FnEmQTL3t5avKiaH3Zky8lOMbuluA1Wl/7Hioum6yOC0F/dqL5tahqOST",
+	"/xKDNfG47nyQST5kPsmfYLaNu7Me0t9qd3a+B+7Oh+g179412Xob37vQ3oFB78G9GAPeNfcXDXizcd3J",
+	"/ZdW4/3JePyk3fY3N+QGmT6gGbfJuALBy3jFAkba+wiVEn0Lqna4axvlQ0vsMstwsQoOA7VIZLP2JV6I",
+	"Oov/C/TDEtLbpq6Qwgp8o0N0qkzQs1Y1W+he0EKlmLJm4cdzcHDNka48qSo+gPsZZVT3frqtanC0M3DK",
+	"jPF+CCFPCj2aiTIOIZFZcjCQCEvqNiO6L57QfdGoMNU8oCLr2phbTGXk3HnjnVoZY6aHiS791s/AbamW",
+	"VeauprvAphO/SQM4MqbBZLynrDZQsmIsiKgbWC2xmLKoSl2KdG+rSPcdiDqAcBoCePQuzeCgjqOjeG2g",
+	"HLhpZAjd6utahtBi84auLkf7vH+CrpQcRyeKIu/kCP1Mv9qW27BfKVBkRb1VS3VPgugI4SnLcKr4G1i8",
+	"0IKbLhiHcBwWle3AElwkKCEZZolw7jVp30QDE+W4IEyuvY7mi3uFyOpJOUp1aUj74oH7Divb+00uDrFo",
+	"Z8ivCnMakoGLi7a7zu/3v1Rkm9sgbP3X8Gsg3NsGd5zrBtetsns/oTmOR3F+YOKGh3t4/33YND13v5ls",
+	"nvteI/QhjNNijGGZqMzDKQMMmYzHTa7oY2kLIh/Ez8yNUQP41HfgfM076IZ84Vyz993VlnW0/gjqfDK0",
+	"3x8fbEZ5926cx5PKz8QSimZeSvBU1wJuRTu7phHE4bce1eqTvlbCqQmsbhzl+houUAqvCWFIdw6raIrA",
+	"XaGNCkFkbqyoLyykAmFFoSSxzqKD8WvjEGu1xoimrKNf5FgZnbomkNqbC1taBjz9zlTp0R420pBLPw35",
+	"7EcJ5xaw3bqnYIv0JptRqnWf1+Ox8QQA3OXcVUeTtfhX9x/pxcFzekPMIcM9w5ghe9fBDwLhGByrhx3E",
+	"MxWrppRPu8QJapTPOrfDKm0c+pOgyA4eedGp+vyfKPXdUOqqLKpQyzWOb7bFKl8jm170+kg4mF42l8Nw",
+	"GI0ttpLaVEW5I2pOaCqrrZaA0bwgYgmNUFemAbAPjfQKGyW3/0Sl74FK+mrikiVcCS8rNSE22zhMc47b",
+	"YpoSuzu2PsirhX5gpn86jpe2YCfU2XgEGiebXpwJuQuR0Epws4+zJ1qhq4PE98SZf8daoVPN5fNnpWnz",
+	"kmT5WG3xd1LzwBfWufL5ARbSbpUwtxlDbSmU0imtuyy0THFNDqkfSb8rhv6m+LYB2f7zINpgJGukt3kR",
+	"y9NLx2bM6AaippPoCJ1pFytnJlWpSiHyYtbnRvZbA7vamJ2u3NR2iLbb/Hbn/smeGIWTZr42kPSPE4xY",
+	"j12N+0SfCC3dTEeLjPVv62ICvFDI1MoV1Hem3jUQUrE6jYYnml1ozQ5PmX0JpwXByQrcRNS4aqtnC0xZ",
+	"2ErEmYzHOk5g8pXgC8iPrpI9FMIfRpAwpi9h1OUu2qDX5ADk6NcedXSjyhfdlsuu0e+e9CZV6yEOG2PZ",
+	"tM7txoIE1h5nkJuVjAXEs0ObGgpeYPMjwgXcE6R+H6FIkjsJqzE5RI00wrsd86QgkO8F+BO192GMxE3+",
+	"7y2op8qJMF7zYV/Za48fT3YfDXI5bfd6aM8nDHah2KNlzzex177hYO9/dBw8FqBBWbo05RyDkOJJ96oL",
+	"mDYSiWJicAojZC/0gKvDbWIyMnfo2DiV5CmYKlWCKnp2MJk8f4qAL6y4yaZtUrGQXEESwQX+g/Hvm2K5",
+	"blCg46F/MNe0H5pq5CfRULfkCb+Tt1l6NbmHMQh9QLtGDev3y0BKnpa15E6pAnA96gi9gQ+1Nd/R5UwK",
+	"cXUDzZQpYxpSsEnilaVmiN8QKZ4UIR7N7OelIE657WOPVevM/ad6yuzhsUoz7zs81Di7zsnpz/9BD067",
+	"yJ7w4AxdD8zpXWuX2XKB734k/7SsHmnw20N/MuzZ/Wb+GiSBf6kquh+JJ73dBEyl7V5l4udYLmsLvy4p",
+	"70+ZeIr2vv9AqoJSGbfVEZZw+/Xf16GMuSD7O+rQZgaP8nymNOSnUHZtWw19sxyPiQB/Ak51l2YLnoxI",
+	"bCCTEVnQWKyDzDvzykbQgLWbp5i2gNLOCers/6LgmVp4KXSNL7nLudC6uiaOp4CN2QbYUfWEfqiY+pSR",
+	"PeA+0JxwJgsM5dHb+kd+I9+ye0GA32qLzR7+ozmVr5aQ/6kXX3ll/OcJ3rW/92oeL8b7daBeX49YFQTG",
+	"mDHu0UcWRH4kOIEyid+Na8SYPS3bgMK9BLIhdIpwVVznB6zTjKWPRn5xROB3gpGdogfDqy5CTwEpcz2p",
+	"DluiJSl8jPXeXhqsmYEuo9sFSjevtlGwro4XTqa8VXTBR0izrDT3pddtIXLK4LZzbhuKt4rIhEd9AcMX",
+	"bnaghRP7A2MIPMJO6RWEZTzJyuDArvNkAGESDhmwVYjKjGHj3N1RNG5DFaQmpLBWq6RL3qNmfU9w/+X+",
+	"/wcAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -118,10 +118,15 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/", n.metrics.Instrument(pointBeforeReply(api)))
-	mux.Handle("GET /metrics", n.metrics.Handler())
-	n.handler = mux
+	edge, metrics := n.metrics.Instrument(pointBeforeReply(api)), n.metrics.Handler()
+	// Not a ServeMux: that answers odd paths itself, and not with a problem document.
+	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" && r.Method == http.MethodGet {
+			metrics.ServeHTTP(w, r)
+			return
+		}
+		edge.ServeHTTP(w, r)
+	})
 	return n, nil
 }
 

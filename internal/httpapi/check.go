@@ -45,7 +45,7 @@ func (rt *route) checkQuery(raw string) error {
 		switch {
 		case !known:
 			field.Code, field.Message = "unknown", "is not a parameter of this operation"
-		case !repeatable && len(query[name]) > 100:
+		case !repeatable && len(query[name]) > 1:
 			field.Code, field.Message = "repeated", "may be given once"
 		case slices.ContainsFunc(query[name], unstorable):
 			field.Code, field.Message = "invalid", "holds a NUL character or is not UTF-8"

@@ -116,7 +116,7 @@ func (c *contract) routeOf(ctx context.Context, method string) *route {
 	return rt
 }
 
-// published is the contract for clients: without the Go types that the
+// published is the contract for clients: without the hints about Go that the
 // generator's overlay has put in.
 func published() ([]byte, error) {
 	raw, err := api.GetSpecJSON()
@@ -129,7 +129,7 @@ func published() ([]byte, error) {
 	if err := dec.Decode(&doc); err != nil {
 		return nil, err
 	}
-	withoutGoTypes(doc)
+	withoutHints(doc)
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
@@ -137,19 +137,19 @@ func published() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func withoutGoTypes(v any) {
+func withoutHints(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, member := range v {
-			if strings.HasPrefix(key, "x-go-type") {
+			if strings.HasPrefix(key, "x-go-type") || key == "x-order" {
 				delete(v, key)
 				continue
 			}
-			withoutGoTypes(member)
+			withoutHints(member)
 		}
 	case []any:
 		for _, member := range v {
-			withoutGoTypes(member)
+			withoutHints(member)
 		}
 	}
 }

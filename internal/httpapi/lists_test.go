@@ -139,11 +139,14 @@ func TestEveryFilterSelects(t *testing.T) {
 		return done("null")
 	}
 	trace := "0af7651916cd43dd8448eb211c80319c"
-	e.start(`{"workflow_name":"order","correlation_id":"a","initiated_by":"ann","business_key":"b1","metadata":{"region":"eu","tags":["x","y"]}}`,
+	start := func(body string, header ...string) {
+		e.start(body, header...)
+		e.runner.work.Wait() // so that they are updated in the order of their creation
+	}
+	start(`{"workflow_name":"order","correlation_id":"a","initiated_by":"ann","business_key":"b1","metadata":{"region":"eu","tags":["x","y"]}}`,
 		"traceparent", "00-"+trace+"-b7ad6b7169203331-00")
-	e.start(`{"workflow_name":"trip","correlation_id":"b","initiated_by":"bob","metadata":{"region":"us"}}`)
-	e.start(`{"workflow_name":"order","correlation_id":"c","initiated_by":"ann","payload":"refuse"}`)
-	e.runner.work.Wait()
+	start(`{"workflow_name":"trip","correlation_id":"b","initiated_by":"bob","metadata":{"region":"us"}}`)
+	start(`{"workflow_name":"order","correlation_id":"c","initiated_by":"ann","payload":"refuse"}`)
 	middle := e.list("correlation_id=b").Sagas[0]
 	at := url.QueryEscape(middle.CreatedAt.Format(time.RFC3339Nano))
 	updated := url.QueryEscape(middle.UpdatedAt.In(time.FixedZone("", 3600)).Format(time.RFC3339Nano))

@@ -186,13 +186,13 @@ func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
 		t.Errorf("stored = %+v, %v; want it unowned and due", stored, err)
 	}
 	// It ends elsewhere: only the store tells.
-	go func() {
-		run, _ := e.runner.load(s.SagaID)
-		e.runner.mu.Lock()
-		e.runner.watchers = map[uuid.UUID]chan struct{}{}
-		e.runner.mu.Unlock()
-		e.runner.drive(run)
-	}()
+	e.runner.deaf = true
+	run, _ := e.runner.load(s.SagaID)
+	g := newGate(nil)
+	e.runner.script = g.script
+	e.runner.drive(run)
+	<-g.reached
+	time.AfterFunc(10*time.Millisecond, func() { close(g.open) }) // while the request waits
 	if got := e.saga(sagas + "/" + s.SagaID.String() + "?wait=1h"); got.Status != client.SagaStatusCOMPLETED {
 		t.Errorf("status %s, want the end that the store tells", got.Status)
 	}

@@ -25,6 +25,8 @@ type runner struct {
 	script func(saga.Call) saga.Outcome
 	// full makes Admit find no room. Set before the first saga.
 	full bool
+	// deaf makes Watch never tell. Set before the first waiting request.
+	deaf bool
 
 	mu       sync.Mutex
 	admitted int // rooms taken and not given back or used
@@ -76,6 +78,9 @@ func (r *runner) Wake(id uuid.UUID) {
 }
 
 func (r *runner) Watch(id uuid.UUID) (<-chan struct{}, func()) {
+	if r.deaf {
+		return nil, func() {}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.watchers[id] == nil {
