@@ -153,10 +153,12 @@ func (n *node) ready(ctx context.Context) error {
 		return errors.New("the server is stopping")
 	default:
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ping, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if err := n.db.Ping(ctx); err != nil {
-		n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
+	if err := n.db.Ping(ping); err != nil {
+		if ctx.Err() == nil { // else only the client has left
+			n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
+		}
 		return errors.New("the database does not answer")
 	}
 	return n.engine.Healthy()

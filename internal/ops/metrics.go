@@ -123,7 +123,9 @@ func (m *Metrics) Counted(stuck int, live map[saga.State]int) {
 }
 
 // Loop records that a background loop has finished a round.
-func (m *Metrics) Loop(name string) { m.loops.WithLabelValues(name).Set(float64(time.Now().UnixMilli()) / 1000) }
+func (m *Metrics) Loop(name string) {
+	m.loops.WithLabelValues(name).Set(float64(time.Now().UnixMilli()) / 1000)
+}
 
 // Profiling serves net/http/pprof. Mount it on loopback only.
 func Profiling() http.Handler {

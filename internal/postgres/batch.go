@@ -17,7 +17,7 @@ func (db *DB) queryWrite(ctx context.Context, query string, args ...any) (*sql.R
 }
 
 func (db *DB) queryRead(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return db.query(ctx, db.read, query, args)
+	return db.query(ctx, db.point, query, args)
 }
 
 func (db *DB) query(ctx context.Context, pool *sqlx.DB, query string, args []any) (*sql.Rows, error) {
@@ -44,7 +44,7 @@ func (db *DB) prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
 	if kept, raced := db.statements.LoadOrStore(id, s); raced {
-		s.Close()
+		_ = s.Close()
 		return kept.(*sqlx.Stmt), nil
 	}
 	return s, nil

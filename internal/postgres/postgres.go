@@ -1,7 +1,9 @@
 // Package postgres holds every SQL statement: the stores of the rulebooks on
 // PostgreSQL, one file per subject and verb.
 //
-// It opens three small pools. Writes of sagas go through connections on which
+// It opens four small pools. Reads by key have one in which every connection
+// stays open: a burst of them would otherwise open and close connections all
+// the time, which cost ten times what the reads did. Writes of sagas go through connections on which
 // the planner may only choose nested loops over indexes: with default settings
 // it picks hash joins and scans while tables are young, and the cached plan
 // stays as they grow (trap X46). Leases have a connection of their own, so
@@ -26,8 +28,8 @@ import (
 // counts mean the defaults in the comments.
 type Config struct {
 	DSN              string
-	MaxOpenConns     int           // 10; reads of the API and the engine
-	MaxIdleConns     int           // 3
+	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (8)
+	MaxIdleConns     int           // 3; kept open for reads by key
 	ConnMaxLifetime  time.Duration // 5 min
 	StatementTimeout time.Duration // 30 s; enforced by the server
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
@@ -36,8 +38,9 @@ type Config struct {
 
 // DB is an open database. Close it when nothing uses its stores any more.
 type DB struct {
-	read  *sqlx.DB
-	write *sqlx.DB
+	read  *sqlx.DB // lists, reports, upkeep, registrations
+	point *sqlx.DB // reads by key, prepared
+	write *sqlx.DB // creates, changes, claims
 	lease *sqlx.DB
 
 	statements sync.Map // statement → *sqlx.Stmt
@@ -58,18 +61,19 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, errAddress
 	}
 	db := &DB{}
+	points := max(2, cfg.MaxIdleConns)
 	planner := map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
 	for _, p := range []struct {
 		pool    **sqlx.DB
 		role    string
 		open    int
-		idle    int
 		timeout time.Duration
 		set     map[string]string
 	}{
-		{&db.read, "api", cfg.MaxOpenConns, cfg.MaxIdleConns, cfg.StatementTimeout, nil},
-		{&db.write, "writer", writers, writers, cfg.StatementTimeout, planner},
-		{&db.lease, "lease", 1, 1, 2 * time.Second, nil},
+		{&db.read, "api", max(2, cfg.MaxOpenConns-points-writers-1), cfg.StatementTimeout, nil},
+		{&db.point, "reader", points, cfg.StatementTimeout, nil},
+		{&db.write, "writer", writers, cfg.StatementTimeout, planner},
+		{&db.lease, "lease", 1, 2 * time.Second, nil},
 	} {
 		*p.pool, err = open(base.Clone(), cfg, p.role, p.timeout, p.set)
 		if err != nil {
@@ -77,9 +81,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 			return nil, err
 		}
 		(*p.pool).SetMaxOpenConns(p.open)
-		(*p.pool).SetMaxIdleConns(p.idle)
+		(*p.pool).SetMaxIdleConns(p.open)
 		(*p.pool).SetConnMaxLifetime(cfg.ConnMaxLifetime)
 	}
+	db.read.SetConnMaxIdleTime(time.Minute)
 	if err := db.Ping(ctx); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("connect to the database: %w", err)
@@ -131,12 +136,12 @@ func open(pc pq.Config, cfg Config, role string, timeout time.Duration, set map[
 
 // Ping returns nil when the database answers on every pool.
 func (db *DB) Ping(ctx context.Context) error {
-	return errors.Join(db.read.PingContext(ctx), db.write.PingContext(ctx), db.lease.PingContext(ctx))
+	return errors.Join(db.read.PingContext(ctx), db.point.PingContext(ctx), db.write.PingContext(ctx), db.lease.PingContext(ctx))
 }
 
 // Close closes all connections.
 func (db *DB) Close() {
-	for _, p := range []*sqlx.DB{db.read, db.write, db.lease} {
+	for _, p := range []*sqlx.DB{db.read, db.point, db.write, db.lease} {
 		if p != nil {
 			p.Close()
 		}

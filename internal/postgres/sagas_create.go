@@ -181,18 +181,21 @@ SELECT request_hash, saga_id FROM saga.idempotency_keys
 
 // Key implements saga.Store.
 func (st *Sagas) Key(ctx context.Context, k saga.IdempotencyKey) (saga.KeyState, uuid.UUID, error) {
-	var found []struct {
-		Hash   []byte    `db:"request_hash"`
-		SagaID uuid.UUID `db:"saga_id"`
-	}
-	err := st.db.read.SelectContext(ctx, &found, getKey, k.TenantID, k.Principal, k.Route, k.Key)
-	switch {
-	case err != nil:
+	rows, err := st.db.queryRead(ctx, getKey, k.TenantID, k.Principal, k.Route, k.Key)
+	if err != nil {
 		return saga.KeyNew, uuid.Nil, fmt.Errorf("read idempotency key: %w", err)
-	case len(found) == 0:
-		return saga.KeyNew, uuid.Nil, nil
-	case string(found[0].Hash) != string(k.Hash):
-		return saga.KeyOther, found[0].SagaID, nil
 	}
-	return saga.KeySame, found[0].SagaID, nil
+	state, id := saga.KeyNew, uuid.Nil
+	err = eachRow(rows, func() error {
+		var hash []byte
+		err := rows.Scan(&hash, &id)
+		if state = saga.KeySame; string(hash) != string(k.Hash) {
+			state = saga.KeyOther
+		}
+		return err
+	})
+	if err != nil {
+		return saga.KeyNew, uuid.Nil, fmt.Errorf("read idempotency key: %w", err)
+	}
+	return state, id, nil
 }
