@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS saga.saga_states (
     saga_type               varchar(64)  NOT NULL,
     lifecycle               varchar(16)  NOT NULL GENERATED ALWAYS AS (CASE
         WHEN state IN (0, 1, 2) THEN 'active' WHEN state = 4 THEN 'compensating'
-        WHEN state = 6 OR clean IS FALSE THEN 'failed' ELSE 'completed' END) STORED,
+        WHEN state = 6 OR state <> 3 AND clean IS FALSE THEN 'failed' ELSE 'completed' END) STORED,
     version                 bigint       NOT NULL DEFAULT 1,
     timeout_at              timestamptz,
 

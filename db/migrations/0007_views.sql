@@ -32,58 +32,84 @@ SELECT s.id,
        s.metadata, s.trace_id, s.span_id
   FROM saga.saga_states s;
 
--- One row per step of each saga: its definition joined with the attempts made
--- (requirements/saga.md 5.3, step states).
+-- One row per step of each saga, as saga.Steps of the rules tells it; a test
+-- compares the two. x is what the logs say of the action, c of the compensation;
+-- h is what the head says of a call in flight, whose log does not exist yet.
 CREATE VIEW saga.saga_steps AS
-SELECT (s.id || ':' || (d.ordinality - 1))::varchar(255) AS id,
+SELECT (s.id || ':' || h.k)::varchar(255) AS id,
        s.id AS saga_id,
-       (d.ordinality - 1)::integer AS step_index,
+       h.k AS step_index,
        (d.step->>'name')::varchar(255) AS name,
-       CASE
-           WHEN c.done THEN 5
-           WHEN s.state = 4 AND s.current_step = d.ordinality - 1 THEN 4
-           WHEN c.attempts > 0 THEN 4
-           WHEN x.done THEN 2
-           WHEN x.final THEN 3
-           WHEN s.state IN (1, 2) AND s.current_step = d.ordinality - 1 AND s.lease_owner IS NOT NULL AND s.next_run_at IS NULL THEN 1
-           WHEN x.running THEN 1
-           WHEN x.attempts > 0 THEN 3
-           ELSE 0
-       END AS state,
-       coalesce(x.attempts, 0)::integer AS attempts,
+       CASE WHEN u.state IN (2, 4) THEN 5 WHEN u.state IN (1, 3) THEN 4 ELSE f.state END AS state,
+       CASE WHEN h.executing THEN greatest(x.attempts, h.sent) ELSE x.attempts END AS attempts,
        coalesce((d.step->'retry'->>'max_attempts')::integer, (w.definition->'retry'->>'max_attempts')::integer, 3) AS max_attempts,
        s.created_at,
-       x.started_at,
-       CASE WHEN x.final THEN x.completed_at END AS completed_at,
-       x.last_attempt_at,
-       CASE WHEN x.attempts > 0 THEN s.payload END AS input_data,
+       coalesce(x.started_at, f.sent_at) AS started_at,
+       CASE WHEN f.state > 1 THEN x.completed_at END AS completed_at,
+       coalesce(x.last_attempt_at, f.sent_at) AS last_attempt_at,
+       CASE WHEN f.state > 0 THEN s.payload END AS input_data,
        x.output AS output_data,
        x.error,
-       CASE WHEN c.attempts > 0 THEN jsonb_build_object(
-           'state', CASE WHEN c.skipped THEN 4 WHEN c.done THEN 2 WHEN c.final THEN 3 ELSE 1 END,
-           'attempts', c.attempts,
+       CASE WHEN u.state IS NOT NULL THEN jsonb_build_object(
+           'state', u.state,
+           'attempts', CASE WHEN h.undoing THEN greatest(c.attempts, h.sent) ELSE c.attempts END,
            'max_attempts', coalesce((d.step->'compensation_retry'->>'max_attempts')::integer, (w.definition->'compensation_retry'->>'max_attempts')::integer, 20),
            'started_at', c.started_at,
-           'completed_at', CASE WHEN c.final THEN c.completed_at END,
+           'completed_at', CASE WHEN u.state > 1 THEN coalesce(c.completed_at, s.completed_at) END,
            'error', c.error) END AS compensation_state,
        NULL::jsonb AS metadata
   FROM saga.saga_states s
   JOIN saga.workflow_definitions w
     ON w.tenant_id = s.tenant_id AND w.name = s.workflow_name AND w.version = s.workflow_version
  CROSS JOIN LATERAL jsonb_array_elements(w.definition->'steps') WITH ORDINALITY AS d (step, ordinality)
-  LEFT JOIN LATERAL (
-       SELECT count(*) AS attempts, bool_or(l.status = 'SUCCESS') AS done, bool_or(l.final) AS final, bool_or(l.status = 'RUNNING') AS running,
-              min(l.started_at) AS started_at, max(l.completed_at) AS completed_at, max(l.started_at) AS last_attempt_at,
-              (array_agg(l.response_payload) FILTER (WHERE l.status = 'SUCCESS'))[1] AS output,
+ CROSS JOIN LATERAL (
+       SELECT (d.ordinality - 1)::integer AS k,
+              s.current_step = d.ordinality - 1 AND s.step_attempt > 0 AND s.state IN (0, 1) AS executing,
+              s.current_step = d.ordinality - 1 AND s.step_attempt > 0 AND s.state = 4 AS undoing,
+              CASE WHEN s.next_run_at > s.updated_at THEN s.step_attempt - 1 ELSE s.step_attempt END AS sent) h
+ CROSS JOIN LATERAL (
+       SELECT coalesce(max(l.attempt) FILTER (WHERE l.status <> 'SKIPPED'), 0) AS attempts,
+              min(l.started_at) AS started_at,
+              (array_agg(l.started_at ORDER BY l.attempt DESC))[1] AS last_attempt_at,
+              (array_agg(l.completed_at ORDER BY l.attempt DESC))[1] AS completed_at,
+              (array_agg(l.status ORDER BY l.attempt DESC))[1] AS status,
+              (array_agg(l.final ORDER BY l.attempt DESC))[1] AS final,
+              (array_agg(nullif(l.response_payload, 'null'::jsonb)) FILTER (WHERE l.status = 'SUCCESS'))[1] AS output,
               (array_agg(l.error ORDER BY l.attempt DESC))[1] AS error
          FROM saga.saga_step_logs l
-        WHERE l.saga_id = s.id AND l.step_index = d.ordinality - 1 AND l.action = 'EXECUTE') x ON true
-  LEFT JOIN LATERAL (
-       SELECT count(*) AS attempts, bool_or(l.status IN ('SUCCESS', 'SKIPPED')) AS done, bool_or(l.status = 'SKIPPED') AS skipped, bool_or(l.final) AS final,
-              min(l.started_at) AS started_at, max(l.completed_at) AS completed_at,
+        WHERE l.saga_id = s.id AND l.step_index = h.k AND l.action = 'EXECUTE') x
+ CROSS JOIN LATERAL (
+       SELECT coalesce(max(l.attempt) FILTER (WHERE l.status <> 'SKIPPED'), 0) AS attempts,
+              min(l.started_at) AS started_at,
+              (array_agg(l.completed_at ORDER BY l.attempt DESC))[1] AS completed_at,
+              (array_agg(l.status ORDER BY l.attempt DESC))[1] AS status,
               (array_agg(l.error ORDER BY l.attempt DESC))[1] AS error
          FROM saga.saga_step_logs l
-        WHERE l.saga_id = s.id AND l.step_index = d.ordinality - 1 AND l.action = 'COMPENSATE') c ON true;
+        WHERE l.saga_id = s.id AND l.step_index = h.k AND l.action = 'COMPENSATE') c
+ CROSS JOIN LATERAL (
+       SELECT CASE
+                  WHEN x.status IS NULL THEN CASE WHEN h.executing THEN 1 ELSE 0 END
+                  WHEN x.status = 'RUNNING' THEN 1
+                  WHEN x.status = 'SUCCESS' THEN 2
+                  WHEN x.status = 'SKIPPED' THEN 6
+                  WHEN h.executing AND NOT x.final THEN 1
+                  ELSE 3
+              END AS state,
+              -- A first call rides on the commit before it: the creation's, or that of the step before.
+              CASE WHEN x.status IS NULL AND h.executing THEN
+                  CASE WHEN h.k = 0 THEN s.started_at
+                       ELSE (SELECT max(l.completed_at) FROM saga.saga_step_logs l
+                              WHERE l.saga_id = s.id AND l.step_index = h.k - 1 AND l.action = 'EXECUTE') END
+              END AS sent_at) f
+ CROSS JOIN LATERAL (
+       SELECT CASE
+                  WHEN c.status IS NULL AND (s.state NOT IN (4, 6) OR h.k > s.current_step) THEN NULL
+                  WHEN c.status IS NULL AND h.k < s.current_step THEN 0
+                  WHEN h.undoing OR c.status = 'RUNNING' THEN 1
+                  WHEN c.status = 'SUCCESS' THEN 2
+                  WHEN c.status = 'SKIPPED' THEN 4
+                  ELSE 3
+              END AS state) u;
 
 CREATE VIEW saga.sagas AS
 SELECT s.id AS transaction_id,

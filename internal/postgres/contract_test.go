@@ -3,6 +3,9 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"net"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +35,31 @@ func connect(t *testing.T, dsn string) *postgres.DB {
 	}
 	t.Cleanup(db.Close)
 	return db
+}
+
+// with returns dsn, which has one of the two forms, with one more parameter.
+func with(t *testing.T, dsn, name, value string) string {
+	t.Helper()
+	if !strings.Contains(dsn, "://") {
+		return dsn + " " + name + "=" + value // the last word counts
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch name {
+	case "dbname":
+		u.Path = "/" + value
+	case "host":
+		u.Host = net.JoinHostPort(value, u.Port())
+	case "port":
+		u.Host = net.JoinHostPort(u.Hostname(), value)
+	default:
+		q := u.Query()
+		q.Set(name, value)
+		u.RawQuery = q.Encode()
+	}
+	return u.String()
 }
 
 // openEnv returns the stores on a database of their own.

@@ -32,6 +32,9 @@ var (
 	ListSagas  = listSagas
 )
 
+// Points returns the connections of prepared reads by key.
+func Points(db *DB) *sql.DB { return db.point.DB }
+
 // Writers returns the connections that write sagas.
 func Writers(db *DB) *sql.DB { return db.write.DB }
 

@@ -24,7 +24,7 @@ func TestLargeTable(t *testing.T) {
 // asked whether it ever saw one.
 func testOppositeBatches(t *testing.T, l large) {
 	const rounds = 200
-	dsn := l.dsn + "&deadlock_timeout=10ms"
+	dsn := with(t, l.dsn, "deadlock_timeout", "10ms")
 	a, b := connect(t, dsn), connect(t, dsn)
 	watch := observer(t, l.dsn)
 	var ids []uuid.UUID

@@ -53,7 +53,7 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("the plan reads its way to the cursor:\n%s", p)
 		}
 	})
-	readers := connection(t, l.db.SQL())
+	readers := connection(t, postgres.Points(l.db))
 	for _, tt := range readPurposes {
 		t.Run(tt.name, func(t *testing.T) {
 			check(t, explain(t, readers, tt.query, tt.args...), tt.indexes...)

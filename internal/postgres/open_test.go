@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"net"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -20,15 +19,10 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 	}
 	deaf := l.Addr().String()
 	l.Close()
-	nowhere, err := url.Parse(testdb.Empty(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	nowhere.Path = "/nowhere"
 	for _, tt := range []struct{ name, dsn, want string }{
 		{"an address that is none", "postgres://u:secret@h:port/x", "database address"},
 		{"nobody listens", "postgres://u:secret@" + deaf + "/x?sslmode=disable", "connect to the database"},
-		{"no such database", nowhere.String(), "connect to the database"},
+		{"no such database", with(t, testdb.Empty(t), "dbname", "nowhere"), "connect to the database"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			db, err := postgres.Open(t.Context(), postgres.Config{DSN: tt.dsn})
@@ -47,7 +41,7 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 	t.Parallel()
 	db := connect(t, testdb.DSN(t))
-	settings := map[string]querier{"readers": db.SQL(), "writers": postgres.Writers(db), "leases": postgres.Leases(db)}
+	settings := map[string]querier{"reports": db.SQL(), "readers": postgres.Points(db), "writers": postgres.Writers(db), "leases": postgres.Leases(db)}
 	got := map[string]string{}
 	for name, q := range settings {
 		var s string
@@ -59,7 +53,8 @@ func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 		got[name] = s
 	}
 	want := map[string]string{
-		"readers": "skald api on on on 30s 15s 30s",
+		"reports": "skald api on on on 30s 15s 30s",
+		"readers": "skald reader on on on 30s 15s 30s",
 		"writers": "skald writer off off off 30s 15s 30s",
 		"leases":  "skald lease on on on 2s 1s 30s",
 	}

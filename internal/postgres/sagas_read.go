@@ -74,20 +74,24 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 		out = append(out, saga.Loaded{Saga: s})
 		return err
 	})
+	// Rows that came before an error may be of a statement that was rolled back,
+	// and a saga with a part of its logs is another saga: all or nothing.
 	if err != nil || len(ids) == 0 {
-		return out, err
+		return nil, err
 	}
 	logs, err := st.db.queryRead(ctx, loadLogs, pq.Array(ids))
+	if err == nil {
+		err = eachRow(logs, func() error {
+			l, err := scanLog(logs)
+			i := at[l.SagaID]
+			out[i].Logs = append(out[i].Logs, l)
+			return err
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load step logs: %w", err)
 	}
-	err = eachRow(logs, func() error {
-		l, err := scanLog(logs)
-		i := at[l.SagaID]
-		out[i].Logs = append(out[i].Logs, l)
-		return err
-	})
-	return out, err
+	return out, nil
 }
 
 // eachRow calls f for every row and closes rows.

@@ -2,15 +2,16 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -21,7 +22,7 @@ import (
 // proxy stands between a store and its server and can fall silent: connections
 // stay open and nothing passes any more, as when a machine loses its power.
 type proxy struct {
-	addr   string
+	port   string
 	silent atomic.Bool
 }
 
@@ -31,7 +32,11 @@ func newProxy(t *testing.T, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{addr: l.Addr().String()}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{port: port}
 	var pumps sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn // guarded by mu
@@ -85,15 +90,16 @@ func (p *proxy) pump(from, to net.Conn) {
 
 func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
 	t.Parallel()
-	u, err := url.Parse(testdb.DSN(t))
+	dsn := testdb.DSN(t)
+	server, err := pq.NewConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProxy(t, u.Host)
-	u.Host = p.addr
+	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)))
+	dsn = with(t, with(t, dsn, "host", "127.0.0.1"), "port", p.port)
 	// The timeout of reads and writes is a second above the server's own, which
 	// is two for leases.
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: u.String(), StatementTimeout: 100 * time.Millisecond, IOTimeout: 200 * time.Millisecond})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, StatementTimeout: 100 * time.Millisecond, IOTimeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -195,7 +195,7 @@ func (f *fixture) wantWalks(filter workflow.Filter, cursor func(workflow.Registe
 
 func workflowList(f *fixture) {
 	for _, name := range []string{"beta", "alpha", "delta", "alpha", "gamma"} {
-		f.registered(f.variant(name, string(newID().String())))
+		f.registered(f.variant(name, newID().String()))
 	}
 	if _, err := f.Workflows.SetEnabled(f.t.Context(), f.tenant.ID, "delta", false, 0, f.now()); err != nil {
 		f.t.Fatal(err)

@@ -1,0 +1,269 @@
+package db_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/db"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// open opens a pool that is closed with the test.
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	connector, err := pq.NewConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := sql.OpenDB(connector)
+	t.Cleanup(func() { pool.Close() })
+	return pool
+}
+
+func execute(t *testing.T, pool *sql.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := pool.ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// ask returns the one value that a query finds.
+func ask[T any](t *testing.T, pool *sql.DB, query string, args ...any) (v T) {
+	t.Helper()
+	if err := pool.QueryRowContext(t.Context(), query, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// texts returns the first column of a query's rows.
+func texts(t *testing.T, pool *sql.DB, query string, args ...any) []string {
+	t.Helper()
+	rows, err := pool.QueryContext(t.Context(), query, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// shape is everything that migrations make, as text.
+func shape(t *testing.T, pool *sql.DB) []string {
+	t.Helper()
+	var all []string
+	for _, query := range []string{
+		`SELECT format('column %s.%s %s %s null=%s default=%s generated=%s', table_name, column_name, ordinal_position, data_type,
+		               is_nullable, column_default, generation_expression) FROM information_schema.columns WHERE table_schema = 'saga'`,
+		`SELECT format('constraint %s on %s: %s', conname, conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = 'saga'::regnamespace`,
+		`SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'saga'`,
+		`SELECT 'trigger ' || pg_get_triggerdef(g.oid) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid WHERE c.relnamespace = 'saga'::regnamespace AND NOT g.tgisinternal`,
+		`SELECT 'function ' || pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'saga'::regnamespace`,
+		`SELECT format('view %s: %s', viewname, definition) FROM pg_views WHERE schemaname = 'saga'`,
+		`SELECT format('options of %s: %s', relname, reloptions) FROM pg_class WHERE relnamespace = 'saga'::regnamespace AND relkind = 'r'`,
+		`SELECT format('version %s: %s', version, description) FROM saga.saga_schema_version`,
+	} {
+		all = append(all, texts(t, pool, query+` ORDER BY 1`)...)
+	}
+	return all
+}
+
+// ours counts what Skald has made in a database, but for its own record of migrations.
+func ours(t *testing.T, pool *sql.DB) int {
+	t.Helper()
+	return ask[int](t, pool, `SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = 'saga')
+		+ (SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('saga')) + (SELECT count(*) FROM pg_proc WHERE pronamespace = to_regnamespace('saga'))`)
+}
+
+func TestUpDownUpLeadsToTheSameSchema(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.Empty(t)
+	pool := open(t, dsn)
+	execute(t, pool, `CREATE TABLE somebody_elses (id int)`)
+	n, err := db.Up(t.Context(), dsn)
+	if err != nil || n == 0 {
+		t.Fatalf("up: %d migrations, %v", n, err)
+	}
+	first := shape(t, pool)
+	if again, err := db.Up(t.Context(), dsn); err != nil || again != 0 {
+		t.Errorf("up again: %d migrations, %v; want none", again, err)
+	}
+	if down, err := db.Down(t.Context(), dsn, 0); err != nil || down != n {
+		t.Fatalf("down: %d migrations, %v; want %d", down, err, n)
+	}
+	if left := ours(t, pool); left > 0 {
+		t.Errorf("down leaves %d things behind", left)
+	}
+	ask[int](t, pool, `SELECT count(*) FROM somebody_elses`)
+	if again, err := db.Up(t.Context(), dsn); err != nil || again != n {
+		t.Fatalf("up: %d migrations, %v; want %d", again, err, n)
+	}
+	if diff := cmp.Diff(first, shape(t, pool)); diff != "" {
+		t.Errorf("the schema (-first time +second time):\n%s", diff)
+	}
+}
+
+func TestEachMigrationCanBeTakenBackAlone(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.Empty(t)
+	pool := open(t, dsn)
+	n, err := db.Up(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := shape(t, pool)
+	for back := 1; back < n; back++ { // with none left there is no schema to look at
+		if down, err := db.Down(t.Context(), dsn, back); err != nil || down != back {
+			t.Fatalf("down by %d: %d migrations, %v", back, down, err)
+		}
+		if versions := ask[int](t, pool, `SELECT count(*) FROM saga.saga_schema_version`); versions != n-back {
+			t.Errorf("after %d of %d migrations the schema says version %d", n-back, n, versions)
+		}
+		if up, err := db.Up(t.Context(), dsn); err != nil || up != back {
+			t.Fatalf("up by %d: %d migrations, %v", back, up, err)
+		}
+		if diff := cmp.Diff(full, shape(t, pool)); diff != "" {
+			t.Fatalf("after taking %d back and forth (-before +after):\n%s", back, diff)
+		}
+	}
+}
+
+func TestNodesThatStartTogetherOnAnEmptyDatabaseAllComeUp(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.Empty(t)
+	var wg sync.WaitGroup
+	applied := make([]int, 8)
+	for i := range applied {
+		wg.Go(func() {
+			var err error
+			if applied[i], err = db.Up(t.Context(), dsn); err != nil {
+				t.Errorf("node %d: %v", i, err)
+				return
+			}
+			if err := db.Check(t.Context(), open(t, dsn)); err != nil {
+				t.Errorf("node %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	total := 0
+	for _, n := range applied {
+		total += n
+	}
+	if known := len(status(t, open(t, dsn))); total != known {
+		t.Errorf("%v migrations were applied, want %d in all", applied, known)
+	}
+}
+
+func TestMigrateWaitsForItsTurnAsLongAsItsContext(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.Empty(t)
+	holder, err := open(t, dsn).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	if _, err := holder.ExecContext(t.Context(), `SELECT pg_advisory_lock($1)`, 0x736b616c64); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- db.Migrate(ctx, dsn) }()
+	for watch := open(t, dsn); ask[int](t, watch, `SELECT count(*) FROM pg_stat_activity, pg_sleep(0.01)
+		WHERE datname = current_database() AND query LIKE '%pg_try_advisory_lock%' AND pid <> pg_backend_pid()`) == 0; {
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("migrated while somebody else does")
+	}
+	if n := ours(t, open(t, dsn)); n > 0 {
+		t.Errorf("%d things were made without the lock", n)
+	}
+}
+
+func TestMigrateDoesNotCiteAPassword(t *testing.T) {
+	t.Parallel()
+	err := db.Migrate(t.Context(), "postgres://u:secret@h:port/x")
+	if err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error = %v; want one without the password", err)
+	}
+}
+
+func status(t *testing.T, pool *sql.DB) []db.Applied {
+	t.Helper()
+	s, err := db.Status(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestCheckSaysWhatIsWrongAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.Empty(t)
+	pool := open(t, dsn)
+	wantCheck := func(when string, want ...string) {
+		t.Helper()
+		err := db.Check(t.Context(), pool)
+		if len(want) == 0 && err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		for _, w := range want {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %v; want %q", when, err, w)
+			}
+		}
+	}
+	first := status(t, pool)
+	wantCheck("an empty database", "lacks migration "+first[0].ID, "skald migrate up")
+	for _, m := range first {
+		if !m.At.IsZero() {
+			t.Errorf("migration %s was applied at %v to an empty database", m.ID, m.At)
+		}
+	}
+	if err := db.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	wantCheck("a migrated database")
+	for _, m := range status(t, pool) {
+		if m.At.IsZero() || m.At.Location().String() != "UTC" {
+			t.Errorf("migration %s was applied at %v", m.ID, m.At)
+		}
+	}
+	if _, err := db.Down(t.Context(), dsn, 1); err != nil {
+		t.Fatal(err)
+	}
+	last := first[len(first)-1].ID
+	wantCheck("an older database", "lacks migration "+last, "skald migrate up")
+	if err := db.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, pool, `INSERT INTO skald.schema_migrations (id, applied_at) VALUES ('9999_future.sql', now())`)
+	wantCheck("a newer database", "9999_future.sql", "newer Skald")
+	if got := status(t, pool); len(got) != len(first)+1 || !strings.Contains(fmt.Sprint(got), "9999_future.sql (unknown to this binary)") {
+		t.Errorf("status of a newer database: %v", got)
+	}
+}
+
+func TestHashIsStable(t *testing.T) {
+	if a, b := db.Hash(), db.Hash(); a != b || len(a) != 16 {
+		t.Errorf("hashes %q and %q; want the same 16 digits", a, b)
+	}
+}

@@ -1,0 +1,115 @@
+package db_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// library tells every story once, and leaves one saga that nobody has begun.
+func (s *story) library() map[string]saga.Run {
+	runs := map[string]saga.Run{"pending": s.begin(nil)}
+	for name, events := range s.stories() {
+		run := s.begin(new(int64(1)))
+		for _, e := range events {
+			run = s.play(run, e, false)
+		}
+		runs[name] = run
+	}
+	return runs
+}
+
+func TestListViewsHoldExactlyTheirStates(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	runs := s.library()
+	for view, holds := range map[string][]saga.State{
+		"active_sagas":    {saga.Running, saga.StepCompleted, saga.Compensating},
+		"failed_sagas":    {saga.Failed, saga.Cancelled, saga.TimedOut},
+		"completed_sagas": {saga.Completed},
+	} {
+		want := map[string]bool{}
+		for _, run := range runs {
+			for _, state := range holds {
+				if run.State == state {
+					want[run.ID.String()] = true
+				}
+			}
+		}
+		got := map[string]bool{}
+		for _, id := range texts(t, s.pool, `SELECT id FROM saga.`+view) {
+			got[id] = true
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+			t.Errorf("%s (-want +got):\n%s", view, diff)
+		}
+	}
+	for view, order := range map[string]string{"active_sagas": "created_at", "failed_sagas": "updated_at", "completed_sagas": "completed_at"} {
+		inOrder := ask[bool](t, s.pool, `SELECT coalesce(bool_and(later), true) FROM (SELECT lag(at) OVER (ORDER BY n) >= at AS later
+			FROM (SELECT `+order+` AS at, row_number() OVER () AS n FROM saga.`+view+`) AS rows) AS pairs`)
+		if !inOrder {
+			t.Errorf("%s does not come latest %s first", view, order)
+		}
+	}
+}
+
+func TestStatisticsAddUp(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	runs := s.library()
+	var total, completed, failed, active, pending, compensated int
+	var seconds float64
+	var definition string
+	if err := s.pool.QueryRowContext(t.Context(), `SELECT definition_id, total_instances, completed_count, failed_count, active_count, pending_count,
+			compensated_count, avg_duration_seconds FROM saga.saga_statistics`).
+		Scan(&definition, &total, &completed, &failed, &active, &pending, &compensated, &seconds); err != nil {
+		t.Fatal(err)
+	}
+	want := map[saga.State]int{}
+	for _, run := range runs {
+		want[run.State]++
+	}
+	if definition != "order@1" || total != len(runs) || total != completed+failed+active+pending+compensated {
+		t.Errorf("%s: %d sagas are %d completed, %d failed, %d active, %d pending and %d compensated; there are %d", definition, total, completed, failed, active, pending, compensated, len(runs))
+	}
+	if completed != want[saga.Completed] || failed != want[saga.Failed]+want[saga.Cancelled]+want[saga.TimedOut] ||
+		active != want[saga.Running]+want[saga.Compensating] || pending != want[saga.Pending] || compensated != want[saga.Compensated] {
+		t.Errorf("%d completed, %d failed, %d active, %d pending, %d compensated; the sagas are %v", completed, failed, active, pending, compensated, want)
+	}
+	if seconds <= 0 || seconds > 60 {
+		t.Errorf("a saga takes %v s on average", seconds)
+	}
+	if rows := texts(t, s.pool, `SELECT definition_id FROM saga.saga_statistics`); len(rows) != 1 {
+		t.Errorf("statistics of %v", rows)
+	}
+}
+
+func TestInstancesAndSeed4sSagasShowTheWholeSaga(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	runs := s.library()
+	for _, tt := range []struct{ name, current, result string }{
+		{"completed", `{"vars": {}, "steps": {"label": {"output": [2]}, "charge": {"output": "three"}, "reserve": {"output": {"n": 1}}}}`, `{"label": [2], "charge": "three", "reserve": {"n": 1}}`},
+		{"refused, undone", `{"vars": {}, "steps": {"label": {"output": 2}, "reserve": {"output": {"n": 1}}}}`, ``},
+		{"pending", `{"vars": {}, "steps": {}}`, ``},
+	} {
+		run := runs[tt.name]
+		got := strings.Join(texts(t, s.pool, `SELECT unnest(ARRAY[definition_id, state::text, initial_data::text, current_data::text, coalesce(result_data::text, ''),
+			coalesce(error->>'message', ''), retry_policy->>'max_attempts', timeout_ms::text]) FROM saga.saga_instances WHERE id = $1`, run.ID), "\n")
+		want := strings.Join([]string{"order@1", string(rune('0' + run.State)), `{"amount": 1.50}`, tt.current, tt.result, run.ErrorMessage(), "2", "60000"}, "\n")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, instance (-want +got):\n%s", tt.name, diff)
+		}
+		clean := run.Clean != nil && *run.Clean
+		got = ask[string](t, s.pool, `SELECT concat_ws(' ', tenant_id, status, version, saga_type, jsonb_array_length(saga_data->'steps'), saga_data->'workflow'->>'name', timeout_at IS NOT NULL)
+			FROM saga.sagas WHERE transaction_id = $1`, run.ID)
+		logs := ask[string](t, s.pool, `SELECT count(*)::text FROM saga.saga_step_logs WHERE saga_id = $1`, run.ID)
+		want = strings.Join([]string{s.id.String(), run.State.Lifecycle(clean), ask[string](t, s.pool, `SELECT $1::bigint::text`, run.Version), "order", logs, "order", "t"}, " ")
+		if got != want {
+			t.Errorf("%s: seed 4's saga is %q, want %q", tt.name, got, want)
+		}
+	}
+}
