@@ -178,7 +178,7 @@ func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 
 // flatten returns the errors inside nested openapi3.MultiErrors.
 func flatten(err error) []error {
-	multi, ok := err.(openapi3.MultiError)
+	multi, ok := err.(openapi3.MultiError) //nolint:errorlint // one level at a time
 	if !ok {
 		return []error{err}
 	}

@@ -80,7 +80,7 @@ func (s *server) recover(w *response, r *http.Request) {
 	if p == nil {
 		return
 	}
-	if p == http.ErrAbortHandler {
+	if p == http.ErrAbortHandler { //nolint:errorlint // the very value, not an error that wraps it
 		panic(p)
 	}
 	req := requestOf(r.Context())

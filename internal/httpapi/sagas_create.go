@@ -142,7 +142,7 @@ func (s *server) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInput,
 		if int64(len(b.Steps)) > s.Limits.MaxWorkflowBytes {
 			return chosen{}, fault.New(fault.TooLarge, codeTooLarge, "the steps have more than %d bytes", s.Limits.MaxWorkflowBytes)
 		}
-		w, err := s.definitions.Inline(ctx, tenant, text(b.WorkflowName), json.RawMessage(b.Steps), fresh, s.now())
+		w, err := s.definitions.Inline(ctx, tenant, text(b.WorkflowName), b.Steps, fresh, s.now())
 		return chosen{w.Definition, w.Version, false}, err
 	case !workflow.ValidName(*b.WorkflowName):
 		return chosen{}, noWorkflow("/workflow_name", "there is no workflow %q", clip(*b.WorkflowName))

@@ -144,5 +144,5 @@ func notFoundSaga(err error, id uuid.UUID) error {
 // pinnedIsGone hides the fault of a definition that must exist because a saga
 // is pinned to it: its absence is no mistake of the client's.
 func pinnedIsGone(err error) error {
-	return fmt.Errorf("read the definition a saga is pinned to: %v", err)
+	return fmt.Errorf("read the definition a saga is pinned to: %v", err) //nolint:errorlint // on purpose, see above
 }
