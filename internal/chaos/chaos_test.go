@@ -12,11 +12,11 @@ import (
 var plans = map[string]plan{
 	"": {
 		lease: 2 * time.Second, nodes: 2, clients: 24, think: 900 * time.Millisecond, sagas: 300, drain: time.Minute,
-		kills: 14, stops: 3, terms: 2, shops: 2, crashes: 1, gap: 2400 * time.Millisecond,
+		kills: 14, stops: 3, terms: 2, shops: 2, crashes: 1, cuts: 6, gap: 2000 * time.Millisecond,
 	},
 	"long": {
 		lease: 2 * time.Second, nodes: 2, clients: 32, think: 900 * time.Millisecond, sagas: 2000, drain: 2 * time.Minute,
-		kills: 110, stops: 30, terms: 15, shops: 15, crashes: 6, blackouts: 4, gap: 3 * time.Second,
+		kills: 110, stops: 30, terms: 15, shops: 15, crashes: 6, cuts: 40, blackouts: 4, gap: 3 * time.Second,
 	},
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -118,6 +119,9 @@ func (c *client) serve(ctx context.Context, o *order) {
 // create sends the order until an answer settles it, to whichever node; after
 // an unknown outcome it is sometimes left at that.
 func (c *client) create(ctx context.Context, o *order) {
+	if o.key != "" && c.dice.IntN(8) == 0 && c.twice(ctx, o) {
+		return
+	}
 	for {
 		r := c.send(ctx, http.MethodPost, "/api/v1/sagas", o.key, o.body)
 		switch {
@@ -141,6 +145,29 @@ func (c *client) create(ctx context.Context, o *order) {
 			return
 		}
 	}
+}
+
+// twice sends the same create to all nodes at the same moment, as an impatient
+// client behind a load balancer does. It tells whether one accepted it.
+func (c *client) twice(ctx context.Context, o *order) bool {
+	replies := make([]reply, len(c.w.nodes))
+	var sent sync.WaitGroup
+	for i, n := range c.w.nodes {
+		sent.Go(func() { replies[i] = c.w.request(ctx, n, http.MethodPost, "/api/v1/sagas", o.key, o.body) })
+	}
+	sent.Wait()
+	for _, r := range replies {
+		switch {
+		case r.status == http.StatusCreated:
+			o.accepted = append(o.accepted, r.sagaID())
+		case r.code() == "REQ_IDEMPOTENCY_KEY_IN_USE", r.notSent:
+		case r.err != nil, r.status == http.StatusServiceUnavailable:
+			o.unknown = true
+		default:
+			c.w.add("I11", "", "", "creating %s twice at once was answered %d: %s", o.marker, r.status, r.body)
+		}
+	}
+	return len(o.accepted) > 0
 }
 
 // repeat sends an accepted create again, and another one under its key (I11).
@@ -205,7 +232,7 @@ func (c *client) register(ctx context.Context) bool {
 	return true
 }
 
-// onlyID returns the id that all answers of a create agree on.
+// agreed tells whether all answers to a create name the same saga.
 func (o *order) agreed() bool {
 	return !slices.ContainsFunc(o.accepted, func(id string) bool { return id != o.accepted[0] })
 }

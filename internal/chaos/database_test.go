@@ -72,10 +72,15 @@ func (db *database) sql() *sql.DB {
 }
 
 // crash kills one backend, whereupon PostgreSQL ends all others, recovers from
-// its log and goes on at the same address.
+// its log and goes on at the same address. It returns when it does.
 func (db *database) crash(ctx context.Context) error {
+	conn, err := db.sql().Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
 	var pid int
-	err := db.sql().QueryRowContext(ctx, `
+	err = conn.QueryRowContext(ctx, `
 		SELECT pid FROM pg_stat_activity WHERE application_name LIKE '% writer' ORDER BY random() LIMIT 1`).Scan(&pid)
 	if err != nil {
 		return fmt.Errorf("find a backend to kill: %w", err)
@@ -83,7 +88,22 @@ func (db *database) crash(ctx context.Context) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill backend %d: %w", pid, err)
 	}
+	// Ours ends with all others; until then the crash has not been noticed.
+	_, _ = conn.ExecContext(ctx, `SELECT pg_sleep(4)`)
+	for db.sql().PingContext(ctx) != nil {
+		if !pause(ctx, 20*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
 	return nil
+}
+
+// cut ends all connections of one kind (reading, writing, lease), whatever
+// they are in the middle of.
+func (db *database) cut(ctx context.Context, kind string) error {
+	_, err := db.sql().ExecContext(ctx, `
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'skald ' || $1`, kind)
+	return err
 }
 
 // kill ends the server with SIGKILL and waits until it is gone.

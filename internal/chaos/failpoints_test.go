@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,6 +77,47 @@ func TestLostCommitAnswersAreReadBack(t *testing.T) {
 	}
 }
 
+// TestLostClaimsAreMadeGood loses the answer to the claim by which a restarted
+// node takes its sagas back: they are its own, and it does not know. It must
+// find them, and must not drive what it cannot know to be its own.
+func TestLostClaimsAreMadeGood(t *testing.T) {
+	w := newSweep(t, binary(t, buildFailpoints), sweep)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n := w.nodes[0]
+	if err := n.start(); err != nil {
+		t.Fatal(err)
+	}
+	if !(&client{w: w, dice: w.dice("registrar")}).register(ctx) {
+		t.Fatal("the workflows cannot be registered")
+	}
+	served := make(chan struct{})
+	go func() { w.round(ctx, 0); close(served) }()
+	for w.inFlight(ctx, t) < 3 && pause(ctx, 5*time.Millisecond) {
+	}
+	n.end(syscall.SIGKILL)
+	if err := n.start("SKALD_FAILPOINTS=" + string(failpoint.ClaimAfterCommit) + "=err@1"); err != nil {
+		t.Fatal(err)
+	}
+	<-served
+	v := w.settle(ctx, t)
+	t.Logf("%d sagas, %d takeovers, %d calls of which %d repeated", len(v.sagas), v.takeovers, v.calls, v.duplicates)
+	if v.takeovers < 3 || !n.log.passed(string(failpoint.ClaimAfterCommit)) {
+		t.Errorf("%d takeovers, want those of at least 3 sagas", v.takeovers)
+	}
+}
+
+// inFlight counts the sagas that some node drives.
+func (w *world) inFlight(ctx context.Context, t *testing.T) (n int) {
+	t.Helper()
+	err := w.db.sql().QueryRowContext(ctx, `
+		SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL AND lease_owner IS NOT NULL`).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 func newSweep(t *testing.T, bin string, p plan) *world {
 	t.Helper()
 	w := newWorld(t, p, seed(t), bin)
@@ -122,18 +164,11 @@ func (w *world) sweep(t *testing.T, enough <-chan struct{}) *verdict {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	began := time.Now()
-	registrar := &client{w: w, dice: w.dice("registrar")}
-	if !registrar.register(ctx) {
+	if !(&client{w: w, dice: w.dice("registrar")}).register(ctx) {
 		t.Fatal("the workflows cannot be registered")
 	}
-	for round := 0; ; round++ {
-		var clients sync.WaitGroup
-		for i, k := range []kind{plain, plain, refused, refused, cancelled, deadline} {
-			c := &client{w: w, dice: w.dice(fmt.Sprintf("client %d of round %d", i, round))}
-			clients.Go(func() { c.serve(ctx, w.newOrder(c.dice, k)) })
-		}
-		clients.Wait()
+	for round, began := 0, time.Now(); ; round++ {
+		w.round(ctx, round)
 		select {
 		case <-enough:
 		case <-time.After(100 * time.Millisecond):
@@ -143,12 +178,28 @@ func (w *world) sweep(t *testing.T, enough <-chan struct{}) *verdict {
 		}
 		break
 	}
+	return w.settle(ctx, t)
+}
+
+// round serves one order of each kind and returns when all clients have what
+// they want.
+func (w *world) round(ctx context.Context, number int) {
+	var clients sync.WaitGroup
+	for i, k := range []kind{plain, plain, refused, refused, cancelled, deadline} {
+		c := &client{w: w, dice: w.dice(fmt.Sprintf("client %d of round %d", i, number))}
+		clients.Go(func() { c.serve(ctx, w.newOrder(c.dice, k)) })
+	}
+	clients.Wait()
+}
+
+// settle brings the run to rest and judges it.
+func (w *world) settle(ctx context.Context, t *testing.T) *verdict {
+	t.Helper()
 	if err := w.heal(ctx); err != nil {
 		t.Error(err)
 	}
 	w.drained(ctx)
-	p := newProbe(w)
-	if err := p.look(ctx); err != nil {
+	if err := newProbe(w).look(ctx); err != nil {
 		t.Error(err)
 	}
 	v, err := w.judge(ctx)

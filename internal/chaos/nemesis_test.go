@@ -25,7 +25,7 @@ func (n *nemesis) rage(ctx context.Context) {
 		do    func(context.Context)
 	}{
 		{p.kills, n.kill}, {p.stops, n.stop}, {p.terms, n.term},
-		{p.shops, n.restartShop}, {p.crashes, n.crashDatabase}, {p.blackouts, n.blackout},
+		{p.shops, n.restartShop}, {p.crashes, n.crashDatabase}, {p.cuts, n.cutDatabase}, {p.blackouts, n.blackout},
 	} {
 		for range d.times {
 			deeds = append(deeds, d.do)
@@ -170,12 +170,18 @@ func (n *nemesis) crashDatabase(ctx context.Context) {
 		return
 	}
 	n.w.tally.crashes.Add(1)
-	for pause(ctx, 20*time.Millisecond) {
-		if n.w.db.sql().PingContext(ctx) == nil {
-			n.w.diary.write("PostgreSQL: back")
-			break
-		}
+	n.w.diary.write("PostgreSQL: back")
+}
+
+// cutDatabase ends connections of the nodes in the middle of whatever they do.
+func (n *nemesis) cutDatabase(ctx context.Context) {
+	kind := []string{"writer", "writer", "api", "lease"}[n.dice.IntN(4)]
+	n.w.diary.write("PostgreSQL: all %s connections are cut", kind)
+	if err := n.w.db.cut(ctx, kind); err != nil {
+		n.w.add("input", "", "", "cut connections: %v", err)
+		return
 	}
+	n.w.tally.cuts.Add(1)
 }
 
 // blackout kills the database and all nodes at once. PostgreSQL comes back at

@@ -18,12 +18,12 @@ const (
 // summary is the run in one line.
 func (w *world) summary(v *verdict, looks int, took time.Duration) string {
 	looked, missed := w.shop.witness.counts()
-	return fmt.Sprintf("chaos: seed=%d kills=%d stops=%d terms=%d participant_restarts=%d pg_crashes=%d blackouts=%d sagas=%d "+
+	return fmt.Sprintf("chaos: seed=%d kills=%d stops=%d terms=%d participant_restarts=%d pg_crashes=%d pg_cuts=%d blackouts=%d sagas=%d "+
 		"completed=%d compensated=%d cancelled=%d timed_out=%d dirty=%d (open effects %d) "+
 		"calls=%d duplicates=%d stragglers=%d takeovers=%d calls_lost=%d unknown_creates=%d replays=%d "+
 		"probes=%d witnessed=%d (missed %d) violations=%d in %s",
 		w.seed, w.tally.kills.Load(), w.tally.stops.Load(), w.tally.terms.Load(), w.tally.shops.Load(),
-		w.tally.crashes.Load(), w.tally.blackouts.Load(), len(v.sagas),
+		w.tally.crashes.Load(), w.tally.cuts.Load(), w.tally.blackouts.Load(), len(v.sagas),
 		v.ends[saga.Completed], v.ends[saga.Compensated], v.ends[saga.Cancelled], v.ends[saga.TimedOut], v.ends[saga.Failed], v.outsideDirty,
 		v.calls, v.duplicates, v.stragglers, v.takeovers, v.lost, v.unknown, w.tally.replays.Load(),
 		looks, looked, missed, len(w.all()), took.Round(100*time.Millisecond))

@@ -29,8 +29,8 @@ type plan struct {
 	calm bool // nobody dies and no call is given up, so none may be repeated
 
 	// What the nemesis does, in random order, and the longest pause between two deeds.
-	kills, stops, terms, shops, crashes, blackouts int
-	gap                                            time.Duration
+	kills, stops, terms, shops, crashes, cuts, blackouts int
+	gap                                                  time.Duration
 }
 
 // world is a running system with its clients and its enemies.
@@ -51,7 +51,7 @@ type world struct {
 	mu     sync.Mutex
 	orders []*order // guarded by mu
 
-	tally struct{ kills, stops, terms, shops, crashes, blackouts, replays atomic.Int64 }
+	tally struct{ kills, stops, terms, shops, crashes, cuts, blackouts, replays atomic.Int64 }
 }
 
 // newWorld prepares a run. Its directory is kept when the test fails, else removed.

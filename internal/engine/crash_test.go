@@ -64,7 +64,7 @@ func crash(t *testing.T, sc scenario, c *writes, next string) outcome {
 		spec.ID = w.createUnowned(sc.d)
 	}
 	a := w.prepare("a")
-	a.wire.fault = c.fault
+	a.suffer(trouble{fault: c.fault})
 	a.run()
 	synctest.Wait()
 	var lost error

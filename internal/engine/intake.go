@@ -83,10 +83,13 @@ func (s *session) claimSome(ctx context.Context) (got, full bool) {
 	}
 	_ = failpoint.Hit(failpoint.ClaimBefore)
 	loaded, err := s.e.cfg.Ownership.Claim(ctx, s.owner, len(taken))
+	if lost := failpoint.Hit(failpoint.ClaimAfterCommit); err == nil {
+		err = lost
+	}
 	if err != nil {
 		s.e.cfg.Log.WarnContext(ctx, "cannot claim sagas", slog.Any("error", err))
+		loaded = nil // nobody knows whether the claim was committed; if it was, they are adopted as strays
 	}
-	_ = failpoint.Hit(failpoint.ClaimAfterCommit)
 	s.e.cfg.Observer.Claimed(len(loaded))
 	full = len(loaded) == len(taken)
 	s.startLoaded(ctx, loaded, taken, s.start)

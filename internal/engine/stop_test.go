@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,8 @@ func TestStopFailsNothing(t *testing.T) {
 				return slowly(yes, 300*time.Millisecond)
 			case stage == "slow" && c.Index == 1:
 				return slowly(yes, 8*time.Second)
+			case stage == "fails meanwhile" && nth == 1:
+				return reply{verdict: saga.NotApplied, class: "unavailable", takes: 300 * time.Millisecond, retryAfter: 2 * time.Second}
 			case stage == "waits for a moment" && nth < 3:
 				return reply{verdict: saga.Unknown, class: "network", retryAfter: 2 * time.Second}
 			case stage == "waits for long" && nth < 3:
@@ -34,7 +37,7 @@ func TestStopFailsNothing(t *testing.T) {
 		}
 		a := w.start("a")
 		ids := map[string]uuid.UUID{}
-		for _, stage := range []string{"in flight", "slow", "waits for a moment", "waits for long", "undoes", "first call"} {
+		for _, stage := range []string{"in flight", "slow", "waits for a moment", "waits for long", "undoes", "first call", "fails meanwhile"} {
 			ids[stage] = a.create(named(stage, "uuu"))
 		}
 		synctest.Wait()
@@ -88,7 +91,9 @@ func TestStopGivesUpCallsThatTakeTooLong(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.participants.manner = when(0, saga.Execute, first(1, slowly(yes, 25*time.Second)))
-		id := a.create(steps("uu"))
+		d := steps("uu")
+		d.Retry.MaxAttempts = 1 // the call that was given up does not count
+		id := a.create(d)
 		synctest.Wait()
 		begin := now()
 		a.stop()
@@ -128,6 +133,36 @@ func TestStopHandsOverWhatWaitsBeforeItDrains(t *testing.T) {
 	})
 }
 
+// TestStopKeepsWhatIsBeingCalled: the saga was woken before its create was
+// over, and is still in the queue of those to be read when its call is in
+// flight. A stop hands over that queue, but not this saga.
+func TestStopKeepsWhatIsBeingCalled(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, _ := w.start("a"), w.start("b")
+		w.participants.manner = when(0, saga.Execute, always(slowly(yes, 5*time.Second)))
+		a.suffer(trouble{travel: func(o op) (there, back time.Duration) {
+			if o == loading {
+				there = 3 * time.Second
+			}
+			return there, 0
+		}})
+		a.engine.Wake(w.newID()) // keeps the intake busy
+		synctest.Wait()
+		owner, done := a.engine.Admit(context.Background())
+		s := w.startOn(a, owner, func(run *saga.Run) {
+			a.engine.Wake(run.ID)
+			done(run)
+		}, steps("uu"))
+		synctest.Wait()
+		a.stop()
+		w.untilEnded(s.ID)
+		if story := w.participants.story(s.ID); story != "X0 X1" {
+			t.Errorf("%s; want X0 X1", story)
+		}
+		w.judge(s.ID)
+	})
+}
+
 func TestIdleNodeStopsAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a")
@@ -149,7 +184,7 @@ func TestStopWithoutDatabaseEndsToo(t *testing.T) {
 		a := w.start("a")
 		id := a.create(steps("u"))
 		synctest.Wait()
-		a.wire.fault = func(request) mishap { return lostBefore }
+		a.suffer(trouble{fault: func(request) mishap { return lostBefore }})
 		begin := now()
 		a.stop()
 		if took := now().Sub(begin); took > 30*time.Second {

@@ -141,9 +141,10 @@ func TestDeadlineTurnsASagaBack(t *testing.T) {
 		name   string
 		manner func(saga.Call, int) reply
 		story  string
+		takes  time.Duration // from the flag to the end
 	}{
-		{"while it waits", when(1, saga.Execute, always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour})), "X0 X1 C0"},
-		{"during a call, which may finish", when(1, saga.Execute, always(slowly(yes, 6*time.Second))), "X0 X1 C1 C0"},
+		{"while it waits", when(1, saga.Execute, always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour})), "X0 X1 C0", 0},
+		{"during a call, which may finish", when(1, saga.Execute, always(slowly(yes, 6*time.Second))), "X0 X1 C1 C0", 3 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -162,6 +163,9 @@ func TestDeadlineTurnsASagaBack(t *testing.T) {
 				}
 				if late := s.TimedOutAt.Sub(*s.TimeoutAt); late < 0 || late > 1500*time.Millisecond {
 					t.Errorf("flagged %v after the deadline", late) // the reaper looks every second
+				}
+				if took := s.CompletedAt.Sub(*s.TimedOutAt); took > tt.takes {
+					t.Errorf("it ended %v after the flag; want at most %v", took, tt.takes)
 				}
 				w.judge(id)
 			})

@@ -54,7 +54,7 @@ func disturb(t *testing.T, sc scenario, c *writes) (outcome, string) {
 	c.w = w
 	w.participants.manner = sc.manner(w)
 	n := w.prepare("a")
-	n.wire.fault = c.fault
+	n.suffer(trouble{fault: c.fault})
 	n.run()
 	synctest.Wait()
 	id := w.newID()
@@ -80,12 +80,12 @@ func TestLostAnswersInARow(t *testing.T) {
 				n := w.start("a")
 				begin := now()
 				w.participants.manner = when(2, saga.Execute, always(no))
-				n.wire.fault = func(r request) mishap {
+				n.suffer(trouble{fault: func(r request) mishap {
 					if (r.op == committing || r.op == loading) && now().Sub(begin) < 8*time.Second {
 						return how
 					}
 					return passes
-				}
+				}})
 				id := n.create(steps("uuu"))
 				w.untilEnded(id)
 				if story := w.participants.story(id); story != "X0 X1 X2 C1 C0" {

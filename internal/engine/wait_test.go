@@ -107,13 +107,13 @@ func TestWaitThatEndsWhileTheDatabaseIsAwayIsNotForgotten(t *testing.T) {
 		w.participants.manner = when(0, saga.Execute, first(2, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 3 * time.Second}))
 		n := w.start("a")
 		failed := 0
-		n.wire.fault = func(r request) mishap {
+		n.suffer(trouble{fault: func(r request) mishap {
 			if r.op == loading && failed < 5 { // the database cannot be read just when the wait is over
 				failed++
 				return lostBefore
 			}
 			return passes
-		}
+		}})
 		id := n.create(steps("n"))
 		w.untilEnded(id)
 		if failed != 5 {
@@ -150,7 +150,7 @@ func TestSlowCallIsRecordedWhileItRuns(t *testing.T) {
 			time.Sleep(at - now().Sub(begin))
 			synctest.Wait()
 			if d := cmp.Diff(want, w.rows(id)); d != "" {
-				t.Errorf("after %v (-want +got):\n%s", at, d)
+				t.Fatalf("after %v (-want +got):\n%s", at, d)
 			}
 		}
 		look(399 * time.Millisecond)
@@ -178,13 +178,13 @@ func TestSlowCallWhoseRecordIsLostStillEndsWell(t *testing.T) {
 				w.participants.manner = when(0, saga.Execute, always(slowly(yes, time.Second)))
 				n := w.start("a")
 				once := m
-				n.wire.fault = func(r request) mishap {
+				n.suffer(trouble{fault: func(r request) mishap {
 					if r.op != committing {
 						return passes
 					}
 					defer func() { once = passes }()
 					return once
-				}
+				}})
 				id := n.create(steps("nn"))
 				w.untilEnded(id)
 				if d := cmp.Diff([]string{"s0 EXECUTE SUCCESS", "s1 EXECUTE SUCCESS"}, w.rows(id)); d != "" {

@@ -15,13 +15,26 @@ import (
 // the disk, and die with its node.
 type wire struct {
 	*memstore.Sagas
-	w     *world
-	fault func(request) mishap // nil: nothing ever fails
-	// travel is how long a request is under way to the database, and its answer back; nil: no time.
+	w       *world
+	trouble      // guarded by w.mu
+	dead    bool // guarded by w.mu
+}
+
+// trouble is what can go wrong on a wire; nil parts never do. It is asked with
+// w.mu held.
+type trouble struct {
+	fault func(request) mishap
+	// travel is how long a request is under way to the database, and its answer back.
 	travel func(op) (there, back time.Duration)
-	// refuse is the database refusing the content of a change; nil: it never does.
+	// refuse is the database refusing the content of a change.
 	refuse func(*saga.Change) error
-	dead   bool // guarded by w.mu
+}
+
+// suffer gives the node's wire its trouble from now on.
+func (n *node) suffer(t trouble) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.wire.trouble = t
 }
 
 // request is what fault decides about.
@@ -74,13 +87,20 @@ func (c *wire) alive() bool {
 	return !c.dead
 }
 
+func (c *wire) distance(o op) (there, back time.Duration) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if c.travel == nil {
+		return 0, 0
+	}
+	return c.travel(o)
+}
+
 // do is one transaction; f keeps the books too.
 func (c *wire) do(r request, f func()) error {
-	if c.travel != nil {
-		there, back := c.travel(r.op)
-		time.Sleep(there)
-		defer time.Sleep(back)
-	}
+	there, back := c.distance(r.op)
+	time.Sleep(there)
+	defer time.Sleep(back)
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	if c.dead {

@@ -2,10 +2,10 @@
 // Skald (requirements/invariants.md 3.4). Ordinary binaries contain none of
 // it; build with -tags failpoints and set SKALD_FAILPOINTS, for example
 //
-//	step.after_send=kill@3;commit.unknown=exec_err%0.01;lease.renew_before=pause(5s)
+//	step.after_reply=kill@3;commit.unknown=exec_err%0.01;lease.renew_before=pause(5s)
 //
-// to kill the process the third time a call was sent, to lose the answer of
-// one commit in a hundred, and to delay every lease renewal by five seconds.
+// to kill the process the third time a call was answered, to lose the answer
+// of one commit in a hundred, and to delay every lease renewal by five seconds.
 package failpoint
 
 import "errors"

@@ -27,14 +27,13 @@ type rule struct {
 
 var (
 	mu    sync.Mutex
-	rules = map[Name]*rule{}
+	rules = map[Name]*rule{} // guarded by mu
 )
 
-// Configure sets the rules of the process; see the package comment for spec.
+// Configure replaces the rules of the process; see the package comment for
+// spec. On an error they stay as they were.
 func Configure(spec string) error {
-	mu.Lock()
-	defer mu.Unlock()
-	clear(rules)
+	configured := map[Name]*rule{}
 	for _, part := range strings.Split(spec, ";") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -47,8 +46,11 @@ func Configure(spec string) error {
 		if err != nil {
 			return fmt.Errorf("failpoint %q: %w", part, err)
 		}
-		rules[Name(name)] = r
+		configured[Name(name)] = r
 	}
+	mu.Lock()
+	defer mu.Unlock()
+	rules = configured
 	return nil
 }
 
@@ -63,18 +65,23 @@ func parse(what string) (*rule, error) {
 	}
 	if mode, p, ok := strings.Cut(what, "%"); ok {
 		what = mode
-		if r.share, err = strconv.ParseFloat(p, 64); err != nil || r.share <= 0 || r.share > 1 {
+		if r.share, err = strconv.ParseFloat(p, 64); err != nil || !(r.share > 0 && r.share <= 1) {
 			return nil, fmt.Errorf("after %% comes a share in (0,1]")
 		}
 	}
-	if arg, ok := strings.CutPrefix(what, "pause("); ok {
-		what = "pause"
-		if r.pause, err = time.ParseDuration(strings.TrimSuffix(arg, ")")); err != nil {
-			return nil, err
-		}
+	switch what {
+	case "kill", "err", "exec_err":
+		r.mode = what
+		return r, nil
 	}
-	if r.mode = what; !slices.Contains([]string{"kill", "err", "exec_err", "pause"}, what) {
+	arg, begins := strings.CutPrefix(what, "pause(")
+	arg, ends := strings.CutSuffix(arg, ")")
+	if !begins || !ends {
 		return nil, fmt.Errorf("the mode is kill, err, exec_err or pause(duration)")
+	}
+	r.mode = "pause"
+	if r.pause, err = time.ParseDuration(arg); err != nil || r.pause < 0 {
+		return nil, fmt.Errorf("a pause lasts a duration such as 1.5s")
 	}
 	return r, nil
 }

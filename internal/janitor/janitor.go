@@ -43,11 +43,12 @@ func Run(ctx context.Context, cfg Config) {
 	for {
 		check(ctx, cfg)
 		if time.Since(keysExpired) > time.Hour {
-			if n, err := cfg.Store.ExpireKeys(ctx, cfg.KeepKey); err != nil {
-				cfg.Log.WarnContext(ctx, "cannot expire idempotency keys", slog.Any("error", err))
-			} else {
+			switch n, err := cfg.Store.ExpireKeys(ctx, cfg.KeepKey); {
+			case err == nil:
 				keysExpired = time.Now()
 				cfg.Log.DebugContext(ctx, "idempotency keys expired", slog.Int64("count", n))
+			case ctx.Err() == nil:
+				cfg.Log.WarnContext(ctx, "cannot expire idempotency keys", slog.Any("error", err))
 			}
 		}
 		t := time.NewTimer(time.Duration(float64(cfg.Check) * (0.8 + 0.4*rand.Float64())))
