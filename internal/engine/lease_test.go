@@ -78,6 +78,30 @@ func TestNothingIsSentAfterTrustInTheLeaseEnds(t *testing.T) {
 	})
 }
 
+// TestTrustCountsFromBeforeTheRenewalWasSent: the answers to renewals come late,
+// and then none comes any more. The database's lease ends, another node takes
+// over, and the first one must have stopped by then: participants look.
+func TestTrustCountsFromBeforeTheRenewalWasSent(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, _ := w.start("a", unjittered), w.start("b")
+		var down atomic.Bool
+		a.suffer(trouble{fault: failing(&down, renewing), travel: func(o op) (there, back time.Duration) {
+			if o == renewing {
+				back = 3 * time.Second
+			}
+			return 0, back
+		}})
+		id := w.restless(a)
+		time.Sleep(30 * time.Second)
+		down.Store(true)
+		w.until("another node takes over", func() bool {
+			calls := w.participants.of(id)
+			return calls[len(calls)-1].node == "b"
+		})
+		time.Sleep(ttl)
+	})
+}
+
 func TestRefusedRenewalEndsEverythingAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.manner = when(1, saga.Execute, first(1, slowly(yes, time.Hour)))

@@ -128,7 +128,7 @@ func (s *simulation) node(slot int) {
 		})
 		n.suffer(trouble{fault: s.fault(n), travel: s.travel(n)})
 		n.run()
-		synctestPause()
+		settle()
 		s.set(slot, n)
 		time.Sleep(min(s.between(2*time.Second, 30*time.Second, "life", slot, life), troubled-now().Sub(s.begin)))
 		if s.healed() {
@@ -147,8 +147,8 @@ func (s *simulation) node(slot int) {
 	}
 }
 
-// synctestPause lets a node that has just been started register.
-func synctestPause() { time.Sleep(time.Millisecond) }
+// settle gives a node that has just been started the time to register.
+func settle() { time.Sleep(time.Millisecond) }
 
 func (s *simulation) set(slot int, n *node) {
 	s.mu.Lock()
