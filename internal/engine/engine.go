@@ -114,10 +114,11 @@ var errNameTaken = errors.New("another process registered under this node's name
 
 // Run drives sagas until ctx ends, then stops gracefully: nothing new is
 // taken, calls in flight get DrainTimeout, the rest is handed over. A lost
-// lease is no error: the node registers again, unless it has lost five in a
-// row, each within a minute. It returns with nothing left running.
+// lease is no error: the node registers again, unless somebody else has ended
+// five of them in a row before their time, each within a minute. It returns
+// with nothing left running.
 func (e *Engine) Run(ctx context.Context) error {
-	lost := 0
+	fenced := 0
 	for ctx.Err() == nil {
 		s, err := e.register(ctx)
 		if err != nil {
@@ -134,11 +135,11 @@ func (e *Engine) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if lost++; e.cfg.Now().Sub(born) > time.Minute {
-			lost = 0
+		if fenced++; !s.fenced || e.cfg.Now().Sub(born) > time.Minute {
+			fenced = 0 // the database was away, or it was long ago
 		}
-		if lost == 5 {
-			return fmt.Errorf("node %q lost its lease %d times in a row: %w", e.cfg.Node, lost, errNameTaken)
+		if fenced == 5 {
+			return fmt.Errorf("node %q lost its lease %d times in a row: %w", e.cfg.Node, fenced, errNameTaken)
 		}
 		e.cfg.Log.WarnContext(ctx, "the node's lease was lost; registering again", slog.Int64("owner", s.owner))
 	}

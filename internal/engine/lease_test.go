@@ -297,6 +297,25 @@ func TestLeasesLostNowAndThenDoNotEndTheNode(t *testing.T) {
 	})
 }
 
+func TestLeasesLostToAnUnreachableDatabaseDoNotEndTheNode(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.prepare("a")
+		var away atomic.Bool
+		n.suffer(trouble{fault: failing(&away, registering, renewing)})
+		n.run()
+		for range 10 { // away for two leases, there for half a one
+			away.Store(true)
+			time.Sleep(2 * ttl)
+			away.Store(false)
+			time.Sleep(ttl / 2)
+		}
+		time.Sleep(time.Minute)
+		if err := n.engine.Healthy(); err != nil {
+			t.Errorf("after ten outages: %v, run ended with %v", err, n.err)
+		}
+	})
+}
+
 func TestNodeRegistersOnceTheDatabaseIsThere(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.prepare("a")

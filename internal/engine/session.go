@@ -27,6 +27,7 @@ type session struct {
 	giveUp   context.CancelFunc
 	until    atomic.Int64 // the lease is trusted until this time on the monotonic clock, ns since epoch0
 	stopping atomic.Bool  // drain: nothing new is sent
+	fenced   bool         // the lease was ended before its time; set by keepLease, read after serve
 
 	mu      sync.Mutex
 	running map[uuid.UUID]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
@@ -100,6 +101,7 @@ func (s *session) keepLease(ctx context.Context) {
 		_ = failpoint.Hit(failpoint.LeaseRenewAfter)
 		switch {
 		case err == nil && !held, !s.trusted():
+			s.fenced = err == nil && !held && s.trusted()
 			s.distrust()
 			return
 		case err == nil:

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -57,7 +59,7 @@ func disturb(t *testing.T, sc scenario, c *writes) (outcome, string) {
 	n.suffer(trouble{fault: c.fault})
 	n.run()
 	synctest.Wait()
-	id := w.newID()
+	var id uuid.UUID
 	if sc.unowned {
 		id = w.createUnowned(sc.d)
 		n.engine.Wake(id)

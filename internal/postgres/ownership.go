@@ -67,9 +67,13 @@ WITH dead AS MATERIALIZED (
 	 ORDER BY lease_owner, next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED -- the index's order: no sort of the whole backlog
 ), left_behind AS MATERIALIZED (
 	SELECT o.id, true AS taken FROM dead d CROSS JOIN LATERAL (
-		SELECT id FROM saga.saga_states s
+		SELECT id, version FROM saga.saga_states s
 		 WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND s.lease_owner = d.id
 		 LIMIT $2 FOR UPDATE SKIP LOCKED) o
+	  -- A row that its owner still changed after this statement began is locked in
+	  -- its newest version, while the step log of that change is not visible here
+	  -- and could not be closed: left for the next claim.
+	  JOIN saga.saga_states seen ON seen.id = o.id AND seen.version = o.version
 	 LIMIT $2
 ), picked AS MATERIALIZED (
 	SELECT id, taken FROM left_behind UNION ALL SELECT id, taken FROM waiting LIMIT $2
