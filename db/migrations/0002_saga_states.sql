@@ -102,8 +102,10 @@ CREATE INDEX IF NOT EXISTS idx_sagas_timeout ON saga.saga_states (timeout_at) WH
 CREATE INDEX IF NOT EXISTS idx_saga_filter_state_timeout ON saga.saga_states (compensation_timeout_at) WHERE completed_at IS NULL AND compensation_timeout_at IS NOT NULL;
 -- Everything that did not simply complete, by its end.
 CREATE INDEX IF NOT EXISTS idx_saga_state ON saga.saga_states (tenant_id, ended_state, completed_at, id) WHERE ended_state <> 3;
--- Everything that was turned back, running or not (cancelled, deadline, failed).
-CREATE INDEX IF NOT EXISTS idx_sagas_status ON saga.saga_states (tenant_id, end_cause, created_at, id) WHERE end_cause IS NOT NULL;
+-- What failed in seed 4's sense: effects may remain and a person must act. Not
+-- by end_cause, which is set in the middle of a saga's life and would cost the
+-- row its HOT update there.
+CREATE INDEX IF NOT EXISTS idx_sagas_status ON saga.saga_states (tenant_id, created_at, id) WHERE needs_attention;
 -- Retention, and completed sagas by their end.
 CREATE INDEX IF NOT EXISTS idx_saga_terminal_cleanup ON saga.saga_states (completed_at) WHERE completed_at IS NOT NULL;
 -- Lookups by the client's own keys.

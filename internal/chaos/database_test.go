@@ -99,10 +99,11 @@ func (db *database) crash(ctx context.Context) error {
 }
 
 // cut ends all connections of one kind (reading, writing, lease), whatever
-// they are in the middle of.
+// they are in the middle of. Young ones are spared: a node that loses its
+// database while it starts rightly gives up.
 func (db *database) cut(ctx context.Context, kind string) error {
 	_, err := db.sql().ExecContext(ctx, `
-		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'skald ' || $1`, kind)
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'skald ' || $1 AND backend_start < now() - interval '1 second'`, kind)
 	return err
 }
 

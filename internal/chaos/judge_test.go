@@ -199,10 +199,9 @@ func (w *world) createKeys(ctx context.Context) (map[string]string, error) {
 // checkThroughAPI asks a node for the saga: it must say what the database says,
 // and name every effect that remains after a dirty end (I2).
 func (w *world) checkThroughAPI(ctx context.Context, r *record, v *verdict) error {
-	n := w.nodes[int(r.id[len(r.id)-1])%len(w.nodes)]
-	reply := w.request(ctx, n, http.MethodGet, "/api/v1/sagas/"+r.id, "", nil)
-	if reply.err != nil {
-		return fmt.Errorf("ask %s for a saga: %w", n.name, reply.err)
+	reply, err := w.ask(ctx, "/api/v1/sagas/"+r.id)
+	if err != nil {
+		return err
 	}
 	var shown struct {
 		Status  saga.Status
@@ -211,22 +210,36 @@ func (w *world) checkThroughAPI(ctx context.Context, r *record, v *verdict) erro
 		Payload json.RawMessage
 	}
 	if err := json.Unmarshal(reply.body, &shown); err != nil || reply.status != http.StatusOK {
-		w.add("I0", r.id, "", "asked for, %s answers %d: %s", n.name, reply.status, reply.body)
+		w.add("I0", r.id, "", "asked for, a node answers %d: %s", reply.status, reply.body)
 		return nil
 	}
 	if shown.State != r.state.String() || shown.Status != r.state.Status() || shown.Version != r.version || !sameJSON(shown.Payload, r.payload) {
-		w.add("I0", r.id, "", "%s shows %s/%s at version %d, the database has %s at %d", n.name, shown.Status, shown.State, shown.Version, r.state, r.version)
+		w.add("I0", r.id, "", "a node shows %s/%s at version %d, the database has %s at %d", shown.Status, shown.State, shown.Version, r.state, r.version)
 	}
 	if r.state != saga.Failed {
 		return nil
 	}
-	return w.checkDirty(ctx, n, r, v)
+	return w.checkDirty(ctx, r, v)
 }
 
-func (w *world) checkDirty(ctx context.Context, n *node, r *record, v *verdict) error {
-	reply := w.request(ctx, n, http.MethodGet, "/api/v1/sagas/"+r.id+"/steps", "", nil)
-	if reply.err != nil {
-		return fmt.Errorf("ask %s for a saga's steps: %w", n.name, reply.err)
+// ask reads something from any node. All are up, and may be busy.
+func (w *world) ask(ctx context.Context, path string) (reply, error) {
+	for try := 0; ; try++ {
+		r := w.request(ctx, w.nodes[try%len(w.nodes)], http.MethodGet, path, "", nil)
+		if r.err == nil && r.status != http.StatusServiceUnavailable {
+			return r, nil
+		}
+		if try == 10 {
+			return r, fmt.Errorf("GET %s: no answer in %d tries, the last: %d, %v", path, try, r.status, r.err)
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+func (w *world) checkDirty(ctx context.Context, r *record, v *verdict) error {
+	reply, err := w.ask(ctx, "/api/v1/sagas/"+r.id+"/steps")
+	if err != nil {
+		return err
 	}
 	var shown struct {
 		Steps []struct {

@@ -112,7 +112,7 @@ func listPurposes(l large) []listPurpose {
 		{"S1-21 of one status, which is three states", saga.Filter{States: saga.StatesOf(saga.StatusFailed)}, true, []string{"idx_saga_state"}},
 		{"running and failed ones", saga.Filter{States: []saga.State{saga.Running, saga.Failed}}, true, []string{"idx_saga_state", "idx_saga_runnable|idx_saga_states_status"}},
 		{"S2-44 of one workflow and state", saga.Filter{WorkflowName: "workflow-3", States: []saga.State{saga.TimedOut}}, true, []string{"idx_saga_state|idx_saga_states_workflow_name"}},
-		{"those that need attention", saga.Filter{NeedsAttention: new(true)}, true, []string{"idx_saga_state"}},
+		{"those that need attention", saga.Filter{NeedsAttention: new(true)}, true, []string{"idx_sagas_status"}},
 		{"S1-22 by correlation id", saga.Filter{CorrelationID: "correlation-300"}, true, []string{"idx_saga_states_correlation_id"}},
 		{"S2-41, S2-113 by trace id", saga.Filter{TraceID: "trace-300"}, true, []string{"idx_saga_trace_id"}},
 		{"by business key", saga.Filter{BusinessKey: "key-300"}, true, []string{"idx_saga_business_key"}},
@@ -163,7 +163,7 @@ var handWritten = []purpose{
 	{"S2-110 the steps of a saga, in order", `SELECT * FROM saga.saga_steps WHERE saga_id = '` + somebody.String() + `' ORDER BY step_index`, nil, []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
 	{"a saga instance", `SELECT * FROM saga.saga_instances WHERE id = '` + somebody.String() + `'`, nil, []string{"saga_states_pkey"}},
 	{"S4-15 a saga by transaction id", `SELECT * FROM saga.sagas WHERE transaction_id = '` + somebody.String() + `'`, nil, []string{"saga_states_pkey"}},
-	{"S4-17 what a tenant's users have cancelled, running or not", `SELECT id FROM saga.saga_states WHERE tenant_id = '` + big.String() + `' AND end_cause = 'cancelled' ORDER BY created_at DESC LIMIT 50`, nil, []string{"idx_sagas_status"}},
+	{"S4-17 what needs a person, latest first", `SELECT id FROM saga.saga_states WHERE tenant_id = '` + big.String() + `' AND needs_attention ORDER BY created_at DESC LIMIT 50`, nil, []string{"idx_sagas_status"}},
 	{"S2-46 started lately", `SELECT count(*) FROM saga.saga_states WHERE started_at >= now() - interval '1 minute'`, nil, []string{"idx_saga_started_at"}},
 	{"S1-23 created in a range, of all tenants", `SELECT * FROM saga.saga_states WHERE created_at BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, nil, []string{"idx_saga_states_created_at|idx_sagas_tenant"}}, // PostgreSQL 18 skips through the latter
 	{"S1-40 a step's trouble", `SELECT * FROM saga.saga_step_logs WHERE step_name = 'step-1' AND status <> 'SUCCESS' ORDER BY started_at DESC LIMIT 50`, nil, []string{"idx_saga_step_logs_step_name"}},

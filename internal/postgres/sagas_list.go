@@ -97,13 +97,12 @@ func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 	if f.Metadata != nil {
 		w.add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
 	}
-	if f.NeedsAttention != nil {
-		if *f.NeedsAttention {
-			// Only a dirty end needs attention, and idx_saga_state finds those.
-			w.add("s.needs_attention AND s.ended_state <> 3 AND s.ended_state = 6")
-		} else {
-			w.add("NOT s.needs_attention")
-		}
+	switch {
+	case f.NeedsAttention == nil:
+	case *f.NeedsAttention:
+		w.add("s.needs_attention")
+	default:
+		w.add("NOT s.needs_attention")
 	}
 	for _, r := range []struct {
 		condition string
