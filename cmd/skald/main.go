@@ -71,7 +71,7 @@ func (c *cli) load() (config.Config, *slog.Logger, error) {
 // and by itself it would be collected hundreds of times a second under load:
 // measured, a quarter of its CPU. A large heap is collected as ever, which a
 // higher GOGC would not do.
-const ballast = 48 << 20
+const ballast = 32 << 20
 
 type serveCmd struct{}
 
