@@ -60,6 +60,7 @@ func dieAt(t *testing.T, bin string, name failpoint.Name) {
 // failure. Whoever takes that for a failure repeats what was done; nobody died
 // and no call was given up, so not a single one may be repeated.
 func TestLostCommitAnswersAreReadBack(t *testing.T) {
+	t.Parallel()
 	p := sweep
 	p.calm = true
 	w := newSweep(t, binary(t, buildFailpoints), p)
@@ -81,6 +82,7 @@ func TestLostCommitAnswersAreReadBack(t *testing.T) {
 // node takes its sagas back: they are its own, and it does not know. It must
 // find them, and must not drive what it cannot know to be its own.
 func TestLostClaimsAreMadeGood(t *testing.T) {
+	t.Parallel()
 	w := newSweep(t, binary(t, buildFailpoints), sweep)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -2,8 +2,10 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -222,15 +224,17 @@ func (w *world) checkThroughAPI(ctx context.Context, r *record, v *verdict) erro
 	return w.checkDirty(ctx, r, v)
 }
 
+var errUnavailable = errors.New("503")
+
 // ask reads something from any node. All are up, and may be busy.
 func (w *world) ask(ctx context.Context, path string) (reply, error) {
 	for try := 0; ; try++ {
-		r := w.request(ctx, w.nodes[try%len(w.nodes)], http.MethodGet, path, "", nil)
+		r := w.request(ctx, w.nodes[(try+int(path[len(path)-1]))%len(w.nodes)], http.MethodGet, path, "", nil)
 		if r.err == nil && r.status != http.StatusServiceUnavailable {
 			return r, nil
 		}
 		if try == 10 {
-			return r, fmt.Errorf("GET %s: no answer in %d tries, the last: %d, %v", path, try, r.status, r.err)
+			return r, fmt.Errorf("GET %s: no answer in %d tries: %w", path, try, cmp.Or(r.err, errUnavailable))
 		}
 		pause(ctx, 100*time.Millisecond)
 	}
