@@ -212,6 +212,14 @@ func TestEveryMistakeIsListed(t *testing.T) {
 	}
 }
 
+func TestBoundsAreWrittenOut(t *testing.T) {
+	e := newEdge(t)
+	p := e.send("POST", sagas, `{"workflow_name":"order","timeout_ms":99999999999999}`).wants(422, "REQ_SCHEMA")
+	if got, want := p.Errors[0].Message, "must be at most 31622400000"; got != want {
+		t.Errorf("message = %q, want %q", got, want)
+	}
+}
+
 func TestABodyOfUnknownLengthHasTheSameLimit(t *testing.T) {
 	e := newEdge(t, func(c *httpapi.Config) { c.Limits.MaxBodyBytes = 1000 })
 	e.register("order", "reserve")

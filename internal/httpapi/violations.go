@@ -130,6 +130,10 @@ func violationField(e *openapi3.SchemaError) fault.Field {
 		f.Message = fmt.Sprintf("must have at least %d characters", e.Schema.MinLength)
 	case "maxLength":
 		f.Message = fmt.Sprintf("must have at most %d characters", *e.Schema.MaxLength)
+	case "maximum": // kin-openapi would say 3.1e+10
+		f.Message = "must be at most " + strconv.FormatFloat(*e.Schema.Max, 'f', -1, 64)
+	case "minimum":
+		f.Message = "must be at least " + strconv.FormatFloat(*e.Schema.Min, 'f', -1, 64)
 	case "pattern", "format":
 		f.Message = "is not of the form the contract asks for"
 	}
