@@ -59,20 +59,16 @@ func (d *drive) loop() (after func()) {
 // wait leaves the saga until it is due: with this node when that is soon, with
 // nobody when the commit has released it.
 func (d *drive) wait() func() {
-	if d.run.LeaseOwner == nil || d.run.NextRunAt == nil {
-		return d.s.e.noteBacklogIf(d.run.NextRunAt)
+	id, due := d.run.ID, d.run.NextRunAt
+	switch {
+	case due == nil: // suspended
+		return nothing
+	case d.run.LeaseOwner != nil:
+		return func() { d.s.waitUntil(id, *due) }
+	case due.After(d.s.e.cfg.Now()):
+		return nothing // the poll of whichever node will find it
 	}
-	id, at := d.run.ID, *d.run.NextRunAt
-	return func() { d.s.waitUntil(id, at) }
-}
-
-// noteBacklogIf has other nodes' claims find a released saga by themselves; this
-// node need not be told of one that is due later.
-func (e *Engine) noteBacklogIf(due *time.Time) func() {
-	if due != nil && !due.After(e.cfg.Now()) {
-		return e.noteBacklog
-	}
-	return nothing
+	return d.s.e.noteBacklog
 }
 
 // perform makes the call. False: the session is over and the outcome must not

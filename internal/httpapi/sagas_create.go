@@ -87,7 +87,7 @@ func specOf(req *request, in api.CreateSagaRequestObject) (saga.Spec, error) {
 	case b.SagaType != nil:
 		spec.SagaType = *b.SagaType
 	case b.Steps != nil && b.WorkflowName != nil:
-		spec.SagaType = firstRunes(*b.WorkflowName, 64) // more telling than the name of an inline workflow
+		spec.SagaType = saga.TypeOf(*b.WorkflowName) // more telling than the name of an inline workflow
 	}
 	if in.Params.Traceparent != nil {
 		spec.TraceID, spec.SpanID = traceOf(*in.Params.Traceparent)
@@ -114,16 +114,6 @@ func specOf(req *request, in api.CreateSagaRequestObject) (saga.Spec, error) {
 		return spec, schemaFault(fields...)
 	}
 	return spec, nil
-}
-
-func firstRunes(s string, n int) string {
-	for i := range s {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
 }
 
 // chosen is the definition a new saga gets.

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -52,7 +51,7 @@ func (s *server) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time.D
 func (s *server) withLogs(ctx context.Context, tenant, id uuid.UUID, running bool) (answer, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
 	if err != nil {
-		return answer{}, notFoundSaga(err, id)
+		return answer{}, err
 	}
 	logs, err := s.Sagas.StepLogs(ctx, tenant, id)
 	if err != nil {
@@ -74,7 +73,7 @@ func (s *server) withLogs(ctx context.Context, tenant, id uuid.UUID, running boo
 func (s *server) head(ctx context.Context, tenant, id uuid.UUID, status int) (answer, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
 	if err != nil {
-		return answer{}, notFoundSaga(err, id)
+		return answer{}, err
 	}
 	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
 	if err != nil {
@@ -90,7 +89,7 @@ func (s *server) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObj
 	tenant := requestOf(ctx).tenant.ID
 	sg, err := s.Sagas.Get(ctx, tenant, in.SagaID)
 	if err != nil {
-		return nil, notFoundSaga(err, in.SagaID)
+		return nil, err
 	}
 	logs, err := s.Sagas.StepLogs(ctx, tenant, in.SagaID)
 	if err != nil {
@@ -119,7 +118,7 @@ func (s *server) load(ctx context.Context, tenant, id uuid.UUID) (saga.Run, []sa
 		return saga.Run{}, nil, err
 	}
 	if len(loaded) == 0 || loaded[0].Saga.Tenant.ID != tenant { // Load is nobody's; foreign sagas do not exist
-		return saga.Run{}, nil, noSaga(id)
+		return saga.Run{}, nil, saga.NotFound(id)
 	}
 	sg := loaded[0].Saga
 	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
@@ -127,18 +126,6 @@ func (s *server) load(ctx context.Context, tenant, id uuid.UUID) (saga.Run, []sa
 		return saga.Run{}, nil, pinnedIsGone(err)
 	}
 	return saga.Rebuild(sg, def, loaded[0].Logs), loaded[0].Logs, nil
-}
-
-func noSaga(id uuid.UUID) error {
-	return fault.New(fault.NotFound, saga.CodeNotFound, "there is no saga %s", id)
-}
-
-// notFoundSaga words a store's NotFound for clients; other errors pass.
-func notFoundSaga(err error, id uuid.UUID) error {
-	if fault.KindOf(err) == fault.NotFound {
-		return noSaga(id)
-	}
-	return err
 }
 
 // pinnedIsGone hides the fault of a definition that must exist because a saga

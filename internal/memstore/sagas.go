@@ -101,12 +101,12 @@ func (st *Sagas) Commit(_ context.Context, batch []saga.Change) ([]error, error)
 func (m *memory) commit(c *saga.Change) error {
 	if c.Key != nil {
 		if _, used := m.keys[keyOf(c.Key)]; used {
-			return fault.New(fault.Conflict, saga.CodeKeyUsed, "this idempotency key is in use")
+			return saga.KeyUsed()
 		}
 	}
 	now := m.sagas[c.After.ID]
 	if now == nil || now.Version != c.Before.Version || now.LeaseEpoch != c.Before.Epoch {
-		return fault.New(fault.Conflict, saga.CodeStale, "saga %s is no longer at version %d", c.After.ID, c.Before.Version)
+		return c.Stale()
 	}
 	ok := storableError(c.After.Error) && (!now.State.Terminal() || now.State == saga.Failed)
 	for i := range c.Logs {
@@ -182,7 +182,7 @@ func (st *Sagas) Get(_ context.Context, tenant, id uuid.UUID) (saga.Saga, error)
 	if s := st.m.sagas[id]; s != nil && s.Tenant.ID == tenant {
 		return copySaga(s), nil
 	}
-	return saga.Saga{}, fault.New(fault.NotFound, saga.CodeNotFound, "there is no saga %s", id)
+	return saga.Saga{}, saga.NotFound(id)
 }
 
 // StepLogs implements saga.Store.

@@ -54,16 +54,9 @@ func (w *Workflows) Get(_ context.Context, tenant uuid.UUID, name string, ver in
 	id := nameID{tenant, name}
 	h := w.m.heads[id]
 	if h == nil || ver > len(h.versions) || ver < 0 {
-		return workflow.Registered{}, notFound(name, ver)
+		return workflow.Registered{}, workflow.NotFound(name, ver)
 	}
 	return h.at(id, cmp.Or(ver, len(h.versions))), nil
-}
-
-func notFound(name string, ver int) error {
-	if ver > 0 {
-		return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no version %d of workflow %q", ver, name)
-	}
-	return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no workflow %q", name)
 }
 
 // List implements workflow.Store.
@@ -87,7 +80,7 @@ func (w *Workflows) Versions(_ context.Context, tenant uuid.UUID, name string, f
 	id := nameID{tenant, name}
 	h := w.m.heads[id]
 	if h == nil {
-		return workflow.Page{}, notFound(name, 0)
+		return workflow.Page{}, workflow.NotFound(name, 0)
 	}
 	var all []workflow.Registered
 	for ver := len(h.versions); ver > 0; ver-- {
@@ -119,7 +112,7 @@ func (w *Workflows) SetEnabled(_ context.Context, tenant uuid.UUID, name string,
 	h := w.m.heads[id]
 	switch {
 	case h == nil:
-		return workflow.Registered{}, notFound(name, 0)
+		return workflow.Registered{}, workflow.NotFound(name, 0)
 	case revision != 0 && revision != h.revision:
 		return workflow.Registered{}, fault.New(fault.Precondition, workflow.CodeStale, "workflow %q is at revision %d", name, h.revision)
 	}

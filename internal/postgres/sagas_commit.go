@@ -220,8 +220,8 @@ func (st *Sagas) whyNotMoved(ctx context.Context, c *saga.Change) (conflict, out
 			return nil, err
 		}
 		if state != saga.KeyNew {
-			return fault.New(fault.Conflict, saga.CodeKeyUsed, "this idempotency key is in use"), nil
+			return saga.KeyUsed(), nil
 		}
 	}
-	return fault.New(fault.Conflict, saga.CodeStale, "saga %s is no longer at version %d", c.After.ID, c.Before.Version), nil
+	return c.Stale(), nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -20,7 +19,7 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 	if err != nil {
 		return saga.Saga{}, fmt.Errorf("get saga: %w", err)
 	}
-	s, err := saga.Saga{}, error(fault.New(fault.NotFound, saga.CodeNotFound, "there is no saga %s", id))
+	s, err := saga.Saga{}, error(saga.NotFound(id))
 	if e := eachRow(rows, func() error { s, err = scanSaga(rows); return err }); e != nil {
 		return s, fmt.Errorf("get saga: %w", e)
 	}

@@ -107,16 +107,9 @@ func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver
 	case err != nil:
 		return workflow.Registered{}, fmt.Errorf("get workflow: %w", err)
 	case len(found) == 0:
-		return workflow.Registered{}, noWorkflow(name, ver)
+		return workflow.Registered{}, workflow.NotFound(name, ver)
 	}
 	return found[0], nil
-}
-
-func noWorkflow(name string, ver int) error {
-	if ver > 0 {
-		return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no version %d of workflow %q", ver, name)
-	}
-	return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no workflow %q", name)
 }
 
 // List implements workflow.Store.

@@ -108,7 +108,8 @@ func (d *decision) stepAnswered(o Outcome) {
 	}
 	d.s.Failures++
 	d.s.Uncertain = o.Verdict == Unknown || d.s.Uncertain && o.Verdict != Refused
-	giveUp := gaveUp(d.After.Def.ActionRetry(k), o, d.s.Failures)
+	policy := d.After.Def.ActionRetry(k)
+	giveUp := gaveUp(policy, o, d.s.Failures)
 	d.log(Execute, o, failedStatus(o), giveUp || d.s.EndCause != nil)
 	switch {
 	case d.s.EndCause != nil:
@@ -117,14 +118,10 @@ func (d *decision) stepAnswered(o Outcome) {
 		d.s.EndCause = &cause
 		d.s.Error = d.outcomeError(o, fmt.Sprintf("step %q: %s", d.After.Def.Steps[k].Name, o.Message))
 	default:
-		d.waitForRetry(d.After.Def.ActionRetry(k), o)
+		d.waitForRetry(policy, o)
 		return
 	}
-	if d.s.Uncertain {
-		d.turnBack(k) // it may have been applied: undone too, and first (trap X10)
-	} else {
-		d.turnBack(k - 1)
-	}
+	d.turnBackHere()
 }
 
 // undoAnswered applies the outcome of the current step's compensation.
@@ -174,11 +171,7 @@ func (d *decision) turned() bool {
 		if d.s.State == Pending {
 			d.dispatched()
 		}
-		if d.s.Uncertain {
-			d.turnBack(d.s.CurrentStep)
-		} else {
-			d.turnBack(d.s.CurrentStep - 1)
-		}
+		d.turnBackHere()
 		return true
 	case d.s.State == Compensating && d.s.CompensationExpired:
 		d.dirtyEnd(d.newError("SAGA_COMPENSATION_TIMEOUT", "deadline", "the compensation did not end before its deadline"), "compensation_timeout")
@@ -260,6 +253,16 @@ func (d *decision) slow(e Slow) bool {
 		Action: d.After.Action(), Attempt: d.s.Attempt, Status: LogRunning, StartedAt: e.StartedAt, UpdatedAt: d.m.Now,
 	})
 	return true
+}
+
+// turnBackHere turns back at a current step that is not done. One that may have
+// been applied is undone too, and first (trap X10).
+func (d *decision) turnBackHere() {
+	if d.s.Uncertain {
+		d.turnBack(d.s.CurrentStep)
+	} else {
+		d.turnBack(d.s.CurrentStep - 1)
+	}
 }
 
 // turnBack begins compensation at step from (which may be -1).

@@ -50,7 +50,7 @@ func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Ti
 		CreatedAt: now, UpdatedAt: now,
 	}
 	if s.SagaType == "" {
-		s.SagaType = firstRunes(def.Name, 64)
+		s.SagaType = TypeOf(def.Name)
 	}
 	timeout := spec.TimeoutMS
 	if timeout == 0 {
@@ -74,9 +74,11 @@ func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Ti
 	return s
 }
 
-func firstRunes(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n])
+// TypeOf is the saga type that a workflow's name stands for: its first 64
+// characters, which is what seed 4's column holds.
+func TypeOf(workflowName string) string {
+	if r := []rune(workflowName); len(r) > 64 {
+		return string(r[:64])
 	}
-	return s
+	return workflowName
 }

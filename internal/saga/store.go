@@ -60,14 +60,6 @@ type Store interface {
 	Key(ctx context.Context, k IdempotencyKey) (KeyState, uuid.UUID, error)
 }
 
-// Codes of faults that stores return.
-const (
-	CodeStale      = "SAGA_VERSION_CONFLICT"
-	CodeKeyUsed    = "REQ_IDEMPOTENCY_KEY_REUSED"
-	CodeNotFound   = "SAGA_NOT_FOUND"
-	CodeUnstorable = "SAGA_UNSTORABLE"
-)
-
 // KeyState is what is known about an idempotency key.
 type KeyState int
 

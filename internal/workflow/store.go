@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
 )
 
 // Codes of faults that stores return.
@@ -15,6 +17,15 @@ const (
 	CodeDisabled = "WORKFLOW_DISABLED"
 	CodeStale    = "WORKFLOW_VERSION_CONFLICT"
 )
+
+// NotFound is the fault of a workflow, or of a version of one when ver is not
+// 0, that does not exist for the tenant.
+func NotFound(name string, ver int) *fault.Error {
+	if ver > 0 {
+		return fault.New(fault.NotFound, CodeNotFound, "there is no version %d of workflow %q", ver, name)
+	}
+	return fault.New(fault.NotFound, CodeNotFound, "there is no workflow %q", name)
+}
 
 // Registered is one version of a workflow together with the head of its name.
 type Registered struct {
