@@ -38,9 +38,9 @@ CREATE TABLE saga.saga_events (
 );
 CREATE INDEX idx_event_saga_timestamp ON saga.saga_events (saga_id, id);
 CREATE INDEX idx_event_feed ON saga.saga_events (tenant_id, txid, id);
-CREATE INDEX idx_event_type_timestamp ON saga.saga_events (tenant_id, event_type, id) WHERE event_type NOT IN
+CREATE INDEX idx_event_type_timestamp ON saga.saga_events (tenant_id, event_type, txid, id) WHERE event_type NOT IN
     ('saga.started', 'saga.step.started', 'saga.step.completed', 'saga.completed');
-CREATE INDEX idx_event_trace_id ON saga.saga_events (tenant_id, trace_id, id) WHERE trace_id IS NOT NULL;
+CREATE INDEX idx_event_trace_id ON saga.saga_events (trace_id, id) WHERE trace_id IS NOT NULL;
 CREATE INDEX idx_event_timestamp ON saga.saga_events USING brin (timestamp);
 
 -- The hash chain of each tenant: a seal covers the events after the seal before

@@ -23,7 +23,7 @@ var arrows = map[string][]string{
 	"internal/retry":      {},
 	"internal/strictjson": {},
 	"internal/workflow":   {"internal/fault", "internal/retry", "internal/strictjson"},
-	"internal/saga":       {"internal/fault", "internal/retry", "internal/workflow"},
+	"internal/saga":       {"internal/fault", "internal/retry", "internal/strictjson", "internal/workflow"},
 	// stores
 	"db":                {},
 	"internal/memstore": {"internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},

@@ -72,7 +72,7 @@ func (s *server) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c 
 	var run *saga.Run
 	defer func() { done(run) }()
 	for again := false; ; again = true {
-		n := s.newSaga(spec, c, owner, s.now(), key)
+		n := s.newSaga(requestOf(ctx), spec, c, owner, s.now(), key)
 		result, err := s.Create(ctx, n)
 		if err != nil || result.Created == saga.IDTaken {
 			result, err = s.unlessStored(ctx, n, result, err)

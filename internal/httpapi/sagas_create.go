@@ -163,10 +163,11 @@ func noWorkflow(pointer, format string, args ...any) error {
 }
 
 // newSaga is the first version of the saga asked for.
-func (s *server) newSaga(spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey) saga.NewSaga {
+func (s *server) newSaga(req *request, spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey) saga.NewSaga {
 	return saga.NewSaga{
 		Saga:     saga.New(spec, c.def, c.version, owner, now, s.SagaTimeout),
 		Floating: c.floating,
 		Key:      key,
+		Actor:    req.principal, RequestID: req.id,
 	}
 }

@@ -37,6 +37,7 @@ type memory struct {
 	mu    sync.Mutex
 	sagas map[uuid.UUID]*saga.Saga
 	logs  map[uuid.UUID][]saga.StepLog
+	audit []saga.AuditEvent // in the order in which it was written
 	keys  map[keyID]keyRow
 	nodes map[int64]*nodeRow
 	heads map[nameID]*head

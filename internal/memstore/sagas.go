@@ -56,6 +56,7 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 		s.TimeoutAt = micro(&at)
 	}
 	m.sagas[s.ID] = &s
+	m.audit = append(m.audit, copyEvent(s.Begun(n.Actor, n.RequestID)))
 	if n.Key != nil {
 		m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), s.ID}
 	}
@@ -112,6 +113,9 @@ func (m *memory) commit(c *saga.Change) error {
 	for i := range c.Logs {
 		ok = ok && m.recordable(&c.Logs[i])
 	}
+	for i := range c.Audit {
+		ok = ok && storable(c.Audit[i].Data) && storableError(c.Audit[i].Error)
+	}
 	if !ok {
 		return fault.New(fault.Invalid, saga.CodeUnstorable, "the store refused this change of saga %s", c.After.ID)
 	}
@@ -127,6 +131,9 @@ func (m *memory) commit(c *saga.Change) error {
 	m.sagas[s.ID] = &s
 	for i := range c.Logs {
 		m.record(copyLog(&c.Logs[i]))
+	}
+	for i := range c.Audit {
+		m.audit = append(m.audit, copyEvent(c.Audit[i]))
 	}
 	if c.Key != nil {
 		m.keys[keyOf(c.Key)] = keyRow{string(c.Key.Hash), c.After.ID}

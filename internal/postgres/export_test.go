@@ -11,9 +11,7 @@ import (
 // the connections they send them on.
 const (
 	ClaimSagas   = claimSagas
-	CommitSagas  = commitSagas
 	CountLive    = countLive
-	CreateSagas  = createSagas
 	DueSagas     = dueSagas
 	ExpireKeys   = expireKeys
 	GetKey       = getKey
@@ -28,8 +26,10 @@ const (
 )
 
 var (
-	CountSagas = countSagas
-	ListSagas  = listSagas
+	CommitSagas = commitSagas
+	CountSagas  = countSagas
+	CreateSagas = createSagas
+	ListSagas   = listSagas
 )
 
 // Points returns the connections of prepared reads by key.
@@ -52,4 +52,11 @@ func CommitParameters(t *testing.T, batch []saga.Change) []any {
 }
 
 // CreateParameters are what Create sends for batch.
-func CreateParameters(batch []saga.NewSaga) []any { return newSagaColumns(batch) }
+func CreateParameters(t *testing.T, batch []saga.NewSaga) []any {
+	t.Helper()
+	args, err := newSagaColumns(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return args
+}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"hash"
 	"time"
 
@@ -25,7 +24,7 @@ const (
 	SagaCancelled AuditType = "saga.cancelled"
 	SagaTimedOut  AuditType = "saga.timed_out"
 	StepStarted   AuditType = "saga.step.started"
-	StepDoneEvent AuditType = "saga.step.completed"
+	StepFinished  AuditType = "saga.step.completed"
 	StepFailed    AuditType = "saga.step.failed"
 
 	CompensationStarted   AuditType = "compensation.started"
@@ -49,7 +48,7 @@ const (
 
 // AuditTypes lists every type.
 var AuditTypes = []AuditType{
-	SagaStarted, SagaCompleted, SagaFailed, SagaCancelled, SagaTimedOut, StepStarted, StepDoneEvent, StepFailed,
+	SagaStarted, SagaCompleted, SagaFailed, SagaCancelled, SagaTimedOut, StepStarted, StepFinished, StepFailed,
 	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,
 	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached,
 }
@@ -86,11 +85,7 @@ type AuditEvent struct {
 // Digest returns the SHA-256 of the event's content, which is stored with it:
 // the audit trail's chain hashes digests, and a changed row no longer fits its
 // own. Every part goes in with its length, so that no two events run together.
-func (e *AuditEvent) Digest() ([sha256.Size]byte, error) {
-	failure, err := e.errorJSON()
-	if err != nil {
-		return [sha256.Size]byte{}, err
-	}
+func (e *AuditEvent) Digest() [sha256.Size]byte {
 	h := sha256.New()
 	var number [8]byte
 	for _, n := range [...]int64{int64(e.StepIndex), int64(e.Attempt), e.At.UnixMicro(), int64(e.Old), int64(e.New)} {
@@ -102,24 +97,28 @@ func (e *AuditEvent) Digest() ([sha256.Size]byte, error) {
 	part(h, string(e.Type))
 	part(h, e.StepName)
 	part(h, string(e.Data))
-	part(h, string(failure))
+	part(h, string(e.errorJSON()))
 	part(h, e.Actor)
 	part(h, e.RequestID)
 	part(h, textOf(e.TraceID))
 	part(h, textOf(e.SpanID))
-	return [sha256.Size]byte(h.Sum(nil)), nil
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// errorJSON is the error in the form that survives storage.
-func (e *AuditEvent) errorJSON() ([]byte, error) {
+// errorJSON is the error in the form that survives storage. What cannot be
+// stored has no such form, and needs no digest either.
+func (e *AuditEvent) errorJSON() []byte {
 	if e.Error == nil {
-		return nil, nil
+		return nil
 	}
 	b, err := json.Marshal(e.Error)
-	if err != nil {
-		return nil, fmt.Errorf("encode error: %w", err)
+	if err == nil {
+		b, err = strictjson.Canonical(nil, b, strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000})
 	}
-	return strictjson.Canonical(nil, b, strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000})
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 func part(h hash.Hash, s string) {
@@ -144,8 +143,8 @@ func (s *Saga) event(t AuditType, at time.Time) AuditEvent {
 	}
 }
 
-// names tells which type names the move from one state to another.
-func names(from, to State) AuditType {
+// nameOf tells which type names the move from one state to another.
+func nameOf(from, to State) AuditType {
 	switch {
 	case to == Completed:
 		return SagaCompleted
@@ -158,11 +157,40 @@ func names(from, to State) AuditType {
 	case to == Compensating:
 		return CompensationStarted
 	case to == StepCompleted:
-		return StepDoneEvent
+		return StepFinished
 	case to == Running && from != Failed:
 		return StepStarted
 	}
 	return StateChanged
+}
+
+// Begun is the event of a saga's creation, which is stored with it.
+func (s *Saga) Begun(actor, requestID string) AuditEvent {
+	e := s.event(SagaStarted, s.CreatedAt)
+	e.New, e.Actor, e.RequestID = Pending, actor, requestID
+	return e
+}
+
+// words is an event's data; what has no value is left out.
+type words struct {
+	By        string     `json:"by,omitempty"`
+	Cause     Cause      `json:"cause,omitempty"`
+	Action    Action     `json:"action,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	Skipped   bool       `json:"skipped,omitempty"`
+	NextRunAt *time.Time `json:"next_run_at,omitempty"`
+}
+
+// say sets the event's data.
+func (e *AuditEvent) say(w words) {
+	b, err := json.Marshal(w)
+	if err == nil {
+		b, err = strictjson.Canonical(nil, b, strictjson.Limits{})
+	}
+	if err != nil { // only text that the edge has refused already
+		b = nil
+	}
+	e.Data = b
 }
 
 // tell appends an event of no step and no state to the change.
@@ -178,4 +206,20 @@ func (d *decision) tellOfStep(t AuditType) *AuditEvent {
 	e := d.tell(t)
 	e.StepIndex, e.StepName, e.Attempt = d.s.CurrentStep, d.After.Def.Steps[d.s.CurrentStep].Name, d.s.Attempt
 	return e
+}
+
+// tellOfFailure appends the event of a call that will not be repeated, and
+// whether that is because its policy allows no further attempt.
+func (d *decision) tellOfFailure(t AuditType, o Outcome, exhausted bool) {
+	d.tellOfStep(t).Error = d.outcomeError(o, o.Message)
+	if exhausted {
+		d.tellOfStep(RetryExhausted)
+	}
+}
+
+// tellSkipped appends the event of step k, which has nothing to undo.
+func (d *decision) tellSkipped(k int) {
+	e := d.tell(UndoCompleted)
+	e.StepIndex, e.StepName = k, d.After.Def.Steps[k].Name
+	e.say(words{Skipped: true})
 }

@@ -1,0 +1,52 @@
+package saga
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// StoredEvent is an audit event as it was read back.
+type StoredEvent struct {
+	AuditEvent
+	Position
+	Stored []byte // the digest that was stored with it; AuditEvent.Digest says what it should be
+
+	WorkflowName  string // of its saga, live or archived; "" when that is gone
+	CorrelationID *string
+	BusinessKey   *string
+}
+
+// Position is a place in the feed of a tenant: after the event of that
+// transaction and id. The zero Position is before the first event.
+type Position struct {
+	TxID uint64
+	ID   int64 // grows with the time of writing, not of commit
+}
+
+// EventFilter selects events; zero fields do not restrict.
+type EventFilter struct {
+	Types        []AuditType
+	SagaID       uuid.UUID
+	WorkflowName string
+	TraceID      string
+	Actor        string
+	From         time.Time // inclusive
+	To           time.Time // exclusive
+}
+
+// Trail reads the audit trail. A tenant sees only its own events.
+type Trail interface {
+	// Feed returns up to limit events after a position, in the order (TxID, ID).
+	// It leaves out events that one with a smaller position could still come
+	// before, because its transaction has not ended: a reader that goes on
+	// after the last event it got misses none, ever (trap X8). end is how far
+	// it looked: the position to go on from, also when nothing matched.
+	Feed(ctx context.Context, tenant uuid.UUID, after Position, f EventFilter, limit int) (events []StoredEvent, end Position, err error)
+	// Events returns a page of one saga's events, archived or not, in the order
+	// in which they happened, or newest first. after is the ID of the last event
+	// of the page before, 0 for the first page. more: there is a next page.
+	// Events of a foreign or unknown saga: none.
+	Events(ctx context.Context, tenant, sagaID uuid.UUID, f EventFilter, newestFirst bool, after int64, limit int) (events []StoredEvent, more bool, err error)
+}
