@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -95,7 +96,7 @@ func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit 
 	if isZero(f) {
 		scan = limit
 	}
-	candidates := fmt.Sprintf("SELECT * FROM saga.saga_events e WHERE %%s ORDER BY e.txid, e.id LIMIT %d", scan)
+	candidates := fmt.Sprintf("SELECT * FROM saga.audit_events e WHERE %%s ORDER BY e.txid, e.id LIMIT %d", scan)
 	switch rare := f.Types != nil && !slices.ContainsFunc(f.Types, saga.AuditType.Common); {
 	case f.SagaID != uuid.Nil:
 		w.add("e.saga_id = ?", f.SagaID)
@@ -116,7 +117,7 @@ func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit 
 WITH looked AS MATERIALIZED (%s),
      found AS (SELECT %s, %s FROM looked e %s WHERE %s ORDER BY e.txid, e.id LIMIT %d),
      last AS (SELECT txid, id FROM looked ORDER BY txid DESC, id DESC LIMIT 1),
-     newest AS (SELECT e.txid, e.id FROM saga.saga_events e WHERE %s ORDER BY e.txid DESC, e.id DESC LIMIT 1)
+     newest AS (SELECT e.txid, e.id FROM saga.audit_events e WHERE %s ORDER BY e.txid DESC, e.id DESC LIMIT 1)
 SELECT (SELECT count(*) FROM looked), last.txid, last.id, newest.txid, newest.id, found.*
   FROM (VALUES (1)) AS one LEFT JOIN last ON true LEFT JOIN newest ON true LEFT JOIN found ON true
  ORDER BY found.txid, found.id`, candidates, storedColumns, sagaOfEvent, joinSagaOfEvent, rest.text(), limit, newest), rest.args, scan
@@ -149,6 +150,19 @@ func (w *where) events(f saga.EventFilter) {
 	if !f.To.IsZero() {
 		w.add("e.timestamp < ?", f.To)
 	}
+}
+
+const endOfFeed = `SELECT e.txid, e.id FROM saga.audit_events e
+ WHERE e.tenant_id = $1 AND ` + settled + ` ORDER BY e.txid DESC, e.id DESC LIMIT 1`
+
+// End implements saga.Trail.
+func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (saga.Position, error) {
+	var end saga.Position
+	err := t.db.read.QueryRowContext(ctx, endOfFeed, tenant).Scan(&end.TxID, &end.ID)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return end, fmt.Errorf("find the end of the feed: %w", err)
+	}
+	return end, nil
 }
 
 // Events implements saga.Trail.
@@ -192,7 +206,7 @@ func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool,
 		order = "e.id DESC"
 	}
 	w.events(f)
-	return fmt.Sprintf(`SELECT %s, %s FROM saga.saga_events e %s WHERE %s ORDER BY %s LIMIT %d`,
+	return fmt.Sprintf(`SELECT %s, %s FROM saga.audit_events e %s WHERE %s ORDER BY %s LIMIT %d`,
 		storedColumns, sagaOfEvent, joinSagaOfEvent, w.text(), order, limit+1), w.args
 }
 
