@@ -25,7 +25,7 @@ func New(now func() time.Time) *Store {
 	m := &memory{
 		now:   now,
 		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
-		keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
+		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 	}
 	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Trail: &Trail{m}}
@@ -39,6 +39,7 @@ type memory struct {
 	sagas map[uuid.UUID]*saga.Saga
 	logs  map[uuid.UUID][]saga.StepLog
 	audit []saga.AuditEvent // in the order in which it was written
+	seals map[uuid.UUID][]saga.Seal
 	keys  map[keyID]keyRow
 	nodes map[int64]*nodeRow
 	heads map[nameID]*head

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -232,8 +233,7 @@ func (r *storedEvent) dest() []any {
 	}
 }
 
-// event returns what was read. Data and errors that no event can have were put
-// there by somebody else; they are shown as nothing, and the digest will not fit.
+// event returns what was read, as far as an event can hold it.
 func (r *storedEvent) event() saga.StoredEvent {
 	e := saga.StoredEvent{
 		AuditEvent: saga.AuditEvent{
@@ -245,9 +245,28 @@ func (r *storedEvent) event() saga.StoredEvent {
 		Position: saga.Position{TxID: r.txid.V, ID: r.id.Int64}, Stored: r.digest,
 		WorkflowName: r.workflowName.String, CorrelationID: r.correlation, BusinessKey: r.key,
 	}
-	e.Data, _ = canonical(r.data)
-	e.Error, _ = parseError(r.failure)
+	var badData, badError error
+	e.Data, badData = canonical(r.data)
+	e.Error, badError = parseError(r.failure)
+	e.Altered = badData != nil || badError != nil || !sameError(r.failure, e.Error)
 	return e
+}
+
+// sameError tells whether a stored error holds nothing but what it was read
+// into: members that no error has would otherwise be passed over.
+func sameError(stored []byte, read *saga.Error) bool {
+	if stored == nil {
+		return true
+	}
+	want, err := canonical(stored)
+	if err != nil {
+		return false
+	}
+	got, err := marshalError(read)
+	if err == nil {
+		got, err = canonical(got)
+	}
+	return err == nil && bytes.Equal(want, got)
 }
 
 func intOr(v sql.NullInt64, nothing int) int {
