@@ -24,6 +24,105 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for AuditEventType.
+const (
+	AuditEventTypeCompensationCompleted     AuditEventType = "compensation.completed"
+	AuditEventTypeCompensationFailed        AuditEventType = "compensation.failed"
+	AuditEventTypeCompensationStarted       AuditEventType = "compensation.started"
+	AuditEventTypeCompensationStepCompleted AuditEventType = "compensation.step.completed"
+	AuditEventTypeCompensationStepFailed    AuditEventType = "compensation.step.failed"
+	AuditEventTypeCompensationStepStarted   AuditEventType = "compensation.step.started"
+	AuditEventTypeRetryAttempted            AuditEventType = "retry.attempted"
+	AuditEventTypeRetryExhausted            AuditEventType = "retry.exhausted"
+	AuditEventTypeSagaCancelRequested       AuditEventType = "saga.cancel_requested"
+	AuditEventTypeSagaCancelled             AuditEventType = "saga.cancelled"
+	AuditEventTypeSagaCompensationRequested AuditEventType = "saga.compensation_requested"
+	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
+	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
+	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
+	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
+	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
+	AuditEventTypeSagaStepStarted           AuditEventType = "saga.step.started"
+	AuditEventTypeSagaTimedOut              AuditEventType = "saga.timed_out"
+	AuditEventTypeStateChanged              AuditEventType = "state.changed"
+)
+
+// Valid indicates whether the value is a known member of the AuditEventType enum.
+func (e AuditEventType) Valid() bool {
+	switch e {
+	case AuditEventTypeCompensationCompleted:
+		return true
+	case AuditEventTypeCompensationFailed:
+		return true
+	case AuditEventTypeCompensationStarted:
+		return true
+	case AuditEventTypeCompensationStepCompleted:
+		return true
+	case AuditEventTypeCompensationStepFailed:
+		return true
+	case AuditEventTypeCompensationStepStarted:
+		return true
+	case AuditEventTypeRetryAttempted:
+		return true
+	case AuditEventTypeRetryExhausted:
+		return true
+	case AuditEventTypeSagaCancelRequested:
+		return true
+	case AuditEventTypeSagaCancelled:
+		return true
+	case AuditEventTypeSagaCompensationRequested:
+		return true
+	case AuditEventTypeSagaCompleted:
+		return true
+	case AuditEventTypeSagaDeadlinePassed:
+		return true
+	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaStarted:
+		return true
+	case AuditEventTypeSagaStepCompleted:
+		return true
+	case AuditEventTypeSagaStepFailed:
+		return true
+	case AuditEventTypeSagaStepStarted:
+		return true
+	case AuditEventTypeSagaTimedOut:
+		return true
+	case AuditEventTypeStateChanged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditVerificationFirstBadKind.
+const (
+	AuditVerificationFirstBadKindDigestMismatch   AuditVerificationFirstBadKind = "digest_mismatch"
+	AuditVerificationFirstBadKindMissingEvents    AuditVerificationFirstBadKind = "missing_events"
+	AuditVerificationFirstBadKindMissingSeals     AuditVerificationFirstBadKind = "missing_seals"
+	AuditVerificationFirstBadKindSealMismatch     AuditVerificationFirstBadKind = "seal_mismatch"
+	AuditVerificationFirstBadKindUnexpectedEvents AuditVerificationFirstBadKind = "unexpected_events"
+)
+
+// Valid indicates whether the value is a known member of the AuditVerificationFirstBadKind enum.
+func (e AuditVerificationFirstBadKind) Valid() bool {
+	switch e {
+	case AuditVerificationFirstBadKindDigestMismatch:
+		return true
+	case AuditVerificationFirstBadKindMissingEvents:
+		return true
+	case AuditVerificationFirstBadKindMissingSeals:
+		return true
+	case AuditVerificationFirstBadKindSealMismatch:
+		return true
+	case AuditVerificationFirstBadKindUnexpectedEvents:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CompensationStateName.
 const (
 	CompensationStateNameCompleted CompensationStateName = "completed"
@@ -429,6 +528,24 @@ func (e GetSagaParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaEventsParamsOrder.
+const (
+	ListSagaEventsParamsOrderAsc  ListSagaEventsParamsOrder = "asc"
+	ListSagaEventsParamsOrderDesc ListSagaEventsParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaEventsParamsOrder enum.
+func (e ListSagaEventsParamsOrder) Valid() bool {
+	switch e {
+	case ListSagaEventsParamsOrderAsc:
+		return true
+	case ListSagaEventsParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListStepLogsParamsInclude.
 const (
 	ListStepLogsParamsIncludeRunning ListStepLogsParamsInclude = "running"
@@ -520,6 +637,110 @@ type ActionInput struct {
 // AnyJSON Any JSON value.
 type AnyJSON = json.RawMessage
 
+// AuditEvent Something that happened to a saga. Never changes.
+type AuditEvent struct {
+	// ID A number, growing within a saga.
+	ID     string `json:"id"`
+	SagaID UUID   `json:"saga_id"`
+
+	// EventType What an event tells of; docs/events.md explains each.
+	EventType AuditEventType `json:"event_type"`
+	Timestamp time.Time      `json:"timestamp"`
+
+	// OldState The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	OldState *SagaState `json:"old_state,omitempty"`
+
+	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
+	NewState *SagaState `json:"new_state,omitempty"`
+
+	// Status What `new_state` means to clients.
+	Status *SagaStatus `json:"status,omitempty"`
+
+	// StepID `saga_id:step_index`, on events of a step.
+	StepID    *string `json:"step_id,omitempty"`
+	StepIndex *int    `json:"step_index,omitempty"`
+	StepName  *string `json:"step_name,omitempty"`
+
+	// Attempt Of the step's call.
+	Attempt *int `json:"attempt,omitempty"`
+
+	// EventData Any JSON object.
+	EventData JSONObject `json:"event_data,omitempty"`
+	Error     *SagaError `json:"error,omitempty"`
+
+	// Actor Who asked for it. Absent when the engine did it by itself.
+	Actor *string `json:"actor,omitempty"`
+
+	// RequestID Of the API request behind it.
+	RequestID     *string `json:"request_id,omitempty"`
+	TraceID       *string `json:"trace_id,omitempty"`
+	SpanID        *string `json:"span_id,omitempty"`
+	WorkflowName  *string `json:"workflow_name,omitempty"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+	BusinessKey   *string `json:"business_key,omitempty"`
+
+	// Cursor The place after this event in the list, feed or stream that it came in.
+	Cursor string `json:"cursor"`
+}
+
+// AuditEventList defines model for AuditEventList.
+type AuditEventList struct {
+	Events     []AuditEvent `json:"events"`
+	Pagination Pagination   `json:"pagination"`
+}
+
+// AuditEventType What an event tells of; docs/events.md explains each.
+type AuditEventType string
+
+// AuditVerification defines model for AuditVerification.
+type AuditVerification struct {
+	CheckedEvents int                         `json:"checked_events"`
+	CheckedSeals  int                         `json:"checked_seals"`
+	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
+
+	// Head The last seal that was checked. Kept elsewhere and compared later, it
+	// proves that not even the whole chain was made anew.
+	Head *AuditVerification_Head `json:"head,omitempty"`
+
+	// NextSeq Where to go on. Absent when everything was checked.
+	NextSeq *int64 `json:"next_seq,omitempty"`
+
+	// Ok Nothing that was checked has been changed.
+	Ok bool `json:"ok"`
+
+	// UnsealedEvents Events after the last seal, of which only the digests were checked, at
+	// most 10,000. Given at the end of the chain; sealing takes about a second.
+	UnsealedEvents *int `json:"unsealed_events,omitempty"`
+}
+
+// AuditVerificationFirstBadKind defines model for AuditVerification.FirstBad.Kind.
+type AuditVerificationFirstBadKind string
+
+// AuditVerification_FirstBad defines model for AuditVerification.FirstBad.
+type AuditVerification_FirstBad struct {
+	Detail string `json:"detail"`
+
+	// EventID Where a single event can be named.
+	EventID *string                       `json:"event_id,omitempty"`
+	Kind    AuditVerificationFirstBadKind `json:"kind"`
+	SagaID  *UUID                         `json:"saga_id,omitempty"`
+
+	// Seq The seal. Absent for an event that is not sealed yet.
+	Seq *int64 `json:"seq,omitempty"`
+}
+
+// AuditVerification_Head The last seal that was checked. Kept elsewhere and compared later, it
+// proves that not even the whole chain was made anew.
+type AuditVerification_Head struct {
+	Hash     string    `json:"hash"`
+	SealedAt time.Time `json:"sealed_at"`
+	Seq      int64     `json:"seq"`
+}
+
 // Call How a participant is reached.
 type Call struct {
 	// HTTP A request to a participant. Redirects are never followed.
@@ -585,7 +806,7 @@ type NoCompensation string
 type Pagination struct {
 	HasNext bool `json:"has_next"`
 
-	// NextCursor Present exactly when `has_next`.
+	// NextCursor Present exactly when `has_next`; in the feed of audit events always.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
 	// Page Absent with `cursor`.
@@ -981,6 +1202,12 @@ type WorkflowYAML struct {
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// EventCursor defines model for EventCursor.
+type EventCursor = string
+
+// EventType defines model for EventType.
+type EventType = []AuditEventType
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1034,6 +1261,70 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// VerifyAuditParams defines parameters for VerifyAudit.
+type VerifyAuditParams struct {
+	// FromSeq The first seal to check; 1 by default.
+	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
+
+	// Limit Most seals to check; 100 by default.
+	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Wait How long to wait, for example `30s`, when there is no event after the
+	// cursor yet. The server may cut it short.
+	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StreamEventsParams defines parameters for StreamEvents.
+type StreamEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// FromStart Begin with the first event there is. Excludes `cursor`.
+	FromStart *bool `form:"from_start,omitempty" json:"from_start,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// LastEventID The last id that was received. Wins over `cursor` and `from_start`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
@@ -1142,6 +1433,24 @@ type CompensateSagaParams struct {
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
+
+// ListSagaEventsParams defines parameters for ListSagaEvents.
+type ListSagaEventsParams struct {
+	// Order `asc` by default.
+	Order *ListSagaEventsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// EventType Repeatable.
+	EventType EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
+type ListSagaEventsParamsOrder string
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
@@ -1342,6 +1651,15 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// VerifyAudit Verify the audit trail
+	// (GET /api/v1/audit/verify)
+	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
+	// ListEvents Read the feed of all audit events
+	// (GET /api/v1/saga-events)
+	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
+	// StreamEvents Follow the feed live
+	// (GET /api/v1/saga-events/stream)
+	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
@@ -1357,6 +1675,9 @@ type ServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
+	// ListSagaEvents List the audit events of a saga
+	// (GET /api/v1/sagas/{saga_id}/events)
+	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
@@ -1411,6 +1732,24 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
+// VerifyAudit Verify the audit trail
+// (GET /api/v1/audit/verify)
+func (_ Unimplemented) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListEvents Read the feed of all audit events
+// (GET /api/v1/saga-events)
+func (_ Unimplemented) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StreamEvents Follow the feed live
+// (GET /api/v1/saga-events/stream)
+func (_ Unimplemented) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListSagas List sagas
 // (GET /api/v1/sagas)
 func (_ Unimplemented) ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams) {
@@ -1438,6 +1777,12 @@ func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID
 // CompensateSaga Turn a saga back
 // (POST /api/v1/sagas/{saga_id}/compensate)
 func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSagaEvents List the audit events of a saga
+// (GET /api/v1/sagas/{saga_id}/events)
+func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1545,6 +1890,360 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// VerifyAudit operation middleware
+func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params VerifyAuditParams
+
+	// ------------- Optional query parameter "from_seq" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_seq", r.URL.Query(), &params.FromSeq, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_seq"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_seq", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.VerifyAudit(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEventsParams
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListEvents(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StreamEvents operation middleware
+func (siw *ServerInterfaceWrapper) StreamEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StreamEventsParams
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from_start" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_start", r.URL.Query(), &params.FromStart, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_start"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_start", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StreamEvents(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // ListSagas operation middleware
 func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Request) {
@@ -2116,6 +2815,87 @@ func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CompensateSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSagaEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaEventsParams
+
+	// ------------- Optional query parameter "order" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaEvents(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2974,6 +3754,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/saga-events/stream", wrapper.StreamEvents)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas", wrapper.ListSagas)
 	})
 	r.Group(func(r chi.Router) {
@@ -2987,6 +3776,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/compensate", wrapper.CompensateSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/events", wrapper.ListSagaEvents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
@@ -3086,6 +3878,173 @@ type WorkflowStateJSONResponse struct {
 	Body Workflow
 
 	Headers WorkflowStateResponseHeaders
+}
+
+type VerifyAuditRequestObject struct {
+	Params VerifyAuditParams
+}
+
+type VerifyAuditResponseObject interface {
+	VisitVerifyAuditResponse(w http.ResponseWriter) error
+}
+
+type VerifyAudit200JSONResponse AuditVerification
+
+func (response VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyAuditdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response VerifyAuditdefaultApplicationProblemPlusJSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEventsRequestObject struct {
+	Params ListEventsParams
+}
+
+type ListEventsResponseObject interface {
+	VisitListEventsResponse(w http.ResponseWriter) error
+}
+
+type ListEvents200JSONResponse AuditEventList
+
+func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StreamEventsRequestObject struct {
+	Params StreamEventsParams
+}
+
+type StreamEventsResponseObject interface {
+	VisitStreamEventsResponse(w http.ResponseWriter) error
+}
+
+type StreamEvents200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response StreamEvents200TextEventStreamResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type StreamEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response StreamEventsdefaultApplicationProblemPlusJSONResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListSagasRequestObject struct {
@@ -3353,6 +4312,53 @@ type CompensateSagadefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaEventsRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ListSagaEventsParams
+}
+
+type ListSagaEventsResponseObject interface {
+	VisitListSagaEventsResponse(w http.ResponseWriter) error
+}
+
+type ListSagaEvents200JSONResponse AuditEventList
+
+func (response ListSagaEvents200JSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4203,6 +5209,15 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// VerifyAudit Verify the audit trail
+	// (GET /api/v1/audit/verify)
+	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	// ListEvents Read the feed of all audit events
+	// (GET /api/v1/saga-events)
+	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
+	// StreamEvents Follow the feed live
+	// (GET /api/v1/saga-events/stream)
+	StreamEvents(ctx context.Context, request StreamEventsRequestObject) (StreamEventsResponseObject, error)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(ctx context.Context, request ListSagasRequestObject) (ListSagasResponseObject, error)
@@ -4218,6 +5233,9 @@ type StrictServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(ctx context.Context, request CompensateSagaRequestObject) (CompensateSagaResponseObject, error)
+	// ListSagaEvents List the audit events of a saga
+	// (GET /api/v1/sagas/{saga_id}/events)
+	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
@@ -4305,6 +5323,84 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// VerifyAudit operation middleware
+func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+	var request VerifyAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.VerifyAudit(ctx, request.(VerifyAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "VerifyAudit")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
+		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListEvents operation middleware
+func (sh *strictHandler) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	var request ListEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListEvents(ctx, request.(ListEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListEventsResponseObject); ok {
+		if err := validResponse.VisitListEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StreamEvents operation middleware
+func (sh *strictHandler) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
+	var request StreamEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StreamEvents(ctx, request.(StreamEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StreamEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StreamEventsResponseObject); ok {
+		if err := validResponse.VisitStreamEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ListSagas operation middleware
@@ -4460,6 +5556,33 @@ func (sh *strictHandler) CompensateSaga(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CompensateSagaResponseObject); ok {
 		if err := validResponse.VisitCompensateSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSagaEvents operation middleware
+func (sh *strictHandler) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
+	var request ListSagaEventsRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSagaEvents(ctx, request.(ListSagaEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSagaEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSagaEventsResponseObject); ok {
+		if err := validResponse.VisitListSagaEventsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -4924,146 +6047,180 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLlT1UkPLcuyk07smtr1cZwe7ziJN3Y6Z6uVI8IkJGFMAhwCjK1JeWufZh9sn2QLHwAS",
-	"JEGJsp3uc87Mn25HJHH58N1v+BbEPMs5I0yK4PBbsCQ4IQX8eZym/Fb9kRARFzSXlLPgMLhaEpQRueSJ",
-	"QHJJBcqxXKIlFiHiDB2MX4yCMBDxkmRYfSxXOQkOAyELyhbB/X0YnF7hhX/Yr6QQlDPE50guCSqI4GUR",
-	"kxBRhv5WckmEGrsgfytpQZLgUBYlcefKsZSkUKP92zT49d+mwZc/ToM/BKFnEWcJyXIuCZMfSZ7ilRqu",
-	"vaRLItHtkjCEGSK4SCkpkJqcCIluqVzCIgXOCKpGi1c7fyErdIsFwkzckoIkCC8wZU2gEFZmweGvgdpA",
-	"8MW3vouCzElBWEyO8zylvuUpiN1iKpFcYqmnFDckQXNe6OVFepAIYZYgKtCSM14WJNl0QB+JLFbHc0kK",
-	"H0xizhKBsHqMbpc0XiLMuFySAslihTJ8QwQShAnSnCajjGZq13vVdimTZEGK4F5NmuMCZ0Qa3DspC8EL",
-	"/54jRu7kLIY3IosrOV4QdE3mvCAhwgJRDZEF/UpY2DytKZvTVE00Qqd3cVomRKBIfR+NpiwIA6om+ltJ",
-	"ilUQBgxnaql6tuaG8N05YQu5DA4n44NXodqh/WFvLcrFq7+QVXdvv1BBr1OCji9Pzs5QvMQFjtUyQzhR",
-	"coezPCUIo0+fzt6M7Do1vdYLbWFi74pfvGgv2CGeX//Lzv/+8scewpm/wzJedpf/M1f0z1m6QrRJv4o5",
-	"aFYRKdqP+hc/39GDD1+1b4HvOSM9izwGokT744POIoWkabrNUtU069d7MH79csCCGSDhx5Ix9VNnzVGh",
-	"n0QIJ8Bz1VpJjlK+EAr9Y5ymQrHIeUoXS4meCYllKdDHT+/fn73/+XmI+HzKNKkqOiWKF3BGFJkIzpn6",
-	"P4ZRkATqTTlb9JMC1ctt7JlKkgmXsZkle3hbqAB0pt/fG1ePcVHglQuOKy5x2gXGZ8XrJFegUP9TwNCM",
-	"dvSY5UqY7AGLvcAL0l3k24JnaC8Evnu9QgmZ4zKVaG+k+Qz6EdjVTNC/kwhleIWuCcISZVxItDcOx+Ox",
-	"y5oMp+vboBqqsbs5LzIsNX/dnwSwB8N6x+PxOFzPivWeLunfPft6pxYIwIMj0LSkeOsRmoydna5bKux6",
-	"4HonQ1YLMq671o9vT9BPk4PxCEVKSP5pfxwpvK9ENhYo+m/miYhCI8puKROIfyUForKX9s2U64XoJV7g",
-	"szeAbQy2Lpf1CAIv8Iwma5WZPxRkHhwG/3W3VtB29VOxq0QAzPILJR4V7c/8FmVlvFTcgeB4CWd2hKJr",
-	"LGgcDTior2pYn8ICIwRhMC/T1K+4fMZU+lek2IrCG9BZlEhTZ0FYYkW4AkpT1kXqaBAvULSXqT9H6GpJ",
-	"pkyQQp2QIpy4VAiJxJIXsp9lqRn7ePT+ZDOH/syLm3nKb9/DcD6dRE1k93Fr3q6A2zx7+N+6g2/Pf69f",
-	"JkL+C08o0bp5rCdX6jtTWqz6EytNMcbqye5fhX48DJ/0cGcsL6WaUE8pcs6EO91xHJNcalX0SaZVNKI3",
-	"2IUohikVySZlgZVepLhpyRLFcvAKUAFQxmh7VCCmYe6YMNbU8C3CvLYL7zQsgh3XJFj3qceIgN28xTQt",
-	"C7IGTnnBr1OS/XE7eF3or3wgA7l4S5hEt4US3004VKbcut3ol6z+v1MZAOu+cUwFWNR7Lt/xhM57DRav",
-	"ukW0no7UUTz4BF1CPSkIfkpEteP6IH+MGLltm64uD3ggPp5zvVQ/HMHoNpM584+24ywOyKwm86TwOqdC",
-	"+mEGehCfV4ASI/SZyiUvJYqU9PmTkjCR2t4KLfFXghhXQosyKmGbzsovJZbkNznqq6c4WRjXzFbzVs17",
-	"1cqTBLaI04uC56SQwPHnOBUkDHLnp29BQbDw4cdHEvMiIYmyCaxg/UEgUhQc1GRH+u1ZhbBf/lXShySz",
-	"69Um8J3ja5KC0DTD8Ou/kliqYY7Z6n9cfnjvM8pWSD1BX3FagtuAlWmqeL5F4budBd8xA6rjHH3Et++I",
-	"EFr1rZ7uiBua7/Bcw28n50pRLPQg92FwgtN0I4i7egtGOS4kjWmOGciZQulU2o3SPJCllPkmAP356uoC",
-	"FmLluibVX/XHXzxwO+FZTpjoYQbHxnJT/L9kCSe1hRgio2Td8iJBEeOMRNqhVZmBjMsl1WqZ+lhtiTPy",
-	"YR4c/rp+G3oL4fqX3vPG2u+/tHZTUe6WJzLHel9qyZX2qExiKo4QvhYgBpc0JZViIFGiMat5YFhKkuXa",
-	"81nZGeOunRGClzQligawbBgtCZZkR1LQ6TqUAyQ3RAs6hRe1vTnzrmrPtyohcbHtmoQFehOuY5QTllC2",
-	"CNEeMuZ7iCao2niI9tEc01T9dYAUpeWaBipz7SDcAESYesaMFr0WvdpYAqp3m2T0VhrjhvWZtoC5ibTq",
-	"aRx7x8BESVXj0XBQQdlBABC1BA0Prw/hlCUnuBTE581YIay12IQmgKcLcKPNeXGLCwCvXYpC8Fk1X4xZ",
-	"TFL9d0JwklKmNq+QG0teeNdRsZ7tKO64cnoro99lhiP0kSS0ILEUCBdKEVF22ZwrRdLLH2t56Z//W3fR",
-	"nTPTsYcuLC8+XF61TFsLOvUoCIOLT/Df46uTPwdh8Ob0/PTq1AuosvB4no6vBU9LSUKkOLVirer/oiVQ",
-	"tSu4a0K6aKuG92HjnwlO5XJLJUA7+1yc5Td+y7xNOaWfJpQk/qD/1bsSLZV7pLgeahS0x34qMa5VjG09",
-	"w8o2aUtSCzElGb2IcIEXlFWvb3EqSyxmjNxJB6WvOU8JZmpYJ4DhweOCgAAjdziW6UoL7MgOGI18PD33",
-	"uiGPjSSEWJDjRVwvU2on3UbxA27TWcxL5nH5HKep9RUq3WQOgSqCbOxFMU/H8ffyIFgvPVoI7LoSK2D7",
-	"0NnazNvxvI9vT9Drgxc/eVQGzdxm2j8huvv+wBRLV8IExZzNUxrLUPup9RcmXMfLNAG/r3GqIMqEJBi4",
-	"ZuWf3qQ2GDfQfcszPYCWzK7vdpSlUASHr0HHSTxYdCmVJn6EEhLThCgOS2UXCZ2hXoLdJDHtc98vcZ4T",
-	"RhIdaFF6ytrxDqwi5QH26VdSrFBGhcQ3BM15ySqrxwitwfA0iPKWkjTxQtQs59V9GKizUgJ4s23urKJ3",
-	"gy9qG2tGk64UdF79yWhRmuNXmteL168d6jkYd+nHGWNfbY7KtGf1CgsUDJXRII5qhzk4ZgHcPI7LAmLT",
-	"a7c1qYDYtVlSym5s/Ibc5SnWXNZCTa2hwSHKgu5UEfF1k+61GQW8aTdcAa/CUOcsDQE0zmINR9GIsp1Y",
-	"sBTWDTMZKeh7VtFsF4wgby/0c0SZAeg1T1aV7Wc906C46Qg76C6gio2CTYqCnbwCjl2pDzLgDTxJsRA9",
-	"qi5DRh03lsQIKeVyXgqcgp0G+mNBZEFJQ/dVPIKXSoVgRN7y4iYIg5Lhr5hqN0EY6JjATBtc6lC/4pQm",
-	"M+vF9kp3WO4FT2m82lI8ABujAqVkLhEvpbKSiEDzgmcN998PAuUwvo4FSiXKq5f0kn8QXRkDXi6czgD0",
-	"X3E6y8Sa9A+d9WCGjDlLLJD9MtbyjFcvD8ab44Fh8Fcqvdj3GVOj9ou8IBgincDQxRJDEoZEBWYJzxrL",
-	"SHipD6wOSnrlPiuza+K1iJurOLHBb5ymoVEwCiGRCfs2DVSIf27esZpxLejfmyAW1bFyTUf9kH45Png1",
-	"bOIylTRPqQ/cVUxPz6jjenYVcom10OPMZsFsgnrPamq4KzJczXwuJ4v9llDRMUPqeFYopUKanyvf0mAB",
-	"7HCPe0+ovcNtIHq0Hf/dqLxdtfU0yC0yGrlW6rTCJp5KT7NCWSlgCs2ZenNWu3b7xavSBa5LQRkRYnaj",
-	"M4r65aLSorTTYFb7cwf7jdyVKrkegynjzZgzQCMsOUJwCNqCIfM5+AkyvEIFyUxKXMs2crf3wnjdrME2",
-	"M0LgYYsee3x4bawmDFGpFk4SSDm8XWIJEukWr5rkNGjKn2DKoiCpXv8G1W4PNqwDVw/bIxwxaGZyJiTJ",
-	"u3s8Ywm5a3pMbdoQKAzXhLIFuFUZOUKRtu/Ue8I4jnGaAstXL4zWW2wtldldWOUC7N3La7AhbLjHgK4/",
-	"GPOD0HqOErImEhaiSP30380/o40mRmP0deek9GfCkllsfXrrqL/y/bmofbC9a9j9fN9+PutVG93XJ2Cw",
-	"KI2iDuH0705Zbymdk3gVp2TI+s6rl1t2SkYkTrDcGHFzHE7ushXFbsSTvQm4U0giZhXz9JI2JKhilJNC",
-	"cIayUkjF5zewoJfWV1OUrJ9nGAeuycJVStGCE4F0MHZLEt4DB8wq5TjZmLNhwmkuNF7rxI0ylUbaDYjk",
-	"OOC//+KLePJS5qUULtsQStlThxMizmJSRRmVVlBx2VEDlmpnNu3JZW1lCXlQaww68501JfvfhFdzvJnT",
-	"vnpI6MQ9phduHGUTgVyaKEXDQVIb8UM+B4u14S8ANpryhVc7Veov6GIiRIwXinUXziHdYoH+qijASBvF",
-	"+XGs/ihzjbXDFBtJ8nO+WKfVHIzB15CRZPZgyb1vhnjoAJPXzgB6Vx1VvV90TV5Vfk5A/A1OURfLYO8F",
-	"jslGfFTcssyTh0t+hVFG0HkSswt+K7QXWPtv4iVmC6JdOzblpt8Xu3aT+wo8VgpvFusT921nwQMn60Qx",
-	"qjTK5hI8k7TVCZeptMSj4ySyAcbUkXENDauJG11RVB9LQ7drHHfYMUu+9Fg7ddZfO/Ri0+UMjz6+OAuB",
-	"PyeQHaf0Wl2n4zpVtDUQOFq2dn6JMiM7rubtdZ7UqsmWLrAhWlMjJN7rNNMuPDFUUG5ws4G9q5NOfDEb",
-	"IXF8MwN69scpaUaExFk+PBLvl2htJG/53ULr0azX607ehzrD8otaznUKWlPUIC6dj2tsAnAC6KV2vVht",
-	"23RA2pDPYBr0WUt5bwRkB2Q4tdXjQXM+QL91VNpBU2ypCjZVrM0J5C3Nqnn6/1IXLtRutZcHTmFSO9nR",
-	"WGGtiPjLg43gryRrV/nU2ib4r+00JnecCpP+mxpbdLDSAodHma3r6A+ePSpM3VQ5PHZDFf2CLNgcC0GS",
-	"sKFKy7JgJEHXOL4ZodZ51EAPtV+57VLu90fu772cTIY5f2WBmdCyZQus6igE3YSSBRUSqiOrfErI/6w4",
-	"S0YKkq4QRqmihSO9xYiylDLSrmDYMg/Ap4B0ES/FkghZ5fU6MzqlOXqxbWi3ilj2Dn46eLX/8uCnjbUs",
-	"Xs597hrjvnAdLgRBSkPRZKKQxxXz6vS+ElfM96Yx9cl5SOPdTsznjcyJtXHX+k3DkESjRmtzAYHHWdzW",
-	"EpVu5iypT0pe+nPjrrQTOKaCaCfwCEUmMwxk4OXV8cer0zdHyCnVY4lGj1kF52jKcEFsWd4RiuonapCT",
-	"D+8uzk/1MO5RVQ9P318eX6kvp6x+QX38DNR6ncipfXfPQxTpM43QM8x0ouQCfyWozJ+rtU1ZVJllEXpm",
-	"M8gqLtQdEdx+b4/PzvUCbfqZWt2UnRy/Pzk9Pz99o2tw1mXPNWHSwkMPippdurl2bu5btYte5L2sLG2f",
-	"dIFKSclRztN0hE5xvDRufsWTjWCx2zHHHISBOcMgDKpTM3/bQwrCQANL/W6h41+j8dRuE8aIhxCWSdFt",
-	"ONG3ybtsfzsDjXNQFMcEVUExU0ggvHGk9zgjINu1kAcHGnjmrrWD2Uay0CU8L0qmy1YlwiA3QwR157eK",
-	"LLEAhwdp5s/0ZRMaRlFrY82FfWL0byWxiSS1hDonUhdkJ3QBwU9F5KMIRbMIRYcRinaisCrkVKIIXZMF",
-	"BczX9jdGKQyhdGgYw5vN9RA4r9M2quI7BT3IFs/wCmp9n0hPaDFcm4gbGxO4x5Z0WK8keW3bWnI7/dfT",
-	"k09Xpy5hnfZS0ANEVKV1DlYcodpyo7iBYfu2ec4XW1phHwDlddYEn2sKqIx99S81oSdPbRCPcCDfcjCa",
-	"KYd7Z14+LEu+HQFLykJzmx5X3bCIE4QxHh5i2dsuxAJRiDllvoL1txACVSaLk/3i656hjtKmTiv+oP8W",
-	"60MUkIy2vUOdlzLmGZn5M/4+V4Fvp+7FtjNpVegupcxnB+PX2i1guND6YNtrJ93tEbGOsVOk+phxHhqY",
-	"mDwyiAAR+YFhAM04upGAn2wkgLKE3G2oYmmlAA4LxB480jW991ObP9bOV/1XvXx3TY74sJzI8ctqWmvA",
-	"v7HMNdz3gYKiirU8KjTikxV65DUr7lNgoTat5imQtzCy5gVa8jQRThI5VdTq8mewK3SxVEPJ/XRycnp5",
-	"6eqvV2fvTj9A7cTlX84uLhoacJ88flw1zVo7YF2pTSWlt5exkA5RWdCmqlxIzJKqsry/eMyXlGa8Y0ZY",
-	"6/AwKQjKcLIpd6KteQ+KNXYr6x5ct7Z1GsqDat18YTFwxualnA3xrDp+zxQLadMEt1r2dgV3fn6pJeoD",
-	"Vj1Y7vyutX4uNYboBXLIMUQvvaWAL5+uFLDJTbYReNtIHiN0tqoobNCJj4GDP9Rztm6rrfHOa7wzP955",
-	"++Xbq/sd958H2/xzb3L/Bx8G/FL7OLeQeNclTS0ZdZkDzzLqf7Tgfj/LzxwVJCVYENuYDWYAo9hrAjuu",
-	"2fXRsTq8uuDeM6jq+bcMUzY4YJ/33nqH1Y5qn/b2eT/NdLehLQre1F+0TIKhuWwvIJUNX6e+dh02a4qR",
-	"WxCJOtnb1iuFICvZyu080W+nHACLlkrlX+t1twAFaVlPvLCdGKEfBKT6sXYG4t4mhXdzMtl95Z40FW3D",
-	"Ld9KcxW+rEudm63e1nmlphXbSjHfLRxWLc2/qZd7M9NcBFUi0sFStzuAjqsZTNDOKQF/b4/KYJdtndox",
-	"6fEh1eTdwp4abxtn1jiI/pSLdYziZEnimy25xaNod51aMRgdfysUVIeLU62yGLVeFiX50iH+DqOGrxxB",
-	"23dmDizXHdObBsi3qsF6pEvbm5S+1u/qKlCV7zXUlUBUitpL/GRx2035EJ1D9jvC/x07vLf33q4P+z88",
-	"Yo+98frv6VnvcTE/VeaCJbEqZ6gdvq9JFISI6SX6v47fnSNJ7iSiTNCEQHXi8I4yXs447BM1MyQvr9u/",
-	"s7HfMJ5d9bcajKp1A6oNzqN66I2xbTvmlWlJ0D7QLuyRDn/qQ014XGa2lQAvJcIsXvJC8wOcUiyI8BJ2",
-	"44C2A3iVpbHCWboeCRvIZ3TCtf0cfVDU83SBdw8eibnHsLm8wWmixKdORBKHpsNlnTIjEI4LLgTk5dCY",
-	"iFCX7YGrSfNHNmXGQQSwRK5wCavWh5ShCy7koiCX//N8NGVT9uOPJ5x91VmmYvTjj7oUOCPZNSlMVSbD",
-	"N2QWY0GOgGfpXz++PUH7+/uv1ZCfrk5gFVOWUbVO3dr7CNkQjP4io2lKzTP0LPp//+f/zjIRPR+hd2ay",
-	"Cil0/y6d5WArY0foo3b1mwzkkt0wfsuqlfKi+gmadtZVyjD7lEF5MEnMpsF3BPvVlf/gdAJHJkNRX4PF",
-	"qELgKXtmOzs8twJKQH8DFMU8IdGRelXYr8UoS3QePRQ+aYdeZrqQ6oCIqHqs6tY7kCtElDaNIeWeC0jL",
-	"EWUcEyGObAV99W6GV3YouyAzudmxAR+iibNt88E1wYVA0b/umJd2zpLoUBfQp5Qw+YMItdlE5ZRBCaOS",
-	"VUyXiSrzzfYcnrxq9BsnqSAIg/2lrCy9EONJcFbR6O+tAFko/NeNs0NQbKz5Uffvn7LIdvmO3J70iLNG",
-	"drr2xFYzPDvYm9itgP0nFNR04MxM8jxEUaMrd1SP+fPplY2WPtsfHzw3W3KapatdRdBCaBfndPfr3i7Q",
-	"dGTrtquqUF4X/OAbAgQctZqu6z616IasEGi4AuWkQJIwzGSI8oKymOY4haELXkpiG/TfkFxOGcQKJUqJ",
-	"stcmB2jJy0LYfqdZ1VJC3yugcd/cNNBqc2+yW+wOKmC6DVNDNE/xYkESFHkaoB4ipRJERzWw7eS6EWvV",
-	"HELtFZKBgVj1Qg4mE0X9+pfCcoFSkCkrc8S4+sgchBLIgFi6Dz96Bqrx3nOtcDrNsl1KiZz2M5FOaoLO",
-	"fKaFNoKyh4SQfNS8MiBEQApKS4Mu0PYmAf8lAaFp9yfA2ZGQHLh2gjIqBAH+VZCcYKmgqabUrgsh8UpU",
-	"gD6asuZidSNqZtqeQs98vSVTtv4neNvcR5DSmDCdM29aCB/nakU7k9E4MM2qoHugONzdvb29HWF4POLF",
-	"Ytd8K3bPz05O31+ewjd1/w8twxw7+zAYj/b0KzwnDOc0OAz2R+PRvnZbLkE2N0hE/bAgHrXiPblVmAKJ",
-	"wyP0VoMT2GLMs2vKLJ4cv3+ja1FAfAhL+QqoijPbk9Avf/g4Qp+hnOma63RRheNVvh2WCkkKYi9+MKSa",
-	"lUIRFpXwlQZrxYPPkuAwUFz+skoUrK+i+PWbv6N0q97kwdcVdHt32n339eaui1O6/ewH1pI1+tpPPH3t",
-	"H7Yq8vBFkSFr8l7M0awXGNpAvWpT+q3n0oBmPdBTjFmVgj3ReI3yigeM6e0lo7XeVo7Ht2lQkAXlbBoc",
-	"TgNSToP7qO6//YNAthJCZ+/FnEmQTL3t5avKiaH3Zky8lOMbuluA1Wl/7Hioum6yOC0F/dqL5tahqOST",
-	"/xKDNfG47nyQST5kPsmfYLaNu7Me0t9qd3a+B+7Oh+g179412Xob37vQ3oFB78G9GAPeNfcXDXizcd3J",
-	"/ZdW4/3JePyk3fY3N+QGmT6gGbfJuALBy3jFAkba+wiVEn0Lqna4axvlQ0vsMstwsQoOA7VIZLP2JV6I",
-	"Oov/C/TDEtLbpq6Qwgp8o0N0qkzQs1Y1W+he0EKlmLJm4cdzcHDNka48qSo+gPsZZVT3frqtanC0M3DK",
-	"jPF+CCFPCj2aiTIOIZFZcjCQCEvqNiO6L57QfdGoMNU8oCLr2phbTGXk3HnjnVoZY6aHiS791s/AbamW",
-	"VeauprvAphO/SQM4MqbBZLynrDZQsmIsiKgbWC2xmLKoSl2KdG+rSPcdiDqAcBoCePQuzeCgjqOjeG2g",
-	"HLhpZAjd6utahtBi84auLkf7vH+CrpQcRyeKIu/kCP1Mv9qW27BfKVBkRb1VS3VPgugI4SnLcKr4G1i8",
-	"0IKbLhiHcBwWle3AElwkKCEZZolw7jVp30QDE+W4IEyuvY7mi3uFyOpJOUp1aUj74oH7Divb+00uDrFo",
-	"Z8ivCnMakoGLi7a7zu/3v1Rkm9sgbP3X8Gsg3NsGd5zrBtetsns/oTmOR3F+YOKGh3t4/33YND13v5ls",
-	"nvteI/QhjNNijGGZqMzDKQMMmYzHTa7oY2kLIh/Ez8yNUQP41HfgfM076IZ84Vyz993VlnW0/gjqfDK0",
-	"3x8fbEZ5926cx5PKz8QSimZeSvBU1wJuRTu7phHE4bce1eqTvlbCqQmsbhzl+houUAqvCWFIdw6raIrA",
-	"XaGNCkFkbqyoLyykAmFFoSSxzqKD8WvjEGu1xoimrKNf5FgZnbomkNqbC1taBjz9zlTp0R420pBLPw35",
-	"7EcJ5xaw3bqnYIv0JptRqnWf1+Ox8QQA3OXcVUeTtfhX9x/pxcFzekPMIcM9w5ghe9fBDwLhGByrhx3E",
-	"MxWrppRPu8QJapTPOrfDKm0c+pOgyA4eedGp+vyfKPXdUOqqLKpQyzWOb7bFKl8jm170+kg4mF42l8Nw",
-	"GI0ttpLaVEW5I2pOaCqrrZaA0bwgYgmNUFemAbAPjfQKGyW3/0Sl74FK+mrikiVcCS8rNSE22zhMc47b",
-	"YpoSuzu2PsirhX5gpn86jpe2YCfU2XgEGiebXpwJuQuR0Epws4+zJ1qhq4PE98SZf8daoVPN5fNnpWnz",
-	"kmT5WG3xd1LzwBfWufL5ARbSbpUwtxlDbSmU0imtuyy0THFNDqkfSb8rhv6m+LYB2f7zINpgJGukt3kR",
-	"y9NLx2bM6AaippPoCJ1pFytnJlWpSiHyYtbnRvZbA7vamJ2u3NR2iLbb/Hbn/smeGIWTZr42kPSPE4xY",
-	"j12N+0SfCC3dTEeLjPVv62ICvFDI1MoV1Hem3jUQUrE6jYYnml1ozQ5PmX0JpwXByQrcRNS4aqtnC0xZ",
-	"2ErEmYzHOk5g8pXgC8iPrpI9FMIfRpAwpi9h1OUu2qDX5ADk6NcedXSjyhfdlsuu0e+e9CZV6yEOG2PZ",
-	"tM7txoIE1h5nkJuVjAXEs0ObGgpeYPMjwgXcE6R+H6FIkjsJqzE5RI00wrsd86QgkO8F+BO192GMxE3+",
-	"7y2op8qJMF7zYV/Za48fT3YfDXI5bfd6aM8nDHah2KNlzzex177hYO9/dBw8FqBBWbo05RyDkOJJ96oL",
-	"mDYSiWJicAojZC/0gKvDbWIyMnfo2DiV5CmYKlWCKnp2MJk8f4qAL6y4yaZtUrGQXEESwQX+g/Hvm2K5",
-	"blCg46F/MNe0H5pq5CfRULfkCb+Tt1l6NbmHMQh9QLtGDev3y0BKnpa15E6pAnA96gi9gQ+1Nd/R5UwK",
-	"cXUDzZQpYxpSsEnilaVmiN8QKZ4UIR7N7OelIE657WOPVevM/ad6yuzhsUoz7zs81Di7zsnpz/9BD067",
-	"yJ7w4AxdD8zpXWuX2XKB734k/7SsHmnw20N/MuzZ/Wb+GiSBf6kquh+JJ73dBEyl7V5l4udYLmsLvy4p",
-	"70+ZeIr2vv9AqoJSGbfVEZZw+/Xf16GMuSD7O+rQZgaP8nymNOSnUHZtWw19sxyPiQB/Ak51l2YLnoxI",
-	"bCCTEVnQWKyDzDvzykbQgLWbp5i2gNLOCers/6LgmVp4KXSNL7nLudC6uiaOp4CN2QbYUfWEfqiY+pSR",
-	"PeA+0JxwJgsM5dHb+kd+I9+ye0GA32qLzR7+ozmVr5aQ/6kXX3ll/OcJ3rW/92oeL8b7daBeX49YFQTG",
-	"mDHu0UcWRH4kOIEyid+Na8SYPS3bgMK9BLIhdIpwVVznB6zTjKWPRn5xROB3gpGdogfDqy5CTwEpcz2p",
-	"DluiJSl8jPXeXhqsmYEuo9sFSjevtlGwro4XTqa8VXTBR0izrDT3pddtIXLK4LZzbhuKt4rIhEd9AcMX",
-	"bnaghRP7A2MIPMJO6RWEZTzJyuDArvNkAGESDhmwVYjKjGHj3N1RNG5DFaQmpLBWq6RL3qNmfU9w/+X+",
-	"/wcAAP//",
+	"7H3rcts4uuCrYLVT1ckMLcuXpBO7pnY9jtOdndw2dnfOVivHhElIwpgC2AQYRZPy1j7NPtg+yRa+DyBB",
+	"CpQo2ek5M6f/dDsiiet3v34dJHKeS8GEVoOTr4MZoykr4M+zLJML80fKVFLwXHMpBieDqxkjc6ZnMlVE",
+	"z7giOdUzMqMqIlKQ49GT4SAaqGTG5tR8rJc5G5wMlC64mA7u7qLBxRWdhof9zArFpSByQvSMkYIpWRYJ",
+	"iwgX5NdSaqbM2AX7teQFSwcnuiiZP1dOtWaFGe3fx4Nf/n08+PSn8eAPgyiwiFcpm+dSM6E/sDyjSzNc",
+	"e0mXTJPFjAlCBWG0yDgriJmcKU0WXM9gkYrOGalGS5Z7f2VLsqCKUKEWrGApoVPKRfNQmCjng5NfBmYD",
+	"g0+h9b0v2IQVTCTsLM8zHlqeObEF5ZroGdU4pbplKZnIApcX4yAxoSIlXJGZFLIsWLrpgj4wXSzPJpoV",
+	"oTNJpEgVoeYxWcx4MiNUSD1jBdHFkszpLVNEMaFYc5o5F3xudn1QbZcLzaasGNyZSXNa0DnTFvbOy0LJ",
+	"IrznWLAv+jqBN2IHKzmdMnLDJrJgEaGKcDyRKf/MRNS8rbGY8MxMNCQXX5KsTJkisfk+Ho7FIBpwM9Gv",
+	"JSuWg2gg6NwsFWdrboh+ec3EVM8GJ4ej42eR2aH74SB0pRefmdBdGztrbisisoAFx94+DRiaMVY2OPzW",
+	"q76Cn9tr/sByRjW9yVjXAmC51zCovwiu2Ryu+Q8FmwxOBv91vyZC+/ia2j8rU67r2e8is/ZX+OWTUbVU",
+	"WhR02UTpZPlXtlxd7s9c8ZuMkbPL81evSDKjBU0MGESAMewLnecZI5T89NOrF9WGkB7WO2pheufZPnnS",
+	"PlqPOP3yX/b+96c/dRCmyRuqk9nq8n+Qhr5KkS0Jb9JHQ3yRFMeGtsbdi5/s4eD9Vx1a4FspWMciz4Do",
+	"kaPR8coileZZts1SzTTr13s8ev60x4IFIPmHUgjz08qa4wKfxISmwNPMWllOMjlVBu0SmmXKsKBJxqcz",
+	"TR4pTXWpyIef3r599faHxxGRk7FAUmjoIDO0VgpmsFRJKcz/KYxCNFDHTIppN6nhuNwwwjjGYZcc4B0+",
+	"mhwE0QTHv5KaZquH8dHwEi3NUZj/mcNARja8z3I1TLbDYt/TaYDwvCzknBxEwNduliRlE1pmmhwMkY6T",
+	"PwI7uFb87ywmc7okN4xQTeZSaXIwikajkU/6LYXt2qAZqrG7iSzmVCP/OjocwB4saxuNRqNoPavDPV3y",
+	"vwf29cYsEA4PrgBxyfCuU3I48na6bqmw657rPeyzWpAhAsT/5Tn5/vB4NCSxEUL+fDSKDdxXIhFVJP5v",
+	"9omKIysqLLhQRH5mBeG6E/ftlOuFlEs6pa9eALQJ2Lqe1SMoOqXXPF0rLK7jPYYFwCw/cxYQgX+UCzIv",
+	"k5mhDowmM7izUxLfUMWTuMdFfTbDhgRCGGEQDSZlloUFw4+U6/CKDFkxcAMy4cTKD0ykTkQyh9LkdbG5",
+	"GiNpxAdz8+eQXM3YWChWmBsyiJOUBiCJmslCd5MsM2MXjT463EyhP8ridpLJxVsYLiTzmYncPhb27epw",
+	"m3cP/1t38e357/BlpvRfZMoZ6j4JTm7UI2G0BPMnNZJ4Qs2T/b8pfNwPnnC4VyIvtZkQp1S5FMqf7ixJ",
+	"WK5R1H+QaQ2O4AZXT5TClAZl07IwMhxQ01KkhuTQJYACgIwVNrkiAs/cUxGdKhdahH1tH95paFx7vsq1",
+	"7tOAkga7eUl5VhZszTnlhbzJ2PxP253Xe/wqdGTAFxdMaLIoDPtunkOlKq/bDb7k9Ku9SsFa942nisGi",
+	"3kr9RqZ80qkQBsUthmoCMVex8w36iHpeMPqQgOrGDZ38GRFs0TYN+DRgR3h8LXGp4XMEo4adzJt/uB1l",
+	"8Y7MSTIPel6vudLhMwM5SE6qg1JD8pHrmSw1iQ33+bPhMLHZ3pLM6GdGhDRMiwuuYZveyi811ew3ueqr",
+	"h7hZGNfOVtNWpL1m5WkKW6TZ+0LmrNBA8Sc0Uywa5N5PXwcFoyoEHx9YIouUpUYncIz1O0VYUUgQkz3u",
+	"d+AEwm7+V3Efll7fLDcd32t6wzJgmnYYefM3lmgzzJlY/o/Ld29DStmSmCfkM81K0NVFmWWG5jsQ/rI3",
+	"lXt2QHOdww908YYphaJv9XRP3fJ8T+Z4fnu5NIJigYOYBVQa+8aDbhmV5JzpGTfiiyGzM5rnTDBQQCic",
+	"7pC8ZUYkSWZUTNEK2LwqmuiQVeXjTHpGMa6H5OxGARGfMWHloykXjKQ8NUzuZkm4ViybDFd0c3MM5taL",
+	"wcnB8V00MNr8PA+IYu8mlQr5nQK1D2CiW8r2Rz64iwY3peKCKXV9i1aMznUcju6iQSKLgmWAiUbiXff+",
+	"wXPz/hrLWp7RhFnTHijpYL9xYJ5xpSMyYSw1IqPSBaNzvDCuSWIENDRzdq/X7A6wpI/gcgEv+ss/Mp+D",
+	"RSmleiOhMRD/DpHDH+SwGkRbo9YWRihvILMYnoYMeaKc37AiItNCLgxMGwWOCwfJg6YlaLT3PGQJ8ld8",
+	"Fw0EW1wrR4Zplr2bDE5+2XyESLnvPrXx7QeQBtBGLLMUh46NWpDobFkjhyVs8NjiXnpKaAbGDXPtityw",
+	"KQdTxNBf89O7aFAN3OeycaXeCE9qungdOmaLZWfvX1Um+Rs24yK1imX3cZqRnX7YRw30Adh8mtPNiPa9",
+	"eRGsRNtfWKkCNwbiZ1yBQUzmjAqwEiQZN8M0jh+nZ3nw5GK7+RN8Q6TsSwyuG8AKsHhRoF5rj/FZNYUZ",
+	"oGHgH62jcM/dd8Lqet2HaKib5nOmNJ3nDUNGSjXbM4/WrdAQaV3QhG28LQOtTuzosa5nTmNEIfCXARga",
+	"apNDw+hdb6AivZ9CvLuiMyDSbSen4MXtYFgf3LVNboY4TbmoBOO12lL9ZvtE7Ioao63fdtjDAGDv3B5E",
+	"sywz8HlKUpmofZxkOE8J+5JnlAsFxhgDts6cAhRXaVoYZQXvaGh2kjHvhwnlmfeYioRl3g/mBtNrWWr3",
+	"A+BGa1D4bWVk+LUa3jxmQsFpeN83fvaHaDzoGqWxlNVnneM1l1YYNXNoRRrvF/ZlRktld2QIz9BygeZp",
+	"XVcSrH/Ibq7VpymjacYFu86pUiwNGoYBNH5mBZ/wWk/bAimSGUtuWXpdI8caAmXkIvu+YjTr8fqEF0pf",
+	"39B0y2WlTFOeBZRFRzdCJPsjeBUoUVxMM2axIaGC3KBlLF0l1XfR4JaL1LctpnxquOmcq7l1qsy5MkNe",
+	"V+haCvYlZ4muzy0amAMJfYQHFbq6bbireZ39GhZHzQyVxG4E+JoSgNSpiJAa3mIpWTLg+76x++nxYKN5",
+	"26dacGCRu6IQvTKa5pa6jdlIRhWus3bVW3Abkr+yXBOWKbbASxYpMWdFC5aSjGojSHI9FnkhPzOF35td",
+	"m3NAS8hMZiCccQEDz2lqRmELNNc2oW9G1awVKGEkULo3+fT16fHdH0JghOd7TXVPFlzf6H3uwgwR4Xr9",
+	"JYQuBfzmQSBCvNGSTCWRoqn8GX1yiUqnfx/bglA0kLerE7+VnjrrDQ/2uBvGhJOmPcS9kTJjVJghS2F3",
+	"XBOv5vgXKKo5Tc2DsAiMPuBrAVexeYiIr8jCnIZdSUSoHouGRwy1AqrbfgOArVMYHfYEPkx6I0ttSBLE",
+	"gyCsraOYreuVt4M2yY3aJDt01+c0y7ZEwB/lglCS00LzhOdUAOEojKSAx9/CEK3zTYTrx6ur97CQ9q7g",
+	"4+CyPXYYUhnROWyApRSpZLUTuooDWcgiJbGQgsWVfoaeZuFgTcLHZktSsB4KB24hWv/SW9lY+92n1m4q",
+	"4+CWNzKhuC+z5MpBpVlOuDol1OEpz1jle9AkReNVy/KDQksfDu9koa1o2Zb2CnRpXwdXFSQfVnrbjr66",
+	"Q2+e64jkTKRcTCNyQGyEQEQOSbXxiBwRlPkickzULc9zxIHKI3wcbThEmLpSktaCVxtKwLu3Quet4u+N",
+	"G9V32jrMTahVT+OJPfZMjExrgyY8UDDkvhL/8TyCIs2FSM9pqYIqytKadsCIaOAUuI0RWBa0SBvqiFF8",
+	"a0ne0zScRGyQN2cF1Q09sV5HRXq2w7izykgCJlWPGA7JB5bygiWGnRSMCLCzTmSWyUWQPtYm+fD8AcF2",
+	"5c4wfHT1LN+/u7xqec/d0ZlHg2jw/if479nV+Y+DaPDi4vXF1UXwoMoiENxydqNkVmoWEUOpDWk1/1ct",
+	"mz3Gxa16qX2wNcOHoPFHRjM921InqC1FbrfyNuz8b2NOGcYJz/TZuRI0/Hc4CnAoTziRtSH1ITwF6MXY",
+	"NvgsGrS4kXdihjMGAeF9w56xxa3MqLo2oqUH0p6I5gVrBuC4YMDAGgbV2A0YnzqLOtrSJ4QaXdfZ32i2",
+	"oEsV1OjyYDSUk2rBnOsFM63nO3Ws0EYWBdFb14ksRcDdcZZlLmTJyC8TjvKjC7FdK09vlhP9iKbqQkIg",
+	"71z329HFDy/PyfPjJ98HxAokgNcYJhEQwd+BRR8t41JMMp7oCMPl8Asr+8sySyH8zMZ2EC6UZhQoay9r",
+	"nREtbDRK21rXA9/srhvm10SmASi6hEDeU5KyhKcMPWFrLcBP7yLPmhGw29VuvBlXxMgyw032WhC2wvpO",
+	"sSRzrozyQSayFJXz1TK23udpAeUlZ1kaPFHPwG3uyjDpzSEC3io6N7jq0uh8tek/qKSzJ8+fe9hzPFpr",
+	"aT8C87nOOlZvoMCcoVEs1GkdtwfxYXDcMknKAlIQ1nv1qkNc1WsyLm5dGCkYaZESV5qlTFmDQpQF36sS",
+	"H9Y7xVqEojK3mw1Xh1dBqHeXFgEad7GGoiCgbGl7tBi2Gu1qOWXoWYWzq8cIPPk9Pidc2AO9kemy0g9d",
+	"gBwId5hIAfINiGvDwSZhwk1eHY5baehkICjpPKNKdYjDgliR3WobQ2IE0EmpaAa6HMiYBdMFZw352NAI",
+	"NLQLpheyuAWTJP1MOUYrRAMMTbxm1jfMxWea8fTaBdMFJQBY7nuZ8WS5JXv4aM2MGZtoIkttNCmmyKSQ",
+	"80YU0neK5DA+hiRrw+6rl3DJ3wWCFiDYhmbXcPSfaXY9V2uyfDC5xQ6ZSJG6Qw7zWEcznj09Hm0OS44G",
+	"f+M6CH0fKbeqgcoLRiHgGgi6mlHItdGkoCKV88YyUlnihdWx0UG+j77ykNbcXMW5i8GnWRZZAaNQmtjo",
+	"86YSC2HYm3dsZlx79G9tLC3HkH3Eo+6Tfjo6ftZv4jLTPM946Lir0GKcEcOL3Sr0jCLTk8IlO2069Y7V",
+	"1OcOjp7rkFnKQb9DVHImiLmeJUSC2J8r+1NvBuxRj7tAxP8KtYEg1u3o70bh7aotp0EKmZXaUahDgU09",
+	"lJzmmPJzGzokrGfMRZh1s9fvtwkJgtCktlOuv23JX6nh6wmoO8HEyNpOfErgEqxZfTIBW8KcLknB5rQR",
+	"EuT0J397T+6anslrywR2W/QoYOdb8QkIYrQtkbIUMksXM6qBIy3osolOvab8fssgLNgwxs/utsdjjOIq",
+	"mNDXSrN8dY+vRMq+NK2qLnsJBIYbxsUUTK+CnZIY9TvznrLGZZplQPLNC8P1GltLZPYXtjmW4jnoEC7q",
+	"NOj7vGryWZBzDJO1AbkRic1P/93+M96oYjRGX3dPEG0m0uvE2f3WYX9lH/RB+/he4W6HR+7z606x0X/9",
+	"EBQWI1HUkaTrY14yPmHJMsl6RWi9rl5u6Slzpunu8XgQw7g55uYQTC4sVdcV8QyiNuQhU5KzQklB5qXS",
+	"hs5vIEFPnT2nKEU3zbBGXuvSM0LRVDJFMCZ8SxQ+AAPMMpN0o5fcRfW24zgLpspM9w8v845/NbzMIJks",
+	"dV5i/JcjG8oIe+ZyIiJFwqqYQCMVVFR2uBLi6fn/a82uhNiotVGO8J1TJbvfPOgbhfdsF/eKf01PfF/L",
+	"1iGMTxtKfM/Qv5a9AMhoJqdB6RQic40spiIiZEEwgqC6pAVV5G8GAyy3MZSfJuaPMkeo7SfYaJa/ltN1",
+	"Us2xC9WDOKndzvrIDrHrAIfPvQFwVyuiejfrOnxW2TkB8DcYRVfCFHvFGRpqWebp7pzfQJRldIH88EIu",
+	"FFqB0X6DIQZo2nGZP9vENvgzP9sqRPLQf9tbcM/JVjwdVWhlcwmBSdrihE9UWuzRMxI5J2Tm8biGhNWE",
+	"jVVWVF9LQ7ZrXHe0opZ86tB26uTDtnvGZe3JKvo5wgAwSNITEJGdU92IgURtwI//Q+OXKudsz5e8g8aT",
+	"WjTZ0gTWR2pquM07jWZowlN9GeUGMxvou5j7EvLrKE2T22vA57Avc8uAZM84ut4C17K7Rc6iWa/Xn7wL",
+	"dPqlObWM6xykpriBXJgWbHUCMALgUletWG3dtEf2Ukhh6vVZS3hvOG17JFq1xeNec+4g33oiba8pthQF",
+	"dwix9CWr5u3/pa6fUJvVnh579VHaOZdWC2t5zZ8ebzz+irMGQj1B2gT7tZvGprBzZbOQM6uL9hZa4PK4",
+	"cOUlup1n93JlN0WOgN5Qeb8g+A8jnqOGKK3LQrCU3NDkdkha91EfeoR25bZJudseeXTw9PCwn/FXF1Qo",
+	"5C1bQNWKQLAadDLlSkMRrCqtE9JQK8oyZwXLloSSzODCKW4x5iLjgrULKWwZKxASQEKhuZopXaUXezN6",
+	"FUJwse3TbtXSODj+/vjZ0dPj7zfGuQYp92tfGQ+562ihGDESis3Qsclkjs2b2/vMGmH+XaFOXXx+h9ST",
+	"3bJFkCD1z1jBOgYBY3FbSuyRclKramGnbsESrhgagYckttFjwAMvr84+XF28OCVexSCRInhcV+ccjwUt",
+	"mKsOdEri+okZ5Pzdm/evL3AY/6qqhxdvL8+uzJdjUb9gPn7khSyj7e5xRGK805g8ogKDKaf0MyNl/tis",
+	"bSziSi2LySMXZVZRodURwez38uzVa1ygC1EzqxuL87O35xevX1+8wHjfdRF2zTNpwWEARO0u/Xg8Pz6u",
+	"TsLpAt7LStMOcRco2KQlyWWWDckFTWbWzG9osmUsbjv2mgfRwN7hIBpUt2b/dpc0iAZ4WOZ3dzrhNVpL",
+	"7TZujKQPYtkw3oYRfZvYzPa31yBx9vLiWKcqCGYGCFTQj/SWzhnwdmTyYEADy9wNGpidJ4tcwvOiFMQm",
+	"mFLgmxGB8oILg5ZUgcGDNeNnuiIOq6S2MIP6SfBfS+YCSWoO9ZpprAuX8ik4Pw2SD2MSX8ckPolJvBdH",
+	"VT0pw4rqLFjUvynJYAgjQ8MYwWiuXc55nbRR1QAypwcR5XO6hHD9B5ITWgTXBesmVgXu0CU90qtZXuu2",
+	"Dt0u/u3i/KerCx+xLjoxaAcWVUmdvQVHKPq0kd3AsF3bfC2nW2ph7wDkMWpCThADKmXf/Mul5O5CI7yT",
+	"bxkYvTIG/awzT3eLpG97wNKyQGrTYarr53ECN8Z9Kwr0drGAF2LCRahu3ktwgdokNXePoSKp5ipdeLWh",
+	"D/i3Wu+ieFYVG9jKoC5Lncg5uw5H/H2sHN9eboyrWtsqFDbTOr8+Hj1Hs4ClQuudbc+9cLd7+DpGXq2s",
+	"+4yzq2Pi8J5OBPDI93QDIOFY9QR8v2Oy/VHvZPvje5qmD77fkBTvLd9fk8c+HCXy7LKIa43zbyxzDfXd",
+	"kVFUvpZ7uUZCvAJHXrPiLgEW8tdqmgJxC0OnXpCZzFLlBZpzg60+fQa9AhOqGkLuT+fnF5eXvvx69erN",
+	"xTvIr7j866v37xsScBc/vl/GzVo9YF06TsWlt+exEA5RadC2uJ3SVKRVgbvuBLNQUJq1jllmje5hVjBI",
+	"xN0QO9GWvHv5Glez73bObds6DGWnfLiQWwyMsXnZr5KPZ/fMqNIuTHCrZW+XlBeml8hRd1h1b77zD80H",
+	"9LExIk+Ih44ReRpMF3z6cOmCTWqyDcPbhvNYprNV1mEDT0IEHOyhgbtdzbI/23v56euzuz3/n8fb/PPg",
+	"MJyk/3Nt49yC492UPHNotEoc5HzOw4+mMmxn+UGSgmWMKubK08MMoBQHVWDPNLveO1a7V6cyeAdVWcEt",
+	"3ZQNCthlvXfWYbOj2qa9fdxPM9ytb6XEF/UXLZWgbyzbEwhlozcZS7ujpgRbAEvEYG+XrxRh44GlXwCz",
+	"W085BhKtjci/1uruDhTLWVQTT1ldmQ8Dj4hoRyAebBJ4NweT3VXmSZvR1l/zrSRXFYq6xNhs8zbGldqK",
+	"8EtDfLcwWLUk/6ZcHoxM8wEUSkHUUOpXEEC/moUENE4p+Ht7UAa9bOvQjsMOG1KN3i3oqeG2cWeNi+gO",
+	"uVhHKM5nLLndunjPPXB3nVjRGxx/KxA0l0sz7tcP0kXJPq1WK2kTavjKY7Rdd+ad5bpretE48q1ysO5p",
+	"0g4Gpa+1u/oCVGV7jTATaKVW4oP4bTfFQ6xcctgQ/h/Y4L299Xa92393jz0N+uu/pWW9w8T8UJELDsWq",
+	"mKG2+75GUWAitqXJ/zp785po9kUTLhRPGWQn9q86E6SM/T4xM0Pw8rr9exv7Df3ZVZnt3qBa18HeYDyq",
+	"h97o23ZjXtmyBe0LXT17gu5PvNRUJuXclRKA8k4imckC6QHNOFUsXJegcUHbHXgVpbGk82w9EDaAz8qE",
+	"a9tKhE4R51k9vDuwSEwCis3lLc1Swz4xEEmd2EYbdciMIjQppFIQl8MTpiJM2wNTE9JHMRbWQARnSXzm",
+	"ElUdGLgg76XS04Jd/s/Xw7EYiz/+8VyKzxhlqoZ//COmAs/Z/IYVNitT0Ft2nVDFToFm4a8fXp6To6Oj",
+	"52bIn67OYRVjMedmndjB7ZQ4Fwx+MedZxu0z8ij+f//n/17PVfx4SN7YySqgwDLiGOXgMmOH5AOa+m0E",
+	"ciluhVyIaqWyqH6C3iF1ljLMPhaQHsxSu2mwHcF+MfMfjE5gyBQk7urzEFcAPBaPXGWHx45BKahvQOJE",
+	"piy2FUTt11BDFOLoIfEJDXpz2wwFHSKqavWC5XkgVogZaZpCyL1UEJajyiRhSp26DPrq3TlduqHcguzk",
+	"dsf2+AhPvW3bD24YLRSJ/23PvrT3Ko1PMIEeiv9+pyJUm7geC0hhNLxKYJqoUd9c66PDZ422ZyxTjFDQ",
+	"v4yWhQuxlgRvFY02Y+YgCwP/2L8rAsHGqR91m8axiF2zsdhvPWjrDFfR6WiJrWZ4dHxw6LYC+p8yp4aO",
+	"MzvJ44jEjeZgcT3mDxdXzlv66Gh0/NhuyevZZnYVQ5mhfZrz/c8H+4DTscvbrrJCZZ3wQ28ZIHDc6v2G",
+	"7XLILVsSkHAVyVlBNBNU6IjkBRcJz2kGQxey1Mz1YbxluR4L8BVqkjGjrx0ek5ksC+XarsyrkhLYPhJh",
+	"3zaUbHUztNEtbgfVYfp9WyIyyeh0ylISB/qwnBAjEsSn9WG7ybEfTFUcwuwVgoEBWXEhx4eHBvvxl8JR",
+	"gVKxsShzIqT5yF6EYcgAWNhukTwC0fjgMQqcXs8uH1Nir/xMjEFNUL3P1i0kkPaQMpYP2y0UARWMlAbN",
+	"qFwjxXAvyMiWBFRg7EhZDlQ7JXOuFAP6VUC3Q3OaZko0XShNl6o66NOxaC4W+2EJ230F6jHilmza+p/h",
+	"bdt2MuMJExgzbzsZneVmRXuHw9HAFrSCCoPqZH9/sVgMKTweymK6b79V+69fnV+8vbyAb+r6H8jDPD37",
+	"ZDAaHuArMmeC5nxwMjgajoZHaLacAW92KALlifY/s4JPQHyfMh1uijHPS22LF2LNyYpqYtlWB6Izqure",
+	"WVAXFWnuWCD2fKdsQdNHzULPj4fknagxA+pFGpJ0Iw2cpuDIPsXya2OBJ20g7FqxX2PyZwse8I9SaJ75",
+	"NRQFs6hnVoMBSWPhfc2N+pZx9pmlQ3KpZa5cBjRGTHv1PrmyPYLgWise8CodnAzwEKG28aDZ8/SXkJ0M",
+	"x8bKsRL3e0oOejQYcwvvbATXox5rsDsd1Or0FzPq05gu4/NWh7D1TfQ2LO1Tq33W4Wj0cK26VupOd3aD",
+	"ogpLEQ1RFYcT6Bq+Wu++a14FbWrK+ZwanXgAM2K5VqwGpgusW6PpVEF8L8AMKD85K6AIMywFZdKC0RRG",
+	"9NnaXl0+NoiyBsK8ov9ZhgIuJMVTYa1I1kTrd1+Bai7UPQSRI8Xa663evEB7LQUV0iMCU6YR6Yhe8IRB",
+	"IKpBWUxg9CVr+ZkVGc1P6trPamYIvtdb0xVATaiAAi1jYUulcA3EfA7Bhc2VcVdnDWlARGim5Grt27GY",
+	"MND9RUomaBlZVqXNiO2yZBtMYmkM64Gvar0BDyhKdmIJErWf47lmXOuMwdARiC2OtGVS3ioMgXTEDUt2",
+	"QK9RSxDrjk5uW1VRObDPqNUmHQGSZATfi7pef4MihSC5fmXf7877NYj4nhtuq8aL4dHa6X87N7END19l",
+	"cfZdbdWMaWPfoQ66iG2L7j3dOyNZ1Jhc269kgTXE17GJMFle429eP39Vpsir+RY8bPkAE7fbXgbaW0Yr",
+	"5ZIdHXLFs8cC0QdKyFsh4LdtgLkR0aqWsT3e9duMf3tOWfcsWduGzhGmh2CVHxhNm+Uzs6xRQvNBuOY+",
+	"NrjqZJ6XACN7WOcTvoj8sp7fKcs/DetwppMpzdUJiTlmglCCcBeNRQwjIP22HQ6WOYtInFJNjdJD6sOG",
+	"Oky8HtS8Qua2O0ANzFIMyV+QC4D+h+Bet5MvSPyaKr0HY+69eoEt55EDGg7asO9bQVjTQv8ZVEXD/BI5",
+	"B2shFkWrVFlUxQ+e2CplqtlUFkQF6rqHOVVfGYHarZEK0IVhPfYF5QSOVDI1FkJqVMsXVt42t2AF/1q/",
+	"A0coT6Fb/o3RElmhSCqxgBmbK5Z9BkvFCkfExf3OE3/nif+MPBGQvsYCVCFd2xRkglt0P68RP9SP2/MC",
+	"b8eXoq9dbVJ4WnfNKFjCOGjcH6u+4RUFA5tRvby4s514g8x1Ykiw6Pdm9qnZF40Gir2aYaztNb1S04GJ",
+	"NGNKWZr4EBzyJeQU1Dwyw8zQezDFbiXyLVsYhQXAbEheom4EVvFEzm+4cGbCs7cvsBQJeA+UM/zmjIJh",
+	"3hni8OV3H4YEm7fcSMwWprpUVboldMAzU4BhrXLNzkulzTgavurSdS6rPNEGWf/GtLVtLHP77sK7ujZJ",
+	"NWfvVFnXRRCMKtYPfjhadTPutiq2+6JYnzWF5m2Vi9iBOYRGbZeDeYgx78MvQ+M1qmvcmyme+eX9W8rS",
+	"1/GgYFMuxXhwMh6wcjy4i+su8N8p4gphYPKmoYHgmOhk5FXhjA7EOR49f9rAnMPeUslq/Z31rKkdJZVk",
+	"peKfO8HcxZM9kCgAzLbPfA/C/zfuzgXI/Va7c/PtuLsNYoVN1uylQg8eWNX2pJkNb75Ch8+V1DT7tlp5",
+	"VchhrT4OPL1HS3ibcAeMV8iKBDyEkGIWSVzRBiea4L8/QTl0pYNdCgqtHMO3MsRKkRHyqFXMKPJ8FEad",
+	"HItm3Y/HEN80IVh4pCr4AdTP+iJRy220RoaaCDZ24wQi3jm08WLQmLEoBdESlFcm0rrKLLZFUFgWnytr",
+	"bAIPKZZGWVBuTQFrpp5R5UrYOjXZPAMNxyyrzH1H59Ro3GZxNgvk1HqGD0cHhAsUshKqmKrrl8+oGou4",
+	"ylyL0QgeY9nJeOUgvHqQAbkLCRyU8dhWn/5Iue6Ft9A3oBcu1m78v7JlQBf5eHROrgwfJ+cGI79o7I2n",
+	"vP1qRWLH6p1YiiUp41NCx2JOM0PfIOABzI58KiREY1NVuY5FSouUpGxORao842JbgYGJclowEVTCmtoK",
+	"+A/+ItPlg1IUjBG8a0ZV2TjCFik7eNCJQ2TsygM7i35VlLtFGS3BYUSLjHvRDA3XP2mFcxj25XW3urii",
+	"064F2tf24Z27aBAIqdj0af1J9cVdNHgtk44ege2GI678T/M21kFHNHhftdbYOzOXsnmV9RfuA3sd96L8",
+	"QMQtDQ/Q/rbquf/VWszuOpXQXQingxhLMkmZR9ZHdzgaNaliiKRNmd6JngE2vehDp74B5UMp5IPNyu3z",
+	"xeStFAzirL692LIO1++BnQ8G9kej480g/1bqNzLlE44YfU9U+YE5REHiZRgPhJVCNvk2uLNv64CefO0Q",
+	"rX7CzqNeSajKDifRFwZCIXSvxcLxFU6hUb9RIIrYpqZV4XnweBgMZakzFh2Pnlv3QqsyagyhAE35IqcK",
+	"el4nLMs6PNn49BtjZUB62IhDPv40+HMYJNwrnKn9uqVEC/UON4MUfntmM/keABrP4YBXKXdV0HYt/NXl",
+	"Zzth8DW/ZfaSIwjBFMS1w/xOEZpAXN3JCuDZgmXW/4YRkYw0qqdFNfM30jiUpyWxGzwOglP1+e8g9c1A",
+	"6qosqkjbG5rcbgtVG0Kc1iTEufZ0IDqKhhXbttdWmmLvxrHQM8aLihbRIpmhX+I9nTJFpuBUrByv2XKd",
+	"7XlHv6IHTs0txlQlcY8YPEzB9CXEqnSkSgbId4NdR7d0ef6rhzLY4KuHsoDUEX9eKN4Kgd3BY+MhSajY",
+	"dycN/sAk2Cdcvptlw0hSXbVJGynnj4jigq0+GdXhbgVTM2gWtbRN0kLIgStslCX8nd5+C3r7A8RIlCKV",
+	"RsJzoiXkrzQu097jtuTYyKZ7roZSkCK/E7bHJE1mrqhRhASaQXM5268oZV8iolBTbPa6C5BVrKCkviXM",
+	"/AdWnbyKVyHKlWW1ytA2H+ykUv2DdKGKXDZ2s4MZYb9KKt4Moa5clFG8nE25CvRak2cfBtJvCqG/Kbxt",
+	"ALZ/HUDrDWSNFODOePtWvXGXBINNlmy3pSF5hX4IKWw6Z5VmGYSsj40M4TUpJRiTVJf/gIwkVwOkAm/V",
+	"JUF6pTjuEwj0L+SxWw9d7l7sRh4ELP1scAeM9W/rHGeyMMDUyqeG1sHsSwMgDalDMDxHcoGSHR0L9xLN",
+	"jMi5BFsqt/6M6tmUchG1khUPRyN0ptmcTvjipg5UsxX/T2JIqsV4biwJhFYvRAdAx7D0iC7AKqd+Wyq7",
+	"Rr57EJLZLLVgrtUfy6W+bzcWJPl3WEz9yg1UQdBH5NLnMc4XfyS0gF7q5vchiSGYzazG5lk2Uq2/7Nkn",
+	"BYPgW4CfuL0Pa0nZ5CTaAnuqwCHrWur31TmGVDxIuDkCl9eapAP3QsxgHwritIxerZxA+4YHvf/sMHim",
+	"QIJyeGlL3vQCigfdKxZ52ogkhojBLQzJRz+D0xVvILbPuHPmapmBqlIl8ZNHx4eHjx/CJgArbpJpF+iv",
+	"tDQnSSDVpDf8fTUk1/ecrbixdqaa7kNbsfFBJNQtacI/yCWjg5LcbgQCL2jfimHddhmIW0Vey74YUQDS",
+	"HYbkBXyI2vyKLOdyNl2S5FgYZRrKVLA0yEvtEL8hUDwoQNyb2E9KxbyShPe9VpSZu2/1QrjLE5Vk3nV5",
+	"pHF3KzeHn/8nvTg0kT3gxVm87hn4vlYvcyVVvvmV/K5Z3VPhd5f+YNCz/9X+1YsD/1xVvbwnnHRWXLXV",
+	"CA8qFT+nelZr+HXZze64oodogfafSFQwIuO2MsKM0UzP/r4OZH6EVwbfUIa2MwSE51dGQn4IYdeVHoYm",
+	"JIVMmFJYmaGZrzRnmtqTmTNd8EStO5k39pV+qVt5RrnYMmfrfSHnZuGlwjqI7EsuFcrqiBwPcTZ2G6BH",
+	"1ROGT8XW8Bm6C+46mnMpdEETvYN95DeyLftNVMNaW2L38M9mVL6aQZA0Lr6yyoTvE6xrf++UPJ6Mjupo",
+	"loJRZZREm0mdUCFkQB6ZMv2B0RRyif5hVCOh4mHJBtRzSCFkCOPoqwJk4YP1ClZ34cjPHgv8RmfkpuiA",
+	"8KrS+kOcFFozbNg/mbEiRFjNN5CFgMQAS43tA6bbV9sgWFcQVV46iRN0wUbI5/MSkglPvdK5OReCpURL",
+	"13SxlWmpAuLLJRYlsiE4le8PlCGwCDdT60NDwDl4wWQAMKmEMPHKRVXnn4Ow3jGKCxuqTNSRrf+2oIos",
+	"Cq41ZKTaSmd5IcERRjUR8kamru5havPm3JwQ3xGobwLYBLXpEHWjWpDTPkEZNtPuBnef7v5/AAAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,
