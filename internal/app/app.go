@@ -80,12 +80,19 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 	if err != nil {
 		return nil, err
 	}
+	trail := postgres.NewTrail(db)
+	switch restored, err := trail.AfterRestore(ctx); {
+	case err != nil:
+		return nil, err
+	case restored:
+		opt.Log.Warn("the database was restored from another cluster: the feed of events goes on after what it brought along")
+	}
 	cursorKey, err := db.Secret(ctx, "cursor")
 	if err != nil {
 		return nil, err
 	}
 	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
-	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), trail: postgres.NewTrail(db), stopping: make(chan struct{})}
+	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), trail: trail, stopping: make(chan struct{})}
 	n.tail = audit.NewTail(n.trail, opt.Log)
 	n.metrics = ops.NewMetrics(func() (int, int) {
 		if n.engine == nil {
