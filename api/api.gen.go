@@ -24,6 +24,105 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for AuditEventType.
+const (
+	AuditEventTypeCompensationCompleted     AuditEventType = "compensation.completed"
+	AuditEventTypeCompensationFailed        AuditEventType = "compensation.failed"
+	AuditEventTypeCompensationStarted       AuditEventType = "compensation.started"
+	AuditEventTypeCompensationStepCompleted AuditEventType = "compensation.step.completed"
+	AuditEventTypeCompensationStepFailed    AuditEventType = "compensation.step.failed"
+	AuditEventTypeCompensationStepStarted   AuditEventType = "compensation.step.started"
+	AuditEventTypeRetryAttempted            AuditEventType = "retry.attempted"
+	AuditEventTypeRetryExhausted            AuditEventType = "retry.exhausted"
+	AuditEventTypeSagaCancelRequested       AuditEventType = "saga.cancel_requested"
+	AuditEventTypeSagaCancelled             AuditEventType = "saga.cancelled"
+	AuditEventTypeSagaCompensationRequested AuditEventType = "saga.compensation_requested"
+	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
+	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
+	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
+	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
+	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
+	AuditEventTypeSagaStepStarted           AuditEventType = "saga.step.started"
+	AuditEventTypeSagaTimedOut              AuditEventType = "saga.timed_out"
+	AuditEventTypeStateChanged              AuditEventType = "state.changed"
+)
+
+// Valid indicates whether the value is a known member of the AuditEventType enum.
+func (e AuditEventType) Valid() bool {
+	switch e {
+	case AuditEventTypeCompensationCompleted:
+		return true
+	case AuditEventTypeCompensationFailed:
+		return true
+	case AuditEventTypeCompensationStarted:
+		return true
+	case AuditEventTypeCompensationStepCompleted:
+		return true
+	case AuditEventTypeCompensationStepFailed:
+		return true
+	case AuditEventTypeCompensationStepStarted:
+		return true
+	case AuditEventTypeRetryAttempted:
+		return true
+	case AuditEventTypeRetryExhausted:
+		return true
+	case AuditEventTypeSagaCancelRequested:
+		return true
+	case AuditEventTypeSagaCancelled:
+		return true
+	case AuditEventTypeSagaCompensationRequested:
+		return true
+	case AuditEventTypeSagaCompleted:
+		return true
+	case AuditEventTypeSagaDeadlinePassed:
+		return true
+	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaStarted:
+		return true
+	case AuditEventTypeSagaStepCompleted:
+		return true
+	case AuditEventTypeSagaStepFailed:
+		return true
+	case AuditEventTypeSagaStepStarted:
+		return true
+	case AuditEventTypeSagaTimedOut:
+		return true
+	case AuditEventTypeStateChanged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditVerificationFirstBadKind.
+const (
+	AuditVerificationFirstBadKindDigestMismatch   AuditVerificationFirstBadKind = "digest_mismatch"
+	AuditVerificationFirstBadKindMissingEvents    AuditVerificationFirstBadKind = "missing_events"
+	AuditVerificationFirstBadKindMissingSeals     AuditVerificationFirstBadKind = "missing_seals"
+	AuditVerificationFirstBadKindSealMismatch     AuditVerificationFirstBadKind = "seal_mismatch"
+	AuditVerificationFirstBadKindUnexpectedEvents AuditVerificationFirstBadKind = "unexpected_events"
+)
+
+// Valid indicates whether the value is a known member of the AuditVerificationFirstBadKind enum.
+func (e AuditVerificationFirstBadKind) Valid() bool {
+	switch e {
+	case AuditVerificationFirstBadKindDigestMismatch:
+		return true
+	case AuditVerificationFirstBadKindMissingEvents:
+		return true
+	case AuditVerificationFirstBadKindMissingSeals:
+		return true
+	case AuditVerificationFirstBadKindSealMismatch:
+		return true
+	case AuditVerificationFirstBadKindUnexpectedEvents:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CompensationStateName.
 const (
 	CompensationStateNameCompleted CompensationStateName = "completed"
@@ -447,6 +546,24 @@ func (e GetSagaParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaEventsParamsOrder.
+const (
+	ListSagaEventsParamsOrderAsc  ListSagaEventsParamsOrder = "asc"
+	ListSagaEventsParamsOrderDesc ListSagaEventsParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaEventsParamsOrder enum.
+func (e ListSagaEventsParamsOrder) Valid() bool {
+	switch e {
+	case ListSagaEventsParamsOrderAsc:
+		return true
+	case ListSagaEventsParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListStepLogsParamsInclude.
 const (
 	ListStepLogsParamsIncludeRunning ListStepLogsParamsInclude = "running"
@@ -538,6 +655,110 @@ type ActionInput struct {
 // AnyJSON Any JSON value.
 type AnyJSON = json.RawMessage
 
+// AuditEvent Something that happened to a saga. Never changes.
+type AuditEvent struct {
+	// ID A number, growing within a saga.
+	ID     string `json:"id"`
+	SagaID UUID   `json:"saga_id"`
+
+	// EventType What an event tells of; docs/events.md explains each.
+	EventType AuditEventType `json:"event_type"`
+	Timestamp time.Time      `json:"timestamp"`
+
+	// OldState The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	OldState *SagaState `json:"old_state,omitempty"`
+
+	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
+	NewState *SagaState `json:"new_state,omitempty"`
+
+	// Status What `new_state` means to clients.
+	Status *SagaStatus `json:"status,omitempty"`
+
+	// StepID `saga_id:step_index`, on events of a step.
+	StepID    *string `json:"step_id,omitempty"`
+	StepIndex *int    `json:"step_index,omitempty"`
+	StepName  *string `json:"step_name,omitempty"`
+
+	// Attempt Of the step's call.
+	Attempt *int `json:"attempt,omitempty"`
+
+	// EventData Any JSON object.
+	EventData JSONObject `json:"event_data,omitempty"`
+	Error     *SagaError `json:"error,omitempty"`
+
+	// Actor Who asked for it. Absent when the engine did it by itself.
+	Actor *string `json:"actor,omitempty"`
+
+	// RequestID Of the API request behind it.
+	RequestID     *string `json:"request_id,omitempty"`
+	TraceID       *string `json:"trace_id,omitempty"`
+	SpanID        *string `json:"span_id,omitempty"`
+	WorkflowName  *string `json:"workflow_name,omitempty"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+	BusinessKey   *string `json:"business_key,omitempty"`
+
+	// Cursor The place after this event in the list, feed or stream that it came in.
+	Cursor string `json:"cursor"`
+}
+
+// AuditEventList defines model for AuditEventList.
+type AuditEventList struct {
+	Events     []AuditEvent `json:"events"`
+	Pagination Pagination   `json:"pagination"`
+}
+
+// AuditEventType What an event tells of; docs/events.md explains each.
+type AuditEventType string
+
+// AuditVerification defines model for AuditVerification.
+type AuditVerification struct {
+	CheckedEvents int                         `json:"checked_events"`
+	CheckedSeals  int                         `json:"checked_seals"`
+	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
+
+	// Head The last seal that was checked. Kept elsewhere and compared later, it
+	// proves that not even the whole chain was made anew.
+	Head *AuditVerification_Head `json:"head,omitempty"`
+
+	// NextSeq Where to go on. Absent when everything was checked.
+	NextSeq *int64 `json:"next_seq,omitempty"`
+
+	// Ok Nothing that was checked has been changed.
+	Ok bool `json:"ok"`
+
+	// UnsealedEvents Events after the last seal, of which only the digests were checked, at
+	// most 10,000. Given at the end of the chain; sealing takes about a second.
+	UnsealedEvents *int `json:"unsealed_events,omitempty"`
+}
+
+// AuditVerificationFirstBadKind defines model for AuditVerification.FirstBad.Kind.
+type AuditVerificationFirstBadKind string
+
+// AuditVerification_FirstBad defines model for AuditVerification.FirstBad.
+type AuditVerification_FirstBad struct {
+	Detail string `json:"detail"`
+
+	// EventID Where a single event can be named.
+	EventID *string                       `json:"event_id,omitempty"`
+	Kind    AuditVerificationFirstBadKind `json:"kind"`
+	SagaID  *UUID                         `json:"saga_id,omitempty"`
+
+	// Seq The seal. Absent for an event that is not sealed yet.
+	Seq *int64 `json:"seq,omitempty"`
+}
+
+// AuditVerification_Head The last seal that was checked. Kept elsewhere and compared later, it
+// proves that not even the whole chain was made anew.
+type AuditVerification_Head struct {
+	Hash     string    `json:"hash"`
+	SealedAt time.Time `json:"sealed_at"`
+	Seq      int64     `json:"seq"`
+}
+
 // Call How a participant is reached.
 type Call struct {
 	// HTTP A request to a participant. Redirects are never followed.
@@ -603,7 +824,7 @@ type NoCompensation string
 type Pagination struct {
 	HasNext bool `json:"has_next"`
 
-	// NextCursor Present exactly when `has_next`.
+	// NextCursor Present exactly when `has_next`; in the feed of audit events always.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
 	// Page Absent with `cursor`.
@@ -1008,6 +1229,12 @@ type WorkflowYAML struct {
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// EventCursor defines model for EventCursor.
+type EventCursor = string
+
+// EventType defines model for EventType.
+type EventType = []AuditEventType
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1061,6 +1288,70 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// VerifyAuditParams defines parameters for VerifyAudit.
+type VerifyAuditParams struct {
+	// FromSeq The first seal to check; 1 by default.
+	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
+
+	// Limit Most seals to check; 100 by default.
+	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Wait How long to wait, for example `30s`, when there is no event after the
+	// cursor yet. The server may cut it short.
+	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StreamEventsParams defines parameters for StreamEvents.
+type StreamEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// FromStart Begin with the first event there is. Excludes `cursor`.
+	FromStart *bool `form:"from_start,omitempty" json:"from_start,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// LastEventID The last id that was received. Wins over `cursor` and `from_start`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
@@ -1169,6 +1460,24 @@ type CompensateSagaParams struct {
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
+
+// ListSagaEventsParams defines parameters for ListSagaEvents.
+type ListSagaEventsParams struct {
+	// Order `asc` by default.
+	Order *ListSagaEventsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// EventType Repeatable.
+	EventType EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
+type ListSagaEventsParamsOrder string
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
@@ -1369,6 +1678,15 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// VerifyAudit Verify the audit trail
+	// (GET /api/v1/audit/verify)
+	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
+	// ListEvents Read the feed of all audit events
+	// (GET /api/v1/saga-events)
+	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
+	// StreamEvents Follow the feed live
+	// (GET /api/v1/saga-events/stream)
+	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
@@ -1384,6 +1702,9 @@ type ServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
+	// ListSagaEvents List the audit events of a saga
+	// (GET /api/v1/sagas/{saga_id}/events)
+	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
@@ -1438,6 +1759,24 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
+// VerifyAudit Verify the audit trail
+// (GET /api/v1/audit/verify)
+func (_ Unimplemented) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListEvents Read the feed of all audit events
+// (GET /api/v1/saga-events)
+func (_ Unimplemented) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StreamEvents Follow the feed live
+// (GET /api/v1/saga-events/stream)
+func (_ Unimplemented) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListSagas List sagas
 // (GET /api/v1/sagas)
 func (_ Unimplemented) ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams) {
@@ -1465,6 +1804,12 @@ func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID
 // CompensateSaga Turn a saga back
 // (POST /api/v1/sagas/{saga_id}/compensate)
 func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSagaEvents List the audit events of a saga
+// (GET /api/v1/sagas/{saga_id}/events)
+func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1572,6 +1917,360 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// VerifyAudit operation middleware
+func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params VerifyAuditParams
+
+	// ------------- Optional query parameter "from_seq" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_seq", r.URL.Query(), &params.FromSeq, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_seq"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_seq", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.VerifyAudit(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEventsParams
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListEvents(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StreamEvents operation middleware
+func (siw *ServerInterfaceWrapper) StreamEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StreamEventsParams
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from_start" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_start", r.URL.Query(), &params.FromStart, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_start"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_start", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StreamEvents(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // ListSagas operation middleware
 func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Request) {
@@ -2143,6 +2842,87 @@ func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CompensateSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSagaEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaEventsParams
+
+	// ------------- Optional query parameter "order" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaEvents(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -3001,6 +3781,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/saga-events/stream", wrapper.StreamEvents)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas", wrapper.ListSagas)
 	})
 	r.Group(func(r chi.Router) {
@@ -3014,6 +3803,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/compensate", wrapper.CompensateSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/events", wrapper.ListSagaEvents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
@@ -3113,6 +3905,173 @@ type WorkflowStateJSONResponse struct {
 	Body Workflow
 
 	Headers WorkflowStateResponseHeaders
+}
+
+type VerifyAuditRequestObject struct {
+	Params VerifyAuditParams
+}
+
+type VerifyAuditResponseObject interface {
+	VisitVerifyAuditResponse(w http.ResponseWriter) error
+}
+
+type VerifyAudit200JSONResponse AuditVerification
+
+func (response VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyAuditdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response VerifyAuditdefaultApplicationProblemPlusJSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEventsRequestObject struct {
+	Params ListEventsParams
+}
+
+type ListEventsResponseObject interface {
+	VisitListEventsResponse(w http.ResponseWriter) error
+}
+
+type ListEvents200JSONResponse AuditEventList
+
+func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StreamEventsRequestObject struct {
+	Params StreamEventsParams
+}
+
+type StreamEventsResponseObject interface {
+	VisitStreamEventsResponse(w http.ResponseWriter) error
+}
+
+type StreamEvents200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response StreamEvents200TextEventStreamResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type StreamEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response StreamEventsdefaultApplicationProblemPlusJSONResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListSagasRequestObject struct {
@@ -3408,6 +4367,53 @@ type CompensateSagadefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaEventsRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ListSagaEventsParams
+}
+
+type ListSagaEventsResponseObject interface {
+	VisitListSagaEventsResponse(w http.ResponseWriter) error
+}
+
+type ListSagaEvents200JSONResponse AuditEventList
+
+func (response ListSagaEvents200JSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4258,6 +5264,15 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// VerifyAudit Verify the audit trail
+	// (GET /api/v1/audit/verify)
+	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	// ListEvents Read the feed of all audit events
+	// (GET /api/v1/saga-events)
+	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
+	// StreamEvents Follow the feed live
+	// (GET /api/v1/saga-events/stream)
+	StreamEvents(ctx context.Context, request StreamEventsRequestObject) (StreamEventsResponseObject, error)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(ctx context.Context, request ListSagasRequestObject) (ListSagasResponseObject, error)
@@ -4273,6 +5288,9 @@ type StrictServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(ctx context.Context, request CompensateSagaRequestObject) (CompensateSagaResponseObject, error)
+	// ListSagaEvents List the audit events of a saga
+	// (GET /api/v1/sagas/{saga_id}/events)
+	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
@@ -4360,6 +5378,84 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// VerifyAudit operation middleware
+func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+	var request VerifyAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.VerifyAudit(ctx, request.(VerifyAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "VerifyAudit")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
+		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListEvents operation middleware
+func (sh *strictHandler) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	var request ListEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListEvents(ctx, request.(ListEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListEventsResponseObject); ok {
+		if err := validResponse.VisitListEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StreamEvents operation middleware
+func (sh *strictHandler) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
+	var request StreamEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StreamEvents(ctx, request.(StreamEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StreamEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StreamEventsResponseObject); ok {
+		if err := validResponse.VisitStreamEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ListSagas operation middleware
@@ -4515,6 +5611,33 @@ func (sh *strictHandler) CompensateSaga(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CompensateSagaResponseObject); ok {
 		if err := validResponse.VisitCompensateSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSagaEvents operation middleware
+func (sh *strictHandler) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
+	var request ListSagaEventsRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSagaEvents(ctx, request.(ListSagaEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSagaEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSagaEventsResponseObject); ok {
+		if err := validResponse.VisitListSagaEventsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -4979,148 +6102,183 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L37cts4uiD+KvjxN1Wd9NCyLDvpxK6pXR/H6fGOk3hjp/tstXJEmIQkjEmAQ4CxNSlv7dPsg+2TbOED",
-	"QIIkKFG2kz6zM/90OyKJy4fvfsPXIOZZzhlhUgSHX4MlwQkp4M/jNOW36o+EiLiguaScBYfB1ZKgjMgl",
-	"TwSSSypQjuUSLbEIEWfoYPxiFISBiJckw+pjucpJcBgIWVC2CO7vw+D0Ci/8w34hhaCcIT5HcklQQQQv",
-	"i5iEiDL0t5JLItTYBflbSQuSBIeyKIk7V46lJIUa7T+mwW//MQ0+/3Ea/CEIPYs4S0iWc0mY/EjyFK/U",
-	"cO0lXRKJbpeEIcwQwUVKSYHU5ERIdEvlEhYpcEZQNVq82vkLWaFbLBBm4pYUJEF4gSlrAoWwMgsOfwvU",
-	"BoLPvvVdFGROCsJicpznKfUtT0HsFlOJ5BJLPaW4IQma80IvL9KDRAizBFGBlpzxsiDJpgP6SGSxOp5L",
-	"UvhgEnOWCITVY3S7pPESYcblkhRIFiuU4RsikCBMkOY0GWU0U7veq7ZLmSQLUgT3atIcFzgj0uDeSVkI",
-	"Xvj3HDFyJ2cxvBFZXMnxgqBrMucFCREWiGqILOgXwsLmaU3ZnKZqohE6vYvTMiECRer7aDRlQRhQNdHf",
-	"SlKsgjBgOFNL1bM1N4TvzglbyGVwOBkfvArVDu0Pe2tRLl79hay6e/uFCnqdEnR8eXJ2huIlLnCslhnC",
-	"iZI7nOUpQRh9+nT2ZmTXqem1XmgLE3tX/OJFe8EO8fz2/+38z89/7CGc+Tss42V3+T9zRf+cpStEm/Sr",
-	"mINmFZGi/ah/8fMdPfjwVfsW+J4z0rPIYyBKtD8+6CxSSJqm2yxVTbN+vQfj1y8HLJgBEn4sGVM/ddYc",
-	"FfpJhHACPFetleQo5Quh0D/GaSoUi5yndLGU6JmQWJYCffz0/v3Z+5+fh4jPp0yTqqJTongBZ0SRieCc",
-	"qf9jGAVJoN6Us0U/KVC93MaeqSSZcBmbWbKHt4UKQGf6/b1x9RgXBV654LjiEqddYPyqeJ3kChTqfwoY",
-	"mtGOHrNcCZM9YLEXeEG6i3xb8AzthcB3r1coIXNcphLtjTSfQT8Cu5oJ+ncSoQyv0DVBWKKMC4n2xuF4",
-	"PHZZk+F0fRtUQzV2N+dFhqXmr/uTAPZgWO94PB6H61mx3tMl/btnX+/UAgF4cASalhRvPUKTsbPTdUuF",
-	"XQ9c72TIakHGddf68e0J+mlyMB6hSAnJP+2PI4X3lcjGAkX/xTwRUWhE2S1lAvEvpEBU9tK+mXK9EL3E",
-	"C3z2BrCNwdblsh5B4AWe0WStMvOHgsyDw+D/360VtF39VOwqEQCz/EKJR0X7M79FWRkvFXcgOF7CmR2h",
-	"6BoLGkcDDuqLGtansMAIQRjMyzT1Ky6/Yir9K1JsReEN6CxKpKmzICyxIlwBpSnrInU0iBco2svUnyN0",
-	"tSRTJkihTkgRTlwqhERiyQvZz7LUjH08en+ymUP/youbecpv38NwPp1ETWT3cWveroDbPHv437qDb89/",
-	"r18mQv4bTyjRunmsJ1fqO1NarPoTK00xxurJ7l+FfjwMn/RwZywvpZpQTylyzoQ73XEck1xqVfRJplU0",
-	"ojfYhSiGKRXJJmWBlV6kuGnJEsVy8ApQAVDGaHtUIKZh7pgw1tTwLcK8tgvvNCyCHdckWPepx4iA3bzF",
-	"NC0LsgZOecGvU5L9cTt4XeivfCADuXhLmES3hRLfTThUpty63eiXrP6/UxkA675xTAVY1Hsu3/GEznsN",
-	"Fq+6RbSejtRRPPgEXUI9KQh+SkS14/ogf4wYuW2bri4PeCA+nnO9VD8cweg2kznzj7bjLA7IrCbzpPA6",
-	"p0L6YQZ6EJ9XgBIj9CuVS15KFCnp8yclYSK1vRVa4i8EMa6EFmVUwjadlV9KLMl3OeqrpzhZGNfMVvNW",
-	"zXvVypMEtojTi4LnpJDA8ec4FSQMcuenr0FBsPDhx0cS8yIhibIJrGD9QSBSFBzUZEf67VmFsF/+VdKH",
-	"JLPr1SbwneNrkoLQNMPw67+SWKphjtnqv11+eO8zylZIPUFfcFqC24CVaap4vkXhu50F3zEDquMcfcS3",
-	"74gQWvWtnu6IG5rv8FzDbyfnSlEs9CD3YXCC03QjiLt6C0Y5LiSNaY4ZyJlC6VTajdI8kKWU+SYA/fnq",
-	"6gIWYuW6JtXf9MefPXA74VlOmOhhBsfGclP8v2QJJ7WFGCKjZN3yIkER44xE2qFVmYGMyyXVapn6WG2J",
-	"M/JhHhz+tn4begvh+pfe88ba7z+3dlNR7pYnMsd6X2rJlfaoTGIqjhC+FiAGlzQllWIgUaIxq3lgWEqS",
-	"5drzWdkZ466dEYKXNCWKBrBsGC0JlmRHUtDpOpQDJDdECzqFF7W9OfOuas+3KiFxse2ahAV6E65jlBOW",
-	"ULYI0R4y5nuIJqjaeIj20RzTVP11gBSl5ZoGKnPtINwARJh6xowWvRa92lgCqnebZPRWGuOG9Zm2gLmJ",
-	"tOppHHvHwERJVePRcFBB2UEAELUEDQ+vD+GUJSe4FMTnzVghrLXYhCaApwtwo815cYsLAK9dikLwWTVf",
-	"jFlMUv13QnCSUqY2r5AbS15411Gxnu0o7rhyeiuj32WGI/SRJLQgsRQIF0oRUXbZnCtF0ssfa3npn/9r",
-	"d9GdM9Oxhy4sLz5cXrVMWws69SgIg4tP8N/jq5M/B2Hw5vT89OrUC6iy8Hiejq8FT0tJQqQ4tWKt6v+i",
-	"JVC1K7hrQrpoq4b3YeOfCU7lckslQDv7XJzlN37LvE05pZ8mlCT+oP/VuxItlXukuB5qFLTHfioxrlWM",
-	"bT3DyjZpS1ILMSUZvYhwgReUVa9vcSpLLGaM3EkHpa85TwlmalgngOHB44KAACN3OJbpSgvsyA4YjXw8",
-	"Pfe6IY+NJIRYkONFXC9TaifdRvEDbtNZzEvmcfkcp6n1FSrdZA6BKoJs7EUxT8fx9/IgWC89WgjsuhIr",
-	"YPvQ2drM2/G8j29P0OuDFz95VAbN3GbaPyG6+/7AFEtXwgTFnM1TGstQ+6n1FyZcx8s0Ab+vcaogyoQk",
-	"GLhm5Z/epDYYN9B9yzM9gJbMru92lKVQBIevQcdJPFh0KZUmfoQSEtOEKA5LZRcJnaFegt0kMe1z3y9x",
-	"nhNGEh1oUXrK2vEOrCLlAfbpF1KsUEaFxDcEzXnJKqvHCK3B8DSI8paSNPFC1Czn1X0YqLNSAnizbe6s",
-	"oneDL2oba0aTrhR0Xv3JaFGa41ea14vXrx3qORh36ccZY19tjsq0Z/UKCxQMldEgjmqHOThmAdw8jssC",
-	"YtNrtzWpgNi1WVLKbmz8htzlKdZc1kJNraHBIcqC7lQR8XWT7rUZBbxpN1wBr8JQ5ywNATTOYg1H0Yiy",
-	"nViwFNYNMxkp6HtW0WwXjCBvL/RzRJkB6DVPVpXtZz3ToLjpCDvoLqCKjYJNioKdvAKOXakPMuANPEmx",
-	"ED2qLkNGHTeWxAgp5XJeCpyCnQb6Y0FkQUlD91U8gpdKhWBE3vLiJgiDkuEvmGo3QRjomMBMG1zqUL/g",
-	"lCYz68X2SndY7gVPabzaUjwAG6MCpWQuES+lspKIQPOCZw333w8C5TC+jgVKJcqrl/SSfxBdGQNeLpzO",
-	"APRfcDrLxJr0D531YIaMOUsskP0y1vKMVy8PxpvjgWHwVyq92PcrpkbtF3lBMEQ6gaGLJYYkDIkKzBKe",
-	"NZaR8FIfWB2U9Mp9VmbXxGsRN1dxYoPfOE1Do2AUQiIT9m0aqBD/3LxjNeNa0L83QSyqY+Wajvoh/XJ8",
-	"8GrYxGUqaZ5SH7irmJ6eUcf17CrkEmuhx5nNgtkE9Z7V1HBXZLia+VxOFvstoaJjhtTxrFBKhTQ/V76l",
-	"wQLY4R73nlB7h9tA9Gg7/rtRebtq62mQW2Q0cq3UaYVNPJWeZoWyUsAUmjP15qx27faLV6ULXJeCMiLE",
-	"7EZnFPXLRaVFaafBrPbnDvYbuStVcj0GU8abMWeARlhyhOAQtAVD5nPwE2R4hQqSmZS4lm3kbu+F8bpZ",
-	"g21mhMDDFj32+PDaWE0YolItnCSQcni7xBIk0i1eNclp0JQ/wZRFQVK9/g2q3R5sWAeuHrZHOGLQzORM",
-	"SJJ393jGEnLX9JjatCFQGK4JZQtwqzJyhCJt36n3hHEc4zQFlq9eGK232Foqs7uwygXYu5fXYEPYcI8B",
-	"XX8w5geh9RwlZE0kLESR+um/mn9GG02Mxujrzknpz4Qls9j69NZRf+X7c1H7YHvXsPv5vv181qs2uq9P",
-	"wGBRGkUdwunfnbLeUjon8SpOyZD1nVcvt+yUjEicYLkx4uY4nNxlK4rdiCd7E3CnkETMKubpJW1IUMUo",
-	"J4XgDGWlkIrPb2BBL62vpihZP88wDlyThauUogUnAulg7JYkvAcOmFXKcbIxZ8OE01xovNaJG2UqjbQb",
-	"EMlxwH//2Rfx5KXMSylctiGUsqcOJ0ScxaSKMiqtoOKyowYs1c5s2pPL2soS8qDWGHTmO2tK9r8Jr+Z4",
-	"M6d99ZDQiXtML9w4yiYCuTRRioaDpDbih3wOFmvDXwBsNOULr3aq1F/QxUSIGC8U6y6cQ7rFAv1VUYCR",
-	"Norz41j9UeYaa4cpNpLk53yxTqs5GIOvISPJ7MGSe98M8dABJq+dAfSuOqp6v+iavKr8nID4G5yiLpbB",
-	"3gsck434qLhlmScPl/wKo4yg8yRmF/xWaC+w9t/ES8wWRLt2bMpNvy927Sb3FXisFN4s1ifu286CB07W",
-	"iWJUaZTNJXgmaasTLlNpiUfHSWQDjKkj4xoaVhM3uqKoPpaGbtc47rBjlnzusXbqrL926MWmyxkefXxx",
-	"FgJ/TiA7Tum1uk7HdapoayBwtGzt/BJlRnZczdvrPKlVky1dYEO0pkZIvNdppl14Yqig3OBmA3tXJ534",
-	"YjZC4vhmBvTsj1PSjAiJs3x4JN4v0dpI3vK7hdajWa/XnbwPdYblF7Wc6xS0pqhBXDof19gE4ATQS+16",
-	"sdq26TB1xCQQffa63Fw9A1/zUoZIlPESKhgYAjaBtAdjhD6wdAX+kJIpwhdLkuhvwRlq9wQZiFSOAq+x",
-	"NmChHcOhEQwekF3VVs0HzfkA3dpRpwdNwdnMxq80x4GwenAYFMTo6v7KjIRXRXMeyLve0Sr702LKlN2Q",
-	"1SGK9AwRenYwfv0cDNOoILIs2IzcUSGhFubZZDy2dV1YwvjPdQZ4VYNi19n61svOtlS6m8rs5lT9lg7b",
-	"hNy/1SUitQPz5YFTAtaGnLF3W7kHLw82Ilulw3TVfK3XN4lDZ+lTYRKtU2P1D1YPAVUpsxU0/WHKRyUE",
-	"NJU7j4VWxRkB43IsBEnCBjNRCEISdI3jmxFqnUcN9FB78NvO+37P7/7ey8lkmJtdFpgJLcW3wKqO6tVN",
-	"3VlQIaEOtcpchUzbiodnpCDpCmGUKso/0luMKEspI+1akS0zLnyqXhfxUiyJkFUGtTOjUwSlF9uGdqtc",
-	"aO/gp4NX+y8PftpYNeSVkeeu28MXGMWFIEjpgppMFPK4CpU6vS/EVah6E8b6NCpImN5OocobOSprI9z1",
-	"m4YhiUY13OZSDY9bvq2PKy3YWVKfPnLpz0K80u72mAqi3e0jFJkcPNA2Lq+OP16dvjlCTlEkSzR6zCo4",
-	"R1OGC2ILII9QVD9Rg5x8eHdxfqqHcY+qenj6/vL4Sn05ZfUL6uNnYEDplFntJX0eokifaYSegchLOFrg",
-	"LwSV+XO1timLKgM4Qs9srl7FhbojgoP17fHZuV6gTfRTq5uyk+P3J6fn56dvmrLOl6fYhEkLDz0oanbp",
-	"ZjW6WYbVLnqR97LyafikC9SkSo5ynqYjdIrjpQmoKJ5sBIvdjjnmIAzMGQZhUJ2a+dseUhAGGljqdwsd",
-	"/xqNT3ybgFE8hLBMMnQjXLFNhmv72xno9oPiZSZ8DWqoQgLhjdi9xxkB2a6FPGhM4AO91q58GzNEl/C8",
-	"KJkuEJYIg9wMEVT43yqyxAJcS6SZqdSXt2kYRa17Nhf2idG/lcSm7NQS6pxIXfqe0AWEmRWRjyIUzSIU",
-	"HUYo2onCqmRWiSJ0TRYUMF8rhRilMIRSHmEMb97cQ+C8TtuoyhwV9CAvP8MrqKp+Ij2hxXBtynNsnA09",
-	"VrvDeiXJay+CJbfTfz89+XR16hLWaS8FPUBEVVrnYMUR6lo3ihsYtm+b53yxpb37AVBe56fwuaaAyq2i",
-	"/qUm9GQEDuIRDuRbrlwz5XA/2MuH1SO0Y41JWWhu0+MUHRbbg4DRw4NZe9sFsyDeM6fM1xrgLQSblcni",
-	"5Bn5+pSoo7RJ6oo/6L/F+mAQpP1tH7rgpYx5Rmb+3MrKqeFWGNnGMa1a6KWU+exg/Fo7YAwXWh/WfO0k",
-	"Fj4iqjR2yoEfM85DQ0CTR4ZrIPdhYMBFM45uzOUnG3OhLCF3G+qFWsmWw0LeB48MAuz91OaPtZtb/1Uv",
-	"312TIz4sJ3I84JrWGvBvLHMN932goKiiWo8KQvlkhR55zYr7FFioAqx5CmSIjKx5gZY8TYSTrk8Vtbr8",
-	"OdLuSkFYoyrl8tPJyenlpau/Xp29O/0AVSqXfzm7uGhowH3y+HF1S2vtgHVFTZWU3l7GQuJJZUGb+n0h",
-	"MUuqGv7+Mj1f+p/xjhlhrQPxpCAow8mmLJW25j0oqtutYXxwheDWCT8Pqir0BSDB9ZyXcjbEj+z4PVMs",
-	"pE3I3GrZ25U2+vmllqgPWPVgufO7VlW61BiiF8ghxxC99BZdvny6ossmN9lG4G0jeYzQ2ap2s0EnPgYO",
-	"/lDP2bpNzcY7r/HO/Hjn7eevr+533H8ebPPPvcn9H3wY8Evt49xC4l2XNLVk1GUOPMuo/9GC+/0sP3NU",
-	"kJRgQWwLPJgBjGKvCey4ZtfHIetA9oJ7z6DqnLBlQLjBAfu899Y7rHZU+7S3z7BqJhYObQbxpv6iZRIM",
-	"zRp8AUmD+Dr1NUax+WmM3IJI1Gn1tjIsBFnJVm6Pj3475QBYtFQq/1qvuwUoSMt64oXteQmdNyCpkrVz",
-	"Pfc2Kbyb0/buK/ekqR0cbvlWmqvw5bfqLHgIBEMGr2l6t1LMdwuHVUvzb+rl3hxAF0GViHSw1O3DoONq",
-	"BhO0c0rA39ujMthlWyfRTHp8SDV5t7CnxtvGmTUOoj+5ZR2jOFmS+GZLbvEo2l2nVgxGx++FgupwcapV",
-	"FqPWy6IknzvE32HU8JUjaPvOzIHlumN60wD5VtVuj3Rpe9P/1/pdXQWq8r2GuuaKSlF7iZ8sbrsp+6Nz",
-	"yH5H+H9ih/f23tv1Yf+HR+yxN17/LT3rPS7mp8pcsCRWZWe1w/c1iYIQMV1b/8fxu3MkyZ1ElAmaEKgD",
-	"Hd67x8sZh32iZobkrHX7dzb2HePZVSexwahat/ra4Dyqh94Y27ZjXpnmD+0D7cIe6fCnPtSEx2Vmmzbw",
-	"UiLM4iUvND/AKcWCCC9hNw5oO4BXWRornKXrkbCBfEYnXNs50wdFPU8XePfgkZh7DJvLG5wmSnzqRCRx",
-	"aHqJ1ikzAuG44EJAXg6NiQh1gSS4mjR/ZFNmHEQAS+QKl7BqMkkZuuBCLgpy+d/PR1M2ZT/+eMLZF53P",
-	"K0Y//qiLrjOSXZPC1L8yfENmMRbkCHiW/vXj2xO0v7//Wg356eoEVjFlGVXr1E3Uj5ANwegvMpqm1DxD",
-	"z6L/87/+9ywT0fMRemcmq5BCd0rTWQ62BnmEPmpXv8n1LtkN47esWikvqp+gPWpdDw6zTxkUYpPEbBp8",
-	"R7Bf3WMBnE7gyGQo6mtlGVUIPGXPbA+N51ZACegkgaKYJyQ6Uq8K+7UYZYmuWIASM+3Qy0y/Vx0QEVU3",
-	"W93kCHKFiNKmMRQ3cAFpOaKMYyLEke1VUL2b4ZUdyi7ITG52bMCHaOJs23xwTXAhUPTvO+alnbMkOtSt",
-	"ClJKmPxBhNpsonLKoFhUySqmC3KV+Wa7O09eNTq7k1QQhMH+UlaWXojxJDiraHRSV4AsFP7rFuUhKDbW",
-	"/KhvSpiyyPZTj9zu/4izRh2A9sRWMzw72JvYrYD9JxTUdODMTPI8RFGj/3lUj/nz6ZWNlj7bHx88N1ty",
-	"2tKrXUXQrGkX53T3y94u0HRkK+Sr+ltel1bhGwIEHLXa2+uOwOiGrBBouALlpECSMMxkiPKCspjmOIWh",
-	"C15KYq9CuCG5nDKIFUqUEmWvTQ7QkpeFsJ1ls6p5h77BQeO+udOhdaGAyW6xO6iA6bamDdE8xYsFSVDk",
-	"aTV7iJRKEB3VwLaT65a3VRsOtVdIuwZi1Qs5mEwU9etfCssFSkGmrMwR4+ojcxBKIANi6RsP0DNQjfee",
-	"a4XTaUvuUkrkNPqJdFIT9EA0zcoRFJgkhOSj5uUMIQJSUFoa9Nu2dzb4r2MITWNFAc6OhOTAtROUUSEI",
-	"8K+C5ARLBU01pUn8lXglKkAfTVlzsbrlNzMNZuF2Ar0l0yDgT/C2ufkhpTFhujrBNGs+ztWKdiajcWDa",
-	"gkGfRnG4u3t7ezvC8HjEi8Wu+Vbsnp+dnL6/PIVv6k4rWoY5dvZhMB7t6Vd4ThjOaXAY7I/Go33ttlyC",
-	"bG6QiPphQTxqxXtyqzAFEodH6K0GJ7DFmGfXlFk8OX7/Rlf9gPgQlvIVUBVntiehX/7wcYR+hcKxa67T",
-	"RRWOV/l2WCokKYi9YsOQalYKRVhUwlcarBUPPkuCw0Bx+csqUbC+9OO3r/7e3a3KngdfDNHtkmr33dcF",
-	"vS4D6t4cMLBqr3GDwMRzg8DDVkUevigyZE3eK1Ca1RFDW9VXDWG/9lzP0Ky8eooxq6K7JxqvUcjygDG9",
-	"XXu01tvK8fg6DQqyoJxNg8NpQMppcB/Vnc5/EMjWfejsvZgzCZKpt5F/VScy9IaSiZdyfEN3S906jaYd",
-	"D1XXTRanpaBfetHcOhSVfPJfF7EmHtedDzLJh8wn+RPMtnF31kP6vXZn53vg7nyIXvPuXZOtt/G9C+0d",
-	"GPQe3EAy4F1zU9SANxsXy9x/bl1xMBmPn/Reg82tz0GmD2h7bjKuQPAyXrGAkfY+mqos/4KqHe7aKwmg",
-	"+XiZZbhYBYeBWiSyWfsSL0Sdxf8ZOo8J6W0IWEhhBb7RITpVJuhZq24wdK/CoVJMWbPw4zk4uOZIV55U",
-	"FR/A/Ywyqrts3VY1ONoZOGXGeD+EkCeFbthEGYeQyCw5GEiEJXVDF92BUOgOdFSYah5QkXVtzC2mMnJu",
-	"F/JOrYwx0y1GF9nrZ+C2VMsqc1fTXWBz54FJAzgypsFkvKesNlCyYiyIqFuFLbGYsqhKXYp0F7FId3iI",
-	"OoBwWi949C7N4KCOo6N4baAcuNNlCN3qi3GG0GLzLrQuR/t1/wRdKTmOThRF3skR+pl+sc3NYb9SoMiK",
-	"equW6u4P0RHCU5bhVPE3sHih2TldMA7hOCwq24EluEhQQjLMEuHcINO+8wcmynFBmFx78c9n97KW1ZNy",
-	"lOp6lvYVD/ffmJX1XYXQLu+Uurlns6YTDNZnkVNNCkZZp6Dz+Xe5KsOWbA2/I8O9inHHuYtx3bq6lzcC",
-	"BCfjve9yLpYdGLZYhZ8NK4Oru7a70PL3v1bnH+aQHymRQbga2eqRyfdh0yWw+9VkWd33OgceItAsxhhR",
-	"hso8nDLAkMl43JRWPlGzIPJBcsbcmTZAfnwDidS8hXHIF85Fk99cnVxH64+gzidD+/3xwWaUd2+Hejyp",
-	"/EwsoWjmpRSC6mLMrWhn17RCOfzao/J+0herOLWa1Z27XF9EB8r6NSEM6d55FU0RuC23UbmJzJ0t9ZWd",
-	"VCCsKJQk1ol3MH5tHJWt5jDRlHX0vhwLiUytJrV3d7a0P3j6janSo9VtpCGXfhp6kx8lnHvwduuumi3S",
-	"m2xGqdaNdo/HxhMAcJdzVz191uJf3YGnFwfP6Q0xhww3bWOG7G0fPwiEY3B4H3YQz1QSmxJLHaogqFHW",
-	"7NyPrKwk6NCDIjt45EWn6vN/odQ3Q6mrsqhCYNc4vtkWq3ytnHrR6yPhYBLbHBvDYTS22Ap3U63mjqg5",
-	"oal4t1oCRvOCiCW0Al6ZFtg+NNIrbJRC/wuVvgUq6cu5S5ZwJbys1ISYeeMwzTlui2lK7O7Yui2vFvqB",
-	"mRsEcLy0hVShzpIk0DrcdKNNyF2IhFaCm53MPVEkXbUlviXO/CfWCp0qO5+fMU2b14TLx2qLv5OaBz7K",
-	"zqXnD7CQdqtExs0YakvUlE5p3ZihZYprcnv9SPpNMfS74tsGZPt/B9EGI1kj7dCLWJ4eRzaTSbfQNb10",
-	"R+hMu745MylkVWqXF7N+bWQlNrCrjdnpyi05gCwIW3fg3MDaEzty0v/XBvj+eYJE67GrcaPuE6Glm4Fq",
-	"kbH+bV2shhcKmVo5nPrW4LsGQipWp9HwRLMLrdnhKbMv4bQgOFnplonGhV49W2DKwlaC1GQ81vEbk0cG",
-	"X0DeepWEoxD+MIJEPn0NqS5D0ga9JgcgR7/2qKNOVR7vtlx2jX73pHcJW8992BjLpttuNxYkFvc4g9xs",
-	"cSwgzyC0KbvgBTY/IlzATVnq9xGKJLmTsBqT29VI77zbMU8KAnl4gD9Rex/GSBwUlxhGPVWuivGaD/vK",
-	"Xvz9eLL7aJDLaYfYQ3s+YbALRTgte76JvfYNB3v/0XHwWIAGZenSlNl8v2BVs7BsI5EoJganMEL2Shu4",
-	"PN8mjCNzi5SNH0qegqlSJQ6jZweTyfOnCMTDipts2iZ7C8kVJBGV2+DfV8Vy3aBAx0P/YK5pPzRV4k+i",
-	"oW7JE34nb7P0anIPYxD6gHaNGtbvl4FUSS1rIVaqLwgeoTfwobbmO7qcSe2u7mCaMmVMQ2o8Sbyy1Azx",
-	"HZHiSRHi0cx+XgrilEE/9li1ztx/qqfMHh6rNPO+w0ONs+ucnP78n/TgtIvsCQ/O0PXAXOu1dpkt4/jm",
-	"R/Ivy+qRBr899CfDnt2v5q9BEviXqtL+kXjS2+XBVEDvVSZ+juWytvDrUv/+lImnaLv8T6QqKJVxWx1h",
-	"Cfe//30dypgr4r+hDm1m8CjPZ0pDfgpl17Y70Xcr8pgI8CfgVHfPtuDJiMQGMhmRBY3FOsi8M69sBA1Y",
-	"u3mKaQso7Zygzv4vCp6phZdC116Tu5wLratr4ngK2JhtgB1VT+iHiqkbGtkD7gPNCWeywFC2vq1/5Dv5",
-	"lt1rKvxWW2z28I/mVL5aQl6uXnzllfGfJ3jX/t6rebwY79eBen1BaFWoGWPGuEcfWRD5keAEMjF/N64R",
-	"Y/a0bAMKKhPIhtCp21XRox+wTpOcPhr5xRGB3whGdooeDK+6Oz0FpMwFvTpsiZak8DHWe3tttmYGurxx",
-	"FyjdvNpGwbprgXAqGKyiCz5CmmUl1K8dOe06csrgvn9uG723ivuER30Bwxdu3KCFE/sDYwg8wk5JHIRl",
-	"PEnk4MCu82QAYRIOGbBViMqMYePc3VE0bkN1qiaksFarpEveo2bdVXD/+f7/BgAA//8=",
+	"7H3rcts4uuCrYLVT1ckMLcuXpBO7pnY9jtOdnXSSjd2ds9XKMWESkjCmADYBRtGkvLVPsw+2T7KF7wNI",
+	"kAIlSnYyZ+b0n25HJHH97tcvg0TOcymY0Gpw8mUwYzRlBfx5lmVyYf5ImUoKnmsuxeBkcDVjZM70TKaK",
+	"6BlXJKd6RmZURUQKcjx6MhxEA5XM2Jyaj/UyZ4OTgdIFF9PB3V00uLii0/Cwn1ihuBREToieMVIwJcsi",
+	"YRHhgvxWSs2UGbtgv5W8YOngRBcl8+fKqdasMKP9+3jw67+PBx//NB78YRAFFvEqZfNcaib0e5ZndGmG",
+	"ay/pkmmymDFBqCCMFhlnBTGTM6XJgusZLFLROSPVaMly769sSRZUESrUghUsJXRKuWgeChPlfHDy68Bs",
+	"YPAxtL53BZuwgomEneV5xkPLMye2oFwTPaMap1S3LCUTWeDyYhwkJlSkhCsyk0KWBUs3XdB7povl2USz",
+	"InQmiRSpItQ8JosZT2aECqlnrCC6WJI5vWWKKCYUa04z54LPza4Pqu1yodmUFYM7M2lOCzpn2sLeeVko",
+	"WYT3HAv2WV8n8EbsYCWnU0Zu2EQWLCJUEY4nMuWfmIiatzUWE56ZiYbk4nOSlSlTJDbfx8OxGEQDbib6",
+	"rWTFchANBJ2bpeJszQ3Rz6+ZmOrZ4ORwdPwsMjt0PxyErvTiExO6a2NnzW1FRBaw4NjbpwFDM8bKBodf",
+	"e9VX8HN7ze9ZzqimNxnrWgAs9xoG9RfBNZvDNf+hYJPByeC/7tdEaB9fU/tnZcp1PftdZNb+Cr98MqqW",
+	"SouCLpsonSz/ypary/2FK36TMXJ2ef7qFUlmtKCJAYMIMIZ9pvM8Y4SSn39+9aLaENLDekctTO882ydP",
+	"2kfrEadf/8ve//74pw7CNPmJ6mS2uvwfpKGvUmRLwpv00RBfJMWxoa1x9+Inezh4/1WHFvhGCtaxyDMg",
+	"euRodLyySKV5lm2zVDPN+vUej54/7bFgAUj+vhTC/LSy5rjAJzGhKfA0s1aWk0xOlUG7hGaZMixokvHp",
+	"TJNHSlNdKvL+5zdvXr354XFE5GQskBQaOsgMrZWCGSxVUgrzfwqjEA3UMZNi2k1qOC43jDCOcdglB3iH",
+	"jyYHQTTB8a+kptnqYXwwvERLcxTmf+YwkJEN77NcDZPtsNh3dBogPC8LOScHEfC1myVJ2YSWmSYHQ6Tj",
+	"5I/ADq4V/zuLyZwuyQ0jVJO5VJocjKLRaOSTfkthuzZohmrsbiKLOdXIv44OB7AHy9pGo9EoWs/qcE+X",
+	"/O+Bff1kFgiHB1eAuGR41yk5HHk7XbdU2HXP9R72WS3IEAHi//KcfH94PBqS2Aghfz4axQbuK5GIKhL/",
+	"N/tExZEVFRZcKCI/sYJw3Yn7dsr1QsolndJXLwDaBGxdz+oRFJ3Sa56uFRbX8R7DAmCWXzgLiMA/ygWZ",
+	"l8nMUAdGkxnc2SmJb6jiSdzjoj6ZYUMCIYwwiAaTMsvCguEHynV4RYasGLgBmXBi5QcmUicimUNp8rrY",
+	"XI2RNOKDuflzSK5mbCwUK8wNGcRJSgOQRM1kobtJlpmxi0YfHW6m0B9kcTvJ5OINDBeS+cxEbh8L+3Z1",
+	"uM27h/+tu/j2/Hf4MlP6LzLlDHWfBCc36pEwWoL5kxpJPKHmyf7fFD7uB0843CuRl9pMiFOqXArlT3eW",
+	"JCzXKOo/yLQGR3CDqydKYUqDsmlZGBkOqGkpUkNy6BJAAUDGCptcEYFn7qmITpULLcK+tg/vNDSuPV/l",
+	"WvdpQEmD3bykPCsLtuac8kLeZGz+p+3O6x1+FToy4IsLJjRZFIZ9N8+hUpXX7QZfcvrVXqVgrfvGU8Vg",
+	"UW+k/kmmfNKpEAbFLYZqAjFXsfMN+oh6XjD6kIDqxg2d/BkRbNE2Dfg0YEd4fC1xqeFzBKOGncybf7gd",
+	"ZfGOzEkyD3per7nS4TMDOUhOqoNSQ/KB65ksNYkN9/mz4TCx2d6SzOgnRoQ0TIsLrmGb3sovNdXsm1z1",
+	"1UPcLIxrZ6tpK9Jes/I0hS3S7F0hc1ZooPgTmikWDXLvpy+DglEVgo/3LJFFylKjEzjG+p0irCgkiMke",
+	"9ztwAmE3/6u4D0uvb5abju81vWEZME07jLz5G0u0GeZMLP/H5ds3IaVsScwT8olmJejqoswyQ/MdCH/e",
+	"m8o9O6C5zuF7uviJKYWib/V0T93yfE/meH57uTSCYoGDmAVUGvvGg24ZleSc6Rk34oshszOa50wwUEAo",
+	"nO6QvGFGJElmVEzRCti8KprokFXlw0x6RjGuh+TsRgERnzFh5aMpF4ykPDVM7mZJuFYsmwxXdHNzDObW",
+	"i8HJwfFdNDDa/DwPiGJvJ5UK+Z0CtQ9golvK9kc+uIsGN6Xigil1fYtWjM51HI7uokEii4JlgIlG4l33",
+	"/sFz8/4ay1qe0YRZ0x4o6WC/cWCecaUjMmEsNSKj0gWjc7wwrkliBDQ0c3av1+wOsKSP4HIBL/rLPzKf",
+	"g0UppXojoTEQ/xaRwx/ksBpEW6PWFkYobyCzGJ6GDHminN+wIiLTQi4MTBsFjgsHyYOmJWi09zxkCfJX",
+	"fBcNBFtcK0eGaZa9nQxOft18hEi57z628e0HkAbQRiyzFIeOjVqQ6GxZI4clbPDY4l56SmgGxg1z7Yrc",
+	"sCkHU8TQX/PTu2hQDdznsnGl3ghParp4HTpmi2Vn715VJvkbNuMitYpl93GakZ1+2EcN9AHYfJrTzYj2",
+	"vXkRrETbX1ipAjcG4mdcgUFM5owKsBIkGTfDNI4fp2d58ORiu/kTfEOk7HMMrhvACrB4UaBea4/xWTWF",
+	"GaBh4B+to3DP3XfC6nrdh2iom+ZzpjSd5w1DRko12zOP1q3QEGld0IRtvC0DrU7s6LGuZ05jRCHw1wEY",
+	"GmqTQ8PoXW+gIr0fQ7y7ojMg0m0np+DF7WBYH9y1TW6GOE25qATjtdpS/Wb7ROyKGqOt33bYwwBg79we",
+	"RLMsM/B5SlKZqH2cZDhPCfucZ5QLBcYYA7bOnAIUV2laGGUF72hodpIx74cJ5Zn3mIqEZd4P5gbTa1lq",
+	"9wPgRmtQ+G1lZPi1Gt48ZkLBaXjfN372h2g86BqlsZTVZ53jNZdWGDVzaEUa7xf2eUZLZXdkCM/QcoHm",
+	"aV1XEqx/yG6u1acpo2nGBbvOqVIsDRqGATR+YQWf8FpP2wIpkhlLbll6XSPHGgJl5CL7vmI06/H6hBdK",
+	"X9/QdMtlpUxTngWURUc3QiT7A3gVKFFcTDNmsSGhgtygZSxdJdV30eCWi9S3LaZ8arjpnKu5darMuTJD",
+	"XlfoWgr2OWeJrs8tGpgDCX2EBxW6um24q3md/RYWR80MlcRuBPiaEoDUqYiQGt5iKVky4Pu+sfvp8WCj",
+	"edunWnBgkbuiEL0ymuaWuo3ZSEYVrrN21VtwG5K/slwTlim2wEsWKTFnRQuWkoxqI0hyPRZ5IT8xhd+b",
+	"XZtzQEvITGYgnHEBA89pakZhCzTXNqFvRtWsFShhJFC6N/n45enx3R9CYITne011TxZc3+h97sIMEeF6",
+	"/SWELgX85kEgQrzRkkwlkaKp/Bl9colKp38f24JQNJC3qxO/kZ466w0P9rgbxoSTpj3EvZEyY1SYIUth",
+	"d1wTr+b4FyiqOU3Ng7AIjD7gawFXsXmIiK/IwpyGXUlEqB6LhkcMtQKq234DgK1TGB32BD5MeiNLbUgS",
+	"xIMgrK2jmK3rlbeDNsmN2iQ7dNfnNMu2RMAf5YJQktNC84TnVADhKIykgMffwhCt802E68erq3ewkPau",
+	"4OPgsj12GFIZ0TlsgKUUqWS1E7qKA1nIIiWxkILFlX6GnmbhYE3Cx2ZLUrAeCgduIVr/0hvZWPvdx9Zu",
+	"KuPgljcyobgvs+TKQaVZTrg6JdThKc9Y5XvQJEXjVcvyg0JLHw7vZKGtaNmW9gp0aV8HVxUkH1Z6246+",
+	"ukNvnuuI5EykXEwjckBshEBEDkm18YgcEZT5InJM1C3Pc8SByiN8HG04RJi6UpLWglcbSsC7t0LnreLv",
+	"jRvVd9o6zE2oVU/jiT32TIxMa4MmPFAw5L4S//E8giLNhUjPaamCKsrSmnbAiGjgFLiNEVgWtEgb6ohR",
+	"fGtJ3tM0nERskDdnBdUNPbFeR0V6tsO4s8pIAiZVjxgOyXuW8oIlhp0UjAiws05klslFkD7WJvnw/AHB",
+	"duXOMHx09Szfvb28annP3dGZR4No8O5n+O/Z1fmPg2jw4uL1xdVF8KDKIhDccnajZFZqFhFDqQ1pNf9X",
+	"LZs9xsWteql9sDXDh6DxR0YzPdtSJ6gtRW638jbs/G9jThnGCc/02bkSNPx3OApwKE84kbUh9SE8BejF",
+	"2Db4LBq0uJF3YoYzBgHhXcOescWtzKi6NqKlB9KeiOYFawbguGDAwBoG1dgNGJ86izra0ieEGl3X2d9o",
+	"tqBLFdTo8mA0lJNqwZzrBTOt5zt1rNBGFgXRW9eJLEXA3XGWZS5kycgvE47yowuxXStPb5YT/Yim6kJC",
+	"IO9c99vRxfcvz8nz4yffB8QKJIDXGCYREMHfgkUfLeNSTDKe6AjD5fALK/vLMksh/MzGdhAulGYUKGsv",
+	"a50RLWw0Stta1wPf7K4b5tdEpgEouoRA3lOSsoSnDD1hay3AT+8iz5oRsNvVbrwZV8TIMsNN9loQtsL6",
+	"TrEkc66M8kEmshSV89Uytt7naQHlJWdZGjxRz8Bt7sow6c0hAt4qOje46tLofLXpP6iksyfPn3vYczxa",
+	"a2k/AvO5zjpWb6DAnKFRLNRpHbcH8WFw3DJJygJSENZ79apDXNVrMi5uXRgpGGmREleapUxZg0KUBd+r",
+	"Eh/WO8VahKIyt5sNV4dXQah3lxYBGnexhqIgoGxpe7QYthrtajll6FmFs6vHCDz5HT4nXNgDvZHpstIP",
+	"XYAcCHeYSAHyDYhrw8EmYcJNXh2OW2noZCAo6TyjSnWIw4JYkd1qG0NiBNBJqWgGuhzImAXTBWcN+djQ",
+	"CDS0C6YXsrgFkyT9RDlGK0QDDE28ZtY3zMUnmvH02gXTBSUAWO47mfFkuSV7+GDNjBmbaCJLbTQppsik",
+	"kPNGFNJ3iuQwPoYka8Puq5dwyd8FghYg2IZm13D0n2h2PVdrsnwwucUOmUiRukMO81hHM549PR5tDkuO",
+	"Bn/jOgh9Hyi3qoHKC0Yh4BoIuppRyLXRpKAilfPGMlJZ4oXVsdFBvo++8pDW3FzFuYvBp1kWWQGjUJrY",
+	"6POmEgth2Jt3bGZce/RvbCwtx5B9xKPuk346On7Wb+Iy0zzPeOi4q9BinBHDi90q9Iwi05PCJTttOvWO",
+	"1dTnDo6e65BZykG/Q1RyJoi5niVEgtifK/tTbwbsUY+7QMT/CrWBINbt6O9G4e2qLadBCpmV2lGoQ4FN",
+	"PZSc5pjycxs6JKxnzEWYdbPX77cJCYLQpLZTrr9tyV+p4esJqDvBxMjaTnxK4BKsWX0yAVvCnC5Jwea0",
+	"ERLk9Cd/e0/ump7Ja8sEdlv0KGDnW/EJCGK0LZGyFDJLFzOqgSMt6LKJTr2m/H7LICzYMMbP7rbHY4zi",
+	"KpjQ10qzfHWPr0TKPjetqi57CQSGG8bFFEyvgp2SGPU7856yxmWaZUDyzQvD9RpbS2T2F7Y5luI56BAu",
+	"6jTo+7xq8lmQcwyTtQG5EYnNT//d/jPeqGI0Rl93TxBtJtLrxNn91mF/ZR/0Qfv4XuFuh0fu8+tOsdF/",
+	"/RAUFiNR1JGk62NeMj5hyTLJekVova5ebukpc6bp7vF4EMO4OebmEEwuLFXXFfEMojbkIVOSs0JJQeal",
+	"0obObyBBT509pyhFN82wRl7r0jNC0VQyRTAmfEsUPgADzDKTdKOX3EX1tuM4C6bKTPcPL/OOfzW8zCCZ",
+	"LHVeYvyXIxvKCHvmciIiRcKqmEAjFVRUdrgS4un5/2vNroTYqLVRjvCdUyW73zzoG4X3bBf3in9NT3xf",
+	"y9YhjE8bSnzP0L+WvQDIaCanQekUInONLKYiImRBMIKguqQFVeRvBgMstzGUnybmjzJHqO0n2GiWv5bT",
+	"dVLNsQvVgzip3c76yA6x6wCHz70BcFcrono36zp8Vtk5AfA3GEVXwhR7xRkaalnm6e6c30CUZXSB/PBC",
+	"LhRagdF+gyEGaNpxmT/bxDb4Mz/bKkTy0H/bW3DPyVY8HVVoZXMJgUna4oRPVFrs0TMSOSdk5vG4hoTV",
+	"hI1VVlRfS0O2a1x3tKKWfOzQdurkw7Z7xmXtySr6OcIAMEjSExCRnVPdiIFEbcCP/0PjlyrnbM+XvIPG",
+	"k1o02dIE1kdqarjNO41maMJTfRnlBjMb6LuY+xLy6yhNk9trwOewL3PLgGTPOLreAteyu0XOolmv15+8",
+	"C3T6pTm1jOscpKa4gVyYFmx1AjAC4FJXrVht3bSfOGLzmMKB7r6cAYFGEVFlMoNCCoIAmbBZFkPyVmRL",
+	"sIeUwiC+mrEUvwVjqNsTBF5xPRwElbUeC11RHBoO4x5JXm3RvNecO8jWnjjdawoprp3/CikOuN4HJ4OC",
+	"WVk9XCAilVVtpMDJ+9bRKgnVQcpY3LLlCYlxhpg8Oh49fwyKaVwwXRbimn3mSkNJjkeHo5Er30M1jP8Y",
+	"o82qUhhuna1vg+RsS6F7h2BWX4Ztntxf6koVtQHz6bFXiaZ9clbfbcUnPD3eCGyVDBMIqgW5vokcWCyA",
+	"K5vvnVmtv7d4CKDKhSvk0e2mvFfQQFO4C2holZ8RIA5jy6MGMTEAwlJyQ5PbIWndR33oEVrw28b7bsvv",
+	"0cHTw8N+ZnZdUKGQi28BVSui12p4z5QrDeXGqgRaSPitaPicFSxbEkoyg/mnuMWYi4wL1i5ZsWVURkjU",
+	"CwVBa6Z0lcjtzejVYsHFtk+7VbXk4Pj742dHT4+/3xhRHOSRr32zR8gxSgvFiJEFbS6UTdtzBMfc3ifW",
+	"SKjoCirrkqh2SPLZLS8HCVL/3CCsGBEwy7fl8R7JPbVSHHafFyzhiqG5fUhiG6cH0sbl1dn7q4sXp8Sr",
+	"zSRSBI/r6pzjsaAFc3WYTklcPzGDnL/96d3rCxzGv6rq4cWby7Mr8+VY1C+Yjx95weFoJX0ckRjvNCaP",
+	"gOWlkkzpJ0bK/LFZ21jElQIck0cunq+iQqsjgoH15dmr17hAFwxoVjcW52dvzi9ev7540eR1oVjG5pm0",
+	"4DAAonaXfuSjH4lYpzt1Ae9lZdMIcRcojaUlyWWWDckFTWbWoWJosmUsbjv2mgfRwN7hIBpUt2b/dpc0",
+	"iAZ4WOZ3dzrhNVqb+DYOo6QPYtmA6Ya7Ypso2Pa31yDb9/KXWfc1iKEGCFTQY/eGzhnwdmTyIDGBDfQG",
+	"TfnOZ0gu4XlRCmJTeSnwzYhAIceFQUuqwLTEmpFKXbGdVfpgmEH9LPhvJXMhOzWHes00VuBL+RTczAbJ",
+	"hzGJr2MSn8Qk3oujqnKXYUV1vjEKhZRkMIQRHmGMYNzcLue8Ttqoqi2Z04PY/TldQmLEA8kJLYLrwqIT",
+	"a2zo0No90qtZXlsRHLpd/NvF+c9XFz5iXXRi0A4sqpI6ewuOUF5rI7uBYbu2+VpOt9R33wLIY3yKnCAG",
+	"VGYV8y+X/LwLjfBOvmXK9QpG9LODPd0tZ6Hta0zLAqlNh1G0n28PHEb3rd3Q25kF/p4JF6EKhS/B2WzT",
+	"Ad09hsrRmqt0geyGPuDfar0z6FlV1mEr14UsdSLn7DocW1kZNfwsJFcfuFWSbaZ1fn08eo4GGEuF1rs1",
+	"n3uBhffwKo28qmT3GWdXF9DhPd01EPvQ0+GChGPV5/L9jmUNjnqXNTi+pxPg4PsN5Qe85ftr8tiHo0Se",
+	"BRxxrXH+jWWuob47MorKq3UvJ1SIV+DIa1bcJcBCpmBNUyBCZOjUCzKTWaq8kH5usNWnzzGaKxUTjcyV",
+	"y5/Pzy8uL3359erVTxdvIZPl8q+v3r1rSMBd/Ph+uU1r9YB1iU8Vl96ex0LgSaVB2zKCSlORVqUEu1P5",
+	"QuF/1jpmmTU64lnBIOV5Q5RKW/Lu5dVdzXPcOYtw64CfnTIPQw5IMD3nZb+aSZ7dM6NKu4DMrZa9Xfpj",
+	"mF4iR91h1b35zj8089LHxog8IR46RuRpMDHz6cMlZjapyTYMbxvOY5nOVvmdDTwJEXCwhwbudrWewdne",
+	"y49fnt3t+f883uafB4fhcgi/1DbOLTjeTckzh0arxEHO5zz8aCrDdpYfJClYxqhirhEAzABKcVAF9kyz",
+	"6/2QtSN7KoN3UBVw3NIh3KCAXdZ7Zx02O6pt2ttHWDUDC/vWpHxRf9FSCfpGDT6BoEF6k7G0Oz5NsAWw",
+	"RAyrd5lhEbZ4WPqlRrv1lGMg0dqI/Gut7u5AsXBINfGU1TUQMcSLiHas58EmgXdz2N5dZZ60uYP9Nd9K",
+	"clWh+FaMggdHMETw2tr7S0N8tzBYtST/plwejAH0ARSKbtRQ6tdqQL+ahQQ0Tin4e3tQBr1s6yCaww4b",
+	"Uo3eLeip4bZxZ42L6A5uWUcozmcsud26TNI9cHedWNEbHL8VCJrLpRn3KzXpomQfV+vCtAk1fOUx2q47",
+	"885y3TW9aBz5Vtlu9zRpB8P/19pdfQGqsr1GmHO1UpXyQfy2m6I/Vi45bAj/D2zw3t56u97tv7vHngb9",
+	"9V/Tst5hYn6oyAWHYlV0Vtt9X6MoMBHbPOZ/nf30mmj2WRMuFE8Z5IH2r+8TpIz9PjEzQ3DWuv17G/uG",
+	"/uyqoHlvUK0rjm8wHtVDb/RtuzGvbIGI9oWunj1B9ydeaiqTcu6KNkAhLZHMZIH0gGacKhauANG4oO0O",
+	"vIrSWNJ5th4IG8BnZcK1DTxCp4jzrB7eHVgkJgHF5vKWZqlhnxiIpE5sS5M6ZEYRmhRSKYjL4QlTESZI",
+	"gqkJ6aMYC2sggrMkPnOJql4XXJB3UulpwS7/5+vhWIzFH/94LsUnjOdVwz/+EZOu52x+wwqb/yroLbtO",
+	"qGKnQLPw1/cvz8nR0dFzM+TPV+ewirGYc7NO7JV3SpwLBr+Y8yzj9hl5FP+///N/r+cqfjwkP9nJKqDA",
+	"gu0Y5eBykIfkPZr6bax3KW6FXIhqpbKofoIuLXU+OMw+FpCIzVK7abAdwX6xxgIYncCQKUjc1VEjrgB4",
+	"LB65GhqPHYNSUEmCxIlMWWxrtdqvoVorZCxAihka9Oa27Qw6RFTVVAcLIUGsEDPSNIXkBqkgLEeVScKU",
+	"OnW1Cqp353TphnILspPbHdvjIzz1tm0/uGG0UCT+tz370t6rND7BUgVQZvk7FaHaxPVYQLKo4VUCE3KN",
+	"+uaaTB0+azSYY5lihIL+ZbQsXIi1JHiraDR0MwdZGPjHTmkRCDZO/agbYo5F7Nq6xX6TR1vRucoDQEts",
+	"NcOj44NDtxXQ/5Q5NXSc2UkeRyRutGGL6zF/uLhy3tJHR6Pjx3ZLXnc8s6sYCjrt05zvfzrYB5yOXYZ8",
+	"lX8r69QqessAgeNWlz1sTERu2ZKAhKtIzgqimaBCRyQvuEh4TjMYupClZq7j5S3L9ViAr1CTjBl97fCY",
+	"zGRZKNfgZl4V78BGnQj7tnVnq2+kjW5xO6gO0++QE5FJRqdTlpI40PHmhBiRID6tD9tNjp13qjIcZq8Q",
+	"dg3Iigs5Pjw02I+/FI4KlIqNRZkTIc1H9iIMQwbAwsaW5BGIxgePUeD0uqP5mBJ7hX5iDGqCOom2QiSB",
+	"BJOUsXzYblYJqGCkNGj75VpWhrtuRrb4ogJjR8pyoNopmXOlGNCvAvpKmtM0U9rAX02Xqjro07FoLhY7",
+	"jwnb5wYqX+KWbIGAP8PbtsFnxhMmMDvB9ow6y82K9g6Ho4EtHQa1HNXJ/v5isRhSeDyUxXTffqv2X786",
+	"v3hzeQHf1JVWkId5evbJYDQ8wFdkzgTN+eBkcDQcDY/QbDkD3uxQBApB7X9iBZ+A+D5lOtx+ZJ6X2paJ",
+	"xOqeFdXEArkORGdU1V3KoAIt0tyxQOz5TtnSsY+aJbUfD8lbUWMGVOY0JOlGGjhNwZF9ioXuxgJP2kDY",
+	"tWK/xeTPFjzgH6XQPPOrVQpmUc+sBgOSxsL7mhv1LePsE0uH5FLLXLlcc4yY9iqrcmW7McG1VjzgVTo4",
+	"GeAhQhXpQbO77K8hOxmOjTV6Je73lBz0aOXmFt7Zcq9H5dtgH0CoiuovZtSnBWDG561ebOvbFW5Y2sdW",
+	"o7LD0ejhmqKtVPju7LtFFRZ9GqIqblMUwsNX6913bcKgIVA5n1OjEw9gRiyMi3XXdIEVgjSdKojvBZgB",
+	"5SdnBZS7hqWgTFowmsKIPlvbqwv1BlHWQJjXXiHLUMCF8gNVRos10fp9bqBuDnUPQeRIscp9qwsy0F5L",
+	"QYX0iMCUaUQ6ohc8YRCIalAWU0V9yVp+YkVG85O6yraaGYLvdTF1pWYTKqAUzljYojRcAzGfQ3Bhc2Xc",
+	"VbRDGhARmim5WmV4LCYMdH+RkglaRpZVETli+1nZVp5YhMR64KuqesADipKdWIJE7ed4rhnXOmMwdARi",
+	"iyNtmZS3CkMgHXHD1CLo6moJYt07y22rKt8H9hm12g4lQJKM4HtRd0ZoUKQQJNev7Pt9kL8EEd9zw23V",
+	"4jI8WjvRcud2weHhq3zZvqut2l5t7PDUQRexQdS9p4NssxqTa/uVLLBa+zo2ESbLa/zN6+evCkJ51fWC",
+	"hy0fYOJ2g9FAI9FopTC1o0OuTPlYIPpAsX4rBHzbVqMbEa1qztvjXb+h+9fnlHV3mLUN/xxheghW+Z7R",
+	"tFmoNMsaxUofhGvuYyuxTuZ5CTCyhxVV4YvIL6D6nbL807AOZzqZ0lydkJhjJgglCHfRWMQwAtJv20ti",
+	"mbOIxCnV1Cg9pD5sqHjF60HNK2Ru+zDUwCzFkPwFuQDofwjudeP+gsSvqdJ7MObeqxfY3B85oOGgDfu+",
+	"FYQ1LfSfQVU0zC+Rc7AWYvm5SpVFVfzgia0Hp5rte0FUoK5Pm1P1lRGo3RqpAF0Y1mNfUE7gSCVTYyGk",
+	"RrV8YeVtcwtW8K/1O3CEcsO9FbkxWiIrFEkllopjc8WyT2CpWOGIuLjfeeLvPPGfkScC0tdYgCqka1CD",
+	"THCLPvM14oc6n3te4O34UvSlqyENT+v+JAVLGAeN+0PVob2iYGAzqpcXdzZub5C5TgwJllffzD41+6zR",
+	"QLFXM4y1Xb1XqmcwkWZMKUsTH4JDvoScgppHZpgZeg+m2K1EvmELo7AAmA3JS9SNwCqeyPkNF85MePbm",
+	"BRZ9Ae+BcobfnFEwzDtDHL789v2QYJucG4nZwlSXqkq3hF6DZgowrFWu2XmptBlHw1ddus5llSfaIOtf",
+	"mba2jWVu3114V1eBqebsnSrr+jWCUcX6wQ9Hq27G3VbFdl8U67Om0Lyt4hg7MIfQqO3COw8x5n34ZWi8",
+	"Rh2TezPFM7+RQktZ+jIeFGzKpRgPTsYDVo4Hd3Hdb/87RVzZD0zeNDQQHBOdjLwqE9KBOMej508bmHPY",
+	"WypZrXS0njW1o6SSrFT8UyeYu3iyBxIFgNn2me9B+P/G3bkAuW+1OzffjrvbIFbYZM1eKvTggVVtT5rZ",
+	"8OYrdPhcSU2zr6uVV4Uc1urjwNN7NN+3CXfAeIWsSMBDCClmkcQVbXCiCf77IxSeVzrYD6LQyjF8K0Os",
+	"FBkhj1ployLPR2HUybFo1v14DPFNE4KFR6qCH0D9rC8StdxGE2qoiWBjN04g4p1DwzQGLTCLUhAtQXll",
+	"Iq3r+WIDCoUNCLiyxibwkGJplAXl1hSwZuoZVa5YsFOTzTPQcMyyytx3dE6Nxm0WZ7NATq1n+HB0QLhA",
+	"ISuhiqm6UvyMqrGIq8y1GI3gMRb4jFcOwqu8GZC7kMBBGY9t9ekPlOteeAsdGnrhYu3G/ytbBnSRD0fn",
+	"5MrwcXJuMPKzxi6EytuvViR2rN6JpVj8Mz4ldCzmNDP0DQIewOzIp0JCNDZVletYpLRIScrmVKTKMy62",
+	"FRiYKKcFE0ElrKmtgP/gLzJdPihFwRjBu2ZUlY0j/KqkLETGrmarddU09nZplvSCeIVHsVdMDAxvK/W8",
+	"HhvW5fUQu7ii067F2df24Z27aPBaJh0NFNvdWFzFnuYBrrvQaPCu6juyd2bOkaWb1lV/4T6AEzwcHXyT",
+	"e3HkwJLFKvvAkjItwZFHi4x7USaNkAzSCrO5x90EQl02fVp/Un3xz3PJ9+TIwFwtbw3w5LZJYP+LtWTe",
+	"dRoHdmFoDmIsKyNlHlnf6eFo1ORWIVYzZXonPgNU7kUf/vEVOBJKh+9ttnSfLyZvpGAQ//b1xcl1uH4P",
+	"7HwwsD8aHW8G+TdS/yRTPuGI0fdElR+YQxQkXkYggHBfyPLfBnf2bSXcky8dIu/P2HvXK9VV2Ucl+ihB",
+	"WIf+zdg6ocIpdLY0CncR29a3ar0AniiDoSx1Rrzj0XPr9mnVBo4hRKMp9+VUQdf3hGVZR4QBPv3KWBmQ",
+	"6jbikI8/DbkpDBLuFc7Uft1UpYV6h5tBCr89sxmWDwCN53DAq5S7Kum8Fv7qAsydMPia3zJ7yRGExgri",
+	"GsJ+pwhNIN7xZAXwbCE56xfFSFVGGlXtopr5Gy0JCjST2A0eB8Gp+vx3kPpqIHVVFlUE9A1NbreFqg2h",
+	"Z2sSFV2DRhAdRcO7YBvMK02xe+lY6BnjRV2VuUhm6C96R6dMkSk4eyuHeLZc5xPY0d/rgVNzizFVSdwj",
+	"NhJTY30JsSrpqRJb6DjYd3dLV/S/eoiJDYp7KMtUHYnphUiuENgdPGkekoTK3XfS4PdMgt3I5SFaNowk",
+	"1VUBtRGM/ogoLtiqoFEdhlgwNYN2aUvbJjCEHLjCRrnI3+nt16C3P0DsSilSaSQ8J1pCXlHjMu09bkuO",
+	"jWy652pbBSnyW2G7rNJk5opNRUigGbRXtB27UvY5Igo1xWa3xwBZxcpW6mvCzH9g1cmrRBaiXFlWqwxt",
+	"88FOKtU/SBeqyGVjNzuYEfarZO/NEOrKeBnFy9n6qwC8NfUPwkD6VSH0m8LbBmD71wG03kDWSM3uzINo",
+	"1YF3yUnYZsz2GxuSV+gfksKm2Vbpr0HI+tDI3F6T6oOxYnVZFsgUc7VZKvBWXRKkVyLlPgFa/0Ke1PXQ",
+	"5e7FbuRBwNLP0nfAWP+2zqEpCwNMrTx3aJ7NPjcA0pA6BMNzJBco2dGxcC/RzIicS2wrY/1M1bMp5SJq",
+	"JZEejkbo5LS5tvDFTR1AaDsxnMSQ7Ixx9liqCa1eiA6AjmHpEV2zVa2DbansGvnuQUhmswSGuVZ/LFeS",
+	"YLuxoPhCh8XUr6hBFQTjRK6sAcZf44+EFrIUKfw+JDEEGZrV2PzXRgr85z37pGAQFA3wE7f3YS0pvZx3",
+	"/bCnCuiyrqV+X51jqMuDpAEgcHktYzpwL8QM9qFQUcvo1crVtG940PvPDoNnCiQoh5e2FNG38+g2i29t",
+	"RBJDxOAWhuSDn1nrimoQ22nfOdm1zEBVqYorkEfHh4ePH8ImACtukmmXgKG0NCdJIAWoN/x9MSTX95yt",
+	"uLF2ppruQ1tJ80Ek1C1pwj/IJaODktxuBAIvaN+KYd12GYgnRl4LAQWYhjIkL+BD1OZXZDmXS+uSV8fC",
+	"KNNQPoSlQV5qh/iGQPGgAHFvYj8pFfNKRd73WlFm7r7VC+EuT1SSedflkcbdrdwcfv6f9OLQRPaAF2fx",
+	"umdCwlq9zJW6+epX8rtmdU+F3136g0HP/hf7Vy8O/EtVjfSecNJZCddWiTyoVPyc6lmt4dflULvjih6i",
+	"Nd1/IlHBiIzbyggzRjM9+/s6kPkRXhl8RRnazhAQnl8ZCfkhhF1XEhqawxQyYUphxYxmHtmcaWpPZs50",
+	"wRO17mR+sq/0S6nLM8rFlrl07wo5NwsvFdanZJ9zqVBWR+R4iLOx2wA9qp4wfCq2ttLQXXDX0ZxLoQua",
+	"6B3sI9/Ituy38g1rbYndwz+bUflqBsHruPjKKhO+T7Cu/b1T8ngyOqqjWQpGlVESbYZ7QoWQAXlkyvR7",
+	"RlMIV/6HUY2EioclG1BnI4WQIcxvqArDhQ/WKyTehSO/eCzwK52Rm6IDwqsK+A9xUmjNsOkYZMaKEGE1",
+	"30B2CBIDLAG3D5huX22DYF3ZVXlpPk7QBRshn89LSPI89Uoa51wIlhItXTPMVgasCogvl1gsyobgVL4/",
+	"UIbAItwseRAaAs7BCyYDgEklhIlXLqq6LgAI6x2juLChykQd2bp8C6rIouBaQ6awrUCXFxIcYVQTIW9k",
+	"6upRpjaf0c0J8R2BujOATVAzEFE3qgU57ROUYTMdcnD38e7/BwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -26,6 +26,7 @@ const (
 	codeNotFound         = "REQ_NOT_FOUND"
 	codeMethod           = "REQ_METHOD_NOT_ALLOWED"
 	codeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
+	codeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
 	codeSagaExists       = "SAGA_ALREADY_EXISTS"
 	codeUnavailable      = "SYS_UNAVAILABLE"
 	codeInternal         = "SYS_INTERNAL"
@@ -75,6 +76,7 @@ var problems = []problemKind{
 	{workflow.CodeInvalidURL, []int{422}, "Invalid URL", "The URL of a participant is not an absolute http or https URL."},
 	{workflow.CodeMissingCompensation, []int{422}, "Missing compensation", "A step does not say how it is undone. One with nothing to undo says so: `compensation: none`."},
 	{codeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is out of reach. Try again after Retry-After. A write may have happened: with an Idempotency-Key or a saga_id of your own, trying again is safe."},
+	{codeTooManyStreams, []int{503}, "Too many streams", "This node has as many live streams of events open as it allows (`server.max_streams`). Try again after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
 	{codeInternal, []int{500}, "Internal error", "A defect in Skald, logged under the request id."},
 }
 

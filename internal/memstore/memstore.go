@@ -17,6 +17,7 @@ import (
 type Store struct {
 	Sagas     *Sagas
 	Workflows *Workflows
+	Trail     *Trail
 }
 
 // New returns an empty store whose clock, the one of leases and deadlines, is now.
@@ -24,10 +25,10 @@ func New(now func() time.Time) *Store {
 	m := &memory{
 		now:   now,
 		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
-		keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
+		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 	}
-	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}}
+	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Trail: &Trail{m}}
 }
 
 // memory is the database; one lock stands for a transaction.
@@ -38,6 +39,7 @@ type memory struct {
 	sagas map[uuid.UUID]*saga.Saga
 	logs  map[uuid.UUID][]saga.StepLog
 	audit []saga.AuditEvent // in the order in which it was written
+	seals map[uuid.UUID][]saga.Seal
 	keys  map[keyID]keyRow
 	nodes map[int64]*nodeRow
 	heads map[nameID]*head
