@@ -24,10 +24,11 @@ var arrows = map[string][]string{
 	"internal/strictjson": {},
 	"internal/workflow":   {"internal/fault", "internal/retry", "internal/strictjson"},
 	"internal/saga":       {"internal/fault", "internal/retry", "internal/workflow"},
+	"internal/access":     {"internal/fault", "internal/saga"},
 	// stores
 	"db":                {},
-	"internal/memstore": {"internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
-	"internal/postgres": {"internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
+	"internal/memstore": {"internal/access", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
+	"internal/postgres": {"internal/access", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
 	// loops
 	"internal/failpoint":   {},
 	"internal/groupcommit": {},
@@ -57,7 +58,7 @@ var arrows = map[string][]string{
 	"docs":               {},
 	"internal/archtest":  {},
 	"internal/chaos":     {},
-	"internal/storetest": {"internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/workflow"},
+	"internal/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/workflow"},
 	"internal/testdb":    {"db", "internal/devpg"},
 }
 

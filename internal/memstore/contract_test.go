@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/storetest"
@@ -15,6 +16,7 @@ var (
 	_ saga.Store     = (*memstore.Sagas)(nil)
 	_ saga.Ownership = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
+	_ access.Store   = (*memstore.Keys)(nil)
 )
 
 // open returns an empty store whose clock is the machine's, put forward by Advance.
@@ -23,7 +25,7 @@ func open(*testing.T) storetest.Env {
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }
 	m := memstore.New(now)
 	return storetest.Env{
-		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows,
+		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows, Keys: m.Keys,
 		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) },
 	}
 }
@@ -31,3 +33,4 @@ func open(*testing.T) storetest.Env {
 func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, open) }
 func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, open) }
 func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, open) }
+func TestKeysKeepTheContract(t *testing.T)       { storetest.Keys(t, open) }

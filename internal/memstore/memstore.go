@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -17,6 +18,7 @@ import (
 type Store struct {
 	Sagas     *Sagas
 	Workflows *Workflows
+	Keys      *Keys
 }
 
 // New returns an empty store whose clock, the one of leases and deadlines, is now.
@@ -27,7 +29,7 @@ func New(now func() time.Time) *Store {
 		keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 	}
-	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}}
+	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Keys: &Keys{byID: map[uuid.UUID]*access.Key{}}}
 }
 
 // memory is the database; one lock stands for a transaction.

@@ -1,5 +1,5 @@
-// Package storetest is the contracts of saga.Store, saga.Ownership and
-// workflow.Store as tests. Every store runs them, so that the one in memory
+// Package storetest is the contracts of saga.Store, saga.Ownership,
+// workflow.Store and access.Store as tests. Every store runs them, so that the one in memory
 // means the same as the one on PostgreSQL.
 package storetest
 
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -16,6 +17,7 @@ type Env struct {
 	Sagas     saga.Store
 	Ownership saga.Ownership
 	Workflows workflow.Store
+	Keys      access.Store
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
 	Now func() time.Time
@@ -51,6 +53,12 @@ func Ownership(t *testing.T, open func(t *testing.T) Env) {
 func Workflows(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
 	run(t, map[string][]contract{"workflows": definitions}, func(*testing.T) Env { return env })
+}
+
+// Keys tests access.Store. open returns a new Env that lasts as long as its test.
+func Keys(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"keys": keys}, func(*testing.T) Env { return env })
 }
 
 func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {
