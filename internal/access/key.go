@@ -45,9 +45,10 @@ func ParseToken(s string) (Token, bool) {
 		return "", false
 	}
 	t := Token(s)
-	_, errPrefix := prefixEncoding.DecodeString(t.Prefix())
-	_, errSecret := base64.RawURLEncoding.Strict().DecodeString(s[len(keyBegin)+prefixLength+1:])
-	return t, errPrefix == nil && errSecret == nil
+	// The lengths, because both decoders pass over line ends.
+	prefix, errPrefix := prefixEncoding.DecodeString(t.Prefix())
+	secret, errSecret := base64.RawURLEncoding.Strict().DecodeString(s[len(keyBegin)+prefixLength+1:])
+	return t, errPrefix == nil && errSecret == nil && len(prefix) == prefixBytes && len(secret) == secretBytes
 }
 
 // Prefix is the public part.
