@@ -156,6 +156,27 @@ func (e RetryClass) Valid() bool {
 	}
 }
 
+// Defines values for Role.
+const (
+	RoleAdmin    Role = "admin"
+	RoleAuditor  Role = "auditor"
+	RoleOperator Role = "operator"
+)
+
+// Valid indicates whether the value is a known member of the Role enum.
+func (e Role) Valid() bool {
+	switch e {
+	case RoleAdmin:
+		return true
+	case RoleAuditor:
+		return true
+	case RoleOperator:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SagaAction.
 const (
 	SagaActionCancel             SagaAction = "cancel"
@@ -381,6 +402,21 @@ func (e View) Valid() bool {
 	}
 }
 
+// Defines values for ListAPIKeysParamsInclude.
+const (
+	ListAPIKeysParamsIncludeTotal ListAPIKeysParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListAPIKeysParamsInclude enum.
+func (e ListAPIKeysParamsInclude) Valid() bool {
+	switch e {
+	case ListAPIKeysParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
@@ -510,6 +546,66 @@ func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 	}
 }
 
+// APIKey defines model for APIKey.
+type APIKey struct {
+	// Active Whether it counts now, neither revoked nor expired.
+	Active    bool               `json:"active"`
+	AnyTenant bool               `json:"any_tenant"`
+	CreatedAt time.Time          `json:"created_at"`
+	CreatedBy string             `json:"created_by"`
+	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
+	ID        openapi_types.UUID `json:"id"`
+
+	// LastUsedAt To about a minute.
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+	Name       string     `json:"name"`
+
+	// Prefix The public part of the key, between its underscores.
+	Prefix    string     `json:"prefix"`
+	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+	RevokedBy *string    `json:"revoked_by,omitempty"`
+
+	// Role Each role may do all that the one before may.
+	Role Role `json:"role"`
+
+	// TenantID Absent with `any_tenant`.
+	TenantID     *openapi_types.UUID `json:"tenant_id,omitempty"`
+	TenantMajor  *int                `json:"tenant_major,omitempty"`
+	TenantMinor  *int                `json:"tenant_minor,omitempty"`
+	TenantRegion *string             `json:"tenant_region,omitempty"`
+}
+
+// APIKeyInput defines model for APIKeyInput.
+type APIKeyInput struct {
+	// AnyTenant The key may choose its tenant with every request. For admins only, given by such a key; excludes `tenant_id`.
+	AnyTenant *bool `json:"any_tenant,omitempty"`
+
+	// ExpiresAt When the key ends by itself; never by default.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have one name.
+	Name string `json:"name"`
+
+	// Role Each role may do all that the one before may.
+	Role     Role  `json:"role"`
+	TenantID *UUID `json:"tenant_id,omitempty"`
+
+	// TenantMajor Goes with `tenant_id`.
+	TenantMajor *int32 `json:"tenant_major,omitempty"`
+
+	// TenantMinor Goes with `tenant_id`.
+	TenantMinor *int32 `json:"tenant_minor,omitempty"`
+
+	// TenantRegion Goes with `tenant_id`, which is the tenant of the request by default.
+	TenantRegion *string `json:"tenant_region,omitempty"`
+}
+
+// APIKeyList defines model for APIKeyList.
+type APIKeyList struct {
+	APIKeys    []APIKey   `json:"api_keys"`
+	Pagination Pagination `json:"pagination"`
+}
+
 // ActionInput defines model for ActionInput.
 type ActionInput struct {
 	// Reason Recorded in the saga's error.
@@ -517,7 +613,7 @@ type ActionInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// AnyJSON Any JSON value.
+// AnyJSON Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 type AnyJSON = json.RawMessage
 
 // Call How a participant is reached.
@@ -546,6 +642,14 @@ type CompensationState struct {
 
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
+
+// CreatedAPIKey defines model for CreatedAPIKey.
+type CreatedAPIKey struct {
+	APIKey APIKey `json:"api_key"`
+
+	// Key The key itself. It is not shown again.
+	Key string `json:"key"`
+}
 
 // EndCause Why a saga did not go on forward.
 type EndCause string
@@ -655,7 +759,11 @@ type RetryPolicy struct {
 	RetryOn []RetryClass `json:"retry_on,omitempty"`
 }
 
-// Saga defines model for Saga.
+// Role Each role may do all that the one before may.
+type Role string
+
+// Saga `metadata` is an object, and so is `result`: the outputs of the steps by
+// name, once the saga is completed.
 type Saga struct {
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	WorkflowName    string             `json:"workflow_name"`
@@ -690,14 +798,14 @@ type Saga struct {
 	TraceID         *string `json:"trace_id,omitempty"`
 	SpanID          *string `json:"span_id,omitempty"`
 
-	// Payload Any JSON value.
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Metadata Any JSON object.
-	Metadata JSONObject `json:"metadata,omitempty"`
+	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Metadata AnyJSON `json:"metadata,omitempty"`
 
-	// Result The outputs of the steps by name, once the saga is completed.
-	Result       JSONObject `json:"result,omitempty"`
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result       AnyJSON    `json:"result,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	Error        *SagaError `json:"error,omitempty"`
 
@@ -743,7 +851,7 @@ type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
 	Code  string     `json:"code"`
 
-	// Details Any JSON value.
+	// Details Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Details    AnyJSON   `json:"details,omitempty"`
 	Message    string    `json:"message"`
 	Retryable  bool      `json:"retryable"`
@@ -763,7 +871,7 @@ type SagaInput struct {
 	Metadata JSONObject `json:"metadata,omitempty"`
 	Name     *Label     `json:"name,omitempty"`
 
-	// Payload Any JSON value.
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
 	SagaID  *UUID   `json:"saga_id,omitempty"`
 
@@ -853,10 +961,10 @@ type StepLog struct {
 	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
-	// RequestPayload Any JSON value.
+	// RequestPayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	RequestPayload AnyJSON `json:"request_payload,omitempty"`
 
-	// ResponsePayload Any JSON value.
+	// ResponsePayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	ResponsePayload AnyJSON    `json:"response_payload,omitempty"`
 	ErrorMessage    *string    `json:"error_message,omitempty"`
 	Error           *SagaError `json:"error,omitempty"`
@@ -889,13 +997,13 @@ type StepView struct {
 	Error             *SagaError         `json:"error,omitempty"`
 	ID                string             `json:"id"`
 
-	// InputData Any JSON value.
+	// InputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`
 	LastAttemptAt *time.Time `json:"last_attempt_at,omitempty"`
 	MaxAttempts   int        `json:"max_attempts"`
 	Name          string     `json:"name"`
 
-	// OutputData Any JSON value.
+	// OutputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	OutputData AnyJSON            `json:"output_data,omitempty"`
 	SagaID     openapi_types.UUID `json:"saga_id"`
 	StartedAt  *time.Time         `json:"started_at,omitempty"`
@@ -917,6 +1025,29 @@ type Version struct {
 	// Go The Go release it was built with.
 	Go      string `json:"go"`
 	Version string `json:"version"`
+}
+
+// Whoami defines model for Whoami.
+type Whoami struct {
+	// AnyTenant Whether the tenant can be chosen.
+	AnyTenant bool `json:"any_tenant"`
+
+	// Development Whether this server asks nobody for a credential.
+	Development bool `json:"development"`
+
+	// KeyID The API key that was used.
+	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
+	Permissions []string            `json:"permissions"`
+
+	// Role Each role may do all that the one before may.
+	Role *Role `json:"role,omitempty"`
+
+	// Subject Who one is in audit records.
+	Subject      string             `json:"subject"`
+	TenantID     openapi_types.UUID `json:"tenant_id"`
+	TenantMajor  int                `json:"tenant_major"`
+	TenantMinor  int                `json:"tenant_minor"`
+	TenantRegion string             `json:"tenant_region"`
 }
 
 // Workflow defines model for Workflow.
@@ -996,6 +1127,9 @@ type IncludeRunning = []string
 // IncludeTotal defines model for IncludeTotal.
 type IncludeTotal = []string
 
+// KeyID defines model for KeyID.
+type KeyID = UUID
+
 // Page defines model for Page.
 type Page = int32
 
@@ -1017,7 +1151,8 @@ type Wait = string
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted defines model for ActionAccepted.
+// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by
+// name, once the saga is completed.
 type ActionAccepted = Saga
 
 // Failure RFC 9457.
@@ -1034,6 +1169,31 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// ListAPIKeysParams defines parameters for ListAPIKeys.
+type ListAPIKeysParams struct {
+	// Active Only keys that count now, or only those that are revoked or expired.
+	Active *bool `form:"active,omitempty" json:"active,omitempty"`
+
+	// TenantID Only keys of this tenant.
+	TenantID *UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListAPIKeysParamsInclude defines parameters for ListAPIKeys.
+type ListAPIKeysParamsInclude string
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
@@ -1260,6 +1420,9 @@ type GetContractParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
+type CreateAPIKeyJSONRequestBody = APIKeyInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -1342,6 +1505,18 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListAPIKeys List API keys
+	// (GET /api/v1/api-keys)
+	ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams)
+	// CreateAPIKey Make an API key
+	// (POST /api/v1/api-keys)
+	CreateAPIKey(w http.ResponseWriter, r *http.Request)
+	// GetAPIKey Get an API key
+	// (GET /api/v1/api-keys/{key_id})
+	GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
+	// RevokeAPIKey Revoke an API key
+	// (POST /api/v1/api-keys/{key_id}/revoke)
+	RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
@@ -1366,6 +1541,9 @@ type ServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
+	// WhoAmI Who one is and what one may do
+	// (GET /api/v1/whoami)
+	WhoAmI(w http.ResponseWriter, r *http.Request)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
@@ -1410,6 +1588,30 @@ type ServerInterface interface {
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
+
+// ListAPIKeys List API keys
+// (GET /api/v1/api-keys)
+func (_ Unimplemented) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateAPIKey Make an API key
+// (POST /api/v1/api-keys)
+func (_ Unimplemented) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetAPIKey Get an API key
+// (GET /api/v1/api-keys/{key_id})
+func (_ Unimplemented) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RevokeAPIKey Revoke an API key
+// (POST /api/v1/api-keys/{key_id}/revoke)
+func (_ Unimplemented) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
 
 // ListSagas List sagas
 // (GET /api/v1/sagas)
@@ -1456,6 +1658,12 @@ func (_ Unimplemented) ListStepLogs(w http.ResponseWriter, r *http.Request, saga
 // ListSteps List the steps of a saga
 // (GET /api/v1/sagas/{saga_id}/steps)
 func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// WhoAmI Who one is and what one may do
+// (GET /api/v1/whoami)
+func (_ Unimplemented) WhoAmI(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1545,6 +1753,170 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// ListAPIKeys operation middleware
+func (siw *ServerInterfaceWrapper) ListAPIKeys(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAPIKeysParams
+
+	// ------------- Optional query parameter "active" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "active", r.URL.Query(), &params.Active, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "active"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "active", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tenant_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant_id", r.URL.Query(), &params.TenantID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAPIKeys(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateAPIKey operation middleware
+func (siw *ServerInterfaceWrapper) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateAPIKey(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetAPIKey operation middleware
+func (siw *ServerInterfaceWrapper) GetAPIKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyID KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", chi.URLParam(r, "key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetAPIKey(w, r, keyID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RevokeAPIKey operation middleware
+func (siw *ServerInterfaceWrapper) RevokeAPIKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyID KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", chi.URLParam(r, "key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RevokeAPIKey(w, r, keyID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // ListSagas operation middleware
 func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Request) {
@@ -2307,6 +2679,20 @@ func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// WhoAmI operation middleware
+func (siw *ServerInterfaceWrapper) WhoAmI(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WhoAmI(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListWorkflows operation middleware
 func (siw *ServerInterfaceWrapper) ListWorkflows(w http.ResponseWriter, r *http.Request) {
 
@@ -2974,6 +3360,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/api-keys", wrapper.ListAPIKeys)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/api-keys", wrapper.CreateAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/api-keys/{key_id}", wrapper.GetAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/api-keys/{key_id}/revoke", wrapper.RevokeAPIKey)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas", wrapper.ListSagas)
 	})
 	r.Group(func(r chi.Router) {
@@ -2996,6 +3394,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/steps", wrapper.ListSteps)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/whoami", wrapper.WhoAmI)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/workflows", wrapper.ListWorkflows)
@@ -3051,8 +3452,9 @@ type ActionAcceptedJSONResponse struct {
 }
 
 type FailureResponseHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 type FailureApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -3086,6 +3488,210 @@ type WorkflowStateJSONResponse struct {
 	Body Workflow
 
 	Headers WorkflowStateResponseHeaders
+}
+
+type ListAPIKeysRequestObject struct {
+	Params ListAPIKeysParams
+}
+
+type ListAPIKeysResponseObject interface {
+	VisitListAPIKeysResponse(w http.ResponseWriter) error
+}
+
+type ListAPIKeys200JSONResponse APIKeyList
+
+func (response ListAPIKeys200JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeysdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListAPIKeysdefaultApplicationProblemPlusJSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKeyRequestObject struct {
+	Body *CreateAPIKeyJSONRequestBody
+}
+
+type CreateAPIKeyResponseObject interface {
+	VisitCreateAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type CreateAPIKey201ResponseHeaders struct {
+	Location string
+}
+
+type CreateAPIKey201JSONResponse struct {
+	Body    CreatedAPIKey
+	Headers CreateAPIKey201ResponseHeaders
+}
+
+func (response CreateAPIKey201JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateAPIKeydefaultApplicationProblemPlusJSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKeyRequestObject struct {
+	KeyID KeyID `json:"key_id"`
+}
+
+type GetAPIKeyResponseObject interface {
+	VisitGetAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type GetAPIKey200JSONResponse APIKey
+
+func (response GetAPIKey200JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetAPIKeydefaultApplicationProblemPlusJSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKeyRequestObject struct {
+	KeyID KeyID `json:"key_id"`
+}
+
+type RevokeAPIKeyResponseObject interface {
+	VisitRevokeAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type RevokeAPIKey200JSONResponse APIKey
+
+func (response RevokeAPIKey200JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RevokeAPIKeydefaultApplicationProblemPlusJSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListSagasRequestObject struct {
@@ -3128,6 +3734,9 @@ func (response ListSagasdefaultApplicationProblemPlusJSONResponse) VisitListSaga
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -3193,6 +3802,9 @@ func (response CreateSagadefaultApplicationProblemPlusJSONResponse) VisitCreateS
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -3261,6 +3873,9 @@ func (response GetSagadefaultApplicationProblemPlusJSONResponse) VisitGetSagaRes
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3312,6 +3927,9 @@ func (response CancelSagadefaultApplicationProblemPlusJSONResponse) VisitCancelS
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -3365,6 +3983,9 @@ func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCom
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3416,6 +4037,9 @@ func (response ResumeCompensationdefaultApplicationProblemPlusJSONResponse) Visi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -3480,6 +4104,9 @@ func (response ListStepLogsdefaultApplicationProblemPlusJSONResponse) VisitListS
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3543,6 +4170,57 @@ func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStep
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmIRequestObject struct {
+}
+
+type WhoAmIResponseObject interface {
+	VisitWhoAmIResponse(w http.ResponseWriter) error
+}
+
+type WhoAmI200JSONResponse Whoami
+
+func (response WhoAmI200JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmIdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response WhoAmIdefaultApplicationProblemPlusJSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3588,6 +4266,9 @@ func (response ListWorkflowsdefaultApplicationProblemPlusJSONResponse) VisitList
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -3654,6 +4335,9 @@ func (response RegisterWorkflowdefaultApplicationProblemPlusJSONResponse) VisitR
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3700,6 +4384,9 @@ func (response ValidateWorkflowdefaultApplicationProblemPlusJSONResponse) VisitV
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -3757,6 +4444,9 @@ func (response GetWorkflowdefaultApplicationProblemPlusJSONResponse) VisitGetWor
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3804,6 +4494,9 @@ func (response DisableWorkflowdefaultApplicationProblemPlusJSONResponse) VisitDi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -3853,6 +4546,9 @@ func (response EnableWorkflowdefaultApplicationProblemPlusJSONResponse) VisitEna
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3899,6 +4595,9 @@ func (response ListWorkflowVersionsdefaultApplicationProblemPlusJSONResponse) Vi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -3957,6 +4656,9 @@ func (response GetWorkflowVersiondefaultApplicationProblemPlusJSONResponse) Visi
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4002,6 +4704,9 @@ func (response GetHealthdefaultApplicationProblemPlusJSONResponse) VisitGetHealt
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4043,6 +4748,9 @@ func (response GetMetricsdefaultApplicationProblemPlusJSONResponse) VisitGetMetr
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4106,6 +4814,9 @@ func (response GetContractdefaultApplicationProblemPlusJSONResponse) VisitGetCon
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4150,6 +4861,9 @@ func (response GetReadinessdefaultApplicationProblemPlusJSONResponse) VisitGetRe
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4196,6 +4910,9 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4203,6 +4920,18 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ListAPIKeys List API keys
+	// (GET /api/v1/api-keys)
+	ListAPIKeys(ctx context.Context, request ListAPIKeysRequestObject) (ListAPIKeysResponseObject, error)
+	// CreateAPIKey Make an API key
+	// (POST /api/v1/api-keys)
+	CreateAPIKey(ctx context.Context, request CreateAPIKeyRequestObject) (CreateAPIKeyResponseObject, error)
+	// GetAPIKey Get an API key
+	// (GET /api/v1/api-keys/{key_id})
+	GetAPIKey(ctx context.Context, request GetAPIKeyRequestObject) (GetAPIKeyResponseObject, error)
+	// RevokeAPIKey Revoke an API key
+	// (POST /api/v1/api-keys/{key_id}/revoke)
+	RevokeAPIKey(ctx context.Context, request RevokeAPIKeyRequestObject) (RevokeAPIKeyResponseObject, error)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(ctx context.Context, request ListSagasRequestObject) (ListSagasResponseObject, error)
@@ -4227,6 +4956,9 @@ type StrictServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
+	// WhoAmI Who one is and what one may do
+	// (GET /api/v1/whoami)
+	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (WhoAmIResponseObject, error)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(ctx context.Context, request ListWorkflowsRequestObject) (ListWorkflowsResponseObject, error)
@@ -4305,6 +5037,115 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// ListAPIKeys operation middleware
+func (sh *strictHandler) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
+	var request ListAPIKeysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAPIKeys(ctx, request.(ListAPIKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAPIKeys")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAPIKeysResponseObject); ok {
+		if err := validResponse.VisitListAPIKeysResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateAPIKey operation middleware
+func (sh *strictHandler) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+	var request CreateAPIKeyRequestObject
+
+	var body CreateAPIKeyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAPIKey(ctx, request.(CreateAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAPIKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateAPIKeyResponseObject); ok {
+		if err := validResponse.VisitCreateAPIKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetAPIKey operation middleware
+func (sh *strictHandler) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	var request GetAPIKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAPIKey(ctx, request.(GetAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAPIKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetAPIKeyResponseObject); ok {
+		if err := validResponse.VisitGetAPIKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeAPIKey operation middleware
+func (sh *strictHandler) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	var request RevokeAPIKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeAPIKey(ctx, request.(RevokeAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeAPIKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RevokeAPIKeyResponseObject); ok {
+		if err := validResponse.VisitRevokeAPIKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ListSagas operation middleware
@@ -4551,6 +5392,30 @@ func (sh *strictHandler) ListSteps(w http.ResponseWriter, r *http.Request, sagaI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListStepsResponseObject); ok {
 		if err := validResponse.VisitListStepsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WhoAmI operation middleware
+func (sh *strictHandler) WhoAmI(w http.ResponseWriter, r *http.Request) {
+	var request WhoAmIRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WhoAmI(ctx, request.(WhoAmIRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WhoAmI")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WhoAmIResponseObject); ok {
+		if err := validResponse.VisitWhoAmIResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -4924,146 +5789,174 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLlT1UkPLcuyk07smtr1cZwe7ziJN3Y6Z6uVI8IkJGFMAhwCjK1JeWufZh9sn2QLHwAS",
-	"JEGJsp3uc87Mn25HJHH58N1v+BbEPMs5I0yK4PBbsCQ4IQX8eZym/Fb9kRARFzSXlLPgMLhaEpQRueSJ",
-	"QHJJBcqxXKIlFiHiDB2MX4yCMBDxkmRYfSxXOQkOAyELyhbB/X0YnF7hhX/Yr6QQlDPE50guCSqI4GUR",
-	"kxBRhv5WckmEGrsgfytpQZLgUBYlcefKsZSkUKP92zT49d+mwZc/ToM/BKFnEWcJyXIuCZMfSZ7ilRqu",
-	"vaRLItHtkjCEGSK4SCkpkJqcCIluqVzCIgXOCKpGi1c7fyErdIsFwkzckoIkCC8wZU2gEFZmweGvgdpA",
-	"8MW3vouCzElBWEyO8zylvuUpiN1iKpFcYqmnFDckQXNe6OVFepAIYZYgKtCSM14WJNl0QB+JLFbHc0kK",
-	"H0xizhKBsHqMbpc0XiLMuFySAslihTJ8QwQShAnSnCajjGZq13vVdimTZEGK4F5NmuMCZ0Qa3DspC8EL",
-	"/54jRu7kLIY3IosrOV4QdE3mvCAhwgJRDZEF/UpY2DytKZvTVE00Qqd3cVomRKBIfR+NpiwIA6om+ltJ",
-	"ilUQBgxnaql6tuaG8N05YQu5DA4n44NXodqh/WFvLcrFq7+QVXdvv1BBr1OCji9Pzs5QvMQFjtUyQzhR",
-	"coezPCUIo0+fzt6M7Do1vdYLbWFi74pfvGgv2CGeX//Lzv/+8scewpm/wzJedpf/M1f0z1m6QrRJv4o5",
-	"aFYRKdqP+hc/39GDD1+1b4HvOSM9izwGokT744POIoWkabrNUtU069d7MH79csCCGSDhx5Ix9VNnzVGh",
-	"n0QIJ8Bz1VpJjlK+EAr9Y5ymQrHIeUoXS4meCYllKdDHT+/fn73/+XmI+HzKNKkqOiWKF3BGFJkIzpn6",
-	"P4ZRkATqTTlb9JMC1ctt7JlKkgmXsZkle3hbqAB0pt/fG1ePcVHglQuOKy5x2gXGZ8XrJFegUP9TwNCM",
-	"dvSY5UqY7AGLvcAL0l3k24JnaC8Evnu9QgmZ4zKVaG+k+Qz6EdjVTNC/kwhleIWuCcISZVxItDcOx+Ox",
-	"y5oMp+vboBqqsbs5LzIsNX/dnwSwB8N6x+PxOFzPivWeLunfPft6pxYIwIMj0LSkeOsRmoydna5bKux6",
-	"4HonQ1YLMq671o9vT9BPk4PxCEVKSP5pfxwpvK9ENhYo+m/miYhCI8puKROIfyUForKX9s2U64XoJV7g",
-	"szeAbQy2Lpf1CAIv8Iwma5WZPxRkHhwG/3W3VtB29VOxq0QAzPILJR4V7c/8FmVlvFTcgeB4CWd2hKJr",
-	"LGgcDTior2pYn8ICIwRhMC/T1K+4fMZU+lek2IrCG9BZlEhTZ0FYYkW4AkpT1kXqaBAvULSXqT9H6GpJ",
-	"pkyQQp2QIpy4VAiJxJIXsp9lqRn7ePT+ZDOH/syLm3nKb9/DcD6dRE1k93Fr3q6A2zx7+N+6g2/Pf69f",
-	"JkL+C08o0bp5rCdX6jtTWqz6EytNMcbqye5fhX48DJ/0cGcsL6WaUE8pcs6EO91xHJNcalX0SaZVNKI3",
-	"2IUohikVySZlgZVepLhpyRLFcvAKUAFQxmh7VCCmYe6YMNbU8C3CvLYL7zQsgh3XJFj3qceIgN28xTQt",
-	"C7IGTnnBr1OS/XE7eF3or3wgA7l4S5hEt4US3004VKbcut3ol6z+v1MZAOu+cUwFWNR7Lt/xhM57DRav",
-	"ukW0no7UUTz4BF1CPSkIfkpEteP6IH+MGLltm64uD3ggPp5zvVQ/HMHoNpM584+24ywOyKwm86TwOqdC",
-	"+mEGehCfV4ASI/SZyiUvJYqU9PmTkjCR2t4KLfFXghhXQosyKmGbzsovJZbkNznqq6c4WRjXzFbzVs17",
-	"1cqTBLaI04uC56SQwPHnOBUkDHLnp29BQbDw4cdHEvMiIYmyCaxg/UEgUhQc1GRH+u1ZhbBf/lXShySz",
-	"69Um8J3ja5KC0DTD8Ou/kliqYY7Z6n9cfnjvM8pWSD1BX3FagtuAlWmqeL5F4budBd8xA6rjHH3Et++I",
-	"EFr1rZ7uiBua7/Bcw28n50pRLPQg92FwgtN0I4i7egtGOS4kjWmOGciZQulU2o3SPJCllPkmAP356uoC",
-	"FmLluibVX/XHXzxwO+FZTpjoYQbHxnJT/L9kCSe1hRgio2Td8iJBEeOMRNqhVZmBjMsl1WqZ+lhtiTPy",
-	"YR4c/rp+G3oL4fqX3vPG2u+/tHZTUe6WJzLHel9qyZX2qExiKo4QvhYgBpc0JZViIFGiMat5YFhKkuXa",
-	"81nZGeOunRGClzQligawbBgtCZZkR1LQ6TqUAyQ3RAs6hRe1vTnzrmrPtyohcbHtmoQFehOuY5QTllC2",
-	"CNEeMuZ7iCao2niI9tEc01T9dYAUpeWaBipz7SDcAESYesaMFr0WvdpYAqp3m2T0VhrjhvWZtoC5ibTq",
-	"aRx7x8BESVXj0XBQQdlBABC1BA0Prw/hlCUnuBTE581YIay12IQmgKcLcKPNeXGLCwCvXYpC8Fk1X4xZ",
-	"TFL9d0JwklKmNq+QG0teeNdRsZ7tKO64cnoro99lhiP0kSS0ILEUCBdKEVF22ZwrRdLLH2t56Z//W3fR",
-	"nTPTsYcuLC8+XF61TFsLOvUoCIOLT/Df46uTPwdh8Ob0/PTq1AuosvB4no6vBU9LSUKkOLVirer/oiVQ",
-	"tSu4a0K6aKuG92HjnwlO5XJLJUA7+1yc5Td+y7xNOaWfJpQk/qD/1bsSLZV7pLgeahS0x34qMa5VjG09",
-	"w8o2aUtSCzElGb2IcIEXlFWvb3EqSyxmjNxJB6WvOU8JZmpYJ4DhweOCgAAjdziW6UoL7MgOGI18PD33",
-	"uiGPjSSEWJDjRVwvU2on3UbxA27TWcxL5nH5HKep9RUq3WQOgSqCbOxFMU/H8ffyIFgvPVoI7LoSK2D7",
-	"0NnazNvxvI9vT9Drgxc/eVQGzdxm2j8huvv+wBRLV8IExZzNUxrLUPup9RcmXMfLNAG/r3GqIMqEJBi4",
-	"ZuWf3qQ2GDfQfcszPYCWzK7vdpSlUASHr0HHSTxYdCmVJn6EEhLThCgOS2UXCZ2hXoLdJDHtc98vcZ4T",
-	"RhIdaFF6ytrxDqwi5QH26VdSrFBGhcQ3BM15ySqrxwitwfA0iPKWkjTxQtQs59V9GKizUgJ4s23urKJ3",
-	"gy9qG2tGk64UdF79yWhRmuNXmteL168d6jkYd+nHGWNfbY7KtGf1CgsUDJXRII5qhzk4ZgHcPI7LAmLT",
-	"a7c1qYDYtVlSym5s/Ibc5SnWXNZCTa2hwSHKgu5UEfF1k+61GQW8aTdcAa/CUOcsDQE0zmINR9GIsp1Y",
-	"sBTWDTMZKeh7VtFsF4wgby/0c0SZAeg1T1aV7Wc906C46Qg76C6gio2CTYqCnbwCjl2pDzLgDTxJsRA9",
-	"qi5DRh03lsQIKeVyXgqcgp0G+mNBZEFJQ/dVPIKXSoVgRN7y4iYIg5Lhr5hqN0EY6JjATBtc6lC/4pQm",
-	"M+vF9kp3WO4FT2m82lI8ABujAqVkLhEvpbKSiEDzgmcN998PAuUwvo4FSiXKq5f0kn8QXRkDXi6czgD0",
-	"X3E6y8Sa9A+d9WCGjDlLLJD9MtbyjFcvD8ab44Fh8Fcqvdj3GVOj9ou8IBgincDQxRJDEoZEBWYJzxrL",
-	"SHipD6wOSnrlPiuza+K1iJurOLHBb5ymoVEwCiGRCfs2DVSIf27esZpxLejfmyAW1bFyTUf9kH45Png1",
-	"bOIylTRPqQ/cVUxPz6jjenYVcom10OPMZsFsgnrPamq4KzJczXwuJ4v9llDRMUPqeFYopUKanyvf0mAB",
-	"7HCPe0+ovcNtIHq0Hf/dqLxdtfU0yC0yGrlW6rTCJp5KT7NCWSlgCs2ZenNWu3b7xavSBa5LQRkRYnaj",
-	"M4r65aLSorTTYFb7cwf7jdyVKrkegynjzZgzQCMsOUJwCNqCIfM5+AkyvEIFyUxKXMs2crf3wnjdrME2",
-	"M0LgYYsee3x4bawmDFGpFk4SSDm8XWIJEukWr5rkNGjKn2DKoiCpXv8G1W4PNqwDVw/bIxwxaGZyJiTJ",
-	"u3s8Ywm5a3pMbdoQKAzXhLIFuFUZOUKRtu/Ue8I4jnGaAstXL4zWW2wtldldWOUC7N3La7AhbLjHgK4/",
-	"GPOD0HqOErImEhaiSP30380/o40mRmP0deek9GfCkllsfXrrqL/y/bmofbC9a9j9fN9+PutVG93XJ2Cw",
-	"KI2iDuH0705Zbymdk3gVp2TI+s6rl1t2SkYkTrDcGHFzHE7ushXFbsSTvQm4U0giZhXz9JI2JKhilJNC",
-	"cIayUkjF5zewoJfWV1OUrJ9nGAeuycJVStGCE4F0MHZLEt4DB8wq5TjZmLNhwmkuNF7rxI0ylUbaDYjk",
-	"OOC//+KLePJS5qUULtsQStlThxMizmJSRRmVVlBx2VEDlmpnNu3JZW1lCXlQaww68501JfvfhFdzvJnT",
-	"vnpI6MQ9phduHGUTgVyaKEXDQVIb8UM+B4u14S8ANpryhVc7Veov6GIiRIwXinUXziHdYoH+qijASBvF",
-	"+XGs/ihzjbXDFBtJ8nO+WKfVHIzB15CRZPZgyb1vhnjoAJPXzgB6Vx1VvV90TV5Vfk5A/A1OURfLYO8F",
-	"jslGfFTcssyTh0t+hVFG0HkSswt+K7QXWPtv4iVmC6JdOzblpt8Xu3aT+wo8VgpvFusT921nwQMn60Qx",
-	"qjTK5hI8k7TVCZeptMSj4ySyAcbUkXENDauJG11RVB9LQ7drHHfYMUu+9Fg7ddZfO/Ri0+UMjz6+OAuB",
-	"PyeQHaf0Wl2n4zpVtDUQOFq2dn6JMiM7rubtdZ7UqsmWLrAhWlMjJN7rNNMuPDFUUG5ws4G9q5NOfDEb",
-	"IXF8MwN69scpaUaExFk+PBLvl2htJG/53ULr0azX607ehzrD8otaznUKWlPUIC6dj2tsAnAC6KV2vVht",
-	"23RA2pDPYBr0WUt5bwRkB2Q4tdXjQXM+QL91VNpBU2ypCjZVrM0J5C3Nqnn6/1IXLtRutZcHTmFSO9nR",
-	"WGGtiPjLg43gryRrV/nU2ib4r+00JnecCpP+mxpbdLDSAodHma3r6A+ePSpM3VQ5PHZDFf2CLNgcC0GS",
-	"sKFKy7JgJEHXOL4ZodZ51EAPtV+57VLu90fu772cTIY5f2WBmdCyZQus6igE3YSSBRUSqiOrfErI/6w4",
-	"S0YKkq4QRqmihSO9xYiylDLSrmDYMg/Ap4B0ES/FkghZ5fU6MzqlOXqxbWi3ilj2Dn46eLX/8uCnjbUs",
-	"Xs597hrjvnAdLgRBSkPRZKKQxxXz6vS+ElfM96Yx9cl5SOPdTsznjcyJtXHX+k3DkESjRmtzAYHHWdzW",
-	"EpVu5iypT0pe+nPjrrQTOKaCaCfwCEUmMwxk4OXV8cer0zdHyCnVY4lGj1kF52jKcEFsWd4RiuonapCT",
-	"D+8uzk/1MO5RVQ9P318eX6kvp6x+QX38DNR6ncipfXfPQxTpM43QM8x0ouQCfyWozJ+rtU1ZVJllEXpm",
-	"M8gqLtQdEdx+b4/PzvUCbfqZWt2UnRy/Pzk9Pz99o2tw1mXPNWHSwkMPippdurl2bu5btYte5L2sLG2f",
-	"dIFKSclRztN0hE5xvDRufsWTjWCx2zHHHISBOcMgDKpTM3/bQwrCQANL/W6h41+j8dRuE8aIhxCWSdFt",
-	"ONG3ybtsfzsDjXNQFMcEVUExU0ggvHGk9zgjINu1kAcHGnjmrrWD2Uay0CU8L0qmy1YlwiA3QwR157eK",
-	"LLEAhwdp5s/0ZRMaRlFrY82FfWL0byWxiSS1hDonUhdkJ3QBwU9F5KMIRbMIRYcRinaisCrkVKIIXZMF",
-	"BczX9jdGKQyhdGgYw5vN9RA4r9M2quI7BT3IFs/wCmp9n0hPaDFcm4gbGxO4x5Z0WK8keW3bWnI7/dfT",
-	"k09Xpy5hnfZS0ANEVKV1DlYcodpyo7iBYfu2ec4XW1phHwDlddYEn2sKqIx99S81oSdPbRCPcCDfcjCa",
-	"KYd7Z14+LEu+HQFLykJzmx5X3bCIE4QxHh5i2dsuxAJRiDllvoL1txACVSaLk/3i656hjtKmTiv+oP8W",
-	"60MUkIy2vUOdlzLmGZn5M/4+V4Fvp+7FtjNpVegupcxnB+PX2i1guND6YNtrJ93tEbGOsVOk+phxHhqY",
-	"mDwyiAAR+YFhAM04upGAn2wkgLKE3G2oYmmlAA4LxB480jW991ObP9bOV/1XvXx3TY74sJzI8ctqWmvA",
-	"v7HMNdz3gYKiirU8KjTikxV65DUr7lNgoTat5imQtzCy5gVa8jQRThI5VdTq8mewK3SxVEPJ/XRycnp5",
-	"6eqvV2fvTj9A7cTlX84uLhoacJ88flw1zVo7YF2pTSWlt5exkA5RWdCmqlxIzJKqsry/eMyXlGa8Y0ZY",
-	"6/AwKQjKcLIpd6KteQ+KNXYr6x5ct7Z1GsqDat18YTFwxualnA3xrDp+zxQLadMEt1r2dgV3fn6pJeoD",
-	"Vj1Y7vyutX4uNYboBXLIMUQvvaWAL5+uFLDJTbYReNtIHiN0tqoobNCJj4GDP9Rztm6rrfHOa7wzP955",
-	"++Xbq/sd958H2/xzb3L/Bx8G/FL7OLeQeNclTS0ZdZkDzzLqf7Tgfj/LzxwVJCVYENuYDWYAo9hrAjuu",
-	"2fXRsTq8uuDeM6jq+bcMUzY4YJ/33nqH1Y5qn/b2eT/NdLehLQre1F+0TIKhuWwvIJUNX6e+dh02a4qR",
-	"WxCJOtnb1iuFICvZyu080W+nHACLlkrlX+t1twAFaVlPvLCdGKEfBKT6sXYG4t4mhXdzMtl95Z40FW3D",
-	"Ld9KcxW+rEudm63e1nmlphXbSjHfLRxWLc2/qZd7M9NcBFUi0sFStzuAjqsZTNDOKQF/b4/KYJdtndox",
-	"6fEh1eTdwp4abxtn1jiI/pSLdYziZEnimy25xaNod51aMRgdfysUVIeLU62yGLVeFiX50iH+DqOGrxxB",
-	"23dmDizXHdObBsi3qsF6pEvbm5S+1u/qKlCV7zXUlUBUitpL/GRx2035EJ1D9jvC/x07vLf33q4P+z88",
-	"Yo+98frv6VnvcTE/VeaCJbEqZ6gdvq9JFISI6SX6v47fnSNJ7iSiTNCEQHXi8I4yXs447BM1MyQvr9u/",
-	"s7HfMJ5d9bcajKp1A6oNzqN66I2xbTvmlWlJ0D7QLuyRDn/qQ014XGa2lQAvJcIsXvJC8wOcUiyI8BJ2",
-	"44C2A3iVpbHCWboeCRvIZ3TCtf0cfVDU83SBdw8eibnHsLm8wWmixKdORBKHpsNlnTIjEI4LLgTk5dCY",
-	"iFCX7YGrSfNHNmXGQQSwRK5wCavWh5ShCy7koiCX//N8NGVT9uOPJ5x91VmmYvTjj7oUOCPZNSlMVSbD",
-	"N2QWY0GOgGfpXz++PUH7+/uv1ZCfrk5gFVOWUbVO3dr7CNkQjP4io2lKzTP0LPp//+f/zjIRPR+hd2ay",
-	"Cil0/y6d5WArY0foo3b1mwzkkt0wfsuqlfKi+gmadtZVyjD7lEF5MEnMpsF3BPvVlf/gdAJHJkNRX4PF",
-	"qELgKXtmOzs8twJKQH8DFMU8IdGRelXYr8UoS3QePRQ+aYdeZrqQ6oCIqHqs6tY7kCtElDaNIeWeC0jL",
-	"EWUcEyGObAV99W6GV3YouyAzudmxAR+iibNt88E1wYVA0b/umJd2zpLoUBfQp5Qw+YMItdlE5ZRBCaOS",
-	"VUyXiSrzzfYcnrxq9BsnqSAIg/2lrCy9EONJcFbR6O+tAFko/NeNs0NQbKz5Uffvn7LIdvmO3J70iLNG",
-	"drr2xFYzPDvYm9itgP0nFNR04MxM8jxEUaMrd1SP+fPplY2WPtsfHzw3W3KapatdRdBCaBfndPfr3i7Q",
-	"dGTrtquqUF4X/OAbAgQctZqu6z616IasEGi4AuWkQJIwzGSI8oKymOY4haELXkpiG/TfkFxOGcQKJUqJ",
-	"stcmB2jJy0LYfqdZ1VJC3yugcd/cNNBqc2+yW+wOKmC6DVNDNE/xYkESFHkaoB4ipRJERzWw7eS6EWvV",
-	"HELtFZKBgVj1Qg4mE0X9+pfCcoFSkCkrc8S4+sgchBLIgFi6Dz96Bqrx3nOtcDrNsl1KiZz2M5FOaoLO",
-	"fKaFNoKyh4SQfNS8MiBEQApKS4Mu0PYmAf8lAaFp9yfA2ZGQHLh2gjIqBAH+VZCcYKmgqabUrgsh8UpU",
-	"gD6asuZidSNqZtqeQs98vSVTtv4neNvcR5DSmDCdM29aCB/nakU7k9E4MM2qoHugONzdvb29HWF4POLF",
-	"Ytd8K3bPz05O31+ewjd1/w8twxw7+zAYj/b0KzwnDOc0OAz2R+PRvnZbLkE2N0hE/bAgHrXiPblVmAKJ",
-	"wyP0VoMT2GLMs2vKLJ4cv3+ja1FAfAhL+QqoijPbk9Avf/g4Qp+hnOma63RRheNVvh2WCkkKYi9+MKSa",
-	"lUIRFpXwlQZrxYPPkuAwUFz+skoUrK+i+PWbv6N0q97kwdcVdHt32n339eaui1O6/ewH1pI1+tpPPH3t",
-	"H7Yq8vBFkSFr8l7M0awXGNpAvWpT+q3n0oBmPdBTjFmVgj3ReI3yigeM6e0lo7XeVo7Ht2lQkAXlbBoc",
-	"TgNSToP7qO6//YNAthJCZ+/FnEmQTL3t5avKiaH3Zky8lOMbuluA1Wl/7Hioum6yOC0F/dqL5tahqOST",
-	"/xKDNfG47nyQST5kPsmfYLaNu7Me0t9qd3a+B+7Oh+g179412Xob37vQ3oFB78G9GAPeNfcXDXizcd3J",
-	"/ZdW4/3JePyk3fY3N+QGmT6gGbfJuALBy3jFAkba+wiVEn0Lqna4axvlQ0vsMstwsQoOA7VIZLP2JV6I",
-	"Oov/C/TDEtLbpq6Qwgp8o0N0qkzQs1Y1W+he0EKlmLJm4cdzcHDNka48qSo+gPsZZVT3frqtanC0M3DK",
-	"jPF+CCFPCj2aiTIOIZFZcjCQCEvqNiO6L57QfdGoMNU8oCLr2phbTGXk3HnjnVoZY6aHiS791s/AbamW",
-	"VeauprvAphO/SQM4MqbBZLynrDZQsmIsiKgbWC2xmLKoSl2KdG+rSPcdiDqAcBoCePQuzeCgjqOjeG2g",
-	"HLhpZAjd6utahtBi84auLkf7vH+CrpQcRyeKIu/kCP1Mv9qW27BfKVBkRb1VS3VPgugI4SnLcKr4G1i8",
-	"0IKbLhiHcBwWle3AElwkKCEZZolw7jVp30QDE+W4IEyuvY7mi3uFyOpJOUp1aUj74oH7Divb+00uDrFo",
-	"Z8ivCnMakoGLi7a7zu/3v1Rkm9sgbP3X8Gsg3NsGd5zrBtetsns/oTmOR3F+YOKGh3t4/33YND13v5ls",
-	"nvteI/QhjNNijGGZqMzDKQMMmYzHTa7oY2kLIh/Ez8yNUQP41HfgfM076IZ84Vyz993VlnW0/gjqfDK0",
-	"3x8fbEZ5926cx5PKz8QSimZeSvBU1wJuRTu7phHE4bce1eqTvlbCqQmsbhzl+houUAqvCWFIdw6raIrA",
-	"XaGNCkFkbqyoLyykAmFFoSSxzqKD8WvjEGu1xoimrKNf5FgZnbomkNqbC1taBjz9zlTp0R420pBLPw35",
-	"7EcJ5xaw3bqnYIv0JptRqnWf1+Ox8QQA3OXcVUeTtfhX9x/pxcFzekPMIcM9w5ghe9fBDwLhGByrhx3E",
-	"MxWrppRPu8QJapTPOrfDKm0c+pOgyA4eedGp+vyfKPXdUOqqLKpQyzWOb7bFKl8jm170+kg4mF42l8Nw",
-	"GI0ttpLaVEW5I2pOaCqrrZaA0bwgYgmNUFemAbAPjfQKGyW3/0Sl74FK+mrikiVcCS8rNSE22zhMc47b",
-	"YpoSuzu2PsirhX5gpn86jpe2YCfU2XgEGiebXpwJuQuR0Epws4+zJ1qhq4PE98SZf8daoVPN5fNnpWnz",
-	"kmT5WG3xd1LzwBfWufL5ARbSbpUwtxlDbSmU0imtuyy0THFNDqkfSb8rhv6m+LYB2f7zINpgJGukt3kR",
-	"y9NLx2bM6AaippPoCJ1pFytnJlWpSiHyYtbnRvZbA7vamJ2u3NR2iLbb/Hbn/smeGIWTZr42kPSPE4xY",
-	"j12N+0SfCC3dTEeLjPVv62ICvFDI1MoV1Hem3jUQUrE6jYYnml1ozQ5PmX0JpwXByQrcRNS4aqtnC0xZ",
-	"2ErEmYzHOk5g8pXgC8iPrpI9FMIfRpAwpi9h1OUu2qDX5ADk6NcedXSjyhfdlsuu0e+e9CZV6yEOG2PZ",
-	"tM7txoIE1h5nkJuVjAXEs0ObGgpeYPMjwgXcE6R+H6FIkjsJqzE5RI00wrsd86QgkO8F+BO192GMxE3+",
-	"7y2op8qJMF7zYV/Za48fT3YfDXI5bfd6aM8nDHah2KNlzzex177hYO9/dBw8FqBBWbo05RyDkOJJ96oL",
-	"mDYSiWJicAojZC/0gKvDbWIyMnfo2DiV5CmYKlWCKnp2MJk8f4qAL6y4yaZtUrGQXEESwQX+g/Hvm2K5",
-	"blCg46F/MNe0H5pq5CfRULfkCb+Tt1l6NbmHMQh9QLtGDev3y0BKnpa15E6pAnA96gi9gQ+1Nd/R5UwK",
-	"cXUDzZQpYxpSsEnilaVmiN8QKZ4UIR7N7OelIE657WOPVevM/ad6yuzhsUoz7zs81Di7zsnpz/9BD067",
-	"yJ7w4AxdD8zpXWuX2XKB734k/7SsHmnw20N/MuzZ/Wb+GiSBf6kquh+JJ73dBEyl7V5l4udYLmsLvy4p",
-	"70+ZeIr2vv9AqoJSGbfVEZZw+/Xf16GMuSD7O+rQZgaP8nymNOSnUHZtWw19sxyPiQB/Ak51l2YLnoxI",
-	"bCCTEVnQWKyDzDvzykbQgLWbp5i2gNLOCers/6LgmVp4KXSNL7nLudC6uiaOp4CN2QbYUfWEfqiY+pSR",
-	"PeA+0JxwJgsM5dHb+kd+I9+ye0GA32qLzR7+ozmVr5aQ/6kXX3ll/OcJ3rW/92oeL8b7daBeX49YFQTG",
-	"mDHu0UcWRH4kOIEyid+Na8SYPS3bgMK9BLIhdIpwVVznB6zTjKWPRn5xROB3gpGdogfDqy5CTwEpcz2p",
-	"DluiJSl8jPXeXhqsmYEuo9sFSjevtlGwro4XTqa8VXTBR0izrDT3pddtIXLK4LZzbhuKt4rIhEd9AcMX",
-	"bnaghRP7A2MIPMJO6RWEZTzJyuDArvNkAGESDhmwVYjKjGHj3N1RNG5DFaQmpLBWq6RL3qNmfU9w/+X+",
-	"/wcAAP//",
+	"7H3rdts4muCrYLVzTiXVtCxfkkrs02fH7TjVns7FG7sqvaeUMWESklCmADYBRlbleM88zTzYPMkefB9A",
+	"ghSoi62kprf7T5Ujkrh8+O43fOklcppLwYRWvaMvvQmjKSvgz5MskzPzR8pUUvBccyl6R72rCSNTpicy",
+	"VURPuCI51RMyoSoiUpDDwbN+L+qpZMKm1Hys5znrHfWULrgY9+7vo97ZFR2Hh/3MCsWlIHJE9ISRgilZ",
+	"FgmLCBfkb6XUTJmxC/a3khcs7R3pomT+XDnVmhVmtH8f9n7592Hv0x+GvX/pRYFFnKdsmkvNhP7A8ozO",
+	"zXDtJV0yTWYTJggVhNEi46wgZnKmNJlxPYFFKjplpBotme/8hc3JjCpChZqxgqWEjikXTaAwUU57R7/0",
+	"zAZ6n0LruyjYiBVMJOwkzzMeWp6B2IxyTfSEapxS3bKUjGSBy4txkJhQkRKuyEQKWRYsXXVAH5gu5icj",
+	"zYoQTBIpUkWoeUxmE55MCBVST1hBdDEnU3rLFFFMKNacZsoFn5pd71Xb5UKzMStgzo8fP56UesKE5gnV",
+	"bHHiP8sZ0dKMnBJKkoKl5l2aWazbW76p+6iX04JOmbbIfVoWShZhoMaC3enrBN6IHTLmdMzIDRvJgkWE",
+	"KsIR5GP+mYmoiQ5DMeKZmahPzu6SrEyZIrH5Pu4PRS/qcTPR30pWzHtRT9CpWSnO1oQYvXvDxFhPekf7",
+	"g8MXkQGh+2FvKU4n87+w+eLefuaK32SMnFyenp+TZEILmphlRoAy7I5O84wRSn766fxV360TGUK90Baq",
+	"d6742bP2gj3q/OV/7PzfT3/ooMzRW6qTyeLyf5TmqKXI5oQ3GYThPsiLYsNc4u7Fj3Zw8PVXHVrgOylY",
+	"xyJPgOrJweBwYZFK8yzbZKlmmuXrPRy8fL7GggUg4YdSCPPTwprjAp/EhKbA1M1aWU4yOVYG/ROaZcrw",
+	"4FHGxxNNnihNdanIh5/evTt/9+PTiMjRUCAvMIyAGWYjBTNkoqQU5v8URiEa2EMmxbibFDgut7FnrtlU",
+	"+ZzTLjnAPCMDoHN8f29QPaZFQec+OK6kptkiMD4aZqqlAYX5nwEGcvL+Y5arYbIHLPYvbH7+CoY0UxtR",
+	"W898y+bXPF0qEf+lYKPeUe9/7tZSfhefql1D5ihr6DjAcF8Xckr2IhAeN3OSshEtM032+sjLyPfAEq8V",
+	"/43FZErn5IYRqslUKk32BtFgMPDZn+WmXUA0QzUgOJLFlGoUEgf7PYCTlR+DwWAQrZInZk+X/LfAvt6a",
+	"BcIBwTEjvRr+fUz2B95Oly0Vdr3mevfXWS0I6sW1fnh9Sn7YPxz0SWwk/R8PBrGhrUrvoIrE/8s+UXFk",
+	"5fGMC0XkZ1YQrjv5i51yuSZwSce0E/0UHdOt4N/PnM3CAn9aJhPDgRhNJnBmxyS+oYon8RoH9dkMG9K6",
+	"YIRe1BuVWRbWvj5SrsMrMqzL4A0oXkZsmrMwOolVEwxQmvI0NkdDZEHivan5s0+uJmwoFCvMCRnCSUqD",
+	"kERNZKG72aKZsUsOHOyvlgIfZXE7yuTsHQwX0nvMRG4fM/t2Bdzm2cP/lh18QAGzqvOfZMoZGhgJTm5s",
+	"EGFUcfMnNepuQs2T3V8VPl4Pn3C4c5GX2kyIU6pcCuVPd5IkLNeoT29lWkMjuMFFiFKY0pBsWhbU6F6G",
+	"m5YiNSyHzgEVAGWsRskVEQhzzw5z9lJoEfa1XXinYdbs+HbNsk8DlhDs5jXlWVmwJXDKC3mTsekfNoPX",
+	"BX4VAhnI3hkTmswKoyI04VDZo8t2gy85I2ansmKWfePZO2iJ7LRNkWVfty0X2Nc7qd/KlI86DbegVsjQ",
+	"nCDmNB+MBD6tnxaMbhPX3bihwzshgs3aJrzPRh6I0m8kLjUMR3A+2Mm8+fubMScPZE4Z2iq83nClwzAD",
+	"VUqOKkCpPvnI9USWmsRGgP3RCKnYbG9OJvQzI0IauccF17BNb+WX2mLrVz/qq22cLIxrZwPyvji3VitN",
+	"U9gdzS4KmbNCg7wY0UyxqJd7P33pGQb7mYW0eAYuCa5JIkuhga9GRDAOPxfss7xlKREgp3NunSIWL26k",
+	"zBgVBrZUzK81ExShufg8QQK7prqhBKZUsx3NQUYuaPzum5t5ABejHq5HbTQkTxvvliWoZQuvZVTp61JV",
+	"622dqiT0xiAeJVMuSg0OnPXmF1anWHiQF2zE7zpIt7zJeEJyWmhHwbdsHpEbpmeMCcK1QlGpElmg629h",
+	"fHuQGwHLfdMB/0JmbBVxfDDv3Ec9RI1rHmDyJzcKBBk44mo0ihtA7TooO+6U/oo+qrbJUL/BxYo3Cja2",
+	"zHNRJaw55C89WIhV6+ypWVg0qCByJNfA4wYh1Bq1vPmVJdosBokbdbMNKbxBgYtYdMvmqERPpFQMkAZf",
+	"R9Czz6yYO69tn7yWBaHpFAwkkc0jK3Bv5kQZU4Oa4Y4Jq8zW6oDjMH9oEusCDxIOq42JoMw0XCuWjY6J",
+	"MAtrGTGb0VpzsjdMoysv5WMDA6Nnxv2YxNcxif81JvFO3CeXZlKamQUpABpIFClQ9e+j1VoZEdZu7TYq",
+	"HkErq+3CRSJoewOZstTVPKRuS/z5s2cHzzxbfBCtQVjfdNaaWNeY1pn71iFgsb6KnWCcoolhLZNxOUdw",
+	"Np45v26aBtVmQ5LO+bVBwYanbKllh6rBfds/FvVyOuaiUg+Xmh31m+2NVutpjBfcsmdibrbnglEVOtkP",
+	"LJFFylLCReU/+E4RVhSyWCTINSgSz70Sb8tA8obesAygsbhRMf+3y/fvQv7tOTFPyGealaxPzoV1oTkk",
+	"vNMk/v7772PrHDE8eTaRJKPJLYlzOs8kTdVRwSjSjSizzBjGTkm/2xnLHbsco7D2P9DZW6YU+gerpzvq",
+	"luc7Mkfo7+TS0FKBg9xHvVOaZSsPaNG5Q0EZ4QnPDSVxRQpGkwnqhs3jnGidrwLvn6+uLmAhbXyDj0Po",
+	"dSqnOROqw9w5sS50YySXIjUswbnqI2I9UTNZpCQWUrAYQ5eVP15IPeHouzIfmy1Jwd6Peke/LN8GbiFa",
+	"/tI72Vj7/afWbirbZMMTGVHcl1ly5WLTLCdcHRNqVawJz1jlPdEkLdnigVGt2TTHGPdyVmx2l7FNlXog",
+	"2HVcRWfwIjr+r4Or2gutSmlabLompYOR1AHJmUi5GEdkj9g4SkT2SbXxiByQEeWZ+euQGErLkQYqmXa4",
+	"Sp7B1NdOVVmKXm0sAf9km2RwK41xo/pMW8BcRVr1NJ5T2MLECDwbWvJQwQh4AIhZAsIjGMyx/paHmbIo",
+	"hdaXhbehGK9TiVHP7JPziizURM5EnYywXPbfQmTXLSkE0DORntJSBW3vOaHo1Ux5CnOPIXQ7ksWMFoBJ",
+	"DuqGlq8r0CZUJCzDv1NG04wLc84GSlTLIgjyistuxlxOKg1Jyybf75MPLOUFS4wWXTCrqY9klslZUBTU",
+	"zo/w/AEbcwGamFCzCMuL95dXLR3Ogc486kW9i5/gvydXp3/uRb1XZ2/Ors6CgCqLLGilyqzULCJGKBkp",
+	"Yv6vWpoHph8sxxgzfAhP/sxopicb0gIGmH3ylLfhSE2bSZRh8jcqy3v8V+dKUAHpUHdwKI9w7Njb0lhQ",
+	"F9s0GyHqtQSvBzGjBAQR4aKhM29wKhOqrgW763CFeUkzATwuGMhqdkcTnc1RN4ndgHHQt5MHw9INv4oX",
+	"VV4uPuug7UpJC6H6a/AaBmbPMhc7NmrYCLKvGHH5Pi1D8Plhb7mgbCGwH1qugB1CZxdD2YznfXh9Sl4e",
+	"PvshoB0hc7vGeJVa3Pd7YVi6kZskkWKU8URHmBuBX9gcNFlmKeQB2CAb4UJpRoFrrmXpGQ3JhgXb1t4a",
+	"tGR3fbdjTKqid/QS1Lk0gEWX2hgdxyRlCU8ZOmYWkdAb6jk4wTXlXSkjE5rnTLAUk3uMSrZ0vEOnMwaA",
+	"fQY+qylXmt4yMpKlqMxD58haF54WUV5zlqVBiNrlvLiPeuasjABeHWjxVtG5wWe1MWp9Pp2v/mAVRuT4",
+	"lZL57OVLj3oOB4v0441xYDbHddaxeoMFBobGPlLHdQIFBOoB3DJJygISLpdua78C4qJ5lnFx63KG2F2e",
+	"UeSyDmpmDU3vb8F3qjTPZZPutRkFvOk2XAGvwlDvLC0BNM5iCUdBRNlMLDgKW0xtslIwGBhwNLsIRpC3",
+	"F/iccGEBeiPTeWXmukwFUNwwqxN0F1DFVmu3bvIKOG6lIchAdPg0o0p1qLqCWMvDGk19YpTLUaloBro3",
+	"6I8F0wVnDd3X8AhZGhVCMD2TxW0v6pWCfqYcPSJRD3NErtG2NIf6mWY8vXZZDUHpDsu9kBlP5huKB2Bj",
+	"XJGMjTSRpTYGIVNkVMhpI5b7nSI5jI+5YdqI8uolXPJ3alHGQMiSZtcA+s80u56qJTnNmGlrh0ykSB2Q",
+	"wzLW8YwXzw8Hq/PDot6vXAex7yPlVu1XecEoZL4BQ1cTCom/mhRUpHLa9NfLEg+sTlILyn1RTm9Y0Phv",
+	"ruLUJVzSLIusglEoTWyqYdMWh3y41Ts2My4F/Tub1MQxPxPpqBvSzweHL9abuMw0zzMeAneV44UzYp6X",
+	"W4WeUBR6UrjM61VQ71hNDXdDhvPrkHfNYb8jVHIiiDmeOcm40vbnyo22tgD2uMd9IL1zkdvIkAg7M3Ap",
+	"ZMYgapNKUjkCm/Axj30WQ8uUa+AdlQ0d9SD+FeQdkMq0GdOIp0zTlGoKiYlUWEMJWYOS5se4YKrMdHyE",
+	"iy11XmrlO/MUuZkPheHpEZEiYZUj3Hxd+WAwM25DvfWqraJCKr81RlCfRV1VbUtFdfqI0T0NhQvz5nXt",
+	"/u/WLIwadFMqLphSzhPUrRIYBRL9Jde1z39t76C/UqPSJGDFBStgLNCYSI8JoAAab2w0AheJQciCTZte",
+	"JWcW+tt7Zn2rzla9tvLvYYseBDy1gfAr12bhLIUSotmEahDGM6SSDaf8AaYsCpbh+ldotXvPHpIf4k8I",
+	"RwxKqb42dLK4x3ORsrumX9xl6YOudMO4GIPzXLBjEqNpCyRnwwOGjxhpZ17oLzdWW9aCv7DrcP5HyxKr",
+	"05aCCRNXTRUDVDzDRGxGV0Ri89O/2n/GK62rxujLzsmYDkyk14lzZy6j/srt6aP24eYBAP/zA/f5dafG",
+	"7L++D7aaUaa6soj83RnDNeMjlsyT1bF6s7431cstE81x+pUeahs79Nc86EwS8te6D24klqrrinN2p3ZR",
+	"krNCSUGmpdKGya/gP8+dj6ooRTfDsI5rW1JnlMGxZIpgRuGG9LsHjieIeD4AZnsvMYG5zPRDIG4mdxn6",
+	"K3PDGram/c5Zud1vwqs5Xc0JXzwkgOVD8pkfzVqFwJc2VtTw3dT+hXU+B2O64coANpfJcVBxNpo5qIkq",
+	"gpTCGQRdKy1mRhX51SCplQaGM9PE/FHmiFjrKR6a5W/keJnWcTgAN8iUpdcPlqwHdoiHDrD/0hsAd7Vg",
+	"RXSLlv0XlQsW5NQKf62PZbD3giZsJT4ablbm6cMls8EoK4gCyTqFnCk/+yyZUDFm6HVyqd3dbuKlmzww",
+	"4HFScrXY3fff9ha85mQLAZaq4qe5hMAkbXHvM5WW+PL8Vy7Mm3kyqKEBNXFjUVrUx9LQvRrHHS2YDSG3",
+	"j6fmB5JgXGWHVb1OLs4j0FhSKOTA3NWc6olvjKG23vO0YPTLqXLKdnzNuNM2O3M6xibeuXW0mkZiQqc/",
+	"D72Lal1ptMIDCKY4pv6EwklK0+T2Gug5HELlU6Y0nebr50OEJVobyVsuwcg5W+v1+pN3oc56OWItKx+T",
+	"0+MGcWHpmNXZwT+BS110sLVtxzVSv0IGzVqftZTrRqx4jSy1tvq61pzr6p9erNfTOteaYkNtralirZPT",
+	"2tCsmqf/p7rGtvb4PT/06vTbRTXWSmoF658frgR/JVkXLTD0x4Br3U1jM/m4spVqmbUV11Za4PC4cGXO",
+	"3XG9R0XQmypHMBXbBuag2iqnSrE0aviadFkIlpIbmtz2Ses8aqBH6PJue7u7XaUHe8/399fzS+uCCoWy",
+	"ZQOsWlAIFnNdxlxp6EZS1e1AnVHFWaasYNmcUJIZWjjGLcZcZFywuDuLeJ0UhZACsoh4GdVM6ap+zJvR",
+	"qyLHxS7Pt97fO/zh8MXB88MfVpZdBzn3G99YDkUSaaEYMRoKkolBnobPtaqPqER6VzJZl5x/QE71wxKh",
+	"kSGtn4iNta4BP3ZbS1wjl7o21cLx5oIlXDF00vZJbPPzQAZeXp18uDp7dUy8zhUiRfS4ruAcDwUtmOtS",
+	"cUzi+okZ5PT924s3ZziMf1TVw7N3lydX5suhqF8wHz8BtR7TadG39jQiMZ5pTJ5QgemqY/qZkTJ/atY2",
+	"FHFllsXkiUtuq7jQ4ojglnt9cv4GF+gy48zqhuL05N3p2Zs3Z6/QKb4sh7EJkxYeBlDU7tLPePTT8qpd",
+	"dCLvZWVph6QLNA7RkuQyy/oE4hrohjc82QoWtx17zL2oZ8+wF/WqU7N/u0PqRT0ElvndQSe8RutJ3bDK",
+	"cDVh2UTphpN7k+zX9rfXoHGuFWCy8V5QzAwSqGCI6x2dMpDtKOTBxwXOsxt0ALsgG7mE50UpsIuLJhTk",
+	"ZkSgz9PMkCVV4PBgzdSerkTHql4jLKB+EvxvJXM5LrWEWlrUdARFTVHVc8SIInLDxhwwH+1vSjIYwujQ",
+	"MEZHEeHmcF6mbVR9Igz0IGd/SufQ+mZLekK4UMdiaQsBg6xXs7y2bR25nf317PSnqzOfsM46KegBIqrS",
+	"OtdWHKExyEpxA8N2bfONHG9ohb0HlMeEDjlCCqiMffMvM2EghW4tHuFBvuVgtFOu7515/rBahXaEKi0L",
+	"5DYdrrr1IkIQZnh4CGRvsxAIBApGXIT6N72GEKUxWbzEnFC3OnOULqvb8Af8Wy2PIrxYs9i65VCXpU7k",
+	"lF2HkxE/VoFpr/rItQ9sNZOZaJ1fHw5eolvAcqHlwbCXXibeI8IRA6+fymPGeWhgYv+RQQSImK8ZBkDG",
+	"sRgJ+MFFArhI2d2KWqJWduJ6gdLDR7qm934IFnbXnltv+f6aPPHhOJHnl0Vaa8C/scwl3PeBgqKKtTwq",
+	"NBKSFTjykhV3KbBQIVjzFMgr6Dvzgkxkliovv50bavX5MybIQPZ6Q8n96fT07PLS11+vzt+evYeyjsu/",
+	"nF9cNDTgLnn8uJqmpXbAsoKnSkpvLmMhXaGyoG0DJKWpSKsmSN0lfKF8Oesds8IaI7gMcqLSVbkNbc17",
+	"rVjjYn3jg6sHH9JGZPOKw1BYDJyxeamvN4nsu1Yi9kQ2WvZmZY+djUUwjWzTVa8td37XikufGiPyjHjk",
+	"GJHnwYLM59sryGxyk00E3iaSxwqdjeo6V3YZAX9o4Gz9zrODnZd0Z3Sy8/rTlxf3O/4/Dzf5597+/b+E",
+	"MODn2se5gcS7KXnmyGiROcjplIcfjWXYz/KjJAXLGIWGKJB/ADOAURw0gT3X7PLoWB1eHcvgGXycSDrl",
+	"W2zy4vJ9vB4XCRXkhpFkIhUT4cYsKfvMMplP2fIhubI+fELVrZE7NzKdo/Xg9ZgOT2HbrwYP4OTiHMpw",
+	"q9bcpUKKXcl2clZMuVIunXV918omvVhUWdVCtiEjwTDimH5eplyTAlpUhPsvNZq6/Hdsa+R22gSsv/D2",
+	"kK1lttbUaobko1mQGlwXtQ2D9g19oCuW5WIlBr/qCM/miWrN5Mx1G8O9qr9oGcjrZl4+g8RLepOFmiQ6",
+	"GhVsBgoiVmW4wsIINEcx9/v9dVvth6CwaGMAL41BOYAC1dYTj909ANCFDxJTRTtfdm+V+bc6+/G+ctbb",
+	"0tP1/UCVHadCOcKYd2/exixo26d7blSRDdy3LTu4aaUGUyl9BDUKo4elfscSjDJbTEBXrYK/N0dl8FJs",
+	"nOi03+FRrYVdC3tqvG2cWeMguhOQljGK0wlLbjfkFo+i3WVK9tro+K1Q0BwuzVDaWCNXFyX7tCie22oL",
+	"fOWpnV1n5sFy2TG9aoB8o2LJRwZ4giUUS6MQvjlRRSIiLNnjWtUxk61lMazKDtpGT7vfN/yzeSxjeRLM",
+	"w/NXaDB75WvGmToCLtvK43EkVmXQtZNZahIFIWIvmvg/J2/fYPsxLhRPGZQRr9/lKsgZ1/vEzNy7/7R8",
+	"/97GvmF2R9VVeG1Urdv+rnCl1kOvzPRwY17Z3iHtA12EPcFkADzUVCbl1PX8gP60IpnIAvkBzThVHc1h",
+	"Gwe0GcCrnKU5nWbLkbCBfFYnXNqIPwRFnGcReIbVsKQsuJ5fmhNaaBW1kJhsLU8gDUr+7eMVBpCSjJtz",
+	"RtU2oQI6QjFNTko9kQX/jWqrRQcvi/jrzsnFub3ux2FFzm0fqhtGi2Alf7WYai3VJU0gq/G7akRoiwdd",
+	"obkYBRwbl7c0S43CgImI6shexlCnzClCk0IqtOl5wlSEFcXgakaJIIbCOogpXiTlidOo6tLPBbmQSo8L",
+	"dvm/3/SHYii+//5Uis+YZa7633+PXQqmbHrDClswLugtu06oYsfApfHXD69PycHBwUsz5E9Xp7CKoZhy",
+	"s068SuuYuBAsfjHlWcbtM/Ik/q//+M/rqYqf9slbO1lFBtiDEbOcXNF+n3zAUJ+tQCjFrZAzUa1UFtVP",
+	"cL9E3UABZh8K6FwA1bZm0+A7hv1iUxJwOttK37jrLoC4ItmheOKazjx1IllB6xUSJzJl8bF5VbmvVX+a",
+	"Yh0NFCaiQ39qL8xwbSbddSBY0Qy5gszYDxRKbqSCtDxVJglT6tg196jendK5G8otyE5ud2zBR3jqbdt+",
+	"YDBWkfivO/alnfPUVjUjeX2nIjQUuR4KKDE20llghbYxWN31OPsvGtdvsUwxQsHiNHalxbfK/QQLCVBT",
+	"3VhEjPi4LFhKuFIlKyJC1VDEDdo+In8CeiP/9R//icHjiqiP4DebjVWDCq+piHdpznc/78VYoY09J2tf",
+	"CuHGUmapgrto7nbqJ+5sHf8yZ6voXKH2PxSFzJiCsBnhuu567/vdLLfCBu71TUwG/w4He5GjhKForelw",
+	"cACdST3vDJnKlCE2gIvP1tHXeXd98nEihyKjya1qNyolirGF/qZckDyjCXbvN+tEZ0FCi2Juj/AK3ER4",
+	"fFW/Oa6qe2Pqlr1GvfX8jeZw8GODYkPxBC9lexp5Dz6AuyomTxxWHex7SNV49S39VeI1gEPh/cqF+fXJ",
+	"gGhJoEvxU9dF28+RqIvZvIPBTRhKmttdHHvJYWDZGQjDZW0FyxnVCKPWMIAPTw4HB08txKz7HEDmxDcK",
+	"eoQuNKw2PKQwrB+vUIN8bF5U3gYuhsLeFklid+Nb7F+ASKRolGa5zJ4nh3v7joDBz6PMDhEUdnQD18bV",
+	"bHE92I9nV+TJweDwad+RqnJ3Ngh2hFgKKWE4qWvNGuF1BBDsscgxltJxYO++PQOUGDoCWprcBaDErg1L",
+	"1elA1nWs9JaB0Itb9/bhNUTATix95aywRxmRvOAi4TnNYOhClpq5SyRvWa6HAjzkmmSMGtPrkExkWSh3",
+	"nc20bj8N7SZRXtjbMFs3JdqMULeD6loU/z6ciIwyOh6zlMSB+22OiDEc4uP6qNzkyMCqXk/QFlMRK+Bw",
+	"IYf7+0Zi4i+Fk5ylYkNR5kRI85E9CKO2A17iVY7kCRjQe0/RLPXuQvOlS+x1k7MECD2F7Q1pBEoFU8by",
+	"fvPWyYiA+DC2HDBWdxll+J7JyDYqVuASTVkOmk5KDD9kIPORBg00zZTIV5U21OcAfTwUzcViW3FhO+QD",
+	"JeOWbBeaP8Lb9krLjCdMYJ2ZVRlPcrOinf3+oGd7T4KCp452d2ezWZ/C474sxrv2W7X75vz07N3lGXxT",
+	"t/NCvc/zxh31Bv09fEXmTNCc9456B/1B/wBDfRPQkR2J0JzvuGbjYxawP96xmUEWqLfpkxOfPWEWmeNw",
+	"KAWMYmLGixpMEhSPobCcHN9HyFTy9DztHfWMcoMdXNFuqq8k/WWx5V42Rx5SS0GkBjB6s7nVduCpUX7c",
+	"pSbNO01CV4lVJQoLV+J4/rPu9YDawattdkziR1g2uxAu/FYNrN0LtKjXeg8uAVzjXXsh7BpvNu6PNHZ/",
+	"45ax/cFgezea1R32l14eZE6lj443KJnpGrda6K673AsMzHI6pcW8d9QzM1WiyxhmdKywpMUo0z1wcdRq",
+	"FiCSeXCEHYWgq5vquKbDMkXMktKNJsXePQbYoxiQS4qEHSGeUzKhamKpy8kgo6/ZKqxaK8yk0lacsmoW",
+	"4IQoB4Fg+0PxF4vG7uoLlD9I5bQq3Z8yaA7sB0GRhbdkqYqIkkiHmPEtDL8F3RBEvp10gRlgfMA2dPbv",
+	"x5tvGYOqO/Hal2LdLyDv3tambvbC7rhFyspka3e37pJa/+YvI6U3vvHrkcTyFlHK0cvm5HIfLQip3S+Y",
+	"VHDvSasmzoyZrhCmJT5WsC28SfYb8KvOm/0s5TYO7fHn8CPTX+0YdpGVgAs2yNpeO2XdOgqEsTJRw6zZ",
+	"nFGbuCDPbCdDZTROVPgJdVJ7KEAVB8ugvqwBDJ8ySYyBHeIg+PHfI0LgHYiosGwJET4g298SLlSFkWso",
+	"ja9RDQfRkcjpDRfOvjh59wr7foCrzhZWozJuGJ7T4PHl9x9AqBWM3EgszTW2UVXbSLUxLgrm7py3Jt60",
+	"VMYg4xq+6lI6L6uizAaKBC+abfX2ePBN6Yt33bh9d+mMdSOQxau01+zb07hSez9wpfbDVsUevii2zppC",
+	"87Z6M6yrRlfX+nzpuK+82XtlG2NWbXe2NF6jlcUDxgy2FHadKRv1NF+GPcz7GvaOhj1WDnv3cX0t73eK",
+	"uK4TWClpuCJ4NDrNnqpLxbpX9u8HKSc09GKzm03sNzBbFP/cieYuXWVUyGn4bvMluc+L80HV/jrzabmF",
+	"2VbuzuXffKvdufkeuLsVsttWRv7TUm40LlxlJ4NMX+OCXev9B8ErZMUCtmZiuw4JTjvBfy8qJxjmLBhN",
+	"u43rS00LrZwyYPWLhW4f5Emrq1DkddgwdvhQNBtwPAUv04hgB5Cq8wbxbHlsDz6reqFgGspQWGPuCFLP",
+	"OTQqZpCvXZTCGNRcK7gxv2rHilcnKGydX2Vkg9sVe5TMKNexb+qHpp5Q5Xq9Ygs+fAYJM2ZZZe57T8fU",
+	"3rxtyzGOrWthf7BHuEAFLKGKqbrH+QSCalUJWYw9jl134wVAtDsXh2x/6Kexqd7+kXK9Fk3D3QJr0Wnt",
+	"z8CY/kL+0cEpuTIynpwaar3TffIj/+wuoIP9akVipwY4lRV7Q8bHhA7FlGaG90HwBfPLx0JCIihVlT9a",
+	"pLRIScqmVDiDJ5iPABPltGCYwNdp5n/6Ol6VusHXN/apYP+VsDXl0M6SX5Vga0lGS2MZMVpk3AuRNOIJ",
+	"pOXXesSl7YE4zapP60+qLza6/d314VnfCRT1LqrrN3ZOzKGsXmX9hftgG74kYOKWh68tF2YF12zRZt39",
+	"Ykuu7jut14dwVYdOlp+SMo+GAtBnfzBosswQvxsz/SBmB6T2ah0m9hXYIqovH2zt7DpfjN5JwSAu/PX1",
+	"nWWM4BGkuzWaOBgcrqaHd1K/lSkfcST3bfgCbdNdg5pGKkHyF9R8b6ZwddPVru3k2ekV/AlvZ/WaOlV1",
+	"YLKoL96+YUwQbM1e0RvcE04bLZ6Ivfi1au0O8XRDvSx1HqjDwUt31Xyzt2k8FAuKSU4V5AAmLMu4GAfV",
+	"E3j6lSk2oHaspC+fthqCPYwu7hXO1G59aUOLLPdXoxt+e2Krj7aAqacA4EWW77WkfRjT3/W6y3Yi6Bt+",
+	"yywGRJAtIoi7IOQ7RWgCweajBay0/chsoyZM3mCk0RwtqlUKo+ND91kSu8HjIK5Vn/8T374avl2VRZUU",
+	"dEOT262iXKiHcSfufWASrD1XuGB5E6KSa6LnUsW8EZGH2qZ6TvegZFQwNYHreeb2WqpwoMSssNFt7Z94",
+	"9jXw7Ee46bcUqcTwFspiSFRpHKY9x62ioZH0O65vTFDxfS/slX80mbhGLhHWpTG468veoZKyu4goVMqb",
+	"V48FIivYNUZ9TYT6b6yIel1+Qr63LKsVsLal9iAF9XfSLMFvV92y43azocW2UrGsyspWY69rn2NUXOfa",
+	"ixw3XVJpGUbgr4q93xQXVyDi/z9IuBUEnFXdOoIY97q6HjWclB/VTlyuCa0a6DWRbDaRJ9Pz3lc8edt0",
+	"pCvxpJ11jk2mRrKobrD0UvHBBV3dcPv4Q/NaalDr9YZ/YwXCWjkKAmoWmgfnV/YFzy7QVNuVzuBVezfY",
+	"y6BPztHHL4WtWapqiYLs4mOj8G9VAqtX1Q+5fK60v+JZqiuA5lXYL41y/uNEypZjnzsXu5Gt8Bq/yNOh",
+	"af3bIqZWz1YGrWRhkK1VRglX+7K7BsIa+YZoeoqcwiY8D4V7iWZmsjm4KrmNJVTPxpSLqFV9sD8YYCDL",
+	"lnjAF1A6XmW4G4I4iqGyTIyJlrb8BJ1KSC7Ag8O2BobfqlLaTUXrEmtgO9yyUWFtjt0fy1W8bjYW1PZ2",
+	"OCT9gm2qIBkjclWzWKeKPxJawF3n5vc+iTW707AaV7nkr/Juxz4pGBS5AP7E7X1Yf8OqAM0G1FUl9Niw",
+	"znpf2VzYrSS5IXJ593NsTJuLllT1bBcaZbR8R030dm946P33jqQnWHXlCNe2wlgLa7a6V2z+spKKDJeD",
+	"U+gTl1c7g3o4W+JM7EXhTu3QMgPjtip1JU8O9/efbkO5gRU3+bgrT1ZaGkgSrh8oPIL4+cXw7KXp0Q9m",
+	"u+5D2/dwK3bNhkzldwqZ6KCq+AgOs/IAd60e2O0mhIRVFObszugiY6NG98kr+BCdSwvKZDuBeihWZVDb",
+	"Ib4h0mwVYR4tTUalYl6rs8cd+zLBYs8dtfruYz8T7nRFZTt0nW4zPX7haPHzf9CTRZfutzxZyznWzJlf",
+	"alq6KvCvfmb/NA4f6Yhyh/7V5YWbaPeL/WstHeDnql/fI/Gos1ek7aO2V3kxcqontROjbhjYnZa0javM",
+	"/oGUFaPUbltLmTCa6clvy1Dqz/DK13Ri2hkC6v+50fEfoa7bDiy9o18+NT2TdWflvJAJU+BAoRkWhztg",
+	"TpmmvU8ApynTBU/UMji9ta+sBBSY93lGeQtEC6WabWhcFHJqFl4qbMfC7nKp0PZAUto+pOymwEqspw/D",
+	"yPYk6LvD7wLUqRS6oNiaeEP30DeKp/gXqYZt0sTu4e8kkNJxulcTyNbGrVQuqvDpgqvxt04d59ngoE6A",
+	"KRhVxiC2DWWw61o/lBr5gdEUCp5+N/6SUPE1GQw0ckmxNh7S+6tmK2Ewey18u+jnZ0+0fiWIuSk6sL/q",
+	"Pb19uKFXx9YmkAkrQgy5OcKXqhHfL5+MQlA1Cfzlk+ESWFSBDAbbsewC97CDthG57sWovMoZp5iD25VP",
+	"pyXUTR57TUhzLgRLiZbuMsdWUakKqFNg6rsuTnV8Haw7cLJ7pZgQ3gwUKEBMoM5iA0RLJWS9V6Fer/uJ",
+	"MS4ChYK29UVkI3UucNf4GIJ0i98idUEnHiTlqFYRtc9g+s1awd79p/v/FwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

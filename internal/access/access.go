@@ -16,13 +16,12 @@ import (
 
 // Codes of problems.
 const (
-	CodeRequired       = "AUTH_REQUIRED"         // no credential
-	CodeInvalid        = "AUTH_INVALID"          // one that does not count, for whatever reason
-	CodeForbidden      = "AUTH_FORBIDDEN"        // a permission is missing
-	CodeTenantMismatch = "AUTH_TENANT_MISMATCH"  // the credential belongs to another tenant
-	CodeKeyNotFound    = "AUTH_KEY_NOT_FOUND"    // no API key of this id
-	CodeKeyRefused     = "AUTH_KEY_REFUSED"      // what was asked of a new API key is impossible
-	CodeKeyTaken       = "AUTH_KEY_PREFIX_TAKEN" // never leaves the server: chance gave a prefix twice
+	CodeRequired       = "AUTH_REQUIRED"        // no credential
+	CodeInvalid        = "AUTH_INVALID"         // one that does not count, for whatever reason
+	CodeForbidden      = "AUTH_FORBIDDEN"       // a permission is missing
+	CodeTenantMismatch = "AUTH_TENANT_MISMATCH" // the credential belongs to another tenant
+	CodeKeyNotFound    = "AUTH_KEY_NOT_FOUND"   // no API key of this id
+	CodeKeyRefused     = "AUTH_KEY_REFUSED"     // what was asked of a new API key is impossible
 )
 
 // Permission is area:verb, as the contract's x-permission names it.

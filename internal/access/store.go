@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,8 +14,8 @@ import (
 // scope limits a call to the keys of one tenant; those of others, and those
 // for any tenant, then do not exist. nil: every key.
 type Store interface {
-	// Create stores a key, durably on return. Fault: Conflict with CodeKeyTaken
-	// when there is a key of this prefix.
+	// Create stores a key, durably on return. ErrPrefixTaken when there is a key
+	// of this prefix, whosoever it is.
 	Create(ctx context.Context, k Key) error
 	// Find returns the key of a token's prefix, whosoever it is and whether or
 	// not it counts: it is asked before anybody is known. Fault: NotFound.
@@ -30,6 +31,10 @@ type Store interface {
 	// after the recorded one is left out, and ids that do not exist are too.
 	Used(ctx context.Context, at map[uuid.UUID]time.Time) error
 }
+
+// ErrPrefixTaken tells that chance gave one prefix twice, or that a key is
+// stored again.
+var ErrPrefixTaken = errors.New("there is an API key of this prefix")
 
 // UsedEvery is how precisely a key's last use is known, at best.
 const UsedEvery = time.Minute

@@ -41,7 +41,7 @@ var arrows = map[string][]string{
 	"internal/config":   {"internal/access"},
 	"internal/devpg":    {},
 	"internal/egress":   {},
-	"internal/httpapi":  {"api", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
+	"internal/httpapi":  {"api", "internal/access", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
 	"internal/identity": {"internal/access", "internal/fault", "internal/saga"},
 	"internal/ops":      {"internal/saga"},
 	"internal/app": {"db", "internal/config", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint", "internal/groupcommit",

@@ -54,7 +54,7 @@ func BenchmarkCreate(b *testing.B) {
 					return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil
 				},
 				Commit: func(context.Context, saga.Change) error { return nil },
-				Engine: &idle{owner: 1}, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+				Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 				SagaTimeout: time.Hour, Now: time.Now,
 				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 				Log:   slog.New(slog.DiscardHandler),

@@ -56,7 +56,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 			results, _ := store.Sagas.Commit(ctx, []saga.Change{c})
 			return results[0]
 		},
-		Engine: &idle{owner: 1}, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

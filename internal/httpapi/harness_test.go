@@ -62,7 +62,7 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 			}
 			return results[0]
 		},
-		Engine: e.runner, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Engine: e.runner, Keys: e.store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Limits:      httpapi.Limits{MaxWait: 10 * time.Second},
 		SagaTimeout: time.Hour, CompensationTimeout: time.Hour,
 		Now: clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
-	"github.com/skald-saga/skald/internal/fault"
 )
 
 // Keys is access.Store in memory.
@@ -25,7 +24,7 @@ func (s *Keys) Create(_ context.Context, k access.Key) error {
 	defer s.mu.Unlock()
 	for _, other := range s.byID {
 		if other.Prefix == k.Prefix {
-			return fault.New(fault.Conflict, access.CodeKeyTaken, "there is a key %s", k.Prefix)
+			return access.ErrPrefixTaken
 		}
 	}
 	k = copyKey(&k)

@@ -52,7 +52,7 @@ func (st *Keys) Create(ctx context.Context, k access.Key) error {
 		k.CreatedBy, k.CreatedAt, k.ExpiresAt)
 	switch {
 	case violates(err, "uq_api_keys_prefix"):
-		return fault.New(fault.Conflict, access.CodeKeyTaken, "there is a key %s", k.Prefix)
+		return access.ErrPrefixTaken
 	case err != nil:
 		return fmt.Errorf("create API key: %w", err)
 	}

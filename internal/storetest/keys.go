@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,8 +96,8 @@ func keyPrefixRace(f *fixture) {
 	for _, err := range results {
 		if err == nil {
 			created++
-		} else if fault.KindOf(err) != fault.Conflict || !fault.IsCode(err, access.CodeKeyTaken) {
-			f.t.Errorf("another key of the prefix: %v, want Conflict", err)
+		} else if !errors.Is(err, access.ErrPrefixTaken) {
+			f.t.Errorf("another key of the prefix: %v, want ErrPrefixTaken", err)
 		}
 	}
 	if created != 1 {

@@ -1,0 +1,110 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// veiled stands for what somebody without payloads:read does not get to see.
+var veiled = json.RawMessage(`"***"`)
+
+// veil takes out of successful answers what their reader may not see. It is
+// the only place that does, and looks at every answer of every operation. What
+// it cannot look into is not answered at all.
+func (s *server) veil(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
+	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, in any) (any, error) {
+		out, err := next(ctx, w, r, in)
+		req := requestOf(ctx)
+		if err != nil || req.who.Subject == "" || req.who.Role.Allows(access.PayloadsRead) {
+			return out, err
+		}
+		a, ok := out.(answer)
+		if !ok || a.raw != nil {
+			return nil, req.who.Require(access.PayloadsRead)
+		}
+		if a.body != nil {
+			a.body = s.contract.veiled.cover(a.body)
+		}
+		return a, nil
+	}
+}
+
+// shroud is the names of members that hold what clients and participants say:
+// those that the contract calls AnyJSON, somewhere.
+type shroud map[string]bool
+
+// newShroud reads them from the contract, so that a new one is covered by being
+// declared. Fault in the contract: a name that is AnyJSON in one schema and
+// other untyped JSON in another.
+func newShroud(doc *openapi3.T) shroud {
+	out := shroud{}
+	for _, schema := range doc.Components.Schemas {
+		for name, member := range schema.Value.Properties {
+			if member.Ref == "#/components/schemas/AnyJSON" {
+				out[name] = true
+			}
+		}
+	}
+	return out
+}
+
+// cover returns a copy of an answer's body with the text *** for each value of
+// those members. Handlers make bodies for one answer, so what lies behind
+// pointers and slices is covered in place.
+func (n shroud) cover(body any) any {
+	v := reflect.New(reflect.TypeOf(body)).Elem()
+	v.Set(reflect.ValueOf(body))
+	n.walk(v)
+	return v.Interface()
+}
+
+var rawJSON = reflect.TypeFor[json.RawMessage]()
+
+func (n shroud) walk(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			n.walk(v.Elem())
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			for i := range v.Len() {
+				n.walk(v.Index(i))
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f, name := v.Field(i), v.Type().Field(i)
+			if !name.IsExported() {
+				continue
+			}
+			member, _, _ := strings.Cut(name.Tag.Get("json"), ",")
+			if f.Type() == rawJSON && n[member] {
+				if !f.IsNil() {
+					f.Set(reflect.ValueOf(veiled))
+				}
+				continue
+			}
+			n.walk(f)
+		}
+	}
+}
+
+// mayFilterByContent returns nil when the reader may ask for sagas by what is
+// in them: who may not see a value may not guess it either. Fault: Forbidden.
+func mayFilterByContent(ctx context.Context) error {
+	req := requestOf(ctx)
+	if err := req.who.Require(access.PayloadsRead); err != nil {
+		return fault.New(fault.Forbidden, access.CodeForbidden, "filtering by metadata needs the permission %s", access.PayloadsRead)
+	}
+	return nil
+}
