@@ -28,11 +28,11 @@ func (s *server) veil(next api.StrictHandlerFunc, _ string) api.StrictHandlerFun
 			return out, err
 		}
 		a, ok := out.(answer)
-		if !ok || a.raw != nil {
-			return nil, req.who.Require(access.PayloadsRead)
+		if ok = ok && a.raw == nil; ok && a.body != nil {
+			a.body, ok = s.contract.veiled.cover(a.body)
 		}
-		if a.body != nil {
-			a.body = s.contract.veiled.cover(a.body)
+		if !ok {
+			return nil, req.who.Require(access.PayloadsRead)
 		}
 		return a, nil
 	}
@@ -43,8 +43,7 @@ func (s *server) veil(next api.StrictHandlerFunc, _ string) api.StrictHandlerFun
 type shroud map[string]bool
 
 // newShroud reads them from the contract, so that a new one is covered by being
-// declared. Fault in the contract: a name that is AnyJSON in one schema and
-// other untyped JSON in another.
+// declared.
 func newShroud(doc *openapi3.T) shroud {
 	out := shroud{}
 	for _, schema := range doc.Components.Schemas {
@@ -59,44 +58,50 @@ func newShroud(doc *openapi3.T) shroud {
 
 // cover returns a copy of an answer's body with the text *** for each value of
 // those members. Handlers make bodies for one answer, so what lies behind
-// pointers and slices is covered in place.
-func (n shroud) cover(body any) any {
+// pointers and slices is covered in place. ok is false for a body with parts
+// that do not tell their members' names, so that they cannot be covered.
+func (n shroud) cover(body any) (covered any, ok bool) {
 	v := reflect.New(reflect.TypeOf(body)).Elem()
 	v.Set(reflect.ValueOf(body))
-	n.walk(v)
-	return v.Interface()
+	ok = n.walk(v)
+	return v.Interface(), ok
 }
 
 var rawJSON = reflect.TypeFor[json.RawMessage]()
 
-func (n shroud) walk(v reflect.Value) {
+func (n shroud) walk(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer:
-		if !v.IsNil() {
-			n.walk(v.Elem())
-		}
+		return v.IsNil() || n.walk(v.Elem())
 	case reflect.Slice:
-		if v.Type().Elem().Kind() != reflect.Uint8 {
-			for i := range v.Len() {
-				n.walk(v.Index(i))
+		if v.Type() == rawJSON {
+			return false
+		}
+		for i := range v.Len() {
+			if !n.walk(v.Index(i)) {
+				return false
 			}
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			f, name := v.Field(i), v.Type().Field(i)
-			if !name.IsExported() {
-				continue
+			if of := v.Type().Field(i); of.IsExported() && !n.member(v.Field(i), of) {
+				return false
 			}
-			member, _, _ := strings.Cut(name.Tag.Get("json"), ",")
-			if f.Type() == rawJSON && n[member] {
-				if !f.IsNil() {
-					f.Set(reflect.ValueOf(veiled))
-				}
-				continue
-			}
-			n.walk(f)
 		}
+	case reflect.Map, reflect.Interface:
+		return v.IsNil()
 	}
+	return true
+}
+
+func (n shroud) member(f reflect.Value, of reflect.StructField) bool {
+	if f.Type() != rawJSON {
+		return n.walk(f)
+	}
+	if name, _, _ := strings.Cut(of.Tag.Get("json"), ","); n[name] && !f.IsNil() {
+		f.Set(reflect.ValueOf(veiled))
+	}
+	return true
 }
 
 // mayFilterByContent returns nil when the reader may ask for sagas by what is
