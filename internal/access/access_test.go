@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,28 @@ func TestEachRoleHoldsWhatTheTableSaysAndNothingElse(t *testing.T) {
 				t.Errorf("%q is known: %t", p, p.Known())
 			}
 		}
+	}
+}
+
+func TestTheManualHasTheTableOfRoles(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	table.WriteString("| Permission | auditor | operator | admin |\n|---|---|---|---|\n")
+	for _, p := range access.Admin.Permissions() {
+		table.WriteString("| `" + string(p) + "` |")
+		for _, role := range access.Roles {
+			if role.Allows(p) {
+				table.WriteString(" yes")
+			}
+			table.WriteString(" |")
+		}
+		table.WriteString("\n")
+	}
+	if !strings.Contains(string(page), "\n"+table.String()+"\n") {
+		t.Errorf("docs/security.md lacks the table\n%s", table.String())
 	}
 }
 
