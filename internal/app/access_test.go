@@ -1,9 +1,13 @@
 package app_test
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -140,5 +144,52 @@ func TestDevelopmentModeIsLoudAndOnlyForLoopback(t *testing.T) {
 	cfg.Database.URL = config.Secret(testdb.DSN(t))
 	if err := app.Run(t.Context(), cfg, app.Options{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "loopback") {
 		t.Errorf("off loopback: %v, want it refused", err)
+	}
+}
+
+func TestATokenOfTheConfiguredIssuerCounts(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b64 := base64.RawURLEncoding.EncodeToString
+	var issuer *httptest.Server
+	issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/.well-known/openid-configuration" {
+			fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, issuer.URL, issuer.URL+"/keys")
+			return
+		}
+		fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":%q}]}`, b64(public))
+	}))
+	defer issuer.Close()
+	token := func(audience, role string) string {
+		text := b64([]byte(`{"alg":"EdDSA","kid":"1"}`)) + "." + b64(fmt.Appendf(nil,
+			`{"iss":%q,"aud":%q,"sub":"alice","exp":%d,"groups":{"skald":%q},"org":"0198a5b0-0000-7000-8000-000000000002"}`,
+			issuer.URL, audience, time.Now().Add(time.Hour).Unix(), role))
+		return text + "." + b64(ed25519.Sign(private, []byte(text)))
+	}
+	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
+		c.Auth.JWTIssuer, c.Auth.JWTAudience, c.Auth.JWTRoleClaim, c.Auth.JWTTenantClaim = issuer.URL, "orders", "groups.skald", "org"
+	})
+	req, err := http.NewRequestWithContext(t.Context(), "GET", n.url+"/api/v1/whoami", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := do(t, req, token("orders", "operator"))
+	if who["subject"] != "jwt:alice" || who["role"] != "operator" || who["tenant_id"] != "0198a5b0-0000-7000-8000-000000000002" {
+		t.Errorf("who = %v", who)
+	}
+	for _, tt := range []struct {
+		name, audience, role, method, path string
+		want                               int
+	}{
+		{"an operator reads", "orders", "operator", "GET", "/api/v1/sagas", 200},
+		{"an auditor enables", "orders", "auditor", "POST", "/api/v1/workflows/x/enable", 403},
+		{"an operator makes keys", "orders", "operator", "GET", "/api/v1/api-keys", 403},
+		{"a token for somebody else", "skald", "admin", "GET", "/api/v1/sagas", 401},
+	} {
+		if got := status(t, tt.method, n.url+tt.path, token(tt.audience, tt.role)); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
 	}
 }

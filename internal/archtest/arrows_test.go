@@ -74,7 +74,7 @@ var testArrows = map[string][]string{
 	"internal/chaos":       {"examples/order/ledger", "examples/order/shop", "internal/devpg", "internal/failpoint", "internal/saga", "internal/testdb"},
 	"internal/demo":        {"internal/testdb"},
 	"internal/engine":      {"internal/groupcommit", "internal/memstore"},
-	"internal/httpapi":     {"api/client", "internal/memstore", "internal/retry"},
+	"internal/httpapi":     {"api/client", "internal/identity", "internal/memstore", "internal/retry"},
 	"internal/identity":    {"internal/memstore"},
 	"internal/memstore":    {"internal/storetest"},
 	"internal/participant": {"internal/workflow"},

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -43,7 +45,11 @@ var privately = []string{"private, no-cache"}
 // Malformed.
 func (s *server) allow(req *request, rt *route, r *http.Request) error {
 	who := access.Anonymous
-	if !s.Development {
+	if s.Development {
+		if err := ownMachine(r); err != nil {
+			return err
+		}
+	} else {
 		credential, err := credentialOf(r.Header)
 		if err != nil {
 			return err
@@ -65,6 +71,27 @@ func (s *server) allow(req *request, rt *route, r *http.Request) error {
 	who.Tenant = req.tenant
 	req.who, req.principal = who, who.Subject
 	return err
+}
+
+var otherSites = http.NewCrossOriginProtection()
+
+// ownMachine returns nil for requests that development mode is for. Web pages
+// that somebody on this machine looks at can send requests too: from another
+// site, or under a name of theirs that leads to this machine. They are not
+// trusted. Fault: Forbidden.
+func ownMachine(r *http.Request) error {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = strings.Trim(r.Host, "[]")
+	}
+	addr, err := netip.ParseAddr(host)
+	if host != "" && host != "localhost" && (err != nil || !addr.IsLoopback()) {
+		return fault.New(fault.Forbidden, codeCrossSite, "in development mode requests must be for localhost or 127.0.0.1, and not for %q", clip(host))
+	}
+	if err := otherSites.Check(r); err != nil {
+		return fault.New(fault.Forbidden, codeCrossSite, "in development mode web pages of other sites may change nothing").Because(err)
+	}
+	return nil
 }
 
 // credentialOf finds the credential of a request. Fault: Unauthenticated.

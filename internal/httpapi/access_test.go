@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -264,5 +265,53 @@ func TestTheServerDoesNotStartOnAContractWithAHole(t *testing.T) {
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
+	}
+}
+
+func TestInDevelopmentModeWebPagesOfOtherSitesAreNotTrusted(t *testing.T) {
+	e := newEdge(t)
+	e.register("order", "a")
+	port := e.url[strings.LastIndex(e.url, ":"):]
+	for _, tt := range []struct {
+		name, method, host, header, value string
+		refused                           bool
+	}{
+		{"a program", "POST", "127.0.0.1" + port, "", "", false},
+		{"a program that says localhost", "POST", "localhost" + port, "", "", false},
+		{"a program over IPv6", "POST", "[::1]" + port, "", "", false},
+		{"without a port", "POST", "[::1]", "", "", false},
+		{"a page of this server", "POST", "127.0.0.1" + port, "Sec-Fetch-Site", "same-origin", false},
+		{"a page of another site", "POST", "127.0.0.1" + port, "Sec-Fetch-Site", "cross-site", true},
+		{"a page of another site in an old browser", "POST", "127.0.0.1" + port, "Origin", "https://evil.example", true},
+		{"a page whose name leads here", "POST", "evil.example" + port, "", "", true},
+		{"a page whose name leads here, reading", "GET", "evil.example" + port, "", "", true},
+		{"another address of this machine", "GET", "10.0.0.1" + port, "", "", true},
+	} {
+		path := "/api/v1/workflows/order"
+		if tt.method == "POST" {
+			path += "/disable"
+		}
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, e.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = tt.host
+		if tt.header != "" {
+			req.Header.Set(tt.header, tt.value)
+		}
+		if r := e.do(req); tt.refused {
+			r.wants(403, "AUTH_CROSS_SITE")
+		} else if r.status != 200 {
+			t.Errorf("%s: %d %s", tt.name, r.status, r.body)
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", newEdge(t, guarded).url+"/api/v1/whoami", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "skald.example"
+	req.Header.Set("Authorization", "Bearer root")
+	if r := e.do(req); r.status != 200 {
+		t.Errorf("with a credential the name does not matter: %d %s", r.status, r.body)
 	}
 }

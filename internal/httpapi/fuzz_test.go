@@ -68,7 +68,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 			return // net/http would not pass it on
 		}
 		req := &http.Request{
-			Method: method, URL: u, Host: "skald", Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Method: method, URL: u, Host: "localhost", Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 			Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 		}
 		if media != "" {
