@@ -89,13 +89,13 @@ func cover(v any) (any, int) {
 				n++
 				continue
 			}
-			below := 0
+			var below int
 			v[key], below = cover(member)
 			n += below
 		}
 	case []any:
 		for i := range v {
-			below := 0
+			var below int
 			v[i], below = cover(v[i])
 			n += below
 		}

@@ -146,6 +146,15 @@ func embedded(t *testing.T, payload string) string {
 	return text
 }
 
+func TestATokenWithoutAnEndDoesNotCountWithoutLeewayEither(t *testing.T) {
+	i := newIssuer(t)
+	i.serve()
+	c := i.checker(func(j *identity.JWT) { j.Leeway = 0 })
+	if _, err := c.Identify(t.Context(), i.token("es", map[string]any{"exp": nil})); fault.KindOf(err) != fault.Unauthenticated {
+		t.Errorf("error = %v, want it refused", err)
+	}
+}
+
 func TestTheKeysCanBeDiscovered(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()

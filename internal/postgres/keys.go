@@ -153,8 +153,8 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 }
 
 // useKeys locks the keys in id order, because nodes that record the uses of
-// the same keys would otherwise meet in opposite order. The second look at the
-// time is at rows as they are once locked: another node may have been faster.
+// the same keys would otherwise meet in opposite order. A row that had to be
+// waited for is looked at again as it then is.
 const useKeys = `
 WITH used AS (
 	SELECT k.id, u.at FROM saga.api_keys k JOIN unnest($1::uuid[], $2::timestamptz[]) u (id, at) ON u.id = k.id
@@ -162,7 +162,7 @@ WITH used AS (
 	 ORDER BY k.id FOR UPDATE OF k
 )
 UPDATE saga.api_keys k SET last_used_at = used.at FROM used
- WHERE k.id = used.id AND (k.last_used_at IS NULL OR used.at >= k.last_used_at + $3 * interval '1 us')`
+ WHERE k.id = used.id`
 
 // Used implements access.Store.
 func (st *Keys) Used(ctx context.Context, at map[uuid.UUID]time.Time) error {

@@ -270,7 +270,7 @@ func keyUsed(f *fixture) {
 	used(nil)
 
 	var all sync.WaitGroup // nodes that record the same keys lock them in the same order
-	for i := range 10 {
+	for i := range 20 {
 		all.Go(func() {
 			at := next.Add(time.Duration(i+1) * time.Hour)
 			if err := f.Keys.Used(f.t.Context(), map[uuid.UUID]time.Time{a.ID: at, b.ID: at}); err != nil {
@@ -279,4 +279,7 @@ func keyUsed(f *fixture) {
 		})
 	}
 	all.Wait()
+	latest := next.Add(20 * time.Hour)
+	wants("of uses told at once the latest", a, &latest)
+	wants("of uses told at once the latest", b, &latest)
 }
