@@ -255,6 +255,27 @@ func (e RetryClass) Valid() bool {
 	}
 }
 
+// Defines values for Role.
+const (
+	RoleAdmin    Role = "admin"
+	RoleAuditor  Role = "auditor"
+	RoleOperator Role = "operator"
+)
+
+// Valid indicates whether the value is a known member of the Role enum.
+func (e Role) Valid() bool {
+	switch e {
+	case RoleAdmin:
+		return true
+	case RoleAuditor:
+		return true
+	case RoleOperator:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SagaAction.
 const (
 	SagaActionCancel             SagaAction = "cancel"
@@ -498,6 +519,21 @@ func (e View) Valid() bool {
 	}
 }
 
+// Defines values for ListAPIKeysParamsInclude.
+const (
+	ListAPIKeysParamsIncludeTotal ListAPIKeysParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListAPIKeysParamsInclude enum.
+func (e ListAPIKeysParamsInclude) Valid() bool {
+	switch e {
+	case ListAPIKeysParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
@@ -645,6 +681,66 @@ func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 	}
 }
 
+// APIKey defines model for APIKey.
+type APIKey struct {
+	// Active Whether it counts now, neither revoked nor expired.
+	Active    bool               `json:"active"`
+	AnyTenant bool               `json:"any_tenant"`
+	CreatedAt time.Time          `json:"created_at"`
+	CreatedBy string             `json:"created_by"`
+	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
+	ID        openapi_types.UUID `json:"id"`
+
+	// LastUsedAt To about a minute.
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+	Name       string     `json:"name"`
+
+	// Prefix The public part of the key, between its underscores.
+	Prefix    string     `json:"prefix"`
+	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+	RevokedBy *string    `json:"revoked_by,omitempty"`
+
+	// Role Each role may do all that the one before may.
+	Role Role `json:"role"`
+
+	// TenantID Absent with `any_tenant`.
+	TenantID     *openapi_types.UUID `json:"tenant_id,omitempty"`
+	TenantMajor  *int                `json:"tenant_major,omitempty"`
+	TenantMinor  *int                `json:"tenant_minor,omitempty"`
+	TenantRegion *string             `json:"tenant_region,omitempty"`
+}
+
+// APIKeyInput defines model for APIKeyInput.
+type APIKeyInput struct {
+	// AnyTenant The key may choose its tenant with every request. For admins only, given by such a key; excludes `tenant_id`.
+	AnyTenant *bool `json:"any_tenant,omitempty"`
+
+	// ExpiresAt When the key ends by itself; never by default.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have one name.
+	Name string `json:"name"`
+
+	// Role Each role may do all that the one before may.
+	Role     Role  `json:"role"`
+	TenantID *UUID `json:"tenant_id,omitempty"`
+
+	// TenantMajor Goes with `tenant_id`.
+	TenantMajor *int32 `json:"tenant_major,omitempty"`
+
+	// TenantMinor Goes with `tenant_id`.
+	TenantMinor *int32 `json:"tenant_minor,omitempty"`
+
+	// TenantRegion Goes with `tenant_id`, which is the tenant of the request by default.
+	TenantRegion *string `json:"tenant_region,omitempty"`
+}
+
+// APIKeyList defines model for APIKeyList.
+type APIKeyList struct {
+	APIKeys    []APIKey   `json:"api_keys"`
+	Pagination Pagination `json:"pagination"`
+}
+
 // ActionInput defines model for ActionInput.
 type ActionInput struct {
 	// Reason Recorded in the saga's error.
@@ -652,7 +748,7 @@ type ActionInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// AnyJSON Any JSON value.
+// AnyJSON Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 type AnyJSON = json.RawMessage
 
 // AuditEvent Something that happened to a saga. Never changes.
@@ -786,6 +882,14 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
+// CreatedAPIKey defines model for CreatedAPIKey.
+type CreatedAPIKey struct {
+	APIKey APIKey `json:"api_key"`
+
+	// Key The key itself. It is not shown again.
+	Key string `json:"key"`
+}
+
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
@@ -894,7 +998,11 @@ type RetryPolicy struct {
 	RetryOn []RetryClass `json:"retry_on,omitempty"`
 }
 
-// Saga defines model for Saga.
+// Role Each role may do all that the one before may.
+type Role string
+
+// Saga `metadata` is an object, and so is `result`: the outputs of the steps by
+// name, once the saga is completed.
 type Saga struct {
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	WorkflowName    string             `json:"workflow_name"`
@@ -929,14 +1037,14 @@ type Saga struct {
 	TraceID         *string `json:"trace_id,omitempty"`
 	SpanID          *string `json:"span_id,omitempty"`
 
-	// Payload Any JSON value.
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Metadata Any JSON object.
-	Metadata JSONObject `json:"metadata,omitempty"`
+	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Metadata AnyJSON `json:"metadata,omitempty"`
 
-	// Result The outputs of the steps by name, once the saga is completed.
-	Result       JSONObject `json:"result,omitempty"`
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result       AnyJSON    `json:"result,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	Error        *SagaError `json:"error,omitempty"`
 
@@ -982,7 +1090,7 @@ type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
 	Code  string     `json:"code"`
 
-	// Details Any JSON value.
+	// Details Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Details    AnyJSON   `json:"details,omitempty"`
 	Message    string    `json:"message"`
 	Retryable  bool      `json:"retryable"`
@@ -1007,7 +1115,7 @@ type SagaInput struct {
 	// key: `reject` (409), or `return_existing` (200 with that saga).
 	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
-	// Payload Any JSON value.
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
 	SagaID  *UUID   `json:"saga_id,omitempty"`
 
@@ -1101,10 +1209,10 @@ type StepLog struct {
 	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
-	// RequestPayload Any JSON value.
+	// RequestPayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	RequestPayload AnyJSON `json:"request_payload,omitempty"`
 
-	// ResponsePayload Any JSON value.
+	// ResponsePayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	ResponsePayload AnyJSON    `json:"response_payload,omitempty"`
 	ErrorMessage    *string    `json:"error_message,omitempty"`
 	Error           *SagaError `json:"error,omitempty"`
@@ -1137,13 +1245,13 @@ type StepView struct {
 	Error             *SagaError         `json:"error,omitempty"`
 	ID                string             `json:"id"`
 
-	// InputData Any JSON value.
+	// InputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`
 	LastAttemptAt *time.Time `json:"last_attempt_at,omitempty"`
 	MaxAttempts   int        `json:"max_attempts"`
 	Name          string     `json:"name"`
 
-	// OutputData Any JSON value.
+	// OutputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	OutputData AnyJSON            `json:"output_data,omitempty"`
 	SagaID     openapi_types.UUID `json:"saga_id"`
 	StartedAt  *time.Time         `json:"started_at,omitempty"`
@@ -1165,6 +1273,29 @@ type Version struct {
 	// Go The Go release it was built with.
 	Go      string `json:"go"`
 	Version string `json:"version"`
+}
+
+// Whoami defines model for Whoami.
+type Whoami struct {
+	// AnyTenant Whether the tenant can be chosen.
+	AnyTenant bool `json:"any_tenant"`
+
+	// Development Whether this server asks nobody for a credential.
+	Development bool `json:"development"`
+
+	// KeyID The API key that was used.
+	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
+	Permissions []string            `json:"permissions"`
+
+	// Role Each role may do all that the one before may.
+	Role *Role `json:"role,omitempty"`
+
+	// Subject Who one is in audit records.
+	Subject      string             `json:"subject"`
+	TenantID     openapi_types.UUID `json:"tenant_id"`
+	TenantMajor  int                `json:"tenant_major"`
+	TenantMinor  int                `json:"tenant_minor"`
+	TenantRegion string             `json:"tenant_region"`
 }
 
 // Workflow defines model for Workflow.
@@ -1250,6 +1381,9 @@ type IncludeRunning = []string
 // IncludeTotal defines model for IncludeTotal.
 type IncludeTotal = []string
 
+// KeyID defines model for KeyID.
+type KeyID = UUID
+
 // Page defines model for Page.
 type Page = int32
 
@@ -1271,7 +1405,8 @@ type Wait = string
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted defines model for ActionAccepted.
+// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by
+// name, once the saga is completed.
 type ActionAccepted = Saga
 
 // Failure RFC 9457.
@@ -1288,6 +1423,31 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// ListAPIKeysParams defines parameters for ListAPIKeys.
+type ListAPIKeysParams struct {
+	// Active Only keys that count now, or only those that are revoked or expired.
+	Active *bool `form:"active,omitempty" json:"active,omitempty"`
+
+	// TenantID Only keys of this tenant.
+	TenantID *UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListAPIKeysParamsInclude defines parameters for ListAPIKeys.
+type ListAPIKeysParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
@@ -1596,6 +1756,9 @@ type GetContractParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
+type CreateAPIKeyJSONRequestBody = APIKeyInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -1678,6 +1841,18 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListAPIKeys List API keys
+	// (GET /api/v1/api-keys)
+	ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams)
+	// CreateAPIKey Make an API key
+	// (POST /api/v1/api-keys)
+	CreateAPIKey(w http.ResponseWriter, r *http.Request)
+	// GetAPIKey Get an API key
+	// (GET /api/v1/api-keys/{key_id})
+	GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
+	// RevokeAPIKey Revoke an API key
+	// (POST /api/v1/api-keys/{key_id}/revoke)
+	RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
@@ -1714,6 +1889,9 @@ type ServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
+	// WhoAmI Who one is and what one may do
+	// (GET /api/v1/whoami)
+	WhoAmI(w http.ResponseWriter, r *http.Request)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
@@ -1758,6 +1936,30 @@ type ServerInterface interface {
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
+
+// ListAPIKeys List API keys
+// (GET /api/v1/api-keys)
+func (_ Unimplemented) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateAPIKey Make an API key
+// (POST /api/v1/api-keys)
+func (_ Unimplemented) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetAPIKey Get an API key
+// (GET /api/v1/api-keys/{key_id})
+func (_ Unimplemented) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RevokeAPIKey Revoke an API key
+// (POST /api/v1/api-keys/{key_id}/revoke)
+func (_ Unimplemented) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
 
 // VerifyAudit Verify the audit trail
 // (GET /api/v1/audit/verify)
@@ -1828,6 +2030,12 @@ func (_ Unimplemented) ListStepLogs(w http.ResponseWriter, r *http.Request, saga
 // ListSteps List the steps of a saga
 // (GET /api/v1/sagas/{saga_id}/steps)
 func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// WhoAmI Who one is and what one may do
+// (GET /api/v1/whoami)
+func (_ Unimplemented) WhoAmI(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1917,6 +2125,170 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// ListAPIKeys operation middleware
+func (siw *ServerInterfaceWrapper) ListAPIKeys(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAPIKeysParams
+
+	// ------------- Optional query parameter "active" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "active", r.URL.Query(), &params.Active, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "active"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "active", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tenant_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant_id", r.URL.Query(), &params.TenantID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAPIKeys(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateAPIKey operation middleware
+func (siw *ServerInterfaceWrapper) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateAPIKey(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetAPIKey operation middleware
+func (siw *ServerInterfaceWrapper) GetAPIKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyID KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", chi.URLParam(r, "key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetAPIKey(w, r, keyID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RevokeAPIKey operation middleware
+func (siw *ServerInterfaceWrapper) RevokeAPIKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyID KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", chi.URLParam(r, "key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RevokeAPIKey(w, r, keyID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // VerifyAudit operation middleware
 func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
@@ -3114,6 +3486,20 @@ func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// WhoAmI operation middleware
+func (siw *ServerInterfaceWrapper) WhoAmI(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WhoAmI(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListWorkflows operation middleware
 func (siw *ServerInterfaceWrapper) ListWorkflows(w http.ResponseWriter, r *http.Request) {
 
@@ -3781,6 +4167,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/api-keys", wrapper.ListAPIKeys)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/api-keys", wrapper.CreateAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/api-keys/{key_id}", wrapper.GetAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/api-keys/{key_id}/revoke", wrapper.RevokeAPIKey)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
 	})
 	r.Group(func(r chi.Router) {
@@ -3815,6 +4213,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/steps", wrapper.ListSteps)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/whoami", wrapper.WhoAmI)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/workflows", wrapper.ListWorkflows)
@@ -3870,8 +4271,9 @@ type ActionAcceptedJSONResponse struct {
 }
 
 type FailureResponseHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 type FailureApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -3905,6 +4307,210 @@ type WorkflowStateJSONResponse struct {
 	Body Workflow
 
 	Headers WorkflowStateResponseHeaders
+}
+
+type ListAPIKeysRequestObject struct {
+	Params ListAPIKeysParams
+}
+
+type ListAPIKeysResponseObject interface {
+	VisitListAPIKeysResponse(w http.ResponseWriter) error
+}
+
+type ListAPIKeys200JSONResponse APIKeyList
+
+func (response ListAPIKeys200JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeysdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListAPIKeysdefaultApplicationProblemPlusJSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKeyRequestObject struct {
+	Body *CreateAPIKeyJSONRequestBody
+}
+
+type CreateAPIKeyResponseObject interface {
+	VisitCreateAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type CreateAPIKey201ResponseHeaders struct {
+	Location string
+}
+
+type CreateAPIKey201JSONResponse struct {
+	Body    CreatedAPIKey
+	Headers CreateAPIKey201ResponseHeaders
+}
+
+func (response CreateAPIKey201JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateAPIKeydefaultApplicationProblemPlusJSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKeyRequestObject struct {
+	KeyID KeyID `json:"key_id"`
+}
+
+type GetAPIKeyResponseObject interface {
+	VisitGetAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type GetAPIKey200JSONResponse APIKey
+
+func (response GetAPIKey200JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetAPIKeydefaultApplicationProblemPlusJSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKeyRequestObject struct {
+	KeyID KeyID `json:"key_id"`
+}
+
+type RevokeAPIKeyResponseObject interface {
+	VisitRevokeAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type RevokeAPIKey200JSONResponse APIKey
+
+func (response RevokeAPIKey200JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RevokeAPIKeydefaultApplicationProblemPlusJSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type VerifyAuditRequestObject struct {
@@ -3947,6 +4553,9 @@ func (response VerifyAuditdefaultApplicationProblemPlusJSONResponse) VisitVerify
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -3993,6 +4602,9 @@ func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEve
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4069,6 +4681,9 @@ func (response StreamEventsdefaultApplicationProblemPlusJSONResponse) VisitStrea
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4114,6 +4729,9 @@ func (response ListSagasdefaultApplicationProblemPlusJSONResponse) VisitListSaga
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4208,6 +4826,9 @@ func (response CreateSagadefaultApplicationProblemPlusJSONResponse) VisitCreateS
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4275,6 +4896,9 @@ func (response GetSagadefaultApplicationProblemPlusJSONResponse) VisitGetSagaRes
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4326,6 +4950,9 @@ func (response CancelSagadefaultApplicationProblemPlusJSONResponse) VisitCancelS
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4379,6 +5006,9 @@ func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCom
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4425,6 +5055,9 @@ func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitLis
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4477,6 +5110,9 @@ func (response ResumeCompensationdefaultApplicationProblemPlusJSONResponse) Visi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4541,6 +5177,9 @@ func (response ListStepLogsdefaultApplicationProblemPlusJSONResponse) VisitListS
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4604,6 +5243,57 @@ func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStep
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmIRequestObject struct {
+}
+
+type WhoAmIResponseObject interface {
+	VisitWhoAmIResponse(w http.ResponseWriter) error
+}
+
+type WhoAmI200JSONResponse Whoami
+
+func (response WhoAmI200JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmIdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response WhoAmIdefaultApplicationProblemPlusJSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4649,6 +5339,9 @@ func (response ListWorkflowsdefaultApplicationProblemPlusJSONResponse) VisitList
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4715,6 +5408,9 @@ func (response RegisterWorkflowdefaultApplicationProblemPlusJSONResponse) VisitR
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4761,6 +5457,9 @@ func (response ValidateWorkflowdefaultApplicationProblemPlusJSONResponse) VisitV
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4818,6 +5517,9 @@ func (response GetWorkflowdefaultApplicationProblemPlusJSONResponse) VisitGetWor
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4865,6 +5567,9 @@ func (response DisableWorkflowdefaultApplicationProblemPlusJSONResponse) VisitDi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -4914,6 +5619,9 @@ func (response EnableWorkflowdefaultApplicationProblemPlusJSONResponse) VisitEna
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4960,6 +5668,9 @@ func (response ListWorkflowVersionsdefaultApplicationProblemPlusJSONResponse) Vi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5018,6 +5729,9 @@ func (response GetWorkflowVersiondefaultApplicationProblemPlusJSONResponse) Visi
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5063,6 +5777,9 @@ func (response GetHealthdefaultApplicationProblemPlusJSONResponse) VisitGetHealt
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5104,6 +5821,9 @@ func (response GetMetricsdefaultApplicationProblemPlusJSONResponse) VisitGetMetr
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5167,6 +5887,9 @@ func (response GetContractdefaultApplicationProblemPlusJSONResponse) VisitGetCon
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5211,6 +5934,9 @@ func (response GetReadinessdefaultApplicationProblemPlusJSONResponse) VisitGetRe
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5257,6 +5983,9 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5264,6 +5993,18 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ListAPIKeys List API keys
+	// (GET /api/v1/api-keys)
+	ListAPIKeys(ctx context.Context, request ListAPIKeysRequestObject) (ListAPIKeysResponseObject, error)
+	// CreateAPIKey Make an API key
+	// (POST /api/v1/api-keys)
+	CreateAPIKey(ctx context.Context, request CreateAPIKeyRequestObject) (CreateAPIKeyResponseObject, error)
+	// GetAPIKey Get an API key
+	// (GET /api/v1/api-keys/{key_id})
+	GetAPIKey(ctx context.Context, request GetAPIKeyRequestObject) (GetAPIKeyResponseObject, error)
+	// RevokeAPIKey Revoke an API key
+	// (POST /api/v1/api-keys/{key_id}/revoke)
+	RevokeAPIKey(ctx context.Context, request RevokeAPIKeyRequestObject) (RevokeAPIKeyResponseObject, error)
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
@@ -5300,6 +6041,9 @@ type StrictServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
+	// WhoAmI Who one is and what one may do
+	// (GET /api/v1/whoami)
+	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (WhoAmIResponseObject, error)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(ctx context.Context, request ListWorkflowsRequestObject) (ListWorkflowsResponseObject, error)
@@ -5378,6 +6122,115 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// ListAPIKeys operation middleware
+func (sh *strictHandler) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
+	var request ListAPIKeysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAPIKeys(ctx, request.(ListAPIKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAPIKeys")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAPIKeysResponseObject); ok {
+		if err := validResponse.VisitListAPIKeysResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateAPIKey operation middleware
+func (sh *strictHandler) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+	var request CreateAPIKeyRequestObject
+
+	var body CreateAPIKeyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAPIKey(ctx, request.(CreateAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAPIKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateAPIKeyResponseObject); ok {
+		if err := validResponse.VisitCreateAPIKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetAPIKey operation middleware
+func (sh *strictHandler) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	var request GetAPIKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAPIKey(ctx, request.(GetAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAPIKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetAPIKeyResponseObject); ok {
+		if err := validResponse.VisitGetAPIKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeAPIKey operation middleware
+func (sh *strictHandler) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	var request RevokeAPIKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeAPIKey(ctx, request.(RevokeAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeAPIKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RevokeAPIKeyResponseObject); ok {
+		if err := validResponse.VisitRevokeAPIKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // VerifyAudit operation middleware
@@ -5729,6 +6582,30 @@ func (sh *strictHandler) ListSteps(w http.ResponseWriter, r *http.Request, sagaI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListStepsResponseObject); ok {
 		if err := validResponse.VisitListStepsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WhoAmI operation middleware
+func (sh *strictHandler) WhoAmI(w http.ResponseWriter, r *http.Request) {
+	var request WhoAmIRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WhoAmI(ctx, request.(WhoAmIRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WhoAmI")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WhoAmIResponseObject); ok {
+		if err := validResponse.VisitWhoAmIResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -6102,183 +6979,212 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLVT1ckMLcuXpBO7pnY9jtOdnXSSjd2ds9XKMWESkjCmADYBRtGkvLVPsw+2T7KF7wNI",
-	"kAIlSnYyZ+b0n25HJHH97tcvg0TOcymY0Gpw8mUwYzRlBfx5lmVyYf5ImUoKnmsuxeBkcDVjZM70TKaK",
-	"6BlXJKd6RmZURUQKcjx6MhxEA5XM2Jyaj/UyZ4OTgdIFF9PB3V00uLii0/Cwn1ihuBREToieMVIwJcsi",
-	"YRHhgvxWSs2UGbtgv5W8YOngRBcl8+fKqdasMKP9+3jw67+PBx//NB78YRAFFvEqZfNcaib0e5ZndGmG",
-	"ay/pkmmymDFBqCCMFhlnBTGTM6XJgusZLFLROSPVaMly769sSRZUESrUghUsJXRKuWgeChPlfHDy68Bs",
-	"YPAxtL53BZuwgomEneV5xkPLMye2oFwTPaMap1S3LCUTWeDyYhwkJlSkhCsyk0KWBUs3XdB7povl2USz",
-	"InQmiRSpItQ8JosZT2aECqlnrCC6WJI5vWWKKCYUa04z54LPza4Pqu1yodmUFYM7M2lOCzpn2sLeeVko",
-	"WYT3HAv2WV8n8EbsYCWnU0Zu2EQWLCJUEY4nMuWfmIiatzUWE56ZiYbk4nOSlSlTJDbfx8OxGEQDbib6",
-	"rWTFchANBJ2bpeJszQ3Rz6+ZmOrZ4ORwdPwsMjt0PxyErvTiExO6a2NnzW1FRBaw4NjbpwFDM8bKBodf",
-	"e9VX8HN7ze9ZzqimNxnrWgAs9xoG9RfBNZvDNf+hYJPByeC/7tdEaB9fU/tnZcp1PftdZNb+Cr98MqqW",
-	"SouCLpsonSz/ypary/2FK36TMXJ2ef7qFUlmtKCJAYMIMIZ9pvM8Y4SSn39+9aLaENLDekctTO882ydP",
-	"2kfrEadf/8ve//74pw7CNPmJ6mS2uvwfpKGvUmRLwpv00RBfJMWxoa1x9+Inezh4/1WHFvhGCtaxyDMg",
-	"euRodLyySKV5lm2zVDPN+vUej54/7bFgAUj+vhTC/LSy5rjAJzGhKfA0s1aWk0xOlUG7hGaZMixokvHp",
-	"TJNHSlNdKvL+5zdvXr354XFE5GQskBQaOsgMrZWCGSxVUgrzfwqjEA3UMZNi2k1qOC43jDCOcdglB3iH",
-	"jyYHQTTB8a+kptnqYXwwvERLcxTmf+YwkJEN77NcDZPtsNh3dBogPC8LOScHEfC1myVJ2YSWmSYHQ6Tj",
-	"5I/ADq4V/zuLyZwuyQ0jVJO5VJocjKLRaOSTfkthuzZohmrsbiKLOdXIv44OB7AHy9pGo9EoWs/qcE+X",
-	"/O+Bff1kFgiHB1eAuGR41yk5HHk7XbdU2HXP9R72WS3IEAHi//KcfH94PBqS2Aghfz4axQbuK5GIKhL/",
-	"N/tExZEVFRZcKCI/sYJw3Yn7dsr1QsolndJXLwDaBGxdz+oRFJ3Sa56uFRbX8R7DAmCWXzgLiMA/ygWZ",
-	"l8nMUAdGkxnc2SmJb6jiSdzjoj6ZYUMCIYwwiAaTMsvCguEHynV4RYasGLgBmXBi5QcmUicimUNp8rrY",
-	"XI2RNOKDuflzSK5mbCwUK8wNGcRJSgOQRM1kobtJlpmxi0YfHW6m0B9kcTvJ5OINDBeS+cxEbh8L+3Z1",
-	"uM27h/+tu/j2/Hf4MlP6LzLlDHWfBCc36pEwWoL5kxpJPKHmyf7fFD7uB0843CuRl9pMiFOqXArlT3eW",
-	"JCzXKOo/yLQGR3CDqydKYUqDsmlZGBkOqGkpUkNy6BJAAUDGCptcEYFn7qmITpULLcK+tg/vNDSuPV/l",
-	"WvdpQEmD3bykPCsLtuac8kLeZGz+p+3O6x1+FToy4IsLJjRZFIZ9N8+hUpXX7QZfcvrVXqVgrfvGU8Vg",
-	"UW+k/kmmfNKpEAbFLYZqAjFXsfMN+oh6XjD6kIDqxg2d/BkRbNE2Dfg0YEd4fC1xqeFzBKOGncybf7gd",
-	"ZfGOzEkyD3per7nS4TMDOUhOqoNSQ/KB65ksNYkN9/mz4TCx2d6SzOgnRoQ0TIsLrmGb3sovNdXsm1z1",
-	"1UPcLIxrZ6tpK9Jes/I0hS3S7F0hc1ZooPgTmikWDXLvpy+DglEVgo/3LJFFylKjEzjG+p0irCgkiMke",
-	"9ztwAmE3/6u4D0uvb5abju81vWEZME07jLz5G0u0GeZMLP/H5ds3IaVsScwT8olmJejqoswyQ/MdCH/e",
-	"m8o9O6C5zuF7uviJKYWib/V0T93yfE/meH57uTSCYoGDmAVUGvvGg24ZleSc6Rk34oshszOa50wwUEAo",
-	"nO6QvGFGJElmVEzRCti8KprokFXlw0x6RjGuh+TsRgERnzFh5aMpF4ykPDVM7mZJuFYsmwxXdHNzDObW",
-	"i8HJwfFdNDDa/DwPiGJvJ5UK+Z0CtQ9golvK9kc+uIsGN6Xigil1fYtWjM51HI7uokEii4JlgIlG4l33",
-	"/sFz8/4ay1qe0YRZ0x4o6WC/cWCecaUjMmEsNSKj0gWjc7wwrkliBDQ0c3av1+wOsKSP4HIBL/rLPzKf",
-	"g0UppXojoTEQ/xaRwx/ksBpEW6PWFkYobyCzGJ6GDHminN+wIiLTQi4MTBsFjgsHyYOmJWi09zxkCfJX",
-	"fBcNBFtcK0eGaZa9nQxOft18hEi57z628e0HkAbQRiyzFIeOjVqQ6GxZI4clbPDY4l56SmgGxg1z7Yrc",
-	"sCkHU8TQX/PTu2hQDdznsnGl3ghParp4HTpmi2Vn715VJvkbNuMitYpl93GakZ1+2EcN9AHYfJrTzYj2",
-	"vXkRrETbX1ipAjcG4mdcgUFM5owKsBIkGTfDNI4fp2d58ORiu/kTfEOk7HMMrhvACrB4UaBea4/xWTWF",
-	"GaBh4B+to3DP3XfC6nrdh2iom+ZzpjSd5w1DRko12zOP1q3QEGld0IRtvC0DrU7s6LGuZ05jRCHw1wEY",
-	"GmqTQ8PoXW+gIr0fQ7y7ojMg0m0np+DF7WBYH9y1TW6GOE25qATjtdpS/Wb7ROyKGqOt33bYwwBg79we",
-	"RLMsM/B5SlKZqH2cZDhPCfucZ5QLBcYYA7bOnAIUV2laGGUF72hodpIx74cJ5Zn3mIqEZd4P5gbTa1lq",
-	"9wPgRmtQ+G1lZPi1Gt48ZkLBaXjfN372h2g86BqlsZTVZ53jNZdWGDVzaEUa7xf2eUZLZXdkCM/QcoHm",
-	"aV1XEqx/yG6u1acpo2nGBbvOqVIsDRqGATR+YQWf8FpP2wIpkhlLbll6XSPHGgJl5CL7vmI06/H6hBdK",
-	"X9/QdMtlpUxTngWURUc3QiT7A3gVKFFcTDNmsSGhgtygZSxdJdV30eCWi9S3LaZ8arjpnKu5darMuTJD",
-	"XlfoWgr2OWeJrs8tGpgDCX2EBxW6um24q3md/RYWR80MlcRuBPiaEoDUqYiQGt5iKVky4Pu+sfvp8WCj",
-	"edunWnBgkbuiEL0ymuaWuo3ZSEYVrrN21VtwG5K/slwTlim2wEsWKTFnRQuWkoxqI0hyPRZ5IT8xhd+b",
-	"XZtzQEvITGYgnHEBA89pakZhCzTXNqFvRtWsFShhJFC6N/n45enx3R9CYITne011TxZc3+h97sIMEeF6",
-	"/SWELgX85kEgQrzRkkwlkaKp/Bl9colKp38f24JQNJC3qxO/kZ466w0P9rgbxoSTpj3EvZEyY1SYIUth",
-	"d1wTr+b4FyiqOU3Ng7AIjD7gawFXsXmIiK/IwpyGXUlEqB6LhkcMtQKq234DgK1TGB32BD5MeiNLbUgS",
-	"xIMgrK2jmK3rlbeDNsmN2iQ7dNfnNMu2RMAf5YJQktNC84TnVADhKIykgMffwhCt802E68erq3ewkPau",
-	"4OPgsj12GFIZ0TlsgKUUqWS1E7qKA1nIIiWxkILFlX6GnmbhYE3Cx2ZLUrAeCgduIVr/0hvZWPvdx9Zu",
-	"KuPgljcyobgvs+TKQaVZTrg6JdThKc9Y5XvQJEXjVcvyg0JLHw7vZKGtaNmW9gp0aV8HVxUkH1Z6246+",
-	"ukNvnuuI5EykXEwjckBshEBEDkm18YgcEZT5InJM1C3Pc8SByiN8HG04RJi6UpLWglcbSsC7t0LnreLv",
-	"jRvVd9o6zE2oVU/jiT32TIxMa4MmPFAw5L4S//E8giLNhUjPaamCKsrSmnbAiGjgFLiNEVgWtEgb6ohR",
-	"fGtJ3tM0nERskDdnBdUNPbFeR0V6tsO4s8pIAiZVjxgOyXuW8oIlhp0UjAiws05klslFkD7WJvnw/AHB",
-	"duXOMHx09Szfvb28annP3dGZR4No8O5n+O/Z1fmPg2jw4uL1xdVF8KDKIhDccnajZFZqFhFDqQ1pNf9X",
-	"LZs9xsWteql9sDXDh6DxR0YzPdtSJ6gtRW638jbs/G9jThnGCc/02bkSNPx3OApwKE84kbUh9SE8BejF",
-	"2Db4LBq0uJF3YoYzBgHhXcOescWtzKi6NqKlB9KeiOYFawbguGDAwBoG1dgNGJ86izra0ieEGl3X2d9o",
-	"tqBLFdTo8mA0lJNqwZzrBTOt5zt1rNBGFgXRW9eJLEXA3XGWZS5kycgvE47yowuxXStPb5YT/Yim6kJC",
-	"IO9c99vRxfcvz8nz4yffB8QKJIDXGCYREMHfgkUfLeNSTDKe6AjD5fALK/vLMksh/MzGdhAulGYUKGsv",
-	"a50RLWw0Stta1wPf7K4b5tdEpgEouoRA3lOSsoSnDD1hay3AT+8iz5oRsNvVbrwZV8TIMsNN9loQtsL6",
-	"TrEkc66M8kEmshSV89Uytt7naQHlJWdZGjxRz8Bt7sow6c0hAt4qOje46tLofLXpP6iksyfPn3vYczxa",
-	"a2k/AvO5zjpWb6DAnKFRLNRpHbcH8WFw3DJJygJSENZ79apDXNVrMi5uXRgpGGmREleapUxZg0KUBd+r",
-	"Eh/WO8VahKIyt5sNV4dXQah3lxYBGnexhqIgoGxpe7QYthrtajll6FmFs6vHCDz5HT4nXNgDvZHpstIP",
-	"XYAcCHeYSAHyDYhrw8EmYcJNXh2OW2noZCAo6TyjSnWIw4JYkd1qG0NiBNBJqWgGuhzImAXTBWcN+djQ",
-	"CDS0C6YXsrgFkyT9RDlGK0QDDE28ZtY3zMUnmvH02gXTBSUAWO47mfFkuSV7+GDNjBmbaCJLbTQppsik",
-	"kPNGFNJ3iuQwPoYka8Puq5dwyd8FghYg2IZm13D0n2h2PVdrsnwwucUOmUiRukMO81hHM549PR5tDkuO",
-	"Bn/jOgh9Hyi3qoHKC0Yh4BoIuppRyLXRpKAilfPGMlJZ4oXVsdFBvo++8pDW3FzFuYvBp1kWWQGjUJrY",
-	"6POmEgth2Jt3bGZce/RvbCwtx5B9xKPuk346On7Wb+Iy0zzPeOi4q9BinBHDi90q9Iwi05PCJTttOvWO",
-	"1dTnDo6e65BZykG/Q1RyJoi5niVEgtifK/tTbwbsUY+7QMT/CrWBINbt6O9G4e2qLadBCpmV2lGoQ4FN",
-	"PZSc5pjycxs6JKxnzEWYdbPX77cJCYLQpLZTrr9tyV+p4esJqDvBxMjaTnxK4BKsWX0yAVvCnC5Jwea0",
-	"ERLk9Cd/e0/ump7Ja8sEdlv0KGDnW/EJCGK0LZGyFDJLFzOqgSMt6LKJTr2m/H7LICzYMMbP7rbHY4zi",
-	"KpjQ10qzfHWPr0TKPjetqi57CQSGG8bFFEyvgp2SGPU7856yxmWaZUDyzQvD9RpbS2T2F7Y5luI56BAu",
-	"6jTo+7xq8lmQcwyTtQG5EYnNT//d/jPeqGI0Rl93TxBtJtLrxNn91mF/ZR/0Qfv4XuFuh0fu8+tOsdF/",
-	"/RAUFiNR1JGk62NeMj5hyTLJekVova5ebukpc6bp7vF4EMO4OebmEEwuLFXXFfEMojbkIVOSs0JJQeal",
-	"0obObyBBT509pyhFN82wRl7r0jNC0VQyRTAmfEsUPgADzDKTdKOX3EX1tuM4C6bKTPcPL/OOfzW8zCCZ",
-	"LHVeYvyXIxvKCHvmciIiRcKqmEAjFVRUdrgS4un5/2vNroTYqLVRjvCdUyW73zzoG4X3bBf3in9NT3xf",
-	"y9YhjE8bSnzP0L+WvQDIaCanQekUInONLKYiImRBMIKguqQFVeRvBgMstzGUnybmjzJHqO0n2GiWv5bT",
-	"dVLNsQvVgzip3c76yA6x6wCHz70BcFcrono36zp8Vtk5AfA3GEVXwhR7xRkaalnm6e6c30CUZXSB/PBC",
-	"LhRagdF+gyEGaNpxmT/bxDb4Mz/bKkTy0H/bW3DPyVY8HVVoZXMJgUna4oRPVFrs0TMSOSdk5vG4hoTV",
-	"hI1VVlRfS0O2a1x3tKKWfOzQdurkw7Z7xmXtySr6OcIAMEjSExCRnVPdiIFEbcCP/0PjlyrnbM+XvIPG",
-	"k1o02dIE1kdqarjNO41maMJTfRnlBjMb6LuY+xLy6yhNk9trwOewL3PLgGTPOLreAteyu0XOolmv15+8",
-	"C3T6pTm1jOscpKa4gVyYFmx1AjAC4FJXrVht3bSfOGLzmMKB7r6cAYFGEVFlMoNCCoIAmbBZFkPyVmRL",
-	"sIeUwiC+mrEUvwVjqNsTBF5xPRwElbUeC11RHBoO4x5JXm3RvNecO8jWnjjdawoprp3/CikOuN4HJ4OC",
-	"WVk9XCAilVVtpMDJ+9bRKgnVQcpY3LLlCYlxhpg8Oh49fwyKaVwwXRbimn3mSkNJjkeHo5Er30M1jP8Y",
-	"o82qUhhuna1vg+RsS6F7h2BWX4Ztntxf6koVtQHz6bFXiaZ9clbfbcUnPD3eCGyVDBMIqgW5vokcWCyA",
-	"K5vvnVmtv7d4CKDKhSvk0e2mvFfQQFO4C2holZ8RIA5jy6MGMTEAwlJyQ5PbIWndR33oEVrw28b7bsvv",
-	"0cHTw8N+ZnZdUKGQi28BVSui12p4z5QrDeXGqgRaSPitaPicFSxbEkoyg/mnuMWYi4wL1i5ZsWVURkjU",
-	"CwVBa6Z0lcjtzejVYsHFtk+7VbXk4Pj742dHT4+/3xhRHOSRr32zR8gxSgvFiJEFbS6UTdtzBMfc3ifW",
-	"SKjoCirrkqh2SPLZLS8HCVL/3CCsGBEwy7fl8R7JPbVSHHafFyzhiqG5fUhiG6cH0sbl1dn7q4sXp8Sr",
-	"zSRSBI/r6pzjsaAFc3WYTklcPzGDnL/96d3rCxzGv6rq4cWby7Mr8+VY1C+Yjx95weFoJX0ckRjvNCaP",
-	"gOWlkkzpJ0bK/LFZ21jElQIck0cunq+iQqsjgoH15dmr17hAFwxoVjcW52dvzi9ev7540eR1oVjG5pm0",
-	"4DAAonaXfuSjH4lYpzt1Ae9lZdMIcRcojaUlyWWWDckFTWbWoWJosmUsbjv2mgfRwN7hIBpUt2b/dpc0",
-	"iAZ4WOZ3dzrhNVqb+DYOo6QPYtmA6Ya7Ypso2Pa31yDb9/KXWfc1iKEGCFTQY/eGzhnwdmTyIDGBDfQG",
-	"TfnOZ0gu4XlRCmJTeSnwzYhAIceFQUuqwLTEmpFKXbGdVfpgmEH9LPhvJXMhOzWHes00VuBL+RTczAbJ",
-	"hzGJr2MSn8Qk3oujqnKXYUV1vjEKhZRkMIQRHmGMYNzcLue8Ttqoqi2Z04PY/TldQmLEA8kJLYLrwqIT",
-	"a2zo0No90qtZXlsRHLpd/NvF+c9XFz5iXXRi0A4sqpI6ewuOUF5rI7uBYbu2+VpOt9R33wLIY3yKnCAG",
-	"VGYV8y+X/LwLjfBOvmXK9QpG9LODPd0tZ6Hta0zLAqlNh1G0n28PHEb3rd3Q25kF/p4JF6EKhS/B2WzT",
-	"Ad09hsrRmqt0geyGPuDfar0z6FlV1mEr14UsdSLn7DocW1kZNfwsJFcfuFWSbaZ1fn08eo4GGEuF1rs1",
-	"n3uBhffwKo28qmT3GWdXF9DhPd01EPvQ0+GChGPV5/L9jmUNjnqXNTi+pxPg4PsN5Qe85ftr8tiHo0Se",
-	"BRxxrXH+jWWuob47MorKq3UvJ1SIV+DIa1bcJcBCpmBNUyBCZOjUCzKTWaq8kH5usNWnzzGaKxUTjcyV",
-	"y5/Pzy8uL3359erVTxdvIZPl8q+v3r1rSMBd/Ph+uU1r9YB1iU8Vl96ex0LgSaVB2zKCSlORVqUEu1P5",
-	"QuF/1jpmmTU64lnBIOV5Q5RKW/Lu5dVdzXPcOYtw64CfnTIPQw5IMD3nZb+aSZ7dM6NKu4DMrZa9Xfpj",
-	"mF4iR91h1b35zj8089LHxog8IR46RuRpMDHz6cMlZjapyTYMbxvOY5nOVvmdDTwJEXCwhwbudrWewdne",
-	"y49fnt3t+f883uafB4fhcgi/1DbOLTjeTckzh0arxEHO5zz8aCrDdpYfJClYxqhirhEAzABKcVAF9kyz",
-	"6/2QtSN7KoN3UBVw3NIh3KCAXdZ7Zx02O6pt2ttHWDUDC/vWpHxRf9FSCfpGDT6BoEF6k7G0Oz5NsAWw",
-	"RAyrd5lhEbZ4WPqlRrv1lGMg0dqI/Gut7u5AsXBINfGU1TUQMcSLiHas58EmgXdz2N5dZZ60uYP9Nd9K",
-	"clWh+FaMggdHMETw2tr7S0N8tzBYtST/plwejAH0ARSKbtRQ6tdqQL+ahQQ0Tin4e3tQBr1s6yCaww4b",
-	"Uo3eLeip4bZxZ42L6A5uWUcozmcsud26TNI9cHedWNEbHL8VCJrLpRn3KzXpomQfV+vCtAk1fOUx2q47",
-	"885y3TW9aBz5Vtlu9zRpB8P/19pdfQGqsr1GmHO1UpXyQfy2m6I/Vi45bAj/D2zw3t56u97tv7vHngb9",
-	"9V/Tst5hYn6oyAWHYlV0Vtt9X6MoMBHbPOZ/nf30mmj2WRMuFE8Z5IH2r+8TpIz9PjEzQ3DWuv17G/uG",
-	"/uyqoHlvUK0rjm8wHtVDb/RtuzGvbIGI9oWunj1B9ydeaiqTcu6KNkAhLZHMZIH0gGacKhauANG4oO0O",
-	"vIrSWNJ5th4IG8BnZcK1DTxCp4jzrB7eHVgkJgHF5vKWZqlhnxiIpE5sS5M6ZEYRmhRSKYjL4QlTESZI",
-	"gqkJ6aMYC2sggrMkPnOJql4XXJB3UulpwS7/5+vhWIzFH/94LsUnjOdVwz/+EZOu52x+wwqb/yroLbtO",
-	"qGKnQLPw1/cvz8nR0dFzM+TPV+ewirGYc7NO7JV3SpwLBr+Y8yzj9hl5FP+///N/r+cqfjwkP9nJKqDA",
-	"gu0Y5eBykIfkPZr6bax3KW6FXIhqpbKofoIuLXU+OMw+FpCIzVK7abAdwX6xxgIYncCQKUjc1VEjrgB4",
-	"LB65GhqPHYNSUEmCxIlMWWxrtdqvoVorZCxAihka9Oa27Qw6RFTVVAcLIUGsEDPSNIXkBqkgLEeVScKU",
-	"OnW1Cqp353TphnILspPbHdvjIzz1tm0/uGG0UCT+tz370t6rND7BUgVQZvk7FaHaxPVYQLKo4VUCE3KN",
-	"+uaaTB0+azSYY5lihIL+ZbQsXIi1JHiraDR0MwdZGPjHTmkRCDZO/agbYo5F7Nq6xX6TR1vRucoDQEts",
-	"NcOj44NDtxXQ/5Q5NXSc2UkeRyRutGGL6zF/uLhy3tJHR6Pjx3ZLXnc8s6sYCjrt05zvfzrYB5yOXYZ8",
-	"lX8r69QqessAgeNWlz1sTERu2ZKAhKtIzgqimaBCRyQvuEh4TjMYupClZq7j5S3L9ViAr1CTjBl97fCY",
-	"zGRZKNfgZl4V78BGnQj7tnVnq2+kjW5xO6gO0++QE5FJRqdTlpI40PHmhBiRID6tD9tNjp13qjIcZq8Q",
-	"dg3Iigs5Pjw02I+/FI4KlIqNRZkTIc1H9iIMQwbAwsaW5BGIxgePUeD0uqP5mBJ7hX5iDGqCOom2QiSB",
-	"BJOUsXzYblYJqGCkNGj75VpWhrtuRrb4ogJjR8pyoNopmXOlGNCvAvpKmtM0U9rAX02Xqjro07FoLhY7",
-	"jwnb5wYqX+KWbIGAP8PbtsFnxhMmMDvB9ow6y82K9g6Ho4EtHQa1HNXJ/v5isRhSeDyUxXTffqv2X786",
-	"v3hzeQHf1JVWkId5evbJYDQ8wFdkzgTN+eBkcDQcDY/QbDkD3uxQBApB7X9iBZ+A+D5lOtx+ZJ6X2paJ",
-	"xOqeFdXEArkORGdU1V3KoAIt0tyxQOz5TtnSsY+aJbUfD8lbUWMGVOY0JOlGGjhNwZF9ioXuxgJP2kDY",
-	"tWK/xeTPFjzgH6XQPPOrVQpmUc+sBgOSxsL7mhv1LePsE0uH5FLLXLlcc4yY9iqrcmW7McG1VjzgVTo4",
-	"GeAhQhXpQbO77K8hOxmOjTV6Je73lBz0aOXmFt7Zcq9H5dtgH0CoiuovZtSnBWDG561ebOvbFW5Y2sdW",
-	"o7LD0ejhmqKtVPju7LtFFRZ9GqIqblMUwsNX6913bcKgIVA5n1OjEw9gRiyMi3XXdIEVgjSdKojvBZgB",
-	"5SdnBZS7hqWgTFowmsKIPlvbqwv1BlHWQJjXXiHLUMCF8gNVRos10fp9bqBuDnUPQeRIscp9qwsy0F5L",
-	"QYX0iMCUaUQ6ohc8YRCIalAWU0V9yVp+YkVG85O6yraaGYLvdTF1pWYTKqAUzljYojRcAzGfQ3Bhc2Xc",
-	"VbRDGhARmim5WmV4LCYMdH+RkglaRpZVETli+1nZVp5YhMR64KuqesADipKdWIJE7ed4rhnXOmMwdARi",
-	"iyNtmZS3CkMgHXHD1CLo6moJYt07y22rKt8H9hm12g4lQJKM4HtRd0ZoUKQQJNev7Pt9kL8EEd9zw23V",
-	"4jI8WjvRcud2weHhq3zZvqut2l5t7PDUQRexQdS9p4NssxqTa/uVLLBa+zo2ESbLa/zN6+evCkJ51fWC",
-	"hy0fYOJ2g9FAI9FopTC1o0OuTPlYIPpAsX4rBHzbVqMbEa1qztvjXb+h+9fnlHV3mLUN/xxheghW+Z7R",
-	"tFmoNMsaxUofhGvuYyuxTuZ5CTCyhxVV4YvIL6D6nbL807AOZzqZ0lydkJhjJgglCHfRWMQwAtJv20ti",
-	"mbOIxCnV1Cg9pD5sqHjF60HNK2Ru+zDUwCzFkPwFuQDofwjudeP+gsSvqdJ7MObeqxfY3B85oOGgDfu+",
-	"FYQ1LfSfQVU0zC+Rc7AWYvm5SpVFVfzgia0Hp5rte0FUoK5Pm1P1lRGo3RqpAF0Y1mNfUE7gSCVTYyGk",
-	"RrV8YeVtcwtW8K/1O3CEcsO9FbkxWiIrFEkllopjc8WyT2CpWOGIuLjfeeLvPPGfkScC0tdYgCqka1CD",
-	"THCLPvM14oc6n3te4O34UvSlqyENT+v+JAVLGAeN+0PVob2iYGAzqpcXdzZub5C5TgwJllffzD41+6zR",
-	"QLFXM4y1Xb1XqmcwkWZMKUsTH4JDvoScgppHZpgZeg+m2K1EvmELo7AAmA3JS9SNwCqeyPkNF85MePbm",
-	"BRZ9Ae+BcobfnFEwzDtDHL789v2QYJucG4nZwlSXqkq3hF6DZgowrFWu2XmptBlHw1ddus5llSfaIOtf",
-	"mba2jWVu3114V1eBqebsnSrr+jWCUcX6wQ9Hq27G3VbFdl8U67Om0Lyt4hg7MIfQqO3COw8x5n34ZWi8",
-	"Rh2TezPFM7+RQktZ+jIeFGzKpRgPTsYDVo4Hd3Hdb/87RVzZD0zeNDQQHBOdjLwqE9KBOMej508bmHPY",
-	"WypZrXS0njW1o6SSrFT8UyeYu3iyBxIFgNn2me9B+P/G3bkAuW+1OzffjrvbIFbYZM1eKvTggVVtT5rZ",
-	"8OYrdPhcSU2zr6uVV4Uc1urjwNN7NN+3CXfAeIWsSMBDCClmkcQVbXCiCf77IxSeVzrYD6LQyjF8K0Os",
-	"FBkhj1ployLPR2HUybFo1v14DPFNE4KFR6qCH0D9rC8StdxGE2qoiWBjN04g4p1DwzQGLTCLUhAtQXll",
-	"Iq3r+WIDCoUNCLiyxibwkGJplAXl1hSwZuoZVa5YsFOTzTPQcMyyytx3dE6Nxm0WZ7NATq1n+HB0QLhA",
-	"ISuhiqm6UvyMqrGIq8y1GI3gMRb4jFcOwqu8GZC7kMBBGY9t9ekPlOteeAsdGnrhYu3G/ytbBnSRD0fn",
-	"5MrwcXJuMPKzxi6EytuvViR2rN6JpVj8Mz4ldCzmNDP0DQIewOzIp0JCNDZVletYpLRIScrmVKTKMy62",
-	"FRiYKKcFE0ElrKmtgP/gLzJdPihFwRjBu2ZUlY0j/KqkLETGrmarddU09nZplvSCeIVHsVdMDAxvK/W8",
-	"HhvW5fUQu7ii067F2df24Z27aPBaJh0NFNvdWFzFnuYBrrvQaPCu6juyd2bOkaWb1lV/4T6AEzwcHXyT",
-	"e3HkwJLFKvvAkjItwZFHi4x7USaNkAzSCrO5x90EQl02fVp/Un3xz3PJ9+TIwFwtbw3w5LZJYP+LtWTe",
-	"dRoHdmFoDmIsKyNlHlnf6eFo1ORWIVYzZXonPgNU7kUf/vEVOBJKh+9ttnSfLyZvpGAQ//b1xcl1uH4P",
-	"7HwwsD8aHW8G+TdS/yRTPuGI0fdElR+YQxQkXkYggHBfyPLfBnf2bSXcky8dIu/P2HvXK9VV2Ucl+ihB",
-	"WIf+zdg6ocIpdLY0CncR29a3ar0AniiDoSx1Rrzj0XPr9mnVBo4hRKMp9+VUQdf3hGVZR4QBPv3KWBmQ",
-	"6jbikI8/DbkpDBLuFc7Uft1UpYV6h5tBCr89sxmWDwCN53DAq5S7Kum8Fv7qAsydMPia3zJ7yRGExgri",
-	"GsJ+pwhNIN7xZAXwbCE56xfFSFVGGlXtopr5Gy0JCjST2A0eB8Gp+vx3kPpqIHVVFlUE9A1NbreFqg2h",
-	"Z2sSFV2DRhAdRcO7YBvMK02xe+lY6BnjRV2VuUhm6C96R6dMkSk4eyuHeLZc5xPY0d/rgVNzizFVSdwj",
-	"NhJTY30JsSrpqRJb6DjYd3dLV/S/eoiJDYp7KMtUHYnphUiuENgdPGkekoTK3XfS4PdMgt3I5SFaNowk",
-	"1VUBtRGM/ogoLtiqoFEdhlgwNYN2aUvbJjCEHLjCRrnI3+nt16C3P0DsSilSaSQ8J1pCXlHjMu09bkuO",
-	"jWy652pbBSnyW2G7rNJk5opNRUigGbRXtB27UvY5Igo1xWa3xwBZxcpW6mvCzH9g1cmrRBaiXFlWqwxt",
-	"88FOKtU/SBeqyGVjNzuYEfarZO/NEOrKeBnFy9n6qwC8NfUPwkD6VSH0m8LbBmD71wG03kDWSM3uzINo",
-	"1YF3yUnYZsz2GxuSV+gfksKm2Vbpr0HI+tDI3F6T6oOxYnVZFsgUc7VZKvBWXRKkVyLlPgFa/0Ke1PXQ",
-	"5e7FbuRBwNLP0nfAWP+2zqEpCwNMrTx3aJ7NPjcA0pA6BMNzJBco2dGxcC/RzIicS2wrY/1M1bMp5SJq",
-	"JZEejkbo5LS5tvDFTR1AaDsxnMSQ7Ixx9liqCa1eiA6AjmHpEV2zVa2DbansGvnuQUhmswSGuVZ/LFeS",
-	"YLuxoPhCh8XUr6hBFQTjRK6sAcZf44+EFrIUKfw+JDEEGZrV2PzXRgr85z37pGAQFA3wE7f3YS0pvZx3",
-	"/bCnCuiyrqV+X51jqMuDpAEgcHktYzpwL8QM9qFQUcvo1crVtG940PvPDoNnCiQoh5e2FNG38+g2i29t",
-	"RBJDxOAWhuSDn1nrimoQ22nfOdm1zEBVqYorkEfHh4ePH8ImACtukmmXgKG0NCdJIAWoN/x9MSTX95yt",
-	"uLF2ppruQ1tJ80Ek1C1pwj/IJaODktxuBAIvaN+KYd12GYgnRl4LAQWYhjIkL+BD1OZXZDmXS+uSV8fC",
-	"KNNQPoSlQV5qh/iGQPGgAHFvYj8pFfNKRd73WlFm7r7VC+EuT1SSedflkcbdrdwcfv6f9OLQRPaAF2fx",
-	"umdCwlq9zJW6+epX8rtmdU+F3136g0HP/hf7Vy8O/EtVjfSecNJZCddWiTyoVPyc6lmt4dflULvjih6i",
-	"Nd1/IlHBiIzbyggzRjM9+/s6kPkRXhl8RRnazhAQnl8ZCfkhhF1XEhqawxQyYUphxYxmHtmcaWpPZs50",
-	"wRO17mR+sq/0S6nLM8rFlrl07wo5NwsvFdanZJ9zqVBWR+R4iLOx2wA9qp4wfCq2ttLQXXDX0ZxLoQua",
-	"6B3sI9/Ituy38g1rbYndwz+bUflqBsHruPjKKhO+T7Cu/b1T8ngyOqqjWQpGlVESbYZ7QoWQAXlkyvR7",
-	"RlMIV/6HUY2EioclG1BnI4WQIcxvqArDhQ/WKyTehSO/eCzwK52Rm6IDwqsK+A9xUmjNsOkYZMaKEGE1",
-	"30B2CBIDLAG3D5huX22DYF3ZVXlpPk7QBRshn89LSPI89Uoa51wIlhItXTPMVgasCogvl1gsyobgVL4/",
-	"UIbAItwseRAaAs7BCyYDgEklhIlXLqq6LgAI6x2juLChykQd2bp8C6rIouBaQ6awrUCXFxIcYVQTIW9k",
-	"6upRpjaf0c0J8R2BujOATVAzEFE3qgU57ROUYTMdcnD38e7/BwAA//8=",
+	"7L37cts4mij+Kvjpt1Wd9NKyfEk6sWvqrMft9HgntxO7J3uqlTVhEpIwpgA1AUbRpHxqn2YfbJ/kFL4P",
+	"AEEK1MVWenZm559uRyRx/e7Xr71MTmdSMKFV7+Rrb8Jozkr486wo5Nz8kTOVlXymuRS9k971hJEp0xOZ",
+	"K6InXJEZ1RMyoSohUpDjwbN+L+mpbMKm1HysFzPWO+kpXXIx7t3fJ72LazqOD/uZlYpLQeSI6AkjJVOy",
+	"KjOWEC7Ir5XUTJmxS/ZrxUuW9050WbFwrhnVmpVmtH8f9n7592Hv0z8Pe//USyKLuMzZdCY1E/oDmxV0",
+	"YYZrL+mKaTKfMEGoIIyWBWclMZMzpcmc6wksUtEpI360bLH3R7Ygc6oIFWrOSpYTOqZcNA+FiWraO/ml",
+	"ZzbQ+xRb3/uSjVjJRMbOZrOCx5ZnTmxOuSZ6QjVOqe5YTkayxOWlOEhKqMgJV2QihaxKlq+7oA9Ml4uz",
+	"kWZl7EwyKXJFqHlM5hOeTQgVUk9YSXS5IFN6xxRRTCjWnGbKBZ+aXR/47XKh2ZiVMOfHjx/PKj1hQvOM",
+	"arY88R/knGhpRs4JJVnJcvMuLSzUHaze1H3Sm9GSTpm2wH1elUqW8UNNBfuibzJ4I3XAOKNjRm7ZSJYs",
+	"IVQRjkc+5p+ZSJrgMBQjXpiJ+uTiS1ZUOVMkNd+n/aHoJT1uJvq1YuWil/QEnZqV4mzNE6NfXjMx1pPe",
+	"yeHg+EVijtD9cBCDmYvPTOiujZ01t5UQWcKC02CfBs7NGEsb7H/rVV/Dz+01f2AzRjW9LVjXAmC5NzBo",
+	"uAiu2RSu+Z9KNuqd9P7//ZrK7eNrav+syrmuZ79PzNov8ctnA79UWpZ00aQZ2eKPbLG83D9xxW8LRs6u",
+	"zi8vSTahJc0MGCSAkuwLnc4KRij5+efLH/2GkODWO2qRks6zffasfbQB9fvl/9v7v5/+uYPyjd5QnU2W",
+	"l/+TNKgkRbEgvEmADXVHWp8a4p12L360h4NvvurYAt9KwToWeQZUlRwNjpcWqTQvim2WaqZZvd7jwcvn",
+	"GyxYAJJ/qIQwPy2tOS3xSUpoDkzTrJXNSCHHyqBdRotCGR43Kvh4oskTpamuFPnw89u3l29/epoQORoK",
+	"pLWG0DJDzKVgBkuVlML8n8IoRAP5LaQYd5MajsuNI4zjTHbJEeYUoslBFE1w/GupabF8GB8Ns9LSHIX5",
+	"nzkM5JT9xyxXw2QPWOwf2eLyRxjSTG1EmXrmO7a44flKiWMVfTFojrycjiPE7VUpp+QgAeZ8uyA5G9Gq",
+	"0OSgj7yCfA8s50bxv7CUTOmC3DJCNZlKpcnBIBkMBiF7sVS86xDNUI0THMlySjUy4aPDHpyT5c+DwWCQ",
+	"rOPXZk9X/C+Rfb0xC4QLgmtGfDX88ZQcDoKdrloq7HrD9R5usloQhCIM5tU5+eHweNAnqZGkfnc0SA1u",
+	"ebmOKpL+L/tEpYmVd+ZcKCI/s5Jw3Ulf7JSrJa0rOqad4KfomO4E/v7E2TwuUE2rbGIoEKPZBO7slKS3",
+	"VPEs3eCiPpthY1ItjNBLeqOqKOLS7UfKdXxFhnQZuAHBdmRlFCPzWTHMHEqTn6bmaow0kx5MzZ99cj1h",
+	"Q6FYaW7IIE5WGYAkaiJL3U0WzYxdfODocD0X+CjLu1Eh529huJhcaSZy+5jbt/3hNu8e/rfq4iMCrlVN",
+	"fi9zzlCBy3Byo+MJo+qYP6lRJzJqnuz/WeHjzeAJh7sUs0qbCXFKNZNChdOdZRmbadRXdjKtwRHc4PKJ",
+	"UpjSoGxelUZOBGpaidyQHLoAUACQsQItV0TgmQd6rtNHY4uwr+3DOw21cS/UG1d9GtE0YTevKC+qkq04",
+	"p1kpbws2/eftzus9fhU7MuC9cyY0mZdGRGieg9f3V+0GX3JK4p7XEld9E+iTqOnttVW9VV+3NUPY11up",
+	"38icjzoV46hUyFCbIeY2HwwEIa6fl4zuEtbduLHLOyOCzdsmkpCMPBCkX0tcavwcwbhjJwvm729HnIIj",
+	"c8LQTs/rNVc6fmYgSsmRPyjVJx+5nshKk9QwsN8ZJpWa7S3IhH5mREjD97jgGrYZrPxKW2j95ld9vYub",
+	"hXHtbIDe7y+t1krzHHZHi/elnLFSA78Y0UKxpDcLfvraMwT2M4tJ8QxMPlyTTFZCA11NiGAcfi7ZZ3nH",
+	"ciKAT8+4NTpZuLiVsmBUmLOlYnGjmaB4msvPM0SwG6obQmBONdvTHHjkksTvvrldRGAx6eF61FZD8rzx",
+	"blWBWLb0WkGVvqmUX2/rViWhtwbwKJlyUWkwamw2v7AyxdKDWclG/EsH6la3Bc/IjJbaYfAdWyTkluk5",
+	"Y4JwrZBVqkyWaFpdGt9e5FaH5b7pOP9SFmwdcnww79wnPQSNGx4h8me3ChgZGDprMEobh9p1UXbcKf0z",
+	"msraKkP9Bhdr3ijZ2BLPZZGwppC/9GAhVqyzt2bPooEFiUO5Bhw3EKGWqOXtn1mmzWIQuVE22xLDGxi4",
+	"DEV3bIFC9ERKxQBo8HU8evaZlQtnFe+TV7IkNJ+CgiSKRWIZ7u2CKKNqUDPcKWFebfUXnMbpQxNZl2iQ",
+	"cFBtVARlpuFasWJ0SoRZWEuJ2Q7XmpO9ZhpNeTkfmzMwcmbaT0l6k5L0X1KS7qV9cmUmpYVZkIJDA44i",
+	"BYr+fdRavRJh9dZupeIRuLJeL1xGgrY1kCmLXc1L6tbEnz97dvQs0MUHyQaI9ZvOWiPrBtM6dd8aBCzU",
+	"e98U+oGaENZSGVdTBKfjmfvrxmkQbbZE6Rm/MSC4uSUcRYP7tn0s6c3omAsvHq5UO+o32xv162mMF91y",
+	"oGJut+eSURW72Q8sk2XOcsKFtx98pwgrS1kuI+QGGIn37tnbqiN5TW9ZAaexvFGx+Nerd29j9u0FMU/I",
+	"Z1pUrE8uhTWhOSD8okn6/fffp9Y4YmjyfCJJQbM7ks7oopA0Vyclo4g3oioKoxg7If3L3lju2eUYgbX/",
+	"gc7fMKXQPuif7qk7PtuTMzz9vZk0uFTiIGb53nWy9ppa7kM5ZXrCxRidlhM6mzHBwBJM4W765C1Q7mxC",
+	"xRiFkiWJNEY4Pk5k4P7kuk+cgOC4BBNjLhjJeW6kVs8qlsUecwwGZsreycGxkVG1ZtNZhAG9G3lb/ncK",
+	"7O8AUd2myHDkg/ukd1spLphSBjuWJYjg7cOBkWtlWbICkMdS+e51vzTvr3BxzgqaMevEBW8JONIckhRc",
+	"6YSMGMuJLInSJaNTvDAj79MpI+jQ7l6v2R3g2CbWnQt4MVz+kfkcXHs51WtVKYMv7xC1wkEO/SDaehe3",
+	"8AYGAx15BWBJIa+mt6xMyLiUcwPThoNw4SC513TJDfZexlxy4YqN9MHmN8opmrQo3o16J7+sP0LUTe8/",
+	"tfHtJxC/kLPJIsehU8K+0EwXixo5LFmExxb38lNCC/AyaZD6btmYg0+oH675+X3S8wNvctm40mCEZzVV",
+	"jQr6FsvO3l/WTJdNuMit9b37OM3Izoi+iUwUArD5dEbXI9oP5kVw121/YZWK3BjY6FIPBimZMirAlZIV",
+	"3AzTOH6cns2iJ5fazZ/gGyJnX1IIlwCsANcjBeq18hhf+CnMAI1QjsEqCvfSfRdXXsNDNNTNiONK0+ls",
+	"Q0Uz+N4QaV3SjK29LQOtzrCywbpeRJW42i/TiD6oN+BJb1TE8XTmAZIdXtwDIhy+mWxnV7ResmuS17hb",
+	"2MWfEM2KwsDnKcllpvZxkv40J+zLrKBGu2Q0mxiwdT4noLhK01Izd0d9s5OCBT+MKC+Cx1RkrAh+MDeY",
+	"38hKux8AN1qDwm9LI8OvfnjzmAkFpxF83/g5HKLxoGuUxlKWn3WO11xayXS56FuRJviFfZnQStkdGcLT",
+	"t1ygeVo3Xv4ND9nNtfw0ZzQvuGA3M6oUy6MeegCNP7GSj3htid4CKbIJy+5YflMjx2pd0L2vGC02eH3E",
+	"S6Vvbmm+5bJypikv4iZIoBsxkv0RwjsoUVyMC2axIaOC3KINIY9a6e64yEMHbM7HhptOuZra6JYpV2bI",
+	"G4+ulWBfZizT9bklPXMgsY/woGJXtw13Na+zX+PiqJnBS+xGgK8pAUidigip4S2WkwXTbYvA8+Pe2hiA",
+	"kGrBgSXuimL0asI2uPDljRRU4TrroEwLbn3yRzbThBWKzfGSRU7MWdGS5aSg2giSXA/FrJSfmcLvza7N",
+	"OaCvZyILEM64gIGnNDejsDn6tJvQN6Fq0gqJNRIo3Rt9+vr8+P6fYmCE57uVrdfe6GPuwgyR4HrDJcQu",
+	"BQIYo0CEeKMlGUsiRVP5AxMlKp3hfWwLQklP3i1P/FYG6mwwPHgcbxkTTpqO2zcrYXdcE6/m+BcoqjlN",
+	"LYCwBNxaYKGCmD3zEBFfkbk5DbuShFA9FI2wIdQKqG4HVwBsncLosCcIJnM+CwWRvwhrqyhm63rlXa9N",
+	"cpM2yY7d9Tktii0R8A9yTij4O3jGZ1QA4SiNpIDH38IQrWfrCNcfrq/fw0Lau4KPo8sO2GFMZcQoPQMs",
+	"lcglq6MBfUDuXJY5SYUULPX6GYb8CQdrEj42W5KCbaBw4BaS1S+9lY21339q7ca7P7e8kRHFfZkl+yge",
+	"zWaEq1NCHZ7ygvkADU3yikUsPyi0bMLhnSy0FS3b0l6BsYU30VVFyYeV3rajrzoaDD8gMyZyLsYJOSA2",
+	"VDMhh8RvPCFHBGW+hBwTdcdnM8QBbzY/Xmcyh6m9krQSvNpQAiFQS3TeKv7BuEl9p63DXIda9TSB2GPP",
+	"xMi0Nno1AAVD7r34j+cRFWlsSMfDvOVo6N7c3H4XCyN3XjdrnySXtQA0kXNR55Osdi/cQfC4W1LsQC9E",
+	"fk4rFdXGFtaKBfZSMzcwViObzWmZNzQvo+PXSkugVDnh39CpGSupbqjE9ZF7KrsdcTnz9iCwHgd0v08+",
+	"sJyXLDOcs2TWGTiSRSHnUVZQx1fE54/I8EuniTlRy2f5/t3VdctN5I7OPOolvfc/w3/Prs//0Et6P168",
+	"vri+iB5UVRZRR7gsKs0SYpiS4SLm/6rl3MBcjNUQY4aPwckfGC30ZEtcqI1ibrfyLh4M2iYSVRz9Aytv",
+	"50rQx9HhUcGhAsSRtc14F04RdPdsm/CQ9FqMNzgxIwREAeF9w3Szxa1MqLoxUnQ82iZIEIrAccmAVzds",
+	"x6kbMD11zgN0G4wINWq9MzXSYk4X8RCTWTQ6vhHeEQS3r2axdez4Wm4MGQM3ELwUmb0oXAi7EdVGHEVl",
+	"l9a1UnVYLxKHEe7+QmIg70I5t6OLH16dk5fHz36ISFBIAG8wbDaibbwD5wU6AaQYFTzTCaZo4BdWzZFV",
+	"kUM6go31JVwozShQ1o0Mk0aKstHJbcPkBvhmd92wNGcyj0DRFSSPnZKcZTxn6PRbaex+fp8EhpuIibL2",
+	"WE64IkZs668zTYNcGVftygWZcmX0LDKSlfBeahdPs+l5WkB5xVmRR080sOWbuzJMen28Z7CKzg0ue286",
+	"X226Srwg+uzlywB7jgcrnQpH4CnQRcfqDRSYMzQ6lDqt8zggXwCOW2ZZVUJe7WoHpj/EZRWu4OLOpS6B",
+	"PRopsVeiZd6M7KtKvuezeVf7/1qEwnsWdOEk50rVdqvgLi0CNO5iBUVBQNnSzGoxbDnDynLKaHyiw9nl",
+	"YwSe/B6fEy7sgd7KfOFVYZcwAcIdJu+CfAPi2noJ2E3uD8etNHYyEKR+XlClOsRhQax2YhWrPjEC6KhS",
+	"tAD5HGTMkumSs4Z8bGgE+hQE03NZ3oH1lX6mHAMzkh6mqtww6wbn4jMteH7jkiuiEgAs970seLbYkj18",
+	"tBbVgo00kZU2SiNTZFTKaSOk/DtFZjA+pqhpw+79S7jk7yLxGRA5TYsbOPrPtLiZqhWp65hQbYfMpMjd",
+	"Icd5rKMZL54fD9anqSW9P3Mdhb6PlFvVQM1KRiEBDwi6mlDI79akpCKX02bYoKzwwupcuSjfx7CAmIGg",
+	"uYpzl/dJiyKxAkapNLEZj019HdLy1u/YzLjy6N/a3CqOaaKIR90n/Xxw/GKziatC81nBY8ftU81wRkw3",
+	"c6vQE4pMTwqXYL/u1DtWU587+LRuYhY4B/0OUcmZIOZ6FhD0Yn/2praNGXBAPe4jWabL1EbGWNiFOZdS",
+	"FgyCR3NJvLGweT7mcUhiQNQG2uH17KQHYbhR2gEZVdsRjXTKNM2pppAfSYVVppA0KGl+TEumqkKnJ7jY",
+	"Ss8qjDFwBj9FbhdDYWh6QqTImA88MV97O03MmbFWbr1ui6hQscEqLCjPoqyqdiWiOnnkpQ0QE9b/6aIQ",
+	"uyWLH7YJ/IIAtLbrdXMLYrhSI9JkoOlFC53U3oBTAiBgnSejEZhRDECWbNq0PDnVMdzes/um//nG8r+H",
+	"LXoQseZGosCNoilylkOlmPmEamDGc8SSLaf8YctQu2cPSVMJJzzGWL2SCX1j8GR5j5ciZ1+atnNXLABk",
+	"pVvGxRgM7IKdkhRVW0A560IwdMRwO/NCf7Wy2tIWwoWtj5h5CeqTy56KerivmyIGiHiGiNjEsoSk5qd/",
+	"sf9M12pXjdFX3RPEFIr8JnMmz1XY702jIWgfPyqo8fDIfX7TKTGHrx+CrmaEqa5kpnZkU8FHLFtkxUZx",
+	"eK/9yy0VzVH6tVZsG8LcDlNdH1Z1CKYmlqsbTzm7M8wombFSSUGmldKGyK+hP8+dHausRDfBsMZt67U1",
+	"wuBYMkUwsXFL/D0AwxMEXj/gzCBUF1nnQ078oBmFsTrzqRVrCt85Lbf7zYNNYyFfPMTJFZ7ks9DjtXUg",
+	"6fOGfWHDAMyWKQPIXCHHUcEZ4qONmKgSyGzEOA4vxcypIn82QGq5gaHMNDN/VDMErM0ED81mr+V4ldRx",
+	"7AImIVrtYWd9ZId46ACHL4MBcFdLWkQ3azl84U2wwKfW2GuXgkU3ivY01Kya5Q/nzAaiLCOK5AyVcq7C",
+	"JDgM9ECrk8sw3ybCJJz5xVaBqofh28GCN5xsyQnjA1ybS4hM0mb3IVFpsa/AfuVcwUXAgxoSUBM2lrlF",
+	"fS0N2atx3cmS2hAz+wRifiQXxxWYkD4GPcEwPKgngSm0M6obkagorYdRmGiXU9WU7YWScaduduFkjG2s",
+	"c5tINY3ghU57HloX1abcaI0FEFRxzECKuZyUptndDeBz3M26ZVh4YLddbRxsmQQTZ2yt1xtO3gU6m6Wq",
+	"tbR8zJFPG8iFFWyszA72CVzqsoGtrTtulnNgc9Hi6QahIg7hXolN10VV35AJm+vSJ+9EsQBTRCUM4qsJ",
+	"y/FbsNO6PUH4G9f9XlSZ2mChS4J9w5e9QaJeW3TeaM5NZd/AFx1IvBtNIcWNc60hxYGogN5Jr2TWGx2v",
+	"l5ZLX4s0cvKh4dYXO3GQMhR3bHFCUpwhJU+OBy+fguKYlkxXpbhhX7jSUKHuyeFg4KpZUg3jP0WTjK8M",
+	"59bZ+jZKzraUix8QUhzKsM2T+31dVK22rT4/Dgoztk/O6qOt0Innx2uBzcswkdBmsHw1kQNTN7mypYkK",
+	"q5VvLB4CqHLh6tp1e1AfFc/QFO6iuffWBQoQhxH+SYOYGABhObml2V2ftO6jPvQEnQttv0K3Ufro4Pnh",
+	"4WYeAF1SoZCLbwFVS6LXcuTRmCsN5X19oRYoLONp+JSVrFgQSgqD+ae4xZSLgguWdqeNbxIwEhP1YqHo",
+	"mintCwYFMwZlA3GxqxPsDw+Ofzh+cfT8+Ie1cd1RHvk6NEvEfLa0VIwYWdBmpNnkSW/d9gUxvPDUFdrX",
+	"JVE9INXqYdlRSJA2z9DC4mYRj0FbHt8gxapWiuOe/ZJlXDE0h/dJaqMlQdq4uj77cH3x4ykJSpWKHMHj",
+	"xp9zOhS0ZK4s6SlJ6ydmkPN3b96/vsBhwqvyDy/eXp1dmy+Hon7BfPwkCNFHK+bThKR4pyl5Aiwvl2RM",
+	"PzNSzZ6atQ1F6hXglDxxoYaeCi2PCAbQV2eXr3GBLk7RrG4ozs/enl+8fn3xY5PXxSJKm2fSgsMIiNpd",
+	"hvGnYZBknXTWBbxX3qYR4y5QKVZLMpNF0SfgQUKHh6HJlrG47dhr7iU9e4e9pOdvzf7tLqmX9PCwzO/u",
+	"dOJrtDbrLctKrUcsG7becCdsE4vc/vYGZPuNXHnWsw5iqAECFXUmvqVTBrwdmTxITGCmvEVTu3Nnkit4",
+	"XlaC2IRqCnwzIVA4fW7QkiowLbFmEFVX2KlP4owzqJ8F/7ViLpqo5lArq9icQBWbxBeZNayozvpGoZCS",
+	"AoYwwiOM0VE1avtzXiVt+MKg5vQgg2JKF5CesiM5IV6ZxUJpCwCjpFezWW1FcOh28W8X5z9fX4SIddGJ",
+	"QQ9gUV7q3FhwhEqwa9kNDNu1zddyvKW++w5AHkNn5AgxwJtVzL9cCvpDaERw8i1TblC2YzM72POHZY60",
+	"fYF5VSK16TCKbuZ7A4fOYytobOxsApfMiItYwe5X4Ay2SZnuHmPtH8xVuhh7Qx/wb7XaX/Niw+p6LdeF",
+	"rHQmp+wmHvbpjRphLpjrx9GqHjzRenZzPHiJBhhLhVa7HV8GMY+PcPwMggK6jxnnoS6gw0e6ayA2YUOH",
+	"CxKOZZ/LDw8sLnG0cXGJ40c6AQ5+WFMEIlh+uKaAfThKFFjAEdca599Y5grq+0BG4b1aj3JCxXgFjrxi",
+	"xV0CLORr1jQFIjj6Tr0gE1nkKsg24AZbQ/qMoUiQJ9AQcn8+P7+4ugrl1+vLNxfvIMnm6o+X7983JOAu",
+	"fvy4DLOVesCq9DPPpbfnsRAY4jVoW/FaaSpyX/W6O6EyFplorWOWWaOvnEH0Wb4uiqQteW/k1V3ONn1w",
+	"LudD6sZun/8Zc0CC6XlWbVa5KrB7Qu1YeyNbLXu7JNTOSrIYsLftqjfmO3/V/NcQGxPyjATomJDn0fTY",
+	"57tLj21Sk20Y3jacxzKdrbJs15aVBXto5G6Xq0qc7b369PXF/V74z+Nt/nlwGC9K8afaxrkFx7uteOHQ",
+	"aJk4yOmUxx+NZdzO8pMkJSsYhQq4EOkBM4BSHFWBA9Psaj9k7cgey+gdfJxIOuU7rOrrIquCoqa2wkw2",
+	"kYqJeKWKnH1mhZxN2eohubI2fELVneE7tzJfoPYQNG2LT2H77UQv4Oz9JSRF+zoblWrV8OgiOzNWQiEb",
+	"Gzi8uWllm+K7qvKZqct1KY1ixDHQH3IiS6hJGs+GbFTx/e9Yx9rttHmw4cLbQ7aW2VpTq/p1CGZRbHBl",
+	"87cMj2jIA12+LOcrMfBVe3i2DwlshsFu2gngx/qLloK8aYzrMwhxpbcFy7txVLA5CIiY/+JSOBPs/7cI",
+	"Gzx0a+3HILBoowCv9EG5A8ViRn7iMavrsi4wBFi0I5MP1ql/6+NM772x3ib5bm4H8nqcikVjY4YDhEVA",
+	"vLltzLYwosgW5tuWHtzUUqNBqyGAQiGgGkrD+jHoZbaQgKZaBX9vD8pgpdg6pOyww6JaM7sW9NRw27iz",
+	"xkV0h3qtIhTnE5bdbV267RG4u0rI3hgcfysQNJdLCx5Wj9NlxT4ts+e22AJfBWJn150FZ7nqmn5sHPlW",
+	"aamPdPBEk1VWeiFCdcJ7IhJMjlyqlLuTKIZ1sVC7aGLw13X/bO/LWB0E8/D4FRqNXvmWfqYOh8uu4ngc",
+	"ivlYxXYwS42iwERsZ9H/c/bmNdab50LxnEHC9uY1x6KUcbNPzMwQqrhq/8HGfsPoDt9GamNQrfs8rTGl",
+	"1kOvjfRwY17bSi7tC10+e4LBAHipucyqqauuAsX9RDaRJdIDWnCqOroBNS5ouwP3MUsLOi1WA2ED+KxM",
+	"uLLzYuwUcZ7lw4OalVlVcr24Mje0VLhrKQTcap6AGpT868drdCDZatwo2mZUYIFSTc4qPZEl/wsW3+3q",
+	"Dvpve2fvL21/ZwcVM26rgt0yWkZrJvjF+LX4rufAq/E7PyIUKYQ2YFyMIoaNqzta5EZgwEBEdWK7b9Yh",
+	"c4rQrJQKdXqeMZVg7jaYmpEjiKGwBmKKndkDdpr4toxckPdS6XHJrv736/5QDMX3359L8Rnj+VX/+++x",
+	"HsSUTW9ZaVPzBb1jNxlV7BSoNP764dU5OTo6emmG/Pn6HFYxFFNu1om96U+Jc8HiF1NeFNw+I0/S//qP",
+	"/7yZqvRpn7yxk3k0wKYbGOXkyiP0yQd09dlcj0rcCTkXfqWy9D9BQ9G6VAXMPhRQIwLyms2mwXYM+8Xy",
+	"L2B0tjnVaVfzx9Sj7FA8ceV9njqWrKDIDUkzmbPUVsy2X0PNbMhYghRQNOhPbYdU11fE9X/F3HGIFWRG",
+	"f6CQ3CQVhOWpKsuYUqeujIp/d0oXbii3IDu53bE9PsLzYNv2AwOxiqT/tmdf2rvMbf44otd3KkFFkeuh",
+	"gGRuw50F5sIbhdX1Qz580ei3zgrFCAWN0+iVFt68+QkWEsGmuoSLGPFxVbKccKUqViaEqqFIG7h9Qn4P",
+	"+Eb+6z/+E53HHqlP4DcbjVUfFfYlTffpjO9/PkgxFx5DtWtbCuFGU2a5gubDX/bqJ+5uHf0yd6voQqH0",
+	"PxSlLJgCtxn0P/noobq2u1lqhR376tbbBv6OBweJw4ShaK3peHAErWgC6wyZypwhNICJz1YsqOPu+uTj",
+	"RA5FQbM71e5MQxRjSw1tuLBtSaCurQ0+VySjZbmwV3gNZiK8Pl/9jyvfKLju0WTE28DeaC4HPzYgNhRP",
+	"sAv/0yR48AHMVSl54qDq6DAAqsarb+ifZZnaOMT6Vy7Mr08GREsCbameurZpYYxEnTYYXAxuwmDSwu7i",
+	"NAgOA83OnDBU+i3ZjFGNZ9QaBuDhyfHg6Kk9MWs+hyNz7BsZPZ4udCgzNKQ0pB975kM8Ni+9tYGLofi1",
+	"kpqpPkldi3/wvk6kkIAmUjSS4Fxkz5Pjg0OHwGDnUWaHeBR2dHOujV78aT3YTxfX5MnR4Php36Gqck06",
+	"BTtBKIWQMJzUFcpNsP8kOHsscIyldBTY9+PNFuZQUqjPaHFyHw4ldQVvfE0JWWcM0zsGTC8NxjE4j32n",
+	"gZxY/Jqx0l5lQmYlFxmf0QKGLmWlMeudK3LHZnoowEKuScGoUb2OyURWpXL9i6d1vzEo/on8AsNZXLIG",
+	"vjcUNiLU7cD3wQ0bICdkVNDxmOUkjTQ0PiFGcUhP66tykyMB81W1oEipIpbB4UKODw8Nx8RfSsc5K8WG",
+	"opoRIc1H9iKM2A5wCf3uU/IEFOiDp6iWBs3vQ+6SBnX7LAJChWdb25pAUmbO2KxP0qCcYZoQYB9GlwPC",
+	"an9un56t8JfYstEKTKI5m4GkkxNDDxnwfMRBc5pmSpssow32uYM+HYrmYrGPnLAtEQGTcUu23s/v4O0U",
+	"I5ALnjGBGX1WZDybmRXtHfYHPVsJFAQ8dbK/P5/P+xQe92U53rffqv3Xl+cXb68u4Ju6cBrKfYE17qQ3",
+	"6B/gK3LGBJ3x3knvqD/oH6GrbwIyskMROuN7rrvcmEX0j7dsboAF8m365CwkTxhF5igccgEjmJjxkgaR",
+	"BMFjKCwlx/fxZDw/vcx7Jz0j3GA9XdSbnOwF+mk7RqJYIA2puSBiAyi9UEJdArGlGoQf18W22cQ21jve",
+	"pygs9UAO7Gfd6wGxg/ttdkwSelg26zGM6Sxdand9WPvvUaPe6L0r/peN3j3HOqIbvHmJ8H9twB/0/kZb",
+	"+cPBYHct7OuWiiu7RZtb6aPhzabnxcf1C9133dxBwaymU1oueic9M5NnXUYxo2OFKS1GmO6BiaMWswCQ",
+	"zIMTrN0E9fNUR19WSxQxSko3SkYHjSuxYjQAlxQZO0E4p2RC1cRil+NBRl6zWVi1VFhIpS07ZX4WoITI",
+	"BwFh+0PxRwvGrtcp8h/EcuqLJEyhRUPDCYokvMVLVUKURDzEiG9h6C3IhsDy7aRLxAD9A7a8to/R/L3M",
+	"FzuGIDSl3TeND9bc1gLeg51N3axM3tE23PJkq3e3modv3urdcOmtW7w/ElneIEg5fNkeXe6TJSa1/xWD",
+	"Cu4DbtWEmTHTHmBa7GMN2TJw8ONvQa9id+3q2BnMbVza4+/hJ6a/2TXsIykBE2yUtL1ywro1FAijZaKE",
+	"WZM522fxma0ZqYzEiQI/oY5rQ9KzayPqW2eA4lNlmVGwYxQEP/5bBIjrSS2w7AgQPiDZ3xUsGLK//5mV",
+	"fLTolB0/MLO+StvLxn423kKFLaGcamN4mH8EPZcQD4YCGc93yjZLetJsIve0T96JWqOCXjSKUHIrjX6T",
+	"Q9LAKfY7GAqU0I1mcqPYryn5nVUr4B+V0LwI+7MIZlU2sxpM/hqK4GuuyC0rOPvM8j650nKmXN09zE4P",
+	"eglxReZGJ49BKR4i9E1bJ/Re+7GxK5XE/Z6Sg1YOckzidAtvCJxb9npqL+iNtGtR4WIGgw2WU/ApbDi+",
+	"lmbS8sF6X9w3xdOlnnZdNHxOFdb+3gXGwozYCgqlLF1ioWiPtgAzy1iL9v+S0byBs+bnvbo1VRRlDYQF",
+	"DUWLAi1LUIrRVw+xAUBhZ2ew4FH3EMy7OfZ1bGruqLNbzVvIgAiMmUakI3rOMwZJvwZl0b4WejHkZ1YW",
+	"dHZS95UzgjHo6kqix8lxCCNsZnLKhsLWWuUaVNYpJHI2V8ZdYwOkAQmhhZLLfbWGYsTAsyxyMkK/+8L3",
+	"EiBW65jSBbllthatzXbwzRXAdlBW7MQSJGo/x3MtuNYFg6ETEJgdaSukvFOYbuqIG5ZxIXI0FJYgekOx",
+	"t4n4Lg7g/VfLDYA79PCLuhfoNmyz7gpqqEUM8YOQ5y313tho7aJW9Zhb1WHoGt7XJtt0tb5N/Nqe5t3W",
+	"BwikfOR0YI+oMbmOjpAl9idcxSbiZHlFbP/q+X1d8KDJQvSw5Q4m9oE9GmtjtzIEjwYqTZZasTk65Brz",
+	"DQWiD7SntEIAxEEbxM4qaJ2uJrK0VqwoYNIWewvg8ehwA3DcofUGkNKZcL45p6z7Ia80yzjCtBvhlubN",
+	"fjVF0ehZsxOuuY/N8zuZ5xXAyB421oEvkrCPznfK8k/DOpybekxn6oSkHKtuUIJwlwxFCiMg/bbdUxcz",
+	"lpAUC3cbOd4fNhQ+5/Wg5hUytZ1Ha2CWok9+j1wALKUI7p5TyJKkr6nSezDm3uWPKYZJaBykFT1mBWFN",
+	"S/07cDGAdVhOwZ2IXQi8CwQdQAeBigc+a4tTICqA14rRqXcwKSNQuzVSAT4UWI99QTmBI5dMDSFiA9w5",
+	"cytvm1uwgn/tF4AwW264tyK3pZwrViqSS+wYwKaKFZ9ZVJXExf2DJ/6DJ/4t8kRA+hoLUIV0LZmRCYZ1",
+	"pIIOXd2KpEH8tT6SbfhS8rWrBTPP60yhkmWMg8b9kVtdoKZg4Gusl5d2Rmw1yFwnhkS77K1nn5p90Wig",
+	"2KsZxgpj63KPO0MSC6aUpYm74JCvoH5DzSMLdHE9gilu6jN8hboReA4yOb3lwrmXz97+iAV2IVLL1tVD",
+	"Xyy9LbwDF19+9wF8GiUjtxIrs1FdKV/aimqWwhTgkPWBv9NKaTOOhq+6dJ0rX5OrQda/MW1tG8vcvrvw",
+	"rq646+fcuCyZzdrHDGMbZX04WA5ifdiq2MMXxTZZU2zeViHSBzCH2KjtIse7GPMx/DI2XqNm7KOZ4lnY",
+	"T7OlLH0d9jDtb9g7GfZYNezdpy6MZUy/U8SVWMVCWYYGQkBLJyP3JVk7EOd48PJ5A3MON5ZKlqtKb+O+",
+	"B6+14p87wdxlK+1IFABmu8l8O+H/a3fn0q9+q925+R64uzVihS2M9Y9AiUaHkHX6OPD0wID4mbP570ZV",
+	"UaQYsWhj9YgN/gTGK6QnATuLsHAFMp1ogv9eLZp0xVZcGTFQOWHAyhdLxV7Jk1b57iTwXxhVcyia9Vef",
+	"QpDRiGABWF94lQShHKgBz30pXMxCGgrryz+BygMcOoIxSNcvK0G0BMWWibzue4Q9ShX2qPQJ+RB1hyVq",
+	"55RbM8GKqSdUuaZKToWGEFuj/ZhlVbMweG5stHGzOFuN49RGlhwODggXKIBlVDFVNxOcQEy1ryCUooHc",
+	"tRFbOoh2i7BY6AeUU91W1/5Iud4Ip6GJ50Z4WoezYErHkhZ7dE6uDY8n5wZbv+g++Ylb24vdr1YkdWKA",
+	"E1mxCUt6SuhQTGlhaB/E3mJ5gbGQkAdMlQ9HFDktc5KzKRXO3x1VbmCiGS2ZiCpoTU1m90E1dSX9jUJq",
+	"dkvmupzp7SrrGtv/NkurQzjCkzQo6p7aXnjNuupPW5E4F9d03LU4+9o+vHOfbBG14yonbx62k/Te+9a0",
+	"e2fmHFm+bl31F+4DOMFdhjqtuhdHDixZ9HnvlpRpCU4+WhY8iFxuhPmSVrjZI+4mEj697tP6E//F384l",
+	"P5JbA3O1vHVjfj0vuWbLtoT9r9YEet9pVXgIt3PgZPkcqWaJdboeDgZNVhbjQ2OmH8SEgAT+uAlz+Qbs",
+	"CsXKD7ak3SZfjN5KwSBd49vLoasIwSNQd2c4cTQ4Xo8Pb6V+I3M+4ojuuwjRs13HDGgaaQFyMqEU43aC",
+	"cDde7dtWRp3Bej+LXDIV1lr3RleJjk/QAG4ZEwR7U3p8Qw9Oo/I6OcPazr63Jbi3DPay3FkGjwcvrS+p",
+	"1dwphbiPpsA4owpSczNWFB1hC/j0G2NsRBxci18hbjUErji4uFc4U/t119oWWh6uBzf89swWBdoBpJ7D",
+	"AS+T/KAn18OI/n7QXqsTQF/zO2YhIIEkLkFch+TvFKEZ5ICcLEGlbRNgPbGYU8VIo2dBUosURveC9lsk",
+	"dYOnUVjzn/8D3r4ZvF1Xpc/Vu6XZ3U5Bbk0k3IqqPKiSW11aNJwd6CGG5DGQSSCtkZd1Q64ym6D76j0d",
+	"M0XG4Hv2/vliscpF8UD3cwBrrT7gVGXpBqGaWAcqFEp9NxeV2R5Xkfq3mzoAvWf87z3ixcbo7cpQVgeG",
+	"BhGbS6T5AY69AElinQ47CfQHJsFU5YruWAaO9NY1gHFpzsGIKGjYhjBJHRVZMjWBJv4LMoPaQvEgf7PC",
+	"RqeQfxDjb0GMf4JQmkrkElMzUGCFJMvGZdp73CmtNuLwnqt5HiXX7wS2NYCQY1sTN0HqzXJD42yn9Zx9",
+	"SYhCzVXk7s1+nOZixXP1LQHqv7G2FlSoj5G1oqi1lLY540Fa3F9J/fK0tLGbLc0aawmpL4m2Hnpd6Xej",
+	"Bzq/hA8kXFElMA7A3xR6f1NYXAOIfz9AuBMAnPtK01GIe2WgDYt8RAvKJLUHimtCffOXJpDNJ/Jsetn7",
+	"hjdvC2Z3Jdy0K6Zgg4SRLBOfWVaXkQH/meWwu5DCgnLQ1Lrs4N9YPWej/DoB9XaaFxdWpetM0mk1hHSZ",
+	"c0ZiB+8ltD4ll+iglMLW2/J1sKLk4mOjaN264gtBRVrIQ3dlaT3NUl36RFAd9jHRg39Hbv7V0OfuxW5k",
+	"J7QmLFDowLT+bRlS/bO1HndZGmBrlQA0iCjYlwbAGv6GYHqOlMIW6xgK9xItzGQL7D9tHaH+2ZhykbQq",
+	"5xwOBuiFt+WJ4IvbOvrVtmw9SaEqGiaJYOkktLwiugANjusaGDvgy0Buy1pXaAO7oZaN6qDm2sOxXLXG",
+	"7caCupQdVvuw2ChVEEmWuIqPmDyAPxJaykrk8HufpBAha1bjqm6Fq/yyZ5+UDCL6AX7S9j6sUW4j7/Jm",
+	"2OWjEa3vc7OvbB2HneSwIHAFvaW3xs1lTco/24cizy0DaysT2b4RgPffOpCeYcUwh7i2jPNvF5PQLFy+",
+	"FosMlYNb6JOPYd64K89JuIDHTuzQsgDl1pdpJE+ODw+f7kK4gRU36bhLL1JampMkkOD2EOYRhc+vhmav",
+	"LO3xYLLrPrQ9e3ai12xJVP5KfkUdFRUfQWHWXuC+lQO7zYQQbY/MHEJqMEmrT36ED9G4tCRMtot/DMW6",
+	"6h92iN8QaHYKMI/mJqNKsaBNx+OufRVjsfeOUn33tV8Id7vC6w5dt9ss7bJ0tfj5/9CbRZPub3mzlnJs",
+	"mPCzUrV0FUy/+Z39Qzl8pCHKXfo35xduov2v9q+NZIA/+V4zj4Sjzj5HtgfIgbdizKie1EaMutlNd+xe",
+	"d0Wbw4PjH45fHD0//mF9yZ3/McKKEWp3LaVMGC305C+rQOoP8Mq3NGLaGSLi/6WR8R8hrtvq4b2TXz41",
+	"LZN1V8BZKTOmFNa3aWZ9TpmmvU9wTlOmS56pVef0xr6yWQLsrKBcbJn5+r6UU7PwSmEpcfZlJhXqHohK",
+	"uz8puynQEuvp42dk6+n23eV3HdS5FLqkmX6Aeeg38qf869W7t+9cE42oTprZPfyNOFI6bvd6AqkmuBVv",
+	"oorfLpga/9Ip4zwbHNVRYiWjyijEtlYFdgzpx+KHPzCaQ3LBX42+ZFR8SwID9XNyrOsKuUm+UHj8mIP2",
+	"c13486eAtX6jE3NTdEC/75u4+3NDq45NrCITVsYIcnOEr76JzC+fjEDgG9z88slQCcwIQwKDpcT3gXrY",
+	"QduAXPcRUkHanxPMwezKp9MKkr5PgwZaMy4Ey4kGn1d/OSNeRcSpKyweZ2PgvH8dtDswsjdLoMSGgBML",
+	"Qj0B0HIJqSHe1RtU7jbKRccoLm7PW/0TW999ThUxepCGygHWbzgrJfgMqXaNb1FJzW1+s5sTAqwiedW2",
+	"UHRifYPOVdhYLrgFIzWsAJ+hbj0Sj6QWSnVI0vrN1Ore/af7/xcAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -21,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/engine"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/identity"
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/participant"
@@ -70,6 +71,7 @@ type node struct {
 	writes   *writes
 	calls    *participant.Client
 	engine   *engine.Engine
+	checker  *identity.Checker // nil in development mode
 	metrics  *ops.Metrics
 	handler  http.Handler
 	stopping chan struct{}
@@ -115,12 +117,17 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
 		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
 	})
-	api, err := httpapi.New(httpapi.Config{
+	keys := postgres.NewKeys(db)
+	if n.checker, err = checker(ctx, cfg, keys, addr, now, opt.Log); err != nil {
+		return nil, err
+	}
+	edgeConfig := httpapi.Config{
 		Sagas: n.sagas, Workflows: workflows, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine,
 		Trail: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams,
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
 		},
+		Keys: keys, Development: n.checker == nil,
 		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
 		CursorKey: cursorKey,
 		Limits: httpapi.Limits{
@@ -130,7 +137,11 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		},
 		SagaTimeout: cfg.Engine.DefaultSagaTimeout, CompensationTimeout: cfg.Engine.DefaultCompensationTimeout,
 		Now: now, NewID: newID, Ready: n.ready, Stopping: n.stopping, Version: opt.Version, Log: opt.Log,
-	})
+	}
+	if n.checker != nil {
+		edgeConfig.Identify = n.checker.Identify
+	}
+	api, err := httpapi.New(edgeConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +208,9 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	parts.Go(func() {
 		audit.Seal(work, audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed})
 	})
+	if n.checker != nil {
+		parts.Go(func() { n.checker.Run(work) })
+	}
 	requests, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	s := n.cfg.Server
@@ -242,9 +256,6 @@ func (n *node) announce(ctx context.Context, addr net.Addr) {
 	}
 	url := "http://" + addr.String()
 	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version))
-	if host, _, _ := net.SplitHostPort(addr.String()); !net.ParseIP(host).IsLoopback() {
-		n.opt.Log.Warn("the API is open to the network and does not ask for credentials: put it behind something that does")
-	}
 	if n.opt.Ready != nil && ctx.Err() == nil {
 		n.opt.Ready(url)
 	}

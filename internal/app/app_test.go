@@ -43,14 +43,18 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// start runs a node on dsn until stop or the test's end.
-func start(t *testing.T, dsn, name string) *node {
+// start runs a node on dsn until stop or the test's end; change alters its
+// configuration before.
+func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node {
 	t.Helper()
 	cfg := config.Default(config.Test)
 	cfg.Database.URL = config.Secret(dsn)
 	cfg.Server.ListenAddr = "127.0.0.1:0"
 	cfg.Engine.NodeID = name
 	cfg.Engine.LeaseTTL = 2 * time.Second
+	for _, f := range change {
+		f(&cfg)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{logs: &syncBuffer{}}
 	ready, ended := make(chan string, 1), make(chan error, 1)
@@ -81,6 +85,19 @@ func call(t *testing.T, method, url, body string) (int, map[string]any) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	return answer(t, req)
+}
+
+// do makes a request with a credential and decodes the JSON answer.
+func do(t *testing.T, req *http.Request, credential string) map[string]any {
+	t.Helper()
+	req.Header.Set("X-API-Key", credential)
+	_, doc := answer(t, req)
+	return doc
+}
+
+func answer(t *testing.T, req *http.Request) (int, map[string]any) {
+	t.Helper()
 	res, doc, err := answerOf(req)
 	if err != nil {
 		t.Fatal(err)

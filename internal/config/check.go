@@ -17,6 +17,8 @@ var customRules = map[string]string{
 	"loopback_addr": "host:port with a loopback host, such as 127.0.0.1:6060",
 	"db_hosts":      "a host name, address or socket directory, or several with commas (the port goes into database.port)",
 	"node_id":       "1 to 128 letters, digits and . _ : -",
+	"api_key":       "an API key, as skald key generate prints it",
+	"issuer_url":    "an https URL; http only for a loopback host",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }
 
@@ -33,6 +35,8 @@ func newChecker() *validator.Validate {
 		"db_hosts":      dbHosts,
 		"node_id":       nodeID.MatchString,
 		"egress_entry":  egressEntry,
+		"api_key":       apiKey,
+		"issuer_url":    issuerURL,
 	} {
 		if err := v.RegisterValidation(tag, func(fl validator.FieldLevel) bool { return ok(fl.Field().String()) }); err != nil {
 			panic(err) // only for an empty or reserved tag name
@@ -111,6 +115,13 @@ var rules = []rule{
 	{"engine.reaper_interval", []string{"engine.lease_ttl"}, func(c Config) string {
 		return unless(c.Engine.ReaperInterval <= c.Engine.LeaseTTL,
 			"must not exceed engine.lease_ttl, or dead nodes go unnoticed")
+	}},
+	{"auth.mode", []string{"app.environment", "server.listen_addr"}, func(c Config) string {
+		return unless(c.Auth.Mode != AuthOff || c.App.Environment != Prod && loopbackAddr(c.Server.ListenAddr),
+			"must not be off in prod, nor unless server.listen_addr is on loopback")
+	}},
+	{"auth.jwks_url", []string{"auth.jwt_issuer"}, func(c Config) string {
+		return unless(c.Auth.JWTIssuer != "" || c.Auth.JWKSURL == "", "is of no use without auth.jwt_issuer")
 	}},
 	{"test.clock_offset", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment == Test || c.Test.ClockOffset == 0,

@@ -24,6 +24,7 @@ type Config struct {
 	Egress     Egress    `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
 	Audit      Audit     `koanf:"audit" doc:"The audit trail."`
 	Log        Log       `koanf:"log" doc:"Logging."`
+	Auth       Auth      `koanf:"auth" doc:"Who may use the API: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
 	Tenant     Tenant    `koanf:"tenant" doc:"The tenant of requests that name none."`
 	Limits     Limits    `koanf:"limits" doc:"What clients may send."`
 	Test       TestSeams `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
@@ -124,6 +125,45 @@ type Audit struct {
 type Log struct {
 	Level  string `koanf:"level" validate:"oneof=debug info warn error" doc:"Least severe level that is logged."`
 	Format string `koanf:"format" validate:"oneof=json text" doc:"json for machines, text for people."`
+}
+
+// AuthMode says whether the API asks for credentials.
+type AuthMode string
+
+// The modes. AuthAuto asks for them unless the node is plainly somebody's own
+// machine; see Config.AuthRequired.
+const (
+	AuthAuto     AuthMode = "auto"
+	AuthRequired AuthMode = "required"
+	AuthOff      AuthMode = "off"
+)
+
+// Auth says which credentials count. BootstrapAdminKey holds the content of
+// BootstrapAdminKeyFile when that is given.
+type Auth struct {
+	Mode                  AuthMode      `koanf:"mode" validate:"oneof=auto required off" doc:"Whether the API asks for credentials. auto: unless listen_addr is on loopback, the profile is dev or test, and neither a bootstrap key nor an issuer is set. off is refused in prod and off loopback."`
+	BootstrapAdminKey     Secret        `koanf:"bootstrap_admin_key" env:"SKALD_BOOTSTRAP_ADMIN_KEY" validate:"omitempty,api_key" doc:"An API key, as skald key generate prints it, that is stored at start as an admin for any tenant, if it is not there. Excludes bootstrap_admin_key_file."`
+	BootstrapAdminKeyFile string        `koanf:"bootstrap_admin_key_file" doc:"File that holds that key. Excludes bootstrap_admin_key."`
+	JWTIssuer             string        `koanf:"jwt_issuer" validate:"omitempty,issuer_url" doc:"Issuer of JWTs, exactly as in their iss; empty means that JWTs do not count."`
+	JWTAudience           string        `koanf:"jwt_audience" validate:"required,max=255" doc:"What the aud of JWTs must name; tokens made for others do not count."`
+	JWKSURL               string        `koanf:"jwks_url" validate:"omitempty,issuer_url" doc:"Where the issuer's keys are; empty means that its discovery document says it."`
+	JWTAlgorithms         []string      `koanf:"jwt_algorithms" validate:"min=1,dive,oneof=EdDSA ES256 RS256" doc:"Signature algorithms that count."`
+	JWTLeeway             time.Duration `koanf:"jwt_leeway" validate:"min=0s,max=60s" doc:"How far the issuer's clock may be off."`
+	JWTRoleClaim          string        `koanf:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role, text or a list, by its name or as a path such as realm_access.roles."`
+	JWTTenantClaim        string        `koanf:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is for the default tenant."`
+}
+
+// AuthRequired tells whether the API asks for credentials. In auto mode it
+// does unless everything says that this is somebody's own machine.
+func (c Config) AuthRequired() bool {
+	switch c.Auth.Mode {
+	case AuthRequired:
+		return true
+	case AuthOff:
+		return false
+	}
+	own := c.App.Environment == Dev || c.App.Environment == Test
+	return !own || !loopbackAddr(c.Server.ListenAddr) || c.Auth.BootstrapAdminKey != "" || c.Auth.JWTIssuer != ""
 }
 
 // Tenant stands in for what a request's credential and headers leave open.

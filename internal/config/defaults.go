@@ -51,6 +51,14 @@ func Default(env Environment) Config {
 		Egress: Egress{AllowLoopback: true},
 		Audit:  Audit{SealInterval: time.Second},
 		Log:    Log{Level: "info", Format: "json"},
+		Auth: Auth{
+			Mode:           AuthAuto,
+			JWTAudience:    "skald",
+			JWTAlgorithms:  []string{"EdDSA", "ES256", "RS256"},
+			JWTLeeway:      30 * time.Second,
+			JWTRoleClaim:   "role",
+			JWTTenantClaim: "tenant_id",
+		},
 		Tenant: Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
 		Limits: Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
 	}

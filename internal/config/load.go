@@ -24,7 +24,7 @@ import (
 //
 // The error is an *Error with every mistake found, and then the Config is
 // zero. Mistakes name keys, variables and files, never values: a value may be
-// a secret in the wrong place. Load reads the file and database.password_file
+// a secret in the wrong place. Load reads the file and those that hold secrets,
 // and touches nothing else.
 func Load(path string, environ []string) (Config, error) {
 	var l loader
@@ -34,7 +34,8 @@ func Load(path string, environ []string) (Config, error) {
 	l.settleAlternatives(fromFile, fromEnv)
 
 	cfg := l.merge(fromFile, fromEnv)
-	l.readPasswordFile(&cfg)
+	l.readSecretFile("database.password_file", cfg.Database.PasswordFile, &cfg.Database.Password)
+	l.readSecretFile("auth.bootstrap_admin_key_file", cfg.Auth.BootstrapAdminKeyFile, &cfg.Auth.BootstrapAdminKey)
 	l.check(cfg)
 	if len(l.mistakes) > 0 {
 		return Config{}, &Error{Mistakes: l.mistakes}
@@ -189,6 +190,7 @@ func serviceLink(name, value string) bool {
 var alternatives = [][2]string{
 	{"database.url", "database.host"},
 	{"database.password", "database.password_file"},
+	{"auth.bootstrap_admin_key", "auth.bootstrap_admin_key_file"},
 }
 
 // settleAlternatives lets the later layer win, so that a variable replaces
@@ -238,13 +240,12 @@ func (l *loader) merge(layers ...layer) Config {
 	return cfg
 }
 
-// maxPasswordFile is far above any password; it keeps a wrong path, such as a
+// maxSecretFile is far above any secret; it keeps a wrong path, such as a
 // device, from being read for ever.
-const maxPasswordFile = 64 << 10
+const maxSecretFile = 64 << 10
 
-func (l *loader) readPasswordFile(cfg *Config) {
-	const key = "database.password_file"
-	path := cfg.Database.PasswordFile
+// readSecretFile reads the file that key names, if any, into the secret.
+func (l *loader) readSecretFile(key, path string, into *Secret) {
 	if path == "" || l.has(key) {
 		return
 	}
@@ -254,17 +255,17 @@ func (l *loader) readPasswordFile(cfg *Config) {
 		return
 	}
 	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxPasswordFile+1))
+	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
 	content = bytes.TrimRight(content, "\r\n")
 	switch {
 	case err != nil:
 		l.add(key, l.origin(key), "cannot be read: "+reason(err))
 	case len(content) == 0:
-		l.add(key, l.origin(key), "is empty; it must hold the password")
-	case len(content) > maxPasswordFile:
-		l.add(key, l.origin(key), "is too large for a password file")
+		l.add(key, l.origin(key), "is empty; it must hold the secret")
+	case len(content) > maxSecretFile:
+		l.add(key, l.origin(key), "is too large for a file with a secret")
 	default:
-		cfg.Database.Password = Secret(content)
+		*into = Secret(content)
 	}
 }
 

@@ -67,6 +67,11 @@ func get(c Config, key string) any {
 	return v.Interface()
 }
 
+const sampleKey = "skald_abcdefgh_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// needs is what a setting is refused without.
+var needs = map[string]string{"auth.jwks_url": "SKALD_AUTH_JWT_ISSUER=https://issuer.example"}
+
 // samples is a value for every setting that is nobody's default.
 var samples = map[string]struct {
 	text string
@@ -120,6 +125,16 @@ var samples = map[string]struct {
 	"audit.seal_interval":                 {"300ms", 300 * time.Millisecond},
 	"log.level":                           {"debug", "debug"},
 	"log.format":                          {"text", "text"},
+	"auth.mode":                           {"required", AuthRequired},
+	"auth.bootstrap_admin_key":            {sampleKey, Secret(sampleKey)},
+	"auth.bootstrap_admin_key_file":       {"testdata/admin_key", "testdata/admin_key"},
+	"auth.jwt_issuer":                     {"https://issuer.example/realms/x", "https://issuer.example/realms/x"},
+	"auth.jwt_audience":                   {"orders", "orders"},
+	"auth.jwks_url":                       {"http://127.0.0.1:9/keys", "http://127.0.0.1:9/keys"},
+	"auth.jwt_algorithms":                 {"ES256, RS256", []string{"ES256", "RS256"}},
+	"auth.jwt_leeway":                     {"60s", time.Minute},
+	"auth.jwt_role_claim":                 {"realm_access.roles", "realm_access.roles"},
+	"auth.jwt_tenant_claim":               {"https://skald.example/tenant", "https://skald.example/tenant"},
 	"tenant.default_id":                   {"0198a5b0-0000-7000-8000-000000000002", uuid.MustParse("0198a5b0-0000-7000-8000-000000000002")},
 	"tenant.default_region":               {"eu", "eu"},
 	"tenant.default_major":                {"65535", 65535},
@@ -150,11 +165,15 @@ func TestEverySettingIsReadUnderEachOfItsNames(t *testing.T) {
 		if f.key == "app.environment" {
 			profile = "PATH=/bin"
 		}
-		if got := get(load(t, yaml, profile), f.key); !cmp.Equal(got, sample.want) {
+		given := []string{profile}
+		if needs[f.key] != "" {
+			given = append(given, needs[f.key])
+		}
+		if got := get(load(t, yaml, given...), f.key); !cmp.Equal(got, sample.want) {
 			t.Errorf("%s in a file = %v, want %v", f.key, got, sample.want)
 		}
 		for _, name := range f.names {
-			c, err := Load("", []string{profile, name + "=" + sample.text})
+			c, err := Load("", append(given, name+"="+sample.text))
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			} else if got := get(c, f.key); !cmp.Equal(got, sample.want) {
@@ -179,6 +198,7 @@ func TestTheNamesOthersRelyOn(t *testing.T) {
 		"SKALD_TEST_CLOCK_OFFSET":           "test.clock_offset",
 		"SKALD_PG_BIN":                      "database.embedded_bin",
 		"SKALD_ENGINE_DEFAULT_STEP_TIMEOUT": "engine.default_step_timeout",
+		"SKALD_BOOTSTRAP_ADMIN_KEY":         "auth.bootstrap_admin_key",
 	} {
 		c, err := Load("", []string{"SKALD_ENV=test", name + "=" + samples[key].text})
 		if err != nil {

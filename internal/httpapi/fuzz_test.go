@@ -64,7 +64,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, store.Trail, tenant, from, limit)
 		},
-		Engine: &idle{owner: 1}, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -76,7 +76,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 			return // net/http would not pass it on
 		}
 		req := &http.Request{
-			Method: method, URL: u, Host: "skald", Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Method: method, URL: u, Host: "localhost", Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 			Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 		}
 		if media != "" {

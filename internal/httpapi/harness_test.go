@@ -69,7 +69,7 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, e.store.Trail, tenant, from, limit)
 		},
-		Engine: e.runner, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Engine: e.runner, Keys: e.store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Limits:      httpapi.Limits{MaxWait: 10 * time.Second},
 		SagaTimeout: time.Hour, CompensationTimeout: time.Hour,
 		Now: clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
@@ -223,6 +223,7 @@ var contractRouter = func() func(*testing.T) routers.Router {
 			}
 			doc.Servers = nil
 			router, err = gorillamux.NewRouter(doc)
+			openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
 		})
 		if err != nil {
 			t.Fatalf("read the contract: %v", err)

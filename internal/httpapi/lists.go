@@ -42,6 +42,11 @@ func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (
 	if err != nil {
 		return nil, err
 	}
+	if p.Metadata != nil {
+		if err := mayFilterByContent(ctx); err != nil {
+			return nil, err
+		}
+	}
 	filter, none, err := filterOf(p)
 	if err != nil {
 		return nil, err

@@ -1,10 +1,10 @@
 // Package httpapi is the HTTP edge: it turns requests into one rule and one
 // store call, and their results into answers of the contract (openapi.yaml).
 //
-// Every request passes, in this order: routing; query (unknown or repeated
-// parameters); size; UTF-8; strict JSON, which replaces the body by its
+// Every request passes, in this order: routing; who asks, whether they may, and
+// for which tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which replaces the body by its
 // canonical form; the contract's schema; binding; the handler, which checks
-// what only meaning can tell. Every way out but success leads to one writer
+// what only meaning can tell; the veil over what the reader may not see. Every way out but success leads to one writer
 // of problem documents (problem.go).
 package httpapi
 
@@ -22,6 +22,7 @@ import (
 	nethttpmiddleware "github.com/oapi-codegen/nethttp-middleware"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -75,7 +76,14 @@ type Config struct {
 	// Streams is told how many live streams of events are open, whenever that
 	// changes. Optional.
 	Streams func(open int)
-	// Tenant is the tenant of every request.
+	Keys    access.Store
+	// Identify returns who stands behind a credential. Fault: Unauthenticated
+	// with access.CodeInvalid. It is on the way of every request.
+	Identify func(ctx context.Context, credential string) (access.Principal, error)
+	// Development stands in for Identify: nobody is asked for a credential, and
+	// everybody is access.Anonymous.
+	Development bool
+	// Tenant is the tenant of requests whose credential names none.
 	Tenant saga.Tenant
 	// CursorKey signs cursors: at least 32 random bytes, the same on every
 	// node and after every restart, else cursors in clients' hands become invalid.
@@ -127,7 +135,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
-	checked := s.router.With(s.checkQuery, s.checkBody,
+	checked := s.router.With(s.authorize, s.checkQuery, s.checkBody,
 		nethttpmiddleware.OapiRequestValidatorWithOptions(c.doc, &nethttpmiddleware.Options{
 			Options: openapi3filter.Options{
 				MultiError:          true,
@@ -137,7 +145,7 @@ func New(cfg Config) (http.Handler, error) {
 			DiscardValidatedValue: true,
 			ErrorHandlerWithOpts:  s.badParameters,
 		}))
-	strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
+	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{s.veil}, api.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc: s.unbound, ResponseErrorHandlerFunc: s.fail,
 	})
 	api.HandlerWithOptions(strict, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
@@ -147,8 +155,10 @@ func New(cfg Config) (http.Handler, error) {
 func (c *Config) complete() error {
 	switch {
 	case c.Sagas == nil, c.Workflows == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
-		c.Trail == nil, c.Follow == nil, c.Verify == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
-		return errors.New("Sagas, Workflows, Create, Commit, Engine, Trail, Follow, Verify, Now, NewID and Log are required")
+		c.Trail == nil, c.Follow == nil, c.Verify == nil, c.Keys == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
+		return errors.New("Sagas, Workflows, Create, Commit, Engine, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
+	case c.Development == (c.Identify != nil):
+		return errors.New("either Identify or Development is required")
 	case len(c.CursorKey) < 32:
 		return errors.New("CursorKey needs at least 32 bytes")
 	}

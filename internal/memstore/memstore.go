@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -18,6 +19,7 @@ type Store struct {
 	Sagas     *Sagas
 	Workflows *Workflows
 	Trail     *Trail
+	Keys      *Keys
 }
 
 // New returns an empty store whose clock, the one of leases and deadlines, is now.
@@ -28,7 +30,12 @@ func New(now func() time.Time) *Store {
 		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 	}
-	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Trail: &Trail{m}}
+	return &Store{
+		Sagas:     &Sagas{m},
+		Workflows: &Workflows{m},
+		Trail:     &Trail{m},
+		Keys:      &Keys{byID: map[uuid.UUID]*access.Key{}},
+	}
 }
 
 // memory is the database; one lock stands for a transaction.

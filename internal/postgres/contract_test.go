@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/storetest"
@@ -22,12 +23,14 @@ var (
 	_ workflow.Store = (*postgres.Workflows)(nil)
 	_ saga.Trail     = (*postgres.Trail)(nil)
 	_ saga.Chain     = (*postgres.Trail)(nil)
+	_ access.Store   = (*postgres.Keys)(nil)
 )
 
 func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, openEnv) }
 func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, emptied(t)) }
 func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, openEnv) }
 func TestTrailKeepsTheContract(t *testing.T)     { storetest.Trail(t, openEnv) }
+func TestKeysKeepTheContract(t *testing.T)       { storetest.Keys(t, openEnv) }
 
 // connect opens a database that is closed with the test.
 func connect(t *testing.T, dsn string) *postgres.DB {
@@ -74,8 +77,14 @@ func openEnv(t *testing.T) storetest.Env {
 func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 	sagas := postgres.NewSagas(db)
 	return storetest.Env{
-		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Trail: postgres.NewTrail(db), Chain: postgres.NewTrail(db), Now: time.Now,
-		Settle: func(t *testing.T) { settle(t, db.SQL()) },
+		Sagas:     sagas,
+		Ownership: sagas,
+		Workflows: postgres.NewWorkflows(db),
+		Trail:     postgres.NewTrail(db),
+		Chain:     postgres.NewTrail(db),
+		Keys:      postgres.NewKeys(db),
+		Now:       time.Now,
+		Settle:    func(t *testing.T) { settle(t, db.SQL()) },
 		// The server's clock cannot be put forward, so all it is compared with is put back.
 		Advance: func(d time.Duration) {
 			execute(t, db.SQL(), `UPDATE saga.engine_nodes SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())

@@ -1,12 +1,13 @@
 // Package storetest is the contracts of saga.Store, saga.Ownership,
-// saga.Trail, saga.Chain and workflow.Store as tests. Every store runs them, so that the one in memory
-// means the same as the one on PostgreSQL.
+// saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
+// runs them, so that the one in memory means the same as the one on PostgreSQL.
 package storetest
 
 import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -18,6 +19,7 @@ type Env struct {
 	Workflows workflow.Store
 	Trail     saga.Trail
 	Chain     saga.Chain
+	Keys      access.Store
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
 	Now func() time.Time
@@ -62,6 +64,12 @@ func Workflows(t *testing.T, open func(t *testing.T) Env) {
 func Trail(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
 	run(t, map[string][]contract{"feed": feeds, "of a saga": histories, "chain": chains}, func(*testing.T) Env { return env })
+}
+
+// Keys tests access.Store. open returns a new Env that lasts as long as its test.
+func Keys(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"keys": keys}, func(*testing.T) Env { return env })
 }
 
 func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {
