@@ -14,8 +14,26 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/storetest"
 	"github.com/skald-saga/skald/internal/testdb"
 )
+
+// Seed 2, section saga_events: 事件类型. state.changed is for changes that
+// none of them names.
+func TestTheTrailTellsEveryTypeOfTheSeed(t *testing.T) {
+	t.Parallel()
+	told := storetest.Types(t, openEnv)
+	for _, want := range []saga.AuditType{
+		"saga.started", "saga.step.started", "saga.step.completed", "saga.step.failed",
+		"saga.completed", "saga.failed", "saga.cancelled", "saga.timed_out",
+		"compensation.started", "compensation.step.started", "compensation.step.completed", "compensation.step.failed",
+		"compensation.completed", "compensation.failed", "retry.attempted", "retry.exhausted",
+	} {
+		if !told[want] {
+			t.Errorf("no saga tells %s", want)
+		}
+	}
+}
 
 const insertEvent = `INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest) VALUES ($1, $2, 'saga.started', '') RETURNING id`
 
