@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,7 @@ var customRules = map[string]string{
 	"loopback_addr": "host:port with a loopback host, such as 127.0.0.1:6060",
 	"db_hosts":      "a host name, address or socket directory, or several with commas (the port goes into database.port)",
 	"node_id":       "1 to 128 letters, digits and . _ : -",
+	"vault_address": "http:// or https:// with a host and maybe a port, such as https://vault.internal:8200",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }
 
@@ -32,6 +34,7 @@ func newChecker() *validator.Validate {
 		"loopback_addr": loopbackAddr,
 		"db_hosts":      dbHosts,
 		"node_id":       nodeID.MatchString,
+		"vault_address": vaultAddress,
 		"egress_entry":  egressEntry,
 	} {
 		if err := v.RegisterValidation(tag, func(fl validator.FieldLevel) bool { return ok(fl.Field().String()) }); err != nil {
@@ -56,7 +59,7 @@ func (l *loader) check(cfg Config) {
 		}
 		l.add(key, l.origin(key), detail)
 	}
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, vaultRules) {
 		if l.has(r.key) || l.has(r.with...) {
 			continue
 		}

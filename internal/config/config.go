@@ -19,6 +19,7 @@ import (
 type Config struct {
 	App        App       `koanf:"app" doc:"What this installation is."`
 	Database   Database  `koanf:"database" doc:"The PostgreSQL that holds all state. With neither url nor host, Skald starts a private PostgreSQL of its own."`
+	Vault      Vault     `koanf:"vault" doc:"HashiCorp Vault, as the keeper of the database's password. Off until a path is set. See docs/operations.md."`
 	Server     Server    `koanf:"server" doc:"The HTTP API."`
 	Engine     Engine    `koanf:"engine" doc:"The saga engine of this node."`
 	Egress     Egress    `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
@@ -60,7 +61,7 @@ type Database struct {
 	Name             string        `koanf:"name" validate:"required,max=63" doc:"Database name."`
 	User             string        `koanf:"user" validate:"required,max=63" doc:"Role to sign in as."`
 	Password         Secret        `koanf:"password" doc:"Password. Excludes password_file."`
-	PasswordFile     string        `koanf:"password_file" doc:"File that holds the password, read once at start; line ends after it are dropped. Excludes password."`
+	PasswordFile     string        `koanf:"password_file" doc:"File that holds the password; line ends after it are dropped. It is read again when it changes and when PostgreSQL refuses the password. Excludes password."`
 	SSLMode          string        `koanf:"ssl_mode" validate:"oneof=disable require verify-ca verify-full" doc:"TLS to PostgreSQL, unless the URL says otherwise. prod refuses disable."`
 	SSLRootCert      string        `koanf:"ssl_root_cert" doc:"File of CA certificates to verify the server with; empty means the driver's choice, which ends at the system's."`
 	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=8,max=1000" doc:"Most open connections of this node."`

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"github.com/knadh/koanf/providers/structs"
 	"github.com/knadh/koanf/v2"
 	yamlv3 "go.yaml.in/yaml/v3"
+
+	"github.com/skald-saga/skald/internal/credentials"
 )
 
 // Load builds the configuration: the profile's defaults, overridden by the
@@ -189,6 +190,8 @@ func serviceLink(name, value string) bool {
 var alternatives = [][2]string{
 	{"database.url", "database.host"},
 	{"database.password", "database.password_file"},
+	{"vault.static_path", "vault.dynamic_path"},
+	{"vault.secret_id", "vault.secret_id_file"},
 }
 
 // settleAlternatives lets the later layer win, so that a variable replaces
@@ -238,34 +241,17 @@ func (l *loader) merge(layers ...layer) Config {
 	return cfg
 }
 
-// maxPasswordFile is far above any password; it keeps a wrong path, such as a
-// device, from being read for ever.
-const maxPasswordFile = 64 << 10
-
 func (l *loader) readPasswordFile(cfg *Config) {
 	const key = "database.password_file"
 	path := cfg.Database.PasswordFile
 	if path == "" || l.has(key) {
 		return
 	}
-	f, err := os.Open(path)
+	content, err := credentials.ReadSecret(path)
 	if err != nil {
-		l.add(key, l.origin(key), "cannot be read: "+reason(err))
-		return
+		l.add(key, l.origin(key), err.Error())
 	}
-	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxPasswordFile+1))
-	content = bytes.TrimRight(content, "\r\n")
-	switch {
-	case err != nil:
-		l.add(key, l.origin(key), "cannot be read: "+reason(err))
-	case len(content) == 0:
-		l.add(key, l.origin(key), "is empty; it must hold the password")
-	case len(content) > maxPasswordFile:
-		l.add(key, l.origin(key), "is too large for a password file")
-	default:
-		cfg.Database.Password = Secret(content)
-	}
+	cfg.Database.Password = Secret(content)
 }
 
 // oneDocument refuses further YAML documents, which the parser would ignore.
