@@ -46,7 +46,12 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer listener.Close()
-	db, lost, closeDB, err := openDatabase(ctx, &cfg, opt.Log)
+	from, err := openLogins(ctx, cfg, opt.Log)
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	db, lost, closeDB, err := openDatabase(ctx, &cfg, from, opt.Log)
 	if err != nil {
 		return err
 	}
@@ -55,6 +60,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	if err != nil {
 		return err
 	}
+	from.report(n.metrics)
 	return n.serve(ctx, listener, lost)
 }
 

@@ -13,17 +13,19 @@ import (
 )
 
 // openDatabase reaches the database of cfg, or starts the private one, and
-// brings the schema up to date or checks that it is. lost is closed when the
+// brings the schema up to date or checks that it is, signing in with what from
+// gives. lost is closed when the
 // private one ends by itself; nil otherwise. stop ends what was started.
-func openDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (d *postgres.DB, lost <-chan struct{}, stop func(), err error) {
+func openDatabase(ctx context.Context, cfg *config.Config, from *logins, log *slog.Logger) (d *postgres.DB, lost <-chan struct{}, stop func(), err error) {
 	lost, stopPrivate, err := PrivateDatabase(ctx, cfg, log)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if d, err = connect(ctx, cfg, log); err != nil {
+	if d, err = connect(ctx, cfg, from, log); err != nil {
 		stopPrivate()
 		return nil, nil, nil, err
 	}
+	from.changed(d.Refresh)
 	return d, lost, func() { d.Close(); stopPrivate() }, nil
 }
 
@@ -49,10 +51,14 @@ func PrivateDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 	}, nil
 }
 
-func connect(ctx context.Context, cfg *config.Config, log *slog.Logger) (*postgres.DB, error) {
+func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Logger) (*postgres.DB, error) {
 	c := cfg.Database
 	if c.AutoMigrate {
-		n, err := db.Up(ctx, c.DSN())
+		dsn, err := from.dsn(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		n, err := db.Up(ctx, dsn)
 		if err != nil {
 			return nil, fmt.Errorf("migrate the database: %w", err)
 		}
@@ -61,7 +67,8 @@ func connect(ctx context.Context, cfg *config.Config, log *slog.Logger) (*postgr
 		}
 	}
 	d, err := postgres.Open(ctx, postgres.Config{
-		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns, ConnMaxLifetime: c.ConnMaxLifetime,
+		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
+		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source,
 		StatementTimeout: c.StatementTimeout, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ var arrows = map[string][]string{
 	// stores
 	"db":                {},
 	"internal/memstore": {"internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
-	"internal/postgres": {"internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
+	"internal/postgres": {"internal/credentials", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
 	// loops
 	"internal/failpoint":   {},
 	"internal/groupcommit": {},
@@ -35,15 +35,18 @@ var arrows = map[string][]string{
 	"internal/janitor":     {"internal/saga"},
 	"internal/participant": {"internal/egress", "internal/retry", "internal/saga", "internal/strictjson"},
 	// edges
-	"api":              {},
-	"api/client":       {},
-	"internal/config":  {},
-	"internal/devpg":   {},
-	"internal/egress":  {},
-	"internal/httpapi": {"api", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
-	"internal/ops":     {"internal/saga"},
-	"internal/app": {"db", "internal/config", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint", "internal/groupcommit",
-		"internal/httpapi", "internal/janitor", "internal/ops", "internal/participant", "internal/postgres", "internal/saga", "internal/workflow"},
+	"api":                      {},
+	"api/client":               {},
+	"internal/config":          {"internal/credentials"},
+	"internal/credentials":     {},
+	"internal/vault":           {"internal/credentials"},
+	"internal/vault/vaulttest": {},
+	"internal/devpg":           {},
+	"internal/egress":          {},
+	"internal/httpapi":         {"api", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
+	"internal/ops":             {"internal/saga"},
+	"internal/app": {"db", "internal/config", "internal/credentials", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint", "internal/groupcommit",
+		"internal/httpapi", "internal/janitor", "internal/ops", "internal/participant", "internal/postgres", "internal/saga", "internal/vault", "internal/workflow"},
 	"internal/demo": {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
 	"cmd/skald": {"db", "internal/app", "internal/config", "internal/demo", "internal/failpoint", "internal/fault", "internal/httpapi",
 		"internal/workflow"},
@@ -67,7 +70,7 @@ var testArrows = map[string][]string{
 	"cmd/skald":            {"internal/testdb"},
 	"db":                   {"internal/postgres", "internal/retry", "internal/saga", "internal/testdb", "internal/workflow"},
 	"examples/order":       {"examples/order/ledger"},
-	"internal/app":         {"internal/testdb"},
+	"internal/app":         {"internal/testdb", "internal/vault/vaulttest"},
 	"internal/bench":       {"internal/devpg"},
 	"internal/chaos":       {"examples/order/ledger", "examples/order/shop", "internal/devpg", "internal/failpoint", "internal/saga", "internal/testdb"},
 	"internal/demo":        {"internal/testdb"},
@@ -75,17 +78,19 @@ var testArrows = map[string][]string{
 	"internal/httpapi":     {"api/client", "internal/memstore", "internal/retry"},
 	"internal/memstore":    {"internal/storetest"},
 	"internal/participant": {"internal/workflow"},
-	"internal/postgres":    {"internal/storetest", "internal/testdb"},
+	"internal/postgres":    {"db", "internal/devpg", "internal/storetest", "internal/testdb"},
+	"internal/vault":       {"internal/vault/vaulttest"},
 	"internal/strictjson":  {"internal/testdb"},
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/storetest", "internal/testdb", "internal/memstore", "internal/archtest", "internal/chaos", "internal/bench"}
+var support = []string{"internal/storetest", "internal/testdb", "internal/memstore", "internal/archtest", "internal/chaos", "internal/bench", "internal/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{
 	"github.com/jmoiron/sqlx":        {"internal/postgres"},
 	"github.com/lib/pq":              {"internal/postgres", "db", "internal/devpg", "internal/testdb", "internal/bench"},
+	"github.com/hashicorp/vault/api": {"internal/vault"},
 	"github.com/prometheus/":         {"internal/ops"},
 	"github.com/knadh/koanf":         {"internal/config"},
 	"github.com/getkin/kin-openapi":  {"internal/httpapi", "api", "api/client"},

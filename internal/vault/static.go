@@ -12,7 +12,7 @@ import (
 
 // pause is the shortest time between two searches for a newer login, so that a
 // database that refuses every login does not turn into a flood on Vault.
-const pause = 2 * time.Second
+const pause = time.Second
 
 // Static is a login that somebody keeps at a key-value path of Vault and changes
 // there. It is read at start and again when PostgreSQL refuses it.
