@@ -106,7 +106,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		Definition: newPinned(workflows).definition, Call: n.calls.Call,
 		Node: nodeName(cfg.Engine.NodeID, addr), Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
-		DrainTimeout: cfg.Engine.DrainTimeout, StepTimeout: cfg.Engine.DefaultStepTimeout,
+		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
 		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
 	})
