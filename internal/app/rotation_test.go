@@ -19,6 +19,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/devpg"
 	"github.com/skald-saga/skald/internal/testdb"
 	"github.com/skald-saga/skald/internal/vault/vaulttest"
 )
@@ -266,6 +267,16 @@ func withoutLogin(t *testing.T, dsn string) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("host=%s port=%d dbname=%s sslmode=disable", c.Host, c.Port, c.Database)
+}
+
+// passwordOf is that of a server's own user.
+func passwordOf(t *testing.T, s *devpg.Server) string {
+	t.Helper()
+	c, err := pq.NewConfig(s.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Password
 }
 
 func scrape(t *testing.T, url string) string {
