@@ -66,10 +66,14 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 			log.Info("database migrated", slog.Int("migrations", n))
 		}
 	}
+	statements := c.StatementTimeout
+	if statements == 0 {
+		statements = -1 // 0 would be the default of package postgres
+	}
 	d, err := postgres.Open(ctx, postgres.Config{
 		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
 		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source,
-		StatementTimeout: c.StatementTimeout, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
+		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
 	})
 	if err != nil {
 		return nil, err

@@ -69,6 +69,7 @@ var arrows = map[string][]string{
 var testArrows = map[string][]string{
 	"cmd/skald":            {"internal/testdb"},
 	"db":                   {"internal/postgres", "internal/retry", "internal/saga", "internal/testdb", "internal/workflow"},
+	"docs":                 {"internal/testdb"},
 	"examples/order":       {"examples/order/ledger"},
 	"internal/app":         {"internal/testdb", "internal/vault/vaulttest"},
 	"internal/bench":       {"internal/devpg"},

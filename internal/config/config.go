@@ -68,7 +68,7 @@ type Database struct {
 	MaxIdleConns     int           `koanf:"max_idle_conns" validate:"min=0,max=1000" doc:"Connections kept open for reads by key; at most max_open_conns. Those for lists close after a minute without use."`
 	ConnMaxLifetime  time.Duration `koanf:"conn_max_lifetime" validate:"omitempty,min=1s,max=24h" doc:"A connection is replaced after this long; 0 means never."`
 	AutoMigrate      bool          `koanf:"auto_migrate" doc:"Whether serve migrates the schema by itself; if not, it only checks that the schema is current."`
-	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL ends a statement after this long. 0 leaves it to the server, as PgBouncer needs unless its ignore_startup_parameters lists statement_timeout."`
+	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL ends a statement after this long. 0 leaves it to the server. See docs/operations.md for PgBouncer."`
 	IOTimeout        time.Duration `koanf:"io_timeout" validate:"min=1s,max=2h" doc:"A connection on which a single read or write takes this long is given up; must exceed statement_timeout."`
 	EmbeddedDir      string        `koanf:"embedded_dir" validate:"required" doc:"Data directory of the private PostgreSQL."`
 	EmbeddedBin      string        `koanf:"embedded_bin" env:"SKALD_PG_BIN" doc:"Directory of the PostgreSQL programs for the private PostgreSQL; empty means search the usual places."`

@@ -34,7 +34,7 @@ type Config struct {
 	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (8)
 	MaxIdleConns     int           // 3; kept open for reads by key
 	ConnMaxLifetime  time.Duration // 5 min
-	StatementTimeout time.Duration // 30 s; enforced by the server
+	StatementTimeout time.Duration // 30 s; enforced by the server; negative: its own settings hold
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
 	Application      string        // "skald"
 	// Logins says what connections sign in with; nil: what DSN says.
@@ -134,9 +134,11 @@ func prepare(pc pq.Config, cfg Config, role string, timeout time.Duration, set m
 	// A plan with a disabled node looks infinitely dear, and compiling it took
 	// half a second; our statements are short anyhow.
 	pc.Runtime["jit"] = "off"
-	pc.Runtime["statement_timeout"] = ms(timeout)
-	pc.Runtime["lock_timeout"] = ms(timeout / 2)
-	pc.Runtime["idle_in_transaction_session_timeout"] = ms(cfg.StatementTimeout)
+	if timeout > 0 {
+		pc.Runtime["statement_timeout"] = ms(timeout)
+		pc.Runtime["lock_timeout"] = ms(timeout / 2)
+		pc.Runtime["idle_in_transaction_session_timeout"] = ms(max(cfg.StatementTimeout, timeout))
+	}
 	return &connector{
 		config: pc, logins: cfg.Logins,
 		dialer: dialer{net.Dialer{KeepAlive: 15 * time.Second}, max(cfg.IOTimeout, timeout+time.Second)},
