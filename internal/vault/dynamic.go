@@ -81,8 +81,7 @@ func (d *Dynamic) Login(ctx context.Context, refused credentials.Login) (credent
 	if now := d.now(); refused != now.login {
 		return now.login, nil
 	}
-	err := d.replace(ctx, refused)
-	if err != nil {
+	if err := d.replace(ctx, refused); err != nil && !errors.Is(err, errSoon) {
 		d.s.cfg.Log.WarnContext(ctx, "the database refuses its login, and Vault gives no other", slog.Any("error", err))
 	}
 	return d.now().login, nil
@@ -118,7 +117,6 @@ func (d *Dynamic) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		d.observe(err)
 		if err == nil {
 			failures = 0
 			continue
@@ -131,7 +129,7 @@ func (d *Dynamic) Run(ctx context.Context) {
 }
 
 // wait is how long Run sleeps: until something is due, or after failures with
-// pauses that double from one second to thirty.
+// pauses that double from a second to a minute.
 func (d *Dynamic) wait(failures int) time.Duration {
 	if failures > 0 {
 		wait := min(time.Second<<min(failures-1, 6), time.Minute)
@@ -148,7 +146,11 @@ func (d *Dynamic) wait(failures int) time.Duration {
 func (d *Dynamic) keep(ctx context.Context) error {
 	// A token that cannot be kept takes the login with it when it dies; as long
 	// as it lives, both are as good as before.
-	return errors.Join(d.s.renew(ctx), d.keepLease(ctx))
+	token := d.s.renew(ctx)
+	if token != nil {
+		d.observe(token)
+	}
+	return errors.Join(token, d.keepLease(ctx))
 }
 
 func (d *Dynamic) keepLease(ctx context.Context) error {
@@ -180,16 +182,20 @@ func (d *Dynamic) renew(ctx context.Context, l lease) (bool, error) {
 		return c.Sys().RenewWithContext(ctx, l.id, int(l.granted.Seconds()))
 	})
 	if err != nil {
+		d.observe(err)
 		return false, err
 	}
 	ttl := time.Duration(secret.LeaseDuration) * time.Second
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.lease.id == l.id {
 		d.lease.extend(began.Add(ttl))
 	}
+	d.mu.Unlock()
+	d.observe(nil)
 	return ttl >= l.granted/2, nil
 }
+
+var errSoon = errors.New("vault: a login was asked for a moment ago")
 
 // replace gets a new login in place of old, unless somebody else just did.
 func (d *Dynamic) replace(ctx context.Context, old credentials.Login) error {
@@ -204,21 +210,22 @@ func (d *Dynamic) replace(ctx context.Context, old credentials.Login) error {
 		return nil
 	}
 	if soon {
-		return &Error{Call: "read " + d.path, Detail: "asked a moment ago"}
+		return errSoon
 	}
 	fresh, err := d.fetch(ctx)
 	if err != nil {
+		d.observe(err)
 		return err
 	}
 	d.mu.Lock()
 	d.lease = fresh
 	changed := d.changed
 	d.mu.Unlock()
+	d.observe(nil)
 	select {
 	case d.renewed <- struct{}{}:
 	default:
 	}
-	d.observe(nil)
 	d.s.cfg.Log.Info("signing in to the database as a new user from now on",
 		slog.String("user", fresh.login.User), slog.Time("valid_until", fresh.until))
 	if changed != nil {

@@ -22,37 +22,60 @@ const creds = "database/creds/system-saga-rw"
 // moves when everybody waits.
 type watch struct {
 	*vault.Dynamic
-	vault   *vaulttest.Vault
-	logs    bytes.Buffer
-	changes int
-	seen    []error
-	until   time.Time
+	mu      sync.Mutex
+	text    bytes.Buffer // guarded by mu: the log
+	turns   int          // guarded by mu: how often the login changed
+	failed  int          // guarded by mu: attempts
+	validTo time.Time    // guarded by mu
 }
+
+// Write makes it the log's writer.
+func (w *watch) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(b)
+}
+
+func (w *watch) changes() int         { w.mu.Lock(); defer w.mu.Unlock(); return w.turns }
+func (w *watch) failures() int        { w.mu.Lock(); defer w.mu.Unlock(); return w.failed }
+func (w *watch) until() time.Time     { w.mu.Lock(); defer w.mu.Unlock(); return w.validTo }
+func (w *watch) logs() string         { w.mu.Lock(); defer w.mu.Unlock(); return w.text.String() }
+func (w *watch) logged(s string) bool { return strings.Contains(w.logs(), s) }
 
 // dynamic starts one and stops it with the test. The day begins at once.
 func dynamic(t *testing.T, v *vaulttest.Vault, cfg vault.Config) *watch {
 	t.Helper()
-	w := &watch{vault: v}
+	w := &watch{}
 	cfg.Address, cfg.Transport = "http://vault.internal:8200", v
 	if cfg.Method == "" {
 		cfg.Method, cfg.Token = vault.Token, "root"
 	}
-	cfg.Log = slog.New(slog.NewTextHandler(&w.logs, nil))
-	cfg.Observe = func(err error, until time.Time) { w.seen, w.until = append(w.seen, err), until }
+	cfg.Log = slog.New(slog.NewTextHandler(w, nil))
+	cfg.Observe = func(err error, until time.Time) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.validTo = until; err != nil {
+			w.failed++
+		}
+	}
 	d, err := vault.NewDynamic(t.Context(), cfg, creds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Dynamic = d
-	d.OnChange(func() { w.changes++ })
+	d.OnChange(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.turns++
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { d.Run(ctx) })
 	t.Cleanup(func() {
 		stop()
 		run.Wait()
-		if strings.Contains(w.logs.String(), "canary") || strings.Contains(w.logs.String(), "hvs.") {
-			t.Errorf("the log shows a secret:\n%s", &w.logs)
+		if w.logged("canary") || w.logged("hvs.") {
+			t.Errorf("the log shows a secret:\n%s", w.logs())
 		}
 	})
 	return w
@@ -87,21 +110,19 @@ func TestALeaseIsRenewedUntilItsLongestTimeAndThenReplaced(t *testing.T) {
 			t.Errorf("TTL = %v, want a day", w.TTL())
 		}
 		for hour := range 215 { // the day before the tenth: renewals suffice
-			if pass(time.Hour); w.user(t) != first || !w.until.After(time.Now()) {
-				t.Fatalf("after %d hours the user is %s until %v, want %s alive", hour, w.user(t), w.until, first)
+			if pass(time.Hour); w.user(t) != first || !w.until().After(time.Now()) {
+				t.Fatalf("after %d hours the user is %s until %v, want %s alive", hour, w.user(t), w.until(), first)
 			}
 		}
 		pass(25 * time.Hour)
-		if second := w.user(t); second == first || w.changes != 1 {
-			t.Errorf("at the lease's longest time the user is %s after %d changes, want a new one after 1", second, w.changes)
+		if second := w.user(t); second == first || w.changes() != 1 {
+			t.Errorf("at the lease's longest time the user is %s after %d changes, want a new one after 1", second, w.changes())
 		}
 		if v.Live() == 0 {
 			t.Error("no lease is alive")
 		}
-		for _, err := range w.seen {
-			if err != nil {
-				t.Errorf("an attempt failed: %v", err)
-			}
+		if w.failures() > 0 {
+			t.Errorf("%d attempts failed", w.failures())
 		}
 	})
 }
@@ -113,12 +134,12 @@ func TestALeaseThatCannotBeRenewedIsReplacedInTime(t *testing.T) {
 		w := dynamic(t, v, vault.Config{})
 		for n := 1; n <= 20; n++ {
 			pass(20 * time.Minute)
-			if v.Live() == 0 || !w.until.After(time.Now()) {
+			if v.Live() == 0 || !w.until().After(time.Now()) {
 				t.Fatalf("after %d minutes no lease is alive", n*20)
 			}
 		}
-		if w.changes < 6 || w.changes > 12 {
-			t.Errorf("%d logins in 400 minutes, want one for each two thirds of an hour", w.changes)
+		if w.changes() < 6 || w.changes() > 12 {
+			t.Errorf("%d logins in 400 minutes, want one for each two thirds of an hour", w.changes())
 		}
 	})
 }
@@ -167,11 +188,11 @@ func TestWhatHappensWhenVaultFails(t *testing.T) {
 				pass(tt.heal)
 				v.Unseal()
 				pass(2 * time.Hour)
-				if w.changes != tt.changes || v.Live() == 0 || !w.until.After(time.Now()) {
-					t.Errorf("%d changes, %d leases alive, ours until %v; want %d changes and a lease", w.changes, v.Live(), w.until, tt.changes)
+				if w.changes() != tt.changes || v.Live() == 0 || !w.until().After(time.Now()) {
+					t.Errorf("%d changes, %d leases alive, ours until %v; want %d changes and a lease", w.changes(), v.Live(), w.until(), tt.changes)
 				}
-				if warned := strings.Contains(w.logs.String(), "level=WARN"); warned != tt.warnings {
-					t.Errorf("warned = %v, want %v:\n%s", warned, tt.warnings, &w.logs)
+				if warned := w.logged("level=WARN"); warned != tt.warnings {
+					t.Errorf("warned = %v, want %v:\n%s", warned, tt.warnings, w.logs())
 				}
 				if n := len(v.Requests()); n > int(tt.heal.Minutes())*10 {
 					t.Errorf("%d requests in %v: Vault was flooded", n, tt.heal)
@@ -201,8 +222,8 @@ func TestARefusedLoginIsReplacedOnceForAllWhoMetIt(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if w.changes != 1 || w.Current(refused) {
-			t.Errorf("%d changes, and the refused login is current: %v", w.changes, w.Current(refused))
+		if w.changes() != 1 || w.Current(refused) {
+			t.Errorf("%d changes, and the refused login is current: %v", w.changes(), w.Current(refused))
 		}
 		// A database that refuses everything must not flood Vault.
 		before := len(v.Requests())
@@ -232,8 +253,8 @@ func TestALoginDiesWithTheTokenThatMadeIt(t *testing.T) {
 				t.Fatalf("after %d minutes no login is alive: the token was not renewed", n*30)
 			}
 		}
-		if w.changes < 4 || w.changes > 7 {
-			t.Errorf("%d changes in 50 hours with tokens of at most 10 hours, want about 5", w.changes)
+		if w.changes() < 4 || w.changes() > 7 {
+			t.Errorf("%d changes in 50 hours with tokens of at most 10 hours, want about 5", w.changes())
 		}
 		// The token is revoked, and with it the login: the database says so first.
 		v.RevokeTokens()
@@ -258,12 +279,12 @@ func TestATokenThatIsGivenIsRenewed(t *testing.T) {
 				t.Fatalf("after %d hours the token has died", n+1)
 			}
 		}
-		if strings.Contains(w.logs.String(), "level=WARN") {
-			t.Errorf("warned too early:\n%s", &w.logs)
+		if w.logged("level=WARN") {
+			t.Errorf("warned too early:\n%s", w.logs())
 		}
 		pass(3 * time.Hour) // it ends for good, which nobody here can help
-		if !strings.Contains(w.logs.String(), "level=WARN") || len(v.Requests()) > 2000 {
-			t.Errorf("%d requests; want a warning and patience:\n%s", len(v.Requests()), &w.logs)
+		if !w.logged("level=WARN") || len(v.Requests()) > 2000 {
+			t.Errorf("%d requests; want a warning and patience:\n%s", len(v.Requests()), w.logs())
 		}
 	})
 }

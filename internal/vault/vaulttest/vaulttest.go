@@ -186,7 +186,8 @@ func (v *Vault) serve(w http.ResponseWriter, r *http.Request) int {
 	v.mu.Lock()
 	fault := v.fault
 	v.mu.Unlock()
-	status, answer := 0, any(nil)
+	var answer any
+	status := 0
 	if fault != nil {
 		status = fault(r)
 	}
