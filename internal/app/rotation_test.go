@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/devpg"
 	"github.com/skald-saga/skald/internal/testdb"
@@ -256,6 +258,24 @@ func TestAPasswordFileIsReadAgainInMidRun(t *testing.T) {
 	t.Logf("%d orders accepted, %d asked to try again", o.accepted.Load(), o.again.Load())
 	if strings.Contains(n.logs.String(), "canary") {
 		t.Error("the log shows a password")
+	}
+}
+
+func TestOtherCommandsSignInLikeTheServer(t *testing.T) {
+	v := vaulttest.New()
+	v.Login("auth/approle/login", vaulttest.Login{Want: map[string]string{"role_id": "skald"}, TTL: time.Hour, MaxTTL: time.Hour})
+	v.Role("database/creds/rw", vaulttest.Role{TTL: time.Hour, MaxTTL: time.Hour})
+	server := httptest.NewServer(v)
+	t.Cleanup(server.Close)
+	cfg := config.Default(config.Test)
+	cfg.Database.URL = "postgres://db/x"
+	cfg.Vault.Address, cfg.Vault.AuthMethod, cfg.Vault.RoleID, cfg.Vault.DynamicPath = server.URL, "approle", "skald", "database/creds/rw"
+	got, err := app.DSN(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if want := "host='db' port='5432' dbname='x' user='v-user-1' password='canary-password-1'"; err != nil || !strings.HasPrefix(got, want) {
+		t.Errorf("DSN = %s, %v; want %s…", got, err, want)
+	}
+	if v.Live() != 1 {
+		t.Error("the login was given up before it could be used")
 	}
 }
 
