@@ -63,6 +63,9 @@ func Down(ctx context.Context, dsn string, n int) (int, error) {
 
 func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit int) (n int, err error) {
 	err = locked(ctx, dsn, func(db *sql.DB) error {
+		if err := adopt(ctx, db); err != nil {
+			return err
+		}
 		n, err = set.ExecMaxContext(ctx, db, "postgres", source, dir, limit)
 		return err
 	})

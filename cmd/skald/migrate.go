@@ -77,5 +77,9 @@ func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
 		return err
 	}
 	defer stop()
-	return f(cfg.Database.DSN())
+	dsn, err := app.DSN(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	return f(dsn)
 }

@@ -81,7 +81,7 @@ func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now ti
 // WithKeys calls f with the API keys of the configured database, starting the
 // private one for that long when none is configured.
 func WithKeys(ctx context.Context, cfg config.Config, log *slog.Logger, f func(access.Store) error) error {
-	db, _, stop, err := openDatabase(ctx, &cfg, log)
+	db, stop, err := openAlone(ctx, cfg, log)
 	if err != nil {
 		return err
 	}

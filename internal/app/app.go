@@ -48,7 +48,12 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer listener.Close()
-	db, lost, closeDB, err := openDatabase(ctx, &cfg, opt.Log)
+	from, err := openLogins(ctx, cfg, opt.Log)
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	db, lost, closeDB, err := openDatabase(ctx, &cfg, from, opt.Log)
 	if err != nil {
 		return err
 	}
@@ -57,6 +62,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	if err != nil {
 		return err
 	}
+	from.report(n.metrics)
 	return n.serve(ctx, listener, lost)
 }
 
@@ -113,7 +119,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		Definition: newPinned(workflows).definition, Call: n.calls.Call,
 		Node: nodeName(cfg.Engine.NodeID, addr), Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
-		DrainTimeout: cfg.Engine.DrainTimeout, StepTimeout: cfg.Engine.DefaultStepTimeout,
+		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
 		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
 	})

@@ -28,7 +28,7 @@ var arrows = map[string][]string{
 	// stores
 	"db":                {},
 	"internal/memstore": {"internal/access", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
-	"internal/postgres": {"internal/access", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
+	"internal/postgres": {"internal/access", "internal/credentials", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
 	// loops
 	"internal/audit":       {"internal/saga"},
 	"internal/failpoint":   {},
@@ -36,17 +36,21 @@ var arrows = map[string][]string{
 	"internal/engine":      {"internal/failpoint", "internal/fault", "internal/retry", "internal/saga", "internal/workflow"},
 	"internal/janitor":     {"internal/saga"},
 	"internal/participant": {"internal/egress", "internal/retry", "internal/saga", "internal/strictjson"},
+	// the database's login
+	"internal/credentials":     {},
+	"internal/vault":           {"internal/credentials"},
+	"internal/vault/vaulttest": {},
 	// edges
 	"api":               {},
 	"api/client":        {},
-	"internal/config":   {"internal/access"},
+	"internal/config":   {"internal/access", "internal/credentials"},
 	"internal/devpg":    {},
 	"internal/egress":   {},
 	"internal/httpapi":  {"api", "internal/access", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
 	"internal/identity": {"internal/access", "internal/fault", "internal/saga"},
 	"internal/ops":      {"internal/saga"},
-	"internal/app": {"db", "internal/access", "internal/audit", "internal/config", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint",
-		"internal/groupcommit", "internal/httpapi", "internal/identity", "internal/janitor", "internal/ops", "internal/participant", "internal/postgres", "internal/saga", "internal/workflow"},
+	"internal/app": {"db", "internal/access", "internal/audit", "internal/config", "internal/credentials", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint",
+		"internal/groupcommit", "internal/httpapi", "internal/identity", "internal/janitor", "internal/ops", "internal/participant", "internal/postgres", "internal/saga", "internal/vault", "internal/workflow"},
 	"internal/demo": {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
 	"cmd/skald": {"db", "internal/access", "internal/app", "internal/config", "internal/demo",
 		"internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/workflow"},
@@ -69,9 +73,9 @@ var arrows = map[string][]string{
 var testArrows = map[string][]string{
 	"cmd/skald":            {"internal/testdb"},
 	"db":                   {"internal/postgres", "internal/retry", "internal/saga", "internal/testdb", "internal/workflow"},
-	"docs":                 {"internal/saga"},
+	"docs":                 {"internal/saga", "internal/testdb"},
 	"examples/order":       {"examples/order/ledger"},
-	"internal/app":         {"internal/testdb"},
+	"internal/app":         {"internal/testdb", "internal/vault/vaulttest"},
 	"internal/bench":       {"internal/devpg"},
 	"internal/chaos":       {"examples/order/ledger", "examples/order/shop", "internal/devpg", "internal/failpoint", "internal/saga", "internal/testdb"},
 	"internal/demo":        {"internal/testdb"},
@@ -81,17 +85,19 @@ var testArrows = map[string][]string{
 	"internal/identity":    {"internal/memstore"},
 	"internal/memstore":    {"internal/storetest"},
 	"internal/participant": {"internal/workflow"},
-	"internal/postgres":    {"internal/storetest", "internal/testdb"},
+	"internal/postgres":    {"db", "internal/devpg", "internal/storetest", "internal/testdb"},
+	"internal/vault":       {"internal/vault/vaulttest"},
 	"internal/strictjson":  {"internal/testdb"},
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/storetest", "internal/testdb", "internal/memstore", "internal/archtest", "internal/chaos", "internal/bench"}
+var support = []string{"internal/storetest", "internal/testdb", "internal/memstore", "internal/archtest", "internal/chaos", "internal/bench", "internal/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{
 	"github.com/jmoiron/sqlx":        {"internal/postgres"},
 	"github.com/lib/pq":              {"internal/postgres", "db", "internal/devpg", "internal/testdb", "internal/bench"},
+	"github.com/hashicorp/vault/api": {"internal/vault"},
 	"github.com/prometheus/":         {"internal/ops"},
 	"github.com/knadh/koanf":         {"internal/config"},
 	"github.com/getkin/kin-openapi":  {"internal/httpapi", "api", "api/client"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,7 @@ var customRules = map[string]string{
 	"node_id":       "1 to 128 letters, digits and . _ : -",
 	"api_key":       "an API key, as skald key generate prints it",
 	"issuer_url":    "an https URL; http only for a loopback host",
+	"vault_address": "http:// or https:// with a host and maybe a port, such as https://vault.internal:8200",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }
 
@@ -34,6 +36,7 @@ func newChecker() *validator.Validate {
 		"loopback_addr": loopbackAddr,
 		"db_hosts":      dbHosts,
 		"node_id":       nodeID.MatchString,
+		"vault_address": vaultAddress,
 		"egress_entry":  egressEntry,
 		"api_key":       apiKey,
 		"issuer_url":    issuerURL,
@@ -60,7 +63,7 @@ func (l *loader) check(cfg Config) {
 		}
 		l.add(key, l.origin(key), detail)
 	}
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, vaultRules) {
 		if l.has(r.key) || l.has(r.with...) {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 type Config struct {
 	App        App       `koanf:"app" doc:"What this installation is."`
 	Database   Database  `koanf:"database" doc:"The PostgreSQL that holds all state. With neither url nor host, Skald starts a private PostgreSQL of its own."`
+	Vault      Vault     `koanf:"vault" doc:"HashiCorp Vault, as the keeper of the database's password. Off until a path is set. See docs/operations.md."`
 	Server     Server    `koanf:"server" doc:"The HTTP API."`
 	Engine     Engine    `koanf:"engine" doc:"The saga engine of this node."`
 	Egress     Egress    `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
@@ -62,14 +63,14 @@ type Database struct {
 	Name             string        `koanf:"name" validate:"required,max=63" doc:"Database name."`
 	User             string        `koanf:"user" validate:"required,max=63" doc:"Role to sign in as."`
 	Password         Secret        `koanf:"password" doc:"Password. Excludes password_file."`
-	PasswordFile     string        `koanf:"password_file" doc:"File that holds the password, read once at start; line ends after it are dropped. Excludes password."`
+	PasswordFile     string        `koanf:"password_file" doc:"File that holds the password; line ends after it are dropped. It is read again when it changes and when PostgreSQL refuses the password. Excludes password."`
 	SSLMode          string        `koanf:"ssl_mode" validate:"oneof=disable require verify-ca verify-full" doc:"TLS to PostgreSQL, unless the URL says otherwise. prod refuses disable."`
 	SSLRootCert      string        `koanf:"ssl_root_cert" doc:"File of CA certificates to verify the server with; empty means the driver's choice, which ends at the system's."`
 	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=8,max=1000" doc:"Most open connections of this node."`
 	MaxIdleConns     int           `koanf:"max_idle_conns" validate:"min=0,max=1000" doc:"Connections kept open for reads by key; at most max_open_conns. Those for lists close after a minute without use."`
 	ConnMaxLifetime  time.Duration `koanf:"conn_max_lifetime" validate:"omitempty,min=1s,max=24h" doc:"A connection is replaced after this long; 0 means never."`
 	AutoMigrate      bool          `koanf:"auto_migrate" doc:"Whether serve migrates the schema by itself; if not, it only checks that the schema is current."`
-	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL ends a statement after this long. 0 leaves it to the server, as PgBouncer needs unless its ignore_startup_parameters lists statement_timeout."`
+	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL ends a statement after this long. 0 leaves it to the server. See docs/operations.md for PgBouncer."`
 	IOTimeout        time.Duration `koanf:"io_timeout" validate:"min=1s,max=2h" doc:"A connection on which a single read or write takes this long is given up; must exceed statement_timeout."`
 	EmbeddedDir      string        `koanf:"embedded_dir" validate:"required" doc:"Data directory of the private PostgreSQL."`
 	EmbeddedBin      string        `koanf:"embedded_bin" env:"SKALD_PG_BIN" doc:"Directory of the PostgreSQL programs for the private PostgreSQL; empty means search the usual places."`

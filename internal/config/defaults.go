@@ -25,6 +25,13 @@ func Default(env Environment) Config {
 			IOTimeout:        60 * time.Second,
 			EmbeddedDir:      "./.skald/postgres",
 		},
+		Vault: Vault{
+			UsernameKey: "username",
+			PasswordKey: "password",
+			AuthMethod:  "token",
+			JWTFile:     "/var/run/secrets/kubernetes.io/serviceaccount/token",
+			Timeout:     10 * time.Second,
+		},
 		Server: Server{
 			ListenAddr:      "127.0.0.1:8080",
 			MaxBodyBytes:    1 << 20,

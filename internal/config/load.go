@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"github.com/knadh/koanf/providers/structs"
 	"github.com/knadh/koanf/v2"
 	yamlv3 "go.yaml.in/yaml/v3"
+
+	"github.com/skald-saga/skald/internal/credentials"
 )
 
 // Load builds the configuration: the profile's defaults, overridden by the
@@ -191,6 +192,8 @@ var alternatives = [][2]string{
 	{"database.url", "database.host"},
 	{"database.password", "database.password_file"},
 	{"auth.bootstrap_admin_key", "auth.bootstrap_admin_key_file"},
+	{"vault.static_path", "vault.dynamic_path"},
+	{"vault.secret_id", "vault.secret_id_file"},
 }
 
 // settleAlternatives lets the later layer win, so that a variable replaces
@@ -240,33 +243,17 @@ func (l *loader) merge(layers ...layer) Config {
 	return cfg
 }
 
-// maxSecretFile is far above any secret; it keeps a wrong path, such as a
-// device, from being read for ever.
-const maxSecretFile = 64 << 10
-
 // readSecretFile reads the file that key names, if any, into the secret.
 func (l *loader) readSecretFile(key, path string, into *Secret) {
 	if path == "" || l.has(key) {
 		return
 	}
-	f, err := os.Open(path)
+	content, err := credentials.ReadSecret(path)
 	if err != nil {
-		l.add(key, l.origin(key), "cannot be read: "+reason(err))
+		l.add(key, l.origin(key), err.Error())
 		return
 	}
-	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
-	content = bytes.TrimRight(content, "\r\n")
-	switch {
-	case err != nil:
-		l.add(key, l.origin(key), "cannot be read: "+reason(err))
-	case len(content) == 0:
-		l.add(key, l.origin(key), "is empty; it must hold the secret")
-	case len(content) > maxSecretFile:
-		l.add(key, l.origin(key), "is too large for a file with a secret")
-	default:
-		*into = Secret(content)
-	}
+	*into = Secret(content)
 }
 
 // oneDocument refuses further YAML documents, which the parser would ignore.

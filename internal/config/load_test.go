@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,9 +70,6 @@ func get(c Config, key string) any {
 
 const sampleKey = "skald_abcdefgh_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// needs is what a setting is refused without.
-var needs = map[string]string{"auth.jwks_url": "SKALD_AUTH_JWT_ISSUER=https://issuer.example"}
-
 // samples is a value for every setting that is nobody's default.
 var samples = map[string]struct {
 	text string
@@ -98,6 +96,23 @@ var samples = map[string]struct {
 	"database.io_timeout":                 {"45s", 45 * time.Second},
 	"database.embedded_dir":               {"/var/lib/skald", "/var/lib/skald"},
 	"database.embedded_bin":               {"/opt/pg/bin", "/opt/pg/bin"},
+	"vault.address":                       {"https://vault:8200", "https://vault:8200"},
+	"vault.namespace":                     {"team", "team"},
+	"vault.ca_cert":                       {"/ca.pem", "/ca.pem"},
+	"vault.static_path":                   {"secret/data/x", "secret/data/x"},
+	"vault.dynamic_path":                  {"database/creds/x", "database/creds/x"},
+	"vault.username_key":                  {"user", "user"},
+	"vault.password_key":                  {"pw", "pw"},
+	"vault.auth_method":                   {"approle", "approle"},
+	"vault.auth_mount":                    {"approle-eu", "approle-eu"},
+	"vault.token":                         {"hvs.x", Secret("hvs.x")},
+	"vault.token_file":                    {"/vault/token", "/vault/token"},
+	"vault.role_id":                       {"skald", "skald"},
+	"vault.secret_id":                     {"s", Secret("s")},
+	"vault.secret_id_file":                {"/vault/secret-id", "/vault/secret-id"},
+	"vault.kubernetes_role":               {"skald", "skald"},
+	"vault.jwt_file":                      {"/jwt", "/jwt"},
+	"vault.timeout":                       {"3s", 3 * time.Second},
 	"server.listen_addr":                  {"127.0.0.1:0", "127.0.0.1:0"},
 	"server.debug_addr":                   {"localhost:6060", "localhost:6060"},
 	"server.max_body_bytes":               {"2048", int64(2048)},
@@ -146,6 +161,13 @@ var samples = map[string]struct {
 	"failpoints":                          {"engine.commit=kill@3", "engine.commit=kill@3"},
 }
 
+// beside is what a setting cannot do without.
+var beside = map[string][]string{
+	"auth.jwks_url":      {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
+	"vault.static_path":  {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db"},
+	"vault.dynamic_path": {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db", "SKALD_DATABASE_AUTO_MIGRATE=false"},
+}
+
 func TestEverySettingIsReadUnderEachOfItsNames(t *testing.T) {
 	for _, f := range fields {
 		sample, ok := samples[f.key]
@@ -165,15 +187,12 @@ func TestEverySettingIsReadUnderEachOfItsNames(t *testing.T) {
 		if f.key == "app.environment" {
 			profile = "PATH=/bin"
 		}
-		given := []string{profile}
-		if needs[f.key] != "" {
-			given = append(given, needs[f.key])
-		}
-		if got := get(load(t, yaml, given...), f.key); !cmp.Equal(got, sample.want) {
+		environ := append([]string{profile}, beside[f.key]...)
+		if got := get(load(t, yaml, environ...), f.key); !cmp.Equal(got, sample.want) {
 			t.Errorf("%s in a file = %v, want %v", f.key, got, sample.want)
 		}
 		for _, name := range f.names {
-			c, err := Load("", append(given, name+"="+sample.text))
+			c, err := Load("", append(slices.Clone(environ), name+"="+sample.text))
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			} else if got := get(c, f.key); !cmp.Equal(got, sample.want) {

@@ -143,14 +143,14 @@ func TestUnreadableFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(large, make([]byte, maxSecretFile+1), 0o600); err != nil {
+	if err := os.WriteFile(large, make([]byte, 64<<10+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
 		"no/such":   "cannot be read: no such file or directory",
 		t.TempDir(): "cannot be read: is a directory",
-		empty:       "is empty; it must hold the secret",
-		large:       "is too large for a file with a secret",
+		empty:       "is empty",
+		large:       "is too large for a secret",
 	} {
 		got := mistakes(t, "", "SKALD_DATABASE_PASSWORD_FILE="+path)
 		if want := "database.password_file (SKALD_DATABASE_PASSWORD_FILE): " + want; len(got) != 1 || got[0] != want {

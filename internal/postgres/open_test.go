@@ -36,6 +36,20 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 	}
 }
 
+func TestTimeoutsMayBeLeftToTheServer(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	execute(t, observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 12345', current_database()); END $$`)
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, StatementTimeout: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	if got := ask[string](t, postgres.Writers(db), `SHOW statement_timeout`); got != "12345ms" {
+		t.Errorf("statement_timeout = %s, want the server's 12345ms", got)
+	}
+}
+
 // What the planner may do and how long a statement may take is set on every
 // connection, and comes back when it is made anew.
 func TestPoolsHaveTheirOwnSettings(t *testing.T) {

@@ -18,10 +18,13 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/credentials"
 )
 
 // Config says how to reach PostgreSQL. DSN is required; zero durations and
@@ -31,9 +34,11 @@ type Config struct {
 	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (8)
 	MaxIdleConns     int           // 3; kept open for reads by key
 	ConnMaxLifetime  time.Duration // 5 min
-	StatementTimeout time.Duration // 30 s; enforced by the server
+	StatementTimeout time.Duration // 30 s; enforced by the server; negative: its own settings hold
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
 	Application      string        // "skald"
+	// Logins says what connections sign in with; nil: what DSN says.
+	Logins credentials.Source
 }
 
 // DB is an open database. Close it when nothing uses its stores any more.
@@ -42,6 +47,8 @@ type DB struct {
 	point *sqlx.DB // reads by key, prepared
 	write *sqlx.DB // creates, changes, claims
 	lease *sqlx.DB
+
+	idle map[*sqlx.DB]int // how many connections each pool keeps
 
 	statements sync.Map // statement → *sqlx.Stmt
 }
@@ -60,7 +67,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{}
+	db := &DB{idle: map[*sqlx.DB]int{}}
+	var retired atomic.Int64
 	points := max(2, cfg.MaxIdleConns)
 	planner := map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
 	for _, p := range []struct {
@@ -75,11 +83,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		{&db.write, "writer", writers, cfg.StatementTimeout, planner},
 		{&db.lease, "lease", 1, 2 * time.Second, nil},
 	} {
-		*p.pool, err = open(base.Clone(), cfg, p.role, p.timeout, p.set)
-		if err != nil {
-			db.Close()
-			return nil, err
-		}
+		c := prepare(base.Clone(), cfg, p.role, p.timeout, p.set)
+		c.retired, c.once = &retired, p.pool == &db.write
+		*p.pool = sqlx.NewDb(sql.OpenDB(c), "postgres")
+		db.idle[*p.pool] = p.open
 		(*p.pool).SetMaxOpenConns(p.open)
 		(*p.pool).SetMaxIdleConns(p.open)
 		(*p.pool).SetConnMaxLifetime(cfg.ConnMaxLifetime)
@@ -111,9 +118,13 @@ func (c *Config) setDefaults() {
 	if c.Application == "" {
 		c.Application = "skald"
 	}
+	if c.Logins == nil {
+		c.Logins = credentials.Fixed{}
+	}
 }
 
-func open(pc pq.Config, cfg Config, role string, timeout time.Duration, set map[string]string) (*sqlx.DB, error) {
+// prepare makes what opens the connections of one pool.
+func prepare(pc pq.Config, cfg Config, role string, timeout time.Duration, set map[string]string) *connector {
 	pc.ApplicationName = cfg.Application + " " + role
 	if pc.Runtime == nil {
 		pc.Runtime = map[string]string{}
@@ -123,20 +134,30 @@ func open(pc pq.Config, cfg Config, role string, timeout time.Duration, set map[
 	// A plan with a disabled node looks infinitely dear, and compiling it took
 	// half a second; our statements are short anyhow.
 	pc.Runtime["jit"] = "off"
-	pc.Runtime["statement_timeout"] = ms(timeout)
-	pc.Runtime["lock_timeout"] = ms(timeout / 2)
-	pc.Runtime["idle_in_transaction_session_timeout"] = ms(cfg.StatementTimeout)
-	connector, err := pq.NewConnectorConfig(pc)
-	if err != nil {
-		return nil, errAddress
+	if timeout > 0 {
+		pc.Runtime["statement_timeout"] = ms(timeout)
+		pc.Runtime["lock_timeout"] = ms(timeout / 2)
+		pc.Runtime["idle_in_transaction_session_timeout"] = ms(max(cfg.StatementTimeout, timeout))
 	}
-	connector.Dialer(dialer{net.Dialer{KeepAlive: 15 * time.Second}, max(cfg.IOTimeout, timeout+time.Second)})
-	return sqlx.NewDb(sql.OpenDB(connector), "postgres"), nil
+	return &connector{
+		config: pc, logins: cfg.Logins,
+		dialer: dialer{net.Dialer{KeepAlive: 15 * time.Second}, max(cfg.IOTimeout, timeout+time.Second)},
+	}
 }
 
 // Ping returns nil when the database answers on every pool.
 func (db *DB) Ping(ctx context.Context) error {
 	return errors.Join(db.read.PingContext(ctx), db.point.PingContext(ctx), db.write.PingContext(ctx), db.lease.PingContext(ctx))
+}
+
+// Refresh closes the connections that nobody uses at this moment. It is for a
+// login that has been replaced: those in use are closed after their use, because
+// their login is not current any more.
+func (db *DB) Refresh() {
+	for pool, keep := range db.idle {
+		pool.SetMaxIdleConns(0)
+		pool.SetMaxIdleConns(keep)
+	}
 }
 
 // Close closes all connections.
@@ -150,47 +171,3 @@ func (db *DB) Close() {
 
 // SQL returns the pool of the API's reads, for the schema check and statistics.
 func (db *DB) SQL() *sql.DB { return db.read.DB }
-
-// dialer gives every read and write of a connection a deadline. Bare lib/pq
-// waits for ever when the peer goes silent, whatever the context says.
-type dialer struct {
-	net.Dialer
-	io time.Duration
-}
-
-func (d dialer) Dial(network, addr string) (net.Conn, error) {
-	return d.DialContext(context.Background(), network, addr)
-}
-
-func (d dialer) DialTimeout(network, addr string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return d.DialContext(ctx, network, addr)
-}
-
-func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := d.Dialer.DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return &deadlineConn{c, d.io}, nil
-}
-
-type deadlineConn struct {
-	net.Conn
-	io time.Duration
-}
-
-func (c *deadlineConn) Read(b []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(c.io)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Read(b)
-}
-
-func (c *deadlineConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.io)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
-}

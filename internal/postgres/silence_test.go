@@ -19,11 +19,14 @@ import (
 	"github.com/skald-saga/skald/internal/testdb"
 )
 
-// proxy stands between a store and its server and can fall silent: connections
-// stay open and nothing passes any more, as when a machine loses its power.
+// proxy stands between a store and its server. It can fall silent: connections
+// stay open and nothing passes any more, as when a machine loses its power. It
+// can be mute for once: what the client says still arrives, and the connection
+// is cut when the server answers. And it can lead elsewhere.
 type proxy struct {
-	port   string
-	silent atomic.Bool
+	port         string
+	target       atomic.Pointer[string]
+	silent, mute atomic.Bool
 }
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -37,6 +40,7 @@ func newProxy(t *testing.T, target string) *proxy {
 		t.Fatal(err)
 	}
 	p := &proxy{port: port}
+	p.target.Store(&target)
 	var pumps sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn // guarded by mu
@@ -46,7 +50,7 @@ func newProxy(t *testing.T, target string) *proxy {
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", target)
+			server, err := net.Dial("tcp", *p.target.Load())
 			if err != nil {
 				client.Close()
 				continue
@@ -54,8 +58,8 @@ func newProxy(t *testing.T, target string) *proxy {
 			mu.Lock()
 			open = append(open, client, server)
 			mu.Unlock()
-			pumps.Go(func() { p.pump(client, server) })
-			pumps.Go(func() { p.pump(server, client) })
+			pumps.Go(func() { p.pump(client, server, nil) })
+			pumps.Go(func() { p.pump(server, client, &p.mute) })
 		}
 	})
 	t.Cleanup(func() {
@@ -70,7 +74,8 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-func (p *proxy) pump(from, to net.Conn) {
+// pump passes bytes on until one side hangs up, or cut is set, which cuts once.
+func (p *proxy) pump(from, to net.Conn, cut *atomic.Bool) {
 	defer to.Close()
 	buf := make([]byte, 32<<10)
 	for {
@@ -80,6 +85,10 @@ func (p *proxy) pump(from, to net.Conn) {
 		}
 		if p.silent.Load() {
 			_, _ = io.Copy(io.Discard, from) // taken and dropped
+			return
+		}
+		if cut != nil && cut.CompareAndSwap(true, false) {
+			from.Close()
 			return
 		}
 		if _, err := to.Write(buf[:n]); err != nil {

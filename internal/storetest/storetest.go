@@ -72,6 +72,17 @@ func Keys(t *testing.T, open func(t *testing.T) Env) {
 	run(t, map[string][]contract{"keys": keys}, func(*testing.T) Env { return env })
 }
 
+// Types returns the types of all events that the scenarios of the suite tell.
+func Types(t *testing.T, open func(t *testing.T) Env) map[saga.AuditType]bool {
+	f := begin(t, open(t))
+	types := map[saga.AuditType]bool{}
+	told(f)
+	for _, e := range f.feed(saga.EventFilter{}, 1000) {
+		types[e.Type] = true
+	}
+	return types
+}
+
 func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {
 	for group, contracts := range groups {
 		t.Run(group, func(t *testing.T) {
