@@ -21,7 +21,7 @@ func TestArchivesHaveEveryColumnOfTheirTables(t *testing.T) {
 	pool := open(t, testdb.DSN(t))
 	const columns = `SELECT format('%s %s %s', column_name, data_type, character_maximum_length) FROM information_schema.columns
 		WHERE table_schema = 'saga' AND table_name = $1 AND column_name <> 'archived_at' ORDER BY 1`
-	for _, table := range []string{"saga_states", "saga_step_logs", "saga_events"} {
+	for _, table := range []string{"saga_states", "saga_step_logs"} {
 		if diff := cmp.Diff(texts(t, pool, columns, table), texts(t, pool, columns, table+"_archive")); diff != "" {
 			t.Errorf("columns (-of %s +of its archive):\n%s", table, diff)
 		}
@@ -29,7 +29,7 @@ func TestArchivesHaveEveryColumnOfTheirTables(t *testing.T) {
 }
 
 // fill stores n ended sagas, of which the i-th ended i minutes ago, each with a
-// log and an event. Every hundredth needs attention.
+// log. Every hundredth needs attention.
 func fill(t *testing.T, pool *sql.DB, n int) {
 	t.Helper()
 	execute(t, pool, `INSERT INTO saga.saga_states (tenant_id, workflow_name, workflow_version, saga_type, total_steps, state, completed_at, clean, needs_attention, payload, error, business_key)
@@ -37,10 +37,9 @@ func fill(t *testing.T, pool *sql.DB, n int) {
 		       now() - i * interval '1 minute', i % 100 <> 0, i % 100 = 0, '{"n": 1.50}', '{"message": "m"}', 'key ' || i FROM generate_series(1, $1::int) AS i`, n)
 	execute(t, pool, `INSERT INTO saga.saga_step_logs (saga_id, step_index, step_name, action, status, completed_at, response_payload)
 		SELECT id, 0, 's', 'EXECUTE', 'SUCCESS', now(), '{"b": [1, null]}' FROM saga.saga_states`)
-	execute(t, pool, `INSERT INTO saga.saga_events (saga_id, event_type, tenant_id, event_data) SELECT id, 'saga.completed', tenant_id, '{"x": 1}' FROM saga.saga_states`)
 }
 
-var kept = []string{"saga_states", "saga_step_logs", "saga_events"}
+var kept = []string{"saga_states", "saga_step_logs"}
 
 // everything is the content of the live tables and their archives: each id and
 // its row, without what only an archive has. An id in both fails the test.

@@ -14,6 +14,7 @@ import (
 var (
 	_ saga.Store     = (*memstore.Sagas)(nil)
 	_ saga.Ownership = (*memstore.Sagas)(nil)
+	_ saga.Archive   = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
 )
 
@@ -23,11 +24,12 @@ func open(*testing.T) storetest.Env {
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }
 	m := memstore.New(now)
 	return storetest.Env{
-		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows,
+		Sagas: m.Sagas, Ownership: m.Sagas, Archive: m.Sagas, Workflows: m.Workflows,
 		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) },
 	}
 }
 
-func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, open) }
-func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, open) }
-func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, open) }
+func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, open) }
+func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, open) }
+func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, open) }
+func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, open) }

@@ -24,6 +24,7 @@ func New(now func() time.Time) *Store {
 	m := &memory{
 		now:   now,
 		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
+		archive: map[uuid.UUID]*saga.Archived{}, restored: map[uuid.UUID]time.Time{},
 		keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 	}
@@ -34,12 +35,14 @@ func New(now func() time.Time) *Store {
 type memory struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	sagas map[uuid.UUID]*saga.Saga
-	logs  map[uuid.UUID][]saga.StepLog
-	keys  map[keyID]keyRow
-	nodes map[int64]*nodeRow
-	heads map[nameID]*head
+	mu       sync.Mutex
+	sagas    map[uuid.UUID]*saga.Saga
+	logs     map[uuid.UUID][]saga.StepLog
+	archive  map[uuid.UUID]*saga.Archived
+	restored map[uuid.UUID]time.Time // live ones that came back, and when
+	keys     map[keyID]keyRow
+	nodes    map[int64]*nodeRow
+	heads    map[nameID]*head
 }
 
 type keyID struct {

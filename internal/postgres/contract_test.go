@@ -19,12 +19,14 @@ import (
 var (
 	_ saga.Store     = (*postgres.Sagas)(nil)
 	_ saga.Ownership = (*postgres.Sagas)(nil)
+	_ saga.Archive   = (*postgres.Sagas)(nil)
 	_ workflow.Store = (*postgres.Workflows)(nil)
 )
 
-func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, openEnv) }
-func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, emptied(t)) }
-func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, openEnv) }
+func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, openEnv) }
+func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, emptied(t)) }
+func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, openEnv) }
+func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, openEnv) }
 
 // connect opens a database that is closed with the test.
 func connect(t *testing.T, dsn string) *postgres.DB {
@@ -71,7 +73,7 @@ func openEnv(t *testing.T) storetest.Env {
 func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 	sagas := postgres.NewSagas(db)
 	return storetest.Env{
-		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Now: time.Now,
+		Sagas: sagas, Ownership: sagas, Archive: sagas, Workflows: postgres.NewWorkflows(db), Now: time.Now,
 		// The server's clock cannot be put forward, so all it is compared with is put back.
 		Advance: func(d time.Duration) {
 			execute(t, db.SQL(), `UPDATE saga.engine_nodes SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())

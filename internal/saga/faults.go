@@ -12,6 +12,9 @@ const (
 	CodeKeyUsed    = "REQ_IDEMPOTENCY_KEY_REUSED"
 	CodeNotFound   = "SAGA_NOT_FOUND"
 	CodeUnstorable = "SAGA_UNSTORABLE"
+
+	CodeArchived    = "SAGA_ARCHIVED"
+	CodeNotArchived = "SAGA_NOT_ARCHIVED"
 )
 
 // NotFound is the fault of a saga that does not exist for the tenant.
@@ -27,4 +30,14 @@ func (c *Change) Stale() *fault.Error {
 // KeyUsed is the fault of a change whose idempotency key is taken.
 func KeyUsed() *fault.Error {
 	return fault.New(fault.Conflict, CodeKeyUsed, "this idempotency key is in use")
+}
+
+// IsArchived is the fault of an action on a saga that is in the archive.
+func IsArchived(id uuid.UUID) *fault.Error {
+	return fault.New(fault.Conflict, CodeArchived, "saga %s is in the archive: restore it first", id).Allowing(ArchivedActions())
+}
+
+// NotArchived is the fault of a saga that is not in the tenant's archive.
+func NotArchived(id uuid.UUID) *fault.Error {
+	return fault.New(fault.NotFound, CodeNotArchived, "saga %s is not in the archive", id)
 }

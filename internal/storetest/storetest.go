@@ -1,5 +1,5 @@
-// Package storetest is the contracts of saga.Store, saga.Ownership and
-// workflow.Store as tests. Every store runs them, so that the one in memory
+// Package storetest is the contracts of saga.Store, saga.Ownership,
+// saga.Archive and workflow.Store as tests. Every store runs them, so that the one in memory
 // means the same as the one on PostgreSQL.
 package storetest
 
@@ -15,6 +15,7 @@ import (
 type Env struct {
 	Sagas     saga.Store
 	Ownership saga.Ownership
+	Archive   saga.Archive
 	Workflows workflow.Store
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
@@ -45,6 +46,13 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 // know tenants.
 func Ownership(t *testing.T, open func(t *testing.T) Env) {
 	run(t, map[string][]contract{"leases": leases, "claim": claims, "duties": duties}, open)
+}
+
+// Archive tests saga.Archive. open returns a new Env that lasts as long as its test.
+func Archive(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"archive": archives, "restore": restores}, func(*testing.T) Env { return env })
+	run(t, map[string][]contract{"archive of all tenants": archivesOfAll}, open)
 }
 
 // Workflows tests workflow.Store. open returns a new Env that lasts as long as its test.
