@@ -160,6 +160,7 @@ func (e RetryClass) Valid() bool {
 const (
 	SagaActionCancel             SagaAction = "cancel"
 	SagaActionCompensate         SagaAction = "compensate"
+	SagaActionRestore            SagaAction = "restore"
 	SagaActionResumeCompensation SagaAction = "resume-compensation"
 )
 
@@ -169,6 +170,8 @@ func (e SagaAction) Valid() bool {
 	case SagaActionCancel:
 		return true
 	case SagaActionCompensate:
+		return true
+	case SagaActionRestore:
 		return true
 	case SagaActionResumeCompensation:
 		return true
@@ -550,6 +553,15 @@ type CompensationStateName string
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
+// ExpiredSagas defines model for ExpiredSagas.
+type ExpiredSagas struct {
+	Completed int `json:"completed"`
+
+	// Failed Sagas that ended in any other way.
+	Failed       int    `json:"failed"`
+	WorkflowName string `json:"workflow_name"`
+}
+
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
@@ -571,6 +583,25 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// IndexUsage defines model for IndexUsage.
+type IndexUsage struct {
+	Bytes int64  `json:"bytes"`
+	Name  string `json:"name"`
+	Scans int64  `json:"scans"`
+
+	// TuplesFetched Live rows that simple scans fetched.
+	TuplesFetched int64 `json:"tuples_fetched"`
+
+	// TuplesRead Entries that scans returned.
+	TuplesRead int64 `json:"tuples_read"`
+
+	// Unique Keeps values unique, and so is needed though nothing may scan it.
+	Unique bool `json:"unique"`
+
+	// Valid False for one whose concurrent building failed; drop it.
+	Valid bool `json:"valid"`
+}
 
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
@@ -629,6 +660,37 @@ type ProblemField struct {
 
 	// Pointer A JSON Pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
+}
+
+// Retention How long ended sagas stay live before they are archived, in milliseconds.
+// Left out or 0: as long as the server says; -1: for ever. What the latest
+// version says holds for all sagas of the workflow.
+type Retention struct {
+	// CompletedMS Of sagas that completed.
+	CompletedMS *int64 `json:"completed_ms,omitempty"`
+
+	// FailedMS Of sagas that ended in any other way. Those that need attention are never archived.
+	FailedMS *int64 `json:"failed_ms,omitempty"`
+}
+
+// RetentionInput defines model for RetentionInput.
+type RetentionInput struct {
+	// OlderThan Instead of every retention, those for ever included: archive what ended
+	// before this time. It must be past.
+	OlderThan *time.Time `json:"older_than,omitempty"`
+}
+
+// RetentionRun defines model for RetentionRun.
+type RetentionRun struct {
+	// Archived How many sagas this request archived; 0 of a dry run.
+	Archived int  `json:"archived"`
+	DryRun   bool `json:"dry_run"`
+
+	// More Whether sagas are left to archive; of a dry run, whether counts were cut short at 10,000, or workflows at 1,000.
+	More bool `json:"more"`
+
+	// Workflows Of a dry run only; the workflows that have expired sagas, by name.
+	Workflows []ExpiredSagas `json:"workflows,omitempty"`
 }
 
 // RetryClass Why an attempt failed. A refusal is never retried.
@@ -731,6 +793,10 @@ type Saga struct {
 	// AllowedActions The actions that the present state accepts.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+
 	// StepLogs Not in lists, nor where the saga was just created or acted upon.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 }
@@ -832,7 +898,10 @@ type StepAction string
 
 // StepList defines model for StepList.
 type StepList struct {
-	Steps []StepView `json:"steps"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	Steps      []StepView `json:"steps"`
 }
 
 // StepLog One attempt of one action of one step.
@@ -868,7 +937,10 @@ type StepLog struct {
 
 // StepLogList defines model for StepLogList.
 type StepLogList struct {
-	StepLogs []StepLog `json:"step_logs"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	StepLogs   []StepLog  `json:"step_logs"`
 }
 
 // StepLogStatus How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
@@ -904,6 +976,35 @@ type StepView struct {
 	State     int           `json:"state"`
 	StateName StepStateName `json:"state_name"`
 	StepIndex int           `json:"step_index"`
+}
+
+// Storage defines model for Storage.
+type Storage struct {
+	// DatabaseBytes The whole database.
+	DatabaseBytes int64        `json:"database_bytes"`
+	Tables        []TableUsage `json:"tables"`
+}
+
+// TableUsage defines model for TableUsage.
+type TableUsage struct {
+	// DeadTuples What VACUUM has not cleared yet.
+	DeadTuples           int64        `json:"dead_tuples"`
+	HeapBytes            int64        `json:"heap_bytes"`
+	IndexBytes           int64        `json:"index_bytes"`
+	Indexes              []IndexUsage `json:"indexes"`
+	LastAnalyze          *time.Time   `json:"last_analyze,omitempty"`
+	LastAutoanalyze      *time.Time   `json:"last_autoanalyze,omitempty"`
+	LastAutovacuum       *time.Time   `json:"last_autovacuum,omitempty"`
+	LastVacuum           *time.Time   `json:"last_vacuum,omitempty"`
+	LiveTuples           int64        `json:"live_tuples"`
+	ModifiedSinceAnalyze int64        `json:"modified_since_analyze"`
+	Name                 string       `json:"name"`
+
+	// ToastBytes Large values, kept apart.
+	ToastBytes int64 `json:"toast_bytes"`
+
+	// TotalBytes Heap, TOAST and indexes, their maps included.
+	TotalBytes int64 `json:"total_bytes"`
 }
 
 // UUID defines model for UUID.
@@ -1035,8 +1136,16 @@ type WorkflowState = Workflow
 // Action defines model for Action.
 type Action = ActionInput
 
+// RunRetentionParams defines parameters for RunRetention.
+type RunRetentionParams struct {
+	// DryRun Only count what would be archived, by workflow.
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+}
+
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
+	// Archived The archive instead of the live sagas.
+	Archived     *bool   `form:"archived,omitempty" json:"archived,omitempty"`
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
 	// Status Repeatable.
@@ -1136,6 +1245,15 @@ type CancelSagaParams struct {
 
 // CompensateSagaParams defines parameters for CompensateSaga.
 type CompensateSagaParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RestoreSagaParams defines parameters for RestoreSaga.
+type RestoreSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -1260,6 +1378,9 @@ type GetContractParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// RunRetentionJSONRequestBody defines body for RunRetention for application/json ContentType.
+type RunRetentionJSONRequestBody = RetentionInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -1268,6 +1389,9 @@ type CancelSagaJSONRequestBody = ActionInput
 
 // CompensateSagaJSONRequestBody defines body for CompensateSaga for application/json ContentType.
 type CompensateSagaJSONRequestBody = ActionInput
+
+// RestoreSagaJSONRequestBody defines body for RestoreSaga for application/json ContentType.
+type RestoreSagaJSONRequestBody = ActionInput
 
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
@@ -1342,6 +1466,12 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// RunRetention Archive the tenant's sagas that have expired
+	// (POST /api/v1/admin/retention/run)
+	RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams)
+	// GetStorage What the tables and indexes take, and how they are used
+	// (GET /api/v1/admin/storage)
+	GetStorage(w http.ResponseWriter, r *http.Request)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
@@ -1357,6 +1487,9 @@ type ServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
+	// RestoreSaga Bring an archived saga back
+	// (POST /api/v1/sagas/{saga_id}/restore)
+	RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
@@ -1411,6 +1544,18 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
+// RunRetention Archive the tenant's sagas that have expired
+// (POST /api/v1/admin/retention/run)
+func (_ Unimplemented) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetStorage What the tables and indexes take, and how they are used
+// (GET /api/v1/admin/storage)
+func (_ Unimplemented) GetStorage(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListSagas List sagas
 // (GET /api/v1/sagas)
 func (_ Unimplemented) ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams) {
@@ -1438,6 +1583,12 @@ func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID
 // CompensateSaga Turn a saga back
 // (POST /api/v1/sagas/{saga_id}/compensate)
 func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RestoreSaga Bring an archived saga back
+// (POST /api/v1/sagas/{saga_id}/restore)
+func (_ Unimplemented) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1546,6 +1697,53 @@ type ServerInterfaceWrapper struct {
 
 type MiddlewareFunc func(http.Handler) http.Handler
 
+// RunRetention operation middleware
+func (siw *ServerInterfaceWrapper) RunRetention(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RunRetentionParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RunRetention(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetStorage operation middleware
+func (siw *ServerInterfaceWrapper) GetStorage(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetStorage(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListSagas operation middleware
 func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Request) {
 
@@ -1554,6 +1752,19 @@ func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Requ
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListSagasParams
+
+	// ------------- Optional query parameter "archived" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "archived", r.URL.Query(), &params.Archived, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "archived"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "archived", Err: err})
+		}
+		return
+	}
 
 	// ------------- Optional query parameter "workflow_name" -------------
 
@@ -2116,6 +2327,75 @@ func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CompensateSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RestoreSaga operation middleware
+func (siw *ServerInterfaceWrapper) RestoreSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RestoreSagaParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RestoreSaga(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2974,6 +3254,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/admin/retention/run", wrapper.RunRetention)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/admin/storage", wrapper.GetStorage)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas", wrapper.ListSagas)
 	})
 	r.Group(func(r chi.Router) {
@@ -2987,6 +3273,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/compensate", wrapper.CompensateSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/restore", wrapper.RestoreSaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
@@ -3086,6 +3375,98 @@ type WorkflowStateJSONResponse struct {
 	Body Workflow
 
 	Headers WorkflowStateResponseHeaders
+}
+
+type RunRetentionRequestObject struct {
+	Params RunRetentionParams
+	Body   *RunRetentionJSONRequestBody
+}
+
+type RunRetentionResponseObject interface {
+	VisitRunRetentionResponse(w http.ResponseWriter) error
+}
+
+type RunRetention200JSONResponse RetentionRun
+
+func (response RunRetention200JSONResponse) VisitRunRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RunRetentiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RunRetentiondefaultApplicationProblemPlusJSONResponse) VisitRunRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStorageRequestObject struct {
+}
+
+type GetStorageResponseObject interface {
+	VisitGetStorageResponse(w http.ResponseWriter) error
+}
+
+type GetStorage200JSONResponse Storage
+
+func (response GetStorage200JSONResponse) VisitGetStorageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStoragedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetStoragedefaultApplicationProblemPlusJSONResponse) VisitGetStorageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListSagasRequestObject struct {
@@ -3353,6 +3734,66 @@ type CompensateSagadefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params RestoreSagaParams
+	Body   *RestoreSagaJSONRequestBody
+}
+
+type RestoreSagaResponseObject interface {
+	VisitRestoreSagaResponse(w http.ResponseWriter) error
+}
+
+type RestoreSaga200ResponseHeaders struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+type RestoreSaga200JSONResponse struct {
+	Body    Saga
+	Headers RestoreSaga200ResponseHeaders
+}
+
+func (response RestoreSaga200JSONResponse) VisitRestoreSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RestoreSagadefaultApplicationProblemPlusJSONResponse) VisitRestoreSagaResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4203,6 +4644,12 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// RunRetention Archive the tenant's sagas that have expired
+	// (POST /api/v1/admin/retention/run)
+	RunRetention(ctx context.Context, request RunRetentionRequestObject) (RunRetentionResponseObject, error)
+	// GetStorage What the tables and indexes take, and how they are used
+	// (GET /api/v1/admin/storage)
+	GetStorage(ctx context.Context, request GetStorageRequestObject) (GetStorageResponseObject, error)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(ctx context.Context, request ListSagasRequestObject) (ListSagasResponseObject, error)
@@ -4218,6 +4665,9 @@ type StrictServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(ctx context.Context, request CompensateSagaRequestObject) (CompensateSagaResponseObject, error)
+	// RestoreSaga Bring an archived saga back
+	// (POST /api/v1/sagas/{saga_id}/restore)
+	RestoreSaga(ctx context.Context, request RestoreSagaRequestObject) (RestoreSagaResponseObject, error)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
@@ -4305,6 +4755,66 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// RunRetention operation middleware
+func (sh *strictHandler) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
+	var request RunRetentionRequestObject
+
+	request.Params = params
+
+	var body RunRetentionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RunRetention(ctx, request.(RunRetentionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RunRetention")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RunRetentionResponseObject); ok {
+		if err := validResponse.VisitRunRetentionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetStorage operation middleware
+func (sh *strictHandler) GetStorage(w http.ResponseWriter, r *http.Request) {
+	var request GetStorageRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetStorage(ctx, request.(GetStorageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetStorage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetStorageResponseObject); ok {
+		if err := validResponse.VisitGetStorageResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ListSagas operation middleware
@@ -4460,6 +4970,43 @@ func (sh *strictHandler) CompensateSaga(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CompensateSagaResponseObject); ok {
 		if err := validResponse.VisitCompensateSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RestoreSaga operation middleware
+func (sh *strictHandler) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
+	var request RestoreSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body RestoreSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RestoreSaga(ctx, request.(RestoreSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RestoreSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RestoreSagaResponseObject); ok {
+		if err := validResponse.VisitRestoreSagaResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -4924,146 +5471,170 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLlT1UkPLcuyk07smtr1cZwe7ziJN3Y6Z6uVI8IkJGFMAhwCjK1JeWufZh9sn2QLHwAS",
-	"JEGJsp3uc87Mn25HJHH58N1v+BbEPMs5I0yK4PBbsCQ4IQX8eZym/Fb9kRARFzSXlLPgMLhaEpQRueSJ",
-	"QHJJBcqxXKIlFiHiDB2MX4yCMBDxkmRYfSxXOQkOAyELyhbB/X0YnF7hhX/Yr6QQlDPE50guCSqI4GUR",
-	"kxBRhv5WckmEGrsgfytpQZLgUBYlcefKsZSkUKP92zT49d+mwZc/ToM/BKFnEWcJyXIuCZMfSZ7ilRqu",
-	"vaRLItHtkjCEGSK4SCkpkJqcCIluqVzCIgXOCKpGi1c7fyErdIsFwkzckoIkCC8wZU2gEFZmweGvgdpA",
-	"8MW3vouCzElBWEyO8zylvuUpiN1iKpFcYqmnFDckQXNe6OVFepAIYZYgKtCSM14WJNl0QB+JLFbHc0kK",
-	"H0xizhKBsHqMbpc0XiLMuFySAslihTJ8QwQShAnSnCajjGZq13vVdimTZEGK4F5NmuMCZ0Qa3DspC8EL",
-	"/54jRu7kLIY3IosrOV4QdE3mvCAhwgJRDZEF/UpY2DytKZvTVE00Qqd3cVomRKBIfR+NpiwIA6om+ltJ",
-	"ilUQBgxnaql6tuaG8N05YQu5DA4n44NXodqh/WFvLcrFq7+QVXdvv1BBr1OCji9Pzs5QvMQFjtUyQzhR",
-	"coezPCUIo0+fzt6M7Do1vdYLbWFi74pfvGgv2CGeX//Lzv/+8scewpm/wzJedpf/M1f0z1m6QrRJv4o5",
-	"aFYRKdqP+hc/39GDD1+1b4HvOSM9izwGokT744POIoWkabrNUtU069d7MH79csCCGSDhx5Ix9VNnzVGh",
-	"n0QIJ8Bz1VpJjlK+EAr9Y5ymQrHIeUoXS4meCYllKdDHT+/fn73/+XmI+HzKNKkqOiWKF3BGFJkIzpn6",
-	"P4ZRkATqTTlb9JMC1ctt7JlKkgmXsZkle3hbqAB0pt/fG1ePcVHglQuOKy5x2gXGZ8XrJFegUP9TwNCM",
-	"dvSY5UqY7AGLvcAL0l3k24JnaC8Evnu9QgmZ4zKVaG+k+Qz6EdjVTNC/kwhleIWuCcISZVxItDcOx+Ox",
-	"y5oMp+vboBqqsbs5LzIsNX/dnwSwB8N6x+PxOFzPivWeLunfPft6pxYIwIMj0LSkeOsRmoydna5bKux6",
-	"4HonQ1YLMq671o9vT9BPk4PxCEVKSP5pfxwpvK9ENhYo+m/miYhCI8puKROIfyUForKX9s2U64XoJV7g",
-	"szeAbQy2Lpf1CAIv8Iwma5WZPxRkHhwG/3W3VtB29VOxq0QAzPILJR4V7c/8FmVlvFTcgeB4CWd2hKJr",
-	"LGgcDTior2pYn8ICIwRhMC/T1K+4fMZU+lek2IrCG9BZlEhTZ0FYYkW4AkpT1kXqaBAvULSXqT9H6GpJ",
-	"pkyQQp2QIpy4VAiJxJIXsp9lqRn7ePT+ZDOH/syLm3nKb9/DcD6dRE1k93Fr3q6A2zx7+N+6g2/Pf69f",
-	"JkL+C08o0bp5rCdX6jtTWqz6EytNMcbqye5fhX48DJ/0cGcsL6WaUE8pcs6EO91xHJNcalX0SaZVNKI3",
-	"2IUohikVySZlgZVepLhpyRLFcvAKUAFQxmh7VCCmYe6YMNbU8C3CvLYL7zQsgh3XJFj3qceIgN28xTQt",
-	"C7IGTnnBr1OS/XE7eF3or3wgA7l4S5hEt4US3004VKbcut3ol6z+v1MZAOu+cUwFWNR7Lt/xhM57DRav",
-	"ukW0no7UUTz4BF1CPSkIfkpEteP6IH+MGLltm64uD3ggPp5zvVQ/HMHoNpM584+24ywOyKwm86TwOqdC",
-	"+mEGehCfV4ASI/SZyiUvJYqU9PmTkjCR2t4KLfFXghhXQosyKmGbzsovJZbkNznqq6c4WRjXzFbzVs17",
-	"1cqTBLaI04uC56SQwPHnOBUkDHLnp29BQbDw4cdHEvMiIYmyCaxg/UEgUhQc1GRH+u1ZhbBf/lXShySz",
-	"69Um8J3ja5KC0DTD8Ou/kliqYY7Z6n9cfnjvM8pWSD1BX3FagtuAlWmqeL5F4budBd8xA6rjHH3Et++I",
-	"EFr1rZ7uiBua7/Bcw28n50pRLPQg92FwgtN0I4i7egtGOS4kjWmOGciZQulU2o3SPJCllPkmAP356uoC",
-	"FmLluibVX/XHXzxwO+FZTpjoYQbHxnJT/L9kCSe1hRgio2Td8iJBEeOMRNqhVZmBjMsl1WqZ+lhtiTPy",
-	"YR4c/rp+G3oL4fqX3vPG2u+/tHZTUe6WJzLHel9qyZX2qExiKo4QvhYgBpc0JZViIFGiMat5YFhKkuXa",
-	"81nZGeOunRGClzQligawbBgtCZZkR1LQ6TqUAyQ3RAs6hRe1vTnzrmrPtyohcbHtmoQFehOuY5QTllC2",
-	"CNEeMuZ7iCao2niI9tEc01T9dYAUpeWaBipz7SDcAESYesaMFr0WvdpYAqp3m2T0VhrjhvWZtoC5ibTq",
-	"aRx7x8BESVXj0XBQQdlBABC1BA0Prw/hlCUnuBTE581YIay12IQmgKcLcKPNeXGLCwCvXYpC8Fk1X4xZ",
-	"TFL9d0JwklKmNq+QG0teeNdRsZ7tKO64cnoro99lhiP0kSS0ILEUCBdKEVF22ZwrRdLLH2t56Z//W3fR",
-	"nTPTsYcuLC8+XF61TFsLOvUoCIOLT/Df46uTPwdh8Ob0/PTq1AuosvB4no6vBU9LSUKkOLVirer/oiVQ",
-	"tSu4a0K6aKuG92HjnwlO5XJLJUA7+1yc5Td+y7xNOaWfJpQk/qD/1bsSLZV7pLgeahS0x34qMa5VjG09",
-	"w8o2aUtSCzElGb2IcIEXlFWvb3EqSyxmjNxJB6WvOU8JZmpYJ4DhweOCgAAjdziW6UoL7MgOGI18PD33",
-	"uiGPjSSEWJDjRVwvU2on3UbxA27TWcxL5nH5HKep9RUq3WQOgSqCbOxFMU/H8ffyIFgvPVoI7LoSK2D7",
-	"0NnazNvxvI9vT9Drgxc/eVQGzdxm2j8huvv+wBRLV8IExZzNUxrLUPup9RcmXMfLNAG/r3GqIMqEJBi4",
-	"ZuWf3qQ2GDfQfcszPYCWzK7vdpSlUASHr0HHSTxYdCmVJn6EEhLThCgOS2UXCZ2hXoLdJDHtc98vcZ4T",
-	"RhIdaFF6ytrxDqwi5QH26VdSrFBGhcQ3BM15ySqrxwitwfA0iPKWkjTxQtQs59V9GKizUgJ4s23urKJ3",
-	"gy9qG2tGk64UdF79yWhRmuNXmteL168d6jkYd+nHGWNfbY7KtGf1CgsUDJXRII5qhzk4ZgHcPI7LAmLT",
-	"a7c1qYDYtVlSym5s/Ibc5SnWXNZCTa2hwSHKgu5UEfF1k+61GQW8aTdcAa/CUOcsDQE0zmINR9GIsp1Y",
-	"sBTWDTMZKeh7VtFsF4wgby/0c0SZAeg1T1aV7Wc906C46Qg76C6gio2CTYqCnbwCjl2pDzLgDTxJsRA9",
-	"qi5DRh03lsQIKeVyXgqcgp0G+mNBZEFJQ/dVPIKXSoVgRN7y4iYIg5Lhr5hqN0EY6JjATBtc6lC/4pQm",
-	"M+vF9kp3WO4FT2m82lI8ABujAqVkLhEvpbKSiEDzgmcN998PAuUwvo4FSiXKq5f0kn8QXRkDXi6czgD0",
-	"X3E6y8Sa9A+d9WCGjDlLLJD9MtbyjFcvD8ab44Fh8Fcqvdj3GVOj9ou8IBgincDQxRJDEoZEBWYJzxrL",
-	"SHipD6wOSnrlPiuza+K1iJurOLHBb5ymoVEwCiGRCfs2DVSIf27esZpxLejfmyAW1bFyTUf9kH45Png1",
-	"bOIylTRPqQ/cVUxPz6jjenYVcom10OPMZsFsgnrPamq4KzJczXwuJ4v9llDRMUPqeFYopUKanyvf0mAB",
-	"7HCPe0+ovcNtIHq0Hf/dqLxdtfU0yC0yGrlW6rTCJp5KT7NCWSlgCs2ZenNWu3b7xavSBa5LQRkRYnaj",
-	"M4r65aLSorTTYFb7cwf7jdyVKrkegynjzZgzQCMsOUJwCNqCIfM5+AkyvEIFyUxKXMs2crf3wnjdrME2",
-	"M0LgYYsee3x4bawmDFGpFk4SSDm8XWIJEukWr5rkNGjKn2DKoiCpXv8G1W4PNqwDVw/bIxwxaGZyJiTJ",
-	"u3s8Ywm5a3pMbdoQKAzXhLIFuFUZOUKRtu/Ue8I4jnGaAstXL4zWW2wtldldWOUC7N3La7AhbLjHgK4/",
-	"GPOD0HqOErImEhaiSP30380/o40mRmP0deek9GfCkllsfXrrqL/y/bmofbC9a9j9fN9+PutVG93XJ2Cw",
-	"KI2iDuH0705Zbymdk3gVp2TI+s6rl1t2SkYkTrDcGHFzHE7ushXFbsSTvQm4U0giZhXz9JI2JKhilJNC",
-	"cIayUkjF5zewoJfWV1OUrJ9nGAeuycJVStGCE4F0MHZLEt4DB8wq5TjZmLNhwmkuNF7rxI0ylUbaDYjk",
-	"OOC//+KLePJS5qUULtsQStlThxMizmJSRRmVVlBx2VEDlmpnNu3JZW1lCXlQaww68501JfvfhFdzvJnT",
-	"vnpI6MQ9phduHGUTgVyaKEXDQVIb8UM+B4u14S8ANpryhVc7Veov6GIiRIwXinUXziHdYoH+qijASBvF",
-	"+XGs/ihzjbXDFBtJ8nO+WKfVHIzB15CRZPZgyb1vhnjoAJPXzgB6Vx1VvV90TV5Vfk5A/A1OURfLYO8F",
-	"jslGfFTcssyTh0t+hVFG0HkSswt+K7QXWPtv4iVmC6JdOzblpt8Xu3aT+wo8VgpvFusT921nwQMn60Qx",
-	"qjTK5hI8k7TVCZeptMSj4ySyAcbUkXENDauJG11RVB9LQ7drHHfYMUu+9Fg7ddZfO/Ri0+UMjz6+OAuB",
-	"PyeQHaf0Wl2n4zpVtDUQOFq2dn6JMiM7rubtdZ7UqsmWLrAhWlMjJN7rNNMuPDFUUG5ws4G9q5NOfDEb",
-	"IXF8MwN69scpaUaExFk+PBLvl2htJG/53ULr0azX607ehzrD8otaznUKWlPUIC6dj2tsAnAC6KV2vVht",
-	"23RA2pDPYBr0WUt5bwRkB2Q4tdXjQXM+QL91VNpBU2ypCjZVrM0J5C3Nqnn6/1IXLtRutZcHTmFSO9nR",
-	"WGGtiPjLg43gryRrV/nU2ib4r+00JnecCpP+mxpbdLDSAodHma3r6A+ePSpM3VQ5PHZDFf2CLNgcC0GS",
-	"sKFKy7JgJEHXOL4ZodZ51EAPtV+57VLu90fu772cTIY5f2WBmdCyZQus6igE3YSSBRUSqiOrfErI/6w4",
-	"S0YKkq4QRqmihSO9xYiylDLSrmDYMg/Ap4B0ES/FkghZ5fU6MzqlOXqxbWi3ilj2Dn46eLX/8uCnjbUs",
-	"Xs597hrjvnAdLgRBSkPRZKKQxxXz6vS+ElfM96Yx9cl5SOPdTsznjcyJtXHX+k3DkESjRmtzAYHHWdzW",
-	"EpVu5iypT0pe+nPjrrQTOKaCaCfwCEUmMwxk4OXV8cer0zdHyCnVY4lGj1kF52jKcEFsWd4RiuonapCT",
-	"D+8uzk/1MO5RVQ9P318eX6kvp6x+QX38DNR6ncipfXfPQxTpM43QM8x0ouQCfyWozJ+rtU1ZVJllEXpm",
-	"M8gqLtQdEdx+b4/PzvUCbfqZWt2UnRy/Pzk9Pz99o2tw1mXPNWHSwkMPippdurl2bu5btYte5L2sLG2f",
-	"dIFKSclRztN0hE5xvDRufsWTjWCx2zHHHISBOcMgDKpTM3/bQwrCQANL/W6h41+j8dRuE8aIhxCWSdFt",
-	"ONG3ybtsfzsDjXNQFMcEVUExU0ggvHGk9zgjINu1kAcHGnjmrrWD2Uay0CU8L0qmy1YlwiA3QwR157eK",
-	"LLEAhwdp5s/0ZRMaRlFrY82FfWL0byWxiSS1hDonUhdkJ3QBwU9F5KMIRbMIRYcRinaisCrkVKIIXZMF",
-	"BczX9jdGKQyhdGgYw5vN9RA4r9M2quI7BT3IFs/wCmp9n0hPaDFcm4gbGxO4x5Z0WK8keW3bWnI7/dfT",
-	"k09Xpy5hnfZS0ANEVKV1DlYcodpyo7iBYfu2ec4XW1phHwDlddYEn2sKqIx99S81oSdPbRCPcCDfcjCa",
-	"KYd7Z14+LEu+HQFLykJzmx5X3bCIE4QxHh5i2dsuxAJRiDllvoL1txACVSaLk/3i656hjtKmTiv+oP8W",
-	"60MUkIy2vUOdlzLmGZn5M/4+V4Fvp+7FtjNpVegupcxnB+PX2i1guND6YNtrJ93tEbGOsVOk+phxHhqY",
-	"mDwyiAAR+YFhAM04upGAn2wkgLKE3G2oYmmlAA4LxB480jW991ObP9bOV/1XvXx3TY74sJzI8ctqWmvA",
-	"v7HMNdz3gYKiirU8KjTikxV65DUr7lNgoTat5imQtzCy5gVa8jQRThI5VdTq8mewK3SxVEPJ/XRycnp5",
-	"6eqvV2fvTj9A7cTlX84uLhoacJ88flw1zVo7YF2pTSWlt5exkA5RWdCmqlxIzJKqsry/eMyXlGa8Y0ZY",
-	"6/AwKQjKcLIpd6KteQ+KNXYr6x5ct7Z1GsqDat18YTFwxualnA3xrDp+zxQLadMEt1r2dgV3fn6pJeoD",
-	"Vj1Y7vyutX4uNYboBXLIMUQvvaWAL5+uFLDJTbYReNtIHiN0tqoobNCJj4GDP9Rztm6rrfHOa7wzP955",
-	"++Xbq/sd958H2/xzb3L/Bx8G/FL7OLeQeNclTS0ZdZkDzzLqf7Tgfj/LzxwVJCVYENuYDWYAo9hrAjuu",
-	"2fXRsTq8uuDeM6jq+bcMUzY4YJ/33nqH1Y5qn/b2eT/NdLehLQre1F+0TIKhuWwvIJUNX6e+dh02a4qR",
-	"WxCJOtnb1iuFICvZyu080W+nHACLlkrlX+t1twAFaVlPvLCdGKEfBKT6sXYG4t4mhXdzMtl95Z40FW3D",
-	"Ld9KcxW+rEudm63e1nmlphXbSjHfLRxWLc2/qZd7M9NcBFUi0sFStzuAjqsZTNDOKQF/b4/KYJdtndox",
-	"6fEh1eTdwp4abxtn1jiI/pSLdYziZEnimy25xaNod51aMRgdfysUVIeLU62yGLVeFiX50iH+DqOGrxxB",
-	"23dmDizXHdObBsi3qsF6pEvbm5S+1u/qKlCV7zXUlUBUitpL/GRx2035EJ1D9jvC/x07vLf33q4P+z88",
-	"Yo+98frv6VnvcTE/VeaCJbEqZ6gdvq9JFISI6SX6v47fnSNJ7iSiTNCEQHXi8I4yXs447BM1MyQvr9u/",
-	"s7HfMJ5d9bcajKp1A6oNzqN66I2xbTvmlWlJ0D7QLuyRDn/qQ014XGa2lQAvJcIsXvJC8wOcUiyI8BJ2",
-	"44C2A3iVpbHCWboeCRvIZ3TCtf0cfVDU83SBdw8eibnHsLm8wWmixKdORBKHpsNlnTIjEI4LLgTk5dCY",
-	"iFCX7YGrSfNHNmXGQQSwRK5wCavWh5ShCy7koiCX//N8NGVT9uOPJ5x91VmmYvTjj7oUOCPZNSlMVSbD",
-	"N2QWY0GOgGfpXz++PUH7+/uv1ZCfrk5gFVOWUbVO3dr7CNkQjP4io2lKzTP0LPp//+f/zjIRPR+hd2ay",
-	"Cil0/y6d5WArY0foo3b1mwzkkt0wfsuqlfKi+gmadtZVyjD7lEF5MEnMpsF3BPvVlf/gdAJHJkNRX4PF",
-	"qELgKXtmOzs8twJKQH8DFMU8IdGRelXYr8UoS3QePRQ+aYdeZrqQ6oCIqHqs6tY7kCtElDaNIeWeC0jL",
-	"EWUcEyGObAV99W6GV3YouyAzudmxAR+iibNt88E1wYVA0b/umJd2zpLoUBfQp5Qw+YMItdlE5ZRBCaOS",
-	"VUyXiSrzzfYcnrxq9BsnqSAIg/2lrCy9EONJcFbR6O+tAFko/NeNs0NQbKz5Uffvn7LIdvmO3J70iLNG",
-	"drr2xFYzPDvYm9itgP0nFNR04MxM8jxEUaMrd1SP+fPplY2WPtsfHzw3W3KapatdRdBCaBfndPfr3i7Q",
-	"dGTrtquqUF4X/OAbAgQctZqu6z616IasEGi4AuWkQJIwzGSI8oKymOY4haELXkpiG/TfkFxOGcQKJUqJ",
-	"stcmB2jJy0LYfqdZ1VJC3yugcd/cNNBqc2+yW+wOKmC6DVNDNE/xYkESFHkaoB4ipRJERzWw7eS6EWvV",
-	"HELtFZKBgVj1Qg4mE0X9+pfCcoFSkCkrc8S4+sgchBLIgFi6Dz96Bqrx3nOtcDrNsl1KiZz2M5FOaoLO",
-	"fKaFNoKyh4SQfNS8MiBEQApKS4Mu0PYmAf8lAaFp9yfA2ZGQHLh2gjIqBAH+VZCcYKmgqabUrgsh8UpU",
-	"gD6asuZidSNqZtqeQs98vSVTtv4neNvcR5DSmDCdM29aCB/nakU7k9E4MM2qoHugONzdvb29HWF4POLF",
-	"Ytd8K3bPz05O31+ewjd1/w8twxw7+zAYj/b0KzwnDOc0OAz2R+PRvnZbLkE2N0hE/bAgHrXiPblVmAKJ",
-	"wyP0VoMT2GLMs2vKLJ4cv3+ja1FAfAhL+QqoijPbk9Avf/g4Qp+hnOma63RRheNVvh2WCkkKYi9+MKSa",
-	"lUIRFpXwlQZrxYPPkuAwUFz+skoUrK+i+PWbv6N0q97kwdcVdHt32n339eaui1O6/ewH1pI1+tpPPH3t",
-	"H7Yq8vBFkSFr8l7M0awXGNpAvWpT+q3n0oBmPdBTjFmVgj3ReI3yigeM6e0lo7XeVo7Ht2lQkAXlbBoc",
-	"TgNSToP7qO6//YNAthJCZ+/FnEmQTL3t5avKiaH3Zky8lOMbuluA1Wl/7Hioum6yOC0F/dqL5tahqOST",
-	"/xKDNfG47nyQST5kPsmfYLaNu7Me0t9qd3a+B+7Oh+g179412Xob37vQ3oFB78G9GAPeNfcXDXizcd3J",
-	"/ZdW4/3JePyk3fY3N+QGmT6gGbfJuALBy3jFAkba+wiVEn0Lqna4axvlQ0vsMstwsQoOA7VIZLP2JV6I",
-	"Oov/C/TDEtLbpq6Qwgp8o0N0qkzQs1Y1W+he0EKlmLJm4cdzcHDNka48qSo+gPsZZVT3frqtanC0M3DK",
-	"jPF+CCFPCj2aiTIOIZFZcjCQCEvqNiO6L57QfdGoMNU8oCLr2phbTGXk3HnjnVoZY6aHiS791s/AbamW",
-	"VeauprvAphO/SQM4MqbBZLynrDZQsmIsiKgbWC2xmLKoSl2KdG+rSPcdiDqAcBoCePQuzeCgjqOjeG2g",
-	"HLhpZAjd6utahtBi84auLkf7vH+CrpQcRyeKIu/kCP1Mv9qW27BfKVBkRb1VS3VPgugI4SnLcKr4G1i8",
-	"0IKbLhiHcBwWle3AElwkKCEZZolw7jVp30QDE+W4IEyuvY7mi3uFyOpJOUp1aUj74oH7Divb+00uDrFo",
-	"Z8ivCnMakoGLi7a7zu/3v1Rkm9sgbP3X8Gsg3NsGd5zrBtetsns/oTmOR3F+YOKGh3t4/33YND13v5ls",
-	"nvteI/QhjNNijGGZqMzDKQMMmYzHTa7oY2kLIh/Ez8yNUQP41HfgfM076IZ84Vyz993VlnW0/gjqfDK0",
-	"3x8fbEZ5926cx5PKz8QSimZeSvBU1wJuRTu7phHE4bce1eqTvlbCqQmsbhzl+houUAqvCWFIdw6raIrA",
-	"XaGNCkFkbqyoLyykAmFFoSSxzqKD8WvjEGu1xoimrKNf5FgZnbomkNqbC1taBjz9zlTp0R420pBLPw35",
-	"7EcJ5xaw3bqnYIv0JptRqnWf1+Ox8QQA3OXcVUeTtfhX9x/pxcFzekPMIcM9w5ghe9fBDwLhGByrhx3E",
-	"MxWrppRPu8QJapTPOrfDKm0c+pOgyA4eedGp+vyfKPXdUOqqLKpQyzWOb7bFKl8jm170+kg4mF42l8Nw",
-	"GI0ttpLaVEW5I2pOaCqrrZaA0bwgYgmNUFemAbAPjfQKGyW3/0Sl74FK+mrikiVcCS8rNSE22zhMc47b",
-	"YpoSuzu2PsirhX5gpn86jpe2YCfU2XgEGiebXpwJuQuR0Epws4+zJ1qhq4PE98SZf8daoVPN5fNnpWnz",
-	"kmT5WG3xd1LzwBfWufL5ARbSbpUwtxlDbSmU0imtuyy0THFNDqkfSb8rhv6m+LYB2f7zINpgJGukt3kR",
-	"y9NLx2bM6AaippPoCJ1pFytnJlWpSiHyYtbnRvZbA7vamJ2u3NR2iLbb/Hbn/smeGIWTZr42kPSPE4xY",
-	"j12N+0SfCC3dTEeLjPVv62ICvFDI1MoV1Hem3jUQUrE6jYYnml1ozQ5PmX0JpwXByQrcRNS4aqtnC0xZ",
-	"2ErEmYzHOk5g8pXgC8iPrpI9FMIfRpAwpi9h1OUu2qDX5ADk6NcedXSjyhfdlsuu0e+e9CZV6yEOG2PZ",
-	"tM7txoIE1h5nkJuVjAXEs0ObGgpeYPMjwgXcE6R+H6FIkjsJqzE5RI00wrsd86QgkO8F+BO192GMxE3+",
-	"7y2op8qJMF7zYV/Za48fT3YfDXI5bfd6aM8nDHah2KNlzzex177hYO9/dBw8FqBBWbo05RyDkOJJ96oL",
-	"mDYSiWJicAojZC/0gKvDbWIyMnfo2DiV5CmYKlWCKnp2MJk8f4qAL6y4yaZtUrGQXEESwQX+g/Hvm2K5",
-	"blCg46F/MNe0H5pq5CfRULfkCb+Tt1l6NbmHMQh9QLtGDev3y0BKnpa15E6pAnA96gi9gQ+1Nd/R5UwK",
-	"cXUDzZQpYxpSsEnilaVmiN8QKZ4UIR7N7OelIE657WOPVevM/ad6yuzhsUoz7zs81Di7zsnpz/9BD067",
-	"yJ7w4AxdD8zpXWuX2XKB734k/7SsHmnw20N/MuzZ/Wb+GiSBf6kquh+JJ73dBEyl7V5l4udYLmsLvy4p",
-	"70+ZeIr2vv9AqoJSGbfVEZZw+/Xf16GMuSD7O+rQZgaP8nymNOSnUHZtWw19sxyPiQB/Ak51l2YLnoxI",
-	"bCCTEVnQWKyDzDvzykbQgLWbp5i2gNLOCers/6LgmVp4KXSNL7nLudC6uiaOp4CN2QbYUfWEfqiY+pSR",
-	"PeA+0JxwJgsM5dHb+kd+I9+ye0GA32qLzR7+ozmVr5aQ/6kXX3ll/OcJ3rW/92oeL8b7daBeX49YFQTG",
-	"mDHu0UcWRH4kOIEyid+Na8SYPS3bgMK9BLIhdIpwVVznB6zTjKWPRn5xROB3gpGdogfDqy5CTwEpcz2p",
-	"DluiJSl8jPXeXhqsmYEuo9sFSjevtlGwro4XTqa8VXTBR0izrDT3pddtIXLK4LZzbhuKt4rIhEd9AcMX",
-	"bnaghRP7A2MIPMJO6RWEZTzJyuDArvNkAGESDhmwVYjKjGHj3N1RNG5DFaQmpLBWq6RL3qNmfU9w/+X+",
-	"/wcAAP//",
+	"7H3rcts4uuCrYLVT1UkPLcuXpBO7pnY9jtPtbeeyttN9tto5IkxCEsYkwCFA25qUt/Zp9sH2SbbwfQAJ",
+	"SqBudtLnTE//6MgSiet3v37pJTIvpGBCq97Bl96E0ZSV8PEoy+Sd+ZAylZS80FyK3kHvcsJIzvREporo",
+	"CVekoHpCJlRFRAqyP3jR70U9lUxYTs3Lelqw3kFP6ZKLce/hIeqdXNJxeNhbViouBZEjoieMlEzJqkxY",
+	"RLggf6+kZsqMXbK/V7xkae9AlxXz5yqo1qw0o/37Ve+3f7/qff7zVe9PvSiwiNOU5YXUTOhzVmR0aoab",
+	"XdIF0+RuwgShgjBaZpyVxEzOlCZ3XE9gkYrmjNSjJdOtn9mU3FFFqFB3rGQpoWPKRftQmKjy3sFvPbOB",
+	"3ufQ+j6WbMRKJhJ2VBQZDy3PnNgd5ZroCdU4pbphKRnJEpcX4yAxoSIlXJGJFLIqWbrsgs6ZLqdHI83K",
+	"0JkkUqSKUPMzuZvwZEKokHrCSqLLKcnpDVNEMaFYe5qcC56bXe/U2+VCszErew9m0oKWNGfawt5xVSpZ",
+	"hvccC3avhwk8ETtYKeiYkWs2kiWLCFWE44mM+S0TUfu2rsSIZ2aiPjm5T7IqZYrE5v24fyV6UY+bif5e",
+	"sXLai3qC5mapOFt7Q/T+jImxnvQOdgf7ryKzQ/fFzkKQS6Y/s+n83n7hil9njBxdHJ+ekmRCS5qYZUZw",
+	"o+ye5kXGCCWfPp2+6bt1Ir42C52BxM4Vv3gxu2APeX77L1v/+/OfOxBn9I7qZDK//B+lwX8psinhbfw1",
+	"xAFJRWxwP+5e/GgLB1991aEFvpeCdSzyCJCS7A325xapNM+ydZZqplm83v3B65crLFgAEJ5XQpiv5tYc",
+	"l/hLTGgKNNeslRUkk2NlwD+hWaYMiRxlfDzR5JnSVFeKnH96//70/Y/PIyJHVwJR1eApM7RACmbQREkp",
+	"zL8URiEasDeTYtyNChyX29oz1yxXPmGzSw7Qtsgc0Ck+vzOof6ZlSaf+cVxKTbP5w/jV0DotzVGYf8xh",
+	"IKHtP2a5GibbYLEf6ZjNL/JtKXOyEwHdvZ6SlI1olWmy00c6Q74HcjVU/B8sJjmdkmtGqCa5VJrsDKLB",
+	"YOCTJkvpujZohmrtbiTLnGqkr3u7PdiDJb2DwWAQLSbFuKcL/o/Avt6ZBcLhwRUgLhnaekh2B95OFy0V",
+	"dr3iendXWS3wuPm1nr89Jj/s7g/6JDZM8i97g9jAfc2yqSLxf7O/qDiyrOyOC0XkLSsJ1524b6dczEQv",
+	"6JievgFoE7B1PWlGUHRMhzxdKMz8qWSj3kHvv243Ato2/qq2DQuAWX7hLCCi/STvSF4lE0MdGE0mcGeH",
+	"JL6miifxChd1a4YNCSwwQi/qjaosCwsuv1KuwysyZMXADcgshqWZu2AidSzcHEqb18XmaogsSbyTm499",
+	"cjlhV0Kx0tyQQZykMgBJ1ESWuptkmRm7aPTe7nIK/assb0aZvHsPw4VkEjOR28edfbo+3Pbdwz+LLn52",
+	"/gd8mCn9V5lyhrJ5gpMb8V0YKdZ8pEZSTKj5ZftvCn9eDZ5wuFNRVNpMiFOqQgrlT3eUJKzQKIo+ybQG",
+	"R3CD8ydKYUqDsmlVUiMXGWpaidSQHDoFUACQsdIeV0TgmXsqjFM1Qouwj23DMy2NYMtXCRa9GlAiYDdv",
+	"Kc+qki04p6KU1xnL/7zeeX3Et0JHBnzxjglN7krDvtvnUKtyi3aDDzn5f6tWABa946kKsKj3Ur+TKR91",
+	"KixBcYuhnE7MVWx8gz6iHpeMPiWgunFDJ39EBLubVV19GrAhPJ5JXGr4HEHptpN58/fXoyzekTlJ5knP",
+	"64wrHT4zkIPkqD4o1Se/cj2RlSax4T5/MRwmNtubkgm9ZURIw7S44Bq26a38QlPNvslVXz7FzcK4draG",
+	"tiLtNStPU9gizT6WsmClBoo/opliUa/wvvrSKxlVIfg4Z4ksU5YancAx1u8UYWUpQUz2uN+OEwi7+V/N",
+	"fVg6vJ4uO74zes0yYJp2GHn9N5ZoM8yRmP6Piw/vQ0rZlJhfyC3NKjAbiCrLDM13IHy/NZZbdkBznf1z",
+	"eveOKYWib/3rlrrhxZYs8Py2CmkExRIHeYh6xzTLlh7xvNxCSUFLzRNeUAF8pjQyFZpR2hcy0bpYdkA/",
+	"XV5+hIU4vo6o+hu+/DlwbscyL5hQHcTgyGpuhv5XIpWs0RAjYoWsO1mmJBZSsBgNWrUaKKSecBTLzMtm",
+	"S1KwD6PewW+Lt4FbiBY/9F621v7weWY3NeaueSMjivsyS66lR6MSc3VI6LUCNjjhGasFA01ShKz2hVGt",
+	"WV6g5bPWMwbzekYEVtKMGRyguqW0pFSzLc1BppvDHEC5VaSgE3gQ9c1hcFU7oVUpTct116TcobfPdUAK",
+	"JlIuxhHZIVZ9j8guqTcekT0yojwzn/aJwbQCcaBW1/ajJYcIUw+FlaIXgtcslIDoPYsyuJXWuFFzpzOH",
+	"uQy1mmk8fceeieGq1qLhgYLRg+BAzBLwPII2hBORHtNKsZA1Y0ooSrEpTwFOx2BGG8nyjpZwvG4pBsCH",
+	"9XwJFQnL8HPKaJpxYTZvgJtqWYbXcV+YkzPwptZkNc2el2KKXeK85dhMi3SKCcudqJgStB0bkb63DH4c",
+	"761BaF5V88Gj/Xjw4kJAUVPo9QjTUe0b0LLNM/rknKW8ZIlWhJZGXjPq60gaeTvIRhqxIjz/l/m7ndsF",
+	"umjmr+Hjh4vLGQuAgzDzUy/qffwE/z+6PP6pF/XenJydXJ4E4akqAwa6o2sls0qziBiGZjiQ+VfNyB1o",
+	"MV98fWb44P0wmunJmgCMNlEfteVN2IAxS2CqMOk4FSm7/6Ss1LzGSq6nGj/4dq+X+0uBvwPmjSxJxSYD",
+	"6qrImBqOmDbSzPxNnvFbRkp5Z5FWcbDJwGzEvmRudbNZS0YDU54IXXLmJoSZSqarUmw0VSX436sA1f2Z",
+	"sUKhsKkIPoS2WiVBWmDMkCejjIwntYSU0ymsyBoG7WzXUmaMCjPbLc14YEtvDQyAVUsKRu4mUjGSSJFU",
+	"ZWnElOuKZ4bDWNZ6SNJSFh1zzACnpWoIT/Vu3UIcXLRPfO7WQ6BtZPEP+FcnaKNc3iHH41DeFuzYTyXI",
+	"o5Kxrm8o6s3Iox4xMLJxkMZ9pGMu6sfXQPMJVUPB7rWHsh6weC7MAIkuGYiw7J4mOpuiyB67AeN+SKor",
+	"go6IIysLgzfY8yMsliobM/1SARQcJ8NEViJg9D3KMuctMPg8Alc1I877ui5Cz4C/70yoDzsEzs5qth47",
+	"P397TF7vv/ghoDQg3x6ihVLN7/uDMEKdEScNpo8ynugIPVX4hnXYyypLwfNjzaqEC6UZBUpXe6iWKQ7W",
+	"EPww45taAZfsru+3ZJmav1+DlpMGoOhCG138kKQs4SkzwkOLPlkg9IZ6CZYTTXmXA29Ci4IJILJcEaOp",
+	"LBxv36lSgcM+uWXllORcaXpj6GwlaruHlcdWPk8LKG85y9LgidrlvHqIeuaujAi+3DrnraJzgy8aK8sQ",
+	"mUjnoz9YPQqFmVr3evH6tYc9+4N5/PHG2DOb4zrrWL2BAnOGd7JM1WHjMgPXDBy3TJB/JYvvbbc+xHmr",
+	"RcbFjfPgsvsio0hl3amZNbQoRFXyrTomZtGkO7OEAp50G64Pr4ZQ7y4tArTuYgFFQUBZV5FKw1Jcbrlg",
+	"6LcaZ+ePEfjtR/ydcGEP9Fqm09r643xToJNgjA2I5aBl9HvLZGA3eX04bqWhkzlnmomVuGWHfxBVQwW6",
+	"otJ0SjIjhWJgD1qDjQZFy2TCb1kKkWE5zzKuMC6pfyXO2EgTWWmzx8EBoRjPQKyjwfoOFZ2qQ7K1c1AD",
+	"dZ9gaMGEkYxqpvSVcDZ98zCZyCxV8DTNMrvAWWM/OCA7FOdhHuIUIzsScIT62TBrdKi+t/Nyd3d/gP95",
+	"SL+1062OrzB7h1JOLkFkhUeMZEyotlfs6bLuPp5u4Q+LgGsTY7nMUlYO9YQGbKinyHjBXQ70rXQzGb4t",
+	"VUP6iA0nSQ/cnsldfXhXooZTx9XIqSZ5pbTh8wVV1ke9iqFu4QGcV+uKo+6GOoIFzJ07WAALN1oy3FuH",
+	"ZIAUJDWHU4nlppq0nA5LXOW89JvLMmgMYwB1uA4DXJlBZS3dMg5ba4iMXAwvgPipyB0rGQQEQDQAoS6W",
+	"Bghh7WeC7yHEJqjF1c8F0aWeHOLcDlvYb9EInFUMLW24lchITIYIryyItAx1D4GwI58+u5OOmju2J9xB",
+	"oMvpcUaV6rBGCmItplYj7ZMjUrJRpWiGyvEtRMEaPb1lnjRQLCuj4wmmzZmASkpvKUdPTtRD0jtEm7jh",
+	"uqCoDl2gQVD9guV+lBlPpmtyFKDmXCEMGXaQyJwpMipl3rq27xQpYHw0AWija9UP4ZK/U/NKADgiaTYE",
+	"3nhLsyCBrSN0G/5FkFG5Q15MMF+93B8sD9mKen/jOige/Eq5NTmqwqj/BhABv9WEQpysJiUVqcxby0hl",
+	"hRfWxI0FsV1U+TULOi3aqzh28Yk0yyKrAZZK16S0PxeitnzHZsaFR//exhlxZP8o6HSf9MvB/qvVJq4y",
+	"zYuMh467DrvCGTH0yq3CcB7YvBROnll26h2rac7doOF0GPIKOuh3iEqOBDHXY+Qppe3XtftvZcLkUY8Q",
+	"WZqjNhDgsyajWqZdX84q0hD+bU0mqHWjRq2eSpF2WpPRkLv56GVZWTEb/DlWB7XPR84tCQ+ATCsFC7Ag",
+	"X+sdePOt7uLzR9h5QH8YCA3DJl6gW2Mz6uV1pbhgSg1vMEy9W9Uyijl6ooZNkMAmK90zqmICJxBMw7DX",
+	"zER6SABs0CjGRiPwquTUyGy5zbPoPtLdF9aV62yAQ8u2Nlv0IOAYnpNpBOFWPgRtxYiLwEOtx2vNKX+A",
+	"KcuSZbj+JdaCHdgwRkNttke4YjRWD5VmRUh6Ttl92w3vYtFB9LpmXIzBVy/YIYnRZGieUzYawShUhkml",
+	"FiUWSJYzVhh/YR1OwRkLVxNDNORdOTWNZACqsxELrCoYkdh89d/tn/FSq1Vr9EX3tPdgRKl0mDhH8UL5",
+	"0DmUfdDeXz/ewH99z70+7LRE+I/vgg3MyEBNXFD37l4+RL2Mj1gyTTK2yvrO6odnTF850zSlemkYl+fD",
+	"8Jc96HSk+cvdBQs9S9WwJp7d6golBSuVFKjn0UQvIUEvnfm/rEQ3zbBcxKZ2GTFuLJkiGOG3JgrvgE1/",
+	"mkmaLg0EtjFa/mm8xmjgKtOWP68QHuQd/8PnUBidrHRRaeWTDeX0pIhIkbA6dM3IMS3TSHOWZmcult4n",
+	"bVUFHrAFNkL7nrNOdj8JjxZ0OaV9tUk8jn9NL/zgnGUIcmFDX1o298YuvMrrYARtmaCBjGZyHJSnjcAO",
+	"0qOKiDAaNcSQ1Zd0RxX5m8EAy20M5aeJ+VAVCLWriWKaFWdyvEgO2wezMs9ZOtyYc+/ZITYdYPe1N0Ae",
+	"9r53s67dV7XrDAB/iZ/NhzJDwHRJE7YUHg21rIp0c85vIMoyukC2HwQGgGMRTWbJhIoxQ5OIi+Pudu8t",
+	"3OTeq+WxPjNehvppb8ErTjYX81Hn5szGD81NMitO+ERlhj16fgcXtZZ5PK4lYbVhY54VNdfSku1a1x3N",
+	"KVKfO/SzJpVk1pvvcjAsjT76eBoBfU4h5cLItZj87ZuBUBvoeVI2+lNUlbMtX/LGb3XbTtUYfhohZU3/",
+	"yiryUyvistMjg/4htSrLXOLDAV0dY5pDJlGlaXIzBMwOx3fxnClN82L1QM8wb5sF9xmnTuTcZc16/cm7",
+	"gGg1i/yM55aD/BS30AzTvax2YC3RvAxFyc1qqStEpYdUp5VemxHjW4FsKwTQzwrKK825gaTrCbcrTbGm",
+	"UNgWtpbnJ87IWO3b/2uTF9uYBF/ue3nvs+41q4/NRBK+3F96/DWPnRdDUe4Eo4ybxqYmcmWzyzKrla4s",
+	"vsDlceHShrsjMx4VA9UWPgIaRO2EgiSrgirF0qglVGNgHbmmyU2fzNxHc+gR2sRnzeErufmWWVN1SYVC",
+	"LrMGVM2JBvOBuGOuNBTfqH2zkF5UU5aclSybEkoygwuHuMWYi4wLNpsgu2aQWUgUmQc89DHXaWPejF7m",
+	"Ny529rRncqR39n/Yf7X3cv+HpanSQcp95qvloVgQWipGjKzSGDd9hm9u75b5DL8zSr6Lz0OW2HpsvmiF",
+	"5S0M6mmetARJtUoALM9PXeJ/wyEjf0ldXPIinHpxiQbshCuGBuw+iW3iAfDAi8uj88uTN4fEqwQhUgSP",
+	"YX3O8ZWgJXNVHw5J3PxiBjn+8O7j2QkO419V/ePJ+4ujS/PmlWgeMC8/AwEfo2DRivc8IjHeaUyeUYF5",
+	"OGN6y0hVPDdruxJxraDF5JlLUKip0PyIYAB8e3R6hgt02Q1mdVfi+Oj98cnZ2ckbdJ8vSs5on8kMHAZA",
+	"1O7ST+XwUyvqXXQC70Wtc4e4CxTi0JIUMsv65IQmE+uiMDTZMha3HXvNvahn77AX9epbs5/dJfWiHh6W",
+	"+d6dTniN1ma7jgsmWQWxbAZYy5y+TlrP7LtDkDhX8kBZhzAIZgYIVNAH9p7mDHg7MnkwpblYjNTzwpEL",
+	"+B29+lCIgwLfjDAK5s6gJVVg+mDt4MyuLAxLKBpprL2wTxCp7TxEDYc6Yxrr/aR8DI5bg+T9mMTDmMQH",
+	"MYm34qiuE2JYEblmYw6Qj5o4JRkMYWRoGCMYKrzJOS+SNurYLXN6kIyY0ymUknkiOSEc926hdAYAg6RX",
+	"s6LRch26nfzbyfGnyxMfsU46MWgDFvW1PYUbOQd9aXhlgRaKjCxlgzBs1/GfyfGa2uEHQEWMRJEjxMza",
+	"HGH+MhMGgrNXol0eRMyYQO2Uq9uPXm6WHDrro0urEqlgvnYqz6yjZXMn0M56TiDwk4y4CNVpatJevIii",
+	"UNE4c5UuFc7QLfysFjtRIAJ7fZO/rHQiczYMh7nX8Z9+urer4jdTmGaidTHcH7xGc4Wljovdga+9GO9H",
+	"eGMGXm2Wx4yzqetk95FuDogZWNFRgYRj3lfxg/NVcJGy+yUpqTNx76u5ivcfaTzf+WGWPjbmYfzULN9f",
+	"k8fWHCXyLMeIa63zby1zAfX9J2NgtZfqUU6lEA/DkRecZJfAD6UiGloHER99p47Z8PEmo4sbKuLzDdDD",
+	"8ORaSsGn4+OTiwtf3r88fXfyAXJ0L34+/fixpTF0yS+PS25fqDctynyvpYf1eT8EkjQwhkWelKYirQs9",
+	"dddyCAUgWmuiFSLQsc5KRnKasuXxzC1NZSUv7Xyhi43LSKwdwLNR6YmQQxGM10Wlh6tYoj07cUaVdiGh",
+	"ay17vfoXnTnRGF6w7qpX5oe/a+kNHxsj8oJ46BiRl8HKHC+frjJHm5qsw4jX4YiWGa5V4KOFJ2ECLsv1",
+	"8/UNDF1TxYZ14n4gZGwiM0bck5tkxdPrjK3O0C7N41h8YGl6QHv59VShA/KGXfOMGE2HmFneIVf/cnT8",
+	"6dM7MHsJqUmSMVqylEyZ3uC0JowWw03rKACIPe7tNW7KKxMRsA8hmRQ0m2Ky9WpkBN+qtNz8zVuaVFW+",
+	"5otrv8RvmQcVa550busIDhUXCQue0iMLZ2hpdtWB1me0HDNbJCIiN8yor0Yx3AS5IZqjY56fGC0icvnh",
+	"6OIS67QjgIHXjZckp4VqZUo8JmXeElB/PS1kah9JG1Xa1xm1UL7zshp8CZEb8OcFeK1fiXyw9ZpujY62",
+	"3n7+8uphy/9zf50/d3Yf/hQC0V8aH906JVwqnjmxZl5Yk3nOwz+NZZh9/ChJyTJGFXN162EGMOoGTbie",
+	"a3FxdEcTKDSWwTuoyx2uGWbTkki7vM/Ou2l21Phk149gbQdur1rB8U3zxozpaNWo7BcQlG2YYtod/yvY",
+	"nZey6Io5RKC7iKlfmHNBqgeQWM0MkV3kNXYHarNx3cRj16gCEqQhaF3MxtLvLDOMLA+Lfqjda7bcx+oW",
+	"0trCoUL5A5gXZZ7GDAlbqb5ONV3R4TJjIWrbb4Ix1j6AGhbnQalfPBHjQiwkoHNFwef1QRnsd2sHKe52",
+	"UPIGvWegp4Hb1p21LqI7eHARoTiesORmbfHwEbi7sPTVquD4rUDQrwNlzSy6rNjnpcWcXNGmWvHpujPv",
+	"LBdd05vWka9Z6e9RLtlgetVCv6Gv0Na+wwizcLlWjZfzyeKOlsXzzV1y2JH77Ry2TRLKkpuwD27o5l3f",
+	"N7g42G3zODUajFL7mv7kDgfmU8XrOcSsI2Vng9YaxAbWYxu0/K+jd2dEs3tNuFA8ZVDwZfUyvUF6utor",
+	"ZmZI3lm0f29j3zCKq1WkYSVQbap6LzGXNEMvjehyY17aKm+zFzp/9gSDfvBSU5lUuavOJitNqEgmskQq",
+	"QjNOFVNBctC6oPUOvI5NnNI8WwyELeCzkuTCJhnByqswz/zhPYAlZRRQhy5uaJYapovht+rAtg1pAkUV",
+	"oUkplYJoVJ4YVZlhXBUrLFUVV8Ka+eEsic+SorqfBBfko1R6XLKL/3nWvxJX4vvvj6W4RRKq+t9/j9WV",
+	"cpZfs9LWURD0hg0Tqtgh0Cz89vztMdnb23tthvx0eQyruBI5N+vEukSHxDn48Q2/ZhF5Fv+///N/h7mK",
+	"n/fJOztZDRRogsDYPlfLok/O0ZFsM3AqcSPknahXKsv6K+iE0hR+gtmvBBT0YKndNHgAYL9YTA1cB+CO",
+	"EiTu6loR1wB8JZ65YnnPHVtTYGUkcSJTFh+aR5V7W/XzFPPIIPEX3TK5be2C7nZVN67BesYQIcuMDE4h",
+	"5UwqcD+qKkmYUoeuKFn9bE6nbii3IDu53bE9PsJTb9v2hWtGS0Xif9uyD22dpvEB1iTLOBP6OxWhssX1",
+	"lQBHp+FVAgs7GKXPNXLafdVq4sYyxQgFrc3oZrgQa3/wVtFqmmYOsjTwj93IIhCHnNLSNEW8ErFrnRb7",
+	"jf6IFK3sLPSn1TM829/ZdVsBrVGZU8OwDDvJ84jErVZncTPmjyeXLhbn2d5g/7ndkteBzuwqhoLD27Tg",
+	"27c724DTsau0UtdxkE3CK71hgMDxTCc7bP5DbtjU1fspWEk0E1ToiBQlFwkvaAZDl7LSzHU9vGGFvhIQ",
+	"iaJJxoyWt7tPJrIqlWsik7Om4tGYcoGwb9s3zvQOtDGdbgf1YfpdaCIyyuh4zFISB7rKHBAjEsSHzWG7",
+	"ybG7TV1vz+wVUmAAWXEh+7u7Bvvxm9JRgUqxK1EVREjzkr0Iw5ABsLC5IXkGAvXOcxRTvQ5kPqbEXkXP",
+	"GEN5od2BraWE9YBTxop+uw9jRAAVjJQGrbVce8Zw58XI9lBQYCJJWQFUOyU5V4oB/SpZwag2p2mmtAWB",
+	"NZ2q+qAPr0R7sdjdS9heMtCIELdkzad/gadtk8eMJ0xgppjty3RUmBVt7fYHPVvaGloyqIPt7bu7uz6F",
+	"n/uyHG/bd9X22enxyfuLE3inKamIPMzTzg96g/4OPiILJmjBewe9vf6gv4fGzgnwZociNM252K5l/m1b",
+	"RauQKiBlvJFQxeUOq5B5Be6gEQRU6lQsG8EjrrxRXbpM+dX2rgTWJq4nhi6BUBjvg2jww3B2WwaPjNgd",
+	"cTzMUT2AGCiYh2efy3Ku6UQOtZAkSeWhvWeCpWFFn3hV4gVj6ZVoys2Z6/c4n9uvwRRQH6CoUW2ywWuu",
+	"ecJp2jvolZVoVKR2y9Hf5ou4ZpbS4Nk25Vrr2oPX0/leXzOdx5riXHNdeBpLwGe/wdf0yTrZzJTLC7T1",
+	"2h0Mnn6280p0N6iiCkKvbUk2PNE+auSQ/dI1S73sbddbC7roVHlOjZLbO7LF+MztI0/4TvnFDf2qbOAD",
+	"HStIXjG41gMdp2CloT64WBQ98VczURs3VeNHHjPd0f6xES2/g0qWmivNE4V24Syzq1REyzHYkQ9JRssx",
+	"tA8wopMhlaXSfXKMzI7W5cMwBYswpXlOtRF/oXQ5FEtHeAUfjMF85FY4MQa7WCOnYrpPjgik30IJTZbL",
+	"cmq9s7gAFUKgMdPOif4VQclN0dGBqWSFLPVTQE0d8Yk79v1v1gZlvpkA/7GVRw3ffQQA1flHQcB5z+4M",
+	"ANibf4u8EqZNZH7NhRMCjt6/wUR7W8PeinWGkjrYybTj6B/O++RXIL3XEjPgjABTpxBRbSSAkrlWyVYO",
+	"yytlpCau4a0+sQiW+q4OrCWGAjwvibwTByR25PEvIOSEgMi8dVEnTS0gwZdNUKGrje2iuCCsEJbSRXm9",
+	"YogLSG/0Jdwwcibzf+NuxPOtudwlda27KRMw3652xaoerba1u4G2tZutim2+KLbKmoJ9t9v52qv2R627",
+	"kH3p6AncrszwFGPWRTmeaLxWevsGYwYLRaP9ZSaW/ctVr2RjLsVV7+Cqx6qr3kPctNf8ThGXiY7ZU4bE",
+	"g47U2T22zlxftS32bhBzQkPPl8JYjNyzbp4kqxS/7QRz5xAzmlK4R/HCir1ztenvV5xPyyeYbenunIfv",
+	"W+3Ozbfh7kKA3vCLbZuVtPS5j2inXuk5aHu9wrPH2LljhSdb3cxR0v9aUpPLpF7YbxN55vJemzazBKQE",
+	"IWsS8BRSl1kkcVnTTpDCvz9DsfuQonuhaamVk06swDOX5U+ezVQTifz+6yARtxPvn4OrZUQw87/OuAfq",
+	"Z80iWDf4rq6BgG6pK2HNyAcQssOhBSMTRkEsK2G0W65Bv24KPmLTC4VND7iyojwYa7A2wR3lOvZa2gen",
+	"NjK6rSaJRbjwN9CAzbKqwre5jKlttGvDig+tkWp3sGPkfpAIE6qYaoofT6i6EnGdChGjEBxjBbh47iC8",
+	"0mwBWQ8JHOTRzwl7SzAHGomvgrfYjX0VXGwsij+zaW+eov26d0wuDR8nxwYj73Wf/Ah2kma/WpHYsXon",
+	"Q2N1uPiQ0CuR08zQN7C9grGDj4WEcBKnikIOAy1TkrKcYsuCrkbzMFFBSyb0wm7zX8mA0BT2eWg7eKxL",
+	"c4aU7XyTvuAO7Cz61WE6FmW0JFQQRsuMe4bVlhWSzFiWf/+e4es0e3b1N1bv8hz1PtaNU7aOzKUsX2Xz",
+	"hnvBXsejKD8QcUvDA7R/Vk/e/mKzAx46NeZNCKeDGEsySVVEVwIgZHcwaFNFqJtNfdV33jVQa7zWXB57",
+	"SW3xIVESlGVDOMBDaWgqWmwMq+kysmxCMAFd36xCCL8CaUUx59zmka3yxui9FAx8Sl9fLlpETB6B/k+G",
+	"V3uD/eU45ffWfzwu/sgcJiIYtwB0LeTctjX/Op0Un7AttVf0RTtjsCwh4AukzmvGBMEi0TXSMvAttErA",
+	"ENvxui4yDShpSABLnelsf/DaIWe7CmJ8JeYEmIIarRaLvnAxDoox8OtXxsqAeLIUh3z8aQkAYZBwj3Cm",
+	"tpuC9zOot7scpPDdIxvr/ATQeAwHPM8a6uKVC+GvKTXZCYNn/IbZS47A3SyI65X8nSI0Acv5wRzg2ZJE",
+	"NsUZ7emMtOojRY10YcR9KEBJYjd40ALavP4vkPpqIHVZlXVUwTVNbtaFKledtBOk3tEb0JtmBAQwTUMY",
+	"QRSgrFGdA45+7DtqZIBTdH9aDzd4V5u2ZXxkHpzQ1IovQt4hhYsvjn48Gr7/cDk8Oj/+6fSXkzexDXTw",
+	"iodzBSsKukNxh38QGPx2EkXkwcDvr1w8gdz+V6NJzEN6F1at5w1ro9xcmeBO9DtnEswp7SIUlkC76nTW",
+	"v+ePiGhhq9U5yZ+SUcnUBBrjTG1DqA6UqXJ23K5j/C/q/fTU+0dpuHQlUgmgZwVV2z3bu0x7j+sSd0OP",
+	"t1wNkaBm+UHYrn80mbiiHhFmiDBopGU7naTsPiIKFdt2X6+A1xMriKivCTP/gRUxrxJNyEadZZ6GPGPt",
+	"2IiE/k6aFdi36144bjcbWD2263SM5RDqyqUYYcOZwCNHFBfkNYWB9KtC6DeFtyXA9s8DaCsDWSt5IghY",
+	"gfrELh4b27O4fpbkFN0mUjCvYaesOsjfr63cimWxd166JcRyupzLpuFml9/RS31c6Bz+4zgYF0OXuxe7",
+	"kScBSz+PxgFj890iP58sDTDNZKJAH2t23wJIQ+oQDI+RXKBkR5vGzTQrGU0xro1b90v9G2pobVvu7mCA",
+	"vj8bDQ9vQM5eHUpsAP4ghnQEMSZa2oAo1PQQHTotu85jWWcjrUtlF8h3T0Iy20lq5lr9sVzS0HpjQXpU",
+	"h7bk57xRBTEqkUs8As+O/ZLQEhr7m+/7JNbsXsNqapO7t8r7LftLySCID+Annt2Htcss82mtgT11nJP1",
+	"hK321jFGgDwB2p1b4PJaGXTgXogZbEMC8owJrQ297gkPev+zw+ARGlscXtoU45WA4kn3ikn1S5HEEDG4",
+	"BdusnityB+lBNu2N2J7KzvesZQaqSp3+RJ7t7+4+f4ogDlhxm0y7lDWlJdgLuF4H/r4Ykus7+uacYhtT",
+	"TfeirVj2JBLqmjThd3Lw6KAktxmBwAvatmJYt13Gy+Bg90YUGBtVvk/ewIuozc/JcjZBre5IfCXARVol",
+	"CWNpkJfaIb4hUDwpQDya2I8qxbwSMI+9VpSZu2/1RLjLE7Vk3nV5pHV3czeHr/9BLw5NZE94cRavV0wq",
+	"WKiXuWTUr34l/9KsHqnwu0t/MujZ/mI/rcSBf6mrDD0STjorXNnqLzu1il9QPWk0/KbMUXcY1FO0TPoD",
+	"iQpGZFxXRpgwmunJPxaBzE/wyNfMFrMzBITnUyMhP02eGJZ6g+YApUyYAnsCzbDzlTuenGlqTyZnuuSJ",
+	"WnQy7+wjS48GtN0io3zmUGbj/Ob2/7GUuVl4pbCCDLsvpEJZHZHjKc7GbgP0qGbC8KnY7Oe+u+CuozmW",
+	"QpcUiu+sax/5RrZlv+liWGtL7B7+sxmVLycQ042Lr60y4fsE69o/OiWPF4O9JjamZFQZJdGWm0ioEDIg",
+	"j4yZPmc0hdSn341qJFQ8LdmAshApBCBh2H9duiF8sF6BwC4c+cVjgV/pjNwUHRBeV7Z8okRcrlyWApmw",
+	"MkRYzTuQNIHEAIs0bAOm20fn6iPU5gnlZb84QRcjc/O8gtzHQ6/oWMGFYCnR0vWumEkMVQHxBRRfV7c3",
+	"FOvrpVOCWyaQgAAG7CY0DQAmlRDVXruoXIKr9XN3jHLDsOlZU5accEHUhBb+fmxMRhSoSpzpCZTpQFyM",
+	"GslM+xSi30776z18fvj/AQAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -94,6 +94,9 @@ func (a answer) VisitListStepsResponse(w http.ResponseWriter) error            {
 func (a answer) VisitCancelSagaResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitCompensateSagaResponse(w http.ResponseWriter) error       { return a.write(w) }
 func (a answer) VisitResumeCompensationResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a answer) VisitRestoreSagaResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitRunRetentionResponse(w http.ResponseWriter) error         { return a.write(w) }
+func (a answer) VisitGetStorageResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitGetHealthResponse(w http.ResponseWriter) error            { return a.write(w) }
 func (a answer) VisitGetReadinessResponse(w http.ResponseWriter) error         { return a.write(w) }
 func (a answer) VisitGetVersionResponse(w http.ResponseWriter) error           { return a.write(w) }

@@ -135,7 +135,7 @@ func (st *Sagas) Restore(_ context.Context, r saga.Restoration) error {
 	defer st.m.mu.Unlock()
 	a := st.m.archive[r.SagaID]
 	if a == nil || a.Saga.Tenant.ID != r.TenantID {
-		return saga.NotArchived(r.SagaID)
+		return saga.NotFound(r.SagaID)
 	}
 	if r.Key != nil {
 		if _, used := st.m.keys[keyOf(r.Key)]; used {

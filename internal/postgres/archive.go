@@ -158,11 +158,12 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 			return a, err
 		}
 		a.Logs = []saga.StepLog{}
-		return a, eachRow(rows, func() error {
+		err = eachRow(rows, func() error {
 			l, err := scanLog(rows)
 			a.Logs = append(a.Logs, l)
 			return err
 		})
+		return a, err
 	})
 	switch {
 	case err != nil:
@@ -269,7 +270,7 @@ func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
 	case err != nil:
 		return fmt.Errorf("restore saga: %w", err)
 	case !restored:
-		return saga.NotArchived(r.SagaID)
+		return saga.NotFound(r.SagaID)
 	}
 	return nil
 }

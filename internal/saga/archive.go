@@ -28,8 +28,8 @@ type Archive interface {
 	// ListArchived is Store.List of the archive: the same filters and order.
 	ListArchived(ctx context.Context, tenant uuid.UUID, f Filter) (ArchivedPage, error)
 	// Restore makes an archived saga live again exactly as it was, durable on
-	// return; its retention begins anew. Faults: NotFound with CodeNotArchived
-	// when the tenant has no such saga in the archive; Conflict with
+	// return; its retention begins anew. Faults: NotFound when the tenant has
+	// no such saga in the archive, be it that it is live; Conflict with
 	// CodeKeyUsed when r.Key is taken.
 	Restore(ctx context.Context, r Restoration) error
 }

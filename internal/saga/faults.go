@@ -37,7 +37,7 @@ func IsArchived(id uuid.UUID) *fault.Error {
 	return fault.New(fault.Conflict, CodeArchived, "saga %s is in the archive: restore it first", id).Allowing(ArchivedActions())
 }
 
-// NotArchived is the fault of a saga that is not in the tenant's archive.
-func NotArchived(id uuid.UUID) *fault.Error {
-	return fault.New(fault.NotFound, CodeNotArchived, "saga %s is not in the archive", id)
+// NotArchived is the fault of a restore of a saga that is live.
+func (s *Saga) NotArchived() *fault.Error {
+	return fault.New(fault.Conflict, CodeNotArchived, "saga %s is not in the archive", s.ID).Allowing(s.AllowedActions())
 }

@@ -75,9 +75,9 @@ func restoreNothing(f *fixture) {
 	live, archived := f.into(saga.Running), f.ended(saga.Completed, time.Hour)
 	f.archive(f.everythingEnded())
 	neighbour := begin(f.t, f.Env)
-	f.wantFault(neighbour.restore(archived.ID), fault.NotFound, saga.CodeNotArchived)
-	f.wantFault(f.restore(newID()), fault.NotFound, saga.CodeNotArchived)
-	f.unchanged(live.ID, func() { f.wantFault(f.restore(live.ID), fault.NotFound, saga.CodeNotArchived) })
+	f.wantFault(neighbour.restore(archived.ID), fault.NotFound, saga.CodeNotFound)
+	f.wantFault(f.restore(newID()), fault.NotFound, saga.CodeNotFound)
+	f.unchanged(live.ID, func() { f.wantFault(f.restore(live.ID), fault.NotFound, saga.CodeNotFound) })
 	f.getArchived(archived.ID)
 }
 
@@ -107,7 +107,7 @@ func restoreOnce(f *fixture) {
 			switch err := f.restore(run.ID); {
 			case err == nil:
 				restored.Add(1)
-			case !fault.IsCode(err, saga.CodeNotArchived):
+			case !fault.IsCode(err, saga.CodeNotFound):
 				f.t.Errorf("restore: %v", err)
 			}
 		})
