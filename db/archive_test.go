@@ -42,13 +42,13 @@ func fill(t *testing.T, pool *sql.DB, n int) {
 var kept = []string{"saga_states", "saga_step_logs"}
 
 // everything is the content of the live tables and their archives: each id and
-// its row, without what only an archive has. An id in both fails the test.
+// its row, without what tells of its moves. An id in both fails the test.
 func everything(t *testing.T, pool *sql.DB) (live, archived map[string]string) {
 	t.Helper()
 	live, archived = map[string]string{}, map[string]string{}
 	for _, table := range kept {
 		for suffix, into := range map[string]map[string]string{"": live, "_archive": archived} {
-			for _, row := range texts(t, pool, `SELECT id || ' ' || (to_jsonb(r) - 'archived_at')::text FROM saga.`+table+suffix+` AS r`) {
+			for _, row := range texts(t, pool, `SELECT id || ' ' || (to_jsonb(r) - 'archived_at' - 'restored_at')::text FROM saga.`+table+suffix+` AS r`) {
 				id, content, _ := strings.Cut(row, " ")
 				into[table+" "+id] = content
 			}
@@ -119,6 +119,55 @@ func TestCleanupMovesWhatHasExpiredAndLosesNothing(t *testing.T) {
 		t.Errorf("%d sagas were moved again", moved)
 	}
 	conserved()
+}
+
+func TestRestoredSagasAreByteForByteWhatTheyWere(t *testing.T) {
+	t.Parallel()
+	pool := open(t, testdb.DSN(t))
+	fill(t, pool, 99)
+	before, _ := everything(t, pool)
+	if moved := cleanup(t, pool, 0); moved != 99 {
+		t.Fatalf("%d sagas were moved, want 99", moved)
+	}
+	const restore = `SELECT count(*) FROM saga.saga_states_archive a WHERE saga.restore_saga(a.tenant_id, a.id)`
+	if n := ask[int](t, pool, `SELECT count(*) FROM saga.saga_states_archive a WHERE saga.restore_saga(gen_random_uuid(), a.id)`); n != 0 {
+		t.Errorf("%d sagas were restored for a foreign tenant", n)
+	}
+	if n := ask[int](t, pool, restore); n != 99 {
+		t.Errorf("%d sagas were restored, want 99", n)
+	}
+	live, archived := everything(t, pool)
+	if diff := cmp.Diff(before, live); diff != "" || len(archived) > 0 {
+		t.Errorf("%d rows are archived; live ones (-before +after):\n%s", len(archived), diff)
+	}
+	// They have been live again for a moment only, whenever they ended.
+	if moved := cleanup(t, pool, time.Minute); moved != 0 {
+		t.Errorf("%d sagas were moved though they have just been restored", moved)
+	}
+	if moved := cleanup(t, pool, -time.Minute); moved != 99 {
+		t.Errorf("%d sagas were moved again, want 99", moved)
+	}
+	if again := cleanup(t, pool, -time.Minute) + ask[int](t, pool, restore); again != 99 {
+		t.Errorf("%d sagas were restored again, want 99", again)
+	}
+}
+
+// Whoever calls it: what is unfinished, or needs attention, stays.
+func TestArchivingByIDRefusesWhatIsNotOver(t *testing.T) {
+	t.Parallel()
+	pool := open(t, testdb.DSN(t))
+	fill(t, pool, 200)
+	execute(t, pool, `INSERT INTO saga.saga_states (tenant_id, workflow_name, workflow_version, saga_type, total_steps) VALUES (gen_random_uuid(), 'w', 1, 'w', 3)`)
+	const archive = `SELECT saga.archive_sagas(ARRAY(SELECT id FROM saga.saga_states) || gen_random_uuid())`
+	if n := ask[int](t, pool, archive); n != 198 {
+		t.Errorf("%d sagas were archived, want 198", n)
+	}
+	if n := ask[int](t, pool, archive); n != 0 {
+		t.Errorf("%d sagas were archived again", n)
+	}
+	if n := ask[int](t, pool, `SELECT saga.archive_sagas('{}')`); n != 0 {
+		t.Errorf("%d sagas of none were archived", n)
+	}
 }
 
 func TestCleanupsAtOnceShareTheWork(t *testing.T) {

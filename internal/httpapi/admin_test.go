@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,13 +60,13 @@ func TestADryRunCountsByWorkflowAndArchivesNothing(t *testing.T) {
 }
 
 func TestARetentionRunStopsInTimeAndSaysThatMoreIsLeft(t *testing.T) {
-	slow := false
+	var slow atomic.Bool
 	e := newEdge(t, func(c *httpapi.Config) {
 		c.RetentionBatch = 2
 		now := c.Now
 		var ahead time.Duration
 		c.Now = func() time.Time {
-			if slow {
+			if slow.Load() {
 				ahead += 2 * time.Second
 			}
 			return now().Add(ahead)
@@ -74,7 +75,7 @@ func TestARetentionRunStopsInTimeAndSaysThatMoreIsLeft(t *testing.T) {
 	numbered(t, e, 7)
 	e.runner.work.Wait()
 	before := `{"older_than":"` + e.cfg.Now().Format(time.RFC3339Nano) + `"}`
-	slow = true
+	slow.Store(true)
 	var got []string
 	for range 3 {
 		var run client.RetentionRun

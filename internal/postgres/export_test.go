@@ -15,7 +15,9 @@ const (
 	CountLive    = countLive
 	CreateSagas  = createSagas
 	DueSagas     = dueSagas
+	ArchivedLogs = archivedLogs
 	ExpireKeys   = expireKeys
+	GetArchived  = getArchived
 	GetKey       = getKey
 	GetSaga      = getSaga
 	LoadLogs     = loadLogs
@@ -28,8 +30,15 @@ const (
 )
 
 var (
-	CountSagas = countSagas
-	ListSagas  = listSagas
+	ArchiveCompleted = archiveCompleted
+	Archivable       = archivable
+	ArchiveFailed    = archiveFailed
+	CountArchived    = countArchived
+	CountExpired     = countExpired
+	CountSagas       = countSagas
+	ExpiryParameters = expiryParameters
+	ListArchived     = listArchived
+	ListSagas        = listSagas
 )
 
 // Points returns the connections of prepared reads by key.
