@@ -10,32 +10,34 @@ import (
 // What the tests of plans need: the very statements that the stores send, and
 // the connections they send them on.
 const (
-	ClaimSagas   = claimSagas
-	CommitSagas  = commitSagas
-	CountLive    = countLive
-	CreateSagas  = createSagas
-	DueSagas     = dueSagas
-	ArchivedLogs = archivedLogs
-	ExpireKeys   = expireKeys
-	GetArchived  = getArchived
-	GetKey       = getKey
-	GetSaga      = getSaga
-	LoadLogs     = loadLogs
-	LoadSagas    = loadSagas
-	OverdueSagas = overdueSagas
-	ReleaseSagas = releaseSagas
-	SagaColumns  = sagaColumns
-	LogColumns   = logColumns
-	StepLogs     = stepLogs
+	ClaimSagas       = claimSagas
+	CommitSagas      = commitSagas
+	CountCompleted   = countCompleted
+	CountLive        = countLive
+	CreateSagas      = createSagas
+	DueSagas         = dueSagas
+	ArchiveCompleted = archiveCompleted
+	ArchivedLogs     = archivedLogs
+	ExpireKeys       = expireKeys
+	GetArchived      = getArchived
+	GetKey           = getKey
+	GetSaga          = getSaga
+	LoadLogs         = loadLogs
+	LoadSagas        = loadSagas
+	OverdueSagas     = overdueSagas
+	ReleaseSagas     = releaseSagas
+	SagaColumns      = sagaColumns
+	LogColumns       = logColumns
+	StepLogs         = stepLogs
 )
 
 var (
-	ArchiveCompleted = archiveCompleted
 	Archivable       = archivable
 	ArchiveFailed    = archiveFailed
 	CountArchived    = countArchived
-	CountExpired     = countExpired
+	CountFailed      = countFailed
 	CountSagas       = countSagas
+	Expiring         = expiring
 	ExpiryParameters = expiryParameters
 	ListArchived     = listArchived
 	ListSagas        = listSagas

@@ -13,10 +13,10 @@ import (
 // idempotency keys stay known. Faults are as stated; any other error is an
 // outage. Implementations are safe for concurrent use, also by several nodes.
 type Archive interface {
-	// ArchiveExpired moves up to limit sagas that e selects, each with its step
-	// logs, in one transaction, durable on return, and returns how many it
-	// moved; 0 when there is nothing left to do. Sagas that somebody works on,
-	// or that another caller moves at this moment, are left out.
+	// ArchiveExpired moves up to limit sagas that e selects, durably on return,
+	// and returns how many; 0 when there is nothing left to do. A saga and its
+	// step logs move in one transaction. Sagas that somebody works on, or that
+	// another caller moves at this moment, are left out.
 	ArchiveExpired(ctx context.Context, e Expiry, limit int) (int, error)
 	// CountExpired says what ArchiveExpired would move, by workflow name and
 	// tenant: at most maxEach of either kind per workflow, and at most 1000
