@@ -17,6 +17,9 @@ ALTER TABLE saga.saga_states_archive RENAME COLUMN expires_at TO restored_at;
 ALTER TABLE saga.saga_states_archive
     ADD CONSTRAINT chk_saga_states_archive_ended CHECK (completed_at IS NOT NULL AND NOT needs_attention);
 
+-- Logs are deleted now, in bulk: their dead rows are cleared as soon as those of the heads.
+ALTER TABLE saga.saga_step_logs SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+
 -- The archive's lists, by the names of the live table's indexes (migration 0002).
 -- Its rows never change, so what is unwise there is fine here: updated_at is indexed.
 CREATE INDEX IF NOT EXISTS idx_saga_states_archive_workflow_name ON saga.saga_states_archive (tenant_id, workflow_name, created_at, id);
@@ -165,6 +168,7 @@ DROP FUNCTION IF EXISTS saga.column_list(regclass, boolean);
 DROP INDEX IF EXISTS saga.idx_saga_states_archive_workflow_name, saga.idx_saga_states_archive_state, saga.idx_saga_states_archive_updated_at,
     saga.idx_saga_states_archive_correlation_id, saga.idx_saga_states_archive_trace_id, saga.idx_saga_states_archive_business_key,
     saga.idx_saga_states_archive_metadata;
+ALTER TABLE saga.saga_step_logs RESET (autovacuum_vacuum_scale_factor, autovacuum_analyze_scale_factor);
 ALTER TABLE saga.saga_states_archive DROP CONSTRAINT IF EXISTS chk_saga_states_archive_ended;
 ALTER TABLE saga.saga_states_archive RENAME COLUMN restored_at TO expires_at;
 ALTER TABLE saga.saga_states RENAME COLUMN restored_at TO expires_at;

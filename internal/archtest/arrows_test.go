@@ -75,7 +75,7 @@ var testArrows = map[string][]string{
 	"internal/httpapi":     {"api/client", "internal/memstore", "internal/retry"},
 	"internal/memstore":    {"internal/storetest"},
 	"internal/participant": {"internal/workflow"},
-	"internal/postgres":    {"internal/storetest", "internal/testdb"},
+	"internal/postgres":    {"internal/retry", "internal/storetest", "internal/testdb"},
 	"internal/strictjson":  {"internal/testdb"},
 }
 
