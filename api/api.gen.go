@@ -24,6 +24,108 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for AuditEventType.
+const (
+	AuditEventTypeCompensationCompleted     AuditEventType = "compensation.completed"
+	AuditEventTypeCompensationFailed        AuditEventType = "compensation.failed"
+	AuditEventTypeCompensationStarted       AuditEventType = "compensation.started"
+	AuditEventTypeCompensationStepCompleted AuditEventType = "compensation.step.completed"
+	AuditEventTypeCompensationStepFailed    AuditEventType = "compensation.step.failed"
+	AuditEventTypeCompensationStepStarted   AuditEventType = "compensation.step.started"
+	AuditEventTypeRetryAttempted            AuditEventType = "retry.attempted"
+	AuditEventTypeRetryExhausted            AuditEventType = "retry.exhausted"
+	AuditEventTypeSagaCancelRequested       AuditEventType = "saga.cancel_requested"
+	AuditEventTypeSagaCancelled             AuditEventType = "saga.cancelled"
+	AuditEventTypeSagaCompensationRequested AuditEventType = "saga.compensation_requested"
+	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
+	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
+	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
+	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
+	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
+	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
+	AuditEventTypeSagaStepStarted           AuditEventType = "saga.step.started"
+	AuditEventTypeSagaTimedOut              AuditEventType = "saga.timed_out"
+	AuditEventTypeStateChanged              AuditEventType = "state.changed"
+)
+
+// Valid indicates whether the value is a known member of the AuditEventType enum.
+func (e AuditEventType) Valid() bool {
+	switch e {
+	case AuditEventTypeCompensationCompleted:
+		return true
+	case AuditEventTypeCompensationFailed:
+		return true
+	case AuditEventTypeCompensationStarted:
+		return true
+	case AuditEventTypeCompensationStepCompleted:
+		return true
+	case AuditEventTypeCompensationStepFailed:
+		return true
+	case AuditEventTypeCompensationStepStarted:
+		return true
+	case AuditEventTypeRetryAttempted:
+		return true
+	case AuditEventTypeRetryExhausted:
+		return true
+	case AuditEventTypeSagaCancelRequested:
+		return true
+	case AuditEventTypeSagaCancelled:
+		return true
+	case AuditEventTypeSagaCompensationRequested:
+		return true
+	case AuditEventTypeSagaCompleted:
+		return true
+	case AuditEventTypeSagaDeadlinePassed:
+		return true
+	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaRestored:
+		return true
+	case AuditEventTypeSagaStarted:
+		return true
+	case AuditEventTypeSagaStepCompleted:
+		return true
+	case AuditEventTypeSagaStepFailed:
+		return true
+	case AuditEventTypeSagaStepStarted:
+		return true
+	case AuditEventTypeSagaTimedOut:
+		return true
+	case AuditEventTypeStateChanged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditVerificationFirstBadKind.
+const (
+	AuditVerificationFirstBadKindDigestMismatch   AuditVerificationFirstBadKind = "digest_mismatch"
+	AuditVerificationFirstBadKindMissingEvents    AuditVerificationFirstBadKind = "missing_events"
+	AuditVerificationFirstBadKindMissingSeals     AuditVerificationFirstBadKind = "missing_seals"
+	AuditVerificationFirstBadKindSealMismatch     AuditVerificationFirstBadKind = "seal_mismatch"
+	AuditVerificationFirstBadKindUnexpectedEvents AuditVerificationFirstBadKind = "unexpected_events"
+)
+
+// Valid indicates whether the value is a known member of the AuditVerificationFirstBadKind enum.
+func (e AuditVerificationFirstBadKind) Valid() bool {
+	switch e {
+	case AuditVerificationFirstBadKindDigestMismatch:
+		return true
+	case AuditVerificationFirstBadKindMissingEvents:
+		return true
+	case AuditVerificationFirstBadKindMissingSeals:
+		return true
+	case AuditVerificationFirstBadKindSealMismatch:
+		return true
+	case AuditVerificationFirstBadKindUnexpectedEvents:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CompensationStateName.
 const (
 	CompensationStateNameCompleted CompensationStateName = "completed"
@@ -174,6 +276,24 @@ func (e SagaAction) Valid() bool {
 	case SagaActionRestore:
 		return true
 	case SagaActionResumeCompensation:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaInputOnConflict.
+const (
+	SagaInputOnConflictReject         SagaInputOnConflict = "reject"
+	SagaInputOnConflictReturnExisting SagaInputOnConflict = "return_existing"
+)
+
+// Valid indicates whether the value is a known member of the SagaInputOnConflict enum.
+func (e SagaInputOnConflict) Valid() bool {
+	switch e {
+	case SagaInputOnConflictReject:
+		return true
+	case SagaInputOnConflictReturnExisting:
 		return true
 	default:
 		return false
@@ -432,6 +552,24 @@ func (e GetSagaParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaEventsParamsOrder.
+const (
+	ListSagaEventsParamsOrderAsc  ListSagaEventsParamsOrder = "asc"
+	ListSagaEventsParamsOrderDesc ListSagaEventsParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaEventsParamsOrder enum.
+func (e ListSagaEventsParamsOrder) Valid() bool {
+	switch e {
+	case ListSagaEventsParamsOrderAsc:
+		return true
+	case ListSagaEventsParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListStepLogsParamsInclude.
 const (
 	ListStepLogsParamsIncludeRunning ListStepLogsParamsInclude = "running"
@@ -522,6 +660,110 @@ type ActionInput struct {
 
 // AnyJSON Any JSON value.
 type AnyJSON = json.RawMessage
+
+// AuditEvent Something that happened to a saga. Never changes.
+type AuditEvent struct {
+	// ID A number, growing within a saga.
+	ID     string `json:"id"`
+	SagaID UUID   `json:"saga_id"`
+
+	// EventType What an event tells of; docs/events.md explains each.
+	EventType AuditEventType `json:"event_type"`
+	Timestamp time.Time      `json:"timestamp"`
+
+	// OldState The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	OldState *SagaState `json:"old_state,omitempty"`
+
+	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
+	NewState *SagaState `json:"new_state,omitempty"`
+
+	// Status What `new_state` means to clients.
+	Status *SagaStatus `json:"status,omitempty"`
+
+	// StepID `saga_id:step_index`, on events of a step.
+	StepID    *string `json:"step_id,omitempty"`
+	StepIndex *int    `json:"step_index,omitempty"`
+	StepName  *string `json:"step_name,omitempty"`
+
+	// Attempt Of the step's call.
+	Attempt *int `json:"attempt,omitempty"`
+
+	// EventData Any JSON object.
+	EventData JSONObject `json:"event_data,omitempty"`
+	Error     *SagaError `json:"error,omitempty"`
+
+	// Actor Who asked for it. Absent when the engine did it by itself.
+	Actor *string `json:"actor,omitempty"`
+
+	// RequestID Of the API request behind it.
+	RequestID     *string `json:"request_id,omitempty"`
+	TraceID       *string `json:"trace_id,omitempty"`
+	SpanID        *string `json:"span_id,omitempty"`
+	WorkflowName  *string `json:"workflow_name,omitempty"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+	BusinessKey   *string `json:"business_key,omitempty"`
+
+	// Cursor The place after this event in the list, feed or stream that it came in.
+	Cursor string `json:"cursor"`
+}
+
+// AuditEventList defines model for AuditEventList.
+type AuditEventList struct {
+	Events     []AuditEvent `json:"events"`
+	Pagination Pagination   `json:"pagination"`
+}
+
+// AuditEventType What an event tells of; docs/events.md explains each.
+type AuditEventType string
+
+// AuditVerification defines model for AuditVerification.
+type AuditVerification struct {
+	CheckedEvents int                         `json:"checked_events"`
+	CheckedSeals  int                         `json:"checked_seals"`
+	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
+
+	// Head The last seal that was checked. Kept elsewhere and compared later, it
+	// proves that not even the whole chain was made anew.
+	Head *AuditVerification_Head `json:"head,omitempty"`
+
+	// NextSeq Where to go on. Absent when everything was checked.
+	NextSeq *int64 `json:"next_seq,omitempty"`
+
+	// Ok Nothing that was checked has been changed.
+	Ok bool `json:"ok"`
+
+	// UnsealedEvents Events after the last seal, of which only the digests were checked, at
+	// most 10,000. Given at the end of the chain; sealing takes about a second.
+	UnsealedEvents *int `json:"unsealed_events,omitempty"`
+}
+
+// AuditVerificationFirstBadKind defines model for AuditVerification.FirstBad.Kind.
+type AuditVerificationFirstBadKind string
+
+// AuditVerification_FirstBad defines model for AuditVerification.FirstBad.
+type AuditVerification_FirstBad struct {
+	Detail string `json:"detail"`
+
+	// EventID Where a single event can be named.
+	EventID *string                       `json:"event_id,omitempty"`
+	Kind    AuditVerificationFirstBadKind `json:"kind"`
+	SagaID  *UUID                         `json:"saga_id,omitempty"`
+
+	// Seq The seal. Absent for an event that is not sealed yet.
+	Seq *int64 `json:"seq,omitempty"`
+}
+
+// AuditVerification_Head The last seal that was checked. Kept elsewhere and compared later, it
+// proves that not even the whole chain was made anew.
+type AuditVerification_Head struct {
+	Hash     string    `json:"hash"`
+	SealedAt time.Time `json:"sealed_at"`
+	Seq      int64     `json:"seq"`
+}
 
 // Call How a participant is reached.
 type Call struct {
@@ -616,7 +858,7 @@ type NoCompensation string
 type Pagination struct {
 	HasNext bool `json:"has_next"`
 
-	// NextCursor Present exactly when `has_next`.
+	// NextCursor Present exactly when `has_next`; in the feed of audit events always.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
 	// Page Absent with `cursor`.
@@ -820,6 +1062,7 @@ type SagaError struct {
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
+	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of a workflow has it.
 	BusinessKey   *Label  `json:"business_key,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 	Description   *string `json:"description,omitempty"`
@@ -828,6 +1071,10 @@ type SagaInput struct {
 	// Metadata Any JSON object.
 	Metadata JSONObject `json:"metadata,omitempty"`
 	Name     *Label     `json:"name,omitempty"`
+
+	// OnConflict What to do when an unfinished saga of the workflow has the business
+	// key: `reject` (409), or `return_existing` (200 with that saga).
+	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
 	// Payload Any JSON value.
 	Payload AnyJSON `json:"payload,omitempty"`
@@ -849,6 +1096,10 @@ type SagaInput struct {
 	// WorkflowVersion The latest version by default. Excludes `steps`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
 }
+
+// SagaInputOnConflict What to do when an unfinished saga of the workflow has the business
+// key: `reject` (409), or `return_existing` (200 with that saga).
+type SagaInputOnConflict string
 
 // SagaLifecycle The coarse life of a saga.
 type SagaLifecycle string
@@ -1082,6 +1333,12 @@ type WorkflowYAML struct {
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// EventCursor defines model for EventCursor.
+type EventCursor = string
+
+// EventType defines model for EventType.
+type EventType = []AuditEventType
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1140,6 +1397,70 @@ type Action = ActionInput
 type RunRetentionParams struct {
 	// DryRun Only count what would be archived, by workflow.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+}
+
+// VerifyAuditParams defines parameters for VerifyAudit.
+type VerifyAuditParams struct {
+	// FromSeq The first seal to check; 1 by default.
+	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
+
+	// Limit Most seals to check; 100 by default.
+	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Wait How long to wait, for example `30s`, when there is no event after the
+	// cursor yet. The server may cut it short.
+	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StreamEventsParams defines parameters for StreamEvents.
+type StreamEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// FromStart Begin with the first event there is. Excludes `cursor`.
+	FromStart *bool `form:"from_start,omitempty" json:"from_start,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// LastEventID The last id that was received. Wins over `cursor` and `from_start`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // ListSagasParams defines parameters for ListSagas.
@@ -1251,6 +1572,24 @@ type CompensateSagaParams struct {
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
+
+// ListSagaEventsParams defines parameters for ListSagaEvents.
+type ListSagaEventsParams struct {
+	// Order `asc` by default.
+	Order *ListSagaEventsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// EventType Repeatable.
+	EventType EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
+type ListSagaEventsParamsOrder string
 
 // RestoreSagaParams defines parameters for RestoreSaga.
 type RestoreSagaParams struct {
@@ -1472,6 +1811,15 @@ type ServerInterface interface {
 	// GetStorage What the tables and indexes take, and how they are used
 	// (GET /api/v1/admin/storage)
 	GetStorage(w http.ResponseWriter, r *http.Request)
+	// VerifyAudit Verify the audit trail
+	// (GET /api/v1/audit/verify)
+	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
+	// ListEvents Read the feed of all audit events
+	// (GET /api/v1/saga-events)
+	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
+	// StreamEvents Follow the feed live
+	// (GET /api/v1/saga-events/stream)
+	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
@@ -1487,6 +1835,9 @@ type ServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
+	// ListSagaEvents List the audit events of a saga
+	// (GET /api/v1/sagas/{saga_id}/events)
+	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
 	// RestoreSaga Bring an archived saga back
 	// (POST /api/v1/sagas/{saga_id}/restore)
 	RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams)
@@ -1556,6 +1907,24 @@ func (_ Unimplemented) GetStorage(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// VerifyAudit Verify the audit trail
+// (GET /api/v1/audit/verify)
+func (_ Unimplemented) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListEvents Read the feed of all audit events
+// (GET /api/v1/saga-events)
+func (_ Unimplemented) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StreamEvents Follow the feed live
+// (GET /api/v1/saga-events/stream)
+func (_ Unimplemented) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListSagas List sagas
 // (GET /api/v1/sagas)
 func (_ Unimplemented) ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams) {
@@ -1583,6 +1952,12 @@ func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID
 // CompensateSaga Turn a saga back
 // (POST /api/v1/sagas/{saga_id}/compensate)
 func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSagaEvents List the audit events of a saga
+// (GET /api/v1/sagas/{saga_id}/events)
+func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1735,6 +2110,360 @@ func (siw *ServerInterfaceWrapper) GetStorage(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetStorage(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// VerifyAudit operation middleware
+func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params VerifyAuditParams
+
+	// ------------- Optional query parameter "from_seq" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_seq", r.URL.Query(), &params.FromSeq, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_seq"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_seq", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.VerifyAudit(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEventsParams
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListEvents(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StreamEvents operation middleware
+func (siw *ServerInterfaceWrapper) StreamEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StreamEventsParams
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from_start" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_start", r.URL.Query(), &params.FromStart, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_start"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_start", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StreamEvents(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2327,6 +3056,87 @@ func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CompensateSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSagaEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaEventsParams
+
+	// ------------- Optional query parameter "order" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaEvents(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -3260,6 +4070,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/admin/storage", wrapper.GetStorage)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/saga-events/stream", wrapper.StreamEvents)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas", wrapper.ListSagas)
 	})
 	r.Group(func(r chi.Router) {
@@ -3273,6 +4092,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/compensate", wrapper.CompensateSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/events", wrapper.ListSagaEvents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/restore", wrapper.RestoreSaga)
@@ -3469,6 +4291,173 @@ func (response GetStoragedefaultApplicationProblemPlusJSONResponse) VisitGetStor
 	return err
 }
 
+type VerifyAuditRequestObject struct {
+	Params VerifyAuditParams
+}
+
+type VerifyAuditResponseObject interface {
+	VisitVerifyAuditResponse(w http.ResponseWriter) error
+}
+
+type VerifyAudit200JSONResponse AuditVerification
+
+func (response VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyAuditdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response VerifyAuditdefaultApplicationProblemPlusJSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEventsRequestObject struct {
+	Params ListEventsParams
+}
+
+type ListEventsResponseObject interface {
+	VisitListEventsResponse(w http.ResponseWriter) error
+}
+
+type ListEvents200JSONResponse AuditEventList
+
+func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StreamEventsRequestObject struct {
+	Params StreamEventsParams
+}
+
+type StreamEventsResponseObject interface {
+	VisitStreamEventsResponse(w http.ResponseWriter) error
+}
+
+type StreamEvents200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response StreamEvents200TextEventStreamResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type StreamEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response StreamEventsdefaultApplicationProblemPlusJSONResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListSagasRequestObject struct {
 	Params ListSagasParams
 }
@@ -3522,6 +4511,34 @@ type CreateSagaRequestObject struct {
 
 type CreateSagaResponseObject interface {
 	VisitCreateSagaResponse(w http.ResponseWriter) error
+}
+
+type CreateSaga200ResponseHeaders struct {
+	ETag              string
+	Location          string
+	PreferenceApplied *string
+}
+
+type CreateSaga200JSONResponse struct {
+	Body    Saga
+	Headers CreateSaga200ResponseHeaders
+}
+
+func (response CreateSaga200JSONResponse) VisitCreateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type CreateSaga201ResponseHeaders struct {
@@ -3734,6 +4751,53 @@ type CompensateSagadefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaEventsRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ListSagaEventsParams
+}
+
+type ListSagaEventsResponseObject interface {
+	VisitListSagaEventsResponse(w http.ResponseWriter) error
+}
+
+type ListSagaEvents200JSONResponse AuditEventList
+
+func (response ListSagaEvents200JSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4650,6 +5714,15 @@ type StrictServerInterface interface {
 	// GetStorage What the tables and indexes take, and how they are used
 	// (GET /api/v1/admin/storage)
 	GetStorage(ctx context.Context, request GetStorageRequestObject) (GetStorageResponseObject, error)
+	// VerifyAudit Verify the audit trail
+	// (GET /api/v1/audit/verify)
+	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	// ListEvents Read the feed of all audit events
+	// (GET /api/v1/saga-events)
+	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
+	// StreamEvents Follow the feed live
+	// (GET /api/v1/saga-events/stream)
+	StreamEvents(ctx context.Context, request StreamEventsRequestObject) (StreamEventsResponseObject, error)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(ctx context.Context, request ListSagasRequestObject) (ListSagasResponseObject, error)
@@ -4665,6 +5738,9 @@ type StrictServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(ctx context.Context, request CompensateSagaRequestObject) (CompensateSagaResponseObject, error)
+	// ListSagaEvents List the audit events of a saga
+	// (GET /api/v1/sagas/{saga_id}/events)
+	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
 	// RestoreSaga Bring an archived saga back
 	// (POST /api/v1/sagas/{saga_id}/restore)
 	RestoreSaga(ctx context.Context, request RestoreSagaRequestObject) (RestoreSagaResponseObject, error)
@@ -4810,6 +5886,84 @@ func (sh *strictHandler) GetStorage(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetStorageResponseObject); ok {
 		if err := validResponse.VisitGetStorageResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// VerifyAudit operation middleware
+func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+	var request VerifyAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.VerifyAudit(ctx, request.(VerifyAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "VerifyAudit")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
+		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListEvents operation middleware
+func (sh *strictHandler) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	var request ListEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListEvents(ctx, request.(ListEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListEventsResponseObject); ok {
+		if err := validResponse.VisitListEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StreamEvents operation middleware
+func (sh *strictHandler) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
+	var request StreamEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StreamEvents(ctx, request.(StreamEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StreamEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StreamEventsResponseObject); ok {
+		if err := validResponse.VisitStreamEventsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -4970,6 +6124,33 @@ func (sh *strictHandler) CompensateSaga(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CompensateSagaResponseObject); ok {
 		if err := validResponse.VisitCompensateSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSagaEvents operation middleware
+func (sh *strictHandler) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
+	var request ListSagaEventsRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSagaEvents(ctx, request.(ListSagaEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSagaEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSagaEventsResponseObject); ok {
+		if err := validResponse.VisitListSagaEventsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -5471,170 +6652,208 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLVT1UkPLcuXpBO7pnY9jtPtbeeyttN9tto5IkxCEsYkwCFA25qUt/Zp9sH2SbbwfQAJ",
-	"SqBudtLnTE//6MgSiet3v37pJTIvpGBCq97Bl96E0ZSV8PEoy+Sd+ZAylZS80FyK3kHvcsJIzvREporo",
-	"CVekoHpCJlRFRAqyP3jR70U9lUxYTs3Lelqw3kFP6ZKLce/hIeqdXNJxeNhbViouBZEjoieMlEzJqkxY",
-	"RLggf6+kZsqMXbK/V7xkae9AlxXz5yqo1qw0o/37Ve+3f7/qff7zVe9PvSiwiNOU5YXUTOhzVmR0aoab",
-	"XdIF0+RuwgShgjBaZpyVxEzOlCZ3XE9gkYrmjNSjJdOtn9mU3FFFqFB3rGQpoWPKRftQmKjy3sFvPbOB",
-	"3ufQ+j6WbMRKJhJ2VBQZDy3PnNgd5ZroCdU4pbphKRnJEpcX4yAxoSIlXJGJFLIqWbrsgs6ZLqdHI83K",
-	"0JkkUqSKUPMzuZvwZEKokHrCSqLLKcnpDVNEMaFYe5qcC56bXe/U2+VCszErew9m0oKWNGfawt5xVSpZ",
-	"hvccC3avhwk8ETtYKeiYkWs2kiWLCFWE44mM+S0TUfu2rsSIZ2aiPjm5T7IqZYrE5v24fyV6UY+bif5e",
-	"sXLai3qC5mapOFt7Q/T+jImxnvQOdgf7ryKzQ/fFzkKQS6Y/s+n83n7hil9njBxdHJ+ekmRCS5qYZUZw",
-	"o+ye5kXGCCWfPp2+6bt1Ir42C52BxM4Vv3gxu2APeX77L1v/+/OfOxBn9I7qZDK//B+lwX8psinhbfw1",
-	"xAFJRWxwP+5e/GgLB1991aEFvpeCdSzyCJCS7A325xapNM+ydZZqplm83v3B65crLFgAEJ5XQpiv5tYc",
-	"l/hLTGgKNNeslRUkk2NlwD+hWaYMiRxlfDzR5JnSVFeKnH96//70/Y/PIyJHVwJR1eApM7RACmbQREkp",
-	"zL8URiEasDeTYtyNChyX29oz1yxXPmGzSw7Qtsgc0Ck+vzOof6ZlSaf+cVxKTbP5w/jV0DotzVGYf8xh",
-	"IKHtP2a5GibbYLEf6ZjNL/JtKXOyEwHdvZ6SlI1olWmy00c6Q74HcjVU/B8sJjmdkmtGqCa5VJrsDKLB",
-	"YOCTJkvpujZohmrtbiTLnGqkr3u7PdiDJb2DwWAQLSbFuKcL/o/Avt6ZBcLhwRUgLhnaekh2B95OFy0V",
-	"dr3iendXWS3wuPm1nr89Jj/s7g/6JDZM8i97g9jAfc2yqSLxf7O/qDiyrOyOC0XkLSsJ1524b6dczEQv",
-	"6JievgFoE7B1PWlGUHRMhzxdKMz8qWSj3kHvv243Ato2/qq2DQuAWX7hLCCi/STvSF4lE0MdGE0mcGeH",
-	"JL6miifxChd1a4YNCSwwQi/qjaosCwsuv1KuwysyZMXADcgshqWZu2AidSzcHEqb18XmaogsSbyTm499",
-	"cjlhV0Kx0tyQQZykMgBJ1ESWuptkmRm7aPTe7nIK/assb0aZvHsPw4VkEjOR28edfbo+3Pbdwz+LLn52",
-	"/gd8mCn9V5lyhrJ5gpMb8V0YKdZ8pEZSTKj5ZftvCn9eDZ5wuFNRVNpMiFOqQgrlT3eUJKzQKIo+ybQG",
-	"R3CD8ydKYUqDsmlVUiMXGWpaidSQHDoFUACQsdIeV0TgmXsqjFM1Qouwj23DMy2NYMtXCRa9GlAiYDdv",
-	"Kc+qki04p6KU1xnL/7zeeX3Et0JHBnzxjglN7krDvtvnUKtyi3aDDzn5f6tWABa946kKsKj3Ur+TKR91",
-	"KixBcYuhnE7MVWx8gz6iHpeMPiWgunFDJ39EBLubVV19GrAhPJ5JXGr4HEHptpN58/fXoyzekTlJ5knP",
-	"64wrHT4zkIPkqD4o1Se/cj2RlSax4T5/MRwmNtubkgm9ZURIw7S44Bq26a38QlPNvslVXz7FzcK4draG",
-	"tiLtNStPU9gizT6WsmClBoo/opliUa/wvvrSKxlVIfg4Z4ksU5YancAx1u8UYWUpQUz2uN+OEwi7+V/N",
-	"fVg6vJ4uO74zes0yYJp2GHn9N5ZoM8yRmP6Piw/vQ0rZlJhfyC3NKjAbiCrLDM13IHy/NZZbdkBznf1z",
-	"eveOKYWib/3rlrrhxZYs8Py2CmkExRIHeYh6xzTLlh7xvNxCSUFLzRNeUAF8pjQyFZpR2hcy0bpYdkA/",
-	"XV5+hIU4vo6o+hu+/DlwbscyL5hQHcTgyGpuhv5XIpWs0RAjYoWsO1mmJBZSsBgNWrUaKKSecBTLzMtm",
-	"S1KwD6PewW+Lt4FbiBY/9F621v7weWY3NeaueSMjivsyS66lR6MSc3VI6LUCNjjhGasFA01ShKz2hVGt",
-	"WV6g5bPWMwbzekYEVtKMGRyguqW0pFSzLc1BppvDHEC5VaSgE3gQ9c1hcFU7oVUpTct116TcobfPdUAK",
-	"JlIuxhHZIVZ9j8guqTcekT0yojwzn/aJwbQCcaBW1/ajJYcIUw+FlaIXgtcslIDoPYsyuJXWuFFzpzOH",
-	"uQy1mmk8fceeieGq1qLhgYLRg+BAzBLwPII2hBORHtNKsZA1Y0ooSrEpTwFOx2BGG8nyjpZwvG4pBsCH",
-	"9XwJFQnL8HPKaJpxYTZvgJtqWYbXcV+YkzPwptZkNc2el2KKXeK85dhMi3SKCcudqJgStB0bkb63DH4c",
-	"761BaF5V88Gj/Xjw4kJAUVPo9QjTUe0b0LLNM/rknKW8ZIlWhJZGXjPq60gaeTvIRhqxIjz/l/m7ndsF",
-	"umjmr+Hjh4vLGQuAgzDzUy/qffwE/z+6PP6pF/XenJydXJ4E4akqAwa6o2sls0qziBiGZjiQ+VfNyB1o",
-	"MV98fWb44P0wmunJmgCMNlEfteVN2IAxS2CqMOk4FSm7/6Ss1LzGSq6nGj/4dq+X+0uBvwPmjSxJxSYD",
-	"6qrImBqOmDbSzPxNnvFbRkp5Z5FWcbDJwGzEvmRudbNZS0YDU54IXXLmJoSZSqarUmw0VSX436sA1f2Z",
-	"sUKhsKkIPoS2WiVBWmDMkCejjIwntYSU0ymsyBoG7WzXUmaMCjPbLc14YEtvDQyAVUsKRu4mUjGSSJFU",
-	"ZWnElOuKZ4bDWNZ6SNJSFh1zzACnpWoIT/Vu3UIcXLRPfO7WQ6BtZPEP+FcnaKNc3iHH41DeFuzYTyXI",
-	"o5Kxrm8o6s3Iox4xMLJxkMZ9pGMu6sfXQPMJVUPB7rWHsh6weC7MAIkuGYiw7J4mOpuiyB67AeN+SKor",
-	"go6IIysLgzfY8yMsliobM/1SARQcJ8NEViJg9D3KMuctMPg8Alc1I877ui5Cz4C/70yoDzsEzs5qth47",
-	"P397TF7vv/ghoDQg3x6ihVLN7/uDMEKdEScNpo8ynugIPVX4hnXYyypLwfNjzaqEC6UZBUpXe6iWKQ7W",
-	"EPww45taAZfsru+3ZJmav1+DlpMGoOhCG138kKQs4SkzwkOLPlkg9IZ6CZYTTXmXA29Ci4IJILJcEaOp",
-	"LBxv36lSgcM+uWXllORcaXpj6GwlaruHlcdWPk8LKG85y9LgidrlvHqIeuaujAi+3DrnraJzgy8aK8sQ",
-	"mUjnoz9YPQqFmVr3evH6tYc9+4N5/PHG2DOb4zrrWL2BAnOGd7JM1WHjMgPXDBy3TJB/JYvvbbc+xHmr",
-	"RcbFjfPgsvsio0hl3amZNbQoRFXyrTomZtGkO7OEAp50G64Pr4ZQ7y4tArTuYgFFQUBZV5FKw1Jcbrlg",
-	"6LcaZ+ePEfjtR/ydcGEP9Fqm09r643xToJNgjA2I5aBl9HvLZGA3eX04bqWhkzlnmomVuGWHfxBVQwW6",
-	"otJ0SjIjhWJgD1qDjQZFy2TCb1kKkWE5zzKuMC6pfyXO2EgTWWmzx8EBoRjPQKyjwfoOFZ2qQ7K1c1AD",
-	"dZ9gaMGEkYxqpvSVcDZ98zCZyCxV8DTNMrvAWWM/OCA7FOdhHuIUIzsScIT62TBrdKi+t/Nyd3d/gP95",
-	"SL+1062OrzB7h1JOLkFkhUeMZEyotlfs6bLuPp5u4Q+LgGsTY7nMUlYO9YQGbKinyHjBXQ70rXQzGb4t",
-	"VUP6iA0nSQ/cnsldfXhXooZTx9XIqSZ5pbTh8wVV1ke9iqFu4QGcV+uKo+6GOoIFzJ07WAALN1oy3FuH",
-	"ZIAUJDWHU4nlppq0nA5LXOW89JvLMmgMYwB1uA4DXJlBZS3dMg5ba4iMXAwvgPipyB0rGQQEQDQAoS6W",
-	"Bghh7WeC7yHEJqjF1c8F0aWeHOLcDlvYb9EInFUMLW24lchITIYIryyItAx1D4GwI58+u5OOmju2J9xB",
-	"oMvpcUaV6rBGCmItplYj7ZMjUrJRpWiGyvEtRMEaPb1lnjRQLCuj4wmmzZmASkpvKUdPTtRD0jtEm7jh",
-	"uqCoDl2gQVD9guV+lBlPpmtyFKDmXCEMGXaQyJwpMipl3rq27xQpYHw0AWija9UP4ZK/U/NKADgiaTYE",
-	"3nhLsyCBrSN0G/5FkFG5Q15MMF+93B8sD9mKen/jOige/Eq5NTmqwqj/BhABv9WEQpysJiUVqcxby0hl",
-	"hRfWxI0FsV1U+TULOi3aqzh28Yk0yyKrAZZK16S0PxeitnzHZsaFR//exhlxZP8o6HSf9MvB/qvVJq4y",
-	"zYuMh467DrvCGTH0yq3CcB7YvBROnll26h2rac7doOF0GPIKOuh3iEqOBDHXY+Qppe3XtftvZcLkUY8Q",
-	"WZqjNhDgsyajWqZdX84q0hD+bU0mqHWjRq2eSpF2WpPRkLv56GVZWTEb/DlWB7XPR84tCQ+ATCsFC7Ag",
-	"X+sdePOt7uLzR9h5QH8YCA3DJl6gW2Mz6uV1pbhgSg1vMEy9W9Uyijl6ooZNkMAmK90zqmICJxBMw7DX",
-	"zER6SABs0CjGRiPwquTUyGy5zbPoPtLdF9aV62yAQ8u2Nlv0IOAYnpNpBOFWPgRtxYiLwEOtx2vNKX+A",
-	"KcuSZbj+JdaCHdgwRkNttke4YjRWD5VmRUh6Ttl92w3vYtFB9LpmXIzBVy/YIYnRZGieUzYawShUhkml",
-	"FiUWSJYzVhh/YR1OwRkLVxNDNORdOTWNZACqsxELrCoYkdh89d/tn/FSq1Vr9EX3tPdgRKl0mDhH8UL5",
-	"0DmUfdDeXz/ewH99z70+7LRE+I/vgg3MyEBNXFD37l4+RL2Mj1gyTTK2yvrO6odnTF850zSlemkYl+fD",
-	"8Jc96HSk+cvdBQs9S9WwJp7d6golBSuVFKjn0UQvIUEvnfm/rEQ3zbBcxKZ2GTFuLJkiGOG3JgrvgE1/",
-	"mkmaLg0EtjFa/mm8xmjgKtOWP68QHuQd/8PnUBidrHRRaeWTDeX0pIhIkbA6dM3IMS3TSHOWZmcult4n",
-	"bVUFHrAFNkL7nrNOdj8JjxZ0OaV9tUk8jn9NL/zgnGUIcmFDX1o298YuvMrrYARtmaCBjGZyHJSnjcAO",
-	"0qOKiDAaNcSQ1Zd0RxX5m8EAy20M5aeJ+VAVCLWriWKaFWdyvEgO2wezMs9ZOtyYc+/ZITYdYPe1N0Ae",
-	"9r53s67dV7XrDAB/iZ/NhzJDwHRJE7YUHg21rIp0c85vIMoyukC2HwQGgGMRTWbJhIoxQ5OIi+Pudu8t",
-	"3OTeq+WxPjNehvppb8ErTjYX81Hn5szGD81NMitO+ERlhj16fgcXtZZ5PK4lYbVhY54VNdfSku1a1x3N",
-	"KVKfO/SzJpVk1pvvcjAsjT76eBoBfU4h5cLItZj87ZuBUBvoeVI2+lNUlbMtX/LGb3XbTtUYfhohZU3/",
-	"yiryUyvistMjg/4htSrLXOLDAV0dY5pDJlGlaXIzBMwOx3fxnClN82L1QM8wb5sF9xmnTuTcZc16/cm7",
-	"gGg1i/yM55aD/BS30AzTvax2YC3RvAxFyc1qqStEpYdUp5VemxHjW4FsKwTQzwrKK825gaTrCbcrTbGm",
-	"UNgWtpbnJ87IWO3b/2uTF9uYBF/ue3nvs+41q4/NRBK+3F96/DWPnRdDUe4Eo4ybxqYmcmWzyzKrla4s",
-	"vsDlceHShrsjMx4VA9UWPgIaRO2EgiSrgirF0qglVGNgHbmmyU2fzNxHc+gR2sRnzeErufmWWVN1SYVC",
-	"LrMGVM2JBvOBuGOuNBTfqH2zkF5UU5aclSybEkoygwuHuMWYi4wLNpsgu2aQWUgUmQc89DHXaWPejF7m",
-	"Ny529rRncqR39n/Yf7X3cv+HpanSQcp95qvloVgQWipGjKzSGDd9hm9u75b5DL8zSr6Lz0OW2HpsvmiF",
-	"5S0M6mmetARJtUoALM9PXeJ/wyEjf0ldXPIinHpxiQbshCuGBuw+iW3iAfDAi8uj88uTN4fEqwQhUgSP",
-	"YX3O8ZWgJXNVHw5J3PxiBjn+8O7j2QkO419V/ePJ+4ujS/PmlWgeMC8/AwEfo2DRivc8IjHeaUyeUYF5",
-	"OGN6y0hVPDdruxJxraDF5JlLUKip0PyIYAB8e3R6hgt02Q1mdVfi+Oj98cnZ2ckbdJ8vSs5on8kMHAZA",
-	"1O7ST+XwUyvqXXQC70Wtc4e4CxTi0JIUMsv65IQmE+uiMDTZMha3HXvNvahn77AX9epbs5/dJfWiHh6W",
-	"+d6dTniN1ma7jgsmWQWxbAZYy5y+TlrP7LtDkDhX8kBZhzAIZgYIVNAH9p7mDHg7MnkwpblYjNTzwpEL",
-	"+B29+lCIgwLfjDAK5s6gJVVg+mDt4MyuLAxLKBpprL2wTxCp7TxEDYc6Yxrr/aR8DI5bg+T9mMTDmMQH",
-	"MYm34qiuE2JYEblmYw6Qj5o4JRkMYWRoGCMYKrzJOS+SNurYLXN6kIyY0ymUknkiOSEc926hdAYAg6RX",
-	"s6LRch26nfzbyfGnyxMfsU46MWgDFvW1PYUbOQd9aXhlgRaKjCxlgzBs1/GfyfGa2uEHQEWMRJEjxMza",
-	"HGH+MhMGgrNXol0eRMyYQO2Uq9uPXm6WHDrro0urEqlgvnYqz6yjZXMn0M56TiDwk4y4CNVpatJevIii",
-	"UNE4c5UuFc7QLfysFjtRIAJ7fZO/rHQiczYMh7nX8Z9+urer4jdTmGaidTHcH7xGc4Wljovdga+9GO9H",
-	"eGMGXm2Wx4yzqetk95FuDogZWNFRgYRj3lfxg/NVcJGy+yUpqTNx76u5ivcfaTzf+WGWPjbmYfzULN9f",
-	"k8fWHCXyLMeIa63zby1zAfX9J2NgtZfqUU6lEA/DkRecZJfAD6UiGloHER99p47Z8PEmo4sbKuLzDdDD",
-	"8ORaSsGn4+OTiwtf3r88fXfyAXJ0L34+/fixpTF0yS+PS25fqDctynyvpYf1eT8EkjQwhkWelKYirQs9",
-	"dddyCAUgWmuiFSLQsc5KRnKasuXxzC1NZSUv7Xyhi43LSKwdwLNR6YmQQxGM10Wlh6tYoj07cUaVdiGh",
-	"ay17vfoXnTnRGF6w7qpX5oe/a+kNHxsj8oJ46BiRl8HKHC+frjJHm5qsw4jX4YiWGa5V4KOFJ2ECLsv1",
-	"8/UNDF1TxYZ14n4gZGwiM0bck5tkxdPrjK3O0C7N41h8YGl6QHv59VShA/KGXfOMGE2HmFneIVf/cnT8",
-	"6dM7MHsJqUmSMVqylEyZ3uC0JowWw03rKACIPe7tNW7KKxMRsA8hmRQ0m2Ky9WpkBN+qtNz8zVuaVFW+",
-	"5otrv8RvmQcVa550busIDhUXCQue0iMLZ2hpdtWB1me0HDNbJCIiN8yor0Yx3AS5IZqjY56fGC0icvnh",
-	"6OIS67QjgIHXjZckp4VqZUo8JmXeElB/PS1kah9JG1Xa1xm1UL7zshp8CZEb8OcFeK1fiXyw9ZpujY62",
-	"3n7+8uphy/9zf50/d3Yf/hQC0V8aH906JVwqnjmxZl5Yk3nOwz+NZZh9/ChJyTJGFXN162EGMOoGTbie",
-	"a3FxdEcTKDSWwTuoyx2uGWbTkki7vM/Ou2l21Phk149gbQdur1rB8U3zxozpaNWo7BcQlG2YYtod/yvY",
-	"nZey6Io5RKC7iKlfmHNBqgeQWM0MkV3kNXYHarNx3cRj16gCEqQhaF3MxtLvLDOMLA+Lfqjda7bcx+oW",
-	"0trCoUL5A5gXZZ7GDAlbqb5ONV3R4TJjIWrbb4Ix1j6AGhbnQalfPBHjQiwkoHNFwef1QRnsd2sHKe52",
-	"UPIGvWegp4Hb1p21LqI7eHARoTiesORmbfHwEbi7sPTVquD4rUDQrwNlzSy6rNjnpcWcXNGmWvHpujPv",
-	"LBdd05vWka9Z6e9RLtlgetVCv6Gv0Na+wwizcLlWjZfzyeKOlsXzzV1y2JH77Ry2TRLKkpuwD27o5l3f",
-	"N7g42G3zODUajFL7mv7kDgfmU8XrOcSsI2Vng9YaxAbWYxu0/K+jd2dEs3tNuFA8ZVDwZfUyvUF6utor",
-	"ZmZI3lm0f29j3zCKq1WkYSVQbap6LzGXNEMvjehyY17aKm+zFzp/9gSDfvBSU5lUuavOJitNqEgmskQq",
-	"QjNOFVNBctC6oPUOvI5NnNI8WwyELeCzkuTCJhnByqswz/zhPYAlZRRQhy5uaJYapovht+rAtg1pAkUV",
-	"oUkplYJoVJ4YVZlhXBUrLFUVV8Ka+eEsic+SorqfBBfko1R6XLKL/3nWvxJX4vvvj6W4RRKq+t9/j9WV",
-	"cpZfs9LWURD0hg0Tqtgh0Cz89vztMdnb23tthvx0eQyruBI5N+vEukSHxDn48Q2/ZhF5Fv+///N/h7mK",
-	"n/fJOztZDRRogsDYPlfLok/O0ZFsM3AqcSPknahXKsv6K+iE0hR+gtmvBBT0YKndNHgAYL9YTA1cB+CO",
-	"EiTu6loR1wB8JZ65YnnPHVtTYGUkcSJTFh+aR5V7W/XzFPPIIPEX3TK5be2C7nZVN67BesYQIcuMDE4h",
-	"5UwqcD+qKkmYUoeuKFn9bE6nbii3IDu53bE9PsJTb9v2hWtGS0Xif9uyD22dpvEB1iTLOBP6OxWhssX1",
-	"lQBHp+FVAgs7GKXPNXLafdVq4sYyxQgFrc3oZrgQa3/wVtFqmmYOsjTwj93IIhCHnNLSNEW8ErFrnRb7",
-	"jf6IFK3sLPSn1TM829/ZdVsBrVGZU8OwDDvJ84jErVZncTPmjyeXLhbn2d5g/7ndkteBzuwqhoLD27Tg",
-	"27c724DTsau0UtdxkE3CK71hgMDxTCc7bP5DbtjU1fspWEk0E1ToiBQlFwkvaAZDl7LSzHU9vGGFvhIQ",
-	"iaJJxoyWt7tPJrIqlWsik7Om4tGYcoGwb9s3zvQOtDGdbgf1YfpdaCIyyuh4zFISB7rKHBAjEsSHzWG7",
-	"ybG7TV1vz+wVUmAAWXEh+7u7Bvvxm9JRgUqxK1EVREjzkr0Iw5ABsLC5IXkGAvXOcxRTvQ5kPqbEXkXP",
-	"GEN5od2BraWE9YBTxop+uw9jRAAVjJQGrbVce8Zw58XI9lBQYCJJWQFUOyU5V4oB/SpZwag2p2mmtAWB",
-	"NZ2q+qAPr0R7sdjdS9heMtCIELdkzad/gadtk8eMJ0xgppjty3RUmBVt7fYHPVvaGloyqIPt7bu7uz6F",
-	"n/uyHG/bd9X22enxyfuLE3inKamIPMzTzg96g/4OPiILJmjBewe9vf6gv4fGzgnwZociNM252K5l/m1b",
-	"RauQKiBlvJFQxeUOq5B5Be6gEQRU6lQsG8EjrrxRXbpM+dX2rgTWJq4nhi6BUBjvg2jww3B2WwaPjNgd",
-	"cTzMUT2AGCiYh2efy3Ku6UQOtZAkSeWhvWeCpWFFn3hV4gVj6ZVoys2Z6/c4n9uvwRRQH6CoUW2ywWuu",
-	"ecJp2jvolZVoVKR2y9Hf5ou4ZpbS4Nk25Vrr2oPX0/leXzOdx5riXHNdeBpLwGe/wdf0yTrZzJTLC7T1",
-	"2h0Mnn6280p0N6iiCkKvbUk2PNE+auSQ/dI1S73sbddbC7roVHlOjZLbO7LF+MztI0/4TvnFDf2qbOAD",
-	"HStIXjG41gMdp2CloT64WBQ98VczURs3VeNHHjPd0f6xES2/g0qWmivNE4V24Syzq1REyzHYkQ9JRssx",
-	"tA8wopMhlaXSfXKMzI7W5cMwBYswpXlOtRF/oXQ5FEtHeAUfjMF85FY4MQa7WCOnYrpPjgik30IJTZbL",
-	"cmq9s7gAFUKgMdPOif4VQclN0dGBqWSFLPVTQE0d8Yk79v1v1gZlvpkA/7GVRw3ffQQA1flHQcB5z+4M",
-	"ANibf4u8EqZNZH7NhRMCjt6/wUR7W8PeinWGkjrYybTj6B/O++RXIL3XEjPgjABTpxBRbSSAkrlWyVYO",
-	"yytlpCau4a0+sQiW+q4OrCWGAjwvibwTByR25PEvIOSEgMi8dVEnTS0gwZdNUKGrje2iuCCsEJbSRXm9",
-	"YogLSG/0Jdwwcibzf+NuxPOtudwlda27KRMw3652xaoerba1u4G2tZutim2+KLbKmoJ9t9v52qv2R627",
-	"kH3p6AncrszwFGPWRTmeaLxWevsGYwYLRaP9ZSaW/ctVr2RjLsVV7+Cqx6qr3kPctNf8ThGXiY7ZU4bE",
-	"g47U2T22zlxftS32bhBzQkPPl8JYjNyzbp4kqxS/7QRz5xAzmlK4R/HCir1ztenvV5xPyyeYbenunIfv",
-	"W+3Ozbfh7kKA3vCLbZuVtPS5j2inXuk5aHu9wrPH2LljhSdb3cxR0v9aUpPLpF7YbxN55vJemzazBKQE",
-	"IWsS8BRSl1kkcVnTTpDCvz9DsfuQonuhaamVk06swDOX5U+ezVQTifz+6yARtxPvn4OrZUQw87/OuAfq",
-	"Z80iWDf4rq6BgG6pK2HNyAcQssOhBSMTRkEsK2G0W65Bv24KPmLTC4VND7iyojwYa7A2wR3lOvZa2gen",
-	"NjK6rSaJRbjwN9CAzbKqwre5jKlttGvDig+tkWp3sGPkfpAIE6qYaoofT6i6EnGdChGjEBxjBbh47iC8",
-	"0mwBWQ8JHOTRzwl7SzAHGomvgrfYjX0VXGwsij+zaW+eov26d0wuDR8nxwYj73Wf/Ah2kma/WpHYsXon",
-	"Q2N1uPiQ0CuR08zQN7C9grGDj4WEcBKnikIOAy1TkrKcYsuCrkbzMFFBSyb0wm7zX8mA0BT2eWg7eKxL",
-	"c4aU7XyTvuAO7Cz61WE6FmW0JFQQRsuMe4bVlhWSzFiWf/+e4es0e3b1N1bv8hz1PtaNU7aOzKUsX2Xz",
-	"hnvBXsejKD8QcUvDA7R/Vk/e/mKzAx46NeZNCKeDGEsySVVEVwIgZHcwaFNFqJtNfdV33jVQa7zWXB57",
-	"SW3xIVESlGVDOMBDaWgqWmwMq+kysmxCMAFd36xCCL8CaUUx59zmka3yxui9FAx8Sl9fLlpETB6B/k+G",
-	"V3uD/eU45ffWfzwu/sgcJiIYtwB0LeTctjX/Op0Un7AttVf0RTtjsCwh4AukzmvGBMEi0TXSMvAttErA",
-	"ENvxui4yDShpSABLnelsf/DaIWe7CmJ8JeYEmIIarRaLvnAxDoox8OtXxsqAeLIUh3z8aQkAYZBwj3Cm",
-	"tpuC9zOot7scpPDdIxvr/ATQeAwHPM8a6uKVC+GvKTXZCYNn/IbZS47A3SyI65X8nSI0Acv5wRzg2ZJE",
-	"NsUZ7emMtOojRY10YcR9KEBJYjd40ALavP4vkPpqIHVZlXVUwTVNbtaFKledtBOk3tEb0JtmBAQwTUMY",
-	"QRSgrFGdA45+7DtqZIBTdH9aDzd4V5u2ZXxkHpzQ1IovQt4hhYsvjn48Gr7/cDk8Oj/+6fSXkzexDXTw",
-	"iodzBSsKukNxh38QGPx2EkXkwcDvr1w8gdz+V6NJzEN6F1at5w1ro9xcmeBO9DtnEswp7SIUlkC76nTW",
-	"v+ePiGhhq9U5yZ+SUcnUBBrjTG1DqA6UqXJ23K5j/C/q/fTU+0dpuHQlUgmgZwVV2z3bu0x7j+sSd0OP",
-	"t1wNkaBm+UHYrn80mbiiHhFmiDBopGU7naTsPiIKFdt2X6+A1xMriKivCTP/gRUxrxJNyEadZZ6GPGPt",
-	"2IiE/k6aFdi36144bjcbWD2263SM5RDqyqUYYcOZwCNHFBfkNYWB9KtC6DeFtyXA9s8DaCsDWSt5IghY",
-	"gfrELh4b27O4fpbkFN0mUjCvYaesOsjfr63cimWxd166JcRyupzLpuFml9/RS31c6Bz+4zgYF0OXuxe7",
-	"kScBSz+PxgFj890iP58sDTDNZKJAH2t23wJIQ+oQDI+RXKBkR5vGzTQrGU0xro1b90v9G2pobVvu7mCA",
-	"vj8bDQ9vQM5eHUpsAP4ghnQEMSZa2oAo1PQQHTotu85jWWcjrUtlF8h3T0Iy20lq5lr9sVzS0HpjQXpU",
-	"h7bk57xRBTEqkUs8As+O/ZLQEhr7m+/7JNbsXsNqapO7t8r7LftLySCID+Annt2Htcss82mtgT11nJP1",
-	"hK321jFGgDwB2p1b4PJaGXTgXogZbEMC8owJrQ297gkPev+zw+ARGlscXtoU45WA4kn3ikn1S5HEEDG4",
-	"BdusnityB+lBNu2N2J7KzvesZQaqSp3+RJ7t7+4+f4ogDlhxm0y7lDWlJdgLuF4H/r4Ykus7+uacYhtT",
-	"TfeirVj2JBLqmjThd3Lw6KAktxmBwAvatmJYt13Gy+Bg90YUGBtVvk/ewIuozc/JcjZBre5IfCXARVol",
-	"CWNpkJfaIb4hUDwpQDya2I8qxbwSMI+9VpSZu2/1RLjLE7Vk3nV5pHV3czeHr/9BLw5NZE94cRavV0wq",
-	"WKiXuWTUr34l/9KsHqnwu0t/MujZ/mI/rcSBf6mrDD0STjorXNnqLzu1il9QPWk0/KbMUXcY1FO0TPoD",
-	"iQpGZFxXRpgwmunJPxaBzE/wyNfMFrMzBITnUyMhP02eGJZ6g+YApUyYAnsCzbDzlTuenGlqTyZnuuSJ",
-	"WnQy7+wjS48GtN0io3zmUGbj/Ob2/7GUuVl4pbCCDLsvpEJZHZHjKc7GbgP0qGbC8KnY7Oe+u+CuozmW",
-	"QpcUiu+sax/5RrZlv+liWGtL7B7+sxmVLycQ042Lr60y4fsE69o/OiWPF4O9JjamZFQZJdGWm0ioEDIg",
-	"j4yZPmc0hdSn341qJFQ8LdmAshApBCBh2H9duiF8sF6BwC4c+cVjgV/pjNwUHRBeV7Z8okRcrlyWApmw",
-	"MkRYzTuQNIHEAIs0bAOm20fn6iPU5gnlZb84QRcjc/O8gtzHQ6/oWMGFYCnR0vWumEkMVQHxBRRfV7c3",
-	"FOvrpVOCWyaQgAAG7CY0DQAmlRDVXruoXIKr9XN3jHLDsOlZU5accEHUhBb+fmxMRhSoSpzpCZTpQFyM",
-	"GslM+xSi30776z18fvj/AQAA//8=",
+	"7H3rcts4uuCrYLWnqpMZWpYvSSd2de16HKfbp3Pb2OmcrVGOCJOQhDEFsAnQiqbLW/s0+2D7JFv4PoAE",
+	"KVA3Oz07tx/Tjkji+t2vv/USOculYEKr3slvvSmjKSvgz7Msk3PzR8pUUvBccyl6J73rKSMzpqcyVURP",
+	"uSI51VMypSoiUpDjwbN+L+qpZMpm1HysFznrnfSULriY9O7vo97FNZ2Eh71jheJSEDkmespIwZQsi4RF",
+	"hAvyayk1U2bsgv1a8oKlvRNdlMyfK6das8KM9p/D3p//c9j78sdh7996UWARlymb5VIzoT+yPKMLM1x7",
+	"SVdMk/mUCUIFYbTIOCuImZwpTeZcT2GRis4YqUZLFns/swWZU0WoUHNWsJTQCeWieShMlLPeyZ97ZgO9",
+	"L6H1fSjYmBVMJOwszzMeWp45sTnlmugp1TilumUpGcsClxfjIDGhIiVckakUsixYuu6CPjJdLM7GmhWh",
+	"M0mkSBWh5jGZT3kyJVRIPWUF0cWCzOgtU0QxoVhzmhkXfGZ2fVBtlwvNJqzo3ZtJc1rQGdMW9s7LQski",
+	"vOdYsK96lMAbsYOVnE4YuWFjWbCIUEU4nsiE3zERNW9rKMY8MxP1ycXXJCtTpkhsvo/7Q9GLetxM9GvJ",
+	"ikUv6gk6M0vF2Zobol/fMDHR097J4eD4RWR26H44CF3pxR0TumtjZ81tRUQWsODY26cBQzPG0gb733rV",
+	"1/Bze80fWc6opjcZ61oALHcEg/qL4JrN4Jr/rWDj3knvv+7XRGgfX1P7Z2XKdT37fWTWfolfPhtUS6VF",
+	"QRdNlE4WP7PF8nJ/4YrfZIycXZ1fXpJkSguaGDCIAGPYVzrLM0Yo+fTp8lW1IaSH9Y5amN55ts+etY/W",
+	"I05//i97/+vLHzsI0/gt1cl0efk/SkNfpcgWhDfpoyG+SIpjQ1vj7sWP93DwzVcdWuA7KVjHIs+A6JGj",
+	"wfHSIpXmWbbNUs00q9d7PHj5fIMFC0Dyj6UQ5qelNccFPokJTYGnmbWynGRyogzaJTTLlGFB44xPppo8",
+	"UZrqUpGPn969u3z349OIyPFQICk0dJAZWisFM1iqpBTmvxRGIRqoYybFpJvUcFxuGGEc47BLDvAOH00O",
+	"gmiC419LTbPlw/hseImW5ijMf8xhICPrP2S5GibbYbEf6CRAeF4XckYOIuBrNwuSsjEtM00O+kjHyR+A",
+	"HYwU/yuLyYwuyA0jVJOZVJocDKLBYOCTfkthuzZohmrsbiyLGdXIv44Oe7AHy9oGg8EgWs3qcE9X/K+B",
+	"fb01C4TDgytAXDK865QcDrydrloq7HrD9R5uslqQIQLE//U5+f7weNAnsRFCfjgaxAbuK5GIKhL/N/tE",
+	"xZEVFeZcKCLvWEG47sR9O+VqIeWKTujlK4A2AVvX03oERSd0xNOVwuIq3mNYAMzyC2cBEfgnOSezMpka",
+	"6sBoMoU7OyXxDVU8iTe4qDszbEgghBF6UW9cZllYMPxMuQ6vyJAVAzcgE46t/MBE6kQkcyhNXhebqzGS",
+	"RnwwM3/2yfWUDYVihbkhgzhJaQCSqKksdDfJMjN20eijw/UU+rMsbseZnL+D4UIyn5nI7WNu364Ot3n3",
+	"8J9VF9+e/x5fZkr/Saacoe6T4ORGPRJGSzB/UiOJJ9Q82f+LwsebwRMOdynyUpsJcUqVS6H86c6ShOUa",
+	"Rf1HmdbgCG5w+UQpTGlQNi0LI8MBNS1FakgOXQAoAMhYYZMrIvDMPRXRqXKhRdjX9uGdhsa156tcqz4N",
+	"KGmwm9eUZ2XBVpxTXsibjM3+uN15fcCvQkcGfHHOhCbzwrDv5jlUqvKq3eBLTr/aqxSsVd94qhgs6p3U",
+	"b2XKx50KYVDcYqgmEHMVO9+gj6jnBaOPCahu3NDJnxHB5m3TgE8DdoTHNxKXGj5HMGrYybz5+9tRFu/I",
+	"nCTzqOf1hisdPjOQg+S4OijVJ5+5nspSk9hwnx8Mh4nN9hZkSu8YEdIwLS64hm16K7/SVLPf5aqvH+Nm",
+	"YVw7W01bkfaalacpbJFmHwqZs0IDxR/TTLGol3s//dYrGFUh+PjIElmkLDU6gWOs3ynCikKCmOxxvwMn",
+	"EHbzv4r7sHR0s1h3fG/oDcuAadph5M1fWKLNMGdi8e9X79+FlLIFMU/IHc1K0NVFmWWG5jsQ/ro3kXt2",
+	"QHOd/Y90/pYphaJv9XRP3fJ8T+Z4fnu5NIJigYOYBVQa+9qDbhmV5IzpKTfiiyGzU5rnTDBQQCicbp+8",
+	"Y0YkSaZUTNAK2LwqmuiQVeXzVHpGMa775OxGARGfMmHlowkXjKQ8NUzuZkG4Viwb95d0c3MM5taL3snB",
+	"8X3UM9r8LA+IYu/HlQr5nQK1D2CiW8r2Rz64j3o3peKCKTW6RStG5zoOB/dRL5FFwTLARCPxrnr/4KV5",
+	"f4VlLc9owqxpD5R0sN84MM+40hEZM5YakVHpgtEZXhjXJDECGpo5u9drdgdYsongcgEv+ss/Mp+DRSml",
+	"ei2hMRD/HpHDH+SwGkRbo9YWRihvILMYnoYMeaKc3bAiIpNCzg1MGwWOCwfJvaYlaLD3MmQJ8ld8H/UE",
+	"m4+UI8M0y96Peyd/Xn+ESLnvv7Tx7UeQBtBGLLMUh46NWpDobFEjhyVs8NjiXnpKaAbGDXPtitywCQdT",
+	"RN9f8/P7qFcNvMll40q9EZ7VdHEUOmaLZWcfLiuT/A2bcpFaxbL7OM3ITj/cRA30Adh8mtP1iPa9eRGs",
+	"RNtfWKkCNwbiZ1yBQUxmjAqwEiQZN8M0jh+nZ3nw5GK7+RN8Q6TsawyuG8AKsHhRoF4rj/FFNYUZoGHg",
+	"H6yicC/dd8Lqet2HaKib5jOmNJ3lDUNGSjXbM49WrdAQaV3QhK29LQOtTuzYYF0vnMaIQuCfe2BoqE0O",
+	"DaN3vYGK9H4J8e6KzoBIt52cghe3g2G9d982uRniNOGiEoxXakv1m+0TsStqjLZ622EPA4C9c3sQzbLM",
+	"wOcpSWWi9nGS/iwl7GueUS4UGGMM2DpzClBcpWlhlBW8o77ZSca8H8aUZ95jKhKWeT+YG0xHstTuB8CN",
+	"1qDw29LI8Gs1vHnMhILT8L5v/OwP0XjQNUpjKcvPOsdrLq0wambfijTeL+zrlJbK7sgQnr7lAs3TGlUS",
+	"rH/Ibq7lpymjacYFG+VUqfrngiktDQSFDMUAKr+wgo95rbdtgSTJlCW3LB3VyLKCYBk5yb6vGM02eH3M",
+	"C6VHNzTdclkp05RnAeXR0ZEQCf8MXgZKFBeTjFnsSKggN2gpS5dJ933Uu+Ui9W2NKZ8Y7jrjamadLDOu",
+	"zJCjCn1Lwb7mLNH1uUU9cyChj/CgQle3Dbc1r7Nfw+KpmaGS4I1AX1MGkEIVEVLDWywlCwZygG/8fn7c",
+	"W2vu9qkYHFjkrihEv4zmuaWuYzaSUYXrrF33Ftz65GeWa8IyxeZ4ySIl5qxowVKSUW0ES66HIi/kHVP4",
+	"vdm1OQe0jExlBsIaFzDwjKZmFDZH820T+qZUTVuBE0YipXvjL789P77/txAY4fmOqN6QJdc3+pC7MENE",
+	"uF5/CaFLAT96EIgQb7QkE0mkaCqDRr9coBLq38e2IBT15O3yxO+kp956w4N97oYx4aRrD3FvpMwYFWbI",
+	"Utgd18SrOf4Fim5Oc/MgLAIjEPhewHVsHiLiKzI3p2FXEhGqh6LhIUMtgeq2HwFg6xRGhz2BT5PeyFIb",
+	"kgTxIQhrqyhm63rlba9NcqM2yQ7d9TnNsi0R8Cc5J5TktNA84TkVQDgKIzng8bcwROt8HeH66fr6Ayyk",
+	"vSv4OLhsjz2GVEh0FhtgKUUqWe2UruJC5rJISSykYHGlr6HnWThYk/Cx2ZIUbAMFBLcQrX7pnWys/f5L",
+	"azeVsXDLGxlT3JdZcuWw0iwnXJ0S6vCUZ6zyRWiSojGrZQlCIWYTDu9ko61o2Zb2C3Rxj4KrCpIPK81t",
+	"R1/doTfPdUByJlIuJhE5IDZiICKHpNp4RI4IyoAROSbqluc54kDlIT6O1hwiTF0pTSvBqw0l4O1bovPW",
+	"EOCNG9V32jrMdahVT+OJPfZMjIxrgyg8UDDkvlIH8DyCIs2FSM9pqYIqy8KaesCoaOAUuI0RWOa0SBvq",
+	"iVGEa8ne0zychGyQN2cF1Q290VvH19ycnIE3ta1AXO15vXCLS1wOBjTTIp1iwhrEqVgQDAec00W/tw5+",
+	"1ujdbfBovh68uBBQVBR6O8J0VtmWwBLt8Yw++chSXrDEcN2CEQHm6bHMMjkPspHakxGePyD/L+0Co26X",
+	"r+HD+6vrVtCBgzDzqBf1PnyC/z+7Pv+pF/VeXby5uL4IwlNZBGKCzm6UzErNImIYmuFA5r+q5erAcMLV",
+	"12eGD94Po5mebgnAtYHN7VbehmMm2gSmDJOOS5Gyr5+UddRtsZKbhcY/ukXFIPB3wHzUUwkVuwyoyzxj",
+	"ajRm2kgzyzf5ht8xUsi5RVrFIQwEZiP2o9US76pZC6sMtURToQvuNBWcqWC6LMROU5WC/1oGqO7PjOUK",
+	"/VuK4EsYHqYkSAuMGfKkp7KcTCsJaUYXsKKmydiTu+9oFlK/XxsYAAVUClC4FCOJFElZFEZMuSl5ZjiM",
+	"Za2nJC1k3jFHCzgtVUN4qnbrFuLgonniS7ceAm3PGdIJ2ugK7HAd4lDeFmTtWnkM3yH6NbcNR416LXnU",
+	"IwZGNg7SuA8NC+cWaD6lamSUSw9lPWDxwrcDJLpgIMI2XCyxGzA+dT429K6NCS1Trp1FnmZzulBBm04e",
+	"jI90ei04eLzwxtWSZx09uFZIhXjOUSJLEXCAnmWZC2I0OD/mqEG6oPttkb6FIn6MY3UhIZB3wTzbsfyP",
+	"r8/Jy+Nn3wcUC+TtIwycCijh78HHh74yKcYZT3SEAbT4hdX+ZZmlEJBqo70IF0ozCtRwI/u9kbpsfFrb",
+	"fr8BvtldNxwyiUwDUHQFof2nJGUJTxn6xlf6hJ7fR549M2DJrx37U66I0Wb66zw4oG6FLR7Fgsy40vTW",
+	"0OJSVOEYVmbb+DwtoLzmLEuDJ+q5vMxdGTF9fdCQt4rODS47OTtfbXoUK/3s2cuXHvYcD1b63o7Aoaaz",
+	"jtUbKDBnOJdFqk7rSF6IGIXjlgnyuGT1vR1Wh7hs2ci4uHWB5eC2QUpc2ZZkyhoUoiz4XpUKtdpN3iIU",
+	"lQPObLg6vApCvbu0CNC4ixUUBQFlW2UrDUt6M8spQ88qnF0+RuDJH/A54cIe6I1MF5WFyIXMgt6CqVUg",
+	"uoMm0u+tk5Pd5NXhuJWGTuYj00xsxFE7wpZRfVSgTypNFyQzkirmc2GQmtGyaJFM+R1LISFwxrOMo7lR",
+	"9YfiDRtrIktt9jg4IRTTLIiNf7QhzYou1CnZOzipgLpPMOMBbKaaKT0ULtTQvEymMksVOhuyzC6wHYMY",
+	"MKzXtqWZCgYvqFp1rt4Ns0aH6kcHzw8Pjwf4Pw/p9w66VfYNZu9Q3Mk1iLXoXzBCCdX2ij19193H4y38",
+	"fhVw7RLDJ7OUFSM9pQE76yUyXojiB/pWuJkM35aqJn3EZrmkJ27PZF4d3lBUcOq4GrnUZFZCTArJqbKh",
+	"85sY81YewMdyW5HV3VBHDoO5cwcLYAVHa4f76pQMkIKk5nBKsd6ckxaLUYGrXJaQZ7IIGswYQB2uwwBX",
+	"ZlBZS7eM08YaIiM7wwcgfjovRmmTFAh1DgwghFX4K/wOfo2gple9F0SXanLwoZw2sF+5mMU7YGiGfOJW",
+	"IiMxGSK8sSDSMObdB7KhfPrsTjqq79iecAeBLhbnGVWqw2IpiLWqWq21T85Iwcalohkq0HeQ/Gx0+YYJ",
+	"00AxxkYIps2ZgNpK7yjHANOoh6R3xGw4HxegzI5c/kNQRYPlfpAZTxZbcpTP1hOcOXaQyBlTZFzIWePa",
+	"vlMkh/HRTKCNPla9hEv+LhBnCvHRNBsBb7yjWZDAVonZNf+yfjF3yKsJ5ovnx4P1mWRR7y9cB8WDz5Rb",
+	"s6TKC0PgbhaI32pKIT1ak4KKVM4ay0hliRdWp7MFsR3DG0OOjeYqzl3aJM2yyGqAhdIVKe0vZc6t37GZ",
+	"ceXRv7PpTxzZPwo63Sf9fHD8YrOJy0zzPOOh466ywXBGzAhzqzCcBzYvhZNn1p16x2rqc4fYnFHIc+ig",
+	"3yEqORPEXM8Cgnftz5WLcGPC5FGPEFlaojaQd7Qlo1qnXV+3FWnI+rdmFdS6UaNWj6VIO63JaMjdfPS6",
+	"KK2YDT4fq4Pa9yPnuoQXQKaVggVYkK/1Drz5NncD+iMc2Ph0YcOvXBpDt8b2/TZx5xD/3o782mmlR0ZV",
+	"TOAEgtU36uCDUwJgY2M1xmPwvMyokdlmtBF3HjjSw2f3zfC3kWVbuy16EHAeL8k0gnArH4K2YsRF4KHW",
+	"K7bllN9vGekPG8Ykrd32eIypAgUTeqQ0y0PSc8q+Nl31LkUeRK8bxsUE/PmCnZIYTYbmPWUjFoxCZZhU",
+	"alFiswDiF62FrQ/YfQlmKZfaFAyou25KBqA6G7HAqoIRic1P/93+M15rtWqMvuqeIKVBpKPEOZNXyofO",
+	"6eyD9vGDcioOj9zno05LhP/6IdjAjAxUpyutDqzO+JgliyTbKA3gTfVyy/Q1Y5runvQBiTLrA7sPwYrP",
+	"UjWqiGe3ukJJzgolBep5NNFrSNBz5yIoStFNMywXsXFiRoybSKYIJh5uicIHYNNfZJKuDb10qWPtZKGC",
+	"qTLTm+cweMe/nMNgkEyWOi+18smGcnpSRKRIWJV4YuSYhmmkmUfkBZXWxsISvGQrU2ngO2ed7H7zYNNU",
+	"jxe7xOz41/TMD+DZOk/mecMuvGF+ScsEDWQ0k5OgPA3pX0Z6VBERRqPGGEp3SXOqyF8MBlhuYyg/Tcwf",
+	"ZY5Qu5kopln+Rk5WyWHHhzYfBILxdzvrIzvErgMcvvQGmIU99N2s6/BF5ToDwF/jZ1vKhdkomcVQyzJP",
+	"d+f8BqIsowsUIYLgAXAsoskM41bRJOLSy7cJmPVnfrFVHs6h/7a34A0nW4oLqfJ32jFGS5O0xQmfqLTY",
+	"o+d3cJFtmcfjGhJWEzaWWVF9LQ3ZrnHd0ZIi9aVDP6srXLQ9/q40hKxS7CLMKoBKEALS/nKqG4k2qA34",
+	"SSboT1HljO35kjf+qpt2qtrwUwspW/pXNpGfGlGZnR4Z9A+pTVnmGh8O6OqYah0yiSpNk9sRYHY4BmzL",
+	"/DfP87bavdNy6kTOXVav15+8C4g2s8i3PLcc5Ke4gWZYhcZqB9YSzYtQJF1bS91MMLFp8+G8Sl/igDj2",
+	"iKgymULdLkGAYNik3j55L7IF2HJKYUiAmlpzL2r4bk8Q1891vxdU2zZY6JIK0Qi026CmQFtI32jOHaRs",
+	"T7DeaAopRi44AmkPhCz2TnoFs1J7uB5ZKqtSnIGT9y27Vc0TBylDccsWJyTGGWLy5Hjw8imoqDFGoo3Y",
+	"V640VIB7cjgYuGqRVMP4T9F5U1Vec+tsfRskZ1uK3zvkSvnSbPPk/lQXRquNr8+PvcKH7ZOzmm8rrvP5",
+	"8Vpgq6SZQM4WSPhN5MDaVFzZ8kKZ1f83FhQBVLlwdeO6Y2AeFJHWFPMCulrl7gOIw1TGqEFMMMyR3NDk",
+	"tk9a91EfeoTeh7bjYSOH6jq7tS6oUMjPt4CqJSFsOSx6wpWG6raVFxzqy1Q0fMYKli0IJZnB/FPcYsxF",
+	"xgVrV0jbMuQvJPSFcuw0U7qqG+TN6JX+w8W2T7tVJO/g+PvjF0fPj79fm7AW5JFvfANIKOqGFooRIxXW",
+	"ZmRftDK3d8ca+btdOQtdEtUOOeW7pYEjQdo8FR0LlK3xdOKQa3PJa/U4HJtVsIQrhq6CPoltGghIG1fX",
+	"Zx+vL16dEq8UqEgRPEbVOcdDQQvmyn6ekrh+YgY5f//2w5sLHMa/qurhxburs2vz5VDUL5iPn3i5h2gv",
+	"fRqRGO80Jk+A5aWSTOgdI2X+1KxtKOJKFY7JE5cuUlGh5RHB1Pr67PINLtDlmpjVDcX52bvzizdvLl41",
+	"eV0oVaZ5Ji04DICo3aWfWOMnutTZ9V3Ae1VZN0LcBSqxaklymWV9ckGTqXUGGZpsGYvbjr3mXtSzd9iL",
+	"etWt2b/dJfWiHh6W+d2dTniN1jq+jbMr2QSxbD5ew3GxTZJV+9sRyPYb+fqs6x3EUAMEKuhtfEdnDHg7",
+	"MnmQmFzUS+r5O8kVPMf4CagcQ4FvRhhvNDdoSRUYmVgzDLYrJ6aqVhFmUJ8gbt754moO9YZpLPic8gm4",
+	"yA2S92MSj2ISn8Qk3oujqlCsYUV1eRsUCinJYAgjPMIYwaDsXc55lbRRRcmZ04PU0BldQN7tI8kJ4SwE",
+	"C6UtAAySXs3y2p7g0O3iPy7OP11f+Ih10YlBO7Cob+2T3ckN60vDGwu0UGV2LRuEYbuO/42cbKmHvwdU",
+	"xJgfOUbMrAw/5l+uBtAutMuDiJax2aubtpml7vluqbptb2haFkgFZ1snVrVdWg8tYbaxuw08UmMuQoW6",
+	"6yQkL3Yr1JXBXKVLTDR0C/9Wq91VL6rqZls5V2SpEzljo3BCQWVs8ZPvXZuMVmXiqdb56HjwEg1Dljqu",
+	"dry+9KLpH+D3GnjFeR8yzq5OqsMHOpQgOmNDlxASjmWv0Pc7Vvc62ri61/ED3RQH36+pwuUt31+Tx9Yc",
+	"JfJs9IhrjfNvLHMF9f0HY2CVP/BB7rsQD8ORV5xkl8APhTtqWgexNX2njtlA/Tq/jhsq4vONGM275uQa",
+	"SsGn8/OLqytf3r++fHvxHjKmr36+/PChoTF0yS8PKzWwUm9aVYegkh625/0QslPDGFb5VpqKtKr03V1Z",
+	"IxTqaa2JVojAEAZWMKhAtD5yvKGpbOQPXy47snNRj61DpXYqBBJy3YKpPi83K2nq2YkzqrQLvt1q2dtV",
+	"I+nMUMdAjm1XvTE//JsWQvGxMSLPiIeOEXkerJPy/PHqpDSpyTaMeBuOaJnhVuVWGngSJuCy2L56goGh",
+	"G6rYqCqjEAjOg6pm7s1dahTQm4xtztCuzetYCmJtIkZz+dVUoQPyht22TCBNR5jn3yFX/3J2/unTWzB7",
+	"CalJkjEoGbe2DF7wtKaM5qNdq1oAiD3s6y1uyivaEbAPIZkUNFtgWvtmZAS/KrXc/cs7mpTlbMsPt/6I",
+	"3zEPKrY86ZltJDFSXCQseEoPLGOipdlVB1q/ocWE2ZIdEbllRn01iuEuyA1xMx3z/MRoHpHr92dX19gI",
+	"EQEMvG68IDOaq0ZOykOKE1gC6q+ngUzNI2miSvM6owbKd15WjS8hcgP+vACvXS73eLb3+stvL+73/H8e",
+	"b/PPg8Nwtchfah/dNgV1Sp45sWZZWJOzGQ8/msgw+/hRkoJljCrm+ibCDGDUDZpwPdfi6jiaOiRrIoN3",
+	"UPW72DKgqSGRdnmfnXfT7Kj2yW4fK9wMkd+0hcer+ouW6WjT+PdnEP5umGLaHWkt2NxLDnVlMyLsiLnw",
+	"O7OsSKoBEquZIbKrvMbuQG3es5t4wuqWERisTEQ7a+FgnWFkfQD6feVes4VVNreQVhYOFcrUwAw0CGSC",
+	"XBTbqrBK6t3Q4dKyEDXtN8Fodh9AoSZpDaV+KUuMC7GQgM4VBX9vD8pgv9s6HPSwg5LX6N2CnhpuG3fW",
+	"uIjuMM1VhOJ8ypLbrcXDB+DuykJkm4Lj7wWCflUua2bRRcm+rC2t5UpoVYpP1515Z7nqml41jnzLuosP",
+	"cskGE9lW+g19hbbyHUaY77zUxONR4o7WRS8uXXLYkfv7OWzrdJ81N2Ff3NHNu71vcHWw2+5xajQYpfYt",
+	"/ckdDszHitdziFnFJLeD1mrEBtZjO/T+z7O3b4hmXzXhQvGUQWmdzYsmB+npZp+YmSEkedX+vY39jlFc",
+	"jXIYG4Fq3dZtjbmkHnptRJcb89rW3Gtf6PLZEwz6wUtNZVLOXB08qE4ukqkskIrQjFPFwkX1Ghe03YFX",
+	"sYkLOstWA2ED+KwkubJLarAOLsyzfHj3YEkZB9Shq1uapYbpYvitOrF9Y+tAUUVoUkilIBqVJ0ZVZhhX",
+	"xXJLVcVQWDM/nCXxWVJUNRTlgnyQSk8KdvU/3vSHYij+8IdzKe6QhKr+H/6AdaxmbHbDCluxQtBbNkqo",
+	"YqdAs/DXj6/PydHR0Usz5Kfrc1jFUMy4WSdWgDolzsGPX/jVociT+P/+7/8zmqn4aZ+8tZNVQIEmCIzt",
+	"c1VD+uQjOpJtrlMpboWci2qlsqh+gla4dYktmH0ooHQKS+2mwQMA+8WydeA6AHeUIHFX29K4AuCheOLK",
+	"Ej51bE2BlZHEiUxZbBvi2K+hJQ5k7EGKNbplZra3L7rbVdW5GKtLQ4QsMzI4heQ+qcD9qMokYUqduvJv",
+	"1bszunBDuQXZye2O7fERnnrbth/cMFooEv/Hnn1p7zKNT7D6G/Sy+k5FqGxxPRTg6DS8SmAJDaP0uU7e",
+	"hy8aXfxZphihoLUZ3QwXYu0P3ioaXfPNQRYG/rEdfQTikFNauLldqZnqD0XseueDG3EqhSwLo6qIRh4c",
+	"+tOqGZ4cHxy6rYDWqMypYViGneRpROJGr/u4HvPHi2sXi/PkaHD81G6p6oqbLMyuYij/vE9zvn93sA84",
+	"HbuaNlXFDFmnFtNbBggce+Ps/cwW2P2Z3LKFq6yUs4JoJqjQEckLLhKe0wyGLmSpMUOeKzDdDQVEomiS",
+	"MaPlHR6TqSwL5boIz1hdW2pCuUDYx8APl26B7w2Fjel0O6gO029DHJFxRicTlpI40Fb4hBiRID6tD9tN",
+	"ju2Nq8qGZq+QbATIigs5Pjw02I+/FI4KlIoNRZkTIc1H9iIMQwbAgq7zMXkCAvXBUxRTvRb0PqbEXu3U",
+	"GEN5ofmErVqF1ZlTxvI+ib2SsnFEABWMlAa91e3P7dOzVVYj29FCgYkkZTlQ7ZTMuFIM6FfBcka1OU0z",
+	"pU130XShqoM+HYrmYrG9u7DNhKGdCG7Jmk9/gLdjjCHOeMIE5uTZxtxnuVnR3mF/0LOFxqFBhjrZ35/P",
+	"530Kj/uymOzbb9X+m8vzi3dXF/BNXbwSeZinnZ/0Bv0DfEXmTNCc9056R/1B/wiNnVPgzQ5FaDrjYr+S",
+	"+fdtvbJcqoCU8UpCvZw51nvzSglCW46qXyi84gpJVUXilF/XcCiwUnQ1sTlPeYdJZTV+GM5uCw6SMZsT",
+	"x8Mc1QOIgdKEePYzWSy1AJlJbHOTylN7zwSL8Io+8Wr2C8bSoagL+5nr9zhflRk3Y6g+QPmoymSD11zx",
+	"hMu0d9IrSlGrSOboHVcEObodg5BZSoNnWxfGrao83iyWm723Ws/XZdCW2jDXloAvfof3xaO1Mm4VJgz0",
+	"dT8cDB5/to+l6O5QThWEXtvid3iifdTIbaZdeJZq2fuuuTq0US5nM2qU3N6ZLXtobh95wnfKLyPp178D",
+	"H+hEQfKKwbUe6Dg5K6BVGCwWRU98aiZq4qaq/cgTFkDK14bO1qKlbVHKleaJQrtwltlVKqLlBOzIpySj",
+	"xQSaORjRyZDKQuk+OUdmR6tCbZiCRZjSfEa1EX+hkDyUrkd4BR+MwXzkVjgxBrtYI6diuk/OCCQ6Q7FS",
+	"NpPFwnpncQEqhEATpp0T/RuCkpuiowV3wXJZ6MeAmiriE3fs+9+sDcr8MgX+Y2u8luphAFSmXO/fsYKP",
+	"F53w85GZPZTaNlbCfliVSIwt5Zz8MaVqWj2Cnm0oUA9FhQbYbO1Jsynl0yZZh15WRt68kSXwhJwW+hRb",
+	"wwwFknIjPowU+zUmP1jeD/8oheaZ399JMCtXmdVgjsVQeF9zZYR5zu5Y2idXWuYVLcckUK8XGVdkbuTf",
+	"ECziIULfxXW0/LoaG7vaSdzvKTlopfqFSLhbeIOGb9krrr2gt9KuRfmLGQw2WE7GZ7Dh8FqauYEH601h",
+	"X74hHi/3xFzFF6BI+mNgNcyIreSwT4EusKJ2hbQAM11IC10rfJw1P+/Vre2CKGsgzGtQ7GoxR1i52DoW",
+	"rFTjd4qHMqbUPQR9MsU+sU3xGgVrKx4L6RGBCdOIdETPecIgt86gLNbB8c0mRpjLaH5S96VUUyg9q4iS",
+	"aPBxrUcSKqAyaVU7mGuQ1GeQL9VcGXcdIJAGRIRmSi735RuKMQPDrkjJGI3li6rpAjkjRh8B4/8NszUh",
+	"bZBs1YUCBPyiZCeWIFH7OZ5rxrXOGAwdgU7qSFsm5a3CrC5H3LBaApHjobAEEbKDZalrxaVqdwEme7Xc",
+	"UDxAkjKusF2wWqZIIUiuX9mvuwwbahFCfC9SbiPsw2zprtHaVWTqMbdKd+4avioGtOlqbQWGZVL5eSoJ",
+	"VbcsBaWDd9JFmmhIZnngdCD215hcOydkgf1NV7GJMFleWU571fxLdbs7ptbyESauvHEaa9S2El6OBiqO",
+	"llo5OjrkGnsOBaIPxPVZIQDUUYPYSQl6HtTBRuwJAiZtsTcPHo8ONwDHNYj2gU7YFf8r623wLiDlOfbM",
+	"+facsu6vHmCTlkDaIHZDmB6DVX5kNG029smyRnOfR+Ga+0oXjM46mecVwMgediCCLyK/4dB3yvJPwzqc",
+	"XXxCc3VCYo7J7ZQg3EVDEcMISL9t9+VFziISp1TT2PC++rChADGvBzWvkJntXFwDsxR98ifkAmDcQ3Cv",
+	"OIUsSPyGKr0HY+5dvopBvUUOaDhow+VrBWFNC/0D2AEN80vkDFxBWA28slOinfXgmbOyWCO5xSkQFcBC",
+	"zOissuMqI1C7NVIBhk5Ut/EF5QSOVDI1FEJqtLnOrbxtbsEK/rXxDtRGbri3IjeFnCtWGEUeK3ezmWLZ",
+	"XVhhxMX9iyf+iyf+PfJEQPoaC1CFdC3dkQn65Vq8VmbdiqRB/NXmwC35UvRbVwt3ntYdvQuWMOiFQj5z",
+	"qwvUFAwcAvXy6h1gN556Cw0y14khwU6b69mnZl81Gij2aoaxdE7VgMssUhiSmDGlLE18DA75GtKRax6Z",
+	"YbGbBzDFbiXyHZsbhcUa/l6jbgRWp0TObrhwPqCzd6+woqVtKGm9ejmjlekQ9CJ4+f3HPsHG8jcSCyBR",
+	"XaqqggzVLIYpwGtSxd3MSqXNOBq+6hNrX039SFcs2o8SCS+InIsTEjvruOVtHUrSVVUzZ43VxrWz4XUv",
+	"HOBH5jdYSifpq7uOrEa1b8wI2pY9d0ld667rcVZzblyqyGamYhadjcg6HCwHvOy2Krb7otgmawrN2ypO",
+	"uAMnC43aLoH6GGM+hLmHxmvUkXwwBz/zu6S2NLvfhr2CTbgUw97JsMfKYe8+do7xCf1OEVd2EYvnGIIN",
+	"LvJOqaMq09iBOMeDl88bmHO4sQi1XHN2NXK3o3yTrFT8rhPMXTz0I8ktIBlsMt+jCCtrd+cCvH+v3bn5",
+	"dtzdGhnIFqXZSN/vPbJdwBO91rx5iaEH11LT7NuaEKpCeiuNB8gza2vnHWfzH8ZllsXo4gI/qZDEFhYB",
+	"KUHIigQ8hkRlFklc0TwnR+G/v0BXyVCcw5WRS5WTTqzAs1TkkTxple2NPIcKOkSbdRefQqTtmGDhx6rg",
+	"IlA/GxWDKvm8KoGJUclDYaMITyBji2cZxp7cMKgjpiVo2kykdWcV7C6rsLsoV9YyBrE6WJpyTrm1W6yY",
+	"ekqVa9vidHpwYBp1zCyrzP2QmwklSpvF2azyUxujdDg4IFygRJhQxVTdZWxK1VDEVSWMGC32MbZaiJcO",
+	"wuuBEJD1kMBBGcVtlf/PlOuN8Bbar26Ei3VA2c9sEVCcPh+dk2vDx8m5wcivuk9+5NYYZPerFYkdq3cy",
+	"NLZhiE8JHYoZzQx9g9A7sJHyiZCQTeQiEaCEBS1SkrIZxd6gXdoWTJTTgomgxthUrR4/fqSuoH3fjO+1",
+	"Ee3flJR1Of/b1ZVtdEezpDJEzj2JvWLOYCVcqqf8tI/5rynDHs4X13TStTj72j68cx/13siE6s5EPb/V",
+	"squY2jzAVRca9T5UTYX3zsw5snTduuov3AdwgoeDg9/lXhw5sGSxyp6zpExL8DrSIuNevGMjOJC0Aj4f",
+	"cDeBoMt1n9afVF/8/VzyAzkyMFfLWwM8uW2/2P/Nml3vOy0ZuzA0BzGWlZEyj6yj93AwaHIrsNtT3ySx",
+	"HLFbWSJsFGvs1ZqKT4mSYMQwBB0SBwyvw0AqIwJ0xT7twsiAjL7ahEF9A5aH4udHW95pky/G76RgEOr9",
+	"7eXVVcTkAej/aHh1NDhej1PvpH5rqx88gnT8I3OYiGDcANCtkHPfNj3pjB3+JCBI2KvFXFmLJXpsQRu4",
+	"YUwQ7JJXIS26nhqVmckZ1n6tuuwBShoSwFJn0jwevHTI2WwDE0PASlOwzKnSxNZi7oi3wKffGCsDYuNa",
+	"HPLxpyGYhUHCvcKZ2q87frZQ73A9SOG3Z7YEwSNA4zkc8DJrqLr3rIS/utdOJwy+4bfMXnIEWSDCpvHI",
+	"4jtFaAIBrSdLgGcrhVsvMYa5MtIoWx7V0oVRw6ADD4nd4EHLdP35v0Dqm4HUdVlUyT43NLndFqrWBOKt",
+	"yORHBdxqzqLha0EHNWQYgHgyFOjTqEQLKzv0yQc6YYpMwPVdhQdki1WOjh293x44NbcYU5XEG0SKYu0I",
+	"XwStejaoxHayCVRt3NT/WDnm/9EDbmyI4GOZvuq4VC9gdInA7uBX9JDE9TDrpLtv6S0YfVpSNPjVIAUu",
+	"CogfUVW/FHOw5tQIypeYumOzsyAzCLubw1tj8+KUplbGF3KOYkB8dfbj2ejd++vR2cfzny5/uXgV2yQ9",
+	"T6/nClYUTOXBHf6TEOrfT+yOPBj422vgj6Dc/slQtWVI72I9G2dyBFBuqZlgJ/p9ZBJswc0CylaKcZ1V",
+	"bAi1PyKihe20EtVx0AVTU2ifvyA5FPPoQJlyxs6b3Q7/JeI8vojzIwTPlSKVAHpWm4PsysZl2nvcVgIy",
+	"9HjP1b8OCkHvBZbehzwCWx81QpmIpUZysP3QU/Y1IgqtPyJ1b/bDkgxWv1bfEmb+P7ZWeFXUQ8JClnlm",
+	"pJZJcCcS+jcyP1QSSmM3O5gG96tSQush1JX6NsKG899VEcAranKFgfSbQujvCm9rgO0fB9A2BrJG4Z/O",
+	"RKxWbz2XHYlN3G039z65RJ+vFLaIS1VcJQhZnxt1gdbljXulAqEOgasXWIF3Z9yaV7bvIRGi/0DREauh",
+	"y92L3cijgKVfA8oBY/3bqiAFWRhgalVRMlAu2NcGQBpSh2B4juQCJTs6FO4lmhktD3OyufUdV89QQ2s6",
+	"PA4HAwxcsJVc4IubOoLZdrc8iaGUDib6YDQnanqIDp3uDxduUVXS2pbKrpDvHoVkNgusmWv1x3IFr7Yb",
+	"C0p7dWhLfr02qiDALnJFszABBH8ktJClSOH3PokhytmspvJLeav8umefFAyyMgB+4vY+rPFyI4f8ZthT",
+	"BWlad/FmX51j+Nqj5CEhcHlteDtwL8QM9qF4ZsvO3EoWt2940Pv3DoNnaGxxeGnLY/5+URrNgrBrkcQQ",
+	"MbiFPvnsp/a7km2EC3jsAme0zEBVqUp3kSfHh4dPH8MMBytukmmXAaa0BHsB5CBuDH+/GZLre8OXPMc7",
+	"U033oe228SgS6pY04W/kBdVBSW43AoEXtG/FsG67jFd9CIKEMA+uT17Bh6jNL8lyLpnfZc8PBcQRlEnC",
+	"WBrkpXaI3xEoHhUgHkzsx6ViXvnyh14ryszdt3oh3OWJSjLvujzSuLulm8PP/0kvDk1kj3hxFq83zIha",
+	"qZe5Qorf/Er+pVk9UOF3l/5o0LP/m/1rIw78S1Uh/4Fw0tmdwVYuP6hU/Jzqaa3h1yX6u2MFH6Pd/z+R",
+	"qGBExm1lhCmjmZ7+dRXI/ASvfMtKZ3aGgPB8aSTkx6lxhm1KoLFtIROmFJbsaSayzpim9mRmTBc8UatO",
+	"5q19ZbOc3jyjXGyZzPuhkDOz8FJh9XP2NZcKZXVEjsc4G7sN0KPqCcOnYit39t0Fdx3NuRS6oInewT7y",
+	"O9mW//3q/bv3XiHuZUKW2D38vRmVr6eQkIKLr6wy4fsE69pfOyWPZ4OjOoCsYFQZJdGW2EioEDIgj0yY",
+	"/shoCikIfzOqkVDxuGQDCv2kEKWHOUtV2eHwwXrNbbpw5BePBX6jM3JTdEB41ZXpkYpIcuVSrMiUFSHC",
+	"ar6BjC8kBlhgeB8w3b66VNu3Mk8oL3XPCboYvj6blZC4feo1zMi5ECwlWrq+y62sdhUQX66wWp2NegsE",
+	"xDdrroSGgHPw4jcBYFIJqR+Vi6ouTALCescot4zltval7V5JuCBqSnN/PzYmIzyEC/arrNxRHbRE5gXX",
+	"Gqod2CqaeSHBl0Y1EfJGpq5gemrTnN2MEJUVqJ0FCAlFrRH7o1oW1D5N6jezpHv3X+7/XwAAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

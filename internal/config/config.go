@@ -22,6 +22,7 @@ type Config struct {
 	Server     Server    `koanf:"server" doc:"The HTTP API."`
 	Engine     Engine    `koanf:"engine" doc:"The saga engine of this node."`
 	Egress     Egress    `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
+	Audit      Audit     `koanf:"audit" doc:"The audit trail."`
 	Log        Log       `koanf:"log" doc:"Logging."`
 	Tenant     Tenant    `koanf:"tenant" doc:"The tenant of requests that name none."`
 	Limits     Limits    `koanf:"limits" doc:"What clients may send."`
@@ -84,6 +85,7 @@ type Server struct {
 	IdleTimeout     time.Duration `koanf:"idle_timeout" validate:"min=1s,max=1h" doc:"An idle keep-alive connection is closed after this long; keep it above the load balancer's."`
 	RequestTimeout  time.Duration `koanf:"request_timeout" validate:"min=100ms,max=10m" doc:"Longest time to work on a request, not counting the wait it asked for."`
 	MaxWait         time.Duration `koanf:"max_wait" validate:"min=0s,max=10m" doc:"Upper bound of ?wait=; longer waits are cut to it."`
+	MaxStreams      int           `koanf:"max_streams" validate:"min=1,max=10000" doc:"Most live streams of audit events that this node serves at once."`
 	ShutdownTimeout time.Duration `koanf:"shutdown_timeout" validate:"min=1s,max=10m" doc:"Longest time from the signal to the end of the process; must exceed engine.drain_timeout."`
 }
 
@@ -112,6 +114,11 @@ type Egress struct {
 	Allow         []string `koanf:"allow" validate:"dive,egress_entry" doc:"When not empty, only these may be called. An entry within a range that is closed by default, such as loopback or link-local, opens that much of it."`
 	Deny          []string `koanf:"deny" validate:"dive,egress_entry" doc:"Destinations that must not be called; wins over allow."`
 	AllowLoopback bool     `koanf:"allow_loopback" doc:"Whether loopback addresses are open without an entry in allow."`
+}
+
+// Audit is the audit trail and its hash chain.
+type Audit struct {
+	SealInterval time.Duration `koanf:"seal_interval" validate:"min=50ms,max=1h" doc:"How often new audit events are sealed into their tenant's hash chain; until then a change of one shows only in its digest."`
 }
 
 // Log says how much is logged and in which form.

@@ -33,6 +33,7 @@ func Default(env Environment) Config {
 			IdleTimeout:     2 * time.Minute,
 			RequestTimeout:  30 * time.Second,
 			MaxWait:         60 * time.Second,
+			MaxStreams:      100,
 			ShutdownTimeout: 25 * time.Second,
 		},
 		Engine: Engine{
@@ -48,6 +49,7 @@ func Default(env Environment) Config {
 			CommitBatch:                256,
 		},
 		Egress:    Egress{AllowLoopback: true},
+		Audit:     Audit{SealInterval: time.Second},
 		Log:       Log{Level: "info", Format: "json"},
 		Tenant:    Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
 		Retention: Retention{Completed: 30 * 24 * time.Hour, Failed: 90 * 24 * time.Hour, Interval: time.Hour, BatchSize: 500},

@@ -161,6 +161,14 @@ func TestRestoreBringsASagaBackOnce(t *testing.T) {
 	e.send("POST", at+"/restore", "", "Idempotency-Key", "k").wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
 	e.send("POST", at+"/restore", "").wants(http.StatusConflict, "SAGA_NOT_ARCHIVED")
 	e.send("POST", missing+"/restore", "").wants(http.StatusNotFound, "SAGA_NOT_FOUND")
+	e.archiveAll() // the trail does not go with it
+	var told client.AuditEventList
+	if e.send("GET", at+"/events", "").into(&told); len(told.Events) < 3 {
+		t.Fatalf("%d events of an archived saga", len(told.Events))
+	}
+	if last := told.Events[len(told.Events)-1]; last.EventType != "saga.restored" || string(last.EventData) != `{"by":"ann","reason":"a customer asks"}` {
+		t.Errorf("the last event is %s %s, want the restore", last.EventType, last.EventData)
+	}
 	if log := e.log.String(); !strings.Contains(log, "saga restored from the archive") || !strings.Contains(log, `"by":"ann"`) || strings.Contains(log, "a customer asks") {
 		t.Errorf("log %s", log)
 	}

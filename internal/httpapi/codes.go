@@ -26,6 +26,7 @@ const (
 	codeNotFound         = "REQ_NOT_FOUND"
 	codeMethod           = "REQ_METHOD_NOT_ALLOWED"
 	codeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
+	codeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
 	codeSagaExists       = "SAGA_ALREADY_EXISTS"
 	codeUnavailable      = "SYS_UNAVAILABLE"
 	codeInternal         = "SYS_INTERNAL"
@@ -58,6 +59,7 @@ var problems = []problemKind{
 	{codeKeyInUse, []int{409}, "Request already being worked on", "A request with this Idempotency-Key, or for a new saga with this saga_id, is being worked on right now. Try again after Retry-After."},
 	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga of this id."},
 	{codeSagaExists, []int{409}, "Saga exists already", "A saga of the given saga_id exists already. With an Idempotency-Key the repeated request would have been answered again instead."},
+	{saga.CodeBusinessKey, []int{409}, "Business key in use", "An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: return_existing` would have answered with that saga. Also when a saga cannot be reopened because another has its key now."},
 	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's present state. `allowed_actions` lists those that are."},
 	{saga.CodeArchived, []int{409}, "The saga is archived", "The saga has ended and is in the archive, where it can only be read. `allowed_actions` says that it can be restored."},
 	{saga.CodeNotArchived, []int{409}, "The saga is not archived", "Only an archived saga can be restored, and this one is live. `allowed_actions` lists what is possible instead."},
@@ -76,6 +78,7 @@ var problems = []problemKind{
 	{workflow.CodeInvalidURL, []int{422}, "Invalid URL", "The URL of a participant is not an absolute http or https URL."},
 	{workflow.CodeMissingCompensation, []int{422}, "Missing compensation", "A step does not say how it is undone. One with nothing to undo says so: `compensation: none`."},
 	{codeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is out of reach. Try again after Retry-After. A write may have happened: with an Idempotency-Key or a saga_id of your own, trying again is safe."},
+	{codeTooManyStreams, []int{503}, "Too many streams", "This node has as many live streams of events open as it allows (`server.max_streams`). Try again after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
 	{codeInternal, []int{500}, "Internal error", "A defect in Skald, logged under the request id."},
 }
 

@@ -78,9 +78,9 @@ func (s *server) act(ctx context.Context, id uuid.UUID, keyHeader, match *string
 // apply decides and commits, and decides anew when the saga moved on. used
 // tells that the same request was committed by another node meanwhile.
 func (s *server) apply(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, e saga.Event) (used bool, err error) {
-	tenant := requestOf(ctx).tenant.ID
+	req := requestOf(ctx)
 	for range maxReloads {
-		run, _, err := s.load(ctx, tenant, id)
+		run, _, err := s.load(ctx, req.tenant.ID, id)
 		if err != nil {
 			return false, err
 		}
@@ -90,7 +90,9 @@ func (s *server) apply(ctx context.Context, id uuid.UUID, key *saga.IdempotencyK
 		case !fits:
 			return false, stale(saga.CodeStale, "saga", run.Version)
 		}
-		change, err := saga.Apply(run, e, saga.Moment{Now: s.now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout})
+		change, err := saga.Apply(run, e, saga.Moment{
+			Now: s.now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Actor: req.principal, RequestID: req.id,
+		})
 		if err != nil {
 			return false, err
 		}

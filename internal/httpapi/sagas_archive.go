@@ -116,7 +116,7 @@ func (s *server) listArchived(ctx context.Context, p api.ListSagasParams, filter
 // RestoreSaga makes an archived saga live again.
 func (s *server) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObject) (api.RestoreSagaResponseObject, error) {
 	req := requestOf(ctx)
-	by, _ := words(ctx, in.Body)
+	by, reason := words(ctx, in.Body)
 	key := keyOf(req, in.Params.IdempotencyKey)
 	release, err := s.inUse.hold(req.tenant.ID, uuid.Nil, key)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *server) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObjec
 		key.SagaID = in.SagaID
 	}
 	if !replayed {
-		if replayed, err = s.restore(ctx, in.SagaID, key, in.Params.IfMatch, by); err != nil {
+		if replayed, err = s.restore(ctx, in.SagaID, key, in.Params.IfMatch, by, reason); err != nil {
 			return nil, err
 		}
 	}
@@ -144,7 +144,7 @@ func (s *server) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObjec
 
 // restore restores a saga. used tells that the same request, on another node,
 // has done so meanwhile.
-func (s *server) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by string) (used bool, err error) {
+func (s *server) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by, reason string) (used bool, err error) {
 	req := requestOf(ctx)
 	a, err := s.Archive.GetArchived(ctx, req.tenant.ID, id)
 	if err == nil {
@@ -154,7 +154,9 @@ func (s *server) restore(ctx context.Context, id uuid.UUID, key *saga.Idempotenc
 		case !fits:
 			return false, stale(saga.CodeStale, "archived saga", a.Saga.Version)
 		}
-		err = s.Archive.Restore(ctx, saga.Restoration{TenantID: req.tenant.ID, SagaID: id, Key: key})
+		err = s.Archive.Restore(ctx, saga.Restoration{
+			TenantID: req.tenant.ID, SagaID: id, Key: key, Event: a.Saga.Restored(req.principal, req.id, by, reason, s.now()),
+		})
 		if err == nil {
 			s.Log.InfoContext(ctx, "saga restored from the archive", slog.String("saga_id", id.String()),
 				slog.String("by", by), slog.String("request_id", req.id))

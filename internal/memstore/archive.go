@@ -144,6 +144,7 @@ func (st *Sagas) Restore(_ context.Context, r saga.Restoration) error {
 		st.m.keys[keyOf(r.Key)] = keyRow{string(r.Key.Hash), r.SagaID}
 	}
 	st.m.sagas[r.SagaID], st.m.logs[r.SagaID] = &a.Saga, a.Logs
+	st.m.audit = append(st.m.audit, copyEvent(r.Event))
 	st.m.restored[r.SagaID] = st.m.now().Truncate(time.Microsecond)
 	delete(st.m.archive, r.SagaID)
 	return nil

@@ -16,6 +16,8 @@ var (
 	_ saga.Ownership = (*memstore.Sagas)(nil)
 	_ saga.Archive   = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
+	_ saga.Trail     = (*memstore.Trail)(nil)
+	_ saga.Chain     = (*memstore.Trail)(nil)
 )
 
 // open returns an empty store whose clock is the machine's, put forward by Advance.
@@ -24,12 +26,13 @@ func open(*testing.T) storetest.Env {
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }
 	m := memstore.New(now)
 	return storetest.Env{
-		Sagas: m.Sagas, Ownership: m.Sagas, Archive: m.Sagas, Workflows: m.Workflows,
-		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) },
+		Sagas: m.Sagas, Ownership: m.Sagas, Archive: m.Sagas, Workflows: m.Workflows, Trail: m.Trail, Chain: m.Trail,
+		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) }, Settle: func(*testing.T) {},
 	}
 }
 
 func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, open) }
 func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, open) }
-func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, open) }
 func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, open) }
+func TestTrailKeepsTheContract(t *testing.T)      { storetest.Trail(t, open) }
+func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, open) }

@@ -39,6 +39,12 @@ func copyLogs(logs []saga.StepLog) []saga.StepLog {
 	return c
 }
 
+func copyEvent(e saga.AuditEvent) saga.AuditEvent {
+	e.Data, e.Error = bytes.Clone(e.Data), copyError(e.Error)
+	e.TraceID, e.SpanID = copied(e.TraceID), copied(e.SpanID)
+	return e
+}
+
 func copyError(e *saga.Error) *saga.Error {
 	if e == nil {
 		return nil

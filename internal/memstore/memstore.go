@@ -17,6 +17,7 @@ import (
 type Store struct {
 	Sagas     *Sagas
 	Workflows *Workflows
+	Trail     *Trail
 }
 
 // New returns an empty store whose clock, the one of leases and deadlines, is now.
@@ -25,10 +26,10 @@ func New(now func() time.Time) *Store {
 		now:   now,
 		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
 		archive: map[uuid.UUID]*saga.Archived{}, restored: map[uuid.UUID]time.Time{},
-		keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
+		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 	}
-	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}}
+	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Trail: &Trail{m}}
 }
 
 // memory is the database; one lock stands for a transaction.
@@ -43,6 +44,8 @@ type memory struct {
 	keys     map[keyID]keyRow
 	nodes    map[int64]*nodeRow
 	heads    map[nameID]*head
+	audit    []saga.AuditEvent // in the order in which it was written
+	seals    map[uuid.UUID][]saga.Seal
 }
 
 type keyID struct {

@@ -95,9 +95,6 @@ func (m *memory) claim(old *saga.Saga, owner int64, taken bool, now time.Time) *
 	if s.StartedAt == nil {
 		s.StartedAt = &now
 	}
-	if s.State == saga.Pending || s.State == saga.StepCompleted {
-		s.State = saga.Running
-	}
 	s.LeaseOwner = &owner
 	s.LeaseEpoch++
 	s.Version++
@@ -132,9 +129,6 @@ func (st *Sagas) Release(_ context.Context, owner int64, ids []uuid.UUID) error 
 		s.LeaseOwner = nil
 		if s.NextRunAt == nil {
 			s.NextRunAt = &now
-		}
-		if s.State == saga.Running && s.Attempt == 1 && s.CurrentStep > 0 {
-			s.State = saga.StepCompleted
 		}
 		s.Version++
 		s.UpdatedAt = now

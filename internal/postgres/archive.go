@@ -138,7 +138,9 @@ func countArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	return `SELECT count(*) FROM saga.saga_states_archive s WHERE ` + w.text(), w.args
 }
 
-// Restore implements saga.Archive. The key becomes known in the transaction
+var insertRestored = insertEvents(1)
+
+// Restore implements saga.Archive. Key and event are stored in the transaction
 // that moves the saga, or not at all.
 func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
 	restored, err := again(func() (bool, error) { return st.restore(ctx, r) })
@@ -160,6 +162,13 @@ func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool
 	}
 	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
 	if err := tx.GetContext(ctx, &restored, `SELECT saga.restore_saga($1, $2)`, r.TenantID, r.SagaID); err != nil || !restored {
+		return false, err
+	}
+	var event eventColumns
+	if err := event.add(&r.Event); err != nil {
+		return false, err
+	}
+	if _, err := tx.ExecContext(ctx, insertRestored, parameters(event.columns[:])...); err != nil {
 		return false, err
 	}
 	if k := r.Key; k != nil {

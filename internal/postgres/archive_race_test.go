@@ -104,7 +104,7 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 			page, err := st.ListArchived(ctx, big, saga.Filter{Limit: 3})
 			lost.addIf(err != nil)
 			for _, a := range page.Sagas {
-				err := st.Restore(ctx, saga.Restoration{TenantID: big, SagaID: a.Saga.ID})
+				err := st.Restore(ctx, saga.Restoration{TenantID: big, SagaID: a.Saga.ID, Event: a.Saga.Restored("op", "", "op", "", now())})
 				restored.addIf(err == nil)
 				lost.addIf(fault.As(err) == nil && err != nil)
 			}
@@ -155,6 +155,9 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 	t.Logf("%d sagas: %d times archived, %d times restored, %d calls lost", len(d.runs), archived.n, restored.n, lost.n)
 	if n := ask[int](t, db.SQL(), `SELECT (SELECT count(*) FROM saga.saga_states) + (SELECT count(*) FROM saga.saga_states_archive)`); n != len(d.runs) {
 		t.Errorf("%d sagas are live or archived, %d were created", n, len(d.runs))
+	}
+	if n := ask[int](t, db.SQL(), `SELECT count(*) FROM saga.saga_events WHERE event_type = 'saga.restored'`); n < restored.n || n > restored.n+lost.n {
+		t.Errorf("%d events tell of %d restores and %d lost answers", n, restored.n, lost.n)
 	}
 	for id, run := range d.runs {
 		where, logs := "live", 0

@@ -35,6 +35,15 @@ func (c *column) null() { c.b = append(c.next(), "NULL"...) }
 
 func (c *column) int(v int64) { c.b = strconv.AppendInt(c.next(), v, 10) }
 
+// intUnless writes v, or NULL when it is what stands for nothing.
+func (c *column) intUnless(v, nothing int64) {
+	if v == nothing {
+		c.null()
+		return
+	}
+	c.int(v)
+}
+
 func (c *column) intOrNull(v *int64) {
 	if v == nil {
 		c.null()
@@ -84,8 +93,23 @@ func (c *column) timeOrNull(t *time.Time) {
 	c.time(*t)
 }
 
+// hex writes bytes.
+func (c *column) hex(v []byte) {
+	c.b = append(c.next(), `"\\x`...)
+	c.b = append(hex.AppendEncode(c.b, v), '"')
+}
+
 // text writes v quoted, so that it may hold anything.
 func (c *column) text(v string) { quote(c, v) }
+
+// textUnlessEmpty writes v, or NULL when it is "".
+func (c *column) textUnlessEmpty(v string) {
+	if v == "" {
+		c.null()
+		return
+	}
+	quote(c, v)
+}
 
 func (c *column) textOrNull(v *string) {
 	if v == nil {
@@ -127,10 +151,16 @@ func quote[T string | []byte](c *column, v T) {
 }
 
 // parameters turns columns into a statement's arguments.
-func parameters(columns []column) []any {
-	args := make([]any, len(columns))
-	for i := range columns {
-		args[i] = columns[i].String()
+func parameters(lists ...[]column) []any {
+	n := 0
+	for _, columns := range lists {
+		n += len(columns)
+	}
+	args := make([]any, 0, n)
+	for _, columns := range lists {
+		for i := range columns {
+			args = append(args, columns[i].String())
+		}
 	}
 	return args
 }

@@ -11,15 +11,13 @@ import (
 // the connections they send them on.
 const (
 	ClaimSagas       = claimSagas
-	CommitSagas      = commitSagas
-	CountCompleted   = countCompleted
 	CountLive        = countLive
-	CreateSagas      = createSagas
 	DueSagas         = dueSagas
 	ArchiveCompleted = archiveCompleted
 	ArchivedLogs     = archivedLogs
-	ExpireKeys       = expireKeys
+	CountCompleted   = countCompleted
 	GetArchived      = getArchived
+	ExpireKeys       = expireKeys
 	GetKey           = getKey
 	GetSaga          = getSaga
 	LoadLogs         = loadLogs
@@ -36,10 +34,15 @@ var (
 	ArchiveFailed    = archiveFailed
 	CountArchived    = countArchived
 	CountFailed      = countFailed
-	CountSagas       = countSagas
 	Expiring         = expiring
 	ExpiryParameters = expiryParameters
 	ListArchived     = listArchived
+	ActiveKey        = activeKey
+	CommitSagas      = commitSagas
+	CountSagas       = countSagas
+	CreateSagas      = createSagas
+	EventsQuery      = eventsQuery
+	FeedQuery        = feedQuery
 	ListSagas        = listSagas
 )
 
@@ -63,4 +66,11 @@ func CommitParameters(t *testing.T, batch []saga.Change) []any {
 }
 
 // CreateParameters are what Create sends for batch.
-func CreateParameters(batch []saga.NewSaga) []any { return newSagaColumns(batch) }
+func CreateParameters(t *testing.T, batch []saga.NewSaga) []any {
+	t.Helper()
+	args, err := newSagaColumns(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return args
+}

@@ -53,6 +53,7 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("the plan reads its way to the cursor:\n%s", p)
 		}
 	})
+	testTrailPlans(t, l, check)
 	readers := connection(t, postgres.Points(l.db))
 	for _, tt := range readPurposes {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,6 +144,7 @@ var readPurposes = []purpose{
 	{"S2-43, S2-48, S2-109, S4-18 overdue sagas of both phases", postgres.OverdueSagas, []any{100}, []string{"idx_sagas_timeout", "idx_saga_filter_state_timeout"}},
 	{"live sagas by state", postgres.CountLive, nil, []string{"idx_saga_states_status|idx_saga_runnable"}},
 	{"releasing sagas", postgres.ReleaseSagas, []any{1, array(somebody, big)}, []string{"saga_states_pkey"}},
+	{"the unfinished saga of a business key", postgres.ActiveKey("$1::uuid", "$2", "$3"), []any{big, "w1", "key-300"}, []string{"uq_saga_business_key"}},
 	{"an idempotency key", postgres.GetKey, []any{big, "p", "r", "k1"}, []string{"idempotency_keys_pkey"}},
 }
 
@@ -170,11 +172,12 @@ var handWritten = []purpose{
 	{"S1-41 calls that timed out", `SELECT * FROM saga.saga_step_logs WHERE status = 'TIMEOUT' ORDER BY started_at DESC LIMIT 50`, nil, []string{"idx_saga_step_logs_status"}},
 	{"S1-42 compensations", `SELECT * FROM saga.saga_step_logs WHERE action = 'COMPENSATE' ORDER BY started_at DESC LIMIT 50`, nil, []string{"idx_saga_step_logs_action"}},
 	{"S1-43 calls of a minute", `SELECT * FROM saga.saga_step_logs WHERE started_at BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, nil, []string{"idx_saga_step_logs_started_at"}},
-	{"S2-99, S2-100, S2-111 the history of a saga", `SELECT * FROM saga.saga_events WHERE saga_id = '` + somebody.String() + `' ORDER BY timestamp DESC`, nil, []string{"idx_event_saga_timestamp"}},
-	{"S2-99, S2-100 events of a type, latest first", `SELECT * FROM saga.saga_events WHERE event_type = 'saga.failed' ORDER BY timestamp DESC LIMIT 50`, nil, []string{"idx_event_type_timestamp"}},
+	{"S2-99, S2-100, S2-111 the history of a saga", `SELECT * FROM saga.saga_events WHERE saga_id = '` + somebody.String() + `' ORDER BY id DESC`, nil, []string{"idx_event_saga_timestamp"}},
+	{"S2-99, S2-100 events of a type, latest first", `SELECT * FROM saga.saga_events WHERE tenant_id = '` + big.String() + `' AND event_type = 'saga.failed' ORDER BY txid DESC, id DESC LIMIT 50`, nil, []string{"idx_event_type_timestamp"}},
 	{"S2-99 events of a minute", `SELECT * FROM saga.saga_events WHERE timestamp BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, nil, []string{"idx_event_timestamp"}},
-	{"S2-101 events of a step", `SELECT * FROM saga.saga_events WHERE step_id = 'x:1'`, nil, []string{"idx_event_step_id"}},
-	{"S2-101, S2-113 events of a trace", `SELECT * FROM saga.saga_events WHERE trace_id = 'trace-12000' ORDER BY timestamp`, nil, []string{"idx_event_trace_id"}},
+	{"S2-101 events of a step", `SELECT * FROM saga.saga_events WHERE saga_id = '` + somebody.String() + `' AND step_index = 1 ORDER BY id`, nil, []string{"idx_event_saga_timestamp"}},
+	{"S2-04, X8 the feed of a tenant", `SELECT * FROM saga.saga_events WHERE tenant_id = '` + big.String() + `' AND (txid, id) > ('1', 0) AND txid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY txid, id LIMIT 200`, nil, []string{"idx_event_feed"}},
+	{"S2-101, S2-113 events of a trace", `SELECT * FROM saga.saga_events WHERE trace_id = 'trace-12000' ORDER BY id`, nil, []string{"idx_event_trace_id"}},
 }
 
 const claiming = "S1-53, S2-112 claiming, from dead nodes too, without a sort"
@@ -183,7 +186,7 @@ const claiming = "S1-53, S2-112 claiming, from dead nodes too, without a sort"
 func writePurposes(t *testing.T) []purpose {
 	return []purpose{
 		{"committing a batch", postgres.CommitSagas, postgres.CommitParameters(t, someChanges(64)), []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
-		{"creating a batch", postgres.CreateSagas, postgres.CreateParameters(someSagas(64)), []string{"workflows_pkey", "saga_states_archive_pkey"}},
+		{"creating a batch", postgres.CreateSagas, postgres.CreateParameters(t, someSagas(64)), []string{"workflows_pkey", "saga_states_archive_pkey"}},
 		{claiming, postgres.ClaimSagas, []any{1, 64}, []string{"idx_saga_runnable", "saga_states_pkey"}},
 	}
 }
@@ -207,7 +210,7 @@ func indexNames(t *testing.T, db *sql.DB) []string {
 	t.Helper()
 	var names pq.StringArray
 	err := db.QueryRowContext(t.Context(), `SELECT array_agg(indexname ORDER BY indexname) FROM pg_indexes
-		WHERE schemaname = 'saga' AND tablename IN ('saga_states', 'saga_step_logs', 'saga_events')`).Scan(&names)
+		WHERE schemaname = 'saga' AND tablename IN ('saga_states', 'saga_step_logs', 'audit_events')`).Scan(&names)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,8 @@ func (st *Sagas) Resign(ctx context.Context, owner int64) error {
 // due, oldest first. The former comes first, because it has an end, and a
 // backlog may have none. The claim is a change: version and epoch grow, so that
 // whoever held the saga before can write nothing more. A dead owner may have
-// sent the call in flight; its RUNNING logs are closed.
+// sent the call in flight; its RUNNING logs are closed. The state stays: it moves
+// with the call's outcome, in a change that tells the audit trail of it.
 const claimSagas = `
 WITH dead AS MATERIALIZED (
 	SELECT id FROM saga.engine_nodes WHERE lease_until <= now()
@@ -88,7 +89,6 @@ UPDATE saga.saga_states s
    SET lease_owner = $1, lease_epoch = s.lease_epoch + 1, version = s.version + 1, updated_at = now(),
        next_run_at = CASE WHEN p.taken AND s.next_run_at > now() THEN s.next_run_at END,
        started_at = coalesce(s.started_at, now()),
-       state = CASE WHEN s.state IN (0, 2) THEN 1 ELSE s.state END,
        step_attempt = CASE WHEN p.taken OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
        step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2))
   FROM picked p
@@ -111,8 +111,7 @@ WITH mine AS MATERIALIZED (
 	 WHERE id = ANY ($2) AND lease_owner = $1 AND completed_at IS NULL ORDER BY id FOR UPDATE
 )
 UPDATE saga.saga_states s
-   SET lease_owner = NULL, next_run_at = coalesce(s.next_run_at, now()), version = s.version + 1, updated_at = now(),
-       state = CASE WHEN s.state = 1 AND s.step_attempt = 1 AND s.current_step > 0 THEN 2 ELSE s.state END
+   SET lease_owner = NULL, next_run_at = coalesce(s.next_run_at, now()), version = s.version + 1, updated_at = now()
   FROM mine
  WHERE s.id = mine.id`
 

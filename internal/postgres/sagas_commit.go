@@ -21,7 +21,7 @@ import (
 // IS TRUE keeps the planner from making a join of it, which without hash joins
 // would cost the square of the batch. A RUNNING row is told by its missing end,
 // because its status has an index: the planner read all rows of that status.
-const commitSagas = `
+var commitSagas = `
 WITH locked AS MATERIALIZED (
 	SELECT c.* FROM unnest(
 		$1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[], $6::int[],
@@ -79,6 +79,7 @@ WITH locked AS MATERIALIZED (
 	  FROM logs g
 	 WHERE g.completes AND t.saga_id = g.saga_id AND t.step_index = g.step AND t.action = g.action AND t.attempt = g.attempt
 	   AND t.completed_at IS NULL
+), told AS (` + insertEvents(50) + ` WHERE (e.saga_id IN (SELECT id FROM moved)) IS TRUE
 )
 SELECT id FROM moved`
 
@@ -87,6 +88,7 @@ func changeColumns(batch []saga.Change) ([]any, error) {
 	var head [26]column
 	var keys [6]column
 	var logs [17]column
+	var events eventColumns
 	for i := range batch {
 		c := &batch[i]
 		s := &c.After.Saga
@@ -126,8 +128,13 @@ func changeColumns(batch []saga.Change) ([]any, error) {
 				return nil, err
 			}
 		}
+		for j := range c.Audit {
+			if err := events.add(&c.Audit[j]); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return append(append(parameters(head[:]), parameters(keys[:])...), parameters(logs[:])...), nil
+	return parameters(head[:], keys[:], logs[:], events.columns[:]), nil
 }
 
 func keyColumns(c *[6]column, id uuid.UUID, k *saga.IdempotencyKey) {
@@ -175,6 +182,8 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 	case err == nil:
 	case dataError(err) && len(batch) > 1:
 		return oneByOne(batch, func(one []saga.Change) ([]error, error) { return st.Commit(ctx, one) })
+	case violates(err, businessKeyIndex):
+		return st.whyNotReopened(ctx, &batch[0])
 	case dataError(err):
 		return []error{fault.New(fault.Invalid, saga.CodeUnstorable, "the database refused this change of saga %s", batch[0].After.ID).Because(err)}, nil
 	default:

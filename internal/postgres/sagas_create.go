@@ -16,7 +16,7 @@ import (
 // each other instead of deadlocking. A taken id fails the whole statement; the
 // caller then stores the batch one by one. An archived id stays taken:
 // participants know it, and it could not be archived a second time.
-const createSagas = `
+var createSagas = `
 WITH runnable AS MATERIALIZED (
 	SELECT c.* FROM unnest(
 		$1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::int[], $6::text[],
@@ -32,6 +32,7 @@ WITH runnable AS MATERIALIZED (
 	  JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
 	 WHERE w.enabled AND (NOT c.floating OR w.latest_version = c.workflow_version)
 	   AND (SELECT a.id FROM saga.saga_states_archive a WHERE a.id = c.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
+	   AND (c.business_key IS NULL OR (` + activeKey("c.tenant_id", "c.workflow_name", "c.business_key") + `) IS NULL)
 ), keys AS (
 	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)
 	SELECT * FROM unnest($29::uuid[], $30::uuid[], $31::text[], $32::text[], $33::text[], $34::bytea[]) AS k (id, tenant, principal, route, key, hash)
@@ -39,8 +40,8 @@ WITH runnable AS MATERIALIZED (
 	 ORDER BY k.tenant, k.principal, k.route, k.key
 	ON CONFLICT DO NOTHING
 	RETURNING saga_id
-)
-INSERT INTO saga.saga_states (
+), stored AS (
+	INSERT INTO saga.saga_states (
 	id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, workflow_name, workflow_version,
 	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload, metadata,
 	total_steps, step_attempt, lease_owner, lease_epoch, next_run_at, timeout_ms, compensation_timeout_ms,
@@ -51,12 +52,16 @@ SELECT id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, work
 	now() + timeout_ms * interval '1 ms', created_at, created_at, started_at
   FROM runnable
  WHERE NOT keyed OR id IN (SELECT saga_id FROM keys)
-RETURNING id, timeout_at`
+RETURNING id, timeout_at
+), told AS (` + insertEvents(35) + ` WHERE (e.saga_id IN (SELECT id FROM stored)) IS TRUE
+)
+SELECT id, timeout_at FROM stored`
 
 // newSagaColumns makes createSagas' parameters, in the order of its lists.
-func newSagaColumns(batch []saga.NewSaga) []any {
+func newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 	var head [28]column
 	var keys [6]column
+	var events eventColumns
 	for i := range batch {
 		n := &batch[i]
 		s := &n.Saga
@@ -91,8 +96,12 @@ func newSagaColumns(batch []saga.NewSaga) []any {
 		if n.Key != nil {
 			keyColumns(&keys, s.ID, n.Key)
 		}
+		begun := s.Begun(n.Actor, n.RequestID)
+		if err := events.add(&begun); err != nil {
+			return nil, err
+		}
 	}
-	return append(parameters(head[:]), parameters(keys[:])...)
+	return parameters(head[:], keys[:], events.columns[:]), nil
 }
 
 // Create implements saga.Store.
@@ -104,6 +113,9 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 		return oneByOne(batch, func(one []saga.NewSaga) ([]saga.CreateResult, error) { return st.Create(ctx, one) })
 	case violates(err, "saga_states_pkey"):
 		return []saga.CreateResult{{Created: saga.IDTaken}}, nil
+	case violates(err, businessKeyIndex): // it came while the statement ran; now it is seen
+		r, err := st.whyNotCreated(ctx, &batch[0])
+		return []saga.CreateResult{r}, err
 	case dataError(err):
 		return []saga.CreateResult{{Created: saga.Unstorable}}, nil
 	default:
@@ -126,7 +138,11 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 }
 
 func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[uuid.UUID]*time.Time, error) {
-	rows, err := st.db.queryWrite(ctx, createSagas, newSagaColumns(batch)...)
+	args, err := newSagaColumns(batch)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := st.db.queryWrite(ctx, createSagas, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +187,11 @@ func (st *Sagas) whyNotCreated(ctx context.Context, n *saga.NewSaga) (saga.Creat
 		return saga.CreateResult{Created: saga.NotRunnable}, nil
 	case found[0].Archived:
 		return saga.CreateResult{Created: saga.IDTaken}, nil
+	}
+	if n.BusinessKey != nil {
+		if r, err := st.keyActive(ctx, n); err != nil || r.Created != 0 {
+			return r, err
+		}
 	}
 	return saga.CreateResult{Created: saga.NotCurrent}, nil
 }

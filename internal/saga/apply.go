@@ -18,6 +18,7 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 		Change: Change{Before: Precondition{Version: r.Version, Epoch: r.LeaseEpoch}, After: r},
 		m:      m,
 	}
+	d.Audit = make([]AuditEvent, 0, 4)
 	d.s = &d.After.Saga
 	d.s.Version++
 	d.s.UpdatedAt = m.Now
@@ -36,7 +37,7 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 	case DeadlinePassed:
 		ok = d.deadline()
 	case ResumeRequested:
-		ok = d.resume()
+		ok = d.resume(e.By, e.Reason)
 	}
 	if !ok {
 		return Change{}, fault.New(fault.Conflict, CodeStateConflict,
@@ -52,20 +53,26 @@ type decision struct {
 	m Moment
 }
 
-// to moves the saga over one edge. A move that is not in the table is a bug in
+// to moves the saga over one edge and tells of it. A move that is not in the table is a bug in
 // the rules below, caught by the exhaustive test; it must never reach a store.
 func (d *decision) to(next State) {
 	if !edge(d.s.State, next) {
 		panic(fmt.Sprintf("saga: %s to %s is not in the transition table", d.s.State, next))
 	}
+	e := d.tell(nameOf(d.s.State, next))
+	e.Old, e.New = d.s.State, next
+	if e.Type == StepStarted || e.Type == StepFinished {
+		e.StepIndex, e.StepName, e.Attempt = d.s.CurrentStep, d.After.Def.Steps[d.s.CurrentStep].Name, d.s.Attempt
+	}
 	d.s.State = next
 }
 
 // dispatched passes the edges that a sent call implies: a saga whose call has
-// an outcome was running, whatever its row still says.
-func (d *decision) dispatched() {
+// an outcome was running, whatever its row still says. at is when it was sent.
+func (d *decision) dispatched(at time.Time) {
 	if d.s.State == Pending || d.s.State == StepCompleted {
 		d.to(Running)
+		d.Audit[len(d.Audit)-1].At = at
 	}
 	if d.s.StartedAt == nil {
 		d.s.StartedAt = &d.m.Now
@@ -81,7 +88,7 @@ func (d *decision) answered(o Outcome) bool {
 		d.undoAnswered(o)
 		return true
 	}
-	d.dispatched()
+	d.dispatched(o.StartedAt)
 	d.stepAnswered(o)
 	return true
 }
@@ -95,14 +102,16 @@ func (d *decision) stepAnswered(o Outcome) {
 		d.s = &d.After.Saga
 		switch {
 		case d.s.EndCause != nil: // a flag was committed first; the outcome is kept and undone
+			d.tellOfStep(StepFinished)
 			d.turnBack(k)
 		case k+1 == d.s.TotalSteps:
+			d.tellOfStep(StepFinished)
 			d.s.CurrentStep = d.s.TotalSteps
 			d.end(Completed)
 		default:
 			d.to(StepCompleted)
-			d.to(Running) // the intent to call k+1 rides on this commit
 			d.atStep(k + 1)
+			d.to(Running) // the intent to call k+1 rides on this commit
 		}
 		return
 	}
@@ -113,7 +122,9 @@ func (d *decision) stepAnswered(o Outcome) {
 	d.log(Execute, o, failedStatus(o), giveUp || d.s.EndCause != nil)
 	switch {
 	case d.s.EndCause != nil:
+		d.tellOfFailure(StepFailed, o, false)
 	case giveUp:
+		d.tellOfFailure(StepFailed, o, o.Verdict != Refused)
 		cause := CauseStepFailed
 		d.s.EndCause = &cause
 		d.s.Error = d.outcomeError(o, fmt.Sprintf("step %q: %s", d.After.Def.Steps[k].Name, o.Message))
@@ -129,6 +140,7 @@ func (d *decision) undoAnswered(o Outcome) {
 	k := d.s.CurrentStep
 	if o.Verdict == Done {
 		d.log(Compensate, o, LogSuccess, true)
+		d.tellOfStep(UndoCompleted)
 		d.undoFrom(k - 1)
 		return
 	}
@@ -140,6 +152,7 @@ func (d *decision) undoAnswered(o Outcome) {
 		d.waitForRetry(policy, o)
 		return
 	}
+	d.tellOfFailure(UndoFailed, o, o.Verdict != Refused)
 	d.dirtyEnd(d.outcomeError(o, fmt.Sprintf("the compensation of step %q gave up: %s", d.After.Def.Steps[k].Name, o.Message)), "compensation_failed")
 }
 
@@ -169,7 +182,7 @@ func (d *decision) turned() bool {
 			return true
 		}
 		if d.s.State == Pending {
-			d.dispatched()
+			d.dispatched(d.m.Now)
 		}
 		d.turnBackHere()
 		return true
@@ -193,6 +206,10 @@ func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 	if reason != "" {
 		text += ": " + reason
 	}
+	asked := map[Cause]AuditType{CauseCancelled: CancelAsked, CauseDeadline: DeadlineReached, CauseOperator: CompensationAsked}[cause]
+	if e := d.tell(asked); by != "" || reason != "" {
+		e.say(words{By: by, Reason: reason})
+	}
 	d.s.EndCause = &cause
 	d.s.Error = d.newError(code, kind, text)
 	switch cause {
@@ -211,6 +228,7 @@ func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 
 func (d *decision) deadline() bool {
 	if d.s.State == Compensating && !d.s.CompensationExpired {
+		d.tell(DeadlineReached)
 		d.s.CompensationExpired = true
 		d.s.NextRunAt = &d.m.Now
 		return true
@@ -219,7 +237,7 @@ func (d *decision) deadline() bool {
 }
 
 // resume reopens a saga whose undo gave up, at that undo, with a fresh policy.
-func (d *decision) resume() bool {
+func (d *decision) resume(by, reason string) bool {
 	if d.s.State != Failed {
 		return false
 	}
@@ -230,9 +248,11 @@ func (d *decision) resume() bool {
 		d.s.Error = d.s.Error.Cause // why it turned back; a second dirty end must not pile up on the first
 	}
 	d.to(Compensating)
+	d.Audit[len(d.Audit)-1].say(words{By: by, Reason: reason})
 	d.startCompensation()
 	// Attempt goes on counting: X-Saga-Attempt only grows (invariant I7).
 	d.s.Attempt, d.s.Failures = d.s.Attempt+1, 0
+	d.tellOfStep(UndoStarted)
 	d.s.LeaseOwner, d.s.NextRunAt = nil, &d.m.Now
 	return true
 }
@@ -245,7 +265,7 @@ func (d *decision) slow(e Slow) bool {
 	if d.s.State == Compensating {
 		d.s.NextRunAt = nil // driven, not waiting
 	} else {
-		d.dispatched()
+		d.dispatched(e.StartedAt)
 	}
 	d.After.recorded = true
 	d.Logs = append(d.Logs, StepLog{
@@ -268,6 +288,7 @@ func (d *decision) turnBackHere() {
 // turnBack begins compensation at step from (which may be -1).
 func (d *decision) turnBack(from int) {
 	d.to(Compensating)
+	d.Audit[len(d.Audit)-1].say(words{Cause: *d.s.EndCause})
 	d.startCompensation()
 	d.undoFrom(from)
 }
@@ -287,8 +308,10 @@ func (d *decision) undoFrom(from int) {
 	for k := from; k >= 0; k-- {
 		if !d.After.Def.Steps[k].Compensation.None() {
 			d.atStep(k)
+			d.tellOfStep(UndoStarted)
 			return
 		}
+		d.tellSkipped(k)
 		d.Logs = append(d.Logs, StepLog{
 			ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: k, StepName: d.After.Def.Steps[k].Name, Action: Compensate,
 			Attempt: 1, Status: LogSkipped, Final: true, StartedAt: d.m.Now, CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
@@ -308,11 +331,22 @@ func (d *decision) waitForRetry(p retry.Policy, o Outcome) {
 	at := d.m.Now.Add(p.Delay(d.s.Failures, d.m.Jitter, o.RetryAfter)).Truncate(time.Microsecond)
 	d.s.NextRunAt = &at
 	d.s.Attempt++
+	e := d.tellOfStep(RetryAttempted)
+	e.Error = d.outcomeError(o, o.Message)
+	e.say(words{Action: d.After.Action(), NextRunAt: &at})
 }
 
 func (d *decision) end(final State) {
-	d.to(final)
 	clean := final != Failed
+	switch {
+	case d.s.State != Compensating:
+	case clean:
+		d.tell(CompensationCompleted)
+	default:
+		d.tell(CompensationFailed)
+	}
+	d.to(final)
+	d.Audit[len(d.Audit)-1].Error = d.s.Error
 	d.s.Clean = &clean
 	d.s.CompletedAt = &d.m.Now
 	d.s.NextRunAt, d.s.LeaseOwner = nil, nil

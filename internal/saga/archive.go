@@ -78,6 +78,7 @@ type ArchivedPage struct {
 type Restoration struct {
 	TenantID uuid.UUID
 	SagaID   uuid.UUID
+	Event    AuditEvent      // Saga.Restored; stored with it
 	Key      *IdempotencyKey // nil: none
 }
 

@@ -75,6 +75,9 @@ type Moment struct {
 	Jitter float64 // [0,1)
 	// CompensationTimeout applies to a saga that names none; 0: no deadline.
 	CompensationTimeout time.Duration
+	// Actor asks for it and RequestID names the API's request; both "" for the engine.
+	Actor     string
+	RequestID string
 }
 
 // Precondition is what must still hold when a change is written.
@@ -83,12 +86,13 @@ type Precondition struct {
 	Epoch   int64
 }
 
-// Change is a decision: a store writes After, Logs and Key together if Before
+// Change is a decision: a store writes After, Logs, Audit and Key together if Before
 // still holds for the saga's row, and else nothing.
 type Change struct {
 	Before Precondition
 	After  Run
 	Logs   []StepLog
+	Audit  []AuditEvent    // what the audit trail tells of the change, in order
 	Key    *IdempotencyKey // the API's, nil for the engine's changes
 	// StartsCompensation: the store sets CompensationTimeoutAt to the database's
 	// clock plus After.CompensationTimeoutMS.
@@ -117,7 +121,8 @@ func (c *Change) Release(now time.Time) {
 		s.NextRunAt = &now
 	}
 	if s.State == Running && s.Attempt == 1 && s.CurrentStep > 0 {
-		s.State = StepCompleted // nothing of the next step was sent
+		s.State = StepCompleted // nothing of the next step was sent, so its start is not told either
+		c.Audit = c.Audit[:len(c.Audit)-1]
 	}
 	s.LeaseOwner = nil
 }

@@ -15,6 +15,7 @@ const (
 
 	CodeArchived    = "SAGA_ARCHIVED"
 	CodeNotArchived = "SAGA_NOT_ARCHIVED"
+	CodeBusinessKey = "SAGA_BUSINESS_KEY_ACTIVE"
 )
 
 // NotFound is the fault of a saga that does not exist for the tenant.
@@ -40,4 +41,11 @@ func IsArchived(id uuid.UUID) *fault.Error {
 // NotArchived is the fault of a restore of a saga that is live.
 func (s *Saga) NotArchived() *fault.Error {
 	return fault.New(fault.Conflict, CodeNotArchived, "saga %s is not in the archive", s.ID).Allowing(s.AllowedActions())
+}
+
+// BusinessKeyActive is the fault of a saga that cannot live beside another
+// unfinished one of its workflow and business key.
+func BusinessKeyActive(key string, other uuid.UUID) *fault.Error {
+	return fault.New(fault.Conflict, CodeBusinessKey, "the saga %s has the business key %q and has not ended", other, key).
+		With(fault.Field{Pointer: "/business_key", Code: "active", Message: "belongs to the unfinished saga " + other.String()})
 }

@@ -169,7 +169,7 @@ func inconsistent(r *Run) string {
 	case r.Attempt == 0 && (r.Uncertain || r.LeaseOwner != nil || r.CurrentStep > 0),
 		r.Attempt == 0 && slices.Contains([]State{Running, StepCompleted, Completed, Compensating, Failed}, r.State):
 		return "under way without an attempt"
-	case r.State == StepCompleted && (r.CurrentStep == 0 || r.Attempt != 1 || r.Failures > 0 || r.Uncertain || r.LeaseOwner != nil):
+	case r.State == StepCompleted && (r.CurrentStep == 0 || r.Failures > 0 || r.Uncertain && r.Attempt == 1):
 		return "between two steps, but a call was made"
 	case r.State != Pending && r.State != StepCompleted && r.Attempt > 0 && r.StartedAt == nil:
 		return "under way, but not started"

@@ -63,6 +63,7 @@ func (w *world) checkCommit(e Event, before *Run, c *Change) {
 		t.Fatalf("version %d → %d, epoch %d → %d", before.Version, after.Version, before.LeaseEpoch, after.LeaseEpoch)
 	}
 	w.note(e, before, after)
+	w.checkAudit(c)
 	running := 0
 	for _, l := range w.logs {
 		if (l.Status == LogRunning) != (l.CompletedAt == nil) {

@@ -22,8 +22,9 @@ type world struct {
 	ids uint64
 
 	// The store.
-	head Saga
-	logs []StepLog
+	head  Saga
+	logs  []StepLog
+	audit []AuditEvent
 
 	// The node. run is nil when no node holds the saga.
 	node int64
@@ -53,6 +54,7 @@ func newWorld(t *rapid.T) *world {
 	}
 	spec := Spec{ID: uuid.UUID{9}, Payload: rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"order":1.50}`)}).Draw(t, "payload")}
 	w.head = New(spec, w.def, 1, owner, w.now, 0)
+	w.audit = []AuditEvent{w.head.Begun("", "")}
 	if owner != nil {
 		w.run = new(NewRun(w.head, w.def))
 	}
@@ -105,6 +107,7 @@ func (w *world) commit(e Event, before Run, c Change) bool {
 	for _, l := range c.Logs {
 		w.write(l)
 	}
+	w.audit = append(w.audit, c.Audit...)
 	w.head = after
 	c.After.Saga = after
 	w.checkCommit(e, &before, &c)
@@ -149,9 +152,6 @@ func (w *world) claim() {
 				w.closed[work{l.StepIndex, l.Action}]++
 			}
 		}
-	}
-	if s.State == Pending || s.State == StepCompleted {
-		s.State = Running
 	}
 	if s.StartedAt == nil {
 		s.StartedAt = new(w.now)

@@ -134,7 +134,9 @@ func (f *fixture) keep(name string, r *workflow.Retention) {
 	}
 }
 
-func of(name string) func(*saga.NewSaga) { return func(n *saga.NewSaga) { n.WorkflowName = name } }
+func ofWorkflow(name string) func(*saga.NewSaga) {
+	return func(n *saga.NewSaga) { n.WorkflowName = name }
+}
 
 func archiveByWorkflow(f *fixture) {
 	hour := time.Hour.Milliseconds()
@@ -145,8 +147,8 @@ func archiveByWorkflow(f *fixture) {
 	f.keep("unsaid", &workflow.Retention{CompletedMS: 1, FailedMS: 1})
 	all := map[string]saga.Run{}
 	for _, name := range []string{"order", "short", "half", "ever", "changed", "unsaid"} {
-		all[name+" completed"] = f.ended(saga.Completed, 90*time.Minute, of(name))
-		all[name+" cancelled"] = f.ended(saga.Cancelled, 90*time.Minute, of(name))
+		all[name+" completed"] = f.ended(saga.Completed, 90*time.Minute, ofWorkflow(name))
+		all[name+" cancelled"] = f.ended(saga.Cancelled, 90*time.Minute, ofWorkflow(name))
 	}
 	f.keep("changed", &workflow.Retention{CompletedMS: hour}) // of sagas of the version before, too
 	f.keep("unsaid", nil)
@@ -291,9 +293,9 @@ func archiveCounts(f *fixture) {
 		f.ended(saga.Completed, time.Hour)
 		f.ended(saga.Cancelled, time.Hour)
 	}
-	f.ended(saga.Compensated, time.Hour, of("refund"))
-	f.ended(saga.Completed, time.Hour, of("ever"))
-	f.ended(saga.Completed, time.Second, of("refund"))
+	f.ended(saga.Compensated, time.Hour, ofWorkflow("refund"))
+	f.ended(saga.Completed, time.Hour, ofWorkflow("ever"))
+	f.ended(saga.Completed, time.Second, ofWorkflow("refund"))
 	f.into(saga.Running)
 	expired := func(name string, completed, failed int) saga.Expired {
 		return saga.Expired{TenantID: f.tenant.ID, WorkflowName: name, Completed: completed, Failed: failed}

@@ -15,12 +15,38 @@ var restores = []contract{
 	{"a restored saga is live again exactly as it was", restoreAsItWas},
 	{"a restored saga stays for a whole retention, and is then archived again", restoreStays},
 	{"what is not in the tenant's archive cannot be restored", restoreNothing},
-	{"a restore stores its idempotency key, and a taken key restores nothing", restoreKeys},
+	{"a restore stores its event and its idempotency key, and a taken key restores nothing", restoreKeys},
 	{"of several restores at once one succeeds", restoreOnce},
 }
 
 func (f *fixture) restore(id uuid.UUID) error {
-	return f.Archive.Restore(f.t.Context(), saga.Restoration{TenantID: f.tenant.ID, SagaID: id})
+	return f.Archive.Restore(f.t.Context(), f.restoration(id))
+}
+
+// restoration asks for a saga whose head is not at hand.
+func (f *fixture) restoration(id uuid.UUID) saga.Restoration {
+	s := saga.Saga{ID: id, Tenant: f.tenant}
+	return saga.Restoration{TenantID: f.tenant.ID, SagaID: id, Event: s.Restored("alice", "r1", "ann", "asked for", f.now())}
+}
+
+// restored counts the events of a saga's restores.
+func (f *fixture) restored(id uuid.UUID) int {
+	f.t.Helper()
+	f.Settle(f.t)
+	events, _, err := f.Trail.Events(f.t.Context(), f.tenant.ID, id, saga.EventFilter{}, false, 0, 100)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	n := 0
+	for _, e := range events {
+		if e.Type == saga.SagaRestored {
+			n++
+			if e.Actor != "alice" || e.RequestID != "r1" || string(e.Data) != `{"by":"ann","reason":"asked for"}` {
+				f.t.Errorf("event %+v, data %s", e, e.Data)
+			}
+		}
+	}
+	return n
 }
 
 func restoreAsItWas(f *fixture) {
@@ -86,15 +112,20 @@ func restoreKeys(f *fixture) {
 	f.archive(f.everythingEnded())
 	key := f.key("restore", "h")
 	key.SagaID = a.ID
-	if err := f.Archive.Restore(f.t.Context(), saga.Restoration{TenantID: f.tenant.ID, SagaID: a.ID, Key: key}); err != nil {
+	first, second := f.restoration(a.ID), f.restoration(b.ID)
+	first.Key, second.Key = key, key
+	if err := f.Archive.Restore(f.t.Context(), first); err != nil {
 		f.t.Fatalf("restore: %v", err)
 	}
 	if state, id, err := f.Sagas.Key(f.t.Context(), *key); err != nil || state != saga.KeySame || id != a.ID {
 		f.t.Errorf("the key is %d for %s, %v", state, id, err)
 	}
-	err := f.Archive.Restore(f.t.Context(), saga.Restoration{TenantID: f.tenant.ID, SagaID: b.ID, Key: key})
+	err := f.Archive.Restore(f.t.Context(), second)
 	f.wantFault(err, fault.Conflict, saga.CodeKeyUsed)
 	f.getArchived(b.ID)
+	if first, second := f.restored(a.ID), f.restored(b.ID); first != 1 || second != 0 {
+		f.t.Errorf("%d and %d events of restores, want 1 and 0", first, second)
+	}
 }
 
 func restoreOnce(f *fixture) {

@@ -1,6 +1,6 @@
 // Package storetest is the contracts of saga.Store, saga.Ownership,
-// saga.Archive and workflow.Store as tests. Every store runs them, so that the one in memory
-// means the same as the one on PostgreSQL.
+// saga.Archive, saga.Trail, saga.Chain and workflow.Store as tests. Every store
+// runs them, so that the one in memory means the same as the one on PostgreSQL.
 package storetest
 
 import (
@@ -17,6 +17,8 @@ type Env struct {
 	Ownership saga.Ownership
 	Archive   saga.Archive
 	Workflows workflow.Store
+	Trail     saga.Trail
+	Chain     saga.Chain
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
 	Now func() time.Time
@@ -25,6 +27,9 @@ type Env struct {
 	// may do that by moving those times back, so a test that has advanced must
 	// not compare them with what it wrote before.
 	Advance func(d time.Duration)
+	// Settle returns when every transaction that is open now has ended: until
+	// then the feed may hold back what was committed.
+	Settle func(t *testing.T)
 }
 
 // contract is one sentence of a contract and how it is shown.
@@ -37,7 +42,7 @@ type contract struct {
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t) // one store for all: each test has a tenant of its own
 	run(t, map[string][]contract{
-		"create": creates, "commit": commits, "written": written, "read": reads, "list": lists,
+		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists,
 	}, func(*testing.T) Env { return env })
 }
 
@@ -59,6 +64,12 @@ func Archive(t *testing.T, open func(t *testing.T) Env) {
 func Workflows(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
 	run(t, map[string][]contract{"workflows": definitions}, func(*testing.T) Env { return env })
+}
+
+// Trail tests saga.Trail and saga.Chain. open returns a new Env that lasts as long as its test.
+func Trail(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"feed": feeds, "of a saga": histories, "chain": chains}, func(*testing.T) Env { return env })
 }
 
 func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {

@@ -1,0 +1,229 @@
+package saga
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// AuditType is the type of an audit event: seed 2's words (section
+// saga_events, 事件类型), then ours for what seed 2 has no word for.
+type AuditType string
+
+// Types of seed 2. The first group tells of the saga, the second of its undoing.
+const (
+	SagaStarted   AuditType = "saga.started"
+	SagaCompleted AuditType = "saga.completed"
+	SagaFailed    AuditType = "saga.failed"
+	SagaCancelled AuditType = "saga.cancelled"
+	SagaTimedOut  AuditType = "saga.timed_out"
+	StepStarted   AuditType = "saga.step.started"
+	StepFinished  AuditType = "saga.step.completed"
+	StepFailed    AuditType = "saga.step.failed"
+
+	CompensationStarted   AuditType = "compensation.started"
+	CompensationCompleted AuditType = "compensation.completed"
+	CompensationFailed    AuditType = "compensation.failed"
+	UndoStarted           AuditType = "compensation.step.started"
+	UndoCompleted         AuditType = "compensation.step.completed"
+	UndoFailed            AuditType = "compensation.step.failed"
+
+	RetryAttempted AuditType = "retry.attempted" // another attempt is due
+	RetryExhausted AuditType = "retry.exhausted"
+	StateChanged   AuditType = "state.changed" // a change of state that no other type names
+)
+
+// Types of ours: what somebody asked for, or a clock, before it shows in the state.
+const (
+	CancelAsked       AuditType = "saga.cancel_requested"
+	CompensationAsked AuditType = "saga.compensation_requested"
+	DeadlineReached   AuditType = "saga.deadline_passed"
+	SagaRestored      AuditType = "saga.restored" // from the archive
+)
+
+// AuditTypes lists every type.
+var AuditTypes = []AuditType{
+	SagaStarted, SagaCompleted, SagaFailed, SagaCancelled, SagaTimedOut, StepStarted, StepFinished, StepFailed,
+	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,
+	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached, SagaRestored,
+}
+
+// NoState stands for "no state" in an AuditEvent, NoStep for "no step".
+const (
+	NoState State = -1
+	NoStep        = -1
+)
+
+// AuditEvent is one row of the audit trail (seed 2, saga_events). It is stored
+// in the transaction of the change it tells of and never changes afterwards.
+//
+// Every change of state has exactly one event that bears Old and New: the one
+// that names it, else a StateChanged. Read in order, New of one is Old of the
+// next (invariant I10); the first has no Old.
+type AuditEvent struct {
+	TenantID  uuid.UUID
+	SagaID    uuid.UUID
+	Type      AuditType
+	StepIndex int    // NoStep when it is of no step
+	StepName  string // "" likewise
+	Attempt   int    // of the step's call; 0 when it is of no call
+	At        time.Time
+	Data      json.RawMessage // canonical JSON object; nil: nothing more to say
+	Old, New  State           // NoState both, or New alone at the beginning
+	Error     *Error
+	Actor     string // who asked for it; "": the engine
+	RequestID string // of the API; "": none
+	TraceID   *string
+	SpanID    *string
+}
+
+// Digest returns the SHA-256 of the event's content, which is stored with it:
+// the audit trail's chain hashes digests, and a changed row no longer fits its
+// own. Every part goes in with its length, so that no two events run together.
+func (e *AuditEvent) Digest() [sha256.Size]byte {
+	b := make([]byte, 0, 512) // on the stack: this is on the way of every transition
+	for _, n := range [...]int64{int64(e.StepIndex), int64(e.Attempt), e.At.UnixMicro(), int64(e.Old), int64(e.New)} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n)) //nolint:gosec // any 64 bits will do
+	}
+	b = append(append(b, e.TenantID[:]...), e.SagaID[:]...)
+	b = part(b, string(e.Type))
+	b = part(b, e.StepName)
+	b = part(b, e.Data)
+	b = part(b, e.errorJSON())
+	b = part(b, e.Actor)
+	b = part(b, e.RequestID)
+	b = part(b, textOf(e.TraceID))
+	b = part(b, textOf(e.SpanID))
+	return sha256.Sum256(b)
+}
+
+// errorJSON is the error in the form that survives storage. What cannot be
+// stored has no such form, and needs no digest either.
+func (e *AuditEvent) errorJSON() []byte {
+	if e.Error == nil {
+		return nil
+	}
+	b, err := json.Marshal(e.Error)
+	if err == nil {
+		b, err = strictjson.Canonical(nil, b, strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000})
+	}
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func part[T string | json.RawMessage | []byte](b []byte, s T) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(s))) //nolint:gosec // nothing here is that long
+	return append(b, s...)
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// event returns an event of the saga that tells of neither step nor state.
+func (s *Saga) event(t AuditType, at time.Time) AuditEvent {
+	return AuditEvent{
+		TenantID: s.Tenant.ID, SagaID: s.ID, Type: t, StepIndex: NoStep, At: at,
+		Old: NoState, New: NoState, TraceID: s.TraceID, SpanID: s.SpanID,
+	}
+}
+
+// nameOf tells which type names the move from one state to another.
+func nameOf(from, to State) AuditType {
+	switch {
+	case to == Completed:
+		return SagaCompleted
+	case to == Compensated, to == Failed:
+		return SagaFailed
+	case to == Cancelled:
+		return SagaCancelled
+	case to == TimedOut:
+		return SagaTimedOut
+	case to == Compensating:
+		return CompensationStarted
+	case to == StepCompleted:
+		return StepFinished
+	case to == Running && from != Failed:
+		return StepStarted
+	}
+	return StateChanged
+}
+
+// Begun is the event of a saga's creation, which is stored with it.
+func (s *Saga) Begun(actor, requestID string) AuditEvent {
+	e := s.event(SagaStarted, s.CreatedAt)
+	e.New, e.Actor, e.RequestID = Pending, actor, requestID
+	return e
+}
+
+// Restored is the event of a saga's return from the archive, which is stored
+// with it. by and reason are what the client said, actor is who it was.
+func (s *Saga) Restored(actor, requestID, by, reason string, at time.Time) AuditEvent {
+	e := s.event(SagaRestored, at)
+	e.Actor, e.RequestID = actor, requestID
+	e.say(words{By: by, Reason: reason})
+	return e
+}
+
+// words is an event's data; what has no value is left out.
+type words struct {
+	By        string     `json:"by,omitempty"`
+	Cause     Cause      `json:"cause,omitempty"`
+	Action    Action     `json:"action,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	Skipped   bool       `json:"skipped,omitempty"`
+	NextRunAt *time.Time `json:"next_run_at,omitempty"`
+}
+
+// say sets the event's data.
+func (e *AuditEvent) say(w words) {
+	b, err := json.Marshal(w)
+	if err == nil {
+		b, err = strictjson.Canonical(nil, b, strictjson.Limits{})
+	}
+	if err != nil { // only text that the edge has refused already
+		b = nil
+	}
+	e.Data = b
+}
+
+// tell appends an event of no step and no state to the change.
+func (d *decision) tell(t AuditType) *AuditEvent {
+	e := d.s.event(t, d.m.Now)
+	e.Actor, e.RequestID = d.m.Actor, d.m.RequestID
+	d.Audit = append(d.Audit, e)
+	return &d.Audit[len(d.Audit)-1]
+}
+
+// tellOfStep appends an event of the current step's call.
+func (d *decision) tellOfStep(t AuditType) *AuditEvent {
+	e := d.tell(t)
+	e.StepIndex, e.StepName, e.Attempt = d.s.CurrentStep, d.After.Def.Steps[d.s.CurrentStep].Name, d.s.Attempt
+	return e
+}
+
+// tellOfFailure appends the event of a call that will not be repeated, and
+// whether that is because its policy allows no further attempt.
+func (d *decision) tellOfFailure(t AuditType, o Outcome, exhausted bool) {
+	d.tellOfStep(t).Error = d.outcomeError(o, o.Message)
+	if exhausted {
+		d.tellOfStep(RetryExhausted)
+	}
+}
+
+// tellSkipped appends the event of step k, which has nothing to undo.
+func (d *decision) tellSkipped(k int) {
+	e := d.tell(UndoCompleted)
+	e.StepIndex, e.StepName = k, d.After.Def.Steps[k].Name
+	e.say(words{Skipped: true})
+}
