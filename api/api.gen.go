@@ -40,6 +40,7 @@ const (
 	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
 	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
 	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
 	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
 	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
@@ -78,6 +79,8 @@ func (e AuditEventType) Valid() bool {
 	case AuditEventTypeSagaDeadlinePassed:
 		return true
 	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaRestored:
 		return true
 	case AuditEventTypeSagaStarted:
 		return true
@@ -280,6 +283,7 @@ func (e Role) Valid() bool {
 const (
 	SagaActionCancel             SagaAction = "cancel"
 	SagaActionCompensate         SagaAction = "compensate"
+	SagaActionRestore            SagaAction = "restore"
 	SagaActionResumeCompensation SagaAction = "resume-compensation"
 )
 
@@ -289,6 +293,8 @@ func (e SagaAction) Valid() bool {
 	case SagaActionCancel:
 		return true
 	case SagaActionCompensate:
+		return true
+	case SagaActionRestore:
 		return true
 	case SagaActionResumeCompensation:
 		return true
@@ -893,6 +899,15 @@ type CreatedAPIKey struct {
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
+// ExpiredSagas defines model for ExpiredSagas.
+type ExpiredSagas struct {
+	Completed int `json:"completed"`
+
+	// Failed Sagas that ended in any other way.
+	Failed       int    `json:"failed"`
+	WorkflowName string `json:"workflow_name"`
+}
+
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
@@ -914,6 +929,25 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// IndexUsage defines model for IndexUsage.
+type IndexUsage struct {
+	Bytes int64  `json:"bytes"`
+	Name  string `json:"name"`
+	Scans int64  `json:"scans"`
+
+	// TuplesFetched Live rows that simple scans fetched.
+	TuplesFetched int64 `json:"tuples_fetched"`
+
+	// TuplesRead Entries that scans returned.
+	TuplesRead int64 `json:"tuples_read"`
+
+	// Unique Keeps values unique, and so is needed though nothing may scan it.
+	Unique bool `json:"unique"`
+
+	// Valid False for one whose concurrent building failed; drop it.
+	Valid bool `json:"valid"`
+}
 
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
@@ -972,6 +1006,37 @@ type ProblemField struct {
 
 	// Pointer A JSON Pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
+}
+
+// Retention How long ended sagas stay live before they are archived, in milliseconds.
+// Left out or 0: as long as the server says; -1: for ever. What the latest
+// version says holds for all sagas of the workflow.
+type Retention struct {
+	// CompletedMS Of sagas that completed.
+	CompletedMS *int64 `json:"completed_ms,omitempty"`
+
+	// FailedMS Of sagas that ended in any other way. Those that need attention are never archived.
+	FailedMS *int64 `json:"failed_ms,omitempty"`
+}
+
+// RetentionInput defines model for RetentionInput.
+type RetentionInput struct {
+	// OlderThan Instead of every retention, those for ever included: archive what ended
+	// before this time. It must be past.
+	OlderThan *time.Time `json:"older_than,omitempty"`
+}
+
+// RetentionRun defines model for RetentionRun.
+type RetentionRun struct {
+	// Archived How many sagas this request archived; 0 of a dry run.
+	Archived int  `json:"archived"`
+	DryRun   bool `json:"dry_run"`
+
+	// More Whether sagas are left to archive; of a dry run, whether counts were cut short at 10,000, or workflows at 1,000.
+	More bool `json:"more"`
+
+	// Workflows Of a dry run only; the workflows that have expired sagas, by name.
+	Workflows []ExpiredSagas `json:"workflows,omitempty"`
 }
 
 // RetryClass Why an attempt failed. A refusal is never retried.
@@ -1077,6 +1142,10 @@ type Saga struct {
 
 	// AllowedActions The actions that the present state accepts.
 	AllowedActions []SagaAction `json:"allowed_actions"`
+
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
 	// StepLogs Not in lists, nor where the saga was just created or acted upon.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
@@ -1188,7 +1257,10 @@ type StepAction string
 
 // StepList defines model for StepList.
 type StepList struct {
-	Steps []StepView `json:"steps"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	Steps      []StepView `json:"steps"`
 }
 
 // StepLog One attempt of one action of one step.
@@ -1224,7 +1296,10 @@ type StepLog struct {
 
 // StepLogList defines model for StepLogList.
 type StepLogList struct {
-	StepLogs []StepLog `json:"step_logs"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	StepLogs   []StepLog  `json:"step_logs"`
 }
 
 // StepLogStatus How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
@@ -1260,6 +1335,35 @@ type StepView struct {
 	State     int           `json:"state"`
 	StateName StepStateName `json:"state_name"`
 	StepIndex int           `json:"step_index"`
+}
+
+// Storage defines model for Storage.
+type Storage struct {
+	// DatabaseBytes The whole database.
+	DatabaseBytes int64        `json:"database_bytes"`
+	Tables        []TableUsage `json:"tables"`
+}
+
+// TableUsage defines model for TableUsage.
+type TableUsage struct {
+	// DeadTuples What VACUUM has not cleared yet.
+	DeadTuples           int64        `json:"dead_tuples"`
+	HeapBytes            int64        `json:"heap_bytes"`
+	IndexBytes           int64        `json:"index_bytes"`
+	Indexes              []IndexUsage `json:"indexes"`
+	LastAnalyze          *time.Time   `json:"last_analyze,omitempty"`
+	LastAutoanalyze      *time.Time   `json:"last_autoanalyze,omitempty"`
+	LastAutovacuum       *time.Time   `json:"last_autovacuum,omitempty"`
+	LastVacuum           *time.Time   `json:"last_vacuum,omitempty"`
+	LiveTuples           int64        `json:"live_tuples"`
+	ModifiedSinceAnalyze int64        `json:"modified_since_analyze"`
+	Name                 string       `json:"name"`
+
+	// ToastBytes Large values, kept apart.
+	ToastBytes int64 `json:"toast_bytes"`
+
+	// TotalBytes Heap, TOAST and indexes, their maps included.
+	TotalBytes int64 `json:"total_bytes"`
 }
 
 // UUID defines model for UUID.
@@ -1424,6 +1528,12 @@ type WorkflowState = Workflow
 // Action defines model for Action.
 type Action = ActionInput
 
+// RunRetentionParams defines parameters for RunRetention.
+type RunRetentionParams struct {
+	// DryRun Only count what would be archived, by workflow.
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+}
+
 // ListAPIKeysParams defines parameters for ListAPIKeys.
 type ListAPIKeysParams struct {
 	// Active Only keys that count now, or only those that are revoked or expired.
@@ -1515,6 +1625,8 @@ type StreamEventsParams struct {
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
+	// Archived The archive instead of the live sagas.
+	Archived     *bool   `form:"archived,omitempty" json:"archived,omitempty"`
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
 	// Status Repeatable.
@@ -1639,6 +1751,15 @@ type ListSagaEventsParams struct {
 // ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
 type ListSagaEventsParamsOrder string
 
+// RestoreSagaParams defines parameters for RestoreSaga.
+type RestoreSagaParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
@@ -1756,6 +1877,9 @@ type GetContractParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// RunRetentionJSONRequestBody defines body for RunRetention for application/json ContentType.
+type RunRetentionJSONRequestBody = RetentionInput
+
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeyInput
 
@@ -1767,6 +1891,9 @@ type CancelSagaJSONRequestBody = ActionInput
 
 // CompensateSagaJSONRequestBody defines body for CompensateSaga for application/json ContentType.
 type CompensateSagaJSONRequestBody = ActionInput
+
+// RestoreSagaJSONRequestBody defines body for RestoreSaga for application/json ContentType.
+type RestoreSagaJSONRequestBody = ActionInput
 
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
@@ -1841,6 +1968,12 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// RunRetention Archive the tenant's sagas that have expired
+	// (POST /api/v1/admin/retention/run)
+	RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams)
+	// GetStorage What the tables and indexes take, and how they are used
+	// (GET /api/v1/admin/storage)
+	GetStorage(w http.ResponseWriter, r *http.Request)
 	// ListAPIKeys List API keys
 	// (GET /api/v1/api-keys)
 	ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams)
@@ -1880,6 +2013,9 @@ type ServerInterface interface {
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
+	// RestoreSaga Bring an archived saga back
+	// (POST /api/v1/sagas/{saga_id}/restore)
+	RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
@@ -1936,6 +2072,18 @@ type ServerInterface interface {
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
+
+// RunRetention Archive the tenant's sagas that have expired
+// (POST /api/v1/admin/retention/run)
+func (_ Unimplemented) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetStorage What the tables and indexes take, and how they are used
+// (GET /api/v1/admin/storage)
+func (_ Unimplemented) GetStorage(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
 
 // ListAPIKeys List API keys
 // (GET /api/v1/api-keys)
@@ -2012,6 +2160,12 @@ func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sa
 // ListSagaEvents List the audit events of a saga
 // (GET /api/v1/sagas/{saga_id}/events)
 func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RestoreSaga Bring an archived saga back
+// (POST /api/v1/sagas/{saga_id}/restore)
+func (_ Unimplemented) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2125,6 +2279,53 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// RunRetention operation middleware
+func (siw *ServerInterfaceWrapper) RunRetention(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RunRetentionParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RunRetention(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetStorage operation middleware
+func (siw *ServerInterfaceWrapper) GetStorage(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetStorage(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // ListAPIKeys operation middleware
 func (siw *ServerInterfaceWrapper) ListAPIKeys(w http.ResponseWriter, r *http.Request) {
@@ -2652,6 +2853,19 @@ func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Requ
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListSagasParams
+
+	// ------------- Optional query parameter "archived" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "archived", r.URL.Query(), &params.Archived, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "archived"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "archived", Err: err})
+		}
+		return
+	}
 
 	// ------------- Optional query parameter "workflow_name" -------------
 
@@ -3295,6 +3509,75 @@ func (siw *ServerInterfaceWrapper) ListSagaEvents(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListSagaEvents(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RestoreSaga operation middleware
+func (siw *ServerInterfaceWrapper) RestoreSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RestoreSagaParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RestoreSaga(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -4167,6 +4450,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/admin/retention/run", wrapper.RunRetention)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/admin/storage", wrapper.GetStorage)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/api-keys", wrapper.ListAPIKeys)
 	})
 	r.Group(func(r chi.Router) {
@@ -4204,6 +4493,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/events", wrapper.ListSagaEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/restore", wrapper.RestoreSaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
@@ -4307,6 +4599,104 @@ type WorkflowStateJSONResponse struct {
 	Body Workflow
 
 	Headers WorkflowStateResponseHeaders
+}
+
+type RunRetentionRequestObject struct {
+	Params RunRetentionParams
+	Body   *RunRetentionJSONRequestBody
+}
+
+type RunRetentionResponseObject interface {
+	VisitRunRetentionResponse(w http.ResponseWriter) error
+}
+
+type RunRetention200JSONResponse RetentionRun
+
+func (response RunRetention200JSONResponse) VisitRunRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RunRetentiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RunRetentiondefaultApplicationProblemPlusJSONResponse) VisitRunRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStorageRequestObject struct {
+}
+
+type GetStorageResponseObject interface {
+	VisitGetStorageResponse(w http.ResponseWriter) error
+}
+
+type GetStorage200JSONResponse Storage
+
+func (response GetStorage200JSONResponse) VisitGetStorageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStoragedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetStoragedefaultApplicationProblemPlusJSONResponse) VisitGetStorageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListAPIKeysRequestObject struct {
@@ -5044,6 +5434,69 @@ type ListSagaEventsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params RestoreSagaParams
+	Body   *RestoreSagaJSONRequestBody
+}
+
+type RestoreSagaResponseObject interface {
+	VisitRestoreSagaResponse(w http.ResponseWriter) error
+}
+
+type RestoreSaga200ResponseHeaders struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+type RestoreSaga200JSONResponse struct {
+	Body    Saga
+	Headers RestoreSaga200ResponseHeaders
+}
+
+func (response RestoreSaga200JSONResponse) VisitRestoreSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RestoreSagadefaultApplicationProblemPlusJSONResponse) VisitRestoreSagaResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5993,6 +6446,12 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// RunRetention Archive the tenant's sagas that have expired
+	// (POST /api/v1/admin/retention/run)
+	RunRetention(ctx context.Context, request RunRetentionRequestObject) (RunRetentionResponseObject, error)
+	// GetStorage What the tables and indexes take, and how they are used
+	// (GET /api/v1/admin/storage)
+	GetStorage(ctx context.Context, request GetStorageRequestObject) (GetStorageResponseObject, error)
 	// ListAPIKeys List API keys
 	// (GET /api/v1/api-keys)
 	ListAPIKeys(ctx context.Context, request ListAPIKeysRequestObject) (ListAPIKeysResponseObject, error)
@@ -6032,6 +6491,9 @@ type StrictServerInterface interface {
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
+	// RestoreSaga Bring an archived saga back
+	// (POST /api/v1/sagas/{saga_id}/restore)
+	RestoreSaga(ctx context.Context, request RestoreSagaRequestObject) (RestoreSagaResponseObject, error)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
@@ -6122,6 +6584,66 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// RunRetention operation middleware
+func (sh *strictHandler) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
+	var request RunRetentionRequestObject
+
+	request.Params = params
+
+	var body RunRetentionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RunRetention(ctx, request.(RunRetentionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RunRetention")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RunRetentionResponseObject); ok {
+		if err := validResponse.VisitRunRetentionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetStorage operation middleware
+func (sh *strictHandler) GetStorage(w http.ResponseWriter, r *http.Request) {
+	var request GetStorageRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetStorage(ctx, request.(GetStorageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetStorage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetStorageResponseObject); ok {
+		if err := validResponse.VisitGetStorageResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ListAPIKeys operation middleware
@@ -6491,6 +7013,43 @@ func (sh *strictHandler) ListSagaEvents(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListSagaEventsResponseObject); ok {
 		if err := validResponse.VisitListSagaEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RestoreSaga operation middleware
+func (sh *strictHandler) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
+	var request RestoreSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body RestoreSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RestoreSaga(ctx, request.(RestoreSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RestoreSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RestoreSagaResponseObject); ok {
+		if err := validResponse.VisitRestoreSagaResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -6979,212 +7538,238 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L37cts4mij+Kvjpt1Wd9NKyfEk6sWvqrMft9HgntxO7J3uqlTVhEpIwpgA1AUbRpHxqn2YfbJ/kFL4P",
-	"AEEK1MVWenZm559uRyRx/e7Xr71MTmdSMKFV7+Rrb8Jozkr486wo5Nz8kTOVlXymuRS9k971hJEp0xOZ",
-	"K6InXJEZ1RMyoSohUpDjwbN+L+mpbMKm1HysFzPWO+kpXXIx7t3fJ72LazqOD/uZlYpLQeSI6AkjJVOy",
-	"KjOWEC7Ir5XUTJmxS/ZrxUuW9050WbFwrhnVmpVmtH8f9n7592Hv0z8Pe//USyKLuMzZdCY1E/oDmxV0",
-	"YYZrL+mKaTKfMEGoIIyWBWclMZMzpcmc6wksUtEpI360bLH3R7Ygc6oIFWrOSpYTOqZcNA+FiWraO/ml",
-	"ZzbQ+xRb3/uSjVjJRMbOZrOCx5ZnTmxOuSZ6QjVOqe5YTkayxOWlOEhKqMgJV2QihaxKlq+7oA9Ml4uz",
-	"kWZl7EwyKXJFqHlM5hOeTQgVUk9YSXS5IFN6xxRRTCjWnGbKBZ+aXR/47XKh2ZiVMOfHjx/PKj1hQvOM",
-	"arY88R/knGhpRs4JJVnJcvMuLSzUHaze1H3Sm9GSTpm2wH1elUqW8UNNBfuibzJ4I3XAOKNjRm7ZSJYs",
-	"IVQRjkc+5p+ZSJrgMBQjXpiJ+uTiS1ZUOVMkNd+n/aHoJT1uJvq1YuWil/QEnZqV4mzNE6NfXjMx1pPe",
-	"yeHg+EVijtD9cBCDmYvPTOiujZ01t5UQWcKC02CfBs7NGEsb7H/rVV/Dz+01f2AzRjW9LVjXAmC5NzBo",
-	"uAiu2RSu+Z9KNuqd9P7//ZrK7eNrav+syrmuZ79PzNov8ctnA79UWpZ00aQZ2eKPbLG83D9xxW8LRs6u",
-	"zi8vSTahJc0MGCSAkuwLnc4KRij5+efLH/2GkODWO2qRks6zffasfbQB9fvl/9v7v5/+uYPyjd5QnU2W",
-	"l/+TNKgkRbEgvEmADXVHWp8a4p12L360h4NvvurYAt9KwToWeQZUlRwNjpcWqTQvim2WaqZZvd7jwcvn",
-	"GyxYAJJ/qIQwPy2tOS3xSUpoDkzTrJXNSCHHyqBdRotCGR43Kvh4oskTpamuFPnw89u3l29/epoQORoK",
-	"pLWG0DJDzKVgBkuVlML8n8IoRAP5LaQYd5MajsuNI4zjTHbJEeYUoslBFE1w/GupabF8GB8Ns9LSHIX5",
-	"nzkM5JT9xyxXw2QPWOwf2eLyRxjSTG1EmXrmO7a44flKiWMVfTFojrycjiPE7VUpp+QgAeZ8uyA5G9Gq",
-	"0OSgj7yCfA8s50bxv7CUTOmC3DJCNZlKpcnBIBkMBiF7sVS86xDNUI0THMlySjUy4aPDHpyT5c+DwWCQ",
-	"rOPXZk9X/C+Rfb0xC4QLgmtGfDX88ZQcDoKdrloq7HrD9R5usloQhCIM5tU5+eHweNAnqZGkfnc0SA1u",
-	"ebmOKpL+L/tEpYmVd+ZcKCI/s5Jw3Ulf7JSrJa0rOqad4KfomO4E/v7E2TwuUE2rbGIoEKPZBO7slKS3",
-	"VPEs3eCiPpthY1ItjNBLeqOqKOLS7UfKdXxFhnQZuAHBdmRlFCPzWTHMHEqTn6bmaow0kx5MzZ99cj1h",
-	"Q6FYaW7IIE5WGYAkaiJL3U0WzYxdfODocD0X+CjLu1Eh529huJhcaSZy+5jbt/3hNu8e/rfq4iMCrlVN",
-	"fi9zzlCBy3Byo+MJo+qYP6lRJzJqnuz/WeHjzeAJh7sUs0qbCXFKNZNChdOdZRmbadRXdjKtwRHc4PKJ",
-	"UpjSoGxelUZOBGpaidyQHLoAUACQsQItV0TgmQd6rtNHY4uwr+3DOw21cS/UG1d9GtE0YTevKC+qkq04",
-	"p1kpbws2/eftzus9fhU7MuC9cyY0mZdGRGieg9f3V+0GX3JK4p7XEld9E+iTqOnttVW9VV+3NUPY11up",
-	"38icjzoV46hUyFCbIeY2HwwEIa6fl4zuEtbduLHLOyOCzdsmkpCMPBCkX0tcavwcwbhjJwvm729HnIIj",
-	"c8LQTs/rNVc6fmYgSsmRPyjVJx+5nshKk9QwsN8ZJpWa7S3IhH5mREjD97jgGrYZrPxKW2j95ld9vYub",
-	"hXHtbIDe7y+t1krzHHZHi/elnLFSA78Y0UKxpDcLfvraMwT2M4tJ8QxMPlyTTFZCA11NiGAcfi7ZZ3nH",
-	"ciKAT8+4NTpZuLiVsmBUmLOlYnGjmaB4msvPM0SwG6obQmBONdvTHHjkksTvvrldRGAx6eF61FZD8rzx",
-	"blWBWLb0WkGVvqmUX2/rViWhtwbwKJlyUWkwamw2v7AyxdKDWclG/EsH6la3Bc/IjJbaYfAdWyTkluk5",
-	"Y4JwrZBVqkyWaFpdGt9e5FaH5b7pOP9SFmwdcnww79wnPQSNGx4h8me3ChgZGDprMEobh9p1UXbcKf0z",
-	"msraKkP9Bhdr3ijZ2BLPZZGwppC/9GAhVqyzt2bPooEFiUO5Bhw3EKGWqOXtn1mmzWIQuVE22xLDGxi4",
-	"DEV3bIFC9ERKxQBo8HU8evaZlQtnFe+TV7IkNJ+CgiSKRWIZ7u2CKKNqUDPcKWFebfUXnMbpQxNZl2iQ",
-	"cFBtVARlpuFasWJ0SoRZWEuJ2Q7XmpO9ZhpNeTkfmzMwcmbaT0l6k5L0X1KS7qV9cmUmpYVZkIJDA44i",
-	"BYr+fdRavRJh9dZupeIRuLJeL1xGgrY1kCmLXc1L6tbEnz97dvQs0MUHyQaI9ZvOWiPrBtM6dd8aBCzU",
-	"e98U+oGaENZSGVdTBKfjmfvrxmkQbbZE6Rm/MSC4uSUcRYP7tn0s6c3omAsvHq5UO+o32xv162mMF91y",
-	"oGJut+eSURW72Q8sk2XOcsKFtx98pwgrS1kuI+QGGIn37tnbqiN5TW9ZAaexvFGx+Nerd29j9u0FMU/I",
-	"Z1pUrE8uhTWhOSD8okn6/fffp9Y4YmjyfCJJQbM7ks7oopA0Vyclo4g3oioKoxg7If3L3lju2eUYgbX/",
-	"gc7fMKXQPuif7qk7PtuTMzz9vZk0uFTiIGb53nWy9ppa7kM5ZXrCxRidlhM6mzHBwBJM4W765C1Q7mxC",
-	"xRiFkiWJNEY4Pk5k4P7kuk+cgOC4BBNjLhjJeW6kVs8qlsUecwwGZsreycGxkVG1ZtNZhAG9G3lb/ncK",
-	"7O8AUd2myHDkg/ukd1spLphSBjuWJYjg7cOBkWtlWbICkMdS+e51vzTvr3BxzgqaMevEBW8JONIckhRc",
-	"6YSMGMuJLInSJaNTvDAj79MpI+jQ7l6v2R3g2CbWnQt4MVz+kfkcXHs51WtVKYMv7xC1wkEO/SDaehe3",
-	"8AYGAx15BWBJIa+mt6xMyLiUcwPThoNw4SC513TJDfZexlxy4YqN9MHmN8opmrQo3o16J7+sP0LUTe8/",
-	"tfHtJxC/kLPJIsehU8K+0EwXixo5LFmExxb38lNCC/AyaZD6btmYg0+oH675+X3S8wNvctm40mCEZzVV",
-	"jQr6FsvO3l/WTJdNuMit9b37OM3Izoi+iUwUArD5dEbXI9oP5kVw121/YZWK3BjY6FIPBimZMirAlZIV",
-	"3AzTOH6cns2iJ5fazZ/gGyJnX1IIlwCsANcjBeq18hhf+CnMAI1QjsEqCvfSfRdXXsNDNNTNiONK0+ls",
-	"Q0Uz+N4QaV3SjK29LQOtzrCywbpeRJW42i/TiD6oN+BJb1TE8XTmAZIdXtwDIhy+mWxnV7ResmuS17hb",
-	"2MWfEM2KwsDnKcllpvZxkv40J+zLrKBGu2Q0mxiwdT4noLhK01Izd0d9s5OCBT+MKC+Cx1RkrAh+MDeY",
-	"38hKux8AN1qDwm9LI8OvfnjzmAkFpxF83/g5HKLxoGuUxlKWn3WO11xayXS56FuRJviFfZnQStkdGcLT",
-	"t1ygeVo3Xv4ND9nNtfw0ZzQvuGA3M6oUy6MeegCNP7GSj3htid4CKbIJy+5YflMjx2pd0L2vGC02eH3E",
-	"S6Vvbmm+5bJypikv4iZIoBsxkv0RwjsoUVyMC2axIaOC3KINIY9a6e64yEMHbM7HhptOuZra6JYpV2bI",
-	"G4+ulWBfZizT9bklPXMgsY/woGJXtw13Na+zX+PiqJnBS+xGgK8pAUidigip4S2WkwXTbYvA8+Pe2hiA",
-	"kGrBgSXuimL0asI2uPDljRRU4TrroEwLbn3yRzbThBWKzfGSRU7MWdGS5aSg2giSXA/FrJSfmcLvza7N",
-	"OaCvZyILEM64gIGnNDejsDn6tJvQN6Fq0gqJNRIo3Rt9+vr8+P6fYmCE57uVrdfe6GPuwgyR4HrDJcQu",
-	"BQIYo0CEeKMlGUsiRVP5AxMlKp3hfWwLQklP3i1P/FYG6mwwPHgcbxkTTpqO2zcrYXdcE6/m+BcoqjlN",
-	"LYCwBNxaYKGCmD3zEBFfkbk5DbuShFA9FI2wIdQKqG4HVwBsncLosCcIJnM+CwWRvwhrqyhm63rlXa9N",
-	"cpM2yY7d9Tktii0R8A9yTij4O3jGZ1QA4SiNpIDH38IQrWfrCNcfrq/fw0Lau4KPo8sO2GFMZcQoPQMs",
-	"lcglq6MBfUDuXJY5SYUULPX6GYb8CQdrEj42W5KCbaBw4BaS1S+9lY21339q7ca7P7e8kRHFfZkl+yge",
-	"zWaEq1NCHZ7ygvkADU3yikUsPyi0bMLhnSy0FS3b0l6BsYU30VVFyYeV3rajrzoaDD8gMyZyLsYJOSA2",
-	"VDMhh8RvPCFHBGW+hBwTdcdnM8QBbzY/Xmcyh6m9krQSvNpQAiFQS3TeKv7BuEl9p63DXIda9TSB2GPP",
-	"xMi0Nno1AAVD7r34j+cRFWlsSMfDvOVo6N7c3H4XCyN3XjdrnySXtQA0kXNR55Osdi/cQfC4W1LsQC9E",
-	"fk4rFdXGFtaKBfZSMzcwViObzWmZNzQvo+PXSkugVDnh39CpGSupbqjE9ZF7KrsdcTnz9iCwHgd0v08+",
-	"sJyXLDOcs2TWGTiSRSHnUVZQx1fE54/I8EuniTlRy2f5/t3VdctN5I7OPOolvfc/w3/Prs//0Et6P168",
-	"vri+iB5UVRZRR7gsKs0SYpiS4SLm/6rl3MBcjNUQY4aPwckfGC30ZEtcqI1ibrfyLh4M2iYSVRz9Aytv",
-	"50rQx9HhUcGhAsSRtc14F04RdPdsm/CQ9FqMNzgxIwREAeF9w3Szxa1MqLoxUnQ82iZIEIrAccmAVzds",
-	"x6kbMD11zgN0G4wINWq9MzXSYk4X8RCTWTQ6vhHeEQS3r2axdez4Wm4MGQM3ELwUmb0oXAi7EdVGHEVl",
-	"l9a1UnVYLxKHEe7+QmIg70I5t6OLH16dk5fHz36ISFBIAG8wbDaibbwD5wU6AaQYFTzTCaZo4BdWzZFV",
-	"kUM6go31JVwozShQ1o0Mk0aKstHJbcPkBvhmd92wNGcyj0DRFSSPnZKcZTxn6PRbaex+fp8EhpuIibL2",
-	"WE64IkZs668zTYNcGVftygWZcmX0LDKSlfBeahdPs+l5WkB5xVmRR080sOWbuzJMen28Z7CKzg0ue286",
-	"X226Srwg+uzlywB7jgcrnQpH4CnQRcfqDRSYMzQ6lDqt8zggXwCOW2ZZVUJe7WoHpj/EZRWu4OLOpS6B",
-	"PRopsVeiZd6M7KtKvuezeVf7/1qEwnsWdOEk50rVdqvgLi0CNO5iBUVBQNnSzGoxbDnDynLKaHyiw9nl",
-	"YwSe/B6fEy7sgd7KfOFVYZcwAcIdJu+CfAPi2noJ2E3uD8etNHYyEKR+XlClOsRhQax2YhWrPjEC6KhS",
-	"tAD5HGTMkumSs4Z8bGgE+hQE03NZ3oH1lX6mHAMzkh6mqtww6wbn4jMteH7jkiuiEgAs970seLbYkj18",
-	"tBbVgo00kZU2SiNTZFTKaSOk/DtFZjA+pqhpw+79S7jk7yLxGRA5TYsbOPrPtLiZqhWp65hQbYfMpMjd",
-	"Icd5rKMZL54fD9anqSW9P3Mdhb6PlFvVQM1KRiEBDwi6mlDI79akpCKX02bYoKzwwupcuSjfx7CAmIGg",
-	"uYpzl/dJiyKxAkapNLEZj019HdLy1u/YzLjy6N/a3CqOaaKIR90n/Xxw/GKziatC81nBY8ftU81wRkw3",
-	"c6vQE4pMTwqXYL/u1DtWU587+LRuYhY4B/0OUcmZIOZ6FhD0Yn/2praNGXBAPe4jWabL1EbGWNiFOZdS",
-	"FgyCR3NJvLGweT7mcUhiQNQG2uH17KQHYbhR2gEZVdsRjXTKNM2pppAfSYVVppA0KGl+TEumqkKnJ7jY",
-	"Ss8qjDFwBj9FbhdDYWh6QqTImA88MV97O03MmbFWbr1ui6hQscEqLCjPoqyqdiWiOnnkpQ0QE9b/6aIQ",
-	"uyWLH7YJ/IIAtLbrdXMLYrhSI9JkoOlFC53U3oBTAiBgnSejEZhRDECWbNq0PDnVMdzes/um//nG8r+H",
-	"LXoQseZGosCNoilylkOlmPmEamDGc8SSLaf8YctQu2cPSVMJJzzGWL2SCX1j8GR5j5ciZ1+atnNXLABk",
-	"pVvGxRgM7IKdkhRVW0A560IwdMRwO/NCf7Wy2tIWwoWtj5h5CeqTy56KerivmyIGiHiGiNjEsoSk5qd/",
-	"sf9M12pXjdFX3RPEFIr8JnMmz1XY702jIWgfPyqo8fDIfX7TKTGHrx+CrmaEqa5kpnZkU8FHLFtkxUZx",
-	"eK/9yy0VzVH6tVZsG8LcDlNdH1Z1CKYmlqsbTzm7M8wombFSSUGmldKGyK+hP8+dHausRDfBsMZt67U1",
-	"wuBYMkUwsXFL/D0AwxMEXj/gzCBUF1nnQ078oBmFsTrzqRVrCt85Lbf7zYNNYyFfPMTJFZ7ks9DjtXUg",
-	"6fOGfWHDAMyWKQPIXCHHUcEZ4qONmKgSyGzEOA4vxcypIn82QGq5gaHMNDN/VDMErM0ED81mr+V4ldRx",
-	"7AImIVrtYWd9ZId46ACHL4MBcFdLWkQ3azl84U2wwKfW2GuXgkU3ivY01Kya5Q/nzAaiLCOK5AyVcq7C",
-	"JDgM9ECrk8sw3ybCJJz5xVaBqofh28GCN5xsyQnjA1ybS4hM0mb3IVFpsa/AfuVcwUXAgxoSUBM2lrlF",
-	"fS0N2atx3cmS2hAz+wRifiQXxxWYkD4GPcEwPKgngSm0M6obkagorYdRmGiXU9WU7YWScaduduFkjG2s",
-	"c5tINY3ghU57HloX1abcaI0FEFRxzECKuZyUptndDeBz3M26ZVh4YLddbRxsmQQTZ2yt1xtO3gU6m6Wq",
-	"tbR8zJFPG8iFFWyszA72CVzqsoGtrTtulnNgc9Hi6QahIg7hXolN10VV35AJm+vSJ+9EsQBTRCUM4qsJ",
-	"y/FbsNO6PUH4G9f9XlSZ2mChS4J9w5e9QaJeW3TeaM5NZd/AFx1IvBtNIcWNc60hxYGogN5Jr2TWGx2v",
-	"l5ZLX4s0cvKh4dYXO3GQMhR3bHFCUpwhJU+OBy+fguKYlkxXpbhhX7jSUKHuyeFg4KpZUg3jP0WTjK8M",
-	"59bZ+jZKzraUix8QUhzKsM2T+31dVK22rT4/Dgoztk/O6qOt0Innx2uBzcswkdBmsHw1kQNTN7mypYkK",
-	"q5VvLB4CqHLh6tp1e1AfFc/QFO6iuffWBQoQhxH+SYOYGABhObml2V2ftO6jPvQEnQttv0K3Ufro4Pnh",
-	"4WYeAF1SoZCLbwFVS6LXcuTRmCsN5X19oRYoLONp+JSVrFgQSgqD+ae4xZSLgguWdqeNbxIwEhP1YqHo",
-	"mintCwYFMwZlA3GxqxPsDw+Ofzh+cfT8+Ie1cd1RHvk6NEvEfLa0VIwYWdBmpNnkSW/d9gUxvPDUFdrX",
-	"JVE9INXqYdlRSJA2z9DC4mYRj0FbHt8gxapWiuOe/ZJlXDE0h/dJaqMlQdq4uj77cH3x4ykJSpWKHMHj",
-	"xp9zOhS0ZK4s6SlJ6ydmkPN3b96/vsBhwqvyDy/eXp1dmy+Hon7BfPwkCNFHK+bThKR4pyl5Aiwvl2RM",
-	"PzNSzZ6atQ1F6hXglDxxoYaeCi2PCAbQV2eXr3GBLk7RrG4ozs/enl+8fn3xY5PXxSJKm2fSgsMIiNpd",
-	"hvGnYZBknXTWBbxX3qYR4y5QKVZLMpNF0SfgQUKHh6HJlrG47dhr7iU9e4e9pOdvzf7tLqmX9PCwzO/u",
-	"dOJrtDbrLctKrUcsG7becCdsE4vc/vYGZPuNXHnWsw5iqAECFXUmvqVTBrwdmTxITGCmvEVTu3Nnkit4",
-	"XlaC2IRqCnwzIVA4fW7QkiowLbFmEFVX2KlP4owzqJ8F/7ViLpqo5lArq9icQBWbxBeZNayozvpGoZCS",
-	"AoYwwiOM0VE1avtzXiVt+MKg5vQgg2JKF5CesiM5IV6ZxUJpCwCjpFezWW1FcOh28W8X5z9fX4SIddGJ",
-	"QQ9gUV7q3FhwhEqwa9kNDNu1zddyvKW++w5AHkNn5AgxwJtVzL9cCvpDaERw8i1TblC2YzM72POHZY60",
-	"fYF5VSK16TCKbuZ7A4fOYytobOxsApfMiItYwe5X4Ay2SZnuHmPtH8xVuhh7Qx/wb7XaX/Niw+p6LdeF",
-	"rHQmp+wmHvbpjRphLpjrx9GqHjzRenZzPHiJBhhLhVa7HV8GMY+PcPwMggK6jxnnoS6gw0e6ayA2YUOH",
-	"CxKOZZ/LDw8sLnG0cXGJ40c6AQ5+WFMEIlh+uKaAfThKFFjAEdca599Y5grq+0BG4b1aj3JCxXgFjrxi",
-	"xV0CLORr1jQFIjj6Tr0gE1nkKsg24AZbQ/qMoUiQJ9AQcn8+P7+4ugrl1+vLNxfvIMnm6o+X7983JOAu",
-	"fvy4DLOVesCq9DPPpbfnsRAY4jVoW/FaaSpyX/W6O6EyFplorWOWWaOvnEH0Wb4uiqQteW/k1V3ONn1w",
-	"LudD6sZun/8Zc0CC6XlWbVa5KrB7Qu1YeyNbLXu7JNTOSrIYsLftqjfmO3/V/NcQGxPyjATomJDn0fTY",
-	"57tLj21Sk20Y3jacxzKdrbJs15aVBXto5G6Xq0qc7b369PXF/V74z+Nt/nlwGC9K8afaxrkFx7uteOHQ",
-	"aJk4yOmUxx+NZdzO8pMkJSsYhQq4EOkBM4BSHFWBA9Psaj9k7cgey+gdfJxIOuU7rOrrIquCoqa2wkw2",
-	"kYqJeKWKnH1mhZxN2eohubI2fELVneE7tzJfoPYQNG2LT2H77UQv4Oz9JSRF+zoblWrV8OgiOzNWQiEb",
-	"Gzi8uWllm+K7qvKZqct1KY1ixDHQH3IiS6hJGs+GbFTx/e9Yx9rttHmw4cLbQ7aW2VpTq/p1CGZRbHBl",
-	"87cMj2jIA12+LOcrMfBVe3i2DwlshsFu2gngx/qLloK8aYzrMwhxpbcFy7txVLA5CIiY/+JSOBPs/7cI",
-	"Gzx0a+3HILBoowCv9EG5A8ViRn7iMavrsi4wBFi0I5MP1ql/6+NM772x3ib5bm4H8nqcikVjY4YDhEVA",
-	"vLltzLYwosgW5tuWHtzUUqNBqyGAQiGgGkrD+jHoZbaQgKZaBX9vD8pgpdg6pOyww6JaM7sW9NRw27iz",
-	"xkV0h3qtIhTnE5bdbV267RG4u0rI3hgcfysQNJdLCx5Wj9NlxT4ts+e22AJfBWJn150FZ7nqmn5sHPlW",
-	"aamPdPBEk1VWeiFCdcJ7IhJMjlyqlLuTKIZ1sVC7aGLw13X/bO/LWB0E8/D4FRqNXvmWfqYOh8uu4ngc",
-	"ivlYxXYwS42iwERsZ9H/c/bmNdab50LxnEHC9uY1x6KUcbNPzMwQqrhq/8HGfsPoDt9GamNQrfs8rTGl",
-	"1kOvjfRwY17bSi7tC10+e4LBAHipucyqqauuAsX9RDaRJdIDWnCqOroBNS5ouwP3MUsLOi1WA2ED+KxM",
-	"uLLzYuwUcZ7lw4OalVlVcr24Mje0VLhrKQTcap6AGpT868drdCDZatwo2mZUYIFSTc4qPZEl/wsW3+3q",
-	"Dvpve2fvL21/ZwcVM26rgt0yWkZrJvjF+LX4rufAq/E7PyIUKYQ2YFyMIoaNqzta5EZgwEBEdWK7b9Yh",
-	"c4rQrJQKdXqeMZVg7jaYmpEjiKGwBmKKndkDdpr4toxckPdS6XHJrv736/5QDMX3359L8Rnj+VX/+++x",
-	"HsSUTW9ZaVPzBb1jNxlV7BSoNP764dU5OTo6emmG/Pn6HFYxFFNu1om96U+Jc8HiF1NeFNw+I0/S//qP",
-	"/7yZqvRpn7yxk3k0wKYbGOXkyiP0yQd09dlcj0rcCTkXfqWy9D9BQ9G6VAXMPhRQIwLyms2mwXYM+8Xy",
-	"L2B0tjnVaVfzx9Sj7FA8ceV9njqWrKDIDUkzmbPUVsy2X0PNbMhYghRQNOhPbYdU11fE9X/F3HGIFWRG",
-	"f6CQ3CQVhOWpKsuYUqeujIp/d0oXbii3IDu53bE9PsLzYNv2AwOxiqT/tmdf2rvMbf44otd3KkFFkeuh",
-	"gGRuw50F5sIbhdX1Qz580ei3zgrFCAWN0+iVFt68+QkWEsGmuoSLGPFxVbKccKUqViaEqqFIG7h9Qn4P",
-	"+Eb+6z/+E53HHqlP4DcbjVUfFfYlTffpjO9/PkgxFx5DtWtbCuFGU2a5gubDX/bqJ+5uHf0yd6voQqH0",
-	"PxSlLJgCtxn0P/noobq2u1lqhR376tbbBv6OBweJw4ShaK3peHAErWgC6wyZypwhNICJz1YsqOPu+uTj",
-	"RA5FQbM71e5MQxRjSw1tuLBtSaCurQ0+VySjZbmwV3gNZiK8Pl/9jyvfKLju0WTE28DeaC4HPzYgNhRP",
-	"sAv/0yR48AHMVSl54qDq6DAAqsarb+ifZZnaOMT6Vy7Mr08GREsCbameurZpYYxEnTYYXAxuwmDSwu7i",
-	"NAgOA83OnDBU+i3ZjFGNZ9QaBuDhyfHg6Kk9MWs+hyNz7BsZPZ4udCgzNKQ0pB975kM8Ni+9tYGLofi1",
-	"kpqpPkldi3/wvk6kkIAmUjSS4Fxkz5Pjg0OHwGDnUWaHeBR2dHOujV78aT3YTxfX5MnR4Php36Gqck06",
-	"BTtBKIWQMJzUFcpNsP8kOHsscIyldBTY9+PNFuZQUqjPaHFyHw4ldQVvfE0JWWcM0zsGTC8NxjE4j32n",
-	"gZxY/Jqx0l5lQmYlFxmf0QKGLmWlMeudK3LHZnoowEKuScGoUb2OyURWpXL9i6d1vzEo/on8AsNZXLIG",
-	"vjcUNiLU7cD3wQ0bICdkVNDxmOUkjTQ0PiFGcUhP66tykyMB81W1oEipIpbB4UKODw8Nx8RfSsc5K8WG",
-	"opoRIc1H9iKM2A5wCf3uU/IEFOiDp6iWBs3vQ+6SBnX7LAJChWdb25pAUmbO2KxP0qCcYZoQYB9GlwPC",
-	"an9un56t8JfYstEKTKI5m4GkkxNDDxnwfMRBc5pmSpssow32uYM+HYrmYrGPnLAtEQGTcUu23s/v4O0U",
-	"I5ALnjGBGX1WZDybmRXtHfYHPVsJFAQ8dbK/P5/P+xQe92U53rffqv3Xl+cXb68u4Ju6cBrKfYE17qQ3",
-	"6B/gK3LGBJ3x3knvqD/oH6GrbwIyskMROuN7rrvcmEX0j7dsboAF8m365CwkTxhF5igccgEjmJjxkgaR",
-	"BMFjKCwlx/fxZDw/vcx7Jz0j3GA9XdSbnOwF+mk7RqJYIA2puSBiAyi9UEJdArGlGoQf18W22cQ21jve",
-	"pygs9UAO7Gfd6wGxg/ttdkwSelg26zGM6Sxdand9WPvvUaPe6L0r/peN3j3HOqIbvHmJ8H9twB/0/kZb",
-	"+cPBYHct7OuWiiu7RZtb6aPhzabnxcf1C9133dxBwaymU1oueic9M5NnXUYxo2OFKS1GmO6BiaMWswCQ",
-	"zIMTrN0E9fNUR19WSxQxSko3SkYHjSuxYjQAlxQZO0E4p2RC1cRil+NBRl6zWVi1VFhIpS07ZX4WoITI",
-	"BwFh+0PxRwvGrtcp8h/EcuqLJEyhRUPDCYokvMVLVUKURDzEiG9h6C3IhsDy7aRLxAD9A7a8to/R/L3M",
-	"FzuGIDSl3TeND9bc1gLeg51N3axM3tE23PJkq3e3modv3urdcOmtW7w/ElneIEg5fNkeXe6TJSa1/xWD",
-	"Cu4DbtWEmTHTHmBa7GMN2TJw8ONvQa9id+3q2BnMbVza4+/hJ6a/2TXsIykBE2yUtL1ywro1FAijZaKE",
-	"WZM522fxma0ZqYzEiQI/oY5rQ9KzayPqW2eA4lNlmVGwYxQEP/5bBIjrSS2w7AgQPiDZ3xUsGLK//5mV",
-	"fLTolB0/MLO+StvLxn423kKFLaGcamN4mH8EPZcQD4YCGc93yjZLetJsIve0T96JWqOCXjSKUHIrjX6T",
-	"Q9LAKfY7GAqU0I1mcqPYryn5nVUr4B+V0LwI+7MIZlU2sxpM/hqK4GuuyC0rOPvM8j650nKmXN09zE4P",
-	"eglxReZGJ49BKR4i9E1bJ/Re+7GxK5XE/Z6Sg1YOckzidAtvCJxb9npqL+iNtGtR4WIGgw2WU/ApbDi+",
-	"lmbS8sF6X9w3xdOlnnZdNHxOFdb+3gXGwozYCgqlLF1ioWiPtgAzy1iL9v+S0byBs+bnvbo1VRRlDYQF",
-	"DUWLAi1LUIrRVw+xAUBhZ2ew4FH3EMy7OfZ1bGruqLNbzVvIgAiMmUakI3rOMwZJvwZl0b4WejHkZ1YW",
-	"dHZS95UzgjHo6kqix8lxCCNsZnLKhsLWWuUaVNYpJHI2V8ZdYwOkAQmhhZLLfbWGYsTAsyxyMkK/+8L3",
-	"EiBW65jSBbllthatzXbwzRXAdlBW7MQSJGo/x3MtuNYFg6ETEJgdaSukvFOYbuqIG5ZxIXI0FJYgekOx",
-	"t4n4Lg7g/VfLDYA79PCLuhfoNmyz7gpqqEUM8YOQ5y313tho7aJW9Zhb1WHoGt7XJtt0tb5N/Nqe5t3W",
-	"BwikfOR0YI+oMbmOjpAl9idcxSbiZHlFbP/q+X1d8KDJQvSw5Q4m9oE9GmtjtzIEjwYqTZZasTk65Brz",
-	"DQWiD7SntEIAxEEbxM4qaJ2uJrK0VqwoYNIWewvg8ehwA3DcofUGkNKZcL45p6z7Ia80yzjCtBvhlubN",
-	"fjVF0ehZsxOuuY/N8zuZ5xXAyB421oEvkrCPznfK8k/DOpybekxn6oSkHKtuUIJwlwxFCiMg/bbdUxcz",
-	"lpAUC3cbOd4fNhQ+5/Wg5hUytZ1Ha2CWok9+j1wALKUI7p5TyJKkr6nSezDm3uWPKYZJaBykFT1mBWFN",
-	"S/07cDGAdVhOwZ2IXQi8CwQdQAeBigc+a4tTICqA14rRqXcwKSNQuzVSAT4UWI99QTmBI5dMDSFiA9w5",
-	"cytvm1uwgn/tF4AwW264tyK3pZwrViqSS+wYwKaKFZ9ZVJXExf2DJ/6DJ/4t8kRA+hoLUIV0LZmRCYZ1",
-	"pIIOXd2KpEH8tT6SbfhS8rWrBTPP60yhkmWMg8b9kVtdoKZg4Gusl5d2Rmw1yFwnhkS77K1nn5p90Wig",
-	"2KsZxgpj63KPO0MSC6aUpYm74JCvoH5DzSMLdHE9gilu6jN8hboReA4yOb3lwrmXz97+iAV2IVLL1tVD",
-	"Xyy9LbwDF19+9wF8GiUjtxIrs1FdKV/aimqWwhTgkPWBv9NKaTOOhq+6dJ0rX5OrQda/MW1tG8vcvrvw",
-	"rq646+fcuCyZzdrHDGMbZX04WA5ifdiq2MMXxTZZU2zeViHSBzCH2KjtIse7GPMx/DI2XqNm7KOZ4lnY",
-	"T7OlLH0d9jDtb9g7GfZYNezdpy6MZUy/U8SVWMVCWYYGQkBLJyP3JVk7EOd48PJ5A3MON5ZKlqtKb+O+",
-	"B6+14p87wdxlK+1IFABmu8l8O+H/a3fn0q9+q925+R64uzVihS2M9Y9AiUaHkHX6OPD0wID4mbP570ZV",
-	"UaQYsWhj9YgN/gTGK6QnATuLsHAFMp1ogv9eLZp0xVZcGTFQOWHAyhdLxV7Jk1b57iTwXxhVcyia9Vef",
-	"QpDRiGABWF94lQShHKgBz30pXMxCGgrryz+BygMcOoIxSNcvK0G0BMWWibzue4Q9ShX2qPQJ+RB1hyVq",
-	"55RbM8GKqSdUuaZKToWGEFuj/ZhlVbMweG5stHGzOFuN49RGlhwODggXKIBlVDFVNxOcQEy1ryCUooHc",
-	"tRFbOoh2i7BY6AeUU91W1/5Iud4Ip6GJ50Z4WoezYErHkhZ7dE6uDY8n5wZbv+g++Ylb24vdr1YkdWKA",
-	"E1mxCUt6SuhQTGlhaB/E3mJ5gbGQkAdMlQ9HFDktc5KzKRXO3x1VbmCiGS2ZiCpoTU1m90E1dSX9jUJq",
-	"dkvmupzp7SrrGtv/NkurQzjCkzQo6p7aXnjNuupPW5E4F9d03LU4+9o+vHOfbBG14yonbx62k/Te+9a0",
-	"e2fmHFm+bl31F+4DOMFdhjqtuhdHDixZ9HnvlpRpCU4+WhY8iFxuhPmSVrjZI+4mEj697tP6E//F384l",
-	"P5JbA3O1vHVjfj0vuWbLtoT9r9YEet9pVXgIt3PgZPkcqWaJdboeDgZNVhbjQ2OmH8SEgAT+uAlz+Qbs",
-	"CsXKD7ak3SZfjN5KwSBd49vLoasIwSNQd2c4cTQ4Xo8Pb6V+I3M+4ojuuwjRs13HDGgaaQFyMqEU43aC",
-	"cDde7dtWRp3Bej+LXDIV1lr3RleJjk/QAG4ZEwR7U3p8Qw9Oo/I6OcPazr63Jbi3DPay3FkGjwcvrS+p",
-	"1dwphbiPpsA4owpSczNWFB1hC/j0G2NsRBxci18hbjUErji4uFc4U/t119oWWh6uBzf89swWBdoBpJ7D",
-	"AS+T/KAn18OI/n7QXqsTQF/zO2YhIIEkLkFch+TvFKEZ5ICcLEGlbRNgPbGYU8VIo2dBUosURveC9lsk",
-	"dYOnUVjzn/8D3r4ZvF1Xpc/Vu6XZ3U5Bbk0k3IqqPKiSW11aNJwd6CGG5DGQSSCtkZd1Q64ym6D76j0d",
-	"M0XG4Hv2/vliscpF8UD3cwBrrT7gVGXpBqGaWAcqFEp9NxeV2R5Xkfq3mzoAvWf87z3ixcbo7cpQVgeG",
-	"BhGbS6T5AY69AElinQ47CfQHJsFU5YruWAaO9NY1gHFpzsGIKGjYhjBJHRVZMjWBJv4LMoPaQvEgf7PC",
-	"RqeQfxDjb0GMf4JQmkrkElMzUGCFJMvGZdp73CmtNuLwnqt5HiXX7wS2NYCQY1sTN0HqzXJD42yn9Zx9",
-	"SYhCzVXk7s1+nOZixXP1LQHqv7G2FlSoj5G1oqi1lLY540Fa3F9J/fK0tLGbLc0aawmpL4m2Hnpd6Xej",
-	"Bzq/hA8kXFElMA7A3xR6f1NYXAOIfz9AuBMAnPtK01GIe2WgDYt8RAvKJLUHimtCffOXJpDNJ/Jsetn7",
-	"hjdvC2Z3Jdy0K6Zgg4SRLBOfWVaXkQH/meWwu5DCgnLQ1Lrs4N9YPWej/DoB9XaaFxdWpetM0mk1hHSZ",
-	"c0ZiB+8ltD4ll+iglMLW2/J1sKLk4mOjaN264gtBRVrIQ3dlaT3NUl36RFAd9jHRg39Hbv7V0OfuxW5k",
-	"J7QmLFDowLT+bRlS/bO1HndZGmBrlQA0iCjYlwbAGv6GYHqOlMIW6xgK9xItzGQL7D9tHaH+2ZhykbQq",
-	"5xwOBuiFt+WJ4IvbOvrVtmw9SaEqGiaJYOkktLwiugANjusaGDvgy0Buy1pXaAO7oZaN6qDm2sOxXLXG",
-	"7caCupQdVvuw2ChVEEmWuIqPmDyAPxJaykrk8HufpBAha1bjqm6Fq/yyZ5+UDCL6AX7S9j6sUW4j7/Jm",
-	"2OWjEa3vc7OvbB2HneSwIHAFvaW3xs1lTco/24cizy0DaysT2b4RgPffOpCeYcUwh7i2jPNvF5PQLFy+",
-	"FosMlYNb6JOPYd64K89JuIDHTuzQsgDl1pdpJE+ODw+f7kK4gRU36bhLL1JampMkkOD2EOYRhc+vhmav",
-	"LO3xYLLrPrQ9e3ai12xJVP5KfkUdFRUfQWHWXuC+lQO7zYQQbY/MHEJqMEmrT36ED9G4tCRMtot/DMW6",
-	"6h92iN8QaHYKMI/mJqNKsaBNx+OufRVjsfeOUn33tV8Id7vC6w5dt9ss7bJ0tfj5/9CbRZPub3mzlnJs",
-	"mPCzUrV0FUy/+Z39Qzl8pCHKXfo35xduov2v9q+NZIA/+V4zj4Sjzj5HtgfIgbdizKie1EaMutlNd+xe",
-	"d0Wbw4PjH45fHD0//mF9yZ3/McKKEWp3LaVMGC305C+rQOoP8Mq3NGLaGSLi/6WR8R8hrtvq4b2TXz41",
-	"LZN1V8BZKTOmFNa3aWZ9TpmmvU9wTlOmS56pVef0xr6yWQLsrKBcbJn5+r6UU7PwSmEpcfZlJhXqHohK",
-	"uz8puynQEuvp42dk6+n23eV3HdS5FLqkmX6Aeeg38qf869W7t+9cE42oTprZPfyNOFI6bvd6AqkmuBVv",
-	"oorfLpga/9Ip4zwbHNVRYiWjyijEtlYFdgzpx+KHPzCaQ3LBX42+ZFR8SwID9XNyrOsKuUm+UHj8mIP2",
-	"c13486eAtX6jE3NTdEC/75u4+3NDq45NrCITVsYIcnOEr76JzC+fjEDgG9z88slQCcwIQwKDpcT3gXrY",
-	"QduAXPcRUkHanxPMwezKp9MKkr5PgwZaMy4Ey4kGn1d/OSNeRcSpKyweZ2PgvH8dtDswsjdLoMSGgBML",
-	"Qj0B0HIJqSHe1RtU7jbKRccoLm7PW/0TW999ThUxepCGygHWbzgrJfgMqXaNb1FJzW1+s5sTAqwiedW2",
-	"UHRifYPOVdhYLrgFIzWsAJ+hbj0Sj6QWSnVI0vrN1Ore/af7/xcAAP//",
+	"7L37ctw2mjj6Kjh9tip2hmq1LnZsqabOamQ5o41vx1LiPRVlRYhEd2PEBhgCVLsn5VP7NPtg+yS/wvcB",
+	"IMgG+yLJmZ3ZmT8mcpPE9btffxtkclZKwYRWg6PfBlNGc1bBnydFIefmj5yprOKl5lIMjgaXU0ZmTE9l",
+	"roieckVKqqdkSlVCpCCHo2fDQTJQ2ZTNqPlYL0o2OBooXXExGXz5kgzOLukkPuwdqxSXgsgx0VNGKqZk",
+	"XWUsIVyQX2upmTJjV+zXmlcsHxzpqmbhXCXVmlVmtP+4Gvz8H1eDX/5wNfiXQRJZxHnOZqXUTOiPrCzo",
+	"wgzXXdIF02Q+ZYJQQRitCs4qYiZnSpM511NYpKIzRvxo2WLnB7Ygc6oIFWrOKpYTOqFctA+FiXo2OPp5",
+	"YDYw+CW2vg8VG7OKiYydlGXBY8szJzanXBM9pRqnVLcsJ2NZ4fJSHCQlVOSEKzKVQtYVy9dd0Eemq8XJ",
+	"WLMqdiaZFLki1Dwm8ynPpoQKqaesIrpakBm9ZYooJhRrTzPjgs/Mrvf8drnQbMIqmPPTp08ntZ4yoXlG",
+	"NVue+M9yTrQ0I+eEkqxiuXmXFhbq9lZv6ksyKGlFZ0xb4D6tKyWr+KGmgn3W1xm8kTpgLOmEkRs2lhVL",
+	"CFWE45FP+B0TSRscrsSYF2aiITn7nBV1zhRJzffp8EoMkgE3E/1as2oxSAaCzsxKcbb2idHPb5iY6Ong",
+	"aH90+CIxR+h+2IvBzNkdE7pvYyftbSVEVrDgNNingXMzxtIGh1971Zfwc3fNH1nJqKY3BetbACz3GgYN",
+	"F8E1m8E1/0vFxoOjwf+921C5XXxN7Z7UOdfN7F8Ss/Zz/PLZyC+VVhVdtGlGtviBLZaX+xNX/KZg5OTi",
+	"9PycZFNa0cyAQQIoyT7TWVkwQsmPP56/8htCgtvsqENKes/22bPu0QbU7+f/a+f//+UPPZRv/JbqbLq8",
+	"/O+lQSUpigXhbQJsqDvS+tQQ77R/8eMdHHzzVccW+E4K1rPIE6Cq5GB0uLRIpXlRbLNUM83q9R6OXj7f",
+	"YMECkPxjLYT5aWnNaYVPUkJzYJpmrawkhZwog3YZLQpleNy44JOpJk+UprpW5OOP796dv/v+aULk+Eog",
+	"rTWElhliLgUzWKqkFOa/FEYhGshvIcWkn9RwXG4cYRxnskuOMKcQTfaiaILjX0pNi+XD+GSYlZbmKMx/",
+	"zGEgpxw+ZLkaJrvHYn9gi/NXMKSZ2ogyzcy3bHHN85USxyr6YtAceTmdRIjb60rOyF4CzPlmQXI2pnWh",
+	"yd4QeQX5FljOteJ/ZSmZ0QW5YYRqMpNKk71RMhqNQvZiqXjfIZqhWic4ltWMamTCB/sDOCfLn0ej0ShZ",
+	"x6/Nni74XyP7emsWCBcE14z4avjjMdkfBTtdtVTY9Ybr3d9ktSAIRRjM61Py3f7haEhSI0n98WCUGtzy",
+	"ch1VJP1/7BOVJlbemXOhiLxjFeG6l77YKVdLWhd0QnvBT9EJfRT4+4mzeVygmtXZ1FAgRrMp3NkxSW+o",
+	"4lm6wUXdmWFjUi2MMEgG47oo4tLtJ8p1fEWGdBm4AcF2bGUUI/NZMcwcSpufpuZqjDST7s3Mn0NyOWVX",
+	"QrHK3JBBnKw2AEnUVFa6nyyaGfv4wMH+ei7wSVa340LO38FwMbnSTOT2Mbdv+8Nt3z38Z9XFRwRcq5r8",
+	"SeacoQKX4eRGxxNG1TF/UqNOZNQ82f2LwsebwRMOdy7KWpsJcUpVSqHC6U6yjJUa9ZVHmdbgCG5w+UQp",
+	"TGlQNq8rIycCNa1FbkgOXQAoAMhYgZYrIvDMAz3X6aOxRdjXduGdltq4E+qNqz6NaJqwm9eUF3XFVpxT",
+	"Wcmbgs3+sN15fcCvYkcGvHfOhCbzyogI7XPw+v6q3eBLTknc8Vriqm8CfRI1vZ2uqrfq665mCPt6J/Vb",
+	"mfNxr2IclQoZajPE3Oa9gSDE9dOK0ceEdTdu7PJOiGDzrokkJCP3BOk3EpcaP0cw7tjJgvmH2xGn4Mic",
+	"MPSo5/WGKx0/MxCl5NgflBqST1xPZa1JahjYHw2TSs32FmRK7xgR0vA9LriGbQYrv9AWWr/6VV8+xs3C",
+	"uHY2QO8P51ZrpXkOu6PFh0qWrNLAL8a0UCwZlMFPvw0Mgb1jMSmegcmHa5LJWmigqwkRjMPPFbuTtywn",
+	"Avh0ya3RycLFjZQFo8KcLRWLa80ExdNcfp4hgl1T3RICc6rZjubAI5ckfvfNzSICi8kA16O2GpLnrXfr",
+	"GsSypdcKqvR1rfx6O7cqCb0xgEfJjItag1Fjs/mFlSmWHpQVG/PPPahb3xQ8IyWttMPgW7ZIyA3Tc8YE",
+	"4Vohq1SZrNC0ujS+vcitDst903P+lSzYOuT4aN75kgwQNK55hMif3ChgZGDobMAobR1q30XZcWf0L2gq",
+	"66oMzRtcrHmjYhNLPJdFwoZC/jyAhVixzt6aPYsWFiQO5Vpw3EKERqKWN39hmTaLQeRG2WxLDG9h4DIU",
+	"3bIFCtFTKRUDoMHX8ejZHasWzio+JK9lRWg+AwVJFIvEMtybBVFG1aBmuGPCvNrqLziN04c2si7RIOGg",
+	"2qgIykzDtWLF+JgIs7COErMdrrUne8M0mvJyPjFnYOTMdJiS9Dol6b+mJN1Jh+TCTEoLsyAFhwYcRQoU",
+	"/YeotXolwuqt/UrFA3BlvV64jARdayBTFrval9SviT9/9uzgWaCLj5INEOt3nbVB1g2mdeq+NQhYqPe+",
+	"KfQDtSGsozKupghOxzP314/TINpsidIlvzYguLklHEWDL137WDIo6YQLLx6uVDuaN7sb9etpjRfdcqBi",
+	"brfnilEVu9mPLJNVznLChbcffKMIqypZLSPkBhiJ9+7Z26ojeUNvWAGnsbxRsfi3i/fvYvbtBTFPyB0t",
+	"ajYk58Ka0BwQftYk/fbbb1NrHDE0eT6VpKDZLUlLuigkzdVRxSjijaiLwijGTkj/vDORO3Y5RmAdfqTz",
+	"t0wptA/6pzvqlpc7ssTT3ymlwaUKBzHL966TtdfUcR/KGdNTLibotJzSsmSCgSWYwt0MyTug3NmUigkK",
+	"JUsSaYxwfJrKwP3J9ZA4AcFxCSYmXDCS89xIrZ5VLIs95hgMzFSDo71DI6NqzWZlhAG9H3tb/jcK7O8A",
+	"Uf2myHDkvS/J4KZWXDClDHYsSxDB2/sjI9fKqmIFII+l8v3rfmneX+HiLAuaMevEBW8JONIckhRc6YSM",
+	"GcuJrIjSFaMzvDAj79MZI+jQ7l+v2R3g2CbWnTN4MVz+gfkcXHs51WtVKYMv7xG1wkH2/SDaehe38AYG",
+	"Ax14BWBJIa9nN6xKyKSScwPThoNw4SB50HbJjXZexlxy4YqN9MHm18opmrQo3o8HRz+vP0LUTb/80sW3",
+	"70H8Qs4mixyHTgn7TDNdLBrksGQRHlvcy48JLcDLpEHqu2ETDj6hYbjm51+SgR94k8vGlQYjPGuoalTQ",
+	"t1h28uG8YbpsykVure/9x2lGdkb0TWSiEIDNpyVdj2jfmRfBXbf9hdUqcmNgo0s9GKRkxqgAV0pWcDNM",
+	"6/hxelZGTy61mz/CN0TOPqcQLgFYAa5HCtRr5TG+8FOYAVqhHKNVFO6l+y6uvIaHaKibEceVprNyQ0Uz",
+	"+N4QaV3RjK29LQOtzrCywbpeRJW4xi/Tij5oNuBJb1TE8XTmHpIdXtw9Ihy+mmxnV7ResmuT17hb2MWf",
+	"EM2KwsDnMcllpnZxkuEsJ+xzWVCjXTKaTQ3YOp8TUFylaaWZu6Oh2UnBgh/GlBfBYyoyVgQ/mBvMr2Wt",
+	"3Q+AG51B4belkeFXP7x5zISC0wi+b/0cDtF60DdKaynLz3rHay+tYrpaDK1IE/zCPk9preyODOEZWi7Q",
+	"Pq1rL/+Gh+zmWn6aM5oXXLDrkirV/FwxpaWBoJjHHkDlJ1bxMW8s01sgSTZl2S3LrxtkWa0buvcVo8UG",
+	"r495pfT1Dc23XFbONOVF3CQJdCRGwj9BuAcliotJwSx2ZFSQG7Qp5FGr3S0XeeiQzfnEcNcZVzMb7TLj",
+	"ygx57dG3FuxzyTLdnFsyMAcS+wgPKnZ123Bb8zr7NS6emhm8BG8E+oYygBSqiJAa3mI5WTDdtRA8Pxys",
+	"jQkIqRgcWOKuKEa/pmyDC1/eSEEVrrMJ0rTgNiQ/sFITVig2x0sWOTFnRSuWk4JqI1hyfSXKSt4xhd+b",
+	"XZtzQN/PVBYgrHEBA89obkZhc/Rxt6FvStW0EyJrJFK6M/7lt+eHX/4lBkZ4vlvZfu2NPuQuzBAJrjdc",
+	"QuxSIKAxCkSIN1qSiSRStJVBMFmiEhrex7YglAzk7fLE72Sg3gbDgwfyhjHhpOu4vbMWdscN8WqPf4ai",
+	"m9PcAghLwM0FFiuI4TMPEfEVmZvTsCtJCNVXohVGhFoC1d1gC4CtYxgd9gTBZc6HoSASGGFtFcXsXK+8",
+	"HXRJbtIl2bG7PqVFsSUC/lnOCQX/B894SQUQjspIDnj8HQzRulxHuP58efkBFtLdFXwcXXbAHmMqJEbt",
+	"GWCpRS5ZEx3oA3TnsspJKqRgqdfXMARQOFiT8LHZkhRsAwUEt5CsfumdbK39yy+d3Xh36JY3Mqa4L7Nk",
+	"H9WjWUm4OibU4SkvmA/Y0CSvWcQShELMJhzeyUZb0bIt7RcYa3gdXVWUfFhpbjv6qqPB8SNSMpFzMUnI",
+	"HrGhmwnZJ37jCTkgKAMm5JCoW16WiAPejH64zoQOU3ulaSV4daEEQqKW6Lw1BATjJs2ddg5zHWo10wRi",
+	"jz0TI+PaaNYAFAy59+oAnkdUpLEhHvfznqPhe3Pz+20srNx54ay9kpw3AtBUzkWTX7La3XALweRuSbED",
+	"PRP5Ka1VVDtbWKsW2E/N3MBYjWw2p1Xe0sSMzt8oMYGS5ZQBQ6dKVlHdUpGbIz/DiAGDWmpb2d9f73o5",
+	"Hpe4nOFipkWSzIT1HFCxIJjjMqeL4WAdqqwxMXRvpv16FEZj1+WZ0XY0+MSb0cDoHrDHIfnIcl6xzAgY",
+	"FbM+1LEsCjmPcswmLCU+f0TVWdoFppItX8OH9xeXHe+agzDzaJAMPvwI/39yefrnQTJ4dfbm7PIsCk91",
+	"VUTjB2RRa5YQw7sNszX/VR2fEKawrL4+M3z0fhgt9HRLAG5siW638jYeQ9ulpXWcSp6LnH3+Udmoqy1W",
+	"crPQ+Ee/VBwF/t5YFZVRcZ8BdV0WTF2PmTaCW8Q1z+8YqeTcIq3iEBYMsxH70WrhftWsldX7OlK40BV3",
+	"ShnOVDFdV+JeU9WC/1pHqO4PjJUKHYGK4EuYLqAkcADGDHnSU1lPpl4YnNEFrKhtHQ9UjDtaxCwNrw0M",
+	"gK4tBeiWipFMiqyuKiOR3dS8MMzUShHHJK9k2TNH3M+N8OR36xbi4KJ94ku3HgPtwO/TC9ro9ezxseJQ",
+	"wRZk40V6DDcpOoC3TYFKBh3ROyAGRg2I0rgPLWPuFmg+pera6NHx+LsgZTBCoisG0nrLm5S6AdNj505E",
+	"R+KY0Drn2jkfaDGni3jQWRnNl2kFfAXpLquF7CabZK08DjlE1xDOGJm9KFxSi8H5MUdl2SV6bov0HRQJ",
+	"c178hcRA3gV3b8fyP74+JS8Pn30X0aGQt19jIH3E3vAe3JnoFpRiXPBMJ5i0hV9YQ4esixwSlGz0P+FC",
+	"aUaBGm7kqjBSl81X6LoqNsA3u+uW7ymTeQSKLiCd9JjkLOM5wzCAle6v51+SwHQbcVo0MQxTrohR3Ibr",
+	"nFWgWcaNO9WCzLjS9NbQ4lr4uBUXYbfpeVpAec1ZkUdPNPDumbsyYvr6CPBgFb0bXPbn9r7adp56VfTZ",
+	"y5cB9hyOVroZD8B3qIue1RsoMGc4l1WujpvMLsggguOWGfK4bPW97ftDXDbiFFzcumRG8FAhJfZmNJm3",
+	"Y33riu/4/P7VEQEdQuF9jbpwunOtGst1cJcWAVp3sYKiIKBsq2zlcUlvZjllNGLZ4ezyMQJP/oDPCRf2",
+	"QG9kvvDGMJdCBXoLpvOD6A6ayHod2E3uD8etNHYyH5lmYiOO2pPGhuqjAn1SaboghZFUsYYAZhwYLYtW",
+	"2ZTfsRyqXMx4UXC0rKrhlXjDxprIWps9jo4IxdReYpNZbIqbogt1THb2jjxQDwlm2YJ5WDOlr4TLGzEv",
+	"k6kscoV+laKwC+wmlER8CI0ZbaaicRqqUZ39u3HW6FD9YO/5/v7hCP8XIP3OXr/KvsHsPYo7uQSxFl0p",
+	"Riih2l5xoO+6+3i8hX9ZBVz3CXaURc6qaz2lEZPyOTJeyOq0sdl2psSGCzooITazOj9yeyZzf3hXwsOp",
+	"42rkXJNZDeE3pKTKplJuYrdceQAf621FVndDPTmt5s4dLIDBH60d7qtjMkIKkpvDqcV6c05eLa6rWsQl",
+	"5JmsVuTH4DoMcBUGlbV0yzhurSExsjN8YLNp0GFT26RVQp2vBgihz2WC38GFE9X0/HtRdPGTg7vouIX9",
+	"yoVn3jGXv4NbSYzE5ILZNxJEWsa8L5EM/JA+u5NOmju2J9xDoKvFaUGV6rFYCmINyFZrHZITUrFxrWiB",
+	"CvQd5CoZXb5lwjRQjGEggmlzJqC20jvKMZY2GSDpvWY2cpELUGavXT5sVEWD5X6QBc8WW3KUT9bpXTh2",
+	"kMkZU2RcyVnr2r5RpITx0UygjT7mX8IlfxMJqYVkN1pcA2+8o0WUwPpqQw3/si5Ad8irCeaL54ej9ZUF",
+	"ksFfuI6KB58ot2ZJVVaGwN0sEL/VlEJJHk0qKnI5a2d6yBovrClvEMV2jOSM+XDaqzh1pTpoUSRWA6yU",
+	"9qR0uFRJYf2OzYwrj/6dTYfnyP5R0Ok/6eejwxebTVwXmpcFjx23rw6AM2KFALcKw3lg81I4eWbdqfes",
+	"pjl3CEO6jjlJHfQ7RCUngpjrWUCcsv3Ze0M3JkwB9YiRpWVqI2M6xpk5l0oWDAxvuSTen9s+H/M4JDFg",
+	"CwHa4V0hyQAyp6K0A5LgtyMa6YxpmlNNoaQFFdbaFVoQ04qputDpES621mWtVeiTVeRmcSUMvU+IFBnz",
+	"scLm60bEi8iKaw0Ll10bAhTZshYlNDigMUE9lg3BKYwvvyQrRIjLqrYaBu4TAd2+nzgHNbwA4rwULMJ9",
+	"Q4V/FMy3ubM3HGHPZiEIG2TnUl36ldXvtskugCyHbnzfvVZ6YLTkDE4gWk2vCTE5JgC0NiJnPAank0Gh",
+	"is3a7szIke4/+9IOcry2HPt+ix5FQgQiqYbcisagqBlJGcQH6xDccsrvtszneHafXOhwwkNMCKmY0NcG",
+	"s2OKQ84+twMyXEUqkDpvGBcTiNoQ7JikaC0FImHjUgzlM/w5tyixWZj4i87C1odlvwSLnEvRj4ZNXraF",
+	"IrAaGLJnteCEpOanf7X/TNca7Fqjr7onSFwR+XXm/OgrRWPnbw9B+/BBmTP7B+7z614jTPj6Ppj/jPjX",
+	"lzHfDZ8v+Jhli6zYKNnjjX+5Y/VzvGltaITNk+vmQq2P3d8H7wXL1bWnnP1qGiUlq5QUqN/STK+hP8+d",
+	"a6SqRT/BsCzEhgIa8XUimSJYPWNL/N0DXwZk993jzCAfDJn9fU58rx3auzq9vpPQBN85w2n/m3ubJty8",
+	"uE/kVHiSz8Iwqq2zlZ63TNYbZvl0rONA5go5iYr6kIRnBFuVQPkMDA72ctecKvIXA6SWGxjKTDPzR10i",
+	"YG0mKmlWvpGTVXLS4b7NyoGUiPud9YEd4r4D7L8MBpjFgwf6Wcv+C+/VAz61xgW4lJG0UUqRoWZ1md+f",
+	"MxuIsowokpgOcQ1BpQWMHkZrjStjtE3Ycjjzi62yofbDt4MFbzjZUsiKz6Lqhj8tTdJl9yFR6bCvwCXi",
+	"4guLgAe1JKA2bCxzi+ZaWrJX67qTJUUnZqgKFJNIwrerYiZ9omOCuR1QtAzrtJRUt9KdUFoPU33Q1aPq",
+	"GdsJJWP8VbdNaG298sxJG9u4fjaRb1qxsb3OInRdqU350hr3EpgRMOE9Zq1Vmma314DZ8fC0LbMQA6fg",
+	"as9Tx9+UOE9es95w8j4g2sxZ0LFQYEmmtIVmWDDRSu/WSO6qNHXCwDpa5GYprrb0QTy7NTQiQDZBYqvD",
+	"oJnCEAybWj0k70WxADNKLQwJUFNriUYN3O0Jsiu4Hg6iatUGC10S8VsxgBvUhegK0RvNuakUHAQ6BbLv",
+	"RlNIce3iNpD2QDTl4GhQMRvqFC/Pm0tf+j5y8qHR2dfWc5ByJW7Z4oikOENKnhyOXj4FFTLFILlr9pkr",
+	"DQWRn+yPRq54OtUw/lM0J/lCxG6dnW+j5GxLCfkeGWuhNNs+uT81NXwbu/Dzw6AOePfkrGbaCTl9frgW",
+	"2Lw0E8mcA6tdGzmwUghXthJmYfXzjQVFAFUuXBnl/vCcBwXLtcW8aKkn64kEiMOE0qRFTDACk9zQ7HZI",
+	"OvfRHHqCjpGuT2QjX+86k7quqFDIz7eAqiUhbDlie8KVhm4S3kEPdQw9DZ+xihULQklhMP8Yt5hyUXDB",
+	"0v4qRZtEI8aEvlimo2ZK+/qUwYxBlWpc7Op6Tvt7h98dvjh4fvjd2rTBKI98ExooYgFBtFKMGKmwMfO2",
+	"LPO+/poXo/oyR/okqntk9t8vGR8J0uYFAbCW7honLA65NqO/UY/jYWMVy7hiaMofktQm44C0cXF58vHy",
+	"7NUxCSrjixzB49qfc3olaMVcFfxjkjZPzCCn799+eHOGw4RX5R+evbs4uTRfXonmBfPxkyADFO2ZTxOS",
+	"4p2m5AmwvFySCb1jpC6fmrVdidSrwil54jJZPBVaHhFMoa9Pzt/gAl0ajFndlTg9eXd69ubN2as2r4sl",
+	"LLXPpAOHERC1uwzTm8IcnKbGQR/wXnjrRoy7QGMCLUkpi2JIwPuFzhpDky1jcdux1zxIBvYOB8nA35r9",
+	"213SIBngYZnf3enE12it11tWMV2PWDYrsuVY2CbVrfvtNcj2G7khbVQAiKEGCFTUEfqOzhjwdmTyIDG5",
+	"gJw8cMWSC3iOoR1Qv4cC30wwFGpu0JIqMDKxdoRuX7qOrxkSZ1A/Qki/85U1HGpl0cQjKJqY+J4GhhU1",
+	"RYZQKKSkgCGM8Ahj9BQp3f6cV0kbPoDPnB4k6M7oArKfH0lOiCdIWCjtAGCU9GpWNvYEh25n/352+uPl",
+	"WYhYZ70YdJ+ygl/ZZ3ovN2koDW8s0EJDhLVsEIbtO/43crKlHv4eUBHDkeQYMdMbfsy/XCWm+9CuACI6",
+	"xuaget1mlrrn90uY7nor87pCKjjbOuer63J6aCG5jd1h4DQacxHrW9PkRwVhZbEuaOYqXc6koVv4t1rt",
+	"UXqxYZHpjnNF1jqTM3Ydz3XwxpawBIJrS9dpojHVurw+HL1Ew5Cljqsdoy+DQP8HuKZGQR+Jh4xzXyfV",
+	"/gMdShA9saFLCAnHslfou3vWWDvYuMba4QPdFHvframFFiw/XFPA1hwlCmz0iGut828tcwX1/QdjYN4f",
+	"+CD3XYyH4cgrTrJP4IfyKQ2tg9iXoVPHbA5Bk/rHDRUJ+QaGncHJtZSCH09Pzy4uQnn/8vzt2XtI5r74",
+	"4fzDh5bG0Ce/PKzgw0q9aVU1CC89bM/7IaSmgTFsSKM0FblvStNf3yQWhWqtiVaIwCgDBpGGOVsf1N7S",
+	"VDbyhy8Xf7l3aZX7tHXYvhxLzHULpvqy3qywbGAnhtYO9ka2WvZ2NWF6k+cxOHPbVW/MD/+m5WhCbEzI",
+	"MxKgY0KeR6vVPH+8ajVtarINI96GI1pmuFXRm7VdHy60rLYv7GBg6IYqdu0rPESC56C2nHvzPuUT6E3B",
+	"Nmdol+Z1rFKxNkekvXw/VeyAgmG3LdZI82ssQdAjV/90cvrjj2/B7CWkJlnBoHDf2mKE0dOaMlpe37fg",
+	"BoDYw77e4qaCeiIR+xCSSUGLBWbcb0ZG8Ktay/t/eUezup5t+eHWH/E7FkDFlic9sw3LrhUXGYue0gMr",
+	"rGhpdtWD1m9oNWG2mkhCbplRX41ieB/khriZnnn+zGiZkMv3JxeX2HgcAQy8brwiM1qqVrrMQ+omWAIa",
+	"rqeFTO0jaaNK+zqTFsr3XlaDLzFyA/68CK9dLrp5svP6l99efNkJ/3m4zT/39uM1O39qfHTb1PqpeeHE",
+	"mmVhTc5mPP5oIuPs43tJKlYwCg2DIGYRZgCjbtSEG7gWV8fRNCFZExm9g09TSWf8EZsguRjhoAeMLcCb",
+	"TaViIq4I5uyOFbKcsdVDcuWyuKm6NZzkRuYLtDIFPe7jU9j2xNELOPlwDjXjfBnSWnWwrU8MLFkFdX5t",
+	"0s7mroFtehWp2pftWW7jIQVUt+TCFoypoIVLvFRMq+nR/8S2X26n7YMNF94dsrPMzpo6zcJCMItig+sy",
+	"uGV4X0s/64vFcL5+A19NhML2we3thI5NGye+ar7oGFI3zdZ4BskaRkTM+3FUsHmQxe3q20CxXSoWYT/M",
+	"FSlgIHBoZkSOVTEU7kBtgQI38YQ1bWww+5qIbo7N3joz4fqMiS/e2WwrIG3uL/D2PhXLK8LsQgjrg8wp",
+	"28feZ99vSGM69tK2NTOafhECKNRJbqA0LK+LUVIWEtDVqODv7UEZrNlbB0fv98g1DbPrQE8Dt607a11E",
+	"f9DyKkJxOmXZ7dbK0gNwd2XFwE3B8fcCwbB8njU66qpmv6ytgedq3XkzQN+dBWe56ppetY58ywKpDwpQ",
+	"iKZdrvSih+Yd70lPsDDBUmOhR4nCWxfL+xg9Hx81fKHJT1tzE/bFewY9bO8pXx36ef+oTRqN2fya0RU9",
+	"7vzHil51iOkj9LshnA1iA+sB978i/9/J2zfY1I8LxXMGNbA2L+QepaebfWJmhgD9VfsPNvY7xjS26tZs",
+	"BKpNM+01xsNm6LXxjW7MS1scs3uhy2dPMAQOLzWXWT1zBSuhY4LIprJCKkILTlVPy+XWBW134D5Sd0Fn",
+	"xWogbAGflST7g4D7ClbDPMuHB41AsrrienFhbmipGvpSCpTVVwE1KPm3T5cYnmBbntmSYlRg1xdNTmo9",
+	"lRX/K3Y4AqvM4MjWo3Zc9mjw7zsnH853foC65w4qSm5Lrd8wWkXL0PnF+LUMB7aROnB4/M6PCJ0foNc6",
+	"F+OIOeTilha5ETMw/F4dIVMMAsUVoVklFVoCeMZUgtVWwGGIfERcCevmA+ghIRNOSF5XRhg0ks0HqfSk",
+	"Yhf/75vhlbgS3357KsUdMg01/PZbLLE3Y7MbVtliOoLesuuMKnYMVBp//fj6lBwcHLw0Q/54eQqruBIz",
+	"btaJxemOiQvwwS/CwnXkSfrf//lf1zOVPh2St3YyjwZogsTYXlfQaEg+YiCJzXWsxa2Qc+FXKiv/0681",
+	"qxZN9T+Y/UpAVSeoRGI2DR5A2C9W1ATXoa2CkoYt+0ssfvgHQ/dSj7JX4omrmPrUMXIFXgaSZjJnqW1L",
+	"Zr+GxmSQsQslENAtOxuSy6nZpW3eKsd4qVjtBSLkmdE6KCT3SgXhB6rOMqbUsatM6d+d0YUbyi3ITm53",
+	"bI+P8DzYtv3AQKwi6b/v2Jd2znNb8QXR6xuVoHrJ9ZWAQAfDnQVWrzFqrpVw9vZfBMksCbQuIhT0VKON",
+	"WnjzRitYSASbmqqYYswndcVywpWqWZUQqq5E2sLtI/InwDfy3//5Xxia5JH6CH6zMcjNUUFHe5Lu0pLv",
+	"3u2lWL0GE5QaCwzhWABQGTKYft5pnri7dfTL3C3UTASd4UpUsmBYQBGazH7yUN1Y61wBxBopF3P3wBU5",
+	"HO0lDhOuRGdNh6MD6Pcb2HTITOYMoQEMg7bGUBNtPiSfpvJKFDS7Vd32v0QxttQ1mAvb+xWaBdmUK0Uy",
+	"WlULe4WXYFzC6/PV87iyaURhI2wjFAdWSnM5+LEBsSvxhJIffzx/9TQJHnwEI1dKnjioOtgPgKr16lv6",
+	"F1mlNvq++ZUL8+uTEdGSQO/vp643fRiB16TNBxeDmzCYtLC7OA5CokEfNCcM7ZMqVjKq8Yw6wwA8PDkc",
+	"HTy1J2aN7nBkn5rifMIV/4Q6eoaGVIb0p2eXdJI6f4izUXBxJX6tpWZqSNLz8c5bqrMpxNBMpZCAJlK0",
+	"ksBd3OiTw719h8BgHVJmh3gUdnRzrufjnXdSMDewH+z7s0vy5GB0+HToUNUuWEjBjhBKIRAaJ3XdhxJS",
+	"sTt5Cy57CxwTKR0FPs/ZrJSaiWxhDiWFbg4WJ3fhUFJXos5XgZJNxQx6y4DppcE4BudToKpATix+layy",
+	"V5mQsuIi4yUtYOhK1hqrvnAF7q4rAXZ1TQpGjcJ2SKayrhQOCUWBfanICeUC+QUGS7oURXzvStg8CLeD",
+	"iilZVxmzQT3QnWWekHFBJxOWk2YXBv7Lgi5YfkSM4pAeN1flJkcC5gsVQ+cXRSyDw4Uc7u8bjom/VI5z",
+	"1opdibokQpqP7EUYsR3gMi3phKXkCajde09RmfV1x1MScpc0KIVuERDaZtkilNhsIWesHJI0qBCfJgTY",
+	"h9HlgLDan7unZ4umJ7YXlwJDas5KkHRyYughA56POGhO00xpU0S1wT530MdXor1YbNYvyARamgEm45as",
+	"y/GP8HaKeTcFz5jAPHYrMp6UZkU7+8PRwPYNAQFPHe3uzufzIYXHQ1lNdu23avfN+enZu4sz+KapRY1y",
+	"X2DDOxqMhnv4iiyZoCUfHA0OhqPhAToIpyAjOxSBSnC73jKwa8uPllJFdJFXEsrfzRtiZX1K0FDMdzqH",
+	"V1xdSF/zVYVliq8ENn7wE5vzlHeYiN3gh5H/bf1gMmZz4uQ+R9MBYpBrwtnPZLXUvGwmsUFfLo8drcWa",
+	"+mJIghY8hktfiaZOr7n+QFr02eQzhkYGqAbpDbt4zV44OM8HR4OqFo0hxRy9kyRB2+7G7RWW0uDZNnXu",
+	"fdHmm0WT8OIUEZBRGz2kqWqK+mqsNIHRxO3x/knmCzTVCe067Acy619s8bdmrI1sRmiY+PLlSxBuDSC3",
+	"Pxo9/mwfa4FKUSRyZk4VpCvZWrZ4okO029ns9Pgsftm7rykv6gp7iql6NqPVwiCvrWLcCCnfqLAqdFjO",
+	"FuKGJgoSPl3VxVAONMovqGv41EzUxk3VxF5NWAQpXxs626hjtrk6V5pnCr1HRWFXqYiWE/A2HZOCVhPo",
+	"zWTUDUMqK6WH5BSZHfV1VzFtmTCl+YxqozKCtAGdaBBeIW7BYD5yK5wYA0StK0QxPSQnBIqDQO1xNpPV",
+	"wkY04QJUDIEmTLvAs68ISm6KCBRdAsstZaUfA2p8lgTuOIxZsZZq88sU+I8t2V6rhwFQyXeMmNULO+/Y",
+	"3MCAvfyTUPbEBBQnvqKIbyDJjJe0JGDQKq+EFdPx/dh1Gs0VO9CpjcghCIiNioOiDlg0oemoL7BuDgpE",
+	"RPSpWbzro5E+63oFiUz61wM6Jffb7JkkdLpvBoWYod9nU20Oa/cDmks3eu+C/3Wjd0+x784Gb56jcHNp",
+	"ZJsBspKvhJYIKWAMjmDmCTESpbkNcyuPgZ1mJq+XhDgHlpII0uEDh3VJj8h02ajlmMigW00WE+sihPLS",
+	"cm69GFJk7AjhnBoyObXY5RQMo4zbwhKNyl9Ipa2uxPwsIOaikgMIO7wSP1gwNqjr61VaLPd0H8Qc2Y6L",
+	"QWmroyiphCiJeIhJrMJQTFD8QZ+zky4RA3QZ24aUX0ciwcG9OBJalq0vpQO8e482dbuXZw9nsQqXNaoO",
+	"MaDQ9Tl8I7OeVr7dVjlGBRt0Nxchb97E/uXhyPIWQcrhy/boEmFSu79hnNmXgFstyQMeYDrsYw3ZMnDw",
+	"6vegV72yqMXc1qU9/B6+Z/qrXcMukpJ+bfC1s8RYK7CQObPmg4bMGb2MC/LMqW5GpUJrDqGOa0MdJ2v2",
+	"aZpNg5xZZxljeVQ6xI//HgECxUoUWB4JED4i2X8sWDBkf/eOVXy86JUdPzKzvlrby8YO8N79AM33vN3K",
+	"8DD/SDHqnBdXwqtP0AKePAGbOHbuG87yp21zAHRvV4SSG1mDLaGklT7GDsFXAk0A40rOrhX7NSV/tDYj",
+	"+EctNC/CjuaCWXucWQ3Ws7gSwddckRtWcHbH8iG50LL0NgAsuBV03+eKzCspJjEoxUM8MQe6Tui99GPD",
+	"mrTE/R6TvU5ZpZjE6RbeEji3qdcZkXrfSrsWFS5mNNpgOQWfwYbja2nXYdpbH2jxVfHU3M1P5prs9yvt",
+	"CdAr7zEwFmZcoAwHUpausLGaR1uAmT5lD5qXhjhrft5BxOlFWQNhtiumtQvYXjvQwMqGrVlr2B2rHEnG",
+	"bjbUPQTfXa4QmVtmWTTIWrOqkAERmDCNSEf0nGcM6hgZlEXnSeiilnesKmh5ZBaE3xvBGAyxSmI4geMQ",
+	"RtjM5Iz5FlJcg8o6g9o07ZVx1wgUaUBCaKFk0CbAE6Qxg7AhkZMxhmItfO9NYrWOGV2QG2Zbg9iEZN+M",
+	"FAzDVc2OLEGi9nM814JrXTAYOgGB2ZG2QspbhRV0HHHDypREjq+EJYjeC+gN3r7rKQSEwQDtSLcePfwM",
+	"AWVbtgmfXRrsNNQihvhBVuKWem9stG7F3mbMrUrL9Q3vCy9vulpb7XKZVH6aSkKVYehjWdlOnz3WB4it",
+	"f+B0YI9oMLkJfZMV1MerVrGJOFle2VVt1fxL7dv6bCLyESb2sZ4aWxV1ioscjFSadOz/DR0aIxqyK4Ho",
+	"AzmUVggAN4ZB7KwG/wC0Q0PsiQIm7bC3AB4P9jcAx0e03gBSOhPOV+eUMNt6s4wjTI8j3NK83d+5KFo9",
+	"nh+Fa+4qXTE662WeFwAjO9iIGr5Iwr7T3yjLPw3rcDFIE1qqI5JyLCRICcJdciVSGAHpN0KngZGEpNhH",
+	"ycjx/rChDxVvBjWvkJm8Q8HbA7MUQ/In5AJgKUVw95xCViR9Q5XegTF3zl+lGAOncZBOQLEVhDWt9B/B",
+	"fwzWYTmDWBFsCuf92+jd3wtUPAhIsjgFogKEJDA689EDygjUbo1UgIMc3TT4gnICRy6ZuoJwPPDVz628",
+	"bW7BCv6N0xfcDdxwb0VuKjlXrFIkl9jAjc0UK+7ijgZc3D954j954t8jTwSkb7AAVUhLVCwTDEvjBh3t",
+	"+xVJg/hrfSTb8KUkXsoXELZJHq1YxqAlLvnErS7QUDAIJGmWl/aG47bIXC+GjA5fLB/uevap2WeNBoqd",
+	"hmGsMLYmy2G/TOQFU8rSxMfgkK+h9FvDIwt0cT2AKW7qM3yNuhF4DjI5u+HCxQ6dvHuF3UOwEgBWJMIA",
+	"DOdyBr0IXn7/EXwaFSM3EotNU10rX62XapbCFBBt47M6ZrXSZhwNXw2J9cvnYR4l9m5EiYRXRM7FEUld",
+	"VIXlbT1K0oWvT7zGauO6GvOmJTLwI/MbLKWX9DXNZ1ej2ldmBF3LnrukvnU3vU/8nBuXhbZVwLBikc33",
+	"2R8tp1Pcb1Xs/otim6wpNm+nEcQ9OFls1G67mccY8yHMPTZeq2fHgzm4bczv2oe2NLvfrgaYtn41OLoa",
+	"sPpq8CV1AZUT+o0irsUFFio2BBtCK3ulDt8SowdxDkcvn7cwZ39jEWq5v882sQbgYlf8rhfMXbbtI8kt",
+	"IBlsMt+jCCtrd+fSh3+v3bn57rm7NTKQLQD8z6iOVq/GdcYD5JmNtfOOs/kfx3VRpBgaZaPGiU1DAClB",
+	"SE8CHi0cxDUocHIU/nu1HNUXCHJhZFblJBcrDC012yBPOu2TksDZgkF27f4XTyEiakywAYdvfEGCuBNU",
+	"1+e+FQnmw14JG3hwBJVzOHSTZlBupqoF0RK0cCbypgPtlJYlE+AMCgrKQPw3tgiZU25tGiumnlLl2ts6",
+	"fR+C4oyqZpZVl2EY94QSpc3ibHW/YxsGsz/aI1ygtJhRxVTTiH4K2T2+ImmK1nzXgnrpILrtpWNxKtDO",
+	"YlvDwCfK9UY4XbEx2wxPm9gbTC5cUrkPTsml4fHk1GDrZz0k33NrKLL71YqkTgxw8jW2w0yPCb0SM1oY",
+	"2gdZIFgeZyIk1LFw0a1QSpRWOcnZjArnnI9qYjBRSSsmotpkW+16/AigppPZRvE/j0vm+jz/3S5XNmK4",
+	"3doKYieepEFTrdT2UW/3tXraCRs6u6STvsXZ13bhnS/JFiFGrnPN5jFGyQChmomM7ZyYc2T5unU1X7gP",
+	"4AQfMy5r1b04cmDJoq/bYkmZluCRpFXBgxyaVsIJ6cTGPeBuIok86z5tPvFf/P1c8gO5NTBXy1s35tfz",
+	"imu2bPjY/c3aa7/0mkDuw+0cOFk+R+oysR7i/dGozcrA4E9DW8Zyipg3Ybi8xaAgeHpMlATrh6H2kN1t",
+	"GCFGVBn5oC/Y/j5cDmjsq02411fghyi3frQ1uDf5YvxOCgaZiV9f0F1FaR5AGx4N6Q5Gh+sR7p3Ub22J",
+	"yscKWLQNpg0YtwB0S0m7H3F3bdfa3tDFHwVkrAXNtLwJWqIbGFSMG8YEZBAdNwiN/qxWay1ygs17uCDj",
+	"gk+mIKBSQx5Y7uykh6OXDnHbfXxTiIJpS6QlVVCFImNF0RPEgU+/MsZG5M21+BXiVkuii4OLe4UztWv7",
+	"yiwLZvvrwQ2/PbFV8x4BUk/hgJd5StB++X5cZTfopNwLoG/4LbMQkEC+srCVB2T1jSI0g4yYoyWotH3g",
+	"rF8aE7IYaTWlSxqZxSh30F+ZpG7wqC28+fyf8PbV4O2yrnxa+g3Nbh8V5NbEBa4oW4c6v1XWRcv1g/5y",
+	"SJQFoQcy+HnVCCxWIhmSD3TCFJmAJ95HKxSLVX6XezrjA1hrbzGlKks3CFzFQomh1OvbdarMNjGONOzY",
+	"1B3q4wT+0eN/bMTiY1nimjDZIH51iTTfw80ZIIlrX99LlN/SW7AzdWRzcPNBJYckItQkvnUNlhKYUyN+",
+	"n2MGui0yALmWCgPbzFuQ6zWludUchJyjAJFenHx/cv3u/eX1ycfTP5//dPYqtbUmAlMCV7CieMoE7PB/",
+	"CRX//YT5JICBv73S/wj69J8qzMDpQPqWfGk5sSSCcvWM7XQbocbR7yOTYH5u986yIo5rquuK6AQjIlrY",
+	"JrtJE5ZdMTUlUN2SlFC5sgdl6hlrdV/9p/zzNeSf7yGWrxa5xNww1BEhy7t1mfYeH1U8MsR6x/VFi0pI",
+	"7wW2ZIScB9s3J0GBieVGrAB6D9n8CVFojRK5e3MYF3OwK5r6mgD1P9hAEnTXi0kSRRFYrjomynvR17+R",
+	"xcOLL63dbGmqXCu7+IK766HXtYczUorzNfpI5hWVq+MA/FWh93eFxTWA+I8DhI8CgHPf/SRelMZAG5aQ",
+	"i5YrTBqvMteE+sa1bSCbT+XJ7PxrFn+xTVz6Mv669fiwieJYVolPbW2KFIJP3HLYx6kX41uUUOuGh39j",
+	"bcaNEnwFVHNsX1xY87g3S7AdZOBTd42SDBEJ5o8hOcegAylsNVdfZTVKLj61SiKvq/4SdEmAQhiuVYKn",
+	"Wb1BlUHHgoeEL/8Dhe6shj53L3Yjj0JrwvLXDkyb35Yh1T9bG0UjKwNsnQLTBhEF+9wCWMPfEExPkVLY",
+	"akFXwr1ECzMZFqLiNrjBP0N9vu102x+NMLLGFr+EL26a8PsUo3COUqi5i1lqGIqMdgFEl14XnIsH8kXG",
+	"t2WtK7SBx6GWrdrz5trDsVwt8O3GgqrnPbp1WMqeKogOTVw9ccxewh8JrWQtcvh9SFII0Ter8b7RYJWf",
+	"d+yTikFKEcBP2t2HtYNvFDGyGXb5CGMbz7DZV7aQzKMk0SFwEeqRc2vcXNak/LNdaDzS8Wl0SiHYNwLw",
+	"/nsH0hO03TnEta1Ffr84o3YznbVYZKgc3MKQfAoLV7ji74QLeOzEDi0LUG59EXDy5HB//+ljCDew4jYd",
+	"d/mNSkswP0GG7X2YRxQ+fzM0e2VtoXuTXfeh7ev7KHrNlkTlb+TK11FR8QEUZu0F7lo5sN9MGNR0hTA5",
+	"zBIdklfwIRqXloTJbvWhK7Gu/JAd4ncEmkcFmAdzk3GtWNA67mHXvoqx2HtHqb7/2s+Eu13hdYe+223X",
+	"llq6Wvz8f+nNokn397xZSzk2zDhcqVq6+vhf/c7+qRw+0BDlLv2r8ws30e5v9q+NZICffP/DB8JRb+9N",
+	"25duz1sxSqqnjRGjacDYH4/bX1Jrf+/wu8MXB88Pv1tf8+t/jbBihNrHllKmjBZ6+tdVIPVneOVrGjHt",
+	"DBHx/9zI+A8Q121vmsHRz7+0LZNNp+qykhlTCgtstdPOZ0zTwS9wTjOmK56pVef01r6yWQZ+WVAutky9",
+	"/1DJmVl4rbBRDftcSoW6B6LS45+U3RRoic308TOy3RqG7vL7DupUCl3RTN/DPPQ7+VP+7eL9u/euRVtU",
+	"J83sHv5OHCk9t3s5hfQx3Io3UcVvF0yNf+2VcZ6NDprAzIpRZRRiWywH+9ENYyH7HxnNIWHob0ZfMiq+",
+	"JoGBAl45FpaGfEPfhiZ+zEFL5D78+SlgrV/pxNwUPdDve3k//rmhVccmS5Ipq2IEuT3Cb75F4c+/GIHA",
+	"t0/8+RdDJTDLEwkMNqrZBephB13qEeMNOipI5XWCOWalzGY1FHI4DtqzllwIlhMNPq/hcpULFRGnLrB6",
+	"pQ07jeS5tGswxYaAEwuiqwHQcgnpXt7VG7QOMMpFzyi3jJW2Fi7V9IYqaHahprQM9+PqxUeHcNG23nGQ",
+	"NFGDxKhSGqqfWNdjWUlwO1JNhIS2bajn5rbsgZsRwiIj5RZssfvEuhedt7G1Y/AsRurwAUmAxkpIf5JG",
+	"rtUhVRy2Ky4Mvvzy5f8EAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

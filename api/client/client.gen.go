@@ -34,6 +34,7 @@ const (
 	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
 	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
 	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
 	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
 	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
@@ -72,6 +73,8 @@ func (e AuditEventType) Valid() bool {
 	case AuditEventTypeSagaDeadlinePassed:
 		return true
 	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaRestored:
 		return true
 	case AuditEventTypeSagaStarted:
 		return true
@@ -274,6 +277,7 @@ func (e Role) Valid() bool {
 const (
 	SagaActionCancel             SagaAction = "cancel"
 	SagaActionCompensate         SagaAction = "compensate"
+	SagaActionRestore            SagaAction = "restore"
 	SagaActionResumeCompensation SagaAction = "resume-compensation"
 )
 
@@ -283,6 +287,8 @@ func (e SagaAction) Valid() bool {
 	case SagaActionCancel:
 		return true
 	case SagaActionCompensate:
+		return true
+	case SagaActionRestore:
 		return true
 	case SagaActionResumeCompensation:
 		return true
@@ -887,6 +893,15 @@ type CreatedAPIKey struct {
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
+// ExpiredSagas defines model for ExpiredSagas.
+type ExpiredSagas struct {
+	Completed int `json:"completed"`
+
+	// Failed Sagas that ended in any other way.
+	Failed       int    `json:"failed"`
+	WorkflowName string `json:"workflow_name"`
+}
+
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
@@ -908,6 +923,25 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// IndexUsage defines model for IndexUsage.
+type IndexUsage struct {
+	Bytes int64  `json:"bytes"`
+	Name  string `json:"name"`
+	Scans int64  `json:"scans"`
+
+	// TuplesFetched Live rows that simple scans fetched.
+	TuplesFetched int64 `json:"tuples_fetched"`
+
+	// TuplesRead Entries that scans returned.
+	TuplesRead int64 `json:"tuples_read"`
+
+	// Unique Keeps values unique, and so is needed though nothing may scan it.
+	Unique bool `json:"unique"`
+
+	// Valid False for one whose concurrent building failed; drop it.
+	Valid bool `json:"valid"`
+}
 
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
@@ -968,6 +1002,37 @@ type ProblemField struct {
 	Pointer string `json:"pointer"`
 }
 
+// Retention How long ended sagas stay live before they are archived, in milliseconds.
+// Left out or 0: as long as the server says; -1: for ever. What the latest
+// version says holds for all sagas of the workflow.
+type Retention struct {
+	// CompletedMS Of sagas that completed.
+	CompletedMS *int64 `json:"completed_ms,omitempty"`
+
+	// FailedMS Of sagas that ended in any other way. Those that need attention are never archived.
+	FailedMS *int64 `json:"failed_ms,omitempty"`
+}
+
+// RetentionInput defines model for RetentionInput.
+type RetentionInput struct {
+	// OlderThan Instead of every retention, those for ever included: archive what ended
+	// before this time. It must be past.
+	OlderThan *time.Time `json:"older_than,omitempty"`
+}
+
+// RetentionRun defines model for RetentionRun.
+type RetentionRun struct {
+	// Archived How many sagas this request archived; 0 of a dry run.
+	Archived int  `json:"archived"`
+	DryRun   bool `json:"dry_run"`
+
+	// More Whether sagas are left to archive; of a dry run, whether counts were cut short at 10,000, or workflows at 1,000.
+	More bool `json:"more"`
+
+	// Workflows Of a dry run only; the workflows that have expired sagas, by name.
+	Workflows []ExpiredSagas `json:"workflows,omitempty"`
+}
+
 // RetryClass Why an attempt failed. A refusal is never retried.
 type RetryClass string
 
@@ -999,10 +1064,14 @@ type Role string
 // name, once the saga is completed.
 type Saga struct {
 	// AllowedActions The actions that the present state accepts.
-	AllowedActions    []SagaAction `json:"allowed_actions"`
-	AttentionReason   *string      `json:"attention_reason,omitempty"`
-	BusinessKey       *string      `json:"business_key,omitempty"`
-	CancelRequestedAt *time.Time   `json:"cancel_requested_at,omitempty"`
+	AllowedActions []SagaAction `json:"allowed_actions"`
+
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived          *bool      `json:"archived,omitempty"`
+	ArchivedAt        *time.Time `json:"archived_at,omitempty"`
+	AttentionReason   *string    `json:"attention_reason,omitempty"`
+	BusinessKey       *string    `json:"business_key,omitempty"`
+	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 
 	// Clean Set at the end; false when effects may remain.
 	Clean                 *bool      `json:"clean,omitempty"`
@@ -1181,7 +1250,10 @@ type StepAction string
 
 // StepList defines model for StepList.
 type StepList struct {
-	Steps []StepView `json:"steps"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	Steps      []StepView `json:"steps"`
 }
 
 // StepLog One attempt of one action of one step.
@@ -1217,7 +1289,10 @@ type StepLog struct {
 
 // StepLogList defines model for StepLogList.
 type StepLogList struct {
-	StepLogs []StepLog `json:"step_logs"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	StepLogs   []StepLog  `json:"step_logs"`
 }
 
 // StepLogStatus How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
@@ -1253,6 +1328,35 @@ type StepView struct {
 	State     int           `json:"state"`
 	StateName StepStateName `json:"state_name"`
 	StepIndex int           `json:"step_index"`
+}
+
+// Storage defines model for Storage.
+type Storage struct {
+	// DatabaseBytes The whole database.
+	DatabaseBytes int64        `json:"database_bytes"`
+	Tables        []TableUsage `json:"tables"`
+}
+
+// TableUsage defines model for TableUsage.
+type TableUsage struct {
+	// DeadTuples What VACUUM has not cleared yet.
+	DeadTuples           int64        `json:"dead_tuples"`
+	HeapBytes            int64        `json:"heap_bytes"`
+	IndexBytes           int64        `json:"index_bytes"`
+	Indexes              []IndexUsage `json:"indexes"`
+	LastAnalyze          *time.Time   `json:"last_analyze,omitempty"`
+	LastAutoanalyze      *time.Time   `json:"last_autoanalyze,omitempty"`
+	LastAutovacuum       *time.Time   `json:"last_autovacuum,omitempty"`
+	LastVacuum           *time.Time   `json:"last_vacuum,omitempty"`
+	LiveTuples           int64        `json:"live_tuples"`
+	ModifiedSinceAnalyze int64        `json:"modified_since_analyze"`
+	Name                 string       `json:"name"`
+
+	// ToastBytes Large values, kept apart.
+	ToastBytes int64 `json:"toast_bytes"`
+
+	// TotalBytes Heap, TOAST and indexes, their maps included.
+	TotalBytes int64 `json:"total_bytes"`
 }
 
 // UUID defines model for UUID.
@@ -1339,6 +1443,11 @@ type WorkflowDefinition struct {
 
 	// Name Letters, digits and `.` `_` `:` `-`, at most 255, beginning with a letter or digit.
 	Name string `json:"name"`
+
+	// Retention How long ended sagas stay live before they are archived, in milliseconds.
+	// Left out or 0: as long as the server says; -1: for ever. What the latest
+	// version says holds for all sagas of the workflow.
+	Retention *Retention `json:"retention,omitempty"`
 
 	// Retry What is left out comes from the workflow's policy, and then from the server's.
 	Retry *RetryPolicy `json:"retry,omitempty"`
@@ -1435,6 +1544,12 @@ type WorkflowState = Workflow
 // Action defines model for Action.
 type Action = ActionInput
 
+// RunRetentionParams defines parameters for RunRetention.
+type RunRetentionParams struct {
+	// DryRun Only count what would be archived, by workflow.
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+}
+
 // ListAPIKeysParams defines parameters for ListAPIKeys.
 type ListAPIKeysParams struct {
 	// Active Only keys that count now, or only those that are revoked or expired.
@@ -1526,6 +1641,8 @@ type StreamEventsParams struct {
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
+	// Archived The archive instead of the live sagas.
+	Archived     *bool   `form:"archived,omitempty" json:"archived,omitempty"`
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
 	// Status Repeatable.
@@ -1650,6 +1767,15 @@ type ListSagaEventsParams struct {
 // ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
 type ListSagaEventsParamsOrder string
 
+// RestoreSagaParams defines parameters for RestoreSaga.
+type RestoreSagaParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
@@ -1767,6 +1893,9 @@ type GetContractParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// RunRetentionJSONRequestBody defines body for RunRetention for application/json ContentType.
+type RunRetentionJSONRequestBody = RetentionInput
+
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeyInput
 
@@ -1778,6 +1907,9 @@ type CancelSagaJSONRequestBody = ActionInput
 
 // CompensateSagaJSONRequestBody defines body for CompensateSaga for application/json ContentType.
 type CompensateSagaJSONRequestBody = ActionInput
+
+// RestoreSagaJSONRequestBody defines body for RestoreSaga for application/json ContentType.
+type RestoreSagaJSONRequestBody = ActionInput
 
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
@@ -1986,6 +2118,39 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// RunRetentionWithBody Archive the tenant's sagas that have expired
+	//
+	// Does now what the server does by itself now and then: archives ended sagas
+	// whose retention is over. One request works for a few seconds at most and
+	// says with `more` when there is more to do; repeat it then. Sagas that need
+	// attention stay. Requests at the same time share the work.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+	RunRetentionWithBody(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunRetention Archive the tenant's sagas that have expired
+	//
+	// Does now what the server does by itself now and then: archives ended sagas
+	// whose retention is over. One request works for a few seconds at most and
+	// says with `more` when there is more to do; repeat it then. Sagas that need
+	// attention stay. Requests at the same time share the work.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+	RunRetention(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetStorage What the tables and indexes take, and how they are used
+	//
+	// From PostgreSQL's statistics, of all tenants together; largest table
+	// first. Counts are the server's estimates, and scans count since its
+	// statistics were last reset. A store in memory has no tables.
+	//
+	// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
+	GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListAPIKeys List API keys
 	//
 	// Newest first. A credential for any tenant sees all keys, another one those
@@ -2070,7 +2235,7 @@ type ClientInterface interface {
 	//
 	// Newest first. Filters are combined with AND; the values of a repeatable
 	// filter with OR. Where both `status` and `state` are given, a saga must
-	// fit both.
+	// fit both. Archived sagas are a list of their own: `archived=true`.
 	//
 	// Corresponds with GET /api/v1/sagas (the `ListSagas` operationId).
 	ListSagas(ctx context.Context, params *ListSagasParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2108,7 +2273,8 @@ type ClientInterface interface {
 	// GetSaga Get a saga with its step logs
 	//
 	// With `wait` the answer comes when the saga has ended or the time is up,
-	// with 200 in both cases.
+	// with 200 in both cases. An archived saga is answered with `archived` and
+	// `archived_at`; so are its step logs and steps.
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2162,6 +2328,28 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 	ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestoreSagaWithBody Bring an archived saga back
+	//
+	// Makes an archived saga live again, with its step logs, exactly as it was.
+	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+	// for a saga that is live.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+	RestoreSagaWithBody(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestoreSaga Bring an archived saga back
+	//
+	// Makes an archived saga live again, with its step logs, exactly as it was.
+	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+	// for a saga that is live.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+	RestoreSaga(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResumeCompensationWithBody Go on undoing a saga whose compensation gave up
 	//
@@ -2300,6 +2488,69 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /version (the `GetVersion` operationId).
 	GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// RunRetentionWithBody Archive the tenant's sagas that have expired
+//
+// Does now what the server does by itself now and then: archives ended sagas
+// whose retention is over. One request works for a few seconds at most and
+// says with `more` when there is more to do; repeat it then. Sagas that need
+// attention stay. Requests at the same time share the work.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+func (c *Client) RunRetentionWithBody(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunRetentionRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunRetention Archive the tenant's sagas that have expired
+//
+// Does now what the server does by itself now and then: archives ended sagas
+// whose retention is over. One request works for a few seconds at most and
+// says with `more` when there is more to do; repeat it then. Sagas that need
+// attention stay. Requests at the same time share the work.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+func (c *Client) RunRetention(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunRetentionRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetStorage What the tables and indexes take, and how they are used
+//
+// From PostgreSQL's statistics, of all tenants together; largest table
+// first. Counts are the server's estimates, and scans count since its
+// statistics were last reset. A store in memory has no tables.
+//
+// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
+func (c *Client) GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetStorageRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // ListAPIKeys List API keys
@@ -2466,7 +2717,7 @@ func (c *Client) StreamEvents(ctx context.Context, params *StreamEventsParams, r
 //
 // Newest first. Filters are combined with AND; the values of a repeatable
 // filter with OR. Where both `status` and `state` are given, a saga must
-// fit both.
+// fit both. Archived sagas are a list of their own: `archived=true`.
 //
 // Corresponds with GET /api/v1/sagas (the `ListSagas` operationId).
 func (c *Client) ListSagas(ctx context.Context, params *ListSagasParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2534,7 +2785,8 @@ func (c *Client) CreateSaga(ctx context.Context, params *CreateSagaParams, body 
 // GetSaga Get a saga with its step logs
 //
 // With `wait` the answer comes when the saga has ended or the time is up,
-// with 200 in both cases.
+// with 200 in both cases. An archived saga is answered with `archived` and
+// `archived_at`; so are its step logs and steps.
 //
 // Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 func (c *Client) GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2639,6 +2891,48 @@ func (c *Client) CompensateSaga(ctx context.Context, sagaID SagaID, params *Comp
 // Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 func (c *Client) ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSagaEventsRequest(c.Server, sagaID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestoreSagaWithBody Bring an archived saga back
+//
+// Makes an archived saga live again, with its step logs, exactly as it was.
+// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+// for a saga that is live.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+func (c *Client) RestoreSagaWithBody(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreSagaRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestoreSaga Bring an archived saga back
+//
+// Makes an archived saga live again, with its step logs, exactly as it was.
+// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+// for a saga that is live.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+func (c *Client) RestoreSaga(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreSagaRequest(c.Server, sagaID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2975,6 +3269,100 @@ func (c *Client) GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) 
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewRunRetentionRequest calls the generic RunRetention builder with application/json body
+func NewRunRetentionRequest(server string, params *RunRetentionParams, body RunRetentionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRunRetentionRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewRunRetentionRequestWithBody constructs an http.Request for the RunRetention method, with any body, and a specified content type
+func NewRunRetentionRequestWithBody(server string, params *RunRetentionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/retention/run")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetStorageRequest constructs an http.Request for the GetStorage method
+func NewGetStorageRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/storage")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewListAPIKeysRequest constructs an http.Request for the ListAPIKeys method
@@ -3619,6 +4007,18 @@ func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request,
 		// styled parameters, preserving literal commas as delimiters
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
+
+		if params.Archived != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "archived", *params.Archived, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
 
 		if params.WorkflowName != nil {
 
@@ -4291,6 +4691,79 @@ func NewListSagaEventsRequest(server string, sagaID SagaID, params *ListSagaEven
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRestoreSagaRequest calls the generic RestoreSaga builder with application/json body
+func NewRestoreSagaRequest(server string, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRestoreSagaRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewRestoreSagaRequestWithBody constructs an http.Request for the RestoreSaga method, with any body, and a specified content type
+func NewRestoreSagaRequestWithBody(server string, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/restore", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -5209,6 +5682,41 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// RunRetentionWithBodyWithResponse Archive the tenant's sagas that have expired
+	//
+	// Does now what the server does by itself now and then: archives ended sagas
+	// whose retention is over. One request works for a few seconds at most and
+	// says with `more` when there is more to do; repeat it then. Sagas that need
+	// attention stay. Requests at the same time share the work.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+	RunRetentionWithBodyWithResponse(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error)
+
+	// RunRetentionWithResponse Archive the tenant's sagas that have expired
+	//
+	// Does now what the server does by itself now and then: archives ended sagas
+	// whose retention is over. One request works for a few seconds at most and
+	// says with `more` when there is more to do; repeat it then. Sagas that need
+	// attention stay. Requests at the same time share the work.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+	RunRetentionWithResponse(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error)
+
+	// GetStorageWithResponse What the tables and indexes take, and how they are used
+	//
+	// From PostgreSQL's statistics, of all tenants together; largest table
+	// first. Counts are the server's estimates, and scans count since its
+	// statistics were last reset. A store in memory has no tables.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
+	GetStorageWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetStorageResponse, error)
+
 	// ListAPIKeysWithResponse List API keys
 	//
 	// Newest first. A credential for any tenant sees all keys, another one those
@@ -5305,7 +5813,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Newest first. Filters are combined with AND; the values of a repeatable
 	// filter with OR. Where both `status` and `state` are given, a saga must
-	// fit both.
+	// fit both. Archived sagas are a list of their own: `archived=true`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -5345,7 +5853,8 @@ type ClientWithResponsesInterface interface {
 	// GetSagaWithResponse Get a saga with its step logs
 	//
 	// With `wait` the answer comes when the saga has ended or the time is up,
-	// with 200 in both cases.
+	// with 200 in both cases. An archived saga is answered with `archived` and
+	// `archived_at`; so are its step logs and steps.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -5403,6 +5912,28 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 	ListSagaEventsWithResponse(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*ListSagaEventsResponse, error)
+
+	// RestoreSagaWithBodyWithResponse Bring an archived saga back
+	//
+	// Makes an archived saga live again, with its step logs, exactly as it was.
+	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+	// for a saga that is live.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+	RestoreSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error)
+
+	// RestoreSagaWithResponse Bring an archived saga back
+	//
+	// Makes an archived saga live again, with its step logs, exactly as it was.
+	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+	// for a saga that is live.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+	RestoreSagaWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error)
 
 	// ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
 	//
@@ -5567,6 +6098,120 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /version (the `GetVersion` operationId).
 	GetVersionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetVersionResponse, error)
+}
+
+// RunRetentionResponseDefaultHeaders the declared response headers of an HTTP default response for RunRetention
+type RunRetentionResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RunRetentionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RetentionRun
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RunRetentionResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RunRetentionResponse) GetJSON200() *RetentionRun {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RunRetentionResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RunRetentionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RunRetentionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RunRetentionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RunRetentionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetStorageResponseDefaultHeaders the declared response headers of an HTTP default response for GetStorage
+type GetStorageResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetStorageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Storage
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetStorageResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetStorageResponse) GetJSON200() *Storage {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetStorageResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetStorageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetStorageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetStorageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetStorageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 // ListAPIKeysResponseDefaultHeaders the declared response headers of an HTTP default response for ListAPIKeys
@@ -6361,6 +7006,71 @@ func (r ListSagaEventsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListSagaEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestoreSagaResponse200Headers the declared response headers of an HTTP 200 response for RestoreSaga
+type RestoreSagaResponse200Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// RestoreSagaResponseDefaultHeaders the declared response headers of an HTTP default response for RestoreSaga
+type RestoreSagaResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RestoreSagaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Saga
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestoreSagaResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RestoreSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestoreSagaResponse) GetJSON200() *Saga {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RestoreSagaResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestoreSagaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestoreSagaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestoreSagaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestoreSagaResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -7393,6 +8103,59 @@ func (r GetVersionResponse) ContentType() string {
 	return ""
 }
 
+// RunRetentionWithBodyWithResponse Archive the tenant's sagas that have expired
+//
+// Does now what the server does by itself now and then: archives ended sagas
+// whose retention is over. One request works for a few seconds at most and
+// says with `more` when there is more to do; repeat it then. Sagas that need
+// attention stay. Requests at the same time share the work.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+func (c *ClientWithResponses) RunRetentionWithBodyWithResponse(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error) {
+	rsp, err := c.RunRetentionWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunRetentionResponse(rsp)
+}
+
+// RunRetentionWithResponse Archive the tenant's sagas that have expired
+//
+// Does now what the server does by itself now and then: archives ended sagas
+// whose retention is over. One request works for a few seconds at most and
+// says with `more` when there is more to do; repeat it then. Sagas that need
+// attention stay. Requests at the same time share the work.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+func (c *ClientWithResponses) RunRetentionWithResponse(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error) {
+	rsp, err := c.RunRetention(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunRetentionResponse(rsp)
+}
+
+// GetStorageWithResponse What the tables and indexes take, and how they are used
+//
+// From PostgreSQL's statistics, of all tenants together; largest table
+// first. Counts are the server's estimates, and scans count since its
+// statistics were last reset. A store in memory has no tables.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
+func (c *ClientWithResponses) GetStorageWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetStorageResponse, error) {
+	rsp, err := c.GetStorage(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetStorageResponse(rsp)
+}
+
 // ListAPIKeysWithResponse List API keys
 //
 // Newest first. A credential for any tenant sees all keys, another one those
@@ -7537,7 +8300,7 @@ func (c *ClientWithResponses) StreamEventsWithResponse(ctx context.Context, para
 //
 // Newest first. Filters are combined with AND; the values of a repeatable
 // filter with OR. Where both `status` and `state` are given, a saga must
-// fit both.
+// fit both. Archived sagas are a list of their own: `archived=true`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7595,7 +8358,8 @@ func (c *ClientWithResponses) CreateSagaWithResponse(ctx context.Context, params
 // GetSagaWithResponse Get a saga with its step logs
 //
 // With `wait` the answer comes when the saga has ended or the time is up,
-// with 200 in both cases.
+// with 200 in both cases. An archived saga is answered with `archived` and
+// `archived_at`; so are its step logs and steps.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7688,6 +8452,40 @@ func (c *ClientWithResponses) ListSagaEventsWithResponse(ctx context.Context, sa
 		return nil, err
 	}
 	return ParseListSagaEventsResponse(rsp)
+}
+
+// RestoreSagaWithBodyWithResponse Bring an archived saga back
+//
+// Makes an archived saga live again, with its step logs, exactly as it was.
+// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+// for a saga that is live.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+func (c *ClientWithResponses) RestoreSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error) {
+	rsp, err := c.RestoreSagaWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestoreSagaResponse(rsp)
+}
+
+// RestoreSagaWithResponse Bring an archived saga back
+//
+// Makes an archived saga live again, with its step logs, exactly as it was.
+// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+// for a saga that is live.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+func (c *ClientWithResponses) RestoreSagaWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error) {
+	rsp, err := c.RestoreSaga(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestoreSagaResponse(rsp)
 }
 
 // ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
@@ -7966,6 +8764,126 @@ func (c *ClientWithResponses) GetVersionWithResponse(ctx context.Context, reqEdi
 		return nil, err
 	}
 	return ParseGetVersionResponse(rsp)
+}
+
+// ParseRunRetentionResponse parses an HTTP response from a RunRetentionWithResponse call
+func ParseRunRetentionResponse(rsp *http.Response) (*RunRetentionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RunRetentionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RetentionRun
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers RunRetentionResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetStorageResponse parses an HTTP response from a GetStorageWithResponse call
+func ParseGetStorageResponse(rsp *http.Response) (*GetStorageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetStorageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Storage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetStorageResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
 }
 
 // ParseListAPIKeysResponse parses an HTTP response from a ListAPIKeysWithResponse call
@@ -8850,6 +9768,83 @@ func ParseListSagaEventsResponse(rsp *http.Response) (*ListSagaEventsResponse, e
 	switch {
 	case true:
 		var headers ListSagaEventsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestoreSagaResponse parses an HTTP response from a RestoreSagaWithResponse call
+func ParseRestoreSagaResponse(rsp *http.Response) (*RestoreSagaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestoreSagaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Saga
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestoreSagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers RestoreSagaResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

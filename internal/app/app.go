@@ -72,6 +72,7 @@ type node struct {
 	opt      Options
 	db       *postgres.DB
 	sagas    *postgres.Sagas
+	archive  archive
 	trail    *postgres.Trail
 	tail     *audit.Tail
 	writes   *writes
@@ -108,6 +109,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		}
 		return n.engine.Load()
 	})
+	n.archive = archive{n.sagas, n.metrics}
 	n.writes = newWrites(n.sagas, cfg.Engine.CommitBatch, n.metrics, n.tail.Wake)
 	n.calls = participant.New(participant.Config{
 		Policy: policy, Version: opt.Version.Version, MaxResponseBytes: cfg.Engine.MaxResponseBytes,
@@ -142,6 +144,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 			MaxStreams: cfg.Server.MaxStreams,
 		},
 		SagaTimeout: cfg.Engine.DefaultSagaTimeout, CompensationTimeout: cfg.Engine.DefaultCompensationTimeout,
+		Archive: n.archive, Retention: n.retention(), RetentionBatch: cfg.Retention.BatchSize, Storage: db.Storage,
 		Now: now, NewID: newID, Ready: n.ready, Stopping: n.stopping, Version: opt.Version, Log: opt.Log,
 	}
 	if n.checker != nil {
@@ -209,7 +212,16 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 		}
 	})
 	parts.Go(func() {
-		janitor.Run(work, janitor.Config{Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted})
+		janitor.Run(work, janitor.Config{
+			Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted, Storage: n.db.Storage, Measured: n.metrics.Measured,
+		})
+	})
+	parts.Go(func() {
+		janitor.Retain(work, janitor.RetentionConfig{
+			Archive: n.archive, Log: n.opt.Log, Default: n.retention(),
+			Interval: n.cfg.Retention.Interval, Batch: n.cfg.Retention.BatchSize,
+			Done: func() { n.metrics.Loop("retention") },
+		})
 	})
 	parts.Go(func() {
 		audit.Seal(work, audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed})

@@ -28,6 +28,7 @@ type Config struct {
 	Auth       Auth      `koanf:"auth" doc:"Who may use the API: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
 	Tenant     Tenant    `koanf:"tenant" doc:"The tenant of requests that name none."`
 	Limits     Limits    `koanf:"limits" doc:"What clients may send."`
+	Retention  Retention `koanf:"retention" doc:"How long ended sagas stay live before they are archived, where their workflow does not say."`
 	Test       TestSeams `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
 	Failpoints string    `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`
 }
@@ -180,6 +181,14 @@ type Limits struct {
 	MaxSteps         int   `koanf:"max_steps" validate:"min=1,max=10000" doc:"Most steps of a workflow."`
 	MaxWorkflowBytes int64 `koanf:"max_workflow_bytes" validate:"min=1024,max=16777216" doc:"Largest workflow definition."`
 	MaxJSONDepth     int   `koanf:"max_json_depth" validate:"min=4,max=1000" doc:"Deepest nesting of JSON that is read."`
+}
+
+// Retention is the life of ended sagas. A workflow's own retention wins.
+type Retention struct {
+	Completed time.Duration `koanf:"completed" validate:"omitempty,min=1m,max=876000h" doc:"How long completed sagas stay live; 0 means for ever."`
+	Failed    time.Duration `koanf:"failed" validate:"omitempty,min=1m,max=876000h" doc:"How long sagas that ended in any other way stay live; 0 means for ever. Those that need attention always do."`
+	Interval  time.Duration `koanf:"interval" validate:"omitempty,min=1s,max=720h" doc:"How often this node archives what has expired; 0 means never."`
+	BatchSize int           `koanf:"batch_size" validate:"min=1,max=10000" doc:"Most sagas archived in one transaction."`
 }
 
 // TestSeams change what a production system must not change. All are zero

@@ -66,8 +66,9 @@ func Default(env Environment) Config {
 			JWTRoleClaim:   "role",
 			JWTTenantClaim: "tenant_id",
 		},
-		Tenant: Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
-		Limits: Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
+		Tenant:    Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
+		Retention: Retention{Completed: 30 * 24 * time.Hour, Failed: 90 * 24 * time.Hour, Interval: time.Hour, BatchSize: 500},
+		Limits:    Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
 	}
 	// Pools and TLS are seed 1's table of environments; who migrates and who
 	// may call loopback follows from what each is for.

@@ -157,6 +157,10 @@ var samples = map[string]struct {
 	"limits.max_steps":                    {"7", 7},
 	"limits.max_workflow_bytes":           {"1024", int64(1024)},
 	"limits.max_json_depth":               {"8", 8},
+	"retention.completed":                 {"2h", 2 * time.Hour},
+	"retention.failed":                    {"3h", 3 * time.Hour},
+	"retention.interval":                  {"2s", 2 * time.Second},
+	"retention.batch_size":                {"9", 9},
 	"test.clock_offset":                   {"-90s", -90 * time.Second},
 	"failpoints":                          {"engine.commit=kill@3", "engine.commit=kill@3"},
 }

@@ -106,6 +106,9 @@ func (a answer) VisitListAPIKeysResponse(w http.ResponseWriter) error          {
 func (a answer) VisitGetAPIKeyResponse(w http.ResponseWriter) error            { return a.write(w) }
 func (a answer) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error         { return a.write(w) }
 func (a answer) VisitWhoAmIResponse(w http.ResponseWriter) error               { return a.write(w) }
+func (a answer) VisitRestoreSagaResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitRunRetentionResponse(w http.ResponseWriter) error         { return a.write(w) }
+func (a answer) VisitGetStorageResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitGetHealthResponse(w http.ResponseWriter) error            { return a.write(w) }
 func (a answer) VisitGetReadinessResponse(w http.ResponseWriter) error         { return a.write(w) }
 func (a answer) VisitGetVersionResponse(w http.ResponseWriter) error           { return a.write(w) }

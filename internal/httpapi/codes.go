@@ -70,6 +70,8 @@ var problems = []problemKind{
 	{codeSagaExists, []int{409}, "Saga exists already", "A saga of the given saga_id exists already. With an Idempotency-Key the repeated request would have been answered again instead."},
 	{saga.CodeBusinessKey, []int{409}, "Business key in use", "An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: return_existing` would have answered with that saga. Also when a saga cannot be reopened because another has its key now."},
 	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's present state. `allowed_actions` lists those that are."},
+	{saga.CodeArchived, []int{409}, "The saga is archived", "The saga has ended and is in the archive, where it can only be read. `allowed_actions` says that it can be restored."},
+	{saga.CodeNotArchived, []int{409}, "The saga is not archived", "Only an archived saga can be restored, and this one is live. `allowed_actions` lists what is possible instead."},
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's present one. Read it again and decide again."},
 	{saga.CodeUnstorable, []int{422}, "Content that cannot be stored", "The database refuses the content, for example a number beyond what it can hold."},
 	{workflow.CodeNotFound, []int{404, 422}, "No such workflow", "The tenant has no workflow of this name, or not this version of it. 404 where the path names it, 422 where the body of a new saga does."},

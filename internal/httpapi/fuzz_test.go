@@ -35,6 +35,9 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		{"GET", sagas + "?status=FAILED&state=failed&page=2&metadata=%7B%7D", "", ""},
 		{"GET", sagas + "?cursor=AAAA&created_from=2026-01-01T00:00:00%2B01:00", "", ""},
 		{"POST", missing + "/cancel", "application/json", `{"reason":"x"}`},
+		{"POST", missing + "/restore", "application/json", `{"reason":"x"}`},
+		{"GET", sagas + "?archived=true&state=failed&needs_attention=true&metadata=%7B%7D", "", ""},
+		{"POST", "/api/v1/admin/retention/run?dry_run=true", "application/json", `{"older_than":"0001-01-01T00:00:00Z"}`},
 		{"GET", workflows + "/a%2Fb", "", ""},
 		{"GET", workflows + "/..%2f..", "", ""},
 		{"GET", workflows + "/a%0ab", "", ""},
@@ -51,7 +54,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 	}
 	store := memstore.New(time.Now)
 	handler, err := httpapi.New(httpapi.Config{
-		Sagas: store.Sagas, Workflows: store.Workflows,
+		Sagas: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas,
 		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			results, err := store.Sagas.Create(ctx, []saga.NewSaga{n})
 			return results[0], err

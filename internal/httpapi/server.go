@@ -63,6 +63,7 @@ type Version struct{ Version, Commit, BuiltAt, Go string }
 type Config struct {
 	Sagas     saga.Store
 	Workflows workflow.Store
+	Archive   saga.Archive
 	// Create stores one saga and Commit writes one change, durably on return;
 	// usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
@@ -93,8 +94,15 @@ type Config struct {
 	// nor definition say; 0: no deadline.
 	SagaTimeout         time.Duration
 	CompensationTimeout time.Duration
-	Now                 func() time.Time
-	NewID               func() uuid.UUID
+	// Retention stands in for what workflows do not say of theirs;
+	// RetentionBatch is how many sagas are archived in one transaction, 500
+	// when it is 0.
+	Retention      saga.Retention
+	RetentionBatch int
+	// Storage reports on the store's tables. Optional: it has none.
+	Storage func(context.Context) (saga.Storage, error)
+	Now     func() time.Time
+	NewID   func() uuid.UUID
 	// Ready returns nil when this node can serve, else why it cannot, in a
 	// text that is shown to anybody. Optional: always ready.
 	Ready func(context.Context) error
@@ -154,9 +162,9 @@ func New(cfg Config) (http.Handler, error) {
 
 func (c *Config) complete() error {
 	switch {
-	case c.Sagas == nil, c.Workflows == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
+	case c.Sagas == nil, c.Workflows == nil, c.Archive == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
 		c.Trail == nil, c.Follow == nil, c.Verify == nil, c.Keys == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
-		return errors.New("Sagas, Workflows, Create, Commit, Engine, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
+		return errors.New("Sagas, Workflows, Archive, Create, Commit, Engine, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
 	case c.Development == (c.Identify != nil):
 		return errors.New("either Identify or Development is required")
 	case len(c.CursorKey) < 32:
@@ -164,6 +172,9 @@ func (c *Config) complete() error {
 	}
 	if c.Streams == nil {
 		c.Streams = func(int) {}
+	}
+	if c.RetentionBatch == 0 {
+		c.RetentionBatch = 500
 	}
 	l := &c.Limits
 	if l.MaxBodyBytes == 0 {

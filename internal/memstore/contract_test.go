@@ -15,6 +15,7 @@ import (
 var (
 	_ saga.Store     = (*memstore.Sagas)(nil)
 	_ saga.Ownership = (*memstore.Sagas)(nil)
+	_ saga.Archive   = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
 	_ saga.Trail     = (*memstore.Trail)(nil)
 	_ saga.Chain     = (*memstore.Trail)(nil)
@@ -29,6 +30,7 @@ func open(*testing.T) storetest.Env {
 	return storetest.Env{
 		Sagas:     m.Sagas,
 		Ownership: m.Sagas,
+		Archive:   m.Sagas,
 		Workflows: m.Workflows,
 		Trail:     m.Trail,
 		Chain:     m.Trail,
@@ -39,8 +41,9 @@ func open(*testing.T) storetest.Env {
 	}
 }
 
-func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, open) }
-func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, open) }
-func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, open) }
-func TestTrailKeepsTheContract(t *testing.T)     { storetest.Trail(t, open) }
-func TestKeysKeepTheContract(t *testing.T)       { storetest.Keys(t, open) }
+func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, open) }
+func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, open) }
+func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, open) }
+func TestTrailKeepsTheContract(t *testing.T)      { storetest.Trail(t, open) }
+func TestKeysKeepTheContract(t *testing.T)        { storetest.Keys(t, open) }
+func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, open) }

@@ -27,6 +27,7 @@ func New(now func() time.Time) *Store {
 	m := &memory{
 		now:   now,
 		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
+		archive: map[uuid.UUID]*saga.Archived{}, restored: map[uuid.UUID]time.Time{},
 		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 	}
@@ -42,14 +43,16 @@ func New(now func() time.Time) *Store {
 type memory struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	sagas map[uuid.UUID]*saga.Saga
-	logs  map[uuid.UUID][]saga.StepLog
-	audit []saga.AuditEvent // in the order in which it was written
-	seals map[uuid.UUID][]saga.Seal
-	keys  map[keyID]keyRow
-	nodes map[int64]*nodeRow
-	heads map[nameID]*head
+	mu       sync.Mutex
+	sagas    map[uuid.UUID]*saga.Saga
+	logs     map[uuid.UUID][]saga.StepLog
+	archive  map[uuid.UUID]*saga.Archived
+	restored map[uuid.UUID]time.Time // live ones that came back, and when
+	keys     map[keyID]keyRow
+	nodes    map[int64]*nodeRow
+	heads    map[nameID]*head
+	audit    []saga.AuditEvent // in the order in which it was written
+	seals    map[uuid.UUID][]saga.Seal
 }
 
 type keyID struct {

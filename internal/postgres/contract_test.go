@@ -20,17 +20,19 @@ import (
 var (
 	_ saga.Store     = (*postgres.Sagas)(nil)
 	_ saga.Ownership = (*postgres.Sagas)(nil)
+	_ saga.Archive   = (*postgres.Sagas)(nil)
 	_ workflow.Store = (*postgres.Workflows)(nil)
 	_ saga.Trail     = (*postgres.Trail)(nil)
 	_ saga.Chain     = (*postgres.Trail)(nil)
 	_ access.Store   = (*postgres.Keys)(nil)
 )
 
-func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, openEnv) }
-func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, emptied(t)) }
-func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, openEnv) }
-func TestTrailKeepsTheContract(t *testing.T)     { storetest.Trail(t, openEnv) }
-func TestKeysKeepTheContract(t *testing.T)       { storetest.Keys(t, openEnv) }
+func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, openEnv) }
+func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, emptied(t)) }
+func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, openEnv) }
+func TestTrailKeepsTheContract(t *testing.T)      { storetest.Trail(t, openEnv) }
+func TestKeysKeepTheContract(t *testing.T)        { storetest.Keys(t, openEnv) }
+func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, openEnv) }
 
 // connect opens a database that is closed with the test.
 func connect(t *testing.T, dsn string) *postgres.DB {
@@ -79,6 +81,7 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 	return storetest.Env{
 		Sagas:     sagas,
 		Ownership: sagas,
+		Archive:   sagas,
 		Workflows: postgres.NewWorkflows(db),
 		Trail:     postgres.NewTrail(db),
 		Chain:     postgres.NewTrail(db),

@@ -10,29 +10,40 @@ import (
 // What the tests of plans need: the very statements that the stores send, and
 // the connections they send them on.
 const (
-	ClaimSagas   = claimSagas
-	CountLive    = countLive
-	DueSagas     = dueSagas
-	ExpireKeys   = expireKeys
-	GetKey       = getKey
-	GetSaga      = getSaga
-	LoadLogs     = loadLogs
-	LoadSagas    = loadSagas
-	OverdueSagas = overdueSagas
-	ReleaseSagas = releaseSagas
-	SagaColumns  = sagaColumns
-	LogColumns   = logColumns
-	StepLogs     = stepLogs
+	ClaimSagas       = claimSagas
+	CountLive        = countLive
+	DueSagas         = dueSagas
+	ArchiveCompleted = archiveCompleted
+	ArchivedLogs     = archivedLogs
+	CountCompleted   = countCompleted
+	GetArchived      = getArchived
+	ExpireKeys       = expireKeys
+	GetKey           = getKey
+	GetSaga          = getSaga
+	LoadLogs         = loadLogs
+	LoadSagas        = loadSagas
+	OverdueSagas     = overdueSagas
+	ReleaseSagas     = releaseSagas
+	SagaColumns      = sagaColumns
+	LogColumns       = logColumns
+	StepLogs         = stepLogs
 )
 
 var (
-	ActiveKey   = activeKey
-	CommitSagas = commitSagas
-	CountSagas  = countSagas
-	CreateSagas = createSagas
-	EventsQuery = eventsQuery
-	FeedQuery   = feedQuery
-	ListSagas   = listSagas
+	Archivable       = archivable
+	ArchiveFailed    = archiveFailed
+	CountArchived    = countArchived
+	CountFailed      = countFailed
+	Expiring         = expiring
+	ExpiryParameters = expiryParameters
+	ListArchived     = listArchived
+	ActiveKey        = activeKey
+	CommitSagas      = commitSagas
+	CountSagas       = countSagas
+	CreateSagas      = createSagas
+	EventsQuery      = eventsQuery
+	FeedQuery        = feedQuery
+	ListSagas        = listSagas
 )
 
 // Points returns the connections of prepared reads by key.

@@ -82,7 +82,8 @@ func openLarge(t *testing.T) large {
 		{fillLargeTable, []any{l.since, sagasInLargeTable}},
 		{fillLogs, []any{lastFifth}},
 		{fillEvents, []any{lastFifth}},
-		{`VACUUM (ANALYZE) saga.saga_states, saga.saga_step_logs, saga.audit_events, saga.workflows, saga.workflow_definitions, saga.engine_nodes, saga.idempotency_keys`, nil},
+		{fillArchive, nil},
+		{`VACUUM (ANALYZE) saga.saga_states_archive, saga.saga_step_logs_archive, saga.saga_states, saga.saga_step_logs, saga.audit_events, saga.workflows, saga.workflow_definitions, saga.engine_nodes, saga.idempotency_keys`, nil},
 	} {
 		if _, err := fill.ExecContext(t.Context(), s.text, s.args...); err != nil {
 			t.Fatalf("%s: %v", s.text, err)

@@ -59,12 +59,17 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 	if err != nil {
 		return 0, false, err
 	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	defer tx.Rollback()         //nolint:errcheck // after Commit it does nothing
+	var kept workflow.Retention // the head bears that of the latest version (migration 0013)
+	if d.Retention != nil {
+		kept = *d.Retention
+	}
 	// The head of a new name starts at version 1 before that version exists:
 	// both become visible together.
 	fresh, err := tx.ExecContext(ctx, `
-		INSERT INTO saga.workflows (tenant_id, name, latest_version, inline, created_at, updated_at)
-		VALUES ($1, $2, 1, $3, $4, $4) ON CONFLICT DO NOTHING`, tenant, d.Name, inline, now)
+		INSERT INTO saga.workflows (tenant_id, name, latest_version, inline, created_at, updated_at, completed_retention_ms, failed_retention_ms)
+		VALUES ($1, $2, 1, $3, $4, $4, nullif($5::bigint, 0), nullif($6::bigint, 0)) ON CONFLICT DO NOTHING`,
+		tenant, d.Name, inline, now, kept.CompletedMS, kept.FailedMS)
 	if err != nil {
 		return 0, false, err
 	}
@@ -91,8 +96,10 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 	}
 	if ver > 1 {
 		if _, err := tx.ExecContext(ctx, `
-			UPDATE saga.workflows SET latest_version = $3, revision = revision + 1, updated_at = $4
-			 WHERE tenant_id = $1 AND name = $2`, tenant, d.Name, ver, now); err != nil {
+			UPDATE saga.workflows
+			   SET latest_version = $3, revision = revision + 1, updated_at = $4,
+			       completed_retention_ms = nullif($5::bigint, 0), failed_retention_ms = nullif($6::bigint, 0)
+			 WHERE tenant_id = $1 AND name = $2`, tenant, d.Name, ver, now, kept.CompletedMS, kept.FailedMS); err != nil {
 			return 0, false, err
 		}
 	}

@@ -1,5 +1,5 @@
 // Package storetest is the contracts of saga.Store, saga.Ownership,
-// saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
+// saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
 // runs them, so that the one in memory means the same as the one on PostgreSQL.
 package storetest
 
@@ -16,6 +16,7 @@ import (
 type Env struct {
 	Sagas     saga.Store
 	Ownership saga.Ownership
+	Archive   saga.Archive
 	Workflows workflow.Store
 	Trail     saga.Trail
 	Chain     saga.Chain
@@ -52,6 +53,13 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 // know tenants.
 func Ownership(t *testing.T, open func(t *testing.T) Env) {
 	run(t, map[string][]contract{"leases": leases, "claim": claims, "duties": duties}, open)
+}
+
+// Archive tests saga.Archive. open returns a new Env that lasts as long as its test.
+func Archive(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"archive": archives, "restore": restores}, func(*testing.T) Env { return env })
+	run(t, map[string][]contract{"archive of all tenants": archivesOfAll}, open)
 }
 
 // Workflows tests workflow.Store. open returns a new Env that lasts as long as its test.
