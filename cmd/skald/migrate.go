@@ -13,6 +13,7 @@ type migrateCmd struct {
 	Up     migrateUp     `cmd:"" help:"Apply every migration that is missing."`
 	Down   migrateDown   `cmd:"" help:"Take back the newest migrations. Data in what they made is lost."`
 	Status migrateStatus `cmd:"" help:"List migrations and when they were applied."`
+	Roles  migrateRoles  `cmd:"" help:"Print the SQL that makes the database roles, for an administrator to run when Skald's own login may not create roles."`
 }
 
 type migrateUp struct{}
@@ -63,6 +64,22 @@ func (migrateStatus) Run(ctx context.Context, c *cli) error {
 		}
 		return err
 	})
+}
+
+type migrateRoles struct {
+	Login []string `arg:"" optional:"" help:"Who may act as these roles: Skald's logins, the owner of the schema among them. None means the configured one."`
+}
+
+func (m migrateRoles) Run(c *cli) error {
+	if len(m.Login) == 0 {
+		cfg, _, err := c.load()
+		if err != nil {
+			return err
+		}
+		m.Login = []string{cfg.Database.Login()}
+	}
+	fmt.Print(db.RolesSQL(m.Login...))
+	return nil
 }
 
 // withDatabase calls f with the address of the configured database, starting

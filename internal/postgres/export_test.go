@@ -16,24 +16,28 @@ const (
 	CreateSagas  = createSagas
 	DueSagas     = dueSagas
 	ExpireKeys   = expireKeys
-	GetKey       = getKey
-	GetSaga      = getSaga
 	LoadLogs     = loadLogs
 	LoadSagas    = loadSagas
 	OverdueSagas = overdueSagas
 	ReleaseSagas = releaseSagas
 	SagaColumns  = sagaColumns
 	LogColumns   = logColumns
-	StepLogs     = stepLogs
 )
 
 var (
 	CountSagas = countSagas
 	ListSagas  = listSagas
+
+	GetKey   = getKey
+	GetSaga  = getSaga
+	StepLogs = stepLogs
 )
 
-// Points returns the connections of prepared reads by key.
+// Points returns the connections of a tenant's prepared reads by key.
 func Points(db *DB) *sql.DB { return db.point.DB }
+
+// Lists returns the connections of a tenant's other work.
+func Lists(db *DB) *sql.DB { return db.list.DB }
 
 // Writers returns the connections that write sagas.
 func Writers(db *DB) *sql.DB { return db.write.DB }
