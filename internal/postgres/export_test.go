@@ -1,8 +1,12 @@
 package postgres
 
 import (
+	"context"
 	"database/sql"
 	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -44,6 +48,21 @@ func Writers(db *DB) *sql.DB { return db.write.DB }
 
 // Leases returns the connection of the leases.
 func Leases(db *DB) *sql.DB { return db.lease.DB }
+
+// OfTenant and ReadTenant are the way of every read by key.
+var OfTenant = ofTenant
+
+func ReadTenant(ctx context.Context, db *DB, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
+	return db.readTenant(ctx, tenant, query, row, args...)
+}
+
+// InTenant is the way of everything else that is done for one tenant.
+func InTenant(ctx context.Context, db *DB, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
+	return db.inTenant(ctx, tenant, f)
+}
+
+// Pooled tells whether connections did not get the role they asked for.
+func Pooled(db *DB) bool { return db.pooled }
 
 // CommitParameters are what Commit sends for batch.
 func CommitParameters(t *testing.T, batch []saga.Change) []any {
