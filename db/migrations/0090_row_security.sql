@@ -84,11 +84,12 @@ BEGIN
         IF NOT t.append_only THEN
             EXECUTE format('GRANT UPDATE, DELETE ON %s TO saga_engine_role', t.name);
         END IF;
-        -- Step logs are their saga's, and a saga's row is visible or not.
+        -- Step logs are their saga's, and a saga's row is visible or not. Not EXISTS:
+        -- the planner would hash all sagas of the tenant for the logs of one.
         visible := CASE
             WHEN t.has_tenant THEN own_rows
-            WHEN t.relname = 'saga_step_logs' THEN '(EXISTS (SELECT FROM saga.saga_states s WHERE s.id = saga_id))'
-            WHEN t.relname = 'saga_step_logs_archive' THEN '(EXISTS (SELECT FROM saga.saga_states_archive s WHERE s.id = saga_id))' END;
+            WHEN t.relname = 'saga_step_logs' THEN '((SELECT true FROM saga.saga_states s WHERE s.id = saga_id))'
+            WHEN t.relname = 'saga_step_logs_archive' THEN '((SELECT true FROM saga.saga_states_archive s WHERE s.id = saga_id))' END;
         CONTINUE WHEN visible IS NULL;
         EXECUTE format('GRANT SELECT ON %s TO saga_app_role', t.name);
         IF NOT t.archive THEN
