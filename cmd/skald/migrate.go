@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/app"
@@ -21,10 +22,14 @@ type migrateUp struct{}
 func (migrateUp) Run(ctx context.Context, c *cli) error {
 	return withDatabase(ctx, c, func(dsn string) error {
 		n, err := db.Up(ctx, dsn)
-		if err == nil {
-			fmt.Printf("%d migrations applied\n", n)
+		if err != nil {
+			return err
 		}
-		return err
+		fmt.Printf("%d migrations applied\n", n)
+		if err := db.Secured(ctx, dsn); err != nil {
+			fmt.Fprintln(os.Stderr, "warning:", err)
+		}
+		return nil
 	})
 }
 

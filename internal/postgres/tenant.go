@@ -31,16 +31,20 @@ func ofTenant(query, order string) string {
 // readTenant runs a query of ofTenant and calls row for each row it finds.
 func (db *DB) readTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
 	args = append([]any{tenant.String()}, args...)
-	read := func(rows *sql.Rows, err error) error {
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func() error { return row(rows) })
+	if db.pooled {
+		return db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+			rows, err := tx.QueryContext(ctx, query, args...)
+			if err != nil {
+				return err
+			}
+			return eachRow(rows, func() error { return row(rows) })
+		})
 	}
-	if !db.pooled {
-		return read(db.query(ctx, db.point, query, args))
+	rows, err := db.query(ctx, db.point, query, args)
+	if err != nil {
+		return err
 	}
-	return db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error { return read(tx.QueryContext(ctx, query, args...)) })
+	return eachRow(rows, func() error { return row(rows) })
 }
 
 // inTenant calls f with a transaction in the name of tenant, and commits it
