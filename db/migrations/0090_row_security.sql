@@ -134,12 +134,15 @@ BEGIN
                FROM pg_proc p WHERE p.pronamespace = 'saga'::regnamespace AND p.prokind = 'f' AND p.proname <> 'secure_tables' LOOP
         CONTINUE WHEN f.is_trigger;
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO saga_engine_role', f.name);
-        IF f.moves AND NOT f.prosecdef THEN
+        IF f.moves THEN
             EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER', f.name);
-        ELSIF NOT f.prosecdef THEN
+            CONTINUE;
+        END IF;
+        -- Others with their owner's rights are for the engine too, unless they only read.
+        IF f.reads OR NOT f.prosecdef THEN
             EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO saga_app_role', f.name);
         END IF;
-        IF f.reads AND NOT f.prosecdef THEN
+        IF f.reads THEN
             EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO saga_readonly_role', f.name);
         END IF;
     END LOOP;

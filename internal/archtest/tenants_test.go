@@ -11,7 +11,7 @@ var acrossTenants = []string{"read", "write", "lease", "queryRead", "queryWrite"
 
 // What takes a tenant acts as the role that sees that tenant alone (decision
 // 0022): in the stores, a function with a parameter of that name goes through
-// readTenant or inTenant.
+// readTenant, listTenant or inTenant.
 func TestWhatTakesATenantActsAsTheTenant(t *testing.T) {
 	looked := 0
 	for _, f := range files(t) {
@@ -28,7 +28,7 @@ func TestWhatTakesATenantActsAsTheTenant(t *testing.T) {
 				if s, ok := n.(*ast.SelectorExpr); ok && isDB(s.X) {
 					for _, way := range acrossTenants {
 						if s.Sel.Name == way {
-							t.Errorf("%s: %s takes a tenant and uses db.%s, which sees all: use readTenant or inTenant", f.path, fn.Name.Name, way)
+							t.Errorf("%s: %s takes a tenant and uses db.%s, which sees all: use readTenant, listTenant or inTenant", f.path, fn.Name.Name, way)
 						}
 					}
 				}

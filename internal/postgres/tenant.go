@@ -32,19 +32,25 @@ func ofTenant(query, order string) string {
 func (db *DB) readTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
 	args = append([]any{tenant.String()}, args...)
 	if db.pooled {
-		return db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-			rows, err := tx.QueryContext(ctx, query, args...)
-			if err != nil {
-				return err
-			}
-			return eachRow(rows, func() error { return row(rows) })
-		})
+		return db.listTenant(ctx, tenant, query, row, args...)
 	}
 	rows, err := db.query(ctx, db.point, query, args)
 	if err != nil {
 		return err
 	}
 	return eachRow(rows, func() error { return row(rows) })
+}
+
+// listTenant runs any query in the name of tenant and calls row for each row it
+// finds.
+func (db *DB) listTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
+	return db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		rows, err := tx.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		return eachRow(rows, func() error { return row(rows) })
+	})
 }
 
 // inTenant calls f with a transaction in the name of tenant, and commits it

@@ -31,7 +31,7 @@ type neighbours struct {
 	sagas   [2]uuid.UUID
 }
 
-func settle(t *testing.T, login string) neighbours {
+func neighboursOn(t *testing.T, login string) neighbours {
 	t.Helper()
 	n := neighbours{db: connect(t, login)}
 	st := postgres.NewSagas(n.db)
@@ -65,7 +65,7 @@ var own = map[string]string{
 func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	n := settle(t, plainLogin(t, dsn))
+	n := neighboursOn(t, plainLogin(t, dsn))
 	super := observer(t, dsn)
 	for table, column := range own {
 		query := `SELECT coalesce(array_agg(` + column + `::text ORDER BY 1), '{}') FROM saga.` + table
@@ -116,7 +116,7 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 func TestATenantCannotWriteAForeignRow(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	n := settle(t, plainLogin(t, dsn))
+	n := neighboursOn(t, plainLogin(t, dsn))
 	me, other := n.tenants[0], n.tenants[1]
 	write := func(statement string, args ...any) (int64, error) {
 		var touched int64
@@ -182,7 +182,7 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 	}{{"direct", plainLogin, 2000}, {"through a pooler", throughPooler, 500}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			n := settle(t, tt.login(t, testdb.DSN(t)))
+			n := neighboursOn(t, tt.login(t, testdb.DSN(t)))
 			postgres.Points(n.db).SetMaxOpenConns(1)
 			postgres.Lists(n.db).SetMaxOpenConns(1)
 			st := postgres.NewSagas(n.db)
