@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -60,16 +61,32 @@ func connect(ctx context.Context, cfg *config.Config, log *slog.Logger) (*postgr
 			log.Info("database migrated", slog.Int("migrations", n))
 		}
 	}
-	d, err := postgres.Open(ctx, postgres.Config{
-		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns, ConnMaxLifetime: c.ConnMaxLifetime,
-		StatementTimeout: c.StatementTimeout, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
-	})
+	unsecured, err := accept(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Check(ctx, d.SQL()); err != nil {
-		d.Close()
-		return nil, err
+	return postgres.Open(ctx, postgres.Config{
+		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns, ConnMaxLifetime: c.ConnMaxLifetime,
+		StatementTimeout: c.StatementTimeout, IOTimeout: c.IOTimeout, Application: cfg.App.Name, Unsecured: unsecured,
+	})
+}
+
+// accept checks that the schema is current and that row-level security is in
+// place. Without the latter prod does not start, and the others do with a
+// warning and on the WHERE of every statement alone.
+func accept(ctx context.Context, cfg *config.Config, log *slog.Logger) (unsecured bool, err error) {
+	if err := db.Current(ctx, cfg.Database.DSN()); err != nil {
+		return false, err
 	}
-	return d, nil
+	err = db.Secured(ctx, cfg.Database.DSN())
+	var insecure *db.Insecure
+	if !errors.As(err, &insecure) {
+		return false, err
+	}
+	if cfg.App.Environment == config.Prod {
+		return false, err
+	}
+	log.Warn("tenants are separated by WHERE alone: row-level security is not in place; prod would not start",
+		slog.Any("problems", insecure.Problems), slog.String("sql", db.RolesSQL(insecure.Login)))
+	return true, nil
 }
