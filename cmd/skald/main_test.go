@@ -76,6 +76,8 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 		{[]string{"migrate", "down", "2"}, "2 migrations taken back", 0},
 		{[]string{"migrate", "status"}, "not applied", 0},
 		{[]string{"migrate", "down", "0"}, "must be 1 or more", 1},
+		{[]string{"migrate", "roles"}, "GRANT saga_app_role, saga_engine_role, saga_readonly_role TO ", 0},
+		{[]string{"migrate", "roles", "skald_owner", `odd"name`}, `TO "odd""name";`, 0},
 	} {
 		if out, code := run(t, env, step.args...); code != step.code || !strings.Contains(out, step.want) {
 			t.Errorf("%v: exit %d, %s; want exit %d and %q", step.args, code, out, step.code, step.want)

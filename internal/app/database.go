@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -80,21 +81,37 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 			log.Info("database migrated", slog.Int("migrations", n))
 		}
 	}
+	unsecured, err := accept(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
 	statements := c.StatementTimeout
 	if statements == 0 {
 		statements = -1 // 0 would be the default of package postgres
 	}
-	d, err := postgres.Open(ctx, postgres.Config{
+	return postgres.Open(ctx, postgres.Config{
 		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
-		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source,
+		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source, Unsecured: unsecured,
 		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
 	})
-	if err != nil {
-		return nil, err
+}
+
+// accept checks that the schema is current and that row-level security is in
+// place. Without the latter prod does not start, and the others do with a
+// warning and on the WHERE of every statement alone.
+func accept(ctx context.Context, cfg *config.Config, log *slog.Logger) (unsecured bool, err error) {
+	if err := db.Current(ctx, cfg.Database.DSN()); err != nil {
+		return false, err
 	}
-	if err := db.Check(ctx, d.SQL()); err != nil {
-		d.Close()
-		return nil, err
+	err = db.Secured(ctx, cfg.Database.DSN())
+	var insecure *db.Insecure
+	if !errors.As(err, &insecure) {
+		return false, err
 	}
-	return d, nil
+	if cfg.App.Environment == config.Prod {
+		return false, err
+	}
+	log.Warn("tenants are separated by WHERE alone: row-level security is not in place; prod would not start",
+		slog.Any("problems", insecure.Problems), slog.String("sql", db.RolesSQL(insecure.Login)))
+	return true, nil
 }

@@ -37,7 +37,7 @@ func owner(t *testing.T, dsn string) *sql.DB {
 	return d
 }
 
-func execute(t *testing.T, d *sql.DB, statements ...string) {
+func run(t *testing.T, d *sql.DB, statements ...string) {
 	t.Helper()
 	for _, s := range statements {
 		if _, err := d.Exec(s); err != nil { // in cleanups too
@@ -56,18 +56,18 @@ type roles struct {
 
 func newRoles(t *testing.T, d *sql.DB) *roles {
 	r := &roles{t: t, d: d, group: "skald_app_" + strings.ReplaceAll(uuid.NewString(), "-", "")}
-	execute(t, d, `CREATE ROLE `+r.group+` NOLOGIN`,
+	run(t, d, `CREATE ROLE `+r.group+` NOLOGIN`,
 		`GRANT USAGE ON SCHEMA saga, skald TO `+r.group,
 		`GRANT ALL ON ALL TABLES IN SCHEMA saga, skald TO `+r.group,
 		`GRANT ALL ON ALL SEQUENCES IN SCHEMA saga TO `+r.group,
 		`GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA saga TO `+r.group,
 		// Row security, where there is some, is written for this role.
-		`DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'saga_app_role') THEN GRANT saga_app_role TO `+r.group+`; END IF; END $$`)
+		`DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'saga_app_role') THEN GRANT saga_app_role, saga_engine_role TO `+r.group+`; END IF; END $$`)
 	t.Cleanup(func() {
 		for n := 1; n <= 9; n++ {
-			execute(t, d, `DROP ROLE IF EXISTS `+r.name(n))
+			run(t, d, `DROP ROLE IF EXISTS `+r.name(n))
 		}
-		execute(t, d, `DROP OWNED BY `+r.group, `DROP ROLE `+r.group)
+		run(t, d, `DROP OWNED BY `+r.group, `DROP ROLE `+r.group)
 	})
 	return r
 }
@@ -77,7 +77,7 @@ func (r *roles) name(n int) string { return fmt.Sprintf("%s_%d", r.group, n) }
 // make is vaulttest.Role.Make.
 func (r *roles) make(n int) (user, password string) {
 	password = "canary-" + uuid.NewString()
-	execute(r.t, r.d, fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD '%s' VALID UNTIL '%s' IN ROLE %s`,
+	run(r.t, r.d, fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD '%s' VALID UNTIL '%s' IN ROLE %s`,
 		r.name(n), password, time.Now().Add(time.Hour).UTC().Format(time.RFC3339), r.group))
 	return r.name(n), password
 }
@@ -201,10 +201,10 @@ func TestARoleDroppedInMidRunLosesNoSaga(t *testing.T) {
 	o := &orders{t: t, url: n.url, ids: map[string]bool{}}
 	const all = 400
 	o.run(all, map[int]func(){
-		100: func() { execute(t, d, `ALTER ROLE `+r.name(1)+` NOLOGIN`); r.kick(1) },
+		100: func() { run(t, d, `ALTER ROLE `+r.name(1)+` NOLOGIN`); r.kick(1) },
 		// Vault asks for at most one new login in a second.
-		200: func() { time.Sleep(time.Second); execute(t, d, `DROP ROLE `+r.name(2)) }, // its sessions stay, and may do nothing
-		300: func() { time.Sleep(time.Second); execute(t, d, `DROP ROLE `+r.name(3)); r.kick(3) },
+		200: func() { time.Sleep(time.Second); run(t, d, `DROP ROLE `+r.name(2)) }, // its sessions stay, and may do nothing
+		300: func() { time.Sleep(time.Second); run(t, d, `DROP ROLE `+r.name(3)); r.kick(3) },
 	})
 	o.settled(all)
 	t.Logf("%d orders accepted, %d asked to try again", o.accepted.Load(), o.again.Load())
@@ -244,12 +244,12 @@ func TestAPasswordFileIsReadAgainInMidRun(t *testing.T) {
 		50: func() { // the file first, as rotation should go
 			password = "canary-second"
 			write()
-			execute(t, d, `ALTER ROLE `+user+` PASSWORD '`+password+`'`)
+			run(t, d, `ALTER ROLE `+user+` PASSWORD '`+password+`'`)
 			r.kick(1)
 		},
 		100: func() { // the server first: until the file follows, connections are refused
 			password = "canary-third"
-			execute(t, d, `ALTER ROLE `+user+` PASSWORD '`+password+`'`)
+			run(t, d, `ALTER ROLE `+user+` PASSWORD '`+password+`'`)
 			r.kick(1)
 			time.AfterFunc(300*time.Millisecond, write)
 		},

@@ -16,9 +16,9 @@ func TestRulesBetweenSettings(t *testing.T) {
 		environ []string
 		want    string // "" when it is allowed
 	}{
-		{"more idle connections than connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=8", "SKALD_DATABASE_MAX_IDLE_CONNS=9"},
+		{"more idle connections than connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=10", "SKALD_DATABASE_MAX_IDLE_CONNS=11"},
 			"database.max_idle_conns (SKALD_DATABASE_MAX_IDLE_CONNS): must not exceed database.max_open_conns"},
-		{"as many idle connections as connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=8", "SKALD_DATABASE_MAX_IDLE_CONNS=8"}, ""},
+		{"as many idle connections as connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=10", "SKALD_DATABASE_MAX_IDLE_CONNS=10"}, ""},
 		{"statements that outlive their connection", []string{"SKALD_DATABASE_STATEMENT_TIMEOUT=1m"},
 			"database.io_timeout (default; env SKALD_DATABASE_IO_TIMEOUT): must exceed database.statement_timeout"},
 		{"statements without a limit", []string{"SKALD_DATABASE_STATEMENT_TIMEOUT=0"}, ""},

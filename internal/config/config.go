@@ -67,7 +67,7 @@ type Database struct {
 	PasswordFile     string        `koanf:"password_file" doc:"File that holds the password; line ends after it are dropped. It is read again when it changes and when PostgreSQL refuses the password. Excludes password."`
 	SSLMode          string        `koanf:"ssl_mode" validate:"oneof=disable require verify-ca verify-full" doc:"TLS to PostgreSQL, unless the URL says otherwise. prod refuses disable."`
 	SSLRootCert      string        `koanf:"ssl_root_cert" doc:"File of CA certificates to verify the server with; empty means the driver's choice, which ends at the system's."`
-	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=8,max=1000" doc:"Most open connections of this node."`
+	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=10,max=1000" doc:"Most open connections of this node."`
 	MaxIdleConns     int           `koanf:"max_idle_conns" validate:"min=0,max=1000" doc:"Connections kept open for reads by key; at most max_open_conns. Those for lists close after a minute without use."`
 	ConnMaxLifetime  time.Duration `koanf:"conn_max_lifetime" validate:"omitempty,min=1s,max=24h" doc:"A connection is replaced after this long; 0 means never."`
 	AutoMigrate      bool          `koanf:"auto_migrate" doc:"Whether serve migrates the schema by itself; if not, it only checks that the schema is current."`

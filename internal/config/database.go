@@ -49,6 +49,14 @@ func (d Database) DSNAs(user string, password Secret) string {
 	return b.String()
 }
 
+// Login is whom DSN signs in as.
+func (d Database) Login() string {
+	if p, err := d.parameters(); err == nil {
+		return p["user"]
+	}
+	return d.User
+}
+
 // parameters are the URL's, completed by the other settings.
 func (d Database) parameters() (map[string]string, error) {
 	p, err := parseConnInfo(string(d.URL))

@@ -120,19 +120,22 @@ func (s *server) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (
 // load reads a live saga of the tenant and rebuilds its run, for an action.
 // Faults: NotFound, and Conflict for an archived one.
 func (s *server) load(ctx context.Context, tenant, id uuid.UUID) (saga.Run, []saga.StepLog, error) {
-	loaded, err := s.Sagas.Load(ctx, []uuid.UUID{id})
+	sg, err := s.Sagas.Get(ctx, tenant, id)
+	if fault.KindOf(err) == fault.NotFound {
+		err = s.notLive(ctx, tenant, id)
+	}
 	if err != nil {
 		return saga.Run{}, nil, err
 	}
-	if len(loaded) == 0 || loaded[0].Saga.Tenant.ID != tenant { // Load is nobody's; foreign sagas do not exist
-		return saga.Run{}, nil, s.notLive(ctx, tenant, id)
+	logs, err := s.Sagas.StepLogs(ctx, tenant, id) // after the head: never older than it
+	if err != nil {
+		return saga.Run{}, nil, err
 	}
-	sg := loaded[0].Saga
 	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
 	if err != nil {
 		return saga.Run{}, nil, pinnedIsGone(err)
 	}
-	return saga.Rebuild(sg, def, loaded[0].Logs), loaded[0].Logs, nil
+	return saga.Rebuild(sg, def, logs), logs, nil
 }
 
 // pinnedIsGone hides the fault of a definition that must exist because a saga

@@ -148,7 +148,7 @@ func (m *memory) commit(c *saga.Change) error {
 		return fault.New(fault.Invalid, saga.CodeUnstorable, "the store refused this change of saga %s", c.After.ID)
 	}
 	s := copySaga(&c.After.Saga)
-	s.TimeoutAt, s.CompensationTimeoutAt = now.TimeoutAt, now.CompensationTimeoutAt
+	s.Tenant, s.TimeoutAt, s.CompensationTimeoutAt = now.Tenant, now.TimeoutAt, now.CompensationTimeoutAt
 	if c.StartsCompensation {
 		s.CompensationTimeoutAt = nil
 		if s.CompensationTimeoutMS != nil {

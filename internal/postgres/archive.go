@@ -22,26 +22,26 @@ SELECT ` + logColumns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $
 // GetArchived implements saga.Archive. Head and logs come from one snapshot: a
 // restore in between would take the logs away.
 func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Archived, error) {
-	a, err := inSnapshot(ctx, st.db.read, func(tx *sqlx.Tx) (a saga.Archived, err error) {
+	var a saga.Archived
+	err := st.db.inSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		rows, err := tx.QueryContext(ctx, getArchived, id, tenant)
 		if err != nil {
-			return a, err
+			return err
 		}
 		found := false
 		err = eachRow(rows, func() error { found = true; a, err = scanArchived(rows); return err })
 		if err != nil || !found {
-			return a, err
+			return err
 		}
 		if rows, err = tx.QueryContext(ctx, archivedLogs, id); err != nil {
-			return a, err
+			return err
 		}
 		a.Logs = []saga.StepLog{}
-		err = eachRow(rows, func() error {
+		return eachRow(rows, func() error {
 			l, err := scanLog(rows)
 			a.Logs = append(a.Logs, l)
 			return err
 		})
-		return a, err
 	})
 	switch {
 	case err != nil:
@@ -50,17 +50,6 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 		return saga.Archived{}, saga.NotFound(id)
 	}
 	return a, nil
-}
-
-// inSnapshot runs f in a transaction in which every query sees the same moment.
-func inSnapshot[R any](ctx context.Context, pool *sqlx.DB, f func(*sqlx.Tx) (R, error)) (R, error) {
-	tx, err := pool.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
-	if err != nil {
-		var none R
-		return none, err
-	}
-	defer tx.Rollback() //nolint:errcheck // it has only read
-	return f(tx)
 }
 
 // scanArchived reads one row of sagaColumns and archived_at.
@@ -86,19 +75,17 @@ func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filt
 	}
 	if f.Total {
 		query, args := countArchived(tenant, f)
-		if err := st.db.read.GetContext(ctx, &page.Total, query, args...); err != nil {
+		err := st.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...)
+		if err != nil {
 			return page, fmt.Errorf("count archived sagas: %w", err)
 		}
 	}
 	query, args := listArchived(tenant, f)
-	rows, err := st.db.read.QueryContext(ctx, query, args...)
-	if err == nil {
-		err = eachRow(rows, func() error {
-			a, err := scanArchived(rows)
-			page.Sagas = append(page.Sagas, a)
-			return err
-		})
-	}
+	err := st.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
+		a, err := scanArchived(rows)
+		page.Sagas = append(page.Sagas, a)
+		return err
+	}, args...)
 	if err != nil {
 		return page, fmt.Errorf("list archived sagas: %w", err)
 	}

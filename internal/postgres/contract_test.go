@@ -70,10 +70,17 @@ func with(t *testing.T, dsn, name, value string) string {
 	return u.String()
 }
 
+// plainLogin is a member of the roles that Skald acts as, and has no rights of
+// its own: what a production system signs in as.
+func plainLogin(t *testing.T, dsn string) string {
+	t.Helper()
+	return testdb.Login(t, dsn, "NOINHERIT IN ROLE saga_app_role, saga_engine_role")
+}
+
 // openEnv returns the stores on a database of their own.
 func openEnv(t *testing.T) storetest.Env {
 	t.Helper()
-	return envOf(t, connect(t, testdb.DSN(t)))
+	return envOf(t, connect(t, plainLogin(t, testdb.DSN(t))))
 }
 
 func envOf(t *testing.T, db *postgres.DB) storetest.Env {

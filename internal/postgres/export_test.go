@@ -1,8 +1,12 @@
 package postgres
 
 import (
+	"context"
 	"database/sql"
 	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -18,15 +22,12 @@ const (
 	CountCompleted   = countCompleted
 	GetArchived      = getArchived
 	ExpireKeys       = expireKeys
-	GetKey           = getKey
-	GetSaga          = getSaga
 	LoadLogs         = loadLogs
 	LoadSagas        = loadSagas
 	OverdueSagas     = overdueSagas
 	ReleaseSagas     = releaseSagas
 	SagaColumns      = sagaColumns
 	LogColumns       = logColumns
-	StepLogs         = stepLogs
 )
 
 var (
@@ -44,7 +45,24 @@ var (
 	EventsQuery      = eventsQuery
 	FeedQuery        = feedQuery
 	ListSagas        = listSagas
+	GetKey           = getKey
+	GetSaga          = getSaga
+	StepLogs         = stepLogs
 )
+
+func Lists(db *DB) *sql.DB { return db.list.DB }
+
+var OfTenant = ofTenant
+
+func ReadTenant(ctx context.Context, db *DB, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
+	return db.readTenant(ctx, tenant, query, row, args...)
+}
+
+func InTenant(ctx context.Context, db *DB, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
+	return db.inTenant(ctx, tenant, f)
+}
+
+func Pooled(db *DB) bool { return db.pooled }
 
 // Points returns the connections of prepared reads by key.
 func Points(db *DB) *sql.DB { return db.point.DB }

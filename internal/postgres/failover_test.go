@@ -27,7 +27,7 @@ func through(t *testing.T, dsn string) (*postgres.DB, *proxy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)))
+	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)), nil)
 	d := connect(t, with(t, with(t, dsn, "host", "127.0.0.1"), "port", p.port))
 	return d, p
 }

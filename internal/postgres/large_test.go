@@ -107,3 +107,17 @@ func connection(t *testing.T, db *sql.DB) *sql.Conn {
 	})
 	return conn
 }
+
+// inTenant is a transaction in the name of a tenant, as the API's lists have one.
+func inTenant(t *testing.T, db *postgres.DB, tenant uuid.UUID) *sql.Tx {
+	t.Helper()
+	tx, err := postgres.Lists(db).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), `SELECT set_config('skald.tenant_id', $1::text, true)`, tenant.String()); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}

@@ -1,13 +1,16 @@
 // Package postgres holds every SQL statement: the stores of the rulebooks on
 // PostgreSQL, one file per subject and verb.
 //
-// It opens four small pools. Reads by key have one in which every connection
-// stays open: a burst of them would otherwise open and close connections all
-// the time, which cost ten times what the reads did. Writes of sagas go through connections on which
-// the planner may only choose nested loops over indexes: with default settings
-// it picks hash joins and scans while tables are young, and the cached plan
-// stays as they grow (trap X46). Leases have a connection of their own, so
-// that they are renewed however busy the others are (invariant F30).
+// It opens five small pools. Two are for what the API does in the name of one
+// tenant, and act as a database role that sees one tenant's rows only: reads by
+// key, in which every connection stays open, because a burst of them would
+// otherwise open and close connections all the time, which cost ten times what
+// the reads did; and everything else. The other three act as the engine's role,
+// which sees all. Writes of sagas go through connections on which the planner
+// may only choose nested loops over indexes: with default settings it picks
+// hash joins and scans while tables are young, and the cached plan stays as
+// they grow (trap X46). Leases have a connection of their own, so that they are
+// renewed however busy the others are (invariant F30).
 package postgres
 
 import (
@@ -31,24 +34,31 @@ import (
 // counts mean the defaults in the comments.
 type Config struct {
 	DSN              string
-	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (8)
-	MaxIdleConns     int           // 3; kept open for reads by key
+	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (10)
+	MaxIdleConns     int           // 3; kept open for reads by key, where MaxOpenConns leaves room
 	ConnMaxLifetime  time.Duration // 5 min
 	StatementTimeout time.Duration // 30 s; enforced by the server; negative: its own settings hold
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
 	Application      string        // "skald"
 	// Logins says what connections sign in with; nil: what DSN says.
 	Logins credentials.Source
+	// Unsecured leaves connections with the login's own rights, for a database
+	// without Skald's roles: then WHERE tenant_id alone separates tenants.
+	Unsecured bool
 }
 
 // DB is an open database. Close it when nothing uses its stores any more.
 type DB struct {
-	read  *sqlx.DB // lists, reports, upkeep, registrations
-	point *sqlx.DB // reads by key, prepared
+	point *sqlx.DB // one tenant's reads by key, prepared
+	list  *sqlx.DB // one tenant's lists and registrations
+	read  *sqlx.DB // the engine's reads, reports, upkeep
 	write *sqlx.DB // creates, changes, claims
 	lease *sqlx.DB
 
 	idle map[*sqlx.DB]int // how many connections each pool keeps
+	// pooled: something in between, such as PgBouncer, keeps the role to itself
+	// that a connection asks for at its start, so each transaction asks again.
+	pooled bool
 
 	statements sync.Map // statement → *sqlx.Stmt
 }
@@ -56,9 +66,23 @@ type DB struct {
 // errAddress has no cause: that would cite the address, and in it the password.
 var errAddress = errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
 
+// The database roles that connections act as (docs/tenants.md).
+const (
+	appRole    = "saga_app_role"    // sees the tenant of skald.tenant_id
+	engineRole = "saga_engine_role" // sees all
+)
+
 // writers is how many connections write sagas: one committer per kind (creates,
 // transitions) and one for claims.
 const writers = 3
+
+// shares divides the connections that are neither the writers' nor the lease's.
+func (c *Config) shares() (point, list, read int) {
+	rest := max(6, c.MaxOpenConns-writers-1)
+	point = min(max(2, c.MaxIdleConns), rest-4)
+	list = (rest - point) / 2
+	return point, list, rest - point - list
+}
 
 // Open connects and returns once the database has answered.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
@@ -69,21 +93,30 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	db := &DB{idle: map[*sqlx.DB]int{}}
 	var retired atomic.Int64
-	points := max(2, cfg.MaxIdleConns)
+	points, lists, reads := cfg.shares()
 	planner := map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
 	for _, p := range []struct {
 		pool    **sqlx.DB
+		name    string
 		role    string
 		open    int
 		timeout time.Duration
 		set     map[string]string
 	}{
-		{&db.read, "api", max(2, cfg.MaxOpenConns-points-writers-1), cfg.StatementTimeout, nil},
-		{&db.point, "reader", points, cfg.StatementTimeout, nil},
-		{&db.write, "writer", writers, cfg.StatementTimeout, planner},
-		{&db.lease, "lease", 1, 2 * time.Second, nil},
+		{&db.point, "reader", appRole, points, cfg.StatementTimeout, nil},
+		{&db.list, "api", appRole, lists, cfg.StatementTimeout, nil},
+		{&db.read, "upkeep", engineRole, reads, cfg.StatementTimeout, nil},
+		{&db.write, "writer", engineRole, writers, cfg.StatementTimeout, planner},
+		{&db.lease, "lease", engineRole, 1, 2 * time.Second, nil},
 	} {
-		c := prepare(base.Clone(), cfg, p.role, p.timeout, p.set)
+		set := map[string]string{}
+		if !cfg.Unsecured {
+			// Not SET ROLE: there is no session state that could be lost or forgotten,
+			// and RESET ALL leads back to this role.
+			set["role"] = p.role
+		}
+		maps.Copy(set, p.set)
+		c := prepare(base.Clone(), cfg, p.name, p.timeout, set)
 		c.retired, c.once = &retired, p.pool == &db.write
 		*p.pool = sqlx.NewDb(sql.OpenDB(c), "postgres")
 		db.idle[*p.pool] = p.open
@@ -91,8 +124,13 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		(*p.pool).SetMaxIdleConns(p.open)
 		(*p.pool).SetConnMaxLifetime(cfg.ConnMaxLifetime)
 	}
+	db.list.SetConnMaxIdleTime(time.Minute)
 	db.read.SetConnMaxIdleTime(time.Minute)
-	if err := db.Ping(ctx); err != nil {
+	err = db.Ping(ctx)
+	if err == nil && !cfg.Unsecured {
+		err = db.point.GetContext(ctx, &db.pooled, `SELECT current_user <> $1`, appRole)
+	}
+	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
@@ -124,8 +162,8 @@ func (c *Config) setDefaults() {
 }
 
 // prepare makes what opens the connections of one pool.
-func prepare(pc pq.Config, cfg Config, role string, timeout time.Duration, set map[string]string) *connector {
-	pc.ApplicationName = cfg.Application + " " + role
+func prepare(pc pq.Config, cfg Config, name string, timeout time.Duration, set map[string]string) *connector {
+	pc.ApplicationName = cfg.Application + " " + name
 	if pc.Runtime == nil {
 		pc.Runtime = map[string]string{}
 	}
@@ -145,9 +183,17 @@ func prepare(pc pq.Config, cfg Config, role string, timeout time.Duration, set m
 	}
 }
 
+func (db *DB) pools() []*sqlx.DB {
+	return []*sqlx.DB{db.point, db.list, db.read, db.write, db.lease}
+}
+
 // Ping returns nil when the database answers on every pool.
 func (db *DB) Ping(ctx context.Context) error {
-	return errors.Join(db.read.PingContext(ctx), db.point.PingContext(ctx), db.write.PingContext(ctx), db.lease.PingContext(ctx))
+	var errs []error
+	for _, p := range db.pools() {
+		errs = append(errs, p.PingContext(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // Refresh closes the connections that nobody uses at this moment. It is for a
@@ -162,12 +208,13 @@ func (db *DB) Refresh() {
 
 // Close closes all connections.
 func (db *DB) Close() {
-	for _, p := range []*sqlx.DB{db.read, db.point, db.write, db.lease} {
+	for _, p := range db.pools() {
 		if p != nil {
 			p.Close()
 		}
 	}
 }
 
-// SQL returns the pool of the API's reads, for the schema check and statistics.
+// SQL returns the engine's pool for reads, which sees all tenants: for
+// statistics and the like.
 func (db *DB) SQL() *sql.DB { return db.read.DB }

@@ -35,13 +35,13 @@ const cutoffs = `(SELECT
 func expiring(e saga.Expiry) string {
 	return `
 WITH RECURSIVE live AS (
-	(SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s WHERE s.ended_state = 3 AND ` + ofTenant(e) + `
+	(SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s WHERE s.ended_state = 3 AND ` + withinTenant(e) + `
 	  ORDER BY s.tenant_id, s.workflow_name, s.created_at LIMIT 1)
 	UNION ALL
 	SELECT next.tenant_id, next.workflow_name, next.created_at FROM live
 	 CROSS JOIN LATERAL (
 		SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s
-		 WHERE (s.tenant_id, s.workflow_name) > (live.tenant_id, live.workflow_name) AND s.ended_state = 3 AND ` + ofTenant(e) + `
+		 WHERE (s.tenant_id, s.workflow_name) > (live.tenant_id, live.workflow_name) AND s.ended_state = 3 AND ` + withinTenant(e) + `
 		 ORDER BY s.tenant_id, s.workflow_name, s.created_at LIMIT 1) next
 )
 SELECT w.tenant_id, w.name, before.completed
@@ -69,17 +69,17 @@ const expiredFailed = `
 	  AND (s.restored_at IS NULL OR s.restored_at < before.failed)`
 
 func archiveFailed(e saga.Expiry) string {
-	return `SELECT saga.archive_sagas(ARRAY(SELECT s.id ` + expiredFailed + ` AND ` + ofTenant(e) + ` LIMIT $5 FOR UPDATE OF s SKIP LOCKED))`
+	return `SELECT saga.archive_sagas(ARRAY(SELECT s.id ` + expiredFailed + ` AND ` + withinTenant(e) + ` LIMIT $5 FOR UPDATE OF s SKIP LOCKED))`
 }
 
 func countFailed(e saga.Expiry) string {
 	return `
-SELECT s.tenant_id, s.workflow_name, least(count(*), $5) ` + expiredFailed + ` AND ` + ofTenant(e) + `
+SELECT s.tenant_id, s.workflow_name, least(count(*), $5) ` + expiredFailed + ` AND ` + withinTenant(e) + `
  GROUP BY s.tenant_id, s.workflow_name`
 }
 
-// ofTenant is fixed text in either case, so that the planner knows which it is.
-func ofTenant(e saga.Expiry) string {
+// withinTenant is fixed text in either case, so that the planner knows which it is.
+func withinTenant(e saga.Expiry) string {
 	if e.Tenant == uuid.Nil {
 		return "$1::uuid IS NULL"
 	}

@@ -27,9 +27,10 @@ type proxy struct {
 	port         string
 	target       atomic.Pointer[string]
 	silent, mute atomic.Bool
+	startup      func([]byte) []byte // what becomes of a client's first message; nil: it passes
 }
 
-func newProxy(t *testing.T, target string) *proxy {
+func newProxy(t *testing.T, target string, startup func([]byte) []byte) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,7 +40,7 @@ func newProxy(t *testing.T, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{port: port}
+	p := &proxy{port: port, startup: startup}
 	p.target.Store(&target)
 	var pumps sync.WaitGroup
 	var mu sync.Mutex
@@ -58,8 +59,8 @@ func newProxy(t *testing.T, target string) *proxy {
 			mu.Lock()
 			open = append(open, client, server)
 			mu.Unlock()
-			pumps.Go(func() { p.pump(client, server, nil) })
-			pumps.Go(func() { p.pump(server, client, &p.mute) })
+			pumps.Go(func() { p.pump(client, server, nil, p.startup) })
+			pumps.Go(func() { p.pump(server, client, &p.mute, nil) })
 		}
 	})
 	t.Cleanup(func() {
@@ -75,7 +76,8 @@ func newProxy(t *testing.T, target string) *proxy {
 }
 
 // pump passes bytes on until one side hangs up, or cut is set, which cuts once.
-func (p *proxy) pump(from, to net.Conn, cut *atomic.Bool) {
+// The first message passes through first, unless that is nil.
+func (p *proxy) pump(from, to net.Conn, cut *atomic.Bool, first func([]byte) []byte) {
 	defer to.Close()
 	buf := make([]byte, 32<<10)
 	for {
@@ -91,7 +93,11 @@ func (p *proxy) pump(from, to net.Conn, cut *atomic.Bool) {
 			from.Close()
 			return
 		}
-		if _, err := to.Write(buf[:n]); err != nil {
+		message := buf[:n]
+		if first != nil {
+			message, first = first(message), nil
+		}
+		if _, err := to.Write(message); err != nil {
 			return
 		}
 	}
@@ -104,7 +110,7 @@ func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)))
+	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)), nil)
 	dsn = with(t, with(t, dsn, "host", "127.0.0.1"), "port", p.port)
 	// The timeout of reads and writes is a second above the server's own, which
 	// is two for leases.

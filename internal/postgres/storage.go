@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/jmoiron/sqlx"
@@ -27,43 +28,50 @@ SELECT u.relname, u.indexrelname, pg_relation_size(u.indexrelid), i.indisunique,
 // Storage reports what the tables of the schema saga take and how they and
 // their indexes are used (S2-126, S2-127).
 func (db *DB) Storage(ctx context.Context) (saga.Storage, error) {
-	s, err := inSnapshot(ctx, db.read, func(tx *sqlx.Tx) (s saga.Storage, err error) {
-		if err := tx.GetContext(ctx, &s.DatabaseBytes, `SELECT pg_database_size(current_database())`); err != nil {
-			return s, err
-		}
-		rows, err := tx.QueryContext(ctx, tableUsage)
-		if err != nil {
-			return s, err
-		}
-		at := map[string]int{}
-		err = eachRow(rows, func() error {
-			var t saga.Table
-			err := rows.Scan(&t.Name, &t.TotalBytes, &t.HeapBytes, &t.ToastBytes, &t.IndexBytes, &t.LiveTuples, &t.DeadTuples,
-				&t.ModifiedSinceAnalyze, &t.LastVacuum, &t.LastAutovacuum, &t.LastAnalyze, &t.LastAutoanalyze)
-			utc(t.LastVacuum, t.LastAutovacuum, t.LastAnalyze, t.LastAutoanalyze)
-			at[t.Name] = len(s.Tables)
-			s.Tables = append(s.Tables, t)
-			return err
-		})
-		if err != nil {
-			return s, err
-		}
-		if rows, err = tx.QueryContext(ctx, indexUsage); err != nil {
-			return s, err
-		}
-		err = eachRow(rows, func() error {
-			var table string
-			var x saga.Index
-			err := rows.Scan(&table, &x.Name, &x.Bytes, &x.Unique, &x.Valid, &x.Scans, &x.TuplesRead, &x.TuplesFetched)
-			if i, ours := at[table]; ours {
-				s.Tables[i].Indexes = append(s.Tables[i].Indexes, x)
-			}
-			return err
-		})
-		return s, err
-	})
+	tx, err := db.read.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return saga.Storage{}, fmt.Errorf("report on storage: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // it has only read
+	s, err := storage(ctx, tx)
 	if err != nil {
 		return saga.Storage{}, fmt.Errorf("report on storage: %w", err)
 	}
 	return s, nil
+}
+
+func storage(ctx context.Context, tx *sqlx.Tx) (s saga.Storage, err error) {
+	if err := tx.GetContext(ctx, &s.DatabaseBytes, `SELECT pg_database_size(current_database())`); err != nil {
+		return s, err
+	}
+	rows, err := tx.QueryContext(ctx, tableUsage)
+	if err != nil {
+		return s, err
+	}
+	at := map[string]int{}
+	err = eachRow(rows, func() error {
+		var t saga.Table
+		err := rows.Scan(&t.Name, &t.TotalBytes, &t.HeapBytes, &t.ToastBytes, &t.IndexBytes, &t.LiveTuples, &t.DeadTuples,
+			&t.ModifiedSinceAnalyze, &t.LastVacuum, &t.LastAutovacuum, &t.LastAnalyze, &t.LastAutoanalyze)
+		utc(t.LastVacuum, t.LastAutovacuum, t.LastAnalyze, t.LastAutoanalyze)
+		at[t.Name] = len(s.Tables)
+		s.Tables = append(s.Tables, t)
+		return err
+	})
+	if err != nil {
+		return s, err
+	}
+	if rows, err = tx.QueryContext(ctx, indexUsage); err != nil {
+		return s, err
+	}
+	err = eachRow(rows, func() error {
+		var table string
+		var x saga.Index
+		err := rows.Scan(&table, &x.Name, &x.Bytes, &x.Unique, &x.Valid, &x.Scans, &x.TuplesRead, &x.TuplesFetched)
+		if i, ours := at[table]; ours {
+			s.Tables[i].Indexes = append(s.Tables[i].Indexes, x)
+		}
+		return err
+	})
+	return s, err
 }
