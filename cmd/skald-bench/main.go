@@ -5,6 +5,7 @@
 //	skald-bench [flags]              a whole run; see -help
 //	skald-bench participant [flags]  the participant alone
 //	skald-bench load [flags]         one load generator alone; prints JSON
+//	skald-bench generate [flags]     fill a database with sagas of ninety days
 package main
 
 import (
@@ -44,6 +45,8 @@ func dispatch(ctx context.Context, args []string) error {
 			return serveParticipant(ctx, args[1:])
 		case "load":
 			return generateLoad(ctx, args[1:], os.Stdout)
+		case "generate":
+			return fill(ctx, args[1:], os.Stdout)
 		}
 	}
 	return measure(ctx, args, os.Stdout)
