@@ -401,12 +401,15 @@ func (e ListSagasParamsView) Valid() bool {
 
 // Defines values for ListSagasParamsInclude.
 const (
-	ListSagasParamsIncludeTotal ListSagasParamsInclude = "total"
+	ListSagasParamsIncludeExactTotal ListSagasParamsInclude = "exact_total"
+	ListSagasParamsIncludeTotal      ListSagasParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListSagasParamsInclude enum.
 func (e ListSagasParamsInclude) Valid() bool {
 	switch e {
+	case ListSagasParamsIncludeExactTotal:
+		return true
 	case ListSagasParamsIncludeTotal:
 		return true
 	default:
@@ -444,6 +447,24 @@ func (e ListStepLogsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaStatisticsParamsInclude.
+const (
+	ListSagaStatisticsParamsIncludeExactTotal ListSagaStatisticsParamsInclude = "exact_total"
+	ListSagaStatisticsParamsIncludeTotal      ListSagaStatisticsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaStatisticsParamsInclude enum.
+func (e ListSagaStatisticsParamsInclude) Valid() bool {
+	switch e {
+	case ListSagaStatisticsParamsIncludeExactTotal:
+		return true
+	case ListSagaStatisticsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListWorkflowsParamsView.
 const (
 	ListWorkflowsParamsViewBasic ListWorkflowsParamsView = "basic"
@@ -464,12 +485,15 @@ func (e ListWorkflowsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowsParamsInclude.
 const (
-	ListWorkflowsParamsIncludeTotal ListWorkflowsParamsInclude = "total"
+	ListWorkflowsParamsIncludeExactTotal ListWorkflowsParamsInclude = "exact_total"
+	ListWorkflowsParamsIncludeTotal      ListWorkflowsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowsParamsInclude enum.
 func (e ListWorkflowsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowsParamsIncludeTotal:
 		return true
 	default:
@@ -497,12 +521,15 @@ func (e ListWorkflowVersionsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowVersionsParamsInclude.
 const (
-	ListWorkflowVersionsParamsIncludeTotal ListWorkflowVersionsParamsInclude = "total"
+	ListWorkflowVersionsParamsIncludeExactTotal ListWorkflowVersionsParamsInclude = "exact_total"
+	ListWorkflowVersionsParamsIncludeTotal      ListWorkflowVersionsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowVersionsParamsInclude enum.
 func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowVersionsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowVersionsParamsIncludeTotal:
 		return true
 	default:
@@ -592,8 +619,11 @@ type Pagination struct {
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
-	// TotalCount All items that fit the filters.
+	// TotalCount All items that fit the filters; 10,000 when there are more and nobody asked for `exact_total`.
 	TotalCount *int64 `json:"total_count,omitempty"`
+
+	// TotalIsCapped Present with `total_count`. True when there are more than that.
+	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
 // Problem RFC 9457.
@@ -799,6 +829,50 @@ type SagaList struct {
 // `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
 // CANCELLED.
 type SagaState string
+
+// SagaStatistics The sagas of one version of a workflow. `total_instances` is the sum of
+// `pending_count`, `active_count`, `completed_count`, `compensated_count`
+// and `failed_count`; the last one holds the states failed, cancelled and
+// timed_out.
+type SagaStatistics struct {
+	DefinitionID    string `json:"definition_id"`
+	WorkflowName    string `json:"workflow_name"`
+	WorkflowVersion int    `json:"workflow_version"`
+	TotalInstances  int64  `json:"total_instances"`
+	PendingCount    int64  `json:"pending_count"`
+
+	// ActiveCount Running, between steps, or compensating.
+	ActiveCount         int64 `json:"active_count"`
+	CompletedCount      int64 `json:"completed_count"`
+	CompensatedCount    int64 `json:"compensated_count"`
+	FailedCount         int64 `json:"failed_count"`
+	CancelledCount      int64 `json:"cancelled_count"`
+	TimedOutCount       int64 `json:"timed_out_count"`
+	NeedsAttentionCount int64 `json:"needs_attention_count"`
+
+	// FailureRate The share of status FAILED (compensated, failed, timed_out) among those that have ended. Absent while none has.
+	FailureRate *float64 `json:"failure_rate,omitempty"`
+
+	// AvgDurationSeconds From start to end. Absent while none has ended.
+	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
+
+	// LastExecution The latest change of any of them.
+	LastExecution time.Time `json:"last_execution"`
+}
+
+// SagaStatisticsList defines model for SagaStatisticsList.
+type SagaStatisticsList struct {
+	// AsOf The database's clock when it counted.
+	AsOf time.Time `json:"as_of"`
+
+	// CreatedFrom The hour counted from, when the request has it.
+	CreatedFrom *time.Time `json:"created_from,omitempty"`
+
+	// CreatedTo The hour counted up to, when the request has it.
+	CreatedTo  *time.Time       `json:"created_to,omitempty"`
+	Statistics []SagaStatistics `json:"statistics"`
+	Pagination Pagination       `json:"pagination"`
+}
 
 // SagaStatus The status to poll. Each state has one.
 type SagaStatus string
@@ -1078,7 +1152,9 @@ type ListSagasParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, counted up to 10,000;
+	// with `page` it is always there. `exact_total`: counted to the end, which
+	// can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1171,6 +1247,35 @@ type ListStepsParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// ListSagaStatisticsParams defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParams struct {
+	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, counted up to 10,000;
+	// with `page` it is always there. `exact_total`: counted to the end, which
+	// can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParamsInclude string
+
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
 	// Enabled Only enabled or only disabled workflows.
@@ -1189,7 +1294,9 @@ type ListWorkflowsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, counted up to 10,000;
+	// with `page` it is always there. `exact_total`: counted to the end, which
+	// can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1238,7 +1345,9 @@ type ListWorkflowVersionsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, counted up to 10,000;
+	// with `page` it is always there. `exact_total`: counted to the end, which
+	// can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1366,6 +1475,9 @@ type ServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
+	// ListSagaStatistics Count sagas by workflow
+	// (GET /api/v1/statistics/sagas)
+	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
@@ -1456,6 +1568,12 @@ func (_ Unimplemented) ListStepLogs(w http.ResponseWriter, r *http.Request, saga
 // ListSteps List the steps of a saga
 // (GET /api/v1/sagas/{saga_id}/steps)
 func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSagaStatistics Count sagas by workflow
+// (GET /api/v1/statistics/sagas)
+func (_ Unimplemented) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2307,6 +2425,117 @@ func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListSagaStatistics operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaStatistics(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaStatisticsParams
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaStatistics(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListWorkflows operation middleware
 func (siw *ServerInterfaceWrapper) ListWorkflows(w http.ResponseWriter, r *http.Request) {
 
@@ -2998,6 +3227,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/steps", wrapper.ListSteps)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/statistics/sagas", wrapper.ListSagaStatistics)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/workflows", wrapper.ListWorkflows)
 	})
 	r.Group(func(r chi.Router) {
@@ -3531,6 +3763,52 @@ type ListStepsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStepsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaStatisticsRequestObject struct {
+	Params ListSagaStatisticsParams
+}
+
+type ListSagaStatisticsResponseObject interface {
+	VisitListSagaStatisticsResponse(w http.ResponseWriter) error
+}
+
+type ListSagaStatistics200JSONResponse SagaStatisticsList
+
+func (response ListSagaStatistics200JSONResponse) VisitListSagaStatisticsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse) VisitListSagaStatisticsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4227,6 +4505,9 @@ type StrictServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
+	// ListSagaStatistics Count sagas by workflow
+	// (GET /api/v1/statistics/sagas)
+	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (ListSagaStatisticsResponseObject, error)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(ctx context.Context, request ListWorkflowsRequestObject) (ListWorkflowsResponseObject, error)
@@ -4551,6 +4832,32 @@ func (sh *strictHandler) ListSteps(w http.ResponseWriter, r *http.Request, sagaI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListStepsResponseObject); ok {
 		if err := validResponse.VisitListStepsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSagaStatistics operation middleware
+func (sh *strictHandler) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
+	var request ListSagaStatisticsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSagaStatistics(ctx, request.(ListSagaStatisticsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSagaStatistics")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSagaStatisticsResponseObject); ok {
+		if err := validResponse.VisitListSagaStatisticsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -4924,146 +5231,159 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLlT1UkPLcuyk07smtr1cZwe7ziJN3Y6Z6uVI8IkJGFMAhwCjK1JeWufZh9sn2QLHwAS",
-	"JEGJsp3uc87Mn25HJHH58N1v+BbEPMs5I0yK4PBbsCQ4IQX8eZym/Fb9kRARFzSXlLPgMLhaEpQRueSJ",
-	"QHJJBcqxXKIlFiHiDB2MX4yCMBDxkmRYfSxXOQkOAyELyhbB/X0YnF7hhX/Yr6QQlDPE50guCSqI4GUR",
-	"kxBRhv5WckmEGrsgfytpQZLgUBYlcefKsZSkUKP92zT49d+mwZc/ToM/BKFnEWcJyXIuCZMfSZ7ilRqu",
-	"vaRLItHtkjCEGSK4SCkpkJqcCIluqVzCIgXOCKpGi1c7fyErdIsFwkzckoIkCC8wZU2gEFZmweGvgdpA",
-	"8MW3vouCzElBWEyO8zylvuUpiN1iKpFcYqmnFDckQXNe6OVFepAIYZYgKtCSM14WJNl0QB+JLFbHc0kK",
-	"H0xizhKBsHqMbpc0XiLMuFySAslihTJ8QwQShAnSnCajjGZq13vVdimTZEGK4F5NmuMCZ0Qa3DspC8EL",
-	"/54jRu7kLIY3IosrOV4QdE3mvCAhwgJRDZEF/UpY2DytKZvTVE00Qqd3cVomRKBIfR+NpiwIA6om+ltJ",
-	"ilUQBgxnaql6tuaG8N05YQu5DA4n44NXodqh/WFvLcrFq7+QVXdvv1BBr1OCji9Pzs5QvMQFjtUyQzhR",
-	"coezPCUIo0+fzt6M7Do1vdYLbWFi74pfvGgv2CGeX//Lzv/+8scewpm/wzJedpf/M1f0z1m6QrRJv4o5",
-	"aFYRKdqP+hc/39GDD1+1b4HvOSM9izwGokT744POIoWkabrNUtU069d7MH79csCCGSDhx5Ix9VNnzVGh",
-	"n0QIJ8Bz1VpJjlK+EAr9Y5ymQrHIeUoXS4meCYllKdDHT+/fn73/+XmI+HzKNKkqOiWKF3BGFJkIzpn6",
-	"P4ZRkATqTTlb9JMC1ctt7JlKkgmXsZkle3hbqAB0pt/fG1ePcVHglQuOKy5x2gXGZ8XrJFegUP9TwNCM",
-	"dvSY5UqY7AGLvcAL0l3k24JnaC8Evnu9QgmZ4zKVaG+k+Qz6EdjVTNC/kwhleIWuCcISZVxItDcOx+Ox",
-	"y5oMp+vboBqqsbs5LzIsNX/dnwSwB8N6x+PxOFzPivWeLunfPft6pxYIwIMj0LSkeOsRmoydna5bKux6",
-	"4HonQ1YLMq671o9vT9BPk4PxCEVKSP5pfxwpvK9ENhYo+m/miYhCI8puKROIfyUForKX9s2U64XoJV7g",
-	"szeAbQy2Lpf1CAIv8Iwma5WZPxRkHhwG/3W3VtB29VOxq0QAzPILJR4V7c/8FmVlvFTcgeB4CWd2hKJr",
-	"LGgcDTior2pYn8ICIwRhMC/T1K+4fMZU+lek2IrCG9BZlEhTZ0FYYkW4AkpT1kXqaBAvULSXqT9H6GpJ",
-	"pkyQQp2QIpy4VAiJxJIXsp9lqRn7ePT+ZDOH/syLm3nKb9/DcD6dRE1k93Fr3q6A2zx7+N+6g2/Pf69f",
-	"JkL+C08o0bp5rCdX6jtTWqz6EytNMcbqye5fhX48DJ/0cGcsL6WaUE8pcs6EO91xHJNcalX0SaZVNKI3",
-	"2IUohikVySZlgZVepLhpyRLFcvAKUAFQxmh7VCCmYe6YMNbU8C3CvLYL7zQsgh3XJFj3qceIgN28xTQt",
-	"C7IGTnnBr1OS/XE7eF3or3wgA7l4S5hEt4US3004VKbcut3ol6z+v1MZAOu+cUwFWNR7Lt/xhM57DRav",
-	"ukW0no7UUTz4BF1CPSkIfkpEteP6IH+MGLltm64uD3ggPp5zvVQ/HMHoNpM584+24ywOyKwm86TwOqdC",
-	"+mEGehCfV4ASI/SZyiUvJYqU9PmTkjCR2t4KLfFXghhXQosyKmGbzsovJZbkNznqq6c4WRjXzFbzVs17",
-	"1cqTBLaI04uC56SQwPHnOBUkDHLnp29BQbDw4cdHEvMiIYmyCaxg/UEgUhQc1GRH+u1ZhbBf/lXShySz",
-	"69Um8J3ja5KC0DTD8Ou/kliqYY7Z6n9cfnjvM8pWSD1BX3FagtuAlWmqeL5F4budBd8xA6rjHH3Et++I",
-	"EFr1rZ7uiBua7/Bcw28n50pRLPQg92FwgtN0I4i7egtGOS4kjWmOGciZQulU2o3SPJCllPkmAP356uoC",
-	"FmLluibVX/XHXzxwO+FZTpjoYQbHxnJT/L9kCSe1hRgio2Td8iJBEeOMRNqhVZmBjMsl1WqZ+lhtiTPy",
-	"YR4c/rp+G3oL4fqX3vPG2u+/tHZTUe6WJzLHel9qyZX2qExiKo4QvhYgBpc0JZViIFGiMat5YFhKkuXa",
-	"81nZGeOunRGClzQligawbBgtCZZkR1LQ6TqUAyQ3RAs6hRe1vTnzrmrPtyohcbHtmoQFehOuY5QTllC2",
-	"CNEeMuZ7iCao2niI9tEc01T9dYAUpeWaBipz7SDcAESYesaMFr0WvdpYAqp3m2T0VhrjhvWZtoC5ibTq",
-	"aRx7x8BESVXj0XBQQdlBABC1BA0Prw/hlCUnuBTE581YIay12IQmgKcLcKPNeXGLCwCvXYpC8Fk1X4xZ",
-	"TFL9d0JwklKmNq+QG0teeNdRsZ7tKO64cnoro99lhiP0kSS0ILEUCBdKEVF22ZwrRdLLH2t56Z//W3fR",
-	"nTPTsYcuLC8+XF61TFsLOvUoCIOLT/Df46uTPwdh8Ob0/PTq1AuosvB4no6vBU9LSUKkOLVirer/oiVQ",
-	"tSu4a0K6aKuG92HjnwlO5XJLJUA7+1yc5Td+y7xNOaWfJpQk/qD/1bsSLZV7pLgeahS0x34qMa5VjG09",
-	"w8o2aUtSCzElGb2IcIEXlFWvb3EqSyxmjNxJB6WvOU8JZmpYJ4DhweOCgAAjdziW6UoL7MgOGI18PD33",
-	"uiGPjSSEWJDjRVwvU2on3UbxA27TWcxL5nH5HKep9RUq3WQOgSqCbOxFMU/H8ffyIFgvPVoI7LoSK2D7",
-	"0NnazNvxvI9vT9Drgxc/eVQGzdxm2j8huvv+wBRLV8IExZzNUxrLUPup9RcmXMfLNAG/r3GqIMqEJBi4",
-	"ZuWf3qQ2GDfQfcszPYCWzK7vdpSlUASHr0HHSTxYdCmVJn6EEhLThCgOS2UXCZ2hXoLdJDHtc98vcZ4T",
-	"RhIdaFF6ytrxDqwi5QH26VdSrFBGhcQ3BM15ySqrxwitwfA0iPKWkjTxQtQs59V9GKizUgJ4s23urKJ3",
-	"gy9qG2tGk64UdF79yWhRmuNXmteL168d6jkYd+nHGWNfbY7KtGf1CgsUDJXRII5qhzk4ZgHcPI7LAmLT",
-	"a7c1qYDYtVlSym5s/Ibc5SnWXNZCTa2hwSHKgu5UEfF1k+61GQW8aTdcAa/CUOcsDQE0zmINR9GIsp1Y",
-	"sBTWDTMZKeh7VtFsF4wgby/0c0SZAeg1T1aV7Wc906C46Qg76C6gio2CTYqCnbwCjl2pDzLgDTxJsRA9",
-	"qi5DRh03lsQIKeVyXgqcgp0G+mNBZEFJQ/dVPIKXSoVgRN7y4iYIg5Lhr5hqN0EY6JjATBtc6lC/4pQm",
-	"M+vF9kp3WO4FT2m82lI8ABujAqVkLhEvpbKSiEDzgmcN998PAuUwvo4FSiXKq5f0kn8QXRkDXi6czgD0",
-	"X3E6y8Sa9A+d9WCGjDlLLJD9MtbyjFcvD8ab44Fh8Fcqvdj3GVOj9ou8IBgincDQxRJDEoZEBWYJzxrL",
-	"SHipD6wOSnrlPiuza+K1iJurOLHBb5ymoVEwCiGRCfs2DVSIf27esZpxLejfmyAW1bFyTUf9kH45Png1",
-	"bOIylTRPqQ/cVUxPz6jjenYVcom10OPMZsFsgnrPamq4KzJczXwuJ4v9llDRMUPqeFYopUKanyvf0mAB",
-	"7HCPe0+ovcNtIHq0Hf/dqLxdtfU0yC0yGrlW6rTCJp5KT7NCWSlgCs2ZenNWu3b7xavSBa5LQRkRYnaj",
-	"M4r65aLSorTTYFb7cwf7jdyVKrkegynjzZgzQCMsOUJwCNqCIfM5+AkyvEIFyUxKXMs2crf3wnjdrME2",
-	"M0LgYYsee3x4bawmDFGpFk4SSDm8XWIJEukWr5rkNGjKn2DKoiCpXv8G1W4PNqwDVw/bIxwxaGZyJiTJ",
-	"u3s8Ywm5a3pMbdoQKAzXhLIFuFUZOUKRtu/Ue8I4jnGaAstXL4zWW2wtldldWOUC7N3La7AhbLjHgK4/",
-	"GPOD0HqOErImEhaiSP30380/o40mRmP0deek9GfCkllsfXrrqL/y/bmofbC9a9j9fN9+PutVG93XJ2Cw",
-	"KI2iDuH0705Zbymdk3gVp2TI+s6rl1t2SkYkTrDcGHFzHE7ushXFbsSTvQm4U0giZhXz9JI2JKhilJNC",
-	"cIayUkjF5zewoJfWV1OUrJ9nGAeuycJVStGCE4F0MHZLEt4DB8wq5TjZmLNhwmkuNF7rxI0ylUbaDYjk",
-	"OOC//+KLePJS5qUULtsQStlThxMizmJSRRmVVlBx2VEDlmpnNu3JZW1lCXlQaww68501JfvfhFdzvJnT",
-	"vnpI6MQ9phduHGUTgVyaKEXDQVIb8UM+B4u14S8ANpryhVc7Veov6GIiRIwXinUXziHdYoH+qijASBvF",
-	"+XGs/ihzjbXDFBtJ8nO+WKfVHIzB15CRZPZgyb1vhnjoAJPXzgB6Vx1VvV90TV5Vfk5A/A1OURfLYO8F",
-	"jslGfFTcssyTh0t+hVFG0HkSswt+K7QXWPtv4iVmC6JdOzblpt8Xu3aT+wo8VgpvFusT921nwQMn60Qx",
-	"qjTK5hI8k7TVCZeptMSj4ySyAcbUkXENDauJG11RVB9LQ7drHHfYMUu+9Fg7ddZfO/Ri0+UMjz6+OAuB",
-	"PyeQHaf0Wl2n4zpVtDUQOFq2dn6JMiM7rubtdZ7UqsmWLrAhWlMjJN7rNNMuPDFUUG5ws4G9q5NOfDEb",
-	"IXF8MwN69scpaUaExFk+PBLvl2htJG/53ULr0azX607ehzrD8otaznUKWlPUIC6dj2tsAnAC6KV2vVht",
-	"23RA2pDPYBr0WUt5bwRkB2Q4tdXjQXM+QL91VNpBU2ypCjZVrM0J5C3Nqnn6/1IXLtRutZcHTmFSO9nR",
-	"WGGtiPjLg43gryRrV/nU2ib4r+00JnecCpP+mxpbdLDSAodHma3r6A+ePSpM3VQ5PHZDFf2CLNgcC0GS",
-	"sKFKy7JgJEHXOL4ZodZ51EAPtV+57VLu90fu772cTIY5f2WBmdCyZQus6igE3YSSBRUSqiOrfErI/6w4",
-	"S0YKkq4QRqmihSO9xYiylDLSrmDYMg/Ap4B0ES/FkghZ5fU6MzqlOXqxbWi3ilj2Dn46eLX/8uCnjbUs",
-	"Xs597hrjvnAdLgRBSkPRZKKQxxXz6vS+ElfM96Yx9cl5SOPdTsznjcyJtXHX+k3DkESjRmtzAYHHWdzW",
-	"EpVu5iypT0pe+nPjrrQTOKaCaCfwCEUmMwxk4OXV8cer0zdHyCnVY4lGj1kF52jKcEFsWd4RiuonapCT",
-	"D+8uzk/1MO5RVQ9P318eX6kvp6x+QX38DNR6ncipfXfPQxTpM43QM8x0ouQCfyWozJ+rtU1ZVJllEXpm",
-	"M8gqLtQdEdx+b4/PzvUCbfqZWt2UnRy/Pzk9Pz99o2tw1mXPNWHSwkMPippdurl2bu5btYte5L2sLG2f",
-	"dIFKSclRztN0hE5xvDRufsWTjWCx2zHHHISBOcMgDKpTM3/bQwrCQANL/W6h41+j8dRuE8aIhxCWSdFt",
-	"ONG3ybtsfzsDjXNQFMcEVUExU0ggvHGk9zgjINu1kAcHGnjmrrWD2Uay0CU8L0qmy1YlwiA3QwR157eK",
-	"LLEAhwdp5s/0ZRMaRlFrY82FfWL0byWxiSS1hDonUhdkJ3QBwU9F5KMIRbMIRYcRinaisCrkVKIIXZMF",
-	"BczX9jdGKQyhdGgYw5vN9RA4r9M2quI7BT3IFs/wCmp9n0hPaDFcm4gbGxO4x5Z0WK8keW3bWnI7/dfT",
-	"k09Xpy5hnfZS0ANEVKV1DlYcodpyo7iBYfu2ec4XW1phHwDlddYEn2sKqIx99S81oSdPbRCPcCDfcjCa",
-	"KYd7Z14+LEu+HQFLykJzmx5X3bCIE4QxHh5i2dsuxAJRiDllvoL1txACVSaLk/3i656hjtKmTiv+oP8W",
-	"60MUkIy2vUOdlzLmGZn5M/4+V4Fvp+7FtjNpVegupcxnB+PX2i1guND6YNtrJ93tEbGOsVOk+phxHhqY",
-	"mDwyiAAR+YFhAM04upGAn2wkgLKE3G2oYmmlAA4LxB480jW991ObP9bOV/1XvXx3TY74sJzI8ctqWmvA",
-	"v7HMNdz3gYKiirU8KjTikxV65DUr7lNgoTat5imQtzCy5gVa8jQRThI5VdTq8mewK3SxVEPJ/XRycnp5",
-	"6eqvV2fvTj9A7cTlX84uLhoacJ88flw1zVo7YF2pTSWlt5exkA5RWdCmqlxIzJKqsry/eMyXlGa8Y0ZY",
-	"6/AwKQjKcLIpd6KteQ+KNXYr6x5ct7Z1GsqDat18YTFwxualnA3xrDp+zxQLadMEt1r2dgV3fn6pJeoD",
-	"Vj1Y7vyutX4uNYboBXLIMUQvvaWAL5+uFLDJTbYReNtIHiN0tqoobNCJj4GDP9Rztm6rrfHOa7wzP955",
-	"++Xbq/sd958H2/xzb3L/Bx8G/FL7OLeQeNclTS0ZdZkDzzLqf7Tgfj/LzxwVJCVYENuYDWYAo9hrAjuu",
-	"2fXRsTq8uuDeM6jq+bcMUzY4YJ/33nqH1Y5qn/b2eT/NdLehLQre1F+0TIKhuWwvIJUNX6e+dh02a4qR",
-	"WxCJOtnb1iuFICvZyu080W+nHACLlkrlX+t1twAFaVlPvLCdGKEfBKT6sXYG4t4mhXdzMtl95Z40FW3D",
-	"Ld9KcxW+rEudm63e1nmlphXbSjHfLRxWLc2/qZd7M9NcBFUi0sFStzuAjqsZTNDOKQF/b4/KYJdtndox",
-	"6fEh1eTdwp4abxtn1jiI/pSLdYziZEnimy25xaNod51aMRgdfysUVIeLU62yGLVeFiX50iH+DqOGrxxB",
-	"23dmDizXHdObBsi3qsF6pEvbm5S+1u/qKlCV7zXUlUBUitpL/GRx2035EJ1D9jvC/x07vLf33q4P+z88",
-	"Yo+98frv6VnvcTE/VeaCJbEqZ6gdvq9JFISI6SX6v47fnSNJ7iSiTNCEQHXi8I4yXs447BM1MyQvr9u/",
-	"s7HfMJ5d9bcajKp1A6oNzqN66I2xbTvmlWlJ0D7QLuyRDn/qQ014XGa2lQAvJcIsXvJC8wOcUiyI8BJ2",
-	"44C2A3iVpbHCWboeCRvIZ3TCtf0cfVDU83SBdw8eibnHsLm8wWmixKdORBKHpsNlnTIjEI4LLgTk5dCY",
-	"iFCX7YGrSfNHNmXGQQSwRK5wCavWh5ShCy7koiCX//N8NGVT9uOPJ5x91VmmYvTjj7oUOCPZNSlMVSbD",
-	"N2QWY0GOgGfpXz++PUH7+/uv1ZCfrk5gFVOWUbVO3dr7CNkQjP4io2lKzTP0LPp//+f/zjIRPR+hd2ay",
-	"Cil0/y6d5WArY0foo3b1mwzkkt0wfsuqlfKi+gmadtZVyjD7lEF5MEnMpsF3BPvVlf/gdAJHJkNRX4PF",
-	"qELgKXtmOzs8twJKQH8DFMU8IdGRelXYr8UoS3QePRQ+aYdeZrqQ6oCIqHqs6tY7kCtElDaNIeWeC0jL",
-	"EWUcEyGObAV99W6GV3YouyAzudmxAR+iibNt88E1wYVA0b/umJd2zpLoUBfQp5Qw+YMItdlE5ZRBCaOS",
-	"VUyXiSrzzfYcnrxq9BsnqSAIg/2lrCy9EONJcFbR6O+tAFko/NeNs0NQbKz5Uffvn7LIdvmO3J70iLNG",
-	"drr2xFYzPDvYm9itgP0nFNR04MxM8jxEUaMrd1SP+fPplY2WPtsfHzw3W3KapatdRdBCaBfndPfr3i7Q",
-	"dGTrtquqUF4X/OAbAgQctZqu6z616IasEGi4AuWkQJIwzGSI8oKymOY4haELXkpiG/TfkFxOGcQKJUqJ",
-	"stcmB2jJy0LYfqdZ1VJC3yugcd/cNNBqc2+yW+wOKmC6DVNDNE/xYkESFHkaoB4ipRJERzWw7eS6EWvV",
-	"HELtFZKBgVj1Qg4mE0X9+pfCcoFSkCkrc8S4+sgchBLIgFi6Dz96Bqrx3nOtcDrNsl1KiZz2M5FOaoLO",
-	"fKaFNoKyh4SQfNS8MiBEQApKS4Mu0PYmAf8lAaFp9yfA2ZGQHLh2gjIqBAH+VZCcYKmgqabUrgsh8UpU",
-	"gD6asuZidSNqZtqeQs98vSVTtv4neNvcR5DSmDCdM29aCB/nakU7k9E4MM2qoHugONzdvb29HWF4POLF",
-	"Ytd8K3bPz05O31+ewjd1/w8twxw7+zAYj/b0KzwnDOc0OAz2R+PRvnZbLkE2N0hE/bAgHrXiPblVmAKJ",
-	"wyP0VoMT2GLMs2vKLJ4cv3+ja1FAfAhL+QqoijPbk9Avf/g4Qp+hnOma63RRheNVvh2WCkkKYi9+MKSa",
-	"lUIRFpXwlQZrxYPPkuAwUFz+skoUrK+i+PWbv6N0q97kwdcVdHt32n339eaui1O6/ewH1pI1+tpPPH3t",
-	"H7Yq8vBFkSFr8l7M0awXGNpAvWpT+q3n0oBmPdBTjFmVgj3ReI3yigeM6e0lo7XeVo7Ht2lQkAXlbBoc",
-	"TgNSToP7qO6//YNAthJCZ+/FnEmQTL3t5avKiaH3Zky8lOMbuluA1Wl/7Hioum6yOC0F/dqL5tahqOST",
-	"/xKDNfG47nyQST5kPsmfYLaNu7Me0t9qd3a+B+7Oh+g179412Xob37vQ3oFB78G9GAPeNfcXDXizcd3J",
-	"/ZdW4/3JePyk3fY3N+QGmT6gGbfJuALBy3jFAkba+wiVEn0Lqna4axvlQ0vsMstwsQoOA7VIZLP2JV6I",
-	"Oov/C/TDEtLbpq6Qwgp8o0N0qkzQs1Y1W+he0EKlmLJm4cdzcHDNka48qSo+gPsZZVT3frqtanC0M3DK",
-	"jPF+CCFPCj2aiTIOIZFZcjCQCEvqNiO6L57QfdGoMNU8oCLr2phbTGXk3HnjnVoZY6aHiS791s/AbamW",
-	"VeauprvAphO/SQM4MqbBZLynrDZQsmIsiKgbWC2xmLKoSl2KdG+rSPcdiDqAcBoCePQuzeCgjqOjeG2g",
-	"HLhpZAjd6utahtBi84auLkf7vH+CrpQcRyeKIu/kCP1Mv9qW27BfKVBkRb1VS3VPgugI4SnLcKr4G1i8",
-	"0IKbLhiHcBwWle3AElwkKCEZZolw7jVp30QDE+W4IEyuvY7mi3uFyOpJOUp1aUj74oH7Divb+00uDrFo",
-	"Z8ivCnMakoGLi7a7zu/3v1Rkm9sgbP3X8Gsg3NsGd5zrBtetsns/oTmOR3F+YOKGh3t4/33YND13v5ls",
-	"nvteI/QhjNNijGGZqMzDKQMMmYzHTa7oY2kLIh/Ez8yNUQP41HfgfM076IZ84Vyz993VlnW0/gjqfDK0",
-	"3x8fbEZ5926cx5PKz8QSimZeSvBU1wJuRTu7phHE4bce1eqTvlbCqQmsbhzl+houUAqvCWFIdw6raIrA",
-	"XaGNCkFkbqyoLyykAmFFoSSxzqKD8WvjEGu1xoimrKNf5FgZnbomkNqbC1taBjz9zlTp0R420pBLPw35",
-	"7EcJ5xaw3bqnYIv0JptRqnWf1+Ox8QQA3OXcVUeTtfhX9x/pxcFzekPMIcM9w5ghe9fBDwLhGByrhx3E",
-	"MxWrppRPu8QJapTPOrfDKm0c+pOgyA4eedGp+vyfKPXdUOqqLKpQyzWOb7bFKl8jm170+kg4mF42l8Nw",
-	"GI0ttpLaVEW5I2pOaCqrrZaA0bwgYgmNUFemAbAPjfQKGyW3/0Sl74FK+mrikiVcCS8rNSE22zhMc47b",
-	"YpoSuzu2PsirhX5gpn86jpe2YCfU2XgEGiebXpwJuQuR0Epws4+zJ1qhq4PE98SZf8daoVPN5fNnpWnz",
-	"kmT5WG3xd1LzwBfWufL5ARbSbpUwtxlDbSmU0imtuyy0THFNDqkfSb8rhv6m+LYB2f7zINpgJGukt3kR",
-	"y9NLx2bM6AaippPoCJ1pFytnJlWpSiHyYtbnRvZbA7vamJ2u3NR2iLbb/Hbn/smeGIWTZr42kPSPE4xY",
-	"j12N+0SfCC3dTEeLjPVv62ICvFDI1MoV1Hem3jUQUrE6jYYnml1ozQ5PmX0JpwXByQrcRNS4aqtnC0xZ",
-	"2ErEmYzHOk5g8pXgC8iPrpI9FMIfRpAwpi9h1OUu2qDX5ADk6NcedXSjyhfdlsuu0e+e9CZV6yEOG2PZ",
-	"tM7txoIE1h5nkJuVjAXEs0ObGgpeYPMjwgXcE6R+H6FIkjsJqzE5RI00wrsd86QgkO8F+BO192GMxE3+",
-	"7y2op8qJMF7zYV/Za48fT3YfDXI5bfd6aM8nDHah2KNlzzex177hYO9/dBw8FqBBWbo05RyDkOJJ96oL",
-	"mDYSiWJicAojZC/0gKvDbWIyMnfo2DiV5CmYKlWCKnp2MJk8f4qAL6y4yaZtUrGQXEESwQX+g/Hvm2K5",
-	"blCg46F/MNe0H5pq5CfRULfkCb+Tt1l6NbmHMQh9QLtGDev3y0BKnpa15E6pAnA96gi9gQ+1Nd/R5UwK",
-	"cXUDzZQpYxpSsEnilaVmiN8QKZ4UIR7N7OelIE657WOPVevM/ad6yuzhsUoz7zs81Di7zsnpz/9BD067",
-	"yJ7w4AxdD8zpXWuX2XKB734k/7SsHmnw20N/MuzZ/Wb+GiSBf6kquh+JJ73dBEyl7V5l4udYLmsLvy4p",
-	"70+ZeIr2vv9AqoJSGbfVEZZw+/Xf16GMuSD7O+rQZgaP8nymNOSnUHZtWw19sxyPiQB/Ak51l2YLnoxI",
-	"bCCTEVnQWKyDzDvzykbQgLWbp5i2gNLOCers/6LgmVp4KXSNL7nLudC6uiaOp4CN2QbYUfWEfqiY+pSR",
-	"PeA+0JxwJgsM5dHb+kd+I9+ye0GA32qLzR7+ozmVr5aQ/6kXX3ll/OcJ3rW/92oeL8b7daBeX49YFQTG",
-	"mDHu0UcWRH4kOIEyid+Na8SYPS3bgMK9BLIhdIpwVVznB6zTjKWPRn5xROB3gpGdogfDqy5CTwEpcz2p",
-	"DluiJSl8jPXeXhqsmYEuo9sFSjevtlGwro4XTqa8VXTBR0izrDT3pddtIXLK4LZzbhuKt4rIhEd9AcMX",
-	"bnaghRP7A2MIPMJO6RWEZTzJyuDArvNkAGESDhmwVYjKjGHj3N1RNG5DFaQmpLBWq6RL3qNmfU9w/+X+",
-	"/wcAAP//",
+	"7H3rcts4uuCrYLlT1ckMLcuyk07smtr1cZxu7ziXjZ3O2WrliDAJSRiTAIcALWtS3tqn2QfbJ9nCB4AE",
+	"KVCiZKf7nDPzJ5ElEpcP3/2Gb0HMs5wzwqQIjr8Fc4ITUsDH0zTlC/UhISIuaC4pZ8FxcD0nKCNyzhOB",
+	"5JwKlGM5R3MsQsQZOhq+GARhIOI5ybB6WS5zEhwHQhaUzYKHhzA4v8Yz/7B3pBCUM8SnSM4JKojgZRGT",
+	"EFGG/lZySYQauyB/K2lBkuBYFiVx58qxlKRQo/3bOPj138bB1z+Ngz8EoWcRFwnJci4Jk59InuKlGq69",
+	"pCsi0WJOGMIMEVyklBRITU6ERAsq57BIgTOCqtHi5d5fyBItsECYiQUpSILwDFPWBAphZRYc/xqoDQRf",
+	"fev7WJApKQiLyWmep9S3PAWxBaYSyTmWekpxSxI05YVeXqQHiRBmCaICzTnjZUGSTQf0ichieTqVpPDB",
+	"JOYsEQirn9FiTuM5wozLOSmQLJYow7dEIEGYIM1pMspopnZ9UG2XMklmpAge1KQ5LnBGpMG9s7IQvPDv",
+	"OWLkXk5ieCKyuJLjGUE3ZMoLEiIsENUQmdE7wsLmaY3ZlKZqogE6v4/TMiECRer9aDBmQRhQNdHfSlIs",
+	"gzBgOFNL1bM1N4TvLwmbyXlwPBoevQrVDu0XB2tRLl7+hSxX9/YLFfQmJej06uziAsVzXOBYLTOEEyX3",
+	"OMtTgjD6/PnizcCuU9NrvdAWJnau+MWL9oId4vn1v+z9769/6iCc6Tss4/nq8n/iiv45S5eINulXMQfN",
+	"KiJF+1H34qd7evD+q/Yt8D1npGORp0CU6HB4tLJIIWmabrNUNc369R4NX7/ssWAGSPipZEx9tbLmqNC/",
+	"RAgnwHPVWkmOUj4TCv1jnKZCschpSmdziZ4JiWUp0KfP799fvP/peYj4dMw0qSo6JYoXcEYUmQjOmfof",
+	"wyhIAvWmnM26SYHq5Tb2TCXJhMvYzJI9vC1UALrQzx8Mq59xUeClC45rLnG6CowvitdJrkCh/lPA0Ix2",
+	"gCKpXomOzYdJzEsmoxDB/yRBZa7eOBiGw+HwZMw0iwS6V9yCCoTTBV4KDaMBisg9juXEDmpHMZMSloSa",
+	"/Y1ZjBlADgnDHBcAZQ1rXBCU0TSlnIlHAhWWEoSBs7BdAPwRz8gqYN8WPEMHIciKmyVKyBSXqUQHAw0j",
+	"9EdgsRNB/04ilOEluiEIS5RxIQ1MXXZquPOgY7tqqMZep7zIsNQy4XAUwB6MuBgOh8NwvfjQe7qif/fs",
+	"651aIIAS0EbTvzr7EzQaOjtdt1TYdc/1jvqsFuTy6lo/vT1DP46OhgMUKcH+58NhpPCyUjOwQNF/M7+I",
+	"yOAfWlAmEL8jBaKyk1+ZKdcL/is8wxdvAPcYbF3O6xEEnuEJTdYqYH8oyDQ4Dv7rfq1U7utfxb4SWzDL",
+	"L5R41Mqf+QJlZTxXHI3geA5ndoKiGyxoHPU4qDs1rE/JghGCMJiWaepXtr5gKv0rUqxQ4Q3oWUoMG9q3",
+	"aocCSlM+R+poEC9QdJCpjwN0PSdjJkihTkgRTlwqhERizgvZzRHUjF1y5XC0Wap84cXtNOWL9zCcT49S",
+	"E9l9LMzTFXCbZw//rTv49vwP+mEi5L/whBJtT8R6cmVyMKV5q49YabcxVr/s/1Xon/vhkx7uguWlVBPq",
+	"KUXOmXCnO41jkkutPj/JtIpG9AZXIYphSkWySVlgpcspblqyRLEcvARUAJQxGioViGmYO2aXNY98izCP",
+	"7cMzDStmzzVj1r3qMXxgN28xTcuCrIFTXvCblGR/2g5eH/VbPpCBLF8QJtGiUCpHEw6V+bluN/oha7Ps",
+	"VUbLuncc8wYW9Z7Ldzyh004jy6siEm1bIHUUO5+gS6hnBcFPiah2XB/kTxEji7a57fKAHfHxkuul+uEI",
+	"jgIzmTP/YDvO4oDMajJPCq9LKqQfZqAH8WkFKDFAX6ic81KiSEmfPysJE6ntLdEc3xHEuBJalFEJ23RW",
+	"fiWxJL/JUV8/xcnCuGa2mrdq3qtWniSwRZx+LHhOCgkcf4pTQcIgd776FhQECx9+fCIxLxKSKDvGCtYf",
+	"BCJFwYuB1q8qcWcVwm75V0kfkkxulpvAd4lvSApC0wzDb/5KYqmGOWXL/3H14b3PkFwi9Qu6w2kJrg5W",
+	"pqni+RaF7/dmfM8MqI5z8Akv3hEhtOpb/bonbmm+x3MNv72cK0Wx0IM8hMEZTtONIF7VWzDKcSFpTHPM",
+	"QM4USqfSrp/mgcylzDcB6Ofr64+wECvXNan+ql/+6oHbGc9ywkQHMzg11qbi/yVLOKmt2hAZJWvBiwRF",
+	"jDMSaSdcZboyLudUq2XqZbUlzsiHaXD86/pt6C2E6x96zxtrf/ja2k1FuVueyBTrfaklV9qjMuOpOEH4",
+	"RoAYnNOUVIqBRInGrOaBYSlJlmtvbWVnDFftjBA8uylRNIBlw2hJsCR7koJOt0I5QHJ9tKBzeFDbmxPv",
+	"qg58qxISF9uuSVigN+E6RDlhCWWzEB0g43II0QhVGw/RIZpimqpPR0hRWq5poDLXjsINQISpJ8xo0WvR",
+	"q40loHq3SUZvpTFuWJ9pC5ibSKuexrF3DEyUVDVeGAcVlB0EAFFL0PDw+hDOWXKGS0F8HpglwlqLTWgC",
+	"eDoD19+UFwtcAHjtUhSCT6r5YsxikurPCcFJSpnavEJuLHnhXUfFerajuNPKUa+MfpcZDtAnktCCxFKA",
+	"b4YRZZdNuVIkvfyxlpf++b+tLnrlzHS8ZBWWHz9cXbdMWws69VMQBh8/w7+n12c/B2Hw5vzy/PrcC6iy",
+	"8HjLTm8ET0tJQqQ4tWKt6n/REqjafb1qQrpoq4b3YePPBKdyvqUSoB2ULs7yW79l3qac0k8TShJ/0H91",
+	"rkRL5Q4procaBO2xn0qMaxVjW2+2sk3aktRCTElGLyJ8xDPKqse3OJU5FhNG7qWD0jecpwQzNawTdPHg",
+	"cUFAgIFnMl1qgR3ZAaOBj6fnXjfkqZGE4Jx1vIjrZUrtpNsofhzfsGf2NLW+QqWbTCG4RpCJF50YR6er",
+	"j4B7lxfa0mf8hidLJwzX8CGrbbh+w5dHwSbhoxdLxSTGwKk7Aa/h5fq9B+i6KIl3qXKOGWzQOZfqpFtE",
+	"57o/KwTxkaC187fj05/enqHXRy9+9Kg5miFPtE9FrG79A1NiSAlAFHM2TWksQx0P0G+YsCgv0wR81cYR",
+	"hCgTkmDg9JWHfZOqY1xXDy1veg/6N7u+31PWTREcvwa9LPFg/pVU1sMJSkhME6KkApWrhOMM9RJsPYlp",
+	"V5hkrpCGkUQHtJRutXa8I6v8eYB9fkeKJcqogDjHlJesstSMoO0NT4MobylJEy9EzXJePYSBOiulNGz2",
+	"Jzir6Nzgi9ounNBkVXI7j/5oND8tpSpt8cXr1w7JHg1XidYZ41Btjsq0Y/UKCxQMlaEjTmonPziTAdw8",
+	"jssCcgDWbmtUAXHVzkopu61CVvd5irVksFBTa2iwpbKge1XmwbpJD9qMAp60G66AV2Goc5aGABpnsYaj",
+	"aETZTpRZClsNjRnJ7futotlVMIKO8FH/jigzAFXMvrJXrTcdlE2dyQD6FqiPg2CTcmMnr4BjV+qDDHgw",
+	"z1IsRId6zpAxIYz1M0BKIZ6WAqdgW4LOWxBZUNLQ1xWP4KVSexiRC17cBmFQMnyHqXZthIGOY0y0kagO",
+	"9Q6nNJlYz7tXI4HlfuQpjZdbigdgY1SglEwl4qVUlh0RaFrwrOGy/EGgHMbX8UuphF71kF7yD2JVxoBn",
+	"TglYBfo7nE4ysSbNRmeXmCFjzhILZL9gtzzj1cuj4eYYZhj8lUov9n3B1JgqIi8IhugsMHQxx5DsIlGB",
+	"WcKzxjISXuoDqwOpXmWDldkN8VrxzVWc2SQDnKahUYoKIZEJXDeNaojZbt6xmnEt6N+bwBvVOQmajroh",
+	"/XJ49KrfxGUqaZ5SH7irOKSeUcci7SqM5kQgfULjwyaod6ymhrsiw+XE5yaz2G8JFZ0ypI5niVIqpPm6",
+	"8of1FsAO93jwpAescBuIeG3Hfzcqb9dtPQ1yuIwyq5U6rbCJp9LTrFBWCphCc6aenNTu6G7xqnSBm1JQ",
+	"RoSY3OrMrW65qLQo7eiY1D7o3r4ud6VKrseglHszEw3QCEtOEByC1vXJdAq+jQwvUUEyk3rY0vLd7b0w",
+	"nkJrZE6MENht0UOP37GN1YQhKtXCSQKpnYs5liCRFnjZJKdeU/4IUxYFSfX6N6h2B7BhHWzbbY9wxKCZ",
+	"yYmQJF/d4wVLyH3Ty2vTs0BhuCGUzcAVzMiJtdvUc8I4u3GaAstXDwzWm4ktldldWOW27NzLa7AhbIjK",
+	"gK47gPSD0HqOErImeheiSH31382f0UYTozH6unNS+jNhySS2fsh11F/5K13UPtrene2+fmhfn3Sqje7j",
+	"IzBYlEZRh526d6est5ROSbyMU9JnfZfVwy07JSMSJ1hujBI6TjJ32YpiN+LJwQhcQCQRk4p5ekkbEoEx",
+	"ykkhOENZKaTi8xtY0EvrXypK1s0zjNPZZDsrpWjGiUA6gLwlCR+A02iZcpxszDMxIUAXGq91skmZSiPt",
+	"ekSfHPA/fPVFaXkp81IKl20IpeypwwkRZzGpIqNKK6i47KABS7Uzm6rlsrayhNytNQadec+akt1PwqM5",
+	"3sxpX+0S7nGP6YUb+9lEIFcmstJwkNRGfJ/XwWJt+AuAjaZ85tVOlfoLupgIEeNFnfepD2mBBfqrogAj",
+	"bRTnx7FORdVY20+xkSS/5LN1Ws3REHwNGUkmO0vuQzPErgOMXjsD6F2tqOrdomv0qnJ3AuJvcOS6WAZ7",
+	"L3BMNuKj4pZlnuwu+RVGGUHnSYAv+EJoT6z238RzzGZEu3ZsmlC3A3jtJg8VeKwU3izWR+7TzoJ7TrYS",
+	"ealSP5tL8EzSVidcptISj46TyAZFU0fGNTSsJm6siqL6WBq6XeO4wxWz5GuHtVNnKrbDRTbFz/Do048X",
+	"IfDnBDL6lF6r66Fcp4q2BgJHy9bOL1FmZM/VvL3Ok1o12dIF1kdraoTxO51m2oUn+grKDW42sHd1oowv",
+	"ziQkjm8nQM/+2CrNiJA4y/tnD/glWhvJW3630Ho06/W6k3ehTr+cqJZznYLWFDWIS+cQG5sAnAB6qate",
+	"rLZt2iPVyWcw9Xqtpbw3gsg9srLa6nGvOXfQbx2VttcUW6qCTRVrc9J7S7Nqnv6/1MUWtVvt5ZFTANZO",
+	"0DRWWCuK//JoI/grybqqfGptE/zXdhqT706FSVlOjS3aW2mBw6PM1qJ0B88eFVpvqhweu6GKfkHmbo6F",
+	"IEnYUKVlWTCSoBsc3w5Q6zxqoIfar9x2KXf7Iw8PXo5G/Zy/ssBMaNmyBVatKASrSTAzKiRUoVY5oJCz",
+	"WnGWjBQkXSKMUkULJ3qLEWUpZaRddbFl7oJPAVlFvBRLImSVi+zM6JQT6cW2od0qvDk4+vHo1eHLox83",
+	"1t94Ofela4z7wnW4EAQpDUWTiUIeV8yr07sjrpjvTL3qkvOQerydmM8b2R5r4671k4YhiUaV2eaiB4+z",
+	"uK0lKt3MWVKXlLzy5/NdaydwTAXRTuABikw2G8jAq+vTT9fnb06QUxLJEo0ekwrO0ZjhgtjyxxMU1b+o",
+	"Qc4+vPt4ea6HcY+q+vH8/dXptXpzzOoH1MvPQK3Xyafad/c8RJE+0wg9w0wnd87wHUFl/lytbcyiyiyL",
+	"0DOb9VZxodURwe339vTiUi/Qpsyp1Y3Z2en7s/PLy/M3um5oXcZfEyYtPPSgqNmlmx/o5utVu+hEXnWm",
+	"VEgaiy3VH1sUA+KHs0YbAOzwLeMmtXFkUdfGlRmUuFpcqSo/I02T9d+1Z7rxldm7+XLMAKk0GMx32ohL",
+	"sZCwwjlPq0pcxb+qJNMKZPrwK6jp82oFSZzFeRLibTrrDZELQpiW0OA9dk9v26SilnsE380mSVloPdCU",
+	"r3bUhoIjB0mOCEsG6NTNWGYAEyy0T98fEWvGvfwRkwreXudBv10dDB8aCP3oAV81IhqPHe1Hn8N9rVPO",
+	"xcNHTPzaDFUWZFJ0cl+IKSvCMzXkmhGhZw5AwwrZK+x+jnAGhZJzLoh20EL9i0YHP648JlrdjhIoupyQ",
+	"exKXcpOeoX0ywFrY0ijW2fYOZAgitZwQj0fdkTJFXB72iMFeNDyCj17aQZ2NaPnv+uHWepiOfk9vVttB",
+	"1cOn1d55+5jCJjNfZRg+ltQi7VUmuHqAXTi3QgLrFC8tpHfQNbGY8KmfupR9foMF+UGgOOXxrY5iUmnb",
+	"JuxAYU6UdlrwzD/vnJdF1ZpBPRZWGa9VBcAcim23X8HIWYHkPeaHBhNPuIDDh3A3/X4lhuFqZr0Vfkeh",
+	"Wxd6aJOXxpLGrL1tgrLTOwHSSHKU8zQdoHMcz02aiAKucUxYddiYCUEYGBsgCINK6zefrZIfhIGWcep7",
+	"q137dVwT6d+GYOI+B2fK0hpJGNvUGrXfnYDHslcWkEnKA51EcTThzUN6jzMitFJAcpOvA5HdG52gYDOh",
+	"0BX8XpRMt5eRCIOOECLoD7VQZh0WEDAjzfzrrgoaY2jW3rzmwj4z+reS2ETk2lK4JFI3TkroDJLnlD4/",
+	"iFA0iVB0HKFoLwqr5iWjFy+Ukj2joG/r+A1GKQyhtG0Yw1vBsAuc13mrqoYTCnpQIZnhJXSWeSI/U4tS",
+	"bfFZbJhGRyzCIVNJ8jo2Ysnt/F/Pzz5fn7uEdd5JQTuIncpr2dvxCB1GNrorYNiubV7y2ZZm7AdAeZ11",
+	"awzZOlik/lITDoLdeIQD+RZzN1P214de7lYZ2lZ+K6sxE4/RK18+KkXnYLsUHVCwp5T5Gku9hRS6KS/c",
+	"7Glflzt1lLZcUPEH/VmsT3GBYobtEzJ4KWOeKbUyIV29sKAQoq71tm0HW11p5lLmk6Phax1WMlxofbLW",
+	"a6dc4hG5MkOnMctjxtk1sWX0yCQU8E/0TCPRjGM1k+RHm0lCWULuN1RutzTAfol8R49MbTj4sc0f6+C9",
+	"/lQv312TIz4sJ3Li+prWGvBvLHMN991RUFS5Oo9KrfHJCj3ymhV3KbDQj6HmKcYpYlRT40qsCyepolaX",
+	"P4ObUzcIaCi5n8/Ozq+uXP31+uLd+QeoF776y8XHjw0NuEseP66CfK0feV15eSWlt5exkE5bRWBMJyVl",
+	"mCdVN6Xuhgm+ogYTXTXCWqcXkoKgDCebcm/bmnevXLXVbhI792rYOo15p/4OPiclBPPzUk76ROaduDn4",
+	"KcyJbLXs7ZpM+Pmllqg7rLq33Pld+1u41BiiF6jhtH3pbX/x8unaXzS5yTYCbxvJY4TOVl00GnTiY+AQ",
+	"T/ecrdsSd7j3Gu9NT/fefv326mHP/fNomz8PRg9/8GHAL7VbcwuJd1PS1JLRKnPgWUb9P8063Fk/cVSQ",
+	"lGBBbANlmAGMYq8J7Hhj12dX1b7UGfeeQdXDass0twYH7Mr+sBFFtaM6J2J7j1yzXKJvW6439Rstk6Bv",
+	"LcQLKIXAN6mvB4DNumdkYeKouKjr3UMb63C6rXXbKUfAoqVS+ddmbViAgrSsJ57ZjunQAw1KRVi7guVg",
+	"k8K7uRjhoQpvm6hGf8u30lyFr2pH1/app3VdkmmZvFTMdwuHVUvzb+rl3soGF0EhylxjqdsRS+dlGUzQ",
+	"zikBn3fwrw+b5NsPhKMOH1JN3i3sqfG2cWaNg+hO2V3HKM7mJL7dkls8inbXqRW90fG3QkF1uDjVKotR",
+	"62VRkq8bG37otxxB23VmDizXHdObBsi3quF/pEvbW9S41u/qKlCV7zXUleRUitpL/GR5f5vyaVcO2e8I",
+	"/3fs8N7ee7s+bXT3jE/szff8np71DhfzU2W+WhKrcs7b6Z81iYIQMT3//9fpu0skyb1ElAmaEOhu0b+L",
+	"opcz9ntFzQzFb+v272zsN8yHrHq69kbVuunqBudRPfTGOKgd89q04Wof6CrskQ5/6kNNeFxmth0ULyXC",
+	"LJ7zQvMDnFIsiPASduOAtgN4lS2xxFm6HgkbyGd0wrU9zH1Q1POsAu8BPBJTj2FzdYvTRIlPncgujk1X",
+	"9zrlWiAcF1wIyOumMRGhbvsAribNH9mYGQcRwBK5wiWs2n1Thj5yIWcFufqfl4MxG7M//vGMszudrCEG",
+	"f/yjbiWTkeyGFKarB8O3ZBJjQU6AZ+lvP709Q4eHh6/VkJ+vz2AVY5ZRtU6dpneCbAhG1JdM2BsonkX/",
+	"7//830kmoucD9M5MViGF7lmrs2RtZ5UB+qRd/aaCrWS3jC9YtVJeVF9Bo/q6yw3MPmbQXoYkZtPgO4L9",
+	"6s5R4HQCRyZDUVdT8ahC4DF7ZjuDPbcCSkB/LBTFPCHRiXpU2LfFIEt0HSYUztusLt15XwdERHWvgG43",
+	"CbnmRGnTGEo2udBpb2UcEyFObAem6tkML+1QdkFmcrNjAz5EE2fb5oUbgguBon/dMw/tXSTRsW7AlFLC",
+	"5A8itAkzYwa5ckpWMd1mRJlv9p6N0avGvUAkFQRhsL+UlaUXYjwJzioa9/AoQBYK//UFNyEoNtb8qO/Z",
+	"GrPI3sYTuXdHIc4a1Y3aE1vN8OzoYFTl/oCmqKCmA2dmkuchihq350T1mD+dX9to6bPD4dFzsyXnUiO1",
+	"qwjaZu7jnO7fHewDTUe270/VVYTXBeP4lgABR63LkfTdDOiWLHUKj0A5KZAkDDMZorygLKY5TmHogpeS",
+	"2Iu0bkkuxwxihRKlRNlroyPIBRK2x39Wp//A/V8a982NYK3rqEx2i91BBUz3koAQTVM8m5EERZ6m/8dI",
+	"qQTRSQ1sO7m+fKBqLqb2CsVkQKx6IUejkaJ+/U1huUApyJiVOWJcvWQOQglkQCxzb84zUI0PnmuF07kg",
+	"xqWURltCnRcN3ahtN0Uom00IyQfNq71CBKSgtDS4+cTe+OW/zCs0La4FODsSkgPXTlBGhSDAvwqSEywV",
+	"NNWU2nUhJF6KCtAnY9ZcrE4wZ6bVP9xtpbdk2h792XR2hOzulMaE6ZpLc23Gaa5WtDcaDAPToBU6Zovj",
+	"/f3FYjHA8POAF7N9867Yv7w4O39/dQ7v1P3jtAxz7OzjYDg40I/wnDCc0+A4OBwMB4fabTkH2dwgEfXF",
+	"jHjUivdkoTAFCs8G6K0GJ7DFmGc3lFk8OX3/RqfBg/gQlvIVUBVntiehH/7waYC+QDn8DdflRgrHq3oN",
+	"LBWSFMRe0GZINSuFIiwq4S0N1ooHXyTBcaC4/FVVaFJfGffrN/8tKq3czp2vFVvtV2/33XUfTV3cvHqj",
+	"U89eBI27nEaeu5x2WxXZfVGkz5q8F+g16037XhpUteb/1nFtVrOe/CnGrFoJPNF4jfLcHcb09iLUWm8r",
+	"x+PbOCjIjHI2Do7HASnHwUNU3znzg0C2klZn78WcSZBMnVcqVZW3fe+3G3kpxzf0agH/ypUfjodq1U0W",
+	"p6Wgd51o3sgc9l7ctSYetzofVCL2mU/yJ5ht4+6sh/S32p2db8fd+RC95t37Jltv43MftXeg13NwF1yP",
+	"Z809oz2ebFxL+PC1ddnUaDh80humNl9CAzK9xwU0JuPK9KeuWMBAex+h0rZrQdUO9+3lUHANTJlluFgG",
+	"x4FaJLJVnxLPRF0F+hX6qQrpbXNcSGEFvtEhVqqU0bNWN4TQvZSQSjFmzcLh5+DgmiJduVxVDAP3M8qo",
+	"7h1aZecbZ+CYGeP9GEKeFO4lIco4hERmycFAIiyp29TpvspC99WlwlSDg4qsa6sXmMrIuZvSO3VVLwe+",
+	"ueo3cFuqZZW5q+nOsLl9yqQBnBjTYDQ8UFYbKFkxFkTUDVDnWIxZVKUuRbo3aqT7VkUrgHAaSnn0Ls3g",
+	"oA54RfHaQDlwu14futVXFPahxeZNuqsc7cvhGbpWchydKYq8lwP0E72z18zAfqVAkRX1Vi3VPa2iE4TH",
+	"LMOp4m9g8cK1M3TGOITjsKhsB5bgIkEJyTBL3Ns927cvwkQ5LgiTa69g/Opem7d8Uo5SXZTXvmzrYYWV",
+	"Hfwml+VZtDPkV4U5DcnAZZ3bXbv9+1+kt80NaLZ/QP+rz9xbwfeca8HXrXL1HnFzHI/i/MDEDQ/38P6H",
+	"sGl67n8z2TwPnUboLozTYoxhmajMQ3Ot72g4bHJFH0ubEbkTPzO3pPbgU9+B8zXviu7zhnMd9ndXW9bR",
+	"+iOo88nQ/nB4tBnl3fsgH08qPxFLKJp5KcFTXd+9Fe3sm0Zix986VKvP+io1p6eE6ZUJ7q8MG6XwhhCG",
+	"dOfZiqYI3Onf6DCBzC1t9cXiVCCsKJQk1ll0NHxtHGKt1mrRmK3oFzlWRqeucaX2hvGWlgG/fmeq9GgP",
+	"G2nIpZ+GfPajhHPz7X7dk7pFeqPNKNW6w/bx2HgGAF7l3FVHvLX4V/ev68TBS3pLzCGH4INnyN7v9YNA",
+	"OAbH6vEK4tlGA7qUT7vESaM5RxTWwl9p49DfDkV28MiLTtXr/0Sp74ZS12VRhVpucHy7LVb5GiF2otcn",
+	"wsH0srkcrG7CUnfiMVVR7oiaE5rOPFZLwGhaEDGHRvpLc4GED430Chslt/9Epe+BSj/BPYIlS7gSXlZq",
+	"Qmy2cZjmHLfFNCV292x9kFcL/cDM/Ts4ntuCnVBn4xG4eMP0ck/IfWga4uDmPSCeaIWuDhLfE2f+HWuF",
+	"TjWXz5+VprU21LaMdr5S+3dQ88AXVnX7t7vZwULarxLmNmOoLYVSOqV1l4WWKa7JIfUj6XfF0N8U3zYg",
+	"238eROuPZFUzjg3BYLj+BrOlSegHNHP6senbcKyTdo4F+GUXSrjekNhcgSXnJAvHDBfxnN5pB5qoLgo6",
+	"sS3t3UskBiZTBRi+ycUwJZFjxllMQhOjV7YMliiCJiPRANlklyq5qS6AqDKbxmzMIjcgZNx9dcwmQgUR",
+	"sqAx9DfTQ9ie7dToDnB93phdKzJSwy9oou/W42hapqnO/jDZWmGdjaLdGDb1QEEGCb4usH3VbJvy+0W4",
+	"/7PF2P4ZXfJ09ukRZ6qefYqQ0ZmibUNhinHYHFqHedX4D4nCOSkyKkzSi87fLAhOApe7NZJ3vWzN02nW",
+	"cjN9vYZhSgN0oQNIwLMabMRLsV8aub0NYm3L7XTpFu5ALpGt3qngILpw3ymiWRsm/8cJta7HPnsuZiNP",
+	"InTdPG6LrfV36yKevFDI1MqEhksjyX0DIZUip9HwTNO6lj14zOxDOFXYv9Q9xUwgqvpthikLW2mGo+FQ",
+	"R0FNNqbUsnqmFEOTyqYQ/jiCdFg2qyWgdldqcgBlw28b69jtl5qSt9Mh11ivT8LvmkUS6ljdsWzS+nZj",
+	"QXp+h6vbrbnAArJ1Qpv4DjEu8yXCBdyiq74foEiSewmrMRmSjSTp+z3zS0EgmxXwJ2rvw7jANkX3tqCe",
+	"KuPLxAT7vXWm5fQTkN0ng1xOG+AO2vMJg30oZWt5K5vYa59wsPc/Og6eCrAPLV2aYrVeSPGke9XlmRuJ",
+	"RDExOIUBstddLiA93ZRdIHPDrI3CS56CI6ZKv0fPjkaj50+im6gVN9l0ZVVIriCJqNwG/74pluuGPFfi",
+	"jztzTfui6bXwJPb3ljzhd4qlSa8mtxuD0Ae0b9Swbq8zJBxrWUvulSow40gZrW/gRe2rXNHlTIFEdT+r",
+	"bisOBSYk8cpSM8RviBRPihCPZvbTUhCnmcBjj1XrzN2nes7s4bFKM+86PNQ4u5WT06//gx6cDgA84cEZ",
+	"uu5ZsbDWLrP+oe9+JP+0rB7pzrSH/mTYs//NfOolgX+p+lU8Ek86e6WYPgIHlYmfYzmvLfy6YUZ3QthT",
+	"XH7zD6QqdN4lsgar5gSncv73dSjzMzwSfEcd2szgUZ4vlIb8FMqubRqk713nMRHgT8CpvsPIgicjEhvI",
+	"ZEQWpoV4F2TemUc2ggas3TzFtAWUttt2Zf8fC56phZdCdzAg9zkXWlfXxPEUsDHbADuqntAPFVN9N7AH",
+	"3AWaM85kgaH5w7b+kd8ocuZen+e32mKzh/9oIbPrOWS368VXXhn/eYJ37e+dmseL4WGdhlQQLJSRaK86",
+	"wIxxjz4yI/ITwQkUgf1uXCPG7GnZBpQlJ5DrpQsgqtJhP2CdVlNdNPKLIwK/E4zsFB0YXvVIewpIaW+G",
+	"qddAc1L4GKt6B8pHNDPQRcL7QOnm0TYK1r0/hFMHVAVCcUEQzbISqkBPnKY3OWUmXmk6srUCiMKjvoDh",
+	"C/ce0sLJbABjCDzCTmEphJU9pRjgwK6zAAFhEg75/VUA3oxhs3hWR3lXh6SxhLvQB82a1uqiipWANlAF",
+	"VIdrEgxrhUy6jGHQrHsMHr4+/P8AAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

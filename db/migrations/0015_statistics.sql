@@ -10,7 +10,7 @@
 -- are read in the index: whichever of these sagas somebody looks for, only the
 -- rows found are visited.
 DROP INDEX IF EXISTS saga.idx_saga_state;
-CREATE INDEX idx_saga_state ON saga.saga_states (tenant_id, created_at, id, ended_state, workflow_name, initiated_by) WHERE ended_state <> 3;
+CREATE INDEX idx_saga_state ON saga.saga_states (tenant_id, created_at, id, ended_state, workflow_name, initiated_by, completed_at) WHERE ended_state <> 3;
 -- The same sagas by their last change, which is their end: the view of failed sagas.
 CREATE INDEX idx_saga_state_updated ON saga.saga_states (completed_at) WHERE ended_state <> 3;
 -- Sagas that took long. The others were changed last within a minute of their
@@ -23,26 +23,34 @@ CREATE INDEX idx_saga_initiated_by ON saga.saga_states (tenant_id, initiated_by,
 CREATE STATISTICS saga.st_saga_states_callers (mcv) ON tenant_id, workflow_name, initiated_by FROM saga.saga_states;
 ALTER STATISTICS saga.st_saga_states_callers SET STATISTICS 1000;
 
--- How many sagas ended how, by the hour of their creation: those that can
--- never change again, archived or not.
+-- How many sagas ended how, by the hour and by the day (UTC) of their creation:
+-- those that can never change again, archived or not.
 CREATE TABLE saga.saga_counts (
     tenant_id        uuid         NOT NULL,
+    span             varchar(4)   NOT NULL CHECK (span IN ('hour', 'day')),
     workflow_name    varchar(255) NOT NULL,
+    begins           timestamptz  NOT NULL,
     workflow_version integer      NOT NULL,
-    created_hour     timestamptz  NOT NULL,
     state            smallint     NOT NULL CHECK (state IN (3, 5, 7, 8)),
     sagas            bigint       NOT NULL,
     timed            bigint       NOT NULL, -- how many of them have a start and an end
     duration_us      numeric      NOT NULL, -- from start to end, in sum
     last_update      timestamptz  NOT NULL,
-    PRIMARY KEY (tenant_id, workflow_name, created_hour, workflow_version, state)
+    PRIMARY KEY (span, tenant_id, workflow_name, begins, workflow_version, state)
 );
 
 -- Sagas created before the horizon that are not in saga_counts: unfinished, or
--- failed (6) and still to be reopened.
+-- failed (6) and perhaps to be reopened. What stands here of a failed one holds
+-- as long as it has that end.
 CREATE TABLE saga.saga_counts_pending (
-    saga_id   uuid PRIMARY KEY,
-    tenant_id uuid NOT NULL
+    saga_id          uuid PRIMARY KEY,
+    tenant_id        uuid NOT NULL,
+    failed_at        timestamptz, -- NULL: look at the saga
+    workflow_name    varchar(255) NOT NULL,
+    workflow_version integer      NOT NULL,
+    created_at       timestamptz  NOT NULL,
+    duration_us      numeric,
+    updated_at       timestamptz  NOT NULL
 );
 CREATE INDEX idx_saga_counts_pending_tenant ON saga.saga_counts_pending (tenant_id);
 
@@ -78,40 +86,64 @@ $$;
 -- last, wherever it is. Each tenant's are found by its index of lists.
 -- +migrate StatementBegin
 CREATE FUNCTION saga.sagas_created(tenant uuid, first timestamptz, last timestamptz)
-RETURNS TABLE (id uuid, tenant_id uuid, workflow_name varchar, workflow_version integer, state smallint,
-               created_at timestamptz, duration_us numeric, updated_at timestamptz)
-LANGUAGE sql STABLE SET search_path = pg_catalog SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+RETURNS TABLE (saga_id uuid, tenant_id uuid, workflow_name varchar, workflow_version integer, state smallint,
+               created_at timestamptz, failed_at timestamptz, duration_us numeric, updated_at timestamptz)
+LANGUAGE sql STABLE SET search_path = pg_catalog SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     SELECT s.*
       FROM (SELECT tenant AS id WHERE tenant IS NOT NULL
             UNION ALL SELECT t FROM saga.saga_tenants() AS t WHERE tenant IS NULL) AS owner
      CROSS JOIN LATERAL (
-        SELECT id, tenant_id, workflow_name, workflow_version, state, created_at,
+        SELECT id, tenant_id, workflow_name, workflow_version, state, created_at, CASE WHEN state = 6 THEN completed_at END,
                extract(epoch FROM completed_at - started_at) * 1000000, updated_at
           FROM saga.saga_states WHERE tenant_id = owner.id AND created_at >= first AND created_at < last
         UNION ALL
-        SELECT id, tenant_id, workflow_name, workflow_version, state, created_at,
+        SELECT id, tenant_id, workflow_name, workflow_version, state, created_at, NULL,
                extract(epoch FROM completed_at - started_at) * 1000000, updated_at
           FROM saga.saga_states_archive WHERE tenant_id = owner.id AND created_at >= first AND created_at < last) AS s
 $$;
 -- +migrate StatementEnd
 
--- The same of the sagas that wait in saga_counts_pending.
+-- The same of the sagas in saga_counts_pending. Most are unfinished, or failed
+-- as they were: indexes of few rows tell that. Only the others are looked up.
+-- changed tells which those are.
 -- +migrate StatementBegin
 CREATE FUNCTION saga.sagas_pending(tenant uuid)
-RETURNS TABLE (id uuid, tenant_id uuid, workflow_name varchar, workflow_version integer, state smallint,
-               created_at timestamptz, duration_us numeric, updated_at timestamptz)
-LANGUAGE sql STABLE SET search_path = pg_catalog SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-    SELECT s.*
-      FROM saga.saga_counts_pending p
-     CROSS JOIN LATERAL (
-        SELECT id, tenant_id, workflow_name, workflow_version, state, created_at,
-               extract(epoch FROM completed_at - started_at) * 1000000, updated_at
-          FROM saga.saga_states WHERE id = p.saga_id
+RETURNS TABLE (saga_id uuid, tenant_id uuid, workflow_name varchar, workflow_version integer, state smallint,
+               created_at timestamptz, failed_at timestamptz, duration_us numeric, updated_at timestamptz, changed boolean)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog SET jit = off AS $$
+BEGIN
+    -- EXECUTE plans for this very tenant.
+    RETURN QUERY EXECUTE $query$
+        WITH pending AS MATERIALIZED (
+            SELECT * FROM saga.saga_counts_pending p WHERE $1 IS NULL OR p.tenant_id = $1
+        ), unfinished AS MATERIALIZED (
+            SELECT s.id, s.state, s.updated_at FROM saga.saga_states s WHERE s.completed_at IS NULL AND ($1 IS NULL OR s.tenant_id = $1)
+        ), failed AS MATERIALIZED (
+            SELECT s.id, s.completed_at FROM saga.saga_states s WHERE s.ended_state <> 3 AND s.ended_state = 6 AND ($1 IS NULL OR s.tenant_id = $1)
+        ), seen AS MATERIALIZED (
+            SELECT p.*, u.state AS unfinished_in, u.updated_at AS touched, f.id IS NOT NULL AS still_failed
+              FROM pending p
+              LEFT JOIN unfinished u ON u.id = p.saga_id
+              LEFT JOIN failed f ON f.id = p.saga_id AND f.completed_at = p.failed_at
+        )
+        SELECT saga_id, tenant_id, workflow_name, workflow_version, coalesce(unfinished_in, 6::smallint), created_at,
+               CASE WHEN still_failed THEN failed_at END, CASE WHEN still_failed THEN duration_us END, coalesce(touched, updated_at),
+               unfinished_in IS NOT NULL AND failed_at IS NOT NULL
+          FROM seen WHERE unfinished_in IS NOT NULL OR still_failed
         UNION ALL
-        SELECT id, tenant_id, workflow_name, workflow_version, state, created_at,
-               extract(epoch FROM completed_at - started_at) * 1000000, updated_at
-          FROM saga.saga_states_archive WHERE id = p.saga_id) AS s
-     WHERE tenant IS NULL OR p.tenant_id = tenant
+        SELECT s.id, n.tenant_id, n.workflow_name, n.workflow_version, s.state, n.created_at, s.failed_at, s.duration_us, s.updated_at, true
+          FROM seen n
+         CROSS JOIN LATERAL (
+            SELECT id, state, CASE WHEN state = 6 THEN completed_at END AS failed_at,
+                   extract(epoch FROM completed_at - started_at) * 1000000 AS duration_us, updated_at
+              FROM saga.saga_states WHERE id = n.saga_id
+            UNION ALL
+            SELECT id, state, NULL, extract(epoch FROM completed_at - started_at) * 1000000, updated_at
+              FROM saga.saga_states_archive WHERE id = n.saga_id
+            OFFSET 0) AS s
+         WHERE unfinished_in IS NULL AND NOT still_failed
+    $query$ USING tenant;
+END;
 $$;
 -- +migrate StatementEnd
 
@@ -121,26 +153,37 @@ $$;
 -- +migrate StatementBegin
 CREATE FUNCTION saga.count_sagas(tenant uuid, workflow varchar, created_from timestamptz, created_to timestamptz)
 RETURNS TABLE (workflow_name varchar, workflow_version integer, state smallint, sagas numeric, timed numeric, duration_us numeric, last_update timestamptz)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog SET jit = off AS $$
 DECLARE
-    first   timestamptz := coalesce(created_from, '-infinity');
-    beyond  timestamptz := coalesce(created_to, 'infinity');
-    horizon timestamptz := (SELECT created_before FROM saga.saga_counts_horizon);
+    first     timestamptz := coalesce(created_from, '-infinity');
+    beyond    timestamptz := coalesce(created_to, 'infinity');
+    first_day timestamptz := date_trunc('day', first, 'UTC');
+    last_day  timestamptz := date_trunc('day', beyond, 'UTC');
+    horizon   timestamptz := (SELECT created_before FROM saga.saga_counts_horizon);
 BEGIN
-    -- EXECUTE plans for these very arguments.
+    IF first_day < first THEN
+        first_day := first_day + interval '24 hours';
+    END IF;
+    IF first_day > last_day THEN -- both in one day: hours only
+        first_day := beyond;
+        last_day := beyond;
+    END IF;
     RETURN QUERY EXECUTE $query$
         SELECT c.workflow_name, c.workflow_version, c.state, sum(c.sagas), sum(c.timed), sum(c.duration_us), max(c.last_update)
           FROM saga.saga_counts c
-         WHERE ($1 IS NULL OR c.tenant_id = $1) AND ($2 IS NULL OR c.workflow_name = $2) AND c.created_hour >= $3 AND c.created_hour < $4
+         WHERE ($1 IS NULL OR c.tenant_id = $1) AND ($2 IS NULL OR c.workflow_name = $2)
+           AND (c.span = 'day' AND c.begins >= $6 AND c.begins < $7
+                OR $6 > $3 AND c.span = 'hour' AND c.begins >= $3 AND c.begins < $6
+                OR $4 > $7 AND c.span = 'hour' AND c.begins >= $7 AND c.begins < $4)
          GROUP BY 1, 2, 3
         UNION ALL
         SELECT s.workflow_name, s.workflow_version, s.state, count(*), count(s.duration_us), coalesce(sum(s.duration_us), 0), max(s.updated_at)
-          FROM (SELECT * FROM saga.sagas_created($1, greatest($3, $5), $4)
+          FROM (SELECT workflow_name, workflow_version, state, created_at, duration_us, updated_at FROM saga.sagas_created($1, greatest($3, $5), $4)
                 UNION ALL
-                SELECT * FROM saga.sagas_pending($1) p WHERE p.created_at >= $3 AND p.created_at < $4) AS s
-         WHERE $2 IS NULL OR s.workflow_name = $2
+                SELECT workflow_name, workflow_version, state, created_at, duration_us, updated_at FROM saga.sagas_pending($1)) AS s
+         WHERE ($2 IS NULL OR s.workflow_name = $2) AND s.created_at >= $3 AND s.created_at < $4
          GROUP BY 1, 2, 3
-    $query$ USING tenant, workflow, first, beyond, horizon;
+    $query$ USING tenant, workflow, first, beyond, horizon, first_day, last_day;
 END;
 $$;
 -- +migrate StatementEnd
@@ -156,7 +199,7 @@ $$;
 -- later than that is not counted (saga.recount_sagas repairs it).
 -- +migrate StatementBegin
 CREATE FUNCTION saga.roll_up_sagas(grace interval DEFAULT '2 minutes', piece interval DEFAULT '10 minutes') RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog SET jit = off AS $$
 DECLARE
     horizon timestamptz;
     beyond  timestamptz;
@@ -166,16 +209,22 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false; -- somebody else is at it
     END IF;
-    WITH ended AS (
-        DELETE FROM saga.saga_counts_pending w USING saga.sagas_pending(NULL) p
-         WHERE w.saga_id = p.id AND p.state IN (3, 5, 7, 8)
-        RETURNING p.*
+    WITH changed AS MATERIALIZED (
+        SELECT * FROM saga.sagas_pending(NULL) WHERE changed
+    ), touched AS (
+        UPDATE saga.saga_counts_pending p
+           SET failed_at = c.failed_at, duration_us = c.duration_us, updated_at = c.updated_at
+          FROM changed c WHERE c.saga_id = p.saga_id AND c.state NOT IN (3, 5, 7, 8) AND c.failed_at IS DISTINCT FROM p.failed_at
+    ), ended AS (
+        DELETE FROM saga.saga_counts_pending p USING changed c
+         WHERE c.saga_id = p.saga_id AND c.state IN (3, 5, 7, 8)
+        RETURNING c.*
     )
-    INSERT INTO saga.saga_counts AS c (tenant_id, workflow_name, workflow_version, created_hour, state, sagas, timed, duration_us, last_update)
-    SELECT tenant_id, workflow_name, workflow_version, date_trunc('hour', created_at, 'UTC'), state,
-           count(*), count(duration_us), coalesce(sum(duration_us), 0), max(updated_at)
-      FROM ended GROUP BY 1, 2, 3, 4, 5
-    ON CONFLICT (tenant_id, workflow_name, created_hour, workflow_version, state) DO UPDATE
+    INSERT INTO saga.saga_counts AS c (tenant_id, span, workflow_name, begins, workflow_version, state, sagas, timed, duration_us, last_update)
+    SELECT e.tenant_id, span, e.workflow_name, date_trunc(span, e.created_at, 'UTC'), e.workflow_version, e.state,
+           count(*), count(e.duration_us), coalesce(sum(e.duration_us), 0), max(e.updated_at)
+      FROM ended e, unnest(ARRAY['hour', 'day']) AS span GROUP BY 1, 2, 3, 4, 5, 6
+    ON CONFLICT (span, tenant_id, workflow_name, begins, workflow_version, state) DO UPDATE
        SET sagas = c.sagas + excluded.sagas, timed = c.timed + excluded.timed, duration_us = c.duration_us + excluded.duration_us,
            last_update = greatest(c.last_update, excluded.last_update);
 
@@ -191,14 +240,15 @@ BEGIN
     WITH created AS MATERIALIZED (
         SELECT * FROM saga.sagas_created(NULL, horizon, beyond)
     ), waiting AS (
-        INSERT INTO saga.saga_counts_pending (saga_id, tenant_id)
-        SELECT id, tenant_id FROM created WHERE state NOT IN (3, 5, 7, 8)
+        INSERT INTO saga.saga_counts_pending (saga_id, tenant_id, failed_at, workflow_name, workflow_version, created_at, duration_us, updated_at)
+        SELECT saga_id, tenant_id, failed_at, workflow_name, workflow_version, created_at, duration_us, updated_at
+          FROM created WHERE state NOT IN (3, 5, 7, 8)
     )
-    INSERT INTO saga.saga_counts AS c (tenant_id, workflow_name, workflow_version, created_hour, state, sagas, timed, duration_us, last_update)
-    SELECT tenant_id, workflow_name, workflow_version, date_trunc('hour', created_at, 'UTC'), state,
-           count(*), count(duration_us), coalesce(sum(duration_us), 0), max(updated_at)
-      FROM created WHERE state IN (3, 5, 7, 8) GROUP BY 1, 2, 3, 4, 5
-    ON CONFLICT (tenant_id, workflow_name, created_hour, workflow_version, state) DO UPDATE
+    INSERT INTO saga.saga_counts AS c (tenant_id, span, workflow_name, begins, workflow_version, state, sagas, timed, duration_us, last_update)
+    SELECT e.tenant_id, span, e.workflow_name, date_trunc(span, e.created_at, 'UTC'), e.workflow_version, e.state,
+           count(*), count(e.duration_us), coalesce(sum(e.duration_us), 0), max(e.updated_at)
+      FROM created e, unnest(ARRAY['hour', 'day']) AS span WHERE e.state IN (3, 5, 7, 8) GROUP BY 1, 2, 3, 4, 5, 6
+    ON CONFLICT (span, tenant_id, workflow_name, begins, workflow_version, state) DO UPDATE
        SET sagas = c.sagas + excluded.sagas, timed = c.timed + excluded.timed, duration_us = c.duration_us + excluded.duration_us,
            last_update = greatest(c.last_update, excluded.last_update);
     UPDATE saga.saga_counts_horizon SET created_before = beyond;

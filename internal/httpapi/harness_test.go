@@ -47,7 +47,7 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 	e := &edge{t: t, store: memstore.New(clock.now), log: &syncBuffer{}}
 	e.runner = newRunner(t, e.store, clock.now)
 	e.cfg = httpapi.Config{
-		Sagas: e.store.Sagas, Workflows: e.store.Workflows,
+		Sagas: e.store.Sagas, Workflows: e.store.Workflows, Reports: e.store.Sagas,
 		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			results, err := e.store.Sagas.Create(ctx, []saga.NewSaga{n})
 			if err != nil {

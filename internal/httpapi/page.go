@@ -9,7 +9,7 @@ import (
 
 const (
 	defaultPageSize = 20
-	maxPageDepth    = 10_000 // rows that page can reach; OFFSET reads all before
+	maxPageDepth    = 10_000 // rows that page can reach, and that are counted; OFFSET reads all before
 )
 
 // paging is the part of a page that the client asked for.
@@ -18,11 +18,13 @@ type paging struct {
 	size  int
 	after []byte // sort keys of the last item before; cursor mode only
 	total bool
+	exact bool // count all, however many
 }
 
 // pagingOf reads the parameters of a list. Their ranges are the contract's.
 func (s *server) pagingOf(list listID, page, size *int32, cursor *string, include []string) (paging, error) {
-	p := paging{page: 1, size: defaultPageSize, total: slices.Contains(include, "total")}
+	exact := slices.Contains(include, "exact_total")
+	p := paging{page: 1, size: defaultPageSize, total: exact || slices.Contains(include, "total"), exact: exact}
 	if size != nil {
 		p.size = int(*size)
 	}
@@ -53,7 +55,16 @@ func (p paging) offset() int {
 	return (p.page - 1) * p.size
 }
 
-// answer describes the page that was read. next is the cursor after it, used
+// countUpTo is where a store may stop counting: one beyond what is told; 0: nowhere.
+func (p paging) countUpTo() int64 {
+	if p.exact {
+		return 0
+	}
+	return maxPageDepth + 1
+}
+
+// answer describes the page that was read. total may be any that is greater
+// than maxPageDepth when only that much is told. next is the cursor after it, used
 // only when there is more.
 func (p paging) answer(more bool, total int64, next func() string) api.Pagination {
 	out := api.Pagination{PageSize: p.size, HasNext: more}
@@ -61,7 +72,11 @@ func (p paging) answer(more bool, total int64, next func() string) api.Paginatio
 		out.Page = &p.page
 	}
 	if p.total {
-		out.TotalCount = &total
+		capped := !p.exact && total > maxPageDepth
+		if capped {
+			total = maxPageDepth
+		}
+		out.TotalCount, out.TotalIsCapped = &total, &capped
 	}
 	if more {
 		token := next()

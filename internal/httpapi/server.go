@@ -58,6 +58,7 @@ type Version struct{ Version, Commit, BuiltAt, Go string }
 type Config struct {
 	Sagas     saga.Store
 	Workflows workflow.Store
+	Reports   saga.Reports
 	// Create stores one saga and Commit writes one change, durably on return;
 	// usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
@@ -132,9 +133,9 @@ func New(cfg Config) (http.Handler, error) {
 
 func (c *Config) complete() error {
 	switch {
-	case c.Sagas == nil, c.Workflows == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
+	case c.Sagas == nil, c.Workflows == nil, c.Reports == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
 		c.Now == nil, c.NewID == nil, c.Log == nil:
-		return errors.New("Sagas, Workflows, Create, Commit, Engine, Now, NewID and Log are required")
+		return errors.New("Sagas, Workflows, Reports, Create, Commit, Engine, Now, NewID and Log are required")
 	case len(c.CursorKey) < 32:
 		return errors.New("CursorKey needs at least 32 bytes")
 	}

@@ -26,7 +26,9 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (saga.
 	slices.SortFunc(all, func(a, b saga.Saga) int { return -position(&a, b.CreatedAt, b.ID) })
 	page := saga.Page{}
 	if f.Total {
-		page.Total = int64(len(all))
+		if page.Total = int64(len(all)); f.TotalCap > 0 {
+			page.Total = min(page.Total, f.TotalCap)
+		}
 	}
 	if f.After != nil {
 		all = slices.DeleteFunc(all, func(s saga.Saga) bool { return position(&s, f.After.CreatedAt, f.After.ID) >= 0 })

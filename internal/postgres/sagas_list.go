@@ -45,20 +45,81 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (sag
 // whether there is a next page. Values are parameters; only fixed text is put
 // together.
 func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
-	w := where{}
-	w.sagas(tenant, f)
-	if f.After != nil {
-		w.add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
+	const newest = " ORDER BY s.created_at DESC, s.id DESC"
+	page := fmt.Sprint(newest, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
+	if f.UpdatedFrom.IsZero() { // then it is one part
+		parts, args := selectSagas(tenant, f, sagaColumns, page)
+		return parts[0], args
 	}
-	return fmt.Sprintf(`SELECT %s FROM saga.saga_states s WHERE %s ORDER BY s.created_at DESC, s.id DESC LIMIT %d OFFSET %d`,
-		sagaColumns, w.text(), f.Limit+1, f.Offset), w.args
+	parts, args := selectSagas(tenant, f, sagaColumns, fmt.Sprint(newest, " LIMIT ", f.Offset+f.Limit+1))
+	return "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS s" + page, args
 }
 
-// countSagas returns the query of Page.Total.
+// countSagas returns the query of Page.Total. Up to a bound it reads as the
+// list does: without an order the planner would trust its luck and read the
+// table from its start.
 func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
-	w := where{}
-	w.sagas(tenant, f)
-	return `SELECT count(*) FROM saga.saga_states s WHERE ` + w.text(), w.args
+	f.After = nil
+	tail := ""
+	if f.TotalCap > 0 {
+		tail = fmt.Sprint(" ORDER BY s.created_at DESC, s.id DESC LIMIT ", f.TotalCap)
+	}
+	parts, args := selectSagas(tenant, f, "", tail)
+	all := strings.Join(parts, " UNION ALL ")
+	if f.TotalCap > 0 {
+		all = fmt.Sprint(all, " LIMIT ", f.TotalCap)
+	}
+	return "SELECT count(*) FROM (" + all + ") AS found", args
+}
+
+// settled is how long after its creation most sagas are changed for the last
+// time, as the predicate of idx_saga_updated_at says it too; and more than the
+// clocks of two nodes differ.
+const settled = time.Minute
+
+// selectSagas returns the queries that together select each saga of the filter
+// once, each with tail at its end.
+//
+// updated_at changes at every step and so has no index. Only an ended saga's
+// last change stands still: it is its end, unless it failed and was touched
+// again. Most sagas end soon, and are then found by the time of their creation,
+// in the order of the list. The others are few kinds of few: ended after more
+// than a minute, not ended, failed.
+func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts []string, args []any) {
+	part := func(conditions func(w *where)) {
+		w := where{args: args}
+		w.sagas(tenant, f)
+		conditions(&w)
+		parts = append(parts, "(SELECT "+columns+" FROM saga.saga_states s WHERE "+w.text()+tail+")")
+		args = w.args
+	}
+	if f.UpdatedFrom.IsZero() {
+		part(func(*where) {})
+		return parts, args
+	}
+	soon := f.UpdatedFrom.Add(-settled)
+	part(func(w *where) { w.add("s.created_at >= ?", soon) })
+	if holds(f.States, saga.State.Terminal) {
+		part(func(w *where) {
+			w.add("s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6", soon)
+			w.add("s.completed_at >= ?", f.UpdatedFrom)
+			if !f.UpdatedTo.IsZero() {
+				w.add("s.completed_at < ?", f.UpdatedTo)
+			}
+		})
+	}
+	if holds(f.States, func(s saga.State) bool { return !s.Terminal() }) {
+		part(func(w *where) { w.add("s.created_at < ? AND s.completed_at IS NULL", soon) })
+	}
+	if holds(f.States, func(s saga.State) bool { return s == saga.Failed }) {
+		part(func(w *where) { w.add("s.created_at < ? AND s.ended_state <> 3 AND s.ended_state = 6", soon) })
+	}
+	return parts, args
+}
+
+// holds tells whether a filter by states, nil for none, lets one of kind through.
+func holds(states []saga.State, kind func(saga.State) bool) bool {
+	return states == nil || slices.ContainsFunc(states, kind)
 }
 
 // where gathers conditions and their parameters.
@@ -117,21 +178,11 @@ func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 			w.add(r.condition, r.at)
 		}
 	}
-	w.ended(f.UpdatedFrom, f.UpdatedTo)
-}
-
-// ended repeats the bounds of updated_at, which has no index (it changes at
-// every step), in words that have one: the last update of a saga that has ended
-// is its end, unless it was reopened.
-func (w *where) ended(from, to time.Time) {
-	switch {
-	case from.IsZero() && to.IsZero():
-	case to.IsZero():
-		w.add("(s.completed_at IS NULL OR s.completed_at >= ? OR s.ended_state = 6)", from)
-	case from.IsZero():
-		w.add("(s.completed_at IS NULL OR s.completed_at < ? OR s.ended_state = 6)", to)
-	default:
-		w.add("(s.completed_at IS NULL OR s.completed_at >= ? AND s.completed_at < ? OR s.ended_state = 6)", from, to)
+	if !f.UpdatedTo.IsZero() {
+		w.add("s.created_at < ?", f.UpdatedTo.Add(settled)) // nothing is changed before it is made
+	}
+	if f.After != nil {
+		w.add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
 	}
 }
 
