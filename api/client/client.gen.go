@@ -613,10 +613,11 @@ type Pagination struct {
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
-	// TotalCount All items that fit the filters; 10,000 when there are more and nobody asked for `exact_total`.
+	// TotalCount All items that fit the filters; at most 10,000 unless `exact_total` was asked for.
 	TotalCount *int64 `json:"total_count,omitempty"`
 
-	// TotalIsCapped Present with `total_count`. True when there are more than that.
+	// TotalIsCapped Present with `total_count`. True when counting stopped there, or even
+	// before because it took too long: there are at least that many.
 	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
@@ -1162,9 +1163,9 @@ type ListSagasParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, counted up to 10,000;
-	// with `page` it is always there. `exact_total`: counted to the end, which
-	// can take seconds where there are millions.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1277,9 +1278,9 @@ type ListSagaStatisticsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, counted up to 10,000;
-	// with `page` it is always there. `exact_total`: counted to the end, which
-	// can take seconds where there are millions.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1304,9 +1305,9 @@ type ListWorkflowsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, counted up to 10,000;
-	// with `page` it is always there. `exact_total`: counted to the end, which
-	// can take seconds where there are millions.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1355,9 +1356,9 @@ type ListWorkflowVersionsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, counted up to 10,000;
-	// with `page` it is always there. `exact_total`: counted to the end, which
-	// can take seconds where there are millions.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 

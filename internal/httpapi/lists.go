@@ -67,6 +67,7 @@ func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (
 		}
 		out.Sagas[i] = *item
 	}
+	paging.capped = page.TotalCapped
 	out.Pagination = paging.answer(page.More, page.Total, func() string {
 		return s.cursors.seal(list, sagaKeys(&page.Sagas[len(page.Sagas)-1]))
 	})

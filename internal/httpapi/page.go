@@ -19,6 +19,9 @@ type paging struct {
 	after []byte // sort keys of the last item before; cursor mode only
 	total bool
 	exact bool // count all, however many
+	// capped: there are at least as many as were counted. To be set with what the
+	// store says; a total above maxPageDepth is capped in any case.
+	capped bool
 }
 
 // pagingOf reads the parameters of a list. Their ranges are the contract's.
@@ -55,16 +58,15 @@ func (p paging) offset() int {
 	return (p.page - 1) * p.size
 }
 
-// countUpTo is where a store may stop counting: one beyond what is told; 0: nowhere.
+// countUpTo is where a store may stop counting; 0: nowhere.
 func (p paging) countUpTo() int64 {
 	if p.exact {
 		return 0
 	}
-	return maxPageDepth + 1
+	return maxPageDepth
 }
 
-// answer describes the page that was read. total may be any that is greater
-// than maxPageDepth when only that much is told. next is the cursor after it, used
+// answer describes the page that was read. next is the cursor after it, used
 // only when there is more.
 func (p paging) answer(more bool, total int64, next func() string) api.Pagination {
 	out := api.Pagination{PageSize: p.size, HasNext: more}
@@ -72,11 +74,10 @@ func (p paging) answer(more bool, total int64, next func() string) api.Paginatio
 		out.Page = &p.page
 	}
 	if p.total {
-		capped := !p.exact && total > maxPageDepth
-		if capped {
-			total = maxPageDepth
+		if !p.exact && total > maxPageDepth {
+			total, p.capped = maxPageDepth, true
 		}
-		out.TotalCount, out.TotalIsCapped = &total, &capped
+		out.TotalCount, out.TotalIsCapped = &total, &p.capped
 	}
 	if more {
 		token := next()

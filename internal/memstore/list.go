@@ -26,8 +26,9 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (saga.
 	slices.SortFunc(all, func(a, b saga.Saga) int { return -position(&a, b.CreatedAt, b.ID) })
 	page := saga.Page{}
 	if f.Total {
-		if page.Total = int64(len(all)); f.TotalCap > 0 {
-			page.Total = min(page.Total, f.TotalCap)
+		page.Total = int64(len(all))
+		if page.TotalCapped = f.TotalCap > 0 && page.Total > f.TotalCap; page.TotalCapped {
+			page.Total = f.TotalCap
 		}
 	}
 	if f.After != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -48,6 +50,20 @@ func (db *DB) prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.
 		return kept.(*sqlx.Stmt), nil
 	}
 	return s, nil
+}
+
+// within runs f in a read-only transaction whose statements may each take that
+// long: the server ends the one that does not (ranOut).
+func (db *DB) within(ctx context.Context, each time.Duration, f func(*sqlx.Tx) error) error {
+	tx, err := db.read.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // it has only read
+	if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(each.Milliseconds(), 10)); err != nil {
+		return err
+	}
+	return f(tx)
 }
 
 // again runs a transaction once more when it collided with another one, which

@@ -29,7 +29,7 @@ func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, openEn
 // connect opens a database that is closed with the test.
 func connect(t *testing.T, dsn string) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ type Config struct {
 	ConnMaxLifetime  time.Duration // 5 min
 	StatementTimeout time.Duration // 30 s; enforced by the server
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
+	CountFor         time.Duration // 20 ms; what a list may spend on counting when nobody asked for an exact number
 	Application      string        // "skald"
 }
 
@@ -43,6 +44,7 @@ type DB struct {
 	write *sqlx.DB // creates, changes, claims
 	lease *sqlx.DB
 
+	countFor   time.Duration
 	statements sync.Map // statement → *sqlx.Stmt
 }
 
@@ -60,7 +62,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{}
+	db := &DB{countFor: cfg.CountFor}
 	points := max(2, cfg.MaxIdleConns)
 	planner := map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
 	for _, p := range []struct {
@@ -108,6 +110,7 @@ func (c *Config) setDefaults() {
 	orDur(&c.ConnMaxLifetime, 5*time.Minute)
 	orDur(&c.StatementTimeout, 30*time.Second)
 	orDur(&c.IOTimeout, 60*time.Second)
+	orDur(&c.CountFor, 20*time.Millisecond)
 	if c.Application == "" {
 		c.Application = "skald"
 	}

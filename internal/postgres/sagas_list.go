@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -16,12 +17,6 @@ import (
 // List implements saga.Store.
 func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (saga.Page, error) {
 	var page saga.Page
-	if f.Total {
-		query, args := countSagas(tenant, f)
-		if err := st.db.read.GetContext(ctx, &page.Total, query, args...); err != nil {
-			return page, fmt.Errorf("count sagas: %w", err)
-		}
-	}
 	query, args := listSagas(tenant, f)
 	rows, err := st.db.read.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -38,7 +33,43 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (sag
 	if page.More = len(page.Sagas) > f.Limit; page.More {
 		page.Sagas = page.Sagas[:f.Limit]
 	}
-	return page, nil
+	if f.Total {
+		err = st.total(ctx, tenant, f, &page)
+	}
+	return page, err
+}
+
+// total counts for a page that has been read.
+func (st *Sagas) total(ctx context.Context, tenant uuid.UUID, f saga.Filter, page *saga.Page) error {
+	seen := int64(f.Offset + len(page.Sagas))
+	if f.After == nil && !page.More && (len(page.Sagas) > 0 || f.Offset == 0) {
+		page.Total = seen // the page is the last one
+		return nil
+	}
+	query, args := countSagas(tenant, f)
+	if f.TotalCap == 0 {
+		if err := st.db.read.GetContext(ctx, &page.Total, query, args...); err != nil {
+			return fmt.Errorf("count sagas: %w", err)
+		}
+		return nil
+	}
+	// Where what is asked for lies far apart, ten thousand rows are too many to
+	// look for, for a number that hardly anybody reads.
+	err := st.db.within(ctx, st.db.countFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
+	switch {
+	case ranOut(err) && ctx.Err() == nil:
+		if page.Total, page.TotalCapped = seen, true; f.After != nil || len(page.Sagas) == 0 {
+			page.Total = int64(len(page.Sagas)) // what lies before is not known
+		}
+		if page.More {
+			page.Total++
+		}
+	case err != nil:
+		return fmt.Errorf("count sagas: %w", err)
+	case page.Total > f.TotalCap:
+		page.Total, page.TotalCapped = f.TotalCap, true
+	}
+	return nil
 }
 
 // listSagas returns the query of one page, and one row more, which tells
@@ -60,16 +91,13 @@ func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 // table from its start.
 func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	f.After = nil
-	tail := ""
+	count, tail := "count(*)", ""
 	if f.TotalCap > 0 {
-		tail = fmt.Sprint(" ORDER BY s.created_at DESC, s.id DESC LIMIT ", f.TotalCap)
+		count = fmt.Sprintf("least(count(*), %d)", f.TotalCap+1)
+		tail = fmt.Sprint(" ORDER BY s.created_at DESC, s.id DESC LIMIT ", f.TotalCap+1)
 	}
 	parts, args := selectSagas(tenant, f, "", tail)
-	all := strings.Join(parts, " UNION ALL ")
-	if f.TotalCap > 0 {
-		all = fmt.Sprint(all, " LIMIT ", f.TotalCap)
-	}
-	return "SELECT count(*) FROM (" + all + ") AS found", args
+	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
 }
 
 // settled is how long after its creation most sagas are changed for the last
@@ -112,7 +140,7 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 		part(func(w *where) { w.add("s.created_at < ? AND s.completed_at IS NULL", soon) })
 	}
 	if holds(f.States, func(s saga.State) bool { return s == saga.Failed }) {
-		part(func(w *where) { w.add("s.created_at < ? AND s.ended_state <> 3 AND s.ended_state = 6", soon) })
+		part(func(w *where) { w.add("s.created_at < ? AND s.ended_state = 6", soon) })
 	}
 	return parts, args
 }
@@ -188,26 +216,36 @@ func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 
 // states restricts to states in the words of the partial indexes: unfinished
 // ones through completed_at, ended ones through ended_state (migration 0002).
+// They are written out, not parameters: then the planner knows whatever it is
+// asked which index holds them, and that one state keeps the order.
 func (w *where) states(states []saga.State) {
-	var live, ended []int64
+	live := among("s.state", states, func(s saga.State) bool { return !s.Terminal() })
+	ended := among("s.ended_state", states, saga.State.Terminal)
+	switch {
+	case live == "" && ended == "":
+		w.add("false")
+	case ended == "":
+		w.add("s.completed_at IS NULL AND " + live)
+	case live == "":
+		w.add(ended)
+	default:
+		w.add("(s.completed_at IS NULL AND " + live + " OR " + ended + ")")
+	}
+}
+
+// among says that column is one of the states of that kind; "" when none is.
+func among(column string, states []saga.State, kind func(saga.State) bool) string {
+	var numbers []string
 	for _, s := range states {
-		if s.Terminal() {
-			ended = append(ended, int64(s))
-		} else {
-			live = append(live, int64(s))
+		if kind(s) {
+			numbers = append(numbers, strconv.Itoa(int(s)))
 		}
 	}
-	const liveOnly, endedOnly = "s.completed_at IS NULL AND s.state = ANY (?)", "s.ended_state = ANY (?)"
-	switch {
-	case ended == nil && live == nil:
-		w.add("false")
-	case ended == nil:
-		w.add(liveOnly, pq.Array(live))
-	case live == nil && !slices.Contains(ended, int64(saga.Completed)):
-		w.add("s.ended_state <> 3 AND "+endedOnly, pq.Array(ended))
-	case live == nil:
-		w.add(endedOnly, pq.Array(ended))
-	default:
-		w.add("(("+liveOnly+") OR ("+endedOnly+"))", pq.Array(live), pq.Array(ended))
+	switch len(numbers) {
+	case 0:
+		return ""
+	case 1:
+		return column + " = " + numbers[0]
 	}
+	return column + " IN (" + strings.Join(numbers, ", ") + ")"
 }

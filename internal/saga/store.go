@@ -110,7 +110,10 @@ type Cursor struct {
 type Page struct {
 	Sagas []Saga
 	More  bool
-	Total int64 // when Filter.Total; at most Filter.TotalCap
+	Total int64 // when Filter.Total
+	// TotalCapped: counting stopped at Filter.TotalCap or, when that took too
+	// long, before it. There are at least Total, and may be more.
+	TotalCapped bool
 }
 
 // Ownership is who drives what: nodes hold one lease row each, sagas name
