@@ -57,7 +57,8 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			t.Errorf("%s (-seed +database):\n%s", view, diff)
 		}
 	}
-	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga'`); len(views) != 7 {
+	// steps_to_retry is ours too: seed 2 searches its table of steps for them.
+	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga' AND viewname <> 'steps_to_retry'`); len(views) != 7 {
 		t.Errorf("views %v, want the seven above", views)
 	}
 }

@@ -11,13 +11,16 @@
 -- rows found are visited.
 DROP INDEX IF EXISTS saga.idx_saga_state;
 CREATE INDEX idx_saga_state ON saga.saga_states (tenant_id, created_at, id, ended_state, workflow_name, initiated_by, completed_at) WHERE ended_state <> 3;
+-- Unfinished ones likewise, but for the state, which changes at every step.
+DROP INDEX IF EXISTS saga.idx_saga_states_status;
+CREATE INDEX idx_saga_states_status ON saga.saga_states (tenant_id, created_at, id, workflow_name, initiated_by) WHERE completed_at IS NULL;
 -- The view of failed sagas, by their last change, which is their end. The sum
 -- is for the planner: without it, it would read all of this index where the
 -- one above has the answer.
 CREATE INDEX idx_saga_state_updated ON saga.saga_states (completed_at) WHERE ended_state + 0 IN (7, 8);
 -- Sagas that took long. The others were changed last within a minute of their
 -- creation, so that the lists' order finds them by either time.
-CREATE INDEX idx_saga_updated_at ON saga.saga_states (tenant_id, created_at, id, completed_at) WHERE completed_at - created_at > interval '1 minute';
+CREATE INDEX idx_saga_updated_at ON saga.saga_states (tenant_id, completed_at, created_at, id) WHERE completed_at - created_at > interval '1 minute';
 -- By caller, newest first. A caller starts certain workflows only, so the
 -- workflow is read in the index: where the two never meet, no row is visited.
 CREATE INDEX idx_saga_initiated_by ON saga.saga_states (tenant_id, initiated_by, created_at, id, workflow_name) WHERE initiated_by <> '';
@@ -345,3 +348,5 @@ DROP INDEX IF EXISTS saga.idx_saga_updated_at;
 DROP INDEX IF EXISTS saga.idx_saga_state_updated;
 DROP INDEX IF EXISTS saga.idx_saga_state;
 CREATE INDEX idx_saga_state ON saga.saga_states (tenant_id, ended_state, completed_at, id) WHERE ended_state <> 3;
+DROP INDEX IF EXISTS saga.idx_saga_states_status;
+CREATE INDEX idx_saga_states_status ON saga.saga_states (tenant_id, created_at, id) WHERE completed_at IS NULL;

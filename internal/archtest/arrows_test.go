@@ -49,7 +49,7 @@ var arrows = map[string][]string{
 		"internal/workflow"},
 	// measuring and examples
 	"cmd/skald-bench":       {"internal/bench", "internal/devpg"},
-	"internal/bench":        {},
+	"internal/bench":        {"db", "internal/postgres", "internal/workflow"},
 	"examples/order":        {"examples/order/shop"},
 	"examples/order/ledger": {},
 	"examples/order/shop":   {"examples/order/ledger"},

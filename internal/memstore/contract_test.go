@@ -14,6 +14,7 @@ import (
 var (
 	_ saga.Store     = (*memstore.Sagas)(nil)
 	_ saga.Ownership = (*memstore.Sagas)(nil)
+	_ saga.Reports   = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
 )
 
@@ -23,7 +24,7 @@ func open(*testing.T) storetest.Env {
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }
 	m := memstore.New(now)
 	return storetest.Env{
-		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows,
+		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows, Reports: m.Sagas,
 		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) },
 	}
 }

@@ -19,6 +19,7 @@ import (
 var (
 	_ saga.Store     = (*postgres.Sagas)(nil)
 	_ saga.Ownership = (*postgres.Sagas)(nil)
+	_ saga.Reports   = (*postgres.Sagas)(nil)
 	_ workflow.Store = (*postgres.Workflows)(nil)
 )
 
@@ -71,7 +72,7 @@ func openEnv(t *testing.T) storetest.Env {
 func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 	sagas := postgres.NewSagas(db)
 	return storetest.Env{
-		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Now: time.Now,
+		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Reports: sagas, Now: time.Now,
 		// The server's clock cannot be put forward, so all it is compared with is put back.
 		Advance: func(d time.Duration) {
 			execute(t, db.SQL(), `UPDATE saga.engine_nodes SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())

@@ -96,7 +96,7 @@ func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 		count = fmt.Sprintf("least(count(*), %d)", f.TotalCap+1)
 		tail = fmt.Sprint(" ORDER BY s.created_at DESC, s.id DESC LIMIT ", f.TotalCap+1)
 	}
-	parts, args := selectSagas(tenant, f, "", tail)
+	parts, args := selectSagas(tenant, f, "s.created_at, s.id", tail)
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
 }
 
@@ -114,33 +114,33 @@ const settled = time.Minute
 // in the order of the list. The others are few kinds of few: ended after more
 // than a minute, not ended, failed.
 func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts []string, args []any) {
-	part := func(conditions func(w *where)) {
+	selected := func(condition string, bounds ...any) string {
 		w := where{args: args}
 		w.sagas(tenant, f)
-		conditions(&w)
-		parts = append(parts, "(SELECT "+columns+" FROM saga.saga_states s WHERE "+w.text()+tail+")")
+		w.add(condition, bounds...)
 		args = w.args
+		return "SELECT " + columns + " FROM saga.saga_states s WHERE " + w.text()
 	}
 	if f.UpdatedFrom.IsZero() {
-		part(func(*where) {})
-		return parts, args
+		return []string{"(" + selected("true") + tail + ")"}, args
 	}
 	soon := f.UpdatedFrom.Add(-settled)
-	part(func(w *where) { w.add("s.created_at >= ?", soon) })
+	parts = append(parts, "("+selected("s.created_at >= ?", soon)+tail+")")
 	if holds(f.States, saga.State.Terminal) {
-		part(func(w *where) {
-			w.add("s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6", soon)
-			w.add("s.completed_at >= ?", f.UpdatedFrom)
-			if !f.UpdatedTo.IsZero() {
-				w.add("s.completed_at < ?", f.UpdatedTo)
-			}
-		})
+		late := "s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6 AND s.completed_at >= ?"
+		bounds := []any{soon, f.UpdatedFrom}
+		if !f.UpdatedTo.IsZero() {
+			late, bounds = late+" AND s.completed_at < ?", append(bounds, f.UpdatedTo)
+		}
+		// Gathered before they are put in order (OFFSET 0): a planner who is asked
+		// for the first few thinks that it will soon meet them on its way.
+		parts = append(parts, "(SELECT * FROM ("+selected(late, bounds...)+" OFFSET 0) AS s"+tail+")")
 	}
 	if holds(f.States, func(s saga.State) bool { return !s.Terminal() }) {
-		part(func(w *where) { w.add("s.created_at < ? AND s.completed_at IS NULL", soon) })
+		parts = append(parts, "("+selected("s.created_at < ? AND s.completed_at IS NULL", soon)+tail+")")
 	}
 	if holds(f.States, func(s saga.State) bool { return s == saga.Failed }) {
-		part(func(w *where) { w.add("s.created_at < ? AND s.ended_state = 6", soon) })
+		parts = append(parts, "("+selected("s.created_at < ? AND s.ended_state = 6", soon)+tail+")")
 	}
 	return parts, args
 }
