@@ -49,7 +49,7 @@ func BenchmarkCreate(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			store := memstore.New(time.Now)
 			handler, err := httpapi.New(httpapi.Config{
-				Sagas: store.Sagas, Workflows: store.Workflows,
+				Sagas: store.Sagas, Workflows: store.Workflows, Reports: store.Sagas,
 				Create: func(_ context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 					return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil
 				},
