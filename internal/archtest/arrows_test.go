@@ -68,7 +68,7 @@ var testArrows = map[string][]string{
 	"db":                   {"internal/postgres", "internal/retry", "internal/saga", "internal/testdb", "internal/workflow"},
 	"examples/order":       {"examples/order/ledger"},
 	"internal/app":         {"internal/testdb"},
-	"internal/bench":       {"internal/devpg"},
+	"internal/bench":       {"internal/devpg", "internal/saga"},
 	"internal/chaos":       {"examples/order/ledger", "examples/order/shop", "internal/devpg", "internal/failpoint", "internal/saga", "internal/testdb"},
 	"internal/demo":        {"internal/testdb"},
 	"internal/engine":      {"internal/groupcommit", "internal/memstore"},

@@ -77,7 +77,7 @@ func Read(ctx context.Context, cfg ReadConfig) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.stopChildren()) }()
-	r := &reader{ReadConfig: cfg, db: db.pool, url: server.serverURL, client: &http.Client{Timeout: time.Minute}}
+	r := &reader{ReadConfig: cfg, db: db.pool, url: server.serverURL, client: &http.Client{Timeout: time.Minute}, now: time.Now}
 	return r.measure(ctx)
 }
 
@@ -87,6 +87,7 @@ type reader struct {
 	db     *sql.DB
 	url    string
 	client *http.Client
+	now    func() time.Time
 
 	asked, missed int
 }
@@ -184,11 +185,11 @@ func (r *reader) query(ctx context.Context, q question) error {
 func (r *reader) time(ctx context.Context, q question, ask func(i int) error) (Latency, error) {
 	samples := make([]time.Duration, r.Samples)
 	for i := range samples {
-		begun := time.Now()
+		begun := r.now()
 		if err := ask(i); err != nil {
 			return Latency{}, fmt.Errorf("%s: %w", q.name, err)
 		}
-		samples[i] = time.Since(begun)
+		samples[i] = r.now().Sub(begun)
 		if ctx.Err() != nil {
 			return Latency{}, ctx.Err()
 		}

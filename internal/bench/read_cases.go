@@ -197,7 +197,7 @@ func lookups(k known) []question {
 func queries(k known) []question {
 	of := func(text string) func(int) string {
 		return func(i int) string {
-			return strings.ReplaceAll(strings.ReplaceAll(text, "$id", k.at(i).id), "$trace", k.at(i).trace)
+			return strings.NewReplacer("$id", k.at(i).id, "$trace", k.at(i).trace, "$correlation", k.at(i).correlation).Replace(text)
 		}
 	}
 	return []question{
@@ -208,7 +208,8 @@ func queries(k known) []question {
 		{"completed_sagas, 20", readLimit, of(`SELECT * FROM saga.completed_sagas LIMIT 20`)},
 		{"saga_statistics", statisticsLimit, of(`SELECT * FROM saga.saga_statistics`)},
 		{"saga_instances of an id", readLimit, of(`SELECT * FROM saga.saga_instances WHERE id = '$id'`)},
-		{"saga_instances of a trace", readLimit, of(`SELECT * FROM saga.saga_instances WHERE trace_id = '$trace' AND tenant_id = '` + defaultTenant.String() + `'`)},
+		{"saga_instances of a trace", readLimit, of(`SELECT * FROM saga.saga_instances WHERE trace_id = '$trace'`)},
+		{"saga_states of a correlation id", readLimit, of(`SELECT * FROM saga.saga_states WHERE correlation_id = '$correlation'`)},
 		{"saga_steps of a saga", readLimit, of(`SELECT * FROM saga.saga_steps WHERE saga_id = '$id' ORDER BY step_index`)},
 		{"steps_to_retry, 20", readLimit, of(`SELECT * FROM saga.steps_to_retry LIMIT 20`)},
 		{"sagas of a transaction id", readLimit, of(`SELECT * FROM saga.sagas WHERE transaction_id = '$id'`)},

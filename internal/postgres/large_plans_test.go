@@ -174,6 +174,8 @@ var handWritten = []purpose{
 	{"S2-80, S2-112 steps to retry, next first", `SELECT * FROM saga.steps_to_retry LIMIT 20`, nil, []string{"idx_saga_runnable|idx_saga_states_status", "saga_states_pkey"}},
 	{"S2-47, S2-104 the view of completed sagas, latest first", `SELECT * FROM saga.completed_sagas LIMIT 20`, nil, []string{"idx_saga_terminal_cleanup"}},
 	{"S2-110 the steps of a saga, in order", `SELECT * FROM saga.saga_steps WHERE saga_id = '` + somebody.String() + `' ORDER BY step_index`, nil, []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
+	{"S2-41, S2-113 instances of a trace", `SELECT * FROM saga.saga_instances WHERE trace_id = 'trace-300'`, nil, []string{"idx_saga_trace_id"}},
+	{"S1-22 sagas of a correlation id, of all tenants", `SELECT * FROM saga.saga_states WHERE correlation_id = 'correlation-300'`, nil, []string{"idx_saga_states_correlation_id"}},
 	{"a saga instance", `SELECT * FROM saga.saga_instances WHERE id = '` + somebody.String() + `'`, nil, []string{"saga_states_pkey"}},
 	{"S4-15 a saga by transaction id", `SELECT * FROM saga.sagas WHERE transaction_id = '` + somebody.String() + `'`, nil, []string{"saga_states_pkey"}},
 	{"S4-17 what needs a person, latest first", `SELECT id FROM saga.saga_states WHERE tenant_id = '` + big.String() + `' AND needs_attention ORDER BY created_at DESC LIMIT 50`, nil, []string{"idx_sagas_status"}},
