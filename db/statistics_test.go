@@ -104,6 +104,13 @@ func TestRollUpChangesNoStatistics(t *testing.T) {
 	s.agree("archived before they were counted")
 	s.rollUp()
 	s.agree("archived before they were counted, rolled up")
+	execute(t, s.pool, `DELETE FROM saga.saga_states WHERE completed_at IS NULL`)
+	s.rollUp()
+	if pending := ask[int](t, s.pool, `SELECT count(*) FROM saga.saga_counts_pending p
+		WHERE NOT EXISTS (SELECT FROM saga.saga_states WHERE id = saga_id) AND NOT EXISTS (SELECT FROM saga.saga_states_archive WHERE id = saga_id)`); pending > 0 {
+		t.Errorf("%d sagas are waited for that do not exist any more", pending)
+	}
+	s.agree("deleted by hand")
 	execute(t, s.pool, `SELECT saga.recount_sagas()`)
 	s.agree("counted anew")
 }

@@ -216,8 +216,12 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false; -- somebody else is at it
     END IF;
-    WITH changed AS MATERIALIZED (
-        SELECT * FROM saga.sagas_pending(NULL) WHERE changed
+    WITH found AS MATERIALIZED (
+        SELECT * FROM saga.sagas_pending(NULL)
+    ), purged AS (
+        DELETE FROM saga.saga_counts_pending WHERE saga_id NOT IN (SELECT saga_id FROM found)
+    ), changed AS MATERIALIZED (
+        SELECT * FROM found WHERE changed
     ), touched AS (
         UPDATE saga.saga_counts_pending p
            SET failed_at = c.failed_at, duration_us = c.duration_us, updated_at = c.updated_at

@@ -183,7 +183,13 @@ func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 	if f.States != nil {
 		w.states(f.States)
 	}
-	if f.Metadata != nil {
+	switch {
+	case f.Metadata == nil:
+	case f.States != nil && !holds(f.States, saga.State.Terminal):
+		// Unfinished sagas are few. IS TRUE keeps the planner from gathering all
+		// that were ever like that as well.
+		w.add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
+	default:
 		w.add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
 	}
 	switch {
