@@ -52,6 +52,12 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("the plan reads all of them:\n%s", p)
 		}
 	})
+	t.Run("list: the rows before a page are passed in the index", func(t *testing.T) {
+		query, args := postgres.ListSagas(big, saga.Filter{Limit: 50, Offset: 100, States: saga.StatesOf(saga.StatusFailed)})
+		if p := explain(t, l.db.SQL(), query, args...); !p.has("Index Only Scan") {
+			t.Errorf("the plan visits them:\n%s", p)
+		}
+	})
 	t.Run("list: a page after a cursor begins at the cursor", func(t *testing.T) {
 		query, args := postgres.ListSagas(big, saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
 		p := explain(t, l.db.SQL(), query, args...)
@@ -113,7 +119,8 @@ func listPurposes(l large) []listPurpose {
 	updated := []string{"idx_sagas_tenant", "idx_saga_updated_at|idx_saga_terminal_cleanup", "idx_saga_states_status|idx_saga_runnable", "idx_saga_state"}
 	return []listPurpose{
 		{"S4-16 a tenant's sagas, newest first", saga.Filter{}, false, []string{"idx_sagas_tenant"}},
-		{"a page far from the first", saga.Filter{Offset: 1000}, false, []string{"idx_sagas_tenant"}},
+		{"a page far from the first", saga.Filter{Offset: 1000}, false, []string{"idx_sagas_tenant", "saga_states_pkey"}},
+		{"a page of failed ones far from the first", saga.Filter{States: saga.StatesOf(saga.StatusFailed), Offset: 100}, false, []string{"idx_saga_state", "saga_states_pkey"}},
 		{"S1-20, S2-38 by workflow", saga.Filter{WorkflowName: "workflow-3"}, true, []string{"idx_saga_states_workflow_name"}},
 		{"S1-21, S2-42 the unfinished ones", saga.Filter{States: live}, true, []string{"idx_saga_states_status"}},
 		{"S4-17 the compensating ones", saga.Filter{States: []saga.State{saga.Compensating}}, true, []string{"idx_saga_states_status"}},

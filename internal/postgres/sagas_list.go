@@ -78,7 +78,12 @@ func (st *Sagas) total(ctx context.Context, tenant uuid.UUID, f saga.Filter, pag
 func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	const newest = " ORDER BY s.created_at DESC, s.id DESC"
 	page := fmt.Sprint(newest, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
-	if f.UpdatedFrom.IsZero() { // then it is one part
+	switch {
+	case f.UpdatedFrom.IsZero() && f.Offset > 0:
+		// The rows before the page are passed in the index where that is possible.
+		parts, args := selectSagas(tenant, f, "s.id", page)
+		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id" + newest, args
+	case f.UpdatedFrom.IsZero(): // then it is one part
 		parts, args := selectSagas(tenant, f, sagaColumns, page)
 		return parts[0], args
 	}
