@@ -317,9 +317,10 @@ SELECT id, definition_id, name, state, current_step, total_steps, created_at, up
 -- retry), next first. Only unfinished sagas are read: the others retry nothing.
 CREATE VIEW saga.steps_to_retry AS
 SELECT t.id, t.saga_id, t.step_index, t.name, t.state, t.attempts, t.max_attempts, t.last_attempt_at, t.error, t.compensation_state, s.next_run_at
-  FROM saga.saga_states s
-  JOIN saga.saga_steps t ON t.saga_id = s.id AND t.step_index = s.current_step
- WHERE s.completed_at IS NULL AND s.next_run_at IS NOT NULL AND s.step_failures > 0
+  FROM (SELECT id, current_step, next_run_at FROM saga.saga_states
+         WHERE completed_at IS NULL AND next_run_at IS NOT NULL AND step_failures > 0
+         ORDER BY next_run_at) AS s
+ CROSS JOIN LATERAL (SELECT * FROM saga.saga_steps WHERE saga_id = s.id AND step_index = s.current_step) AS t
  ORDER BY s.next_run_at;
 
 INSERT INTO saga.saga_schema_version (version, description) VALUES (15, 'statistics and reading at scale');

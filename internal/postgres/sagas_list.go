@@ -119,33 +119,39 @@ const settled = time.Minute
 // in the order of the list. The others are few kinds of few: ended after more
 // than a minute, not ended, failed.
 func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts []string, args []any) {
-	selected := func(condition string, bounds ...any) string {
-		w := where{args: args}
+	add := func(from string, w where) {
 		w.sagas(tenant, f)
-		w.add(condition, bounds...)
+		parts = append(parts, "(SELECT "+columns+" FROM "+from+" s WHERE "+w.text()+tail+")")
 		args = w.args
-		return "SELECT " + columns + " FROM saga.saga_states s WHERE " + w.text()
 	}
 	if f.UpdatedFrom.IsZero() {
-		return []string{"(" + selected("true") + tail + ")"}, args
+		add("saga.saga_states", where{})
+		return parts, args
 	}
 	soon := f.UpdatedFrom.Add(-settled)
-	parts = append(parts, "("+selected("s.created_at >= ?", soon)+tail+")")
+	w := where{}
+	w.add("s.created_at >= ?", soon)
+	add("saga.saga_states", w)
 	if holds(f.States, saga.State.Terminal) {
-		late := "s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6 AND s.completed_at >= ?"
-		bounds := []any{soon, f.UpdatedFrom}
+		late := where{args: args}
+		late.add("s.tenant_id = ? AND s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6 AND s.completed_at >= ?",
+			tenant, soon, f.UpdatedFrom)
 		if !f.UpdatedTo.IsZero() {
-			late, bounds = late+" AND s.completed_at < ?", append(bounds, f.UpdatedTo)
+			late.add("s.completed_at < ?", f.UpdatedTo)
 		}
-		// Gathered before they are put in order (OFFSET 0): a planner who is asked
-		// for the first few thinks that it will soon meet them on its way.
-		parts = append(parts, "(SELECT * FROM ("+selected(late, bounds...)+" OFFSET 0) AS s"+tail+")")
+		// Gathered on their own (OFFSET 0) and then looked at. The planner does not
+		// see that they are few, and would read all that fit the other filters.
+		add("(SELECT s.* FROM saga.saga_states s WHERE "+late.text()+" OFFSET 0)", where{args: late.args, few: true})
 	}
 	if holds(f.States, func(s saga.State) bool { return !s.Terminal() }) {
-		parts = append(parts, "("+selected("s.created_at < ? AND s.completed_at IS NULL", soon)+tail+")")
+		w := where{args: args, few: true}
+		w.add("s.created_at < ? AND s.completed_at IS NULL", soon)
+		add("saga.saga_states", w)
 	}
 	if holds(f.States, func(s saga.State) bool { return s == saga.Failed }) {
-		parts = append(parts, "("+selected("s.created_at < ? AND s.ended_state = 6", soon)+tail+")")
+		w := where{args: args, few: true}
+		w.add("s.created_at < ? AND s.ended_state = 6", soon)
+		add("saga.saga_states", w)
 	}
 	return parts, args
 }
@@ -159,6 +165,7 @@ func holds(states []saga.State, kind func(saga.State) bool) bool {
 type where struct {
 	conditions []string
 	args       []any
+	few        bool // other conditions leave few rows to look at
 }
 
 // add appends a condition in which each ? stands for the next argument.
@@ -190,9 +197,8 @@ func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 	}
 	switch {
 	case f.Metadata == nil:
-	case f.States != nil && !holds(f.States, saga.State.Terminal):
-		// Unfinished sagas are few. IS TRUE keeps the planner from gathering all
-		// that were ever like that as well.
+	case w.few || f.States != nil && !holds(f.States, saga.State.Terminal): // unfinished ones are few
+		// IS TRUE keeps the planner from gathering all that were ever like that.
 		w.add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
 	default:
 		w.add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
