@@ -527,12 +527,15 @@ func (e View) Valid() bool {
 
 // Defines values for ListAPIKeysParamsInclude.
 const (
-	ListAPIKeysParamsIncludeTotal ListAPIKeysParamsInclude = "total"
+	ListAPIKeysParamsIncludeExactTotal ListAPIKeysParamsInclude = "exact_total"
+	ListAPIKeysParamsIncludeTotal      ListAPIKeysParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListAPIKeysParamsInclude enum.
 func (e ListAPIKeysParamsInclude) Valid() bool {
 	switch e {
+	case ListAPIKeysParamsIncludeExactTotal:
+		return true
 	case ListAPIKeysParamsIncludeTotal:
 		return true
 	default:
@@ -560,12 +563,15 @@ func (e ListSagasParamsView) Valid() bool {
 
 // Defines values for ListSagasParamsInclude.
 const (
-	ListSagasParamsIncludeTotal ListSagasParamsInclude = "total"
+	ListSagasParamsIncludeExactTotal ListSagasParamsInclude = "exact_total"
+	ListSagasParamsIncludeTotal      ListSagasParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListSagasParamsInclude enum.
 func (e ListSagasParamsInclude) Valid() bool {
 	switch e {
+	case ListSagasParamsIncludeExactTotal:
+		return true
 	case ListSagasParamsIncludeTotal:
 		return true
 	default:
@@ -621,6 +627,24 @@ func (e ListStepLogsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaStatisticsParamsInclude.
+const (
+	ListSagaStatisticsParamsIncludeExactTotal ListSagaStatisticsParamsInclude = "exact_total"
+	ListSagaStatisticsParamsIncludeTotal      ListSagaStatisticsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaStatisticsParamsInclude enum.
+func (e ListSagaStatisticsParamsInclude) Valid() bool {
+	switch e {
+	case ListSagaStatisticsParamsIncludeExactTotal:
+		return true
+	case ListSagaStatisticsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListWorkflowsParamsView.
 const (
 	ListWorkflowsParamsViewBasic ListWorkflowsParamsView = "basic"
@@ -641,12 +665,15 @@ func (e ListWorkflowsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowsParamsInclude.
 const (
-	ListWorkflowsParamsIncludeTotal ListWorkflowsParamsInclude = "total"
+	ListWorkflowsParamsIncludeExactTotal ListWorkflowsParamsInclude = "exact_total"
+	ListWorkflowsParamsIncludeTotal      ListWorkflowsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowsParamsInclude enum.
 func (e ListWorkflowsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowsParamsIncludeTotal:
 		return true
 	default:
@@ -674,12 +701,15 @@ func (e ListWorkflowVersionsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowVersionsParamsInclude.
 const (
-	ListWorkflowVersionsParamsIncludeTotal ListWorkflowVersionsParamsInclude = "total"
+	ListWorkflowVersionsParamsIncludeExactTotal ListWorkflowVersionsParamsInclude = "exact_total"
+	ListWorkflowVersionsParamsIncludeTotal      ListWorkflowVersionsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowVersionsParamsInclude enum.
 func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowVersionsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowVersionsParamsIncludeTotal:
 		return true
 	default:
@@ -969,8 +999,12 @@ type Pagination struct {
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
-	// TotalCount All items that fit the filters.
+	// TotalCount All items that fit the filters; at most 10,000 unless `exact_total` was asked for.
 	TotalCount *int64 `json:"total_count,omitempty"`
+
+	// TotalIsCapped Present with `total_count`. True when counting stopped there, or even
+	// before because it took too long: there are at least that many.
+	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
 // Problem RFC 9457.
@@ -1224,6 +1258,50 @@ type SagaList struct {
 // `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
 // CANCELLED.
 type SagaState string
+
+// SagaStatistics The sagas of one version of a workflow. `total_instances` is the sum of
+// `pending_count`, `active_count`, `completed_count`, `compensated_count`
+// and `failed_count`; the last one holds the states failed, cancelled and
+// timed_out.
+type SagaStatistics struct {
+	DefinitionID    string `json:"definition_id"`
+	WorkflowName    string `json:"workflow_name"`
+	WorkflowVersion int    `json:"workflow_version"`
+	TotalInstances  int64  `json:"total_instances"`
+	PendingCount    int64  `json:"pending_count"`
+
+	// ActiveCount Running, between steps, or compensating.
+	ActiveCount         int64 `json:"active_count"`
+	CompletedCount      int64 `json:"completed_count"`
+	CompensatedCount    int64 `json:"compensated_count"`
+	FailedCount         int64 `json:"failed_count"`
+	CancelledCount      int64 `json:"cancelled_count"`
+	TimedOutCount       int64 `json:"timed_out_count"`
+	NeedsAttentionCount int64 `json:"needs_attention_count"`
+
+	// FailureRate The share of status FAILED (compensated, failed, timed_out) among those that have ended. Absent while none has.
+	FailureRate *float64 `json:"failure_rate,omitempty"`
+
+	// AvgDurationSeconds From start to end. Absent while none has ended.
+	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
+
+	// LastExecution The latest change of any of them.
+	LastExecution time.Time `json:"last_execution"`
+}
+
+// SagaStatisticsList defines model for SagaStatisticsList.
+type SagaStatisticsList struct {
+	// AsOf The database's clock when it counted.
+	AsOf time.Time `json:"as_of"`
+
+	// CreatedFrom The hour counted from, when the request has it.
+	CreatedFrom *time.Time `json:"created_from,omitempty"`
+
+	// CreatedTo The hour counted up to, when the request has it.
+	CreatedTo  *time.Time       `json:"created_to,omitempty"`
+	Statistics []SagaStatistics `json:"statistics"`
+	Pagination Pagination       `json:"pagination"`
+}
 
 // SagaStatus The status to poll. Each state has one.
 type SagaStatus string
@@ -1552,7 +1630,9 @@ type ListAPIKeysParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1668,7 +1748,9 @@ type ListSagasParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1788,6 +1870,35 @@ type ListStepsParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// ListSagaStatisticsParams defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParams struct {
+	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParamsInclude string
+
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
 	// Enabled Only enabled or only disabled workflows.
@@ -1806,7 +1917,9 @@ type ListWorkflowsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1855,7 +1968,9 @@ type ListWorkflowVersionsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2025,6 +2140,9 @@ type ServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
+	// ListSagaStatistics Count sagas by workflow
+	// (GET /api/v1/statistics/sagas)
+	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
 	// WhoAmI Who one is and what one may do
 	// (GET /api/v1/whoami)
 	WhoAmI(w http.ResponseWriter, r *http.Request)
@@ -2184,6 +2302,12 @@ func (_ Unimplemented) ListStepLogs(w http.ResponseWriter, r *http.Request, saga
 // ListSteps List the steps of a saga
 // (GET /api/v1/sagas/{saga_id}/steps)
 func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSagaStatistics Count sagas by workflow
+// (GET /api/v1/statistics/sagas)
+func (_ Unimplemented) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3769,6 +3893,117 @@ func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListSagaStatistics operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaStatistics(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaStatisticsParams
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaStatistics(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // WhoAmI operation middleware
 func (siw *ServerInterfaceWrapper) WhoAmI(w http.ResponseWriter, r *http.Request) {
 
@@ -4505,6 +4740,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/steps", wrapper.ListSteps)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/statistics/sagas", wrapper.ListSagaStatistics)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/whoami", wrapper.WhoAmI)
@@ -5704,6 +5942,55 @@ func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStep
 	return err
 }
 
+type ListSagaStatisticsRequestObject struct {
+	Params ListSagaStatisticsParams
+}
+
+type ListSagaStatisticsResponseObject interface {
+	VisitListSagaStatisticsResponse(w http.ResponseWriter) error
+}
+
+type ListSagaStatistics200JSONResponse SagaStatisticsList
+
+func (response ListSagaStatistics200JSONResponse) VisitListSagaStatisticsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse) VisitListSagaStatisticsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type WhoAmIRequestObject struct {
 }
 
@@ -6503,6 +6790,9 @@ type StrictServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
+	// ListSagaStatistics Count sagas by workflow
+	// (GET /api/v1/statistics/sagas)
+	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (ListSagaStatisticsResponseObject, error)
 	// WhoAmI Who one is and what one may do
 	// (GET /api/v1/whoami)
 	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (WhoAmIResponseObject, error)
@@ -7148,6 +7438,32 @@ func (sh *strictHandler) ListSteps(w http.ResponseWriter, r *http.Request, sagaI
 	}
 }
 
+// ListSagaStatistics operation middleware
+func (sh *strictHandler) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
+	var request ListSagaStatisticsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSagaStatistics(ctx, request.(ListSagaStatisticsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSagaStatistics")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSagaStatisticsResponseObject); ok {
+		if err := validResponse.VisitListSagaStatisticsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // WhoAmI operation middleware
 func (sh *strictHandler) WhoAmI(w http.ResponseWriter, r *http.Request) {
 	var request WhoAmIRequestObject
@@ -7538,238 +7854,252 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L37ctw2mjj6Kjh9tip2hmq1LnZsqabOamQ5o41vx1LiPRVlRYhEd2PEBhgCVLsn5VP7NPtg+yS/wvcB",
-	"IMgG+yLJmZ3ZmT8mcpPE9btffxtkclZKwYRWg6PfBlNGc1bBnydFIefmj5yprOKl5lIMjgaXU0ZmTE9l",
-	"roieckVKqqdkSlVCpCCHo2fDQTJQ2ZTNqPlYL0o2OBooXXExGXz5kgzOLukkPuwdqxSXgsgx0VNGKqZk",
-	"XWUsIVyQX2upmTJjV+zXmlcsHxzpqmbhXCXVmlVmtP+4Gvz8H1eDX/5wNfiXQRJZxHnOZqXUTOiPrCzo",
-	"wgzXXdIF02Q+ZYJQQRitCs4qYiZnSpM511NYpKIzRvxo2WLnB7Ygc6oIFWrOKpYTOqFctA+FiXo2OPp5",
-	"YDYw+CW2vg8VG7OKiYydlGXBY8szJzanXBM9pRqnVLcsJ2NZ4fJSHCQlVOSEKzKVQtYVy9dd0Eemq8XJ",
-	"WLMqdiaZFLki1Dwm8ynPpoQKqaesIrpakBm9ZYooJhRrTzPjgs/Mrvf8drnQbMIqmPPTp08ntZ4yoXlG",
-	"NVue+M9yTrQ0I+eEkqxiuXmXFhbq9lZv6ksyKGlFZ0xb4D6tKyWr+KGmgn3W1xm8kTpgLOmEkRs2lhVL",
-	"CFWE45FP+B0TSRscrsSYF2aiITn7nBV1zhRJzffp8EoMkgE3E/1as2oxSAaCzsxKcbb2idHPb5iY6Ong",
-	"aH90+CIxR+h+2IvBzNkdE7pvYyftbSVEVrDgNNingXMzxtIGh1971Zfwc3fNH1nJqKY3BetbACz3GgYN",
-	"F8E1m8E1/0vFxoOjwf+921C5XXxN7Z7UOdfN7F8Ss/Zz/PLZyC+VVhVdtGlGtviBLZaX+xNX/KZg5OTi",
-	"9PycZFNa0cyAQQIoyT7TWVkwQsmPP56/8htCgtvsqENKes/22bPu0QbU7+f/a+f//+UPPZRv/JbqbLq8",
-	"/O+lQSUpigXhbQJsqDvS+tQQ77R/8eMdHHzzVccW+E4K1rPIE6Cq5GB0uLRIpXlRbLNUM83q9R6OXj7f",
-	"YMECkPxjLYT5aWnNaYVPUkJzYJpmrawkhZwog3YZLQpleNy44JOpJk+UprpW5OOP796dv/v+aULk+Eog",
-	"rTWElhliLgUzWKqkFOa/FEYhGshvIcWkn9RwXG4cYRxnskuOMKcQTfaiaILjX0pNi+XD+GSYlZbmKMx/",
-	"zGEgpxw+ZLkaJrvHYn9gi/NXMKSZ2ogyzcy3bHHN85USxyr6YtAceTmdRIjb60rOyF4CzPlmQXI2pnWh",
-	"yd4QeQX5FljOteJ/ZSmZ0QW5YYRqMpNKk71RMhqNQvZiqXjfIZqhWic4ltWMamTCB/sDOCfLn0ej0ShZ",
-	"x6/Nni74XyP7emsWCBcE14z4avjjMdkfBTtdtVTY9Ybr3d9ktSAIRRjM61Py3f7haEhSI0n98WCUGtzy",
-	"ch1VJP1/7BOVJlbemXOhiLxjFeG6l77YKVdLWhd0QnvBT9EJfRT4+4mzeVygmtXZ1FAgRrMp3NkxSW+o",
-	"4lm6wUXdmWFjUi2MMEgG47oo4tLtJ8p1fEWGdBm4AcF2bGUUI/NZMcwcSpufpuZqjDST7s3Mn0NyOWVX",
-	"QrHK3JBBnKw2AEnUVFa6nyyaGfv4wMH+ei7wSVa340LO38FwMbnSTOT2Mbdv+8Nt3z38Z9XFRwRcq5r8",
-	"SeacoQKX4eRGxxNG1TF/UqNOZNQ82f2LwsebwRMOdy7KWpsJcUpVSqHC6U6yjJUa9ZVHmdbgCG5w+UQp",
-	"TGlQNq8rIycCNa1FbkgOXQAoAMhYgZYrIvDMAz3X6aOxRdjXduGdltq4E+qNqz6NaJqwm9eUF3XFVpxT",
-	"Wcmbgs3+sN15fcCvYkcGvHfOhCbzyogI7XPw+v6q3eBLTknc8Vriqm8CfRI1vZ2uqrfq665mCPt6J/Vb",
-	"mfNxr2IclQoZajPE3Oa9gSDE9dOK0ceEdTdu7PJOiGDzrokkJCP3BOk3EpcaP0cw7tjJgvmH2xGn4Mic",
-	"MPSo5/WGKx0/MxCl5NgflBqST1xPZa1JahjYHw2TSs32FmRK7xgR0vA9LriGbQYrv9AWWr/6VV8+xs3C",
-	"uHY2QO8P51ZrpXkOu6PFh0qWrNLAL8a0UCwZlMFPvw0Mgb1jMSmegcmHa5LJWmigqwkRjMPPFbuTtywn",
-	"Avh0ya3RycLFjZQFo8KcLRWLa80ExdNcfp4hgl1T3RICc6rZjubAI5ckfvfNzSICi8kA16O2GpLnrXfr",
-	"GsSypdcKqvR1rfx6O7cqCb0xgEfJjItag1Fjs/mFlSmWHpQVG/PPPahb3xQ8IyWttMPgW7ZIyA3Tc8YE",
-	"4Vohq1SZrNC0ujS+vcitDst903P+lSzYOuT4aN75kgwQNK55hMif3ChgZGDobMAobR1q30XZcWf0L2gq",
-	"66oMzRtcrHmjYhNLPJdFwoZC/jyAhVixzt6aPYsWFiQO5Vpw3EKERqKWN39hmTaLQeRG2WxLDG9h4DIU",
-	"3bIFCtFTKRUDoMHX8ejZHasWzio+JK9lRWg+AwVJFIvEMtybBVFG1aBmuGPCvNrqLziN04c2si7RIOGg",
-	"2qgIykzDtWLF+JgIs7COErMdrrUne8M0mvJyPjFnYOTMdJiS9Dol6b+mJN1Jh+TCTEoLsyAFhwYcRQoU",
-	"/YeotXolwuqt/UrFA3BlvV64jARdayBTFrval9SviT9/9uzgWaCLj5INEOt3nbVB1g2mdeq+NQhYqPe+",
-	"KfQDtSGsozKupghOxzP314/TINpsidIlvzYguLklHEWDL137WDIo6YQLLx6uVDuaN7sb9etpjRfdcqBi",
-	"brfnilEVu9mPLJNVznLChbcffKMIqypZLSPkBhiJ9+7Z26ojeUNvWAGnsbxRsfi3i/fvYvbtBTFPyB0t",
-	"ajYk58Ka0BwQftYk/fbbb1NrHDE0eT6VpKDZLUlLuigkzdVRxSjijaiLwijGTkj/vDORO3Y5RmAdfqTz",
-	"t0wptA/6pzvqlpc7ssTT3ymlwaUKBzHL966TtdfUcR/KGdNTLibotJzSsmSCgSWYwt0MyTug3NmUigkK",
-	"JUsSaYxwfJrKwP3J9ZA4AcFxCSYmXDCS89xIrZ5VLIs95hgMzFSDo71DI6NqzWZlhAG9H3tb/jcK7O8A",
-	"Uf2myHDkvS/J4KZWXDClDHYsSxDB2/sjI9fKqmIFII+l8v3rfmneX+HiLAuaMevEBW8JONIckhRc6YSM",
-	"GcuJrIjSFaMzvDAj79MZI+jQ7l+v2R3g2CbWnTN4MVz+gfkcXHs51WtVKYMv7xG1wkH2/SDaehe38AYG",
-	"Ax14BWBJIa9nN6xKyKSScwPThoNw4SB50HbJjXZexlxy4YqN9MHm18opmrQo3o8HRz+vP0LUTb/80sW3",
-	"70H8Qs4mixyHTgn7TDNdLBrksGQRHlvcy48JLcDLpEHqu2ETDj6hYbjm51+SgR94k8vGlQYjPGuoalTQ",
-	"t1h28uG8YbpsykVure/9x2lGdkb0TWSiEIDNpyVdj2jfmRfBXbf9hdUqcmNgo0s9GKRkxqgAV0pWcDNM",
-	"6/hxelZGTy61mz/CN0TOPqcQLgFYAa5HCtRr5TG+8FOYAVqhHKNVFO6l+y6uvIaHaKibEceVprNyQ0Uz",
-	"+N4QaV3RjK29LQOtzrCywbpeRJW4xi/Tij5oNuBJb1TE8XTmHpIdXtw9Ihy+mmxnV7ResmuT17hb2MWf",
-	"EM2KwsDnMcllpnZxkuEsJ+xzWVCjXTKaTQ3YOp8TUFylaaWZu6Oh2UnBgh/GlBfBYyoyVgQ/mBvMr2Wt",
-	"3Q+AG51B4belkeFXP7x5zISC0wi+b/0cDtF60DdKaynLz3rHay+tYrpaDK1IE/zCPk9preyODOEZWi7Q",
-	"Pq1rL/+Gh+zmWn6aM5oXXLDrkirV/FwxpaWBoJjHHkDlJ1bxMW8s01sgSTZl2S3LrxtkWa0buvcVo8UG",
-	"r495pfT1Dc23XFbONOVF3CQJdCRGwj9BuAcliotJwSx2ZFSQG7Qp5FGr3S0XeeiQzfnEcNcZVzMb7TLj",
-	"ygx57dG3FuxzyTLdnFsyMAcS+wgPKnZ123Bb8zr7NS6emhm8BG8E+oYygBSqiJAa3mI5WTDdtRA8Pxys",
-	"jQkIqRgcWOKuKEa/pmyDC1/eSEEVrrMJ0rTgNiQ/sFITVig2x0sWOTFnRSuWk4JqI1hyfSXKSt4xhd+b",
-	"XZtzQN/PVBYgrHEBA89obkZhc/Rxt6FvStW0EyJrJFK6M/7lt+eHX/4lBkZ4vlvZfu2NPuQuzBAJrjdc",
-	"QuxSIKAxCkSIN1qSiSRStJVBMFmiEhrex7YglAzk7fLE72Sg3gbDgwfyhjHhpOu4vbMWdscN8WqPf4ai",
-	"m9PcAghLwM0FFiuI4TMPEfEVmZvTsCtJCNVXohVGhFoC1d1gC4CtYxgd9gTBZc6HoSASGGFtFcXsXK+8",
-	"HXRJbtIl2bG7PqVFsSUC/lnOCQX/B894SQUQjspIDnj8HQzRulxHuP58efkBFtLdFXwcXXbAHmMqJEbt",
-	"GWCpRS5ZEx3oA3TnsspJKqRgqdfXMARQOFiT8LHZkhRsAwUEt5CsfumdbK39yy+d3Xh36JY3Mqa4L7Nk",
-	"H9WjWUm4OibU4SkvmA/Y0CSvWcQShELMJhzeyUZb0bIt7RcYa3gdXVWUfFhpbjv6qqPB8SNSMpFzMUnI",
-	"HrGhmwnZJ37jCTkgKAMm5JCoW16WiAPejH64zoQOU3ulaSV4daEEQqKW6Lw1BATjJs2ddg5zHWo10wRi",
-	"jz0TI+PaaNYAFAy59+oAnkdUpLEhHvfznqPhe3Pz+20srNx54ay9kpw3AtBUzkWTX7La3XALweRuSbED",
-	"PRP5Ka1VVDtbWKsW2E/N3MBYjWw2p1Xe0sSMzt8oMYGS5ZQBQ6dKVlHdUpGbIz/DiAGDWmpb2d9f73o5",
-	"Hpe4nOFipkWSzIT1HFCxIJjjMqeL4WAdqqwxMXRvpv16FEZj1+WZ0XY0+MSb0cDoHrDHIfnIcl6xzAgY",
-	"FbM+1LEsCjmPcswmLCU+f0TVWdoFppItX8OH9xeXHe+agzDzaJAMPvwI/39yefrnQTJ4dfbm7PIsCk91",
-	"VUTjB2RRa5YQw7sNszX/VR2fEKawrL4+M3z0fhgt9HRLAG5siW638jYeQ9ulpXWcSp6LnH3+Udmoqy1W",
-	"crPQ+Ee/VBwF/t5YFZVRcZ8BdV0WTF2PmTaCW8Q1z+8YqeTcIq3iEBYMsxH70WrhftWsldX7OlK40BV3",
-	"ShnOVDFdV+JeU9WC/1pHqO4PjJUKHYGK4EuYLqAkcADGDHnSU1lPpl4YnNEFrKhtHQ9UjDtaxCwNrw0M",
-	"gK4tBeiWipFMiqyuKiOR3dS8MMzUShHHJK9k2TNH3M+N8OR36xbi4KJ94ku3HgPtwO/TC9ro9ezxseJQ",
-	"wRZk40V6DDcpOoC3TYFKBh3ROyAGRg2I0rgPLWPuFmg+pera6NHx+LsgZTBCoisG0nrLm5S6AdNj505E",
-	"R+KY0Drn2jkfaDGni3jQWRnNl2kFfAXpLquF7CabZK08DjlE1xDOGJm9KFxSi8H5MUdl2SV6bov0HRQJ",
-	"c178hcRA3gV3b8fyP74+JS8Pn30X0aGQt19jIH3E3vAe3JnoFpRiXPBMJ5i0hV9YQ4esixwSlGz0P+FC",
-	"aUaBGm7kqjBSl81X6LoqNsA3u+uW7ymTeQSKLiCd9JjkLOM5wzCAle6v51+SwHQbcVo0MQxTrohR3Ibr",
-	"nFWgWcaNO9WCzLjS9NbQ4lr4uBUXYbfpeVpAec1ZkUdPNPDumbsyYvr6CPBgFb0bXPbn9r7adp56VfTZ",
-	"y5cB9hyOVroZD8B3qIue1RsoMGc4l1WujpvMLsggguOWGfK4bPW97ftDXDbiFFzcumRG8FAhJfZmNJm3",
-	"Y33riu/4/P7VEQEdQuF9jbpwunOtGst1cJcWAVp3sYKiIKBsq2zlcUlvZjllNGLZ4ezyMQJP/oDPCRf2",
-	"QG9kvvDGMJdCBXoLpvOD6A6ayHod2E3uD8etNHYyH5lmYiOO2pPGhuqjAn1SaboghZFUsYYAZhwYLYtW",
-	"2ZTfsRyqXMx4UXC0rKrhlXjDxprIWps9jo4IxdReYpNZbIqbogt1THb2jjxQDwlm2YJ5WDOlr4TLGzEv",
-	"k6kscoV+laKwC+wmlER8CI0ZbaaicRqqUZ39u3HW6FD9YO/5/v7hCP8XIP3OXr/KvsHsPYo7uQSxFl0p",
-	"Riih2l5xoO+6+3i8hX9ZBVz3CXaURc6qaz2lEZPyOTJeyOq0sdl2psSGCzooITazOj9yeyZzf3hXwsOp",
-	"42rkXJNZDeE3pKTKplJuYrdceQAf621FVndDPTmt5s4dLIDBH60d7qtjMkIKkpvDqcV6c05eLa6rWsQl",
-	"5JmsVuTH4DoMcBUGlbV0yzhurSExsjN8YLNp0GFT26RVQp2vBgihz2WC38GFE9X0/HtRdPGTg7vouIX9",
-	"yoVn3jGXv4NbSYzE5ILZNxJEWsa8L5EM/JA+u5NOmju2J9xDoKvFaUGV6rFYCmINyFZrHZITUrFxrWiB",
-	"CvQd5CoZXb5lwjRQjGEggmlzJqC20jvKMZY2GSDpvWY2cpELUGavXT5sVEWD5X6QBc8WW3KUT9bpXTh2",
-	"kMkZU2RcyVnr2r5RpITx0UygjT7mX8IlfxMJqYVkN1pcA2+8o0WUwPpqQw3/si5Ad8irCeaL54ej9ZUF",
-	"ksFfuI6KB58ot2ZJVVaGwN0sEL/VlEJJHk0qKnI5a2d6yBovrClvEMV2jOSM+XDaqzh1pTpoUSRWA6yU",
-	"9qR0uFRJYf2OzYwrj/6dTYfnyP5R0Ok/6eejwxebTVwXmpcFjx23rw6AM2KFALcKw3lg81I4eWbdqfes",
-	"pjl3CEO6jjlJHfQ7RCUngpjrWUCcsv3Ze0M3JkwB9YiRpWVqI2M6xpk5l0oWDAxvuSTen9s+H/M4JDFg",
-	"CwHa4V0hyQAyp6K0A5LgtyMa6YxpmlNNoaQFFdbaFVoQ04qputDpES621mWtVeiTVeRmcSUMvU+IFBnz",
-	"scLm60bEi8iKaw0Ll10bAhTZshYlNDigMUE9lg3BKYwvvyQrRIjLqrYaBu4TAd2+nzgHNbwA4rwULMJ9",
-	"Q4V/FMy3ubM3HGHPZiEIG2TnUl36ldXvtskugCyHbnzfvVZ6YLTkDE4gWk2vCTE5JgC0NiJnPAank0Gh",
-	"is3a7szIke4/+9IOcry2HPt+ix5FQgQiqYbcisagqBlJGcQH6xDccsrvtszneHafXOhwwkNMCKmY0NcG",
-	"s2OKQ84+twMyXEUqkDpvGBcTiNoQ7JikaC0FImHjUgzlM/w5tyixWZj4i87C1odlvwSLnEvRj4ZNXraF",
-	"IrAaGLJnteCEpOanf7X/TNca7Fqjr7onSFwR+XXm/OgrRWPnbw9B+/BBmTP7B+7z614jTPj6Ppj/jPjX",
-	"lzHfDZ8v+Jhli6zYKNnjjX+5Y/VzvGltaITNk+vmQq2P3d8H7wXL1bWnnP1qGiUlq5QUqN/STK+hP8+d",
-	"a6SqRT/BsCzEhgIa8XUimSJYPWNL/N0DXwZk993jzCAfDJn9fU58rx3auzq9vpPQBN85w2n/m3ubJty8",
-	"uE/kVHiSz8Iwqq2zlZ63TNYbZvl0rONA5go5iYr6kIRnBFuVQPkMDA72ctecKvIXA6SWGxjKTDPzR10i",
-	"YG0mKmlWvpGTVXLS4b7NyoGUiPud9YEd4r4D7L8MBpjFgwf6Wcv+C+/VAz61xgW4lJG0UUqRoWZ1md+f",
-	"MxuIsowokpgOcQ1BpQWMHkZrjStjtE3Ycjjzi62yofbDt4MFbzjZUsiKz6Lqhj8tTdJl9yFR6bCvwCXi",
-	"4guLgAe1JKA2bCxzi+ZaWrJX67qTJUUnZqgKFJNIwrerYiZ9omOCuR1QtAzrtJRUt9KdUFoPU33Q1aPq",
-	"GdsJJWP8VbdNaG298sxJG9u4fjaRb1qxsb3OInRdqU350hr3EpgRMOE9Zq1Vmma314DZ8fC0LbMQA6fg",
-	"as9Tx9+UOE9es95w8j4g2sxZ0LFQYEmmtIVmWDDRSu/WSO6qNHXCwDpa5GYprrb0QTy7NTQiQDZBYqvD",
-	"oJnCEAybWj0k70WxADNKLQwJUFNriUYN3O0Jsiu4Hg6iatUGC10S8VsxgBvUhegK0RvNuakUHAQ6BbLv",
-	"RlNIce3iNpD2QDTl4GhQMRvqFC/Pm0tf+j5y8qHR2dfWc5ByJW7Z4oikOENKnhyOXj4FFTLFILlr9pkr",
-	"DQWRn+yPRq54OtUw/lM0J/lCxG6dnW+j5GxLCfkeGWuhNNs+uT81NXwbu/Dzw6AOePfkrGbaCTl9frgW",
-	"2Lw0E8mcA6tdGzmwUghXthJmYfXzjQVFAFUuXBnl/vCcBwXLtcW8aKkn64kEiMOE0qRFTDACk9zQ7HZI",
-	"OvfRHHqCjpGuT2QjX+86k7quqFDIz7eAqiUhbDlie8KVhm4S3kEPdQw9DZ+xihULQklhMP8Yt5hyUXDB",
-	"0v4qRZtEI8aEvlimo2ZK+/qUwYxBlWpc7Op6Tvt7h98dvjh4fvjd2rTBKI98ExooYgFBtFKMGKmwMfO2",
-	"LPO+/poXo/oyR/okqntk9t8vGR8J0uYFAbCW7honLA65NqO/UY/jYWMVy7hiaMofktQm44C0cXF58vHy",
-	"7NUxCSrjixzB49qfc3olaMVcFfxjkjZPzCCn799+eHOGw4RX5R+evbs4uTRfXonmBfPxkyADFO2ZTxOS",
-	"4p2m5AmwvFySCb1jpC6fmrVdidSrwil54jJZPBVaHhFMoa9Pzt/gAl0ajFndlTg9eXd69ubN2as2r4sl",
-	"LLXPpAOHERC1uwzTm8IcnKbGQR/wXnjrRoy7QGMCLUkpi2JIwPuFzhpDky1jcdux1zxIBvYOB8nA35r9",
-	"213SIBngYZnf3enE12it11tWMV2PWDYrsuVY2CbVrfvtNcj2G7khbVQAiKEGCFTUEfqOzhjwdmTyIDG5",
-	"gJw8cMWSC3iOoR1Qv4cC30wwFGpu0JIqMDKxdoRuX7qOrxkSZ1A/Qki/85U1HGpl0cQjKJqY+J4GhhU1",
-	"RYZQKKSkgCGM8Ahj9BQp3f6cV0kbPoDPnB4k6M7oArKfH0lOiCdIWCjtAGCU9GpWNvYEh25n/352+uPl",
-	"WYhYZ70YdJ+ygl/ZZ3ovN2koDW8s0EJDhLVsEIbtO/43crKlHv4eUBHDkeQYMdMbfsy/XCWm+9CuACI6",
-	"xuaget1mlrrn90uY7nor87pCKjjbOuer63J6aCG5jd1h4DQacxHrW9PkRwVhZbEuaOYqXc6koVv4t1rt",
-	"UXqxYZHpjnNF1jqTM3Ydz3XwxpawBIJrS9dpojHVurw+HL1Ew5Cljqsdoy+DQP8HuKZGQR+Jh4xzXyfV",
-	"/gMdShA9saFLCAnHslfou3vWWDvYuMba4QPdFHvframFFiw/XFPA1hwlCmz0iGut828tcwX1/QdjYN4f",
-	"+CD3XYyH4cgrTrJP4IfyKQ2tg9iXoVPHbA5Bk/rHDRUJ+QaGncHJtZSCH09Pzy4uQnn/8vzt2XtI5r74",
-	"4fzDh5bG0Ce/PKzgw0q9aVU1CC89bM/7IaSmgTFsSKM0FblvStNf3yQWhWqtiVaIwCgDBpGGOVsf1N7S",
-	"VDbyhy8Xf7l3aZX7tHXYvhxLzHULpvqy3qywbGAnhtYO9ka2WvZ2NWF6k+cxOHPbVW/MD/+m5WhCbEzI",
-	"MxKgY0KeR6vVPH+8ajVtarINI96GI1pmuFXRm7VdHy60rLYv7GBg6IYqdu0rPESC56C2nHvzPuUT6E3B",
-	"Nmdol+Z1rFKxNkekvXw/VeyAgmG3LdZI82ssQdAjV/90cvrjj2/B7CWkJlnBoHDf2mKE0dOaMlpe37fg",
-	"BoDYw77e4qaCeiIR+xCSSUGLBWbcb0ZG8Ktay/t/eUezup5t+eHWH/E7FkDFlic9sw3LrhUXGYue0gMr",
-	"rGhpdtWD1m9oNWG2mkhCbplRX41ieB/khriZnnn+zGiZkMv3JxeX2HgcAQy8brwiM1qqVrrMQ+omWAIa",
-	"rqeFTO0jaaNK+zqTFsr3XlaDLzFyA/68CK9dLrp5svP6l99efNkJ/3m4zT/39uM1O39qfHTb1PqpeeHE",
-	"mmVhTc5mPP5oIuPs43tJKlYwCg2DIGYRZgCjbtSEG7gWV8fRNCFZExm9g09TSWf8EZsguRjhoAeMLcCb",
-	"TaViIq4I5uyOFbKcsdVDcuWyuKm6NZzkRuYLtDIFPe7jU9j2xNELOPlwDjXjfBnSWnWwrU8MLFkFdX5t",
-	"0s7mroFtehWp2pftWW7jIQVUt+TCFoypoIVLvFRMq+nR/8S2X26n7YMNF94dsrPMzpo6zcJCMItig+sy",
-	"uGV4X0s/64vFcL5+A19NhML2we3thI5NGye+ar7oGFI3zdZ4BskaRkTM+3FUsHmQxe3q20CxXSoWYT/M",
-	"FSlgIHBoZkSOVTEU7kBtgQI38YQ1bWww+5qIbo7N3joz4fqMiS/e2WwrIG3uL/D2PhXLK8LsQgjrg8wp",
-	"28feZ99vSGM69tK2NTOafhECKNRJbqA0LK+LUVIWEtDVqODv7UEZrNlbB0fv98g1DbPrQE8Dt607a11E",
-	"f9DyKkJxOmXZ7dbK0gNwd2XFwE3B8fcCwbB8njU66qpmv6ytgedq3XkzQN+dBWe56ppetY58ywKpDwpQ",
-	"iKZdrvSih+Yd70lPsDDBUmOhR4nCWxfL+xg9Hx81fKHJT1tzE/bFewY9bO8pXx36ef+oTRqN2fya0RU9",
-	"7vzHil51iOkj9LshnA1iA+sB978i/9/J2zfY1I8LxXMGNbA2L+QepaebfWJmhgD9VfsPNvY7xjS26tZs",
-	"BKpNM+01xsNm6LXxjW7MS1scs3uhy2dPMAQOLzWXWT1zBSuhY4LIprJCKkILTlVPy+XWBW134D5Sd0Fn",
-	"xWogbAGflST7g4D7ClbDPMuHB41AsrrienFhbmipGvpSCpTVVwE1KPm3T5cYnmBbntmSYlRg1xdNTmo9",
-	"lRX/K3Y4AqvM4MjWo3Zc9mjw7zsnH853foC65w4qSm5Lrd8wWkXL0PnF+LUMB7aROnB4/M6PCJ0foNc6",
-	"F+OIOeTilha5ETMw/F4dIVMMAsUVoVklFVoCeMZUgtVWwGGIfERcCevmA+ghIRNOSF5XRhg0ks0HqfSk",
-	"Yhf/75vhlbgS3357KsUdMg01/PZbLLE3Y7MbVtliOoLesuuMKnYMVBp//fj6lBwcHLw0Q/54eQqruBIz",
-	"btaJxemOiQvwwS/CwnXkSfrf//lf1zOVPh2St3YyjwZogsTYXlfQaEg+YiCJzXWsxa2Qc+FXKiv/0681",
-	"qxZN9T+Y/UpAVSeoRGI2DR5A2C9W1ATXoa2CkoYt+0ssfvgHQ/dSj7JX4omrmPrUMXIFXgaSZjJnqW1L",
-	"Zr+GxmSQsQslENAtOxuSy6nZpW3eKsd4qVjtBSLkmdE6KCT3SgXhB6rOMqbUsatM6d+d0YUbyi3ITm53",
-	"bI+P8DzYtv3AQKwi6b/v2Jd2znNb8QXR6xuVoHrJ9ZWAQAfDnQVWrzFqrpVw9vZfBMksCbQuIhT0VKON",
-	"WnjzRitYSASbmqqYYswndcVywpWqWZUQqq5E2sLtI/InwDfy3//5Xxia5JH6CH6zMcjNUUFHe5Lu0pLv",
-	"3u2lWL0GE5QaCwzhWABQGTKYft5pnri7dfTL3C3UTASd4UpUsmBYQBGazH7yUN1Y61wBxBopF3P3wBU5",
-	"HO0lDhOuRGdNh6MD6Pcb2HTITOYMoQEMg7bGUBNtPiSfpvJKFDS7Vd32v0QxttQ1mAvb+xWaBdmUK0Uy",
-	"WlULe4WXYFzC6/PV87iyaURhI2wjFAdWSnM5+LEBsSvxhJIffzx/9TQJHnwEI1dKnjioOtgPgKr16lv6",
-	"F1mlNvq++ZUL8+uTEdGSQO/vp643fRiB16TNBxeDmzCYtLC7OA5CokEfNCcM7ZMqVjKq8Yw6wwA8PDkc",
-	"HTy1J2aN7nBkn5rifMIV/4Q6eoaGVIb0p2eXdJI6f4izUXBxJX6tpWZqSNLz8c5bqrMpxNBMpZCAJlK0",
-	"ksBd3OiTw719h8BgHVJmh3gUdnRzrufjnXdSMDewH+z7s0vy5GB0+HToUNUuWEjBjhBKIRAaJ3XdhxJS",
-	"sTt5Cy57CxwTKR0FPs/ZrJSaiWxhDiWFbg4WJ3fhUFJXos5XgZJNxQx6y4DppcE4BudToKpATix+layy",
-	"V5mQsuIi4yUtYOhK1hqrvnAF7q4rAXZ1TQpGjcJ2SKayrhQOCUWBfanICeUC+QUGS7oURXzvStg8CLeD",
-	"iilZVxmzQT3QnWWekHFBJxOWk2YXBv7Lgi5YfkSM4pAeN1flJkcC5gsVQ+cXRSyDw4Uc7u8bjom/VI5z",
-	"1opdibokQpqP7EUYsR3gMi3phKXkCajde09RmfV1x1MScpc0KIVuERDaZtkilNhsIWesHJI0qBCfJgTY",
-	"h9HlgLDan7unZ4umJ7YXlwJDas5KkHRyYughA56POGhO00xpU0S1wT530MdXor1YbNYvyARamgEm45as",
-	"y/GP8HaKeTcFz5jAPHYrMp6UZkU7+8PRwPYNAQFPHe3uzufzIYXHQ1lNdu23avfN+enZu4sz+KapRY1y",
-	"X2DDOxqMhnv4iiyZoCUfHA0OhqPhAToIpyAjOxSBSnC73jKwa8uPllJFdJFXEsrfzRtiZX1K0FDMdzqH",
-	"V1xdSF/zVYVliq8ENn7wE5vzlHeYiN3gh5H/bf1gMmZz4uQ+R9MBYpBrwtnPZLXUvGwmsUFfLo8drcWa",
-	"+mJIghY8hktfiaZOr7n+QFr02eQzhkYGqAbpDbt4zV44OM8HR4OqFo0hxRy9kyRB2+7G7RWW0uDZNnXu",
-	"fdHmm0WT8OIUEZBRGz2kqWqK+mqsNIHRxO3x/knmCzTVCe067Acy619s8bdmrI1sRmiY+PLlSxBuDSC3",
-	"Pxo9/mwfa4FKUSRyZk4VpCvZWrZ4okO029ns9Pgsftm7rykv6gp7iql6NqPVwiCvrWLcCCnfqLAqdFjO",
-	"FuKGJgoSPl3VxVAONMovqGv41EzUxk3VxF5NWAQpXxs626hjtrk6V5pnCr1HRWFXqYiWE/A2HZOCVhPo",
-	"zWTUDUMqK6WH5BSZHfV1VzFtmTCl+YxqozKCtAGdaBBeIW7BYD5yK5wYA0StK0QxPSQnBIqDQO1xNpPV",
-	"wkY04QJUDIEmTLvAs68ISm6KCBRdAsstZaUfA2p8lgTuOIxZsZZq88sU+I8t2V6rhwFQyXeMmNULO+/Y",
-	"3MCAvfyTUPbEBBQnvqKIbyDJjJe0JGDQKq+EFdPx/dh1Gs0VO9CpjcghCIiNioOiDlg0oemoL7BuDgpE",
-	"RPSpWbzro5E+63oFiUz61wM6Jffb7JkkdLpvBoWYod9nU20Oa/cDmks3eu+C/3Wjd0+x784Gb56jcHNp",
-	"ZJsBspKvhJYIKWAMjmDmCTESpbkNcyuPgZ1mJq+XhDgHlpII0uEDh3VJj8h02ajlmMigW00WE+sihPLS",
-	"cm69GFJk7AjhnBoyObXY5RQMo4zbwhKNyl9Ipa2uxPwsIOaikgMIO7wSP1gwNqjr61VaLPd0H8Qc2Y6L",
-	"QWmroyiphCiJeIhJrMJQTFD8QZ+zky4RA3QZ24aUX0ciwcG9OBJalq0vpQO8e482dbuXZw9nsQqXNaoO",
-	"MaDQ9Tl8I7OeVr7dVjlGBRt0Nxchb97E/uXhyPIWQcrhy/boEmFSu79hnNmXgFstyQMeYDrsYw3ZMnDw",
-	"6vegV72yqMXc1qU9/B6+Z/qrXcMukpJ+bfC1s8RYK7CQObPmg4bMGb2MC/LMqW5GpUJrDqGOa0MdJ2v2",
-	"aZpNg5xZZxljeVQ6xI//HgECxUoUWB4JED4i2X8sWDBkf/eOVXy86JUdPzKzvlrby8YO8N79AM33vN3K",
-	"8DD/SDHqnBdXwqtP0AKePAGbOHbuG87yp21zAHRvV4SSG1mDLaGklT7GDsFXAk0A40rOrhX7NSV/tDYj",
-	"+EctNC/CjuaCWXucWQ3Ws7gSwddckRtWcHbH8iG50LL0NgAsuBV03+eKzCspJjEoxUM8MQe6Tui99GPD",
-	"mrTE/R6TvU5ZpZjE6RbeEji3qdcZkXrfSrsWFS5mNNpgOQWfwYbja2nXYdpbH2jxVfHU3M1P5prs9yvt",
-	"CdAr7zEwFmZcoAwHUpausLGaR1uAmT5lD5qXhjhrft5BxOlFWQNhtiumtQvYXjvQwMqGrVlr2B2rHEnG",
-	"bjbUPQTfXa4QmVtmWTTIWrOqkAERmDCNSEf0nGcM6hgZlEXnSeiilnesKmh5ZBaE3xvBGAyxSmI4geMQ",
-	"RtjM5Iz5FlJcg8o6g9o07ZVx1wgUaUBCaKFk0CbAE6Qxg7AhkZMxhmItfO9NYrWOGV2QG2Zbg9iEZN+M",
-	"FAzDVc2OLEGi9nM814JrXTAYOgGB2ZG2QspbhRV0HHHDypREjq+EJYjeC+gN3r7rKQSEwQDtSLcePfwM",
-	"AWVbtgmfXRrsNNQihvhBVuKWem9stG7F3mbMrUrL9Q3vCy9vulpb7XKZVH6aSkKVYehjWdlOnz3WB4it",
-	"f+B0YI9oMLkJfZMV1MerVrGJOFle2VVt1fxL7dv6bCLyESb2sZ4aWxV1ioscjFSadOz/DR0aIxqyK4Ho",
-	"AzmUVggAN4ZB7KwG/wC0Q0PsiQIm7bC3AB4P9jcAx0e03gBSOhPOV+eUMNt6s4wjTI8j3NK83d+5KFo9",
-	"nh+Fa+4qXTE662WeFwAjO9iIGr5Iwr7T3yjLPw3rcDFIE1qqI5JyLCRICcJdciVSGAHpN0KngZGEpNhH",
-	"ycjx/rChDxVvBjWvkJm8Q8HbA7MUQ/In5AJgKUVw95xCViR9Q5XegTF3zl+lGAOncZBOQLEVhDWt9B/B",
-	"fwzWYTmDWBFsCuf92+jd3wtUPAhIsjgFogKEJDA689EDygjUbo1UgIMc3TT4gnICRy6ZuoJwPPDVz628",
-	"bW7BCv6N0xfcDdxwb0VuKjlXrFIkl9jAjc0UK+7ijgZc3D954j954t8jTwSkb7AAVUhLVCwTDEvjBh3t",
-	"+xVJg/hrfSTb8KUkXsoXELZJHq1YxqAlLvnErS7QUDAIJGmWl/aG47bIXC+GjA5fLB/uevap2WeNBoqd",
-	"hmGsMLYmy2G/TOQFU8rSxMfgkK+h9FvDIwt0cT2AKW7qM3yNuhF4DjI5u+HCxQ6dvHuF3UOwEgBWJMIA",
-	"DOdyBr0IXn7/EXwaFSM3EotNU10rX62XapbCFBBt47M6ZrXSZhwNXw2J9cvnYR4l9m5EiYRXRM7FEUld",
-	"VIXlbT1K0oWvT7zGauO6GvOmJTLwI/MbLKWX9DXNZ1ej2ldmBF3LnrukvnU3vU/8nBuXhbZVwLBikc33",
-	"2R8tp1Pcb1Xs/otim6wpNm+nEcQ9OFls1G67mccY8yHMPTZeq2fHgzm4bczv2oe2NLvfrgaYtn41OLoa",
-	"sPpq8CV1AZUT+o0irsUFFio2BBtCK3ulDt8SowdxDkcvn7cwZ39jEWq5v882sQbgYlf8rhfMXbbtI8kt",
-	"IBlsMt+jCCtrd+fSh3+v3bn57rm7NTKQLQD8z6iOVq/GdcYD5JmNtfOOs/kfx3VRpBgaZaPGiU1DAClB",
-	"SE8CHi0cxDUocHIU/nu1HNUXCHJhZFblJBcrDC012yBPOu2TksDZgkF27f4XTyEiakywAYdvfEGCuBNU",
-	"1+e+FQnmw14JG3hwBJVzOHSTZlBupqoF0RK0cCbypgPtlJYlE+AMCgrKQPw3tgiZU25tGiumnlLl2ts6",
-	"fR+C4oyqZpZVl2EY94QSpc3ibHW/YxsGsz/aI1ygtJhRxVTTiH4K2T2+ImmK1nzXgnrpILrtpWNxKtDO",
-	"YlvDwCfK9UY4XbEx2wxPm9gbTC5cUrkPTsml4fHk1GDrZz0k33NrKLL71YqkTgxw8jW2w0yPCb0SM1oY",
-	"2gdZIFgeZyIk1LFw0a1QSpRWOcnZjArnnI9qYjBRSSsmotpkW+16/AigppPZRvE/j0vm+jz/3S5XNmK4",
-	"3doKYieepEFTrdT2UW/3tXraCRs6u6STvsXZ13bhnS/JFiFGrnPN5jFGyQChmomM7ZyYc2T5unU1X7gP",
-	"4AQfMy5r1b04cmDJoq/bYkmZluCRpFXBgxyaVsIJ6cTGPeBuIok86z5tPvFf/P1c8gO5NTBXy1s35tfz",
-	"imu2bPjY/c3aa7/0mkDuw+0cOFk+R+oysR7i/dGozcrA4E9DW8Zyipg3Ybi8xaAgeHpMlATrh6H2kN1t",
-	"GCFGVBn5oC/Y/j5cDmjsq02411fghyi3frQ1uDf5YvxOCgaZiV9f0F1FaR5AGx4N6Q5Gh+sR7p3Ub22J",
-	"yscKWLQNpg0YtwB0S0m7H3F3bdfa3tDFHwVkrAXNtLwJWqIbGFSMG8YEZBAdNwiN/qxWay1ygs17uCDj",
-	"gk+mIKBSQx5Y7uykh6OXDnHbfXxTiIJpS6QlVVCFImNF0RPEgU+/MsZG5M21+BXiVkuii4OLe4UztWv7",
-	"yiwLZvvrwQ2/PbFV8x4BUk/hgJd5StB++X5cZTfopNwLoG/4LbMQkEC+srCVB2T1jSI0g4yYoyWotH3g",
-	"rF8aE7IYaTWlSxqZxSh30F+ZpG7wqC28+fyf8PbV4O2yrnxa+g3Nbh8V5NbEBa4oW4c6v1XWRcv1g/5y",
-	"SJQFoQcy+HnVCCxWIhmSD3TCFJmAJ95HKxSLVX6XezrjA1hrbzGlKks3CFzFQomh1OvbdarMNjGONOzY",
-	"1B3q4wT+0eN/bMTiY1nimjDZIH51iTTfw80ZIIlrX99LlN/SW7AzdWRzcPNBJYckItQkvnUNlhKYUyN+",
-	"n2MGui0yALmWCgPbzFuQ6zWludUchJyjAJFenHx/cv3u/eX1ycfTP5//dPYqtbUmAlMCV7CieMoE7PB/",
-	"CRX//YT5JICBv73S/wj69J8qzMDpQPqWfGk5sSSCcvWM7XQbocbR7yOTYH5u986yIo5rquuK6AQjIlrY",
-	"JrtJE5ZdMTUlUN2SlFC5sgdl6hlrdV/9p/zzNeSf7yGWrxa5xNww1BEhy7t1mfYeH1U8MsR6x/VFi0pI",
-	"7wW2ZIScB9s3J0GBieVGrAB6D9n8CVFojRK5e3MYF3OwK5r6mgD1P9hAEnTXi0kSRRFYrjomynvR17+R",
-	"xcOLL63dbGmqXCu7+IK766HXtYczUorzNfpI5hWVq+MA/FWh93eFxTWA+I8DhI8CgHPf/SRelMZAG5aQ",
-	"i5YrTBqvMteE+sa1bSCbT+XJ7PxrFn+xTVz6Mv669fiwieJYVolPbW2KFIJP3HLYx6kX41uUUOuGh39j",
-	"bcaNEnwFVHNsX1xY87g3S7AdZOBTd42SDBEJ5o8hOcegAylsNVdfZTVKLj61SiKvq/4SdEmAQhiuVYKn",
-	"Wb1BlUHHgoeEL/8Dhe6shj53L3Yjj0JrwvLXDkyb35Yh1T9bG0UjKwNsnQLTBhEF+9wCWMPfEExPkVLY",
-	"akFXwr1ECzMZFqLiNrjBP0N9vu102x+NMLLGFr+EL26a8PsUo3COUqi5i1lqGIqMdgFEl14XnIsH8kXG",
-	"t2WtK7SBx6GWrdrz5trDsVwt8O3GgqrnPbp1WMqeKogOTVw9ccxewh8JrWQtcvh9SFII0Ter8b7RYJWf",
-	"d+yTikFKEcBP2t2HtYNvFDGyGXb5CGMbz7DZV7aQzKMk0SFwEeqRc2vcXNak/LNdaDzS8Wl0SiHYNwLw",
-	"/nsH0hO03TnEta1Ffr84o3YznbVYZKgc3MKQfAoLV7ji74QLeOzEDi0LUG59EXDy5HB//+ljCDew4jYd",
-	"d/mNSkswP0GG7X2YRxQ+fzM0e2VtoXuTXfeh7ev7KHrNlkTlb+TK11FR8QEUZu0F7lo5sN9MGNR0hTA5",
-	"zBIdklfwIRqXloTJbvWhK7Gu/JAd4ncEmkcFmAdzk3GtWNA67mHXvoqx2HtHqb7/2s+Eu13hdYe+223X",
-	"llq6Wvz8f+nNokn397xZSzk2zDhcqVq6+vhf/c7+qRw+0BDlLv2r8ws30e5v9q+NZICffP/DB8JRb+9N",
-	"25duz1sxSqqnjRGjacDYH4/bX1Jrf+/wu8MXB88Pv1tf8+t/jbBihNrHllKmjBZ6+tdVIPVneOVrGjHt",
-	"DBHx/9zI+A8Q121vmsHRz7+0LZNNp+qykhlTCgtstdPOZ0zTwS9wTjOmK56pVef01r6yWQZ+WVAutky9",
-	"/1DJmVl4rbBRDftcSoW6B6LS45+U3RRoic308TOy3RqG7vL7DupUCl3RTN/DPPQ7+VP+7eL9u/euRVtU",
-	"J83sHv5OHCk9t3s5hfQx3Io3UcVvF0yNf+2VcZ6NDprAzIpRZRRiWywH+9ENYyH7HxnNIWHob0ZfMiq+",
-	"JoGBAl45FpaGfEPfhiZ+zEFL5D78+SlgrV/pxNwUPdDve3k//rmhVccmS5Ipq2IEuT3Cb75F4c+/GIHA",
-	"t0/8+RdDJTDLEwkMNqrZBephB13qEeMNOipI5XWCOWalzGY1FHI4DtqzllwIlhMNPq/hcpULFRGnLrB6",
-	"pQ07jeS5tGswxYaAEwuiqwHQcgnpXt7VG7QOMMpFzyi3jJW2Fi7V9IYqaHahprQM9+PqxUeHcNG23nGQ",
-	"NFGDxKhSGqqfWNdjWUlwO1JNhIS2bajn5rbsgZsRwiIj5RZssfvEuhedt7G1Y/AsRurwAUmAxkpIf5JG",
-	"rtUhVRy2Ky4Mvvzy5f8EAAD//w==",
+	"7L37cttGmjj6Kn14tip2BqKoix1bqqmzGllOtPHtWHK8p8Ks0AKaJEZgN4JuiOakdGqfZh9sn+RX/X3d",
+	"jQbYIEFJzuzMZv6YyATQ1+9+/W2QiHkhOONKDo5+G8wYTVkJf57kuVjoP1ImkzIrVCb44GhwOWNkztRM",
+	"pJKoWSZJQdWMzKiMiODkcPRsOIgGMpmxOdUfq2XBBkcDqcqMTwd3d9Hg7JJOw8PeslJmghMxIWrGSMmk",
+	"qMqERSTj5NdKKCb12CX7tcpKlg6OVFkxf66CKsVKPdp/jAc//8d48MufxoN/GUSBRZynbF4Ixbj6yIqc",
+	"LvVw7SVdMEUWM8YJ5YTRMs9YSfTkTCqyyNQMFinpnBE3WrLc+ZEtyYJKQrlcsJKlhE5pxpuHwng1Hxz9",
+	"PNAbGPwSWt+Hkk1YyXjCTooiz0LL0ye2oJkiakYVTilvWEomosTlxThITChPSSbJTHBRlSzddEEfmSqX",
+	"JxPFytCZJIKnklD9mCxmWTIjlAs1YyVR5ZLM6Q2TRDIuWXOaecazud71nttuxhWbshLm/Pz580mlZoyr",
+	"LKGKrU78g1gQJfTIKaEkKVmq36W5gbq99Zu6iwYFLemcKQPcp1UpRRk+1JizL+oqgTdiC4wFnTJyzSai",
+	"ZBGhkmR45NPslvGoCQ5jPslyPdGQnH1J8iplksT6+3g45oNokOmJfq1YuRxEA07neqU4W/PE6Jc3jE/V",
+	"bHC0Pzp8EekjtD/shWDm7JZx1bWxk+a2IiJKWHDs7VPDuR5jZYPDr73qS/i5veaPrGBU0eucdS0AlnsF",
+	"g/qLyBSbwzX/S8kmg6PB/71bU7ldfE3unlRppurZ7yK99nP88tnILZWWJV02aUay/JEtV5f7Uyaz65yR",
+	"k4vT83OSzGhJEw0GEaAk+0LnRc4IJZ8+nb9yG0KCW++oRUo6z/bZs/bRetTv5/9r5///5U8dlG/ylqpk",
+	"trr874VGJcHzJcmaBFhTd6T1sSbecffiJzs4eP9Vhxb4TnDWscgToKrkYHS4skipsjzfZql6mvXrPRy9",
+	"fN5jwRyQ/GPFuf5pZc1xiU9iQlNgmnqtrCC5mEqNdgnNc6l53CTPpjNFnkhFVSXJx0/v3p2/+/5pRMRk",
+	"zJHWakLLNDEXnGkslUJw/V8KoxAF5DcXfNpNajJcbhhhLGcySw4wJx9N9oJoguNfCkXz1cP4rJmVEvoo",
+	"9H/0YSCnHJJY6U/iI/PHVSIqrmIgRhNa6v/ALxmfkkyO+a9VltwcG1YH5FXTrEwSmi/oUuJRDUnMvtBE",
+	"XdmxYQjm5mY8jezZJpTDARJpmNwCDhuPnJaMzLM8zwSXDzxbWMogGngLu885/8iW569gAr0QLYXV67hh",
+	"y6ssXSssrSONmkKhGEKnAbr8uhRzsheBXHG9JCmb0CpXZG+I90C+BW55JbO/sZjM6ZJcM0IVmQupyN4o",
+	"Go1GPmc0DKiLxOuhGuc5EeWcKpQfDvYHcE5GtBiNRqNok6ih93SR/S2wr7d6gXBdAKFIajR8HZP9kbfT",
+	"dUuFXfdc736f1YIMF+CNr0/Jd/uHoyGJtRD454NRrGHfiaRUkvj/MU9kHBlRbZFxScQtK0mmOkmjmXK9",
+	"kHhBp7QT/CSd0keBv58ytgjLgvMqmWniyWgygzs7JvE1lVkS97ioWz1sSCCHEQbRYFLleVgw/0wzFV6R",
+	"proabkAmnxjxSourRoLUh9IUBWJ9NVoQi/fm+s8huZyxMZes1DekESepNEASOROl6qY6esYuFnawv5mB",
+	"fRblzSQXi3cwXEgk1hPZfSzM2+5wm3cP/1l38QHZ3GhVfxFpxlD3THByrZ5yraXpP6nWhBKqn+z+VeLj",
+	"fvCEw53zolJ6QpxSFoJLf7qTJGGFQlXrUabVOIIbXD1RClNqlE2rUou4QE0rnmqSQ5cACgAyRhbPJOF4",
+	"5p6KblXp0CLMa7vwTkPj3fFV3nWfBpRk2M1rmuVVydacU1GK65zN/7TdeX3Ar0JHBmLDgnFFFqWWbprn",
+	"4EwV63aDL1n9dscpuOu+8VRhVFJ32lrquq/bSi3s651Qb0WaTTp1+qBAy1ARI/o27w0EPq6flow+Jqzb",
+	"cUOXd0I4W7StOz4ZuSdIvxG41PA5gl3KTObNP9yOOHlHZoWhRz2vN5lU4TMDUUpM3EHJIfmcqZmoFIk1",
+	"A/uzZlKx3t6SzOgtI1xovpfxTME2vZVfKAOtX/2qLx/jZmFcMxug94dzo3DTNIXd0fxDKQpWKuAXE5pL",
+	"Fg0K76ffBprA3rKQAsLAWpUp1AWArkaEswx+LtmtuGEp4cCni8zYywxcXAuRM8r12VK+vFKMUzzN1ecJ",
+	"ItgVVQ0hMKWK7agMeOSKxG+/uV4GYFErDHo9cqshs7TxblWBWLbyWk6luqqkW2/rVgWh1xrwKJlnvFJg",
+	"j+k3PzcyxcqDomST7EsH6lbXeZaQgpbKYvANW0bkmqkFY5xkSiKrlIko0Sq8Mr65yK0Oy37Tcf6lyNkm",
+	"5Pio37mLBggaV1mAyJ9cS2BkoLjWYBQ3DrXrosy4c/pXtPK1VYb6jYxveKNkU0M8V0XCmkL+PICFGLHO",
+	"3Jo5iwYWRBblGnDcQIRaohbXf2WJ0otB5EbZbEsMb2DgKhTdsCUK0TMhJAOgwdfx6NktK5fWoD8kr0VJ",
+	"aDoHBYnny8gw3OslkVrVoHq4Y8Kc2uouOA7ThyayrtAgbqFaqwhST5MpyfLJMeF6YS0lZjtca072him0",
+	"QqbZVJ+BljPjYUziq5jE/xqTeCcekgs9Kc31giQcGnAUwVH0H6LW6pQIo7d2KxUPwJXNeuEqErQNmUwa",
+	"7GpeUrcm/vzZs4Nnni4+inog1u86a42sPaa16r4xCBiod241dGE1IaylMq6nCFbH0/fXjdMg2myJ0kV2",
+	"pUGwvxEfRYO7tn0sGhR0mnEnHq5VO+o32xt162mMF9yyp2Jut+eSURm62Y8sEWXKUpJxZz/4RhJWlqJc",
+	"RcgeGIn37tjbuiN5Q69ZDqexulG+/LeL9+9Cpvkl0U/ILc0rNiTn3JjQLBB+UST+9ttvY2Mc0TR5MRMk",
+	"p8kNiQu6zAVN5VHJKOINr/JcK8ZWSP+yMxU7ZjlaYB1+pIu3TEq0D7qnO/ImK3ZEgae/UwiNSyUOopfv",
+	"vD4br6nl+RRzpmYZn6K/dUaLgnE0JFO4myF5B5Q7mVE+RaFkRSINEY7PM+F5bjM1JFZAsFyC8WnGGUmz",
+	"VEutjlWsij36GDTMlIOjvUMtoyrF5kWAAb2fODfENxJcBwBR3aZIf+S9u2hwXcmMMyk1dqxKEN7b+yMt",
+	"14qyZDkgj6Hy3et+qd9f450tcpow438GRw/4AC2S5JlUEZkwlhJREqlKRud4YVrep3NG0BffvV69O8Cx",
+	"PtadM3jRX/6B/hy8kilVG1UpjS/vEbX8QfbdIMo4RrdwZHoDHTgFYEUhr+bXrIzItBQLDdOag2TcQvKg",
+	"6U0c7bwMeRP9FWvpgy2upFU0aZ6/nwyOft58hKib3v3SxrfvQfxCzibyFIeOCThN8mWNHIYswmODe+kx",
+	"oTk4yBRIfddsmoE7a+iv+fldNHAD97lsXKk3wrOaqgYFfYNlJx/Oa6bLZhlPjfW9+zj1yNaI3kcm8gFY",
+	"f1rQzYj2nX4RPI3bX1glAzcGNrrYgUFM5oxycKUkeaaHaRw/Ts+K4MnFZvNH+AZP2ZcYIj0AK8BrSoF6",
+	"rT3GF24KPUAjCmW0jsK9tN+FlVf/EDV10+K4VHRe9FQ0ve81kVYlTdjG29LQag0rPdb1IqjE1X6ZRuBE",
+	"vQFHeoMijqMz95Ds8OLuEZzx1WQ7s6LNkl2TvIY92jZ0hiiW5xo+j0kqErmLkwznKWFfipxq7ZLRZKbB",
+	"1vqcgOJKRUvF7B0N9U5y5v0woVnuPaY8Ybn3g77B9EpUyv4AuNEaFH5bGRl+dcPrx4xLOA3v+8bP/hCN",
+	"B12jNJay+qxzvObSSqbK5dCINN4v7MuMVtLsSBOeoeECzdO6cvKvf8h2rtWnKaNpnnF2VVAp659LJpXQ",
+	"EBTy2AOo/MTKbJLVluktkCSZseSGpVc1sqzXDe37ktG8x+uTrJTq6pqmWy4rZYpmedgkCXQkRMI/Y9gE",
+	"kRmf5sxgR0I5uUabQhq02t1kPPUdsmk21dx1nsm5CdSZZ1IPeeXQt+LsS8ESVZ9bNNAHEvoIDyp0ddtw",
+	"W/06+zUsnuoZnASvBfqaMoAUKgkXCt5iKVky1bYQPD8cbIwJ8KkYHFhkryhEv2asx4WvbiSnEtdZx5ca",
+	"cBuSH1mhCMslwwgZylOiz4qWLCU5VVqwzNSYF6W4ZRK/17vW54C+n5nIQVjLOAw8p6kehS3Qx92EvhmV",
+	"s1Z0r5ZI6c7kl9+eH979SwiM8Hy3sv2aG33IXeghIlyvv4TQpUAsZhCIEG+UIFNBBG8qg2CyRCXUv49t",
+	"QSgaiJvVid8JT731hgcP5DVj3ErXYXtnxc2Oa+LVHP8MRTeruXkQFoGbCyxWEH6oHyLiS7LQp2FWEhGq",
+	"xrwRRoRaAlXtYAuArWMYHfYEcXHWh4HxXQhr6yhm63rFzaBNcqM2yQ7d9SnN8y0R8AexIBT8H1mSFZQD",
+	"4Si15IDH38IQpYpNhOuHy8sPsJD2ruDj4LI99hhSITHgUANLxVPB6sBGF1u8EGVKYi44i52+htGL3MKa",
+	"gI/1lgRnPRQQ3EK0/qV3orH2u19au3Hu0C1vZEJxX3rJLqpHsYJk8phQi6dZzlzAhiJpxQKWIBRi+nB4",
+	"KxttRcu2tF9grOFVcFVB8mGkue3oqwrG9Y9IwXia8WlE9oiJOo3IPnEbj8gBQRkwIodE3mRFgTjgzOiH",
+	"m0zoMLVTmtaCVxtKICRqhc4bQ4A3blTfaeswN6FWPY0n9pgz0TKuCcT1QEGTe6cO4HkERRoT4nE/7zka",
+	"vvub329CEfHWC2fsleS8FoBmYsHr1Jj17oYbiIO3Swod6BlPT2klg9rZ0li1wH6q5wbGqmWzBS3Thiam",
+	"df5aifGULKsMaDpVsJKqhopcH/kZRgxo1JLbyv7uejfL8bjE1eQcPS2SZMaN54DyJcH0nAVdDgebUGWD",
+	"iaF9M83XgzAaui7HjLajwSfOjAZGd489DslHlmYlS7SAUTLjQ52IPBeLIMesw1LC8wdUnZVdYBbc6jV8",
+	"eH9x2fKuWQjTjwbR4MMn+P+Ty9MfBtHg1dmbs8uzIDxVZR6MHxB5pVhENO/WzFb/V7Z8Qph9s/769PDB",
+	"+2E0V7MtAbi2JdrdiptwDG2bllZhKnnOU/blkzRRV1us5Hqp8I9uqTgI/J2xKjKh/D4DqqrImbyaMKUF",
+	"t4BrPrtlpBQLg7Qyg7BgmI2Yj9YL9+tmLY3e15LCuSozq5ThTCVTVcnvNVXFs1+rANX9kbFCoiNQEnwJ",
+	"0wWkAA7AmCZPaiaq6cwJg3O6hBU1reOeinFL85Cl4bWGAdC1BQfdUjKSCJ5UZaklsusqyzUzNVLEMUlL",
+	"UXTMEfZzIzy53dqFWLhonvjKrYdA2/P7dII2ej07fKw4lLcFUXuRHsNNig7gbbO3okFL9PaIgVYDgjTu",
+	"Q8OYuwWaz6i80np0OP7Oy3YMkOiSgbTe8CbFdsD42LoT0ZE4IbRKM2WdD5hfFDRfFcF8mUbAl5fusl7I",
+	"rrNJNsrjXr5UYPY8t0ktGucnGSrLJkf1uJWZQyqeMymbaVPN7OL7kCRYYCavEgriaueFmEgWL/9rSC7L",
+	"iuENufwvqYQeBxVK0Df13Yw5JuiSa5ZoaVCrYUqIG/1/kJ5x5CVzUUVyRqWxy80pX6JBYANJ8HN8HACG",
+	"UNwGs28n4nx8fUpeHj77LqAzoixzhYkDAfvKe3DfohtU8EmeJSrC/Dr8whh2RJWnkJBlsh1IxqViFKh/",
+	"L9eMljJNfkbbNdODvphdN3xtiUgDWHMBmb/HJGVJljIMe1jr7nt+F3mm6oCTpo7ZmGWSaEV1uMk5B5p0",
+	"2JhVLsk8k5AwOBEVd3E6NqKw73kaQHmdsTwNnqjnzdR3pdWSzRHv3io6N7jqv+58teksdqr3s5cvPdQ/",
+	"HK11qx6Ar1TlHavXUKDPcCHKVB7XmWwTxO5ySUSCPD1Zf2/77hBXjVZ5xm9c7ueXIqfIeZzZUKTN2Oaq",
+	"zHZcKYb1ERAtQuF8qyq3toJK1pZ67y4NAjTuYg1FQUDZVrlMw5Lt3EgGwQhti7OrxwgyyAd8TjJuDvRa",
+	"pEtn/LMpY6CnYeUFUFVA89qs89vJ3eHYlYZO5iNTjPeSIDrS9lBdlqA/S0WXJNeSueEmkGEBLKNMZtkt",
+	"S6EgCSQDm0zh4Zi/YRNFRKX0HkdHhGIWNjHJOyalT9KlPCY7e0cOqIcEE6LBHK6YVGNu82T0y2Qm8lSi",
+	"HynPzQLbCTQBn0ltNpzLYFyKrE0F7t0wX7eofrD3fH//cIT/85B+Z6/bRNFj9g5DBbkEMR5dR1oIo8pc",
+	"saff2/t4vIXfrQOu+wR3ijxl5ZWa0YAJ/RwZL2Sxmlh0M1NkwiMtlBCTV54e2T2ThTs8J/XUXI2cKzKv",
+	"INyIFFSa1NE+dtq1B/Cx2lZEtzfUkcOr79zCAjg40LpjvzomI6QgqT6cim82X6Xl8qqseFgjmItyTT4Q",
+	"rkMDV65RWQm7jOPGGiIticIHJnsIHVSVSdLVYiUK0kAIXe4W/A4uq6Bm694LooubHNxjxw3slzYc9ZbZ",
+	"fCXcSqQlJhu830sQaRgv7wIVB3z6bE86qu/YnHAHgS6XpzmVssNCy4kxmBstfUhOSMkmlaQ5GgxuITdL",
+	"lRlrmGw1FGPYC2dKnwmo6fSWZhg7HA2Q9F4xE6mZcVDer2z+b1AlheV+EHmWLLfkKJ+Nkz+37CARcybJ",
+	"pBTzxrV9I0kB46NZRGntxr2ES/4mEEIMyX1ak9K88ZbmQQLrCkPV/Mu4PO0hryeYL54fjjZXUogGf81U",
+	"UDz4TDNjhpVFqQnc9RLxW84oVE9SpKQ8FfNmZouo8MLqcg5BbMfI1ZDPqrmKU1tVheZ5ZDTeUipHSocr",
+	"lSM271jPuPbo35n0/wzZPyvXn/Tz0eGLfhNXucqKPAsdt6uGgDNiRQS7Cs15YPOCW3lm06l3rKY+dwi7",
+	"ugo5hS30W0QlJ5zo61lCXLb52Xl/exMmj3qEyNIqtREhHeNMn0spcgaGxlQQ579uno9+7JMYsP0A7XCu",
+	"n2gAmWJB2gFJ/9sRjXjOFE2polDCg3Jj3fMtpnHJZJWr+AgXW6miUtL3QUtyvRxzTe8jInjCXGy0/roW",
+	"8QKy4kbDwmXbhgD10IzBBg0OaEyQj2VDsArjy7tojQgBdiGMBIZ9IqCb9yPrkIcXQJwXnAW4r6/wj7z5",
+	"+ju3/RH2TNYFN0GFNrWnW1n9bptsCsjqaMcz3mulB1pLTuAEgoUP65CaYwJAayKQJhNwsmkUKtm86b4N",
+	"HOn+s7tmUOeV4dj3W/QoEBIRSK3MjGgMipqWlEF8MA7QLaf8bsv8lWf3yf32JzzEBJiScXWlMTukOKTs",
+	"SzMAxRYPA6nzmmV8ClEqnB1bayoQCROHoymf5s+pQYl+YfEvWgvbHIb+EixytiRBMEz0sikUgdVAkz2j",
+	"BUck1j/9q/lnvNFg1xh93T1Bog5PrxIbN7BWNLbxBT5oHz4oU2j/wH5+1WmE8V/fB/OfFv+6KgS00wXy",
+	"bMKSZZL3Sm55415uWf0sb9oYCmLyAtu5X5tzFfbBW8NSeeUoZ7eaRknBSik46rc0URvoz3PrCior3k0w",
+	"DAsxoY9afJ0KJglWC9kSf/fAdwPZjPc4M8h/Q2Z/nxPfa4Yyry8n0Erggu+s4bT7zb2+CUYv7hMp5p/k",
+	"Mz9sbOvsrOcNk3XPrKaWdRzIXC6mQVEfkg61YCsjKBfiygUiMC2oJH/VQGq4gabMNNF/VAUCVj9RSbHi",
+	"jZiuk5MO900WEqSA3O+sD8wQ9x1g/6U3wDwcLNHNWvZfOCch8KkNLs+VDKxeKVSamlVFen/OrCHKMKJA",
+	"Ij7EcXiVJTBaGq01tmzTNmHa/swvtsr+2vff9hbcc7KVEB2XNdYO91qZpM3ufaLSYl+eS8TGU+YeD2pI",
+	"QE3YWOUW9bU0ZK/GdUcrik7IUOUpJoEEd1u1TbjEzghzWaBIG9alKahqpHehtO6nNqGrR1ZztuNLxvir",
+	"aprQmnrlmZU2tnH99JFvGrHAnc4idF3Jvnxpg3sJzAiY4B+y1kpFk5srwOxwON6WWZeeU3C956nlb4qs",
+	"J69erz95FxD1cxa0LBRYgipuoBkWiDTSuzGS26pUrbC3lhbZL6XXlHoIZ/P6RgTInohMNRw0U2iCYVLJ",
+	"h+Q9z5dgRqm4JgFyZizRqIHbPUE2SaaGg6Ba1WOhKyJ+I+axRx2MthDda86+UrAX2OXJvr2mEPzKxm0g",
+	"7YHo0cHRoGQmtCtcSTkVrktB4OR9o7OrJWghZcxv2PKIxDhDTJ4cjl4+BRUyxqDAK/YlkwpqVz/ZH41s",
+	"nXuqYPynaE5yNaPtOlvfBsnZlhLyPTL0fGm2eXJ/qWsW13bh54deyfb2yRnNtBVi+/xwI7A5aSaQKQhW",
+	"uyZyYGWUTJrKn7nRz3sLigCqGbdlo7vDcx4UHNgU84KlrYwnEiAOE2ijBjHBiFNyTZObIWndR33oETpG",
+	"2j6RXr7eTSZ1VVIukZ9vAVUrQthqhPo0kwoafzgHPdRtdDR8zkqWLwklucb8Y9xinPE84yzursrUJ/oy",
+	"JPSFMjsVk8rV4/Rm9Kpy42LX16/a3zv87vDFwfPD7zamSQZ55BvfQBEKCKKlZERLhbWZt2GZd/XmnBjV",
+	"lSnTJVHdo5LB/YoPIEHqXwABawdvcMLikBsrGNTqcThsrGRJJhma8ockNslHIG1cXJ58vDx7dUy8JgY8",
+	"RfC4cuccjzktmW1YcEzi+oke5PT92w9vznAY/6rcw7N3FyeX+ssxr1/QHz/xMl7Rnvk0IjHeaUyeAMtL",
+	"BZnSW0aq4qle25jHThWOyRObueOo0OqIYAp9fXL+Bhdo035i6DJwevLu9OzNm7NXTV4XStBqnkkLDgMg",
+	"anbpp3P5OUd1TYcu4NV3qllsIu+R3+1iibTI5tXmpR7dMqZjG6km6xLz1RyaUlhYcb0aYsTJ+t+1tb7x",
+	"k9m7+XHMAahM0BD+dlznCOsVYiAUGrw1/XI5ge7I8PLdqQVdXd7iAgXXbPahLTMKNBDEIf/2tg1/bpmk",
+	"6O30Kq1KlHpN/FhHiwUwnmkRj/HUSwTPckY4nAmV6OcIu3SbjtuwF8md97bZLW0TzMqlPmDAFw0vz0NH",
+	"+y7khFhrCPXh8AETvzRDVSW7KjupLwRFaMQzXV+QEJEn3oFGDtgddD8ldA79BuowOQwBAnAIw8pDwi3a",
+	"nhOoF8y+sKRSm+QMtINhf6mlEazn29vVwbHWMvw8HHT3tSri07AHDPasYYV98NL26rwJS3+3LVDR8o39",
+	"3SyIbaNgDztie+fta4qaxHyVYIRIUgu1V4ng6gV2wdwKCqwTvJBJ36ceqrwSkzB2pVTRayrZN5IkuUhu",
+	"0Ahgq5q3eUIvDPM815NSzMPzzkRVui5K+rWorsVnAzitjWfbFex7K1Cix/xVQZR4xAUc3Le42IrfyJfM",
+	"egv8nkC3zt2zUqUWoKQxa2+doOq0TgA3UoIUIs+HBKKnMNhHH64xTFhx2KgJg2hgdIBBNHBSv/nbCvmD",
+	"aIA8Tv9upeuwjGuiH7as+r/54kwVkUZgyjalIdrfXoFtuFcYm4kqBZlEUzQZDKR7R+dMolDAChN1ZQO6",
+	"Uy+Uj1zAcwwNhpw2CjJChKH0C63WUQlOStbM8OpKb3c19sIGjk+QAmtjrWpNYW2R8SMoMh65TMP9Z8+i",
+	"uignGhUpyWEILW3DGB1F/bc/53XWKpcAok8PCtrM6RKqBT2SnSmcUGygtAWAQTRVrKj9URbdzv797PTT",
+	"5ZmPWGedGHQftvOVY+7uFWbnW1N7G0ShgdhGMwoM23X8b8R0S/X6PaAihrMbBbt2HOp/2cql96FdHkS0",
+	"mI5X7bmfnPb8fgWG2kK502bn8iHy7vNHKLzcO5wKBP9JxkMtKut6Al5aQqjhsb5KW2NE0y38W66PSHrR",
+	"sylLSzATlUrEXIu7aVcNUmxTXJcMsx2oW03nZkoVV4ejl+hYNNRxfWDdSy9R9AGhTSOv79pDxrlvkNP+",
+	"AwOSwG7SM6QICcdqVNF396xJfNC7JvHhA8Nc9r7bUDvYW76/Jo+tWUrkxXggrjXOv7HMNdT3n4yBuXiy",
+	"B4V/hXgYjrzmJLsEfig3WNM6Y0QyorwxvdalMjJNRXy+gWkLcHINpeDT6enZxYUv71+evz17D8WPLn48",
+	"//ChoTF0yS8PK5C21u6+rnqakx625/0Qkl3DGDZwlIry1DVx7K4HGMpiMt5oI0RglCqDTJWUbU6KbGgq",
+	"veIpV4sl3rsU4X3aoG1fvjBk1IVQj6Lq14jBizMAu465ka2WvV0Nxc5iU5jcs+2qe/PDv2v5Rh8bI/KM",
+	"NIzcz4PVHZ8/XnXHJjXZhhFvwxENM9yqSOTGLmkXSpTbF0KzNsIrVxEtkHwBtZjtm/ep7UOvc9afoV3q",
+	"17Gq28Yc4+by3VShA/KG3ba4OU2vsGRXh1z908npp09vwezFhSJJzqDQ9cbi3cHTmjFaXN23QB2A2MO+",
+	"3uKmvPp7AfsQkklO8yVWqOpHRvCrSon7f3lLk6qab/nh1h9lt8yDii1Pem4a/F7JjCcseEoPrEiohN5V",
+	"B1q/oeWUmep7EblhWn3ViuG9C3d1zPMDo0VELt+fXFyCwc8AGERtZSWZ00I20q23mjtsOfPX00Cm5pE0",
+	"UaV5nVED5Tsvq8aXELmBeLAAr10tUn+y8/qX317c7fj/PNzmn3v74Rr3P9VuuW1qY1ZZbsWaVWFNzOdZ",
+	"+NG0wx3zvSAlyxnFamsLKqHeIhZyC5pwPW/i+jjs2hc4FcE7+DwTdJ49YtNQm2Pm9Uw0DSuSmZCMhxXB",
+	"lN2yXBRztn7ITNoqQFTeaE5yLdIlWplIUrKUcZXRPDzFDVt2Jk+efDiHGsuubH8lW9jWJQYWrIS+GCbp",
+	"u79rYJvenrJyZS5X294JDtXgM24KLJbQ8jBcWrHRJPR/Yptcu9PmwfoLbw/ZWmZrTa3muj6YBbHBduXe",
+	"Mj2koZ91xfLa+DANX3WE6/b+1WZCcN9G46/qL1qG1L7Zvs8g2VeLiGk3jnK28KoA2fqIkY1c8frHrykh",
+	"AAKHYlrkWBeDaw/UFLiyE09Z3fYRq/dA9E7/5owHvTJu71ywoolR6e8vcPY+GcpLx+oUkBYCmfdZMsOt",
+	"mOpNPWlMy17atGYG03d9AIWYwRpK/XYUGGVvIAFdjRL+vke0xKjJzPod4X6HXFMzuxb01HDbuLPGRXQn",
+	"va0jFKczltxsrSw9AHfXVtjuC46/Fwj65aaN0VGVFftlY4FYWxvamQG67sw7y3XX9Kpx5Fs2FHhQgEKw",
+	"bMdaL7pv3nGe9AgLW6004nyULI5NuWCP0SP9UcMX6voGG27CvHjPoIftPeXrU4fun/VDgzk/XzO6osOd",
+	"/1jZTxYxXYZnOwWoRmxgPeD+l+T/O3n7BptgZ1xmKYMaqv0bHwXpab9P9MyQ4Llu/97GfsecmEbdw16g",
+	"6sTcTcbDeuiNsXB2zEtTTL59oatnTzAEDi81FUk1t8XLocMYT2aiRCpC84xKFlZpGhe03YG7iNklnefr",
+	"gbABfEaS7E4i62rwAvOsHh40zkuqMlPLC31DK92DVlLojb4KqEHJv32+xPAE0yLYlKSlHLskKnJSqZko",
+	"s79hR1CwygyOTP8Wy2WPBv++c/LhfOdH6BNkoaLITGuia0bLYBljtxi3liE0ddD70Bwev3MjQqe0uzuw",
+	"pE4C5pCLG5qnWszA9E15hEzRSzSUhCalkGgJyBImI6zWBw5D5CN8zI2bD6CH+Ew4ImlVamFQSzYfhFTT",
+	"kl38v2+GYz7m3357KvgtMg05/PZbLNE8Z/NrVppijJzesKuESnYMVBp//fj6lBwcHLzUQ366PIVVjPk8",
+	"0+vE5JRjYgN88Au/8DF5Ev/3f/7X1VzGT4fkrZnMoQGaIDE3zBbEHJKPGEhiamVU/IaLBXcrFaX76deK",
+	"lcu6ejTMPuZQFRQq2elNgwcQ9osV2cF1aKroxbQoctOIdbfA4tl/0nQvdig75k9sxf2nlpFL8DKQOBEp",
+	"i00bX/M1NPKFii9QQsvmMpDLmd4lhNuAsxYuFasFQoYl01oHheIwQmKyR5UkTMpjW9ncvTunSzuUXZCZ",
+	"3OzYHB/JUm/b5gMNsZLE/75jXto5T03FQESvb2Rkw8THHAIdNHfmWP1Qq7m2FcT+Cy8ZOoJWn4SCnqq1",
+	"UQNvzmgFCwlgU11VnU+yaVWylGRSVqyMCJVjHjdw+4j8BfCN/Pd//heGJjmkPoLfTAxyfVQV10J+vEuL",
+	"bPd2L8bqh5gjVltgSIYFpKUmg/GXnfqJvVtLv/TdQs1t0BnGvBQ5wwLcJFOYw4tQXVvrbAHtCikXs/eQ",
+	"SXI42ossJox5a02Ho4MhOefEs+mQuUgZQgMYBk2NyjpbcUg+z8SY5zS5kSQ20VPyqGQ0jYlkZuMgYMTf",
+	"fvttrBG6yGnCsLmmSdmXJKFluTRXeAnGJbw+FzufSZOG7oygYgLSu2el1JeDH2sQG/MnlHz6dP7qaeQ9",
+	"+AhGrpg8sVB1sO8BVePVt/SvooxN9mb9a8b1r09GRAny/Nmzg2dPSTITGoP8CLy67JJ3MbgJjUlLs4tj",
+	"LyQa9EF9wtButGQFowrPqDUMwMOTw9HBU3NixugOR/a5Lu7MbfF4SMLSNKTUpD8+u6TT2PpDrI0i42P+",
+	"ayUUk0MSn0923lKVzCCGZia4ADQRvFFEyMaNPjnc23d5HgDteod4FGZ0fa7nk513gjM7sBvs+7NL8uRg",
+	"dPh0aFHVLJgLzo4QSiEQGie13TojUrJbcQMuewMcUyEsBT5P2bwQivFkqQ8lhu5nBid34VBiW+LYVREV",
+	"dcU1esOA6cXeOBrnY6CqQE4MfhWsNFcZkaLMeJIVNIehS1EprBqYSXB3jTnY1W2Hl/1DyBqROCQ0lXCl",
+	"xqc048gvMFjSlrjA98bc5EHYHZRMiqpMmAnqgW6Gi4hMcjqdspTUu9DwX+R0ydIjohWH+Li+Kjs5EjDX",
+	"6AI6JUpiGBwu5HB/X3NM/KW0nLOSbMyrgnChPzIXocV2gMu4oFMWkyegdu89RWXW9a2Jic9dGq12EAGh",
+	"zaztBgRFrVLGiiGJvY5KcUSAfWhdDgir+bl9eqbJUGR610owpKasAEknJZoeMuD5iIP6NPWUpsSI0thn",
+	"D/p4zJuLxVRkTqbQAhgwGbdkXI5/xt5FmAecZwnjWAfJiIwnhV7Rzv5wNDB99kDAk0e7u4vFYkjh8VCU",
+	"013zrdx9c3569u7iDL6pe5mg3OfZ8I4Go+EeviIKxmmRDY4GB8PR8AAdhDOQkS2KQCXhXWcZ2DXl6wsh",
+	"A7rIKwHlkxc1sTI+JWjAe207bcIrtq646xkg/TYXY46N0tzE+jzFLRbyqfFDy/+m/wSZsAWxcp+l6QAx",
+	"yDXh7OeiXGn2OxfY0DoVx5bWYg8qPiRey0rNpce87vOgr9+TFl01ojlDIwMmzlrDLl6zEw7O08HRoKx4",
+	"bUjRR28lSdC223F7uaE0eLZ1nyTX9ON6WSe8WEUEZNRaD6mr4qO+GiptpTVxc7x/EekSTXVcGfehL7P+",
+	"1RQPrsfqZTNCw8Td3Z0Xbg0gtz8aPf5sHyuOSlEgcmZBJaQrmV4IeKJDtNuZ6kbhWdyyd19jAjVqmtV8",
+	"TsulRl7TBaMWUr6RflcRvx0CxA1NJSTK2ardvhyolV9Q1/CpnqiJm7KOvZoy1ZGrX6tj30ALGZOIh96j",
+	"PDerlESJKXibjklOyyn0MtXqhiaVpVRDcorMjrq6/Vj2hjCpsjlVWmUEaQM6NyK8QtyCxnzkVjgxBoga",
+	"V4hkakhOCBSXg941bC7KpYlowgXIEAJNmbKBZ18RlOwUASi6BJZbiFI9BtS4LAncsR+zYizV+pcZ8B/T",
+	"8kfz3YcAUJHtaDGrE3besYWGAXP5J77siQkoVnxFEV9Dkh4vakjAoFWOuRHT8f3QdWrNFTs2y17kEATE",
+	"WsVBUQcsmtCk31Ue0AcFIiL61AzeddFIV7VnDYmMutcDOmXmttkxie907weFWOGpy6ZaH9buBzSX9nrv",
+	"Ivtbr3dPsU9ljzfPUbi51LLNAFnJV0JLhBQwBgcw84RoiVLfhr6Vx8BOPZPTS3ycA0tJAOnwgcW6qENk",
+	"uqzV8rqGTN2UPDIuQmhPIhbGiyF4wo4QzqkmkzODXVbB0Mq4STmvVf5cSGV0JeZmATEXlRxA2OGY/2jA",
+	"WKOuq3dusNzRfRBzRDMuBqWtlqIkIyIF4iEmsXJNMUHxB33OTLpCDNBlbBq4fx2JBAd34ohvWTa+lBbw",
+	"7j3a1M3e9x2cxShcxqg6xIBC2xf8jUhod20Tv9WiVsEG7c0FyJszsd89HFneIkhZfNkeXQJMavc3jDO7",
+	"87jVijzgAKbFPjaQLQ0Hr34PetUpixrMbVzaw+/he6a+2jXsIinp1gZfW0uMsQJzkTJjPqjJnNbLMk6e",
+	"WdVNq1RozSHUcm2oA2rMPq49D8qZVZIwlgalQ/z4HxEgUKxEgeWRAOEjkv3HggVN9ndvWZlNlp2y40em",
+	"11cpc9lpBuqEdT9As2pnt9I8zD2SjFrnxZg79SmZ0YyTJ2ATx07Xw3n6tGkOSGYsuZGEkmtRgS2hoKU6",
+	"JlNBBB9zNAFMSjG/kuzXmPzZ2IzgHxVXWV4bBSCsDe1xejVYz2LMva8zSa5ZnrFblg7JhRKFswFgwVYE",
+	"UmVwe1EKPg1BKR7iiT7QTULvpRsb1qQE7veY7LXKcoYkTrvwhsC5TbGmgNT7Vpi1SH8xo1GP5eTZHDYc",
+	"Xkuzjufe5kCLr4qn+m5+0tdkvl9rT4Bey4+BsTDjEmU4kLJUiY15HdoCzHQpe9Ds38dZ/fMOIk4nymoI",
+	"M13kjV3A9GqEBqgmbM1Yw25ZaUkydkOk9iH47lKJyNwwy6JB1phVufCIwJQpRDqiFlnCItMw3ThPfBe1",
+	"uGVlTosjvSD8XgvGYIiVAsMJLIfQwmYi5sy1IM0UqKxzqE3TXFlmG+fbpu00l8JrM+UI0oRB2BBPyQRD",
+	"sZa2V70+BtA65nRJrplpLWcSkl3zfjAMlxU7MgSJms/xXPNMqZzB0BEIzJa05ULcSKygY4kb1r6DQpeG",
+	"IDovoDN4Az1iLMWAMBigGenWoYefIaBsyzbhs0uNnZpahBDfy0rcUu8Njdau1FaPuVVp4q7hXeOOvqs1",
+	"1dJXSeXnmSBUaoY+EaWp/dVhfYDY+gdOB/aIGpPr0DdRQt3Dch2bCJPltV15182/0v63yyYiHmFiF+up",
+	"sNVlq7jIwUjGUcv+X9OhCaIhG3NEH8ihNEIAuDE0YicV+AegnS5iTxAwaYu9efB4sN8DHB/RegNIaU04",
+	"X51TwmybzTKWMD2OcEvTmtIZzoVMk1k69nCuuStVyei8k3leAIzsgOMRv4hs/Q69rm+k4Z+addgYpCkt",
+	"5BGJMyxETQnCXTTmMYyA9BuhU8NIRGLsw6nleHfY0Mc0qwfVr5C5uEXB2wGz4EPyF+QCYClFcHecQpQk",
+	"fkOl2oExd85fxRgDp3CQVkCxEYQVLdWfwX8M1mExh1gRbCrs/Nvo3d/zVDwISDI4BaIChCQwOnfRA1IL",
+	"1HaNlIODHN00+IK0AkcqmBxDOB746hdG3ta3YAT/2ukL7oZMc29JrkuxkKyUJBXYAJjNJctvw44GXNwf",
+	"PPEPnviPyBMB6WssQBXSEBXDBP3WCoYgrFckNeJv9JFsw5eicIlmQNg6ebRkCctA4/6cGV2gpmBYpN0t",
+	"L+4Mx22QuU4MGR2+WD3czexTsS8KDRQ7NcNYY2yNVsN+GU9zJqWhiY/BIV9D6beaR+bo4noAU+zrM3yN",
+	"uhF4DhIxv864jR06efcKi+hjJQCsSIQBGNblDHoRvPz+I/g0SkauBTYroaqSrtsDVSyGKSDaxmV1zCup",
+	"9DgKvhoS45dP/TxK7P2NEklWErHgRyS2URWGt3UoSReuv8UGq40ZjmRcKi2rGPkHKnjBUjpJny0UtgnV",
+	"vjIjaFv27CV1rbvunefm3KrKcCVNxSKT77M/Wk2nuN+q2P0XxfqsKTRvq5HYPThZaNR2u8LHGPMhzD00",
+	"XqPn24M5+AlmDdj28w3N7rfxANPWx4Oj8YBV48FdbAMqp/QbSWyLNCxUrAk2hFZ2Sh2upVoH4hyOXj5v",
+	"YM5+bxFqtT/kNrEG4GKX2W0nmDeKpD9cfADJoM98jyKsbNydTR/+vXZn57vn7jbIQKYA8B9RHY1e35uM",
+	"B8gza2vnbcYWf55UeR5jaJSJGicmDQGkBC4cCXi0cBDb4MrKUfjv9XJUVyDIhZZZpZVcjDC00qyNPGm1",
+	"34w8ZwsG2TX7pz2FiKgJwQZurnEa8eJOUF13TQpMPuyYm8CDI6ick+U5xjNfM6jnrgRo4YynoHODO2BG",
+	"i4JxcAZ5BWUg/htbzC1oZmwaa6Z2bYNqfR+C4rSqppdVFX4Y95QSqfTiTHW/YxMGsz/aIxlHaTGhkrkY",
+	"ea4nGPPYVSSN0ZofY1fzeOUg6mKB3XEq0A5tW8PAZ5qpXjhdsgnrh6d17A0mF66o3Aen5FLzeHKqsfWL",
+	"GpLvM2MoMvtVksRWDLDyNbZTj48JHfM5zTXtgywQLI8z5QLqWNjoViglSsuUpGxOuXXOBzUxmKigJeNB",
+	"bbKpdj1+BFDdCbdX/M/jkrkuz3+7S6qJGG62RoXYiSex15QVLIgrfVGftsKGzi7ptGtx5rVdeOcu2iLE",
+	"yHY+7B9jFA0QqhlP2M6JPkeWblpX/YX9AE7wMeOy1t2LJQeGLLq6LYaUKQEeSVrmmZdD00g4Ia3YuAfc",
+	"TSCRZ9On9Sfui3+cS34gtwbmanhrb369KDPFVg0fu78Ze+1dpwnkPtzOgpPhc6QqIuMh3h+NmqwMDP7U",
+	"t2Wspog5E4bNW/QKgsfHRAqwfmhqD9ndmhFiRJWWD7qC7e/D5YDGvurDvb4CP0S51XRO7PXF5J3gDDIT",
+	"v76gu47SPIA2PBrSHYwONyPcO6HemhKVjxWwiCANYNwA0C0l7W7E3cXGat2hi584ZKx5zVidCVqgGxhU",
+	"jGvGOGQQHdcIjf6sRmtWcoLNezJOJnk2nYGASjV5YKm1kx6OXlrExY4dVybgJYYomKZEWlCpbGfRjiAO",
+	"fPqVMTYgb27ELx+3GhJdGFzsKxmTu6avzKpgtr8Z3PDbE1M17xEg9RQOeJWnmGu7P1fZrauOdwPom+yG",
+	"GQiIIF+Zm8oDovxGEppARszRClTa9p3ol8aELNZoeRtHtcyilbuEVpKR2A4etIXXn/8Bb18N3i6r0qWl",
+	"X9Pk5lFBbkNc4JqydajzG2WdN1w/6C+HRFkQeiCDPytrgcVIJEPygU6ZJFPwxLtohXy5zu9yT2e8B2vN",
+	"LcZUJnGPwFUslOhLva7du0wGyM0DDTv6ukNdnMA/e/yPiVh8LEtcHSbrxa+ukOZ7uDk9JCkZZKh2E+W3",
+	"9AbsTC3ZHNx8UMkhCgg1kWtdg6UEFlSL3+eYgW6KDECupcTANv0W5HrNaGo0By4WKEDEFyffn1y9e395",
+	"dfLx9Ifzn85exabWhGdKyCSsKJwyATv8X0LFfz9hPvJg4O+v9D+CPv2XEjNwWpC+JV9aTSwJoFw1Zzvt",
+	"Rqhh9PvIBJifm72zjIiDTV5iG9Htj4hoMdUCfa10UzIpmZwRqG5JCqhc2YEy1Zw1uq/+If98Dfnne4jl",
+	"q3gqMDcMdUTI8m5cprnHRxWPNLHesX3RghLSe44tGSHnwfTNiVBgYqkWK4DeQzZ/RCRao3hq3xyGxRzs",
+	"iia/JkD9DzaQeN31QpJEnnuWq5aJ8l709e9k8XDiS2M3W5oqN8ouruDuZui17eG0lGJ9jS6SeU3l6jAA",
+	"f1Xo/V1hcQMg/vMA4eMAoCv1siFc8AexIHPKlyYmD0DQlqKzGaHO+z2jEgsdaY59zRI6t8kE82jMnTAi",
+	"OKtb+xzrD1whA9smweQkAxcxFdyMHD7mgicsqsVxLTPE0MQ+HhJbYc9F29ehhK6G6JiPeexH4Rg/ah0o",
+	"ExMtapdZoogStvIhPkVM02JKNtdC+qWt9bLIUq1o6w8mVZ5jzThTFzWqa9ihq8EWLNMnQ6RYp0lfNNvy",
+	"N1D1dw0r/GcLbPojpKcRPokw1iO4x737GNaBU6xBBRjmVUjzCVsN/72p28L1dgqX3NK8FAtkBouxRnXM",
+	"TKYIdW25mwi6mImT+fnXLG1lWlR15TO3q41ii9iJKGtyU5dghYgfoz88TjUs14CJmiAj+DdWnu1VvoBD",
+	"rdrmxfkV3TtzoJshVI4NabIQWW4yJOcYUgXMpkH/g6T2c6Pg+6baVl4PGCjzYxvBOADuDBn3+rE8JDnj",
+	"nygwcT302XsxG3kUScov7m/BtP5tFVLds40xgqLUwNYqn68RkbMvDYDV0juC6SlSClMLbcztSzTXk2GZ",
+	"vcyEbrlnaK1shhTsj0YYN2hK+yoUwlxyUYwxhkcxVBTHHFwkvGj1RHTpDDCw0Y6faxK9neKwxtbxONSy",
+	"0VlDX7s/lu10sN1Y0NOhw3LoN+qgEmLfI9stAXMz8UdCS1HxFH4fkhgSkPRqXOSHt8ovO+ZJySBhEuAn",
+	"bu/DePl6xcP1wy6XP2Gitfp9ZcpkPUqKMAIXoSERoB9urtqJ3LNdaKvU8ti2Cr2YNzzw/kcH0hP0TFjE",
+	"NY2Tfr8oymarsI1YpKkc3MKQfPbL8tjWFiTj8NiKHUrkYLpzLQ7Ik8P9/aePIpXqFTfpuNMnlQDjOtQP",
+	"uA/zCMLnb5pmr62cdm+yaz80XcsfxWqzJVH5OwUqqaCo+AAKs/ECd40c2O0E8SpWQxAw5sAPySv4EE3n",
+	"K8Jku7bamG8qrmaG+B2B5lEB5sHcZFJJ5jXGfNi1r2Ms5t5Rqu++9jNub5c73aHrdpuV81auFj//X3qz",
+	"6LD6PW/WUI6e+dRrVUtrm/zqd/aHcvhAM7u99K/OL+xEu7+Zv3rJAD+57q4PhKPOzsKm6+aes2IUVM1q",
+	"I0bdXrY726C7YOD+3uF3hy8Onh9+t7mi4f8aYUULtY8tpcwYzdXsb+tA6gd45WsaMc0MAfH/XMv4DxDX",
+	"TeetwdHPvzQtk3Uf/qIUCZMSywc2i2rMmaKDX+Cc5kyVWSLXndNb80q/+iJFTjO+ZWGRD6WY64VXEttw",
+	"sS+FkKh7ICo9/kmZTYGWWE8fPiPTi2ZoL7/roE4FVyVN1D3MQ7+Tt/jfLt6/e28bUAZ10sTs4R/ETdxx",
+	"u5czSI7FrTgTVfh2wdT4t04Z59nooA47LxmVWiE2pcCw2+YwlJD0kdEU0iH/bvQlofxrEhgoT5hi2XzI",
+	"pnZNtsLH7DV878KfnzzW+pVOzE7RAf3WBf8Vzg2tOiYVnMxYGSLIzRF+cw1Yf/5FCwSuOezPv2gqgTns",
+	"SGCwDdcuUA8z6EoHLGfQkV6hAhc0ADl383kFZWqOvebTRcaNb19w8Ee3nO0yIE5dYG1eE1QfyOJrVpgL",
+	"DQEn5uWOAKClApJZXSCL1xhFKxcdo9wwVphK31TRayqhlY+c0cLfj+2GERzC5hI4x4EfhKFVKQW1nYzr",
+	"sSgFuB2pIlxAU0rUc1NT1MXOCEHfgWIyppVHZNyL1tvY2DF4FgOFr+t4FfBKJv4WPX9yoD4pEBNoOIeU",
+	"K6olYuXT02GzEs3g7pe7/xMAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

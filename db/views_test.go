@@ -62,7 +62,8 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			t.Errorf("%s (-seed +database):\n%s", view, diff)
 		}
 	}
-	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga' AND viewname <> 'tenant_metadata'`); len(views) != 8 {
+	// tenant_metadata and steps_to_retry are ours too: seed 2 searches its table of steps for the latter.
+	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga' AND viewname NOT IN ('tenant_metadata', 'tenant_metadata_archive', 'steps_to_retry')`); len(views) != 8 {
 		t.Errorf("views %v, want the eight above", views)
 	}
 }

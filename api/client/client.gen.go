@@ -521,12 +521,15 @@ func (e View) Valid() bool {
 
 // Defines values for ListAPIKeysParamsInclude.
 const (
-	ListAPIKeysParamsIncludeTotal ListAPIKeysParamsInclude = "total"
+	ListAPIKeysParamsIncludeExactTotal ListAPIKeysParamsInclude = "exact_total"
+	ListAPIKeysParamsIncludeTotal      ListAPIKeysParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListAPIKeysParamsInclude enum.
 func (e ListAPIKeysParamsInclude) Valid() bool {
 	switch e {
+	case ListAPIKeysParamsIncludeExactTotal:
+		return true
 	case ListAPIKeysParamsIncludeTotal:
 		return true
 	default:
@@ -554,12 +557,15 @@ func (e ListSagasParamsView) Valid() bool {
 
 // Defines values for ListSagasParamsInclude.
 const (
-	ListSagasParamsIncludeTotal ListSagasParamsInclude = "total"
+	ListSagasParamsIncludeExactTotal ListSagasParamsInclude = "exact_total"
+	ListSagasParamsIncludeTotal      ListSagasParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListSagasParamsInclude enum.
 func (e ListSagasParamsInclude) Valid() bool {
 	switch e {
+	case ListSagasParamsIncludeExactTotal:
+		return true
 	case ListSagasParamsIncludeTotal:
 		return true
 	default:
@@ -615,6 +621,24 @@ func (e ListStepLogsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaStatisticsParamsInclude.
+const (
+	ListSagaStatisticsParamsIncludeExactTotal ListSagaStatisticsParamsInclude = "exact_total"
+	ListSagaStatisticsParamsIncludeTotal      ListSagaStatisticsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaStatisticsParamsInclude enum.
+func (e ListSagaStatisticsParamsInclude) Valid() bool {
+	switch e {
+	case ListSagaStatisticsParamsIncludeExactTotal:
+		return true
+	case ListSagaStatisticsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListWorkflowsParamsView.
 const (
 	ListWorkflowsParamsViewBasic ListWorkflowsParamsView = "basic"
@@ -635,12 +659,15 @@ func (e ListWorkflowsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowsParamsInclude.
 const (
-	ListWorkflowsParamsIncludeTotal ListWorkflowsParamsInclude = "total"
+	ListWorkflowsParamsIncludeExactTotal ListWorkflowsParamsInclude = "exact_total"
+	ListWorkflowsParamsIncludeTotal      ListWorkflowsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowsParamsInclude enum.
 func (e ListWorkflowsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowsParamsIncludeTotal:
 		return true
 	default:
@@ -668,12 +695,15 @@ func (e ListWorkflowVersionsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowVersionsParamsInclude.
 const (
-	ListWorkflowVersionsParamsIncludeTotal ListWorkflowVersionsParamsInclude = "total"
+	ListWorkflowVersionsParamsIncludeExactTotal ListWorkflowVersionsParamsInclude = "exact_total"
+	ListWorkflowVersionsParamsIncludeTotal      ListWorkflowVersionsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowVersionsParamsInclude enum.
 func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowVersionsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowVersionsParamsIncludeTotal:
 		return true
 	default:
@@ -963,8 +993,12 @@ type Pagination struct {
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
-	// TotalCount All items that fit the filters.
+	// TotalCount All items that fit the filters; at most 10,000 unless `exact_total` was asked for.
 	TotalCount *int64 `json:"total_count,omitempty"`
+
+	// TotalIsCapped Present with `total_count`. True when counting stopped there, or even
+	// before because it took too long: there are at least that many.
+	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
 // Problem RFC 9457.
@@ -1217,6 +1251,49 @@ type SagaList struct {
 // `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
 // CANCELLED.
 type SagaState string
+
+// SagaStatistics The sagas of one version of a workflow. `total_instances` is the sum of
+// `pending_count`, `active_count`, `completed_count`, `compensated_count`
+// and `failed_count`; the last one holds the states failed, cancelled and
+// timed_out.
+type SagaStatistics struct {
+	// ActiveCount Running, between steps, or compensating.
+	ActiveCount int64 `json:"active_count"`
+
+	// AvgDurationSeconds From start to end. Absent while none has ended.
+	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
+	CancelledCount     int64    `json:"cancelled_count"`
+	CompensatedCount   int64    `json:"compensated_count"`
+	CompletedCount     int64    `json:"completed_count"`
+	DefinitionID       string   `json:"definition_id"`
+	FailedCount        int64    `json:"failed_count"`
+
+	// FailureRate The share of status FAILED (compensated, failed, timed_out) among those that have ended. Absent while none has.
+	FailureRate *float64 `json:"failure_rate,omitempty"`
+
+	// LastExecution The latest change of any of them.
+	LastExecution       time.Time `json:"last_execution"`
+	NeedsAttentionCount int64     `json:"needs_attention_count"`
+	PendingCount        int64     `json:"pending_count"`
+	TimedOutCount       int64     `json:"timed_out_count"`
+	TotalInstances      int64     `json:"total_instances"`
+	WorkflowName        string    `json:"workflow_name"`
+	WorkflowVersion     int       `json:"workflow_version"`
+}
+
+// SagaStatisticsList defines model for SagaStatisticsList.
+type SagaStatisticsList struct {
+	// AsOf The database's clock when it counted.
+	AsOf time.Time `json:"as_of"`
+
+	// CreatedFrom The hour counted from, when the request has it.
+	CreatedFrom *time.Time `json:"created_from,omitempty"`
+
+	// CreatedTo The hour counted up to, when the request has it.
+	CreatedTo  *time.Time       `json:"created_to,omitempty"`
+	Pagination Pagination       `json:"pagination"`
+	Statistics []SagaStatistics `json:"statistics"`
+}
 
 // SagaStatus The status to poll. Each state has one.
 type SagaStatus string
@@ -1568,7 +1645,9 @@ type ListAPIKeysParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1684,7 +1763,9 @@ type ListSagasParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1804,6 +1885,35 @@ type ListStepsParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// ListSagaStatisticsParams defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParams struct {
+	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParamsInclude string
+
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
 	// Enabled Only enabled or only disabled workflows.
@@ -1822,7 +1932,9 @@ type ListWorkflowsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1871,7 +1983,9 @@ type ListWorkflowVersionsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2384,6 +2498,18 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 	ListSteps(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSagaStatistics Count sagas by workflow
+	//
+	// How many sagas each version of each workflow has, by what became of them,
+	// archived ones included; by name and version. Every saga counts exactly
+	// once, as it was at `as_of`. Versions without sagas are left out.
+	//
+	// `created_from` and `created_to` restrict to sagas created in that time.
+	// They are widened to full hours in UTC, and the answer repeats them so.
+	//
+	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
+	ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WhoAmI Who one is and what one may do
 	//
@@ -3007,6 +3133,28 @@ func (c *Client) ListStepLogs(ctx context.Context, sagaID SagaID, params *ListSt
 // Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 func (c *Client) ListSteps(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListStepsRequest(c.Server, sagaID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSagaStatistics Count sagas by workflow
+//
+// How many sagas each version of each workflow has, by what became of them,
+// archived ones included; by name and version. Every saga counts exactly
+// once, as it was at `as_of`. Versions without sagas are left out.
+//
+// `created_from` and `created_to` restrict to sagas created in that time.
+// They are widened to full hours in UTC, and the answer repeats them so.
+//
+// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
+func (c *Client) ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSagaStatisticsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -4967,6 +5115,132 @@ func NewListStepsRequest(server string, sagaID SagaID, params *ListStepsParams) 
 	return req, nil
 }
 
+// NewListSagaStatisticsRequest constructs an http.Request for the ListSagaStatistics method
+func NewListSagaStatisticsRequest(server string, params *ListSagaStatisticsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/statistics/sagas")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.WorkflowName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewWhoAmIRequest constructs an http.Request for the WhoAmI method
 func NewWhoAmIRequest(server string) (*http.Request, error) {
 	var err error
@@ -5972,6 +6246,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 	ListStepsWithResponse(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*ListStepsResponse, error)
+
+	// ListSagaStatisticsWithResponse Count sagas by workflow
+	//
+	// How many sagas each version of each workflow has, by what became of them,
+	// archived ones included; by name and version. Every saga counts exactly
+	// once, as it was at `as_of`. Versions without sagas are left out.
+	//
+	// `created_from` and `created_to` restrict to sagas created in that time.
+	// They are widened to full hours in UTC, and the answer repeats them so.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
+	ListSagaStatisticsWithResponse(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*ListSagaStatisticsResponse, error)
 
 	// WhoAmIWithResponse Who one is and what one may do
 	//
@@ -7284,6 +7572,63 @@ func (r ListStepsResponse) ContentType() string {
 	return ""
 }
 
+// ListSagaStatisticsResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagaStatistics
+type ListSagaStatisticsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListSagaStatisticsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaStatisticsList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListSagaStatisticsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSagaStatisticsResponse) GetJSON200() *SagaStatisticsList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSagaStatisticsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSagaStatisticsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSagaStatisticsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSagaStatisticsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSagaStatisticsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // WhoAmIResponseDefaultHeaders the declared response headers of an HTTP default response for WhoAmI
 type WhoAmIResponseDefaultHeaders struct {
 	Allow           *string
@@ -8548,6 +8893,26 @@ func (c *ClientWithResponses) ListStepsWithResponse(ctx context.Context, sagaID 
 		return nil, err
 	}
 	return ParseListStepsResponse(rsp)
+}
+
+// ListSagaStatisticsWithResponse Count sagas by workflow
+//
+// How many sagas each version of each workflow has, by what became of them,
+// archived ones included; by name and version. Every saga counts exactly
+// once, as it was at `as_of`. Versions without sagas are left out.
+//
+// `created_from` and `created_to` restrict to sagas created in that time.
+// They are widened to full hours in UTC, and the answer repeats them so.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
+func (c *ClientWithResponses) ListSagaStatisticsWithResponse(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*ListSagaStatisticsResponse, error) {
+	rsp, err := c.ListSagaStatistics(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSagaStatisticsResponse(rsp)
 }
 
 // WhoAmIWithResponse Who one is and what one may do
@@ -10088,6 +10453,66 @@ func ParseListStepsResponse(rsp *http.Response) (*ListStepsResponse, error) {
 		response.Headers304 = &headers
 	case true:
 		var headers ListStepsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListSagaStatisticsResponse parses an HTTP response from a ListSagaStatisticsWithResponse call
+func ParseListSagaStatisticsResponse(rsp *http.Response) (*ListSagaStatisticsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSagaStatisticsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaStatisticsList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListSagaStatisticsResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

@@ -130,7 +130,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		return nil, err
 	}
 	edgeConfig := httpapi.Config{
-		Sagas: n.sagas, Workflows: workflows, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine,
+		Sagas: n.sagas, Workflows: workflows, Reports: n.sagas, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine,
 		Trail: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams,
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.trail, tenant, from, limit)

@@ -56,7 +56,7 @@ var arrows = map[string][]string{
 		"internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/workflow"},
 	// measuring and examples
 	"cmd/skald-bench":       {"internal/bench", "internal/devpg"},
-	"internal/bench":        {},
+	"internal/bench":        {"db", "internal/postgres", "internal/workflow"},
 	"examples/order":        {"examples/order/shop"},
 	"examples/order/ledger": {},
 	"examples/order/shop":   {"examples/order/ledger"},
@@ -76,7 +76,7 @@ var testArrows = map[string][]string{
 	"docs":                 {"internal/saga", "internal/testdb"},
 	"examples/order":       {"examples/order/ledger"},
 	"internal/app":         {"internal/testdb", "internal/vault/vaulttest"},
-	"internal/bench":       {"internal/devpg"},
+	"internal/bench":       {"internal/devpg", "internal/saga"},
 	"internal/chaos":       {"examples/order/ledger", "examples/order/shop", "internal/devpg", "internal/failpoint", "internal/saga", "internal/testdb"},
 	"internal/demo":        {"internal/testdb"},
 	"internal/engine":      {"internal/groupcommit", "internal/memstore"},

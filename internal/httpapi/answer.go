@@ -98,6 +98,7 @@ func (a answer) VisitListStepsResponse(w http.ResponseWriter) error            {
 func (a answer) VisitListSagaEventsResponse(w http.ResponseWriter) error       { return a.write(w) }
 func (a answer) VisitListEventsResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitVerifyAuditResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitListSagaStatisticsResponse(w http.ResponseWriter) error   { return a.write(w) }
 func (a answer) VisitCancelSagaResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitCompensateSagaResponse(w http.ResponseWriter) error       { return a.write(w) }
 func (a answer) VisitResumeCompensationResponse(w http.ResponseWriter) error   { return a.write(w) }

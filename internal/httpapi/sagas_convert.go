@@ -9,13 +9,16 @@ import (
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
+// definitionID is seed 2's name of a workflow's version.
+func definitionID(name string, version int) string { return name + "@" + strconv.Itoa(version) }
+
 // toAPISaga converts the head of a saga. def is its definition.
 func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
 	out := &api.Saga{
 		SagaID:          s.ID,
 		WorkflowName:    s.WorkflowName,
 		WorkflowVersion: s.WorkflowVersion,
-		DefinitionID:    s.WorkflowName + "@" + strconv.Itoa(s.WorkflowVersion),
+		DefinitionID:    definitionID(s.WorkflowName, s.WorkflowVersion),
 		SagaType:        s.SagaType,
 		Name:            s.Name,
 		Description:     s.Description,

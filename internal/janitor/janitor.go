@@ -1,6 +1,6 @@
 // Package janitor does what must be done now and then, on every node: it
 // checks that no saga is forgotten, lets old idempotency keys go, measures the
-// tables and archives what has expired. All of it may run on several nodes at once.
+// tables, rolls up the statistics and archives what has expired. All of it may run on several nodes at once.
 package janitor
 
 import (
@@ -16,13 +16,14 @@ import (
 type Store interface {
 	Stuck(ctx context.Context) (stuck int, live map[saga.State]int, err error)
 	ExpireKeys(ctx context.Context, keep time.Duration) (int64, error)
+	RollUp(ctx context.Context) error
 }
 
 // Config of Run. Store and Log are required.
 type Config struct {
 	Store   Store
 	Log     *slog.Logger
-	Check   time.Duration // 15 s: how often unfinished sagas are counted
+	Check   time.Duration // 15 s: how often unfinished sagas are counted and statistics rolled up
 	KeepKey time.Duration // 48 h: how long an idempotency key is kept; clients are promised 24 h
 	// Counted is told what each check found; nil is fine.
 	Counted func(stuck int, live map[saga.State]int)
@@ -48,6 +49,9 @@ func Run(ctx context.Context, cfg Config) {
 	var keysExpired, measured time.Time
 	for {
 		check(ctx, cfg)
+		if err := cfg.Store.RollUp(ctx); err != nil && ctx.Err() == nil {
+			cfg.Log.WarnContext(ctx, "cannot roll up the statistics", slog.Any("error", err))
+		}
 		if time.Since(keysExpired) > time.Hour {
 			switch n, err := cfg.Store.ExpireKeys(ctx, cfg.KeepKey); {
 			case err == nil:

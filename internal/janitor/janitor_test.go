@@ -24,6 +24,8 @@ type store struct {
 	keysErr  func(nth int) error
 	counted  []time.Duration
 	expired  []time.Duration
+	rolled   []time.Duration
+	rollErr  func(nth int) error
 	keep     time.Duration
 	hang     bool // until its context ends
 }
@@ -52,6 +54,14 @@ func (s *store) ExpireKeys(ctx context.Context, keep time.Duration) (int64, erro
 		return 0, s.keysErr(len(s.expired))
 	}
 	return 7, nil
+}
+
+func (s *store) RollUp(ctx context.Context) error {
+	s.rolled = append(s.rolled, time.Since(s.begin))
+	if s.rollErr != nil {
+		return s.rollErr(len(s.rolled))
+	}
+	return ctx.Err()
 }
 
 // work runs the janitor for a time, and returns what it logged.
@@ -124,6 +134,24 @@ func TestFailedCountIsTriedAgainAtTheNextCheck(t *testing.T) {
 			t.Errorf("%d checks, told %d times; want all but the failed one", len(s.counted), told)
 		}
 		if !strings.Contains(log, "level=WARN") || strings.Count(log, "\n") != 1 {
+			t.Errorf("it logs %q", log)
+		}
+	})
+}
+
+func TestStatisticsAreRolledUpAtEveryCheckWhateverBecameOfTheLastTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{rollErr: func(nth int) error {
+			if nth == 2 {
+				return errors.New("the connection is lost")
+			}
+			return nil
+		}}
+		log := work(t, s, time.Minute, janitor.Config{Check: 10 * time.Second})
+		if diff := cmp.Diff(s.counted, s.rolled); diff != "" || len(s.rolled) < 5 {
+			t.Errorf("rolled up (-checked +rolled up):\n%s", diff)
+		}
+		if !strings.Contains(log, "cannot roll up the statistics") || strings.Count(log, "\n") != 1 {
 			t.Errorf("it logs %q", log)
 		}
 	})

@@ -21,6 +21,7 @@ var (
 	_ saga.Store     = (*postgres.Sagas)(nil)
 	_ saga.Ownership = (*postgres.Sagas)(nil)
 	_ saga.Archive   = (*postgres.Sagas)(nil)
+	_ saga.Reports   = (*postgres.Sagas)(nil)
 	_ workflow.Store = (*postgres.Workflows)(nil)
 	_ saga.Trail     = (*postgres.Trail)(nil)
 	_ saga.Chain     = (*postgres.Trail)(nil)
@@ -37,7 +38,7 @@ func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, openEnv
 // connect opens a database that is closed with the test.
 func connect(t *testing.T, dsn string) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +90,7 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 		Sagas:     sagas,
 		Ownership: sagas,
 		Archive:   sagas,
+		Reports:   sagas,
 		Workflows: postgres.NewWorkflows(db),
 		Trail:     postgres.NewTrail(db),
 		Chain:     postgres.NewTrail(db),

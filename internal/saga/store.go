@@ -101,6 +101,9 @@ type Filter struct {
 	Offset int     // page mode
 	After  *Cursor // cursor mode; then Offset is 0
 	Total  bool    // count all matches as well
+	// TotalCap is where counting stops; 0: nowhere. Counting all of a few
+	// million takes longer than anybody waits for a list.
+	TotalCap int64
 }
 
 // Cursor is the last row of the page before, at full precision (trap X5).
@@ -114,6 +117,9 @@ type Page struct {
 	Sagas []Saga
 	More  bool
 	Total int64 // when Filter.Total
+	// TotalCapped: counting stopped at Filter.TotalCap or, when that took too
+	// long, before it. There are at least Total, and may be more.
+	TotalCapped bool
 }
 
 // Ownership is who drives what: nodes hold one lease row each, sagas name

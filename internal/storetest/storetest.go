@@ -1,5 +1,5 @@
 // Package storetest is the contracts of saga.Store, saga.Ownership,
-// saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
+// saga.Reports, saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
 // runs them, so that the one in memory means the same as the one on PostgreSQL.
 package storetest
 
@@ -21,6 +21,7 @@ type Env struct {
 	Trail     saga.Trail
 	Chain     saga.Chain
 	Keys      access.Store
+	Reports   saga.Reports
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
 	Now func() time.Time
@@ -40,11 +41,11 @@ type contract struct {
 	test func(f *fixture)
 }
 
-// Sagas tests saga.Store. open returns a new Env that lasts as long as its test.
+// Sagas tests saga.Store and saga.Reports. open returns a new Env that lasts as long as its test.
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t) // one store for all: each test has a tenant of its own
 	run(t, map[string][]contract{
-		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists, "tenants": tenants,
+		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists, "tenants": tenants, "statistics": statistics,
 	}, func(*testing.T) Env { return env })
 }
 
