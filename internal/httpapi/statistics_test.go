@@ -173,7 +173,7 @@ func TestTotalsStopAtTenThousandUnlessAskedFor(t *testing.T) {
 	}
 	batch := make([]saga.NewSaga, sagas)
 	for i := range batch {
-		spec := saga.Spec{ID: e.cfg.NewID(), Tenant: tenant, BusinessKey: ptr(fmt.Sprint(i / 10_000))}
+		spec := saga.Spec{ID: e.cfg.NewID(), Tenant: tenant, CorrelationID: ptr(fmt.Sprint(i / 10_000))}
 		batch[i] = saga.NewSaga{Saga: saga.New(spec, def, 1, nil, e.cfg.Now(), 0)}
 	}
 	if _, err := e.store.Sagas.Create(t.Context(), batch); err != nil {
@@ -192,8 +192,8 @@ func TestTotalsStopAtTenThousandUnlessAskedFor(t *testing.T) {
 		cursor + "&include=total":       {ptr(int64(10_000)), ptr(true)},
 		cursor + "&include=exact_total": {ptr(int64(sagas)), ptr(false)},
 		cursor + "&include=total&include=exact_total": {ptr(int64(sagas)), ptr(false)},
-		"&business_key=0": {ptr(int64(10_000)), ptr(false)},
-		"&business_key=1": {ptr(int64(1)), ptr(false)},
+		"&correlation_id=0":                           {ptr(int64(10_000)), ptr(false)},
+		"&correlation_id=1":                           {ptr(int64(1)), ptr(false)},
 	} {
 		t.Run(query, func(t *testing.T) {
 			got := e.list("page_size=1" + query).Pagination
