@@ -15,6 +15,7 @@ var (
 	_ saga.Store     = (*memstore.Sagas)(nil)
 	_ saga.Ownership = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
+	_ saga.Trail     = (*memstore.Trail)(nil)
 )
 
 // open returns an empty store whose clock is the machine's, put forward by Advance.
@@ -23,11 +24,12 @@ func open(*testing.T) storetest.Env {
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }
 	m := memstore.New(now)
 	return storetest.Env{
-		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows,
-		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) },
+		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows, Trail: m.Trail,
+		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) }, Settle: func(*testing.T) {},
 	}
 }
 
 func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, open) }
 func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, open) }
 func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, open) }
+func TestTrailKeepsTheContract(t *testing.T)     { storetest.Trail(t, open) }

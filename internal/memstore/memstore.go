@@ -17,6 +17,7 @@ import (
 type Store struct {
 	Sagas     *Sagas
 	Workflows *Workflows
+	Trail     *Trail
 }
 
 // New returns an empty store whose clock, the one of leases and deadlines, is now.
@@ -27,7 +28,7 @@ func New(now func() time.Time) *Store {
 		keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 	}
-	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}}
+	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Trail: &Trail{m}}
 }
 
 // memory is the database; one lock stands for a transaction.

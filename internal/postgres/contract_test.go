@@ -20,11 +20,13 @@ var (
 	_ saga.Store     = (*postgres.Sagas)(nil)
 	_ saga.Ownership = (*postgres.Sagas)(nil)
 	_ workflow.Store = (*postgres.Workflows)(nil)
+	_ saga.Trail     = (*postgres.Trail)(nil)
 )
 
 func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, openEnv) }
 func TestOwnershipKeepsTheContract(t *testing.T) { storetest.Ownership(t, emptied(t)) }
 func TestWorkflowsKeepTheContract(t *testing.T)  { storetest.Workflows(t, openEnv) }
+func TestTrailKeepsTheContract(t *testing.T)     { storetest.Trail(t, openEnv) }
 
 // connect opens a database that is closed with the test.
 func connect(t *testing.T, dsn string) *postgres.DB {
@@ -71,7 +73,8 @@ func openEnv(t *testing.T) storetest.Env {
 func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 	sagas := postgres.NewSagas(db)
 	return storetest.Env{
-		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Now: time.Now,
+		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Trail: postgres.NewTrail(db), Now: time.Now,
+		Settle: func(t *testing.T) { settle(t, db.SQL()) },
 		// The server's clock cannot be put forward, so all it is compared with is put back.
 		Advance: func(d time.Duration) {
 			execute(t, db.SQL(), `UPDATE saga.engine_nodes SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())
@@ -82,6 +85,21 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 				       compensation_timeout_at = compensation_timeout_at - $1 * interval '1 us'
 				 WHERE completed_at IS NULL`, d.Microseconds())
 		},
+	}
+}
+
+// settle returns when every transaction of the server that is open now has
+// ended, those of other databases too.
+func settle(t *testing.T, db *sql.DB) {
+	t.Helper()
+	var until int64
+	if err := db.QueryRowContext(t.Context(), `SELECT pg_current_xact_id()::text`).Scan(&until); err != nil {
+		t.Fatal(err)
+	}
+	for xmin := int64(0); xmin <= until; {
+		if err := db.QueryRowContext(t.Context(), `SELECT pg_snapshot_xmin(pg_current_snapshot())::text FROM pg_sleep(0.001)`).Scan(&xmin); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

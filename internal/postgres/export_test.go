@@ -29,6 +29,8 @@ var (
 	CommitSagas = commitSagas
 	CountSagas  = countSagas
 	CreateSagas = createSagas
+	EventsQuery = eventsQuery
+	FeedQuery   = feedQuery
 	ListSagas   = listSagas
 )
 

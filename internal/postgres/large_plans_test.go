@@ -53,6 +53,7 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("the plan reads its way to the cursor:\n%s", p)
 		}
 	})
+	testTrailPlans(t, l, check)
 	readers := connection(t, postgres.Points(l.db))
 	for _, tt := range readPurposes {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -42,11 +43,28 @@ type Trail interface {
 	// It leaves out events that one with a smaller position could still come
 	// before, because its transaction has not ended: a reader that goes on
 	// after the last event it got misses none, ever (trap X8). end is how far
-	// it looked: the position to go on from, also when nothing matched.
+	// it looked: the position to go on from, also when nothing matched. A call
+	// that returned fewer than limit has reached the feed's end if end is after;
+	// else it may have stopped because it looks at FeedScan events at most.
 	Feed(ctx context.Context, tenant uuid.UUID, after Position, f EventFilter, limit int) (events []StoredEvent, end Position, err error)
 	// Events returns a page of one saga's events, archived or not, in the order
 	// in which they happened, or newest first. after is the ID of the last event
 	// of the page before, 0 for the first page. more: there is a next page.
 	// Events of a foreign or unknown saga: none.
 	Events(ctx context.Context, tenant, sagaID uuid.UUID, f EventFilter, newestFirst bool, after int64, limit int) (events []StoredEvent, more bool, err error)
+}
+
+// FeedScan is how many events Trail.Feed looks at in one call, at most, or the
+// call's limit where that is more: a filter that nothing matches must not read
+// a feed of a year at once.
+const FeedScan = 5000
+
+// Compare orders positions as the feed does.
+func (p Position) Compare(o Position) int {
+	return cmp.Or(cmp.Compare(p.TxID, o.TxID), cmp.Compare(p.ID, o.ID))
+}
+
+// Common tells whether nearly every saga has an event of the type.
+func (t AuditType) Common() bool {
+	return t == SagaStarted || t == StepStarted || t == StepFinished || t == SagaCompleted
 }

@@ -1,5 +1,5 @@
-// Package storetest is the contracts of saga.Store, saga.Ownership and
-// workflow.Store as tests. Every store runs them, so that the one in memory
+// Package storetest is the contracts of saga.Store, saga.Ownership,
+// saga.Trail and workflow.Store as tests. Every store runs them, so that the one in memory
 // means the same as the one on PostgreSQL.
 package storetest
 
@@ -16,6 +16,7 @@ type Env struct {
 	Sagas     saga.Store
 	Ownership saga.Ownership
 	Workflows workflow.Store
+	Trail     saga.Trail
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
 	Now func() time.Time
@@ -24,6 +25,9 @@ type Env struct {
 	// may do that by moving those times back, so a test that has advanced must
 	// not compare them with what it wrote before.
 	Advance func(d time.Duration)
+	// Settle returns when every transaction that is open now has ended: until
+	// then the feed may hold back what was committed.
+	Settle func(t *testing.T)
 }
 
 // contract is one sentence of a contract and how it is shown.
@@ -51,6 +55,12 @@ func Ownership(t *testing.T, open func(t *testing.T) Env) {
 func Workflows(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
 	run(t, map[string][]contract{"workflows": definitions}, func(*testing.T) Env { return env })
+}
+
+// Trail tests saga.Trail. open returns a new Env that lasts as long as its test.
+func Trail(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"feed": feeds, "of a saga": histories}, func(*testing.T) Env { return env })
 }
 
 func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {

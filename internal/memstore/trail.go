@@ -1,0 +1,79 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Trail is saga.Trail in memory. Each event counts as a transaction of its
+// own, and none is ever pending: the lock is held while one writes.
+type Trail struct{ m *memory }
+
+// Feed implements saga.Trail.
+func (t *Trail) Feed(_ context.Context, tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) (events []saga.StoredEvent, end saga.Position, err error) {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	end = after
+	looked := 0
+	// Event number i of all has the position (i, i).
+	for i := int(min(after.TxID, uint64(len(t.m.audit)))); i < len(t.m.audit) && len(events) < limit && looked < max(limit, saga.FeedScan); i++ { //nolint:gosec // bounded
+		if t.m.audit[i].TenantID != tenant {
+			continue
+		}
+		looked++
+		e := t.m.storedEvent(i)
+		end = e.Position
+		if matchesEvent(&e, f) {
+			events = append(events, e)
+		}
+	}
+	return events, end, nil
+}
+
+// Events implements saga.Trail.
+func (t *Trail) Events(_ context.Context, tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) ([]saga.StoredEvent, bool, error) {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	events := []saga.StoredEvent{}
+	for i := range t.m.audit {
+		if a := &t.m.audit[i]; a.TenantID != tenant || a.SagaID != sagaID {
+			continue
+		}
+		e := t.m.storedEvent(i)
+		before := after > 0 && (newestFirst && e.ID >= after || !newestFirst && e.ID <= after)
+		if !before && matchesEvent(&e, f) {
+			events = append(events, e)
+		}
+	}
+	if newestFirst {
+		slices.Reverse(events)
+	}
+	return events[:min(limit, len(events))], len(events) > limit, nil
+}
+
+// storedEvent returns event i as it is read back.
+func (m *memory) storedEvent(i int) saga.StoredEvent {
+	digest := m.audit[i].Digest()
+	e := saga.StoredEvent{
+		AuditEvent: copyEvent(m.audit[i]),
+		Position:   saga.Position{TxID: uint64(i + 1), ID: int64(i + 1)}, //nolint:gosec // an index
+		Stored:     digest[:],
+	}
+	if s := m.sagas[e.SagaID]; s != nil {
+		e.WorkflowName, e.CorrelationID, e.BusinessKey = s.WorkflowName, copied(s.CorrelationID), copied(s.BusinessKey)
+	}
+	return e
+}
+
+func matchesEvent(e *saga.StoredEvent, f saga.EventFilter) bool {
+	return (f.Types == nil || slices.Contains(f.Types, e.Type)) &&
+		(f.SagaID == uuid.Nil || f.SagaID == e.SagaID) &&
+		(f.WorkflowName == "" || f.WorkflowName == e.WorkflowName) &&
+		(f.TraceID == "" || e.TraceID != nil && *e.TraceID == f.TraceID) &&
+		(f.Actor == "" || f.Actor == e.Actor) &&
+		within(e.At, f.From, f.To)
+}

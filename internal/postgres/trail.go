@@ -1,0 +1,251 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Trail is saga.Trail on PostgreSQL.
+type Trail struct{ db *DB }
+
+// NewTrail returns the audit trail of db.
+func NewTrail(db *DB) *Trail { return &Trail{db} }
+
+// storedColumns are an event's columns in the order of storedEvent.dest.
+const storedColumns = `e.id, e.txid, e.tenant_id, e.saga_id, e.event_type, e.step_index, e.step_name, e.attempt,
+	CASE WHEN isfinite(e.timestamp) THEN e.timestamp ELSE 'epoch' END AS timestamp, e.event_data, e.old_state, e.new_state, e.error,
+	e.actor, e.request_id, e.trace_id, e.span_id, e.digest`
+
+// ofSaga are what an event tells of its saga, and where that stands.
+const (
+	sagaOfEvent = `coalesce(s.workflow_name, a.workflow_name) AS workflow_name,
+	coalesce(s.correlation_id, a.correlation_id) AS correlation_id, coalesce(s.business_key, a.business_key) AS business_key`
+	joinSagaOfEvent = `LEFT JOIN saga.saga_states s ON s.id = e.saga_id
+	LEFT JOIN saga.saga_states_archive a ON a.id = e.saga_id AND s.id IS NULL`
+)
+
+// settled holds for events that nothing can come before any more: all
+// transactions with a smaller id have ended (trap X8).
+const settled = `e.txid < pg_snapshot_xmin(pg_current_snapshot())`
+
+// rareType is the condition of idx_event_type_timestamp.
+const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'saga.step.completed', 'saga.completed')`
+
+// Feed implements saga.Trail.
+func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) ([]saga.StoredEvent, saga.Position, error) {
+	query, args, scan := feedQuery(tenant, after, f, limit)
+	rows, err := t.db.read.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, after, fmt.Errorf("read the feed: %w", err)
+	}
+	var events []saga.StoredEvent
+	var looked int
+	var last, newest nullPosition
+	err = eachRow(rows, func() error {
+		var e storedEvent
+		dest := append([]any{&looked, &last.txid, &last.id, &newest.txid, &newest.id}, e.dest()...)
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		if e.id.Valid { // else nothing was found, and this row only says how far it looked
+			events = append(events, e.event())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, after, fmt.Errorf("read the feed: %w", err)
+	}
+	end := after
+	switch {
+	case len(events) == limit:
+		end = events[limit-1].Position
+	case looked == scan:
+		end = last.position()
+	case newest.id.Valid && newest.position().Compare(after) > 0:
+		end = newest.position()
+	}
+	return events, end, nil
+}
+
+type nullPosition struct{ txid, id sql.Null[uint64] }
+
+func (p nullPosition) position() saga.Position {
+	return saga.Position{TxID: p.txid.V, ID: int64(min(p.id.V, math.MaxInt64))} //nolint:gosec // bounded
+}
+
+// feedQuery returns the query of one call of Feed, and how many events it
+// looks at: the candidates come from the index that the filter allows, bounded,
+// and the rest of the filter decides among them.
+func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) (query string, args []any, scan int) {
+	w := where{}
+	w.add("e.tenant_id = ?", tenant)
+	w.add("(e.txid, e.id) > (?::xid8, ?::bigint)", strconv.FormatUint(after.TxID, 10), after.ID)
+	w.add(settled)
+	newest := w.text()
+	scan = max(limit, saga.FeedScan)
+	if isZero(f) {
+		scan = limit
+	}
+	candidates := fmt.Sprintf("SELECT * FROM saga.saga_events e WHERE %%s ORDER BY e.txid, e.id LIMIT %d", scan)
+	switch rare := f.Types != nil && !slices.ContainsFunc(f.Types, saga.AuditType.Common); {
+	case f.SagaID != uuid.Nil:
+		w.add("e.saga_id = ?", f.SagaID)
+	case f.TraceID != "":
+		w.add("e.trace_id = ?", f.TraceID)
+	case rare:
+		// One bounded read of the index per type, in its order.
+		w.add("e.event_type = t.event_type AND " + rareType)
+		w.args = append(w.args, pq.Array(f.Types))
+		candidates = fmt.Sprintf(`SELECT e.* FROM unnest($%d::text[]) AS t (event_type) CROSS JOIN LATERAL (%s) AS e
+			 ORDER BY e.txid, e.id LIMIT %d`, len(w.args), candidates, scan)
+	}
+	candidates = fmt.Sprintf(candidates, w.text())
+	rest := where{args: w.args}
+	rest.add("true")
+	rest.events(f)
+	return fmt.Sprintf(`
+WITH looked AS MATERIALIZED (%s),
+     found AS (SELECT %s, %s FROM looked e %s WHERE %s ORDER BY e.txid, e.id LIMIT %d),
+     last AS (SELECT txid, id FROM looked ORDER BY txid DESC, id DESC LIMIT 1),
+     newest AS (SELECT e.txid, e.id FROM saga.saga_events e WHERE %s ORDER BY e.txid DESC, e.id DESC LIMIT 1)
+SELECT (SELECT count(*) FROM looked), last.txid, last.id, newest.txid, newest.id, found.*
+  FROM (VALUES (1)) AS one LEFT JOIN last ON true LEFT JOIN newest ON true LEFT JOIN found ON true
+ ORDER BY found.txid, found.id`, candidates, storedColumns, sagaOfEvent, joinSagaOfEvent, rest.text(), limit, newest), rest.args, scan
+}
+
+func isZero(f saga.EventFilter) bool {
+	return f.Types == nil && f.SagaID == uuid.Nil && f.WorkflowName == "" && f.TraceID == "" && f.Actor == "" && f.From.IsZero() && f.To.IsZero()
+}
+
+// events adds an EventFilter's conditions on e, s and a.
+func (w *where) events(f saga.EventFilter) {
+	if f.Types != nil {
+		w.add("e.event_type = ANY (?)", pq.Array(f.Types))
+	}
+	if f.SagaID != uuid.Nil {
+		w.add("e.saga_id = ?", f.SagaID)
+	}
+	for _, eq := range []struct{ column, value string }{
+		{"coalesce(s.workflow_name, a.workflow_name)", f.WorkflowName},
+		{"e.trace_id", f.TraceID},
+		{"e.actor", f.Actor},
+	} {
+		if eq.value != "" {
+			w.add(eq.column+" = ?", eq.value)
+		}
+	}
+	if !f.From.IsZero() {
+		w.add("e.timestamp >= ?", f.From)
+	}
+	if !f.To.IsZero() {
+		w.add("e.timestamp < ?", f.To)
+	}
+}
+
+// Events implements saga.Trail.
+func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) ([]saga.StoredEvent, bool, error) {
+	query, args := eventsQuery(tenant, sagaID, f, newestFirst, after, limit)
+	rows, err := t.db.read.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, false, fmt.Errorf("read a saga's events: %w", err)
+	}
+	events := []saga.StoredEvent{}
+	err = eachRow(rows, func() error {
+		var e storedEvent
+		if err := rows.Scan(e.dest()...); err != nil {
+			return err
+		}
+		events = append(events, e.event())
+		return nil
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("read a saga's events: %w", err)
+	}
+	if len(events) > limit {
+		return events[:limit], true, nil
+	}
+	return events, false, nil
+}
+
+// eventsQuery asks for one event more than limit: that tells whether there is a next page.
+func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) (query string, args []any) {
+	w := where{}
+	w.add("e.saga_id = ?", sagaID)
+	w.add("e.tenant_id = ?", tenant)
+	order := "e.id"
+	switch {
+	case !newestFirst:
+		w.add("e.id > ?", after)
+	case after > 0:
+		w.add("e.id < ?", after)
+		fallthrough
+	default:
+		order = "e.id DESC"
+	}
+	w.events(f)
+	return fmt.Sprintf(`SELECT %s, %s FROM saga.saga_events e %s WHERE %s ORDER BY %s LIMIT %d`,
+		storedColumns, sagaOfEvent, joinSagaOfEvent, w.text(), order, limit+1), w.args
+}
+
+// storedEvent receives a row of storedColumns and sagaOfEvent. Everything may
+// be NULL: so it stands in a row that only tells how far Feed looked.
+type storedEvent struct {
+	id                                            sql.NullInt64
+	txid                                          sql.Null[uint64]
+	tenant, saga                                  uuid.UUID
+	typ, stepName, actor, requestID, workflowName sql.NullString
+	step, attempt, from, to                       sql.NullInt64
+	at                                            sql.NullTime
+	data, failure, digest                         []byte
+	trace, span, correlation, key                 *string
+}
+
+func (r *storedEvent) dest() []any {
+	return []any{
+		&r.id, &r.txid, &r.tenant, &r.saga, &r.typ, &r.step, &r.stepName, &r.attempt,
+		&r.at, &r.data, &r.from, &r.to, &r.failure,
+		&r.actor, &r.requestID, &r.trace, &r.span, &r.digest,
+		&r.workflowName, &r.correlation, &r.key,
+	}
+}
+
+// event returns what was read. Data and errors that no event can have were put
+// there by somebody else; they are shown as nothing, and the digest will not fit.
+func (r *storedEvent) event() saga.StoredEvent {
+	e := saga.StoredEvent{
+		AuditEvent: saga.AuditEvent{
+			TenantID: r.tenant, SagaID: r.saga, Type: saga.AuditType(r.typ.String),
+			StepIndex: intOr(r.step, saga.NoStep), StepName: r.stepName.String, Attempt: intOr(r.attempt, 0),
+			At: r.at.Time.UTC(), Old: stateOr(r.from), New: stateOr(r.to),
+			Actor: r.actor.String, RequestID: r.requestID.String, TraceID: r.trace, SpanID: r.span,
+		},
+		Position: saga.Position{TxID: r.txid.V, ID: r.id.Int64}, Stored: r.digest,
+		WorkflowName: r.workflowName.String, CorrelationID: r.correlation, BusinessKey: r.key,
+	}
+	e.Data, _ = canonical(r.data)
+	e.Error, _ = parseError(r.failure)
+	return e
+}
+
+func intOr(v sql.NullInt64, nothing int) int {
+	if !v.Valid {
+		return nothing
+	}
+	return int(v.Int64)
+}
+
+func stateOr(v sql.NullInt64) saga.State {
+	if !v.Valid {
+		return saga.NoState
+	}
+	return saga.State(v.Int64) //nolint:gosec // 0..8, the database checks it
+}

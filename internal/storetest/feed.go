@@ -1,0 +1,268 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+var feeds = []contract{
+	{"every event of every way through a saga is in it, as it was told, with its digest", feedReadsBack},
+	{"calls of any size make up the whole feed, in order", feedPages},
+	{"every filter alone and combined selects exactly its events", feedFilters},
+	{"a filter that nothing matches still moves on, by bounded steps, and comes to rest at the end", feedOfNothing},
+	{"a reader that keeps reading while sixteen write misses nothing and gets nothing twice", feedWhileWriting},
+	{"a tenant sees only its own", feedForeign},
+}
+
+// feed returns everything of the fixture's tenant, read in calls of size.
+func (f *fixture) feed(filter saga.EventFilter, size int) []saga.StoredEvent {
+	f.t.Helper()
+	f.Settle(f.t)
+	var all []saga.StoredEvent
+	for at := (saga.Position{}); ; {
+		events, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, at, filter, size)
+		if err != nil {
+			f.t.Fatalf("feed: %v", err)
+		}
+		if len(events) > size || end.Compare(at) < 0 {
+			f.t.Fatalf("%d events in a call of %d, from %v to %v", len(events), size, at, end)
+		}
+		all = append(all, events...)
+		if len(events) < size && end == at {
+			return all
+		}
+		at = end
+	}
+}
+
+// told plays every scenario and returns the events that were committed, saga by saga.
+func told(f *fixture) map[uuid.UUID][]saga.AuditEvent {
+	all := map[uuid.UUID][]saga.AuditEvent{}
+	i := 0
+	for _, events := range f.scenarios() {
+		n := f.owned(f.owner, everything)
+		if i++; i%2 == 0 {
+			n = f.owned(f.owner)
+		}
+		n.Actor, n.RequestID = fmt.Sprintf("actor %d ж", i%3), "req-"+fmt.Sprint(i)
+		run := f.stored(n)[0]
+		all[n.ID] = []saga.AuditEvent{n.Begun(n.Actor, n.RequestID)}
+		for _, e := range events {
+			m := f.moment()
+			m.Actor, m.RequestID = fmt.Sprintf("actor %d ж", i%5), "req-"+fmt.Sprint(i)
+			c, err := saga.Apply(run, e, m)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			run = f.moved(c)
+			all[n.ID] = append(all[n.ID], c.Audit...)
+		}
+	}
+	return all
+}
+
+func feedReadsBack(f *fixture) {
+	want := told(f)
+	got := map[uuid.UUID][]saga.AuditEvent{}
+	last := saga.Position{}
+	for _, e := range f.feed(saga.EventFilter{}, 100) {
+		if e.Compare(last) <= 0 {
+			f.t.Errorf("position %v after %v", e.Position, last)
+		}
+		last = e.Position
+		if digest := e.Digest(); !slices.Equal(digest[:], e.Stored) {
+			f.t.Errorf("event %d was stored with a digest that is not of what is read back: %+v", e.ID, e.AuditEvent)
+		}
+		s := f.load(e.SagaID).Saga
+		if e.WorkflowName != "order" || cmp.Diff(s.CorrelationID, e.CorrelationID) != "" || cmp.Diff(s.BusinessKey, e.BusinessKey) != "" {
+			f.t.Errorf("event %d names workflow %q, correlation %v, key %v", e.ID, e.WorkflowName, e.CorrelationID, e.BusinessKey)
+		}
+		got[e.SagaID] = append(got[e.SagaID], e.AuditEvent)
+	}
+	if diff := cmp.Diff(want, got, sameJSON); diff != "" {
+		f.t.Errorf("events (-told +read):\n%s", diff)
+	}
+}
+
+func feedPages(f *fixture) {
+	told(f)
+	want := positions(f.feed(saga.EventFilter{}, 1000))
+	for _, size := range []int{1, 7, len(want) - 1, len(want), len(want) + 1} {
+		if diff := cmp.Diff(want, positions(f.feed(saga.EventFilter{}, size))); diff != "" {
+			f.t.Errorf("calls of %d (-want +got):\n%s", size, diff)
+		}
+	}
+}
+
+func positions(events []saga.StoredEvent) []saga.Position {
+	out := make([]saga.Position, len(events))
+	for i := range events {
+		out[i] = events[i].Position
+	}
+	return out
+}
+
+// eventFilters are filters and what they select from all.
+func eventFilters(all []saga.StoredEvent) map[string]struct {
+	filter saga.EventFilter
+	keep   func(*saga.StoredEvent) bool
+} {
+	type kept = struct {
+		filter saga.EventFilter
+		keep   func(*saga.StoredEvent) bool
+	}
+	one := all[len(all)/2]
+	middle := one.At
+	trace := "4bf92f3577b34da6a3ce929d0e0e4736"
+	rare, common := []saga.AuditType{saga.RetryAttempted, saga.SagaFailed, saga.CancelAsked}, []saga.AuditType{saga.SagaFailed, saga.StepStarted}
+	return map[string]kept{
+		"rare types":       {saga.EventFilter{Types: rare}, func(e *saga.StoredEvent) bool { return slices.Contains(rare, e.Type) }},
+		"types":            {saga.EventFilter{Types: common}, func(e *saga.StoredEvent) bool { return slices.Contains(common, e.Type) }},
+		"no type":          {saga.EventFilter{Types: []saga.AuditType{}}, func(*saga.StoredEvent) bool { return false }},
+		"an unknown type":  {saga.EventFilter{Types: []saga.AuditType{"saga%"}}, func(*saga.StoredEvent) bool { return false }},
+		"a saga":           {saga.EventFilter{SagaID: one.SagaID}, func(e *saga.StoredEvent) bool { return e.SagaID == one.SagaID }},
+		"an unknown saga":  {saga.EventFilter{SagaID: newID()}, func(*saga.StoredEvent) bool { return false }},
+		"a workflow":       {saga.EventFilter{WorkflowName: "order"}, func(*saga.StoredEvent) bool { return true }},
+		"another workflow": {saga.EventFilter{WorkflowName: "refund"}, func(*saga.StoredEvent) bool { return false }},
+		"a trace":          {saga.EventFilter{TraceID: trace}, func(e *saga.StoredEvent) bool { return is(e.TraceID, trace) }},
+		"an actor":         {saga.EventFilter{Actor: "actor 1 ж"}, func(e *saga.StoredEvent) bool { return e.Actor == "actor 1 ж" }},
+		"from":             {saga.EventFilter{From: middle}, func(e *saga.StoredEvent) bool { return !e.At.Before(middle) }},
+		"to":               {saga.EventFilter{To: middle}, func(e *saga.StoredEvent) bool { return e.At.Before(middle) }},
+		"a microsecond":    {saga.EventFilter{From: middle, To: middle.Add(time.Microsecond)}, func(e *saga.StoredEvent) bool { return e.At.Equal(middle) }},
+		"much at once": {
+			saga.EventFilter{Types: rare, WorkflowName: "order", TraceID: trace, From: all[0].At},
+			func(e *saga.StoredEvent) bool { return slices.Contains(rare, e.Type) && is(e.TraceID, trace) },
+		},
+		"a saga, a type and an actor": {
+			saga.EventFilter{SagaID: one.SagaID, Types: []saga.AuditType{one.Type}, Actor: one.Actor},
+			func(e *saga.StoredEvent) bool {
+				return e.SagaID == one.SagaID && e.Type == one.Type && (one.Actor == "" || e.Actor == one.Actor)
+			},
+		},
+	}
+}
+
+func feedFilters(f *fixture) {
+	told(f)
+	all := f.feed(saga.EventFilter{}, 1000)
+	for name, tt := range eventFilters(all) {
+		f.t.Run(name, func(t *testing.T) {
+			f := f.in(t)
+			want := slices.DeleteFunc(slices.Clone(all), func(e saga.StoredEvent) bool { return !tt.keep(&e) })
+			for _, size := range []int{3, 1000} {
+				if diff := cmp.Diff(positions(want), positions(f.feed(tt.filter, size))); diff != "" {
+					t.Errorf("calls of %d (-want +got):\n%s", size, diff)
+				}
+			}
+		})
+	}
+}
+
+func feedOfNothing(f *fixture) {
+	var batch []saga.NewSaga
+	for range saga.FeedScan + 10 {
+		batch = append(batch, f.unowned())
+	}
+	for part := range slices.Chunk(batch, 500) {
+		f.create(part...)
+	}
+	all := f.feed(saga.EventFilter{}, 1000)
+	last := all[len(all)-1].Position
+	for name, filter := range map[string]saga.EventFilter{
+		"an actor":   {Actor: "nobody"},
+		"a time":     {To: f.now().Add(-time.Hour)},
+		"a type":     {Types: []saga.AuditType{saga.SagaFailed}},
+		"a saga":     {SagaID: newID()},
+		"a trace":    {TraceID: "none"},
+		"a workflow": {WorkflowName: "refund"},
+	} {
+		at, calls := saga.Position{}, 0
+		for calls = range 10 {
+			events, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, at, filter, 10)
+			if err != nil || len(events) > 0 {
+				f.t.Fatalf("%s: %d events, %v", name, len(events), err)
+			}
+			if end == at {
+				break
+			}
+			at = end
+		}
+		if at != last {
+			f.t.Errorf("%s: came to rest at %v after %d calls, the feed ends at %v", name, at, calls, last)
+		}
+	}
+	_, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, saga.Position{}, saga.EventFilter{Actor: "nobody"}, 10)
+	if want := all[saga.FeedScan-1].Position; err != nil || end != want {
+		f.t.Errorf("one call looked until %v, %v; want %v", end, err, want)
+	}
+}
+
+func feedWhileWriting(f *fixture) {
+	const writers, each = 16, 5
+	var wg sync.WaitGroup
+	for range writers {
+		run := f.stored(f.owned(f.owner))[0]
+		wg.Go(func() {
+			for range each {
+				c, err := saga.Apply(run, f.unanswered(), f.moment())
+				if err != nil {
+					f.t.Error(err)
+					return
+				}
+				// Its attempts never run out: what matters here are the commits.
+				c.After.Failures = 0
+				if errs, err := f.Sagas.Commit(f.t.Context(), []saga.Change{c}); err != nil || errs[0] != nil {
+					f.t.Error(err, errs)
+					return
+				}
+				run = c.After
+			}
+		})
+	}
+	written := make(chan struct{})
+	go func() { wg.Wait(); f.Settle(f.t); close(written) }()
+	var got []saga.Position
+	at, over := saga.Position{}, false
+	for {
+		select {
+		case <-written:
+			over = true
+		default:
+		}
+		events, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, at, saga.EventFilter{}, 3)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		got = append(got, positions(events)...)
+		if over && end == at {
+			break
+		}
+		at = end
+	}
+	want := positions(f.feed(saga.EventFilter{}, 1000))
+	if diff := cmp.Diff(want, got); diff != "" || len(want) < writers*(each+1) {
+		f.t.Errorf("%d events; (-in the end +read meanwhile):\n%s", len(want), diff)
+	}
+}
+
+func feedForeign(f *fixture) {
+	told(f)
+	neighbour := begin(f.t, f.Env)
+	run := neighbour.stored(neighbour.owned(neighbour.owner))[0]
+	for _, filter := range []saga.EventFilter{{}, {SagaID: run.ID}, {Types: []saga.AuditType{saga.SagaStarted}}} {
+		if got := neighbour.feed(filter, 100); len(got) != 1 || got[0].SagaID != run.ID {
+			f.t.Errorf("%+v: the neighbour sees %d events, want its own one", filter, len(got))
+		}
+	}
+	if got := f.feed(saga.EventFilter{SagaID: run.ID}, 100); len(got) != 0 {
+		f.t.Errorf("%d events of a foreign saga", len(got))
+	}
+}
