@@ -15,9 +15,11 @@ import (
 
 // Store holds everything. Safe for concurrent use.
 type Store struct {
-	Sagas     *Sagas
-	Workflows *Workflows
-	Trail     *Trail
+	Sagas        *Sagas
+	Workflows    *Workflows
+	Trail        *Trail
+	Webhooks     *Webhooks
+	Publications *Publications
 }
 
 // New returns an empty store whose clock, the one of leases and deadlines, is now.
@@ -26,22 +28,24 @@ func New(now func() time.Time) *Store {
 		now:   now,
 		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
 		keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
-		heads: map[nameID]*head{},
+		heads: map[nameID]*head{}, hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
 	}
-	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Trail: &Trail{m}}
+	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Trail: &Trail{m}, Webhooks: &Webhooks{m}, Publications: &Publications{m}}
 }
 
 // memory is the database; one lock stands for a transaction.
 type memory struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	sagas map[uuid.UUID]*saga.Saga
-	logs  map[uuid.UUID][]saga.StepLog
-	audit []saga.AuditEvent // in the order in which it was written
-	keys  map[keyID]keyRow
-	nodes map[int64]*nodeRow
-	heads map[nameID]*head
+	mu           sync.Mutex
+	sagas        map[uuid.UUID]*saga.Saga
+	logs         map[uuid.UUID][]saga.StepLog
+	audit        []saga.AuditEvent // in the order in which it was written
+	keys         map[keyID]keyRow
+	nodes        map[int64]*nodeRow
+	heads        map[nameID]*head
+	hooks        map[uuid.UUID]*hook
+	publications map[string]*publication
 }
 
 type keyID struct {
