@@ -16,6 +16,7 @@ var (
 	_ saga.Ownership = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
 	_ saga.Trail     = (*memstore.Trail)(nil)
+	_ saga.Chain     = (*memstore.Trail)(nil)
 )
 
 // open returns an empty store whose clock is the machine's, put forward by Advance.
@@ -24,7 +25,7 @@ func open(*testing.T) storetest.Env {
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }
 	m := memstore.New(now)
 	return storetest.Env{
-		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows, Trail: m.Trail,
+		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows, Trail: m.Trail, Chain: m.Trail,
 		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) }, Settle: func(*testing.T) {},
 	}
 }

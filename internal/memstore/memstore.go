@@ -27,8 +27,9 @@ func New(now func() time.Time) *Store {
 	m := &memory{
 		now:   now,
 		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
-		keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
-		heads: map[nameID]*head{}, hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
+		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
+		heads: map[nameID]*head{},
+		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
 	}
 	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Trail: &Trail{m}, Webhooks: &Webhooks{m}, Publications: &Publications{m}}
 }
@@ -37,13 +38,15 @@ func New(now func() time.Time) *Store {
 type memory struct {
 	now func() time.Time
 
-	mu           sync.Mutex
-	sagas        map[uuid.UUID]*saga.Saga
-	logs         map[uuid.UUID][]saga.StepLog
-	audit        []saga.AuditEvent // in the order in which it was written
-	keys         map[keyID]keyRow
-	nodes        map[int64]*nodeRow
-	heads        map[nameID]*head
+	mu    sync.Mutex
+	sagas map[uuid.UUID]*saga.Saga
+	logs  map[uuid.UUID][]saga.StepLog
+	audit []saga.AuditEvent // in the order in which it was written
+	seals map[uuid.UUID][]saga.Seal
+	keys  map[keyID]keyRow
+	nodes map[int64]*nodeRow
+	heads map[nameID]*head
+
 	hooks        map[uuid.UUID]*hook
 	publications map[string]*publication
 }

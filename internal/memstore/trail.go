@@ -27,11 +27,23 @@ func (t *Trail) Feed(_ context.Context, tenant uuid.UUID, after saga.Position, f
 		looked++
 		e := t.m.storedEvent(i)
 		end = e.Position
-		if matchesEvent(&e, f) {
+		if f.Matches(&e) {
 			events = append(events, e)
 		}
 	}
 	return events, end, nil
+}
+
+// End implements saga.Trail.
+func (t *Trail) End(_ context.Context, tenant uuid.UUID) (saga.Position, error) {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	for i := len(t.m.audit) - 1; i >= 0; i-- {
+		if t.m.audit[i].TenantID == tenant {
+			return t.m.positionOf(i), nil
+		}
+	}
+	return saga.Position{}, nil
 }
 
 // Events implements saga.Trail.
@@ -45,7 +57,7 @@ func (t *Trail) Events(_ context.Context, tenant, sagaID uuid.UUID, f saga.Event
 		}
 		e := t.m.storedEvent(i)
 		before := after > 0 && (newestFirst && e.ID >= after || !newestFirst && e.ID <= after)
-		if !before && matchesEvent(&e, f) {
+		if !before && f.Matches(&e) {
 			events = append(events, e)
 		}
 	}
@@ -55,25 +67,20 @@ func (t *Trail) Events(_ context.Context, tenant, sagaID uuid.UUID, f saga.Event
 	return events[:min(limit, len(events))], len(events) > limit, nil
 }
 
+func (m *memory) positionOf(i int) saga.Position {
+	return saga.Position{TxID: uint64(i + 1), ID: int64(i + 1)} //nolint:gosec // an index
+}
+
 // storedEvent returns event i as it is read back.
 func (m *memory) storedEvent(i int) saga.StoredEvent {
 	digest := m.audit[i].Digest()
 	e := saga.StoredEvent{
 		AuditEvent: copyEvent(m.audit[i]),
-		Position:   saga.Position{TxID: uint64(i + 1), ID: int64(i + 1)}, //nolint:gosec // an index
+		Position:   m.positionOf(i),
 		Stored:     digest[:],
 	}
 	if s := m.sagas[e.SagaID]; s != nil {
 		e.WorkflowName, e.CorrelationID, e.BusinessKey = s.WorkflowName, copied(s.CorrelationID), copied(s.BusinessKey)
 	}
 	return e
-}
-
-func matchesEvent(e *saga.StoredEvent, f saga.EventFilter) bool {
-	return (f.Types == nil || slices.Contains(f.Types, e.Type)) &&
-		(f.SagaID == uuid.Nil || f.SagaID == e.SagaID) &&
-		(f.WorkflowName == "" || f.WorkflowName == e.WorkflowName) &&
-		(f.TraceID == "" || e.TraceID != nil && *e.TraceID == f.TraceID) &&
-		(f.Actor == "" || f.Actor == e.Actor) &&
-		within(e.At, f.From, f.To)
 }

@@ -21,6 +21,7 @@ var (
 	_ saga.Ownership = (*postgres.Sagas)(nil)
 	_ workflow.Store = (*postgres.Workflows)(nil)
 	_ saga.Trail     = (*postgres.Trail)(nil)
+	_ saga.Chain     = (*postgres.Trail)(nil)
 )
 
 func TestSagasKeepTheContract(t *testing.T)      { storetest.Sagas(t, openEnv) }
@@ -73,7 +74,7 @@ func openEnv(t *testing.T) storetest.Env {
 func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 	sagas := postgres.NewSagas(db)
 	return storetest.Env{
-		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Trail: postgres.NewTrail(db), Now: time.Now,
+		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Trail: postgres.NewTrail(db), Chain: postgres.NewTrail(db), Now: time.Now,
 		Settle: func(t *testing.T) { settle(t, db.SQL()) },
 		// The server's clock cannot be put forward, so all it is compared with is put back.
 		Advance: func(d time.Duration) {

@@ -209,7 +209,7 @@ func indexNames(t *testing.T, db *sql.DB) []string {
 	t.Helper()
 	var names pq.StringArray
 	err := db.QueryRowContext(t.Context(), `SELECT array_agg(indexname ORDER BY indexname) FROM pg_indexes
-		WHERE schemaname = 'saga' AND tablename IN ('saga_states', 'saga_step_logs', 'saga_events')`).Scan(&names)
+		WHERE schemaname = 'saga' AND tablename IN ('saga_states', 'saga_step_logs', 'audit_events')`).Scan(&names)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -95,7 +97,7 @@ func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit 
 	if isZero(f) {
 		scan = limit
 	}
-	candidates := fmt.Sprintf("SELECT * FROM saga.saga_events e WHERE %%s ORDER BY e.txid, e.id LIMIT %d", scan)
+	candidates := fmt.Sprintf("SELECT * FROM saga.audit_events e WHERE %%s ORDER BY e.txid, e.id LIMIT %d", scan)
 	switch rare := f.Types != nil && !slices.ContainsFunc(f.Types, saga.AuditType.Common); {
 	case f.SagaID != uuid.Nil:
 		w.add("e.saga_id = ?", f.SagaID)
@@ -116,7 +118,7 @@ func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit 
 WITH looked AS MATERIALIZED (%s),
      found AS (SELECT %s, %s FROM looked e %s WHERE %s ORDER BY e.txid, e.id LIMIT %d),
      last AS (SELECT txid, id FROM looked ORDER BY txid DESC, id DESC LIMIT 1),
-     newest AS (SELECT e.txid, e.id FROM saga.saga_events e WHERE %s ORDER BY e.txid DESC, e.id DESC LIMIT 1)
+     newest AS (SELECT e.txid, e.id FROM saga.audit_events e WHERE %s ORDER BY e.txid DESC, e.id DESC LIMIT 1)
 SELECT (SELECT count(*) FROM looked), last.txid, last.id, newest.txid, newest.id, found.*
   FROM (VALUES (1)) AS one LEFT JOIN last ON true LEFT JOIN newest ON true LEFT JOIN found ON true
  ORDER BY found.txid, found.id`, candidates, storedColumns, sagaOfEvent, joinSagaOfEvent, rest.text(), limit, newest), rest.args, scan
@@ -149,6 +151,19 @@ func (w *where) events(f saga.EventFilter) {
 	if !f.To.IsZero() {
 		w.add("e.timestamp < ?", f.To)
 	}
+}
+
+const endOfFeed = `SELECT e.txid, e.id FROM saga.audit_events e
+ WHERE e.tenant_id = $1 AND ` + settled + ` ORDER BY e.txid DESC, e.id DESC LIMIT 1`
+
+// End implements saga.Trail.
+func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (saga.Position, error) {
+	var end saga.Position
+	err := t.db.read.QueryRowContext(ctx, endOfFeed, tenant).Scan(&end.TxID, &end.ID)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return end, fmt.Errorf("find the end of the feed: %w", err)
+	}
+	return end, nil
 }
 
 // Events implements saga.Trail.
@@ -192,7 +207,7 @@ func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool,
 		order = "e.id DESC"
 	}
 	w.events(f)
-	return fmt.Sprintf(`SELECT %s, %s FROM saga.saga_events e %s WHERE %s ORDER BY %s LIMIT %d`,
+	return fmt.Sprintf(`SELECT %s, %s FROM saga.audit_events e %s WHERE %s ORDER BY %s LIMIT %d`,
 		storedColumns, sagaOfEvent, joinSagaOfEvent, w.text(), order, limit+1), w.args
 }
 
@@ -218,8 +233,7 @@ func (r *storedEvent) dest() []any {
 	}
 }
 
-// event returns what was read. Data and errors that no event can have were put
-// there by somebody else; they are shown as nothing, and the digest will not fit.
+// event returns what was read, as far as an event can hold it.
 func (r *storedEvent) event() saga.StoredEvent {
 	e := saga.StoredEvent{
 		AuditEvent: saga.AuditEvent{
@@ -231,9 +245,28 @@ func (r *storedEvent) event() saga.StoredEvent {
 		Position: saga.Position{TxID: r.txid.V, ID: r.id.Int64}, Stored: r.digest,
 		WorkflowName: r.workflowName.String, CorrelationID: r.correlation, BusinessKey: r.key,
 	}
-	e.Data, _ = canonical(r.data)
-	e.Error, _ = parseError(r.failure)
+	var badData, badError error
+	e.Data, badData = canonical(r.data)
+	e.Error, badError = parseError(r.failure)
+	e.Altered = badData != nil || badError != nil || !sameError(r.failure, e.Error)
 	return e
+}
+
+// sameError tells whether a stored error holds nothing but what it was read
+// into: members that no error has would otherwise be passed over.
+func sameError(stored []byte, read *saga.Error) bool {
+	if stored == nil {
+		return true
+	}
+	want, err := canonical(stored)
+	if err != nil {
+		return false
+	}
+	got, err := marshalError(read)
+	if err == nil {
+		got, err = canonical(got)
+	}
+	return err == nil && bytes.Equal(want, got)
 }
 
 func intOr(v sql.NullInt64, nothing int) int {

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/testdb"
 )
 
-const insertEvent = `INSERT INTO saga.saga_events (saga_id, tenant_id, event_type, digest) VALUES ($1, $2, 'saga.started', '') RETURNING id`
+const insertEvent = `INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest) VALUES ($1, $2, 'saga.started', '') RETURNING id`
 
 // A sequence hands out ids when rows are written, not when they are committed:
 // a reader that goes on after the highest id it saw loses the rows of

@@ -3,6 +3,7 @@ package saga
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,9 @@ type StoredEvent struct {
 	AuditEvent
 	Position
 	Stored []byte // the digest that was stored with it; AuditEvent.Digest says what it should be
+	// Altered: the row holds what no event has, so that somebody else has put it
+	// there and AuditEvent shows less than the row. Its digest counts for nothing.
+	Altered bool
 
 	WorkflowName  string // of its saga, live or archived; "" when that is gone
 	CorrelationID *string
@@ -52,6 +56,8 @@ type Trail interface {
 	// of the page before, 0 for the first page. more: there is a next page.
 	// Events of a foreign or unknown saga: none.
 	Events(ctx context.Context, tenant, sagaID uuid.UUID, f EventFilter, newestFirst bool, after int64, limit int) (events []StoredEvent, more bool, err error)
+	// End returns the position after every event that Feed shows now.
+	End(ctx context.Context, tenant uuid.UUID) (Position, error)
 }
 
 // FeedScan is how many events Trail.Feed looks at in one call, at most, or the
@@ -67,4 +73,14 @@ func (p Position) Compare(o Position) int {
 // Common tells whether nearly every saga has an event of the type.
 func (t AuditType) Common() bool {
 	return t == SagaStarted || t == StepStarted || t == StepFinished || t == SagaCompleted
+}
+
+// Matches tells whether an event fits the filter.
+func (f *EventFilter) Matches(e *StoredEvent) bool {
+	return (f.Types == nil || slices.Contains(f.Types, e.Type)) &&
+		(f.SagaID == uuid.Nil || f.SagaID == e.SagaID) &&
+		(f.WorkflowName == "" || f.WorkflowName == e.WorkflowName) &&
+		(f.TraceID == "" || e.TraceID != nil && f.TraceID == *e.TraceID) &&
+		(f.Actor == "" || f.Actor == e.Actor) &&
+		(f.From.IsZero() || !e.At.Before(f.From)) && (f.To.IsZero() || e.At.Before(f.To))
 }

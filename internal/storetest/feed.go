@@ -78,7 +78,7 @@ func feedReadsBack(f *fixture) {
 			f.t.Errorf("position %v after %v", e.Position, last)
 		}
 		last = e.Position
-		if digest := e.Digest(); !slices.Equal(digest[:], e.Stored) {
+		if digest := e.Digest(); !slices.Equal(digest[:], e.Stored) || e.Altered {
 			f.t.Errorf("event %d was stored with a digest that is not of what is read back: %+v", e.ID, e.AuditEvent)
 		}
 		s := f.load(e.SagaID).Saga
@@ -95,6 +95,9 @@ func feedReadsBack(f *fixture) {
 func feedPages(f *fixture) {
 	told(f)
 	want := positions(f.feed(saga.EventFilter{}, 1000))
+	if end, err := f.Trail.End(f.t.Context(), f.tenant.ID); err != nil || end != want[len(want)-1] {
+		f.t.Errorf("the feed's end is %v, %v; want %v", end, err, want[len(want)-1])
+	}
 	for _, size := range []int{1, 7, len(want) - 1, len(want), len(want) + 1} {
 		if diff := cmp.Diff(want, positions(f.feed(saga.EventFilter{}, size))); diff != "" {
 			f.t.Errorf("calls of %d (-want +got):\n%s", size, diff)
@@ -261,6 +264,9 @@ func feedForeign(f *fixture) {
 		if got := neighbour.feed(filter, 100); len(got) != 1 || got[0].SagaID != run.ID {
 			f.t.Errorf("%+v: the neighbour sees %d events, want its own one", filter, len(got))
 		}
+	}
+	if end, err := f.Trail.End(f.t.Context(), newID()); err != nil || end != (saga.Position{}) {
+		f.t.Errorf("the end of an empty feed is %v, %v", end, err)
 	}
 	if got := f.feed(saga.EventFilter{SagaID: run.ID}, 100); len(got) != 0 {
 		f.t.Errorf("%d events of a foreign saga", len(got))

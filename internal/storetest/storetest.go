@@ -1,5 +1,5 @@
 // Package storetest is the contracts of saga.Store, saga.Ownership,
-// saga.Trail and workflow.Store as tests. Every store runs them, so that the one in memory
+// saga.Trail, saga.Chain and workflow.Store as tests. Every store runs them, so that the one in memory
 // means the same as the one on PostgreSQL.
 package storetest
 
@@ -17,6 +17,7 @@ type Env struct {
 	Ownership saga.Ownership
 	Workflows workflow.Store
 	Trail     saga.Trail
+	Chain     saga.Chain
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
 	Now func() time.Time
@@ -57,10 +58,10 @@ func Workflows(t *testing.T, open func(t *testing.T) Env) {
 	run(t, map[string][]contract{"workflows": definitions}, func(*testing.T) Env { return env })
 }
 
-// Trail tests saga.Trail. open returns a new Env that lasts as long as its test.
+// Trail tests saga.Trail and saga.Chain. open returns a new Env that lasts as long as its test.
 func Trail(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
-	run(t, map[string][]contract{"feed": feeds, "of a saga": histories}, func(*testing.T) Env { return env })
+	run(t, map[string][]contract{"feed": feeds, "of a saga": histories, "chain": chains}, func(*testing.T) Env { return env })
 }
 
 func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {

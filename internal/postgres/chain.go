@@ -1,0 +1,140 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// unsealed hops through idx_event_feed from tenant to tenant, and looks for
+// each at the first event after its last seal.
+const unsealed = `
+WITH RECURSIVE tenants AS (
+	(SELECT tenant_id FROM saga.audit_events ORDER BY tenant_id LIMIT 1)
+	UNION ALL
+	SELECT (SELECT e.tenant_id FROM saga.audit_events e WHERE e.tenant_id > t.tenant_id ORDER BY e.tenant_id LIMIT 1)
+	  FROM tenants t WHERE t.tenant_id IS NOT NULL
+)
+SELECT t.tenant_id, greatest(0, extract(epoch FROM now() - e.timestamp))::float8, ` + settled + `
+  FROM tenants t
+  LEFT JOIN LATERAL (SELECT s.to_txid, s.to_id FROM saga.audit_seals s WHERE s.tenant_id = t.tenant_id ORDER BY s.seq DESC LIMIT 1) AS last ON true
+ CROSS JOIN LATERAL (
+	SELECT a.txid, CASE WHEN isfinite(a.timestamp) THEN a.timestamp ELSE now() END AS timestamp FROM saga.audit_events a
+	 WHERE a.tenant_id = t.tenant_id AND (a.txid, a.id) > (coalesce(last.to_txid, '0'), coalesce(last.to_id, 0))
+	 ORDER BY a.txid, a.id LIMIT 1) AS e`
+
+// Unsealed implements saga.Chain.
+func (t *Trail) Unsealed(ctx context.Context) ([]saga.Unsealed, error) {
+	rows, err := t.db.read.QueryContext(ctx, unsealed)
+	if err != nil {
+		return nil, fmt.Errorf("look for events to seal: %w", err)
+	}
+	var list []saga.Unsealed
+	err = eachRow(rows, func() error {
+		var u saga.Unsealed
+		var seconds float64
+		err := rows.Scan(&u.TenantID, &seconds, &u.Settled)
+		u.Age = time.Duration(seconds * float64(time.Second))
+		list = append(list, u)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for events to seal: %w", err)
+	}
+	return list, nil
+}
+
+// sealEvents computes a seal where the events are, and writes it unless another
+// node was faster: the sequence number decides between them. Both would be
+// right, because what lies before a settled event never changes. The hash is
+// that of saga.Seal.Sum.
+var sealEvents = fmt.Sprintf(`
+WITH last AS (
+	SELECT seq, to_txid, to_id, hash FROM saga.audit_seals WHERE tenant_id = $1 ORDER BY seq DESC LIMIT 1
+), covered AS MATERIALIZED (
+	SELECT e.txid, e.id, e.digest FROM saga.audit_events e
+	 WHERE e.tenant_id = $1 AND %s
+	   AND (e.txid, e.id) > (coalesce((SELECT to_txid FROM last), '0'), coalesce((SELECT to_id FROM last), 0))
+	 ORDER BY e.txid, e.id LIMIT %d
+), seal AS (
+	SELECT coalesce((SELECT seq FROM last), 0) + 1 AS seq, coalesce((SELECT hash FROM last), decode(repeat('00', 32), 'hex')) AS prev,
+	       f.txid AS from_txid, f.id AS from_id, t.txid AS to_txid, t.id AS to_id, sum.events, sum.content
+	  FROM (SELECT txid, id FROM covered ORDER BY txid, id LIMIT 1) AS f,
+	       (SELECT txid, id FROM covered ORDER BY txid DESC, id DESC LIMIT 1) AS t,
+	       (SELECT count(*) AS events, string_agg(xid8send(txid) || int8send(id) || digest, '' ORDER BY txid, id) AS content FROM covered) AS sum
+)
+INSERT INTO saga.audit_seals (tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash)
+SELECT $1, seq, from_txid, from_id, to_txid, to_id, events, prev,
+       sha256(prev || uuid_send($1) || int8send(seq) || xid8send(from_txid) || int8send(from_id) || xid8send(to_txid) || int8send(to_id)
+              || int8send(events) || content)
+  FROM seal
+ON CONFLICT (tenant_id, seq) DO NOTHING
+RETURNING events`, settled, saga.MaxSealed)
+
+// Seal implements saga.Chain.
+func (t *Trail) Seal(ctx context.Context, tenant uuid.UUID) (events int, err error) {
+	err = t.db.read.QueryRowContext(ctx, sealEvents, tenant).Scan(&events)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("seal events: %w", err)
+	}
+	return events, nil
+}
+
+const readSeals = `
+SELECT tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash, sealed_at
+  FROM saga.audit_seals WHERE tenant_id = $1 AND seq >= $2 ORDER BY seq LIMIT $3`
+
+// Seals implements saga.Chain.
+func (t *Trail) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
+	rows, err := t.db.read.QueryContext(ctx, readSeals, tenant, from, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read seals: %w", err)
+	}
+	var seals []saga.Seal
+	err = eachRow(rows, func() error {
+		var s saga.Seal
+		err := rows.Scan(&s.TenantID, &s.Seq, &s.From.TxID, &s.From.ID, &s.To.TxID, &s.To.ID, &s.Events, &s.Prev, &s.Hash, &s.SealedAt)
+		utc(&s.SealedAt)
+		seals = append(seals, s)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read seals: %w", err)
+	}
+	return seals, nil
+}
+
+const readSpan = `
+SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
+ WHERE e.tenant_id = $1 AND (e.txid, e.id) > ($2::xid8, $3::bigint) AND (e.txid, e.id) <= ($4::xid8, $5::bigint)
+ ORDER BY e.txid, e.id LIMIT $6`
+
+// Span implements saga.Chain.
+func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.StoredEvent, error) {
+	rows, err := t.db.read.QueryContext(ctx, readSpan, tenant,
+		strconv.FormatUint(after.TxID, 10), after.ID, strconv.FormatUint(upTo.TxID, 10), upTo.ID, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read sealed events: %w", err)
+	}
+	var events []saga.StoredEvent
+	err = eachRow(rows, func() error {
+		var e storedEvent
+		err := rows.Scan(e.dest()...)
+		events = append(events, e.event())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read sealed events: %w", err)
+	}
+	return events, nil
+}

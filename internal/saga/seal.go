@@ -1,0 +1,70 @@
+package saga
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Seal is one link of a tenant's hash chain. It covers the events after those
+// of the seal before it, up to and with To, in the order of the feed. Once it
+// is written, none of them can be changed, removed or joined by another without
+// the seal telling so; nor a seal without the next one telling.
+type Seal struct {
+	TenantID uuid.UUID
+	Seq      int64    // from 1, without a gap
+	From, To Position // of the first and the last event it covers
+	Events   int      // 1..MaxSealed
+	Prev     []byte   // Hash of the seal before; 32 zero bytes for the first
+	Hash     []byte   // Sum of the events it covers
+	SealedAt time.Time
+}
+
+// MaxSealed is the most events one seal covers.
+const MaxSealed = 10_000
+
+// Sum returns what Hash must be: the SHA-256 of Prev, tenant, sequence, range
+// and number of events, and each event's position and stored digest. Stores
+// compute the same (numbers are big-endian, 8 bytes; a tenant has 16).
+func (s *Seal) Sum(events []StoredEvent) [sha256.Size]byte {
+	b := make([]byte, 0, len(s.Prev)+16+6*8+len(events)*(2*8+sha256.Size))
+	b = append(append(b, s.Prev...), s.TenantID[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(s.Seq)) //nolint:gosec // at least 1
+	b = s.To.append(s.From.append(b))
+	b = binary.BigEndian.AppendUint64(b, uint64(s.Events)) //nolint:gosec // at least 1
+	for i := range events {
+		b = append(events[i].Position.append(b), events[i].Stored...)
+	}
+	return sha256.Sum256(b)
+}
+
+func (p Position) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, p.TxID)
+	return binary.BigEndian.AppendUint64(b, uint64(p.ID)) //nolint:gosec // any 64 bits will do
+}
+
+// Unsealed is a tenant with events that no seal covers yet.
+type Unsealed struct {
+	TenantID uuid.UUID
+	Age      time.Duration // of the first of them; at least 0
+	Settled  bool          // that one may be sealed: nothing can come before it any more
+}
+
+// Chain keeps the seals of all tenants' events.
+type Chain interface {
+	// Unsealed lists the tenants with events that no seal covers.
+	Unsealed(ctx context.Context) ([]Unsealed, error)
+	// Seal adds a seal over what follows the tenant's last one, MaxSealed events
+	// at most, and returns how many it covers. 0: nothing was there to cover, or
+	// somebody else has just sealed it. Safe on many nodes at once.
+	Seal(ctx context.Context, tenant uuid.UUID) (events int, err error)
+	// Seals returns up to limit seals of a tenant from a sequence number on.
+	Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]Seal, error)
+	// Span returns up to limit events after one position, up to and with another,
+	// in the order of the feed: also those that Feed would hold back. What
+	// StoredEvent tells of the saga is left out.
+	Span(ctx context.Context, tenant uuid.UUID, after, upTo Position, limit int) ([]StoredEvent, error)
+}
