@@ -51,6 +51,30 @@ func (e CompensationStateName) Valid() bool {
 	}
 }
 
+// Defines values for DeliveryStatus.
+const (
+	DeliveryStatusDelivered DeliveryStatus = "delivered"
+	DeliveryStatusDiscarded DeliveryStatus = "discarded"
+	DeliveryStatusFailed    DeliveryStatus = "failed"
+	DeliveryStatusPending   DeliveryStatus = "pending"
+)
+
+// Valid indicates whether the value is a known member of the DeliveryStatus enum.
+func (e DeliveryStatus) Valid() bool {
+	switch e {
+	case DeliveryStatusDelivered:
+		return true
+	case DeliveryStatusDiscarded:
+		return true
+	case DeliveryStatusFailed:
+		return true
+	case DeliveryStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EndCause.
 const (
 	EndCauseCancelled  EndCause = "cancelled"
@@ -348,6 +372,42 @@ func (e StepStateName) Valid() bool {
 	}
 }
 
+// Defines values for WebhookEnableInputFrom.
+const (
+	WebhookEnableInputFromNow  WebhookEnableInputFrom = "now"
+	WebhookEnableInputFromStop WebhookEnableInputFrom = "stop"
+)
+
+// Valid indicates whether the value is a known member of the WebhookEnableInputFrom enum.
+func (e WebhookEnableInputFrom) Valid() bool {
+	switch e {
+	case WebhookEnableInputFromNow:
+		return true
+	case WebhookEnableInputFromStop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookInputFrom.
+const (
+	WebhookInputFromBeginning WebhookInputFrom = "beginning"
+	WebhookInputFromNow       WebhookInputFrom = "now"
+)
+
+// Valid indicates whether the value is a known member of the WebhookInputFrom enum.
+func (e WebhookInputFrom) Valid() bool {
+	switch e {
+	case WebhookInputFromBeginning:
+		return true
+	case WebhookInputFromNow:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WorkflowCheckValid.
 const (
 	WorkflowCheckValidTrue WorkflowCheckValid = true
@@ -438,6 +498,36 @@ const (
 func (e ListStepLogsParamsInclude) Valid() bool {
 	switch e {
 	case ListStepLogsParamsIncludeRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListWebhooksParamsInclude.
+const (
+	ListWebhooksParamsIncludeTotal ListWebhooksParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListWebhooksParamsInclude enum.
+func (e ListWebhooksParamsInclude) Valid() bool {
+	switch e {
+	case ListWebhooksParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListWebhookDeliveriesParamsInclude.
+const (
+	ListWebhookDeliveriesParamsIncludeTotal ListWebhookDeliveriesParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListWebhookDeliveriesParamsInclude enum.
+func (e ListWebhookDeliveriesParamsInclude) Valid() bool {
+	switch e {
+	case ListWebhookDeliveriesParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -547,6 +637,50 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
+// Delivery One event on its way to one endpoint.
+type Delivery struct {
+	// Attempts Attempts begun.
+	Attempts int `json:"attempts"`
+
+	// Body The CloudEvent as it is sent.
+	Body      JSONObject `json:"body,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+
+	// Error Why the last attempt failed.
+	Error *string `json:"error,omitempty"`
+
+	// EventID The id of the audit event; a test has none.
+	EventID   *string `json:"event_id,omitempty"`
+	EventType string  `json:"event_type"`
+
+	// ID The `webhook-id` of every attempt.
+	ID            openapi_types.UUID `json:"id"`
+	LastAttemptAt *time.Time         `json:"last_attempt_at,omitempty"`
+
+	// NextAttemptAt While it is pending.
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
+
+	// ResponseStatus What the endpoint answered last.
+	ResponseStatus *int                `json:"response_status,omitempty"`
+	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
+
+	// Status `pending` waits for an attempt or is being sent; `failed` was given up;
+	// `discarded` was passed over when the webhook was enabled from now on.
+	Status    DeliveryStatus     `json:"status"`
+	WebhookID openapi_types.UUID `json:"webhook_id"`
+}
+
+// DeliveryList defines model for DeliveryList.
+type DeliveryList struct {
+	Deliveries []Delivery `json:"deliveries"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// DeliveryStatus `pending` waits for an attempt or is being sent; `failed` was given up;
+// `discarded` was passed over when the webhook was enabled from now on.
+type DeliveryStatus string
+
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
@@ -629,6 +763,18 @@ type ProblemField struct {
 
 	// Pointer A JSON Pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
+}
+
+// RedeliverInput defines model for RedeliverInput.
+type RedeliverInput struct {
+	Since time.Time `json:"since"`
+}
+
+// Redelivered defines model for Redelivered.
+type Redelivered struct {
+	// More There are others.
+	More        bool `json:"more"`
+	Redelivered int  `json:"redelivered"`
 }
 
 // RetryClass Why an attempt failed. A refusal is never retried.
@@ -919,6 +1065,112 @@ type Version struct {
 	Version string `json:"version"`
 }
 
+// Webhook defines model for Webhook.
+type Webhook struct {
+	CreatedAt   time.Time  `json:"created_at"`
+	CreatedBy   string     `json:"created_by"`
+	Description string     `json:"description"`
+	DisabledAt  *time.Time `json:"disabled_at,omitempty"`
+
+	// DisabledReason Why it is disabled.
+	DisabledReason *string `json:"disabled_reason,omitempty"`
+	Enabled        bool    `json:"enabled"`
+
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	EventTypes WebhookEventTypes `json:"event_types"`
+
+	// FailingSince The first failure after the last success.
+	FailingSince *time.Time `json:"failing_since,omitempty"`
+
+	// GivenUp Deliveries given up in a row; absent when there are none.
+	GivenUp *int               `json:"given_up,omitempty"`
+	ID      openapi_types.UUID `json:"id"`
+
+	// Secret Shown once, where it was made.
+	Secret *string `json:"secret,omitempty"`
+
+	// Secrets The secrets that sign, newest first.
+	Secrets   []WebhookSecret `json:"secrets"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	URL       string          `json:"url"`
+
+	// Version Grows with every change; the ETag.
+	Version int64 `json:"version"`
+
+	// WorkflowNames Only events of sagas of these workflows; none means all.
+	WorkflowNames WebhookWorkflowNames `json:"workflow_names"`
+}
+
+// WebhookEnableInput defines model for WebhookEnableInput.
+type WebhookEnableInput struct {
+	// From Where to go on; by default where the webhook stopped.
+	From *WebhookEnableInputFrom `json:"from,omitempty"`
+}
+
+// WebhookEnableInputFrom Where to go on; by default where the webhook stopped.
+type WebhookEnableInputFrom string
+
+// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+type WebhookEventTypes = []string
+
+// WebhookInput defines model for WebhookInput.
+type WebhookInput struct {
+	Description *string `json:"description,omitempty"`
+
+	// Enabled true by default.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
+
+	// From Where to begin; `now` by default. With `beginning` every event that is still there is sent.
+	From *WebhookInputFrom `json:"from,omitempty"`
+
+	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
+	URL WebhookURL `json:"url"`
+
+	// WorkflowNames Only events of sagas of these workflows; none means all.
+	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
+}
+
+// WebhookInputFrom Where to begin; `now` by default. With `beginning` every event that is still there is sent.
+type WebhookInputFrom string
+
+// WebhookList defines model for WebhookList.
+type WebhookList struct {
+	Pagination Pagination `json:"pagination"`
+	Webhooks   []Webhook  `json:"webhooks"`
+}
+
+// WebhookPatch defines model for WebhookPatch.
+type WebhookPatch struct {
+	Description *string `json:"description,omitempty"`
+	Enabled     *bool   `json:"enabled,omitempty"`
+
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
+
+	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
+	URL *WebhookURL `json:"url,omitempty"`
+
+	// WorkflowNames Only events of sagas of these workflows; none means all.
+	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
+}
+
+// WebhookSecret defines model for WebhookSecret.
+type WebhookSecret struct {
+	CreatedAt time.Time `json:"created_at"`
+
+	// ExpiresAt When a former secret ceases to sign.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
+// WebhookURL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
+type WebhookURL = string
+
+// WebhookWorkflowNames Only events of sagas of these workflows; none means all.
+type WebhookWorkflowNames = []string
+
 // Workflow defines model for Workflow.
 type Workflow struct {
 	Name    string `json:"name"`
@@ -981,6 +1233,9 @@ type WorkflowYAML struct {
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// DeliveryID defines model for DeliveryID.
+type DeliveryID = UUID
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1014,14 +1269,23 @@ type View string
 // Wait defines model for Wait.
 type Wait = string
 
+// WebhookID defines model for WebhookID.
+type WebhookID = UUID
+
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
 // ActionAccepted defines model for ActionAccepted.
 type ActionAccepted = Saga
 
+// DeliveryAccepted One event on its way to one endpoint.
+type DeliveryAccepted = Delivery
+
 // Failure RFC 9457.
 type Failure = Problem
+
+// WebhookState defines model for WebhookState.
+type WebhookState = Webhook
 
 // WorkflowCreated defines model for WorkflowCreated.
 type WorkflowCreated = Workflow
@@ -1171,6 +1435,76 @@ type ListStepsParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// ListWebhooksParams defines parameters for ListWebhooks.
+type ListWebhooksParams struct {
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListWebhooksParamsInclude defines parameters for ListWebhooks.
+type ListWebhooksParamsInclude string
+
+// DeleteWebhookParams defines parameters for DeleteWebhook.
+type DeleteWebhookParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateWebhookParams defines parameters for UpdateWebhook.
+type UpdateWebhookParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListWebhookDeliveriesParams defines parameters for ListWebhookDeliveries.
+type ListWebhookDeliveriesParams struct {
+	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListWebhookDeliveriesParamsInclude defines parameters for ListWebhookDeliveries.
+type ListWebhookDeliveriesParamsInclude string
+
+// DisableWebhookParams defines parameters for DisableWebhook.
+type DisableWebhookParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// EnableWebhookParams defines parameters for EnableWebhook.
+type EnableWebhookParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
+type RotateWebhookSecretParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
 	// Enabled Only enabled or only disabled workflows.
@@ -1272,6 +1606,18 @@ type CompensateSagaJSONRequestBody = ActionInput
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
 
+// CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
+type CreateWebhookJSONRequestBody = WebhookInput
+
+// UpdateWebhookJSONRequestBody defines body for UpdateWebhook for application/json ContentType.
+type UpdateWebhookJSONRequestBody = WebhookPatch
+
+// EnableWebhookJSONRequestBody defines body for EnableWebhook for application/json ContentType.
+type EnableWebhookJSONRequestBody = WebhookEnableInput
+
+// RedeliverFailedJSONRequestBody defines body for RedeliverFailed for application/json ContentType.
+type RedeliverFailedJSONRequestBody = RedeliverInput
+
 // RegisterWorkflowJSONRequestBody defines body for RegisterWorkflow for application/json ContentType.
 type RegisterWorkflowJSONRequestBody = WorkflowInput
 
@@ -1366,6 +1712,45 @@ type ServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
+	// ListWebhooks List webhooks
+	// (GET /api/v1/webhooks)
+	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
+	// CreateWebhook Subscribe an endpoint to events
+	// (POST /api/v1/webhooks)
+	CreateWebhook(w http.ResponseWriter, r *http.Request)
+	// DeleteWebhook Delete a webhook and its deliveries
+	// (DELETE /api/v1/webhooks/{webhook_id})
+	DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams)
+	// GetWebhook Get a webhook
+	// (GET /api/v1/webhooks/{webhook_id})
+	GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
+	// UpdateWebhook Change a webhook
+	// (PATCH /api/v1/webhooks/{webhook_id})
+	UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams)
+	// ListWebhookDeliveries List the deliveries of a webhook
+	// (GET /api/v1/webhooks/{webhook_id}/deliveries)
+	ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams)
+	// GetWebhookDelivery Get a delivery with its body
+	// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
+	GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
+	// RedeliverWebhookDelivery Send a delivery again
+	// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
+	RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
+	// DisableWebhook Send no more events for now
+	// (POST /api/v1/webhooks/{webhook_id}/disable)
+	DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams)
+	// EnableWebhook Send events again
+	// (POST /api/v1/webhooks/{webhook_id}/enable)
+	EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams)
+	// RedeliverFailed Send again what was given up
+	// (POST /api/v1/webhooks/{webhook_id}/redeliver)
+	RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
+	// RotateWebhookSecret Give a webhook a new secret
+	// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
+	RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams)
+	// TestWebhook Send a test event
+	// (POST /api/v1/webhooks/{webhook_id}/test)
+	TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
@@ -1456,6 +1841,84 @@ func (_ Unimplemented) ListStepLogs(w http.ResponseWriter, r *http.Request, saga
 // ListSteps List the steps of a saga
 // (GET /api/v1/sagas/{saga_id}/steps)
 func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWebhooks List webhooks
+// (GET /api/v1/webhooks)
+func (_ Unimplemented) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateWebhook Subscribe an endpoint to events
+// (POST /api/v1/webhooks)
+func (_ Unimplemented) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteWebhook Delete a webhook and its deliveries
+// (DELETE /api/v1/webhooks/{webhook_id})
+func (_ Unimplemented) DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetWebhook Get a webhook
+// (GET /api/v1/webhooks/{webhook_id})
+func (_ Unimplemented) GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateWebhook Change a webhook
+// (PATCH /api/v1/webhooks/{webhook_id})
+func (_ Unimplemented) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWebhookDeliveries List the deliveries of a webhook
+// (GET /api/v1/webhooks/{webhook_id}/deliveries)
+func (_ Unimplemented) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetWebhookDelivery Get a delivery with its body
+// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
+func (_ Unimplemented) GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RedeliverWebhookDelivery Send a delivery again
+// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
+func (_ Unimplemented) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DisableWebhook Send no more events for now
+// (POST /api/v1/webhooks/{webhook_id}/disable)
+func (_ Unimplemented) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// EnableWebhook Send events again
+// (POST /api/v1/webhooks/{webhook_id}/enable)
+func (_ Unimplemented) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RedeliverFailed Send again what was given up
+// (POST /api/v1/webhooks/{webhook_id}/redeliver)
+func (_ Unimplemented) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RotateWebhookSecret Give a webhook a new secret
+// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
+func (_ Unimplemented) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TestWebhook Send a test event
+// (POST /api/v1/webhooks/{webhook_id}/test)
+func (_ Unimplemented) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2307,6 +2770,584 @@ func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListWebhooks operation middleware
+func (siw *ServerInterfaceWrapper) ListWebhooks(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWebhooksParams
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWebhooks(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateWebhook operation middleware
+func (siw *ServerInterfaceWrapper) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateWebhook(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteWebhook operation middleware
+func (siw *ServerInterfaceWrapper) DeleteWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteWebhook(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetWebhook operation middleware
+func (siw *ServerInterfaceWrapper) GetWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetWebhook(w, r, webhookID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateWebhook operation middleware
+func (siw *ServerInterfaceWrapper) UpdateWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateWebhook(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListWebhookDeliveries operation middleware
+func (siw *ServerInterfaceWrapper) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWebhookDeliveriesParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWebhookDeliveries(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetWebhookDelivery operation middleware
+func (siw *ServerInterfaceWrapper) GetWebhookDelivery(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "delivery_id" -------------
+	var deliveryID DeliveryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", chi.URLParam(r, "delivery_id"), &deliveryID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "delivery_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetWebhookDelivery(w, r, webhookID, deliveryID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RedeliverWebhookDelivery operation middleware
+func (siw *ServerInterfaceWrapper) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "delivery_id" -------------
+	var deliveryID DeliveryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", chi.URLParam(r, "delivery_id"), &deliveryID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "delivery_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RedeliverWebhookDelivery(w, r, webhookID, deliveryID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DisableWebhook operation middleware
+func (siw *ServerInterfaceWrapper) DisableWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DisableWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DisableWebhook(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EnableWebhook operation middleware
+func (siw *ServerInterfaceWrapper) EnableWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EnableWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EnableWebhook(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RedeliverFailed operation middleware
+func (siw *ServerInterfaceWrapper) RedeliverFailed(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RedeliverFailed(w, r, webhookID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateWebhookSecret operation middleware
+func (siw *ServerInterfaceWrapper) RotateWebhookSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateWebhookSecretParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateWebhookSecret(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TestWebhook operation middleware
+func (siw *ServerInterfaceWrapper) TestWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TestWebhook(w, r, webhookID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListWorkflows operation middleware
 func (siw *ServerInterfaceWrapper) ListWorkflows(w http.ResponseWriter, r *http.Request) {
 
@@ -2998,6 +4039,45 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/steps", wrapper.ListSteps)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/webhooks", wrapper.ListWebhooks)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks", wrapper.CreateWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/api/v1/webhooks/{webhook_id}", wrapper.DeleteWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/webhooks/{webhook_id}", wrapper.GetWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/webhooks/{webhook_id}", wrapper.UpdateWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/webhooks/{webhook_id}/deliveries", wrapper.ListWebhookDeliveries)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}", wrapper.GetWebhookDelivery)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", wrapper.RedeliverWebhookDelivery)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/disable", wrapper.DisableWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/enable", wrapper.EnableWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/redeliver", wrapper.RedeliverFailed)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/rotate-secret", wrapper.RotateWebhookSecret)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/test", wrapper.TestWebhook)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/workflows", wrapper.ListWorkflows)
 	})
 	r.Group(func(r chi.Router) {
@@ -3050,6 +4130,15 @@ type ActionAcceptedJSONResponse struct {
 	Headers ActionAcceptedResponseHeaders
 }
 
+type DeliveryAcceptedResponseHeaders struct {
+	Location string
+}
+type DeliveryAcceptedJSONResponse struct {
+	Body Delivery
+
+	Headers DeliveryAcceptedResponseHeaders
+}
+
 type FailureResponseHeaders struct {
 	Allow      *string
 	RetryAfter *int
@@ -3065,6 +4154,15 @@ type NotModifiedResponseHeaders struct {
 }
 type NotModifiedResponse struct {
 	Headers NotModifiedResponseHeaders
+}
+
+type WebhookStateResponseHeaders struct {
+	ETag string
+}
+type WebhookStateJSONResponse struct {
+	Body Webhook
+
+	Headers WebhookStateResponseHeaders
 }
 
 type WorkflowCreatedResponseHeaders struct {
@@ -3531,6 +4629,626 @@ type ListStepsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStepsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooksRequestObject struct {
+	Params ListWebhooksParams
+}
+
+type ListWebhooksResponseObject interface {
+	VisitListWebhooksResponse(w http.ResponseWriter) error
+}
+
+type ListWebhooks200JSONResponse WebhookList
+
+func (response ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooksdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListWebhooksdefaultApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhookRequestObject struct {
+	Body *CreateWebhookJSONRequestBody
+}
+
+type CreateWebhookResponseObject interface {
+	VisitCreateWebhookResponse(w http.ResponseWriter) error
+}
+
+type CreateWebhook201ResponseHeaders struct {
+	ETag     string
+	Location string
+}
+
+type CreateWebhook201JSONResponse struct {
+	Body    Webhook
+	Headers CreateWebhook201ResponseHeaders
+}
+
+func (response CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateWebhookdefaultApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    DeleteWebhookParams
+}
+
+type DeleteWebhookResponseObject interface {
+	VisitDeleteWebhookResponse(w http.ResponseWriter) error
+}
+
+type DeleteWebhook204Response struct {
+}
+
+func (response DeleteWebhook204Response) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DeleteWebhookdefaultApplicationProblemPlusJSONResponse) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+}
+
+type GetWebhookResponseObject interface {
+	VisitGetWebhookResponse(w http.ResponseWriter) error
+}
+
+type GetWebhook200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response GetWebhook200JSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetWebhookdefaultApplicationProblemPlusJSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    UpdateWebhookParams
+	Body      *UpdateWebhookJSONRequestBody
+}
+
+type UpdateWebhookResponseObject interface {
+	VisitUpdateWebhookResponse(w http.ResponseWriter) error
+}
+
+type UpdateWebhook200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response UpdateWebhook200JSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response UpdateWebhookdefaultApplicationProblemPlusJSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhookDeliveriesRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    ListWebhookDeliveriesParams
+}
+
+type ListWebhookDeliveriesResponseObject interface {
+	VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error
+}
+
+type ListWebhookDeliveries200JSONResponse DeliveryList
+
+func (response ListWebhookDeliveries200JSONResponse) VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhookDeliveriesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListWebhookDeliveriesdefaultApplicationProblemPlusJSONResponse) VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhookDeliveryRequestObject struct {
+	WebhookID  WebhookID  `json:"webhook_id"`
+	DeliveryID DeliveryID `json:"delivery_id"`
+}
+
+type GetWebhookDeliveryResponseObject interface {
+	VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error
+}
+
+type GetWebhookDelivery200JSONResponse Delivery
+
+func (response GetWebhookDelivery200JSONResponse) VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhookDeliverydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetWebhookDeliverydefaultApplicationProblemPlusJSONResponse) VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverWebhookDeliveryRequestObject struct {
+	WebhookID  WebhookID  `json:"webhook_id"`
+	DeliveryID DeliveryID `json:"delivery_id"`
+}
+
+type RedeliverWebhookDeliveryResponseObject interface {
+	VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error
+}
+
+type RedeliverWebhookDelivery202JSONResponse struct{ DeliveryAcceptedJSONResponse }
+
+func (response RedeliverWebhookDelivery202JSONResponse) VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverWebhookDeliverydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RedeliverWebhookDeliverydefaultApplicationProblemPlusJSONResponse) VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    DisableWebhookParams
+}
+
+type DisableWebhookResponseObject interface {
+	VisitDisableWebhookResponse(w http.ResponseWriter) error
+}
+
+type DisableWebhook200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response DisableWebhook200JSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DisableWebhookdefaultApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    EnableWebhookParams
+	Body      *EnableWebhookJSONRequestBody
+}
+
+type EnableWebhookResponseObject interface {
+	VisitEnableWebhookResponse(w http.ResponseWriter) error
+}
+
+type EnableWebhook200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response EnableWebhook200JSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response EnableWebhookdefaultApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverFailedRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Body      *RedeliverFailedJSONRequestBody
+}
+
+type RedeliverFailedResponseObject interface {
+	VisitRedeliverFailedResponse(w http.ResponseWriter) error
+}
+
+type RedeliverFailed202JSONResponse Redelivered
+
+func (response RedeliverFailed202JSONResponse) VisitRedeliverFailedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverFaileddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RedeliverFaileddefaultApplicationProblemPlusJSONResponse) VisitRedeliverFailedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecretRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    RotateWebhookSecretParams
+}
+
+type RotateWebhookSecretResponseObject interface {
+	VisitRotateWebhookSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateWebhookSecret200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response RotateWebhookSecret200JSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+}
+
+type TestWebhookResponseObject interface {
+	VisitTestWebhookResponse(w http.ResponseWriter) error
+}
+
+type TestWebhook202JSONResponse struct{ DeliveryAcceptedJSONResponse }
+
+func (response TestWebhook202JSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response TestWebhookdefaultApplicationProblemPlusJSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4227,6 +5945,45 @@ type StrictServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
+	// ListWebhooks List webhooks
+	// (GET /api/v1/webhooks)
+	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
+	// CreateWebhook Subscribe an endpoint to events
+	// (POST /api/v1/webhooks)
+	CreateWebhook(ctx context.Context, request CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
+	// DeleteWebhook Delete a webhook and its deliveries
+	// (DELETE /api/v1/webhooks/{webhook_id})
+	DeleteWebhook(ctx context.Context, request DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error)
+	// GetWebhook Get a webhook
+	// (GET /api/v1/webhooks/{webhook_id})
+	GetWebhook(ctx context.Context, request GetWebhookRequestObject) (GetWebhookResponseObject, error)
+	// UpdateWebhook Change a webhook
+	// (PATCH /api/v1/webhooks/{webhook_id})
+	UpdateWebhook(ctx context.Context, request UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error)
+	// ListWebhookDeliveries List the deliveries of a webhook
+	// (GET /api/v1/webhooks/{webhook_id}/deliveries)
+	ListWebhookDeliveries(ctx context.Context, request ListWebhookDeliveriesRequestObject) (ListWebhookDeliveriesResponseObject, error)
+	// GetWebhookDelivery Get a delivery with its body
+	// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
+	GetWebhookDelivery(ctx context.Context, request GetWebhookDeliveryRequestObject) (GetWebhookDeliveryResponseObject, error)
+	// RedeliverWebhookDelivery Send a delivery again
+	// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
+	RedeliverWebhookDelivery(ctx context.Context, request RedeliverWebhookDeliveryRequestObject) (RedeliverWebhookDeliveryResponseObject, error)
+	// DisableWebhook Send no more events for now
+	// (POST /api/v1/webhooks/{webhook_id}/disable)
+	DisableWebhook(ctx context.Context, request DisableWebhookRequestObject) (DisableWebhookResponseObject, error)
+	// EnableWebhook Send events again
+	// (POST /api/v1/webhooks/{webhook_id}/enable)
+	EnableWebhook(ctx context.Context, request EnableWebhookRequestObject) (EnableWebhookResponseObject, error)
+	// RedeliverFailed Send again what was given up
+	// (POST /api/v1/webhooks/{webhook_id}/redeliver)
+	RedeliverFailed(ctx context.Context, request RedeliverFailedRequestObject) (RedeliverFailedResponseObject, error)
+	// RotateWebhookSecret Give a webhook a new secret
+	// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
+	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
+	// TestWebhook Send a test event
+	// (POST /api/v1/webhooks/{webhook_id}/test)
+	TestWebhook(ctx context.Context, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(ctx context.Context, request ListWorkflowsRequestObject) (ListWorkflowsResponseObject, error)
@@ -4551,6 +6308,381 @@ func (sh *strictHandler) ListSteps(w http.ResponseWriter, r *http.Request, sagaI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListStepsResponseObject); ok {
 		if err := validResponse.VisitListStepsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWebhooks operation middleware
+func (sh *strictHandler) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
+	var request ListWebhooksRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWebhooks(ctx, request.(ListWebhooksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWebhooks")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWebhooksResponseObject); ok {
+		if err := validResponse.VisitListWebhooksResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateWebhook operation middleware
+func (sh *strictHandler) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+	var request CreateWebhookRequestObject
+
+	var body CreateWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateWebhook(ctx, request.(CreateWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateWebhookResponseObject); ok {
+		if err := validResponse.VisitCreateWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteWebhook operation middleware
+func (sh *strictHandler) DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams) {
+	var request DeleteWebhookRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteWebhook(ctx, request.(DeleteWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteWebhookResponseObject); ok {
+		if err := validResponse.VisitDeleteWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetWebhook operation middleware
+func (sh *strictHandler) GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	var request GetWebhookRequestObject
+
+	request.WebhookID = webhookID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetWebhook(ctx, request.(GetWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetWebhookResponseObject); ok {
+		if err := validResponse.VisitGetWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateWebhook operation middleware
+func (sh *strictHandler) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams) {
+	var request UpdateWebhookRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	var body UpdateWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateWebhook(ctx, request.(UpdateWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateWebhookResponseObject); ok {
+		if err := validResponse.VisitUpdateWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWebhookDeliveries operation middleware
+func (sh *strictHandler) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams) {
+	var request ListWebhookDeliveriesRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWebhookDeliveries(ctx, request.(ListWebhookDeliveriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWebhookDeliveries")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWebhookDeliveriesResponseObject); ok {
+		if err := validResponse.VisitListWebhookDeliveriesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetWebhookDelivery operation middleware
+func (sh *strictHandler) GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+	var request GetWebhookDeliveryRequestObject
+
+	request.WebhookID = webhookID
+	request.DeliveryID = deliveryID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetWebhookDelivery(ctx, request.(GetWebhookDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetWebhookDelivery")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetWebhookDeliveryResponseObject); ok {
+		if err := validResponse.VisitGetWebhookDeliveryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RedeliverWebhookDelivery operation middleware
+func (sh *strictHandler) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+	var request RedeliverWebhookDeliveryRequestObject
+
+	request.WebhookID = webhookID
+	request.DeliveryID = deliveryID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RedeliverWebhookDelivery(ctx, request.(RedeliverWebhookDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RedeliverWebhookDelivery")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RedeliverWebhookDeliveryResponseObject); ok {
+		if err := validResponse.VisitRedeliverWebhookDeliveryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DisableWebhook operation middleware
+func (sh *strictHandler) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams) {
+	var request DisableWebhookRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DisableWebhook(ctx, request.(DisableWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DisableWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DisableWebhookResponseObject); ok {
+		if err := validResponse.VisitDisableWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EnableWebhook operation middleware
+func (sh *strictHandler) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams) {
+	var request EnableWebhookRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	var body EnableWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EnableWebhook(ctx, request.(EnableWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EnableWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EnableWebhookResponseObject); ok {
+		if err := validResponse.VisitEnableWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RedeliverFailed operation middleware
+func (sh *strictHandler) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	var request RedeliverFailedRequestObject
+
+	request.WebhookID = webhookID
+
+	var body RedeliverFailedJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RedeliverFailed(ctx, request.(RedeliverFailedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RedeliverFailed")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RedeliverFailedResponseObject); ok {
+		if err := validResponse.VisitRedeliverFailedResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateWebhookSecret operation middleware
+func (sh *strictHandler) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams) {
+	var request RotateWebhookSecretRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateWebhookSecret(ctx, request.(RotateWebhookSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateWebhookSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateWebhookSecretResponseObject); ok {
+		if err := validResponse.VisitRotateWebhookSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TestWebhook operation middleware
+func (sh *strictHandler) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	var request TestWebhookRequestObject
+
+	request.WebhookID = webhookID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TestWebhook(ctx, request.(TestWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TestWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TestWebhookResponseObject); ok {
+		if err := validResponse.VisitTestWebhookResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -4924,146 +7056,179 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLlT1UkPLcuyk07smtr1cZwe7ziJN3Y6Z6uVI8IkJGFMAhwCjK1JeWufZh9sn2QLHwAS",
-	"JEGJsp3uc87Mn25HJHH58N1v+BbEPMs5I0yK4PBbsCQ4IQX8eZym/Fb9kRARFzSXlLPgMLhaEpQRueSJ",
-	"QHJJBcqxXKIlFiHiDB2MX4yCMBDxkmRYfSxXOQkOAyELyhbB/X0YnF7hhX/Yr6QQlDPE50guCSqI4GUR",
-	"kxBRhv5WckmEGrsgfytpQZLgUBYlcefKsZSkUKP92zT49d+mwZc/ToM/BKFnEWcJyXIuCZMfSZ7ilRqu",
-	"vaRLItHtkjCEGSK4SCkpkJqcCIluqVzCIgXOCKpGi1c7fyErdIsFwkzckoIkCC8wZU2gEFZmweGvgdpA",
-	"8MW3vouCzElBWEyO8zylvuUpiN1iKpFcYqmnFDckQXNe6OVFepAIYZYgKtCSM14WJNl0QB+JLFbHc0kK",
-	"H0xizhKBsHqMbpc0XiLMuFySAslihTJ8QwQShAnSnCajjGZq13vVdimTZEGK4F5NmuMCZ0Qa3DspC8EL",
-	"/54jRu7kLIY3IosrOV4QdE3mvCAhwgJRDZEF/UpY2DytKZvTVE00Qqd3cVomRKBIfR+NpiwIA6om+ltJ",
-	"ilUQBgxnaql6tuaG8N05YQu5DA4n44NXodqh/WFvLcrFq7+QVXdvv1BBr1OCji9Pzs5QvMQFjtUyQzhR",
-	"coezPCUIo0+fzt6M7Do1vdYLbWFi74pfvGgv2CGeX//Lzv/+8scewpm/wzJedpf/M1f0z1m6QrRJv4o5",
-	"aFYRKdqP+hc/39GDD1+1b4HvOSM9izwGokT744POIoWkabrNUtU069d7MH79csCCGSDhx5Ix9VNnzVGh",
-	"n0QIJ8Bz1VpJjlK+EAr9Y5ymQrHIeUoXS4meCYllKdDHT+/fn73/+XmI+HzKNKkqOiWKF3BGFJkIzpn6",
-	"P4ZRkATqTTlb9JMC1ctt7JlKkgmXsZkle3hbqAB0pt/fG1ePcVHglQuOKy5x2gXGZ8XrJFegUP9TwNCM",
-	"dvSY5UqY7AGLvcAL0l3k24JnaC8Evnu9QgmZ4zKVaG+k+Qz6EdjVTNC/kwhleIWuCcISZVxItDcOx+Ox",
-	"y5oMp+vboBqqsbs5LzIsNX/dnwSwB8N6x+PxOFzPivWeLunfPft6pxYIwIMj0LSkeOsRmoydna5bKux6",
-	"4HonQ1YLMq671o9vT9BPk4PxCEVKSP5pfxwpvK9ENhYo+m/miYhCI8puKROIfyUForKX9s2U64XoJV7g",
-	"szeAbQy2Lpf1CAIv8Iwma5WZPxRkHhwG/3W3VtB29VOxq0QAzPILJR4V7c/8FmVlvFTcgeB4CWd2hKJr",
-	"LGgcDTior2pYn8ICIwRhMC/T1K+4fMZU+lek2IrCG9BZlEhTZ0FYYkW4AkpT1kXqaBAvULSXqT9H6GpJ",
-	"pkyQQp2QIpy4VAiJxJIXsp9lqRn7ePT+ZDOH/syLm3nKb9/DcD6dRE1k93Fr3q6A2zx7+N+6g2/Pf69f",
-	"JkL+C08o0bp5rCdX6jtTWqz6EytNMcbqye5fhX48DJ/0cGcsL6WaUE8pcs6EO91xHJNcalX0SaZVNKI3",
-	"2IUohikVySZlgZVepLhpyRLFcvAKUAFQxmh7VCCmYe6YMNbU8C3CvLYL7zQsgh3XJFj3qceIgN28xTQt",
-	"C7IGTnnBr1OS/XE7eF3or3wgA7l4S5hEt4US3004VKbcut3ol6z+v1MZAOu+cUwFWNR7Lt/xhM57DRav",
-	"ukW0no7UUTz4BF1CPSkIfkpEteP6IH+MGLltm64uD3ggPp5zvVQ/HMHoNpM584+24ywOyKwm86TwOqdC",
-	"+mEGehCfV4ASI/SZyiUvJYqU9PmTkjCR2t4KLfFXghhXQosyKmGbzsovJZbkNznqq6c4WRjXzFbzVs17",
-	"1cqTBLaI04uC56SQwPHnOBUkDHLnp29BQbDw4cdHEvMiIYmyCaxg/UEgUhQc1GRH+u1ZhbBf/lXShySz",
-	"69Um8J3ja5KC0DTD8Ou/kliqYY7Z6n9cfnjvM8pWSD1BX3FagtuAlWmqeL5F4budBd8xA6rjHH3Et++I",
-	"EFr1rZ7uiBua7/Bcw28n50pRLPQg92FwgtN0I4i7egtGOS4kjWmOGciZQulU2o3SPJCllPkmAP356uoC",
-	"FmLluibVX/XHXzxwO+FZTpjoYQbHxnJT/L9kCSe1hRgio2Td8iJBEeOMRNqhVZmBjMsl1WqZ+lhtiTPy",
-	"YR4c/rp+G3oL4fqX3vPG2u+/tHZTUe6WJzLHel9qyZX2qExiKo4QvhYgBpc0JZViIFGiMat5YFhKkuXa",
-	"81nZGeOunRGClzQligawbBgtCZZkR1LQ6TqUAyQ3RAs6hRe1vTnzrmrPtyohcbHtmoQFehOuY5QTllC2",
-	"CNEeMuZ7iCao2niI9tEc01T9dYAUpeWaBipz7SDcAESYesaMFr0WvdpYAqp3m2T0VhrjhvWZtoC5ibTq",
-	"aRx7x8BESVXj0XBQQdlBABC1BA0Prw/hlCUnuBTE581YIay12IQmgKcLcKPNeXGLCwCvXYpC8Fk1X4xZ",
-	"TFL9d0JwklKmNq+QG0teeNdRsZ7tKO64cnoro99lhiP0kSS0ILEUCBdKEVF22ZwrRdLLH2t56Z//W3fR",
-	"nTPTsYcuLC8+XF61TFsLOvUoCIOLT/Df46uTPwdh8Ob0/PTq1AuosvB4no6vBU9LSUKkOLVirer/oiVQ",
-	"tSu4a0K6aKuG92HjnwlO5XJLJUA7+1yc5Td+y7xNOaWfJpQk/qD/1bsSLZV7pLgeahS0x34qMa5VjG09",
-	"w8o2aUtSCzElGb2IcIEXlFWvb3EqSyxmjNxJB6WvOU8JZmpYJ4DhweOCgAAjdziW6UoL7MgOGI18PD33",
-	"uiGPjSSEWJDjRVwvU2on3UbxA27TWcxL5nH5HKep9RUq3WQOgSqCbOxFMU/H8ffyIFgvPVoI7LoSK2D7",
-	"0NnazNvxvI9vT9Drgxc/eVQGzdxm2j8huvv+wBRLV8IExZzNUxrLUPup9RcmXMfLNAG/r3GqIMqEJBi4",
-	"ZuWf3qQ2GDfQfcszPYCWzK7vdpSlUASHr0HHSTxYdCmVJn6EEhLThCgOS2UXCZ2hXoLdJDHtc98vcZ4T",
-	"RhIdaFF6ytrxDqwi5QH26VdSrFBGhcQ3BM15ySqrxwitwfA0iPKWkjTxQtQs59V9GKizUgJ4s23urKJ3",
-	"gy9qG2tGk64UdF79yWhRmuNXmteL168d6jkYd+nHGWNfbY7KtGf1CgsUDJXRII5qhzk4ZgHcPI7LAmLT",
-	"a7c1qYDYtVlSym5s/Ibc5SnWXNZCTa2hwSHKgu5UEfF1k+61GQW8aTdcAa/CUOcsDQE0zmINR9GIsp1Y",
-	"sBTWDTMZKeh7VtFsF4wgby/0c0SZAeg1T1aV7Wc906C46Qg76C6gio2CTYqCnbwCjl2pDzLgDTxJsRA9",
-	"qi5DRh03lsQIKeVyXgqcgp0G+mNBZEFJQ/dVPIKXSoVgRN7y4iYIg5Lhr5hqN0EY6JjATBtc6lC/4pQm",
-	"M+vF9kp3WO4FT2m82lI8ABujAqVkLhEvpbKSiEDzgmcN998PAuUwvo4FSiXKq5f0kn8QXRkDXi6czgD0",
-	"X3E6y8Sa9A+d9WCGjDlLLJD9MtbyjFcvD8ab44Fh8Fcqvdj3GVOj9ou8IBgincDQxRJDEoZEBWYJzxrL",
-	"SHipD6wOSnrlPiuza+K1iJurOLHBb5ymoVEwCiGRCfs2DVSIf27esZpxLejfmyAW1bFyTUf9kH45Png1",
-	"bOIylTRPqQ/cVUxPz6jjenYVcom10OPMZsFsgnrPamq4KzJczXwuJ4v9llDRMUPqeFYopUKanyvf0mAB",
-	"7HCPe0+ovcNtIHq0Hf/dqLxdtfU0yC0yGrlW6rTCJp5KT7NCWSlgCs2ZenNWu3b7xavSBa5LQRkRYnaj",
-	"M4r65aLSorTTYFb7cwf7jdyVKrkegynjzZgzQCMsOUJwCNqCIfM5+AkyvEIFyUxKXMs2crf3wnjdrME2",
-	"M0LgYYsee3x4bawmDFGpFk4SSDm8XWIJEukWr5rkNGjKn2DKoiCpXv8G1W4PNqwDVw/bIxwxaGZyJiTJ",
-	"u3s8Ywm5a3pMbdoQKAzXhLIFuFUZOUKRtu/Ue8I4jnGaAstXL4zWW2wtldldWOUC7N3La7AhbLjHgK4/",
-	"GPOD0HqOErImEhaiSP30380/o40mRmP0deek9GfCkllsfXrrqL/y/bmofbC9a9j9fN9+PutVG93XJ2Cw",
-	"KI2iDuH0705Zbymdk3gVp2TI+s6rl1t2SkYkTrDcGHFzHE7ushXFbsSTvQm4U0giZhXz9JI2JKhilJNC",
-	"cIayUkjF5zewoJfWV1OUrJ9nGAeuycJVStGCE4F0MHZLEt4DB8wq5TjZmLNhwmkuNF7rxI0ylUbaDYjk",
-	"OOC//+KLePJS5qUULtsQStlThxMizmJSRRmVVlBx2VEDlmpnNu3JZW1lCXlQaww68501JfvfhFdzvJnT",
-	"vnpI6MQ9phduHGUTgVyaKEXDQVIb8UM+B4u14S8ANpryhVc7Veov6GIiRIwXinUXziHdYoH+qijASBvF",
-	"+XGs/ihzjbXDFBtJ8nO+WKfVHIzB15CRZPZgyb1vhnjoAJPXzgB6Vx1VvV90TV5Vfk5A/A1OURfLYO8F",
-	"jslGfFTcssyTh0t+hVFG0HkSswt+K7QXWPtv4iVmC6JdOzblpt8Xu3aT+wo8VgpvFusT921nwQMn60Qx",
-	"qjTK5hI8k7TVCZeptMSj4ySyAcbUkXENDauJG11RVB9LQ7drHHfYMUu+9Fg7ddZfO/Ri0+UMjz6+OAuB",
-	"PyeQHaf0Wl2n4zpVtDUQOFq2dn6JMiM7rubtdZ7UqsmWLrAhWlMjJN7rNNMuPDFUUG5ws4G9q5NOfDEb",
-	"IXF8MwN69scpaUaExFk+PBLvl2htJG/53ULr0azX607ehzrD8otaznUKWlPUIC6dj2tsAnAC6KV2vVht",
-	"23RA2pDPYBr0WUt5bwRkB2Q4tdXjQXM+QL91VNpBU2ypCjZVrM0J5C3Nqnn6/1IXLtRutZcHTmFSO9nR",
-	"WGGtiPjLg43gryRrV/nU2ib4r+00JnecCpP+mxpbdLDSAodHma3r6A+ePSpM3VQ5PHZDFf2CLNgcC0GS",
-	"sKFKy7JgJEHXOL4ZodZ51EAPtV+57VLu90fu772cTIY5f2WBmdCyZQus6igE3YSSBRUSqiOrfErI/6w4",
-	"S0YKkq4QRqmihSO9xYiylDLSrmDYMg/Ap4B0ES/FkghZ5fU6MzqlOXqxbWi3ilj2Dn46eLX/8uCnjbUs",
-	"Xs597hrjvnAdLgRBSkPRZKKQxxXz6vS+ElfM96Yx9cl5SOPdTsznjcyJtXHX+k3DkESjRmtzAYHHWdzW",
-	"EpVu5iypT0pe+nPjrrQTOKaCaCfwCEUmMwxk4OXV8cer0zdHyCnVY4lGj1kF52jKcEFsWd4RiuonapCT",
-	"D+8uzk/1MO5RVQ9P318eX6kvp6x+QX38DNR6ncipfXfPQxTpM43QM8x0ouQCfyWozJ+rtU1ZVJllEXpm",
-	"M8gqLtQdEdx+b4/PzvUCbfqZWt2UnRy/Pzk9Pz99o2tw1mXPNWHSwkMPippdurl2bu5btYte5L2sLG2f",
-	"dIFKSclRztN0hE5xvDRufsWTjWCx2zHHHISBOcMgDKpTM3/bQwrCQANL/W6h41+j8dRuE8aIhxCWSdFt",
-	"ONG3ybtsfzsDjXNQFMcEVUExU0ggvHGk9zgjINu1kAcHGnjmrrWD2Uay0CU8L0qmy1YlwiA3QwR157eK",
-	"LLEAhwdp5s/0ZRMaRlFrY82FfWL0byWxiSS1hDonUhdkJ3QBwU9F5KMIRbMIRYcRinaisCrkVKIIXZMF",
-	"BczX9jdGKQyhdGgYw5vN9RA4r9M2quI7BT3IFs/wCmp9n0hPaDFcm4gbGxO4x5Z0WK8keW3bWnI7/dfT",
-	"k09Xpy5hnfZS0ANEVKV1DlYcodpyo7iBYfu2ec4XW1phHwDlddYEn2sKqIx99S81oSdPbRCPcCDfcjCa",
-	"KYd7Z14+LEu+HQFLykJzmx5X3bCIE4QxHh5i2dsuxAJRiDllvoL1txACVSaLk/3i656hjtKmTiv+oP8W",
-	"60MUkIy2vUOdlzLmGZn5M/4+V4Fvp+7FtjNpVegupcxnB+PX2i1guND6YNtrJ93tEbGOsVOk+phxHhqY",
-	"mDwyiAAR+YFhAM04upGAn2wkgLKE3G2oYmmlAA4LxB480jW991ObP9bOV/1XvXx3TY74sJzI8ctqWmvA",
-	"v7HMNdz3gYKiirU8KjTikxV65DUr7lNgoTat5imQtzCy5gVa8jQRThI5VdTq8mewK3SxVEPJ/XRycnp5",
-	"6eqvV2fvTj9A7cTlX84uLhoacJ88flw1zVo7YF2pTSWlt5exkA5RWdCmqlxIzJKqsry/eMyXlGa8Y0ZY",
-	"6/AwKQjKcLIpd6KteQ+KNXYr6x5ct7Z1GsqDat18YTFwxualnA3xrDp+zxQLadMEt1r2dgV3fn6pJeoD",
-	"Vj1Y7vyutX4uNYboBXLIMUQvvaWAL5+uFLDJTbYReNtIHiN0tqoobNCJj4GDP9Rztm6rrfHOa7wzP955",
-	"++Xbq/sd958H2/xzb3L/Bx8G/FL7OLeQeNclTS0ZdZkDzzLqf7Tgfj/LzxwVJCVYENuYDWYAo9hrAjuu",
-	"2fXRsTq8uuDeM6jq+bcMUzY4YJ/33nqH1Y5qn/b2eT/NdLehLQre1F+0TIKhuWwvIJUNX6e+dh02a4qR",
-	"WxCJOtnb1iuFICvZyu080W+nHACLlkrlX+t1twAFaVlPvLCdGKEfBKT6sXYG4t4mhXdzMtl95Z40FW3D",
-	"Ld9KcxW+rEudm63e1nmlphXbSjHfLRxWLc2/qZd7M9NcBFUi0sFStzuAjqsZTNDOKQF/b4/KYJdtndox",
-	"6fEh1eTdwp4abxtn1jiI/pSLdYziZEnimy25xaNod51aMRgdfysUVIeLU62yGLVeFiX50iH+DqOGrxxB",
-	"23dmDizXHdObBsi3qsF6pEvbm5S+1u/qKlCV7zXUlUBUitpL/GRx2035EJ1D9jvC/x07vLf33q4P+z88",
-	"Yo+98frv6VnvcTE/VeaCJbEqZ6gdvq9JFISI6SX6v47fnSNJ7iSiTNCEQHXi8I4yXs447BM1MyQvr9u/",
-	"s7HfMJ5d9bcajKp1A6oNzqN66I2xbTvmlWlJ0D7QLuyRDn/qQ014XGa2lQAvJcIsXvJC8wOcUiyI8BJ2",
-	"44C2A3iVpbHCWboeCRvIZ3TCtf0cfVDU83SBdw8eibnHsLm8wWmixKdORBKHpsNlnTIjEI4LLgTk5dCY",
-	"iFCX7YGrSfNHNmXGQQSwRK5wCavWh5ShCy7koiCX//N8NGVT9uOPJ5x91VmmYvTjj7oUOCPZNSlMVSbD",
-	"N2QWY0GOgGfpXz++PUH7+/uv1ZCfrk5gFVOWUbVO3dr7CNkQjP4io2lKzTP0LPp//+f/zjIRPR+hd2ay",
-	"Cil0/y6d5WArY0foo3b1mwzkkt0wfsuqlfKi+gmadtZVyjD7lEF5MEnMpsF3BPvVlf/gdAJHJkNRX4PF",
-	"qELgKXtmOzs8twJKQH8DFMU8IdGRelXYr8UoS3QePRQ+aYdeZrqQ6oCIqHqs6tY7kCtElDaNIeWeC0jL",
-	"EWUcEyGObAV99W6GV3YouyAzudmxAR+iibNt88E1wYVA0b/umJd2zpLoUBfQp5Qw+YMItdlE5ZRBCaOS",
-	"VUyXiSrzzfYcnrxq9BsnqSAIg/2lrCy9EONJcFbR6O+tAFko/NeNs0NQbKz5Uffvn7LIdvmO3J70iLNG",
-	"drr2xFYzPDvYm9itgP0nFNR04MxM8jxEUaMrd1SP+fPplY2WPtsfHzw3W3KapatdRdBCaBfndPfr3i7Q",
-	"dGTrtquqUF4X/OAbAgQctZqu6z616IasEGi4AuWkQJIwzGSI8oKymOY4haELXkpiG/TfkFxOGcQKJUqJ",
-	"stcmB2jJy0LYfqdZ1VJC3yugcd/cNNBqc2+yW+wOKmC6DVNDNE/xYkESFHkaoB4ipRJERzWw7eS6EWvV",
-	"HELtFZKBgVj1Qg4mE0X9+pfCcoFSkCkrc8S4+sgchBLIgFi6Dz96Bqrx3nOtcDrNsl1KiZz2M5FOaoLO",
-	"fKaFNoKyh4SQfNS8MiBEQApKS4Mu0PYmAf8lAaFp9yfA2ZGQHLh2gjIqBAH+VZCcYKmgqabUrgsh8UpU",
-	"gD6asuZidSNqZtqeQs98vSVTtv4neNvcR5DSmDCdM29aCB/nakU7k9E4MM2qoHugONzdvb29HWF4POLF",
-	"Ytd8K3bPz05O31+ewjd1/w8twxw7+zAYj/b0KzwnDOc0OAz2R+PRvnZbLkE2N0hE/bAgHrXiPblVmAKJ",
-	"wyP0VoMT2GLMs2vKLJ4cv3+ja1FAfAhL+QqoijPbk9Avf/g4Qp+hnOma63RRheNVvh2WCkkKYi9+MKSa",
-	"lUIRFpXwlQZrxYPPkuAwUFz+skoUrK+i+PWbv6N0q97kwdcVdHt32n339eaui1O6/ewH1pI1+tpPPH3t",
-	"H7Yq8vBFkSFr8l7M0awXGNpAvWpT+q3n0oBmPdBTjFmVgj3ReI3yigeM6e0lo7XeVo7Ht2lQkAXlbBoc",
-	"TgNSToP7qO6//YNAthJCZ+/FnEmQTL3t5avKiaH3Zky8lOMbuluA1Wl/7Hioum6yOC0F/dqL5tahqOST",
-	"/xKDNfG47nyQST5kPsmfYLaNu7Me0t9qd3a+B+7Oh+g179412Xob37vQ3oFB78G9GAPeNfcXDXizcd3J",
-	"/ZdW4/3JePyk3fY3N+QGmT6gGbfJuALBy3jFAkba+wiVEn0Lqna4axvlQ0vsMstwsQoOA7VIZLP2JV6I",
-	"Oov/C/TDEtLbpq6Qwgp8o0N0qkzQs1Y1W+he0EKlmLJm4cdzcHDNka48qSo+gPsZZVT3frqtanC0M3DK",
-	"jPF+CCFPCj2aiTIOIZFZcjCQCEvqNiO6L57QfdGoMNU8oCLr2phbTGXk3HnjnVoZY6aHiS791s/AbamW",
-	"VeauprvAphO/SQM4MqbBZLynrDZQsmIsiKgbWC2xmLKoSl2KdG+rSPcdiDqAcBoCePQuzeCgjqOjeG2g",
-	"HLhpZAjd6utahtBi84auLkf7vH+CrpQcRyeKIu/kCP1Mv9qW27BfKVBkRb1VS3VPgugI4SnLcKr4G1i8",
-	"0IKbLhiHcBwWle3AElwkKCEZZolw7jVp30QDE+W4IEyuvY7mi3uFyOpJOUp1aUj74oH7Divb+00uDrFo",
-	"Z8ivCnMakoGLi7a7zu/3v1Rkm9sgbP3X8Gsg3NsGd5zrBtetsns/oTmOR3F+YOKGh3t4/33YND13v5ls",
-	"nvteI/QhjNNijGGZqMzDKQMMmYzHTa7oY2kLIh/Ez8yNUQP41HfgfM076IZ84Vyz993VlnW0/gjqfDK0",
-	"3x8fbEZ5926cx5PKz8QSimZeSvBU1wJuRTu7phHE4bce1eqTvlbCqQmsbhzl+houUAqvCWFIdw6raIrA",
-	"XaGNCkFkbqyoLyykAmFFoSSxzqKD8WvjEGu1xoimrKNf5FgZnbomkNqbC1taBjz9zlTp0R420pBLPw35",
-	"7EcJ5xaw3bqnYIv0JptRqnWf1+Ox8QQA3OXcVUeTtfhX9x/pxcFzekPMIcM9w5ghe9fBDwLhGByrhx3E",
-	"MxWrppRPu8QJapTPOrfDKm0c+pOgyA4eedGp+vyfKPXdUOqqLKpQyzWOb7bFKl8jm170+kg4mF42l8Nw",
-	"GI0ttpLaVEW5I2pOaCqrrZaA0bwgYgmNUFemAbAPjfQKGyW3/0Sl74FK+mrikiVcCS8rNSE22zhMc47b",
-	"YpoSuzu2PsirhX5gpn86jpe2YCfU2XgEGiebXpwJuQuR0Epws4+zJ1qhq4PE98SZf8daoVPN5fNnpWnz",
-	"kmT5WG3xd1LzwBfWufL5ARbSbpUwtxlDbSmU0imtuyy0THFNDqkfSb8rhv6m+LYB2f7zINpgJGukt3kR",
-	"y9NLx2bM6AaippPoCJ1pFytnJlWpSiHyYtbnRvZbA7vamJ2u3NR2iLbb/Hbn/smeGIWTZr42kPSPE4xY",
-	"j12N+0SfCC3dTEeLjPVv62ICvFDI1MoV1Hem3jUQUrE6jYYnml1ozQ5PmX0JpwXByQrcRNS4aqtnC0xZ",
-	"2ErEmYzHOk5g8pXgC8iPrpI9FMIfRpAwpi9h1OUu2qDX5ADk6NcedXSjyhfdlsuu0e+e9CZV6yEOG2PZ",
-	"tM7txoIE1h5nkJuVjAXEs0ObGgpeYPMjwgXcE6R+H6FIkjsJqzE5RI00wrsd86QgkO8F+BO192GMxE3+",
-	"7y2op8qJMF7zYV/Za48fT3YfDXI5bfd6aM8nDHah2KNlzzex177hYO9/dBw8FqBBWbo05RyDkOJJ96oL",
-	"mDYSiWJicAojZC/0gKvDbWIyMnfo2DiV5CmYKlWCKnp2MJk8f4qAL6y4yaZtUrGQXEESwQX+g/Hvm2K5",
-	"blCg46F/MNe0H5pq5CfRULfkCb+Tt1l6NbmHMQh9QLtGDev3y0BKnpa15E6pAnA96gi9gQ+1Nd/R5UwK",
-	"cXUDzZQpYxpSsEnilaVmiN8QKZ4UIR7N7OelIE657WOPVevM/ad6yuzhsUoz7zs81Di7zsnpz/9BD067",
-	"yJ7w4AxdD8zpXWuX2XKB734k/7SsHmnw20N/MuzZ/Wb+GiSBf6kquh+JJ73dBEyl7V5l4udYLmsLvy4p",
-	"70+ZeIr2vv9AqoJSGbfVEZZw+/Xf16GMuSD7O+rQZgaP8nymNOSnUHZtWw19sxyPiQB/Ak51l2YLnoxI",
-	"bCCTEVnQWKyDzDvzykbQgLWbp5i2gNLOCers/6LgmVp4KXSNL7nLudC6uiaOp4CN2QbYUfWEfqiY+pSR",
-	"PeA+0JxwJgsM5dHb+kd+I9+ye0GA32qLzR7+ozmVr5aQ/6kXX3ll/OcJ3rW/92oeL8b7daBeX49YFQTG",
-	"mDHu0UcWRH4kOIEyid+Na8SYPS3bgMK9BLIhdIpwVVznB6zTjKWPRn5xROB3gpGdogfDqy5CTwEpcz2p",
-	"DluiJSl8jPXeXhqsmYEuo9sFSjevtlGwro4XTqa8VXTBR0izrDT3pddtIXLK4LZzbhuKt4rIhEd9AcMX",
-	"bnaghRP7A2MIPMJO6RWEZTzJyuDArvNkAGESDhmwVYjKjGHj3N1RNG5DFaQmpLBWq6RL3qNmfU9w/+X+",
-	"/wcAAP//",
+	"7H3rcts4uuCrYLVT1ekeWpYvudk1tevjOD054068tjM5W60cEyYhCWMK4BCgZU3KW/s0+2D7JKfw4UKQ",
+	"AiVKltNzzsyfbkckcfnw3W/41kv4NOeMMCl6R996E4JTUsCfJ1nGZ+qPlIikoLmknPWOetcTgqZETngq",
+	"kJxQgXIsJ2iCRYQ4Q4eDl/1e1BPJhEyx+ljOc9I76glZUDbuPT5GvbNrPA4Pe08KQTlDfITkhKCCCF4W",
+	"CYkQZeivJZdEqLEL8teSFiTtHcmiJP5cOZaSFGq0fx/2fv33Ye/r74e93/WiwCI+pGSac0mYvCR5hudq",
+	"uOaSrohEswlhCDNEcJFRUiA1ORESzaicwCIFnhLkRkvmO38iczTDAmEmZqQgKcJjTFkdKISV097Rrz21",
+	"gd7X0PouCjIiBWEJOcnzjIaWpyA2w1QiOcFSTynuSIpGvNDLi/UgMcIsRVSgCWe8LEi66oAuiSzmJyNJ",
+	"ihBMEs5SgbB6jGYTmkwQZlxOSIFkMUdTfEcEEoQJUp9mShmdql3vue1SJsmYFL1HNWmOCzwl0uDeaVkI",
+	"XoT3HDPyIG8SeCO2uJLjMUG3ZMQLEiEsENUQGdN7wqL6aQ3ZiGZqoj46e0iyMiUCxer7uD9kvahH1UR/",
+	"LUkx70U9hqdqqXq2+obwwzlhYznpHe0PDt9Eaof2h73Qkb4jGb0nxfzDO/U5zKJIp5okNS/c0HQpmv+u",
+	"IKPeUe+/71aku6ufit3Pnz+8qyN4Mv8TmS9C8s9U0NuMoJOr0w8fUDLBBU4UUCLAH/KAp3lGEEZqwL6F",
+	"iuYO1YobeN8Kn5cvm+DxSPXX/7bzf77+voVMR79gmUwWl/8zV9yGs2yOaJ1bKFakGVOsOE3cvvjRjh68",
+	"+6pDC/zIGWlZ5AmwAHQwOFxYpJA0y9ZZqppm+XoPB29fdVgwA5S/LBlTPy2sOS70kxjhFDi8WivJUcbH",
+	"QhFbgrNMKIY8yuh4ItELIbEsBbr8/PHjh48//xghPhoyzRgUVyCK83BGFFEKzpn6P4ZRkARekXE2bic8",
+	"qpdb2zOVZCp8NmqWHOCkkQLQB/3+3sA9xkWB5z44rrnE2SIwvijOKrkChfqfAoZm6/2nLFfCZBss9gKP",
+	"yeIi3xd8ivYi4PK3c5SSES4zifb6mquhn4A53gj6NxKjKZ6jW4KwRFMuJNobRIPBwGeEhq+2bVANVdvd",
+	"iBdTLDU3P9jvwR4Mox8MBoNoOePXe7qifwvs6xe1QAAeHIGmJcXJj9H+wNvpsqXCrjuud7/LakGiLq71",
+	"8v0per1/OOijWInkPxwMYoX3TkHAAsX/wzwRcWQE54wygfg9KRCVrbRvplwusq/wGLfKFYHHeCsy5c+U",
+	"BBTCP/IZmpbJRHEHgpMJnNkxim+xoEnc4aDu1bAh9QhG6EW9UZllYTXpC6YyvCLFVhTegIakRJo6C8JS",
+	"qzAooNRlXayOBvECxXtT9WcfXU/IkAlSqBNShJOUCiGRmPBCtrMsNWMbjz7YX82hv5DbCed3rcc508+3",
+	"cqJfeHE3yvjsIwwd0rbUpBZmM/O2O8j6wuB/y5bU3OujfpkI+S88pURbHYmeXBkmTOnn6k+sdOAEqye7",
+	"fxH6cbed6uE+sLyUakI9pcg5E/50J0lCcqmV7K1Mq+hRb3ARohimVOwhLQusdDDFuUuWKvaG54B2gJ5G",
+	"j6UCMQ1zzzizRlRoEea1XXinZuvs+MbOsk8D5tGjr8NuHWB24DagWd24Cba0JA3InHO9gDA6g7Fq0NmO",
+	"2V8PaR+j3ntMs7IgS3afF/w2I9PfrweFC/1VCAigiswIk2hWKI2pvmlnqy87VP2SNfB2nIW37BvPFoRF",
+	"feTyF57SUatFGtRwiTbEkMLIjRHZ441XEkuyNdwzg7ahnuG3T1u34ZynBcHbJBs7bmjtJ4iRWdOn4rPw",
+	"DdlJdwLz5l+fxuzWrNK7VXidUyHDMAOVmY8coEQffaFywkuJYqWo/EEpI7Ha3hxN8D1BjCv9hjIqYZve",
+	"yreMpUuO+nobJwvjmtkq0ahFp1p5msIWcXZR8JwUEgT2CGeCRL3c++lbryBYhPDjkiS8SEmqzEerg/0g",
+	"ECkKDhaVpyjtWduhXVVyygNJb27nq8B3jm9JBjqPGYbf/oUkUg1zwub/evXpY8h+nyP1BN3jTMsZVmaZ",
+	"kj0WhR92xnzHDKiOs3+JZ78QIbSV5J7uiDua7/Bcw28n58qmKPQgj1HvFGfZShAvqrgY5biQNKE5ZqAm",
+	"FEr91v69+oFMpMxXAeiP19cXsBCrlmlS/VV//DUAt1M+zQkTLczgxBj5Sm6VLOWkciZEyOjjM16kKGac",
+	"kVh7Wp3HgHE5oVqDVx+rLXFGPo16R78u34beQrT8pY+8tvbHr43dOMpd80RGWO9LLdkZGpLkiIpjhG8F",
+	"iO8JzYjT66TVYOoHhqUk01y75J1JOlg0SSNw32dE0QCWNfs2xZLsSAoq+QLlAMl1UWLP4EXtmrgJrmov",
+	"tCohcbHumoQFeh2uA5QTllI2jtAeMp6eCO0jt/EIHaARppn66xApSss1DTjL/jBaAUSY+oYZI2gpejWx",
+	"BCynJsnordTGjaozbQBzFWlV03imsYGJkqrG+eWhgjKZASBqCRoeQXeTU7rXw/RPjCByr3BZmTFSKKtF",
+	"ESpnYGEDd1uO0g1OYZ6gWzIuQVNYflq3PNVLzrIODEEx8E8GsF9DgvM042V6BvtxBpeiVJDliVbY1iMu",
+	"lm5Kjk2dfw4sJMNCIgM/g+r94DBqEze0RTOnzveBy5RKfYTHCCNJhARFXTHiJQPrn78tPm6bMTaq8w5N",
+	"IVBDwIIzG1ETOeiUJXgzFkZWO7eUshZEIUZU/7AJ24oNG2KqrWjp6NaFcKOd322O40lFD1U4UG3JA7LP",
+	"hYyfzt9kG2CqibtY1Vf67cfIdx6tnqbB1eCVmvfJwwu3pBqj88gnxObs+kAdX0/HNMa7+ZfzsXfzMTR9",
+	"61Evx2PKnCaz1Eav3mwCyFtTbcRlW79qwaDYIGUMHkwBnkrMHBfghULcW6J0JAF0HGvGEFdxT1Tmx0MW",
+	"p1QkWKnd+lGOhSCpdjtbncvauPACYUrDTdGo4FPE+Axxpp2di7LHbLgucdx8QZlzxtJTXAoS5nZYO75S",
+	"moJuNIYo34gXM1wAy7NLUErVjZsxwSwhmZmd4DSjTCGkQhcseRFch1N315N9Jy4DQPK6At5HlySlBUmk",
+	"QLhQxq+C8IhnGZ8FdfLKRgvPH2C0C1ikEzEWYXnx6eq64Xm3oFOPelHv4jP89+T69I+9qPfu7Pzs+iwI",
+	"qLIIBMZObgXPSkkipKwDhY3q/6JhxOm4+HKmooYP0ccfCc7kZE2mUHFFu1t+Fw4cNLW1MqyHecpD60q0",
+	"JdhiOeqhPH5vxt6W6ajN2nUD11GvYQF5EFNKQBARLmosco1TmWBxo+Sxh9K3nGcEMyepk5Z8j4uCgNFE",
+	"HnAis7lmWLEdMA4qK3kwSnpirC9IjPGCnMvtmCqGuNLkgajuTcJLFtA2TrLMhjKVZjCiWjuwiSi+4kGZ",
+	"fHW4QgduILAf6XTADqGz9S+vx/Mu35+it4cvXwd0es3cbnRIIyDFPjHF0pUBgxLORhlNZKRVUP2FyV3i",
+	"ZZZCWNqEFRBlQhIMXLOTaFemqokcNYV7B1oyu37Y4UWq/v0W7Oo0gEVXUsnGY5SShKZEcVgqF5HQG+oV",
+	"+Ookpm3ZBROc54SRVOeBKIVz6XiH1loIAPsM1OspFRLfETTiJXOeNiO0OsPTIMp7SrI0CFGznDdK+2dC",
+	"KgG82h/sraJ1gy8rv55RUltffV3Tg521//LtW496DgeL9OONcaA2R2XWsnqFBQqGM16k4riK50PcGMDN",
+	"k6QsIFFv6bb2HRAX/WQZZXc2vYQ85BnWXNZCTa2hbiwVdMelBy6bdK/JKIymrjfsaewGQ72zNARQO4sl",
+	"HEUjynpiwVLYYhaMkYKhZ45mF8EI8vZCP0eUGYDe8nTu/I02mA2Km043BN0FVLH+SgPITu6AY1cagswl",
+	"MdrxJh50QQ1BdbFHm+oMfLt0SWTds5ryIkwhBQFlFxJAhQdBT8AX9VnXkGv+l5FeQ3hbspifZliIFqOC",
+	"NZ0nSKnxo1LgDLywoKkXRBaU1KwMBW5eKmWNETnjxV0v6pUM32OqgwBRTyeH3Gj/jSKfe5zR9Mb6B4J6",
+	"FCz3gmc0WdfxBgKDCpSRkUS8lCjhUyK0oeYH934QKIfxdVKYVEqTe0kv+QexKM0hhoWzG0Dye5zdTMWS",
+	"rGOdbGuGTDhLg44dp81Y7vzm1eFgdWJY1PsLlUE6/wLWsMI5kRcEQ8obiE4xwZD7K1GBWcqndW8OL/WB",
+	"VdlpQQ2LldNbEvR311dxarMgcZZFRpUrhEQm/6/ufoZEuNU7VjMuBf1Hk81EddKk5ljtkH41OHzTbeIy",
+	"kzTPaAjcLrlLz6gTvOwq5ARr9YIzm3y9Cuotq6ngrshwfhMKKFnst4SKThhSxzNHGRXS/OwiR51VHY97",
+	"PAZyLhe4DaT2rMc9V6rJ102NGFLaje2j1WetGottacRW/VGqrkJzpt68qQK37YqM0rpuS0EZEeLmTqeW",
+	"t2sgSl/V7pmbKlrb2ZHrr1RpUAnIlGChRuVvPUZwCNpWJKMReGSmeI4KMjWVGA0h5W/vpYmpWdP4xgiB",
+	"zRY9CETomlhNGKISQdAAKl1mEyxBIs3wvKNL2p/yNUxZFCTT61+hRO+93CTK4U8IRww6sLwRkuSLe/zA",
+	"UvJQj4fa/HFQzbQbs2QpZ+QYxdqSVu8JExbGWQYsPzUBiiU6RMM48RfmAnyte3kL1ppN5miNpHhyFjRK",
+	"JWRNnkuEYvXT/zT/jFcac7XRl53TgY4s3STWe7qM+p2X1Uftw/UDv/7nB/bzm1YF3X99H0xDpVFUCRrt",
+	"u1N2ckZHJJknGemyvnP3csMinBKJUyxX5tN4rj1/2YpiV+LJ3j44rkgqbhzzDJI21EVhlJNCcIampZCK",
+	"z69gQa+sV6woWTvPMK5yU/yllKIxJwLpVKs1SXgPXF3zjON0ZUKtSZbxofFWh8TKTG4xLMtLmZdS+GxD",
+	"KGVPHU6EOEuIyyFSWoHjsv0aLPfWiavVTGfzXTjo6b8Jr+Z4Nad9s0lihH9ML/0siVUEcmVyEGquqG5h",
+	"Q/s5+AZqnhlgoxkfB7VTpf6CLiYixDhElwrvkGZYoL8oCjDSRnF+nKg/ylxjbTfFRpL8nI+XaTWHA/Dq",
+	"TEl6s7HkPjBDbDrA/ltvAL2rBVW9XXTtv3EeZUD8Fe5nH8tg7wVOyEp8VNyyzNPNJb/CKCPoAhV6BZ8J",
+	"7W/XnrJkgtmYaCeaTQRu93ov3eSBAo+VwqvF+r7/trfgjpMtOFhcPU19CYFJmuqEz1Qa4tFzx9n0ocyT",
+	"cTUNq44bi6KoOpaablc77mjBLPnaYu1UJRnNIJetZTA8+uTiQwT8OYVMGp0clGM58Z0q2hroeVq2djOK",
+	"ckp2fM076DypVJM1nY1dtKZawlure1I7S0VXQbnCoQn2rk4pDUXHhMTJ3Q3QczgiTKdESDzNu6fGtKTx",
+	"NJC84eGMrO+4Wq8/eRvqdPN9NsIYFLSmuEZcujDL2ATgBNBLXfRiNW3TDknBIYOp02cN5b0W+u6Qv9xU",
+	"jzvNuYF+66m0naZYUxWsq1ir684amlX99P+lqmCt3GqvDr0K9WYpg7HCGrkHrw5Xgt9J1kXlU2ubECmw",
+	"05giQipMbVZmbNHOSgscHmW2wLc9TPmkhIC6yhGwG1ycEVL+dDZQVFOlZVkwkqJbnNz1UeM8KqBH2q/c",
+	"dCm3+yMP9l7t73dz/soCM6FlyxpYtaAQLKbujKmQkIXnqiWgusNxlikpSDZHGGWKFo71FmPKMspIs5R1",
+	"zYyLkAKyiHgZhmxMW7XjzejVaOvFNqHdqGbeO3x9+Obg1eHrlUXNQc597hvjocAoLgRBSkPRZKKQxxfz",
+	"6vTuiS/mW5OU2+T8BlmBm6XxaYbUPZFQV3cGnMVNLbFDHmBlqoXD5wVJqCDaCdxHVVYgFejq+uTy+uzd",
+	"MfJ6NrBUo8eNg3M8ZLggtj/DMYqrJ2qQ00+/XJyf6WH8o3IPzz5enVyrL4esekF9/ALUel2moX13P0ZV",
+	"FuILzHQZxBjfE1TmP6q1DVnszLIYvbC5eo4LLY4Ibr/3Jx/O9QJtop9a3ZCdnnw8PTs/P3vXlp9Y5cbX",
+	"YdLAwwCKml36eY1+lqHbRSvytuV1aukCLTMkRznPsj46w8nEuPkVTzaCxW7HHHMv6pkz7EU9d2rmb3tI",
+	"vaingaV+t9AJr9F4atcJYyRdCMsU4NSc6OtUVTS/vQGNs1MUxwRVQTFTSCCCcaSPeEpAtmshDw408Mzd",
+	"agezjWShK3helEz3L5EIg9yMdLR7psgSC3B4kHqmUlvepss2Dguoz4z+tSQ2ZaeSUOdE6s48KR1D8FMR",
+	"eT9G8U2M4qMYxTtx5Dp6KFGEbsmYAuZr+xujDIZQOjSM0Q8nta8P52XahuvCoKAHtWBTPIemL1vSExoM",
+	"15bZJMYEbrElPdYrSV7Ztpbczv7t7PTz9ZlPWGetFLSBiHJaZ2fFEdpurBQ3MGzbNs/5eIMiH5dsPtIU",
+	"4Ix99S81YSAjsBOP8CDfcDCaKbt7Z15tVgPXjIClZaG5TYurrlvECcIYm4dY9tYLsUAUYkRZqHPRewiB",
+	"NooGQk3b1FHaJHXFH/TfYnmI4o0r+lnLoc5LmfApuQnnVrqaGb+q1ZbNNFq1TKTMbw4Hb7VbwHCh5cG2",
+	"t15i4RNiHQO//OcJ42wamNh/YhABIvIdwwCacSxGAl7bSABlKXlYkdTVSLbsFog9fKJreu91sHip8tx6",
+	"y/fX5IkPy4k8v6ymtRr8a8tcwn03FBQu1vKk0EhIVuiRl6y4TYGFyvOKp0DeQt+aF2jCs1R46fpUUavP",
+	"n8Gu0KXQNSX38+np2dWVr79ef/jl7BNUqVz96cPFRU0DbpPHT6uVXWoHLCukdVJ6fRkL6RDOgjYVqEJi",
+	"lrq2P13raHVSmq3x1MJah4dJQdAUp2R1bW1N8+4Ua1ysm9+4Kn2jYtu1K9lDYTFwxualvOniWfX8nhvX",
+	"p65XTh/ml1qibrDqNQtNf6NKfp8aI/QSeeQYoVfBQv9X2yv0r3OTdQTeOpLHCJ21+gWsrKoFf2jgbP2e",
+	"q4Odt3hndLLz/uu3N487/j8P1/nn3v7j70IY8OfKx7mGxLstaWbJaJE58OmUhh+NedjP8jNHBckIFsT2",
+	"A4YZwCgOmsCea3Z5dKwKr4558AxsT6k1o5QbMED7TSjDalV+2SNU60K571pzuo/aOv18mcxNbb19NdxX",
+	"QJcah0OfVXG56NjBC5o4XMMHj1qsUza+cbUUiwiio0sj3c3NmEeu4YIok4QI0b0rABRd35SBBMh3rjDc",
+	"VWZD8jgq+MxrDOMa4ED9cDPXMSgZunJxkhQkkEl2NeEzBslUkUnXMYRitYWWkdocm/qh1joEHbMIMTIj",
+	"CsYK0p3DZbbNm151wIG2tm1QFTIvI/pnzmBpxqi6wsHv0inC8kVtrk7sdQJamLkivupMa8xkWeaIBdkS",
+	"zncGo29S+zQq+DQYuywIklz3BDj2Ox1XeWa2jYGQ3OoGVccAniuBy2fhgvDWfVQ8ZRHl1c+KT0ygwS+E",
+	"wKroCqQ25wUZ0Qf/LV/D7v8UHwOhoynBTCCcZTUaqTdEWxli9NtHDxaJxjaW3eBM2hMddKO2ZZy9DjNZ",
+	"lKQRSH0G1r8chcA9foxixme1oK6JBTvveWzoXjc7kqb+RDe2dJ3KmpaswrCo58ZY1lOhw74+X54/E9to",
+	"a7xgPv6OwVdDtd39HK5h5wo/hxt4ZRTWjHhh+/h/J9LYPub/VpjVBtErp3g8sxpMHnJaELEsX14NRAqj",
+	"pKBE2QUQhFWKSlctr5klt9wS80AdzJ40XVTqTVTQ58vzqgrM5tYgMi6IEKgoMwKCgs8WOs5wWes3s94N",
+	"JW619cMNtHTIDEfUQVQ8xtbpJKqopegq17qkzqySa7Yz6lOwrC1TymbiKKW4yh9av8aiXlrUtdnru+qL",
+	"Rvila93Qy2XC2FaoMDIzB6nwyHbhiMAvyeZ+D9/2mNAhuMMkEXJ5hpMFKGB4NfGYVBaQLvLoYgE1ggur",
+	"C3ceXSqI6dPSPcroogQiVOGm62DV27qGz9x/MkdFydZIDmhEWep2TpCr+QgKdmuFpX6fVZ3DaHt7QSJA",
+	"ZZivGVwZ1K2mbiDcb4nXV66UBvbULJTqzGoH0W6kBNmx7cI9Icnd2mL+CbS7zIXbGR2/Fwqqw8WZdiwY",
+	"pVYp7V8XFfWmUwy+8pyabWfmwXLZMb2rgXytziJPTB8KFgAvzXHxndUuzyXSXReobm2q7YGt5ciuyj1f",
+	"bIkZTDr6O04uWj9TZnmK9ebZ0TiYG/2cWUwt6TzbyhK3JOZ8Ac1U6YpEQYiYC7z+98kv50iSB4koEzQl",
+	"0HOne2/uIGfs9omaGQpFl+3f29j3NF+tytvdfnWt/FcZsG7o1RasefXaNNprHugi7JFONdWHmvKknNoG",
+	"ebyUCLNkwgvND3BGla0UJOzaAa0HcGd6zvE0W46ENeQzOuHSS5RCUNTzLALvEaK/o0AQ6eoOZ6kSn7ro",
+	"QxyZa6Wq8gSBcFJwIcBOowkRkW6RAmF9zR/ZkJlgPMAS+cIlcpfZUIYuuJDjglz9r/P+kA3ZTz+dcnav",
+	"K/pE/6efdIOrKZneksJ0wGH4jtwkWJBj4Fn618v3p+jg4OCtGvLz9SmsYsimVK1T3955jGy6m/5iSrOM",
+	"mmfoRfz//+//u5mK+Mc++sVM5pBC34SgM8ptFyJlhkJalfGVl+yO8RlzK+WF+wluyqp6b8HsQwatmEhq",
+	"Ng1xetiv7mcHAX5IGmEobrtiJ3YIPGQvbL/CH62AEtC1D8UJT0l8rF4V9mvRn6a6ZhmaTGg7dmqu/tLJ",
+	"Z8JdbKYbykJdBlHaNAa3MxdQAmHCRce2L5x7d4rndii7IDO52bEBH6Kpt23zwS3BhUDxv+2Yl3Y+pPGR",
+	"bguXUcLkDyLSZhOVQwZhJCWrmG7Jo8w3e9Hf/pvaJZ8kEwRhsL+UlaUXYqK23ipql2oqQBYK//VtlREo",
+	"Ntb8qK7oHbLYXq0Z+9fOIs5qcRSd9eJmeHG4t2+3AvafUFDTSYpmkh8jFNeuwoyrMX8+u7aZqS8OBoc/",
+	"mi15N5SqXcXQGHcX53T3fm8XaDq2PbJcBx5eNVfAdwQIOG7cdKovh0N3ZI5AwxUoJwWShGEmI5QXlCU0",
+	"xxkMXfBSEnsH7x3J5ZBBXqZEGVH22v4hmvCyEPbir6lrlKivDta4b7qHN26yNZUEdgcOmP7NYREaZXg8",
+	"JimKAzeBHSGlEsTHFbDt5PpGMtfyUO0VCi+BWPVCDvf3FfXrXwrLBUpBhqzMEePqI3MQSiADYumrdtEL",
+	"UI33ftQKp3dDpU8psddUNdYFJHDHibm3EkGALiUk79dvBY7AKw9amo65mMuCw/cAR+biFAHOjpTkwLVT",
+	"NKVCEOBfBckJlgqaakoT3pR4Lhygj4esvlh9+yMz8V64qFZvybQI+wO8ba4czmhCmK5PNnfpneRqRTv7",
+	"/YEJ7h3BPSziaHd3Npv1MTzu82K8a74Vu+cfTs8+Xp3BN1VXSy3DPDv7qDfo7+lXeE4YzmnvqHfQH/QP",
+	"dIrIBGRzjUTUD+NQ+PijH9xF7zU4gS0mfHpLmcWTk4/vdNQUxIewlK+AqjizPQn98qfLPtKhmluuS/MU",
+	"jrvaJiwVkhTE3u1sSHVaCkVYVMJXGqyOB39Ie0c9xeWvXFFWddv0r9/C1zg2avs3viN48RYku++2CzGr",
+	"RgCLl8h27NtR85ruBy6T3WxVZPNFkS5rCt69Xa/N7nrHpbvw6VvLTb313gvbGNO13djSeLVS9g3GDHZI",
+	"1VpvI5/+27BXkDHlbNg7GvZIOew9xtVFlD8IZKvOdaVUwpkEydR6p6urUu96WfV+kHJCQy82u1i4SM7z",
+	"UC26yZKsFPS+Fc2tQxFiyMGbg5eGhxaaMj90nE/yLcy2cnfWQ/q9dmfn23B3IUSvePeuqYxa+d6F9g50",
+	"eg8uo+7w7qluWd/hzdod449fGzfQ7g8GW712dvXVhiDTO1xraKpbQPAy7lhAX3sfIWWibUFuh7v2qlS4",
+	"XLCcTnEx7x311CKRrZCWeCyqiumv0OVZyGDz9UIKK/CNDrFQ0Y9eNDqHRH6uEJViyOpF9j+Cg2uEdJW/",
+	"q64H7meUUd1n192WYpyBQ2aM9yPImjNZIco4hKJRycFAIiytWjrqbu9Cd/umwkR3QUXWuSczTGXsXTQf",
+	"nHoCt7SkJsDjnoHbUi2rzH1Nd4xNyopJuT42psH+YE9ZbaBkJRALd82CJ1gMWezKRGLdRzjWPd7iBUB4",
+	"zdcCepdmcFAzv6B4raAcuN67C93qO9K70GJlx/2JzHuLHO3LwSm6VnIcnSqKfJB99DO9t5cXwn6lQLEV",
+	"9VYt1f3f4mOEh2yKM0g1SMEapQLRMeMQjsPC2Q4sxUWKUjLFLBXeZeLN699hohwXhMmld8B/9e/Snm+V",
+	"o7jbs5tXuD4usLK973KDtkU7Q34uzGlIRnKEGSK4yKhnztZsP9Sw53/727XXuVfX9trofqFu1LtwNwbs",
+	"nKhDWb3K6gv7gTmOJ3F+YOKGhwd4/2NUNz13v5nKicdWI3QTxmkxxrBMVObRkAGG7A8Gda4YYmljIjfi",
+	"Z0BN77rwqWfgfFoLuTQlcF2+GH3kjICj7fnVlmW0/gTq3BraHwwOV6O8fzv600nlZ2IJRTMvJXggrgCl",
+	"m+vQzq5punf0rUW1+qwv6PX6r5i+suD+mmKjFN4SwpDu0uxoirBUIFzrxoLM3b+uyzO4MBWFktQ6iw4H",
+	"b41DrNGGMB6yBf0ix8ro1P1XKBsHtQx4+sxUGdAeVtKQTz81+RxGCfsKJWK36t/eIL391Silvz0xqVxb",
+	"wMZTAPAi53bdI5fiX9XrsRUHz+kdMYccgQ+eIXuD3w8C4QQcq0cLiGe6A5m2KdolTlCtVVFUCX+ljUMv",
+	"SBTbweMgOrnP/4lSz4ZS12XhQi23OLlbF6tCTUNb0euScDC9bC6H4TAaW2zXKpN064+oOaHpYmW1BIxG",
+	"BRETuHRibi5bCaGRXmGtvdE/Uek5UOlnuCm0ZClXwstKTYjN1g7TnOO6mKbE7o7txRDUQj8xcysYTia2",
+	"OUKks/EIXFJj7j1IyUOEhFaC63fmBKIVuhODeE6c+TvWCr3OGSF/VpZV2lDTMtpIW/yN1DzwhbmbMexu",
+	"NrCQdl3C3GoMtW0n4Pp24y6LLFNckkMaRtJnxdDvim8rkO2/DqJ1RjK/OiuMV1laq/BdRJEvfh3WOljy",
+	"j+K392vulrru7WFszQfvlchZHHA/QbZlToopFSZzQCfBFQSnvVYv/ZkuDZLV5ab+TeI6bw3KKTmKyyKL",
+	"I6i/8lJbhizWJVqxJjaX/hIZfuSu7BNQvQ5JMu2OZ1ss+Dz+0VpN7Xd2kboyyLDnxJxj5DkPAKxP8KZ0",
+	"d1GaydfzUm7DvVjeqmXdEnABsxQSnxWu6Yq1ddAcp1OqixyarHD3m/nL+iVTkhFt2tYxUP9eYeCa0Q+D",
+	"W+/WV+VrGHcYKBYBl8wYCqyeDvR3sE2EXf09JLtJgVLX92IDwEdW3Cz4XrcA0BZuvnz3tqbVZrNsxb83",
+	"c5tZnwHbcuX64dqsXWDBfqYu5KzpIBSZqyd9FJsaK5MGiLTBKnRPhSELNFWAKBZ8pSytlIc95Dru/xtg",
+	"/rOxeF0b3onFf39UOtUZtRthU0c+t+sRc5d8wMhljce3PJ3HS1XDdz6jeAqudEynW3beZi1zm0n3z/yS",
+	"BdCsVlQrZOlv03KphjWXc2zKPNfA9t1v5u95IwzZJpcslJ6X7dlZlkizrZ55m5ppgdPfmkS0I1aKq2Ig",
+	"3/GMd93F4+3u5HcltIQ3rbOMT7jMMlTwkqW69EI37NPJM/Vs+iGLzUJ2aBr30SdGXH8Z0yQRYTaf4Tm6",
+	"JTqSnVYThj3NZsl/R0jYwRFsB9iiK/iKQJmVwyKwD59FIOoK+iU4Ai9oh7Qtt3fqlC6Cqd1X3TAe9Be/",
+	"tfXw/ZUZOEDG0ZQXxHYaGfEC6c5KWz9GrQEvCxx5KnGozdgR5PcZZwdJoeeJ7nxs2kMhyXnfZviNCj49",
+	"QtB6ylE8lBkjfk8KzSwsC/DEnWYDQxanVCS4SIliG2dWDQdjt45fTvvyJmziXICP6GH+Kynufie6R6O/",
+	"/z1guMHsZ2NPHYTYewh7+mhW9Yu2t7QqmVOY3pgx9NKMI8Q9n2+EsBwyXWUIVVnuppQjU+NjatNMHp7u",
+	"Ca6IW1dJFeVygfbetud+mrG/ffy6tCtcw/u3v/3Zq8S8hmo213eml1vx8WipCvWIM5saZHuZPgv2ckVr",
+	"O1Xj0jAGe0naYsJnOk0XugrBh/qi6D56zwtXZ1kVKt4SXJikETpmWJaFtivaKsj0muqdzf5xxPLP9L7m",
+	"4/PA/BwIIIlYcu7+9TRUt6s17apMt0bjh5bznKCY8r64w1nat27pnLJxfKzP3imKkmSZQBM+g3R+wmQI",
+	"B9SynsX/+Jsqy1APAYB74lH6vTCCLqLAJYe2vF7f7G6ueO+jD7oegzPT18D1Gwg7kmqtMmqnEupfV/XB",
+	"gtLcSju3w7QVNHk9qZZWnf3jVC6tYEIGoGYj2wlaemftkNX9tqyAiCsOjxuNRbTIeKghJJXmVlldBmLb",
+	"v+Ihsy/hrCA4nUNOOTWKk3um5GTUqNrfHwx0UZFpbgBfQDMlVxmuEP4ohu4SbAytKaE3nvaDaHKA2H1Y",
+	"X9KlUK65zLrc6dnV8VrPIXWs/li2B8x6Y0G3m1bHVNXCCAsofo1sHxkoGTE/IqxdNur3PooleZCwGtNw",
+	"oNZz5GHHPFGWIL4jgD9xcx8mo3QbYQKzTyfDTfy421enWoXfAtldGuTy7kNuob2QMNiFznCN5N869to3",
+	"POz9z46DJ9prYenS+Hg6IcVW96q7Ha4kEsXE4BT66IvxS8yg24vpYoQog8e2qE3yDPIaXTcb9OJwf//H",
+	"/laiWSS5q7Np680QkitIIirXwb9viuUud91vyjX9brnbSmdbkyf8RqUpMqjJbcYg9AGt9qhC/w4ta8mD",
+	"UgXgNoA+CntabUVww+01ZJilul8TSYOy1Lpevx9SbBUhnszsR6UgXm/epx7rKg9r0I3ZcniodnZt7st/",
+	"zIPTduEWD87QdccGQEvtMttb7NmP5J+W1RNj7PbQt4Y9u9/MX50k8J9d++cn4klr63HTlnfPmfg5lpPK",
+	"wq/6T7dnLvp9Xw/2/b6v+3uHrw/fHLw6fL2q7es/kKqgVMZ1dYQJwZmc/G0ZyvwRXuk9ow5tZggoz5BB",
+	"uQ1l1/bgh5uPC54QAf4EnNF74oFnSiQ2kJkSWdBELIPML+aVlaABazfPMG0AZSE1t7n/i4JP1cJLoRsC",
+	"k4ecC62ra+LYBmzMNsCOqiYMQ8U0s+vbA24DzSlnssCJ3MA/8p0KUf716tPHT15v2kVGlpg9/GerQLme",
+	"QLMYvXjnlQmfJ3jX/taqebwcHFRVvfoaQtc9NMGM8YA+MibykuAUeqr9ZlwjwWy7bAO6fKZQOq37CbkA",
+	"Vxiw3s0NbTTyZ08EPhOM7BQtGO6uHNkGpLQ3w7Q/QhNShBgr3G1Y3FtmoHtu7gKlm1cXb3W07gnhtdWy",
+	"ii74COl0WkJTxWOvh3xOGSMpkhyZC04aHSdFQH0BwzdSyE4Lr1AQjCHwCHvprlDDFehsBA7sqqgeECbl",
+	"0C7H1bOZMWxRbGgU7rw/XtqLcN7qvu6v7CqVptD3VnvCEkIVgP092xjT4kyaiqA5qybZqFLgpM9I+vW2",
+	"g73Hr4//EQAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,7 +32,7 @@ type Config struct {
 	Password string
 }
 
-// Options checks the configuration and returns the client's options. It does
+// options checks the configuration and returns the client's options. It does
 // not connect.
 func (c Config) options() ([]kgo.Opt, error) {
 	opts := []kgo.Opt{
@@ -99,13 +100,16 @@ func (c Config) Open() (publication.Producer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	return &producer{client}, nil
+	return &producer{client: client}, nil
 }
 
-type producer struct{ client *kgo.Client }
+type producer struct {
+	client *kgo.Client
+	closed sync.Once
+}
 
 // Close gives up the connections and whatever is in flight.
-func (p *producer) Close() { p.client.Close() }
+func (p *producer) Close() { p.closed.Do(p.client.Close) }
 
 // Send implements publication.Producer. The client retries what may be retried
 // by itself, in order, for as long as ctx lasts: an idempotent producer cannot
@@ -118,7 +122,7 @@ func (p *producer) Send(ctx context.Context, messages []publication.Message) err
 			records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: h.Name, Value: []byte(h.Value)})
 		}
 	}
-	stop := context.AfterFunc(ctx, p.client.Close)
+	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
 	if err := p.client.ProduceSync(context.WithoutCancel(ctx), records...).FirstErr(); err != nil {
 		return fmt.Errorf("kafka: produce: %w", errors.Join(ctx.Err(), err))

@@ -13,11 +13,13 @@ import (
 
 // Env is one empty store and its clock. All fields are required.
 type Env struct {
-	Sagas     saga.Store
-	Ownership saga.Ownership
-	Workflows workflow.Store
-	Trail     saga.Trail
-	Chain     saga.Chain
+	Sagas        saga.Store
+	Ownership    saga.Ownership
+	Workflows    workflow.Store
+	Trail        saga.Trail
+	Webhooks     WebhookStore
+	Publications saga.Publications
+	Chain        saga.Chain
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
 	Now func() time.Time
