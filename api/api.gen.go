@@ -24,6 +24,105 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for AuditEventType.
+const (
+	AuditEventTypeCompensationCompleted     AuditEventType = "compensation.completed"
+	AuditEventTypeCompensationFailed        AuditEventType = "compensation.failed"
+	AuditEventTypeCompensationStarted       AuditEventType = "compensation.started"
+	AuditEventTypeCompensationStepCompleted AuditEventType = "compensation.step.completed"
+	AuditEventTypeCompensationStepFailed    AuditEventType = "compensation.step.failed"
+	AuditEventTypeCompensationStepStarted   AuditEventType = "compensation.step.started"
+	AuditEventTypeRetryAttempted            AuditEventType = "retry.attempted"
+	AuditEventTypeRetryExhausted            AuditEventType = "retry.exhausted"
+	AuditEventTypeSagaCancelRequested       AuditEventType = "saga.cancel_requested"
+	AuditEventTypeSagaCancelled             AuditEventType = "saga.cancelled"
+	AuditEventTypeSagaCompensationRequested AuditEventType = "saga.compensation_requested"
+	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
+	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
+	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
+	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
+	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
+	AuditEventTypeSagaStepStarted           AuditEventType = "saga.step.started"
+	AuditEventTypeSagaTimedOut              AuditEventType = "saga.timed_out"
+	AuditEventTypeStateChanged              AuditEventType = "state.changed"
+)
+
+// Valid indicates whether the value is a known member of the AuditEventType enum.
+func (e AuditEventType) Valid() bool {
+	switch e {
+	case AuditEventTypeCompensationCompleted:
+		return true
+	case AuditEventTypeCompensationFailed:
+		return true
+	case AuditEventTypeCompensationStarted:
+		return true
+	case AuditEventTypeCompensationStepCompleted:
+		return true
+	case AuditEventTypeCompensationStepFailed:
+		return true
+	case AuditEventTypeCompensationStepStarted:
+		return true
+	case AuditEventTypeRetryAttempted:
+		return true
+	case AuditEventTypeRetryExhausted:
+		return true
+	case AuditEventTypeSagaCancelRequested:
+		return true
+	case AuditEventTypeSagaCancelled:
+		return true
+	case AuditEventTypeSagaCompensationRequested:
+		return true
+	case AuditEventTypeSagaCompleted:
+		return true
+	case AuditEventTypeSagaDeadlinePassed:
+		return true
+	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaStarted:
+		return true
+	case AuditEventTypeSagaStepCompleted:
+		return true
+	case AuditEventTypeSagaStepFailed:
+		return true
+	case AuditEventTypeSagaStepStarted:
+		return true
+	case AuditEventTypeSagaTimedOut:
+		return true
+	case AuditEventTypeStateChanged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditVerificationFirstBadKind.
+const (
+	AuditVerificationFirstBadKindDigestMismatch   AuditVerificationFirstBadKind = "digest_mismatch"
+	AuditVerificationFirstBadKindMissingEvents    AuditVerificationFirstBadKind = "missing_events"
+	AuditVerificationFirstBadKindMissingSeals     AuditVerificationFirstBadKind = "missing_seals"
+	AuditVerificationFirstBadKindSealMismatch     AuditVerificationFirstBadKind = "seal_mismatch"
+	AuditVerificationFirstBadKindUnexpectedEvents AuditVerificationFirstBadKind = "unexpected_events"
+)
+
+// Valid indicates whether the value is a known member of the AuditVerificationFirstBadKind enum.
+func (e AuditVerificationFirstBadKind) Valid() bool {
+	switch e {
+	case AuditVerificationFirstBadKindDigestMismatch:
+		return true
+	case AuditVerificationFirstBadKindMissingEvents:
+		return true
+	case AuditVerificationFirstBadKindMissingSeals:
+		return true
+	case AuditVerificationFirstBadKindSealMismatch:
+		return true
+	case AuditVerificationFirstBadKindUnexpectedEvents:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CompensationStateName.
 const (
 	CompensationStateNameCompleted CompensationStateName = "completed"
@@ -195,6 +294,24 @@ func (e SagaAction) Valid() bool {
 	case SagaActionCompensate:
 		return true
 	case SagaActionResumeCompensation:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaInputOnConflict.
+const (
+	SagaInputOnConflictReject         SagaInputOnConflict = "reject"
+	SagaInputOnConflictReturnExisting SagaInputOnConflict = "return_existing"
+)
+
+// Valid indicates whether the value is a known member of the SagaInputOnConflict enum.
+func (e SagaInputOnConflict) Valid() bool {
+	switch e {
+	case SagaInputOnConflictReject:
+		return true
+	case SagaInputOnConflictReturnExisting:
 		return true
 	default:
 		return false
@@ -489,6 +606,24 @@ func (e GetSagaParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaEventsParamsOrder.
+const (
+	ListSagaEventsParamsOrderAsc  ListSagaEventsParamsOrder = "asc"
+	ListSagaEventsParamsOrderDesc ListSagaEventsParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaEventsParamsOrder enum.
+func (e ListSagaEventsParamsOrder) Valid() bool {
+	switch e {
+	case ListSagaEventsParamsOrderAsc:
+		return true
+	case ListSagaEventsParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListStepLogsParamsInclude.
 const (
 	ListStepLogsParamsIncludeRunning ListStepLogsParamsInclude = "running"
@@ -610,6 +745,110 @@ type ActionInput struct {
 // AnyJSON Any JSON value.
 type AnyJSON = json.RawMessage
 
+// AuditEvent Something that happened to a saga. Never changes.
+type AuditEvent struct {
+	// ID A number, growing within a saga.
+	ID     string `json:"id"`
+	SagaID UUID   `json:"saga_id"`
+
+	// EventType What an event tells of; docs/events.md explains each.
+	EventType AuditEventType `json:"event_type"`
+	Timestamp time.Time      `json:"timestamp"`
+
+	// OldState The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	OldState *SagaState `json:"old_state,omitempty"`
+
+	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
+	NewState *SagaState `json:"new_state,omitempty"`
+
+	// Status What `new_state` means to clients.
+	Status *SagaStatus `json:"status,omitempty"`
+
+	// StepID `saga_id:step_index`, on events of a step.
+	StepID    *string `json:"step_id,omitempty"`
+	StepIndex *int    `json:"step_index,omitempty"`
+	StepName  *string `json:"step_name,omitempty"`
+
+	// Attempt Of the step's call.
+	Attempt *int `json:"attempt,omitempty"`
+
+	// EventData Any JSON object.
+	EventData JSONObject `json:"event_data,omitempty"`
+	Error     *SagaError `json:"error,omitempty"`
+
+	// Actor Who asked for it. Absent when the engine did it by itself.
+	Actor *string `json:"actor,omitempty"`
+
+	// RequestID Of the API request behind it.
+	RequestID     *string `json:"request_id,omitempty"`
+	TraceID       *string `json:"trace_id,omitempty"`
+	SpanID        *string `json:"span_id,omitempty"`
+	WorkflowName  *string `json:"workflow_name,omitempty"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+	BusinessKey   *string `json:"business_key,omitempty"`
+
+	// Cursor The place after this event in the list, feed or stream that it came in.
+	Cursor string `json:"cursor"`
+}
+
+// AuditEventList defines model for AuditEventList.
+type AuditEventList struct {
+	Events     []AuditEvent `json:"events"`
+	Pagination Pagination   `json:"pagination"`
+}
+
+// AuditEventType What an event tells of; docs/events.md explains each.
+type AuditEventType string
+
+// AuditVerification defines model for AuditVerification.
+type AuditVerification struct {
+	CheckedEvents int                         `json:"checked_events"`
+	CheckedSeals  int                         `json:"checked_seals"`
+	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
+
+	// Head The last seal that was checked. Kept elsewhere and compared later, it
+	// proves that not even the whole chain was made anew.
+	Head *AuditVerification_Head `json:"head,omitempty"`
+
+	// NextSeq Where to go on. Absent when everything was checked.
+	NextSeq *int64 `json:"next_seq,omitempty"`
+
+	// Ok Nothing that was checked has been changed.
+	Ok bool `json:"ok"`
+
+	// UnsealedEvents Events after the last seal, of which only the digests were checked, at
+	// most 10,000. Given at the end of the chain; sealing takes about a second.
+	UnsealedEvents *int `json:"unsealed_events,omitempty"`
+}
+
+// AuditVerificationFirstBadKind defines model for AuditVerification.FirstBad.Kind.
+type AuditVerificationFirstBadKind string
+
+// AuditVerification_FirstBad defines model for AuditVerification.FirstBad.
+type AuditVerification_FirstBad struct {
+	Detail string `json:"detail"`
+
+	// EventID Where a single event can be named.
+	EventID *string                       `json:"event_id,omitempty"`
+	Kind    AuditVerificationFirstBadKind `json:"kind"`
+	SagaID  *UUID                         `json:"saga_id,omitempty"`
+
+	// Seq The seal. Absent for an event that is not sealed yet.
+	Seq *int64 `json:"seq,omitempty"`
+}
+
+// AuditVerification_Head The last seal that was checked. Kept elsewhere and compared later, it
+// proves that not even the whole chain was made anew.
+type AuditVerification_Head struct {
+	Hash     string    `json:"hash"`
+	SealedAt time.Time `json:"sealed_at"`
+	Seq      int64     `json:"seq"`
+}
+
 // Call How a participant is reached.
 type Call struct {
 	// HTTP A request to a participant. Redirects are never followed.
@@ -719,7 +958,7 @@ type NoCompensation string
 type Pagination struct {
 	HasNext bool `json:"has_next"`
 
-	// NextCursor Present exactly when `has_next`.
+	// NextCursor Present exactly when `has_next`; in the feed of audit events always.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
 	// Page Absent with `cursor`.
@@ -900,6 +1139,7 @@ type SagaError struct {
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
+	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of a workflow has it.
 	BusinessKey   *Label  `json:"business_key,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 	Description   *string `json:"description,omitempty"`
@@ -908,6 +1148,10 @@ type SagaInput struct {
 	// Metadata Any JSON object.
 	Metadata JSONObject `json:"metadata,omitempty"`
 	Name     *Label     `json:"name,omitempty"`
+
+	// OnConflict What to do when an unfinished saga of the workflow has the business
+	// key: `reject` (409), or `return_existing` (200 with that saga).
+	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
 	// Payload Any JSON value.
 	Payload AnyJSON `json:"payload,omitempty"`
@@ -929,6 +1173,10 @@ type SagaInput struct {
 	// WorkflowVersion The latest version by default. Excludes `steps`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
 }
+
+// SagaInputOnConflict What to do when an unfinished saga of the workflow has the business
+// key: `reject` (409), or `return_existing` (200 with that saga).
+type SagaInputOnConflict string
 
 // SagaLifecycle The coarse life of a saga.
 type SagaLifecycle string
@@ -1236,6 +1484,12 @@ type Cursor = string
 // DeliveryID defines model for DeliveryID.
 type DeliveryID = UUID
 
+// EventCursor defines model for EventCursor.
+type EventCursor = string
+
+// EventType defines model for EventType.
+type EventType = []AuditEventType
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1298,6 +1552,70 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// VerifyAuditParams defines parameters for VerifyAudit.
+type VerifyAuditParams struct {
+	// FromSeq The first seal to check; 1 by default.
+	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
+
+	// Limit Most seals to check; 100 by default.
+	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Wait How long to wait, for example `30s`, when there is no event after the
+	// cursor yet. The server may cut it short.
+	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StreamEventsParams defines parameters for StreamEvents.
+type StreamEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// FromStart Begin with the first event there is. Excludes `cursor`.
+	FromStart *bool `form:"from_start,omitempty" json:"from_start,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// LastEventID The last id that was received. Wins over `cursor` and `from_start`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
@@ -1406,6 +1724,24 @@ type CompensateSagaParams struct {
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
+
+// ListSagaEventsParams defines parameters for ListSagaEvents.
+type ListSagaEventsParams struct {
+	// Order `asc` by default.
+	Order *ListSagaEventsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// EventType Repeatable.
+	EventType EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
+type ListSagaEventsParamsOrder string
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
@@ -1688,6 +2024,15 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// VerifyAudit Verify the audit trail
+	// (GET /api/v1/audit/verify)
+	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
+	// ListEvents Read the feed of all audit events
+	// (GET /api/v1/saga-events)
+	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
+	// StreamEvents Follow the feed live
+	// (GET /api/v1/saga-events/stream)
+	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
@@ -1703,6 +2048,9 @@ type ServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
+	// ListSagaEvents List the audit events of a saga
+	// (GET /api/v1/sagas/{saga_id}/events)
+	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
@@ -1796,6 +2144,24 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
+// VerifyAudit Verify the audit trail
+// (GET /api/v1/audit/verify)
+func (_ Unimplemented) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListEvents Read the feed of all audit events
+// (GET /api/v1/saga-events)
+func (_ Unimplemented) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StreamEvents Follow the feed live
+// (GET /api/v1/saga-events/stream)
+func (_ Unimplemented) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListSagas List sagas
 // (GET /api/v1/sagas)
 func (_ Unimplemented) ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams) {
@@ -1823,6 +2189,12 @@ func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID
 // CompensateSaga Turn a saga back
 // (POST /api/v1/sagas/{saga_id}/compensate)
 func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSagaEvents List the audit events of a saga
+// (GET /api/v1/sagas/{saga_id}/events)
+func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2008,6 +2380,360 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// VerifyAudit operation middleware
+func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params VerifyAuditParams
+
+	// ------------- Optional query parameter "from_seq" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_seq", r.URL.Query(), &params.FromSeq, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_seq"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_seq", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.VerifyAudit(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEventsParams
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListEvents(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StreamEvents operation middleware
+func (siw *ServerInterfaceWrapper) StreamEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StreamEventsParams
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from_start" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_start", r.URL.Query(), &params.FromStart, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_start"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_start", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StreamEvents(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // ListSagas operation middleware
 func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Request) {
@@ -2579,6 +3305,87 @@ func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CompensateSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSagaEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaEventsParams
+
+	// ------------- Optional query parameter "order" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaEvents(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -4015,6 +4822,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/saga-events/stream", wrapper.StreamEvents)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas", wrapper.ListSagas)
 	})
 	r.Group(func(r chi.Router) {
@@ -4028,6 +4844,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/compensate", wrapper.CompensateSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/events", wrapper.ListSagaEvents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
@@ -4186,6 +5005,173 @@ type WorkflowStateJSONResponse struct {
 	Headers WorkflowStateResponseHeaders
 }
 
+type VerifyAuditRequestObject struct {
+	Params VerifyAuditParams
+}
+
+type VerifyAuditResponseObject interface {
+	VisitVerifyAuditResponse(w http.ResponseWriter) error
+}
+
+type VerifyAudit200JSONResponse AuditVerification
+
+func (response VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyAuditdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response VerifyAuditdefaultApplicationProblemPlusJSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEventsRequestObject struct {
+	Params ListEventsParams
+}
+
+type ListEventsResponseObject interface {
+	VisitListEventsResponse(w http.ResponseWriter) error
+}
+
+type ListEvents200JSONResponse AuditEventList
+
+func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StreamEventsRequestObject struct {
+	Params StreamEventsParams
+}
+
+type StreamEventsResponseObject interface {
+	VisitStreamEventsResponse(w http.ResponseWriter) error
+}
+
+type StreamEvents200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response StreamEvents200TextEventStreamResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type StreamEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response StreamEventsdefaultApplicationProblemPlusJSONResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListSagasRequestObject struct {
 	Params ListSagasParams
 }
@@ -4239,6 +5225,34 @@ type CreateSagaRequestObject struct {
 
 type CreateSagaResponseObject interface {
 	VisitCreateSagaResponse(w http.ResponseWriter) error
+}
+
+type CreateSaga200ResponseHeaders struct {
+	ETag              string
+	Location          string
+	PreferenceApplied *string
+}
+
+type CreateSaga200JSONResponse struct {
+	Body    Saga
+	Headers CreateSaga200ResponseHeaders
+}
+
+func (response CreateSaga200JSONResponse) VisitCreateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type CreateSaga201ResponseHeaders struct {
@@ -4451,6 +5465,53 @@ type CompensateSagadefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaEventsRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ListSagaEventsParams
+}
+
+type ListSagaEventsResponseObject interface {
+	VisitListSagaEventsResponse(w http.ResponseWriter) error
+}
+
+type ListSagaEvents200JSONResponse AuditEventList
+
+func (response ListSagaEvents200JSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5921,6 +6982,15 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// VerifyAudit Verify the audit trail
+	// (GET /api/v1/audit/verify)
+	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	// ListEvents Read the feed of all audit events
+	// (GET /api/v1/saga-events)
+	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
+	// StreamEvents Follow the feed live
+	// (GET /api/v1/saga-events/stream)
+	StreamEvents(ctx context.Context, request StreamEventsRequestObject) (StreamEventsResponseObject, error)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
 	ListSagas(ctx context.Context, request ListSagasRequestObject) (ListSagasResponseObject, error)
@@ -5936,6 +7006,9 @@ type StrictServerInterface interface {
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(ctx context.Context, request CompensateSagaRequestObject) (CompensateSagaResponseObject, error)
+	// ListSagaEvents List the audit events of a saga
+	// (GET /api/v1/sagas/{saga_id}/events)
+	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
@@ -6062,6 +7135,84 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// VerifyAudit operation middleware
+func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+	var request VerifyAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.VerifyAudit(ctx, request.(VerifyAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "VerifyAudit")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
+		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListEvents operation middleware
+func (sh *strictHandler) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	var request ListEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListEvents(ctx, request.(ListEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListEventsResponseObject); ok {
+		if err := validResponse.VisitListEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StreamEvents operation middleware
+func (sh *strictHandler) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
+	var request StreamEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StreamEvents(ctx, request.(StreamEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StreamEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StreamEventsResponseObject); ok {
+		if err := validResponse.VisitStreamEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ListSagas operation middleware
@@ -6217,6 +7368,33 @@ func (sh *strictHandler) CompensateSaga(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CompensateSagaResponseObject); ok {
 		if err := validResponse.VisitCompensateSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSagaEvents operation middleware
+func (sh *strictHandler) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
+	var request ListSagaEventsRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSagaEvents(ctx, request.(ListSagaEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSagaEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSagaEventsResponseObject); ok {
+		if err := validResponse.VisitListSagaEventsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -7056,179 +8234,217 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLVT1ekeWpYvudk1tevjOD054068tjM5W60cEyYhCWMK4BCgZU3KW/s0+2D7JKfw4UKQ",
-	"AiVKltNzzsyfbkckcfnw3W/41kv4NOeMMCl6R996E4JTUsCfJ1nGZ+qPlIikoLmknPWOetcTgqZETngq",
-	"kJxQgXIsJ2iCRYQ4Q4eDl/1e1BPJhEyx+ljOc9I76glZUDbuPT5GvbNrPA4Pe08KQTlDfITkhKCCCF4W",
-	"CYkQZeivJZdEqLEL8teSFiTtHcmiJP5cOZaSFGq0fx/2fv33Ye/r74e93/WiwCI+pGSac0mYvCR5hudq",
-	"uOaSrohEswlhCDNEcJFRUiA1ORESzaicwCIFnhLkRkvmO38iczTDAmEmZqQgKcJjTFkdKISV097Rrz21",
-	"gd7X0PouCjIiBWEJOcnzjIaWpyA2w1QiOcFSTynuSIpGvNDLi/UgMcIsRVSgCWe8LEi66oAuiSzmJyNJ",
-	"ihBMEs5SgbB6jGYTmkwQZlxOSIFkMUdTfEcEEoQJUp9mShmdql3vue1SJsmYFL1HNWmOCzwl0uDeaVkI",
-	"XoT3HDPyIG8SeCO2uJLjMUG3ZMQLEiEsENUQGdN7wqL6aQ3ZiGZqoj46e0iyMiUCxer7uD9kvahH1UR/",
-	"LUkx70U9hqdqqXq2+obwwzlhYznpHe0PDt9Eaof2h73Qkb4jGb0nxfzDO/U5zKJIp5okNS/c0HQpmv+u",
-	"IKPeUe+/71aku6ufit3Pnz+8qyN4Mv8TmS9C8s9U0NuMoJOr0w8fUDLBBU4UUCLAH/KAp3lGEEZqwL6F",
-	"iuYO1YobeN8Kn5cvm+DxSPXX/7bzf77+voVMR79gmUwWl/8zV9yGs2yOaJ1bKFakGVOsOE3cvvjRjh68",
-	"+6pDC/zIGWlZ5AmwAHQwOFxYpJA0y9ZZqppm+XoPB29fdVgwA5S/LBlTPy2sOS70kxjhFDi8WivJUcbH",
-	"QhFbgrNMKIY8yuh4ItELIbEsBbr8/PHjh48//xghPhoyzRgUVyCK83BGFFEKzpn6P4ZRkARekXE2bic8",
-	"qpdb2zOVZCp8NmqWHOCkkQLQB/3+3sA9xkWB5z44rrnE2SIwvijOKrkChfqfAoZm6/2nLFfCZBss9gKP",
-	"yeIi3xd8ivYi4PK3c5SSES4zifb6mquhn4A53gj6NxKjKZ6jW4KwRFMuJNobRIPBwGeEhq+2bVANVdvd",
-	"iBdTLDU3P9jvwR4Mox8MBoNoOePXe7qifwvs6xe1QAAeHIGmJcXJj9H+wNvpsqXCrjuud7/LakGiLq71",
-	"8v0per1/OOijWInkPxwMYoX3TkHAAsX/wzwRcWQE54wygfg9KRCVrbRvplwusq/wGLfKFYHHeCsy5c+U",
-	"BBTCP/IZmpbJRHEHgpMJnNkxim+xoEnc4aDu1bAh9QhG6EW9UZllYTXpC6YyvCLFVhTegIakRJo6C8JS",
-	"qzAooNRlXayOBvECxXtT9WcfXU/IkAlSqBNShJOUCiGRmPBCtrMsNWMbjz7YX82hv5DbCed3rcc508+3",
-	"cqJfeHE3yvjsIwwd0rbUpBZmM/O2O8j6wuB/y5bU3OujfpkI+S88pURbHYmeXBkmTOnn6k+sdOAEqye7",
-	"fxH6cbed6uE+sLyUakI9pcg5E/50J0lCcqmV7K1Mq+hRb3ARohimVOwhLQusdDDFuUuWKvaG54B2gJ5G",
-	"j6UCMQ1zzzizRlRoEea1XXinZuvs+MbOsk8D5tGjr8NuHWB24DagWd24Cba0JA3InHO9gDA6g7Fq0NmO",
-	"2V8PaR+j3ntMs7IgS3afF/w2I9PfrweFC/1VCAigiswIk2hWKI2pvmlnqy87VP2SNfB2nIW37BvPFoRF",
-	"feTyF57SUatFGtRwiTbEkMLIjRHZ441XEkuyNdwzg7ahnuG3T1u34ZynBcHbJBs7bmjtJ4iRWdOn4rPw",
-	"DdlJdwLz5l+fxuzWrNK7VXidUyHDMAOVmY8coEQffaFywkuJYqWo/EEpI7Ha3hxN8D1BjCv9hjIqYZve",
-	"yreMpUuO+nobJwvjmtkq0ahFp1p5msIWcXZR8JwUEgT2CGeCRL3c++lbryBYhPDjkiS8SEmqzEerg/0g",
-	"ECkKDhaVpyjtWduhXVVyygNJb27nq8B3jm9JBjqPGYbf/oUkUg1zwub/evXpY8h+nyP1BN3jTMsZVmaZ",
-	"kj0WhR92xnzHDKiOs3+JZ78QIbSV5J7uiDua7/Bcw28n58qmKPQgj1HvFGfZShAvqrgY5biQNKE5ZqAm",
-	"FEr91v69+oFMpMxXAeiP19cXsBCrlmlS/VV//DUAt1M+zQkTLczgxBj5Sm6VLOWkciZEyOjjM16kKGac",
-	"kVh7Wp3HgHE5oVqDVx+rLXFGPo16R78u34beQrT8pY+8tvbHr43dOMpd80RGWO9LLdkZGpLkiIpjhG8F",
-	"iO8JzYjT66TVYOoHhqUk01y75J1JOlg0SSNw32dE0QCWNfs2xZLsSAoq+QLlAMl1UWLP4EXtmrgJrmov",
-	"tCohcbHumoQFeh2uA5QTllI2jtAeMp6eCO0jt/EIHaARppn66xApSss1DTjL/jBaAUSY+oYZI2gpejWx",
-	"BCynJsnordTGjaozbQBzFWlV03imsYGJkqrG+eWhgjKZASBqCRoeQXeTU7rXw/RPjCByr3BZmTFSKKtF",
-	"ESpnYGEDd1uO0g1OYZ6gWzIuQVNYflq3PNVLzrIODEEx8E8GsF9DgvM042V6BvtxBpeiVJDliVbY1iMu",
-	"lm5Kjk2dfw4sJMNCIgM/g+r94DBqEze0RTOnzveBy5RKfYTHCCNJhARFXTHiJQPrn78tPm6bMTaq8w5N",
-	"IVBDwIIzG1ETOeiUJXgzFkZWO7eUshZEIUZU/7AJ24oNG2KqrWjp6NaFcKOd322O40lFD1U4UG3JA7LP",
-	"hYyfzt9kG2CqibtY1Vf67cfIdx6tnqbB1eCVmvfJwwu3pBqj88gnxObs+kAdX0/HNMa7+ZfzsXfzMTR9",
-	"61Evx2PKnCaz1Eav3mwCyFtTbcRlW79qwaDYIGUMHkwBnkrMHBfghULcW6J0JAF0HGvGEFdxT1Tmx0MW",
-	"p1QkWKnd+lGOhSCpdjtbncvauPACYUrDTdGo4FPE+Axxpp2di7LHbLgucdx8QZlzxtJTXAoS5nZYO75S",
-	"moJuNIYo34gXM1wAy7NLUErVjZsxwSwhmZmd4DSjTCGkQhcseRFch1N315N9Jy4DQPK6At5HlySlBUmk",
-	"QLhQxq+C8IhnGZ8FdfLKRgvPH2C0C1ikEzEWYXnx6eq64Xm3oFOPelHv4jP89+T69I+9qPfu7Pzs+iwI",
-	"qLIIBMZObgXPSkkipKwDhY3q/6JhxOm4+HKmooYP0ccfCc7kZE2mUHFFu1t+Fw4cNLW1MqyHecpD60q0",
-	"JdhiOeqhPH5vxt6W6ajN2nUD11GvYQF5EFNKQBARLmosco1TmWBxo+Sxh9K3nGcEMyepk5Z8j4uCgNFE",
-	"HnAis7lmWLEdMA4qK3kwSnpirC9IjPGCnMvtmCqGuNLkgajuTcJLFtA2TrLMhjKVZjCiWjuwiSi+4kGZ",
-	"fHW4QgduILAf6XTADqGz9S+vx/Mu35+it4cvXwd0es3cbnRIIyDFPjHF0pUBgxLORhlNZKRVUP2FyV3i",
-	"ZZZCWNqEFRBlQhIMXLOTaFemqokcNYV7B1oyu37Y4UWq/v0W7Oo0gEVXUsnGY5SShKZEcVgqF5HQG+oV",
-	"+Ookpm3ZBROc54SRVOeBKIVz6XiH1loIAPsM1OspFRLfETTiJXOeNiO0OsPTIMp7SrI0CFGznDdK+2dC",
-	"KgG82h/sraJ1gy8rv55RUltffV3Tg521//LtW496DgeL9OONcaA2R2XWsnqFBQqGM16k4riK50PcGMDN",
-	"k6QsIFFv6bb2HRAX/WQZZXc2vYQ85BnWXNZCTa2hbiwVdMelBy6bdK/JKIymrjfsaewGQ72zNARQO4sl",
-	"HEUjynpiwVLYYhaMkYKhZ45mF8EI8vZCP0eUGYDe8nTu/I02mA2Km043BN0FVLH+SgPITu6AY1cagswl",
-	"MdrxJh50QQ1BdbFHm+oMfLt0SWTds5ryIkwhBQFlFxJAhQdBT8AX9VnXkGv+l5FeQ3hbspifZliIFqOC",
-	"NZ0nSKnxo1LgDLywoKkXRBaU1KwMBW5eKmWNETnjxV0v6pUM32OqgwBRTyeH3Gj/jSKfe5zR9Mb6B4J6",
-	"FCz3gmc0WdfxBgKDCpSRkUS8lCjhUyK0oeYH934QKIfxdVKYVEqTe0kv+QexKM0hhoWzG0Dye5zdTMWS",
-	"rGOdbGuGTDhLg44dp81Y7vzm1eFgdWJY1PsLlUE6/wLWsMI5kRcEQ8obiE4xwZD7K1GBWcqndW8OL/WB",
-	"VdlpQQ2LldNbEvR311dxarMgcZZFRpUrhEQm/6/ufoZEuNU7VjMuBf1Hk81EddKk5ljtkH41OHzTbeIy",
-	"kzTPaAjcLrlLz6gTvOwq5ARr9YIzm3y9Cuotq6ngrshwfhMKKFnst4SKThhSxzNHGRXS/OwiR51VHY97",
-	"PAZyLhe4DaT2rMc9V6rJ102NGFLaje2j1WetGottacRW/VGqrkJzpt68qQK37YqM0rpuS0EZEeLmTqeW",
-	"t2sgSl/V7pmbKlrb2ZHrr1RpUAnIlGChRuVvPUZwCNpWJKMReGSmeI4KMjWVGA0h5W/vpYmpWdP4xgiB",
-	"zRY9CETomlhNGKISQdAAKl1mEyxBIs3wvKNL2p/yNUxZFCTT61+hRO+93CTK4U8IRww6sLwRkuSLe/zA",
-	"UvJQj4fa/HFQzbQbs2QpZ+QYxdqSVu8JExbGWQYsPzUBiiU6RMM48RfmAnyte3kL1ppN5miNpHhyFjRK",
-	"JWRNnkuEYvXT/zT/jFcac7XRl53TgY4s3STWe7qM+p2X1Uftw/UDv/7nB/bzm1YF3X99H0xDpVFUCRrt",
-	"u1N2ckZHJJknGemyvnP3csMinBKJUyxX5tN4rj1/2YpiV+LJ3j44rkgqbhzzDJI21EVhlJNCcIampZCK",
-	"z69gQa+sV6woWTvPMK5yU/yllKIxJwLpVKs1SXgPXF3zjON0ZUKtSZbxofFWh8TKTG4xLMtLmZdS+GxD",
-	"KGVPHU6EOEuIyyFSWoHjsv0aLPfWiavVTGfzXTjo6b8Jr+Z4Nad9s0lihH9ML/0siVUEcmVyEGquqG5h",
-	"Q/s5+AZqnhlgoxkfB7VTpf6CLiYixDhElwrvkGZYoL8oCjDSRnF+nKg/ylxjbTfFRpL8nI+XaTWHA/Dq",
-	"TEl6s7HkPjBDbDrA/ltvAL2rBVW9XXTtv3EeZUD8Fe5nH8tg7wVOyEp8VNyyzNPNJb/CKCPoAhV6BZ8J",
-	"7W/XnrJkgtmYaCeaTQRu93ov3eSBAo+VwqvF+r7/trfgjpMtOFhcPU19CYFJmuqEz1Qa4tFzx9n0ocyT",
-	"cTUNq44bi6KoOpaablc77mjBLPnaYu1UJRnNIJetZTA8+uTiQwT8OYVMGp0clGM58Z0q2hroeVq2djOK",
-	"ckp2fM076DypVJM1nY1dtKZawlure1I7S0VXQbnCoQn2rk4pDUXHhMTJ3Q3QczgiTKdESDzNu6fGtKTx",
-	"NJC84eGMrO+4Wq8/eRvqdPN9NsIYFLSmuEZcujDL2ATgBNBLXfRiNW3TDknBIYOp02cN5b0W+u6Qv9xU",
-	"jzvNuYF+66m0naZYUxWsq1ir684amlX99P+lqmCt3GqvDr0K9WYpg7HCGrkHrw5Xgt9J1kXlU2ubECmw",
-	"05giQipMbVZmbNHOSgscHmW2wLc9TPmkhIC6yhGwG1ycEVL+dDZQVFOlZVkwkqJbnNz1UeM8KqBH2q/c",
-	"dCm3+yMP9l7t73dz/soCM6FlyxpYtaAQLKbujKmQkIXnqiWgusNxlikpSDZHGGWKFo71FmPKMspIs5R1",
-	"zYyLkAKyiHgZhmxMW7XjzejVaOvFNqHdqGbeO3x9+Obg1eHrlUXNQc597hvjocAoLgRBSkPRZKKQxxfz",
-	"6vTuiS/mW5OU2+T8BlmBm6XxaYbUPZFQV3cGnMVNLbFDHmBlqoXD5wVJqCDaCdxHVVYgFejq+uTy+uzd",
-	"MfJ6NrBUo8eNg3M8ZLggtj/DMYqrJ2qQ00+/XJyf6WH8o3IPzz5enVyrL4esekF9/ALUel2moX13P0ZV",
-	"FuILzHQZxBjfE1TmP6q1DVnszLIYvbC5eo4LLY4Ibr/3Jx/O9QJtop9a3ZCdnnw8PTs/P3vXlp9Y5cbX",
-	"YdLAwwCKml36eY1+lqHbRSvytuV1aukCLTMkRznPsj46w8nEuPkVTzaCxW7HHHMv6pkz7EU9d2rmb3tI",
-	"vaingaV+t9AJr9F4atcJYyRdCMsU4NSc6OtUVTS/vQGNs1MUxwRVQTFTSCCCcaSPeEpAtmshDw408Mzd",
-	"agezjWShK3helEz3L5EIg9yMdLR7psgSC3B4kHqmUlvepss2Dguoz4z+tSQ2ZaeSUOdE6s48KR1D8FMR",
-	"eT9G8U2M4qMYxTtx5Dp6KFGEbsmYAuZr+xujDIZQOjSM0Q8nta8P52XahuvCoKAHtWBTPIemL1vSExoM",
-	"15bZJMYEbrElPdYrSV7Ztpbczv7t7PTz9ZlPWGetFLSBiHJaZ2fFEdpurBQ3MGzbNs/5eIMiH5dsPtIU",
-	"4Ix99S81YSAjsBOP8CDfcDCaKbt7Z15tVgPXjIClZaG5TYurrlvECcIYm4dY9tYLsUAUYkRZqHPRewiB",
-	"NooGQk3b1FHaJHXFH/TfYnmI4o0r+lnLoc5LmfApuQnnVrqaGb+q1ZbNNFq1TKTMbw4Hb7VbwHCh5cG2",
-	"t15i4RNiHQO//OcJ42wamNh/YhABIvIdwwCacSxGAl7bSABlKXlYkdTVSLbsFog9fKJreu91sHip8tx6",
-	"y/fX5IkPy4k8v6ymtRr8a8tcwn03FBQu1vKk0EhIVuiRl6y4TYGFyvOKp0DeQt+aF2jCs1R46fpUUavP",
-	"n8Gu0KXQNSX38+np2dWVr79ef/jl7BNUqVz96cPFRU0DbpPHT6uVXWoHLCukdVJ6fRkL6RDOgjYVqEJi",
-	"lrq2P13raHVSmq3x1MJah4dJQdAUp2R1bW1N8+4Ua1ysm9+4Kn2jYtu1K9lDYTFwxualvOniWfX8nhvX",
-	"p65XTh/ml1qibrDqNQtNf6NKfp8aI/QSeeQYoVfBQv9X2yv0r3OTdQTeOpLHCJ21+gWsrKoFf2jgbP2e",
-	"q4Odt3hndLLz/uu3N487/j8P1/nn3v7j70IY8OfKx7mGxLstaWbJaJE58OmUhh+NedjP8jNHBckIFsT2",
-	"A4YZwCgOmsCea3Z5dKwKr4558AxsT6k1o5QbMED7TSjDalV+2SNU60K571pzuo/aOv18mcxNbb19NdxX",
-	"QJcah0OfVXG56NjBC5o4XMMHj1qsUza+cbUUiwiio0sj3c3NmEeu4YIok4QI0b0rABRd35SBBMh3rjDc",
-	"VWZD8jgq+MxrDOMa4ED9cDPXMSgZunJxkhQkkEl2NeEzBslUkUnXMYRitYWWkdocm/qh1joEHbMIMTIj",
-	"CsYK0p3DZbbNm151wIG2tm1QFTIvI/pnzmBpxqi6wsHv0inC8kVtrk7sdQJamLkivupMa8xkWeaIBdkS",
-	"zncGo29S+zQq+DQYuywIklz3BDj2Ox1XeWa2jYGQ3OoGVccAniuBy2fhgvDWfVQ8ZRHl1c+KT0ygwS+E",
-	"wKroCqQ25wUZ0Qf/LV/D7v8UHwOhoynBTCCcZTUaqTdEWxli9NtHDxaJxjaW3eBM2hMddKO2ZZy9DjNZ",
-	"lKQRSH0G1r8chcA9foxixme1oK6JBTvveWzoXjc7kqb+RDe2dJ3KmpaswrCo58ZY1lOhw74+X54/E9to",
-	"a7xgPv6OwVdDtd39HK5h5wo/hxt4ZRTWjHhh+/h/J9LYPub/VpjVBtErp3g8sxpMHnJaELEsX14NRAqj",
-	"pKBE2QUQhFWKSlctr5klt9wS80AdzJ40XVTqTVTQ58vzqgrM5tYgMi6IEKgoMwKCgs8WOs5wWes3s94N",
-	"JW619cMNtHTIDEfUQVQ8xtbpJKqopegq17qkzqySa7Yz6lOwrC1TymbiKKW4yh9av8aiXlrUtdnru+qL",
-	"Rvila93Qy2XC2FaoMDIzB6nwyHbhiMAvyeZ+D9/2mNAhuMMkEXJ5hpMFKGB4NfGYVBaQLvLoYgE1ggur",
-	"C3ceXSqI6dPSPcroogQiVOGm62DV27qGz9x/MkdFydZIDmhEWep2TpCr+QgKdmuFpX6fVZ3DaHt7QSJA",
-	"ZZivGVwZ1K2mbiDcb4nXV66UBvbULJTqzGoH0W6kBNmx7cI9Icnd2mL+CbS7zIXbGR2/Fwqqw8WZdiwY",
-	"pVYp7V8XFfWmUwy+8pyabWfmwXLZMb2rgXytziJPTB8KFgAvzXHxndUuzyXSXReobm2q7YGt5ciuyj1f",
-	"bIkZTDr6O04uWj9TZnmK9ebZ0TiYG/2cWUwt6TzbyhK3JOZ8Ac1U6YpEQYiYC7z+98kv50iSB4koEzQl",
-	"0HOne2/uIGfs9omaGQpFl+3f29j3NF+tytvdfnWt/FcZsG7o1RasefXaNNprHugi7JFONdWHmvKknNoG",
-	"ebyUCLNkwgvND3BGla0UJOzaAa0HcGd6zvE0W46ENeQzOuHSS5RCUNTzLALvEaK/o0AQ6eoOZ6kSn7ro",
-	"QxyZa6Wq8gSBcFJwIcBOowkRkW6RAmF9zR/ZkJlgPMAS+cIlcpfZUIYuuJDjglz9r/P+kA3ZTz+dcnav",
-	"K/pE/6efdIOrKZneksJ0wGH4jtwkWJBj4Fn618v3p+jg4OCtGvLz9SmsYsimVK1T3955jGy6m/5iSrOM",
-	"mmfoRfz//+//u5mK+Mc++sVM5pBC34SgM8ptFyJlhkJalfGVl+yO8RlzK+WF+wluyqp6b8HsQwatmEhq",
-	"Ng1xetiv7mcHAX5IGmEobrtiJ3YIPGQvbL/CH62AEtC1D8UJT0l8rF4V9mvRn6a6ZhmaTGg7dmqu/tLJ",
-	"Z8JdbKYbykJdBlHaNAa3MxdQAmHCRce2L5x7d4rndii7IDO52bEBH6Kpt23zwS3BhUDxv+2Yl3Y+pPGR",
-	"bguXUcLkDyLSZhOVQwZhJCWrmG7Jo8w3e9Hf/pvaJZ8kEwRhsL+UlaUXYqK23ipql2oqQBYK//VtlREo",
-	"Ntb8qK7oHbLYXq0Z+9fOIs5qcRSd9eJmeHG4t2+3AvafUFDTSYpmkh8jFNeuwoyrMX8+u7aZqS8OBoc/",
-	"mi15N5SqXcXQGHcX53T3fm8XaDq2PbJcBx5eNVfAdwQIOG7cdKovh0N3ZI5AwxUoJwWShGEmI5QXlCU0",
-	"xxkMXfBSEnsH7x3J5ZBBXqZEGVH22v4hmvCyEPbir6lrlKivDta4b7qHN26yNZUEdgcOmP7NYREaZXg8",
-	"JimKAzeBHSGlEsTHFbDt5PpGMtfyUO0VCi+BWPVCDvf3FfXrXwrLBUpBhqzMEePqI3MQSiADYumrdtEL",
-	"UI33ftQKp3dDpU8psddUNdYFJHDHibm3EkGALiUk79dvBY7AKw9amo65mMuCw/cAR+biFAHOjpTkwLVT",
-	"NKVCEOBfBckJlgqaakoT3pR4Lhygj4esvlh9+yMz8V64qFZvybQI+wO8ba4czmhCmK5PNnfpneRqRTv7",
-	"/YEJ7h3BPSziaHd3Npv1MTzu82K8a74Vu+cfTs8+Xp3BN1VXSy3DPDv7qDfo7+lXeE4YzmnvqHfQH/QP",
-	"dIrIBGRzjUTUD+NQ+PijH9xF7zU4gS0mfHpLmcWTk4/vdNQUxIewlK+AqjizPQn98qfLPtKhmluuS/MU",
-	"jrvaJiwVkhTE3u1sSHVaCkVYVMJXGqyOB39Ie0c9xeWvXFFWddv0r9/C1zg2avs3viN48RYku++2CzGr",
-	"RgCLl8h27NtR85ruBy6T3WxVZPNFkS5rCt69Xa/N7nrHpbvw6VvLTb313gvbGNO13djSeLVS9g3GDHZI",
-	"1VpvI5/+27BXkDHlbNg7GvZIOew9xtVFlD8IZKvOdaVUwpkEydR6p6urUu96WfV+kHJCQy82u1i4SM7z",
-	"UC26yZKsFPS+Fc2tQxFiyMGbg5eGhxaaMj90nE/yLcy2cnfWQ/q9dmfn23B3IUSvePeuqYxa+d6F9g50",
-	"eg8uo+7w7qluWd/hzdod449fGzfQ7g8GW712dvXVhiDTO1xraKpbQPAy7lhAX3sfIWWibUFuh7v2qlS4",
-	"XLCcTnEx7x311CKRrZCWeCyqiumv0OVZyGDz9UIKK/CNDrFQ0Y9eNDqHRH6uEJViyOpF9j+Cg2uEdJW/",
-	"q64H7meUUd1n192WYpyBQ2aM9yPImjNZIco4hKJRycFAIiytWjrqbu9Cd/umwkR3QUXWuSczTGXsXTQf",
-	"nHoCt7SkJsDjnoHbUi2rzH1Nd4xNyopJuT42psH+YE9ZbaBkJRALd82CJ1gMWezKRGLdRzjWPd7iBUB4",
-	"zdcCepdmcFAzv6B4raAcuN67C93qO9K70GJlx/2JzHuLHO3LwSm6VnIcnSqKfJB99DO9t5cXwn6lQLEV",
-	"9VYt1f3f4mOEh2yKM0g1SMEapQLRMeMQjsPC2Q4sxUWKUjLFLBXeZeLN699hohwXhMmld8B/9e/Snm+V",
-	"o7jbs5tXuD4usLK973KDtkU7Q34uzGlIRnKEGSK4yKhnztZsP9Sw53/727XXuVfX9trofqFu1LtwNwbs",
-	"nKhDWb3K6gv7gTmOJ3F+YOKGhwd4/2NUNz13v5nKicdWI3QTxmkxxrBMVObRkAGG7A8Gda4YYmljIjfi",
-	"Z0BN77rwqWfgfFoLuTQlcF2+GH3kjICj7fnVlmW0/gTq3BraHwwOV6O8fzv600nlZ2IJRTMvJXggrgCl",
-	"m+vQzq5punf0rUW1+qwv6PX6r5i+suD+mmKjFN4SwpDu0uxoirBUIFzrxoLM3b+uyzO4MBWFktQ6iw4H",
-	"b41DrNGGMB6yBf0ix8ro1P1XKBsHtQx4+sxUGdAeVtKQTz81+RxGCfsKJWK36t/eIL391Silvz0xqVxb",
-	"wMZTAPAi53bdI5fiX9XrsRUHz+kdMYccgQ+eIXuD3w8C4QQcq0cLiGe6A5m2KdolTlCtVVFUCX+ljUMv",
-	"SBTbweMgOrnP/4lSz4ZS12XhQi23OLlbF6tCTUNb0euScDC9bC6H4TAaW2zXKpN064+oOaHpYmW1BIxG",
-	"BRETuHRibi5bCaGRXmGtvdE/Uek5UOlnuCm0ZClXwstKTYjN1g7TnOO6mKbE7o7txRDUQj8xcysYTia2",
-	"OUKks/EIXFJj7j1IyUOEhFaC63fmBKIVuhODeE6c+TvWCr3OGSF/VpZV2lDTMtpIW/yN1DzwhbmbMexu",
-	"NrCQdl3C3GoMtW0n4Pp24y6LLFNckkMaRtJnxdDvim8rkO2/DqJ1RjK/OiuMV1laq/BdRJEvfh3WOljy",
-	"j+K392vulrru7WFszQfvlchZHHA/QbZlToopFSZzQCfBFQSnvVYv/ZkuDZLV5ab+TeI6bw3KKTmKyyKL",
-	"I6i/8lJbhizWJVqxJjaX/hIZfuSu7BNQvQ5JMu2OZ1ss+Dz+0VpN7Xd2kboyyLDnxJxj5DkPAKxP8KZ0",
-	"d1GaydfzUm7DvVjeqmXdEnABsxQSnxWu6Yq1ddAcp1OqixyarHD3m/nL+iVTkhFt2tYxUP9eYeCa0Q+D",
-	"W+/WV+VrGHcYKBYBl8wYCqyeDvR3sE2EXf09JLtJgVLX92IDwEdW3Cz4XrcA0BZuvnz3tqbVZrNsxb83",
-	"c5tZnwHbcuX64dqsXWDBfqYu5KzpIBSZqyd9FJsaK5MGiLTBKnRPhSELNFWAKBZ8pSytlIc95Dru/xtg",
-	"/rOxeF0b3onFf39UOtUZtRthU0c+t+sRc5d8wMhljce3PJ3HS1XDdz6jeAqudEynW3beZi1zm0n3z/yS",
-	"BdCsVlQrZOlv03KphjWXc2zKPNfA9t1v5u95IwzZJpcslJ6X7dlZlkizrZ55m5ppgdPfmkS0I1aKq2Ig",
-	"3/GMd93F4+3u5HcltIQ3rbOMT7jMMlTwkqW69EI37NPJM/Vs+iGLzUJ2aBr30SdGXH8Z0yQRYTaf4Tm6",
-	"JTqSnVYThj3NZsl/R0jYwRFsB9iiK/iKQJmVwyKwD59FIOoK+iU4Ai9oh7Qtt3fqlC6Cqd1X3TAe9Be/",
-	"tfXw/ZUZOEDG0ZQXxHYaGfEC6c5KWz9GrQEvCxx5KnGozdgR5PcZZwdJoeeJ7nxs2kMhyXnfZviNCj49",
-	"QtB6ylE8lBkjfk8KzSwsC/DEnWYDQxanVCS4SIliG2dWDQdjt45fTvvyJmziXICP6GH+Kynufie6R6O/",
-	"/z1guMHsZ2NPHYTYewh7+mhW9Yu2t7QqmVOY3pgx9NKMI8Q9n2+EsBwyXWUIVVnuppQjU+NjatNMHp7u",
-	"Ca6IW1dJFeVygfbetud+mrG/ffy6tCtcw/u3v/3Zq8S8hmo213eml1vx8WipCvWIM5saZHuZPgv2ckVr",
-	"O1Xj0jAGe0naYsJnOk0XugrBh/qi6D56zwtXZ1kVKt4SXJikETpmWJaFtivaKsj0muqdzf5xxPLP9L7m",
-	"4/PA/BwIIIlYcu7+9TRUt6s17apMt0bjh5bznKCY8r64w1nat27pnLJxfKzP3imKkmSZQBM+g3R+wmQI",
-	"B9SynsX/+Jsqy1APAYB74lH6vTCCLqLAJYe2vF7f7G6ueO+jD7oegzPT18D1Gwg7kmqtMmqnEupfV/XB",
-	"gtLcSju3w7QVNHk9qZZWnf3jVC6tYEIGoGYj2wlaemftkNX9tqyAiCsOjxuNRbTIeKghJJXmVlldBmLb",
-	"v+Ihsy/hrCA4nUNOOTWKk3um5GTUqNrfHwx0UZFpbgBfQDMlVxmuEP4ohu4SbAytKaE3nvaDaHKA2H1Y",
-	"X9KlUK65zLrc6dnV8VrPIXWs/li2B8x6Y0G3m1bHVNXCCAsofo1sHxkoGTE/IqxdNur3PooleZCwGtNw",
-	"oNZz5GHHPFGWIL4jgD9xcx8mo3QbYQKzTyfDTfy421enWoXfAtldGuTy7kNuob2QMNiFznCN5N869to3",
-	"POz9z46DJ9prYenS+Hg6IcVW96q7Ha4kEsXE4BT66IvxS8yg24vpYoQog8e2qE3yDPIaXTcb9OJwf//H",
-	"/laiWSS5q7Np680QkitIIirXwb9viuUud91vyjX9brnbSmdbkyf8RqUpMqjJbcYg9AGt9qhC/w4ta8mD",
-	"UgXgNoA+CntabUVww+01ZJilul8TSYOy1Lpevx9SbBUhnszsR6UgXm/epx7rKg9r0I3ZcniodnZt7st/",
-	"zIPTduEWD87QdccGQEvtMttb7NmP5J+W1RNj7PbQt4Y9u9/MX50k8J9d++cn4klr63HTlnfPmfg5lpPK",
-	"wq/6T7dnLvp9Xw/2/b6v+3uHrw/fHLw6fL2q7es/kKqgVMZ1dYQJwZmc/G0ZyvwRXuk9ow5tZggoz5BB",
-	"uQ1l1/bgh5uPC54QAf4EnNF74oFnSiQ2kJkSWdBELIPML+aVlaABazfPMG0AZSE1t7n/i4JP1cJLoRsC",
-	"k4ecC62ra+LYBmzMNsCOqiYMQ8U0s+vbA24DzSlnssCJ3MA/8p0KUf716tPHT15v2kVGlpg9/GerQLme",
-	"QLMYvXjnlQmfJ3jX/taqebwcHFRVvfoaQtc9NMGM8YA+MibykuAUeqr9ZlwjwWy7bAO6fKZQOq37CbkA",
-	"Vxiw3s0NbTTyZ08EPhOM7BQtGO6uHNkGpLQ3w7Q/QhNShBgr3G1Y3FtmoHtu7gKlm1cXb3W07gnhtdWy",
-	"ii74COl0WkJTxWOvh3xOGSMpkhyZC04aHSdFQH0BwzdSyE4Lr1AQjCHwCHvprlDDFehsBA7sqqgeECbl",
-	"0C7H1bOZMWxRbGgU7rw/XtqLcN7qvu6v7CqVptD3VnvCEkIVgP092xjT4kyaiqA5qybZqFLgpM9I+vW2",
-	"g73Hr4//EQAA//8=",
+	"7L17c9s4tiD+VfDT71Z1MpeWH3HSiV1Tux7H6cmddJKN3ZO7NeprwiQkYUwBGgKMouny1n6a/WD7SbZw",
+	"DgCCFChRtpye1z/djkjicXBw3o9fBpmczaVgQqvByS+DKaM5K+HPs6KQC/NHzlRW8rnmUgxOBldTRmZM",
+	"T2WuiJ5yReZUT8mUqoRIQY4Png8HyUBlUzaj5mO9nLPByUDpkovJ4O4uGVxc0Ul82C+sVFwKIsdETxkp",
+	"mZJVmbGEcEH+UknNlBm7ZH+peMnywYkuKxbONadas9KM9l+jwZ/+azT4+d9Hg38bJJFFvM3ZbC41E/oT",
+	"mxd0aYZrL+mSabKYMkGoIIyWBWclMZMzpcmC6yksUtEZI360bLn3B7YkC6oIFWrBSpYTOqFcNIHCRDUb",
+	"nPxpYDYw+Dm2vo8lG7OSiYydzecFjy3PQGxBuSZ6SjVOqW5ZTsayxOWlOEhKqMgJV2QqhaxKlm86oE9M",
+	"l8uzsWZlDCaZFLki1DwmiynPpoQKqaesJLpckhm9ZYooJhRrTjPjgs/Mrg/9drnQbMLKwZ2ZdE5LOmPa",
+	"4t55VSpZxvecCvZVX2fwRupwZU4njNywsSxZQqgiHCEy4V+YSJqnNRJjXpiJhuTia1ZUOVMkNd+nw5EY",
+	"JANuJvpLxcrlIBkIOjNLxdmaG6Jf3zEx0dPBydHB8cvE7ND9cBg70tes4F9YuXz72nwOs5irU0+S2xeu",
+	"eb4Wzf+tZOPByeD/36+v7j4+Vfs//fT2Nd6yL0zoLjCeNYGYEFkCeNIAqgbpzRgr4Bw+Ioxg1Vfwc3vN",
+	"n9icUU1vCta1AFjuNQwaLoJrNlOb4HZW5VzXs98lZu1v8cvnB36ptCzpsklAsuUf2HJ1uX/kit8UjJxd",
+	"nr99S7IpLWlmkC6B+8m+0tm8YIQSc2B+Q0h96x216EonbJ8/b4M2IIV/+v/2/tfP/95BBsc/Up1NV5f/",
+	"gzTUXIpiSXiTGhtSj4Q/NZQ87V78eA8H77/q2ALfS8E6FnkGJJY8OzheWaTSvCi2WaqZZv16jw9eveix",
+	"YAEk5VMlhPlpZc1piU9SQnPgoGatbE4KOVHm2mW0KJRheOOCT6aaPFGa6kqRTz+9f//2/Q9PEyLHI4GE",
+	"11BdZii7FMzcUiWlMP+nMArRQIsLKSbdhI3jcuMXxrEpu+QIpwqvyWH0muD4V1LTYhUYnw3n0tKAwvzP",
+	"AAPZ5vAhy9Uw2T0W+5FOIoTnTSln5DABLnqzJDkb06rQ5HCIXIP8BpjPteJ/ZSmZ0SW5YYRqMpNKk8OD",
+	"5ODgIGQ0lsJ2bdAM1djdWJYzqpFbPjsawB4sIz04ODhI1jNW3NMl/2tkXz+aBQLw4AjwLhlOeUqODoKd",
+	"rlsq7Lrneo/6rBYklgjxf3NOvj86PhiS1Ig8v312kBq89wIYVST9b/aJShMrmCy4UER+YSXhuvPu2ynX",
+	"i0SXdEI7+baiE7oTnv1HziIC9+/lgsyqbGqoA6PZFM7slKQ3VPEs7XFQX8ywMfETRhgkg3FVFHEx9DPl",
+	"Or4iQ1YM3oAEOrbyAxO5E8gMUJq8LjVHYySN9HBm/hySqykbCcVKc0Lm4mSVQUiiprLU3STLzNhFo58d",
+	"babQn9nNVMrbzuNc4POdnOhnWd6OC7l4D0PHpFkzqYPZwr7tD7K5MPjfuiW193qHLzOlfydzzlCry3By",
+	"o/gJo/+YP6nRMTJqnuz/WeHjfjvF4d6KeaXNhDilmkuhwunOsozNNSoxO5nW3Efc4CpEKUxpyENelUZe",
+	"BMpdidyQN7oEtAP0tIItV0QgzAPl1ympsUXY1/bhnYYuuRcqk+s+jaifd6GOsHOAuYG7gOZ0jzbY8oq1",
+	"IPNO4gLi6AzGAIvObszhdkh7lwzeUF5UJVuz+3kpbwo2+/ftoPARv4oBAUSRBROaLEojMTU37W0h6w4V",
+	"X3IK9J7XoNd9E+jasKj3Uv8ocz7u1PijEi5DzYwYjLw3Ige08VJTzXaGe3bQLtSz9PZh67aU87xkdJfX",
+	"xo0bW/sZEWzRtlmFJPye5KT/BQvm3/6Oua05oXen8HrHlY7DDERmOfaAUkPymeuprDRJjaDyWyOMpGZ7",
+	"SzKlXxgR0sg3XHAN2wxWvmMsXXPUV7s4WRjXzlazRmSdZuV5DlukxcdSzlmpgWGPaaFYMpgHP/0yKBlV",
+	"Mfz4xDJZ5iw36qOTwb5ThJWlBI0qEJQOne7QLSp54YHl1zfLTeB7R29YATKPHUbe/Jll2gxzJpb/cfnh",
+	"fUx/XxLzhHyhBfIZURWF4T0Ohb/uTeSeHdAc5/ATXfzIlEItyT/dU7d8vifnCL+9uTQ6RYmDmAV4485G",
+	"QLesnXLG9JQbSdewhymdz5lgoKtSgO6QvGdGes2mVEzQPN08KprpmAHu81QG1lquh+TsRgHzmTJhRekJ",
+	"F4zkPDcyys2ScK1YMR6umHEMGMypl4OTw+O7ZEC1ZrN5RGr/MPbWhu8UWAgAJ7oVsnDkw7tkcFMpLphS",
+	"17do8Opcx9HBXTLIZFmyAm6iEaXXvX/4yry/xuQ7L2jGrM0Z7Dlg6nNoXnClEzJmLDfahdIlozM8MK5J",
+	"ZuRrtL93r9fsDm5JH7nzAl4Ml//MfA7Gx5zqjYTGYPwHvBzhIEd+EG3tn1vYK4OBzGJ4HrP5imp2w8qE",
+	"TEq5MDhtdH0uHCYPmkbDg71XMaNhuOK7ZCDY4lo5MkyL4sN4cPKnzSBEyn33c/u+/QBSDDovZJHj0KnR",
+	"IDNdLOvLYQkbPLZ3Lz8ltAA7mDl2RW7YhIPVahiu+cVdMvAD9zlsXGkwwvOaLl7HwGxv2dnHt95XdMOm",
+	"XOTWBtENTjOyMyX00S9DBDafzunmi/a9eREMitsfWKUiJwZic+rRICUzRgUYlLKCm2Ea4Mfp2TwKudRu",
+	"/gTfEDn7moJPEW4FGEcpUK+1YHzppzADNDxPB+so3Cv3nbCqejcQDXXTfMaUprN5w+aVU832zKN1KzRE",
+	"Wpc0YxtPy2CrEzt6rOulU/hRCPzTACwYtXWq4R+pN+BJ788x3u3pDIh028kpeHD38MEM7trWWUOcJlx4",
+	"wXitlle/2YaIXVFjtPXbjjujAO2dh4xoVhQGP09JLjO1j5MMZzlhX+cF5UKB3c6grbO8AcVVmpZGWcEz",
+	"GpqdFCz4YUx5ETymImNF8IM5wfxaVtr9AHejNSj8tjIy/OqHN4+ZUACN4PvGz+EQjQddozSWsvqsc7zm",
+	"0kqjHg+tSBP8wr5OaaXsjgzhGVou0ITWtZdgQyC7uVaf5ozmBRfsek6VYnnUhwCo8UdW8jGv9bQtLkU2",
+	"Zdkty6/ry7GGQBm5yL6vGC16vD7mpdLXNzTfclk505QXEWXR0Y0Yyf4MDihKFBeTgtnbkFFBbtCwma+S",
+	"6rtkcMtFHpqhcz4x3HTG1cz632ZcmSGv/XWtBPs6Z5mu4ZYMDEBiHyGgYke3DXc1r7O/xMVRM4OX2I0A",
+	"X1MCkDoVEVLDWywnSwZ8P/SLvDgebPSEhFQLAJa4I4rRK6NpbqnbmI0UVOE66xgSi25D8gc214QVii3w",
+	"kEVODKxoyXJSUG0ESa5HYl7KL0zh92bXBg5oCZnKAoQzLmDgGc3NKGyBlv0m9k2pmrYieIwESvfGP//y",
+	"4vju32JohPC9pronC65P9CFnYYZIcL3hEmKHAiEWUSTCe6MlmUgiRVP5M/rkEpXO8Dy2RaFkIG9XJ34v",
+	"A3U2GB7siDeMCSdNBxf3RsqCUWGGrITdcU28muNfoKjmNLUAwxIw+oBbDqIKwEAMF1+RhYGGXUlCqB6J",
+	"hvMUtQKq2y4mwK1TGB32BO5ueiMrbUgSBCohrq2jmK3jlbeDNslN2iQ7dtbntCi2vIC/lwtCyZyWmmd8",
+	"TgUQjtJICgj+1g3Rer6JcP3+6uojLKS9K/g4uuyAHcZURowjMMhSiVyyOl7BhwwtZJmTVEjBUq+fYVCC",
+	"cLgm4WOzJSlYD4UDt5Csf+m9bKz97ufWbrxxcMsTGVPcl1my92VqNidcnRLq7ikvmHcdaeckaVl+UGjp",
+	"w+GdLLQVLdvSXoHRD9fRVUXJh5XetqOvDuhNuB6QORM5F5OEHBIbTJKQI+I3npBnBGW+hBwTdcvnc7wD",
+	"PnjgONkARJjaK0lr0auNJeCcXaHzVvEPxk3qM20Bc9PVqqcJxB4LEyPT2viaABUMuffiP8IjKtJ4v952",
+	"mP5BOGlNCjCXLOjSXFQpgMKCAXU9SrcohX1CbtikEsPBptO6kfmyvwUisJitWiCMHHNeyCoH3lP7dM1N",
+	"BXdBhj6h7S6XyO97HducflnzQQs/i+pR2bhb1jb75J73UaOF4BGeEko0Uxp4uCHEawZ2psWVx10zptY7",
+	"t8dziAoF6cRtpCGUVBUYGVZGNjt3N2UriIL41PywDduaDNvL1FjR2tFdlMJ1bQ6LxaZN6/tQR3SbLQVA",
+	"DqlQrWFsBEw9cR/HvbPAJWF8yuZpYhahRoBLM2gWJ2kQuuD6xMicW989zEM2PsD+q5eJqA5jeCQDUbCm",
+	"jUai1tGsGjQtUqYQJKWcpuiogCwN4t4wIyMpuMcpEoa0jrUm1fx0JNKcq4yWuXuE1gmMbPM2cXuq8AIT",
+	"9MbonuNSzoiQC6NkgCS8ynvshpscx88X5TkXIj+nlWJxaofuBHBcGdkINByz9QUt84YJTLP5dW09Cqxb",
+	"zgpjBMY5K6lu2CbrdXhxdzved+YN8+DGCwTwIfnEcl6yzKgwJSMCfHtjWRRyEZXJazdwfP4IoV3BIsyl",
+	"WYXlxw+XV63gPgc682iQDD7+BP89uzr//SAZvL54d3F1EQVUVUZib89ulCwqzRJitAODjeb/quUnxrD9",
+	"9UTFDB+7H79ntNDTLYlCTRXdbuVtPDaxLa1VcTksEB46V4LO5g7nNA4V0HtZO+924Z1Gz/m2sfHJoKUB",
+	"BRAzQkAUET42SOQWpzKl6trw4wClA7NAkEsSweOSgdLUcOKlbsD01Hlx0X87DiUbRWixoEsVFWjm0WBt",
+	"Z0kBF2IQa71e16lDmTeqRRBcfp3JSkQkkrOicBHVRnoYc5QgXL7RWhvOZttEGHDtDySG8i7MbTu6+OnN",
+	"OXl1/Pz7iNyPBPAaIysjnO4DeJHRGyvFuOCZTlBMxS+svUlWRQ7R8Ta6kXChNKNAWXuxf6PO2gDWtgDQ",
+	"477ZXTdcfpnMI1h0CXlGpyRnGc8ZRl+s9Tq+uEsCC3pEkKxDR6ZcESOUDjf5CEGjiNvYyiWZcaXpLSNj",
+	"WQkf8GMZW294WkR5w1mRRyEaOFXNWRkmvTksLVhF5wZX3eidrzZ91t4i8PzVq+D2HB+s9e4+A5etLjpW",
+	"b7DAwHAhy1yd1mkFEL4O4JZZVpWQj7k+ksQDcdWWVnBx67JcwDGIlNhbM2XOmgpVyfd8Fuj6QIwWofAu",
+	"XrPhQKq3GBqcpb0AjbNYQ1EQUbb0d9kbtpqMYzll7Jm/s6tgBJ78EZ8TLixAb2S+9DZJF1MPwh1mlYJ8",
+	"A+LacKOS5Cb3wHErjUHmE7MS9H0C+RS3F6qPztoWeeDbtUti257VTJbxG1IyEIghz1fFfQNlc9Yt+Fr4",
+	"ZYJriG9Ll8vzgirVoXiItoGFGFF/XClagKUWpPmS6ZKzhiZiwI1udMH0Qpa34HCkXyjHWMRkgDkq18xG",
+	"fnHxhRY8v3Y2hKisBcv9KAuebWuc+2ydiAUbayIrTTI5YwqVuTDG+DtF5jA+5qZpI1j5l3DJ30VCEiGU",
+	"lhbXgORfaHE9U2uSyzGn2g6ZSZFHjT9emnHU+eWL44PN+WnJ4M9cR+/5Z9CYDc6peckoZN4B61RTCine",
+	"mpRU5HLWtPjICg+sTpKLSlgYCReziTdXce6SMWlRJFaUK5UmNg2xaaKGfLzNOzYzrgX9e5tUxTF3EylW",
+	"N6RfHBy/7DdxVWg+L3gM3D7HDGfEPDO3Cj2lKF5I4XLsN0G9YzU13CGM4zrmdHLY7y4qORPEHM8S4jzt",
+	"z9671FvUCajHXST1c4XaQIbRdtRzo5h81ZaIoXKB1Y9QfEbRWO1KInbizysbGCxs3IuLH+8WZL7fJuAX",
+	"Ao/bITf9jb3hSo0ElQFPidbjqG2ypwQOwTrNx2Ow2szokpRsRhsBv45Jhdt7fteMO7q2TOB+iz6IePFW",
+	"PP6CGL1W5CyHgiaLKdXAkRZ02dNsHU75/ZYh1s/v4wkJJzzGGO2SCX2tNJuv7vGtyNnXps/UpbGDaIam",
+	"zkrkUrBTkqImbd5T1nVMiwJIfm6dGP0iN1+2FrY5UvIVaGsup6TT2xLwWZAoDZO16TYJSc1P/93+M92o",
+	"zDVGX3dOz9D7dJ05C+u62+8tsSFqHz8omP3omfv8ulNAD18/AtXQSBR1nsj6iNaCj1m2zIpe8dfv/Mst",
+	"jXDGNL1/tD1kKGyOqD0C4xbL1bUnntGrDeVvKJmzUklBZpXShs5vIEEvnOWsrEQ3zbDmdBuwY4SiiWSK",
+	"YMbXllf4EExdy0LSjTFwLmennaVRMlUVeoeuW1npeYXR3Y5sKCPsmcNJiBQZ8xH/RirwVHa4ksDR2/fW",
+	"ymGA7+KO0XYGTK8Y+5f3CZ4Ij+l5GEmxdYLCi96uxSCwv2WZATJayElUOoW8GyOLqYQICR6oMjikBVXk",
+	"z+YGWG5jKD/NzB/VHLG2n2Cj2fydnKyTao5dID5EQd8P1s/sEPcd4OhVMADuakVU72ZdRy+9RRkQf4P5",
+	"eSUJoVcWgaGW1Ty/P+c3GGUZXaRQUCkXCu3taCnDAEI0orl85G0iF8OZX26VAHEUvh0suOdkKwYWnzjR",
+	"XEJkkrY4ERKVFnsMzHEuxKgIeFxDwmrixiorqo+lIds1jjtZUUt+7tB26soQbUeYK6kgfW5TguHdEG2D",
+	"AURzqhsZDqgNhNH9aGZU1YzthZJ31HhSiyZbGhv7SE2NoLhO8yQaS1VfRrnBoAn6Lma2xjxoStPs9hru",
+	"c9xrvGW6UWCGXm9FbFk4E2c7rtcbTt6FOv1sny03BgepKW1cLqwPY3UCMALgUletWG3dtJ84YrOU42ls",
+	"oZwBYcQJUVU2hYpaggCZsDmUQ/JBFEuwh1TCXHw1ZTl+C2ZntycIyeI2DG1FWeux0BXFoeGa75HC3RbN",
+	"e815D9k6EKd7TSHFtfMUIsWBIIfByaBkVlaPVwrLpS/JGYF8aB31pTEcpozELVuekBRnSMmT44NXT0Ex",
+	"TUumq1Jcs69caQjYeXJ0cOCqRlIN4z9tRtD4dba+jZKzLYXue6SqhDJsE3K/q0uW1QbMF8dBScI25Ky+",
+	"24oEeXG8Edm8DBNJmQG5vnk5sGoUV7YYT2G1/t7iIaAqF66iW7dD+EHhGU3hLqKheY8uYBzGZiUNYmIQ",
+	"hOXkhma3Q9I6jxroCVrw28b7bsvvs8MXR0f9zOy6pEIhF98Cq1ZEr9VAqglXGmIifXkMKOfhafiMlaxY",
+	"EkoKc/NPcYspFwUXrF27bMv4l5ioF0txgthYV6YlmDEoyoeLbUO7Vb7u8Pj745fPXhx/vzFfKMoj34Vm",
+	"j5gLmpaKESML2kxnm5TvCI45vS+skS7ZFTLeJVHdI0bzfkGVSJD6h3ViOa+IWb4tj/eIyqyV4nigQsky",
+	"rhia24ekjtHkilxenX26unh9SoIinSJH9Lj2cE5HgpbMFeQ8JWn9xAxy/uHHj+8ucJjwqPzDi/eXZ1fm",
+	"y5GoXzAfPwlSv9BK+jSpY0KfAMvLJZnQL4xU86dmbSORegU4JU9c5KSnQqsjgoH1zdnbd7hAF3ZpVjcS",
+	"52fvzy/evbt43RUtWmcqNGHSwsMIitpdhlGmYcxnnczchbxdUbbIXaBGqpZkLotiSC5oNrUOFUOTLWNx",
+	"27HHPEgG9gwHycCfmv3bHdIgGSCwzO8OOvE1Wpv4Ng6jrM/FsulQDXfFNjku7W+vQbbv5S+z7msQQw0S",
+	"qKjH7j2dMeDtyORBYgIb6A2a8p3PkFzC87ISxBbqoMA3E4wrWJhrSRWYllgzJqwritbHfscZ1E+C/6Vi",
+	"Ljiq5lDvmMZSzDmfgJvZXPJhStLrlKQnKUn30sSXcDWsqK4mgkIhJQUMYYRHGGMYTzHYHs7rpA1fdtNA",
+	"DzLzZnQJaY87khNaBNclPWXW2NChtQekV7N5bUVw1+3iPy/Of7q6CC/WRecNugeL8lJnb8ER6qxuZDcw",
+	"bNc238nJPVKufOj/GG+AN6uYf7nSJvehEQHkW6bcoBxUPzvYi/tlJLZ9jXlVIrXpMIr28+2Bw+ihlZl6",
+	"O7PA3zPmIlaq+g04m1spHLEuCOYoXcqAoQ/4t1rvDHrpU7C2cl3ISmdyxq7jUazeqBHmGLskplZt3qnW",
+	"8+vjg1dogLFUaL1b81UQwvkAr9JBmIz1gHHu6wI6eqC7BmIfejpckHCs+ly+v2fRome9ixYdP9AJcPj9",
+	"huJCwfLDNQXsw1GiwAKOd60B/8Yy11DfezIK79V6kBMqxitw5DUr7hJgoQ5ATVMgQmTo1AsylUWuguQJ",
+	"bm5rSJ9TNFdiumsg5P50fn5xeRnKr1dvf7z4ADlDl394+/FjQwLu4scPy1xeqwesS2v2XHp7HguBJ16D",
+	"tvnASlOR+zrPfbOaMfzPZdwis0ZHPCsZFDTZnOnckLx7eXVXqxjcu0bAvVKft64rEHNAgul5XvWriBjY",
+	"Pe+dLbxdcYM4vUSOeo9Vb5n2+yvVVQhvY0Kek+A6JuRFtOzCi92VXWhSk20Y3jacxzKdrao3bMxxBnto",
+	"5GxXqxWd7b35+ZeXd3vhP4+3+efhUbzY0R9rG+cWHO+m4oW7RqvEQc5mPP5oIuN2lh8kKVnBqGKuIxTM",
+	"AEpxVAUOTLPr/ZC1I3sio2fgiohv6Q++BwF038Ri2TZF8t1B7jQkX281p/+oq7Tz5+nSVjpwr8arPGDi",
+	"d9zJXKf6q54l230FRAiaNpQECqzxzjQw9C6NsXz/ShmoKsuYUv1rNEAK/HUVCTV97dP0fZ48hOmTUi6C",
+	"Mj2+HBFkc7ejSqOcoS8VZ1nJIjF7l1O5EBC2ltjAKHtRnLTQMVKXYRMfWi8kn4iECLZgBsYG0r3dZa6u",
+	"P646YkDbWjeo08rXXfpHjhVq+6j6wiFsy6Li/MVsrnnZmxdoZeb68tVn2iAm62J0HMjWUL4LGP0+WWbj",
+	"Us421aA7DVtb1RF9rqiE0tLJBnX9Bjk3DFcu4un5nfuoacoqypuffdBF2iyLim0K5yUb86/hW43yob9J",
+	"T+Gi2zrEtsi5vyPNCvgbXYxhv7CD1UvjOgnd40y6wzqwMv86yt6EmS4r1nKkPgLpX49CYB4/JamQi4ZT",
+	"1/qCvfU8tfe+WSwTO5n4unFtTdZgWDLwY6yrcNFjXz99evdIZKOrDIb9+Bs6X+2t7W/n8B1aNtg5/MAb",
+	"vbB2xI+uceM3uhq7x/xfC7O6IHrpBY9HFoPZ1zkvmVqXmWAGYqUVUkhm9AJwwhpBpa+U145HXK+JBaCO",
+	"xqnamjbNkjbkp0/v6nw7F1tD2KRkSpGyKhgwCrlYqf8jdaP6z3btbP1qm4cbKZ5RLIMa9xDmYI1OqvZa",
+	"qr58rU/ozCa+5lrhPATLuiKlXCSOEYrr+KHts1maSVx9u/u8rr9ouV/6Zmg9X8eMXS6QYAt7kAaPXL2T",
+	"BPsqL8OmTd0+oWMwh2mm9PoIJwdQLMHsJ56wWgPCdJo+GlDLubA5RerOh4LYijj9vYzeS6BiuYSYcQxB",
+	"t5AtaRveLklZiS2CA1pelqaeE6VqIYKC3lpjaVj1FmMYXaU1CASoFfMtnSsHTa2pHwiPOvz1tSmlhT0N",
+	"DaU+s8ZBdCspUXLs2q5NWXa7NZt/wN1dZ8LtjY7fCgXN4dKChzXvjdD+86qg3jaKwVeBUbPrzAJYrjum",
+	"1w2Qb1XD5YHhQ9FU67UxLqGx2se5JFjfYqW/z05iZDdF2q8WKI0GHf0NBxdtHymzPsT6/tHRNBob/ZhR",
+	"TB3hPLuKEndXzNsC2qHS9RUFJmI7tv/Psx/fEc2+asKF4jmD6kb9K6VHKWO/T8zMkAizbv/Bxr6l+upE",
+	"3v76q+/duEmB9UNv1mDtq1e27GH7QFdhTzDUFA81l1k1c6UIoSWByKayRHpAC250pejFbhzQdgD3queS",
+	"zor1SNhAPisTru2aHYMizrMKvDvw/o4jTqTLW1rkhn1i0oc6sX3E6/QERWhWSqVAT+MZUwkWowG3PtJH",
+	"MRLWGQ+wJCFzSXz3Yi7IR6n0pGSX/+PdcCRG4je/OZfiC+ZOquFvfoOlxGZsdsNKW2tI0Ft2nVHFToFm",
+	"4a+f3pyTZ8+evTJD/nR1DqsYiRk364SSSOqUuHA3/GLGi4LbZ+RJ+n//9/+5nqn06ZD8aCfzSIGtLzGi",
+	"3NV7MmoohFVZW3klboVcCL9SWfqfoDV6XeUMZh8JKHrFcrtp8NPDfrFyIDj4IWhEkLSrp3LqEXgknrjK",
+	"kE8dg1JQH5GkmcxZarte2a+h7xVkh0M5D9RjZ7bXOwafKd/JHsv7Ql4GM9I0BbOzVJACYd1Fp64Cn393",
+	"RpduKLcgO7ndsQUf4XmwbfvBDaOlIul/7tmX9t7m6QkW4IOGdd+pBNUmrkcC3EiGVwksfmTUN8u5D49e",
+	"BilUCXTKIRT0L6Nl4UKs1zZYhW/fbLihAWRp8D+9uKKTNAHBxqkf3Jyu1EwNRyJ9O977kepsCsE+Uylk",
+	"VRqlQzT8KBj14md4cnx45LYC+p8yUMMgRTvJ04SYod9Lwdz4fswfLq5cZOqTZwfHT+2WfOfybGl2lUKZ",
+	"4n065/tfDvfhTqeuGpmvdSTrMhb0lsEFToNx9v7Alim2Zb9lSwISriJzVhLNBBU6IfOSi4zPaQFDl7LS",
+	"WI2FK3LL5nokIC5Tk4IZfe3omExlVSrX6X3mS1ISOqFcIO7bWu42yQ/fGwmbSeB24IEZtopPyLigkwnL",
+	"SRpp/X5CjEiQntbAdpNjC3pfXNLsFVJc4bLiQo6Pjsztx19KRwUqxUaimhMhzUf2IAxDBsRK53TCUvIE",
+	"ROPDpyhw+lqxKQlvShqUr00xgQQ6ztheOwQcdDlj8yFJg6q+aQJWeZDS0OeCP7ehZwvdJraNjQJjR87m",
+	"QLVzMuNKMaBfJZszqg00zZTWvanpUnlAn45Ec7FQiIwJ6++FHkK4JVuM7bfwdoqZKwXPmMBMcJTSB2dz",
+	"s6K9o+GBde6dQFccdbK/v1gshhQeD2U52bffqv13b88v3l9ewDd1/VDkYYGefTI4GB7iK3LOBJ3zwcng",
+	"2fBg+AxDRKbAm90VgfLG+19Yyccgvk9iXuRPzPC0StuGO9gnyVNN9J44FJ1SNfWPoJcX0tyRwNvznbJN",
+	"uJ40mxM+HZIPor4Z0OPIkKQbafA0h6DhU3QOjgRC2mDYtWJ/SclvLXrAPyqheRH2/RHMXj2zGkz+GIng",
+	"ayh7X3D2heVDcqnlXLm6Xhg/EPSo4sr244dj9TzgbT44GSAQoR8fQNoxQRCbu2ITsNuZxP2eksOW64yb",
+	"t4GrOr37ZOAWPghbqm/ZQ6y9oB+lXYsKF3Nw0GM5BZ/BhuNraSYtHm7Wln6uw68BUY8ODnbWU321V2Kk",
+	"ufpn14sMShkPURW36eDx4f16999gpAlIqKqazajRiQcw4zLok6JLrHur6URBLiXgDCg/c1ZC40BYCsqk",
+	"JaM5jBiytb265Vn0yhoMCxrVFgUKuFDqzVcPsCbasGM41Cil7iGIHDn2C21SYKS9loIKGRCBCdN46Yhe",
+	"8IxB0p+5suicDSVr+YWVBZ2f1P0K1dQQfKqIkqgTuKZdGRVQdnQkbAFQroGYzyCRq7ky7uq0Iw1ICC2U",
+	"XO3XNhJjBrq/yMkYLSNLXxqdnBHDssDSc8NswUcb7exrxQMPKCt2YgkStZ8jXAuudcFg6ATEFkfaCilv",
+	"FaabOeKGZRyIHI+EJYjgqjYiuedtvig92GfUamPpCEkygu9F3WO2QZFimFy/sl93mzXUInbxg5DHXrcP",
+	"07i7RmsXtanH3MqZ1DW8r03Ud7W2NMQqqVzpld9BF7HV/oOna7njavuVLLHv5To2ESfLa92f6+b3xXeD",
+	"mvFRYMsdTOxNrxoL0LYyhJ4dqDRZafHn6JCL9BsJvD7Q9tQKAaWhd+ZiZxW05FdTWWq8PVHEpC32FuDj",
+	"s6Me6Ljhon2kE3bJ/8oGPd6FS3mOnS0en1PWfbYjbNISSJuNYAjTLljlJ0bzZvuNomi04NgJ19xXumR0",
+	"1sk8LwFH9rBPCHyRhG1BvlOWfxrW4UwnEzpXJyTlmHVPCeJdMhIpjID02wYaLecsIWlONTVKD6mBDdWF",
+	"eT2oeYXMbEfbGpmlGJLfIRcA/Q/R3XMKWZL0HVV6D8bce/saQ9WQAxoO2rDvW0FY01L/FlRFw/wyOQNr",
+	"IZb69qosquKHz23tbWXtKPZOgagARgRGZ17VV0agdmukAnRhWI99QTmBI5dMjYSQGtXyhQvHgl5U2LfJ",
+	"63fgCOWGeytyY7REViqSSyzLzWaKFV/AUrHCEXFx/+KJ/+KJf488ES59fQtQhXTRi8gEwzoyQcOhbkXS",
+	"XPzG0la9wNvxpeSXrtbePK87PZcsYxw07s/c6gI1BQObUb28egfYM6PeQoPMdd6QaNOwzexTs68aDRR7",
+	"NcNYgZMfcJVFCkMSC6aUpYm74JBvIACs5pEFVuF5AFPsViLfh7H95A3qRmAVz+TshgtnJjx7/xqD5sF7",
+	"oJzhd84oGOadIQ5f/vBpSDBS90ZiZSaqK+VL21DNUpgCDGveNTurlDbjaPiqS9e59DV5GmT9kWlr21jm",
+	"9t117+qKm37O3mWJ6r6bddDc0cGqm/F+q2L3XxTrs6bYvK1ChPdgDrFR20VOdzHmQ/hlbLxGzcgHM8Wz",
+	"sD1gS1n6ZTQo2YRLMRqcjAasGg3uUueOmNDvFHElFrFQjqGB4JjoZOS+JGPHxTk+ePWicXOOekslq1Vl",
+	"17OmdpRUVlSKf+lEcxdPtiNRAJhtn/l2wv837s4FyH2r3bn57rm7DWKFLYzTS4Ue7FjVDqSZDW++RYfP",
+	"ldS0eFyt3BfNW6uPA08PDIhfOFv8dlwVRYrRglP6hREhiS1uAoxXSE8CdiGkmEUSVyDPiSb475+hnZrS",
+	"0S6HpVaO4VsZYqWgI3nSKtGbhKliXKuRaNZYfArxTWOCRR59cUWgftYXiVqub11sY8FGwsZunEDSpE0K",
+	"EuSGQc0wLUF5ZSKve6dgW0WFbfW4ssYm8JBi6tGCcmsKWDP1FFom5za+1z8DDccsq5qHjs4JtRlLNuP+",
+	"1HqGjw4OCRcoZGWQCuG7ck2pGonUVwlJ0QieYjOFdAUQQZeDiNyFBA5KJm6rT3+mXPe6t9B3sNddrN34",
+	"f2DLiC7y+dk5uTJ8nJybG/lVD8kP3NpX7H61Iqlj9U4sxUYL6SmhIzGjBWSa5GDV54rwiZAQjU2Vdx2L",
+	"nJY5ydmMilwFxsW2AgMTzWnJRFQJa2or4D/4ncyXO6UoGCN414yqsnGEj0rKYmTM3Mp2JWWNHUub5ZMh",
+	"XuFJGhRuBsPbSu3kp4Z1BZ2xL67opGtx9rV9eOcuGbyTGdWdiQ5hj1FXHbUJwHUHmgw++m6ae2cGjizf",
+	"tK76C/cBQPDo4PCbnIsjB5Ys+uwDS8q0BEceLQseRJk0QjJIK8zmAWcTCXXZ9Gn9if/i7+eQH8iRgbla",
+	"3hrhyW2TwP4v1pJ512kcuA9DcxhjWRmp5on1nR4dHDS5VYzVTJi+F58BKve6D/94BI6E0uEnW5mqzxfj",
+	"91IwiH97fHFy3V1/wO3cGdo/OzjejPLvpf5R5nzM8UY/8Kr8wNxFQeJlBAII94WKatvcnX3bdeTklw6R",
+	"9yeRS6bCssjePirRRwnC+g1jgmCbOn+n0NnSKJJMzrAMq29zB54oc0NZ7ox4xwevrNun1YclhRCNptw3",
+	"p0oTWxa5I8IAnz7yrYxIdRvvUHh/GnJTHCXcK5yp/bqBZevqHW1GKfz2zGZY7gAbzwHAq5Tbt89Zi391",
+	"s5tOHHzHb5k95ARCY4WNbZbld4rQDOIdT1YQzxbttn5RjFRlpFFBPKmZv9GSoBkOSd3gaRSd/Of/QqlH",
+	"Q6mrqvQR0Dc0u90WqzaEnq1JVET92Cq2jcpBBF2yEHUL0sNI6CnjZd0Bp8ym6C/6SCdMkQk4e71DvFiu",
+	"8wnc098boFNziylVWdojNhJTY0MJ0bdPUJmt5xMtV7OlK/ofPcTEBsXtyjJVR2IGIZIrBPYenrTgksRa",
+	"i3XS4E9Mgt3I5SFaNowk1XVcsBGM4YgoLtgODEkdhlgyNYXW1Evbkj12OXCFjdL8/6K3j0Fvf4DYlUrk",
+	"0kh4TrSEvKLGYdpz3JYcG9l0z9URjlLkDwJLhUMYr60zmSCBZtDK3nZHztnXhCjUFJud9SNkFasIq8fE",
+	"mb9h1Smo+hyjXEVRqwxt88G9VKpfSRfy5LKxm3uYEfZ9svdmDHUlk43i5Wz9PgBvTf2DOJI+KoZ+U3zb",
+	"gGz/OIjWG8nCymJxvCryRnXKVRT5HNYQ2wZL/lmcjmG9uLVCmjuMnYlpQXk3hwP+p/VyWZeL0SoZ1qFg",
+	"dBGs4CHkAlTfkmFioZYkrcoiTaB2WJCWORIplhdLfeAh2j0TS4+4sgk1CiqvQoJnt9fMFbp7HOdOox5k",
+	"L//O4a7n7jIv2nNMAgsbgPWbOGvs5NuZ8ndhg69uzLJuGPhJRA5FOwyurYS2b0Rzms+4GMRI4f4v9i9n",
+	"vM9ZwdD+08RA/L3GwC1dtxa3Xm8vyjcw7jhiPwC75QSKgz0c6K9hm4T62rGQqK0VyX3N5nsAPnHsZsVB",
+	"sQOAdlDz9bt39RhdKN5OjOALv5ntCbArtdlKNLVFI4AEh1Um0PKDTt6leTIkqa0PZlPYCSqsCusBg32o",
+	"XRAYXPDwldG0chl3I2HQ0q+A+Y9G4rGuaX8X/jdFpXOsBnEvbOpJ5/aDy9wnmDnxGTbpjcyX6VrR8HVI",
+	"KB6CKz1jgdedt13L0oUB/ys4bgU0mwXVGll2alGsh7WNpe9LPLfA9v1f7N/Llq++iy85KD0u2XOzrOFm",
+	"Oz3zLjHTAWe4M47oRqwFV0NAvuEZ75fM/rPbnPy6gnamtu2DtQlXRUFKWWH+u2s2g5F/zUowI5Hahezx",
+	"PMWyHK74hW3wQ6hYLiA1HsM98nrCuKXZLvlvCAl7GILdADs0BV8yKBHmsQj0w0dhiFj9dQ2OwAtokHal",
+	"Yr04ZatBuPILq+zRfvFraw/fXpiBAxQSCk8479FYlgS7Auz8GFECXuc4CkTiWIuME8yjdY5XqNeNdSxs",
+	"ai3RUg5dePK4lLMTAm0T/I2HEpmQn4fEwpGAgN0hGRiJNOcqo2XODNm4cGI4KLtN/PLSVzBhG+cidASH",
+	"+UcS3MMuKndWfv9bwHCL2Y9GnnowsTfg9gzRrO51aJNqgOeULv0d+kClCZGBzTchVI8EVsiDimK+y/eJ",
+	"TVC0ddVssCpWeDGX21d3WcvQ3rjWkg9T9nePX5/cCrew/h3tfvY6erUlmoGKb+SG4c64KtTSW7j4OdeH",
+	"61GwV5q7tlc33YpjcJBhgoWNDKpBRXz4MEF5ibyRpa8RWBfZu2HUVjBRfCKorkrUK7rSX3FNza4c/zxs",
+	"+Qf+pWHjC8D8GAigmVpz7mFrdY6t1myrBZurb+3QejlnJOVyqG5pkQ+dWXrOxSQ9xbP3gqJmRaHIVC4g",
+	"F4kJHcMBs6xHsT/+qsIyJHMB4B54lGEd586iac3kMV/JUNAZg0wz88eQvMVkMilsTV5fKzduSGqUeV5T",
+	"FxALS9Q9HKCsZC2du2G6ws2CfgoPqebwD5R2uYEIWYDajezGaRmctUdW/9u67EdpKDxtFcVGlvG1gZBc",
+	"K4uG58isrTV9JNxLtCgZzZeQeMGt4OSfGT6ZtCrOHh0cYEakLcwLX9zU1UZSzJ48SaEyMhblwr4uaAfB",
+	"6wC++7i8hHmcvjD6ttTp0cXxRr18c6zhWK5++XZjQaX2TsNUXX6fKsjcT1wNdCzWhD8SiiYb8/uQpFCR",
+	"xKzGFstt1Mv+umefGE2Q3jLAn7S9Dxt2vQs3gd2n5+HWf9zvq3MU4XdSMwyRy/D/Gr9idy/GDPahq0kr",
+	"Qr5V2NW+EWDv3zsOnqHVwt1La+P5dumfzU49Gy+JIWJwCkPyOSzD6yrwEy7gscvI1bKAuEZfiZ08OT46",
+	"ejrciTeLZbdNMu2sGUpLA0nC9Tb494shuetN9/elmmGnt12Fs21JE36l/C0dleTuRyDwgDZbVKH4EPJa",
+	"yD7GmnVDEre0unIGLbPXSFCRY68Blkd5qTO9fjuk2ClCPJjYjyvFgr5yDz3WTRbWqBmz4/BI4+y6zJf/",
+	"nAeHeuEOD87e657Vy9bqZa4vxqMfyb80qwf62N2h7wx79n+xf/XiwH/0rQsfiCedbTNtS7lDr+LPqZ7W",
+	"Gn7dO7E7crG7/P7R4fH3xy+fvTj+fnN/gH8aUcGIjNvKCFNGCz396zqU+T28MnhEGdrOEBGeIYJyF8Ku",
+	"6x9rrt68lBlTCsvrN4tOzpimFjIzpkueqXWQ+dG+0q/+5rygXGxZePNjKWdm4ZXCZnbs61wqlNXxcuwC",
+	"NnYboEfVE8ahYhuxDN0Bd4HmXApd0kzfwz7yjRJR/uPyw/sPQV+1VUKW2T38vWWgXE2h0hUu3ltl4ucJ",
+	"1rW/dkoezw+e1anvJaPKKIm2HHZGhZAReWTC9CdGc6ht9KtRjYyK3ZINKMqfQ30BLIbmHVxxwAZdh7vu",
+	"yB8DFvhIMHJTdGC4b5e9C0ihNcPWbiNTVsYIq/kGSskhMcB+Uftw0+2rK+E93jyhgpqATtAFGyGfzSqo",
+	"CHsa9D+dcyFYTrQktjl3q1yuiogvl9hZxubr+0RBUIbAItysjx4bAuAQVJ4AhMkl1JTy+Wx1EXEQ1uNl",
+	"yJ31Jwh7Ud5aPcTegD5TaQY929ASBuWoy3Cx3sfUsV4fVOOGT2y7sAVVZFFyraGAsW2MNS8l+P2oJkLe",
+	"yNy1ycttmVW3O0g7j7TDgHsLrcyQSCS1yKhD0jVsVmkd3P189/8CAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -18,6 +18,105 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for AuditEventType.
+const (
+	AuditEventTypeCompensationCompleted     AuditEventType = "compensation.completed"
+	AuditEventTypeCompensationFailed        AuditEventType = "compensation.failed"
+	AuditEventTypeCompensationStarted       AuditEventType = "compensation.started"
+	AuditEventTypeCompensationStepCompleted AuditEventType = "compensation.step.completed"
+	AuditEventTypeCompensationStepFailed    AuditEventType = "compensation.step.failed"
+	AuditEventTypeCompensationStepStarted   AuditEventType = "compensation.step.started"
+	AuditEventTypeRetryAttempted            AuditEventType = "retry.attempted"
+	AuditEventTypeRetryExhausted            AuditEventType = "retry.exhausted"
+	AuditEventTypeSagaCancelRequested       AuditEventType = "saga.cancel_requested"
+	AuditEventTypeSagaCancelled             AuditEventType = "saga.cancelled"
+	AuditEventTypeSagaCompensationRequested AuditEventType = "saga.compensation_requested"
+	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
+	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
+	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
+	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
+	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
+	AuditEventTypeSagaStepStarted           AuditEventType = "saga.step.started"
+	AuditEventTypeSagaTimedOut              AuditEventType = "saga.timed_out"
+	AuditEventTypeStateChanged              AuditEventType = "state.changed"
+)
+
+// Valid indicates whether the value is a known member of the AuditEventType enum.
+func (e AuditEventType) Valid() bool {
+	switch e {
+	case AuditEventTypeCompensationCompleted:
+		return true
+	case AuditEventTypeCompensationFailed:
+		return true
+	case AuditEventTypeCompensationStarted:
+		return true
+	case AuditEventTypeCompensationStepCompleted:
+		return true
+	case AuditEventTypeCompensationStepFailed:
+		return true
+	case AuditEventTypeCompensationStepStarted:
+		return true
+	case AuditEventTypeRetryAttempted:
+		return true
+	case AuditEventTypeRetryExhausted:
+		return true
+	case AuditEventTypeSagaCancelRequested:
+		return true
+	case AuditEventTypeSagaCancelled:
+		return true
+	case AuditEventTypeSagaCompensationRequested:
+		return true
+	case AuditEventTypeSagaCompleted:
+		return true
+	case AuditEventTypeSagaDeadlinePassed:
+		return true
+	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaStarted:
+		return true
+	case AuditEventTypeSagaStepCompleted:
+		return true
+	case AuditEventTypeSagaStepFailed:
+		return true
+	case AuditEventTypeSagaStepStarted:
+		return true
+	case AuditEventTypeSagaTimedOut:
+		return true
+	case AuditEventTypeStateChanged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditVerificationFirstBadKind.
+const (
+	AuditVerificationFirstBadKindDigestMismatch   AuditVerificationFirstBadKind = "digest_mismatch"
+	AuditVerificationFirstBadKindMissingEvents    AuditVerificationFirstBadKind = "missing_events"
+	AuditVerificationFirstBadKindMissingSeals     AuditVerificationFirstBadKind = "missing_seals"
+	AuditVerificationFirstBadKindSealMismatch     AuditVerificationFirstBadKind = "seal_mismatch"
+	AuditVerificationFirstBadKindUnexpectedEvents AuditVerificationFirstBadKind = "unexpected_events"
+)
+
+// Valid indicates whether the value is a known member of the AuditVerificationFirstBadKind enum.
+func (e AuditVerificationFirstBadKind) Valid() bool {
+	switch e {
+	case AuditVerificationFirstBadKindDigestMismatch:
+		return true
+	case AuditVerificationFirstBadKindMissingEvents:
+		return true
+	case AuditVerificationFirstBadKindMissingSeals:
+		return true
+	case AuditVerificationFirstBadKindSealMismatch:
+		return true
+	case AuditVerificationFirstBadKindUnexpectedEvents:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CompensationStateName.
 const (
 	CompensationStateNameCompleted CompensationStateName = "completed"
@@ -189,6 +288,24 @@ func (e SagaAction) Valid() bool {
 	case SagaActionCompensate:
 		return true
 	case SagaActionResumeCompensation:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaInputOnConflict.
+const (
+	SagaInputOnConflictReject         SagaInputOnConflict = "reject"
+	SagaInputOnConflictReturnExisting SagaInputOnConflict = "return_existing"
+)
+
+// Valid indicates whether the value is a known member of the SagaInputOnConflict enum.
+func (e SagaInputOnConflict) Valid() bool {
+	switch e {
+	case SagaInputOnConflictReject:
+		return true
+	case SagaInputOnConflictReturnExisting:
 		return true
 	default:
 		return false
@@ -483,6 +600,24 @@ func (e GetSagaParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaEventsParamsOrder.
+const (
+	ListSagaEventsParamsOrderAsc  ListSagaEventsParamsOrder = "asc"
+	ListSagaEventsParamsOrderDesc ListSagaEventsParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaEventsParamsOrder enum.
+func (e ListSagaEventsParamsOrder) Valid() bool {
+	switch e {
+	case ListSagaEventsParamsOrderAsc:
+		return true
+	case ListSagaEventsParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListStepLogsParamsInclude.
 const (
 	ListStepLogsParamsIncludeRunning ListStepLogsParamsInclude = "running"
@@ -604,6 +739,110 @@ type ActionInput struct {
 // AnyJSON Any JSON value.
 type AnyJSON = json.RawMessage
 
+// AuditEvent Something that happened to a saga. Never changes.
+type AuditEvent struct {
+	// Actor Who asked for it. Absent when the engine did it by itself.
+	Actor *string `json:"actor,omitempty"`
+
+	// Attempt Of the step's call.
+	Attempt       *int    `json:"attempt,omitempty"`
+	BusinessKey   *string `json:"business_key,omitempty"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+
+	// Cursor The place after this event in the list, feed or stream that it came in.
+	Cursor string     `json:"cursor"`
+	Error  *SagaError `json:"error,omitempty"`
+
+	// EventData Any JSON object.
+	EventData JSONObject `json:"event_data,omitempty"`
+
+	// EventType What an event tells of; docs/events.md explains each.
+	EventType AuditEventType `json:"event_type"`
+
+	// ID A number, growing within a saga.
+	ID string `json:"id"`
+
+	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
+	NewState *SagaState `json:"new_state,omitempty"`
+
+	// OldState The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	OldState *SagaState `json:"old_state,omitempty"`
+
+	// RequestID Of the API request behind it.
+	RequestID *string `json:"request_id,omitempty"`
+	SagaID    UUID    `json:"saga_id"`
+	SpanID    *string `json:"span_id,omitempty"`
+
+	// Status What `new_state` means to clients.
+	Status *SagaStatus `json:"status,omitempty"`
+
+	// StepID `saga_id:step_index`, on events of a step.
+	StepID       *string   `json:"step_id,omitempty"`
+	StepIndex    *int      `json:"step_index,omitempty"`
+	StepName     *string   `json:"step_name,omitempty"`
+	Timestamp    time.Time `json:"timestamp"`
+	TraceID      *string   `json:"trace_id,omitempty"`
+	WorkflowName *string   `json:"workflow_name,omitempty"`
+}
+
+// AuditEventList defines model for AuditEventList.
+type AuditEventList struct {
+	Events     []AuditEvent `json:"events"`
+	Pagination Pagination   `json:"pagination"`
+}
+
+// AuditEventType What an event tells of; docs/events.md explains each.
+type AuditEventType string
+
+// AuditVerification defines model for AuditVerification.
+type AuditVerification struct {
+	CheckedEvents int                         `json:"checked_events"`
+	CheckedSeals  int                         `json:"checked_seals"`
+	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
+
+	// Head The last seal that was checked. Kept elsewhere and compared later, it
+	// proves that not even the whole chain was made anew.
+	Head *AuditVerification_Head `json:"head,omitempty"`
+
+	// NextSeq Where to go on. Absent when everything was checked.
+	NextSeq *int64 `json:"next_seq,omitempty"`
+
+	// Ok Nothing that was checked has been changed.
+	Ok bool `json:"ok"`
+
+	// UnsealedEvents Events after the last seal, of which only the digests were checked, at
+	// most 10,000. Given at the end of the chain; sealing takes about a second.
+	UnsealedEvents *int `json:"unsealed_events,omitempty"`
+}
+
+// AuditVerificationFirstBadKind defines model for AuditVerification.FirstBad.Kind.
+type AuditVerificationFirstBadKind string
+
+// AuditVerification_FirstBad defines model for AuditVerification.FirstBad.
+type AuditVerification_FirstBad struct {
+	Detail string `json:"detail"`
+
+	// EventID Where a single event can be named.
+	EventID *string                       `json:"event_id,omitempty"`
+	Kind    AuditVerificationFirstBadKind `json:"kind"`
+	SagaID  *UUID                         `json:"saga_id,omitempty"`
+
+	// Seq The seal. Absent for an event that is not sealed yet.
+	Seq *int64 `json:"seq,omitempty"`
+}
+
+// AuditVerification_Head The last seal that was checked. Kept elsewhere and compared later, it
+// proves that not even the whole chain was made anew.
+type AuditVerification_Head struct {
+	Hash     string    `json:"hash"`
+	SealedAt time.Time `json:"sealed_at"`
+	Seq      int64     `json:"seq"`
+}
+
 // Call How a participant is reached.
 type Call struct {
 	// HTTP A request to a participant. Redirects are never followed.
@@ -713,7 +952,7 @@ type NoCompensation string
 type Pagination struct {
 	HasNext bool `json:"has_next"`
 
-	// NextCursor Present exactly when `has_next`.
+	// NextCursor Present exactly when `has_next`; in the feed of audit events always.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
 	// Page Absent with `cursor`.
@@ -893,6 +1132,7 @@ type SagaError struct {
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
+	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of a workflow has it.
 	BusinessKey   *Label  `json:"business_key,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 	Description   *string `json:"description,omitempty"`
@@ -901,6 +1141,10 @@ type SagaInput struct {
 	// Metadata Any JSON object.
 	Metadata JSONObject `json:"metadata,omitempty"`
 	Name     *Label     `json:"name,omitempty"`
+
+	// OnConflict What to do when an unfinished saga of the workflow has the business
+	// key: `reject` (409), or `return_existing` (200 with that saga).
+	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
 	// Payload Any JSON value.
 	Payload AnyJSON `json:"payload,omitempty"`
@@ -922,6 +1166,10 @@ type SagaInput struct {
 	// WorkflowVersion The latest version by default. Excludes `steps`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
 }
+
+// SagaInputOnConflict What to do when an unfinished saga of the workflow has the business
+// key: `reject` (409), or `return_existing` (200 with that saga).
+type SagaInputOnConflict string
 
 // SagaLifecycle The coarse life of a saga.
 type SagaLifecycle string
@@ -1247,6 +1495,12 @@ type Cursor = string
 // DeliveryID defines model for DeliveryID.
 type DeliveryID = UUID
 
+// EventCursor defines model for EventCursor.
+type EventCursor = string
+
+// EventType defines model for EventType.
+type EventType = []AuditEventType
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1309,6 +1563,70 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// VerifyAuditParams defines parameters for VerifyAudit.
+type VerifyAuditParams struct {
+	// FromSeq The first seal to check; 1 by default.
+	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
+
+	// Limit Most seals to check; 100 by default.
+	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Wait How long to wait, for example `30s`, when there is no event after the
+	// cursor yet. The server may cut it short.
+	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StreamEventsParams defines parameters for StreamEvents.
+type StreamEventsParams struct {
+	// EventType Repeatable.
+	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Actor Who asked for it.
+	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// From Only events of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only events before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// FromStart Begin with the first event there is. Excludes `cursor`.
+	FromStart *bool `form:"from_start,omitempty" json:"from_start,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// LastEventID The last id that was received. Wins over `cursor` and `from_start`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
@@ -1417,6 +1735,24 @@ type CompensateSagaParams struct {
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
+
+// ListSagaEventsParams defines parameters for ListSagaEvents.
+type ListSagaEventsParams struct {
+	// Order `asc` by default.
+	Order *ListSagaEventsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// EventType Repeatable.
+	EventType EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
+type ListSagaEventsParamsOrder string
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
@@ -1833,6 +2169,41 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// VerifyAudit Verify the audit trail
+	//
+	// Recomputes the digest of each event and the hash of each seal of the
+	// tenant's chain (docs/events.md). One request checks a bounded part; go on
+	// with `from_seq` = `next_seq` until there is none. The seal before
+	// `from_seq` is believed. Stops at the first thing that is wrong.
+	//
+	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
+	VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListEvents Read the feed of all audit events
+	//
+	// The events of all sagas, in an order that never changes. A reader that
+	// sends each `next_cursor` back misses no event and gets none twice, even
+	// where transactions overlap: an event shows as soon as nothing can come
+	// before it any more. `next_cursor` is always there, also at the end of the
+	// feed, and fits any filters. A page may be empty while `has_next` is true:
+	// with a filter that little fits, one request looks at a bounded number of
+	// events. Without `cursor` the feed begins at its beginning.
+	//
+	// Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
+	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StreamEvents Follow the feed live
+	//
+	// Server-sent events, in the feed's order and without gaps: `id` is a cursor,
+	// `event` the event type, `data` an AuditEvent. An id without data moves the
+	// cursor on. Begins now, after `cursor` or `Last-Event-ID`, or at the
+	// beginning with `from_start=true`. A comment comes at least every 15 seconds. The
+	// server ends a stream when it stops, after an hour, or when its reader does
+	// not take what is sent; go on with the last id, as browsers do by themselves.
+	//
+	// Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
+	StreamEvents(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListSagas List sagas
 	//
 	// Newest first. Filters are combined with AND; the values of a repeatable
@@ -1921,6 +2292,14 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/compensate (the `CompensateSaga` operationId).
 	CompensateSaga(ctx context.Context, sagaID SagaID, params *CompensateSagaParams, body CompensateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSagaEvents List the audit events of a saga
+	//
+	// In the order in which they happened, or newest first. Events stay when
+	// their saga is archived. Pages go by cursor only.
+	//
+	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
+	ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResumeCompensationWithBody Go on undoing a saga whose compensation gave up
 	//
@@ -2196,6 +2575,71 @@ type ClientInterface interface {
 	GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
+// VerifyAudit Verify the audit trail
+//
+// Recomputes the digest of each event and the hash of each seal of the
+// tenant's chain (docs/events.md). One request checks a bounded part; go on
+// with `from_seq` = `next_seq` until there is none. The seal before
+// `from_seq` is believed. Stops at the first thing that is wrong.
+//
+// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
+func (c *Client) VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewVerifyAuditRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListEvents Read the feed of all audit events
+//
+// The events of all sagas, in an order that never changes. A reader that
+// sends each `next_cursor` back misses no event and gets none twice, even
+// where transactions overlap: an event shows as soon as nothing can come
+// before it any more. `next_cursor` is always there, also at the end of the
+// feed, and fits any filters. A page may be empty while `has_next` is true:
+// with a filter that little fits, one request looks at a bounded number of
+// events. Without `cursor` the feed begins at its beginning.
+//
+// Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
+func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StreamEvents Follow the feed live
+//
+// Server-sent events, in the feed's order and without gaps: `id` is a cursor,
+// `event` the event type, `data` an AuditEvent. An id without data moves the
+// cursor on. Begins now, after `cursor` or `Last-Event-ID`, or at the
+// beginning with `from_start=true`. A comment comes at least every 15 seconds. The
+// server ends a stream when it stops, after an hour, or when its reader does
+// not take what is sent; go on with the last id, as browsers do by themselves.
+//
+// Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
+func (c *Client) StreamEvents(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStreamEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListSagas List sagas
 //
 // Newest first. Filters are combined with AND; the values of a repeatable
@@ -2355,6 +2799,24 @@ func (c *Client) CompensateSagaWithBody(ctx context.Context, sagaID SagaID, para
 // Corresponds with POST /api/v1/sagas/{saga_id}/compensate (the `CompensateSaga` operationId).
 func (c *Client) CompensateSaga(ctx context.Context, sagaID SagaID, params *CompensateSagaParams, body CompensateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCompensateSagaRequest(c.Server, sagaID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSagaEvents List the audit events of a saga
+//
+// In the order in which they happened, or newest first. Events stay when
+// their saga is archived. Pages go by cursor only.
+//
+// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
+func (c *Client) ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSagaEventsRequest(c.Server, sagaID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2988,6 +3450,399 @@ func (c *Client) GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
+// NewVerifyAuditRequest constructs an http.Request for the VerifyAudit method
+func NewVerifyAuditRequest(server string, params *VerifyAuditParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/audit/verify")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.FromSeq != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from_seq", *params.FromSeq, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListEventsRequest constructs an http.Request for the ListEvents method
+func NewListEventsRequest(server string, params *ListEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/saga-events")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.EventType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "event_type", params.EventType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.SagaID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.WorkflowName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.TraceID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Actor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "actor", *params.Actor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewStreamEventsRequest constructs an http.Request for the StreamEvents method
+func NewStreamEventsRequest(server string, params *StreamEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/saga-events/stream")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.EventType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "event_type", params.EventType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.SagaID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.WorkflowName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.TraceID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Actor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "actor", *params.Actor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.FromStart != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from_start", *params.FromStart, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.LastEventID != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Last-Event-ID", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListSagasRequest constructs an http.Request for the ListSagas method
 func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request, error) {
 	var err error
@@ -3590,6 +4445,103 @@ func NewCompensateSagaRequestWithBody(server string, sagaID SagaID, params *Comp
 			req.Header.Set("If-Match", headerParam1)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewListSagaEventsRequest constructs an http.Request for the ListSagaEvents method
+func NewListSagaEventsRequest(server string, sagaID SagaID, params *ListSagaEventsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/events", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Order != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.EventType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "event_type", params.EventType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -5188,6 +6140,47 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// VerifyAuditWithResponse Verify the audit trail
+	//
+	// Recomputes the digest of each event and the hash of each seal of the
+	// tenant's chain (docs/events.md). One request checks a bounded part; go on
+	// with `from_seq` = `next_seq` until there is none. The seal before
+	// `from_seq` is believed. Stops at the first thing that is wrong.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
+	VerifyAuditWithResponse(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*VerifyAuditResponse, error)
+
+	// ListEventsWithResponse Read the feed of all audit events
+	//
+	// The events of all sagas, in an order that never changes. A reader that
+	// sends each `next_cursor` back misses no event and gets none twice, even
+	// where transactions overlap: an event shows as soon as nothing can come
+	// before it any more. `next_cursor` is always there, also at the end of the
+	// feed, and fits any filters. A page may be empty while `has_next` is true:
+	// with a filter that little fits, one request looks at a bounded number of
+	// events. Without `cursor` the feed begins at its beginning.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
+	ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error)
+
+	// StreamEventsWithResponse Follow the feed live
+	//
+	// Server-sent events, in the feed's order and without gaps: `id` is a cursor,
+	// `event` the event type, `data` an AuditEvent. An id without data moves the
+	// cursor on. Begins now, after `cursor` or `Last-Event-ID`, or at the
+	// beginning with `from_start=true`. A comment comes at least every 15 seconds. The
+	// server ends a stream when it stops, after an hour, or when its reader does
+	// not take what is sent; go on with the last id, as browsers do by themselves.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
+	StreamEventsWithResponse(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*StreamEventsResponse, error)
+
 	// ListSagasWithResponse List sagas
 	//
 	// Newest first. Filters are combined with AND; the values of a repeatable
@@ -5280,6 +6273,16 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/compensate (the `CompensateSaga` operationId).
 	CompensateSagaWithResponse(ctx context.Context, sagaID SagaID, params *CompensateSagaParams, body CompensateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*CompensateSagaResponse, error)
+
+	// ListSagaEventsWithResponse List the audit events of a saga
+	//
+	// In the order in which they happened, or newest first. Events stay when
+	// their saga is archived. Pages go by cursor only.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
+	ListSagaEventsWithResponse(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*ListSagaEventsResponse, error)
 
 	// ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
 	//
@@ -5597,6 +6600,167 @@ type ClientWithResponsesInterface interface {
 	GetVersionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetVersionResponse, error)
 }
 
+// VerifyAuditResponseDefaultHeaders the declared response headers of an HTTP default response for VerifyAudit
+type VerifyAuditResponseDefaultHeaders struct {
+	Allow      *string
+	RetryAfter *int
+}
+
+type VerifyAuditResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuditVerification
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *VerifyAuditResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r VerifyAuditResponse) GetJSON200() *AuditVerification {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r VerifyAuditResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r VerifyAuditResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r VerifyAuditResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r VerifyAuditResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r VerifyAuditResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListEvents
+type ListEventsResponseDefaultHeaders struct {
+	Allow      *string
+	RetryAfter *int
+}
+
+type ListEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuditEventList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListEventsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListEventsResponse) GetJSON200() *AuditEventList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListEventsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// StreamEventsResponseDefaultHeaders the declared response headers of an HTTP default response for StreamEvents
+type StreamEventsResponseDefaultHeaders struct {
+	Allow      *string
+	RetryAfter *int
+}
+
+type StreamEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *StreamEventsResponseDefaultHeaders
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StreamEventsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StreamEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StreamEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StreamEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StreamEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListSagasResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagas
 type ListSagasResponseDefaultHeaders struct {
 	Allow      *string
@@ -5653,6 +6817,13 @@ func (r ListSagasResponse) ContentType() string {
 	return ""
 }
 
+// CreateSagaResponse200Headers the declared response headers of an HTTP 200 response for CreateSaga
+type CreateSagaResponse200Headers struct {
+	ETag              string
+	Location          string
+	PreferenceApplied *string
+}
+
 // CreateSagaResponse201Headers the declared response headers of an HTTP 201 response for CreateSaga
 type CreateSagaResponse201Headers struct {
 	ETag               string
@@ -5670,14 +6841,23 @@ type CreateSagaResponseDefaultHeaders struct {
 type CreateSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Saga
 	// JSON201 the response for an HTTP 201 `application/json` response
 	JSON201 *Saga
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CreateSagaResponse200Headers
 	// Headers201 the parsed response headers for an HTTP 201 response
 	Headers201 *CreateSagaResponse201Headers
 	// HeadersDefault the parsed response headers for an HTTP default response
 	HeadersDefault *CreateSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateSagaResponse) GetJSON200() *Saga {
+	return r.JSON200
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -5912,6 +7092,62 @@ func (r CompensateSagaResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CompensateSagaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListSagaEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagaEvents
+type ListSagaEventsResponseDefaultHeaders struct {
+	Allow      *string
+	RetryAfter *int
+}
+
+type ListSagaEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuditEventList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListSagaEventsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSagaEventsResponse) GetJSON200() *AuditEventList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSagaEventsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSagaEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSagaEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSagaEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSagaEventsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -7650,6 +8886,65 @@ func (r GetVersionResponse) ContentType() string {
 	return ""
 }
 
+// VerifyAuditWithResponse Verify the audit trail
+//
+// Recomputes the digest of each event and the hash of each seal of the
+// tenant's chain (docs/events.md). One request checks a bounded part; go on
+// with `from_seq` = `next_seq` until there is none. The seal before
+// `from_seq` is believed. Stops at the first thing that is wrong.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
+func (c *ClientWithResponses) VerifyAuditWithResponse(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*VerifyAuditResponse, error) {
+	rsp, err := c.VerifyAudit(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseVerifyAuditResponse(rsp)
+}
+
+// ListEventsWithResponse Read the feed of all audit events
+//
+// The events of all sagas, in an order that never changes. A reader that
+// sends each `next_cursor` back misses no event and gets none twice, even
+// where transactions overlap: an event shows as soon as nothing can come
+// before it any more. `next_cursor` is always there, also at the end of the
+// feed, and fits any filters. A page may be empty while `has_next` is true:
+// with a filter that little fits, one request looks at a bounded number of
+// events. Without `cursor` the feed begins at its beginning.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
+func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error) {
+	rsp, err := c.ListEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListEventsResponse(rsp)
+}
+
+// StreamEventsWithResponse Follow the feed live
+//
+// Server-sent events, in the feed's order and without gaps: `id` is a cursor,
+// `event` the event type, `data` an AuditEvent. An id without data moves the
+// cursor on. Begins now, after `cursor` or `Last-Event-ID`, or at the
+// beginning with `from_start=true`. A comment comes at least every 15 seconds. The
+// server ends a stream when it stops, after an hour, or when its reader does
+// not take what is sent; go on with the last id, as browsers do by themselves.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
+func (c *ClientWithResponses) StreamEventsWithResponse(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*StreamEventsResponse, error) {
+	rsp, err := c.StreamEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStreamEventsResponse(rsp)
+}
+
 // ListSagasWithResponse List sagas
 //
 // Newest first. Filters are combined with AND; the values of a repeatable
@@ -7789,6 +9084,22 @@ func (c *ClientWithResponses) CompensateSagaWithResponse(ctx context.Context, sa
 		return nil, err
 	}
 	return ParseCompensateSagaResponse(rsp)
+}
+
+// ListSagaEventsWithResponse List the audit events of a saga
+//
+// In the order in which they happened, or newest first. Events stay when
+// their saga is archived. Pages go by cursor only.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
+func (c *ClientWithResponses) ListSagaEventsWithResponse(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*ListSagaEventsResponse, error) {
+	rsp, err := c.ListSagaEvents(ctx, sagaID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSagaEventsResponse(rsp)
 }
 
 // ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
@@ -8316,6 +9627,158 @@ func (c *ClientWithResponses) GetVersionWithResponse(ctx context.Context, reqEdi
 	return ParseGetVersionResponse(rsp)
 }
 
+// ParseVerifyAuditResponse parses an HTTP response from a VerifyAuditWithResponse call
+func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &VerifyAuditResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuditVerification
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers VerifyAuditResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListEventsResponse parses an HTTP response from a ListEventsWithResponse call
+func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuditEventList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListEventsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseStreamEventsResponse parses an HTTP response from a StreamEventsWithResponse call
+func ParseStreamEventsResponse(rsp *http.Response) (*StreamEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StreamEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers StreamEventsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListSagasResponse parses an HTTP response from a ListSagasWithResponse call
 func ParseListSagasResponse(rsp *http.Response) (*ListSagasResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -8383,6 +9846,13 @@ func ParseCreateSagaResponse(rsp *http.Response) (*CreateSagaResponse, error) {
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Saga
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
 		var dest Saga
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -8400,6 +9870,30 @@ func ParseCreateSagaResponse(rsp *http.Response) (*CreateSagaResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers CreateSagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 201:
 		var headers CreateSagaResponse201Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {
@@ -8656,6 +10150,59 @@ func ParseCompensateSagaResponse(rsp *http.Response) (*CompensateSagaResponse, e
 		response.Headers202 = &headers
 	case true:
 		var headers CompensateSagaResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListSagaEventsResponse parses an HTTP response from a ListSagaEventsWithResponse call
+func ParseListSagaEventsResponse(rsp *http.Response) (*ListSagaEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSagaEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuditEventList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListSagaEventsResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/engine"
@@ -64,6 +65,9 @@ type node struct {
 	opt      Options
 	db       *postgres.DB
 	sagas    *postgres.Sagas
+	trail    *postgres.Trail
+	tail     *audit.Tail
+	notices  *notices
 	writes   *writes
 	calls    *participant.Client
 	engine   *engine.Engine
@@ -77,28 +81,39 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 	if err != nil {
 		return nil, err
 	}
+	trail := postgres.NewTrail(db)
+	switch restored, err := trail.AfterRestore(ctx); {
+	case err != nil:
+		return nil, err
+	case restored:
+		opt.Log.Warn("the database was restored from another cluster: the feed of events goes on after what it brought along")
+	}
 	cursorKey, err := db.Secret(ctx, "cursor")
 	if err != nil {
 		return nil, err
 	}
 	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
-	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), stopping: make(chan struct{})}
+	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), trail: trail, stopping: make(chan struct{})}
+	n.tail = audit.NewTail(n.trail, opt.Log)
 	n.metrics = ops.NewMetrics(func() (int, int) {
 		if n.engine == nil {
 			return 0, 0
 		}
 		return n.engine.Load()
 	})
-	n.writes = newWrites(n.sagas, cfg.Engine.CommitBatch, n.metrics)
+	n.writes = newWrites(n.sagas, cfg.Engine.CommitBatch, n.metrics, n.tail.Wake)
 	n.calls = participant.New(participant.Config{
 		Policy: policy, Version: opt.Version.Version, MaxResponseBytes: cfg.Engine.MaxResponseBytes,
 		MaxJSONDepth: cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * cfg.Engine.MaxRunning, Now: now, Log: opt.Log,
 	})
-	workflows := postgres.NewWorkflows(db)
+	workflows, hooks, name := postgres.NewWorkflows(db), postgres.NewWebhooks(db), nodeName(cfg.Engine.NodeID, addr)
+	if n.notices, err = n.newNotices(hooks, policy, name, now, newID); err != nil {
+		return nil, err
+	}
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
 		Definition: newPinned(workflows).definition, Call: n.calls.Call,
-		Node: nodeName(cfg.Engine.NodeID, addr), Now: now, NewID: newID, Log: opt.Log,
+		Node: name, Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
 		DrainTimeout: cfg.Engine.DrainTimeout, StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
@@ -106,11 +121,17 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 	})
 	api, err := httpapi.New(httpapi.Config{
 		Sagas: n.sagas, Workflows: workflows, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine,
+		Trail: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams,
+		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+			return audit.Verify(ctx, n.trail, tenant, from, limit)
+		},
+		Webhooks: hooks, Deliveries: hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
 		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
 		CursorKey: cursorKey,
 		Limits: httpapi.Limits{
 			MaxBodyBytes: cfg.Server.MaxBodyBytes, MaxWorkflowBytes: cfg.Limits.MaxWorkflowBytes, MaxSteps: cfg.Limits.MaxSteps,
 			MaxJSONDepth: cfg.Limits.MaxJSONDepth, MaxWait: cfg.Server.MaxWait, RequestTimeout: cfg.Server.RequestTimeout,
+			MaxStreams: cfg.Server.MaxStreams,
 		},
 		SagaTimeout: cfg.Engine.DefaultSagaTimeout, CompensationTimeout: cfg.Engine.DefaultCompensationTimeout,
 		Now: now, NewID: newID, Ready: n.ready, Stopping: n.stopping, Version: opt.Version, Log: opt.Log,
@@ -178,6 +199,10 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	parts.Go(func() {
 		janitor.Run(work, janitor.Config{Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted})
 	})
+	parts.Go(func() {
+		audit.Seal(work, audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed})
+	})
+	parts.Go(func() { n.notices.run(work) })
 	requests, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	s := n.cfg.Server
@@ -211,6 +236,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	stopWork()
 	parts.Wait()
 	n.writes.Close()
+	n.tail.Close()
 	n.calls.Close()
 	return err
 }

@@ -15,11 +15,12 @@ type writes struct {
 	creates *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
 	changes *groupcommit.Committer[saga.Change, error]
 	metrics *ops.Metrics
+	told    func() // audit events were committed
 }
 
-func newWrites(store saga.Store, batch int, m *ops.Metrics) *writes {
+func newWrites(store saga.Store, batch int, m *ops.Metrics, told func()) *writes {
 	return &writes{
-		metrics: m,
+		metrics: m, told: told,
 		creates: groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{
 			Flush: store.Create, Key: func(n saga.NewSaga) any { return n.ID },
 			MaxBatch: batch, Observe: m.Batch("create"),
@@ -48,6 +49,8 @@ func (w *writes) Create(ctx context.Context, n saga.NewSaga) (saga.CreateResult,
 	}
 	if r.Created == saga.Stored {
 		w.metrics.Created()
+		w.metrics.EventsWritten(1)
+		w.told()
 	}
 	return r, failpoint.Hit(failpoint.CreateAfterCommit)
 }
@@ -55,10 +58,15 @@ func (w *writes) Create(ctx context.Context, n saga.NewSaga) (saga.CreateResult,
 // Commit writes one change; see saga.Store.Commit.
 func (w *writes) Commit(ctx context.Context, c saga.Change) error {
 	conflict, err := w.changes.Do(ctx, c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case conflict != nil:
+		return conflict
 	}
-	return conflict
+	w.metrics.EventsWritten(len(c.Audit))
+	w.told()
+	return nil
 }
 
 // Act is Commit for a request of the API that turns a saga: cancel and the like.

@@ -71,6 +71,9 @@ func (w *world) judge(ctx context.Context) (*verdict, error) {
 			return nil, err
 		}
 	}
+	if err := w.checkTrail(ctx, v); err != nil {
+		return nil, err
+	}
 	for _, n := range w.nodes {
 		for _, line := range n.log.complaints() {
 			w.add("O4", "", "", "%s said: %s", n.name, line)

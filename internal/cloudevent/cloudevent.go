@@ -41,24 +41,25 @@ type Event struct {
 // large, and whoever gets the event can ask the API for it, with a permission.
 type Data struct {
 	ID            string          `json:"id"`
-	Type          saga.AuditType  `json:"type"`
 	SagaID        uuid.UUID       `json:"saga_id"`
-	WorkflowName  string          `json:"workflow_name,omitempty"`
-	CorrelationID *string         `json:"correlation_id,omitempty"`
-	BusinessKey   *string         `json:"business_key,omitempty"`
+	EventType     saga.AuditType  `json:"event_type"`
+	Timestamp     time.Time       `json:"timestamp"`
+	OldState      string          `json:"old_state,omitempty"`
+	NewState      string          `json:"new_state,omitempty"`
+	Status        saga.Status     `json:"status,omitempty"`
 	StepID        string          `json:"step_id,omitempty"`
 	StepIndex     *int            `json:"step_index,omitempty"`
 	StepName      string          `json:"step_name,omitempty"`
 	Attempt       int             `json:"attempt,omitempty"`
-	Timestamp     time.Time       `json:"timestamp"`
-	OldState      string          `json:"old_state,omitempty"`
-	NewState      string          `json:"new_state,omitempty"`
-	Data          json.RawMessage `json:"data,omitempty"`
+	EventData     json.RawMessage `json:"event_data,omitempty"`
 	Error         *saga.Error     `json:"error,omitempty"`
 	Actor         string          `json:"actor,omitempty"`
 	RequestID     string          `json:"request_id,omitempty"`
 	TraceID       *string         `json:"trace_id,omitempty"`
 	SpanID        *string         `json:"span_id,omitempty"`
+	WorkflowName  string          `json:"workflow_name,omitempty"`
+	CorrelationID *string         `json:"correlation_id,omitempty"`
+	BusinessKey   *string         `json:"business_key,omitempty"`
 }
 
 // Source names where a tenant's events come from.
@@ -69,8 +70,8 @@ func Source(tenant uuid.UUID) string { return "/skald/tenants/" + tenant.String(
 func Of(e *saga.StoredEvent) (Event, error) {
 	id := strconv.FormatInt(e.ID, 10)
 	d := Data{
-		ID: id, Type: e.Type, SagaID: e.SagaID, WorkflowName: e.WorkflowName, CorrelationID: e.CorrelationID, BusinessKey: e.BusinessKey,
-		StepName: e.StepName, Attempt: e.Attempt, Timestamp: e.At, Data: e.Data, Error: withoutDetails(e.Error),
+		ID: id, EventType: e.Type, SagaID: e.SagaID, WorkflowName: e.WorkflowName, CorrelationID: e.CorrelationID, BusinessKey: e.BusinessKey,
+		StepName: e.StepName, Attempt: e.Attempt, Timestamp: e.At, EventData: e.Data, Error: withoutDetails(e.Error),
 		Actor: e.Actor, RequestID: e.RequestID, TraceID: e.TraceID, SpanID: e.SpanID,
 	}
 	if e.StepIndex != saga.NoStep {
@@ -80,7 +81,7 @@ func Of(e *saga.StoredEvent) (Event, error) {
 		d.OldState = e.Old.String()
 	}
 	if e.New != saga.NoState {
-		d.NewState = e.New.String()
+		d.NewState, d.Status = e.New.String(), e.New.Status()
 	}
 	data, err := json.Marshal(d)
 	return Event{

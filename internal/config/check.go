@@ -112,6 +112,14 @@ var rules = []rule{
 		return unless(c.Engine.ReaperInterval <= c.Engine.LeaseTTL,
 			"must not exceed engine.lease_ttl, or dead nodes go unnoticed")
 	}},
+	{"kafka.sasl_user", []string{"kafka.sasl"}, func(c Config) string {
+		return unless((c.Kafka.SASL == "") == (c.Kafka.SASLUser == ""),
+			"must be set exactly when kafka.sasl is")
+	}},
+	{"kafka.sasl", []string{"app.environment", "kafka.tls"}, func(c Config) string {
+		return unless(c.App.Environment != Prod || c.Kafka.SASL != "plain" || c.Kafka.TLS,
+			"must not be plain without kafka.tls in prod: the password would travel in the clear")
+	}},
 	{"test.clock_offset", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment == Test || c.Test.ClockOffset == 0,
 			"is refused unless app.environment (SKALD_ENV) is test")

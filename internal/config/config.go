@@ -22,9 +22,12 @@ type Config struct {
 	Server     Server    `koanf:"server" doc:"The HTTP API."`
 	Engine     Engine    `koanf:"engine" doc:"The saga engine of this node."`
 	Egress     Egress    `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
+	Audit      Audit     `koanf:"audit" doc:"The audit trail."`
 	Log        Log       `koanf:"log" doc:"Logging."`
 	Tenant     Tenant    `koanf:"tenant" doc:"The tenant of requests that name none."`
 	Limits     Limits    `koanf:"limits" doc:"What clients may send."`
+	Webhooks   Webhooks  `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
+	Kafka      Kafka     `koanf:"kafka" doc:"Publication of audit events to Kafka (docs/kafka.md); off without brokers."`
 	Test       TestSeams `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
 	Failpoints string    `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`
 }
@@ -83,6 +86,7 @@ type Server struct {
 	IdleTimeout     time.Duration `koanf:"idle_timeout" validate:"min=1s,max=1h" doc:"An idle keep-alive connection is closed after this long; keep it above the load balancer's."`
 	RequestTimeout  time.Duration `koanf:"request_timeout" validate:"min=100ms,max=10m" doc:"Longest time to work on a request, not counting the wait it asked for."`
 	MaxWait         time.Duration `koanf:"max_wait" validate:"min=0s,max=10m" doc:"Upper bound of ?wait=; longer waits are cut to it."`
+	MaxStreams      int           `koanf:"max_streams" validate:"min=1,max=10000" doc:"Most live streams of audit events that this node serves at once."`
 	ShutdownTimeout time.Duration `koanf:"shutdown_timeout" validate:"min=1s,max=10m" doc:"Longest time from the signal to the end of the process; must exceed engine.drain_timeout."`
 }
 
@@ -113,6 +117,11 @@ type Egress struct {
 	AllowLoopback bool     `koanf:"allow_loopback" doc:"Whether loopback addresses are open without an entry in allow."`
 }
 
+// Audit is the audit trail and its hash chain.
+type Audit struct {
+	SealInterval time.Duration `koanf:"seal_interval" validate:"min=50ms,max=1h" doc:"How often new audit events are sealed into their tenant's hash chain; until then a change of one shows only in its digest."`
+}
+
 // Log says how much is logged and in which form.
 type Log struct {
 	Level  string `koanf:"level" validate:"oneof=debug info warn error" doc:"Least severe level that is logged."`
@@ -132,6 +141,30 @@ type Limits struct {
 	MaxSteps         int   `koanf:"max_steps" validate:"min=1,max=10000" doc:"Most steps of a workflow."`
 	MaxWorkflowBytes int64 `koanf:"max_workflow_bytes" validate:"min=1024,max=16777216" doc:"Largest workflow definition."`
 	MaxJSONDepth     int   `koanf:"max_json_depth" validate:"min=4,max=1000" doc:"Deepest nesting of JSON that is read."`
+}
+
+// Webhooks says how deliveries are made. An endpoint must also be allowed by
+// Egress.
+type Webhooks struct {
+	AllowHTTP       bool          `koanf:"allow_http" doc:"Whether endpoints may be plain http. What is sent there can be read and repeated on the way."`
+	Timeout         time.Duration `koanf:"timeout" validate:"min=100ms,max=50s" doc:"Longest time of one attempt."`
+	Concurrency     int           `koanf:"concurrency" validate:"min=1,max=100" doc:"Attempts of one webhook at once, on each node. One that fails gets 1."`
+	MaxAttempts     int           `koanf:"max_attempts" validate:"min=1,max=100" doc:"Attempts of a delivery before it is given up."`
+	InitialInterval time.Duration `koanf:"initial_interval" validate:"min=10ms,max=1h" doc:"Wait before the second attempt; it triples with every further one."`
+	MaxInterval     time.Duration `koanf:"max_interval" validate:"min=10ms,max=24h" doc:"Longest wait between two attempts."`
+	DisableAfter    int           `koanf:"disable_after" validate:"min=1,max=1000000" doc:"Deliveries given up in a row before a webhook is disabled."`
+	Keep            time.Duration `koanf:"keep" validate:"min=1h,max=87600h" doc:"How long deliveries that have ended are kept."`
+}
+
+// Kafka says where events are published. Nothing is published without Brokers.
+type Kafka struct {
+	Brokers      []string `koanf:"brokers" env:"SKALD_KAFKA_BROKERS" validate:"dive,hostname_port" doc:"Some brokers of the cluster, host:port."`
+	EventTopic   string   `koanf:"event_topic" validate:"required,max=249" doc:"Topic of the audit events of all tenants."`
+	TLS          bool     `koanf:"tls" doc:"Whether brokers are reached over TLS."`
+	CAFile       string   `koanf:"ca_file" doc:"File of CA certificates to verify brokers with; empty means the system's."`
+	SASL         string   `koanf:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"How to sign in: plain, scram-sha-256 or scram-sha-512; empty means not at all."`
+	SASLUser     string   `koanf:"sasl_user" doc:"User to sign in as."`
+	SASLPassword Secret   `koanf:"sasl_password" doc:"Password of that user."`
 }
 
 // TestSeams change what a production system must not change. All are zero

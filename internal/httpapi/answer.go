@@ -91,6 +91,9 @@ func (a answer) VisitListSagasResponse(w http.ResponseWriter) error            {
 func (a answer) VisitGetSagaResponse(w http.ResponseWriter) error              { return a.write(w) }
 func (a answer) VisitListStepLogsResponse(w http.ResponseWriter) error         { return a.write(w) }
 func (a answer) VisitListStepsResponse(w http.ResponseWriter) error            { return a.write(w) }
+func (a answer) VisitListSagaEventsResponse(w http.ResponseWriter) error       { return a.write(w) }
+func (a answer) VisitListEventsResponse(w http.ResponseWriter) error           { return a.write(w) }
+func (a answer) VisitVerifyAuditResponse(w http.ResponseWriter) error          { return a.write(w) }
 func (a answer) VisitCancelSagaResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitCompensateSagaResponse(w http.ResponseWriter) error       { return a.write(w) }
 func (a answer) VisitResumeCompensationResponse(w http.ResponseWriter) error   { return a.write(w) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
@@ -54,6 +55,10 @@ func BenchmarkCreate(b *testing.B) {
 					return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil
 				},
 				Commit: func(context.Context, saga.Change) error { return nil },
+				Trail:  store.Trail, Follow: audit.NewTail(store.Trail, slog.New(slog.DiscardHandler)).Follow,
+				Verify: func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
+					return saga.Verification{}, nil
+				},
 				Engine: &idle{owner: 1}, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 				SagaTimeout: time.Hour, Now: time.Now,
 				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },

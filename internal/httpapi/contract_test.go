@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
@@ -61,6 +62,8 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 		"StepAction":            {string(saga.Execute), string(saga.Compensate)},
 		"RetryClass":            texts(retry.Classes),
 		"SagaAction":            actions,
+		"AuditEventType":        texts(saga.AuditTypes),
+		"DeliveryStatus":        texts(webhook.Statuses),
 		"StepStateName":         saga.StepStateNames,
 		"CompensationStateName": saga.UndoStateNames,
 	} {
@@ -71,6 +74,14 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-rules +contract):\n%s", name, diff)
 		}
+	}
+	var tamperings []string
+	bad := schemas["AuditVerification"].Value.Properties["first_bad"].Value
+	for _, v := range bad.Properties["kind"].Value.Enum {
+		tamperings = append(tamperings, v.(string))
+	}
+	if diff := cmp.Diff(texts(saga.Tamperings), tamperings); diff != "" {
+		t.Errorf("kinds of first_bad (-rules +contract):\n%s", diff)
 	}
 	for _, v := range schemas["SagaLifecycle"].Value.Enum {
 		delete(lifecycles, v.(string))
@@ -83,7 +94,10 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 func TestEveryPathOfTheContractIsServedAndNoOther(t *testing.T) {
 	e := newEdge(t)
 	for path, item := range openapiYAML(t).Paths.Map() {
-		concrete := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}", "order", "{version}", "1").Replace(path)
+		concrete := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{webhook_id}", "01234567-89ab-7def-8123-456789abcdef", "{delivery_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}", "order", "{version}", "1").Replace(path)
+		if path == "/api/v1/saga-events/stream" {
+			concrete += "?cursor=none" // it would not end
+		}
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 			r := e.send(method, concrete, "")
 			served := r.status != http.StatusMethodNotAllowed && (r.status != http.StatusNotFound || r.problem().Code != "REQ_NOT_FOUND")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
@@ -42,6 +43,9 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		{"GET", workflows + "/%25zz", "", ""},
 		{"GET", "/api/v1/workflows/%E6%B3%A8/versions?page_size=3&view=full", "", ""},
 		{"OPTIONS", "*", "", ""},
+		{"GET", "/api/v1/saga-events?event_type=saga.failed&from=2026-11-21T12:00:00Z&cursor=AQ", "", ""},
+		{"GET", "/api/v1/saga-events/stream?from_start=true&actor=%00", "", ""},
+		{"GET", "/api/v1/audit/verify?from_seq=9223372036854775807&limit=1000", "", ""},
 	} {
 		f.Add(seed.method, seed.target, seed.media, seed.body)
 	}
@@ -55,6 +59,10 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		Commit: func(ctx context.Context, c saga.Change) error {
 			results, _ := store.Sagas.Commit(ctx, []saga.Change{c})
 			return results[0]
+		},
+		Trail: store.Trail, Follow: audit.NewTail(store.Trail, slog.New(slog.DiscardHandler)).Follow,
+		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+			return audit.Verify(ctx, store.Trail, tenant, from, limit)
 		},
 		Engine: &idle{owner: 1}, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
@@ -81,6 +89,9 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		}
 		if w.Code >= 400 && w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Fatalf("%s %s answered %d as %s", method, target, w.Code, w.Header().Get("Content-Type"))
+		}
+		if w.Header().Get("Content-Type") == "text/event-stream" {
+			return
 		}
 		if w.Body.Len() > 0 && !json.Valid(w.Body.Bytes()) {
 			t.Fatalf("%s %s answered no JSON: %s", method, target, w.Body)

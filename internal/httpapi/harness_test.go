@@ -21,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
@@ -36,6 +37,7 @@ type edge struct {
 	http   *http.Client // checks every answer against the contract
 	store  *memstore.Store
 	runner *runner
+	tail   *audit.Tail
 	cfg    httpapi.Config
 	log    *syncBuffer
 }
@@ -46,6 +48,7 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 	clock := newClock()
 	e := &edge{t: t, store: memstore.New(clock.now), log: &syncBuffer{}}
 	e.runner = newRunner(t, e.store, clock.now)
+	e.tail = audit.NewTail(e.store.Trail, slog.New(slog.DiscardHandler))
 	e.cfg = httpapi.Config{
 		Sagas: e.store.Sagas, Workflows: e.store.Workflows,
 		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
@@ -62,6 +65,11 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 			}
 			return results[0]
 		},
+		Trail: e.store.Trail, Follow: e.tail.Follow,
+		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+			return audit.Verify(ctx, e.store.Trail, tenant, from, limit)
+		},
+		Webhooks: e.store.Webhooks, Deliveries: e.store.Webhooks, CheckEndpoint: checkEndpoint,
 		Engine: e.runner, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Limits:      httpapi.Limits{MaxWait: 10 * time.Second},
 		SagaTimeout: time.Hour, CompensationTimeout: time.Hour,
@@ -77,7 +85,7 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 		t.Fatalf("New: %v", err)
 	}
 	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
+	t.Cleanup(func() { server.Close(); e.tail.Close() })
 	e.url = server.URL
 	e.http = &http.Client{
 		Transport:     &contractChecker{t: t, next: server.Client().Transport, router: contractRouter(t)},

@@ -23,6 +23,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
@@ -49,6 +50,10 @@ type Limits struct {
 	MaxJSONDepth     int           // 64; the whole body, its own braces included
 	MaxWait          time.Duration // longer waits are cut to it; 0: nobody waits
 	RequestTimeout   time.Duration // 30 s; for the work on a request, the wait it asked for apart
+	MaxStreams       int           // 100; live streams of events at once
+	StreamAge        time.Duration // 1 h; then a stream ends, and its client comes back with its credentials
+	StreamSilence    time.Duration // 15 s; after it a comment is sent
+	StreamWrite      time.Duration // 10 s; a reader that takes longer to take something is dismissed
 }
 
 // Version says what is running.
@@ -63,6 +68,19 @@ type Config struct {
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
 	Commit func(context.Context, saga.Change) error
 	Engine Engine
+	// Trail is the audit trail, Follow gives what is added to it, and Verify
+	// checks a tenant's seals from a sequence number on, limit of them at most.
+	Trail  saga.Trail
+	Follow Follow
+	Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
+	// Streams is told how many live streams of events are open, whenever that
+	// changes. Optional.
+	Streams    func(open int)
+	Webhooks   webhook.Store
+	Deliveries webhook.Log
+	// CheckEndpoint says why deliveries could never go to a webhook's URL, "" when
+	// they may; in words fit for the tenant.
+	CheckEndpoint func(url string) (reason string)
 	// Tenant is the tenant of every request.
 	Tenant saga.Tenant
 	// CursorKey signs cursors: at least 32 random bytes, the same on every
@@ -92,6 +110,7 @@ type server struct {
 	definitions *definitions
 	inUse       inUse
 	cursors     cursors
+	streams     streams
 	router      chi.Router
 }
 
@@ -110,6 +129,7 @@ func New(cfg Config) (http.Handler, error) {
 		Config: cfg, contract: c, router: chi.NewRouter(),
 		definitions: newDefinitions(cfg.Workflows, workflow.Limits{MaxSteps: cfg.Limits.MaxSteps}),
 		cursors:     cursors{key: cfg.CursorKey},
+		streams:     streams{max: cfg.Limits.MaxStreams, changed: cfg.Streams},
 	}
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
@@ -133,10 +153,15 @@ func New(cfg Config) (http.Handler, error) {
 func (c *Config) complete() error {
 	switch {
 	case c.Sagas == nil, c.Workflows == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
-		c.Now == nil, c.NewID == nil, c.Log == nil:
-		return errors.New("Sagas, Workflows, Create, Commit, Engine, Now, NewID and Log are required")
+		c.Trail == nil, c.Follow == nil, c.Verify == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
+		return errors.New("Sagas, Workflows, Create, Commit, Engine, Trail, Follow, Verify, Now, NewID and Log are required")
+	case c.Webhooks == nil, c.Deliveries == nil, c.CheckEndpoint == nil:
+		return errors.New("Webhooks, Deliveries and CheckEndpoint are required")
 	case len(c.CursorKey) < 32:
 		return errors.New("CursorKey needs at least 32 bytes")
+	}
+	if c.Streams == nil {
+		c.Streams = func(int) {}
 	}
 	l := &c.Limits
 	if l.MaxBodyBytes == 0 {
@@ -153,6 +178,18 @@ func (c *Config) complete() error {
 	}
 	if l.RequestTimeout == 0 {
 		l.RequestTimeout = 30 * time.Second
+	}
+	if l.MaxStreams == 0 {
+		l.MaxStreams = 100
+	}
+	if l.StreamAge == 0 {
+		l.StreamAge = time.Hour
+	}
+	if l.StreamSilence == 0 {
+		l.StreamSilence = 15 * time.Second
+	}
+	if l.StreamWrite == 0 {
+		l.StreamWrite = 10 * time.Second
 	}
 	return nil
 }

@@ -27,8 +27,13 @@ type Metrics struct {
 	live     *prometheus.GaugeVec
 	stuck    prometheus.Gauge
 	loops    *prometheus.GaugeVec
+	notices  *notices
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
+	written  prometheus.Counter
+	sealed   prometheus.Counter
+	feedLag  prometheus.Gauge
+	streams  prometheus.Gauge
 }
 
 // NewMetrics registers all metrics. load reports how many sagas this node
@@ -61,8 +66,13 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.live = gauge("skald_sagas_live", "Unfinished sagas in the database, by state.", "state")
 	m.stuck = gauge("skald_sagas_stuck", "Sagas nobody will ever look at again; anything but 0 is a bug.").WithLabelValues()
 	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
+	m.notices = newNotices(counter, gauge)
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
 	m.reqTime = histogram("skald_http_request_seconds", "Duration of API requests, including the wait they asked for.", seconds, "method", "code")
+	m.written = counter("skald_audit_events_written_total", "Audit events that this node has committed with changes of sagas.").WithLabelValues()
+	m.sealed = counter("skald_audit_events_sealed_total", "Audit events that this node has sealed.").WithLabelValues()
+	m.feedLag = gauge("skald_audit_feed_lag_seconds", "Age of the oldest audit event that the feed holds back, because a transaction that began earlier is open, anywhere in the PostgreSQL cluster.").WithLabelValues()
+	m.streams = gauge("skald_event_streams", "Live streams of audit events that are open on this node.").WithLabelValues()
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_engine_running", Help: "Sagas with a call in flight on this node."},
 			func() float64 { n, _ := load(); return float64(n) }),
@@ -111,6 +121,19 @@ func (m *Metrics) Batch(kind string) func(int) {
 	h := m.batch.WithLabelValues(kind)
 	return func(n int) { h.Observe(float64(n)) }
 }
+
+// EventsWritten counts audit events that this node has committed.
+func (m *Metrics) EventsWritten(n int) { m.written.Add(float64(n)) }
+
+// Sealed records a round of sealing.
+func (m *Metrics) Sealed(events int, lag time.Duration) {
+	m.sealed.Add(float64(events))
+	m.feedLag.Set(lag.Seconds())
+	m.Loop("seal")
+}
+
+// Streams records how many live streams are open.
+func (m *Metrics) Streams(open int) { m.streams.Set(float64(open)) }
 
 // Counted records what the janitor found.
 func (m *Metrics) Counted(stuck int, live map[saga.State]int) {

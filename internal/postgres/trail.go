@@ -37,10 +37,21 @@ const (
 
 // settled holds for events that nothing can come before any more: all
 // transactions with a smaller id have ended (trap X8).
-const settled = `e.txid < pg_snapshot_xmin(pg_current_snapshot())`
+const settled = `e.txid < (SELECT saga.feed_horizon())`
 
 // rareType is the condition of idx_event_type_timestamp.
 const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'saga.step.completed', 'saga.completed')`
+
+// AfterRestore lets new events follow those that a dump from another cluster
+// has brought along, and tells whether there were such. Call it before the
+// first event is written; it does nothing otherwise. Safe on many nodes at once.
+func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
+	var ahead int64
+	if err := t.db.read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead); err != nil {
+		return false, fmt.Errorf("look for restored events: %w", err)
+	}
+	return ahead > 0, nil
+}
 
 // Feed implements saga.Trail.
 func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) ([]saga.StoredEvent, saga.Position, error) {

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +151,81 @@ func TestSixteenWritersThatCommitOutOfOrderAndOneReader(t *testing.T) {
 	}
 	if disorder == 0 {
 		t.Error("no transaction overtook another: this shows nothing")
+	}
+}
+
+// A dump brings transaction ids along that the new cluster has not come to.
+func TestTheFeedGoesOnAfterARestore(t *testing.T) {
+	t.Parallel()
+	db := connect(t, testdb.DSN(t))
+	trail := postgres.NewTrail(db)
+	var want []int64
+	write := func(statement string, args ...any) {
+		t.Helper()
+		var id int64
+		if err := db.SQL().QueryRowContext(t.Context(), statement, append([]any{uuid.New(), big}, args...)...).Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, id)
+		settle(t, db.SQL())
+	}
+	read := func() []int64 {
+		t.Helper()
+		ids := []int64{}
+		events, _, err := trail.Feed(t.Context(), big, saga.Position{}, saga.EventFilter{}, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			ids = append(ids, e.ID)
+		}
+		return ids
+	}
+	restored := func() int {
+		t.Helper()
+		var mu sync.Mutex
+		n := 0
+		var all sync.WaitGroup
+		for range 4 { // nodes that start together
+			all.Go(func() {
+				yes, err := trail.AfterRestore(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if yes {
+					n++
+				}
+			})
+		}
+		all.Wait()
+		return n
+	}
+	if n := restored(); n != 0 {
+		t.Errorf("%d nodes take an empty trail for a restored one", n)
+	}
+	write(insertEvent)
+	for _, ahead := range []string{"1000000", "5000000000"} { // twice: the dump of a restored database
+		if n := restored(); n != 0 {
+			t.Errorf("%d nodes take their own events for restored ones", n)
+		}
+		write(`INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest, txid)
+			VALUES ($1, $2, 'saga.started', '', (pg_current_xact_id()::text::bigint + $3)::text::xid8) RETURNING id`, ahead)
+		if got := read(); slices.Contains(got, want[len(want)-1]) {
+			t.Errorf("shown before its time: %v", got)
+		}
+		if n := restored(); n != 1 {
+			t.Errorf("%d nodes put the clock ahead, want one", n)
+		}
+		write(insertEvent)
+		write(insertEvent)
+		if diff := cmp.Diff(want, read()); diff != "" {
+			t.Errorf("after the restore (-want +got):\n%s", diff)
+		}
+		if n, err := trail.Seal(t.Context(), big); err != nil || n == 0 {
+			t.Errorf("sealed %d, %v", n, err)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func (r *webhookRow) subscription() (webhook.Subscription, error) {
 // now for a cursor: everything that has ended before is passed over, and
 // nothing that ends later. A few events of transactions that were committed
 // while an older one was open come along.
-const cursorNow = `pg_snapshot_xmin(pg_current_snapshot())`
+const cursorNow = `saga.feed_horizon()`
 
 // inTx runs f in a transaction.
 func (st *Webhooks) inTx(ctx context.Context, f func(tx *sqlx.Tx) error) error {

@@ -1,0 +1,171 @@
+package audit
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// How often a tail looks for new events: at once when this node has written
+// some, but not more often than every busy; without news less and less often,
+// because other nodes write too.
+const (
+	busy = 50 * time.Millisecond
+	idle = time.Second
+)
+
+const (
+	tailBatch = 500 // events of one look
+	behind    = 32  // batches that a follower may lag
+)
+
+// Tail follows the feeds of the tenants that somebody watches: one loop per
+// tenant, however many followers. Safe for concurrent use.
+type Tail struct {
+	trail saga.Trail
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	tenants map[uuid.UUID]*tenantTail
+	loops   sync.WaitGroup
+}
+
+// tenantTail is one tenant's loop and its followers; guarded by Tail.mu.
+type tenantTail struct {
+	at        saga.Position // followers have got everything up to here
+	followers map[chan []saga.StoredEvent]bool
+	news      chan struct{} // holds one: this node has written
+	stop      context.CancelFunc
+}
+
+// NewTail returns a tail of trail that follows nothing yet.
+func NewTail(trail saga.Trail, log *slog.Logger) *Tail {
+	return &Tail{trail: trail, log: log, tenants: map[uuid.UUID]*tenantTail{}}
+}
+
+// Wake says that this node has committed events. It never blocks.
+func (t *Tail) Wake() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, tt := range t.tenants {
+		select {
+		case tt.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Follow returns a channel of every event of the tenant after a position, in
+// the order of the feed and in batches that are shared: nobody may change them.
+// The channel is closed when its reader falls too far behind, and must then be
+// asked for again. stop must be called once, and ends it. (Issue 3, item 1.)
+func (t *Tail) Follow(ctx context.Context, tenant uuid.UUID) (batches <-chan []saga.StoredEvent, after saga.Position, stop func(), err error) {
+	t.mu.Lock()
+	tt := t.tenants[tenant]
+	t.mu.Unlock()
+	var end saga.Position
+	if tt == nil { // found outside of the lock
+		if end, err = t.trail.End(ctx, tenant); err != nil {
+			return nil, end, nil, err
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tt = t.tenants[tenant]; tt == nil {
+		work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		tt = &tenantTail{at: end, followers: map[chan []saga.StoredEvent]bool{}, news: make(chan struct{}, 1), stop: cancel}
+		t.tenants[tenant] = tt
+		t.loops.Go(func() { t.run(work, tenant, tt) })
+	}
+	c := make(chan []saga.StoredEvent, behind)
+	tt.followers[c] = true
+	return c, tt.at, func() { t.leave(tenant, tt, c) }, nil
+}
+
+func (t *Tail) leave(tenant uuid.UUID, tt *tenantTail, c chan []saga.StoredEvent) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(tt.followers, c)
+	if len(tt.followers) == 0 && t.tenants[tenant] == tt {
+		delete(t.tenants, tenant)
+		tt.stop()
+	}
+}
+
+// Close returns when every loop has ended. All followers must have stopped.
+func (t *Tail) Close() { t.loops.Wait() }
+
+// run looks for new events until nobody follows any more.
+func (t *Tail) run(ctx context.Context, tenant uuid.UUID, tt *tenantTail) {
+	failing, pause := false, busy
+	for {
+		found, err := t.look(ctx, tenant, tt)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			t.log.WarnContext(ctx, "cannot read the feed; trying again", slog.Any("error", err))
+		}
+		if failing = err != nil; failing {
+			pause = idle
+		} else if found > 0 {
+			pause = busy
+		} else {
+			pause = min(2*pause, idle)
+		}
+		if found == tailBatch {
+			continue // more is waiting
+		}
+		if pause = tt.rest(ctx, pause); pause == 0 {
+			return
+		}
+	}
+}
+
+// rest pauses, shorter when this node writes, and returns how long the next
+// pause should be measured by; 0 when ctx has ended.
+func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Duration {
+	if !sleep(ctx, busy) {
+		return 0
+	}
+	over := time.NewTimer(pause - busy)
+	defer over.Stop()
+	select {
+	case <-ctx.Done():
+		return 0
+	case <-tt.news:
+		// What was written shows once every transaction that began earlier has
+		// ended: look a few times in short order.
+		return busy
+	case <-over.C:
+		return pause
+	}
+}
+
+// look reads what has come and passes it on. Who has no room is dismissed.
+func (t *Tail) look(ctx context.Context, tenant uuid.UUID, tt *tenantTail) (found int, err error) {
+	events, end, err := t.trail.Feed(ctx, tenant, tt.at, saga.EventFilter{}, tailBatch)
+	if err != nil {
+		return 0, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tt.at = end
+	if len(events) == 0 {
+		return 0, nil
+	}
+	for c := range tt.followers {
+		select {
+		case c <- events:
+		default:
+			delete(tt.followers, c)
+			close(c)
+		}
+	}
+	return len(events), nil
+}

@@ -1,0 +1,114 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"math"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// verification is one in the making.
+type verification struct{ saga.Verification }
+
+// maxVerified bounds the events that one call looks at, but for a single seal's.
+const maxVerified = 20_000
+
+// Verify checks a tenant's seals from a sequence number on, limit of them at
+// most, and every event they cover: that its content has the digest that was
+// stored with it, and that the seal was made of just these. The seal before
+// from is believed. It stops at the first thing that is wrong.
+func Verify(ctx context.Context, chain saga.Chain, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+	var r verification
+	prev := saga.Seal{Hash: make([]byte, 32)}
+	if from > 1 {
+		before, err := chain.Seals(ctx, tenant, from-1, 1)
+		if err != nil {
+			return r.Verification, err
+		}
+		if len(before) == 0 {
+			return r.Verification, nil // behind the end of the chain
+		}
+		if prev = before[0]; prev.Seq != from-1 {
+			r.FirstBad = &saga.Tampered{Kind: saga.MissingSeals, Seq: from - 1, Detail: "the chain has no seal of this number, but later ones"}
+			return r.Verification, nil
+		}
+	}
+	seals, err := chain.Seals(ctx, tenant, from, limit+1)
+	if err != nil {
+		return r.Verification, err
+	}
+	for i := range seals {
+		s := &seals[i]
+		if i == limit || r.CheckedEvents > 0 && r.CheckedEvents+s.Events > maxVerified {
+			r.Next = s.Seq
+			return r.Verification, nil
+		}
+		bad, err := r.checkSeal(ctx, chain, tenant, &prev, s)
+		if err != nil || bad != nil {
+			r.FirstBad = bad
+			return r.Verification, err
+		}
+		r.CheckedSeals++
+		r.Head = s
+		prev = *s
+	}
+	err = r.checkTail(ctx, chain, tenant, prev.To)
+	return r.Verification, err
+}
+
+// checkSeal compares a seal with the one before it and with what it covers.
+func (r *verification) checkSeal(ctx context.Context, chain saga.Chain, tenant uuid.UUID, prev, s *saga.Seal) (*saga.Tampered, error) {
+	switch {
+	case s.Seq != prev.Seq+1:
+		return &saga.Tampered{Kind: saga.MissingSeals, Seq: prev.Seq + 1, Detail: "the chain has no seal of this number, but later ones"}, nil
+	case !bytes.Equal(s.Prev, prev.Hash):
+		return &saga.Tampered{Kind: saga.SealMismatch, Seq: s.Seq, Detail: "the seal does not follow from the one before it: one of the two was changed"}, nil
+	case s.To.Compare(prev.To) <= 0 || s.Events < 1 || s.Events > saga.MaxSealed:
+		return &saga.Tampered{Kind: saga.SealMismatch, Seq: s.Seq, Detail: "the seal was changed: what it says it covers is impossible"}, nil
+	}
+	events, err := chain.Span(ctx, tenant, prev.To, s.To, s.Events+1)
+	if err != nil {
+		return nil, err
+	}
+	if bad := r.checkDigests(events, s.Seq); bad != nil {
+		return bad, nil
+	}
+	bad := &saga.Tampered{Seq: s.Seq}
+	switch sum := s.Sum(events); {
+	case len(events) < s.Events:
+		bad.Kind, bad.Detail = saga.MissingEvents, "events that were sealed are gone"
+	case len(events) > s.Events:
+		bad.Kind, bad.Detail = saga.UnexpectedEvents, "events are there that were not when this was sealed"
+	case !bytes.Equal(sum[:], s.Hash):
+		bad.Kind, bad.Detail = saga.SealMismatch, "the events are not those that were sealed, or the seal was changed"
+	default:
+		return nil, nil
+	}
+	return bad, nil
+}
+
+func (r *verification) checkDigests(events []saga.StoredEvent, seq int64) *saga.Tampered {
+	for i := range events {
+		e := &events[i]
+		if digest := e.Digest(); e.Altered || !bytes.Equal(digest[:], e.Stored) {
+			return &saga.Tampered{Kind: saga.DigestMismatch, Seq: seq, EventID: e.ID, SagaID: e.SagaID, Detail: "the event is not what was written"}
+		}
+		r.CheckedEvents++
+	}
+	return nil
+}
+
+// checkTail looks at the events that no seal covers yet.
+func (r *verification) checkTail(ctx context.Context, chain saga.Chain, tenant uuid.UUID, after saga.Position) error {
+	end := saga.Position{TxID: math.MaxInt64, ID: math.MaxInt64}
+	events, err := chain.Span(ctx, tenant, after, end, saga.MaxSealed)
+	if err != nil {
+		return err
+	}
+	r.Unsealed = len(events)
+	r.FirstBad = r.checkDigests(events, 0)
+	return nil
+}

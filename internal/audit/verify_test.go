@@ -1,0 +1,207 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// world is a database in which trails are written and then meddled with.
+type world struct {
+	sagas interface {
+		Create(context.Context, []saga.NewSaga) ([]saga.CreateResult, error)
+		Commit(context.Context, []saga.Change) ([]error, error)
+	}
+	workflows workflow.Store
+	chain     saga.Chain
+	settle    func(*testing.T)
+}
+
+func inMemory() world {
+	m := memstore.New(time.Now)
+	return world{m.Sagas, m.Workflows, m.Trail, func(*testing.T) {}}
+}
+
+func inPostgres(t *testing.T) (world, *sql.DB) {
+	t.Helper()
+	dsn := testdb.DSN(t) // of a superuser, whom no trigger stops
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return world{postgres.NewSagas(db), postgres.NewWorkflows(db), postgres.NewTrail(db), func(t *testing.T) {
+		var now, xmin int64
+		if err := db.SQL().QueryRowContext(t.Context(), `SELECT pg_current_xact_id()::text`).Scan(&now); err != nil {
+			t.Fatal(err)
+		}
+		for xmin <= now {
+			if err := db.SQL().QueryRowContext(t.Context(), `SELECT pg_snapshot_xmin(pg_current_snapshot())::text`).Scan(&xmin); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}}, db.SQL()
+}
+
+// write writes the trail of a new tenant: three seals, each over a saga that was
+// started and cancelled, and a fourth saga that is not sealed.
+func (w world) write(t *testing.T) uuid.UUID {
+	t.Helper()
+	tenant := saga.Tenant{ID: uuid.New()}
+	def, err := workflow.ParseJSON([]byte(`{"name":"order","steps":[{"name":"a","action":{"http":{"url":"http://h/"}},"compensation":"none"}]}`), workflow.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.workflows.Register(t.Context(), tenant.ID, def, false, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		at := time.Now().UTC().Truncate(time.Microsecond)
+		s := saga.New(saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: tenant}, def, 1, nil, at, 0)
+		if r, err := w.sagas.Create(t.Context(), []saga.NewSaga{{Saga: s, Actor: "shop"}}); err != nil || r[0].Created != saga.Stored {
+			t.Fatal(r, err)
+		}
+		c, err := saga.Apply(saga.NewRun(s, def), saga.CancelRequested{By: "ann", Reason: "why not"}, saga.Moment{Now: at, NewID: uuid.New, Actor: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if errs, err := w.sagas.Commit(t.Context(), []saga.Change{c}); err != nil || errs[0] != nil {
+			t.Fatal(errs, err)
+		}
+		w.settle(t)
+		if i < 3 {
+			if n, err := w.chain.Seal(t.Context(), tenant.ID); err != nil || n != eventsEach {
+				t.Fatalf("sealed %d events, %v", n, err)
+			}
+		}
+	}
+	return tenant.ID
+}
+
+const eventsEach = 3 // started, cancel_requested, cancelled
+
+func (w world) verify(t *testing.T, tenant uuid.UUID, from int64, limit int) saga.Verification {
+	t.Helper()
+	v, err := audit.Verify(t.Context(), w.chain, tenant, from, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestWhatWasWrittenIsFoundToBeSo(t *testing.T) {
+	onPostgres, _ := inPostgres(t)
+	for name, w := range map[string]world{"in memory": inMemory(), "in PostgreSQL": onPostgres} {
+		t.Run(name, func(t *testing.T) {
+			tenant := w.write(t)
+			v := w.verify(t, tenant, 1, 100)
+			if v.FirstBad != nil || v.CheckedSeals != 3 || v.CheckedEvents != 4*eventsEach || v.Unsealed != eventsEach || v.Next != 0 || v.Head.Seq != 3 {
+				t.Errorf("all: %+v", v)
+			}
+			v = w.verify(t, tenant, 2, 1)
+			if v.FirstBad != nil || v.CheckedSeals != 1 || v.CheckedEvents != eventsEach || v.Next != 3 || v.Head.Seq != 2 {
+				t.Errorf("the second seal: %+v", v)
+			}
+			if v = w.verify(t, tenant, 9, 1); v.FirstBad != nil || v.CheckedSeals != 0 || v.Next != 0 {
+				t.Errorf("behind the end: %+v", v)
+			}
+			if v = w.verify(t, uuid.New(), 1, 100); v.FirstBad != nil || v.CheckedEvents != 0 || v.Unsealed != 0 {
+				t.Errorf("nothing: %+v", v)
+			}
+		})
+	}
+}
+
+func TestEachWayOfTamperingIsFoundAndNamed(t *testing.T) {
+	w, db := inPostgres(t)
+	// $1 is the tenant; e is the n-th of its events, s the n-th of its seals.
+	const event = `(SELECT id FROM saga.audit_events WHERE tenant_id = $1 ORDER BY txid, id OFFSET %d LIMIT 1)`
+	nth := func(n int) string { return fmt.Sprintf(event, n) }
+	for _, tt := range []struct {
+		name      string
+		statement string
+		want      saga.Tampering
+		seq       int64
+		nth       int // the event that is named; -1: none can be
+	}{
+		{"a byte of an event's data", `UPDATE saga.audit_events SET event_data = '{"reason": "why nou"}' WHERE tenant_id = $1 AND id = ` + nth(4), saga.DigestMismatch, 2, 4},
+		{"an event's time", `UPDATE saga.audit_events SET timestamp = timestamp - interval '1 us' WHERE tenant_id = $1 AND id = ` + nth(1), saga.DigestMismatch, 1, 1},
+		{"a time that is none", `UPDATE saga.audit_events SET timestamp = 'infinity' WHERE tenant_id = $1 AND id = ` + nth(1), saga.DigestMismatch, 1, 1},
+		{"an event's actor", `UPDATE saga.audit_events SET actor = 'eve' WHERE tenant_id = $1 AND id = ` + nth(1), saga.DigestMismatch, 1, 1},
+		{"an event's digest", `UPDATE saga.audit_events SET digest = digest || '\x00' WHERE tenant_id = $1 AND id = ` + nth(1), saga.DigestMismatch, 1, 1},
+		{"an error where none was", `UPDATE saga.audit_events SET error = '[1]' WHERE tenant_id = $1 AND id = ` + nth(8), saga.DigestMismatch, 3, 8},
+		{"an event that is not sealed yet", `UPDATE saga.audit_events SET new_state = 3 WHERE tenant_id = $1 AND id = ` + nth(9), saga.DigestMismatch, 0, 9},
+		{"an event is gone", `DELETE FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(4), saga.MissingEvents, 2, -1},
+		{"the first event of a seal is gone", `DELETE FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(3), saga.MissingEvents, 2, -1},
+		{"the last event of a seal is gone", `DELETE FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(5), saga.MissingEvents, 2, -1},
+		{"a forged event that is a true copy", `INSERT INTO saga.audit_events (saga_id, tenant_id, txid, timestamp, step_index, attempt, old_state, new_state, event_type, step_name, digest, actor, request_id, event_data, error, trace_id, span_id)
+			SELECT saga_id, tenant_id, txid, timestamp, step_index, attempt, old_state, new_state, event_type, step_name, digest, actor, request_id, event_data, error, trace_id, span_id
+			  FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(3), saga.UnexpectedEvents, 2, -1},
+		{"two events have changed places", `UPDATE saga.audit_events SET id = -id WHERE tenant_id = $1 AND id IN (` + nth(4) + `, ` + nth(5) + `);
+			UPDATE saga.audit_events SET id = (SELECT -sum(o.id) FROM saga.audit_events o WHERE o.tenant_id = $1 AND o.id < 0) + id WHERE tenant_id = $1 AND id < 0`, saga.SealMismatch, 2, -1},
+		{"a seal's hash", `UPDATE saga.audit_seals SET hash = sha256(hash) WHERE tenant_id = $1 AND seq = 2`, saga.SealMismatch, 2, -1},
+		{"the hash before", `UPDATE saga.audit_seals SET prev_hash = sha256(hash) WHERE tenant_id = $1 AND seq = 2`, saga.SealMismatch, 2, -1},
+		{"what a seal covers", `UPDATE saga.audit_seals SET events = 2, to_id = to_id - 1 WHERE tenant_id = $1 AND seq = 3`, saga.SealMismatch, 3, -1},
+		{"a seal that covers nothing", `UPDATE saga.audit_seals SET to_txid = from_txid, to_id = 0 WHERE tenant_id = $1 AND seq = 1`, saga.MissingEvents, 1, -1},
+		{"a seal is gone", `DELETE FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 2`, saga.MissingSeals, 2, -1},
+		{"the first seal is gone", `DELETE FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 1`, saga.MissingSeals, 1, -1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tenant := w.write(t)
+			var named int64
+			if tt.nth >= 0 {
+				if err := db.QueryRowContext(t.Context(), `SELECT `+nth(tt.nth), tenant).Scan(&named); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, statement := range bytes.Split([]byte(tt.statement), []byte(";\n")) {
+				r, err := db.ExecContext(t.Context(), string(statement), tenant)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n, _ := r.RowsAffected(); n == 0 {
+					t.Fatal("nothing was changed")
+				}
+			}
+			v := w.verify(t, tenant, 1, 100)
+			if v.FirstBad == nil {
+				t.Fatalf("nothing was found: %+v", v)
+			}
+			if bad := *v.FirstBad; bad.Kind != tt.want || bad.Seq != tt.seq || bad.EventID != named || (bad.SagaID == uuid.Nil) != (named == 0) || bad.Detail == "" {
+				t.Errorf("found %+v; want %s in seal %d, event %d", bad, tt.want, tt.seq, named)
+			}
+		})
+	}
+}
+
+// An event that was replaced together with its digest, by somebody who knows
+// how digests are made, still does not fit the seal.
+func TestAnEventWithADigestOfItsOwnDoesNotFitTheSeal(t *testing.T) {
+	w, db := inPostgres(t)
+	tenant := w.write(t)
+	events, err := w.chain.Span(t.Context(), tenant, saga.Position{}, saga.Position{TxID: 1 << 62}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := events[4]
+	e.Actor = "eve"
+	digest := e.Digest()
+	if _, err := db.ExecContext(t.Context(), `UPDATE saga.audit_events SET actor = 'eve', digest = $2 WHERE tenant_id = $1 AND id = $3`, tenant, digest[:], e.ID); err != nil {
+		t.Fatal(err)
+	}
+	if v := w.verify(t, tenant, 1, 100); v.FirstBad == nil || v.FirstBad.Kind != saga.SealMismatch || v.FirstBad.Seq != 2 {
+		t.Errorf("found %+v", v.FirstBad)
+	}
+}

@@ -1,0 +1,241 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/httpapi"
+)
+
+const sagaEvents = "/api/v1/saga-events"
+
+// events reads a page of events.
+func (e *edge) events(path string) client.AuditEventList {
+	e.t.Helper()
+	r := e.send("GET", path, "")
+	if r.status != http.StatusOK {
+		e.t.Fatalf("%s: %d %s", path, r.status, r.body)
+	}
+	var list client.AuditEventList
+	r.into(&list)
+	return list
+}
+
+// story is what events tell, in short.
+func story(events []client.AuditEvent) string {
+	var out []string
+	for _, e := range events {
+		line := string(e.EventType)
+		if e.StepName != nil {
+			line += " " + *e.StepName
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, ", ")
+}
+
+// done starts a saga of one step and waits for its end.
+func (e *edge) done(body string) client.Saga {
+	e.t.Helper()
+	s := e.start(body)
+	var ended client.Saga
+	e.send("GET", sagas+"/"+s.SagaID.String()+"?wait=10s", "").into(&ended)
+	return ended
+}
+
+const story1 = "saga.started, saga.step.started reserve, saga.step.completed reserve, saga.completed"
+
+func TestTheHistoryOfASagaReadsForwardsAndBackwards(t *testing.T) {
+	e := newEdge(t)
+	e.register("order", "reserve")
+	s := e.done(`{"workflow_name":"order","correlation_id":"c-1","business_key":"k-1","initiated_by":"ann"}`)
+	path := sagas + "/" + s.SagaID.String() + "/events"
+	all := e.events(path)
+	if got := story(all.Events); got != story1 || all.Pagination.HasNext || all.Pagination.NextCursor != nil {
+		t.Fatalf("history = %s, pagination %+v", got, all.Pagination)
+	}
+	first := all.Events[0]
+	if first.NewState == nil || *first.NewState != "pending" || first.OldState != nil || first.Status == nil || *first.Status != "STARTED" ||
+		first.CorrelationID == nil || *first.CorrelationID != "c-1" || *first.BusinessKey != "k-1" || *first.WorkflowName != "order" || first.RequestID == nil {
+		t.Errorf("the first event = %+v", first)
+	}
+	step := all.Events[1]
+	if *step.StepID != s.SagaID.String()+":0" || *step.StepIndex != 0 || *step.OldState != "pending" || *step.NewState != "running" {
+		t.Errorf("the event of a step = %+v", step)
+	}
+	// Page by page, both ways.
+	for _, order := range []string{"asc", "desc"} {
+		var got []client.AuditEvent
+		query := "?page_size=3&order=" + order
+		for cursor := ""; ; {
+			page := e.events(path + query + cursor)
+			got = append(got, page.Events...)
+			if !page.Pagination.HasNext {
+				break
+			}
+			cursor = "&cursor=" + *page.Pagination.NextCursor
+		}
+		if order == "desc" {
+			slices.Reverse(got)
+		}
+		if story(got) != story1 {
+			t.Errorf("%s, three by three: %s", order, story(got))
+		}
+	}
+	if got := story(e.events(path + "?event_type=saga.completed&event_type=saga.started").Events); got != "saga.started, saga.completed" {
+		t.Errorf("two types: %s", got)
+	}
+	// A page goes on after any event.
+	if got := story(e.events(path + "?cursor=" + all.Events[1].Cursor).Events); got != "saga.step.completed reserve, saga.completed" {
+		t.Errorf("after the second event: %s", got)
+	}
+	if r := e.send("GET", path+"?order=desc&cursor="+all.Events[1].Cursor, ""); r.status != http.StatusBadRequest {
+		t.Errorf("a cursor of the other order: %d", r.status)
+	}
+	e.send("GET", sagas+"/0192f0c1-0000-7000-8000-000000000009/events", "").wants(http.StatusNotFound, "SAGA_NOT_FOUND")
+	if got := e.events(path + "?event_type=saga.failed"); len(got.Events) != 0 {
+		t.Errorf("events of a type that it does not have: %s", story(got.Events))
+	}
+}
+
+func TestTheFeedGoesOnWhereItEnded(t *testing.T) {
+	e := newEdge(t)
+	e.register("order", "reserve")
+	empty := e.events(sagaEvents)
+	if len(empty.Events) != 0 || empty.Pagination.HasNext || empty.Pagination.NextCursor == nil {
+		t.Fatalf("an empty feed: %+v", empty)
+	}
+	cursor := *empty.Pagination.NextCursor
+	var got []client.AuditEvent
+	for i := range 3 {
+		e.done(fmt.Sprintf(`{"workflow_name":"order","correlation_id":"%d"}`, i))
+		for more := true; more; {
+			page := e.events(sagaEvents + "?page_size=3&cursor=" + cursor)
+			got = append(got, page.Events...)
+			cursor, more = *page.Pagination.NextCursor, page.Pagination.HasNext
+			if more != (len(page.Events) == 3) {
+				t.Errorf("%d events, has_next %v", len(page.Events), more)
+			}
+		}
+	}
+	if story(got) != strings.Join([]string{story1, story1, story1}, ", ") {
+		t.Errorf("the feed tells: %s", story(got))
+	}
+	if diff := cmp.Diff(got, e.events(sagaEvents+"?page_size=200").Events); diff != "" {
+		t.Errorf("in pieces and at once (-pieces +once):\n%s", diff)
+	}
+	after := e.events(sagaEvents + "?page_size=200&cursor=" + got[8].Cursor + "&event_type=saga.completed")
+	if story(after.Events) != "saga.completed" {
+		t.Errorf("after an event, with another filter: %s", story(after.Events))
+	}
+}
+
+func TestEveryFilterOfTheFeedSelects(t *testing.T) {
+	e := newEdge(t)
+	e.register("order", "reserve")
+	e.register("refund", "pay")
+	a := e.done(`{"workflow_name":"order"}`)
+	e.start(`{"workflow_name":"refund"}`, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	e.runner.work.Wait()
+	all := e.events(sagaEvents + "?page_size=200").Events
+	at := func(i int) string { return url.QueryEscape(all[i].Timestamp.Format(time.RFC3339Nano)) }
+	refund := "saga.started, saga.step.started pay, saga.step.completed pay, saga.completed"
+	for query, want := range map[string]string{
+		"workflow_name=refund":                               refund,
+		"saga_id=" + a.SagaID.String():                       story1,
+		"trace_id=4bf92f3577b34da6a3ce929d0e0e4736":          refund,
+		"event_type=saga.completed&workflow_name=order":      "saga.completed",
+		"event_type=saga.started&event_type=retry.exhausted": "saga.started, saga.started",
+		"actor=nobody":           "",
+		"actor=" + *all[0].Actor: "saga.started, saga.started",
+		"from=" + at(6):          story(all[6:]),
+		"to=" + at(2):            story(all[:2]),
+	} {
+		if got := story(e.events(sagaEvents + "?page_size=200&" + query).Events); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	for _, query := range []string{
+		"event_type=saga.exploded", "event_type=", "saga_id=1", "saga_id=00000000-0000-0000-0000-000000000000", "from=yesterday", "to=0001-01-01T00:00:00Z",
+		"page_size=0", "page_size=201", "page=1", "cursor=abc", "cursor=" + a.SagaID.String(), "wait=soon", "wait=-1s", "workflow_name=", "include=total", "colour=red",
+	} {
+		for _, path := range []string{sagaEvents, sagaEvents + "/stream"} {
+			if r := e.send("GET", path+"?"+query, ""); r.status != http.StatusBadRequest {
+				t.Errorf("%s?%s: %d %s", path, query, r.status, r.body)
+			}
+		}
+	}
+}
+
+func TestTheFeedWaitsForWhatFits(t *testing.T) {
+	e := newEdge(t)
+	e.register("order", "reserve")
+	cursor := *e.events(sagaEvents).Pagination.NextCursor
+	answered := make(chan client.AuditEventList)
+	go func() { answered <- e.events(sagaEvents + "?wait=10s&event_type=saga.completed&cursor=" + cursor) }()
+	s := e.start(`{"workflow_name":"order"}`)
+	e.tail.Wake()
+	if got := <-answered; story(got.Events) != "saga.completed" || got.Events[0].SagaID != s.SagaID {
+		t.Errorf("waited for %s", story(got.Events))
+	}
+	begun := time.Now()
+	if got := e.events(sagaEvents + "?wait=50ms&actor=nobody"); len(got.Events) != 0 || got.Pagination.HasNext {
+		t.Errorf("after the wait: %+v", got)
+	}
+	if took := time.Since(begun); took < 50*time.Millisecond {
+		t.Errorf("a wait of 50 ms was over after %v", took)
+	}
+}
+
+func TestAWaitForEventsEndsWhenTheServerStops(t *testing.T) {
+	stopping := make(chan struct{})
+	e := newEdge(t, func(c *httpapi.Config) { c.Stopping = stopping })
+	time.AfterFunc(20*time.Millisecond, func() { close(stopping) })
+	begun := time.Now()
+	if e.events(sagaEvents + "?wait=10s"); time.Since(begun) > 5*time.Second {
+		t.Errorf("answered after %v", time.Since(begun))
+	}
+}
+
+func TestTheTrailIsVerifiedByTheAPI(t *testing.T) {
+	e := newEdge(t)
+	e.register("order", "reserve")
+	verify := func(query string) (v client.AuditVerification) {
+		t.Helper()
+		r := e.send("GET", "/api/v1/audit/verify?"+query, "")
+		if r.status != http.StatusOK {
+			t.Fatalf("%s: %d %s", query, r.status, r.body)
+		}
+		r.into(&v)
+		return v
+	}
+	if v := verify(""); !v.Ok || v.CheckedSeals != 0 || *v.UnsealedEvents != 0 {
+		t.Errorf("nothing: %+v", v)
+	}
+	for range 3 {
+		e.done(`{"workflow_name":"order"}`)
+		if n, err := e.store.Trail.Seal(t.Context(), tenant.ID); err != nil || n != 4 {
+			t.Fatalf("sealed %d, %v", n, err)
+		}
+	}
+	e.done(`{"workflow_name":"order"}`)
+	if v := verify("limit=2"); !v.Ok || v.CheckedSeals != 2 || v.CheckedEvents != 8 || *v.NextSeq != 3 || v.UnsealedEvents != nil || v.Head.Seq != 2 {
+		t.Errorf("two seals: %+v", v)
+	}
+	if v := verify("from_seq=3"); !v.Ok || v.CheckedSeals != 1 || v.NextSeq != nil || *v.UnsealedEvents != 4 {
+		t.Errorf("the last seal: %+v", v)
+	}
+	for _, query := range []string{"from_seq=0", "from_seq=x", "limit=0", "limit=1001", "seq=1"} {
+		if r := e.send("GET", "/api/v1/audit/verify?"+query, ""); r.status != http.StatusBadRequest {
+			t.Errorf("%s: %d", query, r.status)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package saga
+
+import "github.com/google/uuid"
+
+// Tampering says in which way an audit trail is not what it was.
+type Tampering string
+
+// Ways of tampering.
+const (
+	DigestMismatch   Tampering = "digest_mismatch"   // an event's row is not what was written
+	MissingEvents    Tampering = "missing_events"    // fewer events than were sealed
+	UnexpectedEvents Tampering = "unexpected_events" // more events than were sealed
+	SealMismatch     Tampering = "seal_mismatch"     // events were replaced or moved, or a seal was changed
+	MissingSeals     Tampering = "missing_seals"     // the chain has a gap
+)
+
+// Tamperings lists every way.
+var Tamperings = []Tampering{DigestMismatch, MissingEvents, UnexpectedEvents, SealMismatch, MissingSeals}
+
+// Tampered is a place where an audit trail is not what it was.
+type Tampered struct {
+	Kind    Tampering
+	Seq     int64     // the seal; 0: the event is not sealed yet
+	EventID int64     // 0 unless a single event can be named
+	SagaID  uuid.UUID // of that event
+	Detail  string    // for people
+}
+
+// Verification is what a check of a tenant's audit trail found.
+type Verification struct {
+	CheckedSeals  int
+	CheckedEvents int
+	// Unsealed events follow the last seal; their digests were checked too. Known
+	// when Next is 0, and counted up to MaxSealed.
+	Unsealed int
+	Next     int64     // the sequence number to go on from; 0: the whole chain was checked
+	FirstBad *Tampered // nil: everything is as it was written
+	Head     *Seal     // the last seal that was checked; nil: none
+}
