@@ -17,6 +17,7 @@ var customRules = map[string]string{
 	"loopback_addr": "host:port with a loopback host, such as 127.0.0.1:6060",
 	"db_hosts":      "a host name, address or socket directory, or several with commas (the port goes into database.port)",
 	"node_id":       "1 to 128 letters, digits and . _ : -",
+	"broker":        "a list whose entries are host:port",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }
 
@@ -33,6 +34,7 @@ func newChecker() *validator.Validate {
 		"db_hosts":      dbHosts,
 		"node_id":       nodeID.MatchString,
 		"egress_entry":  egressEntry,
+		"broker":        broker,
 	} {
 		if err := v.RegisterValidation(tag, func(fl validator.FieldLevel) bool { return ok(fl.Field().String()) }); err != nil {
 			panic(err) // only for an empty or reserved tag name
@@ -111,10 +113,6 @@ var rules = []rule{
 	{"engine.reaper_interval", []string{"engine.lease_ttl"}, func(c Config) string {
 		return unless(c.Engine.ReaperInterval <= c.Engine.LeaseTTL,
 			"must not exceed engine.lease_ttl, or dead nodes go unnoticed")
-	}},
-	{"kafka.sasl_user", []string{"kafka.sasl"}, func(c Config) string {
-		return unless((c.Kafka.SASL == "") == (c.Kafka.SASLUser == ""),
-			"must be set exactly when kafka.sasl is")
 	}},
 	{"kafka.sasl", []string{"app.environment", "kafka.tls"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || c.Kafka.SASL != "plain" || c.Kafka.TLS,

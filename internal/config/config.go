@@ -158,12 +158,12 @@ type Webhooks struct {
 
 // Kafka says where events are published. Nothing is published without Brokers.
 type Kafka struct {
-	Brokers      []string `koanf:"brokers" env:"SKALD_KAFKA_BROKERS" validate:"dive,hostname_port" doc:"Some brokers of the cluster, host:port."`
+	Brokers      []string `koanf:"brokers" validate:"dive,broker" doc:"Some brokers of the cluster, host:port."`
 	EventTopic   string   `koanf:"event_topic" validate:"required,max=249" doc:"Topic of the audit events of all tenants."`
 	TLS          bool     `koanf:"tls" doc:"Whether brokers are reached over TLS."`
 	CAFile       string   `koanf:"ca_file" doc:"File of CA certificates to verify brokers with; empty means the system's."`
 	SASL         string   `koanf:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"How to sign in: plain, scram-sha-256 or scram-sha-512; empty means not at all."`
-	SASLUser     string   `koanf:"sasl_user" doc:"User to sign in as."`
+	SASLUser     string   `koanf:"sasl_user" doc:"User to sign in as; required with sasl."`
 	SASLPassword Secret   `koanf:"sasl_password" doc:"Password of that user."`
 }
 

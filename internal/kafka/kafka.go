@@ -68,9 +68,13 @@ func (c Config) options() ([]kgo.Opt, error) {
 }
 
 func (c Config) mechanism() (sasl.Mechanism, error) {
-	switch c.SASL {
-	case "":
+	switch {
+	case c.SASL == "":
 		return nil, nil //nolint:nilnil // none was asked for
+	case c.User == "":
+		return nil, errors.New("kafka: SASL needs a user")
+	}
+	switch c.SASL {
 	case "plain":
 		return plain.Auth{User: c.User, Pass: c.Password}.AsMechanism(), nil
 	case "scram-sha-256":

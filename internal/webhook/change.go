@@ -154,7 +154,7 @@ func fits(pattern, t string) bool {
 }
 
 func mistakeInPattern(p string) string {
-	if strings.Contains(strings.TrimSuffix(p, ".*"), "*") {
+	if p != "*" && strings.Contains(strings.TrimSuffix(p, ".*"), "*") {
 		return "may hold a * only as its end, after a dot, such as saga.*"
 	}
 	for _, t := range saga.AuditTypes {
