@@ -44,13 +44,16 @@ func (s *syncBuffer) String() string {
 }
 
 // start runs a node on dsn until stop or the test's end.
-func start(t *testing.T, dsn, name string) *node {
+func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node {
 	t.Helper()
 	cfg := config.Default(config.Test)
 	cfg.Database.URL = config.Secret(dsn)
 	cfg.Server.ListenAddr = "127.0.0.1:0"
 	cfg.Engine.NodeID = name
 	cfg.Engine.LeaseTTL = 2 * time.Second
+	for _, f := range change {
+		f(&cfg)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{logs: &syncBuffer{}}
 	ready, ended := make(chan string, 1), make(chan error, 1)

@@ -63,6 +63,9 @@ const (
 	rounds        = 16  // of claiming before others get a turn
 )
 
+// storing bounds a write that must not be given up because the node stops.
+const storing = 10 * time.Second
+
 // Loop is the running loop.
 type loop struct {
 	Config
@@ -202,7 +205,11 @@ func (l *loop) serve(ctx, sends context.Context, w *webhook.Work) (more bool) {
 		if ctx.Err() != nil {
 			return false
 		}
-		claimed, err := l.Queue.Claim(ctx, &w.Subscription, l.Now(), l.Lease, limit)
+		// Not given up half-way when the node stops: what was claimed and then
+		// not sent would wait for its lease to end.
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
+		claimed, err := l.Queue.Claim(call, &w.Subscription, l.Now(), l.Lease, limit)
+		cancel()
 		if err != nil {
 			l.warn(ctx, "cannot claim deliveries", err)
 			return false
@@ -261,7 +268,7 @@ func (l *loop) read(ctx context.Context, w *webhook.Work) (more bool, err error)
 // attempt sends one delivery and stores the outcome; false after a failure.
 func (l *loop) attempt(ctx context.Context, s *webhook.Subscription, d *webhook.Delivery) bool {
 	o := l.Send(ctx, s, d)
-	store, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	store, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	defer cancel()
 	r, stored, err := l.Queue.Settle(store, d, o, l.Policy, webhook.Moment{Now: l.Now(), Jitter: rand.Float64()})
 	if err != nil { // the lease ends, and it is sent again

@@ -45,6 +45,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 		kgo.AllowAutoTopicCreation(),
 		kgo.UnknownTopicRetries(4), // the broker may be creating it
 		kgo.DialTimeout(10 * time.Second),
+		kgo.MetadataMinAge(500 * time.Millisecond), // a retry waits for it; 5 s is long when a leader has moved
 	}
 	if c.TLS {
 		cfg := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -108,7 +109,8 @@ func (c Config) Open() (publication.Producer, error) {
 }
 
 type producer struct {
-	client *kgo.Client
+	client  *kgo.Client
+	reached bool // a broker has answered once; only Send looks, and one at a time
 	closed sync.Once
 }
 
@@ -125,6 +127,13 @@ func (p *producer) Send(ctx context.Context, messages []publication.Message) err
 		for _, h := range m.Headers {
 			records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: h.Name, Value: []byte(h.Value)})
 		}
+	}
+	// Producing keeps trying without a word; asking first tells what is wrong.
+	if !p.reached {
+		if err := p.client.Ping(ctx); err != nil {
+			return fmt.Errorf("kafka: reach a broker: %w", err)
+		}
+		p.reached = true
 	}
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
