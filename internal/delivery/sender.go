@@ -108,7 +108,6 @@ func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) web
 	var denied *egress.Denied
 	var lookup *net.DNSError
 	var certificate *tls.CertificateVerificationError
-	var handshake tls.RecordHeaderError
 	var call *url.Error
 	words := "the connection failed"
 	switch {
@@ -117,7 +116,7 @@ func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) web
 		s.log.WarnContext(ctx, "egress denied", slog.String("webhook_id", d.WebhookID.String()), slog.Any("error", denied))
 	case errors.As(err, &lookup):
 		words = "the host name cannot be resolved"
-	case errors.As(err, &certificate), errors.As(err, &handshake):
+	case errors.As(err, &certificate):
 		words = "the TLS handshake failed"
 	case errors.As(err, &call) && call.Timeout():
 		words = "no answer in time"
