@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/skald-saga/skald/internal/retry"
@@ -24,6 +23,9 @@ var DefaultPolicy = Policy{
 	},
 	DisableAfter: 10,
 }
+
+// gone is the answer of an endpoint that wants no more.
+const gone = 410
 
 // Outcome is what became of one attempt.
 type Outcome struct {
@@ -85,7 +87,7 @@ func Settle(s Subscription, d Delivery, o Outcome, p Policy, m Moment) Result {
 	}
 	failures := d.Attempt - d.RoundStart
 	switch {
-	case o.Status == http.StatusGone:
+	case o.Status == gone:
 		r.end(Failed, m)
 		r.disable("the endpoint answered 410 Gone", m)
 	case failures < p.Retry.MaxAttempts:
