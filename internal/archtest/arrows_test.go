@@ -49,10 +49,10 @@ var arrows = map[string][]string{
 	"internal/egress":  {},
 	"internal/httpapi": {"api", "api/webhooks", "internal/cloudevent", "internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	"internal/ops":     {"internal/saga"},
-	"internal/app":     {"db", "internal/audit", "internal/config", "internal/delivery", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint",
+	"internal/app": {"db", "internal/audit", "internal/config", "internal/delivery", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint",
 		"internal/groupcommit", "internal/httpapi", "internal/janitor", "internal/kafka", "internal/ops", "internal/participant",
 		"internal/postgres", "internal/publication", "internal/saga", "internal/webhook", "internal/workflow"},
-	"internal/demo":    {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
+	"internal/demo": {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
 	"cmd/skald": {"db", "internal/app", "internal/config", "internal/demo", "internal/failpoint", "internal/fault", "internal/httpapi",
 		"internal/saga", "internal/workflow"},
 	// measuring and examples

@@ -44,7 +44,9 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, store: memstore.New(time.Now), def: def,
 		sent: map[string][]time.Time{}, inFlight: map[string]int{}, most: map[string]int{}, results: map[string]int{},
-		script: func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome { return webhook.Outcome{Status: 200} },
+		script: func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome {
+			return webhook.Outcome{Status: 200}
+		},
 	}
 	if _, _, err := w.store.Workflows.Register(t.Context(), tenant, def, false, time.Now()); err != nil {
 		t.Fatal(err)
@@ -174,7 +176,9 @@ func TestAttemptsAreSpacedAndTheEndpointDisabledAtLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.subscribe("http://down/")
-		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome { return webhook.Outcome{Status: 500} }
+		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome {
+			return webhook.Outcome{Status: 500}
+		}
 		defer w.node()()
 		w.happen(15)
 		time.Sleep(24 * time.Hour)
@@ -199,7 +203,9 @@ func TestAttemptsAreSpacedAndTheEndpointDisabledAtLast(t *testing.T) {
 			t.Error("a disabled webhook is sent to")
 		}
 		// Enabled again, it gets what was not given up, and what came meanwhile.
-		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome { return webhook.Outcome{Status: 200} }
+		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome {
+			return webhook.Outcome{Status: 200}
+		}
 		on, err := got.With(webhook.Settings{Enabled: new(true)}, time.Now())
 		if err == nil {
 			err = w.store.Webhooks.Replace(t.Context(), on, false)
@@ -230,7 +236,9 @@ func TestAStopEndsAttemptsAndTheNextNodeMakesThemAgain(t *testing.T) {
 		if took := time.Since(begun); took > 6*time.Second {
 			t.Errorf("the stop took %s", took)
 		}
-		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome { return webhook.Outcome{Status: 200} }
+		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome {
+			return webhook.Outcome{Status: 200}
+		}
 		stop = w.node()
 		time.Sleep(time.Second) // no lease has to end
 		stop()

@@ -86,7 +86,9 @@ func TestWhatAnAnswerBecomes(t *testing.T) {
 		answer http.HandlerFunc
 		want   webhook.Outcome
 	}{
-		{"a redirect is not followed", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside, http.StatusTemporaryRedirect) }, webhook.Outcome{Status: 307}},
+		{"a redirect is not followed", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, inside, http.StatusTemporaryRedirect)
+		}, webhook.Outcome{Status: 307}},
 		{"Retry-After in seconds", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "120")
 			w.WriteHeader(429)

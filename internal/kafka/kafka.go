@@ -111,7 +111,7 @@ func (c Config) Open() (publication.Producer, error) {
 type producer struct {
 	client  *kgo.Client
 	reached bool // a broker has answered once; only Send looks, and one at a time
-	closed sync.Once
+	closed  sync.Once
 }
 
 // Close gives up the connections and whatever is in flight.

@@ -23,6 +23,11 @@ const (
 	SagaColumns  = sagaColumns
 	LogColumns   = logColumns
 	StepLogs     = stepLogs
+
+	ClaimDeliveries = claimDeliveries
+	ReadyWebhooks   = readyWebhooks
+	RedeliverFailed = redeliverFailed
+	Unpublished     = unpublished
 )
 
 var (
