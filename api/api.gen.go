@@ -40,6 +40,7 @@ const (
 	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
 	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
 	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
 	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
 	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
@@ -78,6 +79,8 @@ func (e AuditEventType) Valid() bool {
 	case AuditEventTypeSagaDeadlinePassed:
 		return true
 	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaRestored:
 		return true
 	case AuditEventTypeSagaStarted:
 		return true
@@ -279,10 +282,32 @@ func (e RetryClass) Valid() bool {
 	}
 }
 
+// Defines values for Role.
+const (
+	RoleAdmin    Role = "admin"
+	RoleAuditor  Role = "auditor"
+	RoleOperator Role = "operator"
+)
+
+// Valid indicates whether the value is a known member of the Role enum.
+func (e Role) Valid() bool {
+	switch e {
+	case RoleAdmin:
+		return true
+	case RoleAuditor:
+		return true
+	case RoleOperator:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SagaAction.
 const (
 	SagaActionCancel             SagaAction = "cancel"
 	SagaActionCompensate         SagaAction = "compensate"
+	SagaActionRestore            SagaAction = "restore"
 	SagaActionResumeCompensation SagaAction = "resume-compensation"
 )
 
@@ -292,6 +317,8 @@ func (e SagaAction) Valid() bool {
 	case SagaActionCancel:
 		return true
 	case SagaActionCompensate:
+		return true
+	case SagaActionRestore:
 		return true
 	case SagaActionResumeCompensation:
 		return true
@@ -558,6 +585,21 @@ func (e View) Valid() bool {
 	}
 }
 
+// Defines values for ListAPIKeysParamsInclude.
+const (
+	ListAPIKeysParamsIncludeTotal ListAPIKeysParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListAPIKeysParamsInclude enum.
+func (e ListAPIKeysParamsInclude) Valid() bool {
+	switch e {
+	case ListAPIKeysParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
@@ -735,6 +777,66 @@ func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 	}
 }
 
+// APIKey defines model for APIKey.
+type APIKey struct {
+	// Active Whether it counts now, neither revoked nor expired.
+	Active    bool               `json:"active"`
+	AnyTenant bool               `json:"any_tenant"`
+	CreatedAt time.Time          `json:"created_at"`
+	CreatedBy string             `json:"created_by"`
+	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
+	ID        openapi_types.UUID `json:"id"`
+
+	// LastUsedAt To about a minute.
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+	Name       string     `json:"name"`
+
+	// Prefix The public part of the key, between its underscores.
+	Prefix    string     `json:"prefix"`
+	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+	RevokedBy *string    `json:"revoked_by,omitempty"`
+
+	// Role Each role may do all that the one before may.
+	Role Role `json:"role"`
+
+	// TenantID Absent with `any_tenant`.
+	TenantID     *openapi_types.UUID `json:"tenant_id,omitempty"`
+	TenantMajor  *int                `json:"tenant_major,omitempty"`
+	TenantMinor  *int                `json:"tenant_minor,omitempty"`
+	TenantRegion *string             `json:"tenant_region,omitempty"`
+}
+
+// APIKeyInput defines model for APIKeyInput.
+type APIKeyInput struct {
+	// AnyTenant The key may choose its tenant with every request. For admins only, given by such a key; excludes `tenant_id`.
+	AnyTenant *bool `json:"any_tenant,omitempty"`
+
+	// ExpiresAt When the key ends by itself; never by default.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have one name.
+	Name string `json:"name"`
+
+	// Role Each role may do all that the one before may.
+	Role     Role  `json:"role"`
+	TenantID *UUID `json:"tenant_id,omitempty"`
+
+	// TenantMajor Goes with `tenant_id`.
+	TenantMajor *int32 `json:"tenant_major,omitempty"`
+
+	// TenantMinor Goes with `tenant_id`.
+	TenantMinor *int32 `json:"tenant_minor,omitempty"`
+
+	// TenantRegion Goes with `tenant_id`, which is the tenant of the request by default.
+	TenantRegion *string `json:"tenant_region,omitempty"`
+}
+
+// APIKeyList defines model for APIKeyList.
+type APIKeyList struct {
+	APIKeys    []APIKey   `json:"api_keys"`
+	Pagination Pagination `json:"pagination"`
+}
+
 // ActionInput defines model for ActionInput.
 type ActionInput struct {
 	// Reason Recorded in the saga's error.
@@ -742,7 +844,7 @@ type ActionInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// AnyJSON Any JSON value.
+// AnyJSON Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 type AnyJSON = json.RawMessage
 
 // AuditEvent Something that happened to a saga. Never changes.
@@ -876,6 +978,14 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
+// CreatedAPIKey defines model for CreatedAPIKey.
+type CreatedAPIKey struct {
+	APIKey APIKey `json:"api_key"`
+
+	// Key The key itself. It is not shown again.
+	Key string `json:"key"`
+}
+
 // Delivery One event on its way to one endpoint.
 type Delivery struct {
 	// Attempts Attempts begun.
@@ -923,6 +1033,15 @@ type DeliveryStatus string
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
+// ExpiredSagas defines model for ExpiredSagas.
+type ExpiredSagas struct {
+	Completed int `json:"completed"`
+
+	// Failed Sagas that ended in any other way.
+	Failed       int    `json:"failed"`
+	WorkflowName string `json:"workflow_name"`
+}
+
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
@@ -944,6 +1063,25 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// IndexUsage defines model for IndexUsage.
+type IndexUsage struct {
+	Bytes int64  `json:"bytes"`
+	Name  string `json:"name"`
+	Scans int64  `json:"scans"`
+
+	// TuplesFetched Live rows that simple scans fetched.
+	TuplesFetched int64 `json:"tuples_fetched"`
+
+	// TuplesRead Entries that scans returned.
+	TuplesRead int64 `json:"tuples_read"`
+
+	// Unique Keeps values unique, and so is needed though nothing may scan it.
+	Unique bool `json:"unique"`
+
+	// Valid False for one whose concurrent building failed; drop it.
+	Valid bool `json:"valid"`
+}
 
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
@@ -1016,6 +1154,37 @@ type Redelivered struct {
 	Redelivered int  `json:"redelivered"`
 }
 
+// Retention How long ended sagas stay live before they are archived, in milliseconds.
+// Left out or 0: as long as the server says; -1: for ever. What the latest
+// version says holds for all sagas of the workflow.
+type Retention struct {
+	// CompletedMS Of sagas that completed.
+	CompletedMS *int64 `json:"completed_ms,omitempty"`
+
+	// FailedMS Of sagas that ended in any other way. Those that need attention are never archived.
+	FailedMS *int64 `json:"failed_ms,omitempty"`
+}
+
+// RetentionInput defines model for RetentionInput.
+type RetentionInput struct {
+	// OlderThan Instead of every retention, those for ever included: archive what ended
+	// before this time. It must be past.
+	OlderThan *time.Time `json:"older_than,omitempty"`
+}
+
+// RetentionRun defines model for RetentionRun.
+type RetentionRun struct {
+	// Archived How many sagas this request archived; 0 of a dry run.
+	Archived int  `json:"archived"`
+	DryRun   bool `json:"dry_run"`
+
+	// More Whether sagas are left to archive; of a dry run, whether counts were cut short at 10,000, or workflows at 1,000.
+	More bool `json:"more"`
+
+	// Workflows Of a dry run only; the workflows that have expired sagas, by name.
+	Workflows []ExpiredSagas `json:"workflows,omitempty"`
+}
+
 // RetryClass Why an attempt failed. A refusal is never retried.
 type RetryClass string
 
@@ -1040,7 +1209,11 @@ type RetryPolicy struct {
 	RetryOn []RetryClass `json:"retry_on,omitempty"`
 }
 
-// Saga defines model for Saga.
+// Role Each role may do all that the one before may.
+type Role string
+
+// Saga `metadata` is an object, and so is `result`: the outputs of the steps by
+// name, once the saga is completed.
 type Saga struct {
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	WorkflowName    string             `json:"workflow_name"`
@@ -1075,14 +1248,14 @@ type Saga struct {
 	TraceID         *string `json:"trace_id,omitempty"`
 	SpanID          *string `json:"span_id,omitempty"`
 
-	// Payload Any JSON value.
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Metadata Any JSON object.
-	Metadata JSONObject `json:"metadata,omitempty"`
+	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Metadata AnyJSON `json:"metadata,omitempty"`
 
-	// Result The outputs of the steps by name, once the saga is completed.
-	Result       JSONObject `json:"result,omitempty"`
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result       AnyJSON    `json:"result,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	Error        *SagaError `json:"error,omitempty"`
 
@@ -1116,6 +1289,10 @@ type Saga struct {
 	// AllowedActions The actions that the present state accepts.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+
 	// StepLogs Not in lists, nor where the saga was just created or acted upon.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 }
@@ -1128,7 +1305,7 @@ type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
 	Code  string     `json:"code"`
 
-	// Details Any JSON value.
+	// Details Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Details    AnyJSON   `json:"details,omitempty"`
 	Message    string    `json:"message"`
 	Retryable  bool      `json:"retryable"`
@@ -1153,7 +1330,7 @@ type SagaInput struct {
 	// key: `reject` (409), or `return_existing` (200 with that saga).
 	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
-	// Payload Any JSON value.
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
 	SagaID  *UUID   `json:"saga_id,omitempty"`
 
@@ -1226,7 +1403,10 @@ type StepAction string
 
 // StepList defines model for StepList.
 type StepList struct {
-	Steps []StepView `json:"steps"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	Steps      []StepView `json:"steps"`
 }
 
 // StepLog One attempt of one action of one step.
@@ -1247,10 +1427,10 @@ type StepLog struct {
 	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
-	// RequestPayload Any JSON value.
+	// RequestPayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	RequestPayload AnyJSON `json:"request_payload,omitempty"`
 
-	// ResponsePayload Any JSON value.
+	// ResponsePayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	ResponsePayload AnyJSON    `json:"response_payload,omitempty"`
 	ErrorMessage    *string    `json:"error_message,omitempty"`
 	Error           *SagaError `json:"error,omitempty"`
@@ -1262,7 +1442,10 @@ type StepLog struct {
 
 // StepLogList defines model for StepLogList.
 type StepLogList struct {
-	StepLogs []StepLog `json:"step_logs"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	StepLogs   []StepLog  `json:"step_logs"`
 }
 
 // StepLogStatus How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
@@ -1283,13 +1466,13 @@ type StepView struct {
 	Error             *SagaError         `json:"error,omitempty"`
 	ID                string             `json:"id"`
 
-	// InputData Any JSON value.
+	// InputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`
 	LastAttemptAt *time.Time `json:"last_attempt_at,omitempty"`
 	MaxAttempts   int        `json:"max_attempts"`
 	Name          string     `json:"name"`
 
-	// OutputData Any JSON value.
+	// OutputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	OutputData AnyJSON            `json:"output_data,omitempty"`
 	SagaID     openapi_types.UUID `json:"saga_id"`
 	StartedAt  *time.Time         `json:"started_at,omitempty"`
@@ -1298,6 +1481,35 @@ type StepView struct {
 	State     int           `json:"state"`
 	StateName StepStateName `json:"state_name"`
 	StepIndex int           `json:"step_index"`
+}
+
+// Storage defines model for Storage.
+type Storage struct {
+	// DatabaseBytes The whole database.
+	DatabaseBytes int64        `json:"database_bytes"`
+	Tables        []TableUsage `json:"tables"`
+}
+
+// TableUsage defines model for TableUsage.
+type TableUsage struct {
+	// DeadTuples What VACUUM has not cleared yet.
+	DeadTuples           int64        `json:"dead_tuples"`
+	HeapBytes            int64        `json:"heap_bytes"`
+	IndexBytes           int64        `json:"index_bytes"`
+	Indexes              []IndexUsage `json:"indexes"`
+	LastAnalyze          *time.Time   `json:"last_analyze,omitempty"`
+	LastAutoanalyze      *time.Time   `json:"last_autoanalyze,omitempty"`
+	LastAutovacuum       *time.Time   `json:"last_autovacuum,omitempty"`
+	LastVacuum           *time.Time   `json:"last_vacuum,omitempty"`
+	LiveTuples           int64        `json:"live_tuples"`
+	ModifiedSinceAnalyze int64        `json:"modified_since_analyze"`
+	Name                 string       `json:"name"`
+
+	// ToastBytes Large values, kept apart.
+	ToastBytes int64 `json:"toast_bytes"`
+
+	// TotalBytes Heap, TOAST and indexes, their maps included.
+	TotalBytes int64 `json:"total_bytes"`
 }
 
 // UUID defines model for UUID.
@@ -1419,6 +1631,29 @@ type WebhookURL = string
 // WebhookWorkflowNames Only events of sagas of these workflows; none means all.
 type WebhookWorkflowNames = []string
 
+// Whoami defines model for Whoami.
+type Whoami struct {
+	// AnyTenant Whether the tenant can be chosen.
+	AnyTenant bool `json:"any_tenant"`
+
+	// Development Whether this server asks nobody for a credential.
+	Development bool `json:"development"`
+
+	// KeyID The API key that was used.
+	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
+	Permissions []string            `json:"permissions"`
+
+	// Role Each role may do all that the one before may.
+	Role *Role `json:"role,omitempty"`
+
+	// Subject Who one is in audit records.
+	Subject      string             `json:"subject"`
+	TenantID     openapi_types.UUID `json:"tenant_id"`
+	TenantMajor  int                `json:"tenant_major"`
+	TenantMinor  int                `json:"tenant_minor"`
+	TenantRegion string             `json:"tenant_region"`
+}
+
 // Workflow defines model for Workflow.
 type Workflow struct {
 	Name    string `json:"name"`
@@ -1505,6 +1740,9 @@ type IncludeRunning = []string
 // IncludeTotal defines model for IncludeTotal.
 type IncludeTotal = []string
 
+// KeyID defines model for KeyID.
+type KeyID = UUID
+
 // Page defines model for Page.
 type Page = int32
 
@@ -1529,7 +1767,8 @@ type WebhookID = UUID
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted defines model for ActionAccepted.
+// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by
+// name, once the saga is completed.
 type ActionAccepted = Saga
 
 // DeliveryAccepted One event on its way to one endpoint.
@@ -1552,6 +1791,37 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// RunRetentionParams defines parameters for RunRetention.
+type RunRetentionParams struct {
+	// DryRun Only count what would be archived, by workflow.
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+}
+
+// ListAPIKeysParams defines parameters for ListAPIKeys.
+type ListAPIKeysParams struct {
+	// Active Only keys that count now, or only those that are revoked or expired.
+	Active *bool `form:"active,omitempty" json:"active,omitempty"`
+
+	// TenantID Only keys of this tenant.
+	TenantID *UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListAPIKeysParamsInclude defines parameters for ListAPIKeys.
+type ListAPIKeysParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
@@ -1619,6 +1889,8 @@ type StreamEventsParams struct {
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
+	// Archived The archive instead of the live sagas.
+	Archived     *bool   `form:"archived,omitempty" json:"archived,omitempty"`
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
 	// Status Repeatable.
@@ -1742,6 +2014,15 @@ type ListSagaEventsParams struct {
 
 // ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
 type ListSagaEventsParamsOrder string
+
+// RestoreSagaParams defines parameters for RestoreSaga.
+type RestoreSagaParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
@@ -1930,6 +2211,12 @@ type GetContractParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// RunRetentionJSONRequestBody defines body for RunRetention for application/json ContentType.
+type RunRetentionJSONRequestBody = RetentionInput
+
+// CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
+type CreateAPIKeyJSONRequestBody = APIKeyInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -1938,6 +2225,9 @@ type CancelSagaJSONRequestBody = ActionInput
 
 // CompensateSagaJSONRequestBody defines body for CompensateSaga for application/json ContentType.
 type CompensateSagaJSONRequestBody = ActionInput
+
+// RestoreSagaJSONRequestBody defines body for RestoreSaga for application/json ContentType.
+type RestoreSagaJSONRequestBody = ActionInput
 
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
@@ -2024,6 +2314,24 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// RunRetention Archive the tenant's sagas that have expired
+	// (POST /api/v1/admin/retention/run)
+	RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams)
+	// GetStorage What the tables and indexes take, and how they are used
+	// (GET /api/v1/admin/storage)
+	GetStorage(w http.ResponseWriter, r *http.Request)
+	// ListAPIKeys List API keys
+	// (GET /api/v1/api-keys)
+	ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams)
+	// CreateAPIKey Make an API key
+	// (POST /api/v1/api-keys)
+	CreateAPIKey(w http.ResponseWriter, r *http.Request)
+	// GetAPIKey Get an API key
+	// (GET /api/v1/api-keys/{key_id})
+	GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
+	// RevokeAPIKey Revoke an API key
+	// (POST /api/v1/api-keys/{key_id}/revoke)
+	RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
@@ -2051,6 +2359,9 @@ type ServerInterface interface {
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
+	// RestoreSaga Bring an archived saga back
+	// (POST /api/v1/sagas/{saga_id}/restore)
+	RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
@@ -2099,6 +2410,9 @@ type ServerInterface interface {
 	// TestWebhook Send a test event
 	// (POST /api/v1/webhooks/{webhook_id}/test)
 	TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
+	// WhoAmI Who one is and what one may do
+	// (GET /api/v1/whoami)
+	WhoAmI(w http.ResponseWriter, r *http.Request)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
@@ -2143,6 +2457,42 @@ type ServerInterface interface {
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
+
+// RunRetention Archive the tenant's sagas that have expired
+// (POST /api/v1/admin/retention/run)
+func (_ Unimplemented) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetStorage What the tables and indexes take, and how they are used
+// (GET /api/v1/admin/storage)
+func (_ Unimplemented) GetStorage(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListAPIKeys List API keys
+// (GET /api/v1/api-keys)
+func (_ Unimplemented) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateAPIKey Make an API key
+// (POST /api/v1/api-keys)
+func (_ Unimplemented) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetAPIKey Get an API key
+// (GET /api/v1/api-keys/{key_id})
+func (_ Unimplemented) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RevokeAPIKey Revoke an API key
+// (POST /api/v1/api-keys/{key_id}/revoke)
+func (_ Unimplemented) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
 
 // VerifyAudit Verify the audit trail
 // (GET /api/v1/audit/verify)
@@ -2195,6 +2545,12 @@ func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sa
 // ListSagaEvents List the audit events of a saga
 // (GET /api/v1/sagas/{saga_id}/events)
 func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RestoreSaga Bring an archived saga back
+// (POST /api/v1/sagas/{saga_id}/restore)
+func (_ Unimplemented) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2294,6 +2650,12 @@ func (_ Unimplemented) TestWebhook(w http.ResponseWriter, r *http.Request, webho
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// WhoAmI Who one is and what one may do
+// (GET /api/v1/whoami)
+func (_ Unimplemented) WhoAmI(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListWorkflows List workflows
 // (GET /api/v1/workflows)
 func (_ Unimplemented) ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams) {
@@ -2380,6 +2742,217 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// RunRetention operation middleware
+func (siw *ServerInterfaceWrapper) RunRetention(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RunRetentionParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RunRetention(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetStorage operation middleware
+func (siw *ServerInterfaceWrapper) GetStorage(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetStorage(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListAPIKeys operation middleware
+func (siw *ServerInterfaceWrapper) ListAPIKeys(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAPIKeysParams
+
+	// ------------- Optional query parameter "active" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "active", r.URL.Query(), &params.Active, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "active"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "active", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tenant_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant_id", r.URL.Query(), &params.TenantID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAPIKeys(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateAPIKey operation middleware
+func (siw *ServerInterfaceWrapper) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateAPIKey(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetAPIKey operation middleware
+func (siw *ServerInterfaceWrapper) GetAPIKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyID KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", chi.URLParam(r, "key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetAPIKey(w, r, keyID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RevokeAPIKey operation middleware
+func (siw *ServerInterfaceWrapper) RevokeAPIKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyID KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", chi.URLParam(r, "key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RevokeAPIKey(w, r, keyID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // VerifyAudit operation middleware
 func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
@@ -2743,6 +3316,19 @@ func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Requ
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListSagasParams
+
+	// ------------- Optional query parameter "archived" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "archived", r.URL.Query(), &params.Archived, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "archived"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "archived", Err: err})
+		}
+		return
+	}
 
 	// ------------- Optional query parameter "workflow_name" -------------
 
@@ -3386,6 +3972,75 @@ func (siw *ServerInterfaceWrapper) ListSagaEvents(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListSagaEvents(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RestoreSaga operation middleware
+func (siw *ServerInterfaceWrapper) RestoreSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RestoreSagaParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RestoreSaga(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -4155,6 +4810,20 @@ func (siw *ServerInterfaceWrapper) TestWebhook(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// WhoAmI operation middleware
+func (siw *ServerInterfaceWrapper) WhoAmI(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WhoAmI(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListWorkflows operation middleware
 func (siw *ServerInterfaceWrapper) ListWorkflows(w http.ResponseWriter, r *http.Request) {
 
@@ -4822,6 +5491,24 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/admin/retention/run", wrapper.RunRetention)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/admin/storage", wrapper.GetStorage)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/api-keys", wrapper.ListAPIKeys)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/api-keys", wrapper.CreateAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/api-keys/{key_id}", wrapper.GetAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/api-keys/{key_id}/revoke", wrapper.RevokeAPIKey)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
 	})
 	r.Group(func(r chi.Router) {
@@ -4847,6 +5534,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/events", wrapper.ListSagaEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/restore", wrapper.RestoreSaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
@@ -4895,6 +5585,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/test", wrapper.TestWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/whoami", wrapper.WhoAmI)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/workflows", wrapper.ListWorkflows)
@@ -4959,8 +5652,9 @@ type DeliveryAcceptedJSONResponse struct {
 }
 
 type FailureResponseHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 type FailureApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -5005,6 +5699,308 @@ type WorkflowStateJSONResponse struct {
 	Headers WorkflowStateResponseHeaders
 }
 
+type RunRetentionRequestObject struct {
+	Params RunRetentionParams
+	Body   *RunRetentionJSONRequestBody
+}
+
+type RunRetentionResponseObject interface {
+	VisitRunRetentionResponse(w http.ResponseWriter) error
+}
+
+type RunRetention200JSONResponse RetentionRun
+
+func (response RunRetention200JSONResponse) VisitRunRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RunRetentiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RunRetentiondefaultApplicationProblemPlusJSONResponse) VisitRunRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStorageRequestObject struct {
+}
+
+type GetStorageResponseObject interface {
+	VisitGetStorageResponse(w http.ResponseWriter) error
+}
+
+type GetStorage200JSONResponse Storage
+
+func (response GetStorage200JSONResponse) VisitGetStorageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStoragedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetStoragedefaultApplicationProblemPlusJSONResponse) VisitGetStorageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeysRequestObject struct {
+	Params ListAPIKeysParams
+}
+
+type ListAPIKeysResponseObject interface {
+	VisitListAPIKeysResponse(w http.ResponseWriter) error
+}
+
+type ListAPIKeys200JSONResponse APIKeyList
+
+func (response ListAPIKeys200JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeysdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListAPIKeysdefaultApplicationProblemPlusJSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKeyRequestObject struct {
+	Body *CreateAPIKeyJSONRequestBody
+}
+
+type CreateAPIKeyResponseObject interface {
+	VisitCreateAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type CreateAPIKey201ResponseHeaders struct {
+	Location string
+}
+
+type CreateAPIKey201JSONResponse struct {
+	Body    CreatedAPIKey
+	Headers CreateAPIKey201ResponseHeaders
+}
+
+func (response CreateAPIKey201JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateAPIKeydefaultApplicationProblemPlusJSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKeyRequestObject struct {
+	KeyID KeyID `json:"key_id"`
+}
+
+type GetAPIKeyResponseObject interface {
+	VisitGetAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type GetAPIKey200JSONResponse APIKey
+
+func (response GetAPIKey200JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetAPIKeydefaultApplicationProblemPlusJSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKeyRequestObject struct {
+	KeyID KeyID `json:"key_id"`
+}
+
+type RevokeAPIKeyResponseObject interface {
+	VisitRevokeAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type RevokeAPIKey200JSONResponse APIKey
+
+func (response RevokeAPIKey200JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RevokeAPIKeydefaultApplicationProblemPlusJSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type VerifyAuditRequestObject struct {
 	Params VerifyAuditParams
 }
@@ -5045,6 +6041,9 @@ func (response VerifyAuditdefaultApplicationProblemPlusJSONResponse) VisitVerify
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5091,6 +6090,9 @@ func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEve
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5167,6 +6169,9 @@ func (response StreamEventsdefaultApplicationProblemPlusJSONResponse) VisitStrea
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5212,6 +6217,9 @@ func (response ListSagasdefaultApplicationProblemPlusJSONResponse) VisitListSaga
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5306,6 +6314,9 @@ func (response CreateSagadefaultApplicationProblemPlusJSONResponse) VisitCreateS
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5373,6 +6384,9 @@ func (response GetSagadefaultApplicationProblemPlusJSONResponse) VisitGetSagaRes
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5424,6 +6438,9 @@ func (response CancelSagadefaultApplicationProblemPlusJSONResponse) VisitCancelS
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5477,6 +6494,9 @@ func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCom
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5523,6 +6543,72 @@ func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitLis
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params RestoreSagaParams
+	Body   *RestoreSagaJSONRequestBody
+}
+
+type RestoreSagaResponseObject interface {
+	VisitRestoreSagaResponse(w http.ResponseWriter) error
+}
+
+type RestoreSaga200ResponseHeaders struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+type RestoreSaga200JSONResponse struct {
+	Body    Saga
+	Headers RestoreSaga200ResponseHeaders
+}
+
+func (response RestoreSaga200JSONResponse) VisitRestoreSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RestoreSagadefaultApplicationProblemPlusJSONResponse) VisitRestoreSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5575,6 +6661,9 @@ func (response ResumeCompensationdefaultApplicationProblemPlusJSONResponse) Visi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5639,6 +6728,9 @@ func (response ListStepLogsdefaultApplicationProblemPlusJSONResponse) VisitListS
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5702,6 +6794,9 @@ func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStep
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5747,6 +6842,9 @@ func (response ListWebhooksdefaultApplicationProblemPlusJSONResponse) VisitListW
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5804,6 +6902,9 @@ func (response CreateWebhookdefaultApplicationProblemPlusJSONResponse) VisitCrea
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5844,6 +6945,9 @@ func (response DeleteWebhookdefaultApplicationProblemPlusJSONResponse) VisitDele
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5891,6 +6995,9 @@ func (response GetWebhookdefaultApplicationProblemPlusJSONResponse) VisitGetWebh
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -5941,6 +7048,9 @@ func (response UpdateWebhookdefaultApplicationProblemPlusJSONResponse) VisitUpda
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5988,6 +7098,9 @@ func (response ListWebhookDeliveriesdefaultApplicationProblemPlusJSONResponse) V
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6034,6 +7147,9 @@ func (response GetWebhookDeliverydefaultApplicationProblemPlusJSONResponse) Visi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -6083,6 +7199,9 @@ func (response RedeliverWebhookDeliverydefaultApplicationProblemPlusJSONResponse
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6130,6 +7249,9 @@ func (response DisableWebhookdefaultApplicationProblemPlusJSONResponse) VisitDis
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -6180,6 +7302,9 @@ func (response EnableWebhookdefaultApplicationProblemPlusJSONResponse) VisitEnab
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6226,6 +7351,9 @@ func (response RedeliverFaileddefaultApplicationProblemPlusJSONResponse) VisitRe
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -6275,6 +7403,9 @@ func (response RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse) Vis
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6322,6 +7453,57 @@ func (response TestWebhookdefaultApplicationProblemPlusJSONResponse) VisitTestWe
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmIRequestObject struct {
+}
+
+type WhoAmIResponseObject interface {
+	VisitWhoAmIResponse(w http.ResponseWriter) error
+}
+
+type WhoAmI200JSONResponse Whoami
+
+func (response WhoAmI200JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmIdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response WhoAmIdefaultApplicationProblemPlusJSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6367,6 +7549,9 @@ func (response ListWorkflowsdefaultApplicationProblemPlusJSONResponse) VisitList
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -6433,6 +7618,9 @@ func (response RegisterWorkflowdefaultApplicationProblemPlusJSONResponse) VisitR
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6479,6 +7667,9 @@ func (response ValidateWorkflowdefaultApplicationProblemPlusJSONResponse) VisitV
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -6536,6 +7727,9 @@ func (response GetWorkflowdefaultApplicationProblemPlusJSONResponse) VisitGetWor
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6583,6 +7777,9 @@ func (response DisableWorkflowdefaultApplicationProblemPlusJSONResponse) VisitDi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -6632,6 +7829,9 @@ func (response EnableWorkflowdefaultApplicationProblemPlusJSONResponse) VisitEna
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6678,6 +7878,9 @@ func (response ListWorkflowVersionsdefaultApplicationProblemPlusJSONResponse) Vi
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -6736,6 +7939,9 @@ func (response GetWorkflowVersiondefaultApplicationProblemPlusJSONResponse) Visi
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6781,6 +7987,9 @@ func (response GetHealthdefaultApplicationProblemPlusJSONResponse) VisitGetHealt
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6822,6 +8031,9 @@ func (response GetMetricsdefaultApplicationProblemPlusJSONResponse) VisitGetMetr
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -6885,6 +8097,9 @@ func (response GetContractdefaultApplicationProblemPlusJSONResponse) VisitGetCon
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6929,6 +8144,9 @@ func (response GetReadinessdefaultApplicationProblemPlusJSONResponse) VisitGetRe
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
@@ -6975,6 +8193,9 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6982,6 +8203,24 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// RunRetention Archive the tenant's sagas that have expired
+	// (POST /api/v1/admin/retention/run)
+	RunRetention(ctx context.Context, request RunRetentionRequestObject) (RunRetentionResponseObject, error)
+	// GetStorage What the tables and indexes take, and how they are used
+	// (GET /api/v1/admin/storage)
+	GetStorage(ctx context.Context, request GetStorageRequestObject) (GetStorageResponseObject, error)
+	// ListAPIKeys List API keys
+	// (GET /api/v1/api-keys)
+	ListAPIKeys(ctx context.Context, request ListAPIKeysRequestObject) (ListAPIKeysResponseObject, error)
+	// CreateAPIKey Make an API key
+	// (POST /api/v1/api-keys)
+	CreateAPIKey(ctx context.Context, request CreateAPIKeyRequestObject) (CreateAPIKeyResponseObject, error)
+	// GetAPIKey Get an API key
+	// (GET /api/v1/api-keys/{key_id})
+	GetAPIKey(ctx context.Context, request GetAPIKeyRequestObject) (GetAPIKeyResponseObject, error)
+	// RevokeAPIKey Revoke an API key
+	// (POST /api/v1/api-keys/{key_id}/revoke)
+	RevokeAPIKey(ctx context.Context, request RevokeAPIKeyRequestObject) (RevokeAPIKeyResponseObject, error)
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
@@ -7009,6 +8248,9 @@ type StrictServerInterface interface {
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
+	// RestoreSaga Bring an archived saga back
+	// (POST /api/v1/sagas/{saga_id}/restore)
+	RestoreSaga(ctx context.Context, request RestoreSagaRequestObject) (RestoreSagaResponseObject, error)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
@@ -7057,6 +8299,9 @@ type StrictServerInterface interface {
 	// TestWebhook Send a test event
 	// (POST /api/v1/webhooks/{webhook_id}/test)
 	TestWebhook(ctx context.Context, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
+	// WhoAmI Who one is and what one may do
+	// (GET /api/v1/whoami)
+	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (WhoAmIResponseObject, error)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(ctx context.Context, request ListWorkflowsRequestObject) (ListWorkflowsResponseObject, error)
@@ -7135,6 +8380,175 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// RunRetention operation middleware
+func (sh *strictHandler) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
+	var request RunRetentionRequestObject
+
+	request.Params = params
+
+	var body RunRetentionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RunRetention(ctx, request.(RunRetentionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RunRetention")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RunRetentionResponseObject); ok {
+		if err := validResponse.VisitRunRetentionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetStorage operation middleware
+func (sh *strictHandler) GetStorage(w http.ResponseWriter, r *http.Request) {
+	var request GetStorageRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetStorage(ctx, request.(GetStorageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetStorage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetStorageResponseObject); ok {
+		if err := validResponse.VisitGetStorageResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListAPIKeys operation middleware
+func (sh *strictHandler) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
+	var request ListAPIKeysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAPIKeys(ctx, request.(ListAPIKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAPIKeys")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAPIKeysResponseObject); ok {
+		if err := validResponse.VisitListAPIKeysResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateAPIKey operation middleware
+func (sh *strictHandler) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+	var request CreateAPIKeyRequestObject
+
+	var body CreateAPIKeyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAPIKey(ctx, request.(CreateAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAPIKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateAPIKeyResponseObject); ok {
+		if err := validResponse.VisitCreateAPIKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetAPIKey operation middleware
+func (sh *strictHandler) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	var request GetAPIKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAPIKey(ctx, request.(GetAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAPIKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetAPIKeyResponseObject); ok {
+		if err := validResponse.VisitGetAPIKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeAPIKey operation middleware
+func (sh *strictHandler) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+	var request RevokeAPIKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeAPIKey(ctx, request.(RevokeAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeAPIKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RevokeAPIKeyResponseObject); ok {
+		if err := validResponse.VisitRevokeAPIKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // VerifyAudit operation middleware
@@ -7395,6 +8809,43 @@ func (sh *strictHandler) ListSagaEvents(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListSagaEventsResponseObject); ok {
 		if err := validResponse.VisitListSagaEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RestoreSaga operation middleware
+func (sh *strictHandler) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
+	var request RestoreSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body RestoreSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RestoreSaga(ctx, request.(RestoreSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RestoreSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RestoreSagaResponseObject); ok {
+		if err := validResponse.VisitRestoreSagaResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -7868,6 +9319,30 @@ func (sh *strictHandler) TestWebhook(w http.ResponseWriter, r *http.Request, web
 	}
 }
 
+// WhoAmI operation middleware
+func (sh *strictHandler) WhoAmI(w http.ResponseWriter, r *http.Request) {
+	var request WhoAmIRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WhoAmI(ctx, request.(WhoAmIRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WhoAmI")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WhoAmIResponseObject); ok {
+		if err := validResponse.VisitWhoAmIResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListWorkflows operation middleware
 func (sh *strictHandler) ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams) {
 	var request ListWorkflowsRequestObject
@@ -8234,217 +9709,271 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L17c9s4tiD+VfDT71Z1MpeWH3HSiV1Tux7H6cmddJKN3ZO7NeprwiQkYUwBGgKMouny1n6a/WD7SbZw",
-	"DgCCFChRtpye1z/djkjicXBw3o9fBpmczaVgQqvByS+DKaM5K+HPs6KQC/NHzlRW8rnmUgxOBldTRmZM",
-	"T2WuiJ5yReZUT8mUqoRIQY4Png8HyUBlUzaj5mO9nLPByUDpkovJ4O4uGVxc0Ul82C+sVFwKIsdETxkp",
-	"mZJVmbGEcEH+UknNlBm7ZH+peMnywYkuKxbONadas9KM9l+jwZ/+azT4+d9Hg38bJJFFvM3ZbC41E/oT",
-	"mxd0aYZrL+mSabKYMkGoIIyWBWclMZMzpcmC6yksUtEZI360bLn3B7YkC6oIFWrBSpYTOqFcNIHCRDUb",
-	"nPxpYDYw+Dm2vo8lG7OSiYydzecFjy3PQGxBuSZ6SjVOqW5ZTsayxOWlOEhKqMgJV2QqhaxKlm86oE9M",
-	"l8uzsWZlDCaZFLki1DwmiynPpoQKqaesJLpckhm9ZYooJhRrTjPjgs/Mrg/9drnQbMLKwZ2ZdE5LOmPa",
-	"4t55VSpZxvecCvZVX2fwRupwZU4njNywsSxZQqgiHCEy4V+YSJqnNRJjXpiJhuTia1ZUOVMkNd+nw5EY",
-	"JANuJvpLxcrlIBkIOjNLxdmaG6Jf3zEx0dPBydHB8cvE7ND9cBg70tes4F9YuXz72nwOs5irU0+S2xeu",
-	"eb4Wzf+tZOPByeD/36+v7j4+Vfs//fT2Nd6yL0zoLjCeNYGYEFkCeNIAqgbpzRgr4Bw+Ioxg1Vfwc3vN",
-	"n9icUU1vCta1AFjuNQwaLoJrNlOb4HZW5VzXs98lZu1v8cvnB36ptCzpsklAsuUf2HJ1uX/kit8UjJxd",
-	"nr99S7IpLWlmkC6B+8m+0tm8YIQSc2B+Q0h96x216EonbJ8/b4M2IIV/+v/2/tfP/95BBsc/Up1NV5f/",
-	"gzTUXIpiSXiTGhtSj4Q/NZQ87V78eA8H77/q2ALfS8E6FnkGJJY8OzheWaTSvCi2WaqZZv16jw9eveix",
-	"YAEk5VMlhPlpZc1piU9SQnPgoGatbE4KOVHm2mW0KJRheOOCT6aaPFGa6kqRTz+9f//2/Q9PEyLHI4GE",
-	"11BdZii7FMzcUiWlMP+nMArRQIsLKSbdhI3jcuMXxrEpu+QIpwqvyWH0muD4V1LTYhUYnw3n0tKAwvzP",
-	"AAPZ5vAhy9Uw2T0W+5FOIoTnTSln5DABLnqzJDkb06rQ5HCIXIP8BpjPteJ/ZSmZ0SW5YYRqMpNKk8OD",
-	"5ODgIGQ0lsJ2bdAM1djdWJYzqpFbPjsawB4sIz04ODhI1jNW3NMl/2tkXz+aBQLw4AjwLhlOeUqODoKd",
-	"rlsq7Lrneo/6rBYklgjxf3NOvj86PhiS1Ig8v312kBq89wIYVST9b/aJShMrmCy4UER+YSXhuvPu2ynX",
-	"i0SXdEI7+baiE7oTnv1HziIC9+/lgsyqbGqoA6PZFM7slKQ3VPEs7XFQX8ywMfETRhgkg3FVFHEx9DPl",
-	"Or4iQ1YM3oAEOrbyAxO5E8gMUJq8LjVHYySN9HBm/hySqykbCcVKc0Lm4mSVQUiiprLU3STLzNhFo58d",
-	"babQn9nNVMrbzuNc4POdnOhnWd6OC7l4D0PHpFkzqYPZwr7tD7K5MPjfuiW193qHLzOlfydzzlCry3By",
-	"o/gJo/+YP6nRMTJqnuz/WeHjfjvF4d6KeaXNhDilmkuhwunOsozNNSoxO5nW3Efc4CpEKUxpyENelUZe",
-	"BMpdidyQN7oEtAP0tIItV0QgzAPl1ympsUXY1/bhnYYuuRcqk+s+jaifd6GOsHOAuYG7gOZ0jzbY8oq1",
-	"IPNO4gLi6AzGAIvObszhdkh7lwzeUF5UJVuz+3kpbwo2+/ftoPARv4oBAUSRBROaLEojMTU37W0h6w4V",
-	"X3IK9J7XoNd9E+jasKj3Uv8ocz7u1PijEi5DzYwYjLw3Ige08VJTzXaGe3bQLtSz9PZh67aU87xkdJfX",
-	"xo0bW/sZEWzRtlmFJPye5KT/BQvm3/6Oua05oXen8HrHlY7DDERmOfaAUkPymeuprDRJjaDyWyOMpGZ7",
-	"SzKlXxgR0sg3XHAN2wxWvmMsXXPUV7s4WRjXzlazRmSdZuV5DlukxcdSzlmpgWGPaaFYMpgHP/0yKBlV",
-	"Mfz4xDJZ5iw36qOTwb5ThJWlBI0qEJQOne7QLSp54YHl1zfLTeB7R29YATKPHUbe/Jll2gxzJpb/cfnh",
-	"fUx/XxLzhHyhBfIZURWF4T0Ohb/uTeSeHdAc5/ATXfzIlEItyT/dU7d8vifnCL+9uTQ6RYmDmAV4485G",
-	"QLesnXLG9JQbSdewhymdz5lgoKtSgO6QvGdGes2mVEzQPN08KprpmAHu81QG1lquh+TsRgHzmTJhRekJ",
-	"F4zkPDcyys2ScK1YMR6umHEMGMypl4OTw+O7ZEC1ZrN5RGr/MPbWhu8UWAgAJ7oVsnDkw7tkcFMpLphS",
-	"17do8Opcx9HBXTLIZFmyAm6iEaXXvX/4yry/xuQ7L2jGrM0Z7Dlg6nNoXnClEzJmLDfahdIlozM8MK5J",
-	"ZuRrtL93r9fsDm5JH7nzAl4Ml//MfA7Gx5zqjYTGYPwHvBzhIEd+EG3tn1vYK4OBzGJ4HrP5imp2w8qE",
-	"TEq5MDhtdH0uHCYPmkbDg71XMaNhuOK7ZCDY4lo5MkyL4sN4cPKnzSBEyn33c/u+/QBSDDovZJHj0KnR",
-	"IDNdLOvLYQkbPLZ3Lz8ltAA7mDl2RW7YhIPVahiu+cVdMvAD9zlsXGkwwvOaLl7HwGxv2dnHt95XdMOm",
-	"XOTWBtENTjOyMyX00S9DBDafzunmi/a9eREMitsfWKUiJwZic+rRICUzRgUYlLKCm2Ea4Mfp2TwKudRu",
-	"/gTfEDn7moJPEW4FGEcpUK+1YHzppzADNDxPB+so3Cv3nbCqejcQDXXTfMaUprN5w+aVU832zKN1KzRE",
-	"Wpc0YxtPy2CrEzt6rOulU/hRCPzTACwYtXWq4R+pN+BJ788x3u3pDIh028kpeHD38MEM7trWWUOcJlx4",
-	"wXitlle/2YaIXVFjtPXbjjujAO2dh4xoVhQGP09JLjO1j5MMZzlhX+cF5UKB3c6grbO8AcVVmpZGWcEz",
-	"GpqdFCz4YUx5ETymImNF8IM5wfxaVtr9AHejNSj8tjIy/OqHN4+ZUACN4PvGz+EQjQddozSWsvqsc7zm",
-	"0kqjHg+tSBP8wr5OaaXsjgzhGVou0ITWtZdgQyC7uVaf5ozmBRfsek6VYnnUhwCo8UdW8jGv9bQtLkU2",
-	"Zdkty6/ry7GGQBm5yL6vGC16vD7mpdLXNzTfclk505QXEWXR0Y0Yyf4MDihKFBeTgtnbkFFBbtCwma+S",
-	"6rtkcMtFHpqhcz4x3HTG1cz632ZcmSGv/XWtBPs6Z5mu4ZYMDEBiHyGgYke3DXc1r7O/xMVRM4OX2I0A",
-	"X1MCkDoVEVLDWywnSwZ8P/SLvDgebPSEhFQLAJa4I4rRK6NpbqnbmI0UVOE66xgSi25D8gc214QVii3w",
-	"kEVODKxoyXJSUG0ESa5HYl7KL0zh92bXBg5oCZnKAoQzLmDgGc3NKGyBlv0m9k2pmrYieIwESvfGP//y",
-	"4vju32JohPC9pronC65P9CFnYYZIcL3hEmKHAiEWUSTCe6MlmUgiRVP5M/rkEpXO8Dy2RaFkIG9XJ34v",
-	"A3U2GB7siDeMCSdNBxf3RsqCUWGGrITdcU28muNfoKjmNLUAwxIw+oBbDqIKwEAMF1+RhYGGXUlCqB6J",
-	"hvMUtQKq2y4mwK1TGB32BO5ueiMrbUgSBCohrq2jmK3jlbeDNslN2iQ7dtbntCi2vIC/lwtCyZyWmmd8",
-	"TgUQjtJICgj+1g3Rer6JcP3+6uojLKS9K/g4uuyAHcZURowjMMhSiVyyOl7BhwwtZJmTVEjBUq+fYVCC",
-	"cLgm4WOzJSlYD4UDt5Csf+m9bKz97ufWbrxxcMsTGVPcl1my92VqNidcnRLq7ikvmHcdaeckaVl+UGjp",
-	"w+GdLLQVLdvSXoHRD9fRVUXJh5XetqOvDuhNuB6QORM5F5OEHBIbTJKQI+I3npBnBGW+hBwTdcvnc7wD",
-	"PnjgONkARJjaK0lr0auNJeCcXaHzVvEPxk3qM20Bc9PVqqcJxB4LEyPT2viaABUMuffiP8IjKtJ4v952",
-	"mP5BOGlNCjCXLOjSXFQpgMKCAXU9SrcohX1CbtikEsPBptO6kfmyvwUisJitWiCMHHNeyCoH3lP7dM1N",
-	"BXdBhj6h7S6XyO97HducflnzQQs/i+pR2bhb1jb75J73UaOF4BGeEko0Uxp4uCHEawZ2psWVx10zptY7",
-	"t8dziAoF6cRtpCGUVBUYGVZGNjt3N2UriIL41PywDduaDNvL1FjR2tFdlMJ1bQ6LxaZN6/tQR3SbLQVA",
-	"DqlQrWFsBEw9cR/HvbPAJWF8yuZpYhahRoBLM2gWJ2kQuuD6xMicW989zEM2PsD+q5eJqA5jeCQDUbCm",
-	"jUai1tGsGjQtUqYQJKWcpuiogCwN4t4wIyMpuMcpEoa0jrUm1fx0JNKcq4yWuXuE1gmMbPM2cXuq8AIT",
-	"9MbonuNSzoiQC6NkgCS8ynvshpscx88X5TkXIj+nlWJxaofuBHBcGdkINByz9QUt84YJTLP5dW09Cqxb",
-	"zgpjBMY5K6lu2CbrdXhxdzved+YN8+DGCwTwIfnEcl6yzKgwJSMCfHtjWRRyEZXJazdwfP4IoV3BIsyl",
-	"WYXlxw+XV63gPgc682iQDD7+BP89uzr//SAZvL54d3F1EQVUVUZib89ulCwqzRJitAODjeb/quUnxrD9",
-	"9UTFDB+7H79ntNDTLYlCTRXdbuVtPDaxLa1VcTksEB46V4LO5g7nNA4V0HtZO+924Z1Gz/m2sfHJoKUB",
-	"BRAzQkAUET42SOQWpzKl6trw4wClA7NAkEsSweOSgdLUcOKlbsD01Hlx0X87DiUbRWixoEsVFWjm0WBt",
-	"Z0kBF2IQa71e16lDmTeqRRBcfp3JSkQkkrOicBHVRnoYc5QgXL7RWhvOZttEGHDtDySG8i7MbTu6+OnN",
-	"OXl1/Pz7iNyPBPAaIysjnO4DeJHRGyvFuOCZTlBMxS+svUlWRQ7R8Ta6kXChNKNAWXuxf6PO2gDWtgDQ",
-	"477ZXTdcfpnMI1h0CXlGpyRnGc8ZRl+s9Tq+uEsCC3pEkKxDR6ZcESOUDjf5CEGjiNvYyiWZcaXpLSNj",
-	"WQkf8GMZW294WkR5w1mRRyEaOFXNWRkmvTksLVhF5wZX3eidrzZ91t4i8PzVq+D2HB+s9e4+A5etLjpW",
-	"b7DAwHAhy1yd1mkFEL4O4JZZVpWQj7k+ksQDcdWWVnBx67JcwDGIlNhbM2XOmgpVyfd8Fuj6QIwWofAu",
-	"XrPhQKq3GBqcpb0AjbNYQ1EQUbb0d9kbtpqMYzll7Jm/s6tgBJ78EZ8TLixAb2S+9DZJF1MPwh1mlYJ8",
-	"A+LacKOS5Cb3wHErjUHmE7MS9H0C+RS3F6qPztoWeeDbtUti257VTJbxG1IyEIghz1fFfQNlc9Yt+Fr4",
-	"ZYJriG9Ll8vzgirVoXiItoGFGFF/XClagKUWpPmS6ZKzhiZiwI1udMH0Qpa34HCkXyjHWMRkgDkq18xG",
-	"fnHxhRY8v3Y2hKisBcv9KAuebWuc+2ydiAUbayIrTTI5YwqVuTDG+DtF5jA+5qZpI1j5l3DJ30VCEiGU",
-	"lhbXgORfaHE9U2uSyzGn2g6ZSZFHjT9emnHU+eWL44PN+WnJ4M9cR+/5Z9CYDc6peckoZN4B61RTCine",
-	"mpRU5HLWtPjICg+sTpKLSlgYCReziTdXce6SMWlRJFaUK5UmNg2xaaKGfLzNOzYzrgX9e5tUxTF3EylW",
-	"N6RfHBy/7DdxVWg+L3gM3D7HDGfEPDO3Cj2lKF5I4XLsN0G9YzU13CGM4zrmdHLY7y4qORPEHM8S4jzt",
-	"z9671FvUCajHXST1c4XaQIbRdtRzo5h81ZaIoXKB1Y9QfEbRWO1KInbizysbGCxs3IuLH+8WZL7fJuAX",
-	"Ao/bITf9jb3hSo0ElQFPidbjqG2ypwQOwTrNx2Ow2szokpRsRhsBv45Jhdt7fteMO7q2TOB+iz6IePFW",
-	"PP6CGL1W5CyHgiaLKdXAkRZ02dNsHU75/ZYh1s/v4wkJJzzGGO2SCX2tNJuv7vGtyNnXps/UpbGDaIam",
-	"zkrkUrBTkqImbd5T1nVMiwJIfm6dGP0iN1+2FrY5UvIVaGsup6TT2xLwWZAoDZO16TYJSc1P/93+M92o",
-	"zDVGX3dOz9D7dJ05C+u62+8tsSFqHz8omP3omfv8ulNAD18/AtXQSBR1nsj6iNaCj1m2zIpe8dfv/Mst",
-	"jXDGNL1/tD1kKGyOqD0C4xbL1bUnntGrDeVvKJmzUklBZpXShs5vIEEvnOWsrEQ3zbDmdBuwY4SiiWSK",
-	"YMbXllf4EExdy0LSjTFwLmennaVRMlUVeoeuW1npeYXR3Y5sKCPsmcNJiBQZ8xH/RirwVHa4ksDR2/fW",
-	"ymGA7+KO0XYGTK8Y+5f3CZ4Ij+l5GEmxdYLCi96uxSCwv2WZATJayElUOoW8GyOLqYQICR6oMjikBVXk",
-	"z+YGWG5jKD/NzB/VHLG2n2Cj2fydnKyTao5dID5EQd8P1s/sEPcd4OhVMADuakVU72ZdRy+9RRkQf4P5",
-	"eSUJoVcWgaGW1Ty/P+c3GGUZXaRQUCkXCu3taCnDAEI0orl85G0iF8OZX26VAHEUvh0suOdkKwYWnzjR",
-	"XEJkkrY4ERKVFnsMzHEuxKgIeFxDwmrixiorqo+lIds1jjtZUUt+7tB26soQbUeYK6kgfW5TguHdEG2D",
-	"AURzqhsZDqgNhNH9aGZU1YzthZJ31HhSiyZbGhv7SE2NoLhO8yQaS1VfRrnBoAn6Lma2xjxoStPs9hru",
-	"c9xrvGW6UWCGXm9FbFk4E2c7rtcbTt6FOv1sny03BgepKW1cLqwPY3UCMALgUletWG3dtJ84YrOU42ls",
-	"oZwBYcQJUVU2hYpaggCZsDmUQ/JBFEuwh1TCXHw1ZTl+C2ZntycIyeI2DG1FWeux0BXFoeGa75HC3RbN",
-	"e815D9k6EKd7TSHFtfMUIsWBIIfByaBkVlaPVwrLpS/JGYF8aB31pTEcpozELVuekBRnSMmT44NXT0Ex",
-	"TUumq1Jcs69caQjYeXJ0cOCqRlIN4z9tRtD4dba+jZKzLYXue6SqhDJsE3K/q0uW1QbMF8dBScI25Ky+",
-	"24oEeXG8Edm8DBNJmQG5vnk5sGoUV7YYT2G1/t7iIaAqF66iW7dD+EHhGU3hLqKheY8uYBzGZiUNYmIQ",
-	"hOXkhma3Q9I6jxroCVrw28b7bsvvs8MXR0f9zOy6pEIhF98Cq1ZEr9VAqglXGmIifXkMKOfhafiMlaxY",
-	"EkoKc/NPcYspFwUXrF27bMv4l5ioF0txgthYV6YlmDEoyoeLbUO7Vb7u8Pj745fPXhx/vzFfKMoj34Vm",
-	"j5gLmpaKESML2kxnm5TvCI45vS+skS7ZFTLeJVHdI0bzfkGVSJD6h3ViOa+IWb4tj/eIyqyV4nigQsky",
-	"rhia24ekjtHkilxenX26unh9SoIinSJH9Lj2cE5HgpbMFeQ8JWn9xAxy/uHHj+8ucJjwqPzDi/eXZ1fm",
-	"y5GoXzAfPwlSv9BK+jSpY0KfAMvLJZnQL4xU86dmbSORegU4JU9c5KSnQqsjgoH1zdnbd7hAF3ZpVjcS",
-	"52fvzy/evbt43RUtWmcqNGHSwsMIitpdhlGmYcxnnczchbxdUbbIXaBGqpZkLotiSC5oNrUOFUOTLWNx",
-	"27HHPEgG9gwHycCfmv3bHdIgGSCwzO8OOvE1Wpv4Ng6jrM/FsulQDXfFNjku7W+vQbbv5S+z7msQQw0S",
-	"qKjH7j2dMeDtyORBYgIb6A2a8p3PkFzC87ISxBbqoMA3E4wrWJhrSRWYllgzJqwritbHfscZ1E+C/6Vi",
-	"Ljiq5lDvmMZSzDmfgJvZXPJhStLrlKQnKUn30sSXcDWsqK4mgkIhJQUMYYRHGGMYTzHYHs7rpA1fdtNA",
-	"DzLzZnQJaY87khNaBNclPWXW2NChtQekV7N5bUVw1+3iPy/Of7q6CC/WRecNugeL8lJnb8ER6qxuZDcw",
-	"bNc238nJPVKufOj/GG+AN6uYf7nSJvehEQHkW6bcoBxUPzvYi/tlJLZ9jXlVIrXpMIr28+2Bw+ihlZl6",
-	"O7PA3zPmIlaq+g04m1spHLEuCOYoXcqAoQ/4t1rvDHrpU7C2cl3ISmdyxq7jUazeqBHmGLskplZt3qnW",
-	"8+vjg1dogLFUaL1b81UQwvkAr9JBmIz1gHHu6wI6eqC7BmIfejpckHCs+ly+v2fRome9ixYdP9AJcPj9",
-	"huJCwfLDNQXsw1GiwAKOd60B/8Yy11DfezIK79V6kBMqxitw5DUr7hJgoQ5ATVMgQmTo1AsylUWuguQJ",
-	"bm5rSJ9TNFdiumsg5P50fn5xeRnKr1dvf7z4ADlDl394+/FjQwLu4scPy1xeqwesS2v2XHp7HguBJ16D",
-	"tvnASlOR+zrPfbOaMfzPZdwis0ZHPCsZFDTZnOnckLx7eXVXqxjcu0bAvVKft64rEHNAgul5XvWriBjY",
-	"Pe+dLbxdcYM4vUSOeo9Vb5n2+yvVVQhvY0Kek+A6JuRFtOzCi92VXWhSk20Y3jacxzKdrao3bMxxBnto",
-	"5GxXqxWd7b35+ZeXd3vhP4+3+efhUbzY0R9rG+cWHO+m4oW7RqvEQc5mPP5oIuN2lh8kKVnBqGKuIxTM",
-	"AEpxVAUOTLPr/ZC1I3sio2fgiohv6Q++BwF038Ri2TZF8t1B7jQkX281p/+oq7Tz5+nSVjpwr8arPGDi",
-	"d9zJXKf6q54l230FRAiaNpQECqzxzjQw9C6NsXz/ShmoKsuYUv1rNEAK/HUVCTV97dP0fZ48hOmTUi6C",
-	"Mj2+HBFkc7ejSqOcoS8VZ1nJIjF7l1O5EBC2ltjAKHtRnLTQMVKXYRMfWi8kn4iECLZgBsYG0r3dZa6u",
-	"P646YkDbWjeo08rXXfpHjhVq+6j6wiFsy6Li/MVsrnnZmxdoZeb68tVn2iAm62J0HMjWUL4LGP0+WWbj",
-	"Us421aA7DVtb1RF9rqiE0tLJBnX9Bjk3DFcu4un5nfuoacoqypuffdBF2iyLim0K5yUb86/hW43yob9J",
-	"T+Gi2zrEtsi5vyPNCvgbXYxhv7CD1UvjOgnd40y6wzqwMv86yt6EmS4r1nKkPgLpX49CYB4/JamQi4ZT",
-	"1/qCvfU8tfe+WSwTO5n4unFtTdZgWDLwY6yrcNFjXz99evdIZKOrDIb9+Bs6X+2t7W/n8B1aNtg5/MAb",
-	"vbB2xI+uceM3uhq7x/xfC7O6IHrpBY9HFoPZ1zkvmVqXmWAGYqUVUkhm9AJwwhpBpa+U145HXK+JBaCO",
-	"xqnamjbNkjbkp0/v6nw7F1tD2KRkSpGyKhgwCrlYqf8jdaP6z3btbP1qm4cbKZ5RLIMa9xDmYI1OqvZa",
-	"qr58rU/ozCa+5lrhPATLuiKlXCSOEYrr+KHts1maSVx9u/u8rr9ouV/6Zmg9X8eMXS6QYAt7kAaPXL2T",
-	"BPsqL8OmTd0+oWMwh2mm9PoIJwdQLMHsJ56wWgPCdJo+GlDLubA5RerOh4LYijj9vYzeS6BiuYSYcQxB",
-	"t5AtaRveLklZiS2CA1pelqaeE6VqIYKC3lpjaVj1FmMYXaU1CASoFfMtnSsHTa2pHwiPOvz1tSmlhT0N",
-	"DaU+s8ZBdCspUXLs2q5NWXa7NZt/wN1dZ8LtjY7fCgXN4dKChzXvjdD+86qg3jaKwVeBUbPrzAJYrjum",
-	"1w2Qb1XD5YHhQ9FU67UxLqGx2se5JFjfYqW/z05iZDdF2q8WKI0GHf0NBxdtHymzPsT6/tHRNBob/ZhR",
-	"TB3hPLuKEndXzNsC2qHS9RUFJmI7tv/Psx/fEc2+asKF4jmD6kb9K6VHKWO/T8zMkAizbv/Bxr6l+upE",
-	"3v76q+/duEmB9UNv1mDtq1e27GH7QFdhTzDUFA81l1k1c6UIoSWByKayRHpAC250pejFbhzQdgD3queS",
-	"zor1SNhAPisTru2aHYMizrMKvDvw/o4jTqTLW1rkhn1i0oc6sX3E6/QERWhWSqVAT+MZUwkWowG3PtJH",
-	"MRLWGQ+wJCFzSXz3Yi7IR6n0pGSX/+PdcCRG4je/OZfiC+ZOquFvfoOlxGZsdsNKW2tI0Ft2nVHFToFm",
-	"4a+f3pyTZ8+evTJD/nR1DqsYiRk364SSSOqUuHA3/GLGi4LbZ+RJ+n//9/+5nqn06ZD8aCfzSIGtLzGi",
-	"3NV7MmoohFVZW3klboVcCL9SWfqfoDV6XeUMZh8JKHrFcrtp8NPDfrFyIDj4IWhEkLSrp3LqEXgknrjK",
-	"kE8dg1JQH5GkmcxZarte2a+h7xVkh0M5D9RjZ7bXOwafKd/JHsv7Ql4GM9I0BbOzVJACYd1Fp64Cn393",
-	"RpduKLcgO7ndsQUf4XmwbfvBDaOlIul/7tmX9t7m6QkW4IOGdd+pBNUmrkcC3EiGVwksfmTUN8u5D49e",
-	"BilUCXTKIRT0L6Nl4UKs1zZYhW/fbLihAWRp8D+9uKKTNAHBxqkf3Jyu1EwNRyJ9O977kepsCsE+Uylk",
-	"VRqlQzT8KBj14md4cnx45LYC+p8yUMMgRTvJ04SYod9Lwdz4fswfLq5cZOqTZwfHT+2WfOfybGl2lUKZ",
-	"4n065/tfDvfhTqeuGpmvdSTrMhb0lsEFToNx9v7Alim2Zb9lSwISriJzVhLNBBU6IfOSi4zPaQFDl7LS",
-	"WI2FK3LL5nokIC5Tk4IZfe3omExlVSrX6X3mS1ISOqFcIO7bWu42yQ/fGwmbSeB24IEZtopPyLigkwnL",
-	"SRpp/X5CjEiQntbAdpNjC3pfXNLsFVJc4bLiQo6Pjsztx19KRwUqxUaimhMhzUf2IAxDBsRK53TCUvIE",
-	"ROPDpyhw+lqxKQlvShqUr00xgQQ6ztheOwQcdDlj8yFJg6q+aQJWeZDS0OeCP7ehZwvdJraNjQJjR87m",
-	"QLVzMuNKMaBfJZszqg00zZTWvanpUnlAn45Ec7FQiIwJ6++FHkK4JVuM7bfwdoqZKwXPmMBMcJTSB2dz",
-	"s6K9o+GBde6dQFccdbK/v1gshhQeD2U52bffqv13b88v3l9ewDd1/VDkYYGefTI4GB7iK3LOBJ3zwcng",
-	"2fBg+AxDRKbAm90VgfLG+19Yyccgvk9iXuRPzPC0StuGO9gnyVNN9J44FJ1SNfWPoJcX0tyRwNvznbJN",
-	"uJ40mxM+HZIPor4Z0OPIkKQbafA0h6DhU3QOjgRC2mDYtWJ/SclvLXrAPyqheRH2/RHMXj2zGkz+GIng",
-	"ayh7X3D2heVDcqnlXLm6Xhg/EPSo4sr244dj9TzgbT44GSAQoR8fQNoxQRCbu2ITsNuZxP2eksOW64yb",
-	"t4GrOr37ZOAWPghbqm/ZQ6y9oB+lXYsKF3Nw0GM5BZ/BhuNraSYtHm7Wln6uw68BUY8ODnbWU321V2Kk",
-	"ufpn14sMShkPURW36eDx4f16999gpAlIqKqazajRiQcw4zLok6JLrHur6URBLiXgDCg/c1ZC40BYCsqk",
-	"JaM5jBiytb265Vn0yhoMCxrVFgUKuFDqzVcPsCbasGM41Cil7iGIHDn2C21SYKS9loIKGRCBCdN46Yhe",
-	"8IxB0p+5suicDSVr+YWVBZ2f1P0K1dQQfKqIkqgTuKZdGRVQdnQkbAFQroGYzyCRq7ky7uq0Iw1ICC2U",
-	"XO3XNhJjBrq/yMkYLSNLXxqdnBHDssDSc8NswUcb7exrxQMPKCt2YgkStZ8jXAuudcFg6ATEFkfaCilv",
-	"FaabOeKGZRyIHI+EJYjgqjYiuedtvig92GfUamPpCEkygu9F3WO2QZFimFy/sl93mzXUInbxg5DHXrcP",
-	"07i7RmsXtanH3MqZ1DW8r03Ud7W2NMQqqVzpld9BF7HV/oOna7njavuVLLHv5To2ESfLa92f6+b3xXeD",
-	"mvFRYMsdTOxNrxoL0LYyhJ4dqDRZafHn6JCL9BsJvD7Q9tQKAaWhd+ZiZxW05FdTWWq8PVHEpC32FuDj",
-	"s6Me6Ljhon2kE3bJ/8oGPd6FS3mOnS0en1PWfbYjbNISSJuNYAjTLljlJ0bzZvuNomi04NgJ19xXumR0",
-	"1sk8LwFH9rBPCHyRhG1BvlOWfxrW4UwnEzpXJyTlmHVPCeJdMhIpjID02wYaLecsIWlONTVKD6mBDdWF",
-	"eT2oeYXMbEfbGpmlGJLfIRcA/Q/R3XMKWZL0HVV6D8bce/saQ9WQAxoO2rDvW0FY01L/FlRFw/wyOQNr",
-	"IZb69qosquKHz23tbWXtKPZOgagARgRGZ17VV0agdmukAnRhWI99QTmBI5dMjYSQGtXyhQvHgl5U2LfJ",
-	"63fgCOWGeytyY7REViqSSyzLzWaKFV/AUrHCEXFx/+KJ/+KJf488ES59fQtQhXTRi8gEwzoyQcOhbkXS",
-	"XPzG0la9wNvxpeSXrtbePK87PZcsYxw07s/c6gI1BQObUb28egfYM6PeQoPMdd6QaNOwzexTs68aDRR7",
-	"NcNYgZMfcJVFCkMSC6aUpYm74JBvIACs5pEFVuF5AFPsViLfh7H95A3qRmAVz+TshgtnJjx7/xqD5sF7",
-	"oJzhd84oGOadIQ5f/vBpSDBS90ZiZSaqK+VL21DNUpgCDGveNTurlDbjaPiqS9e59DV5GmT9kWlr21jm",
-	"9t117+qKm37O3mWJ6r6bddDc0cGqm/F+q2L3XxTrs6bYvK1ChPdgDrFR20VOdzHmQ/hlbLxGzcgHM8Wz",
-	"sD1gS1n6ZTQo2YRLMRqcjAasGg3uUueOmNDvFHElFrFQjqGB4JjoZOS+JGPHxTk+ePWicXOOekslq1Vl",
-	"17OmdpRUVlSKf+lEcxdPtiNRAJhtn/l2wv837s4FyH2r3bn57rm7DWKFLYzTS4Ue7FjVDqSZDW++RYfP",
-	"ldS0eFyt3BfNW6uPA08PDIhfOFv8dlwVRYrRglP6hREhiS1uAoxXSE8CdiGkmEUSVyDPiSb475+hnZrS",
-	"0S6HpVaO4VsZYqWgI3nSKtGbhKliXKuRaNZYfArxTWOCRR59cUWgftYXiVqub11sY8FGwsZunEDSpE0K",
-	"EuSGQc0wLUF5ZSKve6dgW0WFbfW4ssYm8JBi6tGCcmsKWDP1FFom5za+1z8DDccsq5qHjs4JtRlLNuP+",
-	"1HqGjw4OCRcoZGWQCuG7ck2pGonUVwlJ0QieYjOFdAUQQZeDiNyFBA5KJm6rT3+mXPe6t9B3sNddrN34",
-	"f2DLiC7y+dk5uTJ8nJybG/lVD8kP3NpX7H61Iqlj9U4sxUYL6SmhIzGjBWSa5GDV54rwiZAQjU2Vdx2L",
-	"nJY5ydmMilwFxsW2AgMTzWnJRFQJa2or4D/4ncyXO6UoGCN414yqsnGEj0rKYmTM3Mp2JWWNHUub5ZMh",
-	"XuFJGhRuBsPbSu3kp4Z1BZ2xL67opGtx9rV9eOcuGbyTGdWdiQ5hj1FXHbUJwHUHmgw++m6ae2cGjizf",
-	"tK76C/cBQPDo4PCbnIsjB5Ys+uwDS8q0BEceLQseRJk0QjJIK8zmAWcTCXXZ9Gn9if/i7+eQH8iRgbla",
-	"3hrhyW2TwP4v1pJ512kcuA9DcxhjWRmp5on1nR4dHDS5VYzVTJi+F58BKve6D/94BI6E0uEnW5mqzxfj",
-	"91IwiH97fHFy3V1/wO3cGdo/OzjejPLvpf5R5nzM8UY/8Kr8wNxFQeJlBAII94WKatvcnX3bdeTklw6R",
-	"9yeRS6bCssjePirRRwnC+g1jgmCbOn+n0NnSKJJMzrAMq29zB54oc0NZ7ox4xwevrNun1YclhRCNptw3",
-	"p0oTWxa5I8IAnz7yrYxIdRvvUHh/GnJTHCXcK5yp/bqBZevqHW1GKfz2zGZY7gAbzwHAq5Tbt89Zi391",
-	"s5tOHHzHb5k95ARCY4WNbZbld4rQDOIdT1YQzxbttn5RjFRlpFFBPKmZv9GSoBkOSd3gaRSd/Of/QqlH",
-	"Q6mrqvQR0Dc0u90WqzaEnq1JVET92Cq2jcpBBF2yEHUL0sNI6CnjZd0Bp8ym6C/6SCdMkQk4e71DvFiu",
-	"8wnc098boFNziylVWdojNhJTY0MJ0bdPUJmt5xMtV7OlK/ofPcTEBsXtyjJVR2IGIZIrBPYenrTgksRa",
-	"i3XS4E9Mgt3I5SFaNowk1XVcsBGM4YgoLtgODEkdhlgyNYXW1Evbkj12OXCFjdL8/6K3j0Fvf4DYlUrk",
-	"0kh4TrSEvKLGYdpz3JYcG9l0z9URjlLkDwJLhUMYr60zmSCBZtDK3nZHztnXhCjUFJud9SNkFasIq8fE",
-	"mb9h1Smo+hyjXEVRqwxt88G9VKpfSRfy5LKxm3uYEfZ9svdmDHUlk43i5Wz9PgBvTf2DOJI+KoZ+U3zb",
-	"gGz/OIjWG8nCymJxvCryRnXKVRT5HNYQ2wZL/lmcjmG9uLVCmjuMnYlpQXk3hwP+p/VyWZeL0SoZ1qFg",
-	"dBGs4CHkAlTfkmFioZYkrcoiTaB2WJCWORIplhdLfeAh2j0TS4+4sgk1CiqvQoJnt9fMFbp7HOdOox5k",
-	"L//O4a7n7jIv2nNMAgsbgPWbOGvs5NuZ8ndhg69uzLJuGPhJRA5FOwyurYS2b0Rzms+4GMRI4f4v9i9n",
-	"vM9ZwdD+08RA/L3GwC1dtxa3Xm8vyjcw7jhiPwC75QSKgz0c6K9hm4T62rGQqK0VyX3N5nsAPnHsZsVB",
-	"sQOAdlDz9bt39RhdKN5OjOALv5ntCbArtdlKNLVFI4AEh1Um0PKDTt6leTIkqa0PZlPYCSqsCusBg32o",
-	"XRAYXPDwldG0chl3I2HQ0q+A+Y9G4rGuaX8X/jdFpXOsBnEvbOpJ5/aDy9wnmDnxGTbpjcyX6VrR8HVI",
-	"KB6CKz1jgdedt13L0oUB/ys4bgU0mwXVGll2alGsh7WNpe9LPLfA9v1f7N/Llq++iy85KD0u2XOzrOFm",
-	"Oz3zLjHTAWe4M47oRqwFV0NAvuEZ75fM/rPbnPy6gnamtu2DtQlXRUFKWWH+u2s2g5F/zUowI5Hahezx",
-	"PMWyHK74hW3wQ6hYLiA1HsM98nrCuKXZLvlvCAl7GILdADs0BV8yKBHmsQj0w0dhiFj9dQ2OwAtokHal",
-	"Yr04ZatBuPILq+zRfvFraw/fXpiBAxQSCk8479FYlgS7Auz8GFECXuc4CkTiWIuME8yjdY5XqNeNdSxs",
-	"ai3RUg5dePK4lLMTAm0T/I2HEpmQn4fEwpGAgN0hGRiJNOcqo2XODNm4cGI4KLtN/PLSVzBhG+cidASH",
-	"+UcS3MMuKndWfv9bwHCL2Y9GnnowsTfg9gzRrO51aJNqgOeULv0d+kClCZGBzTchVI8EVsiDimK+y/eJ",
-	"TVC0ddVssCpWeDGX21d3WcvQ3rjWkg9T9nePX5/cCrew/h3tfvY6erUlmoGKb+SG4c64KtTSW7j4OdeH",
-	"61GwV5q7tlc33YpjcJBhgoWNDKpBRXz4MEF5ibyRpa8RWBfZu2HUVjBRfCKorkrUK7rSX3FNza4c/zxs",
-	"+Qf+pWHjC8D8GAigmVpz7mFrdY6t1myrBZurb+3QejlnJOVyqG5pkQ+dWXrOxSQ9xbP3gqJmRaHIVC4g",
-	"F4kJHcMBs6xHsT/+qsIyJHMB4B54lGEd586iac3kMV/JUNAZg0wz88eQvMVkMilsTV5fKzduSGqUeV5T",
-	"FxALS9Q9HKCsZC2du2G6ws2CfgoPqebwD5R2uYEIWYDajezGaRmctUdW/9u67EdpKDxtFcVGlvG1gZBc",
-	"K4uG58isrTV9JNxLtCgZzZeQeMGt4OSfGT6ZtCrOHh0cYEakLcwLX9zU1UZSzJ48SaEyMhblwr4uaAfB",
-	"6wC++7i8hHmcvjD6ttTp0cXxRr18c6zhWK5++XZjQaX2TsNUXX6fKsjcT1wNdCzWhD8SiiYb8/uQpFCR",
-	"xKzGFstt1Mv+umefGE2Q3jLAn7S9Dxt2vQs3gd2n5+HWf9zvq3MU4XdSMwyRy/D/Gr9idy/GDPahq0kr",
-	"Qr5V2NW+EWDv3zsOnqHVwt1La+P5dumfzU49Gy+JIWJwCkPyOSzD6yrwEy7gscvI1bKAuEZfiZ08OT46",
-	"ejrciTeLZbdNMu2sGUpLA0nC9Tb494shuetN9/elmmGnt12Fs21JE36l/C0dleTuRyDwgDZbVKH4EPJa",
-	"yD7GmnVDEre0unIGLbPXSFCRY68Blkd5qTO9fjuk2ClCPJjYjyvFgr5yDz3WTRbWqBmz4/BI4+y6zJf/",
-	"nAeHeuEOD87e657Vy9bqZa4vxqMfyb80qwf62N2h7wx79n+xf/XiwH/0rQsfiCedbTNtS7lDr+LPqZ7W",
-	"Gn7dO7E7crG7/P7R4fH3xy+fvTj+fnN/gH8aUcGIjNvKCFNGCz396zqU+T28MnhEGdrOEBGeIYJyF8Ku",
-	"6x9rrt68lBlTCsvrN4tOzpimFjIzpkueqXWQ+dG+0q/+5rygXGxZePNjKWdm4ZXCZnbs61wqlNXxcuwC",
-	"NnYboEfVE8ahYhuxDN0Bd4HmXApd0kzfwz7yjRJR/uPyw/sPQV+1VUKW2T38vWWgXE2h0hUu3ltl4ucJ",
-	"1rW/dkoezw+e1anvJaPKKIm2HHZGhZAReWTC9CdGc6ht9KtRjYyK3ZINKMqfQ30BLIbmHVxxwAZdh7vu",
-	"yB8DFvhIMHJTdGC4b5e9C0ihNcPWbiNTVsYIq/kGSskhMcB+Uftw0+2rK+E93jyhgpqATtAFGyGfzSqo",
-	"CHsa9D+dcyFYTrQktjl3q1yuiogvl9hZxubr+0RBUIbAItysjx4bAuAQVJ4AhMkl1JTy+Wx1EXEQ1uNl",
-	"yJ31Jwh7Ud5aPcTegD5TaQY929ASBuWoy3Cx3sfUsV4fVOOGT2y7sAVVZFFyraGAsW2MNS8l+P2oJkLe",
-	"yNy1ycttmVW3O0g7j7TDgHsLrcyQSCS1yKhD0jVsVmkd3P189/8CAAD//w==",
+	"7L37cts4mij+Kvjpt1Wd9NDyNemOXVNnPU7S4+3cTux09tS414RJSOKYAtgEaEXT5VP7NPtg+ySn8H0A",
+	"CFKgRMlyemem549pRyRx/e7XXweJmBaCM67k4PjXwYTRlJXw52mei5n+I2UyKbNCZYIPjgeXE0amTE1E",
+	"KomaZJIUVE3IhMqICE6O9p4NB9FAJhM2pfpjNS/Y4HggVZnx8eD+Phq8uqTj8LB3rJSZ4ESMiJowUjIp",
+	"qjJhEck4+aUSikk9dsl+qbKSpYNjVVbMn6ugSrFSj/YfV4O//MfV4Oc/XA3+ZRAFFnGesmkhFOPqIyty",
+	"OtfDtZd0wRSZTRgnlBNGyzxjJdGTM6nILFMTWKSkU0bcaMl850c2JzMqCeVyxkqWEjqmGW8eCuPVdHD8",
+	"l4HewODn0Po+lGzESsYTdloUeRZanj6xGc0UUROqcEp5y1IyEiUuL8ZBYkJ5SjJJJoKLqmTpqgv6yFQ5",
+	"Px0pVobOJBE8lYTqx2Q2yZIJoVyoCSuJKudkSm+ZJJJxyZrTTDOeTfWu9912M67YmJUw5+fPn08rNWFc",
+	"ZQlVbHHiP4sZUUKPnBJKkpKl+l2aG6jbX76p+2hQ0JJOmTLAfVaVUpThQ405+6KuE3gjtsBY0DEjN2wk",
+	"ShYRKkmGRz7O7hiPmuBwxUdZricakldfkrxKmSSx/j4eXvFBNMj0RL9UrJwPogGnU71SnK15YvTLG8bH",
+	"ajI4Ptg7+j7SR2h/2A/BzEuWZ3esnJ+/1J/DLBo360lS88J1li7Fo38p2WhwPPj/d2vasItP5e6nT+cv",
+	"EY3vGFddx3jaPMSIiBKOJ/ZOVWOVHmPhOIePeEaw6kv4ub3mj6xgVNGbnHUtAJZ7DYP6i8gUm8pV53Za",
+	"pZmqZ7+P9NrP8ctne26ptCzpvEmhkvmPbL643J8ymd3kjJxenJ2fk2RCS5pooIuAALAvdFrkjFCiL8xt",
+	"CMl7vaMW4eo822fP2kfr0dq//H87//fnP3TQ2dFbqpLJ4vJ/EBpxBc/nJGuSe81LkLPEmlXE3Ysf7eDg",
+	"/VcdWuA7wVnHIk+BhpPDvaOFRUqV5fk6S9XTLF/v0d6L5z0WzIGkfKw41z8trDku8UlMaAosWq+VFSQX",
+	"Y6nRLqF5LjVHHeXZeKLIE6moqiT5+Ondu/N3PzyNiBhdcaTsmqwzzToEZxpLpRBc/5fCKEQBsc8FH3cT",
+	"tgyXG0YYywfNkgOs0EeT/SCa4PiXQtF88TA+a9aohD4K/R99GMiXhw9ZroLJNljsj6ybON+y7dDlD3Qc",
+	"IG6vSzEl+xGIAjdzkrIRrXJF9ofImci3wOCuZfY3FpMpnZMbRqgiUyEV2d+L9vb2fGZmqHjXIeqhGic4",
+	"EuWUKmT5hwcDOCcjDezt7e1Fq6QDvaeL7G+Bfb3VC4QLgmtGfNXc+IQc7Hk7XbZU2HXP9R70WS2IXQEG",
+	"8/qMfHdwtDcksZbb/ni4F2vcclIklST+X+aJjCMjXc0yLom4YyXJVCd9MVMul+su6Jh2gp+kY7oV+Psp",
+	"Y7Ow+DatkommQIwmE7izExLfUJklcY+LutPDhmRoGGEQDUZVnodl6c80U+EVadKl4QbE6JGRUbSEaYQ+",
+	"fShNfhrrq9HSTLw/1X8OyeWEXXHJSn1DGnGSSgMkkRNRqm6yqGfs4gOHB6u5wGd2MxHitvM6Z/h8Kzf6",
+	"WZS3o1zM3sHQIYlZT2rPbGbedhfZXBj8Z9mSAqK7Ubr+JNKMoWqa4ORae+VaidN/Uq0oJVQ/2f2rxMf9",
+	"dorDnfOiUnpCnFIWgkt/utMkYYVCTWwr02p8xA0uniiFKTV5SKtSy6RAuSueavJG5wB2AJ5GeM4k4Xjm",
+	"ngZvNe3QIsxru/BOQyHe8TXiZZ8GdOh7Xw/Z+oHZgbsOzeo37WNLK9Y6mTcCFxAGZ7BoGHC2Yw7XA9r7",
+	"aPCaZnlVsiW7L0pxk7PpH9Y7hQ/4VegQQNyZMa7IrNRSWXPTzqCz7FLxJWsF2HFmgGXfeAYDVOV32rr8",
+	"sq/bqj/s651Qb0WajTotH0FBnKECSTRQb4wLHnm9UGb9WwFfM2gX9BqS/bB1G+J7VjK6Tcyz44bWfko4",
+	"m7Vtdz4X2JAi9cdRb/710dRuzcrNWz2vN5lU4TMDqVuM3EHJIfmcqYmoFIm1rPNHLc/EentzMqF3jHCh",
+	"RaSMZwq26a18y1C65Kovt3GzMK6ZDcjSh3Nj4KBpCruj+YdSFKxUwO5HNJcsGhTeT78ONH+8YyGFj4Et",
+	"MlMkERVXwBYjwlkGP5fsTtyylHAQ6YrMWEMNXNwIkTPK9dlSPr9WjFM8zcXnCSLYNVUNfSGliu2oDESc",
+	"BeXQfnMzD8BiNMD1yLWGzNLGu1UF8t7CazmV6rqSbr2tWxWE3mjAo2Sa8UoBs+w3Pzci4cKDomSj7EsH",
+	"6lY3eZaQgpbKYvAtm0fkhqkZY5xkSqKkIxNRos1/YXxzkWsdlv2m4/xLkbNVyPFRv3MfDRA0rrMAczq9",
+	"kcCAwQJfg1HcONSuizLjTulf0ara1i7rNzK+4o2SjQ3xXNQeagr5lwEsxEjl5tbMWTSwILIo14DjBiLU",
+	"ype4+StLlF4MIjeK1mtieAMDF6Hols1R35oIIRkADb6OR89AEDSaw5C8FiWh6RR0aZ7PIyMo3MyJ1Fop",
+	"1cOdEOYsHO6C4zB9aCLrAg3iFqq1Nin1NJmSLB+dEK4X1tJ318O15mRvmEKrb5qN9RloeTcexiS+jkn8",
+	"rzGJd+IhudCT0lwvSMKhAUcRHDW3IRo4nL5pTBzd+ucDcGW1wrmIBG3DMZMGu5qX1G20ef7s2eEzz2yz",
+	"F/VArK86a42sPaa1liFjOzJQ75ym6KBsQljLurCcIlgVXd9fN06DaLMmShfZtQbB/k4TFA3u26bUaFDQ",
+	"ccadeLhUXarfbG/UracxXnDLnoVgvT2XjMrQzX5kiShTlpKMO1PTN5KwshTlIkL2wEi8d8felh3JG3rD",
+	"cjiNxY3y+b9dvH8XcoXMiX5C7mhesSE558baaoHwiyLxt99+Gxs7mqbJs4kgOU1uSVzQeS5oKo9LRhFv",
+	"eJXnWkG3QvqXnbHYMcvRAuvwI529ZVKiKdk93ZG3WbEjCjz9nUJoXCpxEL1852VbeU0tv7aYMjXJ+Bi9",
+	"6RNaFIwzcBpQuJsheQeUO5lQPkahZEEiDRGOzxPh+eUzNSRWQLBcgvFxxhlJs1RLrY5VLIo9+hg0zJSD",
+	"4/0jLaMqxaZFgAG9Hzm3zzcSXDUAUd1Wa3/k/ftocFPJjDMpNXYsShDe2wd7Wq4VZclyQB5D5bvX/UK/",
+	"v8T3XuQ0YSa6ABxr4HO1SJJnUkVkxFhKREmkKhmd4oVpeZ9OGcFIi+716t0BjvUxzr2CF/3lH+rPwQuc",
+	"UrVSldL48h5Ryx/kwA2ijCN6DcexN9ChUwAWFPJqesPKiIxLMdMwrTlIxi0kD5re272dFyHvrb9iLX2w",
+	"2bW0iibN8/ejwfFfVh8h6qb3P7fx7QcQv5CziTzFoWPCvtBE5fMaOQxZhMcG99ITQnNwSCqQ+m7YOAP3",
+	"4dBf8/P7aOAG7nPZuFJvhGc1VQ0K+gbLTj+c10yXTTKeGkdN93Hqka2/pY9M5AOw/rSgqxHtO/0ieHbX",
+	"v7BKBm4MbIuxA4OYTBnl4HVL8kwP0zh+nJ4VwZOLzeaP8Q2esi8xxPEAVoCXmgL1WnqM37sp9ACNGKO9",
+	"ZRTuhf0urLz6h6ipmxbHpaLToqei6X2vibQqacJW3paGVmtY6bGu74NKXO3CawSq1BtwpDco4jg6s4Fk",
+	"hxe3QTDMo8l2ZkWrJbsmeQ1HENhQJaJYnmv4PCGpSOQuTjKcpoR9KXKqtUtGk4kGW+ueBIorFS0Vs3c0",
+	"1DvJmffDiGa595jyhOXeD/oG02tRKfsD4EZrUPhtYWT41Q2vHzMu4TS87xs/+0M0HnSN0ljK4rPO8ZpL",
+	"K5kq50Mj0ni/sC8TWkmzI014hoYLNE/r2sm//iHbuRafpoymecbZdUGlrH8umVRCQ1AouANA5SdWZqOs",
+	"tkyvgSTJhCW3LL2ukWW5bmjfl4zmPV4fZaVU1zc0XXNZKVM0y8MmSaAjIRL+GSKDKJEZH+fMYEdCOblB",
+	"m0IatNrdZjz1ffdpNtbcdZrJqQmMmmZSD3nt0Lfi7EvBElWfWzTQBxL6CA8qdHXrcFv9OvslLJ7qGZwE",
+	"rwX6mjKAFCoJFwreYimZM9W2EDw/GqwMH/GpGBxYZK8oRL8mrMeFL24kpxLXWUcPG3Abkh9ZoQjLJZvh",
+	"JfOU6LOiJUtJTpUWLDN1xYtS3DGJ3+td63NA389E5CCsZRwGntJUj8JmGA7RhL4JlZNW7LaWSOnO6Odf",
+	"nx/d/0sIjPB817L9mht9yF3oISJcr7+E0KVA7GsQiBBvlCBjQQRvKoNgskQl1L+PdUEoGojbxYnfCU+9",
+	"9YYHz+kNY9xK12F7Z8XNjmvi1Rz/FYpuVnPzICwCNxdYrCDcE7zqgPiSzPRpmJVEhKor3og4Qy2BqnZc",
+	"DsDWCYwOe4I4ROvDkBCijrC2jGK2rlfcDtokN2qT7NBdn9E8XxMB/yxmhIL/I0uygnIgHKWWHPD4Wxii",
+	"VLGKcP358vIDLKS9K/g4uGyPPYZUSAzw1MBS8VSwOpDUxXLPRJmSmAvOYqevYbQot7Am4GO9JcFZDwUE",
+	"txAtf+mdaKz9/ufWbpw7dM0bGVHcl16yCwBTrCCZPCHU4mmWMxdvo2xkScsShEJMHw5vZaO1aNma9gsM",
+	"S70OripIPow0tx59VcGsjT1SMJ5mfByRfWKifCNyQNzGI3JIUAaMyBGRt1lRIA44M/rRKhM6TO2UpqXg",
+	"1YYSiGhboPPGEOCNG9V32jrMVahVT+OJPeZMtIxrAp89UNDk3qkDeB5BkcaEeGzmPUfDd3/z+20oA8F6",
+	"4Yy9kpzXAtBEzHid+LTc3XALeQd2SaEDdXFf6yH1e24FU4FO5Rmda5okODATsB0vx94WUTRPyA0bV3w4",
+	"WAWYNyKd9ze+eMbCReOLPuqzXFQpsNk65k8TpeGm8QiMp5tSnrZQM69Zvjk/g9VBNaBbrdD7zBybp1rh",
+	"wis8IZQoJhWIK5rnLBnYWlU7oiUCCV8m9GonSyEzCX3HZiO9/PYQYGE+WOtEQVJsftg+25rjGLrR32Vs",
+	"o1iva0tgKD9iUuNDnbaot+Qdsk9wa2Vq5cHUE/cJ7LTGx8iPX149TcgY1giAbiZu4SQNmr4iisGubwPL",
+	"mIkfNf/qZR2rw1wfyTbmrWmlfax1NYu2XAOUMQTRS6sUWyogSg24N0yLgxLwOEbCENf5fqQqTq54nGYy",
+	"oWVqH6FhBjMfnDvA3Cq8wDi90Wr2qBRTwsVM61Mg9C+yWbPhJnN18wXZ6yuentFKsjC1Q08K+Ow0vwNl",
+	"Tm99Rsu0Yf1TrLiuDWeeYc8aoLRsXLCSqoZZ1lsHRqlpcU6ua29yIsVq2xEucTHdV0+LagBwC5JxQvmc",
+	"YMLvjM5Xc8EVZu02bDZfD8pFITB1CtB6IsKpc92Ao9dTyYbkI0uzkiVaqS2ZidsZiTwXs6CWVodChucP",
+	"8KOFXWBe/eI1fHh/cdmK6LAQph8NosGHT/D/p5dnfx5Eg5ev3ry6fBWEp6rMgzFrIq8Ui4jWFzXS6v/K",
+	"VhwCZtguvz49fPB+GM3VZE0ArpmH3a24Daf4tOX3KiyZn/OUffkkTaTvGiu5mSv8o9sSEwT+zvhImVC+",
+	"yYCqKnImr0dMJZMQwr7J7hgpxcwgrcwgawlmI+aj5QalZbOWxtbYsvxwpVmJmRBmKpmqSr7RVBXPfqkC",
+	"VPdHxgqJwSeS4EuYzSgFaB2MafKkJqIaT5wBYkrnsKKmR9Yza93RPCQUvtYwAKxM6wozCGZJBE+qstTi",
+	"902V5ZqzGBn3hKSlKDrmCMdWITy53dqFWLhonvjCrYdA21MfOkEbI2064npwKG8Loo5c2EZoDgYdrZuh",
+	"HQ1a5h6PGGg1IEjjPjSEpDXQfELltZbIwzHfXkWDAIkuGViIGhEMsR0wPrEhLBi8MvJ1G0loPqPzcKBz",
+	"EUznbQQZe9m4yw07dbLrShsQpDhfQwh9YPY8tzm3GudHGeoQturFukjfQhE/JdddSAjkbSLUeiz/4+sz",
+	"8uLo2XcBzR95+zXm3gVk3fcQQoOhKIKP8ixRESqq+IUxrosqTyF/2uS/kYxLxShQw14KgJa6TIpjWwXo",
+	"gW9m1414h0SkASi6gGoXJyRlSZYyDD1bGnLx/D7y3IUBVbKOm5tkkmi1dLgqQAJsCmGHQjkn00wqeqtp",
+	"ccVdrKSN6u57ngZQXmcsT4Mn6kWU6LvSYvrqrCNvFZ0bXIwh6ny1GbDjzJ/PXrzwsOdob2loyyHEq6i8",
+	"Y/UaCvQZzkSZypM68RwSnOG4RYI8Lll+bwfuEBcdB3nGb22tBYiKQErsXDcibeaXVGW244odLY9CaxEK",
+	"F9+i8oZebyDUu0uDAI27WEJREFDWVbbSsKQ3NZwymCVjcXbxGIEnf8DnJOPmQG9EOncOGJt1DXoL1jYC",
+	"0R00kdV2Vzu5Oxy70tDJfGRGh94kBlpmBqH6WK3a0jx8u3RJbN27mooyjCElA10PtFsZlhjL5qxr8DX/",
+	"ywjXEN6WYryX7NJRzwAVdQmau1R0TvSkpnQV5hNS2Gcyye5YCsXVplmeZ+g3lcMr/oaNFBEVWG/2jgnF",
+	"Gi/EpNiaWgeSzuUJ2dk/duRjSJw5MaeKSXXFbVaofplMRJ4aA1GemwW200UDEQK1k2wqg1GYsjZSuHfD",
+	"Qoglqof7zw8Ojvbwfx553dnvNo70mL3DREIuQYHAQAkt/lFlrtizLNj72N7C75cB1yZoLPKUlddqQgMO",
+	"43MUcWrreWlnikwygIUSYkrspMd2z2TmDu+KOzi18gM5V2RaQXAtKag0NTV6UpLuA/hYrasc2BvqKG6i",
+	"79zCArjz0a5kvzohe0irU304fdxHaTm/Lise1kXCJMxmv+I6NHDlGpWVsMs4aawh0loKfGByZTEcozLV",
+	"Swi1kRjAclymMvwOARpBCuneC6KLmxyCQU4a2C9t8sUds9m5uJVIy6Y2Va2XyNcwm94HSjE17OHmpKP6",
+	"jpcT6HJ+llMpO2zDvO0DI6ekZKNK0hxNFXeQiazKjDWMxRqKMciTM6XPBAwE9I5mmCkTDZD0XjOTl5Bx",
+	"MBtcWzdPUBmG5X4QeZas6z/9bELacssOEjFlEu3t/rV9I0kB46NBRmnN172ES/4mkDADqew0vwYp5I7m",
+	"QQLrilzW/MsE+AT9cwsE8/vnR3urS0xFg79mKiiIfQanhsYkWZSawN3MEb/lhEIlSEVKylMxbTrlRIUX",
+	"Vte5CmI75mmEIjSaqzizNdtonkdG1y6lcqR0uFBSa/WO9YxLj/6dqYuUIftHkbL7pJ/vHX3fb+IqV1mR",
+	"Z6HjdmWicEYsFWVXoTkPbF5wK8+sOvWO1dTnDkHG16EQKAv9FlHJKSf6euaQhWR+drFOvQmTRz1CZGmR",
+	"2oiQNvdKn0spcgYmzlQQF63VPB/92CcxYHUC2uGcTtEA8qKDtAMqFK1HNOIpUzSlikJtM8qNXdG31cYl",
+	"k1Wu4mNcbKWKSkk/4kqSm/kV1/Q+IoInzGUC6a9rES8gK6404Vy2rTVQ29XY7tC0g2YbuS1rjVXNX9xH",
+	"S0SIy7IyuhzuEwHdvB/Z8DN4AcT5ZgSE5b6+aWXPm69/SII/wr7JMeQmhN4msnabBb5bJ3cQchjb0fsb",
+	"rfTwQI8EJxAs4lzHOJwQAFoTbzsagXtPo1DJps1gpcCRHjy7b6YwXBuOvdmi9wIBgIFCApkRjUFR05Iy",
+	"iA/G9brmlN+tma35bJPIIn/CI0z3LBlX1xqzQ4pDyr40wy1taVKQOjF0oOKp4OyExGiXBiJhok415dP8",
+	"OTUo0S8J7PvWwlYnXb0A26ctwNMZveQJRWCf0WTPaMERifVP/2r+Ga80jTZGX3ZPhxjNdZ3YiIWlorGN",
+	"bPBB++hBebEHh/bz605zl//6ARhatfjXVQ+nnRyXZyOWzJO8VyrnG/dyy75qedPKwEeTBd/OdF6dmXcA",
+	"fiKWymtHObvVNEoKVkrBUb+liVpBf55bJ1RZ8W6CYViICfTX4utYMEmwNtaa+LsPXiPI3d/gzCDbG5n9",
+	"Jie+v06sWStdGb4LBwK2k917pdN+v0lctH+Sz/wg6bVzkZ/3DqXzcnhbfgggc7kYB0V9SLHXgq2MoDgW",
+	"pv44uWtGJfmrBlLDDTRlpon+oyoQsPqJSooVb8R4mZx0dGBybiHhcbOzPjRDbDrAwQtvgGk4TKObtRx8",
+	"7/ynwKdWOFsX8o17JQxralYV6eacWUOUYUSBsjMQQeLVUcLcILTW2OKK6yQl+TN/v1au84H/trfgnpMt",
+	"uBNcjnQ70Gxhkja794lKi315ziebPZB7PKghATVhY5Fb1NfSkL0a1x0tKDohQ5WnmATKudgSs8KVMYgw",
+	"cxOiyzFgvqCqkcyM0rqfyItONVlN2Y4vGeOvqmlCa+qVr6y0sY6TrY9808h86XTLoZNQ9uVLKxx5YEbA",
+	"cjYha61UNLm9BswOBwKuWWPAc78u9561PHuR9ZnW6/Un7wKifs6CloUCCy7GDTTDytlGejdGcluDsRVw",
+	"19Ii++VQmMJG4doVvhEBcgUjU/sNzRSaYJjCKUPynudzMKNUXJMAOTGWaNTA7Z4gGSEzCRgLalWPhS6I",
+	"+I1oyx5Vn9pCdK85+0rBfkZKLfv2mkLwaxshg7QH4lYHx4OSmaCycJ+GVLiOS4GT943OruKvhZQrfsvm",
+	"xyTGGWLy5GjvxVNQIWMMR7xmXzKpIFT9ycHenu3ZQxWM/7QZO+7W2fo2SM7WlJA3yEf3pdnmyf2pbuZQ",
+	"24WfH3kNYdonZzTTVnDv86OVwOakmUBePFjtmsiBdcAyacqU50Y/7y0oAqhm3PbT6A6EelBYYlPMCxZy",
+	"NJ5IgDjMSogaxARjXckNTW6HpHUf9aFH6Bhp+0R6+XpXmdRVSblEfr4GVC0IYYux8eNMKsgGcg56qFLs",
+	"aPiUlSyfE0pyjfknuMU443nGWdxdg7BP3GdI6AvVMYCsMBtn4M3otSvBxS6v1niwf/Td0feHz4++W1kU",
+	"IMgj3/gGilDoFS0lI1oqrM28Dcu8q67qxKiuvNAuiWqD7KTN0omQIPVPaMJGByucsDjkynykWj0OB+iV",
+	"LMkkQ1P+kNTZSZkkF5enHy9fvTwhXoskniJ4XLtzjq84LZlth3RC4vqJHuTs/dsPb17hMP5VuYev3l2c",
+	"Xuovr3j9gv74iVffAe2ZT6M6G+oJsLxUkDG9Y6Qqnuq1XfHYqcIxeWJzhhwVWhwRTKGvT8/f4AJtwpFe",
+	"3RU/O3139urNm1cvu/Kk6nTk5pm04DAAomaXfn6Vn+1UVzDqAt6u/DLkLtChSglSiDwfEvB+obNG02TD",
+	"WOx2zDUPooG5w0E0cLdm/raXNIgGeFj6d3s64TUa6/WaNcpXI5apedBwLKyTyN7+9hpk+15uSBMVAGKo",
+	"BgIZdIS+o1MGvB2ZPEhMNiAn9Vyx5AKeY2gHVOejwDcjDIWaabSkEoxMrBkL3ZUY5bIewwzqEyRPWF9Z",
+	"zaGWlkQ+hpLIkWtupVlRXUIQhUJKchhCC48wRkcJ8vXPeZm04QL49OlB+Y0pnUNtky3JCeFUFAOlLQAM",
+	"kl7FitqeYNHt1b+/Ovt0+cpHrFedGLRJ0eBH9plu5Cb1peHeAi10xlrJBmHYruN/I8YbFEFwybgjxExn",
+	"+NH/snUWN6FdHkS0jM1ebdp+lrrnm5VDaXsr06pEKjhdO7uu7XJ6aJnY3u4wcBqNMh5qYFhnonlhZaHm",
+	"u/oqbXaqplv4t1zuUfq+ZwuJlnNFVCoRU3Ydzipxxha/wJEtK9DqpjZRqrg+2nuBhiFDHZc7Rl94KRUP",
+	"cE3t+eURHjDOpk6qgwc6lCB6oqdLCAnHolfouw0rqB72rqB69EA3xf53Kyqdesv31+SxNUuJPBs94lrj",
+	"/BvLXEJ9/8EYmPMHPsh9F+JhOPKSk+wS+KE4Wk3rIPZlaNUxk0NQJ1lmmor4fAPDzm6wMI6nFHw6O3t1",
+	"ceHL+5fnb1+9h7T5ix/PP3xoaAxd8svDyjkt1ZuW1Xpy0sP6vB9CamoYw8pBUlGeuo6BfesfYRSqrc2D",
+	"QgRGGTCINEzZ6qD2hqbSyx++WNpt48JpGxVJWrvYWsh1C6b6oupXNt6zE29cV2i9im+dZQowOHPdVa9Z",
+	"IOg3KjbnY2NEnhEPHSPyPFiL7vn2atE1qck6jHgdjmiY4Vol7VZWQ7pQoly/hIaGoRsq2bWrpREInoPK",
+	"sfbNTQpV0Jt8jUpLl/p1rAeyMkekuXw3VeiAvGHXLRZF02ss9tAhV/90evbp01tTBU2RJGdQlndlqeHg",
+	"aU0YLa43LW0CIPawr9e4Ka9yS8A+hGSS03z+N9afjOBXlRKbf3lHk6qarvnh2h9ld8yDijVPemraqF5D",
+	"Jm3wlB5Yy0YJvasOtH5DyzEzdVsicsu0+qoVw02QG+JmOub5M6NFRC7fn15cgsHPABh43bKSTGkhG+ky",
+	"D6lQYQiov54GMjWPpIkqzeuMGijfeVk1voTIDfjzArx2saT26c7rn3/9/n7H/+fROv/cPwhX5P6p9tGt",
+	"U1WpynIr1iwKa2I6zcKPxiLMPn4QpGQ5o9AOEGIWYQYw6gZNuJ5rcXkcTR2SNRbBO7C9fdeMZ9p+F9Gl",
+	"MeP3UPUOyuatNaf7qKub2efJ3NSotK+G63Niyb5wkFRdpFH27KTs2nZIm6YNXQCyzvIdGB0xwsbcC7XK",
+	"qyRhUvavrgnFC6+rQFLDS1dg0VU4hOw9UoqZV0va1cyGNPB2/kJQUu8rVbOkZIEA8QsozCt4wiIT4msQ",
+	"xWpvHSN1Oebwoa01NuYR4WzG9Bnrk+4d7mHbbeOqAwx+bRtSXeluGdI/ctRrO8ai7znYFszgeQvL+3pz",
+	"TWRvItDCzDXy1Xfa3cq1FW1qj2wJ5XsFo29SVmBUiumqRgknXmSHF5tuy4FKJayuVlfeFIVWgMQsXDGw",
+	"cx81TVkEef2zCxqMm718Yog1ww66/luNnjffxieA6KZ5lunM53BkzS6sU/rFRkd5dYEc0pgdbXIn3WGJ",
+	"2IxyGWVvnpkqK9YKBHoE0r8chMC9e0JiLmaNoCQTy+S8v7HB+2ZHF6kySK41zQ3alkUNYdHAjbGs6GaP",
+	"fX36+OaRyEZXZU7z8VcMHjJY21/5s8LVKh3dDbwyisiM+AEaCH091Ng+5P9WkNV1ohdO8HhkMXhlA25K",
+	"9ECsNEIKSbReAEFEWlAZ9q8h04inX24Z8446mHFhyuw2q+ySTx/f1LnoNjaUsHHJpCRllTNgFGK2UJJY",
+	"qEZB4oVSvSvYR/ByA0UP87nXmNEv2yS90i19+Vqf0M9VfG0i6DTbYjt5m4/pddM2rcySiZCMh5lWyu5Y",
+	"LoopWz4ksAyomEXlrSRc3Ih0jh59kpQsZVxlNA9PccvmnYnGpx/OofuGa+hUyZZlo0s5KFgJHdNMgYT+",
+	"YVjrdH2XlStGu9gQWUNKhgVNoAxqCc2wwwVQG+3jV+6t3Tt+dZ/3Hj3ZV1Soq2yhXP9g/YW3h2wts7Wm",
+	"yIfVJpgFaY7BwAfR3K64dxtXreGrjgZfP5G4mTy/kuuYLb2sv2gFrfTNjH+2TDS1OMrZzKuYZau2Qtsy",
+	"yuf2DFaU2wDjrmJSLY9XtwdqisHZicestgdgpas+9oBWSMbq7PR7F9hr6vr2j81ysRUyVMMBK7lAChVU",
+	"qciSCW7FVDrrSWNasSlNrT/I430ABStODaV+ozLMSLEdIyCsszZTrRmSste0IfQ7woMOG3JtWGxBT0Nf",
+	"r++scRHdKvsyQnE2Ycnt2kLvA3B3aR38vuD4tUDQLwpvVDytwv68srK7reDuXK5dd+ad5bJretk48jXb",
+	"fjwoGDxY4mZpxLLvSndRyxEWgVto0b6VjKdVeZOLjZaCIeRfL1S8rgWy4ibMixsGmK8flbw8zW7zDDka",
+	"zI97zEj2jtDpbWUKWsR09rR2ulyN2MB6INRakv9z+vYNUeyLIhmXWcqgsnP/lphBetrvEz0zJEMv27+3",
+	"sa9pAvJrhPazAVkxd6URyA292gpkXr00LR/aF7p49gTTjfBSU5FUU9uGAXrP8mQiSqQiNM+oZGGVpnFB",
+	"6x24M9/M6TRfDoQN4DOSZLfW3dWGCeZZPDz0DFVlpuYX+oYW+kouGD+MvgqoQcm/fb7EUPAkz8C0gOWb",
+	"Kcf+2YqcVmoiyuxvaDcHD/jg2HRZslz2ePDvO6cfznd+hA6SFiqKzDStvGG0DBZXd4txaxlC6xW9D83h",
+	"8Ts3IvTQvb+HqJVRwPV8cUvzVIsZmOosj5Epekm5ktCkFBItAVnCZISVLSE4E/kIv+ImpBKgh/hMOCJp",
+	"VWphUEs2H4RU45Jd/O83wyt+xb/99kzwO2Qacvjtt1g4fsqmN6w0hUs5vWXXCZXsBKg0/vrx9Rk5PDx8",
+	"oYf8dHkGq7ji00yvEwuBnxCbTIFf+EXCyZP4v//zv66nMn46JG/NZA4NMNwD8yht8dgh+YhB+8bDVvFb",
+	"LmbcrVSU7qdfKlbO65r2MPsVhwq6UPVRbxqiLWG/2CcCwjRNxcmYFkVuWvTvFljS/w+a7sUOZa/4E9sH",
+	"5Kll5BIiukiciJTFJ/pVab+Ww2mK1ZGg3Bxav6ZDcjnRu4TUBrCJwaViZU3IRmZa66DgrBISQr2Nk/nE",
+	"9ltw707p3A5lF2QmNzs2x0ey1Nu2+UBDrCTxv++Yl3bOU1NdE9HrGxmhepmpKw7OZ82dOVYK1WqukXD2",
+	"D773CgdE0ASeUNBTtTZq4M0ZrWAhAWyqez3wUTauSpaSTMqKlRGh8orHDdw+Jn8CfCP//Z//hWkgDqmP",
+	"4TeT71kfVcW1kB/v0iLbvduPsVIoFoOoLTAkw2LrEpxwX3bqJ/ZuLf3Sdwv16UFnuOKlyBkWqyeZ8REh",
+	"VNfWOltsvkLKxew9ZJIc7e1HFhOueGtNR3uHQ3LOiWfTIVORMoQGMAyaeq51Zu+QfJ6IK57T5FaS2GSq",
+	"yOOS0TQmkpmNg4ARf/vtt7FG6CKnCcO266a8hSQJLcu5ucJLMC7h9blK5Zk0JRucEVSMQHr3rJT6cvBj",
+	"DWJX/Aklnz6dv3waeQ8+gpErJk8sVB0eeEDVePUt/asoY5PpXP+acf3rkz2iBHn+7Nnhs6ckmQiNQX62",
+	"U+0G9i4GN6ExaW52ceKln4I+qE8YGtGXrGBU4Rm1hgF4eHK0d/jUnJgJcIIj+1wXQue20QLULNc0pNSk",
+	"P351ScexjT2zNoqMX/FfKqGYHJL4fLTzlqpkAvkKE8EFoIngjdADm6P35Gj/wCIwWIek3iEehRldn+v5",
+	"aOed4MwO7Ab74dUleXK4d/R0aFHVLJgLzo4RSiHpFCe1rs6IlOxO3EJ4tAGOsRCWAp+nbFoIxXgy14cS",
+	"Q49Cg5O7cCixLQfuKu6KujohvWXA9GJvHI3zMVBVICcGvwpWmquMSFFmPMkKmsPQpagUVtjMJIQWXnGw",
+	"qyuSM6oVtiMyEVUpcUhodePK8o9pxpFfmH63phwMvnfFTc653UHJpKjKhNWtl7mYRWSU0/GYpaTehYb/",
+	"Iqdzlh4TrTjEJ/VV2cmRgLn2O9BDWxLD4HAhRwcHmmPiL6XlnJVkV7wqCBf6I3MRWmwHuIwLOmYxeQJq",
+	"9/5TVGZdN62Y+Nwl9hp8GQQsgXthwX9sIZgyVgxJ7PU9iyPwf4Muh9EN+HP79EwrMA1BNJlokYPPScoK",
+	"kHRSoukhA56POKhPU09pAomUxj570CdXvLlYqATOuImsAkzGLZnwzj/C2zHWOMizhHGsGWZExtNCr2jn",
+	"YLhnwmhQwJPHu7uz2WxI4fFQlONd863cfXN+9urdxSv4pu6whHKfZ8M7HuwN9/EVUTBOi2xwPDgc7g0P",
+	"MRhzAjKyRRGour3rLAO7ptVDIWRAF3kpoNT4rCZWxqeU6gc3tgc7vGJr8Lv+GtJvCXPFsZ2hm1ifp7jD",
+	"olc1fmj53/RqISM2I1buszQdIAa5Jpz9VJQs9kPaMkmmAsMvUnFiaS12iuND4jWW1Vz6itc9UfT1e9Ki",
+	"q9w1ZWhkgMr7zrCL1+yEg/N0cDwoK14bUvTRW0kStO2AexMgC8+27t7mGuTczOviAlYRARm11kPqDhKo",
+	"r4ac/VoTN8f7J9MZPhFcGfehL7P+1cRY1mP1shmhYeL+/t5LbQWQO9jb2/5sHyuOSlEgS2FGJZSGMH1D",
+	"8ESHaLczlcDCs7hl777GIE3UNKvplJZzjbymY0wtpHwj/Q48fusQyNEYSyiuYyvc+3KgVn5BXcOneqIm",
+	"bso6z2UcCqZ8relsrY59A+2WVCZVlkj0HuW5WaUkSozB23RCclqOoeOwVjc0qSylGpIzZHbU9biwYQBS",
+	"ZVOqtMoI0gb0V0V4hUBXjfnIrXBiTMYzrhDJ1JCcEijECH2e2FSUc5M9gguQIQQaM2WTfB4RlOwUASi6",
+	"BJZbiFJtA2pcRjru2M8PMJZq/csE+I9pj6X57kMAqMh2tJjVCTvv/DBZcurLnpjsb8VXFPE1JOnxooYE",
+	"DFrlFTdiOr4fuk6tuZ5+OP9RL6gPOQQBsVZxUNQBi2Y+N6osPNUHBSIi+tQM3nXRSFfhagmJjLrXAzpl",
+	"5rbZMYnvdO8HhVgNrcumWh/W7gc0l/Z67yL7W693z7CbbI83z1G4udSyzQBZySOhJUIKGIMDmHlKtESp",
+	"b0PfyjawU8/k9BIf58BSEkA6fGCxLuoQmS5rtRyTxpVRK1BUioyLEFr5iJnxYgiesGOEc6rJ5MRgl1Uw",
+	"tDJuivjVKn8upDK6EnOzgJiLSg4g7PCK/2jAWKOu6w1gsNzRfRBzRDMuBqWtlqIkIyIF4iEWDOKaYoLi",
+	"D/qcmXSBGKDLGC958DgSCQ7uxBHfsmx8KS3g3d/a1GfoEDfb6+AsRuEyRtUhJm/Z7v1vREJVZ/yG3wBW",
+	"q2CD9uYC5M2Z2O8fjixvEaQsvqyPLgEmtfsrxpnde9xqQR5wANNiHyvIloaDl1+DXnXKogZzG5f28Hv4",
+	"galHu4ZdJCXd2uBra4kxVmAuUmbMBzWZ03pZxskzq7pplQqtOYRarg01c43Zx7WyQjmzShLG0qB0iB//",
+	"PQIEipUosGwJED4i2d8WLGiyv3vHymw075QdPzK9vkqZy04zUCes+wGTF6zdSvMw90gyap0XV9ypT8mE",
+	"Zpw8AZs4xvkOp+nTpjkgmbDkVhJKbkQFtoSCluoEc3OuOJoARqWYXkv2S0z+aGxG8I+Kq8xLn4CwNrTH",
+	"6dVg7cAr7n2dSXLD8ozdsXRILpQonA0A0/cQSG12xqwUfByCUjzEU32gq4TeOjUQ1qQE7veE7LcyV0IS",
+	"p114Q+BcK0tsUep9K8xapL+Yvb0ey8mzKWw4vJZmzdv91YEWj4qn+m5+0tdkvl9qT4AO8NvAWJhxjjIc",
+	"SFmqxHbhDm0BZrqUvZLRtIGz+ucdRJxOlNUQVsfQu/bHETYLNmFrxhp2x0pLkrFzKLUPwXeXSkTmhlkW",
+	"DbLGrMqFRwTGTCHSETXLEgY1YzXKovPEd1GLO1bmtDjWC8LvtWAMhlgpMJzAcggtbCZiyly73kyByjqF",
+	"OqDNlWVae51R0CgZtMzMpfBasjmCNGIQNsRTMsJQrDkxZmR9DKB1TOmc3DDThtEUf5pQea0nRMNwWbFj",
+	"Q5Co+RzPNc+UyhkMHYHAbElbLsStxGqllrhhFwAiRlfcEETnBXQGb6BHjKUYEAYDNCPdOvTwVwgo67JN",
+	"l/UDumII8b0KMGvqvaHR2t1R6jHXyuXoGt41uem7WtNZYJFUfp4IQqVm6CNRkkwtsT5AbP0Dp2tlw9Sh",
+	"b6KEWuTlMjYRJstLs4+Wzb/QKrvLJiK2MLGL9VTYFrZVyPFwT8ZRy/5f0yGbaH/FEX2gXo0RAsCNoRE7",
+	"qcA/AK2nEXuCgElb7M2Dx8ODHuC4ResNIKU14Tw6p4TZVptlLGHajnBL05rSGc6FTJNZOvZwrrkrVcno",
+	"tJN5XgCM7IDjEb+IbK1Eva5vpOGfmnXYGKQxLeQxiTMs2k4Jwl10xWMYAem3yfOdFywiMfas1XK8O2zo",
+	"+ZvVg+pXyFTcoeDtgFnwIfkTcgGwlCK4O04hShK/oVLtwJg75y8xUxw5oOagjYBiIwgrWqo/gv8YrMNi",
+	"CrEi2IDb+bfRu7/vqXgQkGRwCkQFCElgdOqiB6QWqO0aKQcHObpp8AVpBY5UMHkF4Xjgq5/ZbGjGreBf",
+	"O33B3ZBp7i3JTSlmkpWSpAKbZbOpZPld2NGAi/udJ/7OE/8eeSIgfY0FqELa4gHIBP02JIYgLFckNeKv",
+	"9JGsw5eicNsUQNg6ebRkCctA4/6cGV2gpmAQSFIvL+4Mx22QuU4Mgdzk9uGuZp+KfVFooNipGcYSY2u0",
+	"GPbLeJozKQ1N3AaHfA351zWPzNHF9QCm2Ndn+Bp1I/AcJGJ6k3EbO3T67iXWrMGqa1j9FQMwrMsZ9CJ4",
+	"+f1H8GmUjNwIbOxDVSVdZxSqWAxTQLSNy+qYVlLpcRR8NSTGL5/6eZTYJx8lkqwkYsaPSWyjKgxv61CS",
+	"LlwvmBVWGzMcybhUWlYx8g9US4aldJI+W5R5Fao9MiNoW/bsJXWtu+4z6ebs3YLHVFxuJNgf7C2mU2y2",
+	"Krb5olifNYXmbTXd24CThUZtt/bcxpgPYe6h8Rr9ER/MwU8xawCTO1qa3a9XA0xbvxocXw1YdTW4j21A",
+	"5Zh+I4ltJ4hNYTTBhtDKTqnDtR/sQJyjvRfPG5hz0FuEWuyluk6sAbjYZXbXCeY223ZLcgtIBn3m24qw",
+	"snJ3Nn34a+3Ozrfh7lbIQKbZyu9RHY2++KuMB8gza2vnXcZmfxxVeR5jaJSJGicmDQGkBC4cCdhaOIht",
+	"BmflKPz3cjmqKxDkQsus0kouRhhaaGxInrRa1UZ+yTkIsmv2GnwKEVEjgs0OXZNB4sWdoLo+c20fMR/2",
+	"ipvAg2MovmiKi0G5mbLiRAnQwhlPQecGd8CEFgXj4AzyCspA/DeWMJvRzNg0lkw9oSYSuNb3IShOq2p6",
+	"WVXhh3GPqal8Ziqpn5gwmIO9fZJxlBYTKKlkA471BFc8dt0fYrTmxyWTVa7ihYOoC7N3x6lA68B1DQOf",
+	"aaZ64XTJRqwfntaxN5hcuKByH56RS83jyZnG1i9qSH7IjKHI7FdJElsxwMrXBdWCS3xC6BWf0hwqVqWu",
+	"PM6YC6hjYaNboW0DLVOSsinl1jkf1MRgooKWjAe1yabatf0IoLprdK/4n+2SuS7Pf7ujsIkYbrYRhtiJ",
+	"J7HXwBgsiAs9hJ+2woZeXdJx1+LMa7vwzn20RoiR7RLaP8YoGiBUM56wnVN9jixdta76C/sBnOA247KW",
+	"3YslB4YsurothpQpAR5JWuaZl0PTSDghrdi4B9xNIJFn1af1J+6Lv59LfiC3BuZqeGtvfj0rM8UWDR+7",
+	"vxp77X2nCWQTbmfByfA5UhWR8RAf7O01WRkY/Klvy1hMEXMmDJu36DVfik+IFGD90NQesrs1I8SIKi0f",
+	"dAXbb8LlgMa+7MO9HoEfotz60fQ76vPF6J3gDDITH1/QXUZpHkAbtoZ0h3tHqxHunVBvTTuAbQUsIkgD",
+	"GDcAdE1Juxtxd7Hpb3fo4icOGWte42JnghboBgYV44YxDhlEJzVCoz+r0caYnGKj1IyTUZ6NJyCgUk0e",
+	"WGrtpEd7LyziYqnMaxPwEkMUTFMiLaiEKhQJy/OOIA58+sgYG5A3V+KXj1sNiS4MLvaVjMld08NzUTA7",
+	"WA1u+O2pqZq3BUg9gwNe5Cnm2jbnKrt1h6duAH2T3TIDARHkK3NTeUCU30hCE8iIOV6AStNz2/ilMSGL",
+	"kUYD8KiWWbRyl9BKMhLbwYO28Prz3+Ht0eDtsipdWvoNTW63CnIr4gKXlK1Dnd8o642uCgT95ZAoC0IP",
+	"ZPBnZS2wGIlkSD7QMZNkDJ54F62Qz5f5XTZ0xnuw1txiTGUS9whcxUKJvtRrK6xTmZheB8FS/mvGCfyj",
+	"x/+YiMVtWeLqMFkvfnWBNG/g5vSQpGSQodpNlN/SW7AztWRzcPNBJYcoINRErk0olhKYUS1+n2MGuiky",
+	"ALmWEgPb9FuQ6zWhqdEcuJihABFfnP5wev3u/eX16cezP5//9OplbGpNeKaETMKKwikTsMN/Eir+9YT5",
+	"yIOB317p34I+/acSM3BakL4mX1pMLAmgXDVlO42e/53o95EJMD83+xQbEQcbasY2otsfEdFirAX6Wumm",
+	"ZFQyOSFQ3ZIUULmyA2WqKfO7v/4u/zyK/PMDxPJVPBWYG4Y6ImR5Ny7T3ONWxSNNrHdsD+qghPSeY/t7",
+	"yHkwPUojFJhYqsUKoPeQzR8RidYonto3h2ExBztQy8cEqP/BBhKvk3lIkshzz3LVMlFuRF9/I4uHE18a",
+	"u1nTVLlSdnEFd1dDr23FraUU62t0kcxLKleHAfhRoferwuIKQPzHAcKtAKDfPSkMc3na6MC3CD6f/T5J",
+	"60DQP0uwhN8Ta6myZS9ja+qW18LKwof7abPwB2MsMM7OomAc67JzMQP7VsmwpJsSJK7KPI6gP5JXEO+K",
+	"x9hCKXbR3egR8UpoYNYiFtJAYbzTo2+beT2O47nR8+4r155wbcrC+oq5R19VhWP9Ko5kM/lXr1dxUd3o",
+	"Zd1AhjzjKRRV17C2kD+0EswXlRr7ye6v5i/rO0xZztDI24RA/L2GwDXDSgxsvVxfP2hA3FHADgjWgzG0",
+	"fHn4ob+EbRLq+mNCwSslSer60m5w8FFnbZAtHGgHNV++e9tzzoYQb8VFNnObWZ8A23aCLeuVKXHtambZ",
+	"mthowcUAFCg7NiSx6fpiiocS1IIlFrvFSq2tpqcQHgRfafUtFeFEKwy2/A0g/9FIPPZu7B9e9FVB6Qwr",
+	"6W4ETT3p3K6HzH0yRlxVahLfiHQeLxUNX/qE4iGw0jOHYdl9m7XMbfrC70G9C0ezWlCtgWWrnoF6WFRt",
+	"Niaea0D77q/m75U1q5rAPH9csmdneezqRm43HWKmPZytVblyI9aCqyYgX/GOd0tm/rmkQnLFCJTCg9b2",
+	"xtBc5TkpRYVFRoxJ0BRSbdbgvuKxWchOlsZY+8j6dArGUzTKz2dQfwSjzdJ6wrD52iz5fxAQ9rAu2wG2",
+	"aF++YNDQxEER6IePwhCxp98SGIEX0MptGwA6capVBW2RPZovfmvt4esLM3CBXGA9b+MFHomSYOfzrV8j",
+	"SsDLvFGeSEwCEvExFiuwARTQkxiLBZn6BUQJMbSpE6NSTI8JtIZ3GA8tzCAJGomFJQEeu0MycMXjNJMJ",
+	"LVOmycYrK4aDstuELyd9eRO2YS5AR3CYfyTBHQ6JrSpW/vUh3ED2o5GnHkzsNfhSfTDD6EgN6CYZEHhO",
+	"aWuMQAnwOCLCs/lGhKorjv18oJcD1LZS2ZQd2zL82NHCBNJjGS0s4G9KaC1laLjIByv7j1EI36xwDevf",
+	"wfZnryMBWqIZVhZPq63YeJCrQheTmY2gxY4YDRft9qBXaFzbka6//8qqy1g9ToMaxwYSJVMRykvktShd",
+	"d5a6vckNo6ZMlMzGnKqqRL0CagyEQBLWZGkBruyfhy3/AJEvtY3PO+bHAADF5JJ71wKzEbCh9QdNmWmg",
+	"bQqiGDu0mheMxJkYyluap0Nrli4yPo5P8O6doKhYnksoy59pGhiuba+X9Sj2x99UWIZEUzi4B17lRNBp",
+	"1t3BQpS231Swt1lUp6BmikD8vFwUjGcTcTo9f8xOEZ9xG13lQdvNuxTlKYiokauDW3c0AweWITnbaS4h",
+	"bMImNTm78G9s5NarGjCH1m/Ni/MbpHaWFG1mJLs6v5xOGaQv6z+G5BwzlAU3rR9dS8awBbDRP3VVqwiv",
+	"pTpUza/VKjtMV7yv1978IbWO/oHy/FdwD3OgZiPb8TZ7d+2ojPttEVLds5Up90KzbtrqRouywJcGwGZK",
+	"GjA9Q0ph3CRX3L5Ecz0Zdq3JjETsnmHwbzND72BvD9PwTac8+OKmrtUVY8r+cQwNOrGkJdYtQgMXoktn",
+	"vp4tHuA6Eq/Ldh5dz2o0qtbX7o9lGwevNxa0SO60ONZ9r6mEUjKRbT6MpQ7xR0LRFqd/H5IY6nnp1bhE",
+	"Sm+VX3bME63i01sG8BO392GSZrbh/zH7dMKZCQzo95XpOrGVipsIXFqwq+FrPdxcDLt0z3bvaJ6lrQSo",
+	"Vt1084YH3n/vQHqK9iqLuMa69/WKEjgwmbDkdjUWaSoHtzAkn/0q97ZTNMk4PLZihxI5RMK6jsHkydHB",
+	"wdPhVvyYLLlt0nFrx5JKQKx6pjZkHkH4/FXT7OVOnU3Jrv3wnZY/thQEuSZR+Y3yflVQVHwAhVl5gatt",
+	"8V4DSKipgSVlhyRso7dFeloG0yu+qleJNdp/PaDZKsA8mJuMKmnsL3DeD7v2ZYzF3Psq433QQt5xu81G",
+	"NF2W8X/Om0WTw9e8WUM5epYnXapa2mbaj35nvyuHD4zvsJf+6PzCTrT7q/mrlwxgAOnhcLQojpllRBgs",
+	"ve+sGAVVk9qIcecW0B1V291/52D/6Luj7w+fH323ukHQP42wooXabUspE0ZzNfnbMpD6M7zymEZMM0NA",
+	"/Ifo3weI6yypykzNB8d/+blpmYSOw4DIRSkSJiV242nWqJ4yRQc/wzlNmSqzRC47p7fmlX7luoucZnzN",
+	"Ot0fSjHVC68k0WMQ9qUQEnUPRKXtn5TZFGiJ9fThMzKt3Yf28rsO6kxwVdJEbWAe+krJV/928f7deyj5",
+	"26WTJmYPfydZVx23ezmBWpO4FWeiCt8umBr/1injPNs7rKu4lIxKrRCbzhoJ5VwEJJ8xUx8ZTaG64G9G",
+	"XxLKH5PAQLefFLvQQnFS59QNH7Plm0vw5yePtT7SidkpOqDfLPIxzg2tOqayKpmwMkSQmyP8OrhhtGSl",
+	"HkwLBLTIoPi3/qceHUrCIoGpynxwPNgF6mEGXQiFcwYd6dX9tYI5lrCbTiuo+n7iEv8lKTLOWUoU+LyG",
+	"iyXxZUCcusBWd6ZGTaAoXrNhS2gIODGvFBMAWiqgNqTLC/X6jGvlomOUW8YK0ziTKnpDJXTGlxNa+Pux",
+	"OS+h1irW5OZFmUnnQxgSaKTpEgOnqX4fzY/QYqP09+tcuh2LdTFsdvioLmZCtNKmoCmDcXIWpQAHJ1WE",
+	"ixuR2tauqanGbvcG1VoCVeBND+7IODKtX7NxtuDDDLQHA+ITQfMgoHRRLUErn/4Om4XgB/c/3/+/AAAA",
+	"//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -21,7 +21,7 @@ func TestArchivesHaveEveryColumnOfTheirTables(t *testing.T) {
 	pool := open(t, testdb.DSN(t))
 	const columns = `SELECT format('%s %s %s', column_name, data_type, character_maximum_length) FROM information_schema.columns
 		WHERE table_schema = 'saga' AND table_name = $1 AND column_name <> 'archived_at' ORDER BY 1`
-	for _, table := range []string{"saga_states", "saga_step_logs", "saga_events"} {
+	for _, table := range []string{"saga_states", "saga_step_logs"} {
 		if diff := cmp.Diff(texts(t, pool, columns, table), texts(t, pool, columns, table+"_archive")); diff != "" {
 			t.Errorf("columns (-of %s +of its archive):\n%s", table, diff)
 		}
@@ -29,7 +29,7 @@ func TestArchivesHaveEveryColumnOfTheirTables(t *testing.T) {
 }
 
 // fill stores n ended sagas, of which the i-th ended i minutes ago, each with a
-// log and an event. Every hundredth needs attention.
+// log. Every hundredth needs attention.
 func fill(t *testing.T, pool *sql.DB, n int) {
 	t.Helper()
 	execute(t, pool, `INSERT INTO saga.saga_states (tenant_id, workflow_name, workflow_version, saga_type, total_steps, state, completed_at, clean, needs_attention, payload, error, business_key)
@@ -37,19 +37,18 @@ func fill(t *testing.T, pool *sql.DB, n int) {
 		       now() - i * interval '1 minute', i % 100 <> 0, i % 100 = 0, '{"n": 1.50}', '{"message": "m"}', 'key ' || i FROM generate_series(1, $1::int) AS i`, n)
 	execute(t, pool, `INSERT INTO saga.saga_step_logs (saga_id, step_index, step_name, action, status, completed_at, response_payload)
 		SELECT id, 0, 's', 'EXECUTE', 'SUCCESS', now(), '{"b": [1, null]}' FROM saga.saga_states`)
-	execute(t, pool, `INSERT INTO saga.saga_events (saga_id, event_type, tenant_id, event_data) SELECT id, 'saga.completed', tenant_id, '{"x": 1}' FROM saga.saga_states`)
 }
 
-var kept = []string{"saga_states", "saga_step_logs", "saga_events"}
+var kept = []string{"saga_states", "saga_step_logs"}
 
 // everything is the content of the live tables and their archives: each id and
-// its row, without what only an archive has. An id in both fails the test.
+// its row, without what tells of its moves. An id in both fails the test.
 func everything(t *testing.T, pool *sql.DB) (live, archived map[string]string) {
 	t.Helper()
 	live, archived = map[string]string{}, map[string]string{}
 	for _, table := range kept {
 		for suffix, into := range map[string]map[string]string{"": live, "_archive": archived} {
-			for _, row := range texts(t, pool, `SELECT id || ' ' || (to_jsonb(r) - 'archived_at')::text FROM saga.`+table+suffix+` AS r`) {
+			for _, row := range texts(t, pool, `SELECT id || ' ' || (to_jsonb(r) - 'archived_at' - 'restored_at')::text FROM saga.`+table+suffix+` AS r`) {
 				id, content, _ := strings.Cut(row, " ")
 				into[table+" "+id] = content
 			}
@@ -120,6 +119,55 @@ func TestCleanupMovesWhatHasExpiredAndLosesNothing(t *testing.T) {
 		t.Errorf("%d sagas were moved again", moved)
 	}
 	conserved()
+}
+
+func TestRestoredSagasAreByteForByteWhatTheyWere(t *testing.T) {
+	t.Parallel()
+	pool := open(t, testdb.DSN(t))
+	fill(t, pool, 99)
+	before, _ := everything(t, pool)
+	if moved := cleanup(t, pool, 0); moved != 99 {
+		t.Fatalf("%d sagas were moved, want 99", moved)
+	}
+	const restore = `SELECT count(*) FROM saga.saga_states_archive a WHERE saga.restore_saga(a.tenant_id, a.id)`
+	if n := ask[int](t, pool, `SELECT count(*) FROM saga.saga_states_archive a WHERE saga.restore_saga(gen_random_uuid(), a.id)`); n != 0 {
+		t.Errorf("%d sagas were restored for a foreign tenant", n)
+	}
+	if n := ask[int](t, pool, restore); n != 99 {
+		t.Errorf("%d sagas were restored, want 99", n)
+	}
+	live, archived := everything(t, pool)
+	if diff := cmp.Diff(before, live); diff != "" || len(archived) > 0 {
+		t.Errorf("%d rows are archived; live ones (-before +after):\n%s", len(archived), diff)
+	}
+	// They have been live again for a moment only, whenever they ended.
+	if moved := cleanup(t, pool, time.Minute); moved != 0 {
+		t.Errorf("%d sagas were moved though they have just been restored", moved)
+	}
+	if moved := cleanup(t, pool, -time.Minute); moved != 99 {
+		t.Errorf("%d sagas were moved again, want 99", moved)
+	}
+	if again := cleanup(t, pool, -time.Minute) + ask[int](t, pool, restore); again != 99 {
+		t.Errorf("%d sagas were restored again, want 99", again)
+	}
+}
+
+// Whoever calls it: what is unfinished, or needs attention, stays.
+func TestArchivingByIDRefusesWhatIsNotOver(t *testing.T) {
+	t.Parallel()
+	pool := open(t, testdb.DSN(t))
+	fill(t, pool, 200)
+	execute(t, pool, `INSERT INTO saga.saga_states (tenant_id, workflow_name, workflow_version, saga_type, total_steps) VALUES (gen_random_uuid(), 'w', 1, 'w', 3)`)
+	const archive = `SELECT saga.archive_sagas(ARRAY(SELECT id FROM saga.saga_states) || gen_random_uuid())`
+	if n := ask[int](t, pool, archive); n != 198 {
+		t.Errorf("%d sagas were archived, want 198", n)
+	}
+	if n := ask[int](t, pool, archive); n != 0 {
+		t.Errorf("%d sagas were archived again", n)
+	}
+	if n := ask[int](t, pool, `SELECT saga.archive_sagas('{}')`); n != 0 {
+		t.Errorf("%d sagas of none were archived", n)
+	}
 }
 
 func TestCleanupsAtOnceShareTheWork(t *testing.T) {

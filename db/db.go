@@ -63,7 +63,13 @@ func Down(ctx context.Context, dsn string, n int) (int, error) {
 
 func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit int) (n int, err error) {
 	err = locked(ctx, dsn, func(db *sql.DB) error {
+		if err := adopt(ctx, db); err != nil {
+			return err
+		}
 		n, err = set.ExecMaxContext(ctx, db, "postgres", source, dir, limit)
+		if err == nil && dir == migrate.Up {
+			err = secure(ctx, db, n > 0)
+		}
 		return err
 	})
 	return n, err
@@ -73,12 +79,10 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 // session that waits inside pg_advisory_lock holds a snapshot, and CREATE INDEX
 // CONCURRENTLY waits for that snapshot in turn, for ever.
 func locked(ctx context.Context, dsn string, f func(*sql.DB) error) error {
-	connector, err := pq.NewConnector(dsn)
-	if err != nil { // its cause would cite the address, and in it the password
-		return errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
-	}
-	db := sql.OpenDB(connector)
-	defer db.Close()
+	return connected(dsn, func(db *sql.DB) error { return lockedOn(ctx, db, f) })
+}
+
+func lockedOn(ctx context.Context, db *sql.DB, f func(*sql.DB) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -144,6 +148,16 @@ func Status(ctx context.Context, db *sql.DB) ([]Applied, error) {
 		out = append(out, Applied{id + " (unknown to this binary)", t})
 	}
 	return out, nil
+}
+
+// Current is Check on a connection of its own, as the login of dsn.
+func Current(ctx context.Context, dsn string) error {
+	return connected(dsn, func(db *sql.DB) error {
+		if err := db.PingContext(ctx); err != nil {
+			return fmt.Errorf("connect to the database: %w", err)
+		}
+		return Check(ctx, db)
+	})
 }
 
 // Check returns nil when the schema is exactly the one this binary knows.

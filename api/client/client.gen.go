@@ -34,6 +34,7 @@ const (
 	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
 	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
 	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
 	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
 	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
@@ -72,6 +73,8 @@ func (e AuditEventType) Valid() bool {
 	case AuditEventTypeSagaDeadlinePassed:
 		return true
 	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaRestored:
 		return true
 	case AuditEventTypeSagaStarted:
 		return true
@@ -273,10 +276,32 @@ func (e RetryClass) Valid() bool {
 	}
 }
 
+// Defines values for Role.
+const (
+	RoleAdmin    Role = "admin"
+	RoleAuditor  Role = "auditor"
+	RoleOperator Role = "operator"
+)
+
+// Valid indicates whether the value is a known member of the Role enum.
+func (e Role) Valid() bool {
+	switch e {
+	case RoleAdmin:
+		return true
+	case RoleAuditor:
+		return true
+	case RoleOperator:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SagaAction.
 const (
 	SagaActionCancel             SagaAction = "cancel"
 	SagaActionCompensate         SagaAction = "compensate"
+	SagaActionRestore            SagaAction = "restore"
 	SagaActionResumeCompensation SagaAction = "resume-compensation"
 )
 
@@ -286,6 +311,8 @@ func (e SagaAction) Valid() bool {
 	case SagaActionCancel:
 		return true
 	case SagaActionCompensate:
+		return true
+	case SagaActionRestore:
 		return true
 	case SagaActionResumeCompensation:
 		return true
@@ -552,6 +579,21 @@ func (e View) Valid() bool {
 	}
 }
 
+// Defines values for ListAPIKeysParamsInclude.
+const (
+	ListAPIKeysParamsIncludeTotal ListAPIKeysParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListAPIKeysParamsInclude enum.
+func (e ListAPIKeysParamsInclude) Valid() bool {
+	switch e {
+	case ListAPIKeysParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
@@ -729,6 +771,66 @@ func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 	}
 }
 
+// APIKey defines model for APIKey.
+type APIKey struct {
+	// Active Whether it counts now, neither revoked nor expired.
+	Active    bool               `json:"active"`
+	AnyTenant bool               `json:"any_tenant"`
+	CreatedAt time.Time          `json:"created_at"`
+	CreatedBy string             `json:"created_by"`
+	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
+	ID        openapi_types.UUID `json:"id"`
+
+	// LastUsedAt To about a minute.
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+	Name       string     `json:"name"`
+
+	// Prefix The public part of the key, between its underscores.
+	Prefix    string     `json:"prefix"`
+	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+	RevokedBy *string    `json:"revoked_by,omitempty"`
+
+	// Role Each role may do all that the one before may.
+	Role Role `json:"role"`
+
+	// TenantID Absent with `any_tenant`.
+	TenantID     *openapi_types.UUID `json:"tenant_id,omitempty"`
+	TenantMajor  *int                `json:"tenant_major,omitempty"`
+	TenantMinor  *int                `json:"tenant_minor,omitempty"`
+	TenantRegion *string             `json:"tenant_region,omitempty"`
+}
+
+// APIKeyInput defines model for APIKeyInput.
+type APIKeyInput struct {
+	// AnyTenant The key may choose its tenant with every request. For admins only, given by such a key; excludes `tenant_id`.
+	AnyTenant *bool `json:"any_tenant,omitempty"`
+
+	// ExpiresAt When the key ends by itself; never by default.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have one name.
+	Name string `json:"name"`
+
+	// Role Each role may do all that the one before may.
+	Role     Role  `json:"role"`
+	TenantID *UUID `json:"tenant_id,omitempty"`
+
+	// TenantMajor Goes with `tenant_id`.
+	TenantMajor *int32 `json:"tenant_major,omitempty"`
+
+	// TenantMinor Goes with `tenant_id`.
+	TenantMinor *int32 `json:"tenant_minor,omitempty"`
+
+	// TenantRegion Goes with `tenant_id`, which is the tenant of the request by default.
+	TenantRegion *string `json:"tenant_region,omitempty"`
+}
+
+// APIKeyList defines model for APIKeyList.
+type APIKeyList struct {
+	APIKeys    []APIKey   `json:"api_keys"`
+	Pagination Pagination `json:"pagination"`
+}
+
 // ActionInput defines model for ActionInput.
 type ActionInput struct {
 	// Reason Recorded in the saga's error.
@@ -736,7 +838,7 @@ type ActionInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// AnyJSON Any JSON value.
+// AnyJSON Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 type AnyJSON = json.RawMessage
 
 // AuditEvent Something that happened to a saga. Never changes.
@@ -870,6 +972,14 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
+// CreatedAPIKey defines model for CreatedAPIKey.
+type CreatedAPIKey struct {
+	APIKey APIKey `json:"api_key"`
+
+	// Key The key itself. It is not shown again.
+	Key string `json:"key"`
+}
+
 // Delivery One event on its way to one endpoint.
 type Delivery struct {
 	// Attempts Attempts begun.
@@ -917,6 +1027,15 @@ type DeliveryStatus string
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
+// ExpiredSagas defines model for ExpiredSagas.
+type ExpiredSagas struct {
+	Completed int `json:"completed"`
+
+	// Failed Sagas that ended in any other way.
+	Failed       int    `json:"failed"`
+	WorkflowName string `json:"workflow_name"`
+}
+
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
@@ -938,6 +1057,25 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// IndexUsage defines model for IndexUsage.
+type IndexUsage struct {
+	Bytes int64  `json:"bytes"`
+	Name  string `json:"name"`
+	Scans int64  `json:"scans"`
+
+	// TuplesFetched Live rows that simple scans fetched.
+	TuplesFetched int64 `json:"tuples_fetched"`
+
+	// TuplesRead Entries that scans returned.
+	TuplesRead int64 `json:"tuples_read"`
+
+	// Unique Keeps values unique, and so is needed though nothing may scan it.
+	Unique bool `json:"unique"`
+
+	// Valid False for one whose concurrent building failed; drop it.
+	Valid bool `json:"valid"`
+}
 
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
@@ -1010,6 +1148,37 @@ type Redelivered struct {
 	Redelivered int  `json:"redelivered"`
 }
 
+// Retention How long ended sagas stay live before they are archived, in milliseconds.
+// Left out or 0: as long as the server says; -1: for ever. What the latest
+// version says holds for all sagas of the workflow.
+type Retention struct {
+	// CompletedMS Of sagas that completed.
+	CompletedMS *int64 `json:"completed_ms,omitempty"`
+
+	// FailedMS Of sagas that ended in any other way. Those that need attention are never archived.
+	FailedMS *int64 `json:"failed_ms,omitempty"`
+}
+
+// RetentionInput defines model for RetentionInput.
+type RetentionInput struct {
+	// OlderThan Instead of every retention, those for ever included: archive what ended
+	// before this time. It must be past.
+	OlderThan *time.Time `json:"older_than,omitempty"`
+}
+
+// RetentionRun defines model for RetentionRun.
+type RetentionRun struct {
+	// Archived How many sagas this request archived; 0 of a dry run.
+	Archived int  `json:"archived"`
+	DryRun   bool `json:"dry_run"`
+
+	// More Whether sagas are left to archive; of a dry run, whether counts were cut short at 10,000, or workflows at 1,000.
+	More bool `json:"more"`
+
+	// Workflows Of a dry run only; the workflows that have expired sagas, by name.
+	Workflows []ExpiredSagas `json:"workflows,omitempty"`
+}
+
 // RetryClass Why an attempt failed. A refusal is never retried.
 type RetryClass string
 
@@ -1034,13 +1203,21 @@ type RetryPolicy struct {
 	RetryOn []RetryClass `json:"retry_on,omitempty"`
 }
 
-// Saga defines model for Saga.
+// Role Each role may do all that the one before may.
+type Role string
+
+// Saga `metadata` is an object, and so is `result`: the outputs of the steps by
+// name, once the saga is completed.
 type Saga struct {
 	// AllowedActions The actions that the present state accepts.
-	AllowedActions    []SagaAction `json:"allowed_actions"`
-	AttentionReason   *string      `json:"attention_reason,omitempty"`
-	BusinessKey       *string      `json:"business_key,omitempty"`
-	CancelRequestedAt *time.Time   `json:"cancel_requested_at,omitempty"`
+	AllowedActions []SagaAction `json:"allowed_actions"`
+
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived          *bool      `json:"archived,omitempty"`
+	ArchivedAt        *time.Time `json:"archived_at,omitempty"`
+	AttentionReason   *string    `json:"attention_reason,omitempty"`
+	BusinessKey       *string    `json:"business_key,omitempty"`
+	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 
 	// Clean Set at the end; false when effects may remain.
 	Clean                 *bool      `json:"clean,omitempty"`
@@ -1068,9 +1245,9 @@ type Saga struct {
 	// Lifecycle The coarse life of a saga.
 	Lifecycle SagaLifecycle `json:"lifecycle"`
 
-	// Metadata Any JSON object.
-	Metadata JSONObject `json:"metadata,omitempty"`
-	Name     *string    `json:"name,omitempty"`
+	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Metadata AnyJSON `json:"metadata,omitempty"`
+	Name     *string `json:"name,omitempty"`
 
 	// NeedsAttention Whether a person must act.
 	NeedsAttention bool `json:"needs_attention"`
@@ -1078,11 +1255,11 @@ type Saga struct {
 	// NextRunAt When a saga that waits goes on.
 	NextRunAt *time.Time `json:"next_run_at,omitempty"`
 
-	// Payload Any JSON value.
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Result The outputs of the steps by name, once the saga is completed.
-	Result    JSONObject         `json:"result,omitempty"`
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result    AnyJSON            `json:"result,omitempty"`
 	SagaID    openapi_types.UUID `json:"saga_id"`
 	SagaType  string             `json:"saga_type"`
 	SpanID    *string            `json:"span_id,omitempty"`
@@ -1121,7 +1298,7 @@ type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
 	Code  string     `json:"code"`
 
-	// Details Any JSON value.
+	// Details Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Details    AnyJSON   `json:"details,omitempty"`
 	Message    string    `json:"message"`
 	Retryable  bool      `json:"retryable"`
@@ -1146,7 +1323,7 @@ type SagaInput struct {
 	// key: `reject` (409), or `return_existing` (200 with that saga).
 	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
-	// Payload Any JSON value.
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
 	SagaID  *UUID   `json:"saga_id,omitempty"`
 
@@ -1219,7 +1396,10 @@ type StepAction string
 
 // StepList defines model for StepList.
 type StepList struct {
-	Steps []StepView `json:"steps"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	Steps      []StepView `json:"steps"`
 }
 
 // StepLog One attempt of one action of one step.
@@ -1238,10 +1418,10 @@ type StepLog struct {
 	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
-	// RequestPayload Any JSON value.
+	// RequestPayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	RequestPayload AnyJSON `json:"request_payload,omitempty"`
 
-	// ResponsePayload Any JSON value.
+	// ResponsePayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	ResponsePayload AnyJSON            `json:"response_payload,omitempty"`
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	StartedAt       time.Time          `json:"started_at"`
@@ -1255,7 +1435,10 @@ type StepLog struct {
 
 // StepLogList defines model for StepLogList.
 type StepLogList struct {
-	StepLogs []StepLog `json:"step_logs"`
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	StepLogs   []StepLog  `json:"step_logs"`
 }
 
 // StepLogStatus How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
@@ -1276,13 +1459,13 @@ type StepView struct {
 	Error             *SagaError         `json:"error,omitempty"`
 	ID                string             `json:"id"`
 
-	// InputData Any JSON value.
+	// InputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`
 	LastAttemptAt *time.Time `json:"last_attempt_at,omitempty"`
 	MaxAttempts   int        `json:"max_attempts"`
 	Name          string     `json:"name"`
 
-	// OutputData Any JSON value.
+	// OutputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	OutputData AnyJSON            `json:"output_data,omitempty"`
 	SagaID     openapi_types.UUID `json:"saga_id"`
 	StartedAt  *time.Time         `json:"started_at,omitempty"`
@@ -1291,6 +1474,35 @@ type StepView struct {
 	State     int           `json:"state"`
 	StateName StepStateName `json:"state_name"`
 	StepIndex int           `json:"step_index"`
+}
+
+// Storage defines model for Storage.
+type Storage struct {
+	// DatabaseBytes The whole database.
+	DatabaseBytes int64        `json:"database_bytes"`
+	Tables        []TableUsage `json:"tables"`
+}
+
+// TableUsage defines model for TableUsage.
+type TableUsage struct {
+	// DeadTuples What VACUUM has not cleared yet.
+	DeadTuples           int64        `json:"dead_tuples"`
+	HeapBytes            int64        `json:"heap_bytes"`
+	IndexBytes           int64        `json:"index_bytes"`
+	Indexes              []IndexUsage `json:"indexes"`
+	LastAnalyze          *time.Time   `json:"last_analyze,omitempty"`
+	LastAutoanalyze      *time.Time   `json:"last_autoanalyze,omitempty"`
+	LastAutovacuum       *time.Time   `json:"last_autovacuum,omitempty"`
+	LastVacuum           *time.Time   `json:"last_vacuum,omitempty"`
+	LiveTuples           int64        `json:"live_tuples"`
+	ModifiedSinceAnalyze int64        `json:"modified_since_analyze"`
+	Name                 string       `json:"name"`
+
+	// ToastBytes Large values, kept apart.
+	ToastBytes int64 `json:"toast_bytes"`
+
+	// TotalBytes Heap, TOAST and indexes, their maps included.
+	TotalBytes int64 `json:"total_bytes"`
 }
 
 // UUID defines model for UUID.
@@ -1412,6 +1624,29 @@ type WebhookURL = string
 // WebhookWorkflowNames Only events of sagas of these workflows; none means all.
 type WebhookWorkflowNames = []string
 
+// Whoami defines model for Whoami.
+type Whoami struct {
+	// AnyTenant Whether the tenant can be chosen.
+	AnyTenant bool `json:"any_tenant"`
+
+	// Development Whether this server asks nobody for a credential.
+	Development bool `json:"development"`
+
+	// KeyID The API key that was used.
+	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
+	Permissions []string            `json:"permissions"`
+
+	// Role Each role may do all that the one before may.
+	Role *Role `json:"role,omitempty"`
+
+	// Subject Who one is in audit records.
+	Subject      string             `json:"subject"`
+	TenantID     openapi_types.UUID `json:"tenant_id"`
+	TenantMajor  int                `json:"tenant_major"`
+	TenantMinor  int                `json:"tenant_minor"`
+	TenantRegion string             `json:"tenant_region"`
+}
+
 // Workflow defines model for Workflow.
 type Workflow struct {
 	// CreatedAt When this version was registered.
@@ -1460,6 +1695,11 @@ type WorkflowDefinition struct {
 
 	// Name Letters, digits and `.` `_` `:` `-`, at most 255, beginning with a letter or digit.
 	Name string `json:"name"`
+
+	// Retention How long ended sagas stay live before they are archived, in milliseconds.
+	// Left out or 0: as long as the server says; -1: for ever. What the latest
+	// version says holds for all sagas of the workflow.
+	Retention *Retention `json:"retention,omitempty"`
 
 	// Retry What is left out comes from the workflow's policy, and then from the server's.
 	Retry *RetryPolicy `json:"retry,omitempty"`
@@ -1516,6 +1756,9 @@ type IncludeRunning = []string
 // IncludeTotal defines model for IncludeTotal.
 type IncludeTotal = []string
 
+// KeyID defines model for KeyID.
+type KeyID = UUID
+
 // Page defines model for Page.
 type Page = int32
 
@@ -1540,7 +1783,8 @@ type WebhookID = UUID
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted defines model for ActionAccepted.
+// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by
+// name, once the saga is completed.
 type ActionAccepted = Saga
 
 // DeliveryAccepted One event on its way to one endpoint.
@@ -1563,6 +1807,37 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// RunRetentionParams defines parameters for RunRetention.
+type RunRetentionParams struct {
+	// DryRun Only count what would be archived, by workflow.
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+}
+
+// ListAPIKeysParams defines parameters for ListAPIKeys.
+type ListAPIKeysParams struct {
+	// Active Only keys that count now, or only those that are revoked or expired.
+	Active *bool `form:"active,omitempty" json:"active,omitempty"`
+
+	// TenantID Only keys of this tenant.
+	TenantID *UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListAPIKeysParamsInclude defines parameters for ListAPIKeys.
+type ListAPIKeysParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
@@ -1630,6 +1905,8 @@ type StreamEventsParams struct {
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
+	// Archived The archive instead of the live sagas.
+	Archived     *bool   `form:"archived,omitempty" json:"archived,omitempty"`
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
 	// Status Repeatable.
@@ -1753,6 +2030,15 @@ type ListSagaEventsParams struct {
 
 // ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
 type ListSagaEventsParamsOrder string
+
+// RestoreSagaParams defines parameters for RestoreSaga.
+type RestoreSagaParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
@@ -1941,6 +2227,12 @@ type GetContractParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// RunRetentionJSONRequestBody defines body for RunRetention for application/json ContentType.
+type RunRetentionJSONRequestBody = RetentionInput
+
+// CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
+type CreateAPIKeyJSONRequestBody = APIKeyInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -1949,6 +2241,9 @@ type CancelSagaJSONRequestBody = ActionInput
 
 // CompensateSagaJSONRequestBody defines body for CompensateSaga for application/json ContentType.
 type CompensateSagaJSONRequestBody = ActionInput
+
+// RestoreSagaJSONRequestBody defines body for RestoreSaga for application/json ContentType.
+type RestoreSagaJSONRequestBody = ActionInput
 
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
@@ -2169,6 +2464,84 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// RunRetentionWithBody Archive the tenant's sagas that have expired
+	//
+	// Does now what the server does by itself now and then: archives ended sagas
+	// whose retention is over. One request works for a few seconds at most and
+	// says with `more` when there is more to do; repeat it then. Sagas that need
+	// attention stay. Requests at the same time share the work.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+	RunRetentionWithBody(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunRetention Archive the tenant's sagas that have expired
+	//
+	// Does now what the server does by itself now and then: archives ended sagas
+	// whose retention is over. One request works for a few seconds at most and
+	// says with `more` when there is more to do; repeat it then. Sagas that need
+	// attention stay. Requests at the same time share the work.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+	RunRetention(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetStorage What the tables and indexes take, and how they are used
+	//
+	// From PostgreSQL's statistics, of all tenants together; largest table
+	// first. Counts are the server's estimates, and scans count since its
+	// statistics were last reset. A store in memory has no tables.
+	//
+	// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
+	GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListAPIKeys List API keys
+	//
+	// Newest first. A credential for any tenant sees all keys, another one those
+	// of its tenant.
+	//
+	// Corresponds with GET /api/v1/api-keys (the `ListAPIKeys` operationId).
+	ListAPIKeys(ctx context.Context, params *ListAPIKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateAPIKeyWithBody Make an API key
+	//
+	// The answer holds the key itself, which is shown this once: only a hash
+	// of it is kept. When the answer is lost, revoke the key and make another.
+	// Keys of one name and tenant are the same to audit records and
+	// Idempotency-Keys, so that one can replace the other.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
+	CreateAPIKeyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateAPIKey Make an API key
+	//
+	// The answer holds the key itself, which is shown this once: only a hash
+	// of it is kept. When the answer is lost, revoke the key and make another.
+	// Keys of one name and tenant are the same to audit records and
+	// Idempotency-Keys, so that one can replace the other.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
+	CreateAPIKey(ctx context.Context, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAPIKey Get an API key
+	//
+	// Corresponds with GET /api/v1/api-keys/{key_id} (the `GetAPIKey` operationId).
+	GetAPIKey(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeAPIKey Revoke an API key
+	//
+	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
+	// key changes nothing and succeeds.
+	//
+	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
+	RevokeAPIKey(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// VerifyAudit Verify the audit trail
 	//
 	// Recomputes the digest of each event and the hash of each seal of the
@@ -2208,7 +2581,7 @@ type ClientInterface interface {
 	//
 	// Newest first. Filters are combined with AND; the values of a repeatable
 	// filter with OR. Where both `status` and `state` are given, a saga must
-	// fit both.
+	// fit both. Archived sagas are a list of their own: `archived=true`.
 	//
 	// Corresponds with GET /api/v1/sagas (the `ListSagas` operationId).
 	ListSagas(ctx context.Context, params *ListSagasParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2246,7 +2619,8 @@ type ClientInterface interface {
 	// GetSaga Get a saga with its step logs
 	//
 	// With `wait` the answer comes when the saga has ended or the time is up,
-	// with 200 in both cases.
+	// with 200 in both cases. An archived saga is answered with `archived` and
+	// `archived_at`; so are its step logs and steps.
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2300,6 +2674,28 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 	ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestoreSagaWithBody Bring an archived saga back
+	//
+	// Makes an archived saga live again, with its step logs, exactly as it was.
+	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+	// for a saga that is live.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+	RestoreSagaWithBody(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestoreSaga Bring an archived saga back
+	//
+	// Makes an archived saga live again, with its step logs, exactly as it was.
+	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+	// for a saga that is live.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+	RestoreSaga(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResumeCompensationWithBody Go on undoing a saga whose compensation gave up
 	//
@@ -2477,6 +2873,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
 	TestWebhook(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// WhoAmI Who one is and what one may do
+	//
+	// For every credential that counts, whatever it allows.
+	//
+	// Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
+	WhoAmI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListWorkflows List workflows
 	//
 	// The latest version of each name, by name. Inline ones are left out.
@@ -2575,6 +2978,164 @@ type ClientInterface interface {
 	GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
+// RunRetentionWithBody Archive the tenant's sagas that have expired
+//
+// Does now what the server does by itself now and then: archives ended sagas
+// whose retention is over. One request works for a few seconds at most and
+// says with `more` when there is more to do; repeat it then. Sagas that need
+// attention stay. Requests at the same time share the work.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+func (c *Client) RunRetentionWithBody(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunRetentionRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunRetention Archive the tenant's sagas that have expired
+//
+// Does now what the server does by itself now and then: archives ended sagas
+// whose retention is over. One request works for a few seconds at most and
+// says with `more` when there is more to do; repeat it then. Sagas that need
+// attention stay. Requests at the same time share the work.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+func (c *Client) RunRetention(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunRetentionRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetStorage What the tables and indexes take, and how they are used
+//
+// From PostgreSQL's statistics, of all tenants together; largest table
+// first. Counts are the server's estimates, and scans count since its
+// statistics were last reset. A store in memory has no tables.
+//
+// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
+func (c *Client) GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetStorageRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListAPIKeys List API keys
+//
+// Newest first. A credential for any tenant sees all keys, another one those
+// of its tenant.
+//
+// Corresponds with GET /api/v1/api-keys (the `ListAPIKeys` operationId).
+func (c *Client) ListAPIKeys(ctx context.Context, params *ListAPIKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAPIKeysRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateAPIKeyWithBody Make an API key
+//
+// The answer holds the key itself, which is shown this once: only a hash
+// of it is kept. When the answer is lost, revoke the key and make another.
+// Keys of one name and tenant are the same to audit records and
+// Idempotency-Keys, so that one can replace the other.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
+func (c *Client) CreateAPIKeyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateAPIKeyRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateAPIKey Make an API key
+//
+// The answer holds the key itself, which is shown this once: only a hash
+// of it is kept. When the answer is lost, revoke the key and make another.
+// Keys of one name and tenant are the same to audit records and
+// Idempotency-Keys, so that one can replace the other.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
+func (c *Client) CreateAPIKey(ctx context.Context, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateAPIKeyRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAPIKey Get an API key
+//
+// Corresponds with GET /api/v1/api-keys/{key_id} (the `GetAPIKey` operationId).
+func (c *Client) GetAPIKey(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAPIKeyRequest(c.Server, keyID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeAPIKey Revoke an API key
+//
+// For good. Every node refuses the key within 5 seconds. Revoking a revoked
+// key changes nothing and succeeds.
+//
+// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
+func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeAPIKeyRequest(c.Server, keyID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // VerifyAudit Verify the audit trail
 //
 // Recomputes the digest of each event and the hash of each seal of the
@@ -2644,7 +3205,7 @@ func (c *Client) StreamEvents(ctx context.Context, params *StreamEventsParams, r
 //
 // Newest first. Filters are combined with AND; the values of a repeatable
 // filter with OR. Where both `status` and `state` are given, a saga must
-// fit both.
+// fit both. Archived sagas are a list of their own: `archived=true`.
 //
 // Corresponds with GET /api/v1/sagas (the `ListSagas` operationId).
 func (c *Client) ListSagas(ctx context.Context, params *ListSagasParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2712,7 +3273,8 @@ func (c *Client) CreateSaga(ctx context.Context, params *CreateSagaParams, body 
 // GetSaga Get a saga with its step logs
 //
 // With `wait` the answer comes when the saga has ended or the time is up,
-// with 200 in both cases.
+// with 200 in both cases. An archived saga is answered with `archived` and
+// `archived_at`; so are its step logs and steps.
 //
 // Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 func (c *Client) GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2817,6 +3379,48 @@ func (c *Client) CompensateSaga(ctx context.Context, sagaID SagaID, params *Comp
 // Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 func (c *Client) ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSagaEventsRequest(c.Server, sagaID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestoreSagaWithBody Bring an archived saga back
+//
+// Makes an archived saga live again, with its step logs, exactly as it was.
+// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+// for a saga that is live.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+func (c *Client) RestoreSagaWithBody(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreSagaRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestoreSaga Bring an archived saga back
+//
+// Makes an archived saga live again, with its step logs, exactly as it was.
+// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+// for a saga that is live.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+func (c *Client) RestoreSaga(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreSagaRequest(c.Server, sagaID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3213,6 +3817,23 @@ func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, reqEditor
 	return c.Client.Do(req)
 }
 
+// WhoAmI Who one is and what one may do
+//
+// For every credential that counts, whatever it allows.
+//
+// Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
+func (c *Client) WhoAmI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWhoAmIRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListWorkflows List workflows
 //
 // The latest version of each name, by name. Inline ones are left out.
@@ -3448,6 +4069,322 @@ func (c *Client) GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) 
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewRunRetentionRequest calls the generic RunRetention builder with application/json body
+func NewRunRetentionRequest(server string, params *RunRetentionParams, body RunRetentionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRunRetentionRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewRunRetentionRequestWithBody constructs an http.Request for the RunRetention method, with any body, and a specified content type
+func NewRunRetentionRequestWithBody(server string, params *RunRetentionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/retention/run")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetStorageRequest constructs an http.Request for the GetStorage method
+func NewGetStorageRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/storage")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListAPIKeysRequest constructs an http.Request for the ListAPIKeys method
+func NewListAPIKeysRequest(server string, params *ListAPIKeysParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/api-keys")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Active != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "active", *params.Active, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.TenantID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tenant_id", *params.TenantID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateAPIKeyRequest calls the generic CreateAPIKey builder with application/json body
+func NewCreateAPIKeyRequest(server string, body CreateAPIKeyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateAPIKeyRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateAPIKeyRequestWithBody constructs an http.Request for the CreateAPIKey method, with any body, and a specified content type
+func NewCreateAPIKeyRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/api-keys")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetAPIKeyRequest constructs an http.Request for the GetAPIKey method
+func NewGetAPIKeyRequest(server string, keyID KeyID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "key_id", keyID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/api-keys/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRevokeAPIKeyRequest constructs an http.Request for the RevokeAPIKey method
+func NewRevokeAPIKeyRequest(server string, keyID KeyID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "key_id", keyID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/api-keys/%s/revoke", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewVerifyAuditRequest constructs an http.Request for the VerifyAudit method
@@ -3870,6 +4807,18 @@ func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request,
 		// styled parameters, preserving literal commas as delimiters
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
+
+		if params.Archived != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "archived", *params.Archived, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
 
 		if params.WorkflowName != nil {
 
@@ -4542,6 +5491,79 @@ func NewListSagaEventsRequest(server string, sagaID SagaID, params *ListSagaEven
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRestoreSagaRequest calls the generic RestoreSaga builder with application/json body
+func NewRestoreSagaRequest(server string, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRestoreSagaRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewRestoreSagaRequestWithBody constructs an http.Request for the RestoreSaga method, with any body, and a specified content type
+func NewRestoreSagaRequestWithBody(server string, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/restore", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -5452,6 +6474,33 @@ func NewTestWebhookRequest(server string, webhookID WebhookID) (*http.Request, e
 	return req, nil
 }
 
+// NewWhoAmIRequest constructs an http.Request for the WhoAmI method
+func NewWhoAmIRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/whoami")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListWorkflowsRequest constructs an http.Request for the ListWorkflows method
 func NewListWorkflowsRequest(server string, params *ListWorkflowsParams) (*http.Request, error) {
 	var err error
@@ -6140,6 +7189,92 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// RunRetentionWithBodyWithResponse Archive the tenant's sagas that have expired
+	//
+	// Does now what the server does by itself now and then: archives ended sagas
+	// whose retention is over. One request works for a few seconds at most and
+	// says with `more` when there is more to do; repeat it then. Sagas that need
+	// attention stay. Requests at the same time share the work.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+	RunRetentionWithBodyWithResponse(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error)
+
+	// RunRetentionWithResponse Archive the tenant's sagas that have expired
+	//
+	// Does now what the server does by itself now and then: archives ended sagas
+	// whose retention is over. One request works for a few seconds at most and
+	// says with `more` when there is more to do; repeat it then. Sagas that need
+	// attention stay. Requests at the same time share the work.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+	RunRetentionWithResponse(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error)
+
+	// GetStorageWithResponse What the tables and indexes take, and how they are used
+	//
+	// From PostgreSQL's statistics, of all tenants together; largest table
+	// first. Counts are the server's estimates, and scans count since its
+	// statistics were last reset. A store in memory has no tables.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
+	GetStorageWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetStorageResponse, error)
+
+	// ListAPIKeysWithResponse List API keys
+	//
+	// Newest first. A credential for any tenant sees all keys, another one those
+	// of its tenant.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/api-keys (the `ListAPIKeys` operationId).
+	ListAPIKeysWithResponse(ctx context.Context, params *ListAPIKeysParams, reqEditors ...RequestEditorFn) (*ListAPIKeysResponse, error)
+
+	// CreateAPIKeyWithBodyWithResponse Make an API key
+	//
+	// The answer holds the key itself, which is shown this once: only a hash
+	// of it is kept. When the answer is lost, revoke the key and make another.
+	// Keys of one name and tenant are the same to audit records and
+	// Idempotency-Keys, so that one can replace the other.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
+	CreateAPIKeyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error)
+
+	// CreateAPIKeyWithResponse Make an API key
+	//
+	// The answer holds the key itself, which is shown this once: only a hash
+	// of it is kept. When the answer is lost, revoke the key and make another.
+	// Keys of one name and tenant are the same to audit records and
+	// Idempotency-Keys, so that one can replace the other.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
+	CreateAPIKeyWithResponse(ctx context.Context, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error)
+
+	// GetAPIKeyWithResponse Get an API key
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/api-keys/{key_id} (the `GetAPIKey` operationId).
+	GetAPIKeyWithResponse(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*GetAPIKeyResponse, error)
+
+	// RevokeAPIKeyWithResponse Revoke an API key
+	//
+	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
+	// key changes nothing and succeeds.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
+	RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
+
 	// VerifyAuditWithResponse Verify the audit trail
 	//
 	// Recomputes the digest of each event and the hash of each seal of the
@@ -6185,7 +7320,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Newest first. Filters are combined with AND; the values of a repeatable
 	// filter with OR. Where both `status` and `state` are given, a saga must
-	// fit both.
+	// fit both. Archived sagas are a list of their own: `archived=true`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6225,7 +7360,8 @@ type ClientWithResponsesInterface interface {
 	// GetSagaWithResponse Get a saga with its step logs
 	//
 	// With `wait` the answer comes when the saga has ended or the time is up,
-	// with 200 in both cases.
+	// with 200 in both cases. An archived saga is answered with `archived` and
+	// `archived_at`; so are its step logs and steps.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6283,6 +7419,28 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 	ListSagaEventsWithResponse(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*ListSagaEventsResponse, error)
+
+	// RestoreSagaWithBodyWithResponse Bring an archived saga back
+	//
+	// Makes an archived saga live again, with its step logs, exactly as it was.
+	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+	// for a saga that is live.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+	RestoreSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error)
+
+	// RestoreSagaWithResponse Bring an archived saga back
+	//
+	// Makes an archived saga live again, with its step logs, exactly as it was.
+	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+	// for a saga that is live.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+	RestoreSagaWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error)
 
 	// ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
 	//
@@ -6482,6 +7640,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
 	TestWebhookWithResponse(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*TestWebhookResponse, error)
 
+	// WhoAmIWithResponse Who one is and what one may do
+	//
+	// For every credential that counts, whatever it allows.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
+	WhoAmIWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*WhoAmIResponse, error)
+
 	// ListWorkflowsWithResponse List workflows
 	//
 	// The latest version of each name, by name. Inline ones are left out.
@@ -6600,10 +7767,360 @@ type ClientWithResponsesInterface interface {
 	GetVersionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetVersionResponse, error)
 }
 
+// RunRetentionResponseDefaultHeaders the declared response headers of an HTTP default response for RunRetention
+type RunRetentionResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RunRetentionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RetentionRun
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RunRetentionResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RunRetentionResponse) GetJSON200() *RetentionRun {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RunRetentionResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RunRetentionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RunRetentionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RunRetentionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RunRetentionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetStorageResponseDefaultHeaders the declared response headers of an HTTP default response for GetStorage
+type GetStorageResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetStorageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Storage
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetStorageResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetStorageResponse) GetJSON200() *Storage {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetStorageResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetStorageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetStorageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetStorageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetStorageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListAPIKeysResponseDefaultHeaders the declared response headers of an HTTP default response for ListAPIKeys
+type ListAPIKeysResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListAPIKeysResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *APIKeyList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListAPIKeysResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAPIKeysResponse) GetJSON200() *APIKeyList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListAPIKeysResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAPIKeysResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAPIKeysResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAPIKeysResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAPIKeysResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateAPIKeyResponse201Headers the declared response headers of an HTTP 201 response for CreateAPIKey
+type CreateAPIKeyResponse201Headers struct {
+	Location string
+}
+
+// CreateAPIKeyResponseDefaultHeaders the declared response headers of an HTTP default response for CreateAPIKey
+type CreateAPIKeyResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CreateAPIKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CreatedAPIKey
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateAPIKeyResponse201Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CreateAPIKeyResponseDefaultHeaders
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateAPIKeyResponse) GetJSON201() *CreatedAPIKey {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateAPIKeyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateAPIKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateAPIKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateAPIKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateAPIKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetAPIKeyResponseDefaultHeaders the declared response headers of an HTTP default response for GetAPIKey
+type GetAPIKeyResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetAPIKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *APIKey
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetAPIKeyResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAPIKeyResponse) GetJSON200() *APIKey {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAPIKeyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAPIKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAPIKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAPIKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAPIKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RevokeAPIKeyResponseDefaultHeaders the declared response headers of an HTTP default response for RevokeAPIKey
+type RevokeAPIKeyResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RevokeAPIKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *APIKey
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RevokeAPIKeyResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RevokeAPIKeyResponse) GetJSON200() *APIKey {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RevokeAPIKeyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeAPIKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeAPIKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeAPIKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeAPIKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // VerifyAuditResponseDefaultHeaders the declared response headers of an HTTP default response for VerifyAudit
 type VerifyAuditResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type VerifyAuditResponse struct {
@@ -6658,8 +8175,9 @@ func (r VerifyAuditResponse) ContentType() string {
 
 // ListEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListEvents
 type ListEventsResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ListEventsResponse struct {
@@ -6714,8 +8232,9 @@ func (r ListEventsResponse) ContentType() string {
 
 // StreamEventsResponseDefaultHeaders the declared response headers of an HTTP default response for StreamEvents
 type StreamEventsResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type StreamEventsResponse struct {
@@ -6763,8 +8282,9 @@ func (r StreamEventsResponse) ContentType() string {
 
 // ListSagasResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagas
 type ListSagasResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ListSagasResponse struct {
@@ -6834,8 +8354,9 @@ type CreateSagaResponse201Headers struct {
 
 // CreateSagaResponseDefaultHeaders the declared response headers of an HTTP default response for CreateSaga
 type CreateSagaResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type CreateSagaResponse struct {
@@ -6912,8 +8433,9 @@ type GetSagaResponse304Headers struct {
 
 // GetSagaResponseDefaultHeaders the declared response headers of an HTTP default response for GetSaga
 type GetSagaResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type GetSagaResponse struct {
@@ -6978,8 +8500,9 @@ type CancelSagaResponse202Headers struct {
 
 // CancelSagaResponseDefaultHeaders the declared response headers of an HTTP default response for CancelSaga
 type CancelSagaResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type CancelSagaResponse struct {
@@ -7042,8 +8565,9 @@ type CompensateSagaResponse202Headers struct {
 
 // CompensateSagaResponseDefaultHeaders the declared response headers of an HTTP default response for CompensateSaga
 type CompensateSagaResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type CompensateSagaResponse struct {
@@ -7100,8 +8624,9 @@ func (r CompensateSagaResponse) ContentType() string {
 
 // ListSagaEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagaEvents
 type ListSagaEventsResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ListSagaEventsResponse struct {
@@ -7154,6 +8679,71 @@ func (r ListSagaEventsResponse) ContentType() string {
 	return ""
 }
 
+// RestoreSagaResponse200Headers the declared response headers of an HTTP 200 response for RestoreSaga
+type RestoreSagaResponse200Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// RestoreSagaResponseDefaultHeaders the declared response headers of an HTTP default response for RestoreSaga
+type RestoreSagaResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RestoreSagaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Saga
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestoreSagaResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RestoreSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestoreSagaResponse) GetJSON200() *Saga {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RestoreSagaResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestoreSagaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestoreSagaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestoreSagaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestoreSagaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ResumeCompensationResponse202Headers the declared response headers of an HTTP 202 response for ResumeCompensation
 type ResumeCompensationResponse202Headers struct {
 	ETag               string
@@ -7162,8 +8752,9 @@ type ResumeCompensationResponse202Headers struct {
 
 // ResumeCompensationResponseDefaultHeaders the declared response headers of an HTTP default response for ResumeCompensation
 type ResumeCompensationResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ResumeCompensationResponse struct {
@@ -7230,8 +8821,9 @@ type ListStepLogsResponse304Headers struct {
 
 // ListStepLogsResponseDefaultHeaders the declared response headers of an HTTP default response for ListStepLogs
 type ListStepLogsResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ListStepLogsResponse struct {
@@ -7300,8 +8892,9 @@ type ListStepsResponse304Headers struct {
 
 // ListStepsResponseDefaultHeaders the declared response headers of an HTTP default response for ListSteps
 type ListStepsResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ListStepsResponse struct {
@@ -7360,8 +8953,9 @@ func (r ListStepsResponse) ContentType() string {
 
 // ListWebhooksResponseDefaultHeaders the declared response headers of an HTTP default response for ListWebhooks
 type ListWebhooksResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ListWebhooksResponse struct {
@@ -7422,8 +9016,9 @@ type CreateWebhookResponse201Headers struct {
 
 // CreateWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for CreateWebhook
 type CreateWebhookResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type CreateWebhookResponse struct {
@@ -7480,8 +9075,9 @@ func (r CreateWebhookResponse) ContentType() string {
 
 // DeleteWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for DeleteWebhook
 type DeleteWebhookResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type DeleteWebhookResponse struct {
@@ -7534,8 +9130,9 @@ type GetWebhookResponse200Headers struct {
 
 // GetWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for GetWebhook
 type GetWebhookResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type GetWebhookResponse struct {
@@ -7597,8 +9194,9 @@ type UpdateWebhookResponse200Headers struct {
 
 // UpdateWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateWebhook
 type UpdateWebhookResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type UpdateWebhookResponse struct {
@@ -7655,8 +9253,9 @@ func (r UpdateWebhookResponse) ContentType() string {
 
 // ListWebhookDeliveriesResponseDefaultHeaders the declared response headers of an HTTP default response for ListWebhookDeliveries
 type ListWebhookDeliveriesResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ListWebhookDeliveriesResponse struct {
@@ -7711,8 +9310,9 @@ func (r ListWebhookDeliveriesResponse) ContentType() string {
 
 // GetWebhookDeliveryResponseDefaultHeaders the declared response headers of an HTTP default response for GetWebhookDelivery
 type GetWebhookDeliveryResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type GetWebhookDeliveryResponse struct {
@@ -7772,8 +9372,9 @@ type RedeliverWebhookDeliveryResponse202Headers struct {
 
 // RedeliverWebhookDeliveryResponseDefaultHeaders the declared response headers of an HTTP default response for RedeliverWebhookDelivery
 type RedeliverWebhookDeliveryResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type RedeliverWebhookDeliveryResponse struct {
@@ -7835,8 +9436,9 @@ type DisableWebhookResponse200Headers struct {
 
 // DisableWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for DisableWebhook
 type DisableWebhookResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type DisableWebhookResponse struct {
@@ -7898,8 +9500,9 @@ type EnableWebhookResponse200Headers struct {
 
 // EnableWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for EnableWebhook
 type EnableWebhookResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type EnableWebhookResponse struct {
@@ -7956,8 +9559,9 @@ func (r EnableWebhookResponse) ContentType() string {
 
 // RedeliverFailedResponseDefaultHeaders the declared response headers of an HTTP default response for RedeliverFailed
 type RedeliverFailedResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type RedeliverFailedResponse struct {
@@ -8017,8 +9621,9 @@ type RotateWebhookSecretResponse200Headers struct {
 
 // RotateWebhookSecretResponseDefaultHeaders the declared response headers of an HTTP default response for RotateWebhookSecret
 type RotateWebhookSecretResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type RotateWebhookSecretResponse struct {
@@ -8080,8 +9685,9 @@ type TestWebhookResponse202Headers struct {
 
 // TestWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for TestWebhook
 type TestWebhookResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type TestWebhookResponse struct {
@@ -8136,10 +9742,68 @@ func (r TestWebhookResponse) ContentType() string {
 	return ""
 }
 
+// WhoAmIResponseDefaultHeaders the declared response headers of an HTTP default response for WhoAmI
+type WhoAmIResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type WhoAmIResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Whoami
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *WhoAmIResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WhoAmIResponse) GetJSON200() *Whoami {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WhoAmIResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WhoAmIResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WhoAmIResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WhoAmIResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WhoAmIResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListWorkflowsResponseDefaultHeaders the declared response headers of an HTTP default response for ListWorkflows
 type ListWorkflowsResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ListWorkflowsResponse struct {
@@ -8205,8 +9869,9 @@ type RegisterWorkflowResponse201Headers struct {
 
 // RegisterWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for RegisterWorkflow
 type RegisterWorkflowResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type RegisterWorkflowResponse struct {
@@ -8272,8 +9937,9 @@ func (r RegisterWorkflowResponse) ContentType() string {
 
 // ValidateWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for ValidateWorkflow
 type ValidateWorkflowResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ValidateWorkflowResponse struct {
@@ -8338,8 +10004,9 @@ type GetWorkflowResponse304Headers struct {
 
 // GetWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for GetWorkflow
 type GetWorkflowResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type GetWorkflowResponse struct {
@@ -8403,8 +10070,9 @@ type DisableWorkflowResponse200Headers struct {
 
 // DisableWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for DisableWorkflow
 type DisableWorkflowResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type DisableWorkflowResponse struct {
@@ -8466,8 +10134,9 @@ type EnableWorkflowResponse200Headers struct {
 
 // EnableWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for EnableWorkflow
 type EnableWorkflowResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type EnableWorkflowResponse struct {
@@ -8524,8 +10193,9 @@ func (r EnableWorkflowResponse) ContentType() string {
 
 // ListWorkflowVersionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListWorkflowVersions
 type ListWorkflowVersionsResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type ListWorkflowVersionsResponse struct {
@@ -8590,8 +10260,9 @@ type GetWorkflowVersionResponse304Headers struct {
 
 // GetWorkflowVersionResponseDefaultHeaders the declared response headers of an HTTP default response for GetWorkflowVersion
 type GetWorkflowVersionResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type GetWorkflowVersionResponse struct {
@@ -8650,8 +10321,9 @@ func (r GetWorkflowVersionResponse) ContentType() string {
 
 // GetHealthResponseDefaultHeaders the declared response headers of an HTTP default response for GetHealth
 type GetHealthResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type GetHealthResponse struct {
@@ -8716,8 +10388,9 @@ type GetContractResponse304Headers struct {
 
 // GetContractResponseDefaultHeaders the declared response headers of an HTTP default response for GetContract
 type GetContractResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type GetContractResponse struct {
@@ -8776,8 +10449,9 @@ func (r GetContractResponse) ContentType() string {
 
 // GetReadinessResponseDefaultHeaders the declared response headers of an HTTP default response for GetReadiness
 type GetReadinessResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type GetReadinessResponse struct {
@@ -8832,8 +10506,9 @@ func (r GetReadinessResponse) ContentType() string {
 
 // GetVersionResponseDefaultHeaders the declared response headers of an HTTP default response for GetVersion
 type GetVersionResponseDefaultHeaders struct {
-	Allow      *string
-	RetryAfter *int
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
 }
 
 type GetVersionResponse struct {
@@ -8884,6 +10559,140 @@ func (r GetVersionResponse) ContentType() string {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
+}
+
+// RunRetentionWithBodyWithResponse Archive the tenant's sagas that have expired
+//
+// Does now what the server does by itself now and then: archives ended sagas
+// whose retention is over. One request works for a few seconds at most and
+// says with `more` when there is more to do; repeat it then. Sagas that need
+// attention stay. Requests at the same time share the work.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+func (c *ClientWithResponses) RunRetentionWithBodyWithResponse(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error) {
+	rsp, err := c.RunRetentionWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunRetentionResponse(rsp)
+}
+
+// RunRetentionWithResponse Archive the tenant's sagas that have expired
+//
+// Does now what the server does by itself now and then: archives ended sagas
+// whose retention is over. One request works for a few seconds at most and
+// says with `more` when there is more to do; repeat it then. Sagas that need
+// attention stay. Requests at the same time share the work.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
+func (c *ClientWithResponses) RunRetentionWithResponse(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error) {
+	rsp, err := c.RunRetention(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunRetentionResponse(rsp)
+}
+
+// GetStorageWithResponse What the tables and indexes take, and how they are used
+//
+// From PostgreSQL's statistics, of all tenants together; largest table
+// first. Counts are the server's estimates, and scans count since its
+// statistics were last reset. A store in memory has no tables.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
+func (c *ClientWithResponses) GetStorageWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetStorageResponse, error) {
+	rsp, err := c.GetStorage(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetStorageResponse(rsp)
+}
+
+// ListAPIKeysWithResponse List API keys
+//
+// Newest first. A credential for any tenant sees all keys, another one those
+// of its tenant.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/api-keys (the `ListAPIKeys` operationId).
+func (c *ClientWithResponses) ListAPIKeysWithResponse(ctx context.Context, params *ListAPIKeysParams, reqEditors ...RequestEditorFn) (*ListAPIKeysResponse, error) {
+	rsp, err := c.ListAPIKeys(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAPIKeysResponse(rsp)
+}
+
+// CreateAPIKeyWithBodyWithResponse Make an API key
+//
+// The answer holds the key itself, which is shown this once: only a hash
+// of it is kept. When the answer is lost, revoke the key and make another.
+// Keys of one name and tenant are the same to audit records and
+// Idempotency-Keys, so that one can replace the other.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
+func (c *ClientWithResponses) CreateAPIKeyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error) {
+	rsp, err := c.CreateAPIKeyWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateAPIKeyResponse(rsp)
+}
+
+// CreateAPIKeyWithResponse Make an API key
+//
+// The answer holds the key itself, which is shown this once: only a hash
+// of it is kept. When the answer is lost, revoke the key and make another.
+// Keys of one name and tenant are the same to audit records and
+// Idempotency-Keys, so that one can replace the other.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
+func (c *ClientWithResponses) CreateAPIKeyWithResponse(ctx context.Context, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error) {
+	rsp, err := c.CreateAPIKey(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateAPIKeyResponse(rsp)
+}
+
+// GetAPIKeyWithResponse Get an API key
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/api-keys/{key_id} (the `GetAPIKey` operationId).
+func (c *ClientWithResponses) GetAPIKeyWithResponse(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*GetAPIKeyResponse, error) {
+	rsp, err := c.GetAPIKey(ctx, keyID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAPIKeyResponse(rsp)
+}
+
+// RevokeAPIKeyWithResponse Revoke an API key
+//
+// For good. Every node refuses the key within 5 seconds. Revoking a revoked
+// key changes nothing and succeeds.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
+func (c *ClientWithResponses) RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error) {
+	rsp, err := c.RevokeAPIKey(ctx, keyID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeAPIKeyResponse(rsp)
 }
 
 // VerifyAuditWithResponse Verify the audit trail
@@ -8949,7 +10758,7 @@ func (c *ClientWithResponses) StreamEventsWithResponse(ctx context.Context, para
 //
 // Newest first. Filters are combined with AND; the values of a repeatable
 // filter with OR. Where both `status` and `state` are given, a saga must
-// fit both.
+// fit both. Archived sagas are a list of their own: `archived=true`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -9007,7 +10816,8 @@ func (c *ClientWithResponses) CreateSagaWithResponse(ctx context.Context, params
 // GetSagaWithResponse Get a saga with its step logs
 //
 // With `wait` the answer comes when the saga has ended or the time is up,
-// with 200 in both cases.
+// with 200 in both cases. An archived saga is answered with `archived` and
+// `archived_at`; so are its step logs and steps.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -9100,6 +10910,40 @@ func (c *ClientWithResponses) ListSagaEventsWithResponse(ctx context.Context, sa
 		return nil, err
 	}
 	return ParseListSagaEventsResponse(rsp)
+}
+
+// RestoreSagaWithBodyWithResponse Bring an archived saga back
+//
+// Makes an archived saga live again, with its step logs, exactly as it was.
+// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+// for a saga that is live.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+func (c *ClientWithResponses) RestoreSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error) {
+	rsp, err := c.RestoreSagaWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestoreSagaResponse(rsp)
+}
+
+// RestoreSagaWithResponse Bring an archived saga back
+//
+// Makes an archived saga live again, with its step logs, exactly as it was.
+// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
+// for a saga that is live.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
+func (c *ClientWithResponses) RestoreSagaWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error) {
+	rsp, err := c.RestoreSaga(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestoreSagaResponse(rsp)
 }
 
 // ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
@@ -9426,6 +11270,21 @@ func (c *ClientWithResponses) TestWebhookWithResponse(ctx context.Context, webho
 	return ParseTestWebhookResponse(rsp)
 }
 
+// WhoAmIWithResponse Who one is and what one may do
+//
+// For every credential that counts, whatever it allows.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
+func (c *ClientWithResponses) WhoAmIWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*WhoAmIResponse, error) {
+	rsp, err := c.WhoAmI(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWhoAmIResponse(rsp)
+}
+
 // ListWorkflowsWithResponse List workflows
 //
 // The latest version of each name, by name. Inline ones are left out.
@@ -9627,6 +11486,376 @@ func (c *ClientWithResponses) GetVersionWithResponse(ctx context.Context, reqEdi
 	return ParseGetVersionResponse(rsp)
 }
 
+// ParseRunRetentionResponse parses an HTTP response from a RunRetentionWithResponse call
+func ParseRunRetentionResponse(rsp *http.Response) (*RunRetentionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RunRetentionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RetentionRun
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers RunRetentionResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetStorageResponse parses an HTTP response from a GetStorageWithResponse call
+func ParseGetStorageResponse(rsp *http.Response) (*GetStorageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetStorageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Storage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetStorageResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListAPIKeysResponse parses an HTTP response from a ListAPIKeysWithResponse call
+func ParseListAPIKeysResponse(rsp *http.Response) (*ListAPIKeysResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAPIKeysResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest APIKeyList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListAPIKeysResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateAPIKeyResponse parses an HTTP response from a CreateAPIKeyWithResponse call
+func ParseCreateAPIKeyResponse(rsp *http.Response) (*CreateAPIKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateAPIKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CreatedAPIKey
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateAPIKeyResponse201Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers201 = &headers
+	case true:
+		var headers CreateAPIKeyResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetAPIKeyResponse parses an HTTP response from a GetAPIKeyWithResponse call
+func ParseGetAPIKeyResponse(rsp *http.Response) (*GetAPIKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAPIKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest APIKey
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetAPIKeyResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRevokeAPIKeyResponse parses an HTTP response from a RevokeAPIKeyWithResponse call
+func ParseRevokeAPIKeyResponse(rsp *http.Response) (*RevokeAPIKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeAPIKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest APIKey
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers RevokeAPIKeyResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseVerifyAuditResponse parses an HTTP response from a VerifyAuditWithResponse call
 func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -9673,6 +11902,13 @@ func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) 
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -9727,6 +11963,13 @@ func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -9772,6 +12015,13 @@ func ParseStreamEventsResponse(rsp *http.Response) (*StreamEventsResponse, error
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -9825,6 +12075,13 @@ func ParseListSagasResponse(rsp *http.Response) (*ListSagasResponse, error) {
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -9941,6 +12198,13 @@ func ParseCreateSagaResponse(rsp *http.Response) (*CreateSagaResponse, error) {
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10024,6 +12288,13 @@ func ParseGetSagaResponse(rsp *http.Response) (*GetSagaResponse, error) {
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10093,6 +12364,13 @@ func ParseCancelSagaResponse(rsp *http.Response) (*CancelSagaResponse, error) {
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -10164,6 +12442,13 @@ func ParseCompensateSagaResponse(rsp *http.Response) (*CompensateSagaResponse, e
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10216,6 +12501,90 @@ func ParseListSagaEventsResponse(rsp *http.Response) (*ListSagaEventsResponse, e
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestoreSagaResponse parses an HTTP response from a RestoreSagaWithResponse call
+func ParseRestoreSagaResponse(rsp *http.Response) (*RestoreSagaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestoreSagaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Saga
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestoreSagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers RestoreSagaResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -10286,6 +12655,13 @@ func ParseResumeCompensationResponse(rsp *http.Response) (*ResumeCompensationRes
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -10363,6 +12739,13 @@ func ParseListStepLogsResponse(rsp *http.Response) (*ListStepLogsResponse, error
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10439,6 +12822,13 @@ func ParseListStepsResponse(rsp *http.Response) (*ListStepsResponse, error) {
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10491,6 +12881,13 @@ func ParseListWebhooksResponse(rsp *http.Response) (*ListWebhooksResponse, error
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -10562,6 +12959,13 @@ func ParseCreateWebhookResponse(rsp *http.Response) (*CreateWebhookResponse, err
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10610,6 +13014,13 @@ func ParseDeleteWebhookResponse(rsp *http.Response) (*DeleteWebhookResponse, err
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -10674,6 +13085,13 @@ func ParseGetWebhookResponse(rsp *http.Response) (*GetWebhookResponse, error) {
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10737,6 +13155,13 @@ func ParseUpdateWebhookResponse(rsp *http.Response) (*UpdateWebhookResponse, err
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10790,6 +13215,13 @@ func ParseListWebhookDeliveriesResponse(rsp *http.Response) (*ListWebhookDeliver
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10842,6 +13274,13 @@ func ParseGetWebhookDeliveryResponse(rsp *http.Response) (*GetWebhookDeliveryRes
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -10906,6 +13345,13 @@ func ParseRedeliverWebhookDeliveryResponse(rsp *http.Response) (*RedeliverWebhoo
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -10968,6 +13414,13 @@ func ParseDisableWebhookResponse(rsp *http.Response) (*DisableWebhookResponse, e
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -11032,6 +13485,13 @@ func ParseEnableWebhookResponse(rsp *http.Response) (*EnableWebhookResponse, err
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -11084,6 +13544,13 @@ func ParseRedeliverFailedResponse(rsp *http.Response) (*RedeliverFailedResponse,
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -11148,6 +13615,13 @@ func ParseRotateWebhookSecretResponse(rsp *http.Response) (*RotateWebhookSecretR
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -11211,6 +13685,73 @@ func ParseTestWebhookResponse(rsp *http.Response) (*TestWebhookResponse, error) 
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseWhoAmIResponse parses an HTTP response from a WhoAmIWithResponse call
+func ParseWhoAmIResponse(rsp *http.Response) (*WhoAmIResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WhoAmIResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Whoami
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers WhoAmIResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -11263,6 +13804,13 @@ func ParseListWorkflowsResponse(rsp *http.Response) (*ListWorkflowsResponse, err
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -11351,6 +13899,13 @@ func ParseRegisterWorkflowResponse(rsp *http.Response) (*RegisterWorkflowRespons
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -11403,6 +13958,13 @@ func ParseValidateWorkflowResponse(rsp *http.Response) (*ValidateWorkflowRespons
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -11480,6 +14042,13 @@ func ParseGetWorkflowResponse(rsp *http.Response) (*GetWorkflowResponse, error) 
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -11542,6 +14111,13 @@ func ParseDisableWorkflowResponse(rsp *http.Response) (*DisableWorkflowResponse,
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -11606,6 +14182,13 @@ func ParseEnableWorkflowResponse(rsp *http.Response) (*EnableWorkflowResponse, e
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -11658,6 +14241,13 @@ func ParseListWorkflowVersionsResponse(rsp *http.Response) (*ListWorkflowVersion
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -11735,6 +14325,13 @@ func ParseGetWorkflowVersionResponse(rsp *http.Response) (*GetWorkflowVersionRes
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -11787,6 +14384,13 @@ func ParseGetHealthResponse(rsp *http.Response) (*GetHealthResponse, error) {
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}
@@ -11864,6 +14468,13 @@ func ParseGetContractResponse(rsp *http.Response) (*GetContractResponse, error) 
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -11917,6 +14528,13 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 			}
 			headers.RetryAfter = &value
 		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
 		response.HeadersDefault = &headers
 	}
 
@@ -11969,6 +14587,13 @@ func ParseGetVersionResponse(rsp *http.Response) (*GetVersionResponse, error) {
 				return nil, err
 			}
 			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
 		}
 		response.HeadersDefault = &headers
 	}

@@ -28,6 +28,7 @@ type cli struct {
 
 	Serve    serveCmd    `cmd:"" default:"1" help:"Run sagas and serve the API. With no database configured a private PostgreSQL is started."`
 	Migrate  migrateCmd  `cmd:"" help:"Bring the database schema up or down, or show where it is."`
+	Key      keyCmd      `cmd:"" help:"Make, list and revoke API keys."`
 	Workflow workflowCmd `cmd:"" help:"Check workflow definitions."`
 	Audit    auditCmd    `cmd:"" help:"Check the audit trail."`
 	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one is in doubt."`

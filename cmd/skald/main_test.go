@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +76,8 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 		{[]string{"migrate", "down", "2"}, "2 migrations taken back", 0},
 		{[]string{"migrate", "status"}, "not applied", 0},
 		{[]string{"migrate", "down", "0"}, "must be 1 or more", 1},
+		{[]string{"migrate", "roles"}, "GRANT saga_app_role, saga_engine_role, saga_readonly_role TO ", 0},
+		{[]string{"migrate", "roles", "skald_owner", `odd"name`}, `TO "odd""name";`, 0},
 	} {
 		if out, code := run(t, env, step.args...); code != step.code || !strings.Contains(out, step.want) {
 			t.Errorf("%v: exit %d, %s; want exit %d and %q", step.args, code, out, step.code, step.want)
@@ -86,5 +89,32 @@ func TestATypoInASettingIsRefused(t *testing.T) {
 	out, code := run(t, []string{"SKALD_LISTEN_ADRR=127.0.0.1:0"}, "serve")
 	if code != 1 || !strings.Contains(out, "SKALD_LISTEN_ADRR") || !strings.Contains(out, "SKALD_LISTEN_ADDR") {
 		t.Errorf("exit %d, %s; want exit 1 and the right name", code, out)
+	}
+}
+
+func TestAuditVerifySaysWhatItFound(t *testing.T) {
+	dsn := testdb.DSN(t)
+	env := []string{"SKALD_DATABASE_URL=" + dsn}
+	if out, code := run(t, env, "audit", "verify"); code != 0 || !strings.Contains(out, "checked 0 seals and 0 events") {
+		t.Errorf("an empty trail: exit %d, %s", code, out)
+	}
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	const tenant = "0192f0c1-0000-7000-8000-000000000001"
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest)
+		VALUES ('0192f0c1-0000-7000-8000-000000000002', $1, 'saga.started', 'forged')`, tenant); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := run(t, env, "audit", "verify", "--tenant", tenant); code != 1 ||
+		!strings.Contains(out, "digest_mismatch: seal 0, event 1, saga 0192f0c1-0000-7000-8000-000000000002") || !strings.Contains(out, "not what was written") {
+		t.Errorf("a forged event: exit %d, %s", code, out)
+	}
+	for _, args := range [][]string{{"--tenant", "me"}, {"--from-seq", "0"}} {
+		if out, code := run(t, env, append([]string{"audit", "verify"}, args...)...); code != 1 {
+			t.Errorf("%v: exit %d, %s", args, code, out)
+		}
 	}
 }

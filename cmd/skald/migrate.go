@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/app"
@@ -13,6 +14,7 @@ type migrateCmd struct {
 	Up     migrateUp     `cmd:"" help:"Apply every migration that is missing."`
 	Down   migrateDown   `cmd:"" help:"Take back the newest migrations. Data in what they made is lost."`
 	Status migrateStatus `cmd:"" help:"List migrations and when they were applied."`
+	Roles  migrateRoles  `cmd:"" help:"Print the SQL that makes the database roles, for an administrator to run when Skald's own login may not create roles."`
 }
 
 type migrateUp struct{}
@@ -20,10 +22,14 @@ type migrateUp struct{}
 func (migrateUp) Run(ctx context.Context, c *cli) error {
 	return withDatabase(ctx, c, func(dsn string) error {
 		n, err := db.Up(ctx, dsn)
-		if err == nil {
-			fmt.Printf("%d migrations applied\n", n)
+		if err != nil {
+			return err
 		}
-		return err
+		fmt.Printf("%d migrations applied\n", n)
+		if err := db.Secured(ctx, dsn); err != nil {
+			fmt.Fprintln(os.Stderr, "warning:", err)
+		}
+		return nil
 	})
 }
 
@@ -65,6 +71,22 @@ func (migrateStatus) Run(ctx context.Context, c *cli) error {
 	})
 }
 
+type migrateRoles struct {
+	Login []string `arg:"" optional:"" help:"Who may act as these roles: Skald's logins, the owner of the schema among them. None means the configured one."`
+}
+
+func (m migrateRoles) Run(c *cli) error {
+	if len(m.Login) == 0 {
+		cfg, _, err := c.load()
+		if err != nil {
+			return err
+		}
+		m.Login = []string{cfg.Database.Login()}
+	}
+	fmt.Print(db.RolesSQL(m.Login...))
+	return nil
+}
+
 // withDatabase calls f with the address of the configured database, starting
 // the private one for that long when none is configured.
 func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
@@ -77,5 +99,9 @@ func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
 		return err
 	}
 	defer stop()
-	return f(cfg.Database.DSN())
+	dsn, err := app.DSN(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	return f(dsn)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/engine"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/identity"
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/participant"
@@ -47,7 +48,12 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer listener.Close()
-	db, lost, closeDB, err := openDatabase(ctx, &cfg, opt.Log)
+	from, err := openLogins(ctx, cfg, opt.Log)
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	db, lost, closeDB, err := openDatabase(ctx, &cfg, from, opt.Log)
 	if err != nil {
 		return err
 	}
@@ -56,6 +62,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	if err != nil {
 		return err
 	}
+	from.report(n.metrics)
 	return n.serve(ctx, listener, lost)
 }
 
@@ -65,12 +72,14 @@ type node struct {
 	opt      Options
 	db       *postgres.DB
 	sagas    *postgres.Sagas
+	archive  archive
 	trail    *postgres.Trail
 	tail     *audit.Tail
 	notices  *notices
 	writes   *writes
 	calls    *participant.Client
 	engine   *engine.Engine
+	checker  *identity.Checker // nil in development mode
 	metrics  *ops.Metrics
 	handler  http.Handler
 	stopping chan struct{}
@@ -101,6 +110,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		}
 		return n.engine.Load()
 	})
+	n.archive = archive{n.sagas, n.metrics}
 	n.writes = newWrites(n.sagas, cfg.Engine.CommitBatch, n.metrics, n.tail.Wake)
 	n.calls = participant.New(participant.Config{
 		Policy: policy, Version: opt.Version.Version, MaxResponseBytes: cfg.Engine.MaxResponseBytes,
@@ -115,17 +125,22 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		Definition: newPinned(workflows).definition, Call: n.calls.Call,
 		Node: name, Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
-		DrainTimeout: cfg.Engine.DrainTimeout, StepTimeout: cfg.Engine.DefaultStepTimeout,
+		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
 		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
 	})
-	api, err := httpapi.New(httpapi.Config{
+	keys := postgres.NewKeys(db)
+	if n.checker, err = checker(ctx, cfg, keys, addr, now, opt.Log); err != nil {
+		return nil, err
+	}
+	edgeConfig := httpapi.Config{
 		Sagas: n.sagas, Workflows: workflows, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine,
 		Trail: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams,
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
 		},
 		Webhooks: hooks, Deliveries: hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
+		Keys: keys, Development: n.checker == nil,
 		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
 		CursorKey: cursorKey,
 		Limits: httpapi.Limits{
@@ -134,8 +149,13 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 			MaxStreams: cfg.Server.MaxStreams,
 		},
 		SagaTimeout: cfg.Engine.DefaultSagaTimeout, CompensationTimeout: cfg.Engine.DefaultCompensationTimeout,
+		Archive: n.archive, Retention: n.retention(), RetentionBatch: cfg.Retention.BatchSize, Storage: db.Storage,
 		Now: now, NewID: newID, Ready: n.ready, Stopping: n.stopping, Version: opt.Version, Log: opt.Log,
-	})
+	}
+	if n.checker != nil {
+		edgeConfig.Identify = n.checker.Identify
+	}
+	api, err := httpapi.New(edgeConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -197,12 +217,24 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 		}
 	})
 	parts.Go(func() {
-		janitor.Run(work, janitor.Config{Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted})
+		janitor.Run(work, janitor.Config{
+			Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted, Storage: n.db.Storage, Measured: n.metrics.Measured,
+		})
+	})
+	parts.Go(func() {
+		janitor.Retain(work, janitor.RetentionConfig{
+			Archive: n.archive, Log: n.opt.Log, Default: n.retention(),
+			Interval: n.cfg.Retention.Interval, Batch: n.cfg.Retention.BatchSize,
+			Done: func() { n.metrics.Loop("retention") },
+		})
 	})
 	parts.Go(func() {
 		audit.Seal(work, audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed})
 	})
 	parts.Go(func() { n.notices.run(work) })
+	if n.checker != nil {
+		parts.Go(func() { n.checker.Run(work) })
+	}
 	requests, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	s := n.cfg.Server
@@ -248,9 +280,6 @@ func (n *node) announce(ctx context.Context, addr net.Addr) {
 	}
 	url := "http://" + addr.String()
 	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version))
-	if host, _, _ := net.SplitHostPort(addr.String()); !net.ParseIP(host).IsLoopback() {
-		n.opt.Log.Warn("the API is open to the network and does not ask for credentials: put it behind something that does")
-	}
 	if n.opt.Ready != nil && ctx.Err() == nil {
 		n.opt.Ready(url)
 	}

@@ -43,7 +43,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// start runs a node on dsn until stop or the test's end.
+// start runs a node on dsn until stop or the test's end; change alters its
+// configuration before.
 func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node {
 	t.Helper()
 	cfg := config.Default(config.Test)
@@ -84,6 +85,19 @@ func call(t *testing.T, method, url, body string) (int, map[string]any) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	return answer(t, req)
+}
+
+// do makes a request with a credential and decodes the JSON answer.
+func do(t *testing.T, req *http.Request, credential string) map[string]any {
+	t.Helper()
+	req.Header.Set("X-API-Key", credential)
+	_, doc := answer(t, req)
+	return doc
+}
+
+func answer(t *testing.T, req *http.Request) (int, map[string]any) {
+	t.Helper()
 	res, doc, err := answerOf(req)
 	if err != nil {
 		t.Fatal(err)
@@ -210,6 +224,10 @@ func TestAWrongSettingEndsTheStartWithAReason(t *testing.T) {
 		{"an unusable egress entry", func(c *config.Config) { c.Egress.Allow = []string{"10.0.0.0/99"} }, "10.0.0.0/99"},
 		{"failpoints in a binary without them", func(c *config.Config) { c.Failpoints = "claim.before=kill" }, "failpoints"},
 		{"a database that is not there", func(c *config.Config) { c.Database.URL = "host=127.0.0.1 port=1 sslmode=disable" }, "connect"},
+		{"a Vault that is not there", func(c *config.Config) {
+			c.Vault.Address, c.Vault.Token, c.Vault.StaticPath = "http://127.0.0.1:1", "canary", "secret/data/x"
+		}, "login of the database: vault: look up the token"},
+		{"a password file that has gone", func(c *config.Config) { c.Database.PasswordFile = "/nonexistent" }, "login of the database: cannot be read"},
 		{"a schema that is behind", func(c *config.Config) {
 			c.Database.URL, c.Database.AutoMigrate = config.Secret(testdb.Empty(t)), false
 		}, "skald migrate up"},

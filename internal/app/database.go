@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -13,18 +14,34 @@ import (
 )
 
 // openDatabase reaches the database of cfg, or starts the private one, and
-// brings the schema up to date or checks that it is. lost is closed when the
+// brings the schema up to date or checks that it is, signing in with what from
+// gives. lost is closed when the
 // private one ends by itself; nil otherwise. stop ends what was started.
-func openDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (d *postgres.DB, lost <-chan struct{}, stop func(), err error) {
+func openDatabase(ctx context.Context, cfg *config.Config, from *logins, log *slog.Logger) (d *postgres.DB, lost <-chan struct{}, stop func(), err error) {
 	lost, stopPrivate, err := PrivateDatabase(ctx, cfg, log)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if d, err = connect(ctx, cfg, log); err != nil {
+	if d, err = connect(ctx, cfg, from, log); err != nil {
 		stopPrivate()
 		return nil, nil, nil, err
 	}
+	from.changed(d.Refresh)
 	return d, lost, func() { d.Close(); stopPrivate() }, nil
+}
+
+// openAlone is openDatabase for a command, which needs no word of its end.
+func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *postgres.DB, stop func(), err error) {
+	from, err := openLogins(ctx, cfg, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, _, closeDB, err := openDatabase(ctx, &cfg, from, log)
+	if err != nil {
+		from.close()
+		return nil, nil, err
+	}
+	return d, func() { closeDB(); from.close() }, nil
 }
 
 // PrivateDatabase starts the private PostgreSQL when cfg names no database,
@@ -49,10 +66,14 @@ func PrivateDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 	}, nil
 }
 
-func connect(ctx context.Context, cfg *config.Config, log *slog.Logger) (*postgres.DB, error) {
+func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Logger) (*postgres.DB, error) {
 	c := cfg.Database
 	if c.AutoMigrate {
-		n, err := db.Up(ctx, c.DSN())
+		dsn, err := from.dsn(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		n, err := db.Up(ctx, dsn)
 		if err != nil {
 			return nil, fmt.Errorf("migrate the database: %w", err)
 		}
@@ -60,16 +81,37 @@ func connect(ctx context.Context, cfg *config.Config, log *slog.Logger) (*postgr
 			log.Info("database migrated", slog.Int("migrations", n))
 		}
 	}
-	d, err := postgres.Open(ctx, postgres.Config{
-		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns, ConnMaxLifetime: c.ConnMaxLifetime,
-		StatementTimeout: c.StatementTimeout, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
-	})
+	unsecured, err := accept(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Check(ctx, d.SQL()); err != nil {
-		d.Close()
-		return nil, err
+	statements := c.StatementTimeout
+	if statements == 0 {
+		statements = -1 // 0 would be the default of package postgres
 	}
-	return d, nil
+	return postgres.Open(ctx, postgres.Config{
+		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
+		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source, Unsecured: unsecured,
+		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
+	})
+}
+
+// accept checks that the schema is current and that row-level security is in
+// place. Without the latter prod does not start, and the others do with a
+// warning and on the WHERE of every statement alone.
+func accept(ctx context.Context, cfg *config.Config, log *slog.Logger) (unsecured bool, err error) {
+	if err := db.Current(ctx, cfg.Database.DSN()); err != nil {
+		return false, err
+	}
+	err = db.Secured(ctx, cfg.Database.DSN())
+	var insecure *db.Insecure
+	if !errors.As(err, &insecure) {
+		return false, err
+	}
+	if cfg.App.Environment == config.Prod {
+		return false, err
+	}
+	log.Warn("tenants are separated by WHERE alone: row-level security is not in place; prod would not start",
+		slog.Any("problems", insecure.Problems), slog.String("sql", db.RolesSQL(insecure.Login)))
+	return true, nil
 }

@@ -26,12 +26,12 @@ func TestKafkaGetsEveryEventInOrderThoughNodesComeAndGo(t *testing.T) {
 	published := func(c *config.Config) { c.Kafka.Brokers, c.Engine.LeaseTTL = broker.ListenAddrs(), time.Second }
 	dsn := testdb.DSN(t)
 	a, b := start(t, dsn, "a", published), start(t, dsn, "b", published)
-	pair(t, a.url)
-	run(t, a.url, 3)
+	registerPair(t, a.url)
+	runSagas(t, a.url, 3)
 	if err := a.stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	run(t, b.url, 4)
+	runSagas(t, b.url, 4)
 	want := happened(t, b.url)
 
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.ConsumeTopics("skald.saga.events"))

@@ -20,14 +20,14 @@ type register struct {
 	value   string
 }
 
-// access is one request to a register: a read, or a write with If-Match.
-type access struct {
+// request is one request to a register: a read, or a write with If-Match.
+type request struct {
 	write bool
 	match string // the ETag that the write insists on
 	value string
 }
 
-// seen is an access's answer: the register as it then was, or a refusal (412).
+// seen is a request's answer: the register as it then was, or a refusal (412).
 type seen struct {
 	register
 	refused bool
@@ -39,7 +39,7 @@ type seen struct {
 var registers = porcupine.Model{
 	Init: func() any { return register{} }, // unknown: the first read tells
 	Step: func(state, input, output any) (bool, any) {
-		at, in, out := state.(register), input.(access), output.(seen)
+		at, in, out := state.(register), input.(request), output.(seen)
 		switch {
 		case !in.write:
 			return at == (register{}) || at == out.register, out.register
@@ -59,7 +59,7 @@ func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 	values := map[string]string{"true": "/enable", "false": "/disable"}
-	do := func(client int, in access) seen {
+	do := func(client int, in request) seen {
 		url, method := nodes[client%len(nodes)].url+"/api/v1/workflows/pair", "GET"
 		if in.write {
 			url, method = url+values[in.value], "POST"
@@ -75,7 +75,7 @@ func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
 	for _, op := range history {
 		if out := op.Output.(seen); out.refused {
 			refused++
-		} else if op.Input.(access).write {
+		} else if op.Input.(request).write {
 			written++
 		}
 	}
@@ -85,7 +85,7 @@ func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
 }
 
 // race has clients read a register and write what they have read anew.
-func race(clients, rounds int, do func(client int, in access) seen, values ...string) []porcupine.Operation {
+func race(clients, rounds int, do func(client int, in request) seen, values ...string) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
 	begun := time.Now()
@@ -95,9 +95,9 @@ func race(clients, rounds int, do func(client int, in access) seen, values ...st
 			random := rand.New(rand.NewPCG(7, uint64(client)))
 			var last seen
 			for range rounds {
-				in := access{}
+				in := request{}
 				if last.version != "" && random.IntN(2) == 0 {
-					in = access{write: true, match: last.version, value: values[random.IntN(len(values))]}
+					in = request{write: true, match: last.version, value: values[random.IntN(len(values))]}
 				}
 				from := time.Since(begun)
 				out := do(client, in)
@@ -115,8 +115,8 @@ func race(clients, rounds int, do func(client int, in access) seen, values ...st
 	return history
 }
 
-// guarded makes one access over HTTP; member of the answer is the value.
-func guarded(t *testing.T, method, url string, in access, member string) seen {
+// guarded makes one request over HTTP; member of the answer is the value.
+func guarded(t *testing.T, method, url string, in request, member string) seen {
 	req, err := http.NewRequest(method, url, http.NoBody)
 	if err != nil {
 		t.Error(err)

@@ -17,7 +17,7 @@ import (
 // must be current; nothing is written.
 func VerifyAudit(ctx context.Context, cfg config.Config, log *slog.Logger, tenant uuid.UUID, from int64, progress func(saga.Verification)) (saga.Verification, error) {
 	cfg.Database.AutoMigrate = false
-	db, _, stop, err := openDatabase(ctx, &cfg, log)
+	db, stop, err := openAlone(ctx, cfg, log)
 	if err != nil {
 		return saga.Verification{}, err
 	}

@@ -119,8 +119,8 @@ func hasty(c *config.Config) {
 	c.Webhooks.InitialInterval, c.Webhooks.MaxInterval = 20*time.Millisecond, 100*time.Millisecond
 }
 
-// pair registers the workflow of two steps at a participant that refuses when asked to.
-func pair(t *testing.T, base string) {
+// registerPair registers the workflow of two steps at a participant that refuses when asked to.
+func registerPair(t *testing.T, base string) {
 	t.Helper()
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if body, _ := io.ReadAll(r.Body); r.URL.Path == "/two" && strings.Contains(string(body), `"refuse":true`) {
@@ -134,8 +134,8 @@ func pair(t *testing.T, base string) {
 	}
 }
 
-// run runs sagas to their ends, every third of which fails.
-func run(t *testing.T, base string, n int) {
+// runSagas runs sagas to their ends, every third of which fails.
+func runSagas(t *testing.T, base string, n int) {
 	t.Helper()
 	for i := range n {
 		_, doc := call(t, "POST", base+"/api/v1/sagas?wait=20s", fmt.Sprintf(`{"workflow_name": "pair", "correlation_id": "c%d", "payload": {"refuse": %t}}`, i, i%3 == 2))
@@ -171,16 +171,16 @@ func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 	dsn := testdb.DSN(t)
 	a, b := start(t, dsn, "a", hasty), start(t, dsn, "b", hasty)
 	r := newReceiver(t, 3)
-	pair(t, a.url)
+	registerPair(t, a.url)
 	path := r.subscribe(b.url)
-	run(t, a.url, 3)
+	runSagas(t, a.url, 3)
 	r.wait(1)
 	if err := a.stop(); err != nil { // in the midst of it
 		t.Errorf("stop: %v", err)
 	}
-	run(t, b.url, 4)
+	runSagas(t, b.url, 4)
 	c := start(t, dsn, "c", hasty)
-	run(t, c.url, 2)
+	runSagas(t, c.url, 2)
 	want := happened(t, c.url)
 	r.wait(len(want))
 
@@ -239,7 +239,7 @@ func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
 	store := postgres.NewWebhooks(db)
 	r := newReceiver(t, 0)
 	a := start(t, dsn, "a", hasty)
-	pair(t, a.url)
+	registerPair(t, a.url)
 	path := r.subscribe(a.url)
 	id := uuid.MustParse(strings.TrimPrefix(path, "/api/v1/webhooks/"))
 	if err := a.stop(); err != nil {
@@ -249,7 +249,7 @@ func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
 		c.Egress.Deny = []string{strings.TrimPrefix(r.URL, "http://")}
 		c.Webhooks.InitialInterval, c.Webhooks.MaxInterval = 2*time.Second, 2*time.Second
 	})
-	run(t, b.url, 2)
+	runSagas(t, b.url, 2)
 	want := happened(t, b.url)
 	tenant := config.Default(config.Test).Tenant.DefaultID
 	for deadline := time.Now().Add(time.Minute); ; {

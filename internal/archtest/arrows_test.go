@@ -26,10 +26,11 @@ var arrows = map[string][]string{
 	"internal/saga":       {"internal/fault", "internal/retry", "internal/strictjson", "internal/workflow"},
 	"internal/webhook":    {"internal/fault", "internal/retry", "internal/saga", "internal/workflow"},
 	"internal/cloudevent": {"internal/saga"},
+	"internal/access":     {"internal/fault", "internal/saga"},
 	// stores
 	"db":                {},
-	"internal/memstore": {"internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
-	"internal/postgres": {"internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
+	"internal/memstore": {"internal/access", "internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
+	"internal/postgres": {"internal/access", "internal/credentials", "internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	// loops
 	"internal/audit":       {"internal/saga"},
 	"internal/delivery":    {"api/webhooks", "internal/cloudevent", "internal/egress", "internal/saga", "internal/webhook"},
@@ -40,21 +41,26 @@ var arrows = map[string][]string{
 	"internal/engine":      {"internal/failpoint", "internal/fault", "internal/retry", "internal/saga", "internal/workflow"},
 	"internal/janitor":     {"internal/saga"},
 	"internal/participant": {"internal/egress", "internal/retry", "internal/saga", "internal/strictjson"},
+	// the database's login
+	"internal/credentials":     {},
+	"internal/vault":           {"internal/credentials"},
+	"internal/vault/vaulttest": {},
 	// edges
-	"api":              {},
-	"api/client":       {},
-	"api/webhooks":     {},
-	"internal/config":  {},
-	"internal/devpg":   {},
-	"internal/egress":  {},
-	"internal/httpapi": {"api", "api/webhooks", "internal/cloudevent", "internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
-	"internal/ops":     {"internal/saga"},
-	"internal/app": {"db", "internal/audit", "internal/config", "internal/delivery", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint",
-		"internal/groupcommit", "internal/httpapi", "internal/janitor", "internal/kafka", "internal/ops", "internal/participant",
-		"internal/postgres", "internal/publication", "internal/saga", "internal/webhook", "internal/workflow"},
+	"api":               {},
+	"api/client":        {},
+	"api/webhooks":      {},
+	"internal/config":   {"internal/access", "internal/credentials"},
+	"internal/devpg":    {},
+	"internal/egress":   {},
+	"internal/httpapi":  {"api", "api/webhooks", "internal/access", "internal/cloudevent", "internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
+	"internal/identity": {"internal/access", "internal/fault", "internal/saga"},
+	"internal/ops":      {"internal/saga"},
+	"internal/app": {"db", "internal/access", "internal/audit", "internal/config", "internal/credentials", "internal/delivery", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint",
+		"internal/groupcommit", "internal/httpapi", "internal/identity", "internal/janitor", "internal/kafka", "internal/ops",
+		"internal/participant", "internal/postgres", "internal/publication", "internal/saga", "internal/vault", "internal/webhook", "internal/workflow"},
 	"internal/demo": {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
-	"cmd/skald": {"db", "internal/app", "internal/config", "internal/demo", "internal/failpoint", "internal/fault", "internal/httpapi",
-		"internal/saga", "internal/workflow"},
+	"cmd/skald": {"db", "internal/access", "internal/app", "internal/config", "internal/demo",
+		"internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/workflow"},
 	// measuring and examples
 	"cmd/skald-bench":       {"internal/bench", "internal/devpg"},
 	"internal/bench":        {},
@@ -65,7 +71,7 @@ var arrows = map[string][]string{
 	"docs":               {},
 	"internal/archtest":  {},
 	"internal/chaos":     {},
-	"internal/storetest": {"internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
+	"internal/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	"internal/testdb":    {"db", "internal/devpg"},
 }
 
@@ -74,8 +80,9 @@ var arrows = map[string][]string{
 var testArrows = map[string][]string{
 	"cmd/skald":            {"internal/testdb"},
 	"db":                   {"internal/postgres", "internal/retry", "internal/saga", "internal/testdb", "internal/workflow"},
+	"docs":                 {"internal/saga", "internal/testdb"},
 	"examples/order":       {"examples/order/ledger"},
-	"internal/app":         {"api/webhooks", "internal/testdb"},
+	"internal/app":         {"api/webhooks", "internal/testdb", "internal/vault/vaulttest"},
 	"internal/bench":       {"internal/devpg"},
 	"internal/chaos":       {"examples/order/ledger", "examples/order/shop", "internal/devpg", "internal/failpoint", "internal/saga", "internal/testdb"},
 	"internal/demo":        {"internal/testdb"},
@@ -83,20 +90,23 @@ var testArrows = map[string][]string{
 	"internal/audit":       {"internal/memstore", "internal/postgres", "internal/testdb", "internal/workflow"},
 	"internal/delivery":    {"internal/memstore", "internal/workflow"},
 	"internal/kafka":       {"internal/memstore", "internal/saga", "internal/workflow"},
-	"internal/httpapi":     {"api/client", "internal/audit", "internal/memstore", "internal/retry"},
+	"internal/httpapi":     {"api/client", "internal/audit", "internal/identity", "internal/memstore", "internal/retry"},
+	"internal/identity":    {"internal/memstore"},
 	"internal/memstore":    {"internal/storetest"},
 	"internal/participant": {"internal/workflow"},
-	"internal/postgres":    {"internal/storetest", "internal/testdb"},
+	"internal/postgres":    {"db", "internal/devpg", "internal/retry", "internal/storetest", "internal/testdb"},
+	"internal/vault":       {"internal/vault/vaulttest"},
 	"internal/strictjson":  {"internal/testdb"},
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/storetest", "internal/testdb", "internal/memstore", "internal/archtest", "internal/chaos", "internal/bench"}
+var support = []string{"internal/storetest", "internal/testdb", "internal/memstore", "internal/archtest", "internal/chaos", "internal/bench", "internal/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{
 	"github.com/jmoiron/sqlx":        {"internal/postgres"},
 	"github.com/lib/pq":              {"internal/postgres", "db", "internal/devpg", "internal/testdb", "internal/bench"},
+	"github.com/hashicorp/vault/api": {"internal/vault"},
 	"github.com/prometheus/":         {"internal/ops"},
 	"github.com/twmb/franz-go/":      {"internal/kafka"},
 	"github.com/knadh/koanf":         {"internal/config"},
@@ -105,6 +115,8 @@ var drivers = map[string][]string{
 	"github.com/oapi-codegen/":       {"internal/httpapi", "api", "api/client"},
 	"github.com/rubenv/sql-migrate":  {"db"},
 	"github.com/alecthomas/kong":     {"cmd/skald"},
+	"github.com/coreos/go-oidc":      {"internal/identity"},
+	"github.com/go-jose/go-jose":     {"internal/identity"},
 	"github.com/go-playground/":      {"internal/config"},
 	"go.yaml.in/yaml/v3":             {"internal/workflow", "internal/config"},
 	"golang.org/x/net/http/httpguts": {"internal/workflow", "internal/participant"},

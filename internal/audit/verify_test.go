@@ -42,6 +42,11 @@ func inPostgres(t *testing.T) (world, *sql.DB) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
+	super, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { super.Close() })
 	return world{postgres.NewSagas(db), postgres.NewWorkflows(db), postgres.NewTrail(db), func(t *testing.T) {
 		var now, xmin int64
 		if err := db.SQL().QueryRowContext(t.Context(), `SELECT pg_current_xact_id()::text`).Scan(&now); err != nil {
@@ -52,7 +57,7 @@ func inPostgres(t *testing.T) (world, *sql.DB) {
 				t.Fatal(err)
 			}
 		}
-	}}, db.SQL()
+	}}, super
 }
 
 // write writes the trail of a new tenant: three seals, each over a saga that was

@@ -3,9 +3,12 @@ package config
 import (
 	"net"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/skald-saga/skald/internal/access"
 )
 
 func listenAddr(s string) bool {
@@ -18,6 +21,19 @@ func loopbackAddr(s string) bool {
 	host, _, _ := net.SplitHostPort(s)
 	addr, err := netip.ParseAddr(host)
 	return listenAddr(s) && (host == "localhost" || err == nil && addr.Unmap().IsLoopback())
+}
+
+func apiKey(s string) bool {
+	_, ok := access.ParseToken(s)
+	return ok
+}
+
+// issuerURL is strict about plain HTTP: whoever can change what the issuer's
+// keys are can be anybody.
+func issuerURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Hostname() != "" && u.User == nil && u.Fragment == "" &&
+		(u.Scheme == "https" || u.Scheme == "http" && loopbackAddr(net.JoinHostPort(u.Hostname(), "80")))
 }
 
 func dbHosts(s string) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,9 @@ var customRules = map[string]string{
 	"db_hosts":      "a host name, address or socket directory, or several with commas (the port goes into database.port)",
 	"node_id":       "1 to 128 letters, digits and . _ : -",
 	"broker":        "a list whose entries are host:port",
+	"api_key":       "an API key, as skald key generate prints it",
+	"issuer_url":    "an https URL; http only for a loopback host",
+	"vault_address": "http:// or https:// with a host and maybe a port, such as https://vault.internal:8200",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }
 
@@ -33,8 +37,11 @@ func newChecker() *validator.Validate {
 		"loopback_addr": loopbackAddr,
 		"db_hosts":      dbHosts,
 		"node_id":       nodeID.MatchString,
+		"vault_address": vaultAddress,
 		"egress_entry":  egressEntry,
 		"broker":        broker,
+		"api_key":       apiKey,
+		"issuer_url":    issuerURL,
 	} {
 		if err := v.RegisterValidation(tag, func(fl validator.FieldLevel) bool { return ok(fl.Field().String()) }); err != nil {
 			panic(err) // only for an empty or reserved tag name
@@ -58,7 +65,7 @@ func (l *loader) check(cfg Config) {
 		}
 		l.add(key, l.origin(key), detail)
 	}
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, vaultRules) {
 		if l.has(r.key) || l.has(r.with...) {
 			continue
 		}
@@ -117,6 +124,13 @@ var rules = []rule{
 	{"kafka.sasl", []string{"app.environment", "kafka.tls"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || c.Kafka.SASL != "plain" || c.Kafka.TLS,
 			"must not be plain without kafka.tls in prod: the password would travel in the clear")
+	}},
+	{"auth.mode", []string{"app.environment", "server.listen_addr"}, func(c Config) string {
+		return unless(c.Auth.Mode != AuthOff || c.App.Environment != Prod && loopbackAddr(c.Server.ListenAddr),
+			"must not be off in prod, nor unless server.listen_addr is on loopback")
+	}},
+	{"auth.jwks_url", []string{"auth.jwt_issuer"}, func(c Config) string {
+		return unless(c.Auth.JWTIssuer != "" || c.Auth.JWKSURL == "", "is of no use without auth.jwt_issuer")
 	}},
 	{"test.clock_offset", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment == Test || c.Test.ClockOffset == 0,

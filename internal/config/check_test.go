@@ -16,9 +16,9 @@ func TestRulesBetweenSettings(t *testing.T) {
 		environ []string
 		want    string // "" when it is allowed
 	}{
-		{"more idle connections than connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=8", "SKALD_DATABASE_MAX_IDLE_CONNS=9"},
+		{"more idle connections than connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=10", "SKALD_DATABASE_MAX_IDLE_CONNS=11"},
 			"database.max_idle_conns (SKALD_DATABASE_MAX_IDLE_CONNS): must not exceed database.max_open_conns"},
-		{"as many idle connections as connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=8", "SKALD_DATABASE_MAX_IDLE_CONNS=8"}, ""},
+		{"as many idle connections as connections", []string{"SKALD_DATABASE_MAX_OPEN_CONNS=10", "SKALD_DATABASE_MAX_IDLE_CONNS=10"}, ""},
 		{"statements that outlive their connection", []string{"SKALD_DATABASE_STATEMENT_TIMEOUT=1m"},
 			"database.io_timeout (default; env SKALD_DATABASE_IO_TIMEOUT): must exceed database.statement_timeout"},
 		{"statements without a limit", []string{"SKALD_DATABASE_STATEMENT_TIMEOUT=0"}, ""},
@@ -44,6 +44,18 @@ func TestRulesBetweenSettings(t *testing.T) {
 		{"prod with a URL that may be plain text", []string{"SKALD_ENV=prod", "SKALD_DATABASE_URL=postgres://db/x?sslmode=prefer"},
 			"database.url (SKALD_DATABASE_URL): must not have an sslmode below require in prod"},
 		{"prod with a URL that leaves TLS to the profile", []string{"SKALD_ENV=prod", "SKALD_DATABASE_URL=postgres://db/x"}, ""},
+		{"no credentials off loopback", []string{"SKALD_AUTH_MODE=off", "SKALD_LISTEN_ADDR=:8080"},
+			"auth.mode (SKALD_AUTH_MODE): must not be off in prod, nor unless server.listen_addr is on loopback"},
+		{"no credentials in prod", []string{"SKALD_AUTH_MODE=off", "SKALD_ENV=prod", "SKALD_DATABASE_HOST=db"},
+			"auth.mode (SKALD_AUTH_MODE): must not be off in prod, nor unless server.listen_addr is on loopback"},
+		{"no credentials on one's own machine", []string{"SKALD_AUTH_MODE=off", "SKALD_BOOTSTRAP_ADMIN_KEY=" + sampleKey}, ""},
+		{"an issuer's keys without the issuer", []string{"SKALD_AUTH_JWKS_URL=https://issuer.example/keys"},
+			"auth.jwks_url (SKALD_AUTH_JWKS_URL): is of no use without auth.jwt_issuer"},
+		{"a bootstrap key that is none", []string{"SKALD_BOOTSTRAP_ADMIN_KEY=hunter2"},
+			"auth.bootstrap_admin_key (SKALD_BOOTSTRAP_ADMIN_KEY): must be empty or an API key, as skald key generate prints it"},
+		{"no algorithms", []string{"SKALD_AUTH_JWT_ALGORITHMS="}, "auth.jwt_algorithms (SKALD_AUTH_JWT_ALGORITHMS): must be one of EdDSA, ES256, RS256"},
+		{"an algorithm with a shared secret", []string{"SKALD_AUTH_JWT_ALGORITHMS=ES256,HS256"},
+			"auth.jwt_algorithms (SKALD_AUTH_JWT_ALGORITHMS): must be one of EdDSA, ES256, RS256; entry 2 is not"},
 		{"staging in plain text", []string{"SKALD_ENV=staging", "SKALD_DATABASE_URL=postgres://db/x?sslmode=disable"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,6 +69,31 @@ func TestRulesBetweenSettings(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestCredentialsAreAskedForUnlessThisIsSomebodysOwnMachine(t *testing.T) {
+	for _, tt := range []struct {
+		environ []string
+		want    bool
+	}{
+		{nil, false},
+		{[]string{"SKALD_ENV=test", "SKALD_LISTEN_ADDR=[::1]:0"}, false},
+		{[]string{"SKALD_AUTH_MODE=off"}, false},
+		{[]string{"SKALD_AUTH_MODE=off", "SKALD_BOOTSTRAP_ADMIN_KEY=" + sampleKey}, false},
+		{[]string{"SKALD_AUTH_MODE=required"}, true},
+		{[]string{"SKALD_LISTEN_ADDR=:8080"}, true},
+		{[]string{"SKALD_LISTEN_ADDR=10.0.0.1:8080"}, true},
+		{[]string{"SKALD_BOOTSTRAP_ADMIN_KEY=" + sampleKey}, true},
+		{[]string{"SKALD_AUTH_BOOTSTRAP_ADMIN_KEY_FILE=testdata/admin_key"}, true},
+		{[]string{"SKALD_AUTH_JWT_ISSUER=https://issuer.example"}, true},
+		{[]string{"SKALD_ENV=staging"}, true},
+		{[]string{"SKALD_ENV=prod", "SKALD_DATABASE_HOST=db"}, true},
+	} {
+		c, err := Load("", tt.environ)
+		if err != nil || c.AuthRequired() != tt.want {
+			t.Errorf("%v: required %t, %v; want %t", tt.environ, c.AuthRequired(), err, tt.want)
+		}
 	}
 }
 
@@ -124,6 +161,10 @@ func TestAddresses(t *testing.T) {
 		{"node_id", nodeID.MatchString,
 			[]string{"host:8080", "node-1.zone_a"},
 			[]string{"", "a b", "a\n", "käse", strings.Repeat("x", 129)}},
+		{"api_key", apiKey, []string{sampleKey}, []string{"", "hunter2", sampleKey + "A", strings.ToUpper(sampleKey)}},
+		{"issuer_url", issuerURL,
+			[]string{"https://issuer.example", "https://issuer.example/realms/x", "http://127.0.0.1:8080/x", "http://localhost", "http://[::1]:1/x"},
+			[]string{"", "issuer.example", "http://issuer.example", "http://10.0.0.1", "ftp://127.0.0.1", "https://u:p@issuer.example", "https://", "https://issuer.example/#x"}},
 		{"egress entry", egressEntry,
 			[]string{"127.0.0.1:18000-18100", "10.0.0.0/8", "10.0.0.0/8:443", "10.0.0.1", "orders.internal:8443", "orders", "::1", "fd00::/8", "[fd00::/8]:443", "[::1]:1-65535", "[::1]", "*.internal", "*.internal:443", "bücher.example", "orders.internal.", "localhost:80"},
 			[]string{"", ":80", "10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:20-10", "10.0.0.1:", "10.0.0.1:1-", "a:b", "http://orders", "*", "*internal", "a.*.b", "127.1", "0x7f000001", "orders.0X7F", "fe80::1%eth0", "[::1", "[::1]80", "[10.0.0.1]:80", "1.2.3", "a b", "10.0.0.1:1-2-3"}},

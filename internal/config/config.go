@@ -19,15 +19,18 @@ import (
 type Config struct {
 	App        App       `koanf:"app" doc:"What this installation is."`
 	Database   Database  `koanf:"database" doc:"The PostgreSQL that holds all state. With neither url nor host, Skald starts a private PostgreSQL of its own."`
+	Vault      Vault     `koanf:"vault" doc:"HashiCorp Vault, as the keeper of the database's password. Off until a path is set. See docs/operations.md."`
 	Server     Server    `koanf:"server" doc:"The HTTP API."`
 	Engine     Engine    `koanf:"engine" doc:"The saga engine of this node."`
 	Egress     Egress    `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
 	Audit      Audit     `koanf:"audit" doc:"The audit trail."`
 	Log        Log       `koanf:"log" doc:"Logging."`
+	Auth       Auth      `koanf:"auth" doc:"Who may use the API: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
 	Tenant     Tenant    `koanf:"tenant" doc:"The tenant of requests that name none."`
 	Limits     Limits    `koanf:"limits" doc:"What clients may send."`
 	Webhooks   Webhooks  `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
 	Kafka      Kafka     `koanf:"kafka" doc:"Publication of audit events to Kafka (docs/kafka.md); off without brokers."`
+	Retention  Retention `koanf:"retention" doc:"How long ended sagas stay live before they are archived, where their workflow does not say."`
 	Test       TestSeams `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
 	Failpoints string    `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`
 }
@@ -63,14 +66,14 @@ type Database struct {
 	Name             string        `koanf:"name" validate:"required,max=63" doc:"Database name."`
 	User             string        `koanf:"user" validate:"required,max=63" doc:"Role to sign in as."`
 	Password         Secret        `koanf:"password" doc:"Password. Excludes password_file."`
-	PasswordFile     string        `koanf:"password_file" doc:"File that holds the password, read once at start; line ends after it are dropped. Excludes password."`
+	PasswordFile     string        `koanf:"password_file" doc:"File that holds the password; line ends after it are dropped. It is read again when it changes and when PostgreSQL refuses the password. Excludes password."`
 	SSLMode          string        `koanf:"ssl_mode" validate:"oneof=disable require verify-ca verify-full" doc:"TLS to PostgreSQL, unless the URL says otherwise. prod refuses disable."`
 	SSLRootCert      string        `koanf:"ssl_root_cert" doc:"File of CA certificates to verify the server with; empty means the driver's choice, which ends at the system's."`
-	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=8,max=1000" doc:"Most open connections of this node."`
+	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=10,max=1000" doc:"Most open connections of this node."`
 	MaxIdleConns     int           `koanf:"max_idle_conns" validate:"min=0,max=1000" doc:"Connections kept open for reads by key; at most max_open_conns. Those for lists close after a minute without use."`
 	ConnMaxLifetime  time.Duration `koanf:"conn_max_lifetime" validate:"omitempty,min=1s,max=24h" doc:"A connection is replaced after this long; 0 means never."`
 	AutoMigrate      bool          `koanf:"auto_migrate" doc:"Whether serve migrates the schema by itself; if not, it only checks that the schema is current."`
-	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL ends a statement after this long. 0 leaves it to the server, as PgBouncer needs unless its ignore_startup_parameters lists statement_timeout."`
+	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL ends a statement after this long. 0 leaves it to the server. See docs/operations.md for PgBouncer."`
 	IOTimeout        time.Duration `koanf:"io_timeout" validate:"min=1s,max=2h" doc:"A connection on which a single read or write takes this long is given up; must exceed statement_timeout."`
 	EmbeddedDir      string        `koanf:"embedded_dir" validate:"required" doc:"Data directory of the private PostgreSQL."`
 	EmbeddedBin      string        `koanf:"embedded_bin" env:"SKALD_PG_BIN" doc:"Directory of the PostgreSQL programs for the private PostgreSQL; empty means search the usual places."`
@@ -128,6 +131,45 @@ type Log struct {
 	Format string `koanf:"format" validate:"oneof=json text" doc:"json for machines, text for people."`
 }
 
+// AuthMode says whether the API asks for credentials.
+type AuthMode string
+
+// The modes. AuthAuto asks for them unless the node is plainly somebody's own
+// machine; see Config.AuthRequired.
+const (
+	AuthAuto     AuthMode = "auto"
+	AuthRequired AuthMode = "required"
+	AuthOff      AuthMode = "off"
+)
+
+// Auth says which credentials count. BootstrapAdminKey holds the content of
+// BootstrapAdminKeyFile when that is given.
+type Auth struct {
+	Mode                  AuthMode      `koanf:"mode" validate:"oneof=auto required off" doc:"Whether the API asks for credentials. auto: unless listen_addr is on loopback, the profile is dev or test, and neither a bootstrap key nor an issuer is set. off is refused in prod and off loopback."`
+	BootstrapAdminKey     Secret        `koanf:"bootstrap_admin_key" env:"SKALD_BOOTSTRAP_ADMIN_KEY" validate:"omitempty,api_key" doc:"An API key, as skald key generate prints it, that is stored at start as an admin for any tenant, if it is not there. Excludes bootstrap_admin_key_file."`
+	BootstrapAdminKeyFile string        `koanf:"bootstrap_admin_key_file" doc:"File that holds that key. Excludes bootstrap_admin_key."`
+	JWTIssuer             string        `koanf:"jwt_issuer" validate:"omitempty,issuer_url" doc:"Issuer of JWTs, exactly as in their iss; empty means that JWTs do not count."`
+	JWTAudience           string        `koanf:"jwt_audience" validate:"required,max=255" doc:"What the aud of JWTs must name; tokens made for others do not count."`
+	JWKSURL               string        `koanf:"jwks_url" validate:"omitempty,issuer_url" doc:"Where the issuer's keys are; empty means that its discovery document says it."`
+	JWTAlgorithms         []string      `koanf:"jwt_algorithms" validate:"min=1,dive,oneof=EdDSA ES256 RS256" doc:"Signature algorithms that count."`
+	JWTLeeway             time.Duration `koanf:"jwt_leeway" validate:"min=0s,max=60s" doc:"How far the issuer's clock may be off."`
+	JWTRoleClaim          string        `koanf:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role, text or a list, by its name or as a path such as realm_access.roles."`
+	JWTTenantClaim        string        `koanf:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is for the default tenant."`
+}
+
+// AuthRequired tells whether the API asks for credentials. In auto mode it
+// does unless everything says that this is somebody's own machine.
+func (c Config) AuthRequired() bool {
+	switch c.Auth.Mode {
+	case AuthRequired:
+		return true
+	case AuthOff:
+		return false
+	}
+	own := c.App.Environment == Dev || c.App.Environment == Test
+	return !own || !loopbackAddr(c.Server.ListenAddr) || c.Auth.BootstrapAdminKey != "" || c.Auth.JWTIssuer != ""
+}
+
 // Tenant stands in for what a request's credential and headers leave open.
 type Tenant struct {
 	DefaultID     uuid.UUID `koanf:"default_id" validate:"required" doc:"Tenant of requests that name none."`
@@ -165,6 +207,14 @@ type Kafka struct {
 	SASL         string   `koanf:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"How to sign in: plain, scram-sha-256 or scram-sha-512; empty means not at all."`
 	SASLUser     string   `koanf:"sasl_user" doc:"User to sign in as; required with sasl."`
 	SASLPassword Secret   `koanf:"sasl_password" doc:"Password of that user."`
+}
+
+// Retention is the life of ended sagas. A workflow's own retention wins.
+type Retention struct {
+	Completed time.Duration `koanf:"completed" validate:"omitempty,min=1m,max=876000h" doc:"How long completed sagas stay live; 0 means for ever."`
+	Failed    time.Duration `koanf:"failed" validate:"omitempty,min=1m,max=876000h" doc:"How long sagas that ended in any other way stay live; 0 means for ever. Those that need attention always do."`
+	Interval  time.Duration `koanf:"interval" validate:"omitempty,min=1s,max=720h" doc:"How often this node archives what has expired; 0 means never."`
+	BatchSize int           `koanf:"batch_size" validate:"min=1,max=10000" doc:"Most sagas archived in one transaction."`
 }
 
 // TestSeams change what a production system must not change. All are zero

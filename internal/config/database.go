@@ -23,7 +23,11 @@ const connectTimeout = "10"
 // It is empty when Embedded; set URL to the private server's to get the same
 // parameters for it. A URL that Load would refuse comes back as it is, for the
 // driver to refuse.
-func (d Database) DSN() string {
+func (d Database) DSN() string { return d.DSNAs("", "") }
+
+// DSNAs is DSN with another user and password, unless they are empty. They win
+// over the URL's.
+func (d Database) DSNAs(user string, password Secret) string {
 	if d.Embedded() {
 		return ""
 	}
@@ -31,6 +35,8 @@ func (d Database) DSN() string {
 	if err != nil {
 		return string(d.URL)
 	}
+	setIf(p, "user", user)
+	setIf(p, "password", string(password))
 	var b strings.Builder
 	first := []string{"host", "port", "dbname", "user", "password", "sslmode"}
 	for _, key := range first {
@@ -41,6 +47,14 @@ func (d Database) DSN() string {
 		appendParameter(&b, p, key)
 	}
 	return b.String()
+}
+
+// Login is whom DSN signs in as.
+func (d Database) Login() string {
+	if p, err := d.parameters(); err == nil {
+		return p["user"]
+	}
+	return d.User
 }
 
 // parameters are the URL's, completed by the other settings.
@@ -75,6 +89,11 @@ func (d Database) parameters() (map[string]string, error) {
 		fill("target_session_attrs", "read-write")
 	}
 	return p, nil
+}
+
+func (d Database) urlHasPassword() bool {
+	p, err := parseConnInfo(string(d.URL))
+	return err == nil && p["password"] != ""
 }
 
 // hostCount is how many servers the parameters name.

@@ -25,6 +25,13 @@ func Default(env Environment) Config {
 			IOTimeout:        60 * time.Second,
 			EmbeddedDir:      "./.skald/postgres",
 		},
+		Vault: Vault{
+			UsernameKey: "username",
+			PasswordKey: "password",
+			AuthMethod:  "token",
+			JWTFile:     "/var/run/secrets/kubernetes.io/serviceaccount/token",
+			Timeout:     10 * time.Second,
+		},
 		Server: Server{
 			ListenAddr:      "127.0.0.1:8080",
 			MaxBodyBytes:    1 << 20,
@@ -51,8 +58,17 @@ func Default(env Environment) Config {
 		Egress: Egress{AllowLoopback: true},
 		Audit:  Audit{SealInterval: time.Second},
 		Log:    Log{Level: "info", Format: "json"},
-		Tenant: Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
-		Limits: Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
+		Auth: Auth{
+			Mode:           AuthAuto,
+			JWTAudience:    "skald",
+			JWTAlgorithms:  []string{"EdDSA", "ES256", "RS256"},
+			JWTLeeway:      30 * time.Second,
+			JWTRoleClaim:   "role",
+			JWTTenantClaim: "tenant_id",
+		},
+		Tenant:    Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
+		Retention: Retention{Completed: 30 * 24 * time.Hour, Failed: 90 * 24 * time.Hour, Interval: time.Hour, BatchSize: 500},
+		Limits:    Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
 		Webhooks: Webhooks{
 			AllowHTTP:       true,
 			Timeout:         10 * time.Second,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"github.com/knadh/koanf/providers/structs"
 	"github.com/knadh/koanf/v2"
 	yamlv3 "go.yaml.in/yaml/v3"
+
+	"github.com/skald-saga/skald/internal/credentials"
 )
 
 // Load builds the configuration: the profile's defaults, overridden by the
@@ -24,7 +25,7 @@ import (
 //
 // The error is an *Error with every mistake found, and then the Config is
 // zero. Mistakes name keys, variables and files, never values: a value may be
-// a secret in the wrong place. Load reads the file and database.password_file
+// a secret in the wrong place. Load reads the file and those that hold secrets,
 // and touches nothing else.
 func Load(path string, environ []string) (Config, error) {
 	var l loader
@@ -34,7 +35,8 @@ func Load(path string, environ []string) (Config, error) {
 	l.settleAlternatives(fromFile, fromEnv)
 
 	cfg := l.merge(fromFile, fromEnv)
-	l.readPasswordFile(&cfg)
+	l.readSecretFile("database.password_file", cfg.Database.PasswordFile, &cfg.Database.Password)
+	l.readSecretFile("auth.bootstrap_admin_key_file", cfg.Auth.BootstrapAdminKeyFile, &cfg.Auth.BootstrapAdminKey)
 	l.check(cfg)
 	if len(l.mistakes) > 0 {
 		return Config{}, &Error{Mistakes: l.mistakes}
@@ -189,6 +191,9 @@ func serviceLink(name, value string) bool {
 var alternatives = [][2]string{
 	{"database.url", "database.host"},
 	{"database.password", "database.password_file"},
+	{"auth.bootstrap_admin_key", "auth.bootstrap_admin_key_file"},
+	{"vault.static_path", "vault.dynamic_path"},
+	{"vault.secret_id", "vault.secret_id_file"},
 }
 
 // settleAlternatives lets the later layer win, so that a variable replaces
@@ -238,34 +243,17 @@ func (l *loader) merge(layers ...layer) Config {
 	return cfg
 }
 
-// maxPasswordFile is far above any password; it keeps a wrong path, such as a
-// device, from being read for ever.
-const maxPasswordFile = 64 << 10
-
-func (l *loader) readPasswordFile(cfg *Config) {
-	const key = "database.password_file"
-	path := cfg.Database.PasswordFile
+// readSecretFile reads the file that key names, if any, into the secret.
+func (l *loader) readSecretFile(key, path string, into *Secret) {
 	if path == "" || l.has(key) {
 		return
 	}
-	f, err := os.Open(path)
+	content, err := credentials.ReadSecret(path)
 	if err != nil {
-		l.add(key, l.origin(key), "cannot be read: "+reason(err))
+		l.add(key, l.origin(key), err.Error())
 		return
 	}
-	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxPasswordFile+1))
-	content = bytes.TrimRight(content, "\r\n")
-	switch {
-	case err != nil:
-		l.add(key, l.origin(key), "cannot be read: "+reason(err))
-	case len(content) == 0:
-		l.add(key, l.origin(key), "is empty; it must hold the password")
-	case len(content) > maxPasswordFile:
-		l.add(key, l.origin(key), "is too large for a password file")
-	default:
-		cfg.Database.Password = Secret(content)
-	}
+	*into = Secret(content)
 }
 
 // oneDocument refuses further YAML documents, which the parser would ignore.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,8 @@ func get(c Config, key string) any {
 	return v.Interface()
 }
 
+const sampleKey = "skald_abcdefgh_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
 // samples is a value for every setting that is nobody's default.
 var samples = map[string]struct {
 	text string
@@ -93,6 +96,23 @@ var samples = map[string]struct {
 	"database.io_timeout":                 {"45s", 45 * time.Second},
 	"database.embedded_dir":               {"/var/lib/skald", "/var/lib/skald"},
 	"database.embedded_bin":               {"/opt/pg/bin", "/opt/pg/bin"},
+	"vault.address":                       {"https://vault:8200", "https://vault:8200"},
+	"vault.namespace":                     {"team", "team"},
+	"vault.ca_cert":                       {"/ca.pem", "/ca.pem"},
+	"vault.static_path":                   {"secret/data/x", "secret/data/x"},
+	"vault.dynamic_path":                  {"database/creds/x", "database/creds/x"},
+	"vault.username_key":                  {"user", "user"},
+	"vault.password_key":                  {"pw", "pw"},
+	"vault.auth_method":                   {"approle", "approle"},
+	"vault.auth_mount":                    {"approle-eu", "approle-eu"},
+	"vault.token":                         {"hvs.x", Secret("hvs.x")},
+	"vault.token_file":                    {"/vault/token", "/vault/token"},
+	"vault.role_id":                       {"skald", "skald"},
+	"vault.secret_id":                     {"s", Secret("s")},
+	"vault.secret_id_file":                {"/vault/secret-id", "/vault/secret-id"},
+	"vault.kubernetes_role":               {"skald", "skald"},
+	"vault.jwt_file":                      {"/jwt", "/jwt"},
+	"vault.timeout":                       {"3s", 3 * time.Second},
 	"server.listen_addr":                  {"127.0.0.1:0", "127.0.0.1:0"},
 	"server.debug_addr":                   {"localhost:6060", "localhost:6060"},
 	"server.max_body_bytes":               {"2048", int64(2048)},
@@ -120,6 +140,16 @@ var samples = map[string]struct {
 	"audit.seal_interval":                 {"300ms", 300 * time.Millisecond},
 	"log.level":                           {"debug", "debug"},
 	"log.format":                          {"text", "text"},
+	"auth.mode":                           {"required", AuthRequired},
+	"auth.bootstrap_admin_key":            {sampleKey, Secret(sampleKey)},
+	"auth.bootstrap_admin_key_file":       {"testdata/admin_key", "testdata/admin_key"},
+	"auth.jwt_issuer":                     {"https://issuer.example/realms/x", "https://issuer.example/realms/x"},
+	"auth.jwt_audience":                   {"orders", "orders"},
+	"auth.jwks_url":                       {"http://127.0.0.1:9/keys", "http://127.0.0.1:9/keys"},
+	"auth.jwt_algorithms":                 {"ES256, RS256", []string{"ES256", "RS256"}},
+	"auth.jwt_leeway":                     {"60s", time.Minute},
+	"auth.jwt_role_claim":                 {"realm_access.roles", "realm_access.roles"},
+	"auth.jwt_tenant_claim":               {"https://skald.example/tenant", "https://skald.example/tenant"},
 	"tenant.default_id":                   {"0198a5b0-0000-7000-8000-000000000002", uuid.MustParse("0198a5b0-0000-7000-8000-000000000002")},
 	"tenant.default_region":               {"eu", "eu"},
 	"tenant.default_major":                {"65535", 65535},
@@ -142,8 +172,19 @@ var samples = map[string]struct {
 	"kafka.sasl":                          {"scram-sha-512", "scram-sha-512"},
 	"kafka.sasl_user":                     {"skald", "skald"},
 	"kafka.sasl_password":                 {"hunter3", Secret("hunter3")},
+	"retention.completed":                 {"2h", 2 * time.Hour},
+	"retention.failed":                    {"3h", 3 * time.Hour},
+	"retention.interval":                  {"2s", 2 * time.Second},
+	"retention.batch_size":                {"9", 9},
 	"test.clock_offset":                   {"-90s", -90 * time.Second},
 	"failpoints":                          {"engine.commit=kill@3", "engine.commit=kill@3"},
+}
+
+// beside is what a setting cannot do without.
+var beside = map[string][]string{
+	"auth.jwks_url":      {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
+	"vault.static_path":  {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db"},
+	"vault.dynamic_path": {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db", "SKALD_DATABASE_AUTO_MIGRATE=false"},
 }
 
 func TestEverySettingIsReadUnderEachOfItsNames(t *testing.T) {
@@ -165,11 +206,12 @@ func TestEverySettingIsReadUnderEachOfItsNames(t *testing.T) {
 		if f.key == "app.environment" {
 			profile = "PATH=/bin"
 		}
-		if got := get(load(t, yaml, profile), f.key); !cmp.Equal(got, sample.want) {
+		environ := append([]string{profile}, beside[f.key]...)
+		if got := get(load(t, yaml, environ...), f.key); !cmp.Equal(got, sample.want) {
 			t.Errorf("%s in a file = %v, want %v", f.key, got, sample.want)
 		}
 		for _, name := range f.names {
-			c, err := Load("", []string{profile, name + "=" + sample.text})
+			c, err := Load("", append(slices.Clone(environ), name+"="+sample.text))
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			} else if got := get(c, f.key); !cmp.Equal(got, sample.want) {
@@ -194,6 +236,7 @@ func TestTheNamesOthersRelyOn(t *testing.T) {
 		"SKALD_TEST_CLOCK_OFFSET":           "test.clock_offset",
 		"SKALD_PG_BIN":                      "database.embedded_bin",
 		"SKALD_ENGINE_DEFAULT_STEP_TIMEOUT": "engine.default_step_timeout",
+		"SKALD_BOOTSTRAP_ADMIN_KEY":         "auth.bootstrap_admin_key",
 	} {
 		c, err := Load("", []string{"SKALD_ENV=test", name + "=" + samples[key].text})
 		if err != nil {

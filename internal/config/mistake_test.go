@@ -43,7 +43,7 @@ lease_ttl: 5s
 		"SKALD_LISTEN_ADR: unknown variable; did you mean SKALD_LISTEN_ADDR?",
 		"SKALD_XYZZY: unknown variable",
 		"database.ssl_mode (FILE; env SKALD_DATABASE_SSL_MODE): must be one of disable, require, verify-ca, verify-full",
-		"database.max_open_conns (FILE; env SKALD_DATABASE_MAX_OPEN_CONNS): must be a whole number from 8 to 1000",
+		"database.max_open_conns (FILE; env SKALD_DATABASE_MAX_OPEN_CONNS): must be a whole number from 10 to 1000",
 		"egress.allow (SKALD_EGRESS_ALLOW): must be a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port; entry 2 is not",
 		"egress.allow (SKALD_EGRESS_ALLOW): must be a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port; entry 3 is not",
 		"database.io_timeout (SKALD_DATABASE_IO_TIMEOUT): must exceed database.statement_timeout",
@@ -143,14 +143,14 @@ func TestUnreadableFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(large, make([]byte, maxPasswordFile+1), 0o600); err != nil {
+	if err := os.WriteFile(large, make([]byte, 64<<10+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
 		"no/such":   "cannot be read: no such file or directory",
 		t.TempDir(): "cannot be read: is a directory",
-		empty:       "is empty; it must hold the password",
-		large:       "is too large for a password file",
+		empty:       "is empty",
+		large:       "is too large for a secret",
 	} {
 		got := mistakes(t, "", "SKALD_DATABASE_PASSWORD_FILE="+path)
 		if want := "database.password_file (SKALD_DATABASE_PASSWORD_FILE): " + want; len(got) != 1 || got[0] != want {

@@ -131,6 +131,7 @@ func openShop(path string, log *slog.Logger) (addr string, closeIt func(), err e
 func startSkald(ctx context.Context, cfg Config) (url string, stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cfg.Skald.Server.ListenAddr = "127.0.0.1:0"
+	cfg.Skald.Auth.Mode = config.AuthOff // nobody else talks to it
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- app.Run(ctx, cfg.Skald, app.Options{Version: cfg.Version, Log: cfg.Log, Ready: func(url string) { ready <- url }})

@@ -16,14 +16,16 @@ type Kind int
 
 // Kinds. The zero value is never used, so a forgotten kind shows up as an outage.
 const (
-	Invalid      Kind = iota + 1 // the input is wrong: 400 or 422, see Malformed
-	Malformed                    // the request itself cannot be read: 400
-	NotFound                     // no such thing for this tenant: 404
-	Conflict                     // the thing's state forbids it: 409
-	Precondition                 // If-Match named another version: 412
-	TooLarge                     // 413
-	Unsupported                  // media type: 415
-	Unavailable                  // try again later, nothing was done: 503
+	Invalid         Kind = iota + 1 // the input is wrong: 400 or 422, see Malformed
+	Malformed                       // the request itself cannot be read: 400
+	NotFound                        // no such thing for this tenant: 404
+	Conflict                        // the thing's state forbids it: 409
+	Precondition                    // If-Match named another version: 412
+	TooLarge                        // 413
+	Unsupported                     // media type: 415
+	Unavailable                     // try again later, nothing was done: 503
+	Unauthenticated                 // who asks is not known: 401
+	Forbidden                       // who asks is known, and may not: 403
 )
 
 // Field is one mistake in the input.

@@ -20,6 +20,7 @@ type answer struct {
 	location string // "" none
 	replayed bool   // an earlier request of this Idempotency-Key is answered again
 	waited   string // the honoured Prefer, "" none
+	secret   bool   // nobody may keep it
 }
 
 // maxPooled keeps one huge answer from staying in memory for ever.
@@ -62,6 +63,9 @@ func (a answer) write(w http.ResponseWriter) error {
 	if a.waited != "" {
 		h.Set("Preference-Applied", a.waited)
 	}
+	if a.secret {
+		h.Set("Cache-Control", "no-store")
+	}
 	w.WriteHeader(a.status)
 	if body != nil {
 		_, _ = w.Write(body) // a client that left cannot be told
@@ -97,6 +101,14 @@ func (a answer) VisitVerifyAuditResponse(w http.ResponseWriter) error          {
 func (a answer) VisitCancelSagaResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitCompensateSagaResponse(w http.ResponseWriter) error       { return a.write(w) }
 func (a answer) VisitResumeCompensationResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a answer) VisitCreateAPIKeyResponse(w http.ResponseWriter) error         { return a.write(w) }
+func (a answer) VisitListAPIKeysResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitGetAPIKeyResponse(w http.ResponseWriter) error            { return a.write(w) }
+func (a answer) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error         { return a.write(w) }
+func (a answer) VisitWhoAmIResponse(w http.ResponseWriter) error               { return a.write(w) }
+func (a answer) VisitRestoreSagaResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitRunRetentionResponse(w http.ResponseWriter) error         { return a.write(w) }
+func (a answer) VisitGetStorageResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitGetHealthResponse(w http.ResponseWriter) error            { return a.write(w) }
 func (a answer) VisitGetReadinessResponse(w http.ResponseWriter) error         { return a.write(w) }
 func (a answer) VisitGetVersionResponse(w http.ResponseWriter) error           { return a.write(w) }

@@ -13,8 +13,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/identity"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -37,20 +39,22 @@ func (n *nobody) WriteHeader(status int)      { n.status = status }
 func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
 
 // BenchmarkCreate is the edge's part of POST /sagas: everything but the socket
-// and the commit.
+// and the commit. In "key" the request has an API key, as in production.
 func BenchmarkCreate(b *testing.B) {
 	for _, size := range []struct {
 		name    string
 		payload string
+		guarded bool
 	}{
-		{"payload=100B", `{"order_id":"7f3e","amount":1299,"items":[{"sku":"a","n":1},{"sku":"b","n":2}],"note":"leave it"}`},
-		{"payload=4KB", `{"items":[` + strings.Repeat(`{"sku":"a-123","quantity":1,"price":12.99},`, 95) + `null]}`},
-		{"payload=28KB", `{"items":[` + strings.Repeat(`{"sku":"a-123","quantity":1,"price":12.99},`, 660) + `null]}`},
+		{"payload=100B", `{"order_id":"7f3e","amount":1299,"items":[{"sku":"a","n":1},{"sku":"b","n":2}],"note":"leave it"}`, false},
+		{"payload=100B,key", `{"order_id":"7f3e","amount":1299,"items":[{"sku":"a","n":1},{"sku":"b","n":2}],"note":"leave it"}`, true},
+		{"payload=4KB", `{"items":[` + strings.Repeat(`{"sku":"a-123","quantity":1,"price":12.99},`, 95) + `null]}`, false},
+		{"payload=28KB", `{"items":[` + strings.Repeat(`{"sku":"a-123","quantity":1,"price":12.99},`, 660) + `null]}`, false},
 	} {
 		b.Run(size.name, func(b *testing.B) {
 			store := memstore.New(time.Now)
-			handler, err := httpapi.New(httpapi.Config{
-				Sagas: store.Sagas, Workflows: store.Workflows,
+			cfg := httpapi.Config{
+				Sagas: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas,
 				Create: func(_ context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 					return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil
 				},
@@ -60,18 +64,25 @@ func BenchmarkCreate(b *testing.B) {
 					return saga.Verification{}, nil
 				},
 				Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: checkEndpoint,
-				Engine: &idle{owner: 1}, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+				Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 				SagaTimeout: time.Hour, Now: time.Now,
 				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 				Log:   slog.New(slog.DiscardHandler),
-			})
+			}
+			header := http.Header{"Content-Type": {"application/json"}}
+			if size.guarded {
+				header["Authorization"] = []string{"Bearer " + benchKey(b, store.Keys)}
+				cfg.Development = false
+				cfg.Identify = identity.New(identity.Config{Keys: store.Keys, Now: time.Now, Log: cfg.Log}).Identify
+			}
+			handler, err := httpapi.New(cfg)
 			if err != nil {
 				b.Fatal(err)
 			}
 			post := func(path, body string) int {
 				req := &http.Request{
-					Method: "POST", URL: &url.URL{Path: path}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "skald",
-					Header: http.Header{"Content-Type": {"application/json"}},
+					Method: "POST", URL: &url.URL{Path: path}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "127.0.0.1:8080",
+					Header: header.Clone(),
 					Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 				}
 				w := &nobody{header: http.Header{}}
@@ -90,4 +101,16 @@ func BenchmarkCreate(b *testing.B) {
 			}
 		})
 	}
+}
+
+func benchKey(b *testing.B, keys access.Store) string {
+	b.Helper()
+	k, token, err := access.Issue(access.Request{Name: "bench", Role: access.Operator, Tenant: &tenant}, access.Anonymous, uuid.New(), [access.EntropyBytes]byte{1}, time.Now())
+	if err == nil {
+		err = keys.Create(b.Context(), k)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(token)
 }

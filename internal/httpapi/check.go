@@ -21,7 +21,6 @@ import (
 func (s *server) checkQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
-		requestOf(r.Context()).route = rt.name
 		if r.URL.RawQuery != "" {
 			if err := rt.checkQuery(r.URL.RawQuery); err != nil {
 				s.fail(w, r, err)

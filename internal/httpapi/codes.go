@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
@@ -26,6 +27,7 @@ const (
 	codeMediaType        = "REQ_UNSUPPORTED_MEDIA_TYPE"
 	codeNotFound         = "REQ_NOT_FOUND"
 	codeMethod           = "REQ_METHOD_NOT_ALLOWED"
+	codeCrossSite        = "AUTH_CROSS_SITE"
 	codeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
 	codeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
 	codeSagaExists       = "SAGA_ALREADY_EXISTS"
@@ -56,12 +58,21 @@ var problems = []problemKind{
 	{codeMediaType, []int{415}, "Unsupported media type", "The Content-Type is missing or not one the operation takes, or a body was sent to an operation that takes none."},
 	{codeNotFound, []int{404}, "No such path", "The API has no such path."},
 	{codeMethod, []int{405}, "Method not allowed", "The path exists without this method. The header Allow lists those it has."},
+	{access.CodeRequired, []int{401}, "Credential required", "The request has no credential, and this operation needs one."},
+	{access.CodeInvalid, []int{401}, "Credential not valid", "The credential does not count: unknown, expired, revoked, of another issuer or audience, or not well formed. The server's log says which, under the request id."},
+	{access.CodeForbidden, []int{403}, "Permission missing", "The credential counts but does not hold the permission that `detail` names. See docs/security.md for the roles."},
+	{access.CodeTenantMismatch, []int{403}, "Another tenant's", "The credential belongs to one tenant, and the X-Tenant headers, or what was asked for, name another."},
+	{codeCrossSite, []int{403}, "From another site", "In development mode nobody is asked for a credential, so what a web page of another site sends is refused, and so is what is not for localhost or a loopback address."},
+	{access.CodeKeyNotFound, []int{404}, "No such API key", "There is no API key of this id, or not for this tenant."},
+	{access.CodeKeyRefused, []int{422}, "Impossible API key", "The API key that was asked for cannot be: `errors` says why."},
 	{saga.CodeKeyUsed, []int{422}, "Idempotency-Key used for another request", "The key stands for an earlier request with another path or body. Use a new key for a new request."},
 	{codeKeyInUse, []int{409}, "Request already being worked on", "A request with this Idempotency-Key, or for a new saga with this saga_id, is being worked on right now. Try again after Retry-After."},
 	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga of this id."},
 	{codeSagaExists, []int{409}, "Saga exists already", "A saga of the given saga_id exists already. With an Idempotency-Key the repeated request would have been answered again instead."},
 	{saga.CodeBusinessKey, []int{409}, "Business key in use", "An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: return_existing` would have answered with that saga. Also when a saga cannot be reopened because another has its key now."},
 	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's present state. `allowed_actions` lists those that are."},
+	{saga.CodeArchived, []int{409}, "The saga is archived", "The saga has ended and is in the archive, where it can only be read. `allowed_actions` says that it can be restored."},
+	{saga.CodeNotArchived, []int{409}, "The saga is not archived", "Only an archived saga can be restored, and this one is live. `allowed_actions` lists what is possible instead."},
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's present one. Read it again and decide again."},
 	{saga.CodeUnstorable, []int{422}, "Content that cannot be stored", "The database refuses the content, for example a number beyond what it can hold."},
 	{workflow.CodeNotFound, []int{404, 422}, "No such workflow", "The tenant has no workflow of this name, or not this version of it. 404 where the path names it, 422 where the body of a new saga does."},

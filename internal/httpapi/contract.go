@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
 )
 
 const (
@@ -24,6 +25,7 @@ const (
 type contract struct {
 	doc    *openapi3.T
 	routes map[routeKey]*route
+	veiled shroud
 	json   []byte // the contract as it is published
 	etag   string
 }
@@ -32,9 +34,11 @@ type routeKey struct{ method, path string }
 
 // route is what the contract says of one operation's query and body.
 type route struct {
-	name         string          // method and path template
-	query        map[string]bool // known parameters; true: repeatable
-	media        []string        // media types of the body; nil: it takes none
+	name         string            // method and path template
+	open         bool              // for everybody
+	permission   access.Permission // what else the operation needs; "": only to be known
+	query        map[string]bool   // known parameters; true: repeatable
+	media        []string          // media types of the body; nil: it takes none
 	bodyRequired bool
 	bodyLimit    int64
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
@@ -51,12 +55,18 @@ func loadContract(l Limits) (*contract, error) {
 	}
 	doc.Servers = nil // else the Host header would have to fit
 	relax(doc)
-	c := &contract{doc: doc, routes: map[routeKey]*route{}}
+	c := &contract{doc: doc, routes: map[routeKey]*route{}, veiled: newShroud(doc)}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			c.routes[routeKey{method, path}] = newRoute(method, path, item, op, l)
+			rt := newRoute(method, path, item, op, l)
+			if err := rt.guard(path, op, doc.Security); err != nil {
+				return nil, err
+			}
+			c.routes[routeKey{method, path}] = rt
+			op.Security = nil // authorize has seen to it before the validator
 		}
 	}
+	doc.Security = nil
 	c.json, err = published()
 	if err != nil {
 		return nil, err
@@ -64,6 +74,30 @@ func loadContract(l Limits) (*contract, error) {
 	sum := sha256.Sum256(c.json)
 	c.etag = `"` + hex.EncodeToString(sum[:16]) + `"`
 	return c, nil
+}
+
+// anybody is the x-permission of operations that need no permission, only a
+// credential that counts.
+const anybody = "anybody"
+
+// guard reads who may call the operation. Under /api/v1 nothing is open: an
+// operation that does not say what it needs is a mistake in the contract.
+func (rt *route) guard(path string, op *openapi3.Operation, all openapi3.SecurityRequirements) error {
+	if op.Security != nil {
+		all = *op.Security
+	}
+	word, declared := op.Extensions["x-permission"].(string)
+	rt.open = !declared && !strings.HasPrefix(path, "/api/")
+	if word != anybody {
+		rt.permission = access.Permission(word)
+	}
+	switch {
+	case rt.open == (len(all) > 0):
+		return fmt.Errorf("%s: security says %v, so x-permission must too", rt.name, all)
+	case !rt.open && word != anybody && !rt.permission.Known():
+		return fmt.Errorf("%s: x-permission %q is no permission", rt.name, word)
+	}
+	return nil
 }
 
 // relax takes the schema of definitions out of what is enforced: the rulebook

@@ -54,6 +54,7 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 			allowed[action] = true
 		}
 	}
+	actions = append(actions, saga.ArchivedActions()...)
 	for name, want := range map[string][]string{
 		"SagaState":             states,
 		"SagaStatus":            texts(saga.Statuses),
@@ -133,6 +134,7 @@ func TestTheContractAcceptsWhatTheRulebookAccepts(t *testing.T) {
   - {name: last, depends_on: [notify], action: {http: {url: "https://h/", method: PUT}}, compensation: none, compensation_retry: {retry_on: []}}
 compensation_timeout_ms: 5
 compensation_retry: {jitter: 0}
+retention: {completed_ms: 1, failed_ms: -1}
 description: everything a definition can say
 `), workflow.Limits{})
 	if err != nil {
@@ -150,6 +152,7 @@ description: everything a definition can say
 		"no compensation":   `{"name":"a","steps":[{"name":"x","action":{"http":{"url":"http://h/"}}}]}`,
 		"another word":      `{"name":"a","steps":[{"name":"x","action":{"http":{"url":"http://h/"}},"compensation":"never"}]}`,
 		"an unknown member": `{"name":"a","colour":1,"steps":[` + stepsJSON("x") + `]}`,
+		"a past retention":  `{"name":"a","retention":{"completed_ms":-2},"steps":[` + stepsJSON("x") + `]}`,
 		"too much jitter":   `{"name":"a","retry":{"jitter":2},"steps":[` + stepsJSON("x") + `]}`,
 		"a GET":             `{"name":"a","steps":[{"name":"x","action":{"http":{"url":"http://h/","method":"GET"}},"compensation":"none"}]}`,
 	}

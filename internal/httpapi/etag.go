@@ -10,6 +10,10 @@ import (
 // etagOf is the strong entity tag of a resource: its version in quotes.
 func etagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
+// archivedETag is that of an archived saga, which looks different from the live
+// saga of the same version.
+func archivedETag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `-archived"` }
+
 // tags reads If-Match or If-None-Match: "*", or entity tags with commas.
 func tags(name, header string) (list []string, anything bool, err error) {
 	if strings.TrimSpace(header) == "*" {
@@ -28,7 +32,9 @@ func tags(name, header string) (list []string, anything bool, err error) {
 
 // ifMatch tells whether a change of a resource may go on, by the strong
 // comparison of RFC 9110 13.1.1. Without the header it may.
-func ifMatch(header *string, version int64) (bool, error) {
+func ifMatch(header *string, version int64) (bool, error) { return ifMatchTag(header, etagOf(version)) }
+
+func ifMatchTag(header *string, etag string) (bool, error) {
 	if header == nil {
 		return true, nil
 	}
@@ -37,7 +43,7 @@ func ifMatch(header *string, version int64) (bool, error) {
 		return anything, err
 	}
 	for _, tag := range list {
-		if tag == etagOf(version) {
+		if tag == etag {
 			return true, nil
 		}
 	}

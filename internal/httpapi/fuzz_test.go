@@ -35,6 +35,9 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		{"GET", sagas + "?status=FAILED&state=failed&page=2&metadata=%7B%7D", "", ""},
 		{"GET", sagas + "?cursor=AAAA&created_from=2026-01-01T00:00:00%2B01:00", "", ""},
 		{"POST", missing + "/cancel", "application/json", `{"reason":"x"}`},
+		{"POST", missing + "/restore", "application/json", `{"reason":"x"}`},
+		{"GET", sagas + "?archived=true&state=failed&needs_attention=true&metadata=%7B%7D", "", ""},
+		{"POST", "/api/v1/admin/retention/run?dry_run=true", "application/json", `{"older_than":"0001-01-01T00:00:00Z"}`},
 		{"GET", workflows + "/a%2Fb", "", ""},
 		{"GET", workflows + "/..%2f..", "", ""},
 		{"GET", workflows + "/a%0ab", "", ""},
@@ -54,7 +57,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 	}
 	store := memstore.New(time.Now)
 	handler, err := httpapi.New(httpapi.Config{
-		Sagas: store.Sagas, Workflows: store.Workflows,
+		Sagas: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas,
 		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			results, err := store.Sagas.Create(ctx, []saga.NewSaga{n})
 			return results[0], err
@@ -68,7 +71,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 			return audit.Verify(ctx, store.Trail, tenant, from, limit)
 		},
 		Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: checkEndpoint,
-		Engine: &idle{owner: 1}, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -80,7 +83,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 			return // net/http would not pass it on
 		}
 		req := &http.Request{
-			Method: method, URL: u, Host: "skald", Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Method: method, URL: u, Host: "localhost", Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 			Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 		}
 		if media != "" {

@@ -50,7 +50,7 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 	e.runner = newRunner(t, e.store, clock.now)
 	e.tail = audit.NewTail(e.store.Trail, slog.New(slog.DiscardHandler))
 	e.cfg = httpapi.Config{
-		Sagas: e.store.Sagas, Workflows: e.store.Workflows,
+		Sagas: e.store.Sagas, Workflows: e.store.Workflows, Archive: e.store.Sagas,
 		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			results, err := e.store.Sagas.Create(ctx, []saga.NewSaga{n})
 			if err != nil {
@@ -70,7 +70,7 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 			return audit.Verify(ctx, e.store.Trail, tenant, from, limit)
 		},
 		Webhooks: e.store.Webhooks, Deliveries: e.store.Webhooks, CheckEndpoint: checkEndpoint,
-		Engine: e.runner, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Engine: e.runner, Keys: e.store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Limits:      httpapi.Limits{MaxWait: 10 * time.Second},
 		SagaTimeout: time.Hour, CompensationTimeout: time.Hour,
 		Now: clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
@@ -224,6 +224,7 @@ var contractRouter = func() func(*testing.T) routers.Router {
 			}
 			doc.Servers = nil
 			router, err = gorillamux.NewRouter(doc)
+			openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
 		})
 		if err != nil {
 			t.Fatalf("read the contract: %v", err)

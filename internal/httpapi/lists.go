@@ -21,7 +21,7 @@ import (
 
 // sagaFilters are the query parameters that decide which sagas a list holds.
 var sagaFilters = []string{
-	"workflow_name", "status", "state", "correlation_id", "initiated_by", "trace_id", "business_key",
+	"archived", "workflow_name", "status", "state", "correlation_id", "initiated_by", "trace_id", "business_key",
 	"metadata", "needs_attention", "created_from", "created_to", "updated_from", "updated_to",
 }
 
@@ -42,6 +42,11 @@ func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (
 	if err != nil {
 		return nil, err
 	}
+	if p.Metadata != nil {
+		if err := mayFilterByContent(ctx); err != nil {
+			return nil, err
+		}
+	}
 	filter, none, err := filterOf(p)
 	if err != nil {
 		return nil, err
@@ -51,6 +56,9 @@ func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (
 		if filter.After, err = sagaCursor(paging.after); err != nil {
 			return nil, err
 		}
+	}
+	if p.Archived != nil && *p.Archived {
+		return s.listArchived(ctx, p, filter, none, list, paging)
 	}
 	var page saga.Page
 	if !none {

@@ -16,6 +16,7 @@ import (
 	nethttpmiddleware "github.com/oapi-codegen/nethttp-middleware"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 )
 
@@ -31,11 +32,15 @@ const retryAfter = "1"
 // fail answers with err: a fault as its kind says, anything else as an outage
 // that tells nothing. Outages are logged here and nowhere else.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	req := requestOf(r.Context())
 	if f := fault.As(err); f != nil {
+		if f.Kind == fault.Unauthenticated && f.Unwrap() != nil { // nobody else is told why
+			s.Log.InfoContext(r.Context(), "credential refused",
+				slog.String("request_id", req.id), slog.String("route", req.route), slog.Any("error", f.Unwrap()))
+		}
 		s.writeProblem(w, r, statusOf(f.Kind), f)
 		return
 	}
-	req := requestOf(r.Context())
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		s.Log.DebugContext(r.Context(), "client left", slog.String("request_id", req.id), slog.String("route", req.route))
 	} else {
@@ -64,6 +69,10 @@ func statusOf(k fault.Kind) int {
 		return http.StatusUnsupportedMediaType
 	case fault.Unavailable:
 		return http.StatusServiceUnavailable
+	case fault.Unauthenticated:
+		return http.StatusUnauthorized
+	case fault.Forbidden:
+		return http.StatusForbidden
 	}
 	return http.StatusInternalServerError
 }
@@ -97,6 +106,12 @@ func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
+	switch f.Code { // RFC 6750
+	case access.CodeRequired:
+		h.Set("WWW-Authenticate", `Bearer realm="skald"`)
+	case access.CodeInvalid:
+		h.Set("WWW-Authenticate", `Bearer realm="skald", error="invalid_token"`)
+	}
 	if status == http.StatusServiceUnavailable || f.Code == codeKeyInUse {
 		h.Set("Retry-After", retryAfter)
 	}

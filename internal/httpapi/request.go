@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -15,8 +16,9 @@ import (
 // request is what the edge knows of a request beside its parameters.
 type request struct {
 	id        string
+	who       access.Principal // for the tenant of this request; zero where nobody need be known
 	tenant    saga.Tenant
-	principal string // who asks
+	principal string // the subject of who
 	method    string
 	path      string // decoded
 	query     string // as sent
@@ -31,18 +33,12 @@ func requestOf(ctx context.Context) *request {
 	return ctx.Value(requestKey{}).(*request)
 }
 
-// identify decides for whom a request is made. It is the only place that does.
-func (s *server) identify(_ *http.Request) (tenant saga.Tenant, principal string) {
-	return s.Tenant, "anonymous"
-}
-
 // serve gives the request its id, catches panics, and routes it.
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	req := &request{id: requestID(r), method: r.Method, path: r.URL.Path, query: r.URL.RawQuery}
 	if req.id == "" {
 		req.id = s.NewID().String()
 	}
-	req.tenant, req.principal = s.identify(r)
 	w.Header().Set("X-Request-Id", req.id)
 	out := &response{ResponseWriter: w}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))

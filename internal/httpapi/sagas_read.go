@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -49,37 +50,37 @@ func (s *server) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time.D
 
 // withLogs reads a saga, then its logs: these are then never older than its state.
 func (s *server) withLogs(ctx context.Context, tenant, id uuid.UUID, running bool) (answer, error) {
-	sg, err := s.Sagas.Get(ctx, tenant, id)
+	f, err := s.find(ctx, tenant, id)
 	if err != nil {
 		return answer{}, err
 	}
-	logs, err := s.Sagas.StepLogs(ctx, tenant, id)
-	if err != nil {
-		return answer{}, err
-	}
-	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
 	if err != nil {
 		return answer{}, pinnedIsGone(err)
 	}
-	out := toAPISaga(&sg, def)
-	out.StepLogs = toAPIStepLogs(logs, running)
-	if out.Result, err = result(sg, def, logs); err != nil {
+	out := f.convert(def)
+	out.StepLogs = toAPIStepLogs(f.logs, running)
+	if out.Result, err = result(f.saga, def, f.logs); err != nil {
 		return answer{}, err
 	}
-	return answer{status: http.StatusOK, body: out, etag: etagOf(sg.Version)}, nil
+	return answer{status: http.StatusOK, body: out, etag: f.etag()}, nil
 }
 
 // head reads a saga and answers without step logs.
 func (s *server) head(ctx context.Context, tenant, id uuid.UUID, status int) (answer, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
+	f := found{saga: sg}
+	if fault.KindOf(err) == fault.NotFound { // what a key stands for may be archived
+		f, err = s.find(ctx, tenant, id)
+	}
 	if err != nil {
 		return answer{}, err
 	}
-	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
 	if err != nil {
 		return answer{}, pinnedIsGone(err)
 	}
-	return answer{status: status, body: toAPISaga(&sg, def), etag: etagOf(sg.Version)}, nil
+	return answer{status: status, body: f.convert(def), etag: f.etag()}, nil
 }
 
 // ListStepLogs answers the step logs of a saga.
@@ -87,45 +88,54 @@ func (s *server) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObj
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
-	sg, err := s.Sagas.Get(ctx, tenant, in.SagaID)
+	f, err := s.find(ctx, tenant, in.SagaID)
 	if err != nil {
 		return nil, err
 	}
-	logs, err := s.Sagas.StepLogs(ctx, tenant, in.SagaID)
-	if err != nil {
-		return nil, err
+	list := api.StepLogList{
+		Archived: f.archived(), ArchivedAt: f.archivedAt,
+		StepLogs: toAPIStepLogs(f.logs, slices.Contains(in.Params.Include, "running")),
 	}
-	list := api.StepLogList{StepLogs: toAPIStepLogs(logs, slices.Contains(in.Params.Include, "running"))}
-	return answer{status: http.StatusOK, body: list, etag: etagOf(sg.Version)}.unchanged(in.Params.IfNoneMatch)
+	return answer{status: http.StatusOK, body: list, etag: f.etag()}.unchanged(in.Params.IfNoneMatch)
 }
 
 // ListSteps answers the steps of a saga as they stand now.
 func (s *server) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (api.ListStepsResponseObject, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	run, logs, err := s.load(ctx, requestOf(ctx).tenant.ID, in.SagaID)
+	tenant := requestOf(ctx).tenant.ID
+	f, err := s.find(ctx, tenant, in.SagaID)
 	if err != nil {
 		return nil, err
 	}
-	list := api.StepList{Steps: toAPISteps(saga.Steps(run, logs))}
-	return answer{status: http.StatusOK, body: list, etag: etagOf(run.Version)}.unchanged(in.Params.IfNoneMatch)
+	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
+	if err != nil {
+		return nil, pinnedIsGone(err)
+	}
+	steps := toAPISteps(saga.Steps(saga.Rebuild(f.saga, def, f.logs), f.logs))
+	list := api.StepList{Archived: f.archived(), ArchivedAt: f.archivedAt, Steps: steps}
+	return answer{status: http.StatusOK, body: list, etag: f.etag()}.unchanged(in.Params.IfNoneMatch)
 }
 
-// load reads a saga of the tenant and rebuilds its run.
+// load reads a live saga of the tenant and rebuilds its run, for an action.
+// Faults: NotFound, and Conflict for an archived one.
 func (s *server) load(ctx context.Context, tenant, id uuid.UUID) (saga.Run, []saga.StepLog, error) {
-	loaded, err := s.Sagas.Load(ctx, []uuid.UUID{id})
+	sg, err := s.Sagas.Get(ctx, tenant, id)
+	if fault.KindOf(err) == fault.NotFound {
+		err = s.notLive(ctx, tenant, id)
+	}
 	if err != nil {
 		return saga.Run{}, nil, err
 	}
-	if len(loaded) == 0 || loaded[0].Saga.Tenant.ID != tenant { // Load is nobody's; foreign sagas do not exist
-		return saga.Run{}, nil, saga.NotFound(id)
+	logs, err := s.Sagas.StepLogs(ctx, tenant, id) // after the head: never older than it
+	if err != nil {
+		return saga.Run{}, nil, err
 	}
-	sg := loaded[0].Saga
 	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
 	if err != nil {
 		return saga.Run{}, nil, pinnedIsGone(err)
 	}
-	return saga.Rebuild(sg, def, loaded[0].Logs), loaded[0].Logs, nil
+	return saga.Rebuild(sg, def, logs), logs, nil
 }
 
 // pinnedIsGone hides the fault of a definition that must exist because a saga

@@ -1,10 +1,10 @@
 // Package httpapi is the HTTP edge: it turns requests into one rule and one
 // store call, and their results into answers of the contract (openapi.yaml).
 //
-// Every request passes, in this order: routing; query (unknown or repeated
-// parameters); size; UTF-8; strict JSON, which replaces the body by its
+// Every request passes, in this order: routing; who asks, whether they may, and
+// for which tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which replaces the body by its
 // canonical form; the contract's schema; binding; the handler, which checks
-// what only meaning can tell. Every way out but success leads to one writer
+// what only meaning can tell; the veil over what the reader may not see. Every way out but success leads to one writer
 // of problem documents (problem.go).
 package httpapi
 
@@ -22,6 +22,7 @@ import (
 	nethttpmiddleware "github.com/oapi-codegen/nethttp-middleware"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
@@ -63,6 +64,7 @@ type Version struct{ Version, Commit, BuiltAt, Go string }
 type Config struct {
 	Sagas     saga.Store
 	Workflows workflow.Store
+	Archive   saga.Archive
 	// Create stores one saga and Commit writes one change, durably on return;
 	// usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
@@ -75,13 +77,20 @@ type Config struct {
 	Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
 	// Streams is told how many live streams of events are open, whenever that
 	// changes. Optional.
-	Streams    func(open int)
-	Webhooks   webhook.Store
-	Deliveries webhook.Log
+	Streams func(open int)
+	Keys    access.Store
+	// Identify returns who stands behind a credential. Fault: Unauthenticated
+	// with access.CodeInvalid. It is on the way of every request.
+	Identify func(ctx context.Context, credential string) (access.Principal, error)
+	// Development stands in for Identify: nobody is asked for a credential, and
+	// everybody is access.Anonymous.
+	Development bool
+	Webhooks    webhook.Store
+	Deliveries  webhook.Log
 	// CheckEndpoint says why deliveries could never go to a webhook's URL, "" when
 	// they may; in words fit for the tenant.
 	CheckEndpoint func(url string) (reason string)
-	// Tenant is the tenant of every request.
+	// Tenant is the tenant of requests whose credential names none.
 	Tenant saga.Tenant
 	// CursorKey signs cursors: at least 32 random bytes, the same on every
 	// node and after every restart, else cursors in clients' hands become invalid.
@@ -91,8 +100,15 @@ type Config struct {
 	// nor definition say; 0: no deadline.
 	SagaTimeout         time.Duration
 	CompensationTimeout time.Duration
-	Now                 func() time.Time
-	NewID               func() uuid.UUID
+	// Retention stands in for what workflows do not say of theirs;
+	// RetentionBatch is how many sagas are archived in one transaction, 500
+	// when it is 0.
+	Retention      saga.Retention
+	RetentionBatch int
+	// Storage reports on the store's tables. Optional: it has none.
+	Storage func(context.Context) (saga.Storage, error)
+	Now     func() time.Time
+	NewID   func() uuid.UUID
 	// Ready returns nil when this node can serve, else why it cannot, in a
 	// text that is shown to anybody. Optional: always ready.
 	Ready func(context.Context) error
@@ -133,7 +149,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
-	checked := s.router.With(s.checkQuery, s.checkBody,
+	checked := s.router.With(s.authorize, s.checkQuery, s.checkBody,
 		nethttpmiddleware.OapiRequestValidatorWithOptions(c.doc, &nethttpmiddleware.Options{
 			Options: openapi3filter.Options{
 				MultiError:          true,
@@ -143,7 +159,7 @@ func New(cfg Config) (http.Handler, error) {
 			DiscardValidatedValue: true,
 			ErrorHandlerWithOpts:  s.badParameters,
 		}))
-	strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
+	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{s.veil}, api.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc: s.unbound, ResponseErrorHandlerFunc: s.fail,
 	})
 	api.HandlerWithOptions(strict, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
@@ -152,9 +168,11 @@ func New(cfg Config) (http.Handler, error) {
 
 func (c *Config) complete() error {
 	switch {
-	case c.Sagas == nil, c.Workflows == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
-		c.Trail == nil, c.Follow == nil, c.Verify == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
-		return errors.New("Sagas, Workflows, Create, Commit, Engine, Trail, Follow, Verify, Now, NewID and Log are required")
+	case c.Sagas == nil, c.Workflows == nil, c.Archive == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
+		c.Trail == nil, c.Follow == nil, c.Verify == nil, c.Keys == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
+		return errors.New("Sagas, Workflows, Archive, Create, Commit, Engine, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
+	case c.Development == (c.Identify != nil):
+		return errors.New("either Identify or Development is required")
 	case c.Webhooks == nil, c.Deliveries == nil, c.CheckEndpoint == nil:
 		return errors.New("Webhooks, Deliveries and CheckEndpoint are required")
 	case len(c.CursorKey) < 32:
@@ -162,6 +180,9 @@ func (c *Config) complete() error {
 	}
 	if c.Streams == nil {
 		c.Streams = func(int) {}
+	}
+	if c.RetentionBatch == 0 {
+		c.RetentionBatch = 500
 	}
 	l := &c.Limits
 	if l.MaxBodyBytes == 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -94,7 +95,8 @@ type stream struct {
 	tenant uuid.UUID
 	list   listID
 	filter saga.EventFilter
-	bare   bool // a HEAD: no body
+	bare   bool   // a HEAD: no body
+	veiled shroud // what its reader may not see; nil: sees all
 
 	out    *http.ResponseController
 	w      http.ResponseWriter
@@ -216,10 +218,21 @@ func (st *stream) send(batch []saga.StoredEvent) {
 	}
 }
 
+// errUncovered is an event with parts that veil cannot look into: a defect.
+var errUncovered = errors.New("an event cannot be covered")
+
 // write puts an event into the buffer.
 func (st *stream) write(e *saga.StoredEvent) {
 	cursor := st.s.cursors.seal(st.list, positionKeys(e.Position))
-	data, err := json.Marshal(toAPIEvent(e, cursor))
+	var event any = toAPIEvent(e, cursor)
+	ok := true
+	if st.veiled != nil {
+		event, ok = st.veiled.cover(event)
+	}
+	data, err := json.Marshal(event)
+	if err == nil && !ok {
+		err = errUncovered
+	}
 	if err != nil {
 		st.end(err)
 		return

@@ -294,7 +294,7 @@ func TestAReaderThatDoesNotReadIsDismissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET %s/stream?from_start=true HTTP/1.1\r\nHost: skald\r\n\r\n", sagaEvents)
+	fmt.Fprintf(conn, "GET %s/stream?from_start=true HTTP/1.1\r\nHost: localhost\r\n\r\n", sagaEvents)
 	long := strings.Repeat("x", 200)
 	for {
 		select {

@@ -1,6 +1,6 @@
 // Package janitor does what must be done now and then, on every node: it
-// checks that no saga is forgotten and lets old idempotency keys go. All of it
-// may run on several nodes at once.
+// checks that no saga is forgotten, lets old idempotency keys go, measures the
+// tables and archives what has expired. All of it may run on several nodes at once.
 package janitor
 
 import (
@@ -18,7 +18,7 @@ type Store interface {
 	ExpireKeys(ctx context.Context, keep time.Duration) (int64, error)
 }
 
-// Config of the loops. Store and Log are required.
+// Config of Run. Store and Log are required.
 type Config struct {
 	Store   Store
 	Log     *slog.Logger
@@ -26,7 +26,13 @@ type Config struct {
 	KeepKey time.Duration // 48 h: how long an idempotency key is kept; clients are promised 24 h
 	// Counted is told what each check found; nil is fine.
 	Counted func(stuck int, live map[saga.State]int)
+	// Storage is asked at once and then every five minutes what the tables
+	// take, and Measured is told; nil: neither.
+	Storage  func(context.Context) (saga.Storage, error)
+	Measured func(saga.Storage)
 }
+
+const measureEvery = 5 * time.Minute
 
 // Run works until ctx ends.
 func Run(ctx context.Context, cfg Config) {
@@ -39,7 +45,7 @@ func Run(ctx context.Context, cfg Config) {
 	if cfg.Counted == nil {
 		cfg.Counted = func(int, map[saga.State]int) {}
 	}
-	var keysExpired time.Time
+	var keysExpired, measured time.Time
 	for {
 		check(ctx, cfg)
 		if time.Since(keysExpired) > time.Hour {
@@ -51,12 +57,17 @@ func Run(ctx context.Context, cfg Config) {
 				cfg.Log.WarnContext(ctx, "cannot expire idempotency keys", slog.Any("error", err))
 			}
 		}
-		t := time.NewTimer(time.Duration(float64(cfg.Check) * (0.8 + 0.4*rand.Float64())))
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if cfg.Storage != nil && time.Since(measured) > measureEvery {
+			switch s, err := cfg.Storage(ctx); {
+			case err == nil:
+				cfg.Measured(s)
+			case ctx.Err() == nil:
+				cfg.Log.WarnContext(ctx, "cannot measure the tables", slog.Any("error", err))
+			}
+			measured = time.Now()
+		}
+		if !rest(ctx, time.Duration(float64(cfg.Check)*(0.8+0.4*rand.Float64()))) {
 			return
-		case <-t.C:
 		}
 	}
 }

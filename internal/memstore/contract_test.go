@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/storetest"
@@ -14,9 +15,11 @@ import (
 var (
 	_ saga.Store     = (*memstore.Sagas)(nil)
 	_ saga.Ownership = (*memstore.Sagas)(nil)
+	_ saga.Archive   = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
 	_ saga.Trail     = (*memstore.Trail)(nil)
 	_ saga.Chain     = (*memstore.Trail)(nil)
+	_ access.Store   = (*memstore.Keys)(nil)
 )
 
 // open returns an empty store whose clock is the machine's, put forward by Advance.
@@ -25,8 +28,18 @@ func open(*testing.T) storetest.Env {
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }
 	m := memstore.New(now)
 	return storetest.Env{
-		Sagas: m.Sagas, Ownership: m.Sagas, Workflows: m.Workflows, Trail: m.Trail, Webhooks: m.Webhooks, Publications: m.Publications, Chain: m.Trail,
-		Now: now, Advance: func(d time.Duration) { ahead.Add(int64(d)) }, Settle: func(*testing.T) {},
+		Sagas:        m.Sagas,
+		Ownership:    m.Sagas,
+		Archive:      m.Sagas,
+		Workflows:    m.Workflows,
+		Trail:        m.Trail,
+		Chain:        m.Trail,
+		Keys:         m.Keys,
+		Webhooks:     m.Webhooks,
+		Publications: m.Publications,
+		Now:          now,
+		Advance:      func(d time.Duration) { ahead.Add(int64(d)) },
+		Settle:       func(*testing.T) {},
 	}
 }
 
@@ -34,5 +47,7 @@ func TestSagasKeepTheContract(t *testing.T)        { storetest.Sagas(t, open) }
 func TestOwnershipKeepsTheContract(t *testing.T)   { storetest.Ownership(t, open) }
 func TestWorkflowsKeepTheContract(t *testing.T)    { storetest.Workflows(t, open) }
 func TestTrailKeepsTheContract(t *testing.T)       { storetest.Trail(t, open) }
+func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, open) }
+func TestTheArchiveKeepsTheContract(t *testing.T)  { storetest.Archive(t, open) }
 func TestWebhooksKeepTheContract(t *testing.T)     { storetest.Webhooks(t, open) }
 func TestPublicationsKeepTheContract(t *testing.T) { storetest.Publications(t, open) }

@@ -23,18 +23,22 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (saga.
 			all = append(all, copySaga(s))
 		}
 	}
-	slices.SortFunc(all, func(a, b saga.Saga) int { return -position(&a, b.CreatedAt, b.ID) })
 	page := saga.Page{}
+	page.Sagas, page.More, page.Total = cut(all, f, func(s *saga.Saga) *saga.Saga { return s })
+	return page, nil
+}
+
+// cut sorts what fits a filter, newest first, and takes the page asked for.
+func cut[T any](all []T, f saga.Filter, head func(*T) *saga.Saga) (page []T, more bool, total int64) {
+	slices.SortFunc(all, func(a, b T) int { return -position(head(&a), head(&b).CreatedAt, head(&b).ID) })
 	if f.Total {
-		page.Total = int64(len(all))
+		total = int64(len(all))
 	}
 	if f.After != nil {
-		all = slices.DeleteFunc(all, func(s saga.Saga) bool { return position(&s, f.After.CreatedAt, f.After.ID) >= 0 })
+		all = slices.DeleteFunc(all, func(s T) bool { return position(head(&s), f.After.CreatedAt, f.After.ID) >= 0 })
 	}
 	all = all[min(f.Offset, len(all)):]
-	page.More = len(all) > f.Limit
-	page.Sagas = all[:min(f.Limit, len(all))]
-	return page, nil
+	return all[:min(f.Limit, len(all))], len(all) > f.Limit, total
 }
 
 // position compares a saga with a place in the list's order.

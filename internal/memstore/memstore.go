@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -18,6 +19,7 @@ type Store struct {
 	Sagas        *Sagas
 	Workflows    *Workflows
 	Trail        *Trail
+	Keys         *Keys
 	Webhooks     *Webhooks
 	Publications *Publications
 }
@@ -27,25 +29,35 @@ func New(now func() time.Time) *Store {
 	m := &memory{
 		now:   now,
 		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
+		archive: map[uuid.UUID]*saga.Archived{}, restored: map[uuid.UUID]time.Time{},
 		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
 	}
-	return &Store{Sagas: &Sagas{m}, Workflows: &Workflows{m}, Trail: &Trail{m}, Webhooks: &Webhooks{m}, Publications: &Publications{m}}
+	return &Store{
+		Sagas:        &Sagas{m},
+		Workflows:    &Workflows{m},
+		Trail:        &Trail{m},
+		Keys:         &Keys{byID: map[uuid.UUID]*access.Key{}},
+		Webhooks:     &Webhooks{m},
+		Publications: &Publications{m},
+	}
 }
 
 // memory is the database; one lock stands for a transaction.
 type memory struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	sagas map[uuid.UUID]*saga.Saga
-	logs  map[uuid.UUID][]saga.StepLog
-	audit []saga.AuditEvent // in the order in which it was written
-	seals map[uuid.UUID][]saga.Seal
-	keys  map[keyID]keyRow
-	nodes map[int64]*nodeRow
-	heads map[nameID]*head
+	mu       sync.Mutex
+	sagas    map[uuid.UUID]*saga.Saga
+	logs     map[uuid.UUID][]saga.StepLog
+	archive  map[uuid.UUID]*saga.Archived
+	restored map[uuid.UUID]time.Time // live ones that came back, and when
+	keys     map[keyID]keyRow
+	nodes    map[int64]*nodeRow
+	heads    map[nameID]*head
+	audit    []saga.AuditEvent // in the order in which it was written
+	seals    map[uuid.UUID][]saga.Seal
 
 	hooks        map[uuid.UUID]*hook
 	publications map[string]*publication

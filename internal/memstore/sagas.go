@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Sagas is saga.Store and saga.Ownership in memory.
+// Sagas is saga.Store, saga.Ownership and saga.Archive in memory.
 type Sagas struct{ m *memory }
 
 // Create implements saga.Store.
@@ -44,7 +44,7 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 		return saga.CreateResult{Created: saga.NotRunnable}
 	case n.Floating && n.WorkflowVersion != len(h.versions):
 		return saga.CreateResult{Created: saga.NotCurrent}
-	case m.sagas[n.ID] != nil:
+	case m.sagas[n.ID] != nil, m.archive[n.ID] != nil:
 		return saga.CreateResult{Created: saga.IDTaken}
 	case !storable(n.Payload) || !storable(n.Metadata):
 		return saga.CreateResult{Created: saga.Unstorable}
@@ -148,7 +148,7 @@ func (m *memory) commit(c *saga.Change) error {
 		return fault.New(fault.Invalid, saga.CodeUnstorable, "the store refused this change of saga %s", c.After.ID)
 	}
 	s := copySaga(&c.After.Saga)
-	s.TimeoutAt, s.CompensationTimeoutAt = now.TimeoutAt, now.CompensationTimeoutAt
+	s.Tenant, s.TimeoutAt, s.CompensationTimeoutAt = now.Tenant, now.TimeoutAt, now.CompensationTimeoutAt
 	if c.StartsCompensation {
 		s.CompensationTimeoutAt = nil
 		if s.CompensationTimeoutMS != nil {
@@ -227,11 +227,15 @@ func (st *Sagas) StepLogs(_ context.Context, tenant, id uuid.UUID) ([]saga.StepL
 	if s := st.m.sagas[id]; s == nil || s.Tenant.ID != tenant {
 		return []saga.StepLog{}, nil
 	}
-	logs := copyLogs(st.m.logs[id])
+	return inOrder(copyLogs(st.m.logs[id])), nil
+}
+
+// inOrder sorts step logs as seed 1 lists them.
+func inOrder(logs []saga.StepLog) []saga.StepLog {
 	slices.SortStableFunc(logs, func(a, b saga.StepLog) int {
 		return cmp.Or(cmp.Compare(a.StepIndex, b.StepIndex), a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Attempt, b.Attempt))
 	})
-	return logs, nil
+	return logs
 }
 
 // Key implements saga.Store.

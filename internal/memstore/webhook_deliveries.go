@@ -76,7 +76,7 @@ func (w *Webhooks) Deliveries(_ context.Context, tenant, webhookID uuid.UUID, f 
 	}
 	slices.Reverse(all)
 	var p webhook.DeliveryPage
-	p.Deliveries, p.More, p.Total = cut(all, f, func(d *webhook.Delivery) bool { return bytes.Compare(d.ID[:], f.After[:]) < 0 })
+	p.Deliveries, p.More, p.Total = pageOf(all, f, func(d *webhook.Delivery) bool { return bytes.Compare(d.ID[:], f.After[:]) < 0 })
 	return p, nil
 }
 

@@ -87,13 +87,13 @@ func (w *Webhooks) List(_ context.Context, tenant uuid.UUID, f webhook.Filter) (
 	}
 	slices.SortFunc(all, func(a, b webhook.Subscription) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	var p webhook.Page
-	p.Subscriptions, p.More, p.Total = cut(all, f, func(s *webhook.Subscription) bool { return bytes.Compare(s.ID[:], f.After[:]) > 0 })
+	p.Subscriptions, p.More, p.Total = pageOf(all, f, func(s *webhook.Subscription) bool { return bytes.Compare(s.ID[:], f.After[:]) > 0 })
 	return p, nil
 }
 
-// cut returns the page of all that a filter asks for; after tells whether an
+// pageOf returns the page of all that a filter asks for; after tells whether an
 // item comes after the cursor.
-func cut[T any](all []T, f webhook.Filter, after func(*T) bool) (page []T, more bool, total int64) {
+func pageOf[T any](all []T, f webhook.Filter, after func(*T) bool) (page []T, more bool, total int64) {
 	if f.Total {
 		total = int64(len(all))
 	}

@@ -26,6 +26,9 @@ type Metrics struct {
 	batch    *prometheus.HistogramVec
 	live     *prometheus.GaugeVec
 	stuck    prometheus.Gauge
+	archived prometheus.Counter
+	bytes    *prometheus.GaugeVec
+	tuples   *prometheus.GaugeVec
 	loops    *prometheus.GaugeVec
 	notices  *notices
 	requests *prometheus.CounterVec
@@ -65,6 +68,9 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.batch = histogram("skald_commit_batch_size", "Writes per group commit.", prometheus.ExponentialBuckets(1, 2, 11), "kind")
 	m.live = gauge("skald_sagas_live", "Unfinished sagas in the database, by state.", "state")
 	m.stuck = gauge("skald_sagas_stuck", "Sagas nobody will ever look at again; anything but 0 is a bug.").WithLabelValues()
+	m.archived = counter("skald_sagas_archived_total", "Ended sagas that this node moved to the archive.").WithLabelValues()
+	m.bytes = gauge("skald_table_bytes", "What a table takes on disk, by part: heap, toast or index.", "table", "part")
+	m.tuples = gauge("skald_table_tuples", "Rows of a table as PostgreSQL estimates them, by kind: live or dead.", "table", "kind")
 	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
 	m.notices = newNotices(counter, gauge)
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
@@ -142,6 +148,22 @@ func (m *Metrics) Counted(stuck int, live map[saga.State]int) {
 		if !s.Terminal() {
 			m.live.WithLabelValues(s.String()).Set(float64(live[s]))
 		}
+	}
+}
+
+// Archived counts sagas that were archived.
+func (m *Metrics) Archived(n int) { m.archived.Add(float64(n)) }
+
+// Measured records what the tables take; tables that are gone go.
+func (m *Metrics) Measured(s saga.Storage) {
+	m.bytes.Reset()
+	m.tuples.Reset()
+	for _, t := range s.Tables {
+		m.bytes.WithLabelValues(t.Name, "heap").Set(float64(t.HeapBytes))
+		m.bytes.WithLabelValues(t.Name, "toast").Set(float64(t.ToastBytes))
+		m.bytes.WithLabelValues(t.Name, "index").Set(float64(t.IndexBytes))
+		m.tuples.WithLabelValues(t.Name, "live").Set(float64(t.LiveTuples))
+		m.tuples.WithLabelValues(t.Name, "dead").Set(float64(t.DeadTuples))
 	}
 }
 

@@ -9,15 +9,16 @@ import (
 )
 
 // queryWrite runs a fixed statement on the writers' connections, and queryRead
-// one on the readers', prepared once per connection: parsing and planning the
-// large statements costs more than running them. database/sql prepares a
-// statement again on each new connection of its pool.
+// one on the engine's readers', prepared once per connection: parsing and
+// planning the large statements costs more than running them. database/sql
+// prepares a statement again on each new connection of its pool. Both act for
+// all tenants; what is done for one goes through tenant.go.
 func (db *DB) queryWrite(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return db.query(ctx, db.write, query, args)
 }
 
 func (db *DB) queryRead(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return db.query(ctx, db.point, query, args)
+	return db.query(ctx, db.read, query, args)
 }
 
 func (db *DB) query(ctx context.Context, pool *sqlx.DB, query string, args []any) (*sql.Rows, error) {

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -80,10 +79,7 @@ RETURNING events`, settled, saga.MaxSealed)
 
 // Seal implements saga.Chain.
 func (t *Trail) Seal(ctx context.Context, tenant uuid.UUID) (events int, err error) {
-	err = t.db.read.QueryRowContext(ctx, sealEvents, tenant).Scan(&events)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
+	err = t.db.listTenant(ctx, tenant, sealEvents, func(rows *sql.Rows) error { return rows.Scan(&events) }, tenant)
 	if err != nil {
 		return 0, fmt.Errorf("seal events: %w", err)
 	}
@@ -96,18 +92,14 @@ SELECT tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, ha
 
 // Seals implements saga.Chain.
 func (t *Trail) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
-	rows, err := t.db.read.QueryContext(ctx, readSeals, tenant, from, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read seals: %w", err)
-	}
 	var seals []saga.Seal
-	err = eachRow(rows, func() error {
+	err := t.db.listTenant(ctx, tenant, readSeals, func(rows *sql.Rows) error {
 		var s saga.Seal
 		err := rows.Scan(&s.TenantID, &s.Seq, &s.From.TxID, &s.From.ID, &s.To.TxID, &s.To.ID, &s.Events, &s.Prev, &s.Hash, &s.SealedAt)
 		utc(&s.SealedAt)
 		seals = append(seals, s)
 		return err
-	})
+	}, tenant, from, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read seals: %w", err)
 	}
@@ -121,18 +113,13 @@ SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
 
 // Span implements saga.Chain.
 func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.StoredEvent, error) {
-	rows, err := t.db.read.QueryContext(ctx, readSpan, tenant,
-		strconv.FormatUint(after.TxID, 10), after.ID, strconv.FormatUint(upTo.TxID, 10), upTo.ID, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read sealed events: %w", err)
-	}
 	var events []saga.StoredEvent
-	err = eachRow(rows, func() error {
+	err := t.db.listTenant(ctx, tenant, readSpan, func(rows *sql.Rows) error {
 		var e storedEvent
 		err := rows.Scan(e.dest()...)
 		events = append(events, e.event())
 		return err
-	})
+	}, tenant, strconv.FormatUint(after.TxID, 10), after.ID, strconv.FormatUint(upTo.TxID, 10), upTo.ID, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read sealed events: %w", err)
 	}

@@ -14,7 +14,8 @@ import (
 // claim sees the new row and not the RUNNING log that came with it, which would
 // then run for ever.
 func TestAClaimLeavesWhatChangedUnderIt(t *testing.T) {
-	ctx, db := t.Context(), connect(t, testdb.DSN(t))
+	dsn := testdb.DSN(t)
+	ctx, db := t.Context(), connect(t, dsn)
 	sagas := postgres.NewSagas(db)
 	if _, _, err := postgres.NewWorkflows(db).Register(ctx, big, order, false, now()); err != nil {
 		t.Fatal(err)
@@ -37,7 +38,7 @@ func TestAClaimLeavesWhatChangedUnderIt(t *testing.T) {
 	}
 
 	// The claim reads engine_nodes first. There it stops, with its snapshot taken.
-	gate, err := db.SQL().Conn(ctx)
+	gate, err := observer(t, dsn).Conn(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +46,7 @@ func TestAClaimLeavesWhatChangedUnderIt(t *testing.T) {
 	for _, statement := range []string{
 		`ALTER TABLE saga.engine_nodes RENAME TO nodes`,
 		`CREATE VIEW saga.engine_nodes AS SELECT * FROM saga.nodes WHERE pg_advisory_xact_lock_shared(1) IS NOT NULL`,
+		`GRANT ALL ON saga.engine_nodes TO saga_engine_role`,
 		`SELECT pg_advisory_lock(1)`,
 	} {
 		if _, err := gate.ExecContext(ctx, statement); err != nil {

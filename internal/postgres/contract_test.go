@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/storetest"
@@ -19,15 +20,19 @@ import (
 var (
 	_ saga.Store     = (*postgres.Sagas)(nil)
 	_ saga.Ownership = (*postgres.Sagas)(nil)
+	_ saga.Archive   = (*postgres.Sagas)(nil)
 	_ workflow.Store = (*postgres.Workflows)(nil)
 	_ saga.Trail     = (*postgres.Trail)(nil)
 	_ saga.Chain     = (*postgres.Trail)(nil)
+	_ access.Store   = (*postgres.Keys)(nil)
 )
 
 func TestSagasKeepTheContract(t *testing.T)        { storetest.Sagas(t, openEnv) }
 func TestOwnershipKeepsTheContract(t *testing.T)   { storetest.Ownership(t, emptied(t)) }
 func TestWorkflowsKeepTheContract(t *testing.T)    { storetest.Workflows(t, openEnv) }
 func TestTrailKeepsTheContract(t *testing.T)       { storetest.Trail(t, openEnv) }
+func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, openEnv) }
+func TestTheArchiveKeepsTheContract(t *testing.T)  { storetest.Archive(t, openEnv) }
 func TestWebhooksKeepTheContract(t *testing.T)     { storetest.Webhooks(t, openEnv) }
 func TestPublicationsKeepTheContract(t *testing.T) { storetest.Publications(t, openEnv) }
 
@@ -67,18 +72,33 @@ func with(t *testing.T, dsn, name, value string) string {
 	return u.String()
 }
 
+// plainLogin is a member of the roles that Skald acts as, and has no rights of
+// its own: what a production system signs in as.
+func plainLogin(t *testing.T, dsn string) string {
+	t.Helper()
+	return testdb.Login(t, dsn, "NOINHERIT IN ROLE saga_app_role, saga_engine_role")
+}
+
 // openEnv returns the stores on a database of their own.
 func openEnv(t *testing.T) storetest.Env {
 	t.Helper()
-	return envOf(t, connect(t, testdb.DSN(t)))
+	return envOf(t, connect(t, plainLogin(t, testdb.DSN(t))))
 }
 
 func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 	sagas := postgres.NewSagas(db)
 	return storetest.Env{
-		Sagas: sagas, Ownership: sagas, Workflows: postgres.NewWorkflows(db), Trail: postgres.NewTrail(db),
-		Webhooks: postgres.NewWebhooks(db), Publications: postgres.NewPublications(db), Chain: postgres.NewTrail(db), Now: time.Now,
-		Settle: func(t *testing.T) { settle(t, db.SQL()) },
+		Sagas:        sagas,
+		Ownership:    sagas,
+		Archive:      sagas,
+		Workflows:    postgres.NewWorkflows(db),
+		Trail:        postgres.NewTrail(db),
+		Chain:        postgres.NewTrail(db),
+		Keys:         postgres.NewKeys(db),
+		Webhooks:     postgres.NewWebhooks(db),
+		Publications: postgres.NewPublications(db),
+		Now:          time.Now,
+		Settle:       func(t *testing.T) { settle(t, db.SQL()) },
 		// The server's clock cannot be put forward, so all it is compared with is put back.
 		Advance: func(d time.Duration) {
 			execute(t, db.SQL(), `UPDATE saga.webhook_deliveries SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())

@@ -40,3 +40,17 @@ func violates(err error, constraint string) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "23505" && e.Constraint == constraint
 }
+
+// serverReadOnly tells whether a write met a server that takes none: a standby,
+// or a primary that was told so.
+func serverReadOnly(err error) bool { return sqlState(err) == "25006" }
+
+// permissionDenied tells whether the session's role may not do what it tried.
+func permissionDenied(err error) bool { return sqlState(err) == "42501" }
+
+// loginRefused tells whether the server did not let the user in: a wrong
+// password, or no such role or one that may not log in.
+func loginRefused(err error) bool {
+	s := sqlState(err)
+	return s == "28P01" || s == "28000"
+}

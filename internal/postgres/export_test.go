@@ -1,8 +1,12 @@
 package postgres
 
 import (
+	"context"
 	"database/sql"
 	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -10,19 +14,20 @@ import (
 // What the tests of plans need: the very statements that the stores send, and
 // the connections they send them on.
 const (
-	ClaimSagas   = claimSagas
-	CountLive    = countLive
-	DueSagas     = dueSagas
-	ExpireKeys   = expireKeys
-	GetKey       = getKey
-	GetSaga      = getSaga
-	LoadLogs     = loadLogs
-	LoadSagas    = loadSagas
-	OverdueSagas = overdueSagas
-	ReleaseSagas = releaseSagas
-	SagaColumns  = sagaColumns
-	LogColumns   = logColumns
-	StepLogs     = stepLogs
+	ClaimSagas       = claimSagas
+	CountLive        = countLive
+	DueSagas         = dueSagas
+	ArchiveCompleted = archiveCompleted
+	ArchivedLogs     = archivedLogs
+	CountCompleted   = countCompleted
+	GetArchived      = getArchived
+	ExpireKeys       = expireKeys
+	LoadLogs         = loadLogs
+	LoadSagas        = loadSagas
+	OverdueSagas     = overdueSagas
+	ReleaseSagas     = releaseSagas
+	SagaColumns      = sagaColumns
+	LogColumns       = logColumns
 
 	ClaimDeliveries = claimDeliveries
 	ReadyWebhooks   = readyWebhooks
@@ -31,14 +36,38 @@ const (
 )
 
 var (
-	ActiveKey   = activeKey
-	CommitSagas = commitSagas
-	CountSagas  = countSagas
-	CreateSagas = createSagas
-	EventsQuery = eventsQuery
-	FeedQuery   = feedQuery
-	ListSagas   = listSagas
+	Archivable       = archivable
+	ArchiveFailed    = archiveFailed
+	CountArchived    = countArchived
+	CountFailed      = countFailed
+	Expiring         = expiring
+	ExpiryParameters = expiryParameters
+	ListArchived     = listArchived
+	ActiveKey        = activeKey
+	CommitSagas      = commitSagas
+	CountSagas       = countSagas
+	CreateSagas      = createSagas
+	EventsQuery      = eventsQuery
+	FeedQuery        = feedQuery
+	ListSagas        = listSagas
+	GetKey           = getKey
+	GetSaga          = getSaga
+	StepLogs         = stepLogs
 )
+
+func Lists(db *DB) *sql.DB { return db.list.DB }
+
+var OfTenant = ofTenant
+
+func ReadTenant(ctx context.Context, db *DB, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
+	return db.readTenant(ctx, tenant, query, row, args...)
+}
+
+func InTenant(ctx context.Context, db *DB, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
+	return db.inTenant(ctx, tenant, f)
+}
+
+func Pooled(db *DB) bool { return db.pooled }
 
 // Points returns the connections of prepared reads by key.
 func Points(db *DB) *sql.DB { return db.point.DB }

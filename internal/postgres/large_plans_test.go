@@ -34,32 +34,39 @@ func testPlans(t *testing.T, l large) {
 		}
 		wantIndexes(t, p, want...)
 	}
+	lists := inTenant(t, l.db, big)
 	for _, tt := range listPurposes(l) {
 		t.Run("list: "+tt.name, func(t *testing.T) {
 			tt.filter.Limit = 50
 			query, args := postgres.ListSagas(big, tt.filter)
-			check(t, explain(t, l.db.SQL(), query, args...), tt.indexes...)
+			check(t, explain(t, lists, query, args...), tt.indexes...)
 			if tt.few {
 				query, args = postgres.CountSagas(big, tt.filter)
-				check(t, explain(t, l.db.SQL(), query, args...), tt.indexes...)
+				check(t, explain(t, lists, query, args...), tt.indexes...)
 			}
 		})
 	}
 	t.Run("list: a page after a cursor begins at the cursor", func(t *testing.T) {
 		query, args := postgres.ListSagas(big, saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
-		p := explain(t, l.db.SQL(), query, args...)
+		p := explain(t, lists, query, args...)
 		check(t, p, "idx_sagas_tenant")
 		if p.has("Sort") || !strings.Contains(p.String(), "ROW(created_at, id) < ROW(") {
 			t.Errorf("the plan reads its way to the cursor:\n%s", p)
 		}
 	})
 	testTrailPlans(t, l, check)
-	readers := connection(t, postgres.Points(l.db))
-	for _, tt := range readPurposes {
-		t.Run(tt.name, func(t *testing.T) {
-			check(t, explain(t, readers, tt.query, tt.args...), tt.indexes...)
-			check(t, explainGeneric(t, readers, tt.query, tt.args...), tt.indexes...)
-		})
+	for _, group := range []struct {
+		pool     *sql.DB
+		purposes []purpose
+	}{{postgres.Points(l.db), tenantPurposes}, {l.db.SQL(), enginePurposes}} {
+		readers := connection(t, group.pool)
+		for _, tt := range group.purposes {
+			t.Run(tt.name, func(t *testing.T) {
+				check(t, explain(t, readers, tt.query, tt.args...), tt.indexes...)
+				check(t, explainGeneric(t, readers, tt.query, tt.args...), tt.indexes...)
+			})
+		}
+		readers.Close()
 	}
 	for _, tt := range handWritten {
 		t.Run("by hand: "+tt.name, func(t *testing.T) { check(t, explain(t, l.db.SQL(), tt.query), tt.indexes...) })
@@ -134,18 +141,20 @@ type purpose struct {
 	indexes []string
 }
 
-// readPurposes run on the readers' connections, prepared.
-var readPurposes = []purpose{
-	{"a saga of a tenant", postgres.GetSaga, []any{somebody, big}, []string{"saga_states_pkey"}},
+var tenantPurposes = []purpose{
+	{"a saga of a tenant", postgres.GetSaga, []any{big, somebody}, []string{"saga_states_pkey"}},
+	{"S1-39 the step logs of a saga, in order", postgres.StepLogs, []any{big, somebody}, []string{"idx_saga_step_logs_saga_id_step_index", "saga_states_pkey"}},
+	{"an idempotency key", postgres.GetKey, []any{big, "p", "r", "k1"}, []string{"idempotency_keys_pkey"}},
+}
+
+var enginePurposes = []purpose{
 	{"sagas for the engine", postgres.LoadSagas, []any{array(somebody, big)}, []string{"saga_states_pkey"}},
-	{"S1-39 the step logs of a saga, in order", postgres.StepLogs, []any{somebody, big}, []string{"idx_saga_step_logs_saga_id_step_index", "saga_states_pkey"}},
 	{"S1-39 step logs for the engine", postgres.LoadLogs, []any{array(somebody, big)}, []string{"idx_saga_step_logs_saga_id_step_index"}},
 	{"a node's due sagas", postgres.DueSagas, []any{1, 5000, 100}, []string{"idx_saga_runnable"}},
 	{"S2-43, S2-48, S2-109, S4-18 overdue sagas of both phases", postgres.OverdueSagas, []any{100}, []string{"idx_sagas_timeout", "idx_saga_filter_state_timeout"}},
 	{"live sagas by state", postgres.CountLive, nil, []string{"idx_saga_states_status|idx_saga_runnable"}},
 	{"releasing sagas", postgres.ReleaseSagas, []any{1, array(somebody, big)}, []string{"saga_states_pkey"}},
 	{"the unfinished saga of a business key", postgres.ActiveKey("$1::uuid", "$2", "$3"), []any{big, "w1", "key-300"}, []string{"uq_saga_business_key"}},
-	{"an idempotency key", postgres.GetKey, []any{big, "p", "r", "k1"}, []string{"idempotency_keys_pkey"}},
 }
 
 func array(ids ...uuid.UUID) string {

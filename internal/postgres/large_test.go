@@ -82,7 +82,8 @@ func openLarge(t *testing.T) large {
 		{fillLargeTable, []any{l.since, sagasInLargeTable}},
 		{fillLogs, []any{lastFifth}},
 		{fillEvents, []any{lastFifth}},
-		{`VACUUM (ANALYZE) saga.saga_states, saga.saga_step_logs, saga.audit_events, saga.workflows, saga.workflow_definitions, saga.engine_nodes, saga.idempotency_keys`, nil},
+		{fillArchive, nil},
+		{`VACUUM (ANALYZE) saga.saga_states_archive, saga.saga_step_logs_archive, saga.saga_states, saga.saga_step_logs, saga.audit_events, saga.workflows, saga.workflow_definitions, saga.engine_nodes, saga.idempotency_keys`, nil},
 	} {
 		if _, err := fill.ExecContext(t.Context(), s.text, s.args...); err != nil {
 			t.Fatalf("%s: %v", s.text, err)
@@ -105,4 +106,18 @@ func connection(t *testing.T, db *sql.DB) *sql.Conn {
 		conn.Close()
 	})
 	return conn
+}
+
+// inTenant is a transaction in the name of a tenant, as the API's lists have one.
+func inTenant(t *testing.T, db *postgres.DB, tenant uuid.UUID) *sql.Tx {
+	t.Helper()
+	tx, err := postgres.Lists(db).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), `SELECT set_config('skald.tenant_id', $1::text, true)`, tenant.String()); err != nil {
+		t.Fatal(err)
+	}
+	return tx
 }

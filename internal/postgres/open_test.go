@@ -36,16 +36,33 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 	}
 }
 
+func TestTimeoutsMayBeLeftToTheServer(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	execute(t, observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 12345', current_database()); END $$`)
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, StatementTimeout: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	if got := ask[string](t, postgres.Writers(db), `SHOW statement_timeout`); got != "12345ms" {
+		t.Errorf("statement_timeout = %s, want the server's 12345ms", got)
+	}
+}
+
 // What the planner may do and how long a statement may take is set on every
 // connection, and comes back when it is made anew.
 func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 	t.Parallel()
 	db := connect(t, testdb.DSN(t))
-	settings := map[string]querier{"reports": db.SQL(), "readers": postgres.Points(db), "writers": postgres.Writers(db), "leases": postgres.Leases(db)}
+	settings := map[string]querier{
+		"tenants' reads by key": postgres.Points(db), "tenants' lists": postgres.Lists(db),
+		"upkeep": db.SQL(), "writers": postgres.Writers(db), "leases": postgres.Leases(db),
+	}
 	got := map[string]string{}
 	for name, q := range settings {
 		var s string
-		if err := q.QueryRowContext(t.Context(), `SELECT concat_ws(' ', current_setting('application_name'),
+		if err := q.QueryRowContext(t.Context(), `SELECT concat_ws(' ', current_setting('application_name'), current_user,
 			current_setting('enable_seqscan'), current_setting('enable_hashjoin'), current_setting('enable_mergejoin'),
 			current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'))`).Scan(&s); err != nil {
 			t.Fatal(err)
@@ -53,10 +70,11 @@ func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 		got[name] = s
 	}
 	want := map[string]string{
-		"reports": "skald api on on on 30s 15s 30s",
-		"readers": "skald reader on on on 30s 15s 30s",
-		"writers": "skald writer off off off 30s 15s 30s",
-		"leases":  "skald lease on on on 2s 1s 30s",
+		"tenants' reads by key": "skald reader saga_app_role on on on 30s 15s 30s",
+		"tenants' lists":        "skald api saga_app_role on on on 30s 15s 30s",
+		"upkeep":                "skald upkeep saga_engine_role on on on 30s 15s 30s",
+		"writers":               "skald writer saga_engine_role off off off 30s 15s 30s",
+		"leases":                "skald lease saga_engine_role on on on 2s 1s 30s",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

@@ -1,13 +1,16 @@
 // Package postgres holds every SQL statement: the stores of the rulebooks on
 // PostgreSQL, one file per subject and verb.
 //
-// It opens four small pools. Reads by key have one in which every connection
-// stays open: a burst of them would otherwise open and close connections all
-// the time, which cost ten times what the reads did. Writes of sagas go through connections on which
-// the planner may only choose nested loops over indexes: with default settings
-// it picks hash joins and scans while tables are young, and the cached plan
-// stays as they grow (trap X46). Leases have a connection of their own, so
-// that they are renewed however busy the others are (invariant F30).
+// It opens five small pools. Two are for what the API does in the name of one
+// tenant, and act as a database role that sees one tenant's rows only: reads by
+// key, in which every connection stays open, because a burst of them would
+// otherwise open and close connections all the time, which cost ten times what
+// the reads did; and everything else. The other three act as the engine's role,
+// which sees all. Writes of sagas go through connections on which the planner
+// may only choose nested loops over indexes: with default settings it picks
+// hash joins and scans while tables are young, and the cached plan stays as
+// they grow (trap X46). Leases have a connection of their own, so that they are
+// renewed however busy the others are (invariant F30).
 package postgres
 
 import (
@@ -18,30 +21,44 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/credentials"
 )
 
 // Config says how to reach PostgreSQL. DSN is required; zero durations and
 // counts mean the defaults in the comments.
 type Config struct {
 	DSN              string
-	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (8)
-	MaxIdleConns     int           // 3; kept open for reads by key
+	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (10)
+	MaxIdleConns     int           // 3; kept open for reads by key, where MaxOpenConns leaves room
 	ConnMaxLifetime  time.Duration // 5 min
-	StatementTimeout time.Duration // 30 s; enforced by the server
+	StatementTimeout time.Duration // 30 s; enforced by the server; negative: its own settings hold
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
 	Application      string        // "skald"
+	// Logins says what connections sign in with; nil: what DSN says.
+	Logins credentials.Source
+	// Unsecured leaves connections with the login's own rights, for a database
+	// without Skald's roles: then WHERE tenant_id alone separates tenants.
+	Unsecured bool
 }
 
 // DB is an open database. Close it when nothing uses its stores any more.
 type DB struct {
-	read  *sqlx.DB // lists, reports, upkeep, registrations
-	point *sqlx.DB // reads by key, prepared
+	point *sqlx.DB // one tenant's reads by key, prepared
+	list  *sqlx.DB // one tenant's lists and registrations
+	read  *sqlx.DB // the engine's reads, reports, upkeep
 	write *sqlx.DB // creates, changes, claims
 	lease *sqlx.DB
+
+	idle map[*sqlx.DB]int // how many connections each pool keeps
+	// pooled: something in between, such as PgBouncer, keeps the role to itself
+	// that a connection asks for at its start, so each transaction asks again.
+	pooled bool
 
 	statements sync.Map // statement → *sqlx.Stmt
 }
@@ -49,9 +66,23 @@ type DB struct {
 // errAddress has no cause: that would cite the address, and in it the password.
 var errAddress = errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
 
+// The database roles that connections act as (docs/tenants.md).
+const (
+	appRole    = "saga_app_role"    // sees the tenant of skald.tenant_id
+	engineRole = "saga_engine_role" // sees all
+)
+
 // writers is how many connections write sagas: one committer per kind (creates,
 // transitions) and one for claims.
 const writers = 3
+
+// shares divides the connections that are neither the writers' nor the lease's.
+func (c *Config) shares() (point, list, read int) {
+	rest := max(6, c.MaxOpenConns-writers-1)
+	point = min(max(2, c.MaxIdleConns), rest-4)
+	list = (rest - point) / 2
+	return point, list, rest - point - list
+}
 
 // Open connects and returns once the database has answered.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
@@ -60,32 +91,46 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{}
-	points := max(2, cfg.MaxIdleConns)
+	db := &DB{idle: map[*sqlx.DB]int{}}
+	var retired atomic.Int64
+	points, lists, reads := cfg.shares()
 	planner := map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
 	for _, p := range []struct {
 		pool    **sqlx.DB
+		name    string
 		role    string
 		open    int
 		timeout time.Duration
 		set     map[string]string
 	}{
-		{&db.read, "api", max(2, cfg.MaxOpenConns-points-writers-1), cfg.StatementTimeout, nil},
-		{&db.point, "reader", points, cfg.StatementTimeout, nil},
-		{&db.write, "writer", writers, cfg.StatementTimeout, planner},
-		{&db.lease, "lease", 1, 2 * time.Second, nil},
+		{&db.point, "reader", appRole, points, cfg.StatementTimeout, nil},
+		{&db.list, "api", appRole, lists, cfg.StatementTimeout, nil},
+		{&db.read, "upkeep", engineRole, reads, cfg.StatementTimeout, nil},
+		{&db.write, "writer", engineRole, writers, cfg.StatementTimeout, planner},
+		{&db.lease, "lease", engineRole, 1, 2 * time.Second, nil},
 	} {
-		*p.pool, err = open(base.Clone(), cfg, p.role, p.timeout, p.set)
-		if err != nil {
-			db.Close()
-			return nil, err
+		set := map[string]string{}
+		if !cfg.Unsecured {
+			// Not SET ROLE: there is no session state that could be lost or forgotten,
+			// and RESET ALL leads back to this role.
+			set["role"] = p.role
 		}
+		maps.Copy(set, p.set)
+		c := prepare(base.Clone(), cfg, p.name, p.timeout, set)
+		c.retired, c.once = &retired, p.pool == &db.write
+		*p.pool = sqlx.NewDb(sql.OpenDB(c), "postgres")
+		db.idle[*p.pool] = p.open
 		(*p.pool).SetMaxOpenConns(p.open)
 		(*p.pool).SetMaxIdleConns(p.open)
 		(*p.pool).SetConnMaxLifetime(cfg.ConnMaxLifetime)
 	}
+	db.list.SetConnMaxIdleTime(time.Minute)
 	db.read.SetConnMaxIdleTime(time.Minute)
-	if err := db.Ping(ctx); err != nil {
+	err = db.Ping(ctx)
+	if err == nil && !cfg.Unsecured {
+		err = db.point.GetContext(ctx, &db.pooled, `SELECT current_user <> $1`, appRole)
+	}
+	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
@@ -111,10 +156,14 @@ func (c *Config) setDefaults() {
 	if c.Application == "" {
 		c.Application = "skald"
 	}
+	if c.Logins == nil {
+		c.Logins = credentials.Fixed{}
+	}
 }
 
-func open(pc pq.Config, cfg Config, role string, timeout time.Duration, set map[string]string) (*sqlx.DB, error) {
-	pc.ApplicationName = cfg.Application + " " + role
+// prepare makes what opens the connections of one pool.
+func prepare(pc pq.Config, cfg Config, name string, timeout time.Duration, set map[string]string) *connector {
+	pc.ApplicationName = cfg.Application + " " + name
 	if pc.Runtime == nil {
 		pc.Runtime = map[string]string{}
 	}
@@ -123,74 +172,49 @@ func open(pc pq.Config, cfg Config, role string, timeout time.Duration, set map[
 	// A plan with a disabled node looks infinitely dear, and compiling it took
 	// half a second; our statements are short anyhow.
 	pc.Runtime["jit"] = "off"
-	pc.Runtime["statement_timeout"] = ms(timeout)
-	pc.Runtime["lock_timeout"] = ms(timeout / 2)
-	pc.Runtime["idle_in_transaction_session_timeout"] = ms(cfg.StatementTimeout)
-	connector, err := pq.NewConnectorConfig(pc)
-	if err != nil {
-		return nil, errAddress
+	if timeout > 0 {
+		pc.Runtime["statement_timeout"] = ms(timeout)
+		pc.Runtime["lock_timeout"] = ms(timeout / 2)
+		pc.Runtime["idle_in_transaction_session_timeout"] = ms(max(cfg.StatementTimeout, timeout))
 	}
-	connector.Dialer(dialer{net.Dialer{KeepAlive: 15 * time.Second}, max(cfg.IOTimeout, timeout+time.Second)})
-	return sqlx.NewDb(sql.OpenDB(connector), "postgres"), nil
+	return &connector{
+		config: pc, logins: cfg.Logins,
+		dialer: dialer{net.Dialer{KeepAlive: 15 * time.Second}, max(cfg.IOTimeout, timeout+time.Second)},
+	}
+}
+
+func (db *DB) pools() []*sqlx.DB {
+	return []*sqlx.DB{db.point, db.list, db.read, db.write, db.lease}
 }
 
 // Ping returns nil when the database answers on every pool.
 func (db *DB) Ping(ctx context.Context) error {
-	return errors.Join(db.read.PingContext(ctx), db.point.PingContext(ctx), db.write.PingContext(ctx), db.lease.PingContext(ctx))
+	var errs []error
+	for _, p := range db.pools() {
+		errs = append(errs, p.PingContext(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Refresh closes the connections that nobody uses at this moment. It is for a
+// login that has been replaced: those in use are closed after their use, because
+// their login is not current any more.
+func (db *DB) Refresh() {
+	for pool, keep := range db.idle {
+		pool.SetMaxIdleConns(0)
+		pool.SetMaxIdleConns(keep)
+	}
 }
 
 // Close closes all connections.
 func (db *DB) Close() {
-	for _, p := range []*sqlx.DB{db.read, db.point, db.write, db.lease} {
+	for _, p := range db.pools() {
 		if p != nil {
 			p.Close()
 		}
 	}
 }
 
-// SQL returns the pool of the API's reads, for the schema check and statistics.
+// SQL returns the engine's pool for reads, which sees all tenants: for
+// statistics and the like.
 func (db *DB) SQL() *sql.DB { return db.read.DB }
-
-// dialer gives every read and write of a connection a deadline. Bare lib/pq
-// waits for ever when the peer goes silent, whatever the context says.
-type dialer struct {
-	net.Dialer
-	io time.Duration
-}
-
-func (d dialer) Dial(network, addr string) (net.Conn, error) {
-	return d.DialContext(context.Background(), network, addr)
-}
-
-func (d dialer) DialTimeout(network, addr string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return d.DialContext(ctx, network, addr)
-}
-
-func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := d.Dialer.DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return &deadlineConn{c, d.io}, nil
-}
-
-type deadlineConn struct {
-	net.Conn
-	io time.Duration
-}
-
-func (c *deadlineConn) Read(b []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(c.io)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Read(b)
-}
-
-func (c *deadlineConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.io)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
-}

@@ -89,9 +89,9 @@ WITH term AS (
 INSERT INTO saga.publication_cursors (name, tenant_id, txid, id) SELECT name, $3, $4, $5 FROM term
 ON CONFLICT (name, tenant_id) DO UPDATE SET txid = excluded.txid, id = excluded.id`
 
-// Advance implements saga.Publications.
-func (st *Publications) Advance(ctx context.Context, name string, epoch int64, tenant uuid.UUID, to saga.Position) (bool, error) {
-	res, err := st.db.read.ExecContext(ctx, advance, name, epoch, tenant, xid(to), to.ID)
+// Advance implements saga.Publications. The publisher acts for all tenants.
+func (st *Publications) Advance(ctx context.Context, name string, epoch int64, whose uuid.UUID, to saga.Position) (bool, error) {
+	res, err := st.db.read.ExecContext(ctx, advance, name, epoch, whose, xid(to), to.ID)
 	return one(res, "advance publication", err)
 }
 

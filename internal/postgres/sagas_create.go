@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -196,25 +197,20 @@ func (st *Sagas) whyNotCreated(ctx context.Context, n *saga.NewSaga) (saga.Creat
 	return saga.CreateResult{Created: saga.NotCurrent}, nil
 }
 
-const getKey = `
-SELECT request_hash, saga_id FROM saga.idempotency_keys
- WHERE tenant_id = $1 AND principal = $2 AND route = $3 AND key = $4`
+var getKey = ofTenant(`SELECT k.request_hash, k.saga_id FROM saga.idempotency_keys k
+ WHERE k.tenant_id = tenant.id AND k.principal = $2 AND k.route = $3 AND k.key = $4`, "")
 
 // Key implements saga.Store.
 func (st *Sagas) Key(ctx context.Context, k saga.IdempotencyKey) (saga.KeyState, uuid.UUID, error) {
-	rows, err := st.db.queryRead(ctx, getKey, k.TenantID, k.Principal, k.Route, k.Key)
-	if err != nil {
-		return saga.KeyNew, uuid.Nil, fmt.Errorf("read idempotency key: %w", err)
-	}
 	state, id := saga.KeyNew, uuid.Nil
-	err = eachRow(rows, func() error {
+	err := st.db.readTenant(ctx, k.TenantID, getKey, func(rows *sql.Rows) error {
 		var hash []byte
 		err := rows.Scan(&hash, &id)
 		if state = saga.KeySame; string(hash) != string(k.Hash) {
 			state = saga.KeyOther
 		}
 		return err
-	})
+	}, k.Principal, k.Route, k.Key)
 	if err != nil {
 		return saga.KeyNew, uuid.Nil, fmt.Errorf("read idempotency key: %w", err)
 	}

@@ -11,39 +11,41 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-const getSaga = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2`
+var getSaga = ofTenant(`SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = $2 AND s.tenant_id = tenant.id`, "")
 
 // Get implements saga.Store.
 func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
-	rows, err := st.db.queryRead(ctx, getSaga, id, tenant)
-	if err != nil {
+	s, found := saga.Saga{}, false
+	err := st.db.readTenant(ctx, tenant, getSaga, func(rows *sql.Rows) (err error) {
+		s, err = scanSaga(rows)
+		found = true
+		return err
+	}, id)
+	switch {
+	case err != nil:
 		return saga.Saga{}, fmt.Errorf("get saga: %w", err)
+	case !found:
+		return saga.Saga{}, saga.NotFound(id)
 	}
-	s, err := saga.Saga{}, error(saga.NotFound(id))
-	if e := eachRow(rows, func() error { s, err = scanSaga(rows); return err }); e != nil {
-		return s, fmt.Errorf("get saga: %w", e)
-	}
-	return s, err
+	return s, nil
 }
 
-const stepLogs = `
-SELECT ` + logColumns + ` FROM saga.saga_step_logs l
- WHERE l.saga_id = $1 AND EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.id = $1 AND s.tenant_id = $2)
- ORDER BY l.step_index, l.started_at, l.attempt`
+var stepLogs = ofTenant(`SELECT `+logColumns+` FROM saga.saga_step_logs l
+ WHERE l.saga_id = $2 AND EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.id = $2 AND s.tenant_id = tenant.id)`,
+	`ORDER BY step_index, started_at, attempt`)
 
 // StepLogs implements saga.Store.
 func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
-	rows, err := st.db.queryRead(ctx, stepLogs, id, tenant)
-	if err != nil {
-		return nil, fmt.Errorf("read step logs: %w", err)
-	}
 	logs := []saga.StepLog{}
-	err = eachRow(rows, func() error {
+	err := st.db.readTenant(ctx, tenant, stepLogs, func(rows *sql.Rows) error {
 		l, err := scanLog(rows)
 		logs = append(logs, l)
 		return err
-	})
-	return logs, err
+	}, id)
+	if err != nil {
+		return nil, fmt.Errorf("read step logs: %w", err)
+	}
+	return logs, nil
 }
 
 const loadSagas = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.id = ANY ($1)`

@@ -19,14 +19,18 @@ import (
 	"github.com/skald-saga/skald/internal/testdb"
 )
 
-// proxy stands between a store and its server and can fall silent: connections
-// stay open and nothing passes any more, as when a machine loses its power.
+// proxy stands between a store and its server. It can fall silent: connections
+// stay open and nothing passes any more, as when a machine loses its power. It
+// can be mute for once: what the client says still arrives, and the connection
+// is cut when the server answers. And it can lead elsewhere.
 type proxy struct {
-	port   string
-	silent atomic.Bool
+	port         string
+	target       atomic.Pointer[string]
+	silent, mute atomic.Bool
+	startup      func([]byte) []byte // what becomes of a client's first message; nil: it passes
 }
 
-func newProxy(t *testing.T, target string) *proxy {
+func newProxy(t *testing.T, target string, startup func([]byte) []byte) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,7 +40,8 @@ func newProxy(t *testing.T, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{port: port}
+	p := &proxy{port: port, startup: startup}
+	p.target.Store(&target)
 	var pumps sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn // guarded by mu
@@ -46,7 +51,7 @@ func newProxy(t *testing.T, target string) *proxy {
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", target)
+			server, err := net.Dial("tcp", *p.target.Load())
 			if err != nil {
 				client.Close()
 				continue
@@ -54,8 +59,8 @@ func newProxy(t *testing.T, target string) *proxy {
 			mu.Lock()
 			open = append(open, client, server)
 			mu.Unlock()
-			pumps.Go(func() { p.pump(client, server) })
-			pumps.Go(func() { p.pump(server, client) })
+			pumps.Go(func() { p.pump(client, server, nil, p.startup) })
+			pumps.Go(func() { p.pump(server, client, &p.mute, nil) })
 		}
 	})
 	t.Cleanup(func() {
@@ -70,7 +75,9 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-func (p *proxy) pump(from, to net.Conn) {
+// pump passes bytes on until one side hangs up, or cut is set, which cuts once.
+// The first message passes through first, unless that is nil.
+func (p *proxy) pump(from, to net.Conn, cut *atomic.Bool, first func([]byte) []byte) {
 	defer to.Close()
 	buf := make([]byte, 32<<10)
 	for {
@@ -82,7 +89,15 @@ func (p *proxy) pump(from, to net.Conn) {
 			_, _ = io.Copy(io.Discard, from) // taken and dropped
 			return
 		}
-		if _, err := to.Write(buf[:n]); err != nil {
+		if cut != nil && cut.CompareAndSwap(true, false) {
+			from.Close()
+			return
+		}
+		message := buf[:n]
+		if first != nil {
+			message, first = first(message), nil
+		}
+		if _, err := to.Write(message); err != nil {
 			return
 		}
 	}
@@ -95,7 +110,7 @@ func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)))
+	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)), nil)
 	dsn = with(t, with(t, dsn, "host", "127.0.0.1"), "port", p.port)
 	// The timeout of reads and writes is a second above the server's own, which
 	// is two for leases.

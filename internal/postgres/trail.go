@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -46,8 +45,13 @@ const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'sag
 // has brought along, and tells whether there were such. Call it before the
 // first event is written; it does nothing otherwise. Safe on many nodes at once.
 func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
-	var ahead int64
-	if err := t.db.read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead); err != nil {
+	// Nodes that start together all look before one of them locks: the others
+	// may then be told of a deadlock, and look again.
+	ahead, err := again(func() (ahead int64, err error) {
+		err = t.db.read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead)
+		return ahead, err
+	})
+	if err != nil {
 		return false, fmt.Errorf("look for restored events: %w", err)
 	}
 	return ahead > 0, nil
@@ -56,14 +60,10 @@ func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
 // Feed implements saga.Trail.
 func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) ([]saga.StoredEvent, saga.Position, error) {
 	query, args, scan := feedQuery(tenant, after, f, limit)
-	rows, err := t.db.read.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, after, fmt.Errorf("read the feed: %w", err)
-	}
 	var events []saga.StoredEvent
 	var looked int
 	var last, newest nullPosition
-	err = eachRow(rows, func() error {
+	err := t.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		var e storedEvent
 		dest := append([]any{&looked, &last.txid, &last.id, &newest.txid, &newest.id}, e.dest()...)
 		if err := rows.Scan(dest...); err != nil {
@@ -73,7 +73,7 @@ func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position,
 			events = append(events, e.event())
 		}
 		return nil
-	})
+	}, args...)
 	if err != nil {
 		return nil, after, fmt.Errorf("read the feed: %w", err)
 	}
@@ -170,8 +170,8 @@ const endOfFeed = `SELECT e.txid, e.id FROM saga.audit_events e
 // End implements saga.Trail.
 func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (saga.Position, error) {
 	var end saga.Position
-	err := t.db.read.QueryRowContext(ctx, endOfFeed, tenant).Scan(&end.TxID, &end.ID)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	err := t.db.listTenant(ctx, tenant, endOfFeed, func(rows *sql.Rows) error { return rows.Scan(&end.TxID, &end.ID) }, tenant)
+	if err != nil {
 		return end, fmt.Errorf("find the end of the feed: %w", err)
 	}
 	return end, nil
@@ -180,19 +180,15 @@ func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (saga.Position, error
 // Events implements saga.Trail.
 func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) ([]saga.StoredEvent, bool, error) {
 	query, args := eventsQuery(tenant, sagaID, f, newestFirst, after, limit)
-	rows, err := t.db.read.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, false, fmt.Errorf("read a saga's events: %w", err)
-	}
 	events := []saga.StoredEvent{}
-	err = eachRow(rows, func() error {
+	err := t.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		var e storedEvent
 		if err := rows.Scan(e.dest()...); err != nil {
 			return err
 		}
 		events = append(events, e.event())
 		return nil
-	})
+	}, args...)
 	if err != nil {
 		return nil, false, fmt.Errorf("read a saga's events: %w", err)
 	}

@@ -14,8 +14,26 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/storetest"
 	"github.com/skald-saga/skald/internal/testdb"
 )
+
+// Seed 2, section saga_events: 事件类型. state.changed is for changes that
+// none of them names.
+func TestTheTrailTellsEveryTypeOfTheSeed(t *testing.T) {
+	t.Parallel()
+	told := storetest.Types(t, openEnv)
+	for _, want := range []saga.AuditType{
+		"saga.started", "saga.step.started", "saga.step.completed", "saga.step.failed",
+		"saga.completed", "saga.failed", "saga.cancelled", "saga.timed_out",
+		"compensation.started", "compensation.step.started", "compensation.step.completed", "compensation.step.failed",
+		"compensation.completed", "compensation.failed", "retry.attempted", "retry.exhausted",
+	} {
+		if !told[want] {
+			t.Errorf("no saga tells %s", want)
+		}
+	}
+}
 
 const insertEvent = `INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest) VALUES ($1, $2, 'saga.started', '') RETURNING id`
 
@@ -232,6 +250,7 @@ func TestTheFeedGoesOnAfterARestore(t *testing.T) {
 // testTrailPlans shows on the large table that every filter of the feed is
 // served by the index that suits it.
 func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p plan, want ...string)) {
+	lists := inTenant(t, l.db, big)
 	at := saga.Position{TxID: 1}
 	for _, tt := range []struct {
 		name   string
@@ -247,7 +266,7 @@ func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p plan, want
 	} {
 		t.Run("feed: "+tt.name, func(t *testing.T) {
 			query, args, _ := postgres.FeedQuery(big, at, tt.filter, 100)
-			p := explain(t, l.db.SQL(), query, args...)
+			p := explain(t, lists, query, args...)
 			check(t, p, tt.index, "saga_states_pkey", "idx_event_feed")
 			p.each(func(n plan) {
 				if n.Index == "idx_event_feed" && !strings.Contains(n.Cond, "txid") {
@@ -259,7 +278,7 @@ func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p plan, want
 	for _, newestFirst := range []bool{false, true} {
 		t.Run(fmt.Sprint("S2-111 the history of a saga, newest first: ", newestFirst), func(t *testing.T) {
 			query, args := postgres.EventsQuery(big, somebody, saga.EventFilter{}, newestFirst, 5, 100)
-			check(t, explain(t, l.db.SQL(), query, args...), "idx_event_saga_timestamp")
+			check(t, explain(t, lists, query, args...), "idx_event_saga_timestamp")
 		})
 	}
 }

@@ -35,30 +35,37 @@ func scanDelivery(row scanner) (webhook.Delivery, error) {
 
 // Add implements webhook.Log.
 func (st *Webhooks) Add(ctx context.Context, d webhook.Delivery) error {
-	res, err := st.db.read.ExecContext(ctx, `
-		INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, id, event_id, event_type, saga_id, body, status, due_at, created_at)
-		SELECT w.tenant_id, w.id, $3, $4, $5, $6, $7, $8, $9, $10 FROM saga.webhooks w WHERE w.tenant_id = $1 AND w.id = $2`,
-		d.TenantID, d.WebhookID, d.ID, d.EventID, d.EventType, sagaOf(&d),
-		string(d.Body), d.Status, d.DueAt, d.CreatedAt)
-	if violates(err, "webhook_deliveries_tenant_id_webhook_id_fkey") { // deleted at this moment
-		return webhook.NotFound(d.WebhookID)
-	}
-	if err != nil {
-		return fmt.Errorf("add delivery: %w", err)
-	}
-	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(err, webhook.NotFound(d.WebhookID))
-	}
-	return nil
+	return outage("add delivery", st.db.inTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error {
+		// The lock: or somebody might delete the subscription before the insert.
+		if _, err := getWebhook(ctx, tx, d.TenantID, d.WebhookID, "FOR KEY SHARE"); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, id, event_id, event_type, saga_id, body, status, due_at, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+			d.TenantID, d.WebhookID, d.ID, d.EventID, d.EventType, uuid.NullUUID{UUID: d.SagaID, Valid: d.SagaID != uuid.Nil},
+			string(d.Body), d.Status, d.DueAt, d.CreatedAt)
+		return err
+	}))
 }
 
 // Delivery implements webhook.Log.
 func (st *Webhooks) Delivery(ctx context.Context, tenant, webhookID, id uuid.UUID) (webhook.Delivery, error) {
-	d, err := getDelivery(ctx, st.db.read, tenant, webhookID, id, "")
-	if err == nil || !errors.Is(err, sql.ErrNoRows) {
-		return d, outage("get delivery", err)
+	var d webhook.Delivery
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) (err error) {
+		d, err = findDelivery(ctx, tx, tenant, webhookID, id, "")
+		return err
+	})
+	return d, outage("get delivery", err)
+}
+
+// findDelivery is getDelivery with the faults of webhook.Log.
+func findDelivery(ctx context.Context, tx *sqlx.Tx, tenant, webhookID, id uuid.UUID, suffix string) (webhook.Delivery, error) {
+	d, err := getDelivery(ctx, tx, tenant, webhookID, id, suffix)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return d, err
 	}
-	if _, err := st.Get(ctx, tenant, webhookID); err != nil {
+	if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
 		return d, err
 	}
 	return d, webhook.DeliveryNotFound(id)
@@ -85,34 +92,35 @@ func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
 	default:
 		w.add("d.status = ?", f.Status)
 	}
-	if f.Total {
-		if err := st.db.read.GetContext(ctx, &p.Total, `SELECT count(*) FROM saga.webhook_deliveries d WHERE `+w.text(), w.args...); err != nil {
-			return p, fmt.Errorf("count deliveries: %w", err)
-		}
-	}
+	count, counted := `SELECT count(*) FROM saga.webhook_deliveries d WHERE `+w.text(), w.args
 	if f.After != uuid.Nil {
 		w.add("d.id < ?", f.After)
 	}
-	rows, err := st.db.read.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM saga.webhook_deliveries d WHERE %s ORDER BY d.id DESC LIMIT %d OFFSET %d`,
-		listedDelivery, w.text(), f.Limit+1, f.Offset), w.args...)
-	if err != nil {
-		return p, fmt.Errorf("list deliveries: %w", err)
-	}
-	err = eachRow(rows, func() error {
-		d, err := scanDelivery(rows)
-		p.Deliveries = append(p.Deliveries, d)
-		return err
+	query := fmt.Sprintf(`SELECT %s FROM saga.webhook_deliveries d WHERE %s ORDER BY d.id DESC LIMIT %d OFFSET %d`,
+		listedDelivery, w.text(), f.Limit+1, f.Offset)
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
+			return err
+		}
+		if f.Total {
+			if err := tx.GetContext(ctx, &p.Total, count, counted...); err != nil {
+				return err
+			}
+		}
+		rows, err := tx.QueryContext(ctx, query, w.args...)
+		if err != nil {
+			return err
+		}
+		return eachRow(rows, func() error {
+			d, err := scanDelivery(rows)
+			p.Deliveries = append(p.Deliveries, d)
+			return err
+		})
 	})
-	if err != nil {
-		return p, fmt.Errorf("list deliveries: %w", err)
-	}
 	if p.More = len(p.Deliveries) > f.Limit; p.More {
 		p.Deliveries = p.Deliveries[:f.Limit]
 	}
-	if len(p.Deliveries) == 0 { // an unknown webhook is a fault, an empty page is not
-		_, err = st.Get(ctx, tenant, webhookID)
-	}
-	return p, err
+	return p, outage("list deliveries", err)
 }
 
 // putDelivery writes what rules change; the row is locked. release ends its lease.
@@ -130,21 +138,14 @@ func putDelivery(ctx context.Context, tx *sqlx.Tx, d webhook.Delivery, release b
 // Redeliver implements webhook.Log.
 func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID, now time.Time) (webhook.Delivery, error) {
 	var d webhook.Delivery
-	err := st.inTx(ctx, func(tx *sqlx.Tx) error {
-		var err error
-		if d, err = getDelivery(ctx, tx, tenant, webhookID, id, "FOR NO KEY UPDATE"); err != nil {
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) (err error) {
+		if d, err = findDelivery(ctx, tx, tenant, webhookID, id, "FOR NO KEY UPDATE"); err != nil {
 			return err
 		}
 		d = webhook.Redeliver(d, now)
 		return putDelivery(ctx, tx, d, false)
 	})
-	if !errors.Is(err, sql.ErrNoRows) {
-		return d, outage("redeliver", err)
-	}
-	if _, err := st.Get(ctx, tenant, webhookID); err != nil {
-		return d, err
-	}
-	return d, webhook.DeliveryNotFound(id)
+	return d, outage("redeliver", err)
 }
 
 // redeliverFailed is webhook.Redeliver for many. Rows are locked in id order.
@@ -160,18 +161,21 @@ UPDATE saga.webhook_deliveries d
 
 // RedeliverFailed implements webhook.Log.
 func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.UUID, since, now time.Time) (count int, more bool, err error) {
-	if _, err := st.Get(ctx, tenant, webhookID); err != nil {
-		return 0, false, err
-	}
-	res, err := st.db.read.ExecContext(ctx, redeliverFailed, tenant, webhookID, since, now, webhook.MaxRedeliver)
-	if err != nil {
-		return 0, false, fmt.Errorf("redeliver: %w", err)
-	}
-	n, err := res.RowsAffected()
-	if err == nil && n == webhook.MaxRedeliver {
-		err = st.db.read.GetContext(ctx, &more, `
+	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
+			return err
+		}
+		res, err := tx.ExecContext(ctx, redeliverFailed, tenant, webhookID, since, now, webhook.MaxRedeliver)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		if count = int(n); err != nil || n < webhook.MaxRedeliver {
+			return err
+		}
+		return tx.GetContext(ctx, &more, `
 			SELECT EXISTS (SELECT 1 FROM saga.webhook_deliveries d
 			 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'failed' AND d.created_at >= $3)`, tenant, webhookID, since)
-	}
-	return int(n), more, outage("redeliver", err)
+	})
+	return count, more, outage("redeliver", err)
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -129,6 +128,19 @@ func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time
 	return claimed, outage("claim deliveries", err)
 }
 
+// inTx runs f in a transaction that sees every tenant.
+func (st *Webhooks) inTx(ctx context.Context, f func(tx *sqlx.Tx) error) error {
+	tx, err := st.db.read.BeginTxx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 // Settle implements webhook.Queue. The subscription is locked first: outcomes
 // of one endpoint count its failures one after the other.
 func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.Outcome, p webhook.Policy, m webhook.Moment) (r webhook.Result, stored bool, err error) {
@@ -192,9 +204,4 @@ func (st *Webhooks) Backlog(ctx context.Context) (pending int64, oldest time.Tim
 		oldest = at.Time.UTC()
 	}
 	return pending, oldest, outage("count pending deliveries", err)
-}
-
-// sagaOf is the saga of a delivery as a parameter; a test has none.
-func sagaOf(d *webhook.Delivery) uuid.NullUUID {
-	return uuid.NullUUID{UUID: d.SagaID, Valid: d.SagaID != uuid.Nil}
 }

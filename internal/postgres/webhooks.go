@@ -66,19 +66,6 @@ func (r *webhookRow) subscription() (webhook.Subscription, error) {
 // while an older one was open come along.
 const cursorNow = `saga.feed_horizon()`
 
-// inTx runs f in a transaction.
-func (st *Webhooks) inTx(ctx context.Context, f func(tx *sqlx.Tx) error) error {
-	tx, err := st.db.read.BeginTxx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
 // outage adds to an error what was being done; faults go as they are.
 func outage(doing string, err error) error {
 	if err == nil || fault.As(err) != nil {
@@ -89,7 +76,7 @@ func outage(doing string, err error) error {
 
 // Create implements webhook.Store.
 func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBeginning bool) error {
-	return outage("create webhook", st.inTx(ctx, func(tx *sqlx.Tx) error {
+	return outage("create webhook", st.db.inTenant(ctx, s.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `
 			INSERT INTO saga.webhooks (tenant_id, id, url, description, event_types, workflow_names, enabled, disabled_reason, disabled_at,
 			       created_by, created_at, updated_at, version, cursor_txid, cursor_id)
@@ -134,7 +121,11 @@ func putSecrets(ctx context.Context, tx *sqlx.Tx, s webhook.Subscription) error 
 
 // Get implements webhook.Store.
 func (st *Webhooks) Get(ctx context.Context, tenant, id uuid.UUID) (webhook.Subscription, error) {
-	s, err := getWebhook(ctx, st.db.read, tenant, id, "")
+	var s webhook.Subscription
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) (err error) {
+		s, err = getWebhook(ctx, tx, tenant, id, "")
+		return err
+	})
 	return s, outage("get webhook", err)
 }
 
@@ -156,27 +147,30 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID, f webhook.Filter
 	var p webhook.Page
 	w := where{}
 	w.add("w.tenant_id = ?", tenant)
-	if f.Total {
-		if err := st.db.read.GetContext(ctx, &p.Total, `SELECT count(*) FROM saga.webhooks w WHERE `+w.text(), w.args...); err != nil {
-			return p, fmt.Errorf("count webhooks: %w", err)
-		}
-	}
+	count, counted := `SELECT count(*) FROM saga.webhooks w WHERE `+w.text(), w.args
 	if f.After != uuid.Nil {
 		w.add("w.id > ?", f.After)
 	}
-	rows, err := st.db.read.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM saga.webhooks w WHERE %s ORDER BY w.id LIMIT %d OFFSET %d`,
-		webhookColumns, w.text(), f.Limit+1, f.Offset), w.args...)
-	if err != nil {
-		return p, fmt.Errorf("list webhooks: %w", err)
-	}
-	err = eachRow(rows, func() error {
-		var r webhookRow
-		if err := rows.Scan(r.dest()...); err != nil {
+	query := fmt.Sprintf(`SELECT %s FROM saga.webhooks w WHERE %s ORDER BY w.id LIMIT %d OFFSET %d`, webhookColumns, w.text(), f.Limit+1, f.Offset)
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if f.Total {
+			if err := tx.GetContext(ctx, &p.Total, count, counted...); err != nil {
+				return err
+			}
+		}
+		rows, err := tx.QueryContext(ctx, query, w.args...)
+		if err != nil {
 			return err
 		}
-		s, err := r.subscription()
-		p.Subscriptions = append(p.Subscriptions, s)
-		return err
+		return eachRow(rows, func() error {
+			var r webhookRow
+			if err := rows.Scan(r.dest()...); err != nil {
+				return err
+			}
+			s, err := r.subscription()
+			p.Subscriptions = append(p.Subscriptions, s)
+			return err
+		})
 	})
 	if p.More = len(p.Subscriptions) > f.Limit; p.More {
 		p.Subscriptions = p.Subscriptions[:f.Limit]
@@ -186,7 +180,7 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID, f webhook.Filter
 
 // Replace implements webhook.Store.
 func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bool) error {
-	return outage("change webhook", st.inTx(ctx, func(tx *sqlx.Tx) error {
+	return outage("change webhook", st.db.inTenant(ctx, s.TenantID, func(tx *sqlx.Tx) error {
 		present, err := getWebhook(ctx, tx, s.TenantID, s.ID, "FOR NO KEY UPDATE")
 		if err != nil {
 			return err
@@ -225,7 +219,7 @@ func putWebhook(ctx context.Context, tx *sqlx.Tx, s webhook.Subscription) error 
 
 // Delete implements webhook.Store.
 func (st *Webhooks) Delete(ctx context.Context, tenant, id uuid.UUID, version int64) error {
-	return outage("delete webhook", st.inTx(ctx, func(tx *sqlx.Tx) error {
+	return outage("delete webhook", st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		present, err := getWebhook(ctx, tx, tenant, id, "FOR UPDATE")
 		if err != nil {
 			return err

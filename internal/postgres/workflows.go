@@ -2,12 +2,14 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/workflow"
@@ -55,61 +57,73 @@ func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow
 }
 
 func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, def string, inline bool, now time.Time) (ver int, created bool, err error) {
-	tx, err := st.db.read.BeginTxx(ctx, nil)
-	if err != nil {
-		return 0, false, err
+	var kept workflow.Retention // the head bears that of the latest version (migration 0013)
+	if d.Retention != nil {
+		kept = *d.Retention
 	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	// The head of a new name starts at version 1 before that version exists:
-	// both become visible together.
-	fresh, err := tx.ExecContext(ctx, `
-		INSERT INTO saga.workflows (tenant_id, name, latest_version, inline, created_at, updated_at)
-		VALUES ($1, $2, 1, $3, $4, $4) ON CONFLICT DO NOTHING`, tenant, d.Name, inline, now)
-	if err != nil {
-		return 0, false, err
-	}
-	var latest int
-	if err := tx.GetContext(ctx, &latest, `SELECT latest_version FROM saga.workflows WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, d.Name); err != nil {
-		return 0, false, err
-	}
-	if n, err := fresh.RowsAffected(); err != nil || n == 1 {
-		latest = 0
-	}
-	var same []int
-	if err := tx.SelectContext(ctx, &same, `
-		SELECT version FROM saga.workflow_definitions WHERE tenant_id = $1 AND name = $2 AND content_hash = $3`, tenant, d.Name, d.Hash()); err != nil {
-		return 0, false, err
-	}
-	if len(same) == 1 {
-		return same[0], false, tx.Commit()
-	}
-	ver = latest + 1
-	if _, err := tx.ExecContext(ctx, `
-		INSERT INTO saga.workflow_definitions (tenant_id, name, version, content_hash, definition, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6)`, tenant, d.Name, ver, d.Hash(), def, now); err != nil {
-		return 0, false, err
-	}
-	if ver > 1 {
-		if _, err := tx.ExecContext(ctx, `
-			UPDATE saga.workflows SET latest_version = $3, revision = revision + 1, updated_at = $4
-			 WHERE tenant_id = $1 AND name = $2`, tenant, d.Name, ver, now); err != nil {
-			return 0, false, err
+	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		// The head of a new name starts at version 1 before that version exists:
+		// both become visible together.
+		fresh, err := tx.ExecContext(ctx, `
+			INSERT INTO saga.workflows (tenant_id, name, latest_version, inline, created_at, updated_at, completed_retention_ms, failed_retention_ms)
+			VALUES ($1, $2, 1, $3, $4, $4, nullif($5::bigint, 0), nullif($6::bigint, 0)) ON CONFLICT DO NOTHING`,
+			tenant, d.Name, inline, now, kept.CompletedMS, kept.FailedMS)
+		if err != nil {
+			return err
 		}
-	}
-	return ver, true, tx.Commit()
+		var latest int
+		if err := tx.GetContext(ctx, &latest, `SELECT latest_version FROM saga.workflows WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, d.Name); err != nil {
+			return err
+		}
+		if n, err := fresh.RowsAffected(); err != nil || n == 1 {
+			latest = 0
+		}
+		var same []int
+		if err := tx.SelectContext(ctx, &same, `
+			SELECT version FROM saga.workflow_definitions WHERE tenant_id = $1 AND name = $2 AND content_hash = $3`, tenant, d.Name, d.Hash()); err != nil {
+			return err
+		}
+		if len(same) == 1 {
+			ver = same[0]
+			return nil
+		}
+		ver, created = latest+1, true
+		if _, err := tx.ExecContext(ctx, `
+			INSERT INTO saga.workflow_definitions (tenant_id, name, version, content_hash, definition, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6)`, tenant, d.Name, ver, d.Hash(), def, now); err != nil {
+			return err
+		}
+		if ver == 1 {
+			return nil
+		}
+		_, err = tx.ExecContext(ctx, `
+			UPDATE saga.workflows
+			   SET latest_version = $3, revision = revision + 1, updated_at = $4,
+			       completed_retention_ms = nullif($5::bigint, 0), failed_retention_ms = nullif($6::bigint, 0)
+			 WHERE tenant_id = $1 AND name = $2`, tenant, d.Name, ver, now, kept.CompletedMS, kept.FailedMS)
+		return err
+	})
+	return ver, created, err
 }
+
+var getWorkflow = ofTenant(`SELECT `+workflowColumns+fromWorkflows+`
+ WHERE w.tenant_id = tenant.id AND w.name = $2 AND d.version = CASE WHEN $3::int = 0 THEN w.latest_version ELSE $3::int END`, "")
 
 // Get implements workflow.Store.
 func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver int) (workflow.Registered, error) {
-	found, err := st.query(ctx, `SELECT `+workflowColumns+fromWorkflows+`
-		 WHERE w.tenant_id = $1 AND w.name = $2 AND d.version = CASE WHEN $3::int = 0 THEN w.latest_version ELSE $3::int END`, tenant, name, ver)
+	r, found := workflow.Registered{}, false
+	err := st.db.readTenant(ctx, tenant, getWorkflow, func(rows *sql.Rows) (err error) {
+		r, err = scanWorkflow(rows)
+		found = true
+		return err
+	}, name, ver)
 	switch {
 	case err != nil:
 		return workflow.Registered{}, fmt.Errorf("get workflow: %w", err)
-	case len(found) == 0:
+	case !found:
 		return workflow.Registered{}, workflow.NotFound(name, ver)
 	}
-	return found[0], nil
+	return r, nil
 }
 
 // List implements workflow.Store.
@@ -120,7 +134,7 @@ func (st *Workflows) List(ctx context.Context, tenant uuid.UUID, f workflow.Filt
 	if f.Enabled != nil {
 		w.add("w.enabled = ?", *f.Enabled)
 	}
-	return st.page(ctx, w, f, "w.name > ?", f.After, "w.name")
+	return st.page(ctx, tenant, w, f, "w.name > ?", f.After, "w.name")
 }
 
 // Versions implements workflow.Store.
@@ -129,47 +143,42 @@ func (st *Workflows) Versions(ctx context.Context, tenant uuid.UUID, name string
 	w.add("w.tenant_id = ?", tenant)
 	w.add("w.name = ?", name)
 	last, _ := strconv.Atoi(f.After) // the edge's own cursor: it is a number
-	p, err := st.page(ctx, w, f, "d.version < ?", last, "d.version DESC")
+	p, err := st.page(ctx, tenant, w, f, "d.version < ?", last, "d.version DESC")
 	if err == nil && len(p.Workflows) == 0 {
 		_, err = st.Get(ctx, tenant, name, 0) // an unknown name is a fault, an empty page is not
 	}
 	return p, err
 }
 
-func (st *Workflows) page(ctx context.Context, w where, f workflow.Filter, after string, last any, order string) (workflow.Page, error) {
+func (st *Workflows) page(ctx context.Context, tenant uuid.UUID, w where, f workflow.Filter, after string, last any, order string) (workflow.Page, error) {
 	var p workflow.Page
-	if f.Total {
-		if err := st.db.read.GetContext(ctx, &p.Total, `SELECT count(*)`+fromWorkflows+` WHERE `+w.text(), w.args...); err != nil {
-			return p, fmt.Errorf("count workflows: %w", err)
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if f.Total {
+			if err := tx.GetContext(ctx, &p.Total, `SELECT count(*)`+fromWorkflows+` WHERE `+w.text(), w.args...); err != nil {
+				return fmt.Errorf("count: %w", err)
+			}
 		}
-	}
-	if f.After != "" {
-		w.add(after, last)
-	}
-	var err error
-	p.Workflows, err = st.query(ctx, fmt.Sprintf(`SELECT %s%s WHERE %s ORDER BY %s LIMIT %d OFFSET %d`,
-		workflowColumns, fromWorkflows, w.text(), order, f.Limit+1, f.Offset), w.args...)
+		if f.After != "" {
+			w.add(after, last)
+		}
+		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s%s WHERE %s ORDER BY %s LIMIT %d OFFSET %d`,
+			workflowColumns, fromWorkflows, w.text(), order, f.Limit+1, f.Offset), w.args...)
+		if err != nil {
+			return err
+		}
+		return eachRow(rows, func() error {
+			r, err := scanWorkflow(rows)
+			p.Workflows = append(p.Workflows, r)
+			return err
+		})
+	})
 	if err != nil {
-		return p, fmt.Errorf("list workflows: %w", err)
+		return workflow.Page{}, fmt.Errorf("list workflows: %w", err)
 	}
 	if p.More = len(p.Workflows) > f.Limit; p.More {
 		p.Workflows = p.Workflows[:f.Limit]
 	}
 	return p, nil
-}
-
-func (st *Workflows) query(ctx context.Context, query string, args ...any) ([]workflow.Registered, error) {
-	rows, err := st.db.read.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	var out []workflow.Registered
-	err = eachRow(rows, func() error {
-		r, err := scanWorkflow(rows)
-		out = append(out, r)
-		return err
-	})
-	return out, err
 }
 
 // setEnabled changes the head and answers with it as it then is, in one
@@ -187,7 +196,12 @@ SELECT ` + workflowColumns + ` FROM w
 
 // SetEnabled implements workflow.Store.
 func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name string, enabled bool, revision int64, now time.Time) (workflow.Registered, error) {
-	changed, err := st.query(ctx, setEnabled, tenant, name, enabled, revision, now)
+	var changed []workflow.Registered
+	err := st.db.listTenant(ctx, tenant, setEnabled, func(rows *sql.Rows) error {
+		r, err := scanWorkflow(rows)
+		changed = append(changed, r)
+		return err
+	}, tenant, name, enabled, revision, now)
 	switch {
 	case err != nil:
 		return workflow.Registered{}, fmt.Errorf("enable workflow: %w", err)

@@ -43,20 +43,21 @@ const (
 	CancelAsked       AuditType = "saga.cancel_requested"
 	CompensationAsked AuditType = "saga.compensation_requested"
 	DeadlineReached   AuditType = "saga.deadline_passed"
+	SagaRestored      AuditType = "saga.restored" // from the archive
 )
 
 // AuditTypes lists every type.
 var AuditTypes = []AuditType{
 	SagaStarted, SagaCompleted, SagaFailed, SagaCancelled, SagaTimedOut, StepStarted, StepFinished, StepFailed,
 	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,
-	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached,
+	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached, SagaRestored,
 }
 
-// NoState stands for "no state" in an AuditEvent, NoStep for "no step".
-const (
-	NoState State = -1
-	NoStep        = -1
-)
+// NoState stands for "no state" in an AuditEvent.
+const NoState State = -1
+
+// NoStep stands for "no step" in an AuditEvent.
+const NoStep = -1
 
 // AuditEvent is one row of the audit trail (seed 2, saga_events). It is stored
 // in the transaction of the change it tells of and never changes afterwards.
@@ -162,6 +163,15 @@ func nameOf(from, to State) AuditType {
 func (s *Saga) Begun(actor, requestID string) AuditEvent {
 	e := s.event(SagaStarted, s.CreatedAt)
 	e.New, e.Actor, e.RequestID = Pending, actor, requestID
+	return e
+}
+
+// Restored is the event of a saga's return from the archive, which is stored
+// with it. by and reason are what the client said, actor is who it was.
+func (s *Saga) Restored(actor, requestID, by, reason string, at time.Time) AuditEvent {
+	e := s.event(SagaRestored, at)
+	e.Actor, e.RequestID = actor, requestID
+	e.say(words{By: by, Reason: reason})
 	return e
 }
 

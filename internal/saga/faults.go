@@ -13,6 +13,8 @@ const (
 	CodeNotFound   = "SAGA_NOT_FOUND"
 	CodeUnstorable = "SAGA_UNSTORABLE"
 
+	CodeArchived    = "SAGA_ARCHIVED"
+	CodeNotArchived = "SAGA_NOT_ARCHIVED"
 	CodeBusinessKey = "SAGA_BUSINESS_KEY_ACTIVE"
 )
 
@@ -29,6 +31,16 @@ func (c *Change) Stale() *fault.Error {
 // KeyUsed is the fault of a change whose idempotency key is taken.
 func KeyUsed() *fault.Error {
 	return fault.New(fault.Conflict, CodeKeyUsed, "this idempotency key is in use")
+}
+
+// IsArchived is the fault of an action on a saga that is in the archive.
+func IsArchived(id uuid.UUID) *fault.Error {
+	return fault.New(fault.Conflict, CodeArchived, "saga %s is in the archive: restore it first", id).Allowing(ArchivedActions())
+}
+
+// NotArchived is the fault of a restore of a saga that is live.
+func (s *Saga) NotArchived() *fault.Error {
+	return fault.New(fault.Conflict, CodeNotArchived, "saga %s is not in the archive", s.ID).Allowing(s.AllowedActions())
 }
 
 // BusinessKeyActive is the fault of a saga that cannot live beside another

@@ -84,14 +84,16 @@ func only(sagas []saga.Saga, keep func(*saga.Saga) bool) []saga.Saga {
 
 func is(p *string, want string) bool { return p != nil && *p == want }
 
-func listFilters(f *fixture) {
-	all := library(f)
+// filterCase is a filter and what it selects, in other words.
+type filterCase struct {
+	name   string
+	filter saga.Filter
+	keep   func(*saga.Saga) bool
+}
+
+func filterCases(f *fixture, all []saga.Saga) []filterCase {
 	middle, updated := all[len(all)/2].CreatedAt, all[len(all)/3].UpdatedAt
-	for _, tt := range []struct {
-		name   string
-		filter saga.Filter
-		keep   func(*saga.Saga) bool
-	}{
+	return []filterCase{
 		{"nothing", saga.Filter{}, func(*saga.Saga) bool { return true }},
 		{"a workflow", saga.Filter{WorkflowName: "refund"}, func(s *saga.Saga) bool { return s.WorkflowName == "refund" }},
 		{"an unknown workflow", saga.Filter{WorkflowName: "refun_"}, func(s *saga.Saga) bool { return false }},
@@ -129,7 +131,12 @@ func listFilters(f *fixture) {
 					is(s.BusinessKey, "b2") && s.Metadata != nil && !s.NeedsAttention
 			},
 		},
-	} {
+	}
+}
+
+func listFilters(f *fixture) {
+	all := library(f)
+	for _, tt := range filterCases(f, all) {
 		f.t.Run(tt.name, func(t *testing.T) {
 			f := f.in(t)
 			tt.filter.Limit, tt.filter.Total = 200, true

@@ -1,12 +1,13 @@
 // Package storetest is the contracts of saga.Store, saga.Ownership,
-// saga.Trail, saga.Chain and workflow.Store as tests. Every store runs them, so that the one in memory
-// means the same as the one on PostgreSQL.
+// saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
+// runs them, so that the one in memory means the same as the one on PostgreSQL.
 package storetest
 
 import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -15,11 +16,13 @@ import (
 type Env struct {
 	Sagas        saga.Store
 	Ownership    saga.Ownership
+	Archive      saga.Archive
 	Workflows    workflow.Store
 	Trail        saga.Trail
+	Chain        saga.Chain
+	Keys         access.Store
 	Webhooks     WebhookStore
 	Publications saga.Publications
-	Chain        saga.Chain
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
 	Now func() time.Time
@@ -43,7 +46,7 @@ type contract struct {
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t) // one store for all: each test has a tenant of its own
 	run(t, map[string][]contract{
-		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists,
+		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists, "tenants": tenants,
 	}, func(*testing.T) Env { return env })
 }
 
@@ -52,6 +55,13 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 // know tenants.
 func Ownership(t *testing.T, open func(t *testing.T) Env) {
 	run(t, map[string][]contract{"leases": leases, "claim": claims, "duties": duties}, open)
+}
+
+// Archive tests saga.Archive. open returns a new Env that lasts as long as its test.
+func Archive(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"archive": archives, "restore": restores}, func(*testing.T) Env { return env })
+	run(t, map[string][]contract{"archive of all tenants": archivesOfAll}, open)
 }
 
 // Workflows tests workflow.Store. open returns a new Env that lasts as long as its test.
@@ -64,6 +74,23 @@ func Workflows(t *testing.T, open func(t *testing.T) Env) {
 func Trail(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
 	run(t, map[string][]contract{"feed": feeds, "of a saga": histories, "chain": chains}, func(*testing.T) Env { return env })
+}
+
+// Keys tests access.Store. open returns a new Env that lasts as long as its test.
+func Keys(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"keys": keys}, func(*testing.T) Env { return env })
+}
+
+// Types returns the types of all events that the scenarios of the suite tell.
+func Types(t *testing.T, open func(t *testing.T) Env) map[saga.AuditType]bool {
+	f := begin(t, open(t))
+	types := map[saga.AuditType]bool{}
+	told(f)
+	for _, e := range f.feed(saga.EventFilter{}, 1000) {
+		types[e.Type] = true
+	}
+	return types
 }
 
 func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {

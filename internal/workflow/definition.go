@@ -21,8 +21,20 @@ type Definition struct {
 	CompensationTimeoutMS int64         `json:"compensation_timeout_ms,omitempty"` // 0: the server's default
 	Retry                 *retry.Policy `json:"retry,omitempty"`
 	CompensationRetry     *retry.Policy `json:"compensation_retry,omitempty"`
+	Retention             *Retention    `json:"retention,omitempty"`
 	Steps                 []Step        `json:"steps"`
 }
+
+// Retention is how long ended sagas of a workflow stay live before they are
+// archived, in milliseconds. 0: the server's default; Forever: they stay. That
+// of the latest version holds for all sagas of the name, also for earlier ones.
+type Retention struct {
+	CompletedMS int64 `json:"completed_ms,omitempty"` // of those that completed
+	FailedMS    int64 `json:"failed_ms,omitempty"`    // of those that ended in any other way
+}
+
+// Forever is the retention of what is never archived.
+const Forever = -1
 
 // Step is one step: what does it and what undoes it.
 type Step struct {

@@ -20,6 +20,7 @@ timeout_ms: 60000
 compensation_timeout_ms: 120000
 retry: {max_attempts: 5, initial_interval_ms: 200, max_interval_ms: 5000, multiplier: 2.0, jitter: 0.2, retry_on: [timeout, network, unavailable]}
 compensation_retry: {max_attempts: 50}
+retention: {completed_ms: 604800000, failed_ms: -1}
 steps:
   - name: charge
     depends_on: [reserve-stock]
@@ -48,7 +49,7 @@ const fullJSON = `{
    "compensation": {"http": {"url": "http://[::1]:9001/reservations/cancel"}}},
   {"name": "notify", "action": {"http": {"url": "http://127.0.0.1:9002/notify"}}, "compensation": "none"}
  ],
- "compensation_retry": {"max_attempts": 50},
+ "compensation_retry": {"max_attempts": 50}, "retention": {"failed_ms": -1, "completed_ms": 6048e5},
  "retry": {"max_attempts": 5, "initial_interval_ms": 200, "max_interval_ms": 5000.0, "multiplier": 2, "jitter": 0.2, "retry_on": ["timeout", "network", "unavailable"]},
  "compensation_timeout_ms": 120000, "timeout_ms": 60000,
  "description": "Reserves, charges, ships: \u00e9\u4e16 <&>", "name": "order"
@@ -79,6 +80,7 @@ func TestADefinitionIsReadWhole(t *testing.T) {
 		TimeoutMS: 60000, CompensationTimeoutMS: 120000,
 		Retry:             &retry.Policy{MaxAttempts: 5, InitialIntervalMS: 200, MaxIntervalMS: 5000, Multiplier: 2, Jitter: new(0.2), RetryOn: all},
 		CompensationRetry: &retry.Policy{MaxAttempts: 50},
+		Retention:         &workflow.Retention{CompletedMS: 604_800_000, FailedMS: workflow.Forever},
 		Steps: []workflow.Step{
 			{
 				Name:         "reserve-stock",
@@ -144,6 +146,7 @@ func TestTheHashTellsContentsApart(t *testing.T) {
 		{"a description", minimal("description: x")},
 		{"another description", minimal("description: y")},
 		{"a timeout", minimal("timeout_ms: 1")},
+		{"a retention", minimal("retention: {completed_ms: 1}")},
 		{"retries as given", minimal("retry: {max_attempts: 2}")},
 		{"retrying nothing", minimal("retry: {max_attempts: 2, retry_on: []}")},
 		{"no jitter", minimal("retry: {max_attempts: 2, jitter: 0}")},

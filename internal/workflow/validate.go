@@ -15,10 +15,12 @@ import (
 const (
 	maxName = 255 // VARCHAR(255) in seeds 1 and 2
 	maxMS   = 366 * 86400 * 1000
+
+	maxRetentionMS = 100 * maxMS
 )
 
 func (r *reader) definition(doc any, l Limits) *Definition {
-	m := r.object(doc, "", "name", "description", "timeout_ms", "compensation_timeout_ms", "retry", "compensation_retry", "steps")
+	m := r.object(doc, "", "name", "description", "timeout_ms", "compensation_timeout_ms", "retry", "compensation_retry", "retention", "steps")
 	d := &Definition{
 		Name:                  r.name(m, ""),
 		Description:           r.text(m, "", "description", 2000),
@@ -26,6 +28,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		CompensationTimeoutMS: r.integer(m, "", "compensation_timeout_ms", 1, maxMS),
 		Retry:                 r.policy(m, "", "retry"),
 		CompensationRetry:     r.policy(m, "", "compensation_retry"),
+		Retention:             r.retention(m),
 	}
 	steps, isList := m["steps"].([]any)
 	switch {
@@ -50,6 +53,24 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		d.Steps = append(d.Steps, s)
 	}
 	return d
+}
+
+// retention reads m["retention"], nil when it says nothing.
+func (r *reader) retention(m map[string]any) *Retention {
+	v := m["retention"]
+	if v == nil {
+		return nil
+	}
+	const at = "/retention"
+	o := r.object(v, at, "completed_ms", "failed_ms")
+	p := Retention{
+		CompletedMS: r.integer(o, at, "completed_ms", Forever, maxRetentionMS),
+		FailedMS:    r.integer(o, at, "failed_ms", Forever, maxRetentionMS),
+	}
+	if p == (Retention{}) {
+		return nil
+	}
+	return &p
 }
 
 func (r *reader) step(v any, at string) Step {

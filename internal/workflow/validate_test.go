@@ -111,6 +111,7 @@ func TestLimitsAreInclusive(t *testing.T) {
 		`"retry":{"max_attempts":1000000,"initial_interval_ms":86400000,"max_interval_ms":604800000,"multiplier":100,"jitter":1}`,
 		`"retry":{"retry_on":["timeout","network","unavailable","server_error","invalid_response"]}`,
 		`"retry":{}`, `"retry":null`, `"description":null`, `"timeout_ms":null`,
+		`"retention":null`, `"retention":{}`, `"retention":{"completed_ms":0}`, `"retention":{"completed_ms":-1,"failed_ms":3162240000000}`,
 	} {
 		if _, err := workflow.ParseJSON([]byte(with(member)), workflow.Limits{}); err != nil {
 			t.Errorf("%.80s: %v", member, err)

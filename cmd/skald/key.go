@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/app"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+type keyCmd struct {
+	Create   keyCreate   `cmd:"" help:"Make an API key and print it, this once."`
+	List     keyList     `cmd:"" help:"List API keys, newest first."`
+	Revoke   keyRevoke   `cmd:"" help:"Revoke an API key for good."`
+	Generate keyGenerate `cmd:"" help:"Print a new key and store nothing, for SKALD_BOOTSTRAP_ADMIN_KEY."`
+}
+
+// shell is who uses these commands: whoever can reach the database.
+var shell = access.Principal{Subject: "cli", Role: access.Admin, AnyTenant: true}
+
+type keyCreate struct {
+	Name      string        `required:"" help:"What uses it. Keys of one name are the same to audit records."`
+	Role      string        `required:"" enum:"auditor,operator,admin" help:"auditor, operator or admin."`
+	Tenant    uuid.UUID     `help:"The tenant it belongs to; by default the configured one." xor:"tenant"`
+	AnyTenant bool          `help:"Let every request choose its tenant; admins only." xor:"tenant"`
+	Expires   time.Duration `help:"How long it counts, such as 720h; by default for ever."`
+}
+
+func (k keyCreate) Run(ctx context.Context, c *cli) error {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	want := access.Request{Name: k.Name, Role: access.Role(k.Role)}
+	if k.Expires != 0 {
+		at := now.Add(k.Expires)
+		want.ExpiresAt = &at
+	}
+	return withKeys(ctx, c, func(keys access.Store, cfg config.Config) error {
+		if !k.AnyTenant {
+			t := saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor}
+			if k.Tenant != uuid.Nil && k.Tenant != t.ID {
+				t = saga.Tenant{ID: k.Tenant}
+			}
+			want.Tenant = &t
+		}
+		for {
+			chance, err := newChance()
+			if err != nil {
+				return err
+			}
+			key, token, err := access.Issue(want, shell, uuid.Must(uuid.NewV7()), chance, now)
+			if err == nil {
+				err = keys.Create(ctx, key)
+			}
+			if errors.Is(err, access.ErrPrefixTaken) {
+				continue
+			}
+			if err == nil {
+				fmt.Fprintf(os.Stderr, "API key %s, %s of tenant %s. It is not shown again:\n", key.ID, key.Role, tenantOf(key))
+				fmt.Println(token)
+			}
+			return err
+		}
+	})
+}
+
+type keyList struct {
+	All bool `help:"Revoked and expired ones too."`
+}
+
+func (k keyList) Run(ctx context.Context, c *cli) error {
+	return withKeys(ctx, c, func(keys access.Store, _ config.Config) error {
+		now, active := time.Now(), true
+		f := access.Filter{Active: &active, Now: now, Limit: 200}
+		if k.All {
+			f.Active = nil
+		}
+		out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(out, "ID\tPREFIX\tNAME\tROLE\tTENANT\tCREATED\tEXPIRES\tLAST USED\tREVOKED")
+		for more := true; more; {
+			page, err := keys.List(ctx, nil, f)
+			if err != nil {
+				return err
+			}
+			for _, key := range page.Keys {
+				f.After = key.ID
+				fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Prefix, key.Name, key.Role, tenantOf(key),
+					timeOf(&key.CreatedAt), timeOf(key.ExpiresAt), timeOf(key.LastUsedAt), timeOf(key.RevokedAt))
+			}
+			more = page.More
+		}
+		return out.Flush()
+	})
+}
+
+type keyRevoke struct {
+	ID uuid.UUID `arg:"" help:"The key's id, as list shows it."`
+}
+
+func (k keyRevoke) Run(ctx context.Context, c *cli) error {
+	return withKeys(ctx, c, func(keys access.Store, _ config.Config) error {
+		key, err := keys.Revoke(ctx, nil, k.ID, shell.Subject, time.Now().UTC().Truncate(time.Microsecond))
+		if err == nil {
+			fmt.Printf("%s (%s) is revoked; every node refuses it within 5 seconds\n", key.ID, key.Name)
+		}
+		return err
+	})
+}
+
+type keyGenerate struct{}
+
+func (keyGenerate) Run() error {
+	chance, err := newChance()
+	if err == nil {
+		fmt.Println(access.NewToken(chance))
+	}
+	return err
+}
+
+func newChance() (chance [access.EntropyBytes]byte, err error) {
+	_, err = rand.Read(chance[:])
+	return chance, err
+}
+
+func withKeys(ctx context.Context, c *cli, f func(access.Store, config.Config) error) error {
+	cfg, log, err := c.load()
+	if err != nil {
+		return err
+	}
+	return app.WithKeys(ctx, cfg, log, func(keys access.Store) error { return f(keys, cfg) })
+}
+
+func tenantOf(k access.Key) string {
+	if k.Tenant == nil {
+		return "any"
+	}
+	return k.Tenant.ID.String()
+}
+
+func timeOf(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04Z")
+}

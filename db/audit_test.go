@@ -1,0 +1,58 @@
+package db_test
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// Even a role with every right on the tables, their owner included, only appends.
+func TestAuditEventsAndSealsAreOnlyEverAppended(t *testing.T) {
+	pool, err := sql.Open("postgres", testdb.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	conn, err := pool.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const event = `INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest) VALUES (gen_random_uuid(), gen_random_uuid(), 'saga.started', '')`
+	const seal = `INSERT INTO saga.audit_seals (tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash) VALUES (gen_random_uuid(), 1, '1', 1, '1', 1, 1, '', '')`
+	role := "skald_test_" + strings.ToLower(rand.Text())
+	for _, statement := range []string{
+		`CREATE ROLE ` + role + ` NOSUPERUSER`, `GRANT ALL ON SCHEMA saga TO ` + role,
+		`ALTER TABLE saga.audit_events OWNER TO ` + role, `ALTER TABLE saga.audit_seals OWNER TO ` + role,
+		`SET ROLE ` + role, event, seal,
+	} {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	defer func() {
+		for _, statement := range []string{`RESET ROLE`, `DROP OWNED BY ` + role + ` CASCADE`, `DROP ROLE ` + role} {
+			if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+				t.Errorf("%s: %v", statement, err)
+			}
+		}
+	}()
+	for _, table := range []string{"audit_events", "audit_seals"} {
+		for _, statement := range []string{
+			`UPDATE saga.` + table + ` SET tenant_id = gen_random_uuid()`, `UPDATE saga.` + table + ` SET tenant_id = tenant_id WHERE false`,
+			`DELETE FROM saga.` + table, `TRUNCATE saga.` + table,
+		} {
+			_, err := conn.ExecContext(t.Context(), statement)
+			var refused *pq.Error
+			if !errors.As(err, &refused) || refused.Code != "42501" || refused.Message != table+" is append-only" {
+				t.Errorf("%s: %v, want a refusal", statement, err)
+			}
+		}
+	}
+}

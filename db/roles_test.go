@@ -1,0 +1,365 @@
+package db_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/db"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// withoutTenant are the tables that have no tenant_id, and why they need none.
+// A new one belongs here by decision, not by oversight.
+var withoutTenant = map[string]string{
+	"saga_step_logs":         "its rows are their saga's: policy through saga_states",
+	"saga_step_logs_archive": "its rows are their saga's: policy through saga_states_archive",
+	"saga_schema_version":    "says nothing about anybody",
+	"engine_nodes":           "nodes drive the sagas of all tenants; the engine's alone",
+	"deployment_secrets":     "keys of the deployment; the engine's alone",
+	"feed_clock":             "one number about the cluster; the engine's alone",
+	"saga_counts_horizon":    "how far the statistics have come; the engine's alone",
+	"api_keys":               "read before it is known who asks; the engine's alone",
+}
+
+// as returns a connection of a login without rights of its own, which acts as role.
+func as(t *testing.T, dsn, role string) *sql.Conn {
+	t.Helper()
+	conn, err := open(t, testdb.Login(t, dsn, "NOINHERIT IN ROLE "+role)).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := conn.ExecContext(t.Context(), "SET ROLE "+role); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+var roles = []string{db.AppRole, db.EngineRole, db.ReadonlyRole}
+
+func denied(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && e.Code == "42501"
+}
+
+// tables returns the tables of schema saga and whether each has a tenant.
+func tables(t *testing.T, pool *sql.DB) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, line := range texts(t, pool, `SELECT format('%s %s', c.relname, a.attname) FROM pg_class c
+		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+		WHERE c.relnamespace = 'saga'::regnamespace AND c.relkind IN ('r', 'p')`) {
+		name, tenant, _ := strings.Cut(line, " ")
+		found[name] = tenant != ""
+	}
+	if len(found) < 10 {
+		t.Fatalf("only %d tables", len(found))
+	}
+	return found
+}
+
+// Requirements D8, F67, T12: no table is forgotten.
+func TestEveryTableWithATenantIsSecured(t *testing.T) {
+	t.Parallel()
+	pool := open(t, testdb.DSN(t))
+	for table, hasTenant := range tables(t, pool) {
+		if why := withoutTenant[table]; hasTenant != (why == "") {
+			t.Errorf("%s: has a tenant: %v; the list says %q", table, hasTenant, why)
+		}
+		if !hasTenant && !strings.HasPrefix(table, "saga_step_logs") {
+			continue
+		}
+		if !ask[bool](t, pool, `SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = ('saga.' || $1)::regclass`, table) {
+			t.Errorf("%s: row-level security is not forced", table)
+		}
+		got := texts(t, pool, `SELECT format('%s %s %s to %s: %s / %s', policyname, permissive, cmd, array_to_string(roles, ','), qual, with_check)
+			FROM pg_policies WHERE schemaname = 'saga' AND tablename = $1 ORDER BY policyname`, table)
+		own := `(tenant_id = ( SELECT (NULLIF(current_setting('skald.tenant_id'::text, true), ''::text))::uuid AS "nullif"))`
+		if !hasTenant {
+			heads := strings.Replace(table, "step_logs", "states", 1)
+			own = fmt.Sprintf("( SELECT true\n   FROM saga.%s s\n  WHERE (s.id = %s.saga_id))", heads, table)
+		}
+		want := []string{
+			"engine_rows PERMISSIVE ALL to saga_engine_role: true / true",
+			"readonly_rows PERMISSIVE SELECT to saga_readonly_role: true / ",
+			"tenant_rows PERMISSIVE ALL to saga_app_role: " + own + " / " + own,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: policies (-want +got):\n%s", table, diff)
+		}
+	}
+	if err := db.Secured(t.Context(), testdb.DSN(t)); err != nil {
+		t.Errorf("the check that Skald makes at its start: %v", err)
+	}
+}
+
+// Requirements S2-121, S2-122, T15.
+func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
+	t.Parallel()
+	pool := open(t, testdb.DSN(t))
+	grants := func(object, role, kinds string, has string) string {
+		var got []string
+		for _, kind := range strings.Fields(kinds) {
+			if ask[bool](t, pool, `SELECT `+has+`($1, $2, $3)`, role, object, kind) {
+				got = append(got, kind)
+			}
+		}
+		return strings.Join(got, " ")
+	}
+	for table, hasTenant := range tables(t, pool) {
+		want := map[string]string{db.AppRole: "", db.EngineRole: "SELECT INSERT UPDATE DELETE", db.ReadonlyRole: "SELECT"}
+		if hasTenant || strings.HasPrefix(table, "saga_step_logs") {
+			want[db.AppRole] = "SELECT INSERT UPDATE DELETE"
+		}
+		switch {
+		case appendOnly(table):
+			want[db.AppRole], want[db.EngineRole] = "SELECT INSERT", "SELECT INSERT"
+		case strings.HasSuffix(table, "_secrets"):
+			want[db.ReadonlyRole] = ""
+		case table == "saga_schema_version":
+			want[db.AppRole], want[db.EngineRole] = "SELECT", "SELECT"
+		}
+		if strings.HasSuffix(table, "_archive") {
+			want[db.AppRole] = "SELECT"
+		}
+		for _, role := range roles {
+			if got := grants("saga."+table, role, "SELECT INSERT UPDATE DELETE TRUNCATE REFERENCES TRIGGER", "has_table_privilege"); got != want[role] {
+				t.Errorf("%s on %s: %q, want %q", role, table, got, want[role])
+			}
+		}
+		if n := ask[int](t, pool, `SELECT count(*) FROM pg_class, aclexplode(relacl) a WHERE oid = ('saga.' || $1)::regclass AND a.grantee = 0`, table); n > 0 {
+			t.Errorf("%s: everybody has %d privileges", table, n)
+		}
+	}
+	for _, role := range roles {
+		if got := grants("saga", role, "USAGE CREATE", "has_schema_privilege"); got != "USAGE" {
+			t.Errorf("%s on the schema: %q, want USAGE", role, got)
+		}
+		want := "USAGE"
+		if role == db.ReadonlyRole {
+			want = ""
+		}
+		for _, sequence := range texts(t, pool, `SELECT oid::regclass FROM pg_class WHERE relnamespace = 'saga'::regnamespace AND relkind = 'S'`) {
+			if got := grants(sequence, role, "USAGE UPDATE", "has_sequence_privilege"); got != want {
+				t.Errorf("%s on %s: %q, want %q", role, sequence, got, want)
+			}
+		}
+	}
+	if rights := texts(t, pool, `SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)
+		AND (rolsuper OR rolcanlogin OR rolbypassrls OR rolcreaterole OR rolcreatedb OR rolreplication)`, pq.Array(roles)); len(rights) > 0 {
+		t.Errorf("%v have rights beyond the schema", rights)
+	}
+}
+
+func TestFunctionsAndViewsLendNobodyTheirOwnersRights(t *testing.T) {
+	t.Parallel()
+	pool := open(t, testdb.DSN(t))
+	if open := texts(t, pool, `SELECT relname FROM pg_class WHERE relnamespace = 'saga'::regnamespace AND relkind = 'v' AND relname <> 'tenant_metadata'
+		AND NOT coalesce(reloptions @> ARRAY['security_invoker=true'], false)`); len(open) > 0 {
+		t.Errorf("views that show every tenant's rows to the application role: %v", open)
+	}
+	for _, tt := range []struct{ name, query string }{
+		{"functions whose search_path the caller chooses", `SELECT proname FROM pg_proc WHERE pronamespace = 'saga'::regnamespace
+			AND NOT coalesce(array_to_string(proconfig, ' ') LIKE '%search_path=%', false)`},
+		{"functions of the owner's rights that others than the engine may call", `SELECT proname FROM pg_proc WHERE pronamespace = 'saga'::regnamespace AND prosecdef
+			AND proname <> 'feed_horizon' -- shows one transaction id
+			AND (has_function_privilege('saga_app_role', oid, 'EXECUTE') OR has_function_privilege('saga_readonly_role', oid, 'EXECUTE'))`},
+		{"functions that everybody may call", `SELECT proname FROM pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowner))) a
+			WHERE pronamespace = 'saga'::regnamespace AND a.grantee = 0`},
+	} {
+		if found := texts(t, pool, tt.query); len(found) > 0 {
+			t.Errorf("%s: %v", tt.name, found)
+		}
+	}
+	if !ask[bool](t, pool, `SELECT prosecdef AND has_function_privilege('saga_engine_role', oid, 'EXECUTE') FROM pg_proc WHERE oid = 'saga.cleanup_expired_sagas'::regproc`) {
+		t.Error("the engine cannot clean up with the owner's rights")
+	}
+}
+
+// seeded is a database in which every table with a tenant has one row of each
+// of two tenants, with arbitrary values in it.
+func seeded(t *testing.T) (dsn string, tenants [2]uuid.UUID) {
+	t.Helper()
+	dsn, tenants = testdb.DSN(t), [2]uuid.UUID{uuid.New(), uuid.New()}
+	pool := open(t, dsn)
+	for _, s := range texts(t, pool, `SELECT format('ALTER TABLE %s DROP CONSTRAINT %I CASCADE', conrelid::regclass, conname) FROM pg_constraint
+		WHERE connamespace = 'saga'::regnamespace AND contype IN ('c', 'f') AND conparentid = 0`) {
+		execute(t, pool, s)
+	}
+	for table, hasTenant := range tables(t, pool) {
+		if !hasTenant {
+			continue
+		}
+		columns := texts(t, pool, `SELECT quote_ident(attname) || ' ' || atttypid::regtype FROM pg_attribute
+			WHERE attrelid = ('saga.' || $1)::regclass AND attnum > 0 AND attnotnull AND NOT atthasdef AND attidentity = '' AND attname <> 'tenant_id'`, table)
+		for i, tenant := range tenants {
+			names, values := "tenant_id", "'"+tenant.String()+"'"
+			for _, column := range columns {
+				name, kind, _ := strings.Cut(column, " ")
+				value := map[string]string{
+					"uuid": uuid.NewString(), "jsonb": "{}", "bytea": "", "timestamp with time zone": "now", "boolean": "true",
+					"character varying": uuid.NewString()[:8], "text": uuid.NewString(),
+				}[kind]
+				if strings.HasSuffix(kind, "[]") {
+					value = "{}"
+				} else if value == "" && kind != "bytea" {
+					value = fmt.Sprint(1 + i)
+				}
+				names, values = names+", "+name, values+", '"+value+"'"
+			}
+			execute(t, pool, `INSERT INTO saga.`+table+` (`+names+`) VALUES (`+values+`)`)
+		}
+	}
+	execute(t, pool, `INSERT INTO saga.saga_step_logs (saga_id, step_index, step_name, action, status) SELECT id, 0, 's', 'EXECUTE', 'RUNNING' FROM saga.saga_states`)
+	return dsn, tenants
+}
+
+// Invariant I14, failure F67: in every table that there is.
+func TestEveryTableShowsATenantItsOwnRows(t *testing.T) {
+	t.Parallel()
+	dsn, tenants := seeded(t)
+	app, engine := as(t, dsn, db.AppRole), as(t, dsn, db.EngineRole)
+	for table, hasTenant := range tables(t, open(t, dsn)) {
+		if !hasTenant && table != "saga_step_logs" {
+			continue
+		}
+		count := `SELECT count(*) FROM saga.` + table
+		for _, tt := range []struct {
+			tenant uuid.UUID
+			want   int
+		}{{tenants[0], 1}, {tenants[1], 1}, {uuid.New(), 0}, {uuid.Nil, 0}} {
+			if got, err := inTenant(t.Context(), app, tt.tenant, count); err != nil || got != tt.want {
+				t.Errorf("%s shows the tenant %s %d rows, %v; want %d", table, tt.tenant, got, err, tt.want)
+			}
+		}
+		if got, err := inTenant(t.Context(), engine, uuid.Nil, count); err != nil || got != 2 {
+			t.Errorf("%s shows the engine %d rows, %v; want 2", table, got, err)
+		}
+	}
+}
+
+// Requirement T14, S2-121: what is append-only is so for every role that Skald acts as.
+func TestNoRoleCanChangeTheAuditTrail(t *testing.T) {
+	t.Parallel()
+	dsn, tenants := seeded(t)
+	trail := 0
+	for table := range tables(t, open(t, dsn)) {
+		if !appendOnly(table) {
+			continue
+		}
+		trail++
+		for _, role := range roles {
+			conn := as(t, dsn, role)
+			for _, statement := range []string{
+				`UPDATE saga.%s SET tenant_id = tenant_id`, `DELETE FROM saga.%s`, `TRUNCATE saga.%s`, `TRUNCATE saga.%s CASCADE`, `DROP TABLE saga.%s`,
+				`ALTER TABLE saga.%s DISABLE TRIGGER ALL`, `ALTER TABLE saga.%s DISABLE ROW LEVEL SECURITY`,
+			} {
+				if _, err := inTenant(t.Context(), conn, tenants[0], fmt.Sprintf(statement, table)); !denied(err) {
+					t.Errorf("%s: "+statement+": %v, want it denied", role, table, err)
+				}
+			}
+		}
+	}
+	if trail == 0 {
+		t.Error("no table is append-only")
+	}
+}
+
+func appendOnly(table string) bool {
+	return table == "saga_events" || table == "saga_events_archive" || strings.HasPrefix(table, "audit_")
+}
+
+// Requirement S2-122, T15.
+func TestTheReadonlyRoleReadsEverythingAndWritesNothing(t *testing.T) {
+	t.Parallel()
+	dsn, _ := seeded(t)
+	pool, conn := open(t, dsn), as(t, dsn, db.ReadonlyRole)
+	execute(t, pool, `CREATE TABLE saga.later (n int)`)
+	for table, hasTenant := range tables(t, pool) {
+		var n int
+		err := conn.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.`+table).Scan(&n)
+		if table == "deployment_secrets" {
+			if !denied(err) {
+				t.Errorf("%s: %v, want it denied", table, err)
+			}
+		} else if err != nil {
+			t.Errorf("read %s: %v", table, err)
+		}
+		column := "tenant_id"
+		if !hasTenant {
+			column = ask[string](t, pool, `SELECT attname FROM pg_attribute WHERE attrelid = ('saga.' || $1)::regclass AND attnum > 0 AND attidentity = '' LIMIT 1`, table)
+		}
+		for _, statement := range []string{"INSERT INTO saga.%s DEFAULT VALUES", "DELETE FROM saga.%s", "TRUNCATE saga.%s", "UPDATE saga.%s SET " + column + " = NULL"} {
+			if _, err := conn.ExecContext(t.Context(), fmt.Sprintf(statement, table)); !denied(err) {
+				t.Errorf(statement+": %v, want it denied", table, err)
+			}
+		}
+	}
+	for _, view := range texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga'`) {
+		if _, err := conn.ExecContext(t.Context(), `SELECT * FROM saga.`+view); err != nil {
+			t.Errorf("read %s: %v", view, err)
+		}
+	}
+	for _, statement := range []string{`SELECT saga.cleanup_expired_sagas(now())`, `CREATE TABLE saga.mine (n int)`, `SELECT saga.secure_tables()`} {
+		if _, err := conn.ExecContext(t.Context(), statement); !denied(err) {
+			t.Errorf("%s: %v, want it denied", statement, err)
+		}
+	}
+	var n int
+	if err := conn.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.saga_instances`).Scan(&n); err != nil || n != 2 {
+		t.Errorf("the view of sagas shows %d of both tenants' two, %v", n, err)
+	}
+}
+
+// A table that a later migration makes is secured by the next `migrate up`.
+func TestTablesOfLaterMigrationsAreSecuredToo(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	execute(t, open(t, dsn), `CREATE TABLE saga.later (tenant_id uuid NOT NULL, n int)`)
+	var insecure *db.Insecure
+	if err := db.Secured(t.Context(), dsn); !errors.As(err, &insecure) || !slices.Equal(insecure.Problems, []string{"table later is open"}) {
+		t.Errorf("an open table: %v", err)
+	}
+	if _, err := db.Up(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Secured(t.Context(), dsn); err != nil {
+		t.Errorf("after migrate up: %v", err)
+	}
+	tenant := uuid.New()
+	conn := as(t, dsn, db.AppRole)
+	for of, ok := range map[uuid.UUID]bool{tenant: true, uuid.New(): false} {
+		_, err := inTenant(t.Context(), conn, tenant, `INSERT INTO saga.later (tenant_id) VALUES ('`+of.String()+`') RETURNING 1`)
+		if (err == nil) != ok || err != nil && !denied(err) {
+			t.Errorf("insert of an own row: %v, %v", ok, err)
+		}
+	}
+}
+
+// inTenant executes one statement in the name of a tenant, none when it is
+// uuid.Nil, and returns the number in its first row, if it has one.
+func inTenant(ctx context.Context, conn *sql.Conn, tenant uuid.UUID, statement string) (n int, err error) {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	if tenant != uuid.Nil {
+		if _, err := tx.ExecContext(ctx, `SELECT set_config('skald.tenant_id', $1, true)`, tenant.String()); err != nil {
+			return 0, err
+		}
+	}
+	if err := tx.QueryRowContext(ctx, statement).Scan(&n); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	return n, tx.Commit()
+}

@@ -1,0 +1,129 @@
+package access_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// wanted is the table of docs/security.md, written out.
+var wanted = map[access.Role]string{
+	access.Auditor: "sagas:read workflows:read dlq:read jobs:read",
+	access.Operator: "sagas:read workflows:read dlq:read jobs:read " +
+		"sagas:write workflows:write dlq:write jobs:write payloads:read",
+	access.Admin: "sagas:read workflows:read dlq:read jobs:read " +
+		"sagas:write workflows:write dlq:write jobs:write payloads:read " +
+		"sagas:admin workflows:admin dlq:admin jobs:admin access:admin",
+	"":     "",
+	"root": "",
+}
+
+func TestEachRoleHoldsWhatTheTableSaysAndNothingElse(t *testing.T) {
+	all := strings.Fields(wanted[access.Admin])
+	for role, list := range wanted {
+		held := strings.Fields(list)
+		got := []string{}
+		for _, p := range role.Permissions() {
+			got = append(got, string(p))
+		}
+		if diff := cmp.Diff(held, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", role, diff)
+		}
+		for _, p := range append(all, "sagas:delete", "", "admin") {
+			p := access.Permission(p)
+			if want := slices.Contains(held, string(p)); role.Allows(p) != want {
+				t.Errorf("%q allows %q = %t, want %t", role, p, !want, want)
+			}
+			who := access.Principal{Role: role}
+			if err := who.Require(p); (err == nil) != role.Allows(p) || err != nil && !strings.Contains(err.Error(), string(p)) {
+				t.Errorf("%q requires %q: %v", role, p, err)
+			}
+			if p.Known() != slices.Contains(all, string(p)) {
+				t.Errorf("%q is known: %t", p, p.Known())
+			}
+		}
+	}
+}
+
+func TestTheManualHasTheTableOfRoles(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	table.WriteString("| Permission | auditor | operator | admin |\n|---|---|---|---|\n")
+	for _, p := range access.Admin.Permissions() {
+		table.WriteString("| `" + string(p) + "` |")
+		for _, role := range access.Roles {
+			if role.Allows(p) {
+				table.WriteString(" yes")
+			}
+			table.WriteString(" |")
+		}
+		table.WriteString("\n")
+	}
+	if !strings.Contains(string(page), "\n"+table.String()+"\n") {
+		t.Errorf("docs/security.md lacks the table\n%s", table.String())
+	}
+}
+
+func TestEachRoleHoldsAllOfTheOneBefore(t *testing.T) {
+	for i, role := range access.Roles[1:] {
+		for _, p := range access.Roles[i].Permissions() {
+			if !role.Allows(p) {
+				t.Errorf("%s lacks %s, which %s has", role, p, access.Roles[i])
+			}
+		}
+	}
+}
+
+func TestTheTenantOfARequest(t *testing.T) {
+	home := saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a"), Region: "eu", Major: 1, Minor: 2}
+	other := uuid.MustParse("00000000-0000-0000-0000-00000000000b")
+	fallback := saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-000000000001"), Region: "default", Major: 7, Minor: 8}
+	bound := access.Principal{Tenant: home}
+	unnamed := access.Principal{}
+	bare := access.Principal{Tenant: saga.Tenant{ID: fallback.ID}}
+	free := access.Principal{AnyTenant: true}
+	for _, tt := range []struct {
+		name   string
+		who    access.Principal
+		choice access.Choice
+		want   saga.Tenant
+		wrong  bool
+	}{
+		{"without headers a bound credential is for its tenant", bound, access.Choice{}, home, false},
+		{"without headers one that names no tenant is for the default", unnamed, access.Choice{}, fallback, false},
+		{"one that names the default tenant has its region and versions too", bare, access.Choice{}, fallback, false},
+		{"without headers a free one is for the default", free, access.Choice{}, fallback, false},
+		{"a bound one may name its own tenant", bound, access.Choice{ID: &home.ID, Region: new("eu"), Major: new(1), Minor: new(2)}, home, false},
+		{"a bound one may not name another tenant", bound, access.Choice{ID: &other}, saga.Tenant{}, true},
+		{"a bound one may not name another region", bound, access.Choice{Region: new("us")}, saga.Tenant{}, true},
+		{"a bound one may not name another major version", bound, access.Choice{Major: new(9)}, saga.Tenant{}, true},
+		{"a bound one may not name another minor version", bound, access.Choice{Minor: new(0)}, saga.Tenant{}, true},
+		{"one that names no tenant is bound to the default", unnamed, access.Choice{ID: &other}, saga.Tenant{}, true},
+		{"a free one may choose, and begins without region and versions", free, access.Choice{ID: &other}, saga.Tenant{ID: other}, false},
+		{"a free one may choose everything", free, access.Choice{ID: &other, Region: new("us"), Major: new(3), Minor: new(4)}, saga.Tenant{ID: other, Region: "us", Major: 3, Minor: 4}, false},
+		{"a free one that names the default keeps what it has", free, access.Choice{ID: &fallback.ID, Minor: new(9)}, saga.Tenant{ID: fallback.ID, Region: "default", Major: 7, Minor: 9}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.who.TenantFor(tt.choice, fallback)
+			switch {
+			case tt.wrong:
+				if fault.KindOf(err) != fault.Forbidden || !fault.IsCode(err, access.CodeTenantMismatch) {
+					t.Errorf("error = %v, want %s", err, access.CodeTenantMismatch)
+				}
+			case err != nil || got != tt.want:
+				t.Errorf("tenant = %v, %v; want %v", got, err, tt.want)
+			}
+		})
+	}
+}

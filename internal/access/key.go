@@ -1,0 +1,180 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// The form of an API key: skald_PREFIX_SECRET. The prefix is public and names
+// the key in lists and logs; the secret is 256 random bits.
+const (
+	keyBegin     = "skald_"
+	prefixBytes  = 5                   // 8 characters of base32
+	secretBytes  = 32                  // 43 characters of base64url
+	prefixLength = prefixBytes * 8 / 5 // 8
+	keyLength    = len(keyBegin) + 8 + 1 + 43
+	// EntropyBytes is how much chance NewToken needs.
+	EntropyBytes = prefixBytes + secretBytes
+)
+
+var prefixEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// Token is the text of an API key: the secret itself. It is shown to whoever
+// asked for the key, once, and kept nowhere.
+type Token string
+
+// NewToken makes a token of chance, which must be fit for cryptography.
+func NewToken(chance [EntropyBytes]byte) Token {
+	return Token(keyBegin + prefixEncoding.EncodeToString(chance[:prefixBytes]) + "_" +
+		base64.RawURLEncoding.EncodeToString(chance[prefixBytes:]))
+}
+
+// ParseToken tells whether s has the form of an API key.
+func ParseToken(s string) (Token, bool) {
+	if len(s) != keyLength || !strings.HasPrefix(s, keyBegin) || s[len(keyBegin)+prefixLength] != '_' {
+		return "", false
+	}
+	t := Token(s)
+	// The lengths, because both decoders pass over line ends.
+	prefix, errPrefix := prefixEncoding.DecodeString(t.Prefix())
+	secret, errSecret := base64.RawURLEncoding.Strict().DecodeString(s[len(keyBegin)+prefixLength+1:])
+	return t, errPrefix == nil && errSecret == nil && len(prefix) == prefixBytes && len(secret) == secretBytes
+}
+
+// Prefix is the public part.
+func (t Token) Prefix() string { return string(t[len(keyBegin) : len(keyBegin)+prefixLength]) }
+
+// Hash is what is stored of the token. A plain hash is enough: 256 random bits
+// cannot be guessed, so a slow one would protect nothing.
+func (t Token) Hash() []byte {
+	sum := sha256.Sum256([]byte(t))
+	return sum[:]
+}
+
+// Key is an API key as it is kept.
+type Key struct {
+	ID   uuid.UUID // UUIDv7: keys are listed newest first by it
+	Name string
+	// Prefix and Hash are all that is kept of the token.
+	Prefix string
+	Hash   []byte
+	Role   Role
+	// Tenant is the one the key is bound to; nil: any, which only admins' keys
+	// may be.
+	Tenant     *saga.Tenant
+	CreatedBy  string // a Principal's Subject
+	CreatedAt  time.Time
+	ExpiresAt  *time.Time // nil: never
+	RevokedAt  *time.Time // nil: it is not
+	RevokedBy  string
+	LastUsedAt *time.Time // to about a minute; nil: never
+}
+
+// Active tells whether the key counts at now.
+func (k *Key) Active(now time.Time) bool {
+	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
+}
+
+// Why a token does not count. For logs: clients are never told.
+var (
+	ErrKeyUnknown = errors.New("no such API key")
+	ErrKeyRevoked = errors.New("the API key is revoked")
+	ErrKeyExpired = errors.New("the API key has expired")
+)
+
+// Check returns nil when t is the token of k and counts at now. The time it
+// takes does not tell how much of the token is right.
+func (k *Key) Check(t Token, now time.Time) error {
+	switch {
+	case subtle.ConstantTimeCompare(k.Hash, t.Hash()) != 1:
+		return ErrKeyUnknown
+	case k.RevokedAt != nil:
+		return ErrKeyRevoked
+	case !k.Active(now):
+		return ErrKeyExpired
+	}
+	return nil
+}
+
+// Principal is who uses the key. Keys of one name and tenant are the same
+// subject, so that one can replace another without becoming somebody else.
+func (k *Key) Principal() Principal {
+	p := Principal{Subject: "key:" + k.Name, Role: k.Role, KeyID: k.ID}
+	if k.Tenant == nil {
+		p.Subject, p.AnyTenant = "key:*:"+k.Name, true
+	} else {
+		p.Tenant = *k.Tenant
+	}
+	return p
+}
+
+// Request is what somebody wants a new key to be.
+type Request struct {
+	Name      string
+	Role      Role
+	Tenant    *saga.Tenant // nil: any
+	ExpiresAt *time.Time   // nil: never
+}
+
+// Issue makes the key that by asks for and its token; nothing is stored. Its
+// mistakes are all told at once. by.Tenant is the tenant of the request, as
+// TenantFor gave it. Faults: Invalid; Forbidden when by may give no key for
+// that tenant. That by may give keys at all is for the caller to require.
+func Issue(r Request, by Principal, id uuid.UUID, chance [EntropyBytes]byte, now time.Time) (Key, Token, error) {
+	t := NewToken(chance)
+	k, err := IssueFor(t, r, by, id, now)
+	return k, t, err
+}
+
+// IssueFor is Issue for a token that exists already.
+func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Key, error) {
+	var fields []fault.Field
+	add := func(pointer, code, message string) {
+		fields = append(fields, fault.Field{Pointer: pointer, Code: code, Message: message})
+	}
+	if !validName(r.Name) {
+		add("/name", "pattern", "must have 1 to 100 letters, digits and . _ @ -")
+	}
+	switch {
+	case !r.Role.Valid():
+		add("/role", "enum", "must be auditor, operator or admin")
+	case r.Tenant == nil && r.Role != Admin:
+		add("/any_tenant", "excluded", "is for the role admin only")
+	}
+	if r.Tenant != nil && !validTenant(*r.Tenant) {
+		add("/tenant_id", "invalid", "must not be all zeros, its region at most 32 characters, its versions 0 to 65535")
+	}
+	if r.ExpiresAt != nil && (!r.ExpiresAt.After(now) || r.ExpiresAt.Year() > 9999) {
+		add("/expires_at", "invalid", "must lie ahead, and before the year 10000")
+	}
+	if fields != nil {
+		return Key{}, fault.New(fault.Invalid, CodeKeyRefused, "%s %s", fields[0].Pointer, fields[0].Message).With(fields...)
+	}
+	if !by.AnyTenant && (r.Tenant == nil || *r.Tenant != by.Tenant) {
+		return Key{}, fault.New(fault.Forbidden, CodeTenantMismatch, "the credential belongs to a tenant and can make keys for that one only")
+	}
+	k := Key{
+		ID: id, Name: r.Name, Prefix: t.Prefix(), Hash: t.Hash(), Role: r.Role, Tenant: r.Tenant,
+		CreatedBy: by.Subject, CreatedAt: now, ExpiresAt: r.ExpiresAt,
+	}
+	return k, nil
+}
+
+func validTenant(t saga.Tenant) bool {
+	return t.ID != uuid.Nil && len([]rune(t.Region)) <= 32 && 0 <= t.Major && t.Major <= 65535 && 0 <= t.Minor && t.Minor <= 65535
+}
+
+// KeyNotFound is the fault of a key that does not exist, or not for whom asks.
+func KeyNotFound(id uuid.UUID) error {
+	return fault.New(fault.NotFound, CodeKeyNotFound, "there is no API key %s", id)
+}

@@ -1,0 +1,57 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Store keeps API keys. Its implementations are tested by storetest.Keys.
+// Safe for concurrent use. Errors that are no faults are outages.
+//
+// scope limits a call to the keys of one tenant; those of others, and those
+// for any tenant, then do not exist. nil: every key.
+type Store interface {
+	// Create stores a key, durably on return. ErrPrefixTaken when there is a key
+	// of this prefix, whosoever it is.
+	Create(ctx context.Context, k Key) error
+	// Find returns the key of a token's prefix, whosoever it is and whether or
+	// not it counts: it is asked before anybody is known. Fault: NotFound.
+	Find(ctx context.Context, prefix string) (Key, error)
+	// Get returns a key. Fault: NotFound.
+	Get(ctx context.Context, scope *uuid.UUID, id uuid.UUID) (Key, error)
+	// List returns a page of keys, newest first by id.
+	List(ctx context.Context, scope *uuid.UUID, f Filter) (Page, error)
+	// Revoke ends a key for good, durably on return, and returns it as it then
+	// is. A revoked key stays as it was revoked first. Fault: NotFound.
+	Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by string, at time.Time) (Key, error)
+	// Used records that keys were used at these times. A time less than a minute
+	// after the recorded one is left out, and ids that do not exist are too.
+	Used(ctx context.Context, at map[uuid.UUID]time.Time) error
+}
+
+// ErrPrefixTaken tells that chance gave one prefix twice, or that a key is
+// stored again.
+var ErrPrefixTaken = errors.New("there is an API key of this prefix")
+
+// UsedEvery is how precisely a key's last use is known, at best.
+const UsedEvery = time.Minute
+
+// Filter says which keys a list holds. Now is required when Active is set.
+type Filter struct {
+	Active *bool // only keys that count at Now, or only those that do not
+	Now    time.Time
+	After  uuid.UUID // the last id of the page before; zero: from the beginning
+	Limit  int       // at least 1
+	Offset int
+	Total  bool // fill Page.Total
+}
+
+// Page is a part of a list.
+type Page struct {
+	Keys  []Key
+	More  bool  // there is a next page
+	Total int64 // all that fit the filter; only with Filter.Total
+}

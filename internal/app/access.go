@@ -1,0 +1,90 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/identity"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// checker makes what asks for credentials; nil in development mode, which is
+// refused where others can reach the node, whatever the settings say.
+func checker(ctx context.Context, cfg config.Config, keys access.Store, addr net.Addr, now func() time.Time, log *slog.Logger) (*identity.Checker, error) {
+	if err := bootstrap(ctx, cfg, keys, now(), log); err != nil {
+		return nil, err
+	}
+	if !cfg.AuthRequired() {
+		if tcp, ok := addr.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+			return nil, fmt.Errorf("auth.mode: %s is not on loopback, so the API must ask for credentials", addr)
+		}
+		log.Warn("development mode: the API asks nobody for credentials, and everybody on this machine may do everything; set SKALD_AUTH_MODE=required to change that")
+		return nil, nil
+	}
+	c := identity.Config{Keys: keys, Now: now, Log: log}
+	if a := cfg.Auth; a.JWTIssuer != "" {
+		c.JWT = &identity.JWT{
+			Issuer: a.JWTIssuer, Audience: a.JWTAudience, JWKSURL: a.JWKSURL, Algorithms: a.JWTAlgorithms, Leeway: a.JWTLeeway,
+			RoleClaim: a.JWTRoleClaim, TenantClaim: a.JWTTenantClaim,
+		}
+		return identity.New(c), nil
+	}
+	active := true
+	page, err := keys.List(ctx, nil, access.Filter{Active: &active, Now: now(), Limit: 1})
+	if err == nil && len(page.Keys) == 0 {
+		log.Warn("nobody can use the API: there is no API key and no JWT issuer; make a key with skald key create --name NAME --role admin --any-tenant")
+	}
+	return identity.New(c), err
+}
+
+// bootstrap stores the configured admin key unless it is there. Nodes that
+// start together all try, and one does it. A key that was revoked stays so.
+func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now time.Time, log *slog.Logger) error {
+	if cfg.Auth.BootstrapAdminKey == "" {
+		return nil
+	}
+	token, ok := access.ParseToken(string(cfg.Auth.BootstrapAdminKey))
+	if !ok {
+		return errors.New("auth.bootstrap_admin_key is no API key")
+	}
+	key, err := access.IssueFor(token, access.Request{Name: "bootstrap", Role: access.Admin}, access.Principal{Subject: "configuration", AnyTenant: true}, newID(), now)
+	if err != nil {
+		return err
+	}
+	err = keys.Create(ctx, key)
+	switch {
+	case err == nil:
+		log.Info("the bootstrap admin key was stored", slog.String("prefix", key.Prefix))
+		return nil
+	case !errors.Is(err, access.ErrPrefixTaken):
+		return err
+	}
+	stored, err := keys.Find(ctx, key.Prefix)
+	switch {
+	case err != nil:
+		return err
+	case !bytes.Equal(stored.Hash, key.Hash):
+		return fmt.Errorf("auth.bootstrap_admin_key: there is another API key with the prefix %s", key.Prefix)
+	case !stored.Active(now):
+		log.Warn("the bootstrap admin key is revoked, so it does not count", slog.String("prefix", key.Prefix))
+	}
+	return nil
+}
+
+// WithKeys calls f with the API keys of the configured database, starting the
+// private one for that long when none is configured.
+func WithKeys(ctx context.Context, cfg config.Config, log *slog.Logger, f func(access.Store) error) error {
+	db, stop, err := openAlone(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return f(postgres.NewKeys(db))
+}

@@ -1,0 +1,25 @@
+package app
+
+import (
+	"context"
+
+	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// archive counts what is archived, by the loop or on request.
+type archive struct {
+	saga.Archive
+	metrics *ops.Metrics
+}
+
+func (a archive) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (int, error) {
+	n, err := a.Archive.ArchiveExpired(ctx, e, limit)
+	a.metrics.Archived(n)
+	return n, err
+}
+
+// retention is what holds where a workflow does not say.
+func (n *node) retention() saga.Retention {
+	return saga.Retention{Completed: n.cfg.Retention.Completed, Failed: n.cfg.Retention.Failed}
+}

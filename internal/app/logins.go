@@ -1,0 +1,149 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/credentials"
+	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/vault"
+)
+
+// logins is where connections to the database get their login from: the
+// settings, a password file or Vault.
+type logins struct {
+	credentials.Source
+	log   *slog.Logger
+	lease *vault.Dynamic // nil unless Vault makes the login
+	end   func(context.Context) error
+
+	stop context.CancelFunc
+	runs sync.WaitGroup
+
+	mu    sync.Mutex
+	state ops.Logins // guarded by mu
+}
+
+// openLogins returns the source that cfg asks for, with a login that was just
+// read, and keeps it alive until close.
+func openLogins(ctx context.Context, cfg config.Config, log *slog.Logger) (*logins, error) {
+	l := &logins{Source: credentials.Fixed{}, log: log}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop = stop
+	var err error
+	switch d, v := cfg.Database, cfg.Vault; {
+	case v.DynamicPath != "":
+		l.lease, err = vault.NewDynamic(ctx, l.vault(v), v.DynamicPath)
+		if err == nil {
+			l.Source, l.end = l.lease, l.lease.Close
+			l.runs.Go(func() { l.lease.Run(work) })
+		}
+	case v.StaticPath != "":
+		var s *vault.Static
+		if s, err = vault.NewStatic(ctx, l.vault(v), v.StaticPath, v.UsernameKey, v.PasswordKey); err == nil {
+			l.Source, l.end = s, s.Close
+			l.observe(nil, time.Time{})
+		}
+	case d.PasswordFile != "":
+		l.Source, err = credentials.NewFile(d.PasswordFile, "", func(err error) {
+			if l.observe(err, time.Time{}); err != nil {
+				log.Warn("the password file cannot be used; the last password is kept", slog.Any("error", err))
+			}
+		})
+		if err == nil {
+			l.observe(nil, time.Time{})
+		}
+	}
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("login of the database: %w", err)
+	}
+	return l, nil
+}
+
+func (l *logins) vault(v config.Vault) vault.Config {
+	return vault.Config{
+		Address: v.Address, Namespace: v.Namespace, CACert: v.CACert, Timeout: v.Timeout,
+		Method: vault.Method(v.AuthMethod), Mount: v.AuthMount, Token: string(v.Token), TokenFile: v.TokenFile,
+		RoleID: v.RoleID, SecretID: string(v.SecretID), SecretIDFile: v.SecretIDFile, Role: v.KubernetesRole, JWTFile: v.JWTFile,
+		Observe: l.observe, Log: l.log,
+	}
+}
+
+func (l *logins) observe(err error, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.state.Failed++
+	} else {
+		l.state.Renewed++
+		l.state.LastSuccess = time.Now()
+	}
+	l.state.ValidUntil = until
+}
+
+// report shows in the metrics how the login is kept, if it may change at all.
+func (l *logins) report(m *ops.Metrics) {
+	if _, fixed := l.Source.(credentials.Fixed); fixed {
+		return
+	}
+	m.WatchLogins(func() ops.Logins {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.state
+	})
+}
+
+// lifetime is how long a connection may be used: well below the life of its
+// login. 0 means for ever.
+func (l *logins) lifetime(configured time.Duration) time.Duration {
+	if l.lease == nil {
+		return configured
+	}
+	if half := l.lease.TTL() / 2; configured == 0 || half < configured {
+		return half
+	}
+	return configured
+}
+
+// changed has f called when one login has replaced another.
+func (l *logins) changed(f func()) {
+	if l.lease != nil {
+		l.lease.OnChange(f)
+	}
+}
+
+// close ends what keeps the login. Call it when no connection is open any more.
+func (l *logins) close() {
+	l.stop()
+	l.runs.Wait()
+	if l.end == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := l.end(ctx); err != nil { // it ends by itself, only later
+		l.log.Warn("the Vault token could not be given up", slog.Any("error", err))
+	}
+}
+
+// DSN is the address of the configured database with a login that is valid now.
+// The private database must have been started.
+func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
+	l, err := openLogins(ctx, cfg, log)
+	if err != nil {
+		return "", err
+	}
+	l.end = nil // the login must outlive this function
+	defer l.close()
+	return l.dsn(ctx, cfg.Database)
+}
+
+func (l *logins) dsn(ctx context.Context, d config.Database) (string, error) {
+	login, err := l.Login(ctx, credentials.Login{})
+	return d.DSNAs(login.User, config.Secret(login.Password)), err
+}

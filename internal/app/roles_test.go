@@ -1,0 +1,208 @@
+package app_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/db"
+	"github.com/skald-saga/skald/internal/app"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/devpg"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// cluster is a server of this test's own: roles belong to the cluster, and
+// these tests need one where they do not exist.
+func cluster(t *testing.T) *devpg.Server {
+	t.Helper()
+	s, err := devpg.Start(t.Context(), devpg.Config{Dir: t.TempDir(), Settings: map[string]string{"fsync": "off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func execute(t *testing.T, dsn string, statements ...string) {
+	t.Helper()
+	pool, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, s := range statements {
+		if _, err := pool.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// inProd runs a node in production until it is ready, and returns why it did not start.
+func inProd(t *testing.T, dsn string) error {
+	t.Helper()
+	cfg := config.Default(config.Prod)
+	cfg.Database.URL, cfg.Server.ListenAddr = config.Secret(dsn), "127.0.0.1:0"
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	return app.Run(ctx, cfg, app.Options{Log: slog.New(slog.DiscardHandler), Ready: func(string) { stop() }})
+}
+
+// served creates a saga, which runs into a closed port, and reads it.
+func served(t *testing.T, url string) (status int) {
+	t.Helper()
+	_, doc := call(t, "POST", url+"/api/v1/sagas", `{"steps": [{"name": "one", "action": {"http": {"url": "http://127.0.0.1:1/"}}, "compensation": "none"}], "workflow_name": "w"}`)
+	id, ok := doc["saga_id"].(string)
+	if !ok {
+		t.Fatalf("create: %v", doc)
+	}
+	status, _ = call(t, "GET", url+"/api/v1/sagas/"+id, "")
+	return status
+}
+
+func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
+	t.Parallel()
+	s := cluster(t)
+	weak := testdb.Login(t, s.DSN(devpg.Database), "")
+	n := start(t, weak, "weak")
+	if status := served(t, n.url); status != 200 {
+		t.Errorf("without roles a saga is read with %d", status)
+	}
+	if log := n.logs.String(); !strings.Contains(log, "role saga_app_role does not exist") || !strings.Contains(log, "CREATE ROLE saga_app_role") {
+		t.Errorf("the log lacks the reason or the remedy: %s", log)
+	}
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	var insecure *db.Insecure
+	err := inProd(t, weak)
+	if !errors.As(err, &insecure) {
+		t.Fatalf("in prod: %v; want a refusal", err)
+	}
+	for _, part := range []string{"role saga_engine_role does not exist", "skald migrate roles", "skald migrate up", db.RolesSQL(insecure.Login)} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the refusal lacks %q: %v", part, err)
+		}
+	}
+	// The administrator does as told.
+	execute(t, s.DSN(devpg.Database), db.RolesSQL(insecure.Login))
+	if err := inProd(t, weak); !errors.As(err, &insecure) || !strings.Contains(err.Error(), "table saga_states is open") {
+		t.Errorf("with roles, and tables that are still open: %v", err)
+	}
+	if _, err := db.Up(t.Context(), weak); err != nil {
+		t.Fatal(err)
+	}
+	if err := inProd(t, weak); err != nil {
+		t.Errorf("secured, prod refuses: %v", err)
+	}
+	// The owner of the tables drives its sagas, although their security is forced on it too.
+	if status := served(t, start(t, weak, "weak again").url); status != 200 {
+		t.Errorf("a saga is read with %d", status)
+	}
+	// Another login may be the one that serves, with no right to change the schema.
+	server := testdb.Login(t, s.DSN(devpg.Database), "IN ROLE saga_app_role, saga_engine_role")
+	if err := inProd(t, server); err != nil {
+		t.Errorf("a login of its own: %v", err)
+	}
+	stranger := testdb.Login(t, s.DSN(devpg.Database), "IN ROLE saga_engine_role")
+	if err := inProd(t, stranger); !errors.As(err, &insecure) || !strings.Contains(err.Error(), "may not act as saga_app_role") {
+		t.Errorf("a login that is no member: %v", err)
+	}
+}
+
+func TestDatabasesOfOneClusterMigratedTogetherShareTheRoles(t *testing.T) {
+	t.Parallel()
+	s := cluster(t)
+	dsns := []string{s.DSN(devpg.Database)}
+	for i := range 5 {
+		name := fmt.Sprint("other", i)
+		execute(t, s.DSN("postgres"), "CREATE DATABASE "+name)
+		dsns = append(dsns, s.DSN(name))
+	}
+	var all sync.WaitGroup
+	for _, dsn := range dsns {
+		all.Go(func() {
+			if _, err := db.Up(t.Context(), dsn); err != nil {
+				t.Error(err)
+			}
+			if err := db.Secured(t.Context(), dsn); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	// One goes back; the others keep their roles.
+	if _, err := db.Down(t.Context(), dsns[1], 0); err != nil {
+		t.Error(err)
+	}
+	if err := db.Secured(t.Context(), dsns[2]); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALoginThatMayCreateRolesNeedsNoAdministrator(t *testing.T) {
+	t.Parallel()
+	owner := testdb.Login(t, cluster(t).DSN(devpg.Database), "CREATEROLE")
+	if _, err := db.Up(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := inProd(t, owner); err != nil {
+		t.Error(err)
+	}
+}
+
+// The private PostgreSQL is signed in to as its superuser, whom no policy stops:
+// what serves requests must have taken the application's role on all the same.
+func TestThePrivateDatabasesSuperuserActsAsTheRoles(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default(config.Dev)
+	cfg.Database.EmbeddedDir, cfg.Server.ListenAddr = t.TempDir(), "127.0.0.1:0"
+	ctx, stop := context.WithCancel(t.Context())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	logs := &syncBuffer{}
+	go func() {
+		ended <- app.Run(ctx, cfg, app.Options{Log: slog.New(slog.NewJSONHandler(logs, nil)), Ready: func(url string) { ready <- url }})
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	var url string
+	select {
+	case url = <-ready:
+	case <-time.After(time.Minute):
+		t.Fatalf("not ready: %s", logs)
+	}
+	if strings.Contains(logs.String(), "row-level security") {
+		t.Errorf("the log warns: %s", logs)
+	}
+	s, err := devpg.Start(t.Context(), devpg.Config{Dir: cfg.Database.EmbeddedDir}) // attaches
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop(context.Background())
+	admin := s.DSN(devpg.Database)
+	if status := served(t, url); status != 200 {
+		t.Fatalf("a saga is read with %d", status)
+	}
+	execute(t, admin, `REVOKE SELECT ON saga.saga_states FROM saga_app_role`)
+	if status := served(t, url); status < 500 { // created by the engine's role, not to be read by the application's
+		t.Errorf("without the application's right to read, a saga is read with %d: the login's own rights are at work", status)
+	}
+	execute(t, admin, `GRANT SELECT ON saga.saga_states TO saga_app_role`)
+	if status := served(t, url); status != 200 {
+		t.Errorf("a saga is read with %d", status)
+	}
+}

@@ -1,0 +1,319 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+var foreignTenant = saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000f"), Region: "us", Major: 1, Minor: 2}
+
+// people are the credentials of guarded edges and who stands behind them.
+var people = map[string]access.Principal{
+	"auditor":  {Subject: "key:auditor", Role: access.Auditor, Tenant: tenant},
+	"operator": {Subject: "key:operator", Role: access.Operator, Tenant: tenant},
+	"admin":    {Subject: "key:admin", Role: access.Admin, Tenant: tenant},
+	"foreign":  {Subject: "key:admin", Role: access.Admin, Tenant: foreignTenant},
+	"root":     {Subject: "key:*:root", Role: access.Admin, AnyTenant: true},
+	"nobody":   {Subject: "jwt:nobody"}, // known, without a role
+	"unnamed":  {Subject: "jwt:unnamed", Role: access.Operator},
+}
+
+// guarded makes an edge ask for credentials.
+func guarded(cfg *httpapi.Config) {
+	cfg.Development = false
+	cfg.Limits.StreamAge = time.Millisecond // the walks through all operations wait for each to end
+	cfg.Identify = func(_ context.Context, credential string) (access.Principal, error) {
+		if credential == "outage" {
+			return access.Principal{}, errors.New("connection refused")
+		}
+		who, ok := people[credential]
+		if !ok {
+			return who, fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential does not count here").Because(errors.New("revoked-in-secret"))
+		}
+		return who, nil
+	}
+}
+
+// as is the header of a credential.
+func as(credential string) []string { return []string{"Authorization", "Bearer " + credential} }
+
+func TestAnEdgeNeitherGuardedNorInDevelopmentDoesNotStart(t *testing.T) {
+	e := newEdge(t)
+	for name, change := range map[string]func(*httpapi.Config){
+		"neither": func(c *httpapi.Config) { c.Development = false },
+		"both":    func(c *httpapi.Config) { guarded(c); c.Development = true },
+	} {
+		cfg := e.cfg
+		change(&cfg)
+		if _, err := httpapi.New(cfg); err == nil || !strings.Contains(err.Error(), "Identify") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestACredentialMayComeInSeveralWaysButOnlyOnce(t *testing.T) {
+	e := newEdge(t, guarded)
+	for _, tt := range []struct {
+		name   string
+		header []string
+		status int
+		code   string
+	}{
+		{"a bearer", as("operator"), 200, ""},
+		{"a bearer in small letters", []string{"authorization", "bearer operator"}, 200, ""},
+		{"an API key", []string{"X-API-Key", "operator"}, 200, ""},
+		{"none", nil, 401, access.CodeRequired},
+		{"an unknown one", as("stranger"), 401, access.CodeInvalid},
+		{"an empty bearer", []string{"Authorization", "Bearer"}, 401, access.CodeInvalid},
+		{"an empty key", []string{"X-API-Key", ""}, 401, access.CodeInvalid},
+		{"another scheme", []string{"Authorization", "Basic b3A6b3A="}, 401, access.CodeInvalid},
+		{"both", append(as("operator"), "X-API-Key", "operator"), 401, access.CodeInvalid},
+		{"while nothing can be known", as("outage"), 503, "SYS_UNAVAILABLE"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := e.send("GET", "/api/v1/whoami", "", tt.header...)
+			if tt.code == "" {
+				if r.status != 200 || r.header.Get("Cache-Control") != "private, no-cache" {
+					t.Fatalf("got %d %s, Cache-Control %q", r.status, r.body, r.header.Get("Cache-Control"))
+				}
+				return
+			}
+			r.wants(tt.status, tt.code)
+			challenge := map[string]string{
+				access.CodeRequired: `Bearer realm="skald"`, access.CodeInvalid: `Bearer realm="skald", error="invalid_token"`,
+			}[tt.code]
+			if got := r.header.Get("WWW-Authenticate"); got != challenge {
+				t.Errorf("WWW-Authenticate = %q, want %q", got, challenge)
+			}
+			if strings.Contains(string(r.body), "revoked-in-secret") {
+				t.Errorf("the client is told why: %s", r.body)
+			}
+		})
+	}
+	if !strings.Contains(e.log.String(), "revoked-in-secret") {
+		t.Error("the log does not tell why")
+	}
+	if strings.Contains(e.log.String(), "stranger") {
+		t.Error("the log holds a credential")
+	}
+}
+
+func TestHealthAndTheContractAreForEverybody(t *testing.T) {
+	e := newEdge(t, guarded)
+	for _, path := range []string{"/healthz", "/readyz", "/version", "/openapi.json"} {
+		for _, header := range [][]string{nil, as("stranger")} {
+			if r := e.send("GET", path, "", header...); r.status != 200 {
+				t.Errorf("%s: %d %s", path, r.status, r.body)
+			}
+		}
+	}
+}
+
+func TestACredentialIsAskedForBeforeAnythingElseIsSaid(t *testing.T) {
+	e := newEdge(t, guarded)
+	for _, tt := range []struct{ method, path, body string }{
+		{"GET", "/api/v1/sagas?colour=red", ""},
+		{"GET", "/api/v1/sagas/not-a-uuid", ""},
+		{"POST", "/api/v1/sagas", "{"},
+		{"GET", "/api/v1/sagas/01234567-89ab-7def-8123-456789abcdef", ""},
+	} {
+		e.send(tt.method, tt.path, tt.body).wants(401, access.CodeRequired)
+	}
+}
+
+// operation is one of the contract's.
+type operation struct{ method, path, permission string }
+
+// operations lists all that are under /api/v1.
+func operations(t *testing.T, replace *strings.Replacer) []operation {
+	t.Helper()
+	var out []operation
+	doc := openapiYAML(t)
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			permission, _ := op.Extensions["x-permission"].(string)
+			needsOne := op.Security == nil && len(doc.Security) == 2
+			if under := strings.HasPrefix(path, "/api/v1/"); under != (permission != "") || under != needsOne {
+				t.Errorf("%s %s: x-permission %q, asks for a credential %t", method, path, permission, needsOne)
+			}
+			if permission != "" {
+				out = append(out, operation{method, replace.Replace(path), permission})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b operation) int { return strings.Compare(a.path+a.method, b.path+b.method) })
+	return out
+}
+
+// TestEveryOperationForEveryRole walks the contract: what it declares is what
+// is enforced.
+func TestEveryOperationForEveryRole(t *testing.T) {
+	e := newEdge(t, guarded)
+	replace := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{key_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}", "order", "{version}", "1")
+	all := operations(t, replace)
+	if len(all) < 20 {
+		t.Fatalf("only %d operations", len(all))
+	}
+	checked := 0
+	for _, op := range all {
+		for _, who := range append(slices.Sorted(maps.Keys(people)), "stranger", "") {
+			header := as(who)
+			if who == "" {
+				header = nil
+			}
+			allowed := op.permission == "anybody" || people[who].Role.Allows(access.Permission(op.permission))
+			r := e.send(op.method, op.path, "", header...)
+			checked++
+			switch {
+			case who == "":
+				r.wants(401, access.CodeRequired)
+			case who == "stranger":
+				r.wants(401, access.CodeInvalid)
+			case !allowed:
+				if p := r.wants(403, access.CodeForbidden); !strings.Contains(p.Detail, op.permission) {
+					t.Errorf("%s %s as %s: %q does not name %s", op.method, op.path, who, p.Detail, op.permission)
+				}
+			case r.status == 401 || r.status == 403 || r.status >= 500:
+				t.Errorf("%s %s as %s: %d %s", op.method, op.path, who, r.status, r.body)
+			}
+			if who == "" || who == "stranger" {
+				continue
+			}
+			// Whoever is bound to a tenant cannot ask for another one.
+			r = e.send(op.method, op.path, "", append(header, "X-Tenant-Id", uuid.NewString())...)
+			switch {
+			case !allowed:
+				r.wants(403, access.CodeForbidden)
+			case !people[who].AnyTenant:
+				r.wants(403, access.CodeTenantMismatch)
+			case r.status == 401 || r.status == 403 || r.status >= 500:
+				t.Errorf("%s %s as %s for another tenant: %d %s", op.method, op.path, who, r.status, r.body)
+			}
+		}
+	}
+	t.Logf("%d operations, %d pairs of operation and credential", len(all), checked)
+}
+
+// TestWhatIsAnotherTenantsDoesNotExist compares the answers to requests for
+// what belongs to somebody else with those for what nobody has.
+func TestWhatIsAnotherTenantsDoesNotExist(t *testing.T) {
+	e := newEdge(t, guarded)
+	if r := e.send("POST", "/api/v1/workflows", definition("order", "a"), as("admin")...); r.status != 201 {
+		t.Fatalf("register: %d %s", r.status, r.body)
+	}
+	sg := e.start(`{"workflow_name":"order","payload":{"secret":"canary"}}`, as("operator")...)
+	var key client.CreatedAPIKey
+	e.send("POST", "/api/v1/api-keys", `{"name":"a","role":"auditor"}`, as("admin")...).into(&key)
+	with := func(sagaID, keyID, name string) *strings.Replacer {
+		return strings.NewReplacer("{saga_id}", sagaID, "{key_id}", keyID, "{name}", name, "{version}", "1")
+	}
+	nobodys := uuid.Must(uuid.NewV7()).String()
+	real := operations(t, with(sg.SagaID.String(), key.APIKey.ID.String(), "order"))
+	none := operations(t, with(nobodys, nobodys, "borrow"))
+	same := strings.NewReplacer(nobodys, "ID", sg.SagaID.String(), "ID", key.APIKey.ID.String(), "ID", "borrow", "NAME", "order", "NAME")
+	compared := 0
+	for i, op := range real {
+		if !strings.Contains(op.path, "order") && !strings.Contains(op.path, sg.SagaID.String()) && !strings.Contains(op.path, key.APIKey.ID.String()) {
+			continue
+		}
+		id := append(as("foreign"), "X-Request-Id", "r")
+		theirs, nothing := e.send(op.method, op.path, "", id...), e.send(none[i].method, none[i].path, "", id...)
+		if theirs.status != 404 || strings.Contains(string(theirs.body), "canary") {
+			t.Errorf("%s %s: %d %s, want 404", op.method, op.path, theirs.status, theirs.body)
+		}
+		if diff := cmp.Diff(same.Replace(string(nothing.body)), same.Replace(string(theirs.body))); diff != "" {
+			t.Errorf("%s %s (-nobody's +somebody else's):\n%s", op.method, op.path, diff)
+		}
+		compared++
+	}
+	if compared < 10 {
+		t.Errorf("only %d operations name something", compared)
+	}
+	for _, list := range []string{"/api/v1/sagas?view=full", "/api/v1/workflows", "/api/v1/api-keys"} {
+		r := e.send("GET", list, "", as("foreign")...)
+		if r.status != 200 || !strings.Contains(string(r.body), `:[]`) || strings.Contains(string(r.body), "canary") {
+			t.Errorf("%s: %d %s, want an empty list", list, r.status, r.body)
+		}
+	}
+}
+
+func TestTheServerDoesNotStartOnAContractWithAHole(t *testing.T) {
+	for name, tt := range map[string]struct{ path, security, permission, want string }{
+		"no permission":                       {"/api/v1/x", `[{"bearer":[]}]`, `null`, "x-permission"},
+		"a permission that is none":           {"/api/v1/x", `[{"bearer":[]}]`, `"sagas:delete"`, "no permission"},
+		"open in spite of its path":           {"/api/v1/x", `[]`, `null`, "x-permission"},
+		"a permission without a credential":   {"/api/v1/x", `[]`, `"sagas:read"`, "security"},
+		"a credential without a permission":   {"/x", `[{"bearer":[]}]`, `null`, "security"},
+		"all right, and open":                 {"/x", `[]`, `null`, ""},
+		"all right, with one elsewhere":       {"/x", `[{"bearer":[]}]`, `"sagas:read"`, ""},
+		"all right, for anybody who is known": {"/api/v1/x", `[{"bearer":[]}]`, `"anybody"`, ""},
+	} {
+		err := httpapi.GuardOf(t, tt.path, tt.security, tt.permission)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+func TestInDevelopmentModeWebPagesOfOtherSitesAreNotTrusted(t *testing.T) {
+	e := newEdge(t)
+	e.register("order", "a")
+	port := e.url[strings.LastIndex(e.url, ":"):]
+	for _, tt := range []struct {
+		name, method, host, header, value string
+		refused                           bool
+	}{
+		{"a program", "POST", "127.0.0.1" + port, "", "", false},
+		{"a program that says localhost", "POST", "localhost" + port, "", "", false},
+		{"a program over IPv6", "POST", "[::1]" + port, "", "", false},
+		{"without a port", "POST", "[::1]", "", "", false},
+		{"a page of this server", "POST", "127.0.0.1" + port, "Sec-Fetch-Site", "same-origin", false},
+		{"a page of another site", "POST", "127.0.0.1" + port, "Sec-Fetch-Site", "cross-site", true},
+		{"a page of another site in an old browser", "POST", "127.0.0.1" + port, "Origin", "https://evil.example", true},
+		{"a page whose name leads here", "POST", "evil.example" + port, "", "", true},
+		{"a page whose name leads here, reading", "GET", "evil.example" + port, "", "", true},
+		{"another address of this machine", "GET", "10.0.0.1" + port, "", "", true},
+	} {
+		path := "/api/v1/workflows/order"
+		if tt.method == "POST" {
+			path += "/disable"
+		}
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, e.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = tt.host
+		if tt.header != "" {
+			req.Header.Set(tt.header, tt.value)
+		}
+		if r := e.do(req); tt.refused {
+			r.wants(403, "AUTH_CROSS_SITE")
+		} else if r.status != 200 {
+			t.Errorf("%s: %d %s", tt.name, r.status, r.body)
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", newEdge(t, guarded).url+"/api/v1/whoami", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "skald.example"
+	req.Header.Set("Authorization", "Bearer root")
+	if r := e.do(req); r.status != 200 {
+		t.Errorf("with a credential the name does not matter: %d %s", r.status, r.body)
+	}
+}

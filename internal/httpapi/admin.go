@@ -1,0 +1,93 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+const (
+	// retentionWork bounds the work of one request; a batch that has begun is finished.
+	retentionWork = 5 * time.Second
+	// maxCounted bounds what a dry run counts of each kind and workflow, and
+	// maxCountedWorkflows how many workflows the store answers with.
+	maxCounted          = 10_000
+	maxCountedWorkflows = 1000
+)
+
+// RunRetention archives the tenant's expired sagas, or counts them.
+func (s *server) RunRetention(ctx context.Context, in api.RunRetentionRequestObject) (api.RunRetentionResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	e := saga.Expiry{Tenant: requestOf(ctx).tenant.ID, Default: s.Retention}
+	began := s.now()
+	if in.Body != nil && in.Body.OlderThan != nil {
+		e.Before = in.Body.OlderThan.UTC()
+		if e.Before.After(began) || e.Before.Year() < 1970 {
+			return nil, schemaFault(fault.Field{Pointer: "/older_than", Code: "invalid", Message: "must be past, and in 1970 at the earliest"})
+		}
+	}
+	if in.Params.DryRun != nil && *in.Params.DryRun {
+		return s.dryRetention(ctx, e)
+	}
+	out := api.RetentionRun{More: true}
+	for s.now().Sub(began) < min(retentionWork, s.Limits.RequestTimeout/2) {
+		n, err := s.Archive.ArchiveExpired(ctx, e, s.RetentionBatch)
+		out.Archived += n
+		if err != nil {
+			return nil, err // what was archived stays archived; a repetition goes on from there
+		}
+		if n == 0 {
+			out.More = false
+			break
+		}
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+func (s *server) dryRetention(ctx context.Context, e saga.Expiry) (api.RunRetentionResponseObject, error) {
+	counts, err := s.Archive.CountExpired(ctx, e, maxCounted)
+	if err != nil {
+		return nil, err
+	}
+	out := api.RetentionRun{DryRun: true, More: len(counts) == maxCountedWorkflows, Workflows: []api.ExpiredSagas{}}
+	for _, c := range counts {
+		out.Workflows = append(out.Workflows, api.ExpiredSagas{WorkflowName: c.WorkflowName, Completed: c.Completed, Failed: c.Failed})
+		out.More = out.More || max(c.Completed, c.Failed) == maxCounted
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// GetStorage reports what the store's tables and indexes take.
+func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.GetStorageResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	var report saga.Storage
+	if s.Storage != nil {
+		var err error
+		if report, err = s.Storage(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out := api.Storage{DatabaseBytes: report.DatabaseBytes, Tables: []api.TableUsage{}}
+	for _, t := range report.Tables {
+		row := api.TableUsage{
+			Name: t.Name, TotalBytes: t.TotalBytes, HeapBytes: t.HeapBytes, ToastBytes: t.ToastBytes, IndexBytes: t.IndexBytes,
+			LiveTuples: t.LiveTuples, DeadTuples: t.DeadTuples, ModifiedSinceAnalyze: t.ModifiedSinceAnalyze,
+			LastVacuum: t.LastVacuum, LastAutovacuum: t.LastAutovacuum, LastAnalyze: t.LastAnalyze, LastAutoanalyze: t.LastAutoanalyze,
+			Indexes: []api.IndexUsage{},
+		}
+		for _, x := range t.Indexes {
+			row.Indexes = append(row.Indexes, api.IndexUsage{
+				Name: x.Name, Bytes: x.Bytes, Unique: x.Unique, Valid: x.Valid,
+				Scans: x.Scans, TuplesRead: x.TuplesRead, TuplesFetched: x.TuplesFetched,
+			})
+		}
+		out.Tables = append(out.Tables, row)
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}

@@ -1,0 +1,38 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// GuardOf reads who may call an operation that says this of itself, in JSON.
+func GuardOf(t *testing.T, path, security, permission string) error {
+	t.Helper()
+	var op openapi3.Operation
+	text := `{"responses":{},"security":` + security
+	if permission != "null" {
+		text += `,"x-permission":` + permission
+	}
+	if err := json.Unmarshal([]byte(text+`}`), &op); err != nil {
+		t.Fatal(err)
+	}
+	rt := route{name: path}
+	return rt.guard(path, &op, nil)
+}
+
+// Cover covers the member payload in an answer's body.
+func Cover(body any) (covered any, ok bool) { return shroud{"payload": true}.cover(body) }
+
+// Veiled lists the members that are covered for those who lack payloads:read.
+func Veiled(t *testing.T) []string {
+	t.Helper()
+	c, err := loadContract(Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(c.veiled))
+}

@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// veiled stands for what somebody without payloads:read does not get to see.
+var veiled = json.RawMessage(`"***"`)
+
+// veil takes out of successful answers what their reader may not see. It is
+// the only place that does, and looks at every answer of every operation. What
+// it cannot look into is not answered at all.
+func (s *server) veil(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
+	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, in any) (any, error) {
+		out, err := next(ctx, w, r, in)
+		req := requestOf(ctx)
+		if err != nil || req.who.Subject == "" || req.who.Role.Allows(access.PayloadsRead) {
+			return out, err
+		}
+		if st, live := out.(*stream); live {
+			st.veiled = s.contract.veiled
+			return st, nil
+		}
+		a, ok := out.(answer)
+		if ok = ok && a.raw == nil; ok && a.body != nil {
+			a.body, ok = s.contract.veiled.cover(a.body)
+		}
+		if !ok {
+			return nil, req.who.Require(access.PayloadsRead)
+		}
+		return a, nil
+	}
+}
+
+// shroud is the names of members that hold what clients and participants say:
+// those that the contract calls AnyJSON, somewhere.
+type shroud map[string]bool
+
+// newShroud reads them from the contract, so that a new one is covered by being
+// declared.
+func newShroud(doc *openapi3.T) shroud {
+	out := shroud{}
+	for _, schema := range doc.Components.Schemas {
+		for name, member := range schema.Value.Properties {
+			if member.Ref == "#/components/schemas/AnyJSON" {
+				out[name] = true
+			}
+		}
+	}
+	return out
+}
+
+// cover returns a copy of an answer's body with the text *** for each value of
+// those members. Handlers make bodies for one answer, so what lies behind
+// pointers and slices is covered in place. ok is false for a body with parts
+// that do not tell their members' names, so that they cannot be covered.
+func (n shroud) cover(body any) (covered any, ok bool) {
+	v := reflect.New(reflect.TypeOf(body)).Elem()
+	v.Set(reflect.ValueOf(body))
+	ok = n.walk(v)
+	return v.Interface(), ok
+}
+
+var rawJSON = reflect.TypeFor[json.RawMessage]()
+
+func (n shroud) walk(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return v.IsNil() || n.walk(v.Elem())
+	case reflect.Slice:
+		if v.Type() == rawJSON {
+			return false
+		}
+		for i := range v.Len() {
+			if !n.walk(v.Index(i)) {
+				return false
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if of := v.Type().Field(i); of.IsExported() && !n.member(v.Field(i), of) {
+				return false
+			}
+		}
+	case reflect.Map, reflect.Interface:
+		return v.IsNil()
+	}
+	return true
+}
+
+func (n shroud) member(f reflect.Value, of reflect.StructField) bool {
+	if f.Type() != rawJSON {
+		return n.walk(f)
+	}
+	if name, _, _ := strings.Cut(of.Tag.Get("json"), ","); n[name] && !f.IsNil() {
+		f.Set(reflect.ValueOf(veiled))
+	}
+	return true
+}
+
+// mayFilterByContent returns nil when the reader may ask for sagas by what is
+// in them: who may not see a value may not guess it either. Fault: Forbidden.
+func mayFilterByContent(ctx context.Context) error {
+	req := requestOf(ctx)
+	if err := req.who.Require(access.PayloadsRead); err != nil {
+		return fault.New(fault.Forbidden, access.CodeForbidden, "filtering by metadata needs the permission %s", access.PayloadsRead)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
+	e := newEdge(t, guarded)
+	e.runner.script = func(c saga.Call) saga.Outcome {
+		if c.Step == "b" && c.Action == saga.Execute {
+			o := refused()
+			o.Response = json.RawMessage(`{"canary":"details"}`)
+			return o
+		}
+		return done(`{"canary":"output"}`)
+	}
+	if r := e.send("POST", "/api/v1/workflows", definition("order", "a", "b"), as("admin")...); r.status != 201 {
+		t.Fatalf("register: %d %s", r.status, r.body)
+	}
+	r := e.send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"},"metadata":{"canary":"metadata"}}`, as("operator")...)
+	var failed client.Saga
+	r.into(&failed)
+	e.runner.script = func(saga.Call) saga.Outcome { return done(`{"canary":"output"}`) }
+	r = e.send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"}}`, as("operator")...)
+	var completed client.Saga
+	r.into(&completed)
+	if failed.Status != "FAILED" || completed.Status != "COMPLETED" || !strings.Contains(string(completed.Result), "canary") {
+		t.Fatalf("%s and %s, result %s", failed.Status, completed.Status, completed.Result)
+	}
+
+	one := "/api/v1/sagas/" + failed.SagaID.String()
+	covered := 0
+	for _, path := range []string{
+		one, one + "?include=running", one + "/step-logs", one + "/steps", "/api/v1/sagas?view=full", "/api/v1/sagas",
+		"/api/v1/sagas/" + completed.SagaID.String(), "/api/v1/sagas/" + completed.SagaID.String() + "/steps",
+	} {
+		open, veiled := e.send("GET", path, "", as("operator")...), e.send("GET", path, "", as("auditor")...)
+		if open.status != 200 || veiled.status != 200 {
+			t.Fatalf("%s: %d and %d", path, open.status, veiled.status)
+		}
+		if strings.Contains(string(veiled.body), "canary") {
+			t.Errorf("%s shows an auditor %s", path, veiled.body)
+		}
+		if strings.Contains(string(open.body), "***") {
+			t.Errorf("%s hides from an operator: %s", path, open.body)
+		}
+		var want, got any
+		open.into(&want)
+		veiled.into(&got)
+		want, n := cover(want)
+		covered += n
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-what an operator sees, covered +what an auditor sees):\n%s", path, diff)
+		}
+		if open.header.Get("ETag") != veiled.header.Get("ETag") {
+			t.Errorf("%s has two tags", path)
+		}
+	}
+	if covered < 30 {
+		t.Errorf("only %d values were there to be covered", covered)
+	}
+	for member, kept := range map[string]string{`"message":"the participant refused"`: "an error's message", `"error_message":`: "a saga's"} {
+		if r := e.send("GET", one, "", as("auditor")...); !strings.Contains(string(r.body), member) {
+			t.Errorf("%s is gone: %s", kept, r.body)
+		}
+	}
+}
+
+// cover does to decoded JSON what docs/security.md says, and counts.
+func cover(v any) (any, int) {
+	n := 0
+	switch v := v.(type) {
+	case map[string]any:
+		for key, member := range v {
+			if slices.Contains([]string{"payload", "metadata", "result", "request_payload", "response_payload", "input_data", "output_data", "details"}, key) {
+				v[key] = "***"
+				n++
+				continue
+			}
+			var below int
+			v[key], below = cover(member)
+			n += below
+		}
+	case []any:
+		for i := range v {
+			var below int
+			v[i], below = cover(v[i])
+			n += below
+		}
+	}
+	return v, n
+}
+
+func TestEveryMemberOfUnknownShapeInAnswersIsCovered(t *testing.T) {
+	names := httpapi.Veiled(t)
+	for _, want := range []string{"payload", "metadata", "result", "request_payload", "response_payload", "input_data", "output_data", "details"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not covered", want)
+		}
+	}
+}
+
+func TestWhatCannotBeCoveredIsNotAnswered(t *testing.T) {
+	type row struct {
+		Payload    json.RawMessage `json:"payload,omitempty"`
+		Definition json.RawMessage `json:"definition"`
+		At         time.Time       `json:"at"`
+		ID         uuid.UUID       `json:"id"`
+		Below      []*row          `json:"below"`
+		Note       *string         `json:"note"`
+	}
+	secret := json.RawMessage(`"canary"`)
+	for name, body := range map[string]any{
+		"a value": row{Payload: secret}, "a pointer": &row{Payload: secret},
+		"rows below": []row{{Payload: secret, Below: []*row{{Payload: secret}, nil}}}, "nothing there": row{},
+	} {
+		got, ok := httpapi.Cover(body)
+		text, err := json.Marshal(got)
+		if !ok || err != nil || strings.Contains(string(text), "canary") {
+			t.Errorf("%s: %s, %t, %v", name, text, ok, err)
+		}
+	}
+	if got, ok := httpapi.Cover(row{Definition: secret}); !ok || string(got.(row).Definition) != string(secret) {
+		t.Errorf("what is no payload: %s, %t", got.(row).Definition, ok)
+	}
+	for name, body := range map[string]any{
+		"JSON itself": secret, "a list of JSON": []json.RawMessage{secret}, "a map": map[string]json.RawMessage{"payload": secret},
+		"anything": struct{ Payload any }{secret}, "a map in a row": struct{ Rows map[string]row }{map[string]row{"a": {Payload: secret}}},
+	} {
+		if _, ok := httpapi.Cover(body); ok {
+			t.Errorf("%s is answered", name)
+		}
+	}
+}
+
+func TestWhoMayNotSeeContentMayNotGuessIt(t *testing.T) {
+	e := newEdge(t, guarded)
+	filter := `/api/v1/sagas?metadata=%7B%22card%22%3A%224111%22%7D`
+	if p := e.send("GET", filter, "", as("auditor")...).wants(403, access.CodeForbidden); !strings.Contains(p.Detail, "payloads:read") {
+		t.Errorf("detail %q does not name the permission", p.Detail)
+	}
+	if r := e.send("GET", filter, "", as("operator")...); r.status != 200 {
+		t.Errorf("an operator: %d %s", r.status, r.body)
+	}
+}

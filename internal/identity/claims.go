@@ -1,0 +1,85 @@
+package identity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// claims is what a verified token says.
+type claims map[string]any
+
+// at returns the claim of a name: literally, as in https://example.com/role,
+// or along a path, as in realm_access.roles. nil: there is none.
+func (c claims) at(name string) any {
+	if v, ok := c[name]; ok {
+		return v
+	}
+	var v any = map[string]any(c)
+	for part := range strings.SplitSeq(name, ".") {
+		object, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = object[part]
+	}
+	return v
+}
+
+// role is the highest of the roles that a claim names, as text or as a list.
+// Words that are no role here are somebody else's and do not count; without a
+// role the bearer is known and may do nothing.
+func (c claims) role(claim string) access.Role {
+	list, ok := c.at(claim).([]any)
+	if !ok {
+		list = []any{c.at(claim)}
+	}
+	best := -1
+	for _, v := range list {
+		word, _ := v.(string)
+		best = max(best, slices.Index(access.Roles, access.Role(word)))
+	}
+	if best < 0 {
+		return ""
+	}
+	return access.Roles[best]
+}
+
+// tenant reads the tenant of a token, the zero one when it names none.
+func (c claims) tenant(claim string) (t saga.Tenant, err error) {
+	if v := c.at(claim); v != nil {
+		text, _ := v.(string)
+		if t.ID, err = uuid.Parse(text); err != nil || t.ID == uuid.Nil || len(text) != 36 {
+			return t, fmt.Errorf("the token's %s is no UUID", claim)
+		}
+	}
+	if v, ok := c["tenant_region"]; ok {
+		if t.Region, ok = v.(string); !ok || utf8.RuneCountInString(t.Region) > 32 || t.Region != "" && !printable(t.Region) {
+			return t, fmt.Errorf("the token's tenant_region is not text of at most 32 characters")
+		}
+	}
+	for name, into := range map[string]*int{"tenant_major": &t.Major, "tenant_minor": &t.Minor} {
+		if v, ok := c[name]; ok {
+			n, ok := v.(float64)
+			if *into = int(n); !ok || n < 0 || n > 65535 || n != float64(*into) {
+				return t, fmt.Errorf("the token's %s is no whole number from 0 to 65535", name)
+			}
+		}
+	}
+	if t.ID == uuid.Nil && t != (saga.Tenant{}) {
+		return t, fmt.Errorf("the token has a tenant's region or version, but no %s", claim)
+	}
+	return t, nil
+}
+
+// printable tells whether s is text that can be stored, logged and shown.
+func printable(s string) bool {
+	return s != "" && utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}

@@ -1,0 +1,8 @@
+package identity
+
+// Remembered is how many results c keeps.
+func Remembered(c *Checker) int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.accepted) + len(c.refused)
+}

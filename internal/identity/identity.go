@@ -1,0 +1,229 @@
+// Package identity finds out who makes a request: it checks credentials (API
+// keys against their store, JWTs against the keys of their issuer) by the rules
+// of package access, and remembers for a few seconds what it found, so that a
+// request costs no database call.
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// cacheFor is how long a result is believed, counted from before the question
+// was asked. With it a revoked key is refused everywhere within 5 s, the time of
+// the last question included.
+const cacheFor = 4 * time.Second
+
+// maxCached bounds the results of each kind that are kept. Strangers can fill
+// the map of what is refused with anything; that of what is accepted holds
+// credentials that were given out.
+const maxCached = 10_000
+
+// maxCredential is far above any token that an issuer would make.
+const maxCredential = 8 << 10
+
+// Config says what a Checker works with. Fields are required unless said otherwise.
+type Config struct {
+	Keys access.Store
+	// JWT says which tokens count; nil: none.
+	JWT *JWT
+	// Now is the clock of expiries.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// Checker tells who stands behind a credential. Safe for concurrent use.
+type Checker struct {
+	keys   access.Store
+	tokens *tokens // nil: JWTs do not count
+	now    func() time.Time
+	log    *slog.Logger
+
+	mu       sync.RWMutex
+	accepted map[digest]found        // guarded by mu
+	refused  map[digest]found        // guarded by mu
+	used     map[uuid.UUID]time.Time // guarded by mu: what Run has yet to record
+
+	// asking keeps a credential that many requests bring at once from being
+	// looked up by each: one asks, the others find the answer cached.
+	asking [16]chan struct{}
+}
+
+type digest = [sha256.Size]byte
+
+// found is what a credential turned out to be.
+type found struct {
+	who     access.Principal
+	expires time.Time // zero: never
+	wrong   error     // why it does not count; nil: it does
+	until   time.Time // with a monotonic reading: to be looked up again
+}
+
+// New returns a Checker. Its Run records the uses of keys.
+func New(cfg Config) *Checker {
+	c := &Checker{
+		keys: cfg.Keys, now: cfg.Now, log: cfg.Log,
+		accepted: map[digest]found{}, refused: map[digest]found{}, used: map[uuid.UUID]time.Time{},
+	}
+	if cfg.JWT != nil {
+		c.tokens = newTokens(*cfg.JWT, cfg.Now, cfg.Log)
+	}
+	for i := range c.asking {
+		c.asking[i] = make(chan struct{}, 1)
+	}
+	return c
+}
+
+// Identify returns who stands behind an API key or JWT. Fault: Unauthenticated
+// with access.CodeInvalid, which does not tell the client why; its cause does
+// so for the log. Other errors are outages: then nothing is known.
+func (c *Checker) Identify(ctx context.Context, credential string) (access.Principal, error) {
+	if len(credential) > maxCredential {
+		return access.Principal{}, refuse(errTooLong)
+	}
+	id := sha256.Sum256([]byte(credential))
+	if f, ok := c.cached(id); ok {
+		return c.result(f)
+	}
+	turn := c.asking[id[0]%16]
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return access.Principal{}, ctx.Err()
+	}
+	if f, ok := c.cached(id); ok { // somebody has asked meanwhile
+		return c.result(f)
+	}
+	asked := time.Now()
+	f, err := c.ask(ctx, credential)
+	if err != nil {
+		return access.Principal{}, err
+	}
+	f.until = asked.Add(cacheFor)
+	c.remember(id, f)
+	return c.result(f)
+}
+
+var (
+	errTooLong = errors.New("the credential is too long")
+	errForm    = errors.New("the credential is neither an API key nor a JWT")
+	errNoJWT   = errors.New("JWTs are not configured")
+	errExpired = errors.New("the credential has expired")
+)
+
+func refuse(why error) error {
+	return fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential does not count here").Because(why)
+}
+
+func (c *Checker) result(f found) (access.Principal, error) {
+	switch {
+	case f.wrong != nil:
+		return access.Principal{}, refuse(f.wrong)
+	case !f.expires.IsZero() && !c.now().Before(f.expires):
+		return access.Principal{}, refuse(errExpired)
+	}
+	return f.who, nil
+}
+
+func (c *Checker) cached(id digest) (found, bool) {
+	c.mu.RLock()
+	f, ok := c.accepted[id]
+	if !ok {
+		f, ok = c.refused[id]
+	}
+	c.mu.RUnlock()
+	return f, ok && time.Now().Before(f.until)
+}
+
+func (c *Checker) remember(id digest, f found) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.accepted, id)
+	delete(c.refused, id)
+	into := c.accepted
+	if f.wrong != nil {
+		into = c.refused
+	}
+	if len(into) >= maxCached {
+		clear(into) // rare, and what counts comes back with its next request
+	}
+	into[id] = f
+	if f.who.KeyID != uuid.Nil {
+		c.used[f.who.KeyID] = c.now()
+	}
+}
+
+// ask looks a credential up. An error is an outage.
+func (c *Checker) ask(ctx context.Context, credential string) (found, error) {
+	if token, ok := access.ParseToken(credential); ok {
+		return c.askKey(ctx, token)
+	}
+	switch {
+	case strings.Count(credential, ".") != 2:
+		return found{wrong: errForm}, nil
+	case c.tokens == nil:
+		return found{wrong: errNoJWT}, nil
+	}
+	return c.tokens.check(ctx, credential)
+}
+
+func (c *Checker) askKey(ctx context.Context, token access.Token) (found, error) {
+	k, err := c.keys.Find(ctx, token.Prefix())
+	if fault.KindOf(err) == fault.NotFound {
+		return found{wrong: access.ErrKeyUnknown}, nil
+	}
+	if err != nil {
+		return found{}, err
+	}
+	if wrong := k.Check(token, c.now()); wrong != nil {
+		return found{wrong: wrong}, nil
+	}
+	f := found{who: k.Principal()}
+	if k.ExpiresAt != nil {
+		f.expires = *k.ExpiresAt
+	}
+	return f, nil
+}
+
+// Run records the uses of keys, once a minute and at the end of ctx. What a
+// crash or an outage at the end keeps from being recorded is lost: the times
+// are for people who wonder whether a key is still needed.
+func (c *Checker) Run(ctx context.Context) {
+	tick := time.NewTicker(access.UsedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.record(ctx)
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			c.record(last)
+			return
+		}
+	}
+}
+
+func (c *Checker) record(ctx context.Context) {
+	c.mu.Lock()
+	used := c.used
+	c.used = map[uuid.UUID]time.Time{}
+	c.mu.Unlock()
+	if len(used) == 0 {
+		return
+	}
+	if err := c.keys.Used(ctx, used); err != nil {
+		c.log.WarnContext(ctx, "the use of API keys was not recorded", slog.Int("keys", len(used)), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,208 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+)
+
+// How the issuer's keys are kept. oidc.RemoteKeySet keeps a key until another
+// one is asked for, so that a withdrawn one would count for ever, and fetches
+// for every token with a bad signature, so that strangers could make it
+// hammer the issuer.
+const (
+	keysFresh   = 5 * time.Minute  // then they are fetched again
+	keysUsable  = time.Hour        // when that fails they count this long
+	fetchPause  = 10 * time.Second // at least this long between two fetches
+	fetchWithin = 5 * time.Second
+	maxKeySet   = 1 << 20 // bytes
+)
+
+// keySet is oidc.KeySet: the issuer's keys, fetched when needed.
+type keySet struct {
+	issuer, url string // url "": not yet discovered; guarded by fetching
+	algorithms  []jose.SignatureAlgorithm
+	client      *http.Client
+	log         *slog.Logger
+	fetching    chan struct{} // held by the one that fetches
+
+	mu      sync.RWMutex
+	keys    []jose.JSONWebKey // guarded by mu
+	fetched time.Time         // guarded by mu: when the keys came; zero: never
+	tried   time.Time         // guarded by mu: when they were last asked for
+}
+
+func newKeySet(cfg JWT, log *slog.Logger) *keySet {
+	s := &keySet{issuer: cfg.Issuer, url: cfg.JWKSURL, log: log, fetching: make(chan struct{}, 1), client: &http.Client{
+		Transport:     cfg.Transport,
+		Timeout:       fetchWithin,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	for _, a := range cfg.Algorithms {
+		s.algorithms = append(s.algorithms, jose.SignatureAlgorithm(a))
+	}
+	return s
+}
+
+var (
+	errNoKeys  = errors.New("the JWT issuer's keys cannot be had") // an outage
+	errNoKey   = errors.New("the issuer has no key of the token's kid")
+	errNotTrue = errors.New("the token's signature is not of its key")
+)
+
+// outageKey is where VerifySignature leaves an error that is no fault of the token.
+type outageKey struct{}
+
+// VerifySignature implements oidc.KeySet.
+func (s *keySet) VerifySignature(ctx context.Context, raw string) ([]byte, error) {
+	jws, err := jose.ParseSigned(raw, s.algorithms)
+	if err != nil {
+		return nil, fmt.Errorf("malformed token: %w", err)
+	}
+	kid, alg := jws.Signatures[0].Header.KeyID, jws.Signatures[0].Header.Algorithm
+	keys, err := s.candidates(ctx, kid, alg)
+	if err != nil {
+		*ctx.Value(outageKey{}).(*error) = err
+		return nil, err
+	}
+	for _, key := range keys {
+		if payload, err := jws.Verify(&key); err == nil {
+			return payload, nil
+		}
+	}
+	if keys == nil {
+		return nil, errNoKey
+	}
+	return nil, errNotTrue
+}
+
+// candidates returns the keys that may have signed, none when the issuer has
+// no such key.
+func (s *keySet) candidates(ctx context.Context, kid, alg string) ([]jose.JSONWebKey, error) {
+	keys, fetched, tried := s.present()
+	fits := fitting(keys, kid, alg)
+	age := time.Since(fetched)
+	if !fetched.IsZero() && age < keysFresh && fits != nil {
+		return fits, nil
+	}
+	if time.Since(tried) >= fetchPause {
+		if fits != nil && age < keysUsable {
+			select { // one goes for fresh ones, the others need not wait
+			case s.fetching <- struct{}{}:
+			default:
+				return fits, nil
+			}
+		} else {
+			select {
+			case s.fetching <- struct{}{}:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		if _, _, last := s.present(); last.Equal(tried) {
+			s.fetch(ctx)
+		}
+		<-s.fetching
+		keys, fetched, _ = s.present()
+		age = time.Since(fetched)
+	}
+	if fetched.IsZero() || age >= keysUsable {
+		return nil, errNoKeys
+	}
+	return fitting(keys, kid, alg), nil
+}
+
+func (s *keySet) present() (keys []jose.JSONWebKey, fetched, tried time.Time) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.keys, s.fetched, s.tried
+}
+
+// fitting returns the keys of a kid ("" any) that are for signatures of alg.
+func fitting(keys []jose.JSONWebKey, kid, alg string) []jose.JSONWebKey {
+	var out []jose.JSONWebKey
+	for _, k := range keys {
+		if (kid == "" || k.KeyID == kid) && (k.Use == "" || k.Use == "sig") && (k.Algorithm == "" || k.Algorithm == alg) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// fetch gets the keys. The request that needs them may end, the others that
+// wait still need them.
+func (s *keySet) fetch(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), s.client), fetchWithin)
+	defer cancel()
+	keys, err := s.get(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tried = time.Now()
+	if err != nil {
+		s.log.WarnContext(ctx, "the JWT issuer's keys could not be fetched", slog.Any("error", err))
+		return
+	}
+	s.keys, s.fetched = keys, s.tried
+}
+
+func (s *keySet) get(ctx context.Context) ([]jose.JSONWebKey, error) {
+	if s.url == "" {
+		provider, err := oidc.NewProvider(ctx, s.issuer)
+		if err != nil {
+			return nil, err
+		}
+		var doc struct {
+			URL string `json:"jwks_uri"`
+		}
+		if err := provider.Claims(&doc); err != nil || doc.URL == "" {
+			return nil, fmt.Errorf("the issuer's discovery document has no jwks_uri: %w", err)
+		}
+		s.url = doc.URL
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the answer was %d", res.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxKeySet))
+	if err != nil {
+		return nil, err
+	}
+	return parseKeys(body)
+}
+
+// parseKeys reads a key set and leaves out what is not a public key of a kind
+// it knows: issuers have others too.
+func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &set); err != nil {
+		return nil, fmt.Errorf("read the key set: %w", err)
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var k jose.JSONWebKey
+		if k.UnmarshalJSON(raw) == nil && k.Valid() && k.IsPublic() {
+			keys = append(keys, k)
+		}
+	}
+	return slices.Clip(keys), nil
+}

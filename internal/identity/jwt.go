@@ -1,0 +1,102 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/skald-saga/skald/internal/access"
+)
+
+// JWT says which tokens count and where in them role and tenant stand. All
+// fields are required unless said otherwise.
+type JWT struct {
+	Issuer   string
+	Audience string
+	// JWKSURL is where the issuer's keys are; "" asks the issuer's discovery
+	// document.
+	JWKSURL string
+	// Algorithms is those allowed, of EdDSA, ES256 and RS256.
+	Algorithms []string
+	Leeway     time.Duration // for clocks that differ; 0 to 60 s
+	// RoleClaim and TenantClaim name claims, literally or as a path with dots.
+	RoleClaim   string
+	TenantClaim string
+	// Transport makes the requests for keys. Optional: the usual one.
+	Transport http.RoundTripper
+}
+
+// tokens checks JWTs.
+type tokens struct {
+	cfg      JWT
+	now      func() time.Time
+	verifier *oidc.IDTokenVerifier
+}
+
+func newTokens(cfg JWT, now func() time.Time, log *slog.Logger) *tokens {
+	return &tokens{cfg: cfg, now: now, verifier: oidc.NewVerifier(cfg.Issuer, newKeySet(cfg, log), &oidc.Config{
+		ClientID: cfg.Audience, SupportedSigningAlgs: cfg.Algorithms,
+		SkipExpiryCheck: true, // it allows five minutes; see timely
+	})}
+}
+
+// check returns who the bearer of a JWT is. An error is an outage: the
+// issuer's keys could not be had.
+func (t *tokens) check(ctx context.Context, raw string) (found, error) {
+	var outage error // the verifier would make it one text with the mistakes of tokens
+	token, err := t.verifier.Verify(context.WithValue(ctx, outageKey{}, &outage), raw)
+	switch {
+	case outage != nil:
+		return found{}, outage
+	case err != nil:
+		return found{wrong: err}, nil
+	}
+	claims := claims{}
+	if err := token.Claims(&claims); err != nil {
+		return found{wrong: err}, nil
+	}
+	if err := t.timely(token, claims); err != nil {
+		return found{wrong: err}, nil
+	}
+	who, err := t.principal(token.Subject, claims)
+	return found{who: who, expires: token.Expiry.Add(t.cfg.Leeway), wrong: err}, nil
+}
+
+// timely checks exp, which is required, nbf and iat.
+func (t *tokens) timely(token *oidc.IDToken, c claims) error {
+	now := t.now()
+	if !now.Before(token.Expiry.Add(t.cfg.Leeway)) {
+		return fmt.Errorf("the token expired at %v", token.Expiry)
+	}
+	latest := float64(now.Add(t.cfg.Leeway).UnixMicro()) / 1e6
+	for _, name := range []string{"nbf", "iat"} {
+		switch at := c[name].(type) {
+		case nil:
+		case float64:
+			if at > latest {
+				return fmt.Errorf("the token's %s lies ahead", name)
+			}
+		default:
+			return fmt.Errorf("the token's %s is no number", name)
+		}
+	}
+	return nil
+}
+
+// maxSubject leaves room for what stands before it in access.Principal.
+const maxSubject = 200
+
+func (t *tokens) principal(subject string, c claims) (access.Principal, error) {
+	if !printable(subject) || len(subject) > maxSubject {
+		return access.Principal{}, fmt.Errorf("the token's sub is not 1 to %d bytes of printable text", maxSubject)
+	}
+	tenant, err := c.tenant(t.cfg.TenantClaim)
+	if err != nil {
+		return access.Principal{}, err
+	}
+	return access.Principal{Subject: "jwt:" + subject, Role: c.role(t.cfg.RoleClaim), Tenant: tenant}, nil
+}

@@ -1,0 +1,42 @@
+package ops
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Logins is how the login of the database has been kept so far.
+type Logins struct {
+	Renewed, Failed int       // attempts since the start
+	LastSuccess     time.Time // of the last one that worked
+	ValidUntil      time.Time // end of the present login; zero: none is known
+}
+
+// WatchLogins registers the metrics of a login that may change. It may be
+// called once.
+func (m *Metrics) WatchLogins(now func() Logins) {
+	stamp := func(t time.Time) float64 {
+		if t.IsZero() {
+			return 0
+		}
+		return float64(t.UnixMilli()) / 1000
+	}
+	for _, c := range []struct {
+		kind       prometheus.ValueType
+		name, help string
+		value      func(Logins) float64
+	}{
+		{prometheus.CounterValue, "skald_database_login_renewed_total", "Times the login of the database was read or renewed.", func(l Logins) float64 { return float64(l.Renewed) }},
+		{prometheus.CounterValue, "skald_database_login_failed_total", "Times it could not be read or renewed; the present one is kept.", func(l Logins) float64 { return float64(l.Failed) }},
+		{prometheus.GaugeValue, "skald_database_login_last_success_timestamp_seconds", "When it was last read or renewed.", func(l Logins) float64 { return stamp(l.LastSuccess) }},
+		{prometheus.GaugeValue, "skald_database_login_valid_until_timestamp_seconds", "When it ends unless it is renewed; 0: no end is known.", func(l Logins) float64 { return stamp(l.ValidUntil) }},
+	} {
+		value := func() float64 { return c.value(now()) }
+		if c.kind == prometheus.CounterValue {
+			m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: c.name, Help: c.help}, value))
+		} else {
+			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: c.name, Help: c.help}, value))
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/credentials"
+)
+
+// connector makes the connections of one pool. Each signs in with what the
+// source of logins says at that moment, and each is given up, after its present
+// use, when it has become worse than a new one would be.
+type connector struct {
+	config  pq.Config
+	dialer  dialer
+	logins  credentials.Source
+	retired *atomic.Int64 // of all pools: connections made before this number are given up
+	// once is for statements that must not run twice: when the connection dies
+	// under one, the caller hears of it, instead of database/sql repeating it.
+	once bool
+}
+
+// Driver implements driver.Connector.
+func (c *connector) Driver() driver.Driver { return pq.Driver{} }
+
+// Connect implements driver.Connector. When the server refuses the login, the
+// source is asked for a newer one, and if it has one that is tried at once.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	login, err := c.logins.Login(ctx, credentials.Login{})
+	if err != nil {
+		return nil, err
+	}
+	made := c.retired.Load() // before the server is chosen
+	raw, at, err := c.connect(ctx, login)
+	if loginRefused(err) {
+		newer, e := c.logins.Login(ctx, login)
+		if e == nil && newer != login {
+			login = newer
+			raw, at, err = c.connect(ctx, login)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &conn{pqConn: raw, of: c, login: login, made: made, socket: at}, nil
+}
+
+func (c *connector) connect(ctx context.Context, l credentials.Login) (pqConn, probe, error) {
+	config := c.config.Clone()
+	if l.User != "" {
+		config.User = l.User
+	}
+	if l.Password != "" {
+		config.Password = l.Password
+	}
+	made, err := pq.NewConnectorConfig(config)
+	if err != nil {
+		return nil, probe{}, errAddress
+	}
+	d := &remembering{dialer: c.dialer}
+	made.Dialer(d)
+	raw, err := made.Connect(ctx)
+	if err != nil {
+		return nil, probe{}, err
+	}
+	full, ok := raw.(pqConn)
+	if !ok {
+		_ = raw.Close()
+		return nil, probe{}, fmt.Errorf("the driver's %T lacks methods", raw)
+	}
+	return full, newProbe(d.last), nil
+}
+
+// pqConn is what database/sql makes use of in a connection of lib/pq.
+type pqConn interface {
+	driver.Conn
+	driver.ConnPrepareContext
+	driver.ConnBeginTx
+	driver.QueryerContext
+	driver.ExecerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+	driver.NamedValueChecker
+}
+
+// conn is a connection with its fate. database/sql never uses one from two
+// goroutines at once.
+type conn struct {
+	pqConn
+	of     *connector
+	login  credentials.Login
+	made   int64 // of connector.retired
+	socket probe
+	spent  bool
+}
+
+// IsValid is asked after each use, whether the connection is kept.
+func (c *conn) IsValid() bool {
+	return !c.spent && c.made >= c.of.retired.Load() && c.of.logins.Current(c.login) && c.pqConn.IsValid()
+}
+
+// ResetSession is asked before each use but the first. Looking at the socket
+// finds what the server has closed meanwhile, before anything is sent whose
+// outcome would then be unknown.
+func (c *conn) ResetSession(ctx context.Context) error {
+	if !c.IsValid() || !c.socket.quiet() {
+		c.spent = true
+		return driver.ErrBadConn
+	}
+	return c.pqConn.ResetSession(ctx)
+}
+
+// errLost is what a statement gets whose connection died under it.
+var errLost = errors.New("the connection was lost during the statement; whether it was carried out is unknown")
+
+// judge decides about the connection by the error of a statement, and returns
+// what the caller is told. alive: whether it could be used before.
+func (c *conn) judge(err error, alive bool) error {
+	switch {
+	case err == nil:
+		return nil
+	case serverReadOnly(err):
+		// The primary has become a standby, and all others lead to it as well.
+		c.spent = true
+		c.of.retired.CompareAndSwap(c.made, c.made+1)
+		return &repeatable{err}
+	case permissionDenied(err) && c.mayChange():
+		// So PostgreSQL speaks to the sessions of a role that was dropped.
+		c.spent = true
+		return &repeatable{err}
+	case c.of.once && alive && errors.Is(err, driver.ErrBadConn):
+		c.spent = true
+		return errLost
+	}
+	return err
+}
+
+func (c *conn) mayChange() bool {
+	_, fixed := c.of.logins.(credentials.Fixed)
+	return !fixed
+}
+
+// repeatable is an error of a statement of which certainly nothing was done:
+// database/sql repeats it, on another connection, unless it is in a transaction.
+type repeatable struct{ cause error }
+
+func (e *repeatable) Error() string        { return e.cause.Error() }
+func (e *repeatable) Unwrap() error        { return e.cause }
+func (e *repeatable) Is(target error) bool { return target == driver.ErrBadConn }
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	s, err := c.pqConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, c.judge(err, false)
+	}
+	full, ok := s.(pqStmt)
+	if !ok {
+		return nil, fmt.Errorf("the driver's %T lacks methods", s)
+	}
+	return &stmt{full, c}, nil
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	alive := c.pqConn.IsValid()
+	rows, err := c.pqConn.QueryContext(ctx, query, args)
+	return rows, c.judge(err, alive)
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	alive := c.pqConn.IsValid()
+	result, err := c.pqConn.ExecContext(ctx, query, args)
+	return result, c.judge(err, alive)
+}
+
+type pqStmt interface {
+	driver.Stmt
+	driver.StmtQueryContext
+	driver.StmtExecContext
+}
+
+type stmt struct {
+	pqStmt
+	c *conn
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	alive := s.c.pqConn.IsValid()
+	rows, err := s.pqStmt.QueryContext(ctx, args)
+	return rows, s.c.judge(err, alive)
+}
+
+// ExecContext implements driver.StmtExecContext.
+func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	alive := s.c.pqConn.IsValid()
+	result, err := s.pqStmt.ExecContext(ctx, args)
+	return result, s.c.judge(err, alive)
+}

@@ -1,0 +1,177 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Keys is access.Store on PostgreSQL.
+type Keys struct{ db *DB }
+
+// NewKeys returns the store of API keys of db.
+func NewKeys(db *DB) *Keys { return &Keys{db} }
+
+const apiKeyColumns = `k.id, k.name, k.prefix, k.hash, k.role, k.bound_tenant_id, k.tenant_region, k.tenant_major, k.tenant_minor,
+	k.created_by, k.created_at, k.expires_at, k.revoked_at, k.revoked_by, k.last_used_at`
+
+func scanKey(row scanner) (access.Key, error) {
+	var k access.Key
+	var t saga.Tenant
+	var tenant uuid.NullUUID
+	err := row.Scan(&k.ID, &k.Name, &k.Prefix, &k.Hash, &k.Role, &tenant, &t.Region, &t.Major, &t.Minor,
+		&k.CreatedBy, &k.CreatedAt, &k.ExpiresAt, &k.RevokedAt, &k.RevokedBy, &k.LastUsedAt)
+	if tenant.Valid {
+		t.ID = tenant.UUID
+		k.Tenant = &t
+	}
+	utc(&k.CreatedAt, k.ExpiresAt, k.RevokedAt, k.LastUsedAt)
+	return k, err
+}
+
+// Create implements access.Store.
+func (st *Keys) Create(ctx context.Context, k access.Key) error {
+	var t saga.Tenant
+	if k.Tenant != nil {
+		t = *k.Tenant
+	}
+	_, err := st.db.read.ExecContext(ctx, `
+		INSERT INTO saga.api_keys (id, name, prefix, hash, role, bound_tenant_id, tenant_region, tenant_major, tenant_minor,
+		                           created_by, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		k.ID, k.Name, k.Prefix, k.Hash, k.Role, uuid.NullUUID{UUID: t.ID, Valid: k.Tenant != nil}, t.Region, t.Major, t.Minor,
+		k.CreatedBy, k.CreatedAt, k.ExpiresAt)
+	switch {
+	case violates(err, "uq_api_keys_prefix"):
+		return access.ErrPrefixTaken
+	case err != nil:
+		return fmt.Errorf("create API key: %w", err)
+	}
+	return nil
+}
+
+// Find implements access.Store. It is on the way of requests whose key is not
+// cached, so it goes where the reads by key go.
+func (st *Keys) Find(ctx context.Context, prefix string) (access.Key, error) {
+	rows, err := st.db.queryRead(ctx, `SELECT `+apiKeyColumns+` FROM saga.api_keys k WHERE k.prefix = $1`, prefix)
+	if err != nil {
+		return access.Key{}, fmt.Errorf("find API key: %w", err)
+	}
+	k, err := oneKey(rows, uuid.Nil)
+	if err != nil && fault.As(err) == nil {
+		err = fmt.Errorf("find API key: %w", err)
+	}
+	return k, err
+}
+
+func oneKey(rows *sql.Rows, id uuid.UUID) (k access.Key, err error) {
+	found := false
+	err = eachRow(rows, func() error {
+		found = true
+		k, err = scanKey(rows)
+		return err
+	})
+	if err == nil && !found {
+		err = access.KeyNotFound(id)
+	}
+	return k, err
+}
+
+// Get implements access.Store.
+func (st *Keys) Get(ctx context.Context, scope *uuid.UUID, id uuid.UUID) (access.Key, error) {
+	k, err := scanKey(st.db.read.QueryRowContext(ctx, `
+		SELECT `+apiKeyColumns+` FROM saga.api_keys k WHERE k.id = $1 AND ($2::uuid IS NULL OR k.bound_tenant_id = $2::uuid)`, id, scope))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return access.Key{}, access.KeyNotFound(id)
+	case err != nil:
+		return access.Key{}, fmt.Errorf("get API key: %w", err)
+	}
+	return k, nil
+}
+
+// List implements access.Store.
+func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (access.Page, error) {
+	w := where{}
+	w.add("true")
+	if scope != nil {
+		w.add("k.bound_tenant_id = ?", *scope)
+	}
+	if f.Active != nil {
+		w.add("(k.revoked_at IS NULL AND coalesce(k.expires_at > ?, true)) = ?", f.Now, *f.Active)
+	}
+	var p access.Page
+	if f.Total {
+		if err := st.db.read.GetContext(ctx, &p.Total, `SELECT count(*) FROM saga.api_keys k WHERE `+w.text(), w.args...); err != nil {
+			return p, fmt.Errorf("count API keys: %w", err)
+		}
+	}
+	if f.After != uuid.Nil {
+		w.add("k.id < ?", f.After)
+	}
+	rows, err := st.db.read.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM saga.api_keys k WHERE %s ORDER BY k.id DESC LIMIT %d OFFSET %d`,
+		apiKeyColumns, w.text(), f.Limit+1, f.Offset), w.args...)
+	if err == nil {
+		err = eachRow(rows, func() error {
+			k, err := scanKey(rows)
+			p.Keys = append(p.Keys, k)
+			return err
+		})
+	}
+	if err != nil {
+		return access.Page{}, fmt.Errorf("list API keys: %w", err)
+	}
+	if p.More = len(p.Keys) > f.Limit; p.More {
+		p.Keys = p.Keys[:f.Limit]
+	}
+	return p, nil
+}
+
+// Revoke implements access.Store.
+func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by string, at time.Time) (access.Key, error) {
+	k, err := scanKey(st.db.read.QueryRowContext(ctx, `
+		UPDATE saga.api_keys k
+		   SET revoked_at = coalesce(k.revoked_at, $3), revoked_by = CASE WHEN k.revoked_at IS NULL THEN $4 ELSE k.revoked_by END
+		 WHERE k.id = $1 AND ($2::uuid IS NULL OR k.bound_tenant_id = $2::uuid)
+		RETURNING `+apiKeyColumns, id, scope, at, by))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return access.Key{}, access.KeyNotFound(id)
+	case err != nil:
+		return access.Key{}, fmt.Errorf("revoke API key: %w", err)
+	}
+	return k, nil
+}
+
+// useKeys locks the keys in id order, because nodes that record the uses of
+// the same keys would otherwise meet in opposite order. A row that had to be
+// waited for is looked at again as it then is.
+const useKeys = `
+WITH used AS (
+	SELECT k.id, u.at FROM saga.api_keys k JOIN unnest($1::uuid[], $2::timestamptz[]) u (id, at) ON u.id = k.id
+	 WHERE k.last_used_at IS NULL OR u.at >= k.last_used_at + $3 * interval '1 us'
+	 ORDER BY k.id FOR UPDATE OF k
+)
+UPDATE saga.api_keys k SET last_used_at = used.at FROM used
+ WHERE k.id = used.id`
+
+// Used implements access.Store.
+func (st *Keys) Used(ctx context.Context, at map[uuid.UUID]time.Time) error {
+	ids, times := make([]uuid.UUID, 0, len(at)), make([]time.Time, 0, len(at))
+	for id, t := range at {
+		ids, times = append(ids, id), append(times, t)
+	}
+	if _, err := st.db.read.ExecContext(ctx, useKeys, pq.Array(ids), pq.Array(times), access.UsedEvery.Microseconds()); err != nil {
+		return fmt.Errorf("record the use of API keys: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/credentials"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// logins is a Source that a test turns over.
+type logins struct {
+	mu      sync.Mutex
+	now     credentials.Login   // guarded by mu
+	next    *credentials.Login  // guarded by mu: what is found when now is refused
+	refused []credentials.Login // guarded by mu
+	sticky  bool                // old logins stay current, as when Vault revokes one unseen
+}
+
+func (l *logins) Login(_ context.Context, refused credentials.Login) (credentials.Login, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if refused != (credentials.Login{}) {
+		l.refused = append(l.refused, refused)
+		if refused == l.now && l.next != nil {
+			l.now, l.next = *l.next, nil
+		}
+	}
+	return l.now, nil
+}
+
+func (l *logins) Current(c credentials.Login) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sticky || c == l.now
+}
+
+func (l *logins) turn(to credentials.Login) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = to
+}
+
+// roles makes n login roles that may do what the application does. Roles belong
+// to the whole server, so their names are made up, and they go with the test.
+func roles(t *testing.T, d *sql.DB, n int) []credentials.Login {
+	t.Helper()
+	group := "skald_test_" + strings.ToLower(newID().String())
+	made := []string{group}
+	execute(t, d, `CREATE ROLE `+pq.QuoteIdentifier(group)+` NOLOGIN`)
+	for _, grant := range []string{"USAGE ON SCHEMA saga, skald", "ALL ON ALL TABLES IN SCHEMA saga, skald", "ALL ON ALL SEQUENCES IN SCHEMA saga", "EXECUTE ON ALL FUNCTIONS IN SCHEMA saga"} {
+		execute(t, d, `GRANT `+grant+` TO `+pq.QuoteIdentifier(group))
+	}
+	var out []credentials.Login
+	for i := range n {
+		l := credentials.Login{User: fmt.Sprint(group, "_", i), Password: fmt.Sprint("secret-", i)}
+		execute(t, d, `CREATE ROLE `+pq.QuoteIdentifier(l.User)+` LOGIN PASSWORD '`+l.Password+`' IN ROLE `+pq.QuoteIdentifier(group))
+		out, made = append(out, l), append(made, l.User)
+	}
+	t.Cleanup(func() {
+		execute(t, d, `DROP OWNED BY `+pq.QuoteIdentifier(group))
+		for _, name := range slices.Backward(made) {
+			execute(t, d, `DROP ROLE IF EXISTS `+pq.QuoteIdentifier(name))
+		}
+	})
+	return out
+}
+
+func openAs(t *testing.T, dsn string, source credentials.Source) *postgres.DB {
+	t.Helper()
+	d, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, Logins: source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// users are whom the connections of this database are signed in as.
+func users(t *testing.T, d *sql.DB) []string {
+	t.Helper()
+	return strings.Fields(ask[string](t, d, `SELECT coalesce(string_agg(DISTINCT usename, ' ' ORDER BY usename), '')
+		FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`))
+}
+
+func TestConnectionsOfAReplacedLoginAreClosedAfterTheirUse(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	own := observer(t, dsn)
+	as := roles(t, own, 2)
+	source := &logins{now: as[0]}
+	d := openAs(t, dsn, source)
+	registered(t, d)
+	tx, err := d.SQL().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	every(t, postgres.Points(d), 3, `SELECT 1`)
+	if got := users(t, own); !slices.Equal(got, []string{as[0].User}) {
+		t.Fatalf("signed in as %v, want the first role", got)
+	}
+	source.turn(as[1])
+	d.Refresh()
+	var who string
+	if err := tx.QueryRowContext(t.Context(), `SELECT current_user`).Scan(&who); err != nil || who != as[0].User {
+		t.Errorf("the transaction in hand goes on as %q, %v; want the first role", who, err)
+	}
+	if r, err := postgres.NewSagas(d).Create(t.Context(), unkeyed()); err != nil || r[0].Created != saga.Stored {
+		t.Errorf("create = %v, %v", r, err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Errorf("commit: %v", err)
+	}
+	for users(t, own)[0] != as[1].User { // the server notices the end of a session in its own time
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := users(t, own); !slices.Equal(got, []string{as[1].User}) {
+		t.Errorf("signed in as %v, want only the second role", got)
+	}
+}
+
+// What PostgreSQL does to the sessions of a role that may no longer log in, is
+// dropped, or is thrown out; the source learns of it only by refusals.
+func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
+	t.Parallel()
+	const kick = `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1`
+	for _, tt := range []struct {
+		name, take string
+		kick       bool
+	}{
+		{"it is dropped, and its sessions stay", `DROP ROLE %s`, false},
+		{"it is dropped, and its sessions are ended", `DROP ROLE %s`, true},
+		{"it may no longer log in", `ALTER ROLE %s NOLOGIN`, true},
+		{"it gets another password", `ALTER ROLE %s PASSWORD 'other'`, true},
+		{"it has run out", `ALTER ROLE %s VALID UNTIL '2001-01-01'`, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dsn := testdb.DSN(t)
+			own := observer(t, dsn)
+			as := roles(t, own, 2)
+			source := &logins{now: as[0], next: &as[1], sticky: true}
+			d := openAs(t, dsn, source)
+			registered(t, d)
+			st := postgres.NewSagas(d)
+			use := func(when string) {
+				t.Helper()
+				if r, err := st.Create(t.Context(), unkeyed()); err != nil || r[0].Created != saga.Stored {
+					t.Errorf("%s: create = %v, %v", when, r, err)
+				}
+				if _, err := st.Load(t.Context(), []uuid.UUID{big}); err != nil {
+					t.Errorf("%s: read: %v", when, err)
+				}
+				if _, err := st.Register(t.Context(), "n", 1e9); err != nil {
+					t.Errorf("%s: lease: %v", when, err)
+				}
+				if _, err := st.List(t.Context(), big, saga.Filter{Limit: 1}); err != nil {
+					t.Errorf("%s: list: %v", when, err)
+				}
+			}
+			for range 3 {
+				use("before")
+			}
+			execute(t, own, fmt.Sprintf(tt.take, pq.QuoteIdentifier(as[0].User)))
+			if tt.kick {
+				execute(t, own, kick, as[0].User)
+			}
+			for range 3 {
+				use("after")
+			}
+			if len(source.refused) == 0 || slices.ContainsFunc(source.refused, func(l credentials.Login) bool { return l != as[0] }) {
+				t.Errorf("refused: %v, want the first role only", source.refused)
+			}
+		})
+	}
+}
+
+func TestARefusedLoginWithoutAnotherSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), Logins: credentials.Fixed{User: "nobody_here", Password: "canary"}})
+	if err == nil || !strings.Contains(err.Error(), "password authentication failed") || strings.Contains(err.Error(), "canary") {
+		t.Errorf("error = %v; want the server's words and no password", err)
+	}
+}

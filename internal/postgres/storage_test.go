@@ -1,0 +1,56 @@
+package postgres_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
+	t.Parallel()
+	db := connect(t, testdb.DSN(t))
+	registered(t, db)
+	ended(t, db, 2000)
+	if _, err := postgres.NewSagas(db).ArchiveExpired(t.Context(), once, 500); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, db.SQL(), `ANALYZE saga.saga_states`)
+	report, err := db.Storage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.DatabaseBytes < 1<<20 || !slices.IsSortedFunc(report.Tables, func(a, b saga.Table) int { return int(b.TotalBytes - a.TotalBytes) }) {
+		t.Errorf("database of %d bytes; tables %+v, want the largest first", report.DatabaseBytes, report.Tables)
+	}
+	found := map[string]saga.Table{}
+	for _, table := range report.Tables {
+		found[table.Name] = table
+		if table.TotalBytes < table.HeapBytes+table.ToastBytes+table.IndexBytes {
+			t.Errorf("%s: its parts are larger than it: %+v", table.Name, table)
+		}
+		if want := ask[int64](t, db.SQL(), `SELECT pg_total_relation_size(('saga.' || $1)::regclass)`, table.Name); table.TotalBytes != want {
+			t.Errorf("%s takes %d bytes, want %d", table.Name, table.TotalBytes, want)
+		}
+		if want := ask[int](t, db.SQL(), `SELECT count(*) FROM pg_indexes WHERE schemaname = 'saga' AND tablename = $1`, table.Name); len(table.Indexes) != want {
+			t.Errorf("%s has %d indexes in the report, want %d", table.Name, len(table.Indexes), want)
+		}
+		for _, index := range table.Indexes {
+			if !index.Valid || index.Bytes <= 0 && index.Name == "saga_states_pkey" {
+				t.Errorf("index %+v", index)
+			}
+		}
+	}
+	if want := ask[int](t, db.SQL(), `SELECT count(*) FROM pg_tables WHERE schemaname = 'saga'`); len(report.Tables) != want {
+		t.Errorf("%d tables, want %d", len(report.Tables), want)
+	}
+	states := found["saga_states"]
+	if states.LiveTuples == 0 || states.LastAnalyze == nil || states.LastAnalyze.Location().String() != "UTC" || states.HeapBytes == 0 || states.IndexBytes == 0 {
+		t.Errorf("saga_states: %+v; want live tuples, analyzed", states)
+	}
+	if logs := found["saga_step_logs_archive"]; logs.HeapBytes == 0 {
+		t.Errorf("saga_step_logs_archive: %+v", logs)
+	}
+}

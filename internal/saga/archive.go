@@ -1,0 +1,86 @@
+package saga
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Archive is the part of a store that takes ended sagas out of the way and
+// keeps them readable (decision 0019). An archived saga is in no method of
+// Store: it exists here only, until it is restored. Its id stays taken and its
+// idempotency keys stay known. Faults are as stated; any other error is an
+// outage. Implementations are safe for concurrent use, also by several nodes.
+type Archive interface {
+	// ArchiveExpired moves up to limit sagas that e selects, durably on return,
+	// and returns how many; 0 when there is nothing left to do. A saga and its
+	// step logs move in one transaction. Sagas that somebody works on, or that
+	// another caller moves at this moment, are left out.
+	ArchiveExpired(ctx context.Context, e Expiry, limit int) (int, error)
+	// CountExpired says what ArchiveExpired would move, by workflow name and
+	// tenant: at most maxEach of either kind per workflow, and at most 1000
+	// workflows, which are those that have any.
+	CountExpired(ctx context.Context, e Expiry, maxEach int) ([]Expired, error)
+	// GetArchived returns an archived saga with its step logs in the order of
+	// Store.StepLogs, both as of one moment. Fault: NotFound.
+	GetArchived(ctx context.Context, tenant, id uuid.UUID) (Archived, error)
+	// ListArchived is Store.List of the archive: the same filters and order.
+	ListArchived(ctx context.Context, tenant uuid.UUID, f Filter) (ArchivedPage, error)
+	// Restore makes an archived saga live again exactly as it was, durable on
+	// return; its retention begins anew. Faults: NotFound when the tenant has
+	// no such saga in the archive, be it that it is live; Conflict with
+	// CodeKeyUsed when r.Key is taken.
+	Restore(ctx context.Context, r Restoration) error
+}
+
+// Retention is how long ended sagas stay live. A field that is not above 0
+// means for ever.
+type Retention struct {
+	Completed time.Duration // of those that completed
+	Failed    time.Duration // of those that ended in any other way
+}
+
+// Expiry selects the sagas that have been live long enough after their end:
+// longer than the latest version of their workflow says, or than Default where
+// that says nothing. Sagas that need attention never are. The time since a
+// restore is all that counts for a restored saga.
+type Expiry struct {
+	Tenant  uuid.UUID // Nil: of all tenants
+	Default Retention
+	// Before, unless zero, stands in for every retention, those for ever
+	// included: what ended before it is selected.
+	Before time.Time
+}
+
+// Expired counts what may be archived of one workflow.
+type Expired struct {
+	TenantID     uuid.UUID
+	WorkflowName string
+	Completed    int
+	Failed       int // ended in any other way
+}
+
+// Archived is a saga in the archive.
+type Archived struct {
+	Loaded
+	ArchivedAt time.Time
+}
+
+// ArchivedPage is one page of archived sagas, without their step logs.
+type ArchivedPage struct {
+	Sagas []Archived
+	More  bool
+	Total int64 // when Filter.Total
+}
+
+// Restoration asks for an archived saga back.
+type Restoration struct {
+	TenantID uuid.UUID
+	SagaID   uuid.UUID
+	Event    AuditEvent      // Saga.Restored; stored with it
+	Key      *IdempotencyKey // nil: none
+}
+
+// ArchivedActions lists the operator verbs that an archived saga accepts.
+func ArchivedActions() []string { return []string{"restore"} }

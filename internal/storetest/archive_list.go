@@ -1,0 +1,55 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// archiveLists asks for lists before and after archiving: what was live and
+// may be archived is then listed as it was.
+func archiveLists(f *fixture) {
+	all := library(f)
+	f.archive(f.everythingEnded())
+	want := only(all, func(s *saga.Saga) bool { return s.State.Terminal() && !s.NeedsAttention })
+	for _, tt := range filterCases(f, all) {
+		f.t.Run(tt.name, func(t *testing.T) {
+			f := f.in(t)
+			tt.filter.Limit, tt.filter.Total = 200, true
+			want := only(want, tt.keep)
+			page := f.listArchived(tt.filter)
+			if diff := cmp.Diff(want, heads(page.Sagas)); diff != "" && len(want)+len(page.Sagas) > 0 {
+				t.Errorf("sagas (-want +got):\n%s", diff)
+			}
+			if page.Total != int64(len(want)) || page.More {
+				t.Errorf("total %d, more %v; want %d, false", page.Total, page.More, len(want))
+			}
+		})
+	}
+	for _, size := range []int{1, 3, len(want)} {
+		var offset, cursor []saga.Saga
+		next := saga.Filter{Limit: size}
+		for more := true; more && len(cursor) <= len(want); {
+			page := f.listArchived(next)
+			more = page.More
+			cursor = append(cursor, heads(page.Sagas)...)
+			offset = append(offset, heads(f.listArchived(saga.Filter{Limit: size, Offset: len(offset)}).Sagas)...)
+			last := cursor[len(cursor)-1]
+			next.After = &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+		}
+		if !slices.Equal(ids(cursor), ids(want)) || !slices.Equal(ids(offset), ids(want)) {
+			f.t.Errorf("pages of %d: %d sagas by cursor, %d by offset; want the %d, in order", size, len(cursor), len(offset), len(want))
+		}
+	}
+}
+
+func heads(archived []saga.Archived) []saga.Saga {
+	var out []saga.Saga
+	for _, a := range archived {
+		out = append(out, a.Saga)
+	}
+	return out
+}

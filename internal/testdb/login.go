@@ -1,0 +1,60 @@
+package testdb
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/lib/pq"
+)
+
+// Login makes a database login that is no superuser, and returns dsn with it in
+// place of the superuser. options are those of CREATE ROLE, such as
+// "IN ROLE saga_app_role" or "CREATEROLE". It may create things in dsn's
+// database; they and it are dropped with the test.
+func Login(t testing.TB, dsn, options string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	own := func(string) string { return dsn }
+	a := address{maintenance: dsn, dsn: own}
+	name, password := "skald_test_"+strings.ToLower(rand.Text()), rand.Text()
+	quoted := pq.QuoteIdentifier(name)
+	err := connected(ctx, a, func(conn *sql.Conn) error {
+		var database string
+		if err := conn.QueryRowContext(ctx, `SELECT current_database()`).Scan(&database); err != nil {
+			return err
+		}
+		for _, statement := range []string{
+			"CREATE ROLE " + quoted + " LOGIN PASSWORD " + pq.QuoteLiteral(password) + " " + options,
+			"GRANT CREATE ON DATABASE " + pq.QuoteIdentifier(database) + " TO " + quoted,
+		} {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := run(ctx, a, "DROP OWNED BY "+quoted+" CASCADE", "DROP ROLE "+quoted); err != nil {
+			t.Errorf("drop the test's login: %v", err)
+		}
+	})
+	if !strings.Contains(dsn, "://") { // key=value form: the last word counts
+		return dsn + " user=" + name + " password=" + password
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(name, password)
+	return u.String()
+}

@@ -1,0 +1,179 @@
+// Package vault gets the login of the database from HashiCorp Vault: a static
+// one from a key-value path (Static), or one that Vault makes for us and that
+// lives as long as its lease (Dynamic). Both are credentials.Source.
+//
+// Vault is never on the way of a request: what it gave is kept in memory, and
+// as long as PostgreSQL accepts that, Vault may be sealed, slow or gone. Its
+// answers are asked for again when PostgreSQL refuses them, and those with a
+// lease well before it ends. (Seed 1, Vault; invariant F62, T16.)
+package vault
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+)
+
+// Method is how Skald signs in to Vault.
+type Method string
+
+// The methods. A token that is given is used as it is and renewed; a token file
+// belongs to somebody else, such as a Vault agent, who renews and replaces it.
+const (
+	Token      Method = "token"
+	TokenFile  Method = "token_file"
+	AppRole    Method = "approle"
+	Kubernetes Method = "kubernetes"
+)
+
+// Config says where Vault is and how to sign in. Address and what the method
+// needs are required.
+type Config struct {
+	Address   string        // http:// or https://
+	Namespace string        // of Vault Enterprise; empty: none
+	CACert    string        // file of CA certificates; empty: the system's
+	Timeout   time.Duration // of one call, its repetitions included; 0: 10 s
+
+	Method       Method
+	Mount        string // of the method; empty: its name
+	Token        string // Token
+	TokenFile    string // TokenFile
+	RoleID       string // AppRole
+	SecretID     string // AppRole; empty with SecretIDFile, or when the role needs none
+	SecretIDFile string // AppRole; read at every sign-in
+	Role         string // Kubernetes
+	JWTFile      string // Kubernetes; read at every sign-in
+
+	// Transport makes the HTTP calls; nil: one that trusts CACert.
+	Transport http.RoundTripper
+	// Observe hears of every attempt to get or keep credentials: nil when it
+	// worked, and until when the present ones last (zero: no known end). Optional.
+	Observe func(err error, until time.Time)
+	Log     *slog.Logger
+}
+
+// unlimited is the TTL of what does not end, such as a root token.
+const unlimited = 100 * 365 * 24 * time.Hour
+
+func newAPI(cfg Config) (*api.Client, error) {
+	transport := cfg.Transport
+	if transport == nil {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		if cfg.CACert != "" {
+			pem, err := os.ReadFile(cfg.CACert)
+			if err != nil {
+				return nil, fmt.Errorf("vault: CA certificates: %w", err)
+			}
+			t.TLSClientConfig.RootCAs = x509.NewCertPool()
+			if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+				return nil, fmt.Errorf("vault: %s holds no certificate", cfg.CACert)
+			}
+		}
+		transport = t
+	}
+	client, err := api.NewClient(&api.Config{
+		Address: cfg.Address,
+		HttpClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the client follows one by itself, and never to http
+		}},
+		// A blip, or a standby that has just become the active node.
+		MaxRetries: 2, MinRetryWait: 100 * time.Millisecond, MaxRetryWait: time.Second,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("vault: %w", err)
+	}
+	client.ClearToken() // the client has looked at VAULT_TOKEN and VAULT_NAMESPACE
+	client.ClearNamespace()
+	if cfg.Namespace != "" {
+		client.SetNamespace(cfg.Namespace)
+	}
+	return client, nil
+}
+
+// Error is a call to Vault that failed, without anything that was sent.
+type Error struct {
+	Call   string // such as "read database/creds/app"
+	Status int    // HTTP; 0: there was no answer
+	Detail string
+}
+
+// Error says it on one line.
+func (e *Error) Error() string {
+	if e.Status == 0 {
+		return fmt.Sprintf("vault: %s: %s", e.Call, e.Detail)
+	}
+	return fmt.Sprintf("vault: %s: %d %s: %s", e.Call, e.Status, http.StatusText(e.Status), e.Detail)
+}
+
+// maxDetail bounds what is repeated of Vault's words, in bytes.
+const maxDetail = 300
+
+// explain makes an *Error of what the client returned.
+func explain(call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{Call: call, Detail: err.Error()}
+	var response *api.ResponseError
+	if errors.As(err, &response) {
+		e.Status, e.Detail = response.StatusCode, strings.Join(response.Errors, "; ")
+		if response.RawError { // some proxy's page
+			e.Detail = "the answer is not Vault's"
+		}
+	}
+	if len(e.Detail) > maxDetail {
+		e.Detail = e.Detail[:maxDetail] + "…"
+	}
+	return e
+}
+
+// statusOf is the HTTP status of a failed call; 0 when there was no answer.
+func statusOf(err error) int {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+// text returns a string of a secret's data.
+func text(data map[string]any, key string) string {
+	s, _ := data[key].(string)
+	return s
+}
+
+// seconds is a TTL as Vault gives it; none is unlimited.
+func seconds(n int) time.Duration {
+	if n <= 0 {
+		return unlimited
+	}
+	return time.Duration(n) * time.Second
+}
+
+func logger(cfg Config) *slog.Logger {
+	if cfg.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return cfg.Log
+}
+
+// read is a Logical read through s.
+func (s *session) read(ctx context.Context, path string) (*api.Secret, error) {
+	return s.do(ctx, "read "+path, func(ctx context.Context, c *api.Client) (*api.Secret, error) {
+		secret, err := c.Logical().ReadWithContext(ctx, path)
+		if err == nil && secret == nil { // a 404 without words
+			err = &api.ResponseError{StatusCode: http.StatusNotFound, Errors: []string{"nothing is there"}}
+		}
+		return secret, err
+	})
+}
