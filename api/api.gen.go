@@ -153,6 +153,30 @@ func (e CompensationStateName) Valid() bool {
 	}
 }
 
+// Defines values for DeliveryStatus.
+const (
+	DeliveryStatusDelivered DeliveryStatus = "delivered"
+	DeliveryStatusDiscarded DeliveryStatus = "discarded"
+	DeliveryStatusFailed    DeliveryStatus = "failed"
+	DeliveryStatusPending   DeliveryStatus = "pending"
+)
+
+// Valid indicates whether the value is a known member of the DeliveryStatus enum.
+func (e DeliveryStatus) Valid() bool {
+	switch e {
+	case DeliveryStatusDelivered:
+		return true
+	case DeliveryStatusDiscarded:
+		return true
+	case DeliveryStatusFailed:
+		return true
+	case DeliveryStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EndCause.
 const (
 	EndCauseCancelled  EndCause = "cancelled"
@@ -492,6 +516,42 @@ func (e StepStateName) Valid() bool {
 	}
 }
 
+// Defines values for WebhookEnableInputFrom.
+const (
+	WebhookEnableInputFromNow  WebhookEnableInputFrom = "now"
+	WebhookEnableInputFromStop WebhookEnableInputFrom = "stop"
+)
+
+// Valid indicates whether the value is a known member of the WebhookEnableInputFrom enum.
+func (e WebhookEnableInputFrom) Valid() bool {
+	switch e {
+	case WebhookEnableInputFromNow:
+		return true
+	case WebhookEnableInputFromStop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookInputFrom.
+const (
+	WebhookInputFromBeginning WebhookInputFrom = "beginning"
+	WebhookInputFromNow       WebhookInputFrom = "now"
+)
+
+// Valid indicates whether the value is a known member of the WebhookInputFrom enum.
+func (e WebhookInputFrom) Valid() bool {
+	switch e {
+	case WebhookInputFromBeginning:
+		return true
+	case WebhookInputFromNow:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WorkflowCheckValid.
 const (
 	WorkflowCheckValidTrue WorkflowCheckValid = true
@@ -639,6 +699,42 @@ func (e ListSagaStatisticsParamsInclude) Valid() bool {
 	case ListSagaStatisticsParamsIncludeExactTotal:
 		return true
 	case ListSagaStatisticsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListWebhooksParamsInclude.
+const (
+	ListWebhooksParamsIncludeExactTotal ListWebhooksParamsInclude = "exact_total"
+	ListWebhooksParamsIncludeTotal      ListWebhooksParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListWebhooksParamsInclude enum.
+func (e ListWebhooksParamsInclude) Valid() bool {
+	switch e {
+	case ListWebhooksParamsIncludeExactTotal:
+		return true
+	case ListWebhooksParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListWebhookDeliveriesParamsInclude.
+const (
+	ListWebhookDeliveriesParamsIncludeExactTotal ListWebhookDeliveriesParamsInclude = "exact_total"
+	ListWebhookDeliveriesParamsIncludeTotal      ListWebhookDeliveriesParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListWebhookDeliveriesParamsInclude enum.
+func (e ListWebhookDeliveriesParamsInclude) Valid() bool {
+	switch e {
+	case ListWebhookDeliveriesParamsIncludeExactTotal:
+		return true
+	case ListWebhookDeliveriesParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -926,6 +1022,50 @@ type CreatedAPIKey struct {
 	Key string `json:"key"`
 }
 
+// Delivery One event on its way to one endpoint.
+type Delivery struct {
+	// Attempts Attempts begun.
+	Attempts int `json:"attempts"`
+
+	// Body The CloudEvent as it is sent.
+	Body      JSONObject `json:"body,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+
+	// Error Why the last attempt failed.
+	Error *string `json:"error,omitempty"`
+
+	// EventID The id of the audit event; a test has none.
+	EventID   *string `json:"event_id,omitempty"`
+	EventType string  `json:"event_type"`
+
+	// ID The `webhook-id` of every attempt.
+	ID            openapi_types.UUID `json:"id"`
+	LastAttemptAt *time.Time         `json:"last_attempt_at,omitempty"`
+
+	// NextAttemptAt While it is pending.
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
+
+	// ResponseStatus What the endpoint answered last.
+	ResponseStatus *int                `json:"response_status,omitempty"`
+	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
+
+	// Status `pending` waits for an attempt or is being sent; `failed` was given up;
+	// `discarded` was passed over when the webhook was enabled from now on.
+	Status    DeliveryStatus     `json:"status"`
+	WebhookID openapi_types.UUID `json:"webhook_id"`
+}
+
+// DeliveryList defines model for DeliveryList.
+type DeliveryList struct {
+	Deliveries []Delivery `json:"deliveries"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// DeliveryStatus `pending` waits for an attempt or is being sent; `failed` was given up;
+// `discarded` was passed over when the webhook was enabled from now on.
+type DeliveryStatus string
+
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
@@ -1040,6 +1180,18 @@ type ProblemField struct {
 
 	// Pointer A JSON Pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
+}
+
+// RedeliverInput defines model for RedeliverInput.
+type RedeliverInput struct {
+	Since time.Time `json:"since"`
+}
+
+// Redelivered defines model for Redelivered.
+type Redelivered struct {
+	// More There are others.
+	More        bool `json:"more"`
+	Redelivered int  `json:"redelivered"`
 }
 
 // Retention How long ended sagas stay live before they are archived, in milliseconds.
@@ -1457,6 +1609,112 @@ type Version struct {
 	Version string `json:"version"`
 }
 
+// Webhook defines model for Webhook.
+type Webhook struct {
+	CreatedAt   time.Time  `json:"created_at"`
+	CreatedBy   string     `json:"created_by"`
+	Description string     `json:"description"`
+	DisabledAt  *time.Time `json:"disabled_at,omitempty"`
+
+	// DisabledReason Why it is disabled.
+	DisabledReason *string `json:"disabled_reason,omitempty"`
+	Enabled        bool    `json:"enabled"`
+
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	EventTypes WebhookEventTypes `json:"event_types"`
+
+	// FailingSince The first failure after the last success.
+	FailingSince *time.Time `json:"failing_since,omitempty"`
+
+	// GivenUp Deliveries given up in a row; absent when there are none.
+	GivenUp *int               `json:"given_up,omitempty"`
+	ID      openapi_types.UUID `json:"id"`
+
+	// Secret Shown once, where it was made.
+	Secret *string `json:"secret,omitempty"`
+
+	// Secrets The secrets that sign, newest first.
+	Secrets   []WebhookSecret `json:"secrets"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	URL       string          `json:"url"`
+
+	// Version Grows with every change; the ETag.
+	Version int64 `json:"version"`
+
+	// WorkflowNames Only events of sagas of these workflows; none means all.
+	WorkflowNames WebhookWorkflowNames `json:"workflow_names"`
+}
+
+// WebhookEnableInput defines model for WebhookEnableInput.
+type WebhookEnableInput struct {
+	// From Where to go on; by default where the webhook stopped.
+	From *WebhookEnableInputFrom `json:"from,omitempty"`
+}
+
+// WebhookEnableInputFrom Where to go on; by default where the webhook stopped.
+type WebhookEnableInputFrom string
+
+// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+type WebhookEventTypes = []string
+
+// WebhookInput defines model for WebhookInput.
+type WebhookInput struct {
+	Description *string `json:"description,omitempty"`
+
+	// Enabled true by default.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
+
+	// From Where to begin; `now` by default. With `beginning` every event that is still there is sent.
+	From *WebhookInputFrom `json:"from,omitempty"`
+
+	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
+	URL WebhookURL `json:"url"`
+
+	// WorkflowNames Only events of sagas of these workflows; none means all.
+	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
+}
+
+// WebhookInputFrom Where to begin; `now` by default. With `beginning` every event that is still there is sent.
+type WebhookInputFrom string
+
+// WebhookList defines model for WebhookList.
+type WebhookList struct {
+	Pagination Pagination `json:"pagination"`
+	Webhooks   []Webhook  `json:"webhooks"`
+}
+
+// WebhookPatch defines model for WebhookPatch.
+type WebhookPatch struct {
+	Description *string `json:"description,omitempty"`
+	Enabled     *bool   `json:"enabled,omitempty"`
+
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
+
+	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
+	URL *WebhookURL `json:"url,omitempty"`
+
+	// WorkflowNames Only events of sagas of these workflows; none means all.
+	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
+}
+
+// WebhookSecret defines model for WebhookSecret.
+type WebhookSecret struct {
+	CreatedAt time.Time `json:"created_at"`
+
+	// ExpiresAt When a former secret ceases to sign.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
+// WebhookURL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
+type WebhookURL = string
+
+// WebhookWorkflowNames Only events of sagas of these workflows; none means all.
+type WebhookWorkflowNames = []string
+
 // Whoami defines model for Whoami.
 type Whoami struct {
 	// AnyTenant Whether the tenant can be chosen.
@@ -1542,6 +1800,9 @@ type WorkflowYAML struct {
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// DeliveryID defines model for DeliveryID.
+type DeliveryID = UUID
+
 // EventCursor defines model for EventCursor.
 type EventCursor = string
 
@@ -1584,6 +1845,9 @@ type View string
 // Wait defines model for Wait.
 type Wait = string
 
+// WebhookID defines model for WebhookID.
+type WebhookID = UUID
+
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
@@ -1591,8 +1855,14 @@ type WorkflowName = string
 // name, once the saga is completed.
 type ActionAccepted = Saga
 
+// DeliveryAccepted One event on its way to one endpoint.
+type DeliveryAccepted = Delivery
+
 // Failure RFC 9457.
 type Failure = Problem
+
+// WebhookState defines model for WebhookState.
+type WebhookState = Webhook
 
 // WorkflowCreated defines model for WorkflowCreated.
 type WorkflowCreated = Workflow
@@ -1899,6 +2169,80 @@ type ListSagaStatisticsParams struct {
 // ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
 type ListSagaStatisticsParamsInclude string
 
+// ListWebhooksParams defines parameters for ListWebhooks.
+type ListWebhooksParams struct {
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListWebhooksParamsInclude defines parameters for ListWebhooks.
+type ListWebhooksParamsInclude string
+
+// DeleteWebhookParams defines parameters for DeleteWebhook.
+type DeleteWebhookParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateWebhookParams defines parameters for UpdateWebhook.
+type UpdateWebhookParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListWebhookDeliveriesParams defines parameters for ListWebhookDeliveries.
+type ListWebhookDeliveriesParams struct {
+	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListWebhookDeliveriesParamsInclude defines parameters for ListWebhookDeliveries.
+type ListWebhookDeliveriesParamsInclude string
+
+// DisableWebhookParams defines parameters for DisableWebhook.
+type DisableWebhookParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// EnableWebhookParams defines parameters for EnableWebhook.
+type EnableWebhookParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
+type RotateWebhookSecretParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
 	// Enabled Only enabled or only disabled workflows.
@@ -2012,6 +2356,18 @@ type RestoreSagaJSONRequestBody = ActionInput
 
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
+
+// CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
+type CreateWebhookJSONRequestBody = WebhookInput
+
+// UpdateWebhookJSONRequestBody defines body for UpdateWebhook for application/json ContentType.
+type UpdateWebhookJSONRequestBody = WebhookPatch
+
+// EnableWebhookJSONRequestBody defines body for EnableWebhook for application/json ContentType.
+type EnableWebhookJSONRequestBody = WebhookEnableInput
+
+// RedeliverFailedJSONRequestBody defines body for RedeliverFailed for application/json ContentType.
+type RedeliverFailedJSONRequestBody = RedeliverInput
 
 // RegisterWorkflowJSONRequestBody defines body for RegisterWorkflow for application/json ContentType.
 type RegisterWorkflowJSONRequestBody = WorkflowInput
@@ -2143,6 +2499,45 @@ type ServerInterface interface {
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
+	// ListWebhooks List webhooks
+	// (GET /api/v1/webhooks)
+	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
+	// CreateWebhook Subscribe an endpoint to events
+	// (POST /api/v1/webhooks)
+	CreateWebhook(w http.ResponseWriter, r *http.Request)
+	// DeleteWebhook Delete a webhook and its deliveries
+	// (DELETE /api/v1/webhooks/{webhook_id})
+	DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams)
+	// GetWebhook Get a webhook
+	// (GET /api/v1/webhooks/{webhook_id})
+	GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
+	// UpdateWebhook Change a webhook
+	// (PATCH /api/v1/webhooks/{webhook_id})
+	UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams)
+	// ListWebhookDeliveries List the deliveries of a webhook
+	// (GET /api/v1/webhooks/{webhook_id}/deliveries)
+	ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams)
+	// GetWebhookDelivery Get a delivery with its body
+	// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
+	GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
+	// RedeliverWebhookDelivery Send a delivery again
+	// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
+	RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
+	// DisableWebhook Send no more events for now
+	// (POST /api/v1/webhooks/{webhook_id}/disable)
+	DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams)
+	// EnableWebhook Send events again
+	// (POST /api/v1/webhooks/{webhook_id}/enable)
+	EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams)
+	// RedeliverFailed Send again what was given up
+	// (POST /api/v1/webhooks/{webhook_id}/redeliver)
+	RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
+	// RotateWebhookSecret Give a webhook a new secret
+	// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
+	RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams)
+	// TestWebhook Send a test event
+	// (POST /api/v1/webhooks/{webhook_id}/test)
+	TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
 	// WhoAmI Who one is and what one may do
 	// (GET /api/v1/whoami)
 	WhoAmI(w http.ResponseWriter, r *http.Request)
@@ -2308,6 +2703,84 @@ func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID 
 // ListSagaStatistics Count sagas by workflow
 // (GET /api/v1/statistics/sagas)
 func (_ Unimplemented) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWebhooks List webhooks
+// (GET /api/v1/webhooks)
+func (_ Unimplemented) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateWebhook Subscribe an endpoint to events
+// (POST /api/v1/webhooks)
+func (_ Unimplemented) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteWebhook Delete a webhook and its deliveries
+// (DELETE /api/v1/webhooks/{webhook_id})
+func (_ Unimplemented) DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetWebhook Get a webhook
+// (GET /api/v1/webhooks/{webhook_id})
+func (_ Unimplemented) GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateWebhook Change a webhook
+// (PATCH /api/v1/webhooks/{webhook_id})
+func (_ Unimplemented) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWebhookDeliveries List the deliveries of a webhook
+// (GET /api/v1/webhooks/{webhook_id}/deliveries)
+func (_ Unimplemented) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetWebhookDelivery Get a delivery with its body
+// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
+func (_ Unimplemented) GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RedeliverWebhookDelivery Send a delivery again
+// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
+func (_ Unimplemented) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DisableWebhook Send no more events for now
+// (POST /api/v1/webhooks/{webhook_id}/disable)
+func (_ Unimplemented) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// EnableWebhook Send events again
+// (POST /api/v1/webhooks/{webhook_id}/enable)
+func (_ Unimplemented) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RedeliverFailed Send again what was given up
+// (POST /api/v1/webhooks/{webhook_id}/redeliver)
+func (_ Unimplemented) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RotateWebhookSecret Give a webhook a new secret
+// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
+func (_ Unimplemented) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TestWebhook Send a test event
+// (POST /api/v1/webhooks/{webhook_id}/test)
+func (_ Unimplemented) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4004,6 +4477,584 @@ func (siw *ServerInterfaceWrapper) ListSagaStatistics(w http.ResponseWriter, r *
 	handler.ServeHTTP(w, r)
 }
 
+// ListWebhooks operation middleware
+func (siw *ServerInterfaceWrapper) ListWebhooks(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWebhooksParams
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWebhooks(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateWebhook operation middleware
+func (siw *ServerInterfaceWrapper) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateWebhook(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteWebhook operation middleware
+func (siw *ServerInterfaceWrapper) DeleteWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteWebhook(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetWebhook operation middleware
+func (siw *ServerInterfaceWrapper) GetWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetWebhook(w, r, webhookID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateWebhook operation middleware
+func (siw *ServerInterfaceWrapper) UpdateWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateWebhook(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListWebhookDeliveries operation middleware
+func (siw *ServerInterfaceWrapper) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWebhookDeliveriesParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWebhookDeliveries(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetWebhookDelivery operation middleware
+func (siw *ServerInterfaceWrapper) GetWebhookDelivery(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "delivery_id" -------------
+	var deliveryID DeliveryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", chi.URLParam(r, "delivery_id"), &deliveryID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "delivery_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetWebhookDelivery(w, r, webhookID, deliveryID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RedeliverWebhookDelivery operation middleware
+func (siw *ServerInterfaceWrapper) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "delivery_id" -------------
+	var deliveryID DeliveryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", chi.URLParam(r, "delivery_id"), &deliveryID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "delivery_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RedeliverWebhookDelivery(w, r, webhookID, deliveryID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DisableWebhook operation middleware
+func (siw *ServerInterfaceWrapper) DisableWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DisableWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DisableWebhook(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EnableWebhook operation middleware
+func (siw *ServerInterfaceWrapper) EnableWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EnableWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EnableWebhook(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RedeliverFailed operation middleware
+func (siw *ServerInterfaceWrapper) RedeliverFailed(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RedeliverFailed(w, r, webhookID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateWebhookSecret operation middleware
+func (siw *ServerInterfaceWrapper) RotateWebhookSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateWebhookSecretParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateWebhookSecret(w, r, webhookID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TestWebhook operation middleware
+func (siw *ServerInterfaceWrapper) TestWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhook_id" -------------
+	var webhookID WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TestWebhook(w, r, webhookID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // WhoAmI operation middleware
 func (siw *ServerInterfaceWrapper) WhoAmI(w http.ResponseWriter, r *http.Request) {
 
@@ -4745,6 +5796,45 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/statistics/sagas", wrapper.ListSagaStatistics)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/webhooks", wrapper.ListWebhooks)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks", wrapper.CreateWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/api/v1/webhooks/{webhook_id}", wrapper.DeleteWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/webhooks/{webhook_id}", wrapper.GetWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/webhooks/{webhook_id}", wrapper.UpdateWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/webhooks/{webhook_id}/deliveries", wrapper.ListWebhookDeliveries)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}", wrapper.GetWebhookDelivery)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", wrapper.RedeliverWebhookDelivery)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/disable", wrapper.DisableWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/enable", wrapper.EnableWebhook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/redeliver", wrapper.RedeliverFailed)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/rotate-secret", wrapper.RotateWebhookSecret)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/test", wrapper.TestWebhook)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/whoami", wrapper.WhoAmI)
 	})
 	r.Group(func(r chi.Router) {
@@ -4800,6 +5890,15 @@ type ActionAcceptedJSONResponse struct {
 	Headers ActionAcceptedResponseHeaders
 }
 
+type DeliveryAcceptedResponseHeaders struct {
+	Location string
+}
+type DeliveryAcceptedJSONResponse struct {
+	Body Delivery
+
+	Headers DeliveryAcceptedResponseHeaders
+}
+
 type FailureResponseHeaders struct {
 	Allow           *string
 	RetryAfter      *int
@@ -4816,6 +5915,15 @@ type NotModifiedResponseHeaders struct {
 }
 type NotModifiedResponse struct {
 	Headers NotModifiedResponseHeaders
+}
+
+type WebhookStateResponseHeaders struct {
+	ETag string
+}
+type WebhookStateJSONResponse struct {
+	Body Webhook
+
+	Headers WebhookStateResponseHeaders
 }
 
 type WorkflowCreatedResponseHeaders struct {
@@ -5991,6 +7099,665 @@ func (response ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse) Visi
 	return err
 }
 
+type ListWebhooksRequestObject struct {
+	Params ListWebhooksParams
+}
+
+type ListWebhooksResponseObject interface {
+	VisitListWebhooksResponse(w http.ResponseWriter) error
+}
+
+type ListWebhooks200JSONResponse WebhookList
+
+func (response ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooksdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListWebhooksdefaultApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhookRequestObject struct {
+	Body *CreateWebhookJSONRequestBody
+}
+
+type CreateWebhookResponseObject interface {
+	VisitCreateWebhookResponse(w http.ResponseWriter) error
+}
+
+type CreateWebhook201ResponseHeaders struct {
+	ETag     string
+	Location string
+}
+
+type CreateWebhook201JSONResponse struct {
+	Body    Webhook
+	Headers CreateWebhook201ResponseHeaders
+}
+
+func (response CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateWebhookdefaultApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    DeleteWebhookParams
+}
+
+type DeleteWebhookResponseObject interface {
+	VisitDeleteWebhookResponse(w http.ResponseWriter) error
+}
+
+type DeleteWebhook204Response struct {
+}
+
+func (response DeleteWebhook204Response) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DeleteWebhookdefaultApplicationProblemPlusJSONResponse) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+}
+
+type GetWebhookResponseObject interface {
+	VisitGetWebhookResponse(w http.ResponseWriter) error
+}
+
+type GetWebhook200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response GetWebhook200JSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetWebhookdefaultApplicationProblemPlusJSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    UpdateWebhookParams
+	Body      *UpdateWebhookJSONRequestBody
+}
+
+type UpdateWebhookResponseObject interface {
+	VisitUpdateWebhookResponse(w http.ResponseWriter) error
+}
+
+type UpdateWebhook200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response UpdateWebhook200JSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response UpdateWebhookdefaultApplicationProblemPlusJSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhookDeliveriesRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    ListWebhookDeliveriesParams
+}
+
+type ListWebhookDeliveriesResponseObject interface {
+	VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error
+}
+
+type ListWebhookDeliveries200JSONResponse DeliveryList
+
+func (response ListWebhookDeliveries200JSONResponse) VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhookDeliveriesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListWebhookDeliveriesdefaultApplicationProblemPlusJSONResponse) VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhookDeliveryRequestObject struct {
+	WebhookID  WebhookID  `json:"webhook_id"`
+	DeliveryID DeliveryID `json:"delivery_id"`
+}
+
+type GetWebhookDeliveryResponseObject interface {
+	VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error
+}
+
+type GetWebhookDelivery200JSONResponse Delivery
+
+func (response GetWebhookDelivery200JSONResponse) VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhookDeliverydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetWebhookDeliverydefaultApplicationProblemPlusJSONResponse) VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverWebhookDeliveryRequestObject struct {
+	WebhookID  WebhookID  `json:"webhook_id"`
+	DeliveryID DeliveryID `json:"delivery_id"`
+}
+
+type RedeliverWebhookDeliveryResponseObject interface {
+	VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error
+}
+
+type RedeliverWebhookDelivery202JSONResponse struct{ DeliveryAcceptedJSONResponse }
+
+func (response RedeliverWebhookDelivery202JSONResponse) VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverWebhookDeliverydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RedeliverWebhookDeliverydefaultApplicationProblemPlusJSONResponse) VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    DisableWebhookParams
+}
+
+type DisableWebhookResponseObject interface {
+	VisitDisableWebhookResponse(w http.ResponseWriter) error
+}
+
+type DisableWebhook200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response DisableWebhook200JSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DisableWebhookdefaultApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    EnableWebhookParams
+	Body      *EnableWebhookJSONRequestBody
+}
+
+type EnableWebhookResponseObject interface {
+	VisitEnableWebhookResponse(w http.ResponseWriter) error
+}
+
+type EnableWebhook200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response EnableWebhook200JSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response EnableWebhookdefaultApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverFailedRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Body      *RedeliverFailedJSONRequestBody
+}
+
+type RedeliverFailedResponseObject interface {
+	VisitRedeliverFailedResponse(w http.ResponseWriter) error
+}
+
+type RedeliverFailed202JSONResponse Redelivered
+
+func (response RedeliverFailed202JSONResponse) VisitRedeliverFailedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverFaileddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RedeliverFaileddefaultApplicationProblemPlusJSONResponse) VisitRedeliverFailedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecretRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+	Params    RotateWebhookSecretParams
+}
+
+type RotateWebhookSecretResponseObject interface {
+	VisitRotateWebhookSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateWebhookSecret200JSONResponse struct{ WebhookStateJSONResponse }
+
+func (response RotateWebhookSecret200JSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestWebhookRequestObject struct {
+	WebhookID WebhookID `json:"webhook_id"`
+}
+
+type TestWebhookResponseObject interface {
+	VisitTestWebhookResponse(w http.ResponseWriter) error
+}
+
+type TestWebhook202JSONResponse struct{ DeliveryAcceptedJSONResponse }
+
+func (response TestWebhook202JSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response TestWebhookdefaultApplicationProblemPlusJSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type WhoAmIRequestObject struct {
 }
 
@@ -6793,6 +8560,45 @@ type StrictServerInterface interface {
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (ListSagaStatisticsResponseObject, error)
+	// ListWebhooks List webhooks
+	// (GET /api/v1/webhooks)
+	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
+	// CreateWebhook Subscribe an endpoint to events
+	// (POST /api/v1/webhooks)
+	CreateWebhook(ctx context.Context, request CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
+	// DeleteWebhook Delete a webhook and its deliveries
+	// (DELETE /api/v1/webhooks/{webhook_id})
+	DeleteWebhook(ctx context.Context, request DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error)
+	// GetWebhook Get a webhook
+	// (GET /api/v1/webhooks/{webhook_id})
+	GetWebhook(ctx context.Context, request GetWebhookRequestObject) (GetWebhookResponseObject, error)
+	// UpdateWebhook Change a webhook
+	// (PATCH /api/v1/webhooks/{webhook_id})
+	UpdateWebhook(ctx context.Context, request UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error)
+	// ListWebhookDeliveries List the deliveries of a webhook
+	// (GET /api/v1/webhooks/{webhook_id}/deliveries)
+	ListWebhookDeliveries(ctx context.Context, request ListWebhookDeliveriesRequestObject) (ListWebhookDeliveriesResponseObject, error)
+	// GetWebhookDelivery Get a delivery with its body
+	// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
+	GetWebhookDelivery(ctx context.Context, request GetWebhookDeliveryRequestObject) (GetWebhookDeliveryResponseObject, error)
+	// RedeliverWebhookDelivery Send a delivery again
+	// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
+	RedeliverWebhookDelivery(ctx context.Context, request RedeliverWebhookDeliveryRequestObject) (RedeliverWebhookDeliveryResponseObject, error)
+	// DisableWebhook Send no more events for now
+	// (POST /api/v1/webhooks/{webhook_id}/disable)
+	DisableWebhook(ctx context.Context, request DisableWebhookRequestObject) (DisableWebhookResponseObject, error)
+	// EnableWebhook Send events again
+	// (POST /api/v1/webhooks/{webhook_id}/enable)
+	EnableWebhook(ctx context.Context, request EnableWebhookRequestObject) (EnableWebhookResponseObject, error)
+	// RedeliverFailed Send again what was given up
+	// (POST /api/v1/webhooks/{webhook_id}/redeliver)
+	RedeliverFailed(ctx context.Context, request RedeliverFailedRequestObject) (RedeliverFailedResponseObject, error)
+	// RotateWebhookSecret Give a webhook a new secret
+	// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
+	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
+	// TestWebhook Send a test event
+	// (POST /api/v1/webhooks/{webhook_id}/test)
+	TestWebhook(ctx context.Context, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
 	// WhoAmI Who one is and what one may do
 	// (GET /api/v1/whoami)
 	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (WhoAmIResponseObject, error)
@@ -7464,6 +9270,381 @@ func (sh *strictHandler) ListSagaStatistics(w http.ResponseWriter, r *http.Reque
 	}
 }
 
+// ListWebhooks operation middleware
+func (sh *strictHandler) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
+	var request ListWebhooksRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWebhooks(ctx, request.(ListWebhooksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWebhooks")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWebhooksResponseObject); ok {
+		if err := validResponse.VisitListWebhooksResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateWebhook operation middleware
+func (sh *strictHandler) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+	var request CreateWebhookRequestObject
+
+	var body CreateWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateWebhook(ctx, request.(CreateWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateWebhookResponseObject); ok {
+		if err := validResponse.VisitCreateWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteWebhook operation middleware
+func (sh *strictHandler) DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams) {
+	var request DeleteWebhookRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteWebhook(ctx, request.(DeleteWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteWebhookResponseObject); ok {
+		if err := validResponse.VisitDeleteWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetWebhook operation middleware
+func (sh *strictHandler) GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	var request GetWebhookRequestObject
+
+	request.WebhookID = webhookID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetWebhook(ctx, request.(GetWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetWebhookResponseObject); ok {
+		if err := validResponse.VisitGetWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateWebhook operation middleware
+func (sh *strictHandler) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams) {
+	var request UpdateWebhookRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	var body UpdateWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateWebhook(ctx, request.(UpdateWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateWebhookResponseObject); ok {
+		if err := validResponse.VisitUpdateWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWebhookDeliveries operation middleware
+func (sh *strictHandler) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams) {
+	var request ListWebhookDeliveriesRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWebhookDeliveries(ctx, request.(ListWebhookDeliveriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWebhookDeliveries")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWebhookDeliveriesResponseObject); ok {
+		if err := validResponse.VisitListWebhookDeliveriesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetWebhookDelivery operation middleware
+func (sh *strictHandler) GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+	var request GetWebhookDeliveryRequestObject
+
+	request.WebhookID = webhookID
+	request.DeliveryID = deliveryID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetWebhookDelivery(ctx, request.(GetWebhookDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetWebhookDelivery")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetWebhookDeliveryResponseObject); ok {
+		if err := validResponse.VisitGetWebhookDeliveryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RedeliverWebhookDelivery operation middleware
+func (sh *strictHandler) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+	var request RedeliverWebhookDeliveryRequestObject
+
+	request.WebhookID = webhookID
+	request.DeliveryID = deliveryID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RedeliverWebhookDelivery(ctx, request.(RedeliverWebhookDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RedeliverWebhookDelivery")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RedeliverWebhookDeliveryResponseObject); ok {
+		if err := validResponse.VisitRedeliverWebhookDeliveryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DisableWebhook operation middleware
+func (sh *strictHandler) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams) {
+	var request DisableWebhookRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DisableWebhook(ctx, request.(DisableWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DisableWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DisableWebhookResponseObject); ok {
+		if err := validResponse.VisitDisableWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EnableWebhook operation middleware
+func (sh *strictHandler) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams) {
+	var request EnableWebhookRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	var body EnableWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EnableWebhook(ctx, request.(EnableWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EnableWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EnableWebhookResponseObject); ok {
+		if err := validResponse.VisitEnableWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RedeliverFailed operation middleware
+func (sh *strictHandler) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	var request RedeliverFailedRequestObject
+
+	request.WebhookID = webhookID
+
+	var body RedeliverFailedJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RedeliverFailed(ctx, request.(RedeliverFailedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RedeliverFailed")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RedeliverFailedResponseObject); ok {
+		if err := validResponse.VisitRedeliverFailedResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateWebhookSecret operation middleware
+func (sh *strictHandler) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams) {
+	var request RotateWebhookSecretRequestObject
+
+	request.WebhookID = webhookID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateWebhookSecret(ctx, request.(RotateWebhookSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateWebhookSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateWebhookSecretResponseObject); ok {
+		if err := validResponse.VisitRotateWebhookSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TestWebhook operation middleware
+func (sh *strictHandler) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+	var request TestWebhookRequestObject
+
+	request.WebhookID = webhookID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TestWebhook(ctx, request.(TestWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TestWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TestWebhookResponseObject); ok {
+		if err := validResponse.VisitTestWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // WhoAmI operation middleware
 func (sh *strictHandler) WhoAmI(w http.ResponseWriter, r *http.Request) {
 	var request WhoAmIRequestObject
@@ -7854,252 +10035,285 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L37cttGmjj6Kn14tip2BqKoix1bqqmzGllOtPHtWHK8p8Ks0AKaJEZgN4JuiOakdGqfZh9sn+RX/X3d",
-	"jQbYIEFJzuzMZv6YyATQ1+9+/W2QiHkhOONKDo5+G8wYTVkJf57kuVjoP1ImkzIrVCb44GhwOWNkztRM",
-	"pJKoWSZJQdWMzKiMiODkcPRsOIgGMpmxOdUfq2XBBkcDqcqMTwd3d9Hg7JJOw8PeslJmghMxIWrGSMmk",
-	"qMqERSTj5NdKKCb12CX7tcpKlg6OVFkxf66CKsVKPdp/jAc//8d48MufxoN/GUSBRZynbF4Ixbj6yIqc",
-	"LvVw7SVdMEUWM8YJ5YTRMs9YSfTkTCqyyNQMFinpnBE3WrLc+ZEtyYJKQrlcsJKlhE5pxpuHwng1Hxz9",
-	"PNAbGPwSWt+Hkk1YyXjCTooiz0LL0ye2oJkiakYVTilvWEomosTlxThITChPSSbJTHBRlSzddEEfmSqX",
-	"JxPFytCZJIKnklD9mCxmWTIjlAs1YyVR5ZLM6Q2TRDIuWXOaecazud71nttuxhWbshLm/Pz580mlZoyr",
-	"LKGKrU78g1gQJfTIKaEkKVmq36W5gbq99Zu6iwYFLemcKQPcp1UpRRk+1JizL+oqgTdiC4wFnTJyzSai",
-	"ZBGhkmR45NPslvGoCQ5jPslyPdGQnH1J8iplksT6+3g45oNokOmJfq1YuRxEA07neqU4W/PE6Jc3jE/V",
-	"bHC0Pzp8EekjtD/shWDm7JZx1bWxk+a2IiJKWHDs7VPDuR5jZYPDr73qS/i5veaPrGBU0eucdS0AlnsF",
-	"g/qLyBSbwzX/S8kmg6PB/71bU7ldfE3unlRppurZ7yK99nP88tnILZWWJV02aUay/JEtV5f7Uyaz65yR",
-	"k4vT83OSzGhJEw0GEaAk+0LnRc4IJZ8+nb9yG0KCW++oRUo6z/bZs/bRetTv5/9r5///5U8dlG/ylqpk",
-	"trr874VGJcHzJcmaBFhTd6T1sSbecffiJzs4eP9Vhxb4TnDWscgToKrkYHS4skipsjzfZql6mvXrPRy9",
-	"fN5jwRyQ/GPFuf5pZc1xiU9iQlNgmnqtrCC5mEqNdgnNc6l53CTPpjNFnkhFVSXJx0/v3p2/+/5pRMRk",
-	"zJHWakLLNDEXnGkslUJw/V8KoxAF5DcXfNpNajJcbhhhLGcySw4wJx9N9oJoguNfCkXz1cP4rJmVEvoo",
-	"9H/0YSCnHJJY6U/iI/PHVSIqrmIgRhNa6v/ALxmfkkyO+a9VltwcG1YH5FXTrEwSmi/oUuJRDUnMvtBE",
-	"XdmxYQjm5mY8jezZJpTDARJpmNwCDhuPnJaMzLM8zwSXDzxbWMogGngLu885/8iW569gAr0QLYXV67hh",
-	"y6ssXSssrSONmkKhGEKnAbr8uhRzsheBXHG9JCmb0CpXZG+I90C+BW55JbO/sZjM6ZJcM0IVmQupyN4o",
-	"Go1GPmc0DKiLxOuhGuc5EeWcKpQfDvYHcE5GtBiNRqNok6ih93SR/S2wr7d6gXBdAKFIajR8HZP9kbfT",
-	"dUuFXfdc736f1YIMF+CNr0/Jd/uHoyGJtRD454NRrGHfiaRUkvj/MU9kHBlRbZFxScQtK0mmOkmjmXK9",
-	"kHhBp7QT/CSd0keBv58ytgjLgvMqmWniyWgygzs7JvE1lVkS97ioWz1sSCCHEQbRYFLleVgw/0wzFV6R",
-	"proabkAmnxjxSourRoLUh9IUBWJ9NVoQi/fm+s8huZyxMZes1DekESepNEASOROl6qY6esYuFnawv5mB",
-	"fRblzSQXi3cwXEgk1hPZfSzM2+5wm3cP/1l38QHZ3GhVfxFpxlD3THByrZ5yraXpP6nWhBKqn+z+VeLj",
-	"fvCEw53zolJ6QpxSFoJLf7qTJGGFQlXrUabVOIIbXD1RClNqlE2rUou4QE0rnmqSQ5cACgAyRhbPJOF4",
-	"5p6KblXp0CLMa7vwTkPj3fFV3nWfBpRk2M1rmuVVydacU1GK65zN/7TdeX3Ar0JHBmLDgnFFFqWWbprn",
-	"4EwV63aDL1n9dscpuOu+8VRhVFJ32lrquq/bSi3s651Qb0WaTTp1+qBAy1ARI/o27w0EPq6flow+Jqzb",
-	"cUOXd0I4W7StOz4ZuSdIvxG41PA5gl3KTObNP9yOOHlHZoWhRz2vN5lU4TMDUUpM3EHJIfmcqZmoFIk1",
-	"A/uzZlKx3t6SzOgtI1xovpfxTME2vZVfKAOtX/2qLx/jZmFcMxug94dzo3DTNIXd0fxDKQpWKuAXE5pL",
-	"Fg0K76ffBprA3rKQAsLAWpUp1AWArkaEswx+LtmtuGEp4cCni8zYywxcXAuRM8r12VK+vFKMUzzN1ecJ",
-	"ItgVVQ0hMKWK7agMeOSKxG+/uV4GYFErDHo9cqshs7TxblWBWLbyWk6luqqkW2/rVgWh1xrwKJlnvFJg",
-	"j+k3PzcyxcqDomST7EsH6lbXeZaQgpbKYvANW0bkmqkFY5xkSiKrlIko0Sq8Mr65yK0Oy37Tcf6lyNkm",
-	"5Pio37mLBggaV1mAyJ9cS2BkoLjWYBQ3DrXrosy4c/pXtPK1VYb6jYxveKNkU0M8V0XCmkL+PICFGLHO",
-	"3Jo5iwYWRBblGnDcQIRaohbXf2WJ0otB5EbZbEsMb2DgKhTdsCUK0TMhJAOgwdfx6NktK5fWoD8kr0VJ",
-	"aDoHBYnny8gw3OslkVrVoHq4Y8Kc2uouOA7ThyayrtAgbqFaqwhST5MpyfLJMeF6YS0lZjtca072him0",
-	"QqbZVJ+BljPjYUziq5jE/xqTeCcekgs9Kc31giQcGnAUwVH0H6LW6pQIo7d2KxUPwJXNeuEqErQNmUwa",
-	"7GpeUrcm/vzZs4Nnni4+inog1u86a42sPaa16r4xCBiod241dGE1IaylMq6nCFbH0/fXjdMg2myJ0kV2",
-	"pUGwvxEfRYO7tn0sGhR0mnEnHq5VO+o32xt162mMF9yyp2Jut+eSURm62Y8sEWXKUpJxZz/4RhJWlqJc",
-	"RcgeGIn37tjbuiN5Q69ZDqexulG+/LeL9+9Cpvkl0U/ILc0rNiTn3JjQLBB+UST+9ttvY2Mc0TR5MRMk",
-	"p8kNiQu6zAVN5VHJKOINr/JcK8ZWSP+yMxU7ZjlaYB1+pIu3TEq0D7qnO/ImK3ZEgae/UwiNSyUOopfv",
-	"vD4br6nl+RRzpmYZn6K/dUaLgnE0JFO4myF5B5Q7mVE+RaFkRSINEY7PM+F5bjM1JFZAsFyC8WnGGUmz",
-	"VEutjlWsij36GDTMlIOjvUMtoyrF5kWAAb2fODfENxJcBwBR3aZIf+S9u2hwXcmMMyk1dqxKEN7b+yMt",
-	"14qyZDkgj6Hy3et+qd9f450tcpow438GRw/4AC2S5JlUEZkwlhJREqlKRud4YVrep3NG0BffvV69O8Cx",
-	"PtadM3jRX/6B/hy8kilVG1UpjS/vEbX8QfbdIMo4RrdwZHoDHTgFYEUhr+bXrIzItBQLDdOag2TcQvKg",
-	"6U0c7bwMeRP9FWvpgy2upFU0aZ6/nwyOft58hKib3v3SxrfvQfxCzibyFIeOCThN8mWNHIYswmODe+kx",
-	"oTk4yBRIfddsmoE7a+iv+fldNHAD97lsXKk3wrOaqgYFfYNlJx/Oa6bLZhlPjfW9+zj1yNaI3kcm8gFY",
-	"f1rQzYj2nX4RPI3bX1glAzcGNrrYgUFM5oxycKUkeaaHaRw/Ts+K4MnFZvNH+AZP2ZcYIj0AK8BrSoF6",
-	"rT3GF24KPUAjCmW0jsK9tN+FlVf/EDV10+K4VHRe9FQ0ve81kVYlTdjG29LQag0rPdb1IqjE1X6ZRuBE",
-	"vQFHeoMijqMz95Ds8OLuEZzx1WQ7s6LNkl2TvIY92jZ0hiiW5xo+j0kqErmLkwznKWFfipxq7ZLRZKbB",
-	"1vqcgOJKRUvF7B0N9U5y5v0woVnuPaY8Ybn3g77B9EpUyv4AuNEaFH5bGRl+dcPrx4xLOA3v+8bP/hCN",
-	"B12jNJay+qxzvObSSqbK5dCINN4v7MuMVtLsSBOeoeECzdO6cvKvf8h2rtWnKaNpnnF2VVAp659LJpXQ",
-	"EBTy2AOo/MTKbJLVluktkCSZseSGpVc1sqzXDe37ktG8x+uTrJTq6pqmWy4rZYpmedgkCXQkRMI/Y9gE",
-	"kRmf5sxgR0I5uUabQhq02t1kPPUdsmk21dx1nsm5CdSZZ1IPeeXQt+LsS8ESVZ9bNNAHEvoIDyp0ddtw",
-	"W/06+zUsnuoZnASvBfqaMoAUKgkXCt5iKVky1bYQPD8cbIwJ8KkYHFhkryhEv2asx4WvbiSnEtdZx5ca",
-	"cBuSH1mhCMslwwgZylOiz4qWLCU5VVqwzNSYF6W4ZRK/17vW54C+n5nIQVjLOAw8p6kehS3Qx92EvhmV",
-	"s1Z0r5ZI6c7kl9+eH979SwiM8Hy3sv2aG33IXeghIlyvv4TQpUAsZhCIEG+UIFNBBG8qg2CyRCXUv49t",
-	"QSgaiJvVid8JT731hgcP5DVj3ErXYXtnxc2Oa+LVHP8MRTeruXkQFoGbCyxWEH6oHyLiS7LQp2FWEhGq",
-	"xrwRRoRaAlXtYAuArWMYHfYEcXHWh4HxXQhr6yhm63rFzaBNcqM2yQ7d9SnN8y0R8AexIBT8H1mSFZQD",
-	"4Si15IDH38IQpYpNhOuHy8sPsJD2ruDj4LI99hhSITHgUANLxVPB6sBGF1u8EGVKYi44i52+htGL3MKa",
-	"gI/1lgRnPRQQ3EK0/qV3orH2u19au3Hu0C1vZEJxX3rJLqpHsYJk8phQi6dZzlzAhiJpxQKWIBRi+nB4",
-	"KxttRcu2tF9grOFVcFVB8mGkue3oqwrG9Y9IwXia8WlE9oiJOo3IPnEbj8gBQRkwIodE3mRFgTjgzOiH",
-	"m0zoMLVTmtaCVxtKICRqhc4bQ4A3blTfaeswN6FWPY0n9pgz0TKuCcT1QEGTe6cO4HkERRoT4nE/7zka",
-	"vvub329CEfHWC2fsleS8FoBmYsHr1Jj17oYbiIO3Swod6BlPT2klg9rZ0li1wH6q5wbGqmWzBS3Thiam",
-	"df5aifGULKsMaDpVsJKqhopcH/kZRgxo1JLbyv7uejfL8bjE1eQcPS2SZMaN54DyJcH0nAVdDgebUGWD",
-	"iaF9M83XgzAaui7HjLajwSfOjAZGd489DslHlmYlS7SAUTLjQ52IPBeLIMesw1LC8wdUnZVdYBbc6jV8",
-	"eH9x2fKuWQjTjwbR4MMn+P+Ty9MfBtHg1dmbs8uzIDxVZR6MHxB5pVhENO/WzFb/V7Z8Qph9s/769PDB",
-	"+2E0V7MtAbi2JdrdiptwDG2bllZhKnnOU/blkzRRV1us5Hqp8I9uqTgI/J2xKjKh/D4DqqrImbyaMKUF",
-	"t4BrPrtlpBQLg7Qyg7BgmI2Yj9YL9+tmLY3e15LCuSozq5ThTCVTVcnvNVXFs1+rANX9kbFCoiNQEnwJ",
-	"0wWkAA7AmCZPaiaq6cwJg3O6hBU1reOeinFL85Cl4bWGAdC1BQfdUjKSCJ5UZaklsusqyzUzNVLEMUlL",
-	"UXTMEfZzIzy53dqFWLhonvjKrYdA2/P7dII2ej07fKw4lLcFUXuRHsNNig7gbbO3okFL9PaIgVYDgjTu",
-	"Q8OYuwWaz6i80np0OP7Oy3YMkOiSgbTe8CbFdsD42LoT0ZE4IbRKM2WdD5hfFDRfFcF8mUbAl5fusl7I",
-	"rrNJNsrjXr5UYPY8t0ktGucnGSrLJkf1uJWZQyqeMymbaVPN7OL7kCRYYCavEgriaueFmEgWL/9rSC7L",
-	"iuENufwvqYQeBxVK0Df13Yw5JuiSa5ZoaVCrYUqIG/1/kJ5x5CVzUUVyRqWxy80pX6JBYANJ8HN8HACG",
-	"UNwGs28n4nx8fUpeHj77LqAzoixzhYkDAfvKe3DfohtU8EmeJSrC/Dr8whh2RJWnkJBlsh1IxqViFKh/",
-	"L9eMljJNfkbbNdODvphdN3xtiUgDWHMBmb/HJGVJljIMe1jr7nt+F3mm6oCTpo7ZmGWSaEV1uMk5B5p0",
-	"2JhVLsk8k5AwOBEVd3E6NqKw73kaQHmdsTwNnqjnzdR3pdWSzRHv3io6N7jqv+58teksdqr3s5cvPdQ/",
-	"HK11qx6Ar1TlHavXUKDPcCHKVB7XmWwTxO5ySUSCPD1Zf2/77hBXjVZ5xm9c7ueXIqfIeZzZUKTN2Oaq",
-	"zHZcKYb1ERAtQuF8qyq3toJK1pZ67y4NAjTuYg1FQUDZVrlMw5Lt3EgGwQhti7OrxwgyyAd8TjJuDvRa",
-	"pEtn/LMpY6CnYeUFUFVA89qs89vJ3eHYlYZO5iNTjPeSIDrS9lBdlqA/S0WXJNeSueEmkGEBLKNMZtkt",
-	"S6EgCSQDm0zh4Zi/YRNFRKX0HkdHhGIWNjHJOyalT9KlPCY7e0cOqIcEE6LBHK6YVGNu82T0y2Qm8lSi",
-	"HynPzQLbCTQBn0ltNpzLYFyKrE0F7t0wX7eofrD3fH//cIT/85B+Z6/bRNFj9g5DBbkEMR5dR1oIo8pc",
-	"saff2/t4vIXfrQOu+wR3ijxl5ZWa0YAJ/RwZL2Sxmlh0M1NkwiMtlBCTV54e2T2ThTs8J/XUXI2cKzKv",
-	"INyIFFSa1NE+dtq1B/Cx2lZEtzfUkcOr79zCAjg40LpjvzomI6QgqT6cim82X6Xl8qqseFgjmItyTT4Q",
-	"rkMDV65RWQm7jOPGGiIticIHJnsIHVSVSdLVYiUK0kAIXe4W/A4uq6Bm694LooubHNxjxw3slzYc9ZbZ",
-	"fCXcSqQlJhu830sQaRgv7wIVB3z6bE86qu/YnHAHgS6XpzmVssNCy4kxmBstfUhOSMkmlaQ5GgxuITdL",
-	"lRlrmGw1FGPYC2dKnwmo6fSWZhg7HA2Q9F4xE6mZcVDer2z+b1AlheV+EHmWLLfkKJ+Nkz+37CARcybJ",
-	"pBTzxrV9I0kB46NZRGntxr2ES/4mEEIMyX1ak9K88ZbmQQLrCkPV/Mu4PO0hryeYL54fjjZXUogGf81U",
-	"UDz4TDNjhpVFqQnc9RLxW84oVE9SpKQ8FfNmZouo8MLqcg5BbMfI1ZDPqrmKU1tVheZ5ZDTeUipHSocr",
-	"lSM271jPuPbo35n0/wzZPyvXn/Tz0eGLfhNXucqKPAsdt6uGgDNiRQS7Cs15YPOCW3lm06l3rKY+dwi7",
-	"ugo5hS30W0QlJ5zo61lCXLb52Xl/exMmj3qEyNIqtREhHeNMn0spcgaGxlQQ579uno9+7JMYsP0A7XCu",
-	"n2gAmWJB2gFJ/9sRjXjOFE2polDCg3Jj3fMtpnHJZJWr+AgXW6miUtL3QUtyvRxzTe8jInjCXGy0/roW",
-	"8QKy4kbDwmXbhgD10IzBBg0OaEyQj2VDsArjy7tojQgBdiGMBIZ9IqCb9yPrkIcXQJwXnAW4r6/wj7z5",
-	"+ju3/RH2TNYFN0GFNrWnW1n9bptsCsjqaMcz3mulB1pLTuAEgoUP65CaYwJAayKQJhNwsmkUKtm86b4N",
-	"HOn+s7tmUOeV4dj3W/QoEBIRSK3MjGgMipqWlEF8MA7QLaf8bsv8lWf3yf32JzzEBJiScXWlMTukOKTs",
-	"SzMAxRYPA6nzmmV8ClEqnB1bayoQCROHoymf5s+pQYl+YfEvWgvbHIb+EixytiRBMEz0sikUgdVAkz2j",
-	"BUck1j/9q/lnvNFg1xh93T1Bog5PrxIbN7BWNLbxBT5oHz4oU2j/wH5+1WmE8V/fB/OfFv+6KgS00wXy",
-	"bMKSZZL3Sm55415uWf0sb9oYCmLyAtu5X5tzFfbBW8NSeeUoZ7eaRknBSik46rc0URvoz3PrCior3k0w",
-	"DAsxoY9afJ0KJglWC9kSf/fAdwPZjPc4M8h/Q2Z/nxPfa4Yyry8n0Erggu+s4bT7zb2+CUYv7hMp5p/k",
-	"Mz9sbOvsrOcNk3XPrKaWdRzIXC6mQVEfkg61YCsjKBfiygUiMC2oJH/VQGq4gabMNNF/VAUCVj9RSbHi",
-	"jZiuk5MO900WEqSA3O+sD8wQ9x1g/6U3wDwcLNHNWvZfOCch8KkNLs+VDKxeKVSamlVFen/OrCHKMKJA",
-	"Ij7EcXiVJTBaGq01tmzTNmHa/swvtsr+2vff9hbcc7KVEB2XNdYO91qZpM3ufaLSYl+eS8TGU+YeD2pI",
-	"QE3YWOUW9bU0ZK/GdUcrik7IUOUpJoEEd1u1TbjEzghzWaBIG9alKahqpHehtO6nNqGrR1ZztuNLxvir",
-	"aprQmnrlmZU2tnH99JFvGrHAnc4idF3Jvnxpg3sJzAiY4B+y1kpFk5srwOxwON6WWZeeU3C956nlb4qs",
-	"J69erz95FxD1cxa0LBRYgipuoBkWiDTSuzGS26pUrbC3lhbZL6XXlHoIZ/P6RgTInohMNRw0U2iCYVLJ",
-	"h+Q9z5dgRqm4JgFyZizRqIHbPUE2SaaGg6Ba1WOhKyJ+I+axRx2MthDda86+UrAX2OXJvr2mEPzKxm0g",
-	"7YHo0cHRoGQmtCtcSTkVrktB4OR9o7OrJWghZcxv2PKIxDhDTJ4cjl4+BRUyxqDAK/YlkwpqVz/ZH41s",
-	"nXuqYPynaE5yNaPtOlvfBsnZlhLyPTL0fGm2eXJ/qWsW13bh54deyfb2yRnNtBVi+/xwI7A5aSaQKQhW",
-	"uyZyYGWUTJrKn7nRz3sLigCqGbdlo7vDcx4UHNgU84KlrYwnEiAOE2ijBjHBiFNyTZObIWndR33oETpG",
-	"2j6RXr7eTSZ1VVIukZ9vAVUrQthqhPo0kwoafzgHPdRtdDR8zkqWLwklucb8Y9xinPE84yzursrUJ/oy",
-	"JPSFMjsVk8rV4/Rm9Kpy42LX16/a3zv87vDFwfPD7zamSQZ55BvfQBEKCKKlZERLhbWZt2GZd/XmnBjV",
-	"lSnTJVHdo5LB/YoPIEHqXwABawdvcMLikBsrGNTqcThsrGRJJhma8ockNslHIG1cXJ58vDx7dUy8JgY8",
-	"RfC4cuccjzktmW1YcEzi+oke5PT92w9vznAY/6rcw7N3FyeX+ssxr1/QHz/xMl7Rnvk0IjHeaUyeAMtL",
-	"BZnSW0aq4qle25jHThWOyRObueOo0OqIYAp9fXL+Bhdo035i6DJwevLu9OzNm7NXTV4XStBqnkkLDgMg",
-	"anbpp3P5OUd1TYcu4NV3qllsIu+R3+1iibTI5tXmpR7dMqZjG6km6xLz1RyaUlhYcb0aYsTJ+t+1tb7x",
-	"k9m7+XHMAahM0BD+dlznCOsVYiAUGrw1/XI5ge7I8PLdqQVdXd7iAgXXbPahLTMKNBDEIf/2tg1/bpmk",
-	"6O30Kq1KlHpN/FhHiwUwnmkRj/HUSwTPckY4nAmV6OcIu3SbjtuwF8md97bZLW0TzMqlPmDAFw0vz0NH",
-	"+y7khFhrCPXh8AETvzRDVSW7KjupLwRFaMQzXV+QEJEn3oFGDtgddD8ldA79BuowOQwBAnAIw8pDwi3a",
-	"nhOoF8y+sKRSm+QMtINhf6mlEazn29vVwbHWMvw8HHT3tSri07AHDPasYYV98NL26rwJS3+3LVDR8o39",
-	"3SyIbaNgDztie+fta4qaxHyVYIRIUgu1V4ng6gV2wdwKCqwTvJBJ36ceqrwSkzB2pVTRayrZN5IkuUhu",
-	"0Ahgq5q3eUIvDPM815NSzMPzzkRVui5K+rWorsVnAzitjWfbFex7K1Cix/xVQZR4xAUc3Le42IrfyJfM",
-	"egv8nkC3zt2zUqUWoKQxa2+doOq0TgA3UoIUIs+HBKKnMNhHH64xTFhx2KgJg2hgdIBBNHBSv/nbCvmD",
-	"aIA8Tv9upeuwjGuiH7as+r/54kwVkUZgyjalIdrfXoFtuFcYm4kqBZlEUzQZDKR7R+dMolDAChN1ZQO6",
-	"Uy+Uj1zAcwwNhpw2CjJChKH0C63WUQlOStbM8OpKb3c19sIGjk+QAmtjrWpNYW2R8SMoMh65TMP9Z8+i",
-	"uignGhUpyWEILW3DGB1F/bc/53XWKpcAok8PCtrM6RKqBT2SnSmcUGygtAWAQTRVrKj9URbdzv797PTT",
-	"5ZmPWGedGHQftvOVY+7uFWbnW1N7G0ShgdhGMwoM23X8b8R0S/X6PaAihrMbBbt2HOp/2cql96FdHkS0",
-	"mI5X7bmfnPb8fgWG2kK502bn8iHy7vNHKLzcO5wKBP9JxkMtKut6Al5aQqjhsb5KW2NE0y38W66PSHrR",
-	"sylLSzATlUrEXIu7aVcNUmxTXJcMsx2oW03nZkoVV4ejl+hYNNRxfWDdSy9R9AGhTSOv79pDxrlvkNP+",
-	"AwOSwG7SM6QICcdqVNF396xJfNC7JvHhA8Nc9r7bUDvYW76/Jo+tWUrkxXggrjXOv7HMNdT3n4yBuXiy",
-	"B4V/hXgYjrzmJLsEfig3WNM6Y0QyorwxvdalMjJNRXy+gWkLcHINpeDT6enZxYUv71+evz17D8WPLn48",
-	"//ChoTF0yS8PK5C21u6+rnqakx625/0Qkl3DGDZwlIry1DVx7K4HGMpiMt5oI0RglCqDTJWUbU6KbGgq",
-	"veIpV4sl3rsU4X3aoG1fvjBk1IVQj6Lq14jBizMAu465ka2WvV0Nxc5iU5jcs+2qe/PDv2v5Rh8bI/KM",
-	"NIzcz4PVHZ8/XnXHJjXZhhFvwxENM9yqSOTGLmkXSpTbF0KzNsIrVxEtkHwBtZjtm/ep7UOvc9afoV3q",
-	"17Gq28Yc4+by3VShA/KG3ba4OU2vsGRXh1z908npp09vwezFhSJJzqDQ9cbi3cHTmjFaXN23QB2A2MO+",
-	"3uKmvPp7AfsQkklO8yVWqOpHRvCrSon7f3lLk6qab/nh1h9lt8yDii1Pem4a/F7JjCcseEoPrEiohN5V",
-	"B1q/oeWUmep7EblhWn3ViuG9C3d1zPMDo0VELt+fXFyCwc8AGERtZSWZ00I20q23mjtsOfPX00Cm5pE0",
-	"UaV5nVED5Tsvq8aXELmBeLAAr10tUn+y8/qX317c7fj/PNzmn3v74Rr3P9VuuW1qY1ZZbsWaVWFNzOdZ",
-	"+NG0wx3zvSAlyxnFamsLKqHeIhZyC5pwPW/i+jjs2hc4FcE7+DwTdJ49YtNQm2Pm9Uw0DSuSmZCMhxXB",
-	"lN2yXBRztn7ITNoqQFTeaE5yLdIlWplIUrKUcZXRPDzFDVt2Jk+efDiHGsuubH8lW9jWJQYWrIS+GCbp",
-	"u79rYJvenrJyZS5X294JDtXgM24KLJbQ8jBcWrHRJPR/Yptcu9PmwfoLbw/ZWmZrTa3muj6YBbHBduXe",
-	"Mj2koZ91xfLa+DANX3WE6/b+1WZCcN9G46/qL1qG1L7Zvs8g2VeLiGk3jnK28KoA2fqIkY1c8frHrykh",
-	"AAKHYlrkWBeDaw/UFLiyE09Z3fYRq/dA9E7/5owHvTJu71ywoolR6e8vcPY+GcpLx+oUkBYCmfdZMsOt",
-	"mOpNPWlMy17atGYG03d9AIWYwRpK/XYUGGVvIAFdjRL+vke0xKjJzPod4X6HXFMzuxb01HDbuLPGRXQn",
-	"va0jFKczltxsrSw9AHfXVtjuC46/Fwj65aaN0VGVFftlY4FYWxvamQG67sw7y3XX9Kpx5Fs2FHhQgEKw",
-	"bMdaL7pv3nGe9AgLW6004nyULI5NuWCP0SP9UcMX6voGG27CvHjPoIftPeXrU4fun/VDgzk/XzO6osOd",
-	"/1jZTxYxXYZnOwWoRmxgPeD+l+T/O3n7BptgZ1xmKYMaqv0bHwXpab9P9MyQ4Llu/97GfsecmEbdw16g",
-	"6sTcTcbDeuiNsXB2zEtTTL59oatnTzAEDi81FUk1t8XLocMYT2aiRCpC84xKFlZpGhe03YG7iNklnefr",
-	"gbABfEaS7E4i62rwAvOsHh40zkuqMlPLC31DK92DVlLojb4KqEHJv32+xPAE0yLYlKSlHLskKnJSqZko",
-	"s79hR1CwygyOTP8Wy2WPBv++c/LhfOdH6BNkoaLITGuia0bLYBljtxi3liE0ddD70Bwev3MjQqe0uzuw",
-	"pE4C5pCLG5qnWszA9E15hEzRSzSUhCalkGgJyBImI6zWBw5D5CN8zI2bD6CH+Ew4ImlVamFQSzYfhFTT",
-	"kl38v2+GYz7m3357KvgtMg05/PZbLNE8Z/NrVppijJzesKuESnYMVBp//fj6lBwcHLzUQ366PIVVjPk8",
-	"0+vE5JRjYgN88Au/8DF5Ev/3f/7X1VzGT4fkrZnMoQGaIDE3zBbEHJKPGEhiamVU/IaLBXcrFaX76deK",
-	"lcu6ejTMPuZQFRQq2elNgwcQ9osV2cF1aKroxbQoctOIdbfA4tl/0nQvdig75k9sxf2nlpFL8DKQOBEp",
-	"i00bX/M1NPKFii9QQsvmMpDLmd4lhNuAsxYuFasFQoYl01oHheIwQmKyR5UkTMpjW9ncvTunSzuUXZCZ",
-	"3OzYHB/JUm/b5gMNsZLE/75jXto5T03FQESvb2Rkw8THHAIdNHfmWP1Qq7m2FcT+Cy8ZOoJWn4SCnqq1",
-	"UQNvzmgFCwlgU11VnU+yaVWylGRSVqyMCJVjHjdw+4j8BfCN/Pd//heGJjmkPoLfTAxyfVQV10J+vEuL",
-	"bPd2L8bqh5gjVltgSIYFpKUmg/GXnfqJvVtLv/TdQs1t0BnGvBQ5wwLcJFOYw4tQXVvrbAHtCikXs/eQ",
-	"SXI42ossJox5a02Ho4MhOefEs+mQuUgZQgMYBk2NyjpbcUg+z8SY5zS5kSQ20VPyqGQ0jYlkZuMgYMTf",
-	"fvttrBG6yGnCsLmmSdmXJKFluTRXeAnGJbw+FzufSZOG7oygYgLSu2el1JeDH2sQG/MnlHz6dP7qaeQ9",
-	"+AhGrpg8sVB1sO8BVePVt/SvooxN9mb9a8b1r09GRAny/Nmzg2dPSTITGoP8CLy67JJ3MbgJjUlLs4tj",
-	"LyQa9EF9wtButGQFowrPqDUMwMOTw9HBU3NixugOR/a5Lu7MbfF4SMLSNKTUpD8+u6TT2PpDrI0i42P+",
-	"ayUUk0MSn0923lKVzCCGZia4ADQRvFFEyMaNPjnc23d5HgDteod4FGZ0fa7nk513gjM7sBvs+7NL8uRg",
-	"dPh0aFHVLJgLzo4QSiEQGie13TojUrJbcQMuewMcUyEsBT5P2bwQivFkqQ8lhu5nBid34VBiW+LYVREV",
-	"dcU1esOA6cXeOBrnY6CqQE4MfhWsNFcZkaLMeJIVNIehS1EprBqYSXB3jTnY1W2Hl/1DyBqROCQ0lXCl",
-	"xqc048gvMFjSlrjA98bc5EHYHZRMiqpMmAnqgW6Gi4hMcjqdspTUu9DwX+R0ydIjohWH+Li+Kjs5EjDX",
-	"6AI6JUpiGBwu5HB/X3NM/KW0nLOSbMyrgnChPzIXocV2gMu4oFMWkyegdu89RWXW9a2Jic9dGq12EAGh",
-	"zaztBgRFrVLGiiGJvY5KcUSAfWhdDgir+bl9eqbJUGR610owpKasAEknJZoeMuD5iIP6NPWUpsSI0thn",
-	"D/p4zJuLxVRkTqbQAhgwGbdkXI5/xt5FmAecZwnjWAfJiIwnhV7Rzv5wNDB99kDAk0e7u4vFYkjh8VCU",
-	"013zrdx9c3569u7iDL6pe5mg3OfZ8I4Go+EeviIKxmmRDY4GB8PR8AAdhDOQkS2KQCXhXWcZ2DXl6wsh",
-	"A7rIKwHlkxc1sTI+JWjAe207bcIrtq646xkg/TYXY46N0tzE+jzFLRbyqfFDy/+m/wSZsAWxcp+l6QAx",
-	"yDXh7OeiXGn2OxfY0DoVx5bWYg8qPiRey0rNpce87vOgr9+TFl01ojlDIwMmzlrDLl6zEw7O08HRoKx4",
-	"bUjRR28lSdC223F7uaE0eLZ1nyTX9ON6WSe8WEUEZNRaD6mr4qO+GiptpTVxc7x/EekSTXVcGfehL7P+",
-	"1RQPrsfqZTNCw8Td3Z0Xbg0gtz8aPf5sHyuOSlEgcmZBJaQrmV4IeKJDtNuZ6kbhWdyyd19jAjVqmtV8",
-	"TsulRl7TBaMWUr6RflcRvx0CxA1NJSTK2ardvhyolV9Q1/CpnqiJm7KOvZoy1ZGrX6tj30ALGZOIh96j",
-	"PDerlESJKXibjklOyyn0MtXqhiaVpVRDcorMjrq6/Vj2hjCpsjlVWmUEaQM6NyK8QtyCxnzkVjgxBoga",
-	"V4hkakhOCBSXg941bC7KpYlowgXIEAJNmbKBZ18RlOwUASi6BJZbiFI9BtS4LAncsR+zYizV+pcZ8B/T",
-	"8kfz3YcAUJHtaDGrE3besYWGAXP5J77siQkoVnxFEV9Dkh4vakjAoFWOuRHT8f3QdWrNFTs2y17kEATE",
-	"WsVBUQcsmtCk31Ue0AcFIiL61AzeddFIV7VnDYmMutcDOmXmttkxie907weFWOGpy6ZaH9buBzSX9nrv",
-	"Ivtbr3dPsU9ljzfPUbi51LLNAFnJV0JLhBQwBgcw84RoiVLfhr6Vx8BOPZPTS3ycA0tJAOnwgcW6qENk",
-	"uqzV8rqGTN2UPDIuQmhPIhbGiyF4wo4QzqkmkzODXVbB0Mq4STmvVf5cSGV0JeZmATEXlRxA2OGY/2jA",
-	"WKOuq3dusNzRfRBzRDMuBqWtlqIkIyIF4iEmsXJNMUHxB33OTLpCDNBlbBq4fx2JBAd34ohvWTa+lBbw",
-	"7j3a1M3e9x2cxShcxqg6xIBC2xf8jUhod20Tv9WiVsEG7c0FyJszsd89HFneIkhZfNkeXQJMavc3jDO7",
-	"87jVijzgAKbFPjaQLQ0Hr34PetUpixrMbVzaw+/he6a+2jXsIinp1gZfW0uMsQJzkTJjPqjJnNbLMk6e",
-	"WdVNq1RozSHUcm2oA2rMPq49D8qZVZIwlgalQ/z4HxEgUKxEgeWRAOEjkv3HggVN9ndvWZlNlp2y40em",
-	"11cpc9lpBuqEdT9As2pnt9I8zD2SjFrnxZg79SmZ0YyTJ2ATx07Xw3n6tGkOSGYsuZGEkmtRgS2hoKU6",
-	"JlNBBB9zNAFMSjG/kuzXmPzZ2IzgHxVXWV4bBSCsDe1xejVYz2LMva8zSa5ZnrFblg7JhRKFswFgwVYE",
-	"UmVwe1EKPg1BKR7iiT7QTULvpRsb1qQE7veY7LXKcoYkTrvwhsC5TbGmgNT7Vpi1SH8xo1GP5eTZHDYc",
-	"Xkuzjufe5kCLr4qn+m5+0tdkvl9rT4Bey4+BsTDjEmU4kLJUiY15HdoCzHQpe9Ds38dZ/fMOIk4nymoI",
-	"M13kjV3A9GqEBqgmbM1Yw25ZaUkydkOk9iH47lKJyNwwy6JB1phVufCIwJQpRDqiFlnCItMw3ThPfBe1",
-	"uGVlTosjvSD8XgvGYIiVAsMJLIfQwmYi5sy1IM0UqKxzqE3TXFlmG+fbpu00l8JrM+UI0oRB2BBPyQRD",
-	"sZa2V70+BtA65nRJrplpLWcSkl3zfjAMlxU7MgSJms/xXPNMqZzB0BEIzJa05ULcSKygY4kb1r6DQpeG",
-	"IDovoDN4Az1iLMWAMBigGenWoYefIaBsyzbhs0uNnZpahBDfy0rcUu8Njdau1FaPuVVp4q7hXeOOvqs1",
-	"1dJXSeXnmSBUaoY+EaWp/dVhfYDY+gdOB/aIGpPr0DdRQt3Dch2bCJPltV15182/0v63yyYiHmFiF+up",
-	"sNVlq7jIwUjGUcv+X9OhCaIhG3NEH8ihNEIAuDE0YicV+AegnS5iTxAwaYu9efB4sN8DHB/RegNIaU04",
-	"X51TwmybzTKWMD2OcEvTmtIZzoVMk1k69nCuuStVyei8k3leAIzsgOMRv4hs/Q69rm+k4Z+addgYpCkt",
-	"5BGJMyxETQnCXTTmMYyA9BuhU8NIRGLsw6nleHfY0Mc0qwfVr5C5uEXB2wGz4EPyF+QCYClFcHecQpQk",
-	"fkOl2oExd85fxRgDp3CQVkCxEYQVLdWfwX8M1mExh1gRbCrs/Nvo3d/zVDwISDI4BaIChCQwOnfRA1IL",
-	"1HaNlIODHN00+IK0AkcqmBxDOB746hdG3ta3YAT/2ukL7oZMc29JrkuxkKyUJBXYAJjNJctvw44GXNwf",
-	"PPEPnviPyBMB6WssQBXSEBXDBP3WCoYgrFckNeJv9JFsw5eicIlmQNg6ebRkCctA4/6cGV2gpmBYpN0t",
-	"L+4Mx22QuU4MGR2+WD3czexTsS8KDRQ7NcNYY2yNVsN+GU9zJqWhiY/BIV9D6beaR+bo4noAU+zrM3yN",
-	"uhF4DhIxv864jR06efcKi+hjJQCsSIQBGNblDHoRvPz+I/g0SkauBTYroaqSrtsDVSyGKSDaxmV1zCup",
-	"9DgKvhoS45dP/TxK7P2NEklWErHgRyS2URWGt3UoSReuv8UGq40ZjmRcKi2rGPkHKnjBUjpJny0UtgnV",
-	"vjIjaFv27CV1rbvunefm3KrKcCVNxSKT77M/Wk2nuN+q2P0XxfqsKTRvq5HYPThZaNR2u8LHGPMhzD00",
-	"XqPn24M5+AlmDdj28w3N7rfxANPWx4Oj8YBV48FdbAMqp/QbSWyLNCxUrAk2hFZ2Sh2upVoH4hyOXj5v",
-	"YM5+bxFqtT/kNrEG4GKX2W0nmDeKpD9cfADJoM98jyKsbNydTR/+vXZn57vn7jbIQKYA8B9RHY1e35uM",
-	"B8gza2vnbcYWf55UeR5jaJSJGicmDQGkBC4cCXi0cBDb4MrKUfjv9XJUVyDIhZZZpZVcjDC00qyNPGm1",
-	"34w8ZwsG2TX7pz2FiKgJwQZurnEa8eJOUF13TQpMPuyYm8CDI6ick+U5xjNfM6jnrgRo4YynoHODO2BG",
-	"i4JxcAZ5BWUg/htbzC1oZmwaa6Z2bYNqfR+C4rSqppdVFX4Y95QSqfTiTHW/YxMGsz/aIxlHaTGhkrkY",
-	"ea4nGPPYVSSN0ZofY1fzeOUg6mKB3XEq0A5tW8PAZ5qpXjhdsgnrh6d17A0mF66o3Aen5FLzeHKqsfWL",
-	"GpLvM2MoMvtVksRWDLDyNbZTj48JHfM5zTXtgywQLI8z5QLqWNjoViglSsuUpGxOuXXOBzUxmKigJeNB",
-	"bbKpdj1+BFDdCbdX/M/jkrkuz3+7S6qJGG62RoXYiSex15QVLIgrfVGftsKGzi7ptGtx5rVdeOcu2iLE",
-	"yHY+7B9jFA0QqhlP2M6JPkeWblpX/YX9AE7wMeOy1t2LJQeGLLq6LYaUKQEeSVrmmZdD00g4Ia3YuAfc",
-	"TSCRZ9On9Sfui3+cS34gtwbmanhrb369KDPFVg0fu78Ze+1dpwnkPtzOgpPhc6QqIuMh3h+NmqwMDP7U",
-	"t2Wspog5E4bNW/QKgsfHRAqwfmhqD9ndmhFiRJWWD7qC7e/D5YDGvurDvb4CP0S51XRO7PXF5J3gDDIT",
-	"v76gu47SPIA2PBrSHYwONyPcO6HemhKVjxWwiCANYNwA0C0l7W7E3cXGat2hi584ZKx5zVidCVqgGxhU",
-	"jGvGOGQQHdcIjf6sRmtWcoLNezJOJnk2nYGASjV5YKm1kx6OXlrExY4dVybgJYYomKZEWlCpbGfRjiAO",
-	"fPqVMTYgb27ELx+3GhJdGFzsKxmTu6avzKpgtr8Z3PDbE1M17xEg9RQOeJWnmGu7P1fZrauOdwPom+yG",
-	"GQiIIF+Zm8oDovxGEppARszRClTa9p3ol8aELNZoeRtHtcyilbuEVpKR2A4etIXXn/8Bb18N3i6r0qWl",
-	"X9Pk5lFBbkNc4JqydajzG2WdN1w/6C+HRFkQeiCDPytrgcVIJEPygU6ZJFPwxLtohXy5zu9yT2e8B2vN",
-	"LcZUJnGPwFUslOhLva7du0wGyM0DDTv6ukNdnMA/e/yPiVh8LEtcHSbrxa+ukOZ7uDk9JCkZZKh2E+W3",
-	"9AbsTC3ZHNx8UMkhCgg1kWtdg6UEFlSL3+eYgW6KDECupcTANv0W5HrNaGo0By4WKEDEFyffn1y9e395",
-	"dfLx9Ifzn85exabWhGdKyCSsKJwyATv8X0LFfz9hPvJg4O+v9D+CPv2XEjNwWpC+JV9aTSwJoFw1Zzvt",
-	"Rqhh9PvIBJifm72zjIiDTV5iG9Htj4hoMdUCfa10UzIpmZwRqG5JCqhc2YEy1Zw1uq/+If98Dfnne4jl",
-	"q3gqMDcMdUTI8m5cprnHRxWPNLHesX3RghLSe44tGSHnwfTNiVBgYqkWK4DeQzZ/RCRao3hq3xyGxRzs",
-	"iia/JkD9DzaQeN31QpJEnnuWq5aJ8l709e9k8XDiS2M3W5oqN8ouruDuZui17eG0lGJ9jS6SeU3l6jAA",
-	"f1Xo/V1hcQMg/vMA4eMAoCv1siFc8AexIHPKlyYmD0DQlqKzGaHO+z2jEgsdaY59zRI6t8kE82jMnTAi",
-	"OKtb+xzrD1whA9smweQkAxcxFdyMHD7mgicsqsVxLTPE0MQ+HhJbYc9F29ehhK6G6JiPeexH4Rg/ah0o",
-	"ExMtapdZoogStvIhPkVM02JKNtdC+qWt9bLIUq1o6w8mVZ5jzThTFzWqa9ihq8EWLNMnQ6RYp0lfNNvy",
-	"N1D1dw0r/GcLbPojpKcRPokw1iO4x737GNaBU6xBBRjmVUjzCVsN/72p28L1dgqX3NK8FAtkBouxRnXM",
-	"TKYIdW25mwi6mImT+fnXLG1lWlR15TO3q41ii9iJKGtyU5dghYgfoz88TjUs14CJmiAj+DdWnu1VvoBD",
-	"rdrmxfkV3TtzoJshVI4NabIQWW4yJOcYUgXMpkH/g6T2c6Pg+6baVl4PGCjzYxvBOADuDBn3+rE8JDnj",
-	"nygwcT302XsxG3kUScov7m/BtP5tFVLds40xgqLUwNYqn68RkbMvDYDV0juC6SlSClMLbcztSzTXk2GZ",
-	"vcyEbrlnaK1shhTsj0YYN2hK+yoUwlxyUYwxhkcxVBTHHFwkvGj1RHTpDDCw0Y6faxK9neKwxtbxONSy",
-	"0VlDX7s/lu10sN1Y0NOhw3LoN+qgEmLfI9stAXMz8UdCS1HxFH4fkhgSkPRqXOSHt8ovO+ZJySBhEuAn",
-	"bu/DePl6xcP1wy6XP2Gitfp9ZcpkPUqKMAIXoSERoB9urtqJ3LNdaKvU8ti2Cr2YNzzw/kcH0hP0TFjE",
-	"NY2Tfr8oymarsI1YpKkc3MKQfPbL8tjWFiTj8NiKHUrkYLpzLQ7Ik8P9/aePIpXqFTfpuNMnlQDjOtQP",
-	"uA/zCMLnb5pmr62cdm+yaz80XcsfxWqzJVH5OwUqqaCo+AAKs/ECd40c2O0E8SpWQxAw5sAPySv4EE3n",
-	"K8Jku7bamG8qrmaG+B2B5lEB5sHcZFJJ5jXGfNi1r2Ms5t5Rqu++9jNub5c73aHrdpuV81auFj//X3qz",
-	"6LD6PW/WUI6e+dRrVUtrm/zqd/aHcvhAM7u99K/OL+xEu7+Zv3rJAD+57q4PhKPOzsKm6+aes2IUVM1q",
-	"I0bdXrY726C7YOD+3uF3hy8Onh9+t7mi4f8aYUULtY8tpcwYzdXsb+tA6gd45WsaMc0MAfH/XMv4DxDX",
-	"TeetwdHPvzQtk3Uf/qIUCZMSywc2i2rMmaKDX+Cc5kyVWSLXndNb80q/+iJFTjO+ZWGRD6WY64VXEttw",
-	"sS+FkKh7ICo9/kmZTYGWWE8fPiPTi2ZoL7/roE4FVyVN1D3MQ7+Tt/jfLt6/e28bUAZ10sTs4R/ETdxx",
-	"u5czSI7FrTgTVfh2wdT4t04Z59nooA47LxmVWiE2pcCw2+YwlJD0kdEU0iH/bvQlofxrEhgoT5hi2XzI",
-	"pnZNtsLH7DV878KfnzzW+pVOzE7RAf3WBf8Vzg2tOiYVnMxYGSLIzRF+cw1Yf/5FCwSuOezPv2gqgTns",
-	"SGCwDdcuUA8z6EoHLGfQkV6hAhc0ADl383kFZWqOvebTRcaNb19w8Ee3nO0yIE5dYG1eE1QfyOJrVpgL",
-	"DQEn5uWOAKClApJZXSCL1xhFKxcdo9wwVphK31TRayqhlY+c0cLfj+2GERzC5hI4x4EfhKFVKQW1nYzr",
-	"sSgFuB2pIlxAU0rUc1NT1MXOCEHfgWIyppVHZNyL1tvY2DF4FgOFr+t4FfBKJv4WPX9yoD4pEBNoOIeU",
-	"K6olYuXT02GzEs3g7pe7/xMAAP//",
+	"7L37cts43iD6Kjg6X1UnPbR8Tbpj19RZj5Pu8dfpJCd2Jt+pUa8Jk5DEMQWwCdCKpsun9mn2wfZJtvD7",
+	"ASBIgRIly+md2x/Tjkji+rtffxskYlYIzriSg9PfBlNGU1bCn+d5Lub6j5TJpMwKlQk+OB1cTxmZMTUV",
+	"qSRqmklSUDUlUyojIjg5OXgxHEQDmUzZjOqP1aJgg9OBVGXGJ4OHh2jw5ppOwsPes1JmghMxJmrKSMmk",
+	"qMqERSTj5NdKKCb12CX7tcpKlg5OVVkxf66CKsVKPdp/Hw3++t9Hg1/+MBr8xyAKLOIyZbNCKMbVR1bk",
+	"dKGHay/piikynzJOKCeMlnnGSqInZ1KReaamsEhJZ4y40ZLF3k9sQeZUEsrlnJUsJXRCM948FMar2eD0",
+	"rwO9gcEvofV9KNmYlYwn7Lwo8iy0PH1ic5opoqZU4ZTyjqVkLEpcXoyDxITylGSSTAUXVcnSdRf0kaly",
+	"cT5WrAydSSJ4KgnVj8l8miVTQrlQU1YSVS7IjN4xSSTjkjWnmWU8m+ldH7rtZlyxCSthzs+fP59Xasq4",
+	"yhKq2PLEfxZzooQeOSWUJCVL9bs0N1B3uHpTD9GgoCWdMWWA+6IqpSjDhxpz9kXdJPBGbIGxoBNGbtlY",
+	"lCwiVJIMj3yS3TMeNcFhxMdZricakjdfkrxKmSSx/j4ejvggGmR6ol8rVi4G0YDTmV4pztY8MfrlLeMT",
+	"NR2cHh2cfB/pI7Q/HIZg5jXLs3tWLi5f689hFo2b9SSpeeEmS1fi0X+UbDw4Hfzf+zVt2Mencv/Tp8vX",
+	"iMb3jKuuYzxvHmJERAnHE3unqrFKj7F0nMMnPCNY9TX83F7zR1YwquhtzroWAMu9gUH9RWSKzeS6czuv",
+	"0kzVsz9Eeu2X+OWLA7dUWpZ00aRQyeIntlhe7l8ymd3mjJxfXVxekmRKS5pooIuAALAvdFbkjFCiL8xt",
+	"CMl7vaMW4eo82xcv2kfr0dq//l97//8vf+igs+OfqUqmy8v/UWjEFTxfkKxJ7jUvQc4Sa1YRdy9+vIeD",
+	"9191aIHvBGcdizwHGk6OD06WFilVluebLFVPs3q9JwevXvZYMAeS8rHiXP+0tOa4xCcxoSmwaL1WVpBc",
+	"TKRGu4TmudQcdZxnk6kiz6SiqpLk46d37y7f/fg8ImI84kjZNVlnmnUIzjSWSiG4/i+FUYgCYp8LPukm",
+	"bBkuN4wwlg+aJQdYoY8mh0E0wfGvhaL58mF81qxRCX0U+j/6MJAvD0ms9CfxqfnjJhEVVzEQozEt9X/g",
+	"l4xPSCZH/NcqS+7ODGMFYq5pViYJzed0IfGohiRmX2iibuzYMARzczOeRvZsE8rhAIk0LHUOh41HTktG",
+	"ZlmeZ4LLR54tLGUQDbyFbXPOP7FuvnLHdsNSPtBJgC7/UIoZOYxAirldkJSNaZUrcjjEeyDfAm++kdnf",
+	"WUxmdEFuGaGKzIRU5PAgOjg48PmwYUBdJF4P1TjPsShnVKG0cnw0gHMygszBwcFBtE6w0Xu6yv4e2NfP",
+	"eoFwXQChSGo0fJ2RowNvp6uWCrvuud6jPqsFiTHAG3+4IN8dnRwMSaxFzj8eH8Qa9p0ATCWJ/x/zRMaR",
+	"EQznGZdE3LOSZKqTNJopV4ukV3RCO8FP0gndCfz9JWPzsOQ5q5KpJp6MJlO4szMS31KZJXGPi7rXw4bE",
+	"fxhhEA3GVZ6H1YDPNFPhFWmqq+EGNICxEa+0cGzkVX0oTVEg1lejBbH4cKb/HJLrKRtxyUp9QxpxkkoD",
+	"JJFTUapuqqNn7GJhx0frGdhndjsV4q7zOuf4fCc3+lmUd+NczN/B0CFhX09qz2xu3nYX2VwY/GfVkgJa",
+	"h9EX/yTSjKFWneDkWvHmWv/Uf1Kt4yVUP9n/m8TH/XaKw13yolJ6QpxSFoJLf7rzJGGFQiVyJ9NqfMQN",
+	"Lp8ohSk1eUirUovTQLkrnmryRhcAdgCeRu7PJOF45p7xwRoJQoswr+3DOw1dfs9X5ld9GlD/H3wVaucH",
+	"ZgfuOjSrmrWPLa1Y62TeClxAGJzBGGPA2Y453AxoH6LBDzTLq5Kt2H1Rituczf6w2Sl8wK9ChwCS2pxx",
+	"RealFiibm3a2qFWXii9ZA8aes2Cs+sazdaAVYq9thlj1ddtqAft6J9TPIs3GnUaboA7BUPclGqi3xgWP",
+	"vF4ps/6dgK8ZtAt6Dcl+3LoN8b0oGd0l5tlxQ2s/J5zN22ZHnwtsSZH646g3/+Zoardm5eadntfbTKrw",
+	"mYHULcbuoOSQfM7UVFSKxFrW+aOWZ2K9vQWZ0ntGuNAiUsYzBdv0Vr5jKF1x1de7uFkY18wGZOnDpbHN",
+	"0DSF3dH8QykKVipg92OaSxYNCu+n3waaP96zkK7KwIyaKVQbgS1GhLMMfi7ZvbhjKeEg0hWZMeQauLgV",
+	"ImeU67OlfHGjGKd4msvPE0SwG6oa+kJKFdtTGYg4S8qh/eZ2EYBFrVvq9ciNhszSxrtVBfLe0ms5leqm",
+	"km69rVsVhN5qwKNklvFKAbPsNz83IuHSg6Jk4+xLB+pWt3mWkIKWymLwHVtE5JapOWOcZEqipCMTUaK7",
+	"Yml8c5EbHZb9puP8S5GzdcjxUb/zEA0QNG6yAHM6v5XAgMHGUYNR3DjUrosy487o39Ag3NYu6zcyvuaN",
+	"kk0M8VzWHmoK+dcBLMRI5ebWzFk0sCCyKNeA4wYi1MqXuP0bS5ReDCI3itYbYngDA5eh6I4tUN+aCiEZ",
+	"AA2+jkfPQBA0msOQ/CBKQtMZ6NI8X0RGULhdEKm1UqqHOyPMWTjcBcdh+tBE1iUaxC1Ua21S6mkyJVk+",
+	"PiNcL6yl726Ga83J3jKFBus0m+gz0PJuPIxJfBOT+L/FJN6Lh+RKT0pzvSAJhwYcRXDU3IZo4HD6pjFx",
+	"dOufj8CV9QrnMhK0bd5MGuxqXlK30eblixfHLzyzzUHUA7G+6qw1svaY1lqGjO3IQL3z96JvtQlhLevC",
+	"aopgVXR9f904DaLNhihdZDcaBPv7e1A0eGibUqNBQScZd+LhSnWpfrO9UbeexnjBLXsWgs32XDIqQzf7",
+	"kSWiTFlKMu5MTd9IwspSlMsI2QMj8d4de1t1JG/pLcvhNJY3yhf/efX+XciLsyD6CbmnecWG5JIba6sF",
+	"wi+KxN9++21s7GiaJs+nguQ0uSNxQRe5oKk8LRlFvOFVnmsF3QrpX/YmYs8sRwusw490/jOTEk3J7ume",
+	"vMuKPVHg6e8VQuNSiYPo5TsH4dprarnkxYypacYnGAgwpUXBOPocKNzNkLwDyp1MKZ+gULIkkYYIx+ep",
+	"8EIKMjUkVkCwXILxScYZSbNUS62OVSyLPfoYNMyUg9PDEy2jKsVmRYABvR87j9U3ErxMAFHdVmt/5MOH",
+	"aHBbyYwzKTV2LEsQ3ttHB1quFWXJckAeQ+W71/1Kv78ibKDIacJMYAT4BMFdbJEkz6SKyJixlIiSSFUy",
+	"OsML0/I+nTGCQSLd69W7AxzrY5x7Ay/6yz/Wn4MDO6VqrSql8eU9opY/yJEbRBkf+gY+b2+gY6cALCnk",
+	"1eyWlRGZlGKuYVpzkIxbSB40Hc8He69Cjmd/xVr6YPMbaRVNmufvx4PTv64/QtRNH35p49uPIH4hZxN5",
+	"ikPHBPxr+aJGDkMW4bHBvfSM0Bx8qQqkvls2ycDzOfTX/PIhGriB+1w2rtQb4UVNVYOCvsGy8w+XNdNl",
+	"04ynxlHTfZx6ZOtv6SMT+QCsPy3oekT7Tr8ITunNL6ySgRsD22LswCAmM0Y5eN2SPNPDNI4fp2dF8ORi",
+	"s/lTfIOn7EsMIUiAFeBgp0C9Vh7j924KPUAjPOpgFYV7Zb8LK6/+IWrqpsVxqeis6Kloet9rIq1KmrC1",
+	"t6Wh1RpWeqzr+6ASV7vwGjE29QYc6Q2KOI7ObCHZ4cVtEcfzZLKdWdF6ya5JXsPBDzbKiiiW5xo+z0gq",
+	"ErmPkwxnKWFfipxq7ZLRZKrB1rongeJKRUvF7B0N9U5y5v0wplnuPaY8Ybn3g77B9EZUyv4AuNEaFH5b",
+	"Ghl+dcPrx4xLOA3v+8bP/hCNB12jNJay/KxzvObSSqbKxdCINN4v7MuUVtLsSBOeoeECzdO6cfKvf8h2",
+	"ruWnKaNpnnF2U1Ap659LJpXQEBQK7gBQ+Qsrs3FWW6Y3QJJkypI7lt7UyLJaN7TvS0bzHq+Ps1Kqm1ua",
+	"brislCma5WGTJNCREAn/jBE2RGZ8kjODHQnl5BZtCmnQaneX8dT33afZRHPXWSZnJqZrlkk95I1D34qz",
+	"LwVLVH1u0UAfSOgjPKjQ1W3CbfXr7NeweKpncBK8FuhrygBSqCRcKHiLpWTBVNtC8PJksDZ8xKdicGCR",
+	"vaIQ/ZqyHhe+vJGcSlxnHfhswG1IfmKFIiyXDIOpKE+JPitaspTkVGnBMlMjXpTinkn8Xu9anwP6fqYi",
+	"B2Et4zDwjKZ6FDbHcIgm9E2pnLbCzrVESvfGv/z28uThP0JghOe7ke3X3Ohj7kIPEeF6/SWELgXCdoNA",
+	"hHijBJkIInhTGQSTJSqh/n1sCkLRQNwtT/xOeOqtNzx4Tm8Z41a6Dts7K252XBOv5vhvUHSzmpsHYRG4",
+	"ucBiBZGq4FUHxJdkrk/DrCQiVI14I+IMtQSq2nE5AFtnMDrsCUIorQ8DQwER1lZRzNb1irtBm+RGbZId",
+	"uusLmucbIuCfxZxQ8H9kSVZQDoSj1JIDHn8LQ5Qq1hGuP19ff4CFtHcFHweX7bHHkAqJsakaWCqeClbH",
+	"wLow9LkoUxJzwVns9DUMdOUW1gR8rLckOOuhgOAWotUvvRONtT/80tqNc4dueCNjivvSS3YBYIoVJJNn",
+	"hFo8zXLm4m2UjSxpWYJQiOnD4a1stBEt29B+gWGpN8FVBcmHkeY2o68qmHByQArG04xPInJITIByRI6I",
+	"23hEjgnKgBE5IfIuKwrEAWdGP1lnQoepndK0ErzaUAIRbUt03hgCvHGj+k5bh7kOteppPLHHnImWcU3M",
+	"tgcKmtw7dQDPIyjSmBCP7bznaPjub36/CyVPWC+csVeSy1oAmoo5r3O2Vrsb7iBlwi4pdKAu7mszpH7P",
+	"rWAq0Kk8pwtNkwQHZgK249XY2yKK5gm5ZZOKDwfrAPNWpIv+xhfPWLhsfNFHfZGLKgU2W8f8aaI03DYe",
+	"gfF0W8rTFmoWNcs352ewOqgGdKsVep+ZY/NUK1x4hWeEEsWkAnFF85wVA1urake0RCBXzYRe7WUpJFWh",
+	"79hspJffHgIszAcbnShIis0P22dbcxxDN/q7jG0U601tCQyldkxrfKgzLvWWvEP2CW6tTK09mHriPoGd",
+	"1vgY+fHL66cJGcMaAdDNnDOcpEHT10Qx2PVtYRkz8aPmX72sY3WY6xPZxrw1rbWPta5m2ZZrgDKGIHpp",
+	"lWJLBUSpAfeWaXFQAh7HSBjiOlWRVMXZiMdpJhNapvYRGmYw88G5A8ytwguM01utZo9LMSNczLU+BUL/",
+	"Mps1G24yVzdfkL2+4ekFrSQLUzv0pIDPTvM7UOb01ue0TBvWP8WKm9pw5hn2rAFKy8YFK6lqmGW9dWCU",
+	"mhbn5Kb2JidSrLcd4RKXM5X1tKgGALcgGSeULwjmKs/pYj0XXGPWbsNm8/WgXBQCU6cAbSYinDvXDTh6",
+	"PZVsSD6yNCtZopXakpm4nbHIczEPaml1KGR4/gA/WtoFlgRYvoYP76+uWxEdFsL0o0E0+PAJ/v/8+uLP",
+	"g2jw+s3bN9dvgvBUlXkwZk3klWIR0fqiRlr9X9mKQ8Dk4NXXp4cP3g+juZpuCMA187C7FXfhFJ+2/F6F",
+	"JfNLnrIvn6SJ9N1gJbcLhX90W2KCwN8ZHykTyrcZUFVFzuTNmKlkGkLYt9k9I6WYG6SVGWQtwWzEfLTa",
+	"oLRq1tLYGluWH640KzETwkwlU1XJt5qq4tmvVYDq/sRYITH4RBJ8CbMZpQCtgzFNntRUVJOpM0DM6AJW",
+	"1PTIemate5qHhMIfNAwAK9O6whyCWRLBk6ostfh9W2W55ixGxj0jaSmKjjnCsVUIT263diEWLponvnTr",
+	"IdD21IdO0MZIm464HhzK24KoIxd2EZqDQUebJpdHg5a5xyMGWg0I0rgPDSFpAzSfUnmjJfJwzLdXjCFA",
+	"oksGFqJGBENsB4zPbAgLBq+Mfd3Gpj8HVZoimM7bCDL2snFXG3bqZNe1NiAvnTswe57bnFuN8+MMdQhT",
+	"sOOslThMKp4zKZtZ3c1SK9uQJFhgJm8SCiaSzgsx0ZNeevqQXJcVwxty6elSCT0OGjHBxqnvZsSxWgm5",
+	"ZYmWBrUiprQAqoSA7NFTL9ecKpIzrQLDqcwoX6A8uoYk+CnIDgBDKG4TvzYTcT7+cEFenbz4LmDpQFnm",
+	"BnMNA7L9ewgZwtAbwcd5lqgIFXP8wjgTRJWnkC9u8v1IxqViFKh/L4VHS5kmpbOt8vSgL2bXjfiORKQB",
+	"rLmCwiRnJGVJljIMtVsZYvLyIfLcowHVuY4TnGaSaDV8uC4gBGwoYQdKuSCzTEI9g7GouIsNtVHsfc/T",
+	"AMoPGcvT4Il6ETT6rrRasj7LyltF5waXY6Y6X20GKDlz74tXrzzUPzlYGcpzDPE5Ku9YvYYCfYZzUaby",
+	"rE60HyN2lwsiEuTpyep7O3KHuOwoyTN+50pTfClyipzHuapE2synqcpsz9WlWh111yIULp5H5Q07hoFQ",
+	"7y4NAjTuYgVFQUDZVLlMw5LtzEgGwawgi7PLxwgyyAd8TjJuDvRWpAvncLJZ5qCnYRkqUFVA81pvZ7aT",
+	"u8OxKw2dzEdmbAbbxHzLzCBUHytdW3uBb1cuiW16VzNRhjHEMC7Q5mVYQi6bs27gUPW/jHAN4W0pxnvJ",
+	"ah31G9AwIcFSIRVdED2pqTKG+ZPAnMtkmt2zFOrgQVUYUzJmOOJv2VgRUYG16uCUUCzHQ0xKsantIOlC",
+	"npG9w1NHPobEmU9zqphUI26zYPXLZCry1BjE8twssJ0eG4iIqJ2CMxmMOpW1Uca9G5agLFE9Pnx5dHRy",
+	"gP/zyOveYbcxqMfsHSYhcg0KEwaGaHGXKnPFniXF3sfuFv6wCri2QWORp6y8UVMacJBfoohTewtKO1Nk",
+	"kh8slBBTYCg9tXsmc3d4Tr6s5QdyqcisgmBiUlBpaoj0pCTdB/Cx2lQZsjfUUcxF37mFBQhfQDua/eqM",
+	"HCCtTvXh9HGXpeXipqx4WPcKkzCb7Yvr0MCVa1RWwi7jrLGGSMv88IHJDcbwk8pUa9ECPKoswHJcZjb8",
+	"DgEpQQrp3guii5scgl/OGtgvbbLJPbPZyLiVSMumNjWvl8jXMBM/BEpPNez/5qSj+o5XE+hycZFTKTts",
+	"4bzt8yPnpGTjStIcTTP3kHmtyow1jOMaijGolTOlzwQMIvSeZpgZFA2Q9N4wk4eRcTCT3Fi3VlD5h+V+",
+	"EHmWbOov/mxC+HLLDhIxYxL9C/61fSNJAeOjAUppPdK9hEv+JpAgBKn7WmfVUsg9zYME1tUjrfmXCWgK",
+	"+iOXCOb3L08O1pfUigZ/y1RQEPsMThyNSbIoNYG7XSB+yymFop2KlJSnYtZ0QooKL6yu6xXEdsxLCUWk",
+	"NFdxYcvr0TyPjG2hlMqR0uFSCbH1O9Yzrjz6d6YOVIbsn5WrT/rlwcn3/SaucpUVeRY6blcWC2fE0lh2",
+	"FZrzwOYFt/LMulPvWE197hBUfRMK+bLQbxGVnHOir2cBWVfmZxfb1ZswedQjRJaWqY0IaXNv9LmUImdg",
+	"0k0FcdFpzfPRj30SA1Y2oB3OyRYNIA88SDugItNmRCOeMUVTqijUcqPc2FF923RcMlnlKj7FxVaqqJT0",
+	"I8wkuV2MuKb3ERE8YS7zSX9di3gBWXGtCee6ba2BMrzGNIamHTTbyF1Za6xq/uohWiFCgAUO83xgnwjo",
+	"5v3IhtvBCyDONyM+LPf1TSsH3nz9QzD8EQ5NTiU3KQM2cbfbLPDdJrmSkLPZzlbYaqXHR3okOIFgve06",
+	"puOMANCa+OLxGNyZGoVKNmsGZwWO9OjFQzNl48Zw7O0WfRAIeAwUTsiMaAyKmpaUQXwwruYNp/xuw+zU",
+	"F9tEUvkTnmB6a8m4utGYHVIcUvalGV5qq8iC1ImhEhVPBWdn1m4NRMJE2WrKp/lzalCiX9Lb962FrU8y",
+	"ewW2T1twqDNayxOKwD6jyZ7RgiMS65/+m/lnvNY02hh91T0dY/TaTWIjNFaKxjaSwwftk0flAR8d289v",
+	"Os1d/utHYGjV4l9X/Z92MmCejVmySPJeqatv3cst+6rlTWsDPU3Wfzuze30m4hH4xVgqbxzl7FbTKClY",
+	"KQVH/ZYmag39eWmdbmXFuwmGYSEmsUGLrxPBJMFaYBvi7yF4yaBWwRZnBtntyOy3OfHDTWLrWunZ8F04",
+	"8LGd3N8rffj7beLA/ZN84QeFb5x7/bJ36KCXs9zyQwCZy8UkKOpDSQEt2MoIioG5utEITHMqyd80kBpu",
+	"oCkzTfQfVYGA1U9UUqx4Kyar5KSTI5NjDAme2531sRli2wGOXnkDzMJhKd2s5eh7544FPrXGubyUX90r",
+	"QVpTs6pIt+fMGqIMIwqU2YGIGa9uFOZCobXGFpPcJAnLn/n7jXK7j/y3vQX3nGzJneBywtuBdUuTtNm9",
+	"T1Ra7MtzPtlsidzjQQ0JqAkby9yivpaG7NW47mhJ0QkZqjzFJFC+xpbUFa5sQ4SZqhBNjwkCBVWN5G2U",
+	"1v3EZXSqyWrG9nzJGH9VTRNaU698Y6WNTZxsfeSbRqZPp1sOnYSyL19a48gDMwKW7wlZa6Wiyd0NYHY4",
+	"8HHDmgqe+3W196zl2Yusz7Rerz95FxD1cxa0LBRYYDJuoBlWCjfSuzGS25qTrQDDlhbZL2fEFHIK1+rw",
+	"jQiQGxmZWndoptAEwxSKGZL3PF+AGaXimgTIqbFEowZu9wTJF5lJOFlSq3osdEnEb0SX9qhy1Raie83Z",
+	"Vwr2M3Bq2bfXFILf2AgZpD0Qpzs4HZTMBNGFW2qkwjXHCpy8b3R2FY4tpIz4HVuckhhniMmzk4NXz0GF",
+	"jDH88oZ9yaSC0PxnRwcHtr0SVTD+82asvFtn69sgOdtQQt4i/96XZpsn96e6eUVtF3554vXuaZ+c0Uxb",
+	"wcwvT9YCm5NmAnUAwGrXRA6se5ZJU5Y9N/p5b0ERQDXjtn9IdyDUo8Iwm2JesHCl8UQCxGEWRtQgJhjb",
+	"S25pcjckrfuoDz1Cx0jbJ9LL17vOpK5KyiXy8w2gakkIW84FmGRSQfaTc9BDVWZHw2esZPmCUJJrzD/D",
+	"LcYZzzPO4u6ai33iXENCX6huA2TB2TgDb0avPQsudnV1yqPDk+9Ovj9+efLd2iIIQR751jdQhEKvaCkZ",
+	"0VJhbeZtWOZdNVknRnXlwXZJVFtkY22XPoUEqX8CFzZ2WOOExSHX5l/V6nE4QK9kSSYZmvKHpM7GyiS5",
+	"uj7/eP3m9RnxulnxFMHjxp1zPOK0ZLZz1RmJ6yd6kIv3P394+waH8a/KPXzz7ur8Wn854vUL+uNnXj0L",
+	"tGc+j+rsr2fA8lJBJvSekap4rtc24rFThWPyzOZIOSq0PCKYQn84v3yLC7QJVjG0m7o4f3fx5u3bN6+7",
+	"8sLq9OvmmbTgMACiZpd+Ppmf3VVXbOoCXn2nmsUmcovqLS6WSItsXuV96tEtYzq2MYGy7jVUzaA7mYUV",
+	"17QrRpys/11b6xs/mb2bH0ccgMoEDeFvZ3U6sF4hBkKhwVvTL5fx744ML9+dWtDV5S0uUE7V1hawRcSB",
+	"BoI45N/epoHmLZMUvZ/cpFWJUq+JH+votQXGMy3iMZ56ZV6ynEH6MjBX8HOEXbpNx23Yi+TOe9M8orYJ",
+	"ZulSHzHg9w0vz2NH+y7khFhpCPXh8BETvzJDVSW7KTupLwRFaMQz7f+QEJFn3oFGDtgddD8ndAaNp+ow",
+	"OQwBAnAIw8pjwi3anhNIVmdfWFKpdXIG2sGw0ejCCNazze3q4FhrGX4eD7pHWhXxadgjBnvRsMI+emmH",
+	"dYaKpb+blp9q+cZ+Nwti2yjYw47Y3nn7mqImMV8mGCGS1ELtZSK4fIFdMLeEAqsEL2TS21Q7lzdiHMau",
+	"lCp6SyX7RpIkF8kdGgFsz5I2T+iFYZ7nelyKWXjeqahK105TvxbVqfU2gNPaeDZdwZG3AiV6zF8VRIkd",
+	"LuB42/IIS34jXzLrLfB7At0qd89SDXqAksasvXWCqtM6AdxICVKIPB8SiJ7CYB99uMYwYcVhoyYMooHR",
+	"AQbRwEn95m8r5A+iAfI4/buVrsMyrol+2LCnz/qLMzXCGoEpmxR+an97A7bhXmFsJqoUZBJN0WQwkO4d",
+	"nTGJQgErTNSVDehOvVA+cgXPMTQYsgcpyAgRhtLPtVpHJTgpWTOXrquQgKsSEjZwfIJkYxtrVWsKK1uI",
+	"nEILkcjldB69eBHVJbfRqEhJDkNoaRvG6GjZs/k5r7JWuQQQfXpQrm5GF1ALcEd2pnDqtoHSFgAG0VSx",
+	"ovZHWXR7819vLj5dv/ER600nBm3Ddp445m6rMDvfmtrbIAqdZNeaUWDYruN/KyZbFA1zxWtQwa4dh/pf",
+	"ti75NrTLg4gW0/F6OfST015uVz6wLZQ7bXYmHyPvvtxBW4Xe4VQg+I8zHupVXldu8NISsCgpliClHBOV",
+	"9FXaai6abuHfcnVE0vc9W661BDNRqUTMtLibshU1uPyCoLYMV6v78FSp4ubk4BU6Fg11XB1Y98pLyX1E",
+	"aNOBX07sEeNsG+R09MiAJLCb9AwpQsKxHFX03ZYdB457dxw4eWSYy+F3azoDeMv31+SxNUuJvBgPxLXG",
+	"+TeWuYL6/pMxMBdP9qjwrxAPw5FXnGSXwA/FhGtaZ4xIRpQ3pte6KEmmqYjPNzBt4RYLSXpKwaeLizdX",
+	"V768f33585v3UGbq6qfLDx8aGkOX/PK48qcr7e6raqM66WFz3g8h2TWMYaVNqShPXYftvvVCMYvJ1rJE",
+	"IQKjVBlkqqRsfVJkQ1PpFU+5XAp560LDWxUV3bg4ccioC6EeRdWvzZIXZ7B1Hc7NKiR3lvXC5J5NV71h",
+	"Qc3fqTizj40ReUEaRu6XwdrNL3dXu7lJTTZhxJtwRMMMNyoBvbZ66JUS5eYl56yN8MbVngskX0CnBfvm",
+	"NlWU6G2+QWXSa/061s9bm2PcXL6bKnRA3rCbFlel6Q0WR+uQq/9yfvHp08+marAiSc6gjcXa1hzB05oy",
+	"WtxsWwoQQOxxX29wU16lw4B9CMkkp/ni76w/GcGvKiW2//KeJlU12/DDjT/K7pkHFRue9Eyk2Thj6Q1U",
+	"Ygme0iNrPyqhd9WB1m9pOWGmzmFE7phWX7ViuHWJtI55/sxoEZHr9+dX12DwMwAGUVtZSWa0kI10643m",
+	"DlvO/PU0kKl5JE1UaV5n1ED5zsuq8SVEbiAeLMBrl1vQnO/98Mtv3z/s+f882eSfh0fhDjZ/qd1ym1Qh",
+	"rbLcijXLwpqYzbLwo0mHO+ZHQUqWM4p17eZUQmVLLJkXNOF63sTVcdi1L3AignfwGQs5bxoPv/uu+ytz",
+	"Dh+gSjSUmd5oTvdRV/ffz9OFqeluXw3Xs8cS1+Eg+7qo+VpuYE7btbmTtswPdM3KOsu/YXStiYNY6u1T",
+	"JQmTsn81eij2fVMFkmJfu4LkriI4VH8gpZh7vVdcjxkoI9TOfw1K6n2lapaULBBWdAWNLARPWGRSxAyi",
+	"WO2tY6Quxxw+tLV5JzwinM2ZPmN90r3Dhc19XuGqAwx+YxtSXRl6FdI/cdZUO8yh7zl8Nh+B5y0s7+vN",
+	"NZG9iUBLM9fIV99pg5isylayR7aC8r2B0bcpSxV27zcbi515kcFebqMtn2+KnTYr1YtCK0BiHq6w3bmP",
+	"mqYsg7z+2SWdxM3elzEE5xUlG2df/LcaPSK/jc8wBAqbzZpO1g5Hmk3S14ZYz+gXG13v1ZV0SGN2tM2d",
+	"dKe1YPP2VZS9eWaqrFgrkPwJSP9qEAL37hmJuZg3gtpNLLzz/sYG75sdEKXKoDiLaQbWtixqCIsGboxV",
+	"Rep77OvTx7dPRDa6Ktmbj79i8LnB2v7KnxWu1unobuC1ESdmxA/QcPProcbuIf/3gqyuE71ygscTi8FY",
+	"X06uKqOgB2KlEVJIovUCCCLSgsqwfw3CRj7masuYd9TBjF3TlqLZlYJ8+vi2rmVkc4sIm5RMSlJWOQNG",
+	"IeZLLTyEajTwWGptsYZ9BC83UDQ7X3iNzP2yn9Ir/deXr/VJHVrH16aCzrJNvXB8caMYp1x11/PQ54/v",
+	"2Na/yVRIxsNMK2X3LBfFjK0eElgGVFyl8k4SLm5FukCPPklKljKuMpqHp7hji85CNecfLqFbnWuAWsmW",
+	"ZaNLOShYCR2GTYGt/mFYpVhfvwXqnWm9oXLNG9ongx3rMiyIB20DSpaIMg03DMAL6etOMG/P6N/QaxOw",
+	"Ipk3Mr7mjZJNetkG7E6bB+svvD1ka5mtNUU+rDbBLEhzDAY+iuZ25U3aXBwNX3U24eaxrM3iS2u5jtnS",
+	"6/qLVtBK38pKL1aJphZHOZt7FVdt1f/IZgmYM1hTrg2Mu4pJtTrf0R6oKSZsJ56w2h6AlVL72ANaIRnr",
+	"qxs9uMQwkw/QPzbLxVbIUA0wrAQIKfhQ5SxLprgVUym3J41pxaY0tf4gj/cBFKw4NZT6jX0xo9l2WIOw",
+	"ztpMtWFIykHThtDvCI86bMi1YbEFPQ19vb6zxkV0q+yrCMXFlCV3Gwu9j8DdlX2j+oLj1wJBv4mSUfG0",
+	"CvvL2rYntuORc7l23Zl3lquu6XXjyDdsk/eoYPBgicSVEcu+K91FLUdYRDjDBrOoHe8sY35d3Y3lxqTB",
+	"EPKvFype15JbcxPmxS0DzDePSl5dpmH7Cgs0WF/hKSPZO0Knd1VpwiKms6e1yy3UiA2sB0KtJfn/zn9+",
+	"SxT7okjGZZYy6AzSv4V8kJ72+0TPDMV0Vu3f29jXNAH5Neb72YCsmLvWCOSGXm8FMq9emxZp7QtdPnuC",
+	"6UZ4qalIqpltySUqRShPpqJEKkLzjEoWVmkaF7TZgTvzzYLO8tVA2AA+I0l2a91dbUthnuXDQ89QVWZq",
+	"caVvaKkP+5Lxw+irgBqU/OfnawwFT/IMTAvY/oNyaLfOFDmv1FSU2d/Rbg4e8MGp6Upquezp4L/2zj9c",
+	"7v0EHdctVBSZafJ+y2gZbM7jFuPWMoRWhXofmsPjd27EqVLF4OEBolbGAdfz1R3NUy1mYKkceYpM0Svq",
+	"IglNSiHREpAlTEZYGR2CM5GP8BE3IZUAPcRnwhFJq1ILg1qy+SCkmpTs6v99OxzxEf/22wvB75FpyOG3",
+	"32LjoRmb3bLSFL7n9I7dJFSyM6DS+OvHHy7I8fHxKz3kp+sLWMWIzzK9TiwEcEZsMgV+4TeZIc/i//U/",
+	"/ufNTMbPh+RnM5lDAwz3wDoctvnAkHzEoH3jYav4HRdz7lYqSvfTrxUrF3VPJJh9xKEDA1QN15uGaEvY",
+	"L/YZgzBNU7E8pkWRZwksfb/AllB/0HQvdig74s9sH7nnlpFLiOgicSJSFp/pV6X9Wg5nKVbXhHLFNm+c",
+	"XE/1LiG1AWxicKlYmR2q2TCtdVBwVgmJifXoZD6z/brcuzO6sEPZBZnJzY7N8ZEs9bZtPtAQK0n8X3vm",
+	"pb3L1FRnR/T6RkY2JXfEwfmsuTPHSvNazbUNDo++9wpPRYTlkhEKeqrWRg28OaMVLCSATXWvMD7OJlXJ",
+	"UpJJWbEyIlSOeNzA7VPyJ8A38r/+x//ENBCH1Kfwm8n3rI+q4lrIj/dpke3fH8ZYaR7rcdQWGJJhsx4J",
+	"Trgve/UTe7eWfum7hf5GoDOMeClyhs2OSGZ8RAjVtbXONiuqkHIxew+ZJCcHh5HFhBFvrenk4HhILjnx",
+	"bDpkJlKG0ACGQdMPoK4MMySfp2LEc5rcSRKbTBV5WjKaxkQys3EQMOJvv/021ghd5DSBi53b8miSJLQs",
+	"F+YKr8G4hNfn8pQzaUp+OSOoGIP07lkp9eXgxxrERvwZJZ8+Xb5+HnkPPoKRKybPLFQdH3lA1Xj1Z/o3",
+	"UcamUk79a8b1r88OiBLk5YsXxy+ek2QqNAb52U61G9i7GNyExqSF2cWZl34K+qA+YcHzBSlZwajCM2oN",
+	"A/Dw7OTg+Lk5MRPgBEf2uW6kw22jLih4oWlIqUl//OaaTmIbe2ZtFBkf8V8roZgckvhyvPczVckU8hWm",
+	"ggtAE8EboQc2R+/ZyeGRy6kHaNc7xKMwo+tzvRzvvROc2YHdYD++uSbPjg9Ong8tqpoFc8HZKUIpJJ3i",
+	"pNbVGZGS3Ys7CI82wDERwlLgy5TNCqEYTxb6UGLo6W1wch8OJbbtZFzHBlFXt6Z3DJhe7I2jcT4Gqgrk",
+	"xOBXwUpzlREpyownWUFzGLoUlcIK7ZmE0MIRB7u67Vt6dAIZ+hKHhFaJrq3ThGYc+QUmptlygvjeiJuc",
+	"c7uDkklRlQkzCRQZJE9EZJzTyYSlpN6Fhv8ipwuWnhKtOMRn9VXZyZGAufaNeq9QTBMYHC7k5OhIc0z8",
+	"pbScs5JsxKuCcKE/MhehxXaAy7igExaTZ6B2Hz5HZdZ1Y42Jz10aDWQRAUvgXqbHLYTCpIwVQxJ7fYLj",
+	"CPzfoMthdAP+3D490zpXQxBNplrk4AuSsgIknZRoesiA5yMO6tPUU5pAIqWxzx702Yg3F4tln7iJrAJM",
+	"xi2Z8M4/YkderLmUZwnjWHPWiIznhV7R3tHwwITRoIAnT/f35/P5kMLjoSgn++Zbuf/28uLNu6s38E3d",
+	"oRPlPs+Gdzo4GB7iK6JgnBbZ4HRwPDwYHmMw5hRkZIsi0LVl31kG9k2rsELIgC7yWkCrmnlNrIxPKdUP",
+	"oPGrZPkYXrE9nFx/Num3FBxxbP/tJtbnKe6xaGqNH1r+N73+yJjNiZX7LE0HiEGuCWc/EyWL/ZC2TJKZ",
+	"wPCLVJxZWoudlfmQXNVd9zSXHvG6p56+fk9adJVfZwyNDFikyBp28ZqdcHCZDk4HZcVrQ4o+eitJgrYd",
+	"cG8CZOHZ1t1/XYPF20VdXMAqIiCj1npI3YEM9dWQs19r4uZ4/yTSBZrquDLuQ19m/ZuJsazH6mUzQsPE",
+	"w8ODl9oKIHd0cLD72T5WHJWiQJbCnEooDWH6zuGJDtFuZyrJhmdxy97/AYM0UdOsZjNaLjTymo6DtZDy",
+	"jfQ7OPqt5yBHYyKhKIntkOTLgVr5BXUNn+qJmrgp6zyXSSiYEuqi1erYN9Cu0xQ9Qe9RnptVSqLEBLxN",
+	"ZySn5USjGKgbmlSWUg3JBTI76nqk2TAAqbIZVVplBGkjoVwaeIVAV435yK1wYkzGM64QydSQnBMo5A19",
+	"QtlMlAuTPYILkCEEmjBlk3yeEJTsFAEougaWW4hS7QJqXEY67tjPDzCWav3LFPiPaa+q+e5jAKjI9rSY",
+	"1Qk77/wwWXLuy56Y7G/FVxTxNSTp8aKGBAxa5YgbMR3fD12n1lzPP1z+pBfUhxyCgFirOCjqgEUzX/hV",
+	"3vRBgYiIPjWDd1000lVIXUEio+71gE6ZuW12TOI73ftBIVbT7bKp1oe1/wHNpb3eu8r+3uvdCxCf+rx5",
+	"icLNtZZtBshKnggtEVLAGBzAzHOiJUp9G/pWdoGdeianl/g4B5aSANLhA4t1UYfIdF2r5XW9ThC1QVSK",
+	"jIsQWkGKufFiCJ6wU4Rzqsnk1GCXVTC0Mm7Ke9Uqfy6kMroSc7OAmItKDiDscMR/MmCsUdf1ljJY7ug+",
+	"iDmiGReD0lZLUZIRkQLxEAsGcU0xQfEHfc5MukQM0GWMlzx4GokEB3fiiG9ZNr6UFvAe7mzqC3SIm+11",
+	"cBajcBmj6hCTt1IgiL8N3oqEdteR1GK8NW9pFWzQ3lyAvDkT+8PjkeVnBCmLL5ujS4BJ7f+GcWYPHrda",
+	"kgccwLTYxxqypeHg9degV52yqMHcxqU9/h5+ZOrJrmEfSUm3NviDtcQYKzAXKTPmg5rMab0s4+SFVd20",
+	"SoXWHEIt14aeC8bs41qhopxZJQljaVA6xI//EQECxUoUWHYECB+R7O8KFjTZ379nZTZedMqOH5leX6XM",
+	"ZacZqBPW/YDJC9ZupXmYeyQZtc6LEXfqUzKlGSfPwCaOcb7DWfq8aQ5Ipiy5k4SSW1GBLaGgpTrD3JwR",
+	"RxPAuBSzG8l+jckfjc0I/lFxlXnpExDWhvY4vRqsHTji3teZJLcsz9g9S4fkSonC2QAwfQ+B1GZnzEvB",
+	"JyEoxUM81we6TuitUwNhTUrgfs/IYStzJSRx2oU3BM6NssSWpd6fhVmL9BdzcNBjOXk2gw2H19LsmXC4",
+	"PtDiSfFU381f9DWZ71faE8Ya8naBsTDjAmU4kLJUSbPcR1uAmS5lr2Q0beCs/nkPEacTZTWE1TH0Wpsz",
+	"ffEzXjcvMtawe1Zakoyd56l9CL67VCIyN8yyaJA1ZlUuPCIwYQqRjqh5ljDoOaBRFp0nvota3LMyp8Wp",
+	"XhB+rwVjMMRKgeEElkNoYTMRMzbipk11pkBlnUEd0ObKMq29zilolAxarudSeC19HUEaMwgb4ikZYyjW",
+	"ghgzsj4G0DpmdEFumWnjbYo/Tam80ROiYbis2KkhSNR8jueaZ0rlDIaOQGC2pC0X4k5itVJL3LDOODQV",
+	"MATReQGdwRvoEWMpBoTBAM1Itw49/A0CyqZs02X9gK4YQnyvAsyGem9otHZV7HrMjXI5uoZ3TRL7rtZ0",
+	"plomlZ+nglCpGfpYlKbOcof1AWLrHzldKxumDn0TJdSYL1exiTBZXpl9tGp+g3tuDZ02EbGDiV2spxLQ",
+	"lbZVyPH4QMZRy/5f0yGbaD/iiD5Qr8YIAeDG0IidVOAfkFNRGitWEDBpi7158Hh81AMcd2i9AaS0Jpwn",
+	"55Qw23qzjCVMuxFuaVpTOsO5kGkyS8cezzX3pSoZnXUyzyuAkT1wPOIXka2VqNf1jTT8U7MOG4M0oYU8",
+	"JXGGTX8oQbiLRjyGEZB+mzzfRcEiEqdU0RjkeHfYQ3LOSVYPql8hM3GPgrcDZsGH5E/IBcBSiuDuOIUo",
+	"SfyWSrUHY+5dvsZMceSAmoM2AoqNIKxoqf4I/mOwDosZxIponitr/zZ69w89FQ8CkgxOgagAIQmMzlz0",
+	"gNQCtV0j5eAgRzcNviCtwJEKJkcQjge++rnNhmbcCv610xfcDZnm3pLclmIuWSlJKrS4qqZsJll+H3Y0",
+	"4OL+zRP/zRP/EXkiIH2NBahC2uIByAT9NnaGIKxWJDXir/WRbMKXonA7HEDYOnm0ZAnLQOP+nBldoKZg",
+	"2BDLLS/uDMdtkLlODIHc5Pbhrmefin1RaKDYqxnGCmNrtBz2y3iaMykNTdwFh/wB8q9rHpmji+sRTLGv",
+	"z/AH1I3Ac5CI2W3GbezQ+bvXWLMGq65h9VcMwLAuZ9CL4OX3H8GnUTJyK7AxJFWVdJ31qGIxTAHRNi6r",
+	"Y1ZJpcdR8NWQGL986udRQsCskUiykog5PyWxjaowvK1DSbpyvQTXWG3McCTjUmlZxcg/UC0ZltJJ+mxR",
+	"5nWo9sSMoG3Zs5fUte66T7mbc6OOLpVsJtgfHSynU2y3Krb9olifNYXmbTVt3oKThUZtt4bfxZiPYe6h",
+	"8Rr9tR/Nwc8xawCTO1qa3W+jAaatjwanowGrRoOH2AZUTug3kth21NgURhNsCK3slDpc++oOxDk5ePWy",
+	"gTlHvUWo5V78m8QagItdZvedYN5oSPV48QEkgz7z7URYWbs7mz78tXZn59tyd2tkINNs5d9RHR6tXW88",
+	"QJ5ZWzvvMzb/47jK8xhDo0zUODFpCCAlcOFIwM7CQWwzYStH4b9Xy1FdgSBXWmaVVnIxwtBSY2zyLG6w",
+	"9TjyS85BkF2zV/VziIgaE2yW7ZpUEy/uBNV11xDO5MOOuAk8OIXii6a4GJSbKStOlAAtnPEUdG5wB0xp",
+	"UTAOziCvoAzEf2MJsznNjE1jxdSuRWut70NQnFbV9LKqwg/jnlBT+cxUUj8zYTBHB4ck4ygtJlBSyQYc",
+	"6wlGPHbdH2K05sclk1Wu4qWDqAuzd8epQOvpTQ0Dn2mmeuF0ycasH57WsTeYXLikch9fkGvN48mFxtYv",
+	"akh+zIyhyOxXSRJbMcDK1wXVgkt8RuiIz2gOFatSVx5nwgXUsbDRrdC2gZYpSdmMcuucD2piMFFBS8aD",
+	"2mRT7dp9BJC+tg3if3ZL5ro8/xUfZzyTU6Om2IhhvCMrUEHsxLMYemvycZ4l6FiKS6aqkt+wL5mEduHP",
+	"W2FDb67ppGtx5rV9eOch2iDEyHaZ7x9jFA0QqhlP2N65PkeWrltX/YX9AE5wl3FZq+7FkgNDFl3dFkPK",
+	"lACPJC3zzMuhaSSckFZs3CPuJpDIs+7T+hP3xT/OJT+SWwNzNby1N7+el5liy4aP/d+Mvfah0wSyDbez",
+	"4GT4HKmKyHiIjw4OmqwMDP7Ut2Usp4g5E4bNW/SaL8VnRAqwfmhqD9ndmhFiRJWWD7qC7bfhckBjX/fh",
+	"Xk/AD1FuNV3qe30xfic4g8zEpxd0V1GaR9CGnSHd8cHJeoR7J9TPph3ArgIWEaQBjBsAuqGk3Y24+9jE",
+	"ujt08ROHjLU6vbk2QQt0A4OKccsYhwyisxqh0Z8lR9w16gXXGM1zjcTjPJtMQUClmjyw1NpJTw5eWcTF",
+	"Upk3JuAlhiiYpkRaUAlVKBKW5x1BHPj0iTE2IG+uxS8ftxoSXRhc7CsZk/umh+eyYHa0Htzw23NTNW8H",
+	"kHoBB7zMU8y1bc9V9usOT90A+ja7YwYCIshX5qbygCi/kYQmkBFzugSVBNvKGb80JmQxr/g31Ad3MotW",
+	"7hJaSUZiO3jQFl5//m94ezJ4u65Kl5Z+S5O7nYLcmrjAFWXrUOc3ynqjqwJBfzkkyoLQAxn8WVkLLEYi",
+	"GZIPdMIkmYAn3kUr5ItVfpctnfEerDW3GFOZxD0CV7FQoi/12grrVCam10GwlP+GcQL/7PE/JmJxV5a4",
+	"OkzWi19dIs1buDk9JCkZZKh2E+Wf6R3YmVqyObj5oJJDFBBqItcmFEsJzKkWvy8xA90UGYBcS4mBbfot",
+	"yPWa0tRoDlzMUYCIr85/PL959/765vzjxZ8v//LmdWxqTXimhEzCisIpE7DDfxEq/vWE+ciDgd9f6d+B",
+	"Pv2nEjNwWpC+IV9aTiwJoFw1Y3uNnv+d6PeRCTA/N/sUGxEHG2rGNqLbHxHRYqIF+lrppmRcMjklUN2S",
+	"FFC5sgNlqhnzu7/+W/55EvnnR4jlq3gqMDcMdUTI8m5cprnHnYpHmljv2R7UQQnpPcf295DzYHqURigw",
+	"sVSLFUDvIZs/IhKtUTy1bw7DYg52oJZPCVD/BxtIvE7mIUkizz3LVctEuRV9/Z0sHk58aexmQ1PlWtnF",
+	"FdxdD722FbeWUqyv0UUyr6hcHQbgJ4XerwqLawDxnwcIdwOArtTLmnDBP4s5mVG+MDF5AIK2FJ3NCHXe",
+	"7ymVWOhIc+xbltCZTSaYRSPuhBHBWd1GFZqyuUIGtk2CyUkGLmIquBk5fMSx8aATx7XMEFN5I8bxkNgK",
+	"ey7avg4ldDVER3zEYz8Kx/hR60CZmGhRu8wSBZ1+sPIhPkVM02JKNtNC+rWt9TLPUq1o6w/GVZ5jzThT",
+	"FzWqa9ihq8EWLNMnQ6RYpUlfuZtaRtWvGlb4zxbY9O+Qnkb4JMJYj+Ae9+4urAMXWIMKMMyrkOYTthr+",
+	"e1M3vzdcmKPmaaO/6DLqffa7wG3CH/9V4Mbv+LcSYOxl7MyY5DXos0DiftouuMuYQk0oR1Ewjl0nuJiD",
+	"9b5kWLBSCRJXZR5H0P3NK/c54jE2iItd7gpSeq9AEOZkY5kgNDV0xivZVoVPE1bT6Oj5lSvruCaMYWuM",
+	"uUffEAfH+lXCZMzkX70az1V1q5d1C/U/GE+hZYSGtaXsyLVgvmyysZ/s/2b+spERKcsZurCaEIi/1xC4",
+	"YdCcga3Xm1s/GhB3EvBygG10Ag2tHn/or2GbhLruv1DOT0mSuq7bWxx81Fn5aAcH2kHNV+/edtS0CRI7",
+	"CQCYu81sToBts9SWbd4U8HcVAa20jv4pDK8DQXtIYtPTypRGJmjjk1jKG+tQt1o6g7YAX2V8AjmpIdqL",
+	"oeS/A+Q/GYnHzrT9gye/KihdYJ3wraCpJ53b95C5Tz6cq7lP4luRLuKVouFrn1A8BlZ6Zmitum+zloVN",
+	"zvq3frN0NOsF1RpYdur3rIdFw83WxHMDaN//zfy9tiJfE5gXT0v27CxPXbvN7aZDzLSHs7Mafm7EWnDV",
+	"BOQr3vF+ycw/V9R/rxiBQp8Ji2x7GLBVlaLCEkrG4WHKRDc7DIx4bBayl6UxVnazHuuC8RRdjos5VFfC",
+	"WNq0njDsnDNL/j8ICHv4zuwAO/SeXTFo1+SgCPTDJ2GI2LF0BYzAC+jDs+1NnTjVqvG4zB7NF7+39vD1",
+	"hRm4QC6wW4GJcRmLkvCGLWtn14gS8CpfuycSk4BEfIo2ehseBh3XsRSaqc5ClBBDmxg2LsXsVO8lrjEe",
+	"GjRCiQckFpYEeOwOycCIx2kmE1qmTJONN1YMB2W3CV9O+vImbMNcgI7gMP9MgjscElvXiuHrQ7iB7Ccj",
+	"Tz2Y2A8QKeKDGcZ+a0C3PhrNc0pbQQkaHMQREZ7NNyJUjTh2K4NONVC5T2UzdmqbjGC/HpMmhEUCsT2J",
+	"KRC4kqHhIh+t7D9Fmw+zwg2sf0e7n72Oc2qJZuhLS6ud2HiQq0KPprnND8B+P40AlN1Br9C4tocmy24I",
+	"9nJ7sTamBjWO7XFKpiKUl8gPonS9p+rmTbeMmiJ4MptwqqoS9QqooBICSViTpQW4sn8dtvwjxPXVNj7v",
+	"mJ8CABSTK+5dC8xGwIbGRjRl2ODFVko1dmi1KBiJMzGUdzRPh9YsXWR8Ep/h3TtBUbE8l9B0JNM0MNy5",
+	"Qy/rSeyPv6uwDGn0cHCPvMqpoLOsuz+PKG03vWDnxqhOsM8UgewguSwYz6fifHb5lH1wPuM2uooft1sT",
+	"KspTEFHr2IS6XyM4sAzJ2U3rHGHT0ampSAD/xjaVvWqdc2hs2bw4v/1zZ8HkZr0FF7PC6YxFNvRkSC6x",
+	"/gJEpjSCRcIWwEZ36HWNcKyUa3vf1GqVHaYrwsF8+dhKbv9EVUzWcA9zoGYju/E2e3ftqIz7bRlS3bO1",
+	"BUWEZt201WsbZYEvDYDNlDRgeoGUwrhJRty+RHM9GfbkyoxE7J5hakMz//jo4ACLjJg+oAojtlwlwhgL",
+	"kpzG0H4YC/ZilAYauBBdOrORbWmUz3U8x2Zs58n1rEYbfn3t/li2LfpmY0ED+E6LY93Vn0oolBXZ1upY",
+	"yBV/JBRtcfr3IYmhWqFejUsT91b5Zc880So+vWMAP3F7HyYlcBf+H7NPJ5yZwIB+X5meOjupJ4zApQW7",
+	"5Xihfri5HFTunu3f0zxLW+mdra4Q5g0PvP/RgfQc7VUWcY117+uVXHFgMmXJ3Xos0lQObmFIPvs9PGwf",
+	"fJJxeGzFDiVyiPN3/dDJs5Ojo+c7CWHTK27ScRd8qgRk4mRqS+YRhM/fNM1e7dTZluzaD99p+WNHId4b",
+	"EpXfqaqBCoqKj6Away9wvS3ea28LFYOwYPaQhG30Ngi7ZTAd8XWdmKzR/usBzU4B5tHcZFxJY3+B837c",
+	"ta9iLObe1xnvgxbyjtttttnqsoz/a94smhy+5s0aytGz+PJK1dImMjz5nf1bOXxkfIe99CfnF3ai/d/M",
+	"X71kAANIj4ejZXHMLCPCYOlDZ8UoqJrWRox7t4DuqNru7mJHhyffnXx//PLku/Xtz/5lhBUt1O5aSpky",
+	"mqvp31eB1J/hlac0YpoZAuI/RP8+QlxnSVVmajE4/esvTcsk9FMHRC5KkTApsddYswL/jCk6+AXOacZU",
+	"mSVy1Tn9bF7p14ygyGnGN+xC8KEUM73wShI9BmFfCiFR90BU2v1JmU2BllhPHz4jUTBOi2xoL7/roC4E",
+	"VyVN1Bbmoa+UWvqfV+/fvYeC5l06aWL28A+SU9pxu9dTqKSLW3EmqvDtgqnx750yzouD47pGVcmo1Aqx",
+	"6RuUUM5FQPKZMPWR0RRqp/5u9CWh/CkJDPQyS7HHNpRedk7d8DFbvrkCf/7isdYnOjE7RQf023zdJzg3",
+	"tOqYutFkysoQQW6O8NvgltGSlXowLRDQIoPWBvqfenQoeI0EpirzwelgH6iHGXQpFM4ZdKRX1dxlGEOB",
+	"ztmsgp4WZ66siSRFxk0iMOSqLGXmyoA4dYWNPE0FrkDJz2Y7qtAQcGJeoTkAtFRA5VuX9V73bALlomOU",
+	"O8YK0xaYKnpLJSMZJ3JKC38/Nucl1DjKmty8KDPpfAhDAm2CXWLgLNXvo/kRGgiV/n6dS7djsS6GzQ7v",
+	"54ZrpU1Byxnj5CxKAQ5OqggXtyK1jatT02vC7g1qUQV6XGB7ZhMgO3d+zcbZgg8z0I+3TqO3QbHNgH+T",
+	"5hpomwhkK4KmakAjo1r2Vj7lHjYbZAwefnn43wEAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -321,7 +321,8 @@ SELECT t.id, t.saga_id, t.step_index, t.name, t.state, t.attempts, t.max_attempt
   FROM (SELECT id, current_step, next_run_at FROM saga.saga_states
          WHERE completed_at IS NULL AND next_run_at IS NOT NULL AND step_failures > 0
          ORDER BY next_run_at) AS s
- CROSS JOIN LATERAL (SELECT * FROM saga.saga_steps WHERE saga_id = s.id AND step_index = s.current_step) AS t
+ CROSS JOIN LATERAL (SELECT id, saga_id, step_index, name, state, attempts, max_attempts, last_attempt_at, error, compensation_state
+                       FROM saga.saga_steps WHERE saga_id = s.id AND step_index = s.current_step) AS t
  ORDER BY s.next_run_at;
 
 INSERT INTO saga.saga_schema_version (version, description) VALUES (15, 'statistics and reading at scale');

@@ -112,10 +112,15 @@ BEGIN
 
     REVOKE INSERT, UPDATE, DELETE ON saga.saga_schema_version FROM saga_engine_role;
     GRANT SELECT ON saga.saga_schema_version TO saga_app_role;
-    -- Keys that sign and hashes of keys are nothing to read reports with.
-    FOR t IN SELECT c.oid::regclass AS name FROM pg_class c
+    -- Keys that sign and hashes of keys are nothing to read reports with; those
+    -- of no tenant are nothing for whoever acts for one.
+    FOR t IN SELECT c.oid::regclass AS name,
+                    EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped) AS has_tenant FROM pg_class c
               WHERE c.relnamespace = 'saga'::regnamespace AND c.relkind IN ('r', 'p') AND (c.relname LIKE '%\_secrets' OR c.relname = 'api_keys') LOOP
-        EXECUTE format('REVOKE ALL ON %s FROM saga_app_role, saga_readonly_role', t.name);
+        EXECUTE format('REVOKE ALL ON %s FROM saga_readonly_role', t.name);
+        IF NOT t.has_tenant THEN
+            EXECUTE format('REVOKE ALL ON %s FROM saga_app_role', t.name);
+        END IF;
     END LOOP;
 
     -- A view reads as its owner, who sees everything, unless it is told otherwise.

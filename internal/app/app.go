@@ -75,6 +75,7 @@ type node struct {
 	archive  archive
 	trail    *postgres.Trail
 	tail     *audit.Tail
+	notices  *notices
 	writes   *writes
 	calls    *participant.Client
 	engine   *engine.Engine
@@ -115,11 +116,14 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		Policy: policy, Version: opt.Version.Version, MaxResponseBytes: cfg.Engine.MaxResponseBytes,
 		MaxJSONDepth: cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * cfg.Engine.MaxRunning, Now: now, Log: opt.Log,
 	})
-	workflows := postgres.NewWorkflows(db)
+	workflows, hooks, name := postgres.NewWorkflows(db), postgres.NewWebhooks(db), nodeName(cfg.Engine.NodeID, addr)
+	if n.notices, err = n.newNotices(hooks, policy, name, now, newID); err != nil {
+		return nil, err
+	}
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
 		Definition: newPinned(workflows).definition, Call: n.calls.Call,
-		Node: nodeName(cfg.Engine.NodeID, addr), Now: now, NewID: newID, Log: opt.Log,
+		Node: name, Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
 		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
@@ -135,6 +139,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
 		},
+		Webhooks: hooks, Deliveries: hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
 		Keys: keys, Development: n.checker == nil,
 		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
 		CursorKey: cursorKey,
@@ -226,6 +231,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	parts.Go(func() {
 		audit.Seal(work, audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed})
 	})
+	parts.Go(func() { n.notices.run(work) })
 	if n.checker != nil {
 		parts.Go(func() { n.checker.Run(work) })
 	}

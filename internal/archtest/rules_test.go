@@ -10,13 +10,13 @@ import (
 )
 
 // rules are the packages that decide without effects: values in, values out.
-var rules = []string{"internal/fault", "internal/retry", "internal/strictjson", "internal/workflow", "internal/saga", "internal/access"}
+var rules = []string{"internal/fault", "internal/retry", "internal/strictjson", "internal/workflow", "internal/saga", "internal/access", "internal/webhook", "internal/cloudevent"}
 
 // pure is what of the standard library and of other modules a rule package may
 // import. What is not here reaches for the world outside, or shares memory;
 // context appears in the contracts of stores, and is only passed on.
 var pure = []string{
-	"bytes", "cmp", "context", "crypto/sha256", "crypto/subtle", "encoding/base32", "encoding/base64", "encoding/binary", "encoding/json", "errors", "fmt", "io", "maps", "math", "net/url", "slices",
+	"bytes", "cmp", "context", "crypto/sha256", "crypto/subtle", "encoding/base32", "encoding/base64", "encoding/binary", "encoding/json", "errors", "fmt", "io", "maps", "math", "net/url", "regexp", "slices",
 	"strconv", "strings", "time", "unicode", "unicode/utf16", "unicode/utf8",
 	"github.com/google/uuid", "go.yaml.in/yaml/v3", "golang.org/x/net/http/httpguts",
 }

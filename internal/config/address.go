@@ -100,3 +100,10 @@ func isHost(s string) bool {
 	}
 	return len(s) <= 253 && hostName.MatchString(s) && !numeric.MatchString(s)
 }
+
+// broker tells whether s is host:port, both given.
+func broker(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	n, errPort := strconv.ParseUint(port, 10, 16)
+	return err == nil && errPort == nil && n > 0 && host != "" && isHost(host)
+}

@@ -18,6 +18,7 @@ var customRules = map[string]string{
 	"loopback_addr": "host:port with a loopback host, such as 127.0.0.1:6060",
 	"db_hosts":      "a host name, address or socket directory, or several with commas (the port goes into database.port)",
 	"node_id":       "1 to 128 letters, digits and . _ : -",
+	"broker":        "a list whose entries are host:port",
 	"api_key":       "an API key, as skald key generate prints it",
 	"issuer_url":    "an https URL; http only for a loopback host",
 	"vault_address": "http:// or https:// with a host and maybe a port, such as https://vault.internal:8200",
@@ -38,6 +39,7 @@ func newChecker() *validator.Validate {
 		"node_id":       nodeID.MatchString,
 		"vault_address": vaultAddress,
 		"egress_entry":  egressEntry,
+		"broker":        broker,
 		"api_key":       apiKey,
 		"issuer_url":    issuerURL,
 	} {
@@ -118,6 +120,10 @@ var rules = []rule{
 	{"engine.reaper_interval", []string{"engine.lease_ttl"}, func(c Config) string {
 		return unless(c.Engine.ReaperInterval <= c.Engine.LeaseTTL,
 			"must not exceed engine.lease_ttl, or dead nodes go unnoticed")
+	}},
+	{"kafka.sasl", []string{"app.environment", "kafka.tls"}, func(c Config) string {
+		return unless(c.App.Environment != Prod || c.Kafka.SASL != "plain" || c.Kafka.TLS,
+			"must not be plain without kafka.tls in prod: the password would travel in the clear")
 	}},
 	{"auth.mode", []string{"app.environment", "server.listen_addr"}, func(c Config) string {
 		return unless(c.Auth.Mode != AuthOff || c.App.Environment != Prod && loopbackAddr(c.Server.ListenAddr),

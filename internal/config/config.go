@@ -28,6 +28,8 @@ type Config struct {
 	Auth       Auth      `koanf:"auth" doc:"Who may use the API: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
 	Tenant     Tenant    `koanf:"tenant" doc:"The tenant of requests that name none."`
 	Limits     Limits    `koanf:"limits" doc:"What clients may send."`
+	Webhooks   Webhooks  `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
+	Kafka      Kafka     `koanf:"kafka" doc:"Publication of audit events to Kafka (docs/kafka.md); off without brokers."`
 	Retention  Retention `koanf:"retention" doc:"How long ended sagas stay live before they are archived, where their workflow does not say."`
 	Test       TestSeams `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
 	Failpoints string    `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`
@@ -181,6 +183,30 @@ type Limits struct {
 	MaxSteps         int   `koanf:"max_steps" validate:"min=1,max=10000" doc:"Most steps of a workflow."`
 	MaxWorkflowBytes int64 `koanf:"max_workflow_bytes" validate:"min=1024,max=16777216" doc:"Largest workflow definition."`
 	MaxJSONDepth     int   `koanf:"max_json_depth" validate:"min=4,max=1000" doc:"Deepest nesting of JSON that is read."`
+}
+
+// Webhooks says how deliveries are made. An endpoint must also be allowed by
+// Egress.
+type Webhooks struct {
+	AllowHTTP       bool          `koanf:"allow_http" doc:"Whether endpoints may be plain http. What is sent there can be read and repeated on the way."`
+	Timeout         time.Duration `koanf:"timeout" validate:"min=100ms,max=50s" doc:"Longest time of one attempt."`
+	Concurrency     int           `koanf:"concurrency" validate:"min=1,max=100" doc:"Attempts of one webhook at once, on each node. One that fails gets 1."`
+	MaxAttempts     int           `koanf:"max_attempts" validate:"min=1,max=100" doc:"Attempts of a delivery before it is given up."`
+	InitialInterval time.Duration `koanf:"initial_interval" validate:"min=10ms,max=1h" doc:"Wait before the second attempt; it triples with every further one."`
+	MaxInterval     time.Duration `koanf:"max_interval" validate:"min=10ms,max=24h" doc:"Longest wait between two attempts."`
+	DisableAfter    int           `koanf:"disable_after" validate:"min=1,max=1000000" doc:"Deliveries given up in a row before a webhook is disabled."`
+	Keep            time.Duration `koanf:"keep" validate:"min=1h,max=87600h" doc:"How long deliveries that have ended are kept."`
+}
+
+// Kafka says where events are published. Nothing is published without Brokers.
+type Kafka struct {
+	Brokers      []string `koanf:"brokers" validate:"dive,broker" doc:"Some brokers of the cluster, host:port."`
+	EventTopic   string   `koanf:"event_topic" validate:"required,max=249" doc:"Topic of the audit events of all tenants."`
+	TLS          bool     `koanf:"tls" doc:"Whether brokers are reached over TLS."`
+	CAFile       string   `koanf:"ca_file" doc:"File of CA certificates to verify brokers with; empty means the system's."`
+	SASL         string   `koanf:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"How to sign in: plain, scram-sha-256 or scram-sha-512; empty means not at all."`
+	SASLUser     string   `koanf:"sasl_user" doc:"User to sign in as; required with sasl."`
+	SASLPassword Secret   `koanf:"sasl_password" doc:"Password of that user."`
 }
 
 // Retention is the life of ended sagas. A workflow's own retention wins.

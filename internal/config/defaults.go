@@ -69,16 +69,27 @@ func Default(env Environment) Config {
 		Tenant:    Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
 		Retention: Retention{Completed: 30 * 24 * time.Hour, Failed: 90 * 24 * time.Hour, Interval: time.Hour, BatchSize: 500},
 		Limits:    Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
+		Webhooks: Webhooks{
+			AllowHTTP:       true,
+			Timeout:         10 * time.Second,
+			Concurrency:     8,
+			MaxAttempts:     16,
+			InitialInterval: 5 * time.Second,
+			MaxInterval:     time.Hour,
+			DisableAfter:    10,
+			Keep:            720 * time.Hour,
+		},
+		Kafka: Kafka{EventTopic: "skald.saga.events"},
 	}
 	// Pools and TLS are seed 1's table of environments; who migrates and who
 	// may call loopback follows from what each is for.
 	switch env {
 	case Staging:
 		c.Database.SSLMode, c.Database.MaxOpenConns, c.Database.MaxIdleConns = "require", 25, 5
-		c.Database.AutoMigrate, c.Egress.AllowLoopback = false, false
+		c.Database.AutoMigrate, c.Egress.AllowLoopback, c.Webhooks.AllowHTTP = false, false, false
 	case Prod:
 		c.Database.SSLMode, c.Database.MaxOpenConns, c.Database.MaxIdleConns = "verify-full", 50, 10
-		c.Database.AutoMigrate, c.Egress.AllowLoopback = false, false
+		c.Database.AutoMigrate, c.Egress.AllowLoopback, c.Webhooks.AllowHTTP = false, false, false
 	}
 	return c
 }

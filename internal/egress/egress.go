@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -103,6 +104,31 @@ func (p *Policy) Check(host string, addr netip.AddrPort) error {
 		}
 	}
 	return denied("not on the allow list")
+}
+
+// CheckHost is what can be said of a destination without looking its name up:
+// nil, or a *Denied. An address gets the answer of Check. A name may still turn
+// out to lead where it must not: only the dial decides.
+func (p *Policy) CheckHost(host string, port uint16) error {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return p.Check(host, netip.AddrPortFrom(a, port))
+	}
+	name := normalName(host)
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // loopback, whoever is asked (RFC 6761)
+		return p.Check(host, netip.AddrPortFrom(localhost[0].Addr().Next(), port))
+	}
+	if p.deniesName(name, port) {
+		return &Denied{Host: host, Reason: "the host is on the deny list"}
+	}
+	for _, r := range p.allow {
+		if r.prefix.IsValid() || r.matchesName(name, port) {
+			return nil // it, or perhaps an address of it
+		}
+	}
+	if len(p.allow) > 0 {
+		return &Denied{Host: host, Reason: "not on the allow list"}
+	}
+	return nil
 }
 
 func (p *Policy) deniesName(name string, port uint16) bool {

@@ -63,6 +63,7 @@ func BenchmarkCreate(b *testing.B) {
 				Verify: func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
 					return saga.Verification{}, nil
 				},
+				Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: checkEndpoint,
 				Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 				SagaTimeout: time.Hour, Now: time.Now,
 				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },

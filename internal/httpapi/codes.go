@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
@@ -86,6 +87,13 @@ var problems = []problemKind{
 	{workflow.CodeUnknownDependency, []int{422}, "Unknown dependency", "depends_on names a step that does not exist."},
 	{workflow.CodeInvalidURL, []int{422}, "Invalid URL", "The URL of a participant is not an absolute http or https URL."},
 	{workflow.CodeMissingCompensation, []int{422}, "Missing compensation", "A step does not say how it is undone. One with nothing to undo says so: `compensation: none`."},
+	{webhook.CodeNotFound, []int{404}, "No such webhook", "The tenant has no webhook of this id."},
+	{webhook.CodeDeliveryNotFound, []int{404}, "No such delivery", "The webhook has no delivery of this id; those that ended are kept for a limited time."},
+	{webhook.CodeInvalid, []int{422}, "Invalid webhook", "The URL, an event type or a workflow name cannot be. `errors` lists every mistake."},
+	{webhook.CodeURL, []int{422}, "URL not allowed", "The server's egress rules do not allow the URL, so nothing could ever be delivered there."},
+	{webhook.CodeStale, []int{412}, "The webhook has changed", "If-Match named another version than the webhook's present one."},
+	{webhook.CodeLimit, []int{409}, "Too many webhooks", "The tenant has as many webhooks as it may have."},
+	{webhook.CodeDisabled, []int{409}, "Webhook disabled", "The webhook sends nothing while it is disabled; `detail` says why it is. Enable it first."},
 	{codeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is out of reach. Try again after Retry-After. A write may have happened: with an Idempotency-Key or a saga_id of your own, trying again is safe."},
 	{codeTooManyStreams, []int{503}, "Too many streams", "This node has as many live streams of events open as it allows (`server.max_streams`). Try again after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
 	{codeInternal, []int{500}, "Internal error", "A defect in Skald, logged under the request id."},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
@@ -63,6 +64,7 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 		"RetryClass":            texts(retry.Classes),
 		"SagaAction":            actions,
 		"AuditEventType":        texts(saga.AuditTypes),
+		"DeliveryStatus":        texts(webhook.Statuses),
 		"StepStateName":         saga.StepStateNames,
 		"CompensationStateName": saga.UndoStateNames,
 	} {
@@ -93,7 +95,7 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 func TestEveryPathOfTheContractIsServedAndNoOther(t *testing.T) {
 	e := newEdge(t)
 	for path, item := range openapiYAML(t).Paths.Map() {
-		concrete := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}", "order", "{version}", "1").Replace(path)
+		concrete := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{webhook_id}", "01234567-89ab-7def-8123-456789abcdef", "{delivery_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}", "order", "{version}", "1").Replace(path)
 		if path == "/api/v1/saga-events/stream" {
 			concrete += "?cursor=none" // it would not end
 		}

@@ -48,6 +48,9 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		{"OPTIONS", "*", "", ""},
 		{"GET", "/api/v1/saga-events?event_type=saga.failed&from=2026-11-21T12:00:00Z&cursor=AQ", "", ""},
 		{"GET", "/api/v1/saga-events/stream?from_start=true&actor=%00", "", ""},
+		{"POST", hooks, "application/json", `{"url":"http://[::1%25eth0]:99999/","event_types":["*"],"from":"now"}`},
+		{"GET", hooks + "/00000000-0000-0000-0000-000000000000/deliveries?status=failed&cursor=AQ", "", ""},
+		{"POST", hooks + "/00000000-0000-0000-0000-000000000000/redeliver", "application/json", `{"since":"0000-01-01T00:00:00Z"}`},
 		{"GET", "/api/v1/audit/verify?from_seq=9223372036854775807&limit=1000", "", ""},
 	} {
 		f.Add(seed.method, seed.target, seed.media, seed.body)
@@ -67,6 +70,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, store.Trail, tenant, from, limit)
 		},
+		Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: checkEndpoint,
 		Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
 	})

@@ -69,6 +69,7 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, e.store.Trail, tenant, from, limit)
 		},
+		Webhooks: e.store.Webhooks, Deliveries: e.store.Webhooks, CheckEndpoint: checkEndpoint,
 		Engine: e.runner, Keys: e.store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Limits:      httpapi.Limits{MaxWait: 10 * time.Second},
 		SagaTimeout: time.Hour, CompensationTimeout: time.Hour,

@@ -24,6 +24,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
@@ -85,6 +86,11 @@ type Config struct {
 	// Development stands in for Identify: nobody is asked for a credential, and
 	// everybody is access.Anonymous.
 	Development bool
+	Webhooks    webhook.Store
+	Deliveries  webhook.Log
+	// CheckEndpoint says why deliveries could never go to a webhook's URL, "" when
+	// they may; in words fit for the tenant.
+	CheckEndpoint func(url string) (reason string)
 	// Tenant is the tenant of requests whose credential names none.
 	Tenant saga.Tenant
 	// CursorKey signs cursors: at least 32 random bytes, the same on every
@@ -168,6 +174,8 @@ func (c *Config) complete() error {
 		return errors.New("Sagas, Workflows, Archive, Reports, Create, Commit, Engine, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
 	case c.Development == (c.Identify != nil):
 		return errors.New("either Identify or Development is required")
+	case c.Webhooks == nil, c.Deliveries == nil, c.CheckEndpoint == nil:
+		return errors.New("Webhooks, Deliveries and CheckEndpoint are required")
 	case len(c.CursorKey) < 32:
 		return errors.New("CursorKey needs at least 32 bytes")
 	}

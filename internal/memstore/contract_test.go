@@ -29,23 +29,27 @@ func open(*testing.T) storetest.Env {
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }
 	m := memstore.New(now)
 	return storetest.Env{
-		Sagas:     m.Sagas,
-		Ownership: m.Sagas,
-		Archive:   m.Sagas,
-		Reports:   m.Sagas,
-		Workflows: m.Workflows,
-		Trail:     m.Trail,
-		Chain:     m.Trail,
-		Keys:      m.Keys,
-		Now:       now,
-		Advance:   func(d time.Duration) { ahead.Add(int64(d)) },
-		Settle:    func(*testing.T) {},
+		Sagas:        m.Sagas,
+		Ownership:    m.Sagas,
+		Archive:      m.Sagas,
+		Reports:      m.Sagas,
+		Workflows:    m.Workflows,
+		Trail:        m.Trail,
+		Chain:        m.Trail,
+		Keys:         m.Keys,
+		Webhooks:     m.Webhooks,
+		Publications: m.Publications,
+		Now:          now,
+		Advance:      func(d time.Duration) { ahead.Add(int64(d)) },
+		Settle:       func(*testing.T) {},
 	}
 }
 
-func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, open) }
-func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, open) }
-func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, open) }
-func TestTrailKeepsTheContract(t *testing.T)      { storetest.Trail(t, open) }
-func TestKeysKeepTheContract(t *testing.T)        { storetest.Keys(t, open) }
-func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, open) }
+func TestSagasKeepTheContract(t *testing.T)        { storetest.Sagas(t, open) }
+func TestOwnershipKeepsTheContract(t *testing.T)   { storetest.Ownership(t, open) }
+func TestWorkflowsKeepTheContract(t *testing.T)    { storetest.Workflows(t, open) }
+func TestTrailKeepsTheContract(t *testing.T)       { storetest.Trail(t, open) }
+func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, open) }
+func TestTheArchiveKeepsTheContract(t *testing.T)  { storetest.Archive(t, open) }
+func TestWebhooksKeepTheContract(t *testing.T)     { storetest.Webhooks(t, open) }
+func TestPublicationsKeepTheContract(t *testing.T) { storetest.Publications(t, open) }

@@ -16,10 +16,12 @@ import (
 
 // Store holds everything. Safe for concurrent use.
 type Store struct {
-	Sagas     *Sagas
-	Workflows *Workflows
-	Trail     *Trail
-	Keys      *Keys
+	Sagas        *Sagas
+	Workflows    *Workflows
+	Trail        *Trail
+	Keys         *Keys
+	Webhooks     *Webhooks
+	Publications *Publications
 }
 
 // New returns an empty store whose clock, the one of leases and deadlines, is now.
@@ -30,12 +32,15 @@ func New(now func() time.Time) *Store {
 		archive: map[uuid.UUID]*saga.Archived{}, restored: map[uuid.UUID]time.Time{},
 		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
+		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
 	}
 	return &Store{
-		Sagas:     &Sagas{m},
-		Workflows: &Workflows{m},
-		Trail:     &Trail{m},
-		Keys:      &Keys{byID: map[uuid.UUID]*access.Key{}},
+		Sagas:        &Sagas{m},
+		Workflows:    &Workflows{m},
+		Trail:        &Trail{m},
+		Keys:         &Keys{byID: map[uuid.UUID]*access.Key{}},
+		Webhooks:     &Webhooks{m},
+		Publications: &Publications{m},
 	}
 }
 
@@ -53,6 +58,9 @@ type memory struct {
 	heads    map[nameID]*head
 	audit    []saga.AuditEvent // in the order in which it was written
 	seals    map[uuid.UUID][]saga.Seal
+
+	hooks        map[uuid.UUID]*hook
+	publications map[string]*publication
 }
 
 type keyID struct {

@@ -30,6 +30,7 @@ type Metrics struct {
 	bytes    *prometheus.GaugeVec
 	tuples   *prometheus.GaugeVec
 	loops    *prometheus.GaugeVec
+	notices  *notices
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
 	written  prometheus.Counter
@@ -71,6 +72,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.bytes = gauge("skald_table_bytes", "What a table takes on disk, by part: heap, toast or index.", "table", "part")
 	m.tuples = gauge("skald_table_tuples", "Rows of a table as PostgreSQL estimates them, by kind: live or dead.", "table", "kind")
 	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
+	m.notices = newNotices(counter, gauge)
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
 	m.reqTime = histogram("skald_http_request_seconds", "Duration of API requests, including the wait they asked for.", seconds, "method", "code")
 	m.written = counter("skald_audit_events_written_total", "Audit events that this node has committed with changes of sagas.").WithLabelValues()

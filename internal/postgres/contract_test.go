@@ -28,12 +28,14 @@ var (
 	_ access.Store   = (*postgres.Keys)(nil)
 )
 
-func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, openEnv) }
-func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, emptied(t)) }
-func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, openEnv) }
-func TestTrailKeepsTheContract(t *testing.T)      { storetest.Trail(t, openEnv) }
-func TestKeysKeepTheContract(t *testing.T)        { storetest.Keys(t, openEnv) }
-func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, openEnv) }
+func TestSagasKeepTheContract(t *testing.T)        { storetest.Sagas(t, openEnv) }
+func TestOwnershipKeepsTheContract(t *testing.T)   { storetest.Ownership(t, emptied(t)) }
+func TestWorkflowsKeepTheContract(t *testing.T)    { storetest.Workflows(t, openEnv) }
+func TestTrailKeepsTheContract(t *testing.T)       { storetest.Trail(t, openEnv) }
+func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, openEnv) }
+func TestTheArchiveKeepsTheContract(t *testing.T)  { storetest.Archive(t, openEnv) }
+func TestWebhooksKeepTheContract(t *testing.T)     { storetest.Webhooks(t, openEnv) }
+func TestPublicationsKeepTheContract(t *testing.T) { storetest.Publications(t, openEnv) }
 
 // connect opens a database that is closed with the test.
 func connect(t *testing.T, dsn string) *postgres.DB {
@@ -87,18 +89,22 @@ func openEnv(t *testing.T) storetest.Env {
 func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 	sagas := postgres.NewSagas(db)
 	return storetest.Env{
-		Sagas:     sagas,
-		Ownership: sagas,
-		Archive:   sagas,
-		Reports:   sagas,
-		Workflows: postgres.NewWorkflows(db),
-		Trail:     postgres.NewTrail(db),
-		Chain:     postgres.NewTrail(db),
-		Keys:      postgres.NewKeys(db),
-		Now:       time.Now,
-		Settle:    func(t *testing.T) { settle(t, db.SQL()) },
+		Sagas:        sagas,
+		Ownership:    sagas,
+		Archive:      sagas,
+		Reports:      sagas,
+		Workflows:    postgres.NewWorkflows(db),
+		Trail:        postgres.NewTrail(db),
+		Chain:        postgres.NewTrail(db),
+		Keys:         postgres.NewKeys(db),
+		Webhooks:     postgres.NewWebhooks(db),
+		Publications: postgres.NewPublications(db),
+		Now:          time.Now,
+		Settle:       func(t *testing.T) { settle(t, db.SQL()) },
 		// The server's clock cannot be put forward, so all it is compared with is put back.
 		Advance: func(d time.Duration) {
+			execute(t, db.SQL(), `UPDATE saga.webhook_deliveries SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())
+			execute(t, db.SQL(), `UPDATE saga.publications SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())
 			execute(t, db.SQL(), `UPDATE saga.engine_nodes SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())
 			execute(t, db.SQL(), `
 				UPDATE saga.saga_states

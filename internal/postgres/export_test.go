@@ -28,6 +28,11 @@ const (
 	ReleaseSagas     = releaseSagas
 	SagaColumns      = sagaColumns
 	LogColumns       = logColumns
+
+	ClaimDeliveries = claimDeliveries
+	ReadyWebhooks   = readyWebhooks
+	RedeliverFailed = redeliverFailed
+	Unpublished     = unpublished
 )
 
 var (

@@ -14,14 +14,16 @@ import (
 
 // Env is one empty store and its clock. All fields are required.
 type Env struct {
-	Sagas     saga.Store
-	Ownership saga.Ownership
-	Archive   saga.Archive
-	Workflows workflow.Store
-	Trail     saga.Trail
-	Chain     saga.Chain
-	Keys      access.Store
-	Reports   saga.Reports
+	Sagas        saga.Store
+	Ownership    saga.Ownership
+	Archive      saga.Archive
+	Reports      saga.Reports
+	Workflows    workflow.Store
+	Trail        saga.Trail
+	Chain        saga.Chain
+	Keys         access.Store
+	Webhooks     WebhookStore
+	Publications saga.Publications
 	// Now is the clock of those who call the store. It agrees with the store's
 	// own to well under a second.
 	Now func() time.Time

@@ -1,0 +1,106 @@
+// Package webhooks is for those who receive Skald's webhooks: it checks that a
+// request comes from the server that shares a secret with the receiver, that
+// nobody changed it, and that it is not an old one sent again.
+//
+// The signatures are those of Standard Webhooks 1.0 (symmetric, v1), so that
+// its libraries in other languages work as well. docs/webhooks.md has test
+// vectors and an example for the shell.
+package webhooks
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Headers of every request.
+const (
+	HeaderID        = "webhook-id"        // the same in every attempt of one delivery: drop what you have seen
+	HeaderTimestamp = "webhook-timestamp" // seconds since 1970 of this attempt
+	HeaderSignature = "webhook-signature" // one or more signatures, with blanks between
+)
+
+// Tolerance is how far the timestamp may lie from the receiver's clock.
+const Tolerance = 5 * time.Minute
+
+// prefix begins every secret, so that one is recognised where it does not belong.
+const prefix = "whsec_"
+
+// Bounds of a secret's key, in bytes (Standard Webhooks).
+const (
+	minKey = 24
+	maxKey = 64
+)
+
+// What is wrong with a request, or with a secret.
+var (
+	ErrHeaders   = errors.New("webhooks: a header is missing or malformed")
+	ErrTimestamp = errors.New("webhooks: the timestamp is too far from now")
+	ErrSignature = errors.New("webhooks: no signature fits")
+	ErrSecret    = errors.New("webhooks: a secret is whsec_ and the base64 of 24 to 64 bytes")
+)
+
+// ParseSecret returns the key in a secret, or ErrSecret.
+func ParseSecret(secret string) ([]byte, error) {
+	text, found := strings.CutPrefix(secret, prefix)
+	key, err := base64.StdEncoding.Strict().DecodeString(text)
+	if !found || err != nil || len(key) < minKey || len(key) > maxKey {
+		return nil, ErrSecret
+	}
+	return key, nil
+}
+
+// FormatSecret is the inverse of ParseSecret.
+func FormatSecret(key []byte) string { return prefix + base64.StdEncoding.EncodeToString(key) }
+
+// Sign returns the signature of one attempt under one key, as it stands in
+// HeaderSignature.
+func Sign(key []byte, id string, at time.Time, body []byte) string {
+	return "v1," + base64.StdEncoding.EncodeToString(mac(key, id, strconv.FormatInt(at.Unix(), 10), body))
+}
+
+// mac signs what Standard Webhooks says: id, timestamp and body, with dots between.
+func mac(key []byte, id, timestamp string, body []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(id + "." + timestamp + "."))
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// Verify returns nil when the request with these headers and this body, the
+// bytes as received, was signed with one of secrets within Tolerance of now.
+// Give two secrets while one replaces the other. The errors are those of this
+// package; none of them tells which signature would have been right.
+//
+// A request that was recorded and is sent again at once still verifies: keep
+// each HeaderID for at least twice the Tolerance and drop those seen before.
+func Verify(secrets []string, header http.Header, body []byte, now time.Time) error {
+	id, timestamp := header.Get(HeaderID), header.Get(HeaderTimestamp)
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	if id == "" || err != nil || len(header.Values(HeaderSignature)) == 0 {
+		return ErrHeaders
+	}
+	if off := now.Sub(time.Unix(seconds, 0)); off > Tolerance || off < -Tolerance {
+		return ErrTimestamp
+	}
+	for _, secret := range secrets {
+		key, err := ParseSecret(secret)
+		if err != nil {
+			return err
+		}
+		want := mac(key, id, timestamp, body)
+		for given := range strings.FieldsSeq(strings.Join(header.Values(HeaderSignature), " ")) {
+			version, text, _ := strings.Cut(given, ",")
+			got, err := base64.StdEncoding.DecodeString(text)
+			if version == "v1" && err == nil && hmac.Equal(got, want) {
+				return nil
+			}
+		}
+	}
+	return ErrSignature
+}

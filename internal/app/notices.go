@@ -1,0 +1,101 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/delivery"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/publication"
+	"github.com/skald-saga/skald/internal/webhook"
+)
+
+// notices carries events out: to webhooks, and to Kafka when there are brokers.
+type notices struct {
+	hooks  delivery.Config
+	sender *delivery.Sender
+	topic  *publication.Config // nil: no brokers
+}
+
+func (n *node) newNotices(hooks *postgres.Webhooks, policy *egress.Policy, name string, now func() time.Time, newID func() uuid.UUID) (*notices, error) {
+	w, k, log, m := n.cfg.Webhooks, n.cfg.Kafka, n.opt.Log, n.metrics
+	out := &notices{sender: delivery.NewSender(delivery.SenderConfig{
+		Policy: policy, Timeout: w.Timeout, Version: n.opt.Version.Version, Now: now, Log: log,
+	})}
+	out.hooks = delivery.Config{
+		Queue: hooks, Trail: n.trail, Send: out.sender.Send, Now: now, NewID: newID, Log: log, Policy: deliveryPolicy(w),
+		Concurrency: w.Concurrency, Keep: w.Keep, Lease: w.Timeout + 10*time.Second,
+		Observer: delivery.Observer{
+			Attempted: m.WebhookAttempted, Disabled: m.WebhookDisabled, Backlog: m.WebhookBacklog,
+			Round: func() { m.Loop("webhooks") },
+		},
+	}
+	if len(k.Brokers) == 0 {
+		return out, nil
+	}
+	broker := kafka.Config{
+		Brokers: k.Brokers, Topic: k.EventTopic, ClientID: n.cfg.App.Name, TLS: k.TLS, CAFile: k.CAFile,
+		SASL: k.SASL, User: k.SASLUser, Password: string(k.SASLPassword),
+	}
+	out.topic = &publication.Config{
+		Name: "kafka:" + k.EventTopic, Node: name, Store: postgres.NewPublications(n.db), Trail: n.trail, Open: broker.Open, Now: now, Log: log,
+		Lease:    n.cfg.Engine.LeaseTTL,
+		Observer: publication.Observer{Leading: m.PublishLeading, Published: m.Published, Failed: m.PublishFailed, Lag: m.PublishLag},
+	}
+	return out, broker.Check()
+}
+
+func deliveryPolicy(w config.Webhooks) webhook.Policy {
+	p := webhook.DefaultPolicy
+	p.Retry.MaxAttempts, p.DisableAfter = w.MaxAttempts, w.DisableAfter
+	p.Retry.InitialIntervalMS, p.Retry.MaxIntervalMS = w.InitialInterval.Milliseconds(), w.MaxInterval.Milliseconds()
+	return p
+}
+
+// run carries events until ctx ends.
+func (n *notices) run(ctx context.Context) {
+	var parts sync.WaitGroup
+	parts.Go(func() { delivery.Run(ctx, n.hooks) })
+	if n.topic != nil {
+		parts.Go(func() { publication.Run(ctx, *n.topic) })
+	}
+	parts.Wait()
+	n.sender.Close()
+}
+
+// checkEndpoint returns httpapi.Config.CheckEndpoint.
+func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
+	return func(raw string) string {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return "is not a URL"
+		}
+		port := u.Port()
+		switch {
+		case u.Scheme != "https" && !allowHTTP:
+			return "must begin with https://"
+		case port == "" && u.Scheme == "https":
+			port = "443"
+		case port == "":
+			port = "80"
+		}
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return "names a port beyond 65535"
+		}
+		var denied *egress.Denied
+		if errors.As(policy.CheckHost(u.Hostname(), uint16(number)), &denied) {
+			return "the server may not connect to it: " + denied.Reason
+		}
+		return ""
+	}
+}

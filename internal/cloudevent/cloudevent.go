@@ -1,0 +1,123 @@
+// Package cloudevent tells an audit event to the world: as a CloudEvents 1.0
+// document in JSON, the one form that webhooks and Kafka topics carry. Pure.
+package cloudevent
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// MediaType is the content type of a document (structured mode).
+const MediaType = "application/cloudevents+json; charset=utf-8"
+
+// TypePrefix stands before the event's type: CloudEvents asks for a name that
+// begins with a domain, so that types of several producers do not collide.
+const TypePrefix = "io.skald."
+
+// PingType is the type of the event that tests a webhook.
+const PingType = "webhook.ping"
+
+// Event is one document. Source and ID together name the event for ever.
+type Event struct {
+	SpecVersion string          `json:"specversion"`
+	ID          string          `json:"id"`
+	Source      string          `json:"source"`
+	Type        string          `json:"type"`
+	Subject     string          `json:"subject,omitempty"` // the saga's id
+	Time        time.Time       `json:"time"`
+	ContentType string          `json:"datacontenttype"`
+	TraceParent string          `json:"traceparent,omitempty"` // the extension for distributed tracing
+	Data        json.RawMessage `json:"data"`
+}
+
+// Data is what an event says, in the API's form of an audit event. What a
+// participant answered (the error's details) is left out: it is payload, may be
+// large, and whoever gets the event can ask the API for it, with a permission.
+type Data struct {
+	ID            string          `json:"id"`
+	SagaID        uuid.UUID       `json:"saga_id"`
+	EventType     saga.AuditType  `json:"event_type"`
+	Timestamp     time.Time       `json:"timestamp"`
+	OldState      string          `json:"old_state,omitempty"`
+	NewState      string          `json:"new_state,omitempty"`
+	Status        saga.Status     `json:"status,omitempty"`
+	StepID        string          `json:"step_id,omitempty"`
+	StepIndex     *int            `json:"step_index,omitempty"`
+	StepName      string          `json:"step_name,omitempty"`
+	Attempt       int             `json:"attempt,omitempty"`
+	EventData     json.RawMessage `json:"event_data,omitempty"`
+	Error         *saga.Error     `json:"error,omitempty"`
+	Actor         string          `json:"actor,omitempty"`
+	RequestID     string          `json:"request_id,omitempty"`
+	TraceID       *string         `json:"trace_id,omitempty"`
+	SpanID        *string         `json:"span_id,omitempty"`
+	WorkflowName  string          `json:"workflow_name,omitempty"`
+	CorrelationID *string         `json:"correlation_id,omitempty"`
+	BusinessKey   *string         `json:"business_key,omitempty"`
+}
+
+// Source names where a tenant's events come from.
+func Source(tenant uuid.UUID) string { return "/skald/tenants/" + tenant.String() }
+
+// Of returns the document of a stored event. It fails only for an event that
+// could not have been stored.
+func Of(e *saga.StoredEvent) (Event, error) {
+	id := strconv.FormatInt(e.ID, 10)
+	d := Data{
+		ID: id, EventType: e.Type, SagaID: e.SagaID, WorkflowName: e.WorkflowName, CorrelationID: e.CorrelationID, BusinessKey: e.BusinessKey,
+		StepName: e.StepName, Attempt: e.Attempt, Timestamp: e.At, EventData: e.Data, Error: withoutDetails(e.Error),
+		Actor: e.Actor, RequestID: e.RequestID, TraceID: e.TraceID, SpanID: e.SpanID,
+	}
+	if e.StepIndex != saga.NoStep {
+		d.StepIndex, d.StepID = &e.StepIndex, e.SagaID.String()+":"+strconv.Itoa(e.StepIndex)
+	}
+	if e.Old != saga.NoState {
+		d.OldState = e.Old.String()
+	}
+	if e.New != saga.NoState {
+		d.NewState, d.Status = e.New.String(), e.New.Status()
+	}
+	data, err := json.Marshal(d)
+	return Event{
+		SpecVersion: "1.0", ID: id, Source: Source(e.TenantID), Type: TypePrefix + string(e.Type), Subject: e.SagaID.String(),
+		Time: e.At, ContentType: "application/json", TraceParent: TraceParent(e.TraceID, e.SpanID), Data: data,
+	}, err
+}
+
+func withoutDetails(e *saga.Error) *saga.Error {
+	if e == nil {
+		return nil
+	}
+	short := *e
+	short.Details, short.StackTrace, short.Cause = nil, "", withoutDetails(e.Cause)
+	return &short
+}
+
+// Ping returns the document that tests a webhook.
+func Ping(tenant, webhookID, id uuid.UUID, at time.Time) (Event, error) {
+	data, err := json.Marshal(map[string]string{"webhook_id": webhookID.String()})
+	return Event{
+		SpecVersion: "1.0", ID: id.String(), Source: Source(tenant), Type: TypePrefix + PingType,
+		Time: at, ContentType: "application/json", Data: data,
+	}, err
+}
+
+// TraceParent returns the header of W3C Trace Context for what a saga keeps of
+// its trace, "" when that is no such trace: ids may have come from elsewhere.
+func TraceParent(trace, span *string) string {
+	if trace == nil || span == nil || !isHex(*trace, 32) || !isHex(*span, 16) {
+		return ""
+	}
+	return "00-" + *trace + "-" + *span + "-01"
+}
+
+// isHex tells whether s is n lower-case hexadecimal digits and not all zeros.
+func isHex(s string, n int) bool {
+	return len(s) == n && strings.Trim(s, "0123456789abcdef") == "" && strings.Trim(s, "0") != ""
+}

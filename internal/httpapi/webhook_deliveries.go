@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/webhook"
+)
+
+// ListWebhooks answers a page of webhooks, oldest first.
+func (s *server) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestObject) (api.ListWebhooksResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list()
+	paging, filter, err := s.webhookFilter(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Webhooks.List(ctx, req.tenant.ID, filter)
+	if err != nil {
+		return nil, err
+	}
+	out := api.WebhookList{Webhooks: make([]api.Webhook, len(page.Subscriptions))}
+	for i := range page.Subscriptions {
+		out.Webhooks[i] = toAPIWebhook(&page.Subscriptions[i])
+	}
+	out.Pagination = paging.answer(page.More, page.Total, func() string {
+		return s.cursors.seal(list, page.Subscriptions[len(page.Subscriptions)-1].ID[:])
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// webhookFilter reads the parameters that lists of webhooks and of deliveries share.
+func (s *server) webhookFilter(list listID, page, size *int32, cursor *string, include []string) (paging, webhook.Filter, error) {
+	p, err := s.pagingOf(list, page, size, cursor, include)
+	if err != nil {
+		return p, webhook.Filter{}, err
+	}
+	f := webhook.Filter{Limit: p.size, Offset: p.offset(), Total: p.total}
+	if p.page == 0 {
+		if f.After, err = uuid.FromBytes(p.after); err != nil {
+			return p, f, badCursor()
+		}
+	}
+	return p, f, nil
+}
+
+// ListWebhookDeliveries answers a page of deliveries, newest first.
+func (s *server) ListWebhookDeliveries(ctx context.Context, in api.ListWebhookDeliveriesRequestObject) (api.ListWebhookDeliveriesResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list("status")
+	paging, filter, err := s.webhookFilter(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	if p.Status != nil {
+		filter.Status = webhook.Status(*p.Status)
+	}
+	page, err := s.Deliveries.Deliveries(ctx, req.tenant.ID, in.WebhookID, filter)
+	if err != nil {
+		return nil, err
+	}
+	out := api.DeliveryList{Deliveries: make([]api.Delivery, len(page.Deliveries))}
+	for i := range page.Deliveries {
+		out.Deliveries[i] = toAPIDelivery(&page.Deliveries[i])
+	}
+	out.Pagination = paging.answer(page.More, page.Total, func() string {
+		return s.cursors.seal(list, page.Deliveries[len(page.Deliveries)-1].ID[:])
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// GetWebhookDelivery answers a delivery with its body.
+func (s *server) GetWebhookDelivery(ctx context.Context, in api.GetWebhookDeliveryRequestObject) (api.GetWebhookDeliveryResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	d, err := s.Deliveries.Delivery(ctx, requestOf(ctx).tenant.ID, in.WebhookID, in.DeliveryID)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, body: toAPIDelivery(&d)}, nil
+}
+
+// RedeliverWebhookDelivery makes a delivery due again.
+func (s *server) RedeliverWebhookDelivery(ctx context.Context, in api.RedeliverWebhookDeliveryRequestObject) (api.RedeliverWebhookDeliveryResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	tenant := requestOf(ctx).tenant.ID
+	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
+		return nil, err
+	}
+	d, err := s.Deliveries.Redeliver(ctx, tenant, in.WebhookID, in.DeliveryID, s.now())
+	if err != nil {
+		return nil, err
+	}
+	return deliveryAccepted(&d), nil
+}
+
+// RedeliverFailed makes what was given up since a time due again.
+func (s *server) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRequestObject) (api.RedeliverFailedResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	tenant := requestOf(ctx).tenant.ID
+	since := in.Body.Since.UTC()
+	if since.Year() < 1970 || since.Year() > 9999 {
+		return nil, schemaFault(fault.Field{Pointer: "/since", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+	}
+	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
+		return nil, err
+	}
+	n, more, err := s.Deliveries.RedeliverFailed(ctx, tenant, in.WebhookID, since, s.now())
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusAccepted, body: api.Redelivered{Redelivered: n, More: more}}, nil
+}
+
+func deliveryAccepted(d *webhook.Delivery) answer {
+	return answer{
+		status: http.StatusAccepted, body: toAPIDelivery(d),
+		location: "/api/v1/webhooks/" + d.WebhookID.String() + "/deliveries/" + d.ID.String(),
+	}
+}
+
+func toAPIWebhook(s *webhook.Subscription) api.Webhook {
+	out := api.Webhook{
+		ID: s.ID, URL: s.URL, Description: s.Description, EventTypes: s.EventTypes, WorkflowNames: s.WorkflowNames, Enabled: s.Enabled,
+		DisabledReason: unlessEmpty(s.DisabledReason), DisabledAt: s.DisabledAt, FailingSince: s.Health.FailingSince,
+		CreatedBy: s.CreatedBy, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, Version: s.Version, Secrets: []api.WebhookSecret{},
+	}
+	if out.EventTypes == nil {
+		out.EventTypes = []string{}
+	}
+	if out.WorkflowNames == nil {
+		out.WorkflowNames = []string{}
+	}
+	if s.Health.GivenUp > 0 {
+		out.GivenUp = &s.Health.GivenUp
+	}
+	for _, k := range s.Secrets {
+		out.Secrets = append(out.Secrets, api.WebhookSecret{CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt})
+	}
+	return out
+}
+
+func toAPIDelivery(d *webhook.Delivery) api.Delivery {
+	out := api.Delivery{
+		ID: d.ID, WebhookID: d.WebhookID, EventType: d.EventType, Status: api.DeliveryStatus(d.Status), Attempts: d.Attempt,
+		LastAttemptAt: d.LastAttemptAt, Error: unlessEmpty(d.Error), CreatedAt: d.CreatedAt, EndedAt: d.EndedAt, Body: d.Body,
+	}
+	if !d.IsTest() {
+		id := strconv.FormatInt(d.EventID, 10)
+		out.EventID, out.SagaID = &id, &d.SagaID
+	}
+	if d.Status == webhook.Pending {
+		out.NextAttemptAt = &d.DueAt
+	}
+	if d.ResponseStatus != 0 {
+		out.ResponseStatus = &d.ResponseStatus
+	}
+	return out
+}

@@ -1,0 +1,248 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/api/webhooks"
+	"github.com/skald-saga/skald/internal/cloudevent"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/webhook"
+)
+
+// secretBytes is the length of a webhook's key: that of the hash it is used with.
+const secretBytes = 32
+
+func newSecret() ([]byte, error) {
+	key := make([]byte, secretBytes)
+	_, err := rand.Read(key)
+	return key, err
+}
+
+// CreateWebhook subscribes an endpoint and shows its secret, once.
+func (s *server) CreateWebhook(ctx context.Context, in api.CreateWebhookRequestObject) (api.CreateWebhookResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	req, b := requestOf(ctx), in.Body
+	key, err := newSecret()
+	if err != nil {
+		return nil, err
+	}
+	settings := webhook.Settings{
+		URL: &b.URL, Description: b.Description, EventTypes: b.EventTypes, WorkflowNames: b.WorkflowNames, Enabled: b.Enabled,
+	}
+	sub, err := webhook.New(req.tenant.ID, s.NewID(), settings, key, req.principal, s.now())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkEndpoint(&sub.URL); err != nil {
+		return nil, err
+	}
+	if err := s.Webhooks.Create(ctx, sub, b.From != nil && *b.From == api.WebhookInputFromBeginning); err != nil {
+		return nil, err
+	}
+	a := webhookAnswer(sub, key)
+	a.status, a.location = http.StatusCreated, "/api/v1/webhooks/"+sub.ID.String()
+	return a, nil
+}
+
+// checkEndpoint refuses a URL that deliveries could never reach. Where a name
+// leads is looked at again at every connection.
+func (s *server) checkEndpoint(url *string) error {
+	if url == nil {
+		return nil
+	}
+	if reason := s.CheckEndpoint(*url); reason != "" {
+		return fault.New(fault.Invalid, webhook.CodeURL, "/url: %s", reason).With(fault.Field{Pointer: "/url", Code: webhook.CodeURL, Message: reason})
+	}
+	return nil
+}
+
+// GetWebhook answers a webhook.
+func (s *server) GetWebhook(ctx context.Context, in api.GetWebhookRequestObject) (api.GetWebhookResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	sub, err := s.Webhooks.Get(ctx, requestOf(ctx).tenant.ID, in.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(sub, nil), nil
+}
+
+// changeWebhook reads a webhook, decides, and stores the decision, and anew
+// when somebody else changed it meanwhile. decide returns skip, and whether
+// there is anything to store.
+func (s *server) changeWebhook(ctx context.Context, id uuid.UUID, match *string,
+	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (webhook.Subscription, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	for range maxReloads {
+		sub, err := s.Webhooks.Get(ctx, requestOf(ctx).tenant.ID, id)
+		if err != nil {
+			return sub, err
+		}
+		switch fits, err := ifMatch(match, sub.Version); {
+		case err != nil:
+			return sub, err
+		case !fits:
+			return sub, stale(webhook.CodeStale, "webhook", sub.Version)
+		}
+		after, skip, change, err := decide(sub)
+		if err != nil || !change {
+			return sub, err
+		}
+		switch err := s.Webhooks.Replace(ctx, after, skip); {
+		case err == nil:
+			return after, nil
+		case !fault.IsCode(err, webhook.CodeStale):
+			return sub, err
+		}
+	}
+	return webhook.Subscription{}, fault.New(fault.Unavailable, codeUnavailable, "the webhook keeps changing; try again")
+}
+
+// UpdateWebhook changes what the body names.
+func (s *server) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestObject) (api.UpdateWebhookResponseObject, error) {
+	b := in.Body
+	settings := webhook.Settings{URL: b.URL, Description: b.Description, EventTypes: b.EventTypes, WorkflowNames: b.WorkflowNames, Enabled: b.Enabled}
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+		after, err := sub.With(settings, s.now())
+		if err == nil {
+			err = s.checkEndpoint(b.URL)
+		}
+		return after, false, true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(sub, nil), nil
+}
+
+// EnableWebhook lets a webhook go on.
+func (s *server) EnableWebhook(ctx context.Context, in api.EnableWebhookRequestObject) (api.EnableWebhookResponseObject, error) {
+	skip := in.Body != nil && in.Body.From != nil && *in.Body.From == api.WebhookEnableInputFromNow
+	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, true, skip)
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(sub, nil), nil
+}
+
+// DisableWebhook stops a webhook.
+func (s *server) DisableWebhook(ctx context.Context, in api.DisableWebhookRequestObject) (api.DisableWebhookResponseObject, error) {
+	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, false, false)
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(sub, nil), nil
+}
+
+func (s *server) setWebhook(ctx context.Context, id uuid.UUID, match *string, enabled, skip bool) (webhook.Subscription, error) {
+	return s.changeWebhook(ctx, id, match, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+		after, err := sub.With(webhook.Settings{Enabled: &enabled}, s.now())
+		return after, skip, skip || sub.Enabled != enabled, err
+	})
+}
+
+// RotateWebhookSecret makes a new secret and shows it, once.
+func (s *server) RotateWebhookSecret(ctx context.Context, in api.RotateWebhookSecretRequestObject) (api.RotateWebhookSecretResponseObject, error) {
+	key, err := newSecret()
+	if err != nil {
+		return nil, err
+	}
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+		return sub.Rotated(key, s.now()), false, true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(sub, key), nil
+}
+
+// DeleteWebhook removes a webhook.
+func (s *server) DeleteWebhook(ctx context.Context, in api.DeleteWebhookRequestObject) (api.DeleteWebhookResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	tenant := requestOf(ctx).tenant.ID
+	var version int64
+	if in.Params.IfMatch != nil {
+		sub, err := s.Webhooks.Get(ctx, tenant, in.WebhookID)
+		if err != nil {
+			return nil, err
+		}
+		switch fits, err := ifMatch(in.Params.IfMatch, sub.Version); {
+		case err != nil:
+			return nil, err
+		case !fits:
+			return nil, stale(webhook.CodeStale, "webhook", sub.Version)
+		}
+		version = sub.Version
+	}
+	if err := s.Webhooks.Delete(ctx, tenant, in.WebhookID, version); err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+// TestWebhook makes a delivery of a test event.
+func (s *server) TestWebhook(ctx context.Context, in api.TestWebhookRequestObject) (api.TestWebhookResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	tenant := requestOf(ctx).tenant.ID
+	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
+		return nil, err
+	}
+	d := webhook.Delivery{
+		TenantID: tenant, WebhookID: in.WebhookID, ID: s.NewID(), EventType: cloudevent.PingType, Status: webhook.Pending, CreatedAt: s.now(),
+	}
+	d.DueAt = d.CreatedAt
+	doc, err := cloudevent.Ping(tenant, d.WebhookID, d.ID, d.CreatedAt)
+	if err != nil {
+		return nil, err
+	}
+	if d.Body, err = json.Marshal(doc); err != nil {
+		return nil, err
+	}
+	if err := s.Deliveries.Add(ctx, d); err != nil {
+		return nil, err
+	}
+	return deliveryAccepted(&d), nil
+}
+
+// sending returns nil when the webhook sends what is due. Faults: NotFound, Conflict.
+func (s *server) sending(ctx context.Context, tenant, id uuid.UUID) error {
+	sub, err := s.Webhooks.Get(ctx, tenant, id)
+	if err == nil && !sub.Enabled {
+		err = fault.New(fault.Conflict, webhook.CodeDisabled, "the webhook is disabled (%s): enable it first", sub.DisabledReason)
+	}
+	return err
+}
+
+// webhookAnswer answers with a webhook; key is shown as its secret unless nil.
+func webhookAnswer(s webhook.Subscription, key []byte) answer {
+	out := toAPIWebhook(&s)
+	if key != nil {
+		secret := webhooks.FormatSecret(key)
+		out.Secret = &secret
+	}
+	return answer{status: http.StatusOK, body: out, etag: etagOf(s.Version)}
+}
+
+func (a answer) VisitCreateWebhookResponse(w http.ResponseWriter) error            { return a.write(w) }
+func (a answer) VisitListWebhooksResponse(w http.ResponseWriter) error             { return a.write(w) }
+func (a answer) VisitGetWebhookResponse(w http.ResponseWriter) error               { return a.write(w) }
+func (a answer) VisitUpdateWebhookResponse(w http.ResponseWriter) error            { return a.write(w) }
+func (a answer) VisitDeleteWebhookResponse(w http.ResponseWriter) error            { return a.write(w) }
+func (a answer) VisitEnableWebhookResponse(w http.ResponseWriter) error            { return a.write(w) }
+func (a answer) VisitDisableWebhookResponse(w http.ResponseWriter) error           { return a.write(w) }
+func (a answer) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a answer) VisitTestWebhookResponse(w http.ResponseWriter) error              { return a.write(w) }
+func (a answer) VisitRedeliverFailedResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error    { return a.write(w) }
+func (a answer) VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error       { return a.write(w) }
+func (a answer) VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -1,0 +1,251 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/api/webhooks"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/webhook"
+)
+
+const hooks = "/api/v1/webhooks"
+
+// checkEndpoint stands for the egress policy.
+func checkEndpoint(url string) string {
+	if strings.Contains(url, "//169.254.") {
+		return "the server may not connect to it"
+	}
+	return ""
+}
+
+func (e *edge) hook(body string) client.Webhook {
+	e.t.Helper()
+	r := e.send("POST", hooks, body)
+	var w client.Webhook
+	if r.into(&w); r.status != http.StatusCreated || r.header.Get("Location") != hooks+"/"+w.ID.String() || r.header.Get("ETag") != `"1"` {
+		e.t.Fatalf("create %s: %d %v %s", body, r.status, r.header, r.body)
+	}
+	return w
+}
+
+// failed gives a webhook a delivery that was given up.
+func (e *edge) failed(id uuid.UUID) webhook.Delivery {
+	e.t.Helper()
+	sub, err := e.store.Webhooks.Get(e.t.Context(), tenant.ID, id)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	now := e.cfg.Now()
+	d := webhook.Delivery{
+		TenantID: tenant.ID, WebhookID: id, ID: e.cfg.NewID(), EventID: 7, EventType: string(saga.SagaCompleted), SagaID: e.cfg.NewID(),
+		Body: []byte(`{"id":"7"}`), Status: webhook.Pending, DueAt: now, CreatedAt: now,
+	}
+	if err := e.store.Webhooks.Add(e.t.Context(), d); err != nil {
+		e.t.Fatal(err)
+	}
+	claimed, err := e.store.Webhooks.Claim(e.t.Context(), &sub, e.cfg.Now(), time.Minute, 1)
+	if err != nil || len(claimed) != 1 {
+		e.t.Fatalf("claimed %d, %v", len(claimed), err)
+	}
+	once := webhook.DefaultPolicy
+	once.Retry.MaxAttempts = 1
+	r, _, err := e.store.Webhooks.Settle(e.t.Context(), &claimed[0], webhook.Outcome{Status: 500}, once, webhook.Moment{Now: e.cfg.Now()})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return r.Delivery
+}
+
+func TestASecretIsShownWhereItIsMadeAndNeverAgain(t *testing.T) {
+	e := newEdge(t)
+	w := e.hook(`{"url":"https://h.example/in","description":"d","event_types":["saga.failed","compensation.*"],"workflow_names":["order"]}`)
+	first := *w.Secret
+	if key, err := webhooks.ParseSecret(first); err != nil || len(key) != 32 {
+		t.Fatalf("secret %q: %v", first, err)
+	}
+	path := hooks + "/" + w.ID.String()
+	for _, r := range []reply{
+		e.send("GET", path, ""), e.send("GET", hooks, ""), e.send("PATCH", path, `{"description":"e"}`), e.send("POST", path+"/disable", ""),
+		e.send("POST", path+"/enable", ""),
+	} {
+		if r.status != http.StatusOK || strings.Contains(string(r.body), "whsec_") {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
+	var rotated client.Webhook
+	r := e.send("POST", path+"/rotate-secret", "", "If-Match", `"4"`)
+	r.into(&rotated)
+	if r.status != http.StatusOK || rotated.Secret == nil || *rotated.Secret == first || len(rotated.Secrets) != 2 ||
+		rotated.Secrets[0].ExpiresAt != nil || rotated.Secrets[1].ExpiresAt == nil {
+		t.Fatalf("rotated: %d %s", r.status, r.body)
+	}
+	stored, err := e.store.Webhooks.Get(t.Context(), tenant.ID, w.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := stored.Keys(e.cfg.Now()); len(got) != 2 || webhooks.FormatSecret(got[0]) != *rotated.Secret || webhooks.FormatSecret(got[1]) != first {
+		t.Errorf("%d keys sign, want the new one and the former", len(got))
+	}
+	if strings.Contains(e.log.String(), "whsec_") {
+		t.Error("a secret was logged")
+	}
+}
+
+func TestAWebhookIsChangedByWhatTheBodyNames(t *testing.T) {
+	e := newEdge(t)
+	w := e.hook(`{"url":"https://h.example/in","event_types":["saga.*","saga.*"],"enabled":false}`)
+	path := hooks + "/" + w.ID.String()
+	if cmp.Diff([]string{"saga.*"}, w.EventTypes) != "" || w.Enabled || *w.DisabledReason == "" {
+		t.Fatalf("created %+v", w)
+	}
+	var changed client.Webhook
+	r := e.send("PATCH", path, `{"url":"https://other.example/","event_types":[],"enabled":true}`, "If-Match", `"1"`)
+	r.into(&changed)
+	if r.status != http.StatusOK || changed.URL != "https://other.example/" || len(changed.EventTypes) != 0 || !changed.Enabled ||
+		changed.DisabledReason != nil || changed.Version != 2 || r.header.Get("ETag") != `"2"` {
+		t.Errorf("changed: %d %s", r.status, r.body)
+	}
+	for _, r := range []reply{
+		e.send("PATCH", path, `{"description":"x"}`, "If-Match", `"1"`), e.send("DELETE", path, "", "If-Match", `"1"`),
+		e.send("POST", path+"/disable", "", "If-Match", `"1"`), e.send("POST", path+"/rotate-secret", "", "If-Match", `"1"`),
+	} {
+		r.wants(http.StatusPreconditionFailed, "WEBHOOK_VERSION_CONFLICT")
+	}
+	if r := e.send("POST", path+"/enable", ""); r.header.Get("ETag") != `"2"` {
+		t.Errorf("enabling an enabled webhook made version %s", r.header.Get("ETag"))
+	}
+	if r := e.send("DELETE", path, "", "If-Match", `"2"`); r.status != http.StatusNoContent {
+		t.Errorf("delete: %d %s", r.status, r.body)
+	}
+	e.send("GET", path, "").wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND")
+}
+
+func TestAWebhookThatCannotBeIsRefusedWithEveryMistake(t *testing.T) {
+	e := newEdge(t)
+	w := e.hook(`{"url":"https://h.example/in"}`)
+	for _, tt := range []struct{ name, body, code, pointer string }{
+		{"a type that does not exist", `{"url":"https://h/","event_types":["saga.completed","saga.done"]}`, "WEBHOOK_INVALID", "/event_types/1"},
+		{"a star in the middle", `{"url":"https://h/","event_types":["saga.*.failed"]}`, "WEBHOOK_INVALID", "/event_types/0"},
+		{"a name that no workflow has", `{"url":"https://h/","workflow_names":["a b"]}`, "WEBHOOK_INVALID", "/workflow_names/0"},
+		{"another scheme", `{"url":"ftp://h/"}`, "WEBHOOK_INVALID", "/url"},
+		{"a password", `{"url":"https://u:p@h/"}`, "WEBHOOK_INVALID", "/url"},
+		{"an address in disguise", `{"url":"http://0x7f000001/"}`, "WEBHOOK_INVALID", "/url"},
+		{"half an address", `{"url":"http://127.1/"}`, "WEBHOOK_INVALID", "/url"},
+		{"where the server may not go", `{"url":"http://169.254.169.254/latest"}`, "WEBHOOK_URL_NOT_ALLOWED", "/url"},
+		{"no URL", `{}`, "REQ_SCHEMA", "/url"},
+		{"an unknown member", `{"url":"https://h/","secret":"s"}`, "REQ_SCHEMA", "/secret"},
+	} {
+		p := e.send("POST", hooks, tt.body).wants(http.StatusUnprocessableEntity, tt.code)
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != tt.pointer {
+			t.Errorf("%s: errors %+v", tt.name, p.Errors)
+		}
+		if tt.pointer == "/url" && tt.body != `{}` {
+			e.send("PATCH", hooks+"/"+w.ID.String(), tt.body).wants(http.StatusUnprocessableEntity, tt.code)
+		}
+	}
+	p := e.send("POST", hooks, `{"url":"gopher://h/","event_types":["x","y"]}`).wants(http.StatusUnprocessableEntity, "WEBHOOK_INVALID")
+	if len(p.Errors) != 3 {
+		t.Errorf("%d errors: %+v", len(p.Errors), p.Errors)
+	}
+}
+
+func TestDeliveriesAreListedAndSentAgain(t *testing.T) {
+	e := newEdge(t)
+	path := hooks + "/" + e.hook(`{"url":"https://h.example/in"}`).ID.String()
+	id := uuid.MustParse(path[len(hooks)+1:])
+	e.failed(id)
+	since := e.cfg.Now()
+	last := e.failed(id)
+	var page client.DeliveryList
+	e.send("GET", path+"/deliveries?status=failed&page_size=1", "").into(&page)
+	if len(page.Deliveries) != 1 || page.Deliveries[0].ID != last.ID || *page.Pagination.TotalCount != 2 || !page.Pagination.HasNext || page.Deliveries[0].Body != nil {
+		t.Fatalf("page 1: %+v", page)
+	}
+	next := "/deliveries?status=failed&page_size=1&cursor=" + *page.Pagination.NextCursor
+	page = client.DeliveryList{}
+	e.send("GET", path+next, "").into(&page)
+	if len(page.Deliveries) != 1 || page.Deliveries[0].ID == last.ID || page.Pagination.HasNext {
+		t.Errorf("page 2: %+v", page)
+	}
+	e.send("GET", path+strings.Replace(next, "failed", "pending", 1), "").wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+	e.send("GET", path+"/deliveries?status=lost", "").wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+
+	var d client.Delivery
+	one := path + "/deliveries/" + last.ID.String()
+	e.send("GET", one, "").into(&d)
+	if d.Status != "failed" || d.Attempts != 1 || *d.ResponseStatus != 500 || *d.EventID != "7" || string(d.Body) != `{"id":"7"}` || d.NextAttemptAt != nil {
+		t.Errorf("delivery: %+v", d)
+	}
+	var all client.Redelivered
+	e.send("POST", path+"/redeliver", `{"since":"`+since.Format(time.RFC3339Nano)+`"}`).into(&all)
+	if all.Redelivered != 1 || all.More {
+		t.Errorf("redelivered %+v, want the one since", all)
+	}
+	d = client.Delivery{}
+	r := e.send("POST", one+"/redeliver", "")
+	if r.into(&d); r.status != http.StatusAccepted || d.Status != "pending" || d.NextAttemptAt == nil || r.header.Get("Location") != one {
+		t.Errorf("redeliver: %d %s", r.status, r.body)
+	}
+	e.send("GET", path+"/deliveries/"+uuid.NewString(), "").wants(http.StatusNotFound, "WEBHOOK_DELIVERY_NOT_FOUND")
+	e.send("POST", path+"/deliveries/"+uuid.NewString()+"/redeliver", "").wants(http.StatusNotFound, "WEBHOOK_DELIVERY_NOT_FOUND")
+
+	e.send("POST", path+"/disable", "")
+	for _, r := range []reply{e.send("POST", path+"/test", ""), e.send("POST", one+"/redeliver", ""), e.send("POST", path+"/redeliver", `{"since":"2026-01-01T00:00:00Z"}`)} {
+		if p := r.wants(http.StatusConflict, "WEBHOOK_DISABLED"); !strings.Contains(p.Detail, "disabled by request") {
+			t.Errorf("detail %q", p.Detail)
+		}
+	}
+	e.send("POST", path+"/enable", `{"from":"now"}`)
+	d = client.Delivery{}
+	e.send("GET", one, "").into(&d)
+	if d.Status != "discarded" {
+		t.Errorf("after enabling from now on: %+v", d)
+	}
+}
+
+func TestATestIsADeliveryOfItsOwn(t *testing.T) {
+	e := newEdge(t)
+	path := hooks + "/" + e.hook(`{"url":"https://h.example/in"}`).ID.String()
+	var d client.Delivery
+	r := e.send("POST", path+"/test", "")
+	r.into(&d)
+	if r.status != http.StatusAccepted || d.EventID != nil || d.SagaID != nil || d.EventType != "webhook.ping" || !strings.Contains(string(d.Body), `"type":"io.skald.webhook.ping"`) ||
+		!strings.Contains(string(d.Body), `"id":"`+d.ID.String()) {
+		t.Errorf("test: %d %s", r.status, r.body)
+	}
+}
+
+func TestAForeignWebhookIsAsUnknownAsAnyOther(t *testing.T) {
+	mine := newEdge(t)
+	w := mine.hook(`{"url":"https://h.example/in"}`)
+	d := mine.failed(w.ID)
+	other := newEdge(t, func(c *httpapi.Config) {
+		c.Webhooks, c.Deliveries, c.Tenant = mine.store.Webhooks, mine.store.Webhooks, saga.Tenant{ID: uuid.New()}
+	})
+	for _, call := range [][3]string{
+		{"GET", "", ""}, {"PATCH", "", `{"description":"x"}`}, {"DELETE", "", ""}, {"POST", "/enable", ""}, {"POST", "/disable", ""},
+		{"POST", "/rotate-secret", ""}, {"POST", "/test", ""}, {"POST", "/redeliver", `{"since":"2026-01-01T00:00:00Z"}`}, {"GET", "/deliveries", ""},
+		{"GET", "/deliveries/" + d.ID.String(), ""}, {"POST", "/deliveries/" + d.ID.String() + "/redeliver", ""},
+	} {
+		for _, id := range []string{w.ID.String(), uuid.NewString()} {
+			other.send(call[0], hooks+"/"+id+call[1], call[2]).wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND")
+		}
+	}
+	var list client.WebhookList
+	other.send("GET", hooks, "").into(&list)
+	if len(list.Webhooks) != 0 || *list.Pagination.TotalCount != 0 {
+		t.Errorf("a foreign webhook is listed: %+v", list)
+	}
+	mine.send("GET", hooks+"?page_size=1", "").into(&list)
+	if len(list.Webhooks) != 1 || list.Webhooks[0].ID != w.ID {
+		t.Errorf("listed %+v", list)
+	}
+}

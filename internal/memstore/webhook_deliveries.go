@@ -1,0 +1,235 @@
+package memstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/webhook"
+)
+
+// Add implements webhook.Log.
+func (w *Webhooks) Add(_ context.Context, d webhook.Delivery) error {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	h, err := w.m.hook(d.TenantID, d.WebhookID)
+	if err == nil {
+		h.deliveries[d.ID] = &parcel{Delivery: copyDelivery(d)}
+	}
+	return err
+}
+
+// delivery returns one of a subscription of the tenant.
+func (m *memory) delivery(tenant, webhookID, id uuid.UUID) (*parcel, error) {
+	h, err := m.hook(tenant, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	p := h.deliveries[id]
+	if p == nil {
+		return nil, webhook.DeliveryNotFound(id)
+	}
+	return p, nil
+}
+
+// Delivery implements webhook.Log.
+func (w *Webhooks) Delivery(_ context.Context, tenant, webhookID, id uuid.UUID) (webhook.Delivery, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	p, err := w.m.delivery(tenant, webhookID, id)
+	if err != nil {
+		return webhook.Delivery{}, err
+	}
+	return copyDelivery(p.Delivery), nil
+}
+
+// sorted returns the deliveries that keep lets through, by id.
+func (h *hook) sorted(keep func(*parcel) bool) []*parcel {
+	var all []*parcel
+	for _, p := range h.deliveries {
+		if keep(p) {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b *parcel) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	return all
+}
+
+// Deliveries implements webhook.Log.
+func (w *Webhooks) Deliveries(_ context.Context, tenant, webhookID uuid.UUID, f webhook.Filter) (webhook.DeliveryPage, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	h, err := w.m.hook(tenant, webhookID)
+	if err != nil {
+		return webhook.DeliveryPage{}, err
+	}
+	var all []webhook.Delivery
+	for _, p := range h.sorted(func(p *parcel) bool { return f.Status == "" || p.Status == f.Status }) {
+		d := copyDelivery(p.Delivery)
+		d.Body = nil
+		all = append(all, d)
+	}
+	slices.Reverse(all)
+	var p webhook.DeliveryPage
+	p.Deliveries, p.More, p.Total = pageOf(all, f, func(d *webhook.Delivery) bool { return bytes.Compare(d.ID[:], f.After[:]) < 0 })
+	return p, nil
+}
+
+// Redeliver implements webhook.Log.
+func (w *Webhooks) Redeliver(_ context.Context, tenant, webhookID, id uuid.UUID, now time.Time) (webhook.Delivery, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	p, err := w.m.delivery(tenant, webhookID, id)
+	if err != nil {
+		return webhook.Delivery{}, err
+	}
+	p.Delivery = copyDelivery(webhook.Redeliver(p.Delivery, now))
+	return copyDelivery(p.Delivery), nil
+}
+
+// RedeliverFailed implements webhook.Log.
+func (w *Webhooks) RedeliverFailed(_ context.Context, tenant, webhookID uuid.UUID, since, now time.Time) (count int, more bool, err error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	h, err := w.m.hook(tenant, webhookID)
+	if err != nil {
+		return 0, false, err
+	}
+	failed := h.sorted(func(p *parcel) bool { return p.Status == webhook.Failed && !p.CreatedAt.Before(since) })
+	count = min(len(failed), webhook.MaxRedeliver)
+	for _, p := range failed[:count] {
+		p.Delivery = copyDelivery(webhook.Redeliver(p.Delivery, now))
+	}
+	return count, len(failed) > count, nil
+}
+
+// due tells whether a delivery can be claimed.
+func (m *memory) due(p *parcel, now time.Time) bool {
+	return p.Status == webhook.Pending && !p.DueAt.After(now) && !p.leaseUntil.After(m.now())
+}
+
+// Ready implements webhook.Queue.
+func (w *Webhooks) Ready(_ context.Context, now time.Time) ([]webhook.Work, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	var all []webhook.Work
+	for _, h := range w.m.hooks {
+		pending, work := 0, webhook.Work{Subscription: copySubscription(h.Subscription), Cursor: h.cursor}
+		for _, p := range h.deliveries {
+			work.Due = work.Due || w.m.due(p, now)
+			if p.Status == webhook.Pending {
+				pending++
+			}
+		}
+		work.News = pending < webhook.MaxPending && slices.ContainsFunc(w.m.audit[min(h.cursor.TxID, uint64(len(w.m.audit))):],
+			func(e saga.AuditEvent) bool { return e.TenantID == h.TenantID })
+		if h.Enabled && (work.News || work.Due) {
+			all = append(all, work)
+		}
+	}
+	return all, nil
+}
+
+// present returns the subscription if it is enabled in this version.
+func (m *memory) present(s *webhook.Subscription) *hook {
+	h, err := m.hook(s.TenantID, s.ID)
+	if err != nil || !h.Enabled || h.Version != s.Version {
+		return nil
+	}
+	return h
+}
+
+// Enqueue implements webhook.Queue.
+func (w *Webhooks) Enqueue(_ context.Context, s *webhook.Subscription, from, to saga.Position, deliveries []webhook.Delivery) (bool, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	h := w.m.present(s)
+	if h == nil || h.cursor != from {
+		return false, nil
+	}
+	h.cursor = to
+	for _, d := range deliveries {
+		h.deliveries[d.ID] = &parcel{Delivery: copyDelivery(d)}
+	}
+	return true, nil
+}
+
+// Claim implements webhook.Queue.
+func (w *Webhooks) Claim(_ context.Context, s *webhook.Subscription, now time.Time, lease time.Duration, limit int) ([]webhook.Delivery, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	h := w.m.present(s)
+	if h == nil {
+		return nil, nil
+	}
+	due := h.sorted(func(p *parcel) bool { return w.m.due(p, now) })
+	slices.SortStableFunc(due, func(a, b *parcel) int { return a.DueAt.Compare(b.DueAt) })
+	var claimed []webhook.Delivery
+	for _, p := range due[:min(limit, len(due))] {
+		p.Attempt++
+		p.LastAttemptAt, p.leaseUntil = micro(&now), w.m.now().Add(lease)
+		claimed = append(claimed, copyDelivery(p.Delivery))
+	}
+	return claimed, nil
+}
+
+// Settle implements webhook.Queue.
+func (w *Webhooks) Settle(_ context.Context, d *webhook.Delivery, o webhook.Outcome, p webhook.Policy, m webhook.Moment) (webhook.Result, bool, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	own, err := w.m.delivery(d.TenantID, d.WebhookID, d.ID)
+	if err != nil || own.Attempt != d.Attempt || own.Status != webhook.Pending {
+		return webhook.Result{}, false, nil //nolint:nilerr // gone is not an error here
+	}
+	h := w.m.hooks[d.WebhookID]
+	r := webhook.Settle(copySubscription(h.Subscription), copyDelivery(own.Delivery), o, p, m)
+	own.Delivery, own.leaseUntil = copyDelivery(r.Delivery), time.Time{}
+	h.Subscription = copySubscription(r.Subscription)
+	if r.Recovered {
+		for _, other := range h.deliveries {
+			if other.Status == webhook.Pending && other.DueAt.After(m.Now) {
+				other.DueAt = *micro(&m.Now)
+			}
+		}
+	}
+	return r, true, nil
+}
+
+// Expire implements webhook.Queue.
+func (w *Webhooks) Expire(_ context.Context, before time.Time) (int64, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	var n int64
+	for _, h := range w.m.hooks {
+		for id, p := range h.deliveries {
+			if p.Status != webhook.Pending && p.CreatedAt.Before(before) {
+				delete(h.deliveries, id)
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// Backlog implements webhook.Queue.
+func (w *Webhooks) Backlog(context.Context) (pending int64, oldest time.Time, err error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	for _, h := range w.m.hooks {
+		for _, p := range h.deliveries {
+			if !h.Enabled || p.Status != webhook.Pending {
+				continue
+			}
+			pending++
+			if oldest.IsZero() || cmp.Less(p.CreatedAt.UnixMicro(), oldest.UnixMicro()) {
+				oldest = p.CreatedAt
+			}
+		}
+	}
+	return pending, oldest, nil
+}

@@ -1,0 +1,164 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/webhook"
+)
+
+// Webhooks is webhook.Store, webhook.Log and webhook.Queue in memory.
+type Webhooks struct{ m *memory }
+
+// hook is a subscription with what the store knows of it beside.
+type hook struct {
+	webhook.Subscription
+	cursor     saga.Position
+	deliveries map[uuid.UUID]*parcel
+}
+
+// parcel is a delivery with its lease.
+type parcel struct {
+	webhook.Delivery
+	leaseUntil time.Time
+}
+
+// hook returns a subscription of the tenant. Fault: NotFound.
+func (m *memory) hook(tenant, id uuid.UUID) (*hook, error) {
+	h := m.hooks[id]
+	if h == nil || h.TenantID != tenant {
+		return nil, webhook.NotFound(id)
+	}
+	return h, nil
+}
+
+// end is the position after every event there is.
+func (m *memory) end() saga.Position {
+	return saga.Position{TxID: uint64(len(m.audit)), ID: int64(len(m.audit))}
+}
+
+// Create implements webhook.Store.
+func (w *Webhooks) Create(_ context.Context, s webhook.Subscription, fromBeginning bool) error {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	count := 0
+	for _, h := range w.m.hooks {
+		if h.TenantID == s.TenantID {
+			count++
+		}
+	}
+	if count >= webhook.MaxPerTenant {
+		return fault.New(fault.Conflict, webhook.CodeLimit, "there are %d webhooks already", webhook.MaxPerTenant)
+	}
+	h := &hook{Subscription: copySubscription(s), cursor: w.m.end(), deliveries: map[uuid.UUID]*parcel{}}
+	if fromBeginning {
+		h.cursor = saga.Position{}
+	}
+	w.m.hooks[s.ID] = h
+	return nil
+}
+
+// Get implements webhook.Store.
+func (w *Webhooks) Get(_ context.Context, tenant, id uuid.UUID) (webhook.Subscription, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	h, err := w.m.hook(tenant, id)
+	if err != nil {
+		return webhook.Subscription{}, err
+	}
+	return copySubscription(h.Subscription), nil
+}
+
+// List implements webhook.Store.
+func (w *Webhooks) List(_ context.Context, tenant uuid.UUID, f webhook.Filter) (webhook.Page, error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	var all []webhook.Subscription
+	for _, h := range w.m.hooks {
+		if h.TenantID == tenant {
+			all = append(all, copySubscription(h.Subscription))
+		}
+	}
+	slices.SortFunc(all, func(a, b webhook.Subscription) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	var p webhook.Page
+	p.Subscriptions, p.More, p.Total = pageOf(all, f, func(s *webhook.Subscription) bool { return bytes.Compare(s.ID[:], f.After[:]) > 0 })
+	return p, nil
+}
+
+// pageOf returns the page of all that a filter asks for; after tells whether an
+// item comes after the cursor.
+func pageOf[T any](all []T, f webhook.Filter, after func(*T) bool) (page []T, more bool, total int64) {
+	if f.Total {
+		total = int64(len(all))
+	}
+	if f.After != uuid.Nil {
+		all = slices.DeleteFunc(all, func(v T) bool { return !after(&v) })
+	}
+	all = all[min(f.Offset, len(all)):]
+	return all[:min(f.Limit, len(all))], len(all) > f.Limit, total
+}
+
+// Replace implements webhook.Store.
+func (w *Webhooks) Replace(_ context.Context, s webhook.Subscription, skip bool) error {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	h, err := w.m.hook(s.TenantID, s.ID)
+	switch {
+	case err != nil:
+		return err
+	case h.Version != s.Version-1:
+		return webhook.Stale(s.ID, h.Version)
+	}
+	s.CreatedAt, s.CreatedBy = h.CreatedAt, h.CreatedBy
+	h.Subscription = copySubscription(s)
+	if skip {
+		h.cursor = w.m.end()
+		for _, p := range h.deliveries {
+			if p.Status == webhook.Pending {
+				p.Status, p.EndedAt = webhook.Discarded, micro(&s.UpdatedAt)
+			}
+		}
+	}
+	return nil
+}
+
+// Delete implements webhook.Store.
+func (w *Webhooks) Delete(_ context.Context, tenant, id uuid.UUID, version int64) error {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	h, err := w.m.hook(tenant, id)
+	switch {
+	case err != nil:
+		return err
+	case version != 0 && version != h.Version:
+		return webhook.Stale(id, h.Version)
+	}
+	delete(w.m.hooks, id)
+	return nil
+}
+
+// copySubscription shares nothing with s and has times as PostgreSQL keeps them.
+func copySubscription(s webhook.Subscription) webhook.Subscription {
+	s.EventTypes, s.WorkflowNames = slices.Clone(s.EventTypes), slices.Clone(s.WorkflowNames)
+	s.CreatedAt, s.UpdatedAt = *micro(&s.CreatedAt), *micro(&s.UpdatedAt)
+	s.DisabledAt, s.Health.FailingSince = micro(s.DisabledAt), micro(s.Health.FailingSince)
+	s.Secrets = slices.Clone(s.Secrets)
+	for i, k := range s.Secrets {
+		s.Secrets[i] = webhook.Secret{Key: slices.Clone(k.Key), CreatedAt: *micro(&k.CreatedAt), ExpiresAt: micro(k.ExpiresAt)}
+	}
+	return s
+}
+
+// copyDelivery shares nothing with d and has times as PostgreSQL keeps them.
+func copyDelivery(d webhook.Delivery) webhook.Delivery {
+	d.Body = slices.Clone(d.Body)
+	d.DueAt, d.CreatedAt = *micro(&d.DueAt), *micro(&d.CreatedAt)
+	d.LastAttemptAt, d.EndedAt = micro(d.LastAttemptAt), micro(d.EndedAt)
+	return d
+}

@@ -1,0 +1,62 @@
+package ops
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// notices are the metrics of events on their way out: webhooks and Kafka.
+type notices struct {
+	attempts  *prometheus.CounterVec
+	disabled  prometheus.Counter
+	pending   prometheus.Gauge
+	age       prometheus.Gauge
+	published prometheus.Counter
+	failures  prometheus.Counter
+	lag       prometheus.Gauge
+	leader    prometheus.Gauge
+}
+
+func newNotices(counter func(name, help string, labels ...string) *prometheus.CounterVec, gauge func(name, help string, labels ...string) *prometheus.GaugeVec) *notices {
+	return &notices{
+		attempts:  counter("skald_webhook_attempts_total", "Attempts to deliver to webhooks, by result: delivered, retried, failed (given up), abandoned.", "result"),
+		disabled:  counter("skald_webhooks_disabled_total", "Webhooks disabled by this node because their endpoint failed for long.").WithLabelValues(),
+		pending:   gauge("skald_webhook_deliveries_pending", "Deliveries in the database that enabled webhooks have not got yet.").WithLabelValues(),
+		age:       gauge("skald_webhook_lag_seconds", "Age of the oldest of them.").WithLabelValues(),
+		published: counter("skald_kafka_events_published_total", "Audit events that Kafka has acknowledged to this node.").WithLabelValues(),
+		failures:  counter("skald_kafka_publish_failures_total", "Batches that Kafka did not take.").WithLabelValues(),
+		lag:       gauge("skald_kafka_lag_seconds", "Age of the oldest event that is not published; 0 on nodes that do not lead.").WithLabelValues(),
+		leader:    gauge("skald_kafka_leader", "1 on the node that publishes.").WithLabelValues(),
+	}
+}
+
+// WebhookAttempted counts an attempt to deliver.
+func (m *Metrics) WebhookAttempted(result string) { m.notices.attempts.WithLabelValues(result).Inc() }
+
+// WebhookDisabled counts a webhook that was disabled after failures.
+func (m *Metrics) WebhookDisabled() { m.notices.disabled.Inc() }
+
+// WebhookBacklog records what webhooks have not got yet.
+func (m *Metrics) WebhookBacklog(pending int64, oldest time.Duration) {
+	m.notices.pending.Set(float64(pending))
+	m.notices.age.Set(oldest.Seconds())
+}
+
+// Published counts events that Kafka has acknowledged.
+func (m *Metrics) Published(events int) { m.notices.published.Add(float64(events)) }
+
+// PublishFailed counts a batch that Kafka did not take.
+func (m *Metrics) PublishFailed() { m.notices.failures.Inc() }
+
+// PublishLag records the age of the oldest event that is not published.
+func (m *Metrics) PublishLag(age time.Duration) { m.notices.lag.Set(age.Seconds()) }
+
+// PublishLeading records whether this node publishes.
+func (m *Metrics) PublishLeading(leader bool) {
+	v := 0.0
+	if leader {
+		v = 1
+	}
+	m.notices.leader.Set(v)
+}

@@ -1,0 +1,65 @@
+package postgres_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// TestNoticesAreFoundByIndex: what the loops of webhooks and publications ask
+// all the time costs look-ups, whatever has piled up.
+func TestNoticesAreFoundByIndex(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	fill := observer(t, dsn)
+	for _, s := range []string{
+		`INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest)
+		 SELECT gen_random_uuid(), ('00000000-0000-4000-8000-' || lpad((i % 50)::text, 12, '0'))::uuid, 'saga.started', '' FROM generate_series(1, 60000) AS i`,
+		`INSERT INTO saga.webhooks (tenant_id, id, url, enabled, created_at, updated_at, version, cursor_txid, cursor_id)
+		 SELECT ('00000000-0000-4000-8000-' || lpad(i::text, 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid,
+		        'https://h/', true, now(), now(), 1, '0', 0 FROM generate_series(0, 49) AS i`,
+		`INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, id, event_id, event_type, body, status, due_at, created_at, ended_at)
+		 SELECT ('00000000-0000-4000-8000-' || lpad((i % 50)::text, 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad((i % 50)::text, 12, '0'))::uuid,
+		        gen_random_uuid(), i, 'saga.started', '{}', CASE WHEN i % 20 = 0 THEN 'pending' WHEN i % 20 = 1 THEN 'failed' ELSE 'delivered' END,
+		        now() + (i % 100 - 50) * interval '1 s', now(), CASE WHEN i % 20 > 0 THEN now() END FROM generate_series(1, 60000) AS i`,
+		`VACUUM (ANALYZE) saga.audit_events, saga.webhooks, saga.webhook_deliveries`,
+	} {
+		if _, err := fill.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	tenant, hook := uuid.MustParse("00000000-0000-4000-8000-000000000007"), uuid.MustParse("00000000-0000-7000-8000-000000000007")
+	now := time.Now()
+	for _, tt := range []purpose{
+		{"which webhooks have work", postgres.ReadyWebhooks, []any{now, 1000}, []string{"idx_event_feed", "idx_webhook_deliveries_due"}},
+		{"a claim", postgres.ClaimDeliveries, []any{tenant, hook, 1, now, 1_000_000, 8}, []string{"idx_webhook_deliveries_due", "webhook_deliveries_pkey"}},
+		{"what failed since", postgres.RedeliverFailed, []any{tenant, hook, now, now, 1000}, []string{"idx_webhook_deliveries_failed"}},
+		{"which tenants have unpublished events", postgres.Unpublished, []any{"kafka"}, []string{"idx_event_feed"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := explain(t, fill, tt.query, tt.args...)
+			wantIndexes(t, p, tt.indexes...)
+			p.each(func(n plan) {
+				if n.Relation == "webhook_deliveries" && !slices.Contains([]string{"Index Scan", "Index Only Scan", "Bitmap Heap Scan", "ModifyTable"}, n.Type) {
+					t.Errorf("%s on webhook_deliveries:\n%s", n.Type, p)
+				}
+			})
+			begun := time.Now()
+			rows, err := fill.QueryContext(t.Context(), tt.query, tt.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for rows.Next() {
+			}
+			if err := rows.Close(); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("took %s", time.Since(begun))
+		})
+	}
+}

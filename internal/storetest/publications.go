@@ -1,0 +1,166 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Publications tests saga.Publications. open returns a new Env that lasts as
+// long as its test.
+func Publications(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"publications": publications}, func(*testing.T) Env { return env })
+	run(t, map[string][]contract{"publication leases": led}, open)
+}
+
+// led let time pass, and so need a store of their own.
+var led = []contract{
+	{"of twenty who want to lead, one does, until its lease ends", publicationLead},
+}
+
+var publications = []contract{
+	{"a leader that comes back under its name begins a new term", publicationBack},
+	{"a term that has ended writes nothing", publicationFenced},
+	{"who resigns makes room at once, and a former leader cannot", publicationResign},
+	{"each tenant with events after its cursor is found, and no other", publicationUnpublished},
+}
+
+// lead fails unless owner leads afterwards.
+func (f *fixture) lead(name, owner string) int64 {
+	f.t.Helper()
+	epoch, err := f.Publications.Lead(f.t.Context(), name, owner, time.Minute)
+	if err != nil || epoch == 0 {
+		f.t.Fatalf("lead: epoch %d, %v", epoch, err)
+	}
+	return epoch
+}
+
+func publicationLead(f *fixture) {
+	name := newID().String()
+	epochs := make([]int64, 20)
+	want := func() {
+		f.t.Helper()
+		together(len(epochs), func(i int) {
+			var err error
+			if epochs[i], err = f.Publications.Lead(f.t.Context(), name, "node "+newID().String(), time.Minute); err != nil {
+				f.t.Error(err)
+			}
+		})
+		if n := len(slices.DeleteFunc(slices.Clone(epochs), func(e int64) bool { return e == 0 })); n != 1 {
+			f.t.Fatalf("%d lead", n)
+		}
+	}
+	want()
+	first := slices.Max(epochs)
+	if ours, err := f.Publications.Renew(f.t.Context(), name, first, 4*time.Minute); !ours || err != nil {
+		f.t.Fatalf("renew: %v, %v", ours, err)
+	}
+	f.Advance(2 * time.Minute)
+	if epoch, err := f.Publications.Lead(f.t.Context(), name, "another", time.Minute); epoch != 0 || err != nil {
+		f.t.Fatalf("another leads within the renewed lease: %d, %v", epoch, err)
+	}
+	f.Advance(3 * time.Minute)
+	want()
+	if next := slices.Max(epochs); next <= first {
+		f.t.Errorf("the next term has epoch %d after %d", next, first)
+	}
+}
+
+func publicationBack(f *fixture) {
+	name := newID().String()
+	first := f.lead(name, "a")
+	if second := f.lead(name, "a"); second <= first {
+		f.t.Errorf("epoch %d after %d", second, first)
+	}
+}
+
+func publicationFenced(f *fixture) {
+	name := newID().String()
+	f.happens()
+	former := f.lead(name, "a")
+	present := f.lead(name, "a")
+	ours, err := f.Publications.Renew(f.t.Context(), name, former, time.Minute)
+	moved, errMoved := f.Publications.Advance(f.t.Context(), name, former, f.tenant.ID, saga.Position{TxID: 1 << 40, ID: 1})
+	if ours || moved || err != nil || errMoved != nil {
+		f.t.Errorf("a former term: renewed %v, moved %v, %v, %v", ours, moved, err, errMoved)
+	}
+	if u := f.unpublished(name); u == nil || u.After != (saga.Position{}) {
+		f.t.Errorf("the cursor is %+v", u)
+	}
+	if moved, err := f.Publications.Advance(f.t.Context(), name, present, f.tenant.ID, saga.Position{TxID: 1 << 40, ID: 1}); !moved || err != nil {
+		f.t.Errorf("the present term: moved %v, %v", moved, err)
+	}
+}
+
+func publicationResign(f *fixture) {
+	name := newID().String()
+	former := f.lead(name, "a")
+	present := f.lead(name, "a")
+	if err := f.Publications.Resign(f.t.Context(), name, former); err != nil {
+		f.t.Fatal(err)
+	}
+	if epoch, err := f.Publications.Lead(f.t.Context(), name, "b", time.Minute); epoch != 0 || err != nil {
+		f.t.Errorf("a former leader resigned for the present one: %d, %v", epoch, err)
+	}
+	if err := f.Publications.Resign(f.t.Context(), name, present); err != nil {
+		f.t.Fatal(err)
+	}
+	f.lead(name, "b")
+}
+
+// unpublished returns what is unpublished of the fixture's tenant, nil: nothing.
+func (f *fixture) unpublished(name string) *saga.Unpublished {
+	f.t.Helper()
+	f.Settle(f.t)
+	all, err := f.Publications.Unpublished(f.t.Context(), name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	seen := map[uuid.UUID]bool{}
+	var own *saga.Unpublished
+	for i, u := range all {
+		if seen[u.TenantID] {
+			f.t.Errorf("%s is named twice", u.TenantID)
+		}
+		if seen[u.TenantID] = true; u.TenantID == f.tenant.ID {
+			own = &all[i]
+		}
+	}
+	return own
+}
+
+func publicationUnpublished(f *fixture) {
+	name := newID().String()
+	epoch := f.lead(name, "a")
+	if u := f.unpublished(name); u != nil {
+		f.t.Errorf("a tenant without events: %+v", u)
+	}
+	f.happens()
+	neighbour := begin(f.t, f.Env)
+	neighbour.happens()
+	events := f.feed(saga.EventFilter{}, 10)
+	if u := f.unpublished(name); u == nil || u.After != (saga.Position{}) || !u.Since.Equal(events[0].At) {
+		f.t.Errorf("unpublished %+v; want from the beginning, since %v", u, events[0].At)
+	}
+	if moved, err := f.Publications.Advance(f.t.Context(), name, epoch, f.tenant.ID, events[0].Position); !moved || err != nil {
+		f.t.Fatalf("advance: %v, %v", moved, err)
+	}
+	if u := f.unpublished(name); u != nil {
+		f.t.Errorf("all is published, and still %+v", u)
+	}
+	if u := neighbour.unpublished(name); u == nil {
+		f.t.Error("the neighbour's event is not found")
+	}
+	f.happens()
+	if u := f.unpublished(name); u == nil || u.After != events[0].Position {
+		f.t.Errorf("unpublished %+v; want after %+v", u, events[0].Position)
+	}
+	if u := f.unpublished(newID().String()); u == nil || u.After != (saga.Position{}) {
+		f.t.Errorf("another publication: %+v; want from the beginning", u)
+	}
+}

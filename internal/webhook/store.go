@@ -1,0 +1,108 @@
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Store keeps subscriptions and shows their deliveries. A tenant sees only its
+// own; others do not exist for it (NotFound, DeliveryNotFound). Faults are as
+// stated; any other error is an outage, and the outcome of a write is then
+// unknown. Implementations are safe for concurrent use.
+type Store interface {
+	// Create stores a subscription. It gets every event of its tenant that is
+	// committed from now on, or, with fromBeginning, every event there is. Fault:
+	// Conflict with CodeLimit when the tenant has MaxPerTenant (about: several
+	// creates at once may end up a few beyond).
+	Create(ctx context.Context, s Subscription, fromBeginning bool) error
+	// Get returns one subscription. Fault: NotFound.
+	Get(ctx context.Context, tenant, id uuid.UUID) (Subscription, error)
+	// List returns the subscriptions of a tenant, oldest first.
+	List(ctx context.Context, tenant uuid.UUID, f Filter) (Page, error)
+	// Replace stores s if the stored version is s.Version-1. With skip, events
+	// up to now are passed over and pending deliveries become Discarded. Faults:
+	// NotFound, Stale.
+	Replace(ctx context.Context, s Subscription, skip bool) error
+	// Delete removes a subscription and its deliveries; version 0 means any.
+	// Faults: NotFound, Stale.
+	Delete(ctx context.Context, tenant, id uuid.UUID, version int64) error
+}
+
+// Log is the deliveries as users see them; the rest is as for Store.
+type Log interface {
+	// Add stores a delivery, which must be Pending. Fault: NotFound.
+	Add(ctx context.Context, d Delivery) error
+	// Delivery returns one. Faults: NotFound, DeliveryNotFound.
+	Delivery(ctx context.Context, tenant, webhookID, id uuid.UUID) (Delivery, error)
+	// Deliveries returns a page, newest first, without Body. Fault: NotFound.
+	Deliveries(ctx context.Context, tenant, webhookID uuid.UUID, f Filter) (DeliveryPage, error)
+	// Redeliver applies Redeliver to one delivery and returns it. Faults:
+	// NotFound, DeliveryNotFound.
+	Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID, now time.Time) (Delivery, error)
+	// RedeliverFailed applies Redeliver to Failed deliveries that were created at
+	// or after since, oldest first, at most MaxRedeliver. more: there are others.
+	// Fault: NotFound.
+	RedeliverFailed(ctx context.Context, tenant, webhookID uuid.UUID, since, now time.Time) (count int, more bool, err error)
+}
+
+// Queue is the deliveries as the loop sees them, those of all tenants. Leases
+// are counted by the store's clock; now is the caller's and decides what is due.
+type Queue interface {
+	// Ready returns the enabled subscriptions that have something to do.
+	Ready(ctx context.Context, now time.Time) ([]Work, error)
+	// Enqueue stores new deliveries and moves the cursor, both or neither: it
+	// returns false when the cursor is no longer at from, or the subscription is
+	// no longer enabled in this version. So each event becomes a delivery once,
+	// however many nodes read the feed.
+	Enqueue(ctx context.Context, s *Subscription, from, to saga.Position, deliveries []Delivery) (bool, error)
+	// Claim returns up to limit pending deliveries that are due, oldest first,
+	// each with its Attempt begun: until lease has passed nobody else gets them.
+	// None when the subscription is no longer enabled in this version.
+	Claim(ctx context.Context, s *Subscription, now time.Time, lease time.Duration, limit int) ([]Delivery, error)
+	// Settle applies the rule of that name to a claimed delivery and the
+	// subscription, and stores what it says. stored is false when the attempt is
+	// no longer the delivery's last, or it is gone: then nothing is written.
+	Settle(ctx context.Context, d *Delivery, o Outcome, p Policy, m Moment) (r Result, stored bool, err error)
+	// Expire deletes deliveries that have ended and were created before a time,
+	// and returns how many.
+	Expire(ctx context.Context, before time.Time) (int64, error)
+	// Backlog counts the pending deliveries of enabled subscriptions and returns
+	// when the oldest was created; zero when there is none.
+	Backlog(ctx context.Context) (pending int64, oldest time.Time, err error)
+}
+
+// Work is a subscription that has something to do.
+type Work struct {
+	Subscription
+	Cursor saga.Position // how far the feed has been read for it
+	News   bool          // the feed goes on there, and there is room for more deliveries
+	Due    bool          // deliveries are due
+}
+
+// Filter selects subscriptions or deliveries; zero fields do not restrict.
+type Filter struct {
+	Status Status // of deliveries
+
+	Limit  int       // 1..200
+	Offset int       // page mode
+	After  uuid.UUID // cursor mode: the last one of the page before
+	Total  bool      // count all matches as well
+}
+
+// Page is one page of subscriptions.
+type Page struct {
+	Subscriptions []Subscription
+	More          bool
+	Total         int64 // when Filter.Total
+}
+
+// DeliveryPage is one page of deliveries.
+type DeliveryPage struct {
+	Deliveries []Delivery
+	More       bool
+	Total      int64 // when Filter.Total
+}

@@ -1,0 +1,118 @@
+// Package webhook is the rulebook of webhooks: who gets which event, what an
+// attempt's outcome means, when it is tried again and when an endpoint is
+// given up. Pure: time, ids and jitter are arguments. docs/webhooks.md tells
+// users the same.
+package webhook
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Bounds.
+const (
+	MaxPerTenant   = 100  // subscriptions of a tenant
+	MaxPatterns    = 100  // event types or workflow names of a subscription
+	MaxURL         = 2048 // bytes
+	MaxDescription = 1000 // characters
+	// MaxPending is how many undelivered events of one subscription are held
+	// ready. Beyond that they wait in the audit trail, which has them anyway: an
+	// endpoint that is down for days does not fill the table.
+	MaxPending = 1000
+	// MaxRedeliver is how many deliveries one request sends again.
+	MaxRedeliver = 1000
+	// RotationOverlap is how long a former secret still signs beside the new one.
+	RotationOverlap = 24 * time.Hour
+)
+
+// Subscription says where events are sent. It belongs to one tenant.
+type Subscription struct {
+	TenantID, ID   uuid.UUID
+	URL            string
+	Description    string
+	EventTypes     []string // types, or prefixes such as saga.*; empty: all
+	WorkflowNames  []string // empty: all
+	Enabled        bool
+	DisabledReason string     // "" while enabled
+	DisabledAt     *time.Time // nil while enabled
+	Secrets        []Secret   // one or two, newest first
+	CreatedBy      string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	Version        int64 // grows with every change but that of Health; the ETag
+	Health         Health
+}
+
+// Secret is a key that deliveries are signed with.
+type Secret struct {
+	Key       []byte
+	CreatedAt time.Time
+	ExpiresAt *time.Time // nil: until it is replaced
+}
+
+// Health is how an endpoint has lately done. It changes without a new Version.
+type Health struct {
+	FailingSince *time.Time // of the first failure after the last success; nil: none
+	GivenUp      int        // deliveries given up in a row
+}
+
+// Wants tells whether an event is for the subscription. workflow is that of
+// the event's saga, "" when the saga is gone; then no list of names fits.
+func (s *Subscription) Wants(t saga.AuditType, workflow string) bool {
+	return (len(s.WorkflowNames) == 0 || slices.Contains(s.WorkflowNames, workflow)) &&
+		(len(s.EventTypes) == 0 || slices.ContainsFunc(s.EventTypes, func(p string) bool { return fits(p, string(t)) }))
+}
+
+// Keys returns the keys that sign at a moment: the newest, and a former one
+// that has not expired.
+func (s *Subscription) Keys(now time.Time) [][]byte {
+	var keys [][]byte
+	for _, secret := range s.Secrets {
+		if secret.ExpiresAt == nil || now.Before(*secret.ExpiresAt) {
+			keys = append(keys, secret.Key)
+		}
+	}
+	return keys
+}
+
+// Status of a delivery.
+type Status string
+
+// A Pending delivery waits for an attempt or is being sent. The others are
+// ends, until somebody asks for a redelivery.
+const (
+	Pending   Status = "pending"
+	Delivered Status = "delivered"
+	Failed    Status = "failed"    // given up
+	Discarded Status = "discarded" // skipped when the subscription was enabled from now on
+)
+
+// Statuses lists every status.
+var Statuses = []Status{Pending, Delivered, Failed, Discarded}
+
+// Delivery is one event on its way to one endpoint. Its ID is the webhook-id
+// of every attempt, and Body is byte-equal in all of them.
+type Delivery struct {
+	TenantID, WebhookID, ID uuid.UUID
+	EventID                 int64 // 0: a test
+	EventType               string
+	SagaID                  uuid.UUID // Nil: a test
+	Body                    []byte
+	Status                  Status
+	Attempt                 int // attempts begun so far; fences the outcome of each
+	RoundStart              int // so many of them do not count: of former rounds, or abandoned
+	DueAt                   time.Time
+	LastAttemptAt           *time.Time
+	ResponseStatus          int    // of the last attempt; 0: no answer
+	Error                   string // of the last attempt; "": none
+	CreatedAt               time.Time
+	EndedAt                 *time.Time // nil while Pending
+}
+
+// IsTest tells whether the delivery tests the endpoint: it is tried once and
+// says nothing of the endpoint's health.
+func (d *Delivery) IsTest() bool { return d.EventID == 0 }
