@@ -171,7 +171,7 @@ func (w *world) last(at work) *StepLog {
 
 func (w *world) policy(at work) retry.Policy {
 	if at.action == Execute {
-		return w.def.ActionRetry(at.step)
+		return w.def.ActionRetry(at.step, nil)
 	}
 	return w.def.CompensationPolicy(at.step)
 }
