@@ -70,7 +70,9 @@ func shape(t *testing.T, pool *sql.DB) []string {
 	t.Helper()
 	var all []string
 	for _, query := range []string{
-		`SELECT format('column %s.%s %s %s null=%s default=%s generated=%s', table_name, column_name, ordinal_position, data_type,
+		// Their order counts, not their numbers: one that was dropped and made again has a new one.
+		`SELECT format('column %s.%s %s %s null=%s default=%s generated=%s', table_name, column_name,
+		               row_number() OVER (PARTITION BY table_name ORDER BY ordinal_position), data_type,
 		               is_nullable, column_default, generation_expression) FROM information_schema.columns WHERE table_schema = 'saga'`,
 		`SELECT format('constraint %s on %s: %s', conname, conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = 'saga'::regnamespace`,
 		`SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'saga'`,

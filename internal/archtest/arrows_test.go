@@ -27,7 +27,7 @@ var arrows = map[string][]string{
 	// stores
 	"db":                {},
 	"internal/memstore": {"internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
-	"internal/postgres": {"internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
+	"internal/postgres": {"internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/workflow"},
 	// loops
 	"internal/failpoint":   {},
 	"internal/groupcommit": {},

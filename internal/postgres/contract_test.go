@@ -78,7 +78,7 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 			execute(t, db.SQL(), `
 				UPDATE saga.saga_states
 				   SET next_run_at = next_run_at - $1 * interval '1 us', updated_at = updated_at - $1 * interval '1 us',
-				       timeout_at = timeout_at - $1 * interval '1 us',
+				       suspended_at = suspended_at - $1 * interval '1 us', timeout_at = timeout_at - $1 * interval '1 us',
 				       compensation_timeout_at = compensation_timeout_at - $1 * interval '1 us'
 				 WHERE completed_at IS NULL`, d.Microseconds())
 		},

@@ -26,10 +26,11 @@ const (
 )
 
 var (
-	CommitSagas = commitSagas
-	CountSagas  = countSagas
-	CreateSagas = createSagas
-	ListSagas   = listSagas
+	CommitSagas    = commitSagas
+	CommitOperated = commitOperated
+	CountSagas     = countSagas
+	CreateSagas    = createSagas
+	ListSagas      = listSagas
 )
 
 // Points returns the connections of prepared reads by key.
@@ -44,7 +45,7 @@ func Leases(db *DB) *sql.DB { return db.lease.DB }
 // CommitParameters are what Commit sends for batch.
 func CommitParameters(t *testing.T, batch []saga.Change) []any {
 	t.Helper()
-	args, err := changeColumns(batch)
+	_, args, err := changeColumns(batch)
 	if err != nil {
 		t.Fatal(err)
 	}

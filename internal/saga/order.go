@@ -25,7 +25,7 @@ func (d *decision) order(e StepOrdered) bool {
 	d.tellOfStep(StepOrder).say(words{By: o.By, Reason: o.Reason, Verb: string(o.Verb), Action: d.After.Action()})
 	if d.s.State == Failed {
 		d.reopen()
-		d.s.Attempt, d.s.Failures = d.s.Attempt+1, 0
+		d.s.Attempt, d.s.Failures, d.After.undoRefused = d.s.Attempt+1, 0, false
 	}
 	d.edit().Order = &o
 	if d.s.LeaseOwner == nil {

@@ -36,7 +36,7 @@ type contract struct {
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t) // one store for all: each test has a tenant of its own
 	run(t, map[string][]contract{
-		"create": creates, "commit": commits, "written": written, "read": reads, "list": lists,
+		"create": creates, "commit": commits, "written": written, "read": reads, "list": lists, "interventions": interventions,
 	}, func(*testing.T) Env { return env })
 }
 
@@ -44,7 +44,7 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 // as long as its test; it is called once per test, because ownership does not
 // know tenants.
 func Ownership(t *testing.T, open func(t *testing.T) Env) {
-	run(t, map[string][]contract{"leases": leases, "claim": claims, "duties": duties}, open)
+	run(t, map[string][]contract{"leases": leases, "claim": claims, "duties": duties, "suspensions": suspensions}, open)
 }
 
 // Workflows tests workflow.Store. open returns a new Env that lasts as long as its test.
