@@ -75,6 +75,57 @@ func (e EndCause) Valid() bool {
 	}
 }
 
+// Defines values for ExplanationWaitsFor.
+const (
+	ExplanationWaitsForAnswer   ExplanationWaitsFor = "answer"
+	ExplanationWaitsForNewOwner ExplanationWaitsFor = "new_owner"
+	ExplanationWaitsForNothing  ExplanationWaitsFor = "nothing"
+	ExplanationWaitsForOperator ExplanationWaitsFor = "operator"
+	ExplanationWaitsForOwner    ExplanationWaitsFor = "owner"
+	ExplanationWaitsForResume   ExplanationWaitsFor = "resume"
+	ExplanationWaitsForRetry    ExplanationWaitsFor = "retry"
+	ExplanationWaitsForTurn     ExplanationWaitsFor = "turn"
+)
+
+// Valid indicates whether the value is a known member of the ExplanationWaitsFor enum.
+func (e ExplanationWaitsFor) Valid() bool {
+	switch e {
+	case ExplanationWaitsForAnswer:
+		return true
+	case ExplanationWaitsForNewOwner:
+		return true
+	case ExplanationWaitsForNothing:
+		return true
+	case ExplanationWaitsForOperator:
+		return true
+	case ExplanationWaitsForOwner:
+		return true
+	case ExplanationWaitsForResume:
+		return true
+	case ExplanationWaitsForRetry:
+		return true
+	case ExplanationWaitsForTurn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ForesightDryRun.
+const (
+	ForesightDryRunTrue ForesightDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the ForesightDryRun enum.
+func (e ForesightDryRun) Valid() bool {
+	switch e {
+	case ForesightDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HTTPCallMethod.
 const (
 	HTTPCallMethodDELETE HTTPCallMethod = "DELETE"
@@ -158,19 +209,49 @@ func (e RetryClass) Valid() bool {
 
 // Defines values for SagaAction.
 const (
+	SagaActionAcknowledge        SagaAction = "acknowledge"
 	SagaActionCancel             SagaAction = "cancel"
 	SagaActionCompensate         SagaAction = "compensate"
+	SagaActionCompleteStep       SagaAction = "complete-step"
+	SagaActionExtendDeadline     SagaAction = "extend-deadline"
+	SagaActionFailStep           SagaAction = "fail-step"
+	SagaActionForceComplete      SagaAction = "force-complete"
+	SagaActionForceFail          SagaAction = "force-fail"
+	SagaActionResume             SagaAction = "resume"
 	SagaActionResumeCompensation SagaAction = "resume-compensation"
+	SagaActionRetry              SagaAction = "retry"
+	SagaActionSkipStep           SagaAction = "skip-step"
+	SagaActionSuspend            SagaAction = "suspend"
 )
 
 // Valid indicates whether the value is a known member of the SagaAction enum.
 func (e SagaAction) Valid() bool {
 	switch e {
+	case SagaActionAcknowledge:
+		return true
 	case SagaActionCancel:
 		return true
 	case SagaActionCompensate:
 		return true
+	case SagaActionCompleteStep:
+		return true
+	case SagaActionExtendDeadline:
+		return true
+	case SagaActionFailStep:
+		return true
+	case SagaActionForceComplete:
+		return true
+	case SagaActionForceFail:
+		return true
+	case SagaActionResume:
+		return true
 	case SagaActionResumeCompensation:
+		return true
+	case SagaActionRetry:
+		return true
+	case SagaActionSkipStep:
+		return true
+	case SagaActionSuspend:
 		return true
 	default:
 		return false
@@ -547,8 +628,160 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
+// CompleteStepInput defines model for CompleteStepInput.
+type CompleteStepInput struct {
+	// Output Any JSON value.
+	Output AnyJSON `json:"output,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+}
+
+// DeadlineInput defines model for DeadlineInput.
+type DeadlineInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
+
+	// TimeoutMS Counted from now. Excludes `until`.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Until In the future. Excludes `timeout_ms`.
+	Until *time.Time `json:"until,omitempty"`
+}
+
 // EndCause Why a saga did not go on forward.
 type EndCause string
+
+// ExplainedAction defines model for ExplainedAction.
+type ExplainedAction struct {
+	// Action An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
+	// and so on.
+	Action SagaAction `json:"action"`
+	Means  string     `json:"means"`
+
+	// Permission What one must be allowed to do it.
+	Permission string `json:"permission"`
+}
+
+// ExplainedOwner The node that drives the saga.
+type ExplainedOwner struct {
+	// Alive Whether its lease holds.
+	Alive      bool       `json:"alive"`
+	LeaseEpoch int64      `json:"lease_epoch"`
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+
+	// Node Its name; empty when the store has forgotten it.
+	Node string `json:"node"`
+}
+
+// ExplainedStep defines model for ExplainedStep.
+type ExplainedStep struct {
+	Action StepAction `json:"action"`
+
+	// Attempts Calls that were made, as far as the present policy counts them.
+	Attempts    int    `json:"attempts"`
+	Index       int    `json:"index"`
+	MaxAttempts int    `json:"max_attempts"`
+	Name        string `json:"name"`
+}
+
+// Explanation defines model for Explanation.
+type Explanation struct {
+	// Actions What can be done about it, and by whom.
+	Actions []ExplainedAction `json:"actions"`
+
+	// Deadline Of the present phase.
+	Deadline *time.Time `json:"deadline,omitempty"`
+
+	// Errors The last errors, newest first.
+	Errors []SagaError `json:"errors"`
+
+	// Next What happens next.
+	Next   *string    `json:"next,omitempty"`
+	NextAt *time.Time `json:"next_at,omitempty"`
+
+	// Owner The node that drives the saga.
+	Owner  *ExplainedOwner    `json:"owner,omitempty"`
+	SagaID openapi_types.UUID `json:"saga_id"`
+
+	// Sentence All of it, for people.
+	Sentence string    `json:"sentence"`
+	Since    time.Time `json:"since"`
+
+	// State The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	State SagaState `json:"state"`
+
+	// Status The status to poll. Each state has one.
+	Status   SagaStatus          `json:"status"`
+	Step     *ExplainedStep      `json:"step,omitempty"`
+	WaitsFor ExplanationWaitsFor `json:"waits_for"`
+}
+
+// ExplanationWaitsFor defines model for Explanation.WaitsFor.
+type ExplanationWaitsFor string
+
+// ForceCompleteInput defines model for ForceCompleteInput.
+type ForceCompleteInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+
+	// Result Any JSON value.
+	Result AnyJSON `json:"result,omitempty"`
+}
+
+// ForceInput defines model for ForceInput.
+type ForceInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+}
+
+// ForeseenCall defines model for ForeseenCall.
+type ForeseenCall struct {
+	Action StepAction `json:"action"`
+
+	// Body Absent when it depends on an answer that has not come yet.
+	Body AnyJSON `json:"body,omitempty"`
+
+	// Headers Without those that depend on the moment of the call.
+	Headers   map[string]string `json:"headers"`
+	Method    string            `json:"method"`
+	Step      string            `json:"step"`
+	StepIndex int               `json:"step_index"`
+	URL       string            `json:"url"`
+}
+
+// Foresight What an action would do. Nothing has been done.
+type Foresight struct {
+	// AuditEvents The types of the audit events of the action itself.
+	AuditEvents []string `json:"audit_events,omitempty"`
+
+	// Calls The calls that would be made if each of them is done, in order; at most a
+	// thousand.
+	Calls       []ForeseenCall  `json:"calls"`
+	CurrentStep int             `json:"current_step"`
+	DryRun      ForesightDryRun `json:"dry_run"`
+
+	// Ends The state in which the saga would then end, or rest.
+	Ends SagaState `json:"ends"`
+
+	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
+	// those that follow if it is done.
+	InFlight *bool `json:"in_flight,omitempty"`
+
+	// State The state that the action itself would lead to.
+	State SagaState `json:"state"`
+}
+
+// ForesightDryRun defines model for Foresight.DryRun.
+type ForesightDryRun bool
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
@@ -631,29 +864,39 @@ type ProblemField struct {
 	Pointer string `json:"pointer"`
 }
 
+// ResumeInput defines model for ResumeInput.
+type ResumeInput struct {
+	// KeepDeadline Whether the deadline stays where it was.
+	KeepDeadline *bool `json:"keep_deadline,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
+}
+
 // RetryClass Why an attempt failed. A refusal is never retried.
 type RetryClass string
 
-// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
-type RetryPolicy struct {
-	// InitialIntervalMS The wait before the second attempt.
-	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
+// RetryInput defines model for RetryInput.
+type RetryInput struct {
+	// FromStep The step to begin with, by name or index; by default the one that failed.
+	FromStep json.RawMessage `json:"from_step,omitempty"`
 
-	// Jitter Waits are spread by this share, at random.
-	Jitter *float64 `json:"jitter,omitempty"`
+	// InputPatch A JSON merge patch (RFC 7386) of what that step gets as `payload`: by
+	// default the saga's payload.
+	InputPatch AnyJSON `json:"input_patch,omitempty"`
 
-	// MaxAttempts Calls in all, the first included.
-	MaxAttempts *int `json:"max_attempts,omitempty"`
+	// NotApplied That somebody has made sure that the attempts so far were not applied.
+	// Without it a step that may have been applied takes no `input_patch`.
+	NotApplied *bool `json:"not_applied,omitempty"`
 
-	// MaxIntervalMS No wait is longer.
-	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
-
-	// Multiplier How much longer each wait is than the one before.
-	Multiplier *float64 `json:"multiplier,omitempty"`
-
-	// RetryOn What is retried. An empty list retries nothing.
-	RetryOn []RetryClass `json:"retry_on,omitempty"`
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
+
+// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+type RetryPolicy = json.RawMessage
 
 // Saga defines model for Saga.
 type Saga struct {
@@ -696,8 +939,9 @@ type Saga struct {
 	// Metadata Any JSON object.
 	Metadata JSONObject `json:"metadata,omitempty"`
 
-	// Result The outputs of the steps by name, once the saga is completed.
-	Result       JSONObject `json:"result,omitempty"`
+	// Result Once the saga is completed: what the workflow's `output` declares, by default
+	// the outputs of the steps by name.
+	Result       AnyJSON    `json:"result,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	Error        *SagaError `json:"error,omitempty"`
 
@@ -708,14 +952,20 @@ type Saga struct {
 	Clean *bool `json:"clean,omitempty"`
 
 	// NeedsAttention Whether a person must act.
-	NeedsAttention        bool       `json:"needs_attention"`
-	AttentionReason       *string    `json:"attention_reason,omitempty"`
-	TimeoutMS             *int64     `json:"timeout_ms,omitempty"`
-	TimeoutAt             *time.Time `json:"timeout_at,omitempty"`
-	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
+	NeedsAttention  bool    `json:"needs_attention"`
+	AttentionReason *string `json:"attention_reason,omitempty"`
+
+	// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+	RetryPolicy           RetryPolicy `json:"retry_policy,omitempty"`
+	TimeoutMS             *int64      `json:"timeout_ms,omitempty"`
+	TimeoutAt             *time.Time  `json:"timeout_at,omitempty"`
+	CompensationTimeoutAt *time.Time  `json:"compensation_timeout_at,omitempty"`
 
 	// NextRunAt When a saga that waits goes on.
-	NextRunAt         *time.Time `json:"next_run_at,omitempty"`
+	NextRunAt *time.Time `json:"next_run_at,omitempty"`
+
+	// SuspendedAt Since when nothing new is sent.
+	SuspendedAt       *time.Time `json:"suspended_at,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 	TimedOutAt        *time.Time `json:"timed_out_at,omitempty"`
 	CreatedAt         time.Time  `json:"created_at"`
@@ -728,14 +978,16 @@ type Saga struct {
 	// Version Grows with every change; the ETag.
 	Version int64 `json:"version"`
 
-	// AllowedActions The actions that the present state accepts.
+	// AllowedActions The actions that the present state accepts. In lists, without the retry of a
+	// failed saga if its step logs decide about that.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
 	// StepLogs Not in lists, nor where the saga was just created or acted upon.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 }
 
-// SagaAction An action of the API, named as in its path.
+// SagaAction An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
+// and so on.
 type SagaAction string
 
 // SagaError defines model for SagaError.
@@ -765,7 +1017,10 @@ type SagaInput struct {
 
 	// Payload Any JSON value.
 	Payload AnyJSON `json:"payload,omitempty"`
-	SagaID  *UUID   `json:"saga_id,omitempty"`
+
+	// RetryPolicy Of the steps that name none; what it leaves out comes from the workflow's.
+	RetryPolicy RetryPolicy `json:"retry_policy,omitempty"`
+	SagaID      *UUID       `json:"saga_id,omitempty"`
 
 	// SagaType By default the first 64 characters of the workflow's name.
 	SagaType *string `json:"saga_type,omitempty"`
@@ -812,7 +1067,7 @@ type Step struct {
 	Compensation Compensation `json:"compensation"`
 
 	// CompensationRetry What is left out comes from the workflow's policy, and then from the server's.
-	CompensationRetry *RetryPolicy `json:"compensation_retry,omitempty"`
+	CompensationRetry RetryPolicy `json:"compensation_retry,omitempty"`
 
 	// DependsOn Names of steps that must be done before. Steps run one at a time, otherwise as listed.
 	DependsOn []string `json:"depends_on,omitempty"`
@@ -821,7 +1076,7 @@ type Step struct {
 	Name string `json:"name"`
 
 	// Retry What is left out comes from the workflow's policy, and then from the server's.
-	Retry *RetryPolicy `json:"retry,omitempty"`
+	Retry RetryPolicy `json:"retry,omitempty"`
 
 	// TimeoutMS How long one call may take.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
@@ -981,6 +1236,9 @@ type WorkflowYAML struct {
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// DryRun defines model for DryRun.
+type DryRun = bool
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1008,6 +1266,9 @@ type Prefer = string
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
+// StepParameter defines model for Step.
+type StepParameter = string
+
 // View defines model for View.
 type View string
 
@@ -1023,6 +1284,9 @@ type ActionAccepted = Saga
 // Failure RFC 9457.
 type Failure = Problem
 
+// Foreseen What an action would do. Nothing has been done.
+type Foreseen = Foresight
+
 // WorkflowCreated defines model for WorkflowCreated.
 type WorkflowCreated = Workflow
 
@@ -1034,6 +1298,24 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// CompleteStep defines model for CompleteStep.
+type CompleteStep = CompleteStepInput
+
+// Deadline defines model for Deadline.
+type Deadline = DeadlineInput
+
+// Force defines model for Force.
+type Force = ForceInput
+
+// ForceComplete defines model for ForceComplete.
+type ForceComplete = ForceCompleteInput
+
+// Resume defines model for Resume.
+type Resume = ResumeInput
+
+// Retry defines model for Retry.
+type Retry = RetryInput
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
@@ -1125,8 +1407,25 @@ type GetSagaParams struct {
 // GetSagaParamsInclude defines parameters for GetSaga.
 type GetSagaParamsInclude string
 
+// AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
+type AcknowledgeSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // CancelSagaParams defines parameters for CancelSaga.
 type CancelSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -1136,6 +1435,68 @@ type CancelSagaParams struct {
 
 // CompensateSagaParams defines parameters for CompensateSaga.
 type CompensateSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ExtendDeadlineParams defines parameters for ExtendDeadline.
+type ExtendDeadlineParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ForceCompleteParams defines parameters for ForceComplete.
+type ForceCompleteParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ForceFailParams defines parameters for ForceFail.
+type ForceFailParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// GetSagaResultParams defines parameters for GetSagaResult.
+type GetSagaResultParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// ResumeSagaParams defines parameters for ResumeSaga.
+type ResumeSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -1145,6 +1506,23 @@ type CompensateSagaParams struct {
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RetrySagaParams defines parameters for RetrySaga.
+type RetrySagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -1169,6 +1547,58 @@ type ListStepLogsParamsInclude string
 type ListStepsParams struct {
 	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// CompleteStepParams defines parameters for CompleteStep.
+type CompleteStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// FailStepParams defines parameters for FailStep.
+type FailStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// SkipStepParams defines parameters for SkipStep.
+type SkipStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// SuspendSagaParams defines parameters for SuspendSaga.
+type SuspendSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListWorkflowsParams defines parameters for ListWorkflows.
@@ -1263,14 +1693,44 @@ type GetContractParams struct {
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
+// AcknowledgeSagaJSONRequestBody defines body for AcknowledgeSaga for application/json ContentType.
+type AcknowledgeSagaJSONRequestBody = ActionInput
+
 // CancelSagaJSONRequestBody defines body for CancelSaga for application/json ContentType.
 type CancelSagaJSONRequestBody = ActionInput
 
 // CompensateSagaJSONRequestBody defines body for CompensateSaga for application/json ContentType.
 type CompensateSagaJSONRequestBody = ActionInput
 
+// ExtendDeadlineJSONRequestBody defines body for ExtendDeadline for application/json ContentType.
+type ExtendDeadlineJSONRequestBody = DeadlineInput
+
+// ForceCompleteJSONRequestBody defines body for ForceComplete for application/json ContentType.
+type ForceCompleteJSONRequestBody = ForceCompleteInput
+
+// ForceFailJSONRequestBody defines body for ForceFail for application/json ContentType.
+type ForceFailJSONRequestBody = ForceInput
+
+// ResumeSagaJSONRequestBody defines body for ResumeSaga for application/json ContentType.
+type ResumeSagaJSONRequestBody = ResumeInput
+
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
+
+// RetrySagaJSONRequestBody defines body for RetrySaga for application/json ContentType.
+type RetrySagaJSONRequestBody = RetryInput
+
+// CompleteStepJSONRequestBody defines body for CompleteStep for application/json ContentType.
+type CompleteStepJSONRequestBody = CompleteStepInput
+
+// FailStepJSONRequestBody defines body for FailStep for application/json ContentType.
+type FailStepJSONRequestBody = ForceInput
+
+// SkipStepJSONRequestBody defines body for SkipStep for application/json ContentType.
+type SkipStepJSONRequestBody = ForceInput
+
+// SuspendSagaJSONRequestBody defines body for SuspendSaga for application/json ContentType.
+type SuspendSagaJSONRequestBody = ActionInput
 
 // RegisterWorkflowJSONRequestBody defines body for RegisterWorkflow for application/json ContentType.
 type RegisterWorkflowJSONRequestBody = WorkflowInput
@@ -1351,21 +1811,57 @@ type ServerInterface interface {
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams)
+	// AcknowledgeSaga Note that somebody has looked
+	// (POST /api/v1/sagas/{saga_id}/acknowledge)
+	AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams)
 	// CancelSaga Cancel a saga
 	// (POST /api/v1/sagas/{saga_id}/cancel)
 	CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams)
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
+	// ExplainSaga Say what a saga waits for
+	// (GET /api/v1/sagas/{saga_id}/explain)
+	ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID)
+	// ExtendDeadline Set another deadline
+	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
+	ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams)
+	// ForceComplete End a saga as completed
+	// (POST /api/v1/sagas/{saga_id}/force-complete)
+	ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams)
+	// ForceFail End a saga as failed
+	// (POST /api/v1/sagas/{saga_id}/force-fail)
+	ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams)
+	// GetSagaResult Get the result of a completed saga
+	// (GET /api/v1/sagas/{saga_id}/result)
+	GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams)
+	// ResumeSaga Resume a suspended saga
+	// (POST /api/v1/sagas/{saga_id}/resume)
+	ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
+	// RetrySaga Try a step again
+	// (POST /api/v1/sagas/{saga_id}/retry)
+	RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams)
 	// ListStepLogs List the step logs of a saga
 	// (GET /api/v1/sagas/{saga_id}/step-logs)
 	ListStepLogs(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepLogsParams)
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
+	// CompleteStep Complete a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
+	CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams)
+	// FailStep Fail a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
+	FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams)
+	// SkipStep Skip a step
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
+	SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams)
+	// SuspendSaga Suspend a saga
+	// (POST /api/v1/sagas/{saga_id}/suspend)
+	SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
@@ -1429,6 +1925,12 @@ func (_ Unimplemented) GetSaga(w http.ResponseWriter, r *http.Request, sagaID Sa
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// AcknowledgeSaga Note that somebody has looked
+// (POST /api/v1/sagas/{saga_id}/acknowledge)
+func (_ Unimplemented) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CancelSaga Cancel a saga
 // (POST /api/v1/sagas/{saga_id}/cancel)
 func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
@@ -1441,9 +1943,51 @@ func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sa
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ExplainSaga Say what a saga waits for
+// (GET /api/v1/sagas/{saga_id}/explain)
+func (_ Unimplemented) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExtendDeadline Set another deadline
+// (POST /api/v1/sagas/{saga_id}/extend-deadline)
+func (_ Unimplemented) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ForceComplete End a saga as completed
+// (POST /api/v1/sagas/{saga_id}/force-complete)
+func (_ Unimplemented) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ForceFail End a saga as failed
+// (POST /api/v1/sagas/{saga_id}/force-fail)
+func (_ Unimplemented) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetSagaResult Get the result of a completed saga
+// (GET /api/v1/sagas/{saga_id}/result)
+func (_ Unimplemented) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResumeSaga Resume a suspended saga
+// (POST /api/v1/sagas/{saga_id}/resume)
+func (_ Unimplemented) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ResumeCompensation Go on undoing a saga whose compensation gave up
 // (POST /api/v1/sagas/{saga_id}/resume-compensation)
 func (_ Unimplemented) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RetrySaga Try a step again
+// (POST /api/v1/sagas/{saga_id}/retry)
+func (_ Unimplemented) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1456,6 +2000,30 @@ func (_ Unimplemented) ListStepLogs(w http.ResponseWriter, r *http.Request, saga
 // ListSteps List the steps of a saga
 // (GET /api/v1/sagas/{saga_id}/steps)
 func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CompleteStep Complete a step by hand
+// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
+func (_ Unimplemented) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// FailStep Fail a step by hand
+// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
+func (_ Unimplemented) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SkipStep Skip a step
+// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
+func (_ Unimplemented) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SuspendSaga Suspend a saga
+// (POST /api/v1/sagas/{saga_id}/suspend)
+func (_ Unimplemented) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1987,6 +2555,88 @@ func (siw *ServerInterfaceWrapper) GetSaga(w http.ResponseWriter, r *http.Reques
 	handler.ServeHTTP(w, r)
 }
 
+// AcknowledgeSaga operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AcknowledgeSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CancelSaga operation middleware
 func (siw *ServerInterfaceWrapper) CancelSaga(w http.ResponseWriter, r *http.Request) {
 
@@ -2004,6 +2654,19 @@ func (siw *ServerInterfaceWrapper) CancelSaga(w http.ResponseWriter, r *http.Req
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params CancelSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -2074,6 +2737,19 @@ func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http
 	// Parameter object where we will unmarshal all parameters from the context
 	var params CompensateSagaParams
 
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
 	headers := r.Header
 
 	// ------------- Optional header parameter "Idempotency-Key" -------------
@@ -2125,6 +2801,410 @@ func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// ExplainSaga operation middleware
+func (siw *ServerInterfaceWrapper) ExplainSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExplainSaga(w, r, sagaID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExtendDeadline operation middleware
+func (siw *ServerInterfaceWrapper) ExtendDeadline(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExtendDeadlineParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExtendDeadline(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ForceComplete operation middleware
+func (siw *ServerInterfaceWrapper) ForceComplete(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ForceCompleteParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ForceComplete(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ForceFail operation middleware
+func (siw *ServerInterfaceWrapper) ForceFail(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ForceFailParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ForceFail(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSagaResult operation middleware
+func (siw *ServerInterfaceWrapper) GetSagaResult(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSagaResultParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSagaResult(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeSaga operation middleware
+func (siw *ServerInterfaceWrapper) ResumeSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ResumeCompensation operation middleware
 func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *http.Request) {
 
@@ -2142,6 +3222,19 @@ func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ResumeCompensationParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -2185,6 +3278,88 @@ func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ResumeCompensation(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetrySaga operation middleware
+func (siw *ServerInterfaceWrapper) RetrySaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetrySagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetrySaga(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2298,6 +3473,361 @@ func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListSteps(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CompleteStep operation middleware
+func (siw *ServerInterfaceWrapper) CompleteStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step" -------------
+	var step StepParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CompleteStepParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CompleteStep(w, r, sagaID, step, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FailStep operation middleware
+func (siw *ServerInterfaceWrapper) FailStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step" -------------
+	var step StepParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params FailStepParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FailStep(w, r, sagaID, step, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SkipStep operation middleware
+func (siw *ServerInterfaceWrapper) SkipStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step" -------------
+	var step StepParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SkipStepParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SkipStep(w, r, sagaID, step, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SuspendSaga operation middleware
+func (siw *ServerInterfaceWrapper) SuspendSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SuspendSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SuspendSaga(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2983,19 +4513,55 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}", wrapper.GetSaga)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/acknowledge", wrapper.AcknowledgeSaga)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/cancel", wrapper.CancelSaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/compensate", wrapper.CompensateSaga)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/explain", wrapper.ExplainSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/extend-deadline", wrapper.ExtendDeadline)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/force-complete", wrapper.ForceComplete)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/force-fail", wrapper.ForceFail)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/result", wrapper.GetSagaResult)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume", wrapper.ResumeSaga)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/retry", wrapper.RetrySaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/step-logs", wrapper.ListStepLogs)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/steps", wrapper.ListSteps)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/complete", wrapper.CompleteStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/fail", wrapper.FailStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/skip", wrapper.SkipStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/suspend", wrapper.SuspendSaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/workflows", wrapper.ListWorkflows)
@@ -3058,6 +4624,15 @@ type FailureApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
 	Headers FailureResponseHeaders
+}
+
+type ForeseenResponseHeaders struct {
+	ETag string
+}
+type ForeseenJSONResponse struct {
+	Body Foresight
+
+	Headers ForeseenResponseHeaders
 }
 
 type NotModifiedResponseHeaders struct {
@@ -3266,6 +4841,73 @@ func (response GetSagadefaultApplicationProblemPlusJSONResponse) VisitGetSagaRes
 	return err
 }
 
+type AcknowledgeSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params AcknowledgeSagaParams
+	Body   *AcknowledgeSagaJSONRequestBody
+}
+
+type AcknowledgeSagaResponseObject interface {
+	VisitAcknowledgeSagaResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response AcknowledgeSaga200JSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response AcknowledgeSaga202JSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response AcknowledgeSagadefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params CancelSagaParams
@@ -3274,6 +4916,21 @@ type CancelSagaRequestObject struct {
 
 type CancelSagaResponseObject interface {
 	VisitCancelSagaResponse(w http.ResponseWriter) error
+}
+
+type CancelSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response CancelSaga200JSONResponse) VisitCancelSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type CancelSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
@@ -3328,6 +4985,21 @@ type CompensateSagaResponseObject interface {
 	VisitCompensateSagaResponse(w http.ResponseWriter) error
 }
 
+type CompensateSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response CompensateSaga200JSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CompensateSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
 
 func (response CompensateSaga202JSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
@@ -3370,6 +5042,383 @@ func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCom
 	return err
 }
 
+type ExplainSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+}
+
+type ExplainSagaResponseObject interface {
+	VisitExplainSagaResponse(w http.ResponseWriter) error
+}
+
+type ExplainSaga200JSONResponse Explanation
+
+func (response ExplainSaga200JSONResponse) VisitExplainSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ExplainSagadefaultApplicationProblemPlusJSONResponse) VisitExplainSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendDeadlineRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ExtendDeadlineParams
+	Body   *ExtendDeadlineJSONRequestBody
+}
+
+type ExtendDeadlineResponseObject interface {
+	VisitExtendDeadlineResponse(w http.ResponseWriter) error
+}
+
+type ExtendDeadline200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ExtendDeadline200JSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendDeadline202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ExtendDeadline202JSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendDeadlinedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ExtendDeadlinedefaultApplicationProblemPlusJSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceCompleteRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ForceCompleteParams
+	Body   *ForceCompleteJSONRequestBody
+}
+
+type ForceCompleteResponseObject interface {
+	VisitForceCompleteResponse(w http.ResponseWriter) error
+}
+
+type ForceComplete200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ForceComplete200JSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceComplete202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ForceComplete202JSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceCompletedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ForceCompletedefaultApplicationProblemPlusJSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceFailRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ForceFailParams
+	Body   *ForceFailJSONRequestBody
+}
+
+type ForceFailResponseObject interface {
+	VisitForceFailResponse(w http.ResponseWriter) error
+}
+
+type ForceFail200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ForceFail200JSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceFail202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ForceFail202JSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceFaildefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ForceFaildefaultApplicationProblemPlusJSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSagaResultRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params GetSagaResultParams
+}
+
+type GetSagaResultResponseObject interface {
+	VisitGetSagaResultResponse(w http.ResponseWriter) error
+}
+
+type GetSagaResult200ResponseHeaders struct {
+	ETag string
+}
+
+type GetSagaResult200JSONResponse struct {
+	Body    AnyJSON
+	Headers GetSagaResult200ResponseHeaders
+}
+
+func (response GetSagaResult200JSONResponse) VisitGetSagaResultResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSagaResult304Response = NotModifiedResponse
+
+func (response GetSagaResult304Response) VisitGetSagaResultResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetSagaResultdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetSagaResultdefaultApplicationProblemPlusJSONResponse) VisitGetSagaResultResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ResumeSagaParams
+	Body   *ResumeSagaJSONRequestBody
+}
+
+type ResumeSagaResponseObject interface {
+	VisitResumeSagaResponse(w http.ResponseWriter) error
+}
+
+type ResumeSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ResumeSaga200JSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ResumeSaga202JSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ResumeSagadefaultApplicationProblemPlusJSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResumeCompensationRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ResumeCompensationParams
@@ -3378,6 +5427,21 @@ type ResumeCompensationRequestObject struct {
 
 type ResumeCompensationResponseObject interface {
 	VisitResumeCompensationResponse(w http.ResponseWriter) error
+}
+
+type ResumeCompensation200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ResumeCompensation200JSONResponse) VisitResumeCompensationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ResumeCompensation202JSONResponse struct{ ActionAcceptedJSONResponse }
@@ -3405,6 +5469,73 @@ type ResumeCompensationdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ResumeCompensationdefaultApplicationProblemPlusJSONResponse) VisitResumeCompensationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetrySagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params RetrySagaParams
+	Body   *RetrySagaJSONRequestBody
+}
+
+type RetrySagaResponseObject interface {
+	VisitRetrySagaResponse(w http.ResponseWriter) error
+}
+
+type RetrySaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response RetrySaga200JSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetrySaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response RetrySaga202JSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetrySagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RetrySagadefaultApplicationProblemPlusJSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3531,6 +5662,277 @@ type ListStepsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStepsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteStepRequestObject struct {
+	SagaID SagaID        `json:"saga_id"`
+	Step   StepParameter `json:"step"`
+	Params CompleteStepParams
+	Body   *CompleteStepJSONRequestBody
+}
+
+type CompleteStepResponseObject interface {
+	VisitCompleteStepResponse(w http.ResponseWriter) error
+}
+
+type CompleteStep200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response CompleteStep200JSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteStep202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response CompleteStep202JSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CompleteStepdefaultApplicationProblemPlusJSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailStepRequestObject struct {
+	SagaID SagaID        `json:"saga_id"`
+	Step   StepParameter `json:"step"`
+	Params FailStepParams
+	Body   *FailStepJSONRequestBody
+}
+
+type FailStepResponseObject interface {
+	VisitFailStepResponse(w http.ResponseWriter) error
+}
+
+type FailStep200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response FailStep200JSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailStep202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response FailStep202JSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response FailStepdefaultApplicationProblemPlusJSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SkipStepRequestObject struct {
+	SagaID SagaID        `json:"saga_id"`
+	Step   StepParameter `json:"step"`
+	Params SkipStepParams
+	Body   *SkipStepJSONRequestBody
+}
+
+type SkipStepResponseObject interface {
+	VisitSkipStepResponse(w http.ResponseWriter) error
+}
+
+type SkipStep200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response SkipStep200JSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SkipStep202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response SkipStep202JSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SkipStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response SkipStepdefaultApplicationProblemPlusJSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params SuspendSagaParams
+	Body   *SuspendSagaJSONRequestBody
+}
+
+type SuspendSagaResponseObject interface {
+	VisitSuspendSagaResponse(w http.ResponseWriter) error
+}
+
+type SuspendSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response SuspendSaga200JSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response SuspendSaga202JSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response SuspendSagadefaultApplicationProblemPlusJSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4212,21 +6614,57 @@ type StrictServerInterface interface {
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(ctx context.Context, request GetSagaRequestObject) (GetSagaResponseObject, error)
+	// AcknowledgeSaga Note that somebody has looked
+	// (POST /api/v1/sagas/{saga_id}/acknowledge)
+	AcknowledgeSaga(ctx context.Context, request AcknowledgeSagaRequestObject) (AcknowledgeSagaResponseObject, error)
 	// CancelSaga Cancel a saga
 	// (POST /api/v1/sagas/{saga_id}/cancel)
 	CancelSaga(ctx context.Context, request CancelSagaRequestObject) (CancelSagaResponseObject, error)
 	// CompensateSaga Turn a saga back
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(ctx context.Context, request CompensateSagaRequestObject) (CompensateSagaResponseObject, error)
+	// ExplainSaga Say what a saga waits for
+	// (GET /api/v1/sagas/{saga_id}/explain)
+	ExplainSaga(ctx context.Context, request ExplainSagaRequestObject) (ExplainSagaResponseObject, error)
+	// ExtendDeadline Set another deadline
+	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
+	ExtendDeadline(ctx context.Context, request ExtendDeadlineRequestObject) (ExtendDeadlineResponseObject, error)
+	// ForceComplete End a saga as completed
+	// (POST /api/v1/sagas/{saga_id}/force-complete)
+	ForceComplete(ctx context.Context, request ForceCompleteRequestObject) (ForceCompleteResponseObject, error)
+	// ForceFail End a saga as failed
+	// (POST /api/v1/sagas/{saga_id}/force-fail)
+	ForceFail(ctx context.Context, request ForceFailRequestObject) (ForceFailResponseObject, error)
+	// GetSagaResult Get the result of a completed saga
+	// (GET /api/v1/sagas/{saga_id}/result)
+	GetSagaResult(ctx context.Context, request GetSagaResultRequestObject) (GetSagaResultResponseObject, error)
+	// ResumeSaga Resume a suspended saga
+	// (POST /api/v1/sagas/{saga_id}/resume)
+	ResumeSaga(ctx context.Context, request ResumeSagaRequestObject) (ResumeSagaResponseObject, error)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
+	// RetrySaga Try a step again
+	// (POST /api/v1/sagas/{saga_id}/retry)
+	RetrySaga(ctx context.Context, request RetrySagaRequestObject) (RetrySagaResponseObject, error)
 	// ListStepLogs List the step logs of a saga
 	// (GET /api/v1/sagas/{saga_id}/step-logs)
 	ListStepLogs(ctx context.Context, request ListStepLogsRequestObject) (ListStepLogsResponseObject, error)
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
+	// CompleteStep Complete a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
+	CompleteStep(ctx context.Context, request CompleteStepRequestObject) (CompleteStepResponseObject, error)
+	// FailStep Fail a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
+	FailStep(ctx context.Context, request FailStepRequestObject) (FailStepResponseObject, error)
+	// SkipStep Skip a step
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
+	SkipStep(ctx context.Context, request SkipStepRequestObject) (SkipStepResponseObject, error)
+	// SuspendSaga Suspend a saga
+	// (POST /api/v1/sagas/{saga_id}/suspend)
+	SuspendSaga(ctx context.Context, request SuspendSagaRequestObject) (SuspendSagaResponseObject, error)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(ctx context.Context, request ListWorkflowsRequestObject) (ListWorkflowsResponseObject, error)
@@ -4393,6 +6831,43 @@ func (sh *strictHandler) GetSaga(w http.ResponseWriter, r *http.Request, sagaID 
 	}
 }
 
+// AcknowledgeSaga operation middleware
+func (sh *strictHandler) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
+	var request AcknowledgeSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body AcknowledgeSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeSaga(ctx, request.(AcknowledgeSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeSagaResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CancelSaga operation middleware
 func (sh *strictHandler) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
 	var request CancelSagaRequestObject
@@ -4467,6 +6942,198 @@ func (sh *strictHandler) CompensateSaga(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
+// ExplainSaga operation middleware
+func (sh *strictHandler) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
+	var request ExplainSagaRequestObject
+
+	request.SagaID = sagaID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExplainSaga(ctx, request.(ExplainSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExplainSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExplainSagaResponseObject); ok {
+		if err := validResponse.VisitExplainSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExtendDeadline operation middleware
+func (sh *strictHandler) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
+	var request ExtendDeadlineRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ExtendDeadlineJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExtendDeadline(ctx, request.(ExtendDeadlineRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExtendDeadline")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExtendDeadlineResponseObject); ok {
+		if err := validResponse.VisitExtendDeadlineResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ForceComplete operation middleware
+func (sh *strictHandler) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
+	var request ForceCompleteRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ForceCompleteJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ForceComplete(ctx, request.(ForceCompleteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForceComplete")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ForceCompleteResponseObject); ok {
+		if err := validResponse.VisitForceCompleteResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ForceFail operation middleware
+func (sh *strictHandler) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
+	var request ForceFailRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ForceFailJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ForceFail(ctx, request.(ForceFailRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForceFail")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ForceFailResponseObject); ok {
+		if err := validResponse.VisitForceFailResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSagaResult operation middleware
+func (sh *strictHandler) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
+	var request GetSagaResultRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSagaResult(ctx, request.(GetSagaResultRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSagaResult")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSagaResultResponseObject); ok {
+		if err := validResponse.VisitGetSagaResultResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResumeSaga operation middleware
+func (sh *strictHandler) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
+	var request ResumeSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ResumeSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeSaga(ctx, request.(ResumeSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeSagaResponseObject); ok {
+		if err := validResponse.VisitResumeSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ResumeCompensation operation middleware
 func (sh *strictHandler) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
 	var request ResumeCompensationRequestObject
@@ -4497,6 +7164,43 @@ func (sh *strictHandler) ResumeCompensation(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ResumeCompensationResponseObject); ok {
 		if err := validResponse.VisitResumeCompensationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetrySaga operation middleware
+func (sh *strictHandler) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
+	var request RetrySagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body RetrySagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetrySaga(ctx, request.(RetrySagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetrySaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetrySagaResponseObject); ok {
+		if err := validResponse.VisitRetrySagaResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -4551,6 +7255,148 @@ func (sh *strictHandler) ListSteps(w http.ResponseWriter, r *http.Request, sagaI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListStepsResponseObject); ok {
 		if err := validResponse.VisitListStepsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CompleteStep operation middleware
+func (sh *strictHandler) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
+	var request CompleteStepRequestObject
+
+	request.SagaID = sagaID
+	request.Step = step
+	request.Params = params
+
+	var body CompleteStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CompleteStep(ctx, request.(CompleteStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CompleteStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CompleteStepResponseObject); ok {
+		if err := validResponse.VisitCompleteStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FailStep operation middleware
+func (sh *strictHandler) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
+	var request FailStepRequestObject
+
+	request.SagaID = sagaID
+	request.Step = step
+	request.Params = params
+
+	var body FailStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FailStep(ctx, request.(FailStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FailStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FailStepResponseObject); ok {
+		if err := validResponse.VisitFailStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SkipStep operation middleware
+func (sh *strictHandler) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
+	var request SkipStepRequestObject
+
+	request.SagaID = sagaID
+	request.Step = step
+	request.Params = params
+
+	var body SkipStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SkipStep(ctx, request.(SkipStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SkipStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SkipStepResponseObject); ok {
+		if err := validResponse.VisitSkipStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SuspendSaga operation middleware
+func (sh *strictHandler) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
+	var request SuspendSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body SuspendSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SuspendSaga(ctx, request.(SuspendSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SuspendSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SuspendSagaResponseObject); ok {
+		if err := validResponse.VisitSuspendSagaResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -4924,146 +7770,190 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLlT1UkPLcuyk07smtr1cZwe7ziJN3Y6Z6uVI8IkJGFMAhwCjK1JeWufZh9sn2QLHwAS",
-	"JEGJsp3uc87Mn25HJHH58N1v+BbEPMs5I0yK4PBbsCQ4IQX8eZym/Fb9kRARFzSXlLPgMLhaEpQRueSJ",
-	"QHJJBcqxXKIlFiHiDB2MX4yCMBDxkmRYfSxXOQkOAyELyhbB/X0YnF7hhX/Yr6QQlDPE50guCSqI4GUR",
-	"kxBRhv5WckmEGrsgfytpQZLgUBYlcefKsZSkUKP92zT49d+mwZc/ToM/BKFnEWcJyXIuCZMfSZ7ilRqu",
-	"vaRLItHtkjCEGSK4SCkpkJqcCIluqVzCIgXOCKpGi1c7fyErdIsFwkzckoIkCC8wZU2gEFZmweGvgdpA",
-	"8MW3vouCzElBWEyO8zylvuUpiN1iKpFcYqmnFDckQXNe6OVFepAIYZYgKtCSM14WJNl0QB+JLFbHc0kK",
-	"H0xizhKBsHqMbpc0XiLMuFySAslihTJ8QwQShAnSnCajjGZq13vVdimTZEGK4F5NmuMCZ0Qa3DspC8EL",
-	"/54jRu7kLIY3IosrOV4QdE3mvCAhwgJRDZEF/UpY2DytKZvTVE00Qqd3cVomRKBIfR+NpiwIA6om+ltJ",
-	"ilUQBgxnaql6tuaG8N05YQu5DA4n44NXodqh/WFvLcrFq7+QVXdvv1BBr1OCji9Pzs5QvMQFjtUyQzhR",
-	"coezPCUIo0+fzt6M7Do1vdYLbWFi74pfvGgv2CGeX//Lzv/+8scewpm/wzJedpf/M1f0z1m6QrRJv4o5",
-	"aFYRKdqP+hc/39GDD1+1b4HvOSM9izwGokT744POIoWkabrNUtU069d7MH79csCCGSDhx5Ix9VNnzVGh",
-	"n0QIJ8Bz1VpJjlK+EAr9Y5ymQrHIeUoXS4meCYllKdDHT+/fn73/+XmI+HzKNKkqOiWKF3BGFJkIzpn6",
-	"P4ZRkATqTTlb9JMC1ctt7JlKkgmXsZkle3hbqAB0pt/fG1ePcVHglQuOKy5x2gXGZ8XrJFegUP9TwNCM",
-	"dvSY5UqY7AGLvcAL0l3k24JnaC8Evnu9QgmZ4zKVaG+k+Qz6EdjVTNC/kwhleIWuCcISZVxItDcOx+Ox",
-	"y5oMp+vboBqqsbs5LzIsNX/dnwSwB8N6x+PxOFzPivWeLunfPft6pxYIwIMj0LSkeOsRmoydna5bKux6",
-	"4HonQ1YLMq671o9vT9BPk4PxCEVKSP5pfxwpvK9ENhYo+m/miYhCI8puKROIfyUForKX9s2U64XoJV7g",
-	"szeAbQy2Lpf1CAIv8Iwma5WZPxRkHhwG/3W3VtB29VOxq0QAzPILJR4V7c/8FmVlvFTcgeB4CWd2hKJr",
-	"LGgcDTior2pYn8ICIwRhMC/T1K+4fMZU+lek2IrCG9BZlEhTZ0FYYkW4AkpT1kXqaBAvULSXqT9H6GpJ",
-	"pkyQQp2QIpy4VAiJxJIXsp9lqRn7ePT+ZDOH/syLm3nKb9/DcD6dRE1k93Fr3q6A2zx7+N+6g2/Pf69f",
-	"JkL+C08o0bp5rCdX6jtTWqz6EytNMcbqye5fhX48DJ/0cGcsL6WaUE8pcs6EO91xHJNcalX0SaZVNKI3",
-	"2IUohikVySZlgZVepLhpyRLFcvAKUAFQxmh7VCCmYe6YMNbU8C3CvLYL7zQsgh3XJFj3qceIgN28xTQt",
-	"C7IGTnnBr1OS/XE7eF3or3wgA7l4S5hEt4US3004VKbcut3ol6z+v1MZAOu+cUwFWNR7Lt/xhM57DRav",
-	"ukW0no7UUTz4BF1CPSkIfkpEteP6IH+MGLltm64uD3ggPp5zvVQ/HMHoNpM584+24ywOyKwm86TwOqdC",
-	"+mEGehCfV4ASI/SZyiUvJYqU9PmTkjCR2t4KLfFXghhXQosyKmGbzsovJZbkNznqq6c4WRjXzFbzVs17",
-	"1cqTBLaI04uC56SQwPHnOBUkDHLnp29BQbDw4cdHEvMiIYmyCaxg/UEgUhQc1GRH+u1ZhbBf/lXShySz",
-	"69Um8J3ja5KC0DTD8Ou/kliqYY7Z6n9cfnjvM8pWSD1BX3FagtuAlWmqeL5F4budBd8xA6rjHH3Et++I",
-	"EFr1rZ7uiBua7/Bcw28n50pRLPQg92FwgtN0I4i7egtGOS4kjWmOGciZQulU2o3SPJCllPkmAP356uoC",
-	"FmLluibVX/XHXzxwO+FZTpjoYQbHxnJT/L9kCSe1hRgio2Td8iJBEeOMRNqhVZmBjMsl1WqZ+lhtiTPy",
-	"YR4c/rp+G3oL4fqX3vPG2u+/tHZTUe6WJzLHel9qyZX2qExiKo4QvhYgBpc0JZViIFGiMat5YFhKkuXa",
-	"81nZGeOunRGClzQligawbBgtCZZkR1LQ6TqUAyQ3RAs6hRe1vTnzrmrPtyohcbHtmoQFehOuY5QTllC2",
-	"CNEeMuZ7iCao2niI9tEc01T9dYAUpeWaBipz7SDcAESYesaMFr0WvdpYAqp3m2T0VhrjhvWZtoC5ibTq",
-	"aRx7x8BESVXj0XBQQdlBABC1BA0Prw/hlCUnuBTE581YIay12IQmgKcLcKPNeXGLCwCvXYpC8Fk1X4xZ",
-	"TFL9d0JwklKmNq+QG0teeNdRsZ7tKO64cnoro99lhiP0kSS0ILEUCBdKEVF22ZwrRdLLH2t56Z//W3fR",
-	"nTPTsYcuLC8+XF61TFsLOvUoCIOLT/Df46uTPwdh8Ob0/PTq1AuosvB4no6vBU9LSUKkOLVirer/oiVQ",
-	"tSu4a0K6aKuG92HjnwlO5XJLJUA7+1yc5Td+y7xNOaWfJpQk/qD/1bsSLZV7pLgeahS0x34qMa5VjG09",
-	"w8o2aUtSCzElGb2IcIEXlFWvb3EqSyxmjNxJB6WvOU8JZmpYJ4DhweOCgAAjdziW6UoL7MgOGI18PD33",
-	"uiGPjSSEWJDjRVwvU2on3UbxA27TWcxL5nH5HKep9RUq3WQOgSqCbOxFMU/H8ffyIFgvPVoI7LoSK2D7",
-	"0NnazNvxvI9vT9Drgxc/eVQGzdxm2j8huvv+wBRLV8IExZzNUxrLUPup9RcmXMfLNAG/r3GqIMqEJBi4",
-	"ZuWf3qQ2GDfQfcszPYCWzK7vdpSlUASHr0HHSTxYdCmVJn6EEhLThCgOS2UXCZ2hXoLdJDHtc98vcZ4T",
-	"RhIdaFF6ytrxDqwi5QH26VdSrFBGhcQ3BM15ySqrxwitwfA0iPKWkjTxQtQs59V9GKizUgJ4s23urKJ3",
-	"gy9qG2tGk64UdF79yWhRmuNXmteL168d6jkYd+nHGWNfbY7KtGf1CgsUDJXRII5qhzk4ZgHcPI7LAmLT",
-	"a7c1qYDYtVlSym5s/Ibc5SnWXNZCTa2hwSHKgu5UEfF1k+61GQW8aTdcAa/CUOcsDQE0zmINR9GIsp1Y",
-	"sBTWDTMZKeh7VtFsF4wgby/0c0SZAeg1T1aV7Wc906C46Qg76C6gio2CTYqCnbwCjl2pDzLgDTxJsRA9",
-	"qi5DRh03lsQIKeVyXgqcgp0G+mNBZEFJQ/dVPIKXSoVgRN7y4iYIg5Lhr5hqN0EY6JjATBtc6lC/4pQm",
-	"M+vF9kp3WO4FT2m82lI8ABujAqVkLhEvpbKSiEDzgmcN998PAuUwvo4FSiXKq5f0kn8QXRkDXi6czgD0",
-	"X3E6y8Sa9A+d9WCGjDlLLJD9MtbyjFcvD8ab44Fh8Fcqvdj3GVOj9ou8IBgincDQxRJDEoZEBWYJzxrL",
-	"SHipD6wOSnrlPiuza+K1iJurOLHBb5ymoVEwCiGRCfs2DVSIf27esZpxLejfmyAW1bFyTUf9kH45Png1",
-	"bOIylTRPqQ/cVUxPz6jjenYVcom10OPMZsFsgnrPamq4KzJczXwuJ4v9llDRMUPqeFYopUKanyvf0mAB",
-	"7HCPe0+ovcNtIHq0Hf/dqLxdtfU0yC0yGrlW6rTCJp5KT7NCWSlgCs2ZenNWu3b7xavSBa5LQRkRYnaj",
-	"M4r65aLSorTTYFb7cwf7jdyVKrkegynjzZgzQCMsOUJwCNqCIfM5+AkyvEIFyUxKXMs2crf3wnjdrME2",
-	"M0LgYYsee3x4bawmDFGpFk4SSDm8XWIJEukWr5rkNGjKn2DKoiCpXv8G1W4PNqwDVw/bIxwxaGZyJiTJ",
-	"u3s8Ywm5a3pMbdoQKAzXhLIFuFUZOUKRtu/Ue8I4jnGaAstXL4zWW2wtldldWOUC7N3La7AhbLjHgK4/",
-	"GPOD0HqOErImEhaiSP30380/o40mRmP0deek9GfCkllsfXrrqL/y/bmofbC9a9j9fN9+PutVG93XJ2Cw",
-	"KI2iDuH0705Zbymdk3gVp2TI+s6rl1t2SkYkTrDcGHFzHE7ushXFbsSTvQm4U0giZhXz9JI2JKhilJNC",
-	"cIayUkjF5zewoJfWV1OUrJ9nGAeuycJVStGCE4F0MHZLEt4DB8wq5TjZmLNhwmkuNF7rxI0ylUbaDYjk",
-	"OOC//+KLePJS5qUULtsQStlThxMizmJSRRmVVlBx2VEDlmpnNu3JZW1lCXlQaww68501JfvfhFdzvJnT",
-	"vnpI6MQ9phduHGUTgVyaKEXDQVIb8UM+B4u14S8ANpryhVc7Veov6GIiRIwXinUXziHdYoH+qijASBvF",
-	"+XGs/ihzjbXDFBtJ8nO+WKfVHIzB15CRZPZgyb1vhnjoAJPXzgB6Vx1VvV90TV5Vfk5A/A1OURfLYO8F",
-	"jslGfFTcssyTh0t+hVFG0HkSswt+K7QXWPtv4iVmC6JdOzblpt8Xu3aT+wo8VgpvFusT921nwQMn60Qx",
-	"qjTK5hI8k7TVCZeptMSj4ySyAcbUkXENDauJG11RVB9LQ7drHHfYMUu+9Fg7ddZfO/Ri0+UMjz6+OAuB",
-	"PyeQHaf0Wl2n4zpVtDUQOFq2dn6JMiM7rubtdZ7UqsmWLrAhWlMjJN7rNNMuPDFUUG5ws4G9q5NOfDEb",
-	"IXF8MwN69scpaUaExFk+PBLvl2htJG/53ULr0azX607ehzrD8otaznUKWlPUIC6dj2tsAnAC6KV2vVht",
-	"23RA2pDPYBr0WUt5bwRkB2Q4tdXjQXM+QL91VNpBU2ypCjZVrM0J5C3Nqnn6/1IXLtRutZcHTmFSO9nR",
-	"WGGtiPjLg43gryRrV/nU2ib4r+00JnecCpP+mxpbdLDSAodHma3r6A+ePSpM3VQ5PHZDFf2CLNgcC0GS",
-	"sKFKy7JgJEHXOL4ZodZ51EAPtV+57VLu90fu772cTIY5f2WBmdCyZQus6igE3YSSBRUSqiOrfErI/6w4",
-	"S0YKkq4QRqmihSO9xYiylDLSrmDYMg/Ap4B0ES/FkghZ5fU6MzqlOXqxbWi3ilj2Dn46eLX/8uCnjbUs",
-	"Xs597hrjvnAdLgRBSkPRZKKQxxXz6vS+ElfM96Yx9cl5SOPdTsznjcyJtXHX+k3DkESjRmtzAYHHWdzW",
-	"EpVu5iypT0pe+nPjrrQTOKaCaCfwCEUmMwxk4OXV8cer0zdHyCnVY4lGj1kF52jKcEFsWd4RiuonapCT",
-	"D+8uzk/1MO5RVQ9P318eX6kvp6x+QX38DNR6ncipfXfPQxTpM43QM8x0ouQCfyWozJ+rtU1ZVJllEXpm",
-	"M8gqLtQdEdx+b4/PzvUCbfqZWt2UnRy/Pzk9Pz99o2tw1mXPNWHSwkMPippdurl2bu5btYte5L2sLG2f",
-	"dIFKSclRztN0hE5xvDRufsWTjWCx2zHHHISBOcMgDKpTM3/bQwrCQANL/W6h41+j8dRuE8aIhxCWSdFt",
-	"ONG3ybtsfzsDjXNQFMcEVUExU0ggvHGk9zgjINu1kAcHGnjmrrWD2Uay0CU8L0qmy1YlwiA3QwR157eK",
-	"LLEAhwdp5s/0ZRMaRlFrY82FfWL0byWxiSS1hDonUhdkJ3QBwU9F5KMIRbMIRYcRinaisCrkVKIIXZMF",
-	"BczX9jdGKQyhdGgYw5vN9RA4r9M2quI7BT3IFs/wCmp9n0hPaDFcm4gbGxO4x5Z0WK8keW3bWnI7/dfT",
-	"k09Xpy5hnfZS0ANEVKV1DlYcodpyo7iBYfu2ec4XW1phHwDlddYEn2sKqIx99S81oSdPbRCPcCDfcjCa",
-	"KYd7Z14+LEu+HQFLykJzmx5X3bCIE4QxHh5i2dsuxAJRiDllvoL1txACVSaLk/3i656hjtKmTiv+oP8W",
-	"60MUkIy2vUOdlzLmGZn5M/4+V4Fvp+7FtjNpVegupcxnB+PX2i1guND6YNtrJ93tEbGOsVOk+phxHhqY",
-	"mDwyiAAR+YFhAM04upGAn2wkgLKE3G2oYmmlAA4LxB480jW991ObP9bOV/1XvXx3TY74sJzI8ctqWmvA",
-	"v7HMNdz3gYKiirU8KjTikxV65DUr7lNgoTat5imQtzCy5gVa8jQRThI5VdTq8mewK3SxVEPJ/XRycnp5",
-	"6eqvV2fvTj9A7cTlX84uLhoacJ88flw1zVo7YF2pTSWlt5exkA5RWdCmqlxIzJKqsry/eMyXlGa8Y0ZY",
-	"6/AwKQjKcLIpd6KteQ+KNXYr6x5ct7Z1GsqDat18YTFwxualnA3xrDp+zxQLadMEt1r2dgV3fn6pJeoD",
-	"Vj1Y7vyutX4uNYboBXLIMUQvvaWAL5+uFLDJTbYReNtIHiN0tqoobNCJj4GDP9Rztm6rrfHOa7wzP955",
-	"++Xbq/sd958H2/xzb3L/Bx8G/FL7OLeQeNclTS0ZdZkDzzLqf7Tgfj/LzxwVJCVYENuYDWYAo9hrAjuu",
-	"2fXRsTq8uuDeM6jq+bcMUzY4YJ/33nqH1Y5qn/b2eT/NdLehLQre1F+0TIKhuWwvIJUNX6e+dh02a4qR",
-	"WxCJOtnb1iuFICvZyu080W+nHACLlkrlX+t1twAFaVlPvLCdGKEfBKT6sXYG4t4mhXdzMtl95Z40FW3D",
-	"Ld9KcxW+rEudm63e1nmlphXbSjHfLRxWLc2/qZd7M9NcBFUi0sFStzuAjqsZTNDOKQF/b4/KYJdtndox",
-	"6fEh1eTdwp4abxtn1jiI/pSLdYziZEnimy25xaNod51aMRgdfysUVIeLU62yGLVeFiX50iH+DqOGrxxB",
-	"23dmDizXHdObBsi3qsF6pEvbm5S+1u/qKlCV7zXUlUBUitpL/GRx2035EJ1D9jvC/x07vLf33q4P+z88",
-	"Yo+98frv6VnvcTE/VeaCJbEqZ6gdvq9JFISI6SX6v47fnSNJ7iSiTNCEQHXi8I4yXs447BM1MyQvr9u/",
-	"s7HfMJ5d9bcajKp1A6oNzqN66I2xbTvmlWlJ0D7QLuyRDn/qQ014XGa2lQAvJcIsXvJC8wOcUiyI8BJ2",
-	"44C2A3iVpbHCWboeCRvIZ3TCtf0cfVDU83SBdw8eibnHsLm8wWmixKdORBKHpsNlnTIjEI4LLgTk5dCY",
-	"iFCX7YGrSfNHNmXGQQSwRK5wCavWh5ShCy7koiCX//N8NGVT9uOPJ5x91VmmYvTjj7oUOCPZNSlMVSbD",
-	"N2QWY0GOgGfpXz++PUH7+/uv1ZCfrk5gFVOWUbVO3dr7CNkQjP4io2lKzTP0LPp//+f/zjIRPR+hd2ay",
-	"Cil0/y6d5WArY0foo3b1mwzkkt0wfsuqlfKi+gmadtZVyjD7lEF5MEnMpsF3BPvVlf/gdAJHJkNRX4PF",
-	"qELgKXtmOzs8twJKQH8DFMU8IdGRelXYr8UoS3QePRQ+aYdeZrqQ6oCIqHqs6tY7kCtElDaNIeWeC0jL",
-	"EWUcEyGObAV99W6GV3YouyAzudmxAR+iibNt88E1wYVA0b/umJd2zpLoUBfQp5Qw+YMItdlE5ZRBCaOS",
-	"VUyXiSrzzfYcnrxq9BsnqSAIg/2lrCy9EONJcFbR6O+tAFko/NeNs0NQbKz5Uffvn7LIdvmO3J70iLNG",
-	"drr2xFYzPDvYm9itgP0nFNR04MxM8jxEUaMrd1SP+fPplY2WPtsfHzw3W3KapatdRdBCaBfndPfr3i7Q",
-	"dGTrtquqUF4X/OAbAgQctZqu6z616IasEGi4AuWkQJIwzGSI8oKymOY4haELXkpiG/TfkFxOGcQKJUqJ",
-	"stcmB2jJy0LYfqdZ1VJC3yugcd/cNNBqc2+yW+wOKmC6DVNDNE/xYkESFHkaoB4ipRJERzWw7eS6EWvV",
-	"HELtFZKBgVj1Qg4mE0X9+pfCcoFSkCkrc8S4+sgchBLIgFi6Dz96Bqrx3nOtcDrNsl1KiZz2M5FOaoLO",
-	"fKaFNoKyh4SQfNS8MiBEQApKS4Mu0PYmAf8lAaFp9yfA2ZGQHLh2gjIqBAH+VZCcYKmgqabUrgsh8UpU",
-	"gD6asuZidSNqZtqeQs98vSVTtv4neNvcR5DSmDCdM29aCB/nakU7k9E4MM2qoHugONzdvb29HWF4POLF",
-	"Ytd8K3bPz05O31+ewjd1/w8twxw7+zAYj/b0KzwnDOc0OAz2R+PRvnZbLkE2N0hE/bAgHrXiPblVmAKJ",
-	"wyP0VoMT2GLMs2vKLJ4cv3+ja1FAfAhL+QqoijPbk9Avf/g4Qp+hnOma63RRheNVvh2WCkkKYi9+MKSa",
-	"lUIRFpXwlQZrxYPPkuAwUFz+skoUrK+i+PWbv6N0q97kwdcVdHt32n339eaui1O6/ewH1pI1+tpPPH3t",
-	"H7Yq8vBFkSFr8l7M0awXGNpAvWpT+q3n0oBmPdBTjFmVgj3ReI3yigeM6e0lo7XeVo7Ht2lQkAXlbBoc",
-	"TgNSToP7qO6//YNAthJCZ+/FnEmQTL3t5avKiaH3Zky8lOMbuluA1Wl/7Hioum6yOC0F/dqL5tahqOST",
-	"/xKDNfG47nyQST5kPsmfYLaNu7Me0t9qd3a+B+7Oh+g179412Xob37vQ3oFB78G9GAPeNfcXDXizcd3J",
-	"/ZdW4/3JePyk3fY3N+QGmT6gGbfJuALBy3jFAkba+wiVEn0Lqna4axvlQ0vsMstwsQoOA7VIZLP2JV6I",
-	"Oov/C/TDEtLbpq6Qwgp8o0N0qkzQs1Y1W+he0EKlmLJm4cdzcHDNka48qSo+gPsZZVT3frqtanC0M3DK",
-	"jPF+CCFPCj2aiTIOIZFZcjCQCEvqNiO6L57QfdGoMNU8oCLr2phbTGXk3HnjnVoZY6aHiS791s/AbamW",
-	"VeauprvAphO/SQM4MqbBZLynrDZQsmIsiKgbWC2xmLKoSl2KdG+rSPcdiDqAcBoCePQuzeCgjqOjeG2g",
-	"HLhpZAjd6utahtBi84auLkf7vH+CrpQcRyeKIu/kCP1Mv9qW27BfKVBkRb1VS3VPgugI4SnLcKr4G1i8",
-	"0IKbLhiHcBwWle3AElwkKCEZZolw7jVp30QDE+W4IEyuvY7mi3uFyOpJOUp1aUj74oH7Divb+00uDrFo",
-	"Z8ivCnMakoGLi7a7zu/3v1Rkm9sgbP3X8Gsg3NsGd5zrBtetsns/oTmOR3F+YOKGh3t4/33YND13v5ls",
-	"nvteI/QhjNNijGGZqMzDKQMMmYzHTa7oY2kLIh/Ez8yNUQP41HfgfM076IZ84Vyz993VlnW0/gjqfDK0",
-	"3x8fbEZ5926cx5PKz8QSimZeSvBU1wJuRTu7phHE4bce1eqTvlbCqQmsbhzl+houUAqvCWFIdw6raIrA",
-	"XaGNCkFkbqyoLyykAmFFoSSxzqKD8WvjEGu1xoimrKNf5FgZnbomkNqbC1taBjz9zlTp0R420pBLPw35",
-	"7EcJ5xaw3bqnYIv0JptRqnWf1+Ox8QQA3OXcVUeTtfhX9x/pxcFzekPMIcM9w5ghe9fBDwLhGByrhx3E",
-	"MxWrppRPu8QJapTPOrfDKm0c+pOgyA4eedGp+vyfKPXdUOqqLKpQyzWOb7bFKl8jm170+kg4mF42l8Nw",
-	"GI0ttpLaVEW5I2pOaCqrrZaA0bwgYgmNUFemAbAPjfQKGyW3/0Sl74FK+mrikiVcCS8rNSE22zhMc47b",
-	"YpoSuzu2PsirhX5gpn86jpe2YCfU2XgEGiebXpwJuQuR0Epws4+zJ1qhq4PE98SZf8daoVPN5fNnpWnz",
-	"kmT5WG3xd1LzwBfWufL5ARbSbpUwtxlDbSmU0imtuyy0THFNDqkfSb8rhv6m+LYB2f7zINpgJGukt3kR",
-	"y9NLx2bM6AaippPoCJ1pFytnJlWpSiHyYtbnRvZbA7vamJ2u3NR2iLbb/Hbn/smeGIWTZr42kPSPE4xY",
-	"j12N+0SfCC3dTEeLjPVv62ICvFDI1MoV1Hem3jUQUrE6jYYnml1ozQ5PmX0JpwXByQrcRNS4aqtnC0xZ",
-	"2ErEmYzHOk5g8pXgC8iPrpI9FMIfRpAwpi9h1OUu2qDX5ADk6NcedXSjyhfdlsuu0e+e9CZV6yEOG2PZ",
-	"tM7txoIE1h5nkJuVjAXEs0ObGgpeYPMjwgXcE6R+H6FIkjsJqzE5RI00wrsd86QgkO8F+BO192GMxE3+",
-	"7y2op8qJMF7zYV/Za48fT3YfDXI5bfd6aM8nDHah2KNlzzex177hYO9/dBw8FqBBWbo05RyDkOJJ96oL",
-	"mDYSiWJicAojZC/0gKvDbWIyMnfo2DiV5CmYKlWCKnp2MJk8f4qAL6y4yaZtUrGQXEESwQX+g/Hvm2K5",
-	"blCg46F/MNe0H5pq5CfRULfkCb+Tt1l6NbmHMQh9QLtGDev3y0BKnpa15E6pAnA96gi9gQ+1Nd/R5UwK",
-	"cXUDzZQpYxpSsEnilaVmiN8QKZ4UIR7N7OelIE657WOPVevM/ad6yuzhsUoz7zs81Di7zsnpz/9BD067",
-	"yJ7w4AxdD8zpXWuX2XKB734k/7SsHmnw20N/MuzZ/Wb+GiSBf6kquh+JJ73dBEyl7V5l4udYLmsLvy4p",
-	"70+ZeIr2vv9AqoJSGbfVEZZw+/Xf16GMuSD7O+rQZgaP8nymNOSnUHZtWw19sxyPiQB/Ak51l2YLnoxI",
-	"bCCTEVnQWKyDzDvzykbQgLWbp5i2gNLOCers/6LgmVp4KXSNL7nLudC6uiaOp4CN2QbYUfWEfqiY+pSR",
-	"PeA+0JxwJgsM5dHb+kd+I9+ye0GA32qLzR7+ozmVr5aQ/6kXX3ll/OcJ3rW/92oeL8b7daBeX49YFQTG",
-	"mDHu0UcWRH4kOIEyid+Na8SYPS3bgMK9BLIhdIpwVVznB6zTjKWPRn5xROB3gpGdogfDqy5CTwEpcz2p",
-	"DluiJSl8jPXeXhqsmYEuo9sFSjevtlGwro4XTqa8VXTBR0izrDT3pddtIXLK4LZzbhuKt4rIhEd9AcMX",
-	"bnaghRP7A2MIPMJO6RWEZTzJyuDArvNkAGESDhmwVYjKjGHj3N1RNG5DFaQmpLBWq6RL3qNmfU9w/+X+",
-	"/wcAAP//",
+	"7H3rcts4uuCrYLVT1ek5tCxfOt2x69Suj+P0eCe3jd2TszXKEWESkjimAA0AWtakvLVPsw+2T7KF7wNI",
+	"kAIlylYyJ939p9sRSVy/+/VzLxGzueCMa9U7+dybMpoyCX+e5blYmD9SphKZzXUmeO+kdz1lZMb0VKSK",
+	"6GmmyJzqKZlSFRHByfHgh34v6qlkymbUfKyXc9Y76SktMz7pPTxEvYtrOgkPe8ekygQnYkz0lBHJlChk",
+	"wiKScfL3QmimzNiS/b3IJEt7J1oWzJ9rTrVm0oz2H8PeX/9j2Pv0L8PeH3pRYBGXKZvNhWZcf2DznC7N",
+	"cM0lXTFNFlPGCeWEUZlnTBIzOVOaLDI9hUUqOmOkHC1Z7v2ZLcmCKkK5WjDJUkInNOP1Q2G8mPVO/toz",
+	"G+h9Cq3vvWRjJhlP2Nl8nmeh5ZkTW9BMEz2lGqdUtywlYyFxeTEOEhPKU5IpMhVcFJKlmy7oA9NyeTbW",
+	"TIbOJBE8VYSax2QxzZIpoVzoKZNEyyWZ0VumiGJcsfo0s4xnM7Prg3K7GddswmTvwUw6p5LOmLawd15I",
+	"JWR4zzFn93qUwBuxg5U5nTByw8ZCsohQRTI8kUl2x3hUv60hH2e5mahPLu6TvEiZIrH5Pu4PeS/qZWai",
+	"vxdMLntRj9OZWSrOVt8QvX/N+ERPeyeHg+OfIrND98NB6EpfyuWHgq/uKTZQEJNkSvmEKWIOM+MTuDSE",
+	"IUUOBwPcwwKuWhR5SqZ0Pjd7S8WCEy3M9oY8oXmuLEDAWzeMzGjK2neWyuVIFjwEEjdC5IzyOr4kyz+z",
+	"5eom/pKp7CZn5Ozq/PLS7EXSxJxxBODI7ulsnjNCyS+/XL7su6UgsanW0kCj1uP+4YfmaXuY/9f/sve/",
+	"P/1LC9aP31CdTFeX/7MwxEvwfEmyOvExlA3pXGwIV9y++PEeDt591aEFvhWctSzyDKCBHA2OVxapdJbn",
+	"2yzVTLN+vceDF887LJgDBn0oODc/rQK3xCcxoSkwDLNWNie5mCiDuwiwGSfjPJtMNXmmNNWFIh9+efv2",
+	"8u3P30dEjIcc6YwhMswQMsGZwXElBDf/pzAK0UB6csEn7dCe4XJre840mymfKtslBwhzZA7oEt8/GJSP",
+	"qZR06R/HtdA0Xz2MjwYvtTBHYTHWYnj/KcvVMNkjFvueTtjqIl9JMSMHEdCfmyVJ2ZgWuSYHfSSS5I9A",
+	"a0cq+weLyYwuDYmhmsyE0uRgEA0GA5+uWjLdtkEzVG13YyFnVCNzODrswR4s3xgMBoNoPR/BPV1l/wjs",
+	"641ZIBweXAHikiGqp+Rw4O103VJh1x3Xe9hltcCgV9f64dU5+fHweNAnseHw/3o0iA3cl/IGVST+b/aJ",
+	"iiPLhxcZV0TcMUky3Yr7dsr1EsAVndDLlwBtHLaup9UIik7oKEvXSmJ/kGzcO+n91/1KutzHp2rfsACc",
+	"RbN5mMWbmQx1oEAsIiLMlgyZSNl9ubPGqsxg65a0usu/ZCwg3/5JLMisSKZmfkaTKcDMKYlvqMqSuAOg",
+	"3JlhQ9IejNCLeuMiz8NS30ea6fCKDFkzcAsCn2GpBhYYT538Yy6lzmtjAxrm5OKDmfmzT66NhKCYNBBi",
+	"EDcpDEIQNRVSt5NMM2Mbjzg63MwhPgp5O87F4i0Mt+62zT4W9u2WW4b/bXPLD/gyU/rfRJoxVGwSnNzo",
+	"PtyoAOZPasTshJon+39T+LgbPONwl3xeaDPhQ9Q7F+YGNHMAvpNp/EHLyZpHYcRMRtM842xnE7sB1036",
+	"SshkdzPCaBuncwey22ndqOum/8BUMdvdvDicD0Cgge1wfC2X1fCwIzUXXPnocJYkbK5Rz9zJrIaH4Pmt",
+	"YjyFKQ1LSwtJjd5gpI2Cp4Yl0yWQKiBpVpXLjFoENMGzTzg7QmgR9rV9eKem7u/5+v66TwMWAtjNK5rl",
+	"hVx3+3MpbnI2+5ftzus9fhU6MpAbF4xrspBGvK2fQ2mnWbcbfMmB1l6p3a/7xrMD4M6FZIoxvkuEY8qI",
+	"/e2brqm6aNWwGmv8aHAwc70V+o1Is3GrZSWoWjE0KBAzzpOmd0zxXDK6S6Rz44YO9Ixwtmja2Hx++0jc",
+	"ei1wqeFzBOugncybv78dF/eOzGktOz2v15nS4TMDnUeMy4NSffIx01NRaBIbSe9fjTQXm+0tyZTeMcKF",
+	"ERAznmnYprfyK001+ypXfb2Lm4Vx7WwVn0A+YlaeprBFmr+XYs6kBulqTHPFot7c++lzTzKqQvDxgSVC",
+	"piw1+r8TYr9ThEkpQCX2JM0Dp/y1y5qlpMfS0c1y0/G9pjcsBwHVDiNu/sYSbYY548v/cfXubcgAsyTm",
+	"CbmjeQH2TV7kueFfDoTv9yZizw5orrP/gS7eMKVQzS2f7qnbbL4n5nh+e3NhlEJZyhfnNM83HvGqjkDJ",
+	"nEqdJdmccuCZ0ugvaO+tX8hU6/mmA/rT9fV7WEhdBPorfvwpcG5GdGJctRCDM2ulMWS94KlglTUIFDxL",
+	"jVISc8FZjJb30uTjrKJawMdmS4Kzd+PeyV83iM2whWj9S29Fbe0Pnxq7KTF3yxsZU9yXWXKpqWk2J5k6",
+	"JfRGAUufZjkrhRxNUoSs+oVRrdlsji6a0qYwWLUpRODOMfJrOqK6ZqBIqWZ7OgP9aQVzAOW6SHQX8CLa",
+	"lkbBVR2EVqU0lduuSblDr5/rgMwZTzM+icgBsaa6iByScuMROSJjmuXmr2NiMG2OOFCaZo6jDYcIU4+4",
+	"1Vg3aWU1KAE1t4kyuJXauFF1p43D3IRa1TSebcGeieGq1nrpgUIv6uGBmCXgeQTthasq5nZ0XhTafrRW",
+	"X7bkFc6oG2OgRZppoiXN8q/HF/wLtAsNXU1dPf4yjPHr7z/qGbQUhR6hsbm+vnNRcM1SMpZiBpqZZ/Et",
+	"uM5yEM592+jzYx8Bjw6eHx4eDzZbdKMeDLe6gks8mHGhC8n86atl19ewhtSEZIALnp7TQrGQEX9JKCqn",
+	"aZYCyZ6A92gs5IJKoDQOKw2tH5Wol1CesBz/Tp2VJuoZgKBayCBKXtzPc5pxllZGqy3gi5YfbaLrdnhD",
+	"2BnlKiCER705k7NMqSB3B21NcEZmhdLgEjAKJwM/RyqsQXr13H0cs4utzeOWE0K88mjeLTgqs1twZ7A7",
+	"ipShPJLK7M7JI3RCA/w3z+6CsMDA851pRXJGFSNTkafK22vpQ4168MKIzQX69lawYxX28YsSA7qxTbOr",
+	"AL5oBXbWU2KYzLKUrojSQqKTcyzkRGjNeKfbgmnqm4rsMa29LGcT3T0UazavoNgXTRq0y3ORG+FyRlMM",
+	"GTDCmtXy55KBbDYXeZYsSWLIHTyZAfldKzuAk2KznLad/OREkQ13goIFriCqEGobSQMuitNHExvVQhsS",
+	"yg1ZSMF3eyPA9VA6GRdTASdb+jbXXXSTJD40XZsedV1Zy7tx/YKnFANVthCTVdjQkVOlUXVVEeFswZQm",
+	"40wq3XljNfm6uSXO7nXL0aJ5TBHzSj9IEti93kr0Fo6idroHpL9GbLaeQX+eogBX4ap0z7hmPAlc0Vme",
+	"G13JgMdYSDJnYp6z4L5UZgfYUqHYdAmo7tkvCtX1k0LhN2ze+eiAGj5E4GRTozHqYE56sDqvQWDwVoPJ",
+	"TINvDi/I3Oxi5P7WheTwCjgn1soVTfWk9OjaDUelxlItzLsyd/IlQkQl8odISsCv8usRk81x5911nu56",
+	"hecE+7Wc1labB1dDJ0vY06WFG5EuUczLO5iUysv8tGIudiYdEKJIyoxaroxyQLkLOdFIstHYk4gZI0um",
+	"wU7sWWnD+w3I5A12YC3TeiqUE21hDWYJ5s5nYmYWaE1RCc1zj7BWx4/xvcEJHXkLPhh1FH4KmW+WZmxE",
+	"hzeuJ9LYFeJQ1dG1whJ4mbZTEYC3mntDZyW6olLRJ2+tLdJc4g1jHISagM5g8GvE7lxo9arIYJaq3GUg",
+	"OuLr5W/WT6oVy8c1OWLl+JvyAgTWhadtCxIlmY14wdln4J8VHOOvDemQp2WkFx1yA2qK8tSGjnSRcGpo",
+	"HVp0ISXjeuSAbD0UudDVimVqWbBPId3LoGF3BPdkgE8hxRGYozmUMi4R7QF4mtpgP+MpWLUlU4jcGR9h",
+	"iGPoTgygoXncBtSVAZGRkY0VI6LQQCvMf5SVK0l1mTcsFwtCJYNrcbg/FkYJN9eK5mWAU7it1RMqhaNd",
+	"HhGsYgWQ7TnljKZEi/4K4nshyVYKqcGFg217qyGUL30X22H8WRner0Xdm9InH1iaSZZoZU6ZcHbHpD3f",
+	"oIPlEaR8DRWuL/P9u6vrRhyaExnNo17Ue/8L/Pfs+vxPvaj38uL1xfVF0LxkCfEKFxN5oVlEplrPDRSb",
+	"/6uGkIBB7+tJuBk+eD+M5nq6JWOvhHG3W3HbQbbFr0KrMEz8Hf6rdSXo1mtxA+JQqxx0V35AFJu2DSOP",
+	"eg13Vk2l4CwICO/pJHuU1j+lauR001Wq4qVqBODYKuHsniY6tzap2A0YB1W+eTBm2cldEB/ihRyvN6pU",
+	"Eb0b7S8QYz0CO1BYYbWBxUB1M6R5LsskaAlfw9gaAOzHHZeHHQJnF0C0Hc378OqcvDj+4ceQzROI26jV",
+	"rvOOQ4CuIfSJ4OM8S3TkUfumiEFthBnJuNKMplvZRVpsPR1wye76fg8kmN7JC3CShmykV5re5OyUpCzJ",
+	"UmYobMgQ6g31HARwTbN8rWWGpZiVobMZWzve8RoT08Udk0syy5Smt4yMRcFLRc4yrc7naQHlVcbyNHii",
+	"djk/gdiiNA2aaZrBPd4qWjf4Q6U3WjtR66s/1swvpefohxcvPOw5HqzijzfGEbixdN6yegMFIMUJmarT",
+	"KroeoqjhuEWCkkey/t4Oy0NcDXrIM37rkj1YZVstVTCR1u2Phcz2yty/dZMeNAkFvOk27JlyLIR6d2kR",
+	"oHYXaygKAsp2bMFh2GpOiuWCQQeTw9nVYwR++x6fk4zbAzV6exk8UiUNlLmEILuAKLbZoeEmLw/HrTR0",
+	"Mn7I7nYHc8vYfNRun3YeJbMh95ahsUtl2KNkNrEx7GH6T235CZyhlsvznCrV4mTlxHoqbDhHnxgBfVwo",
+	"mkOwDMjgkmmZsZrX1bqAwTyqF0Le9qJewekdzTBWK+phEsQIo14MYtzRPEtHLiw6KCF5UdTb3fhYilmp",
+	"0YY0JTY3BOKGTQwtyvQ0MqwHoVlizsupn4llblBwp+LhydTCodZf33qt+tOuZNfMnNRo7jIZn2xZQwow",
+	"Y3ICbCeZkmeQJXX00/PvIT4TVU2q8UAnzGhqkNi7zAVN4xNysxxy/wxttKF9wejF4D3VI9qecW2GFzNm",
+	"6A6Yf8Bsogrpq7rWu0aUAJciOBm50MQO2x9yZ6bLtM1wwq+N7g8hpGBUsq/btEYuSOwdadymxn+DJOA9",
+	"OFkfY5zLFMnZWBNzltYwIsWsFtdsLhjGR18j2GbKl5AMfKdWZV8I36X5CGD6jubBKJgyAR/zzu2QieCp",
+	"A4L1UTA/Pe8WAvO3TAe54keaWXOEmktGwZMKgqaaUkiD10RSnqJrtXKRiQKJYJVZGdRHeDG7CbuqQ/70",
+	"jBOa55FVfKTSxOau1iPvIIlz847NjGuP/q3NhMsw4Rf5e/tJPx8c/9Rt4iLXmcE7uSYxEGdEU6lbhZ5S",
+	"XlJmhIdNp96ymurcwdk3ao22gQBfZH7kjNu4jjxT2v5cBs12Vgw8jvwQyBf+MkYOyBPa0sWzSTO9biqh",
+	"vs8fNVbURlWfXHI4NIXpJeg9YXCES5Amhxx5LJp4wZaqvBx2qyxiSIOZawtz+AbF1mmFBzaehZs3RxWF",
+	"b9dHjPJ0U6iMM6VGt1ivoV2ROH5wsWmjiq53Dhfw9S0YCVhRsJiKvQjG01MCF4smHzYeg2HV8D/JZrZa",
+	"SoO3+dv7wcY5OwvXyAX9PWrRB4Go6RWhHPx5jKcsjdDwTzWInwu67Bg+4k+JNggpWY7r36ALH8CGMVXo",
+	"cXt8HnCuNAMqU3Zfj1GvfBBCkhuW8QkEsnN2SmI0iJn3lA3Vp3kOvMg5w9ZImQ0bg7+wUTjSqWG/qRJs",
+	"7NG1p798h3FvwP1t7lFEYvPTf7f/jDfaZGqjr7unI3Q1jRIXOro2CMSFmPqgfbx9ML7/+ZH7fNSqZ/uv",
+	"H4KgbkSdSpRr350Bojwbs2SZ5J3iaF6XLzcMOzOmaUr1xhwnz0LvL3vQGhHnL/cQ7M8sVaOSeLbr25TM",
+	"mVSCY/wqrVn1QyTouTNuy4K30wwbJ2wLNBnGMRFMEUx/2xKFD8FiDbpK12gT/zRe1GJVnqqOveMJq/ye",
+	"maqyL06cJlZDwRhTA2LDLnMqmYo8jXbIQXCCN5RPgpRThJGnVqd/UEpH81J52CjYWD3DH+enbYLWarY3",
+	"+52z+rW/Ca/O6WYa/9Nj0mR8APlx+xC3hi1763C3hmkXCLiRikICu9EInKTFhbTmrMp3ThX5m8E9y+cM",
+	"z6GJ+aOYI750E6k0m78Wk7XylMEkVag5sPMg8l5lBr6BrbnEM84WBs6NBPkI5D2yCRXp6NFiyg9eTsaj",
+	"BhisJHVsCkH3UeVF6QUDzNzgMvMBG+aVNGEbUcBAcDFPHy/mGByyXD1Q40uKhUIfIVr3seIaGv5dRne7",
+	"p27tJo/NJh292yzDHPpvewvuNtlRe/xmfQmBSZqyk0/HGrJAIBo09xh6IybDh41VvltdS02QrV13tKLX",
+	"hSzvns4UyM91gSaWiZy9v4yAgaRQSAICUMBpdUpi0ErNeqG0UrwPS9//bP73sG8extGQG6lRCcOwgQM5",
+	"CzNqSz1PC2Fl5O2er5l4IbvlfF5mnvu30TDd35Yy+ZG87F4znu55OUNjIROcCSqguB/G6OihyS0Xi5yl",
+	"k7Apu5Idt3TqdBFra1HsrW4gdEqpLXIF1zmO4IwxD/tzOLYpuR0BDQpH3mQzpjSdzbvHkocZfxMxG56k",
+	"yPnoqvX6k7eBezenQ8NdnIFYG9cIApaDskobmI9wqav2z6bxoFMo9KpG2+mzhnZVCzHqYIpu6i+d5nyE",
+	"AuLpHJ2m2FJWD0i03YR0X7YNCOq+NA16CGjDHLR4kNQzTXJG74xass6M3m8keGyu8NYQkevr+re6PwtN",
+	"xs+PvcqhzQolVpFveCueH28EkFJeCfveFPqM3TS2uJoR9aD+UG7NGZ2lTwCvjLvCi+0BK0+ymq7Lzv2I",
+	"uX024gT8VHOqFEujmsqmC8lZSm5octsnjfuoDj1Cn0nTXbKT3F4tKVfIsbeAqhUxazWIc5IpDbWXyyIo",
+	"ULSlpH0zJlm+JJTkBltPcYtxxg13bZb42zL2LiTWhZLFNFO6LMbjzeilMuNim6fdqDJ5cPzj8U9Hz49/",
+	"3FhsMshbXvv2nFCIDJWKESP32XqMNj3WSULm9u6YLwm11h5ok0Sg9s52gsi8Fq24NtapetMSJFUrorq5",
+	"glnAEdKUvY3E6y2pjY9fhQtaXKNvIsmUDZvuk9iWcwAufXV99uH64uUp8Wrp8hTBY1SeczzkVDJXN/eU",
+	"xNUTM8j5uzfvX1/gMP5VlQ8v3l6dXZsvh7x6wXz8DJQlVILR/Pt9RGK805g8oxyrm0zoHSPF/HuztiGP",
+	"S2U3Js/KOBZHhVZHBMvxq7PL17hAlyhvVjfk52dvzy9ev754WRfCQyUv6mfSgMMAiNpd+gUy/Cz9chet",
+	"wHtVmkzCMfAFVJudizzvkwuaTK33ydBky1jcduw196KevcNe1Ctvzf7tLqkX9fCwzO/udMJr/FLp1i6F",
+	"I2lEGnctltL8diRdzcPOwo6RdSDBKugjfUtnmFzjyT6uOEHqeWnJFTyXBce60ppQ4JsRgar2C4OWVIHl",
+	"iqXb5eCEGdQvPPt7wVwgRsWhXjONFdPTbAKOfYPk/ZjEo5jEJzGJ9+KozL8xrAhDhgzko1WDkhyGMFI+",
+	"jBGMoH7MOa+TNsrqtOb0yhwWTW/ZjuSEcJJ7mQlWA8Ag6a1S/bxI+It/vzj/5frCR6yLVgx6BIsqpc7O",
+	"giOUI97IbmDYtm2+FpMt9cR3vIxYMrgCGFCaUARHETkQG75tkmXDUmyn7G7zev640lZNJ2paSKQ2LQbQ",
+	"bk5L8IQ93kt3sJ2XDhxZ44yHKsq/Ai+6UVm8aMlQbw5zlS5dydAH/Fut93JBAPj2nhGbqzYKR9l/LOMx",
+	"vGJ1rllKo4T1VOv56HjwAg0Xlgqt99e+8ELMn+AuG3hVcp8yzsEjPUyHT/QGQVBHR38OEo5Vl86P22T1",
+	"NsLuu/nyj59o8D/4sUkfK5O2rWfgJQ9Xa1qtjeJbuxHXaudfW+Ya6vtIRlE6zZ7k4wrxChx5zYrbBFgo",
+	"KFnRFPCV9Z16gWWOvMStzGCrT59Br8AKhzUh95fz84urK19+vb58c/EO8hWv/nz5/n1NAm7jx08rgbdW",
+	"D1hXH6/k0tvzWIioKTVoW9ZaacrTsrR1e8XHUMBlPUO8Xs5oc5GimuTdyWm8Wg7z0cUmt45kelSByixc",
+	"vwCDqLvYfj3LbE6VdiGwWy17J1WeIltYcdtVb1WO559WoNPHxoj8QDx0jMjzYP3O57ur31mnJluVsdiC",
+	"81ims1UZ0BqehAg42EMDd+v3whrsvaB747O9V58+//Sw5//zeJt/Hhw+/CEEAX+pbJxbcLybIssdGq0S",
+	"BzGbZeFHExG2s/wsiGRYfs+2fYMZQCkOqsCeaXa9/65yWk9E8A7KItxbOlJrFLDNeu+sw2ZHlU17++iT",
+	"esRk17riL6svGipB13DIHyAakt7koVwaF3jH2QJYIiYyuBzhCHglX/rl4tv1lGMg0dqI/Gut7u5A0Q9W",
+	"TjxxfR6hiHvpH+t3jv446hSP+FCaJ20WeXfNt5RcVWslVHi7VpNkaYjvFgarhuRfl8uDwY0+gEL5uwpK",
+	"/ZLe6FezkIDGKQV/bw/KoJdtHTBz2GJDqtC7AT0V3NburHYR7YEs6wjF+ZQlt1tSiyfh7jqxojM4fi0Q",
+	"NJdLcxRZ1pf0aRJq+MpjtG135p3lumt6WTvyrfKen2jSDuY1rLW7+gJUaXuN0IefaVVZiXfmt90UsbFa",
+	"gDJoCP9KBu+qKnm3gAo/5iOQh2rEM0MuUJsrhVqXToox1n1yRnAFyGxg4Tb4MP7DZ9SOh7xM9Ie9W3XQ",
+	"dXerOk0YsQYCABTR4sQMAGbg/tuzNxf9OdXTh3jIISke00m/UzaaOjLvugRXfLFKnne/k3dlMnHGUzXk",
+	"LuQ1U4QXed4n8R/Mku0eKNHsXvtbgYLBQ/5Y58L2lvL1IRaPj46gwdiIL+nFaDHn7ypKxJGzMoKsCcwV",
+	"OQSGbRur/q+zN6/xljOushRBsXvLjSAX6vaJmXljErq3sa8YO1A2AOoMqlWHng2GumrojXEEbszrYDng",
+	"M7J69gRdzXipqUiKmSuVJApNKE+mQiLtpXlGFVNBIlq7oO0OvIyIWdJZvh4Ia8Bn5e+1zSVDp4jzrB7e",
+	"A1h/xgEl8uqW5qkRVTDoS53YdptVeJIiNJFCKYiByhKmIkz/BbMe8iI+5NYYB2dJfEYelX3uMk7eC6Un",
+	"kl39z9f9IR/yP/7xXPA7jJNW/T/+0RU6mN0wabO7Ob1lo4Qqdgo0C3/98OqcHB0dvTBD/nJ9DqsY8llm",
+	"1olN2k+Jc3fhF7MszzP7jDyL/9//+b+jmYq/75M3drISKJDtYESJy7Dvkw/oVrFsrOC3XCx4uVIhy5+g",
+	"g2hVhUVhYUIo3QH1D8ymwU4H+8XKRmDgA7bISdzWTS8uAXjIn7nKVd87YUBB/SYSJyJl8al5VbmvVX+W",
+	"YvIJ5CnaApe2Jarrsu4avmLhZIjLcmUVbUVVMSaqSBKm1KmrEFS+O6NLN5RbkJ3c7tgeH8lSb9v2gxtG",
+	"pSLxv+/Zl/Yu0/gECwTlGeP6OxW5qrJDDlnMhldxTDc3gohrwHz4U635OssVIxR0Xaz9aBZirTbeKmrN",
+	"zs1BSgP/2EU8AiHSqXqZuV2hmeoPeexanoM4MxVcFJJBqVk/vwLlpHKGZ8cHh2WBXJDKzamhk9JO8n1E",
+	"4lqL8rga8+eLa+eZfnY0OP7ebsnrHG92FUOJxH06z/bvDvYBp2NX/6FMDBdVfh69ZYDAcaMDPTbNJbes",
+	"7AEwZ5JoxinXEZnLjCfZnOYwtBSFRjkuU+SWzfWQg18WwmuNAHtMpqKQyjW3nJUlswid0Iwj7KMbFAHI",
+	"FaQachtJ5HZQHqbfHTMi45xOJiwlcaDb5QkxIkF8Wh22mxy7bpbFr8xeITQckBUXcnx4aLAff5GOChSK",
+	"DXkxJ1yYj+xFGIYMgAXNwmPyDNSQg+9RuPc6h/uYEnvl9WIMIIPWZbafOIHEnZSxeZ/EXkXBOIJ0LJDS",
+	"oNaL/bl5erYQX2T7oSkwLKVsDlQ7JbNMKaawWOucUQ3FVqRYuGoydKnKgz4d8vpisSs3t30hBc+Xdku2",
+	"/MW/wtu2XEueJYxjBoXtZ3w2NyvaO+wPbCnjE2ivpk729xeLRZ/C476Qk337rdp/fXl+8fbqAr6p6psh",
+	"D/NsGie9Qf8AXxFzxuk86530jvqD/hGaiKfAm2soYn6YsIBY8dbvZkBe4XECWUzE7CbjDk7O3r7EbCpg",
+	"H8phvjlUQ5ndTeDL7z70yUfIAbwRGJprYLyMbaTaAIm0HTdL2XxWKINYmYav8FhLGnyZ9k56hspflUGZ",
+	"jgWB0Bpsb93ImAr2ud4c+GsE3GbFHbfvtkbhVXrVanP/7v0Gqib/h4Em/49bFXv8oliXNYXmbWSPdO0m",
+	"X1YXCo/azGjbxZhlMuOOxqsl2zxizGClLJR6G/E0n4c9ySaZ4MPeybDHimHvIa6aLX+niMuLwUjJRHBN",
+	"M9cPKLT0Mo+mBXGOBy+e1zDnMIg5oaFXUwhX+sN61sBVk2SSFyq7awVzZ7w1/Kk2dreOYSvlOe87zqfF",
+	"DmbbuDtnjf5au3PzPXJ3IUCvaPe+jYzc+N57tA50eu8q+0end8+xeHGHNy+R418bhg82jFqX9cPBYKet",
+	"1Td3LAae3qFbsbUDAuPloiQBfbT0QlZK24LKHe67rujQM7iYzahc9k56ZpHEZUhoOlFVxsQnqPepdLAM",
+	"r9TKMXwrQ6xk9JBnjdxGv6KEUVmGvJ5k8z0YuMYEs3zK7BqgflYYxeS3qjUaGgOH3CrvJ+BezqCJLYNu",
+	"VrLgRAtQkBhPq6pAriMTWFozZTOnQETGPKQFzXSM2kj71EYZsyWHsF4CPgOzpVlWMfcl3Qm1rcptyMWp",
+	"VQ0OBwdGawMhK6GKqaoQ3pSqIY/LMLEYa+TFaMKOVw6iMnaH5C4kcJAzsyJ4bcCcjzTTnfAW7OWdcLHS",
+	"4/7Mlr1Vivbx6JxcGz5Ozg1G3us++bnWAxAuNXas3omlWMgjPiV0yGc0N/QNNF7oUZxNuADXJ1Wl7sBT",
+	"KlOSshnlqbKlwcz8WJW2IVPMqWTosmrthP6pjG79N9uzZmcUBY3ED3WzmjUkN0jZwU4nbutg7sDOol/p",
+	"UnaNdAShnDAq88xTZ2u6H2no80/och/QqTd9Wn1SfrFVu3yXa9e9T37Ue1+6lPbOqjKm61ZZfeE+sNfx",
+	"JMoPRNzS8ADtf4jqquf+Zxs59dCqhD6GcDqIsSSTFPNoyAFCDgeDOlUMkbQJ04+iZ4BNL7vQqS9A+VAK",
+	"+WBDYLt8MX4rOAND25cXW9bh+hOwc2dgfzQ43gzyb4V+I9JsnCFGPxFVfmYOUZB41epLboU7+37hj5PP",
+	"LfJVSVq5cKVMQdcipa7VJ2c2QBNb+tJlKfFQmUyzu7AE4M3+hdHmpVx+KPgjBYGN6OCjQo3Vhm/XvZIx",
+	"tV9V8wxh0QbosM2xzNeHg8PNH+BkZzZkbgeQ+Fa4nk21Ite5ELeYDmsh0avPc7/nd4VGGD1ZyEzj2G2A",
+	"agvotMLoLzwVTPmJwraGHthp64WysSJlSfyh4x6tpQ2TM0xMLCtagq3dsBKWOqvm8eCFtdw2qhDFQ74i",
+	"CM+pgo62CcvzjE+C4jA8/R0PvkU8OIe7W5VeSrhfC9pVSahW8H6d3TILP5HtDum6tX6nCE3AuXCyAtM2",
+	"Q96mDqNbiJFaun5UCcBGI4WKTSR2g8dBSC0//x1av0VovS5k6cm8ocnttgDLsBlxu+BtqwRhAdOxkBFR",
+	"ZX3ECIsI+S2oQVXGZ7rRFxsLqi2mAtqBpwL4DNJ31xM8BKF2hU8Czy8p2Po901vkW6/1zy4Ma1d0iQfv",
+	"BEd3N6vyYguPloymvfVgUS8610rMQi3VTyCY4p4lBab1oOnNj1RFewthUKfMFgzBkL04Qme74c1SzNC3",
+	"LSSJC66zPA4DiFnry6o+3m+OhJV7/0aJGJSHt5EJXp3D3UmcjYqJrdB8pongCYt8Y67X5hc709esxhgH",
+	"3JQvh9yaA0PwOvY7ov8WwbXWEv5bhdkLiPNz+bx+qnFXsKXpLOMdwHZsWwyuBdmTslbxTEg0d3Fs37za",
+	"YAEt/Zle0fyHfCNkOzt3n1yCEgSOEGxEAnQafC9+9CPBQqbtmPAKy5b+NrHg1wH9ZXL97kC/qlbfLpZu",
+	"KjO/2jgtUGV+yF2ZebQCQDWDmjHZtup36ctOwC17glSlotaYkT/gfr4cnH81Q26ZYx6WdW0KzGOtuf9E",
+	"M6wuVx/K7tmdbG0rO7dS9EvtGkUQisTdEFtVdYSciTumsN8XIznE1pQgDfWjsc9JwXOm1JDHta6TQREa",
+	"l/RbtQBgP89vlRTj6g01dl0NWi1Xj5afQ8XNW+H3AxNgDnAJVdZ6iuYqVzrSku+apABWXltK0rnqKBlL",
+	"pqa2JReWR26H4PN69fXfbVnfFCT/LAzNM3Ir2ISscQNyL2pwYkFkW1NXmZ7YIkivtOsZozxr7Vq2FtIM",
+	"OnIa4VksrL0Vml+5xp9IiIfcgmrlTIPRgbCPhVxQmWLkf+R1pCybgTr/m4SHQ+6FOoBMT7HzIaFlmz9U",
+	"TcFH4tp0LZzTBFRXOwvVQ47liHilJDg3yEcbvF51Gq3WhT1VrZJuo8YiDNc3Z5RAXSL3vBl5Qa4Ysyk5",
+	"Vd031Z+lYVTWcvnb5UUGSL9VY7Rcup62ANs75UFm2D1XKi2oFLzjtn07TaYOISMsTMCgP6rtbJey+4go",
+	"jFGpt2sNJBNgoTT1JSX3/8RBG15hu1C4aZ57zTAbgUvfkvgPoaolqXO7eUQA036Zz74ZQl1VOEM+nRob",
+	"OXFpTTmNMJCqX4NuWZbbXQNsvx5AexqQuW5Fm63aUMsfGzbBvM5Q18hSLkUFUWhI/BdjAoll/cq0kqkh",
+	"B7kip5pJu4sJ084yvibW4gTb50J1BWw3osWQ23rcmGcqFtzaaGzGZZvH2uz3CjsmfSmYt6Umvl1J4tw/",
+	"p281FsPuwUkVN0sypXy3lsYaMq23tb8VZFxIbBlalc3WIfSydL2OYa7uMjkb8lY8OQ3gCfHQpBLbgyZ1",
+	"muW/Y8av2PJufv1q6KBus3l3vuLS5MuiOmVNiSm9MzqqF7FXVcNFnbSAmD9AHav8ahGtoFAXBjPk6zCn",
+	"DW/MTn/Hm18x3lzdZnOLN7vFF9uxcQ3TWOkhSyCYxUKk84+ugjYG/mFNCckSoxKk/SF/WTBbCUZpusR8",
+	"I7YkVLLT0kegwIQVBHRc7+/Rft8kEOPlrQlO7WxeqVW0CiqrgVZlrkgOpzMWlf25ySVmVQpuqxOVVYOC",
+	"2urHWsGrGvw1teV86VcOhQIbrnxoqTKrtrRkr4rn2tzx307+8XqQc/diN7ITVdcvbuZgtfptXRqwwTVC",
+	"G+XBjKgN1ngPIMFCD2B4jiYINKHTIXcv0VwyatMZMpudWT6b2IAYv/bO4WCAQV62RFFVxbGs72IA/iSG",
+	"GlF8YuQMrCaMOTyIDlimMWjgxoTmskTctnR4DQXciRmmXjnQXKs/lqvktt1YULOuJWbAL0RIFZSwiFw1",
+	"OBAJ7Y+ESlHwFH7vk1izew2rsWWDapXD7vfsE8mgxBPAT9zch/WGb0p53QJ7yjIoNlG221fnWCBiJ+5g",
+	"BC6vq2kL7oWYwT7U0m2kL9Sh173hQe+3DoNn6OtzeGmr5XYCip3uFetDb0QSQ8TgFvoEw/MVWUDNNluL",
+	"kGQcHrvUdC1ycH+UNenIs+PDw+93EYoOK66TaafzKS2gBG6mt4G/z4bk+nnAK9FUj6aa7kPb7GEnVu8t",
+	"acI/MbJpVZJ7HIHAC9q3Yli72gNVuJDXsnsjCkygkz55CR+ig39FlrNVA0uvtu3BXyQJY2mQl9ohviJQ",
+	"7BQgnkzsx4ViXjeDp14rysztt3rB3eXxUjJvuzxSu7vVtA3+G7441Al3eHEWrzuW8Vurl7kKoV/8Sn7X",
+	"rJ7oRHSXvjPo2f9s/+rEgf9SNsx4Ipy0NmuxwVEHpYo/p3paafhVx472Kim76J7+GxIVjMi4rYwwZTTX",
+	"03+sA5k/wSu9LyhD2xkCwvOlkZB3Iey6rkWY8CgSpsCeQHNsgu+OZ8Y0tSczY1pmiVp3Mm/sKxuPBrTd",
+	"Mlm3vQzQyv7fS8izZYXCsv7sfi4UyuqIHLs4G7sN0KOqCcOnYkvS9t0Ftx3NueBa0kQ/wj7yleJV/G4h",
+	"Ya0tsXv41gJVrqdQ8g0XX1plwvcJ1rV/tEoePwyOqroEklFllESbQJNQzkVAHpkw/YHRFCqj/tOoRkL5",
+	"bskG1OpOofgDVgUs62mHD9brddWGI3/xWOAXOiM3RQuEl03adnFSaM2wRQzJlMkQYTXfQE1FJAZYOXsf",
+	"MN2+2gTBqiGG8opjOkEXbITZbFZAaeRTrxPMPOMcXNHEtoRr1I1WAfEFFF+ofpBJL54Qe/ywufKGwVCv",
+	"QH1CMGBXZUFcwQTs8WPD3uwYzvOzOgrCNhQ+R0SKKrFK++jdr5f07T18evj/AQAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/config":  {},
 	"internal/devpg":   {},
 	"internal/egress":  {},
-	"internal/httpapi": {"api", "internal/fault", "internal/saga", "internal/strictjson", "internal/workflow"},
+	"internal/httpapi": {"api", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/workflow"},
 	"internal/ops":     {"internal/saga"},
 	"internal/app": {"db", "internal/config", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint", "internal/groupcommit",
 		"internal/httpapi", "internal/janitor", "internal/ops", "internal/participant", "internal/postgres", "internal/saga", "internal/workflow"},

@@ -27,6 +27,8 @@ const (
 	codeMethod           = "REQ_METHOD_NOT_ALLOWED"
 	codeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
 	codeSagaExists       = "SAGA_ALREADY_EXISTS"
+	codeNoStep           = "SAGA_NO_SUCH_STEP"
+	codeNoResult         = "SAGA_HAS_NO_RESULT"
 	codeUnavailable      = "SYS_UNAVAILABLE"
 	codeInternal         = "SYS_INTERNAL"
 )
@@ -59,6 +61,8 @@ var problems = []problemKind{
 	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga of this id."},
 	{codeSagaExists, []int{409}, "Saga exists already", "A saga of the given saga_id exists already. With an Idempotency-Key the repeated request would have been answered again instead."},
 	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's present state. `allowed_actions` lists those that are."},
+	{codeNoStep, []int{404, 422}, "No such step", "The saga's workflow has no step of this name or index. 404 where the path names it, 422 where the body does."},
+	{codeNoResult, []int{409}, "No result", "Only a completed saga has a result. This one has not ended yet, or it ended otherwise."},
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's present one. Read it again and decide again."},
 	{saga.CodeUnstorable, []int{422}, "Content that cannot be stored", "The database refuses the content, for example a number beyond what it can hold."},
 	{workflow.CodeNotFound, []int{404, 422}, "No such workflow", "The tenant has no workflow of this name, or not this version of it. 404 where the path names it, 422 where the body of a new saga does."},

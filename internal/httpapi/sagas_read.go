@@ -63,7 +63,9 @@ func (s *server) withLogs(ctx context.Context, tenant, id uuid.UUID, running boo
 	}
 	out := toAPISaga(&sg, def)
 	out.StepLogs = toAPIStepLogs(logs, running)
-	if out.Result, err = result(sg, def, logs); err != nil {
+	run := saga.Rebuild(sg, def, logs)
+	out.AllowedActions = actionsOf(run.AllowedActions())
+	if out.Result, err = result(&run); err != nil {
 		return answer{}, err
 	}
 	return answer{status: http.StatusOK, body: out, etag: etagOf(sg.Version)}, nil
