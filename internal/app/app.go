@@ -69,6 +69,7 @@ type node struct {
 	engine   *engine.Engine
 	metrics  *ops.Metrics
 	handler  http.Handler
+	now      func() time.Time
 	stopping chan struct{}
 }
 
@@ -82,7 +83,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		return nil, err
 	}
 	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
-	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), stopping: make(chan struct{})}
+	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), now: now, stopping: make(chan struct{})}
 	n.metrics = ops.NewMetrics(func() (int, int) {
 		if n.engine == nil {
 			return 0, 0
@@ -176,7 +177,10 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 		}
 	})
 	parts.Go(func() {
-		janitor.Run(work, janitor.Config{Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted})
+		janitor.Run(work, janitor.Config{
+			Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted, Commit: n.writes.Commit, Now: n.now,
+			StalledAfter: n.cfg.Engine.StalledAfter, StalledFailures: n.cfg.Engine.StalledFailures, Raised: n.metrics.Stalled,
+		})
 	})
 	requests, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()

@@ -32,7 +32,7 @@ var arrows = map[string][]string{
 	"internal/failpoint":   {},
 	"internal/groupcommit": {},
 	"internal/engine":      {"internal/failpoint", "internal/fault", "internal/retry", "internal/saga", "internal/workflow"},
-	"internal/janitor":     {"internal/saga"},
+	"internal/janitor":     {"internal/fault", "internal/saga"},
 	"internal/participant": {"internal/egress", "internal/retry", "internal/saga", "internal/strictjson"},
 	// edges
 	"api":              {},

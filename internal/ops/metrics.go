@@ -26,6 +26,7 @@ type Metrics struct {
 	batch    *prometheus.HistogramVec
 	live     *prometheus.GaugeVec
 	stuck    prometheus.Gauge
+	stalled  *prometheus.CounterVec
 	loops    *prometheus.GaugeVec
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
@@ -60,6 +61,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.batch = histogram("skald_commit_batch_size", "Writes per group commit.", prometheus.ExponentialBuckets(1, 2, 11), "kind")
 	m.live = gauge("skald_sagas_live", "Unfinished sagas in the database, by state.", "state")
 	m.stuck = gauge("skald_sagas_stuck", "Sagas nobody will ever look at again; anything but 0 is a bug.").WithLabelValues()
+	m.stalled = counter("skald_sagas_stalled_total", "Sagas for which this node raised attention because they made no progress, by reason.", "reason")
 	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
 	m.reqTime = histogram("skald_http_request_seconds", "Duration of API requests, including the wait they asked for.", seconds, "method", "code")
@@ -121,6 +123,9 @@ func (m *Metrics) Counted(stuck int, live map[saga.State]int) {
 		}
 	}
 }
+
+// Stalled counts a saga that makes no progress.
+func (m *Metrics) Stalled(reason string) { m.stalled.WithLabelValues(reason).Inc() }
 
 // Loop records that a background loop has finished a round.
 func (m *Metrics) Loop(name string) {
