@@ -121,7 +121,7 @@ SELECT (s.id || ':' || h.k)::varchar(255) AS id,
                   WHEN x.status = 'RUNNING' THEN 1
                   WHEN x.status = 'SUCCESS' THEN 2
                   WHEN x.status = 'SKIPPED' THEN 6
-                  WHEN h.executing AND NOT x.final THEN 1
+                  WHEN h.executing AND (NOT x.final OR x.attempts + h.base < s.step_attempt) THEN 1 -- final until an operator retried it
                   ELSE 3
               END AS state,
               -- A first call rides on the commit before it: the creation's, or that of the step before.

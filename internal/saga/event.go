@@ -192,7 +192,11 @@ func (c *Change) Release(now time.Time) {
 	s.LeaseOwner = nil
 }
 
-// begins tells whether the last thing the change does is to begin a step.
+// begins tells whether the last thing the change does is to pass on to a step.
 func (c *Change) begins() bool {
-	return len(c.Audit) > 0 && c.Audit[len(c.Audit)-1].Type == StepStarted
+	if len(c.Audit) == 0 {
+		return false
+	}
+	last := &c.Audit[len(c.Audit)-1]
+	return last.Type == StepStarted && last.Old == StepCompleted
 }

@@ -142,9 +142,9 @@ func (d *decision) forceFailure(e FailureForced) bool {
 }
 
 // abandon records the call that may be in flight: its answer will be ignored.
+// Whether a driver still waits for a due time, only its own clock knows.
 func (d *decision) abandon(by string) {
-	waits := d.s.LeaseOwner == nil || d.s.NextRunAt != nil && d.s.NextRunAt.After(d.m.Now)
-	if waits && !d.After.recorded {
+	if d.s.LeaseOwner == nil {
 		return
 	}
 	a := d.After.Action()

@@ -126,7 +126,8 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 	d.s.CancelRequestedAt = nil
 	d.tell(RetryAsked).say(words{By: e.By, Reason: e.Reason, FromStep: d.After.Def.Steps[n].Name, Patched: e.Patch != nil})
 	d.prepare(n, failed, e)
-	if n < failed && (halted || n <= d.s.CurrentStep) {
+	done := n < failed || d.After.outputs[n] != nil // also the one that was made to fail, and then was done
+	if done && (halted || n <= d.s.CurrentStep) {
 		d.reopen()
 		if halted {
 			d.turnHalted()

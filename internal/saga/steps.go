@@ -167,7 +167,7 @@ func (r *Run) stepView(i int, t trail) StepView {
 			v.LastAttemptAt = r.StartedAt
 		}
 	default:
-		v.State = forwardState(t.last, current)
+		v.State = forwardState(t.last, current && (!t.last.Final || t.last.Attempt < r.Attempt)) // final until an operator retried it
 		v.LastAttemptAt = &t.last.StartedAt
 		v.Error = t.last.Error
 		if v.State != StepStateRunning {
@@ -181,7 +181,7 @@ func (r *Run) stepView(i int, t trail) StepView {
 	return v
 }
 
-func forwardState(last *StepLog, current bool) StepState {
+func forwardState(last *StepLog, goesOn bool) StepState {
 	switch last.Status {
 	case LogRunning:
 		return StepStateRunning
@@ -190,7 +190,7 @@ func forwardState(last *StepLog, current bool) StepState {
 	case LogSkipped:
 		return StepStateSkipped
 	}
-	if current && !last.Final {
+	if goesOn {
 		return StepStateRunning
 	}
 	return StepStateFailed
