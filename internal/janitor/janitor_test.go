@@ -181,7 +181,9 @@ func TestJanitorStopsInTheMiddleOfACheckWithoutAWord(t *testing.T) {
 func TestJanitorRaisesAttentionForWhatMakesNoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reason := "no_answer"
-		head := func(n byte) saga.Saga { return saga.Saga{ID: uuid.UUID{n}, State: saga.Running, Version: 4, LeaseEpoch: 2} }
+		head := func(n byte) saga.Saga {
+			return saga.Saga{ID: uuid.UUID{n}, State: saga.Running, Version: 4, LeaseEpoch: 2}
+		}
 		ended := head(3)
 		ended.State = saga.Completed // it has moved on since it was found
 		s := &store{stalled: []saga.Stalled{{Saga: head(1), Reason: reason}, {Saga: head(2), Reason: reason}, {Saga: ended, Reason: reason}}}

@@ -111,7 +111,7 @@ func emptied(t *testing.T) func(*testing.T) storetest.Env {
 }
 
 // execute runs a statement that must succeed, during a cleanup too.
-func execute(t *testing.T, db *sql.DB, statement string, args ...any) {
+func execute(t testing.TB, db *sql.DB, statement string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(context.WithoutCancel(t.Context()), statement, args...); err != nil {
 		t.Errorf("%s: %v", statement, err)

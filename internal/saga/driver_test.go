@@ -203,6 +203,11 @@ func (w *world) reopened() bool {
 	}
 	w.resumesLeft--
 	w.checkEnd() // a dirty end must be right while it lasts
+	if r := w.load(); r.NeedsAttention && w.chance("acknowledged", 30) {
+		if c, err := Apply(r, Acknowledged{By: "op"}, w.moment()); err != nil || !w.commit(Acknowledged{}, r, c) {
+			w.t.Fatalf("acknowledge: %v", err)
+		}
+	}
 	r := w.load()
 	var e Event = ResumeRequested{By: "op"}
 	switch {
