@@ -34,17 +34,27 @@ const (
 	AuditEventTypeCompensationStepStarted   AuditEventType = "compensation.step.started"
 	AuditEventTypeRetryAttempted            AuditEventType = "retry.attempted"
 	AuditEventTypeRetryExhausted            AuditEventType = "retry.exhausted"
+	AuditEventTypeSagaAttentionCleared      AuditEventType = "saga.attention_cleared"
+	AuditEventTypeSagaAttentionRaised       AuditEventType = "saga.attention_raised"
 	AuditEventTypeSagaCancelRequested       AuditEventType = "saga.cancel_requested"
 	AuditEventTypeSagaCancelled             AuditEventType = "saga.cancelled"
 	AuditEventTypeSagaCompensationRequested AuditEventType = "saga.compensation_requested"
+	AuditEventTypeSagaCompensationResumed   AuditEventType = "saga.compensation_resumed"
 	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
+	AuditEventTypeSagaDeadlineChanged       AuditEventType = "saga.deadline_changed"
 	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
+	AuditEventTypeSagaEndForced             AuditEventType = "saga.end_forced"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
 	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
+	AuditEventTypeSagaResumed               AuditEventType = "saga.resumed"
+	AuditEventTypeSagaRetryRequested        AuditEventType = "saga.retry_requested"
 	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
 	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
 	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
+	AuditEventTypeSagaStepOrdered           AuditEventType = "saga.step.ordered"
+	AuditEventTypeSagaStepSkipped           AuditEventType = "saga.step.skipped"
 	AuditEventTypeSagaStepStarted           AuditEventType = "saga.step.started"
+	AuditEventTypeSagaSuspended             AuditEventType = "saga.suspended"
 	AuditEventTypeSagaTimedOut              AuditEventType = "saga.timed_out"
 	AuditEventTypeStateChanged              AuditEventType = "state.changed"
 )
@@ -68,19 +78,33 @@ func (e AuditEventType) Valid() bool {
 		return true
 	case AuditEventTypeRetryExhausted:
 		return true
+	case AuditEventTypeSagaAttentionCleared:
+		return true
+	case AuditEventTypeSagaAttentionRaised:
+		return true
 	case AuditEventTypeSagaCancelRequested:
 		return true
 	case AuditEventTypeSagaCancelled:
 		return true
 	case AuditEventTypeSagaCompensationRequested:
 		return true
+	case AuditEventTypeSagaCompensationResumed:
+		return true
 	case AuditEventTypeSagaCompleted:
 		return true
+	case AuditEventTypeSagaDeadlineChanged:
+		return true
 	case AuditEventTypeSagaDeadlinePassed:
+		return true
+	case AuditEventTypeSagaEndForced:
 		return true
 	case AuditEventTypeSagaFailed:
 		return true
 	case AuditEventTypeSagaRestored:
+		return true
+	case AuditEventTypeSagaResumed:
+		return true
+	case AuditEventTypeSagaRetryRequested:
 		return true
 	case AuditEventTypeSagaStarted:
 		return true
@@ -88,7 +112,13 @@ func (e AuditEventType) Valid() bool {
 		return true
 	case AuditEventTypeSagaStepFailed:
 		return true
+	case AuditEventTypeSagaStepOrdered:
+		return true
+	case AuditEventTypeSagaStepSkipped:
+		return true
 	case AuditEventTypeSagaStepStarted:
+		return true
+	case AuditEventTypeSagaSuspended:
 		return true
 	case AuditEventTypeSagaTimedOut:
 		return true
@@ -201,6 +231,57 @@ func (e EndCause) Valid() bool {
 	}
 }
 
+// Defines values for ExplanationWaitsFor.
+const (
+	ExplanationWaitsForAnswer   ExplanationWaitsFor = "answer"
+	ExplanationWaitsForNewOwner ExplanationWaitsFor = "new_owner"
+	ExplanationWaitsForNothing  ExplanationWaitsFor = "nothing"
+	ExplanationWaitsForOperator ExplanationWaitsFor = "operator"
+	ExplanationWaitsForOwner    ExplanationWaitsFor = "owner"
+	ExplanationWaitsForResume   ExplanationWaitsFor = "resume"
+	ExplanationWaitsForRetry    ExplanationWaitsFor = "retry"
+	ExplanationWaitsForTurn     ExplanationWaitsFor = "turn"
+)
+
+// Valid indicates whether the value is a known member of the ExplanationWaitsFor enum.
+func (e ExplanationWaitsFor) Valid() bool {
+	switch e {
+	case ExplanationWaitsForAnswer:
+		return true
+	case ExplanationWaitsForNewOwner:
+		return true
+	case ExplanationWaitsForNothing:
+		return true
+	case ExplanationWaitsForOperator:
+		return true
+	case ExplanationWaitsForOwner:
+		return true
+	case ExplanationWaitsForResume:
+		return true
+	case ExplanationWaitsForRetry:
+		return true
+	case ExplanationWaitsForTurn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ForesightDryRun.
+const (
+	ForesightDryRunTrue ForesightDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the ForesightDryRun enum.
+func (e ForesightDryRun) Valid() bool {
+	switch e {
+	case ForesightDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HTTPCallMethod.
 const (
 	HTTPCallMethodDELETE HTTPCallMethod = "DELETE"
@@ -305,22 +386,52 @@ func (e Role) Valid() bool {
 
 // Defines values for SagaAction.
 const (
+	SagaActionAcknowledge        SagaAction = "acknowledge"
 	SagaActionCancel             SagaAction = "cancel"
 	SagaActionCompensate         SagaAction = "compensate"
+	SagaActionCompleteStep       SagaAction = "complete-step"
+	SagaActionExtendDeadline     SagaAction = "extend-deadline"
+	SagaActionFailStep           SagaAction = "fail-step"
+	SagaActionForceComplete      SagaAction = "force-complete"
+	SagaActionForceFail          SagaAction = "force-fail"
 	SagaActionRestore            SagaAction = "restore"
+	SagaActionResume             SagaAction = "resume"
 	SagaActionResumeCompensation SagaAction = "resume-compensation"
+	SagaActionRetry              SagaAction = "retry"
+	SagaActionSkipStep           SagaAction = "skip-step"
+	SagaActionSuspend            SagaAction = "suspend"
 )
 
 // Valid indicates whether the value is a known member of the SagaAction enum.
 func (e SagaAction) Valid() bool {
 	switch e {
+	case SagaActionAcknowledge:
+		return true
 	case SagaActionCancel:
 		return true
 	case SagaActionCompensate:
 		return true
+	case SagaActionCompleteStep:
+		return true
+	case SagaActionExtendDeadline:
+		return true
+	case SagaActionFailStep:
+		return true
+	case SagaActionForceComplete:
+		return true
+	case SagaActionForceFail:
+		return true
 	case SagaActionRestore:
 		return true
+	case SagaActionResume:
+		return true
 	case SagaActionResumeCompensation:
+		return true
+	case SagaActionRetry:
+		return true
+	case SagaActionSkipStep:
+		return true
+	case SagaActionSuspend:
 		return true
 	default:
 		return false
@@ -1014,12 +1125,35 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
+// CompleteStepInput defines model for CompleteStepInput.
+type CompleteStepInput struct {
+	// Output Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Output AnyJSON `json:"output,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+}
+
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
 	APIKey APIKey `json:"api_key"`
 
 	// Key The key itself. It is not shown again.
 	Key string `json:"key"`
+}
+
+// DeadlineInput defines model for DeadlineInput.
+type DeadlineInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
+
+	// TimeoutMS Counted from now. Excludes `until`.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Until In the future. Excludes `timeout_ms`.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Delivery One event on its way to one endpoint.
@@ -1077,6 +1211,135 @@ type ExpiredSagas struct {
 	Failed       int    `json:"failed"`
 	WorkflowName string `json:"workflow_name"`
 }
+
+// ExplainedAction defines model for ExplainedAction.
+type ExplainedAction struct {
+	// Action An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
+	// and so on.
+	Action SagaAction `json:"action"`
+	Means  string     `json:"means"`
+
+	// Permission What one must be allowed to do it.
+	Permission string `json:"permission"`
+}
+
+// ExplainedOwner The node that drives the saga.
+type ExplainedOwner struct {
+	// Alive Whether its lease holds.
+	Alive      bool       `json:"alive"`
+	LeaseEpoch int64      `json:"lease_epoch"`
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+
+	// Node Its name; empty when the store has forgotten it.
+	Node string `json:"node"`
+}
+
+// ExplainedStep defines model for ExplainedStep.
+type ExplainedStep struct {
+	Action StepAction `json:"action"`
+
+	// Attempts Calls that were made, as far as the present policy counts them.
+	Attempts    int    `json:"attempts"`
+	Index       int    `json:"index"`
+	MaxAttempts int    `json:"max_attempts"`
+	Name        string `json:"name"`
+}
+
+// Explanation defines model for Explanation.
+type Explanation struct {
+	// Actions What can be done about it, and by whom.
+	Actions []ExplainedAction `json:"actions"`
+
+	// Deadline Of the present phase.
+	Deadline *time.Time `json:"deadline,omitempty"`
+
+	// Errors The last errors, newest first.
+	Errors []SagaError `json:"errors"`
+
+	// Next What happens next.
+	Next   *string    `json:"next,omitempty"`
+	NextAt *time.Time `json:"next_at,omitempty"`
+
+	// Owner The node that drives the saga.
+	Owner  *ExplainedOwner    `json:"owner,omitempty"`
+	SagaID openapi_types.UUID `json:"saga_id"`
+
+	// Sentence All of it, for people.
+	Sentence string    `json:"sentence"`
+	Since    time.Time `json:"since"`
+
+	// State The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	State SagaState `json:"state"`
+
+	// Status The status to poll. Each state has one.
+	Status   SagaStatus          `json:"status"`
+	Step     *ExplainedStep      `json:"step,omitempty"`
+	WaitsFor ExplanationWaitsFor `json:"waits_for"`
+}
+
+// ExplanationWaitsFor defines model for Explanation.WaitsFor.
+type ExplanationWaitsFor string
+
+// ForceCompleteInput defines model for ForceCompleteInput.
+type ForceCompleteInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result AnyJSON `json:"result,omitempty"`
+}
+
+// ForceInput defines model for ForceInput.
+type ForceInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+}
+
+// ForeseenCall defines model for ForeseenCall.
+type ForeseenCall struct {
+	Action StepAction `json:"action"`
+
+	// Body Absent when it depends on an answer that has not come yet.
+	Body AnyJSON `json:"body,omitempty"`
+
+	// Headers Without those that depend on the moment of the call.
+	Headers   map[string]string `json:"headers"`
+	Method    string            `json:"method"`
+	Step      string            `json:"step"`
+	StepIndex int               `json:"step_index"`
+	URL       string            `json:"url"`
+}
+
+// Foresight What an action would do. Nothing has been done.
+type Foresight struct {
+	// AuditEvents The types of the audit events of the action itself.
+	AuditEvents []string `json:"audit_events,omitempty"`
+
+	// Calls The calls that would be made if each of them is done, in order; at most a
+	// thousand.
+	Calls       []ForeseenCall  `json:"calls"`
+	CurrentStep int             `json:"current_step"`
+	DryRun      ForesightDryRun `json:"dry_run"`
+
+	// Ends The state in which the saga would then end, or rest.
+	Ends SagaState `json:"ends"`
+
+	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
+	// those that follow if it is done.
+	InFlight *bool `json:"in_flight,omitempty"`
+
+	// State The state that the action itself would lead to.
+	State SagaState `json:"state"`
+}
+
+// ForesightDryRun defines model for Foresight.DryRun.
+type ForesightDryRun bool
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
@@ -1194,6 +1457,16 @@ type Redelivered struct {
 	Redelivered int  `json:"redelivered"`
 }
 
+// ResumeInput defines model for ResumeInput.
+type ResumeInput struct {
+	// KeepDeadline Whether the deadline stays where it was.
+	KeepDeadline *bool `json:"keep_deadline,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
+}
+
 // Retention How long ended sagas stay live before they are archived, in milliseconds.
 // Left out or 0: as long as the server says; -1: for ever. What the latest
 // version says holds for all sagas of the workflow.
@@ -1228,26 +1501,26 @@ type RetentionRun struct {
 // RetryClass Why an attempt failed. A refusal is never retried.
 type RetryClass string
 
-// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
-type RetryPolicy struct {
-	// InitialIntervalMS The wait before the second attempt.
-	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
+// RetryInput defines model for RetryInput.
+type RetryInput struct {
+	// FromStep The step to begin with, by name or index; by default the one that failed.
+	FromStep json.RawMessage `json:"from_step,omitempty"`
 
-	// Jitter Waits are spread by this share, at random.
-	Jitter *float64 `json:"jitter,omitempty"`
+	// InputPatch A JSON merge patch (RFC 7386) of what that step gets as `payload`: by
+	// default the saga's payload.
+	InputPatch AnyJSON `json:"input_patch,omitempty"`
 
-	// MaxAttempts Calls in all, the first included.
-	MaxAttempts *int `json:"max_attempts,omitempty"`
+	// NotApplied That somebody has made sure that the attempts so far were not applied.
+	// Without it a step that may have been applied takes no `input_patch`.
+	NotApplied *bool `json:"not_applied,omitempty"`
 
-	// MaxIntervalMS No wait is longer.
-	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
-
-	// Multiplier How much longer each wait is than the one before.
-	Multiplier *float64 `json:"multiplier,omitempty"`
-
-	// RetryOn What is retried. An empty list retries nothing.
-	RetryOn []RetryClass `json:"retry_on,omitempty"`
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
+
+// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+type RetryPolicy = json.RawMessage
 
 // Role Each role may do all that the one before may.
 type Role string
@@ -1294,7 +1567,8 @@ type Saga struct {
 	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Metadata AnyJSON `json:"metadata,omitempty"`
 
-	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Result Once the saga is completed: what the workflow's `output` declares, by default
+	// the outputs of the steps by name.
 	Result       AnyJSON    `json:"result,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	Error        *SagaError `json:"error,omitempty"`
@@ -1306,14 +1580,20 @@ type Saga struct {
 	Clean *bool `json:"clean,omitempty"`
 
 	// NeedsAttention Whether a person must act.
-	NeedsAttention        bool       `json:"needs_attention"`
-	AttentionReason       *string    `json:"attention_reason,omitempty"`
-	TimeoutMS             *int64     `json:"timeout_ms,omitempty"`
-	TimeoutAt             *time.Time `json:"timeout_at,omitempty"`
-	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
+	NeedsAttention  bool    `json:"needs_attention"`
+	AttentionReason *string `json:"attention_reason,omitempty"`
+
+	// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+	RetryPolicy           RetryPolicy `json:"retry_policy,omitempty"`
+	TimeoutMS             *int64      `json:"timeout_ms,omitempty"`
+	TimeoutAt             *time.Time  `json:"timeout_at,omitempty"`
+	CompensationTimeoutAt *time.Time  `json:"compensation_timeout_at,omitempty"`
 
 	// NextRunAt When a saga that waits goes on.
-	NextRunAt         *time.Time `json:"next_run_at,omitempty"`
+	NextRunAt *time.Time `json:"next_run_at,omitempty"`
+
+	// SuspendedAt Since when nothing new is sent.
+	SuspendedAt       *time.Time `json:"suspended_at,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 	TimedOutAt        *time.Time `json:"timed_out_at,omitempty"`
 	CreatedAt         time.Time  `json:"created_at"`
@@ -1326,7 +1606,8 @@ type Saga struct {
 	// Version Grows with every change; the ETag.
 	Version int64 `json:"version"`
 
-	// AllowedActions The actions that the present state accepts.
+	// AllowedActions The actions that the present state accepts. In lists, without the retry of a
+	// failed saga if its step logs decide about that.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
 	// Archived True of a saga in the archive, absent of a live one.
@@ -1337,7 +1618,8 @@ type Saga struct {
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 }
 
-// SagaAction An action of the API, named as in its path.
+// SagaAction An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
+// and so on.
 type SagaAction string
 
 // SagaError defines model for SagaError.
@@ -1372,7 +1654,10 @@ type SagaInput struct {
 
 	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
-	SagaID  *UUID   `json:"saga_id,omitempty"`
+
+	// RetryPolicy Of the steps that name none; what it leaves out comes from the workflow's.
+	RetryPolicy RetryPolicy `json:"retry_policy,omitempty"`
+	SagaID      *UUID       `json:"saga_id,omitempty"`
 
 	// SagaType By default the first 64 characters of the workflow's name.
 	SagaType *string `json:"saga_type,omitempty"`
@@ -1467,7 +1752,7 @@ type Step struct {
 	Compensation Compensation `json:"compensation"`
 
 	// CompensationRetry What is left out comes from the workflow's policy, and then from the server's.
-	CompensationRetry *RetryPolicy `json:"compensation_retry,omitempty"`
+	CompensationRetry RetryPolicy `json:"compensation_retry,omitempty"`
 
 	// DependsOn Names of steps that must be done before. Steps run one at a time, otherwise as listed.
 	DependsOn []string `json:"depends_on,omitempty"`
@@ -1476,7 +1761,7 @@ type Step struct {
 	Name string `json:"name"`
 
 	// Retry What is left out comes from the workflow's policy, and then from the server's.
-	Retry *RetryPolicy `json:"retry,omitempty"`
+	Retry RetryPolicy `json:"retry,omitempty"`
 
 	// TimeoutMS How long one call may take.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
@@ -1803,6 +2088,9 @@ type Cursor = string
 // DeliveryID defines model for DeliveryID.
 type DeliveryID = UUID
 
+// DryRun defines model for DryRun.
+type DryRun = bool
+
 // EventCursor defines model for EventCursor.
 type EventCursor = string
 
@@ -1839,6 +2127,9 @@ type Prefer = string
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
+// StepParameter defines model for Step.
+type StepParameter = string
+
 // View defines model for View.
 type View string
 
@@ -1861,6 +2152,9 @@ type DeliveryAccepted = Delivery
 // Failure RFC 9457.
 type Failure = Problem
 
+// Foreseen What an action would do. Nothing has been done.
+type Foreseen = Foresight
+
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
 
@@ -1875,6 +2169,24 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// CompleteStep defines model for CompleteStep.
+type CompleteStep = CompleteStepInput
+
+// Deadline defines model for Deadline.
+type Deadline = DeadlineInput
+
+// Force defines model for Force.
+type Force = ForceInput
+
+// ForceComplete defines model for ForceComplete.
+type ForceComplete = ForceCompleteInput
+
+// Resume defines model for Resume.
+type Resume = ResumeInput
+
+// Retry defines model for Retry.
+type Retry = RetryInput
 
 // RunRetentionParams defines parameters for RunRetention.
 type RunRetentionParams struct {
@@ -2067,8 +2379,25 @@ type GetSagaParams struct {
 // GetSagaParamsInclude defines parameters for GetSaga.
 type GetSagaParamsInclude string
 
+// AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
+type AcknowledgeSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // CancelSagaParams defines parameters for CancelSaga.
 type CancelSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -2078,6 +2407,10 @@ type CancelSagaParams struct {
 
 // CompensateSagaParams defines parameters for CompensateSaga.
 type CompensateSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -2103,6 +2436,45 @@ type ListSagaEventsParams struct {
 // ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
 type ListSagaEventsParamsOrder string
 
+// ExtendDeadlineParams defines parameters for ExtendDeadline.
+type ExtendDeadlineParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ForceCompleteParams defines parameters for ForceComplete.
+type ForceCompleteParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ForceFailParams defines parameters for ForceFail.
+type ForceFailParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // RestoreSagaParams defines parameters for RestoreSaga.
 type RestoreSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
@@ -2112,8 +2484,44 @@ type RestoreSagaParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// GetSagaResultParams defines parameters for GetSagaResult.
+type GetSagaResultParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// ResumeSagaParams defines parameters for ResumeSaga.
+type ResumeSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RetrySagaParams defines parameters for RetrySaga.
+type RetrySagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -2138,6 +2546,58 @@ type ListStepLogsParamsInclude string
 type ListStepsParams struct {
 	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// CompleteStepParams defines parameters for CompleteStep.
+type CompleteStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// FailStepParams defines parameters for FailStep.
+type FailStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// SkipStepParams defines parameters for SkipStep.
+type SkipStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// SuspendSagaParams defines parameters for SuspendSaga.
+type SuspendSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListSagaStatisticsParams defines parameters for ListSagaStatistics.
@@ -2345,17 +2805,47 @@ type CreateAPIKeyJSONRequestBody = APIKeyInput
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
+// AcknowledgeSagaJSONRequestBody defines body for AcknowledgeSaga for application/json ContentType.
+type AcknowledgeSagaJSONRequestBody = ActionInput
+
 // CancelSagaJSONRequestBody defines body for CancelSaga for application/json ContentType.
 type CancelSagaJSONRequestBody = ActionInput
 
 // CompensateSagaJSONRequestBody defines body for CompensateSaga for application/json ContentType.
 type CompensateSagaJSONRequestBody = ActionInput
 
+// ExtendDeadlineJSONRequestBody defines body for ExtendDeadline for application/json ContentType.
+type ExtendDeadlineJSONRequestBody = DeadlineInput
+
+// ForceCompleteJSONRequestBody defines body for ForceComplete for application/json ContentType.
+type ForceCompleteJSONRequestBody = ForceCompleteInput
+
+// ForceFailJSONRequestBody defines body for ForceFail for application/json ContentType.
+type ForceFailJSONRequestBody = ForceInput
+
 // RestoreSagaJSONRequestBody defines body for RestoreSaga for application/json ContentType.
 type RestoreSagaJSONRequestBody = ActionInput
 
+// ResumeSagaJSONRequestBody defines body for ResumeSaga for application/json ContentType.
+type ResumeSagaJSONRequestBody = ResumeInput
+
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
+
+// RetrySagaJSONRequestBody defines body for RetrySaga for application/json ContentType.
+type RetrySagaJSONRequestBody = RetryInput
+
+// CompleteStepJSONRequestBody defines body for CompleteStep for application/json ContentType.
+type CompleteStepJSONRequestBody = CompleteStepInput
+
+// FailStepJSONRequestBody defines body for FailStep for application/json ContentType.
+type FailStepJSONRequestBody = ForceInput
+
+// SkipStepJSONRequestBody defines body for SkipStep for application/json ContentType.
+type SkipStepJSONRequestBody = ForceInput
+
+// SuspendSagaJSONRequestBody defines body for SuspendSaga for application/json ContentType.
+type SuspendSagaJSONRequestBody = ActionInput
 
 // CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
 type CreateWebhookJSONRequestBody = WebhookInput
@@ -2475,6 +2965,9 @@ type ServerInterface interface {
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams)
+	// AcknowledgeSaga Note that somebody has looked
+	// (POST /api/v1/sagas/{saga_id}/acknowledge)
+	AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams)
 	// CancelSaga Cancel a saga
 	// (POST /api/v1/sagas/{saga_id}/cancel)
 	CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams)
@@ -2484,18 +2977,51 @@ type ServerInterface interface {
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
+	// ExplainSaga Say what a saga waits for
+	// (GET /api/v1/sagas/{saga_id}/explain)
+	ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID)
+	// ExtendDeadline Set another deadline
+	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
+	ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams)
+	// ForceComplete End a saga as completed
+	// (POST /api/v1/sagas/{saga_id}/force-complete)
+	ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams)
+	// ForceFail End a saga as failed
+	// (POST /api/v1/sagas/{saga_id}/force-fail)
+	ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams)
 	// RestoreSaga Bring an archived saga back
 	// (POST /api/v1/sagas/{saga_id}/restore)
 	RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams)
+	// GetSagaResult Get the result of a completed saga
+	// (GET /api/v1/sagas/{saga_id}/result)
+	GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams)
+	// ResumeSaga Resume a suspended saga
+	// (POST /api/v1/sagas/{saga_id}/resume)
+	ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
+	// RetrySaga Try a step again
+	// (POST /api/v1/sagas/{saga_id}/retry)
+	RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams)
 	// ListStepLogs List the step logs of a saga
 	// (GET /api/v1/sagas/{saga_id}/step-logs)
 	ListStepLogs(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepLogsParams)
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
+	// CompleteStep Complete a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
+	CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams)
+	// FailStep Fail a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
+	FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams)
+	// SkipStep Skip a step
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
+	SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams)
+	// SuspendSaga Suspend a saga
+	// (POST /api/v1/sagas/{saga_id}/suspend)
+	SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams)
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
@@ -2658,6 +3184,12 @@ func (_ Unimplemented) GetSaga(w http.ResponseWriter, r *http.Request, sagaID Sa
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// AcknowledgeSaga Note that somebody has looked
+// (POST /api/v1/sagas/{saga_id}/acknowledge)
+func (_ Unimplemented) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CancelSaga Cancel a saga
 // (POST /api/v1/sagas/{saga_id}/cancel)
 func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
@@ -2676,15 +3208,57 @@ func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sa
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ExplainSaga Say what a saga waits for
+// (GET /api/v1/sagas/{saga_id}/explain)
+func (_ Unimplemented) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExtendDeadline Set another deadline
+// (POST /api/v1/sagas/{saga_id}/extend-deadline)
+func (_ Unimplemented) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ForceComplete End a saga as completed
+// (POST /api/v1/sagas/{saga_id}/force-complete)
+func (_ Unimplemented) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ForceFail End a saga as failed
+// (POST /api/v1/sagas/{saga_id}/force-fail)
+func (_ Unimplemented) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // RestoreSaga Bring an archived saga back
 // (POST /api/v1/sagas/{saga_id}/restore)
 func (_ Unimplemented) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetSagaResult Get the result of a completed saga
+// (GET /api/v1/sagas/{saga_id}/result)
+func (_ Unimplemented) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResumeSaga Resume a suspended saga
+// (POST /api/v1/sagas/{saga_id}/resume)
+func (_ Unimplemented) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ResumeCompensation Go on undoing a saga whose compensation gave up
 // (POST /api/v1/sagas/{saga_id}/resume-compensation)
 func (_ Unimplemented) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RetrySaga Try a step again
+// (POST /api/v1/sagas/{saga_id}/retry)
+func (_ Unimplemented) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2697,6 +3271,30 @@ func (_ Unimplemented) ListStepLogs(w http.ResponseWriter, r *http.Request, saga
 // ListSteps List the steps of a saga
 // (GET /api/v1/sagas/{saga_id}/steps)
 func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CompleteStep Complete a step by hand
+// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
+func (_ Unimplemented) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// FailStep Fail a step by hand
+// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
+func (_ Unimplemented) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SkipStep Skip a step
+// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
+func (_ Unimplemented) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SuspendSaga Suspend a saga
+// (POST /api/v1/sagas/{saga_id}/suspend)
+func (_ Unimplemented) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3896,6 +4494,88 @@ func (siw *ServerInterfaceWrapper) GetSaga(w http.ResponseWriter, r *http.Reques
 	handler.ServeHTTP(w, r)
 }
 
+// AcknowledgeSaga operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AcknowledgeSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CancelSaga operation middleware
 func (siw *ServerInterfaceWrapper) CancelSaga(w http.ResponseWriter, r *http.Request) {
 
@@ -3913,6 +4593,19 @@ func (siw *ServerInterfaceWrapper) CancelSaga(w http.ResponseWriter, r *http.Req
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params CancelSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -3982,6 +4675,19 @@ func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params CompensateSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -4115,6 +4821,278 @@ func (siw *ServerInterfaceWrapper) ListSagaEvents(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// ExplainSaga operation middleware
+func (siw *ServerInterfaceWrapper) ExplainSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExplainSaga(w, r, sagaID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExtendDeadline operation middleware
+func (siw *ServerInterfaceWrapper) ExtendDeadline(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExtendDeadlineParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExtendDeadline(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ForceComplete operation middleware
+func (siw *ServerInterfaceWrapper) ForceComplete(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ForceCompleteParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ForceComplete(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ForceFail operation middleware
+func (siw *ServerInterfaceWrapper) ForceFail(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ForceFailParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ForceFail(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // RestoreSaga operation middleware
 func (siw *ServerInterfaceWrapper) RestoreSaga(w http.ResponseWriter, r *http.Request) {
 
@@ -4184,6 +5162,138 @@ func (siw *ServerInterfaceWrapper) RestoreSaga(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// GetSagaResult operation middleware
+func (siw *ServerInterfaceWrapper) GetSagaResult(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSagaResultParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSagaResult(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeSaga operation middleware
+func (siw *ServerInterfaceWrapper) ResumeSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ResumeCompensation operation middleware
 func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *http.Request) {
 
@@ -4201,6 +5311,19 @@ func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ResumeCompensationParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -4244,6 +5367,88 @@ func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ResumeCompensation(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetrySaga operation middleware
+func (siw *ServerInterfaceWrapper) RetrySaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetrySagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetrySaga(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -4357,6 +5562,361 @@ func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListSteps(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CompleteStep operation middleware
+func (siw *ServerInterfaceWrapper) CompleteStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step" -------------
+	var step StepParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CompleteStepParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CompleteStep(w, r, sagaID, step, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FailStep operation middleware
+func (siw *ServerInterfaceWrapper) FailStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step" -------------
+	var step StepParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params FailStepParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FailStep(w, r, sagaID, step, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SkipStep operation middleware
+func (siw *ServerInterfaceWrapper) SkipStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step" -------------
+	var step StepParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SkipStepParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SkipStep(w, r, sagaID, step, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SuspendSaga operation middleware
+func (siw *ServerInterfaceWrapper) SuspendSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SuspendSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SuspendSaga(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -5772,6 +7332,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}", wrapper.GetSaga)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/acknowledge", wrapper.AcknowledgeSaga)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/cancel", wrapper.CancelSaga)
 	})
 	r.Group(func(r chi.Router) {
@@ -5781,16 +7344,49 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/events", wrapper.ListSagaEvents)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/explain", wrapper.ExplainSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/extend-deadline", wrapper.ExtendDeadline)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/force-complete", wrapper.ForceComplete)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/force-fail", wrapper.ForceFail)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/restore", wrapper.RestoreSaga)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/result", wrapper.GetSagaResult)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume", wrapper.ResumeSaga)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/retry", wrapper.RetrySaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/step-logs", wrapper.ListStepLogs)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/steps", wrapper.ListSteps)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/complete", wrapper.CompleteStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/fail", wrapper.FailStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/skip", wrapper.SkipStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/suspend", wrapper.SuspendSaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/statistics/sagas", wrapper.ListSagaStatistics)
@@ -5908,6 +7504,15 @@ type FailureApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
 	Headers FailureResponseHeaders
+}
+
+type ForeseenResponseHeaders struct {
+	ETag string
+}
+type ForeseenJSONResponse struct {
+	Body Foresight
+
+	Headers ForeseenResponseHeaders
 }
 
 type NotModifiedResponseHeaders struct {
@@ -6640,6 +8245,76 @@ func (response GetSagadefaultApplicationProblemPlusJSONResponse) VisitGetSagaRes
 	return err
 }
 
+type AcknowledgeSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params AcknowledgeSagaParams
+	Body   *AcknowledgeSagaJSONRequestBody
+}
+
+type AcknowledgeSagaResponseObject interface {
+	VisitAcknowledgeSagaResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response AcknowledgeSaga200JSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response AcknowledgeSaga202JSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response AcknowledgeSagadefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params CancelSagaParams
@@ -6648,6 +8323,21 @@ type CancelSagaRequestObject struct {
 
 type CancelSagaResponseObject interface {
 	VisitCancelSagaResponse(w http.ResponseWriter) error
+}
+
+type CancelSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response CancelSaga200JSONResponse) VisitCancelSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type CancelSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
@@ -6703,6 +8393,21 @@ type CompensateSagaRequestObject struct {
 
 type CompensateSagaResponseObject interface {
 	VisitCompensateSagaResponse(w http.ResponseWriter) error
+}
+
+type CompensateSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response CompensateSaga200JSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type CompensateSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
@@ -6800,6 +8505,265 @@ func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitLis
 	return err
 }
 
+type ExplainSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+}
+
+type ExplainSagaResponseObject interface {
+	VisitExplainSagaResponse(w http.ResponseWriter) error
+}
+
+type ExplainSaga200JSONResponse Explanation
+
+func (response ExplainSaga200JSONResponse) VisitExplainSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ExplainSagadefaultApplicationProblemPlusJSONResponse) VisitExplainSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendDeadlineRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ExtendDeadlineParams
+	Body   *ExtendDeadlineJSONRequestBody
+}
+
+type ExtendDeadlineResponseObject interface {
+	VisitExtendDeadlineResponse(w http.ResponseWriter) error
+}
+
+type ExtendDeadline200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ExtendDeadline200JSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendDeadline202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ExtendDeadline202JSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendDeadlinedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ExtendDeadlinedefaultApplicationProblemPlusJSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceCompleteRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ForceCompleteParams
+	Body   *ForceCompleteJSONRequestBody
+}
+
+type ForceCompleteResponseObject interface {
+	VisitForceCompleteResponse(w http.ResponseWriter) error
+}
+
+type ForceComplete200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ForceComplete200JSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceComplete202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ForceComplete202JSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceCompletedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ForceCompletedefaultApplicationProblemPlusJSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceFailRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ForceFailParams
+	Body   *ForceFailJSONRequestBody
+}
+
+type ForceFailResponseObject interface {
+	VisitForceFailResponse(w http.ResponseWriter) error
+}
+
+type ForceFail200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ForceFail200JSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceFail202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ForceFail202JSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceFaildefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ForceFaildefaultApplicationProblemPlusJSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RestoreSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params RestoreSagaParams
@@ -6863,6 +8827,142 @@ func (response RestoreSagadefaultApplicationProblemPlusJSONResponse) VisitRestor
 	return err
 }
 
+type GetSagaResultRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params GetSagaResultParams
+}
+
+type GetSagaResultResponseObject interface {
+	VisitGetSagaResultResponse(w http.ResponseWriter) error
+}
+
+type GetSagaResult200ResponseHeaders struct {
+	ETag string
+}
+
+type GetSagaResult200JSONResponse struct {
+	Body    AnyJSON
+	Headers GetSagaResult200ResponseHeaders
+}
+
+func (response GetSagaResult200JSONResponse) VisitGetSagaResultResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSagaResult304Response = NotModifiedResponse
+
+func (response GetSagaResult304Response) VisitGetSagaResultResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetSagaResultdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetSagaResultdefaultApplicationProblemPlusJSONResponse) VisitGetSagaResultResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ResumeSagaParams
+	Body   *ResumeSagaJSONRequestBody
+}
+
+type ResumeSagaResponseObject interface {
+	VisitResumeSagaResponse(w http.ResponseWriter) error
+}
+
+type ResumeSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ResumeSaga200JSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ResumeSaga202JSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ResumeSagadefaultApplicationProblemPlusJSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResumeCompensationRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ResumeCompensationParams
@@ -6871,6 +8971,21 @@ type ResumeCompensationRequestObject struct {
 
 type ResumeCompensationResponseObject interface {
 	VisitResumeCompensationResponse(w http.ResponseWriter) error
+}
+
+type ResumeCompensation200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ResumeCompensation200JSONResponse) VisitResumeCompensationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ResumeCompensation202JSONResponse struct{ ActionAcceptedJSONResponse }
@@ -6898,6 +9013,76 @@ type ResumeCompensationdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ResumeCompensationdefaultApplicationProblemPlusJSONResponse) VisitResumeCompensationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetrySagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params RetrySagaParams
+	Body   *RetrySagaJSONRequestBody
+}
+
+type RetrySagaResponseObject interface {
+	VisitRetrySagaResponse(w http.ResponseWriter) error
+}
+
+type RetrySaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response RetrySaga200JSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetrySaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response RetrySaga202JSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetrySagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RetrySagadefaultApplicationProblemPlusJSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7030,6 +9215,289 @@ type ListStepsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStepsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteStepRequestObject struct {
+	SagaID SagaID        `json:"saga_id"`
+	Step   StepParameter `json:"step"`
+	Params CompleteStepParams
+	Body   *CompleteStepJSONRequestBody
+}
+
+type CompleteStepResponseObject interface {
+	VisitCompleteStepResponse(w http.ResponseWriter) error
+}
+
+type CompleteStep200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response CompleteStep200JSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteStep202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response CompleteStep202JSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CompleteStepdefaultApplicationProblemPlusJSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailStepRequestObject struct {
+	SagaID SagaID        `json:"saga_id"`
+	Step   StepParameter `json:"step"`
+	Params FailStepParams
+	Body   *FailStepJSONRequestBody
+}
+
+type FailStepResponseObject interface {
+	VisitFailStepResponse(w http.ResponseWriter) error
+}
+
+type FailStep200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response FailStep200JSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailStep202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response FailStep202JSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response FailStepdefaultApplicationProblemPlusJSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SkipStepRequestObject struct {
+	SagaID SagaID        `json:"saga_id"`
+	Step   StepParameter `json:"step"`
+	Params SkipStepParams
+	Body   *SkipStepJSONRequestBody
+}
+
+type SkipStepResponseObject interface {
+	VisitSkipStepResponse(w http.ResponseWriter) error
+}
+
+type SkipStep200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response SkipStep200JSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SkipStep202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response SkipStep202JSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SkipStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response SkipStepdefaultApplicationProblemPlusJSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params SuspendSagaParams
+	Body   *SuspendSagaJSONRequestBody
+}
+
+type SuspendSagaResponseObject interface {
+	VisitSuspendSagaResponse(w http.ResponseWriter) error
+}
+
+type SuspendSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response SuspendSaga200JSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response SuspendSaga202JSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response SuspendSagadefaultApplicationProblemPlusJSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -8536,6 +11004,9 @@ type StrictServerInterface interface {
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(ctx context.Context, request GetSagaRequestObject) (GetSagaResponseObject, error)
+	// AcknowledgeSaga Note that somebody has looked
+	// (POST /api/v1/sagas/{saga_id}/acknowledge)
+	AcknowledgeSaga(ctx context.Context, request AcknowledgeSagaRequestObject) (AcknowledgeSagaResponseObject, error)
 	// CancelSaga Cancel a saga
 	// (POST /api/v1/sagas/{saga_id}/cancel)
 	CancelSaga(ctx context.Context, request CancelSagaRequestObject) (CancelSagaResponseObject, error)
@@ -8545,18 +11016,51 @@ type StrictServerInterface interface {
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
+	// ExplainSaga Say what a saga waits for
+	// (GET /api/v1/sagas/{saga_id}/explain)
+	ExplainSaga(ctx context.Context, request ExplainSagaRequestObject) (ExplainSagaResponseObject, error)
+	// ExtendDeadline Set another deadline
+	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
+	ExtendDeadline(ctx context.Context, request ExtendDeadlineRequestObject) (ExtendDeadlineResponseObject, error)
+	// ForceComplete End a saga as completed
+	// (POST /api/v1/sagas/{saga_id}/force-complete)
+	ForceComplete(ctx context.Context, request ForceCompleteRequestObject) (ForceCompleteResponseObject, error)
+	// ForceFail End a saga as failed
+	// (POST /api/v1/sagas/{saga_id}/force-fail)
+	ForceFail(ctx context.Context, request ForceFailRequestObject) (ForceFailResponseObject, error)
 	// RestoreSaga Bring an archived saga back
 	// (POST /api/v1/sagas/{saga_id}/restore)
 	RestoreSaga(ctx context.Context, request RestoreSagaRequestObject) (RestoreSagaResponseObject, error)
+	// GetSagaResult Get the result of a completed saga
+	// (GET /api/v1/sagas/{saga_id}/result)
+	GetSagaResult(ctx context.Context, request GetSagaResultRequestObject) (GetSagaResultResponseObject, error)
+	// ResumeSaga Resume a suspended saga
+	// (POST /api/v1/sagas/{saga_id}/resume)
+	ResumeSaga(ctx context.Context, request ResumeSagaRequestObject) (ResumeSagaResponseObject, error)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
+	// RetrySaga Try a step again
+	// (POST /api/v1/sagas/{saga_id}/retry)
+	RetrySaga(ctx context.Context, request RetrySagaRequestObject) (RetrySagaResponseObject, error)
 	// ListStepLogs List the step logs of a saga
 	// (GET /api/v1/sagas/{saga_id}/step-logs)
 	ListStepLogs(ctx context.Context, request ListStepLogsRequestObject) (ListStepLogsResponseObject, error)
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
+	// CompleteStep Complete a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
+	CompleteStep(ctx context.Context, request CompleteStepRequestObject) (CompleteStepResponseObject, error)
+	// FailStep Fail a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
+	FailStep(ctx context.Context, request FailStepRequestObject) (FailStepResponseObject, error)
+	// SkipStep Skip a step
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
+	SkipStep(ctx context.Context, request SkipStepRequestObject) (SkipStepResponseObject, error)
+	// SuspendSaga Suspend a saga
+	// (POST /api/v1/sagas/{saga_id}/suspend)
+	SuspendSaga(ctx context.Context, request SuspendSagaRequestObject) (SuspendSagaResponseObject, error)
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (ListSagaStatisticsResponseObject, error)
@@ -9015,6 +11519,43 @@ func (sh *strictHandler) GetSaga(w http.ResponseWriter, r *http.Request, sagaID 
 	}
 }
 
+// AcknowledgeSaga operation middleware
+func (sh *strictHandler) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
+	var request AcknowledgeSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body AcknowledgeSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeSaga(ctx, request.(AcknowledgeSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeSagaResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CancelSaga operation middleware
 func (sh *strictHandler) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
 	var request CancelSagaRequestObject
@@ -9116,6 +11657,134 @@ func (sh *strictHandler) ListSagaEvents(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
+// ExplainSaga operation middleware
+func (sh *strictHandler) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
+	var request ExplainSagaRequestObject
+
+	request.SagaID = sagaID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExplainSaga(ctx, request.(ExplainSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExplainSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExplainSagaResponseObject); ok {
+		if err := validResponse.VisitExplainSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExtendDeadline operation middleware
+func (sh *strictHandler) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
+	var request ExtendDeadlineRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ExtendDeadlineJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExtendDeadline(ctx, request.(ExtendDeadlineRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExtendDeadline")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExtendDeadlineResponseObject); ok {
+		if err := validResponse.VisitExtendDeadlineResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ForceComplete operation middleware
+func (sh *strictHandler) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
+	var request ForceCompleteRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ForceCompleteJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ForceComplete(ctx, request.(ForceCompleteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForceComplete")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ForceCompleteResponseObject); ok {
+		if err := validResponse.VisitForceCompleteResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ForceFail operation middleware
+func (sh *strictHandler) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
+	var request ForceFailRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ForceFailJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ForceFail(ctx, request.(ForceFailRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForceFail")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ForceFailResponseObject); ok {
+		if err := validResponse.VisitForceFailResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // RestoreSaga operation middleware
 func (sh *strictHandler) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
 	var request RestoreSagaRequestObject
@@ -9153,6 +11822,70 @@ func (sh *strictHandler) RestoreSaga(w http.ResponseWriter, r *http.Request, sag
 	}
 }
 
+// GetSagaResult operation middleware
+func (sh *strictHandler) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
+	var request GetSagaResultRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSagaResult(ctx, request.(GetSagaResultRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSagaResult")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSagaResultResponseObject); ok {
+		if err := validResponse.VisitGetSagaResultResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResumeSaga operation middleware
+func (sh *strictHandler) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
+	var request ResumeSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ResumeSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeSaga(ctx, request.(ResumeSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeSagaResponseObject); ok {
+		if err := validResponse.VisitResumeSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ResumeCompensation operation middleware
 func (sh *strictHandler) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
 	var request ResumeCompensationRequestObject
@@ -9183,6 +11916,43 @@ func (sh *strictHandler) ResumeCompensation(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ResumeCompensationResponseObject); ok {
 		if err := validResponse.VisitResumeCompensationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetrySaga operation middleware
+func (sh *strictHandler) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
+	var request RetrySagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body RetrySagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetrySaga(ctx, request.(RetrySagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetrySaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetrySagaResponseObject); ok {
+		if err := validResponse.VisitRetrySagaResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -9237,6 +12007,148 @@ func (sh *strictHandler) ListSteps(w http.ResponseWriter, r *http.Request, sagaI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListStepsResponseObject); ok {
 		if err := validResponse.VisitListStepsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CompleteStep operation middleware
+func (sh *strictHandler) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
+	var request CompleteStepRequestObject
+
+	request.SagaID = sagaID
+	request.Step = step
+	request.Params = params
+
+	var body CompleteStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CompleteStep(ctx, request.(CompleteStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CompleteStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CompleteStepResponseObject); ok {
+		if err := validResponse.VisitCompleteStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FailStep operation middleware
+func (sh *strictHandler) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
+	var request FailStepRequestObject
+
+	request.SagaID = sagaID
+	request.Step = step
+	request.Params = params
+
+	var body FailStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FailStep(ctx, request.(FailStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FailStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FailStepResponseObject); ok {
+		if err := validResponse.VisitFailStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SkipStep operation middleware
+func (sh *strictHandler) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
+	var request SkipStepRequestObject
+
+	request.SagaID = sagaID
+	request.Step = step
+	request.Params = params
+
+	var body SkipStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SkipStep(ctx, request.(SkipStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SkipStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SkipStepResponseObject); ok {
+		if err := validResponse.VisitSkipStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SuspendSaga operation middleware
+func (sh *strictHandler) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
+	var request SuspendSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body SuspendSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SuspendSaga(ctx, request.(SuspendSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SuspendSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SuspendSagaResponseObject); ok {
+		if err := validResponse.VisitSuspendSagaResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -10035,285 +12947,332 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L37cts43iD6Kjg6X1UnPbR8Tbpj19RZj5Pu8dfpJCd2Jt+pUa8Jk5DEMQWwCdCKpsun9mn2wfZJtvD7",
-	"ASBIgRIly+md2x/Tjkji+rtffxskYlYIzriSg9PfBlNGU1bCn+d5Lub6j5TJpMwKlQk+OB1cTxmZMTUV",
-	"qSRqmklSUDUlUyojIjg5OXgxHEQDmUzZjOqP1aJgg9OBVGXGJ4OHh2jw5ppOwsPes1JmghMxJmrKSMmk",
-	"qMqERSTj5NdKKCb12CX7tcpKlg5OVVkxf66CKsVKPdp/Hw3++t9Hg1/+MBr8xyAKLOIyZbNCKMbVR1bk",
-	"dKGHay/piikynzJOKCeMlnnGSqInZ1KReaamsEhJZ4y40ZLF3k9sQeZUEsrlnJUsJXRCM948FMar2eD0",
-	"rwO9gcEvofV9KNmYlYwn7Lwo8iy0PH1ic5opoqZU4ZTyjqVkLEpcXoyDxITylGSSTAUXVcnSdRf0kaly",
-	"cT5WrAydSSJ4KgnVj8l8miVTQrlQU1YSVS7IjN4xSSTjkjWnmWU8m+ldH7rtZlyxCSthzs+fP59Xasq4",
-	"yhKq2PLEfxZzooQeOSWUJCVL9bs0N1B3uHpTD9GgoCWdMWWA+6IqpSjDhxpz9kXdJPBGbIGxoBNGbtlY",
-	"lCwiVJIMj3yS3TMeNcFhxMdZricakjdfkrxKmSSx/j4ejvggGmR6ol8rVi4G0YDTmV4pztY8MfrlLeMT",
-	"NR2cHh2cfB/pI7Q/HIZg5jXLs3tWLi5f689hFo2b9SSpeeEmS1fi0X+UbDw4Hfzf+zVt2Mencv/Tp8vX",
-	"iMb3jKuuYzxvHmJERAnHE3unqrFKj7F0nMMnPCNY9TX83F7zR1YwquhtzroWAMu9gUH9RWSKzeS6czuv",
-	"0kzVsz9Eeu2X+OWLA7dUWpZ00aRQyeIntlhe7l8ymd3mjJxfXVxekmRKS5pooIuAALAvdFbkjFCiL8xt",
-	"CMl7vaMW4eo82xcv2kfr0dq//l97//8vf+igs+OfqUqmy8v/UWjEFTxfkKxJ7jUvQc4Sa1YRdy9+vIeD",
-	"9191aIHvBGcdizwHGk6OD06WFilVluebLFVPs3q9JwevXvZYMAeS8rHiXP+0tOa4xCcxoSmwaL1WVpBc",
-	"TKRGu4TmudQcdZxnk6kiz6SiqpLk46d37y7f/fg8ImI84kjZNVlnmnUIzjSWSiG4/i+FUYgCYp8LPukm",
-	"bBkuN4wwlg+aJQdYoY8mh0E0wfGvhaL58mF81qxRCX0U+j/6MJAvD0ms9CfxqfnjJhEVVzEQozEt9X/g",
-	"l4xPSCZH/NcqS+7ODGMFYq5pViYJzed0IfGohiRmX2iibuzYMARzczOeRvZsE8rhAIk0LHUOh41HTktG",
-	"ZlmeZ4LLR54tLGUQDbyFbXPOP7FuvnLHdsNSPtBJgC7/UIoZOYxAirldkJSNaZUrcjjEeyDfAm++kdnf",
-	"WUxmdEFuGaGKzIRU5PAgOjg48PmwYUBdJF4P1TjPsShnVKG0cnw0gHMygszBwcFBtE6w0Xu6yv4e2NfP",
-	"eoFwXQChSGo0fJ2RowNvp6uWCrvuud6jPqsFiTHAG3+4IN8dnRwMSaxFzj8eH8Qa9p0ATCWJ/x/zRMaR",
-	"EQznGZdE3LOSZKqTNJopV4ukV3RCO8FP0gndCfz9JWPzsOQ5q5KpJp6MJlO4szMS31KZJXGPi7rXw4bE",
-	"fxhhEA3GVZ6H1YDPNFPhFWmqq+EGNICxEa+0cGzkVX0oTVEg1lejBbH4cKb/HJLrKRtxyUp9QxpxkkoD",
-	"JJFTUapuqqNn7GJhx0frGdhndjsV4q7zOuf4fCc3+lmUd+NczN/B0CFhX09qz2xu3nYX2VwY/GfVkgJa",
-	"h9EX/yTSjKFWneDkWvHmWv/Uf1Kt4yVUP9n/m8TH/XaKw13yolJ6QpxSFoJLf7rzJGGFQiVyJ9NqfMQN",
-	"Lp8ohSk1eUirUovTQLkrnmryRhcAdgCeRu7PJOF45p7xwRoJQoswr+3DOw1dfs9X5ld9GlD/H3wVaucH",
-	"ZgfuOjSrmrWPLa1Y62TeClxAGJzBGGPA2Y453AxoH6LBDzTLq5Kt2H1Rituczf6w2Sl8wK9ChwCS2pxx",
-	"RealFiibm3a2qFWXii9ZA8aes2Cs+sazdaAVYq9thlj1ddtqAft6J9TPIs3GnUaboA7BUPclGqi3xgWP",
-	"vF4ps/6dgK8ZtAt6Dcl+3LoN8b0oGd0l5tlxQ2s/J5zN22ZHnwtsSZH646g3/+Zoardm5eadntfbTKrw",
-	"mYHULcbuoOSQfM7UVFSKxFrW+aOWZ2K9vQWZ0ntGuNAiUsYzBdv0Vr5jKF1x1de7uFkY18wGZOnDpbHN",
-	"0DSF3dH8QykKVipg92OaSxYNCu+n3waaP96zkK7KwIyaKVQbgS1GhLMMfi7ZvbhjKeEg0hWZMeQauLgV",
-	"ImeU67OlfHGjGKd4msvPE0SwG6oa+kJKFdtTGYg4S8qh/eZ2EYBFrVvq9ciNhszSxrtVBfLe0ms5leqm",
-	"km69rVsVhN5qwKNklvFKAbPsNz83IuHSg6Jk4+xLB+pWt3mWkIKWymLwHVtE5JapOWOcZEqipCMTUaK7",
-	"Yml8c5EbHZb9puP8S5GzdcjxUb/zEA0QNG6yAHM6v5XAgMHGUYNR3DjUrosy487o39Ag3NYu6zcyvuaN",
-	"kk0M8VzWHmoK+dcBLMRI5ebWzFk0sCCyKNeA4wYi1MqXuP0bS5ReDCI3itYbYngDA5eh6I4tUN+aCiEZ",
-	"AA2+jkfPQBA0msOQ/CBKQtMZ6NI8X0RGULhdEKm1UqqHOyPMWTjcBcdh+tBE1iUaxC1Ua21S6mkyJVk+",
-	"PiNcL6yl726Ga83J3jKFBus0m+gz0PJuPIxJfBOT+L/FJN6Lh+RKT0pzvSAJhwYcRXDU3IZo4HD6pjFx",
-	"dOufj8CV9QrnMhK0bd5MGuxqXlK30eblixfHLzyzzUHUA7G+6qw1svaY1lqGjO3IQL3z96JvtQlhLevC",
-	"aopgVXR9f904DaLNhihdZDcaBPv7e1A0eGibUqNBQScZd+LhSnWpfrO9UbeexnjBLXsWgs32XDIqQzf7",
-	"kSWiTFlKMu5MTd9IwspSlMsI2QMj8d4de1t1JG/pLcvhNJY3yhf/efX+XciLsyD6CbmnecWG5JIba6sF",
-	"wi+KxN9++21s7GiaJs+nguQ0uSNxQRe5oKk8LRlFvOFVnmsF3QrpX/YmYs8sRwusw490/jOTEk3J7ume",
-	"vMuKPVHg6e8VQuNSiYPo5TsH4dprarnkxYypacYnGAgwpUXBOPocKNzNkLwDyp1MKZ+gULIkkYYIx+ep",
-	"8EIKMjUkVkCwXILxScYZSbNUS62OVSyLPfoYNMyUg9PDEy2jKsVmRYABvR87j9U3ErxMAFHdVmt/5MOH",
-	"aHBbyYwzKTV2LEsQ3ttHB1quFWXJckAeQ+W71/1Kv78ibKDIacJMYAT4BMFdbJEkz6SKyJixlIiSSFUy",
-	"OsML0/I+nTGCQSLd69W7AxzrY5x7Ay/6yz/Wn4MDO6VqrSql8eU9opY/yJEbRBkf+gY+b2+gY6cALCnk",
-	"1eyWlRGZlGKuYVpzkIxbSB40Hc8He69Cjmd/xVr6YPMbaRVNmufvx4PTv64/QtRNH35p49uPIH4hZxN5",
-	"ikPHBPxr+aJGDkMW4bHBvfSM0Bx8qQqkvls2ycDzOfTX/PIhGriB+1w2rtQb4UVNVYOCvsGy8w+XNdNl",
-	"04ynxlHTfZx6ZOtv6SMT+QCsPy3oekT7Tr8ITunNL6ySgRsD22LswCAmM0Y5eN2SPNPDNI4fp2dF8ORi",
-	"s/lTfIOn7EsMIUiAFeBgp0C9Vh7j924KPUAjPOpgFYV7Zb8LK6/+IWrqpsVxqeis6Kloet9rIq1KmrC1",
-	"t6Wh1RpWeqzr+6ASV7vwGjE29QYc6Q2KOI7ObCHZ4cVtEcfzZLKdWdF6ya5JXsPBDzbKiiiW5xo+z0gq",
-	"ErmPkwxnKWFfipxq7ZLRZKrB1rongeJKRUvF7B0N9U5y5v0wplnuPaY8Ybn3g77B9EZUyv4AuNEaFH5b",
-	"Ghl+dcPrx4xLOA3v+8bP/hCNB12jNJay/KxzvObSSqbKxdCINN4v7MuUVtLsSBOeoeECzdO6cfKvf8h2",
-	"ruWnKaNpnnF2U1Ap659LJpXQEBQK7gBQ+Qsrs3FWW6Y3QJJkypI7lt7UyLJaN7TvS0bzHq+Ps1Kqm1ua",
-	"brislCma5WGTJNCREAn/jBE2RGZ8kjODHQnl5BZtCmnQaneX8dT33afZRHPXWSZnJqZrlkk95I1D34qz",
-	"LwVLVH1u0UAfSOgjPKjQ1W3CbfXr7NeweKpncBK8FuhrygBSqCRcKHiLpWTBVNtC8PJksDZ8xKdicGCR",
-	"vaIQ/ZqyHhe+vJGcSlxnHfhswG1IfmKFIiyXDIOpKE+JPitaspTkVGnBMlMjXpTinkn8Xu9anwP6fqYi",
-	"B2Et4zDwjKZ6FDbHcIgm9E2pnLbCzrVESvfGv/z28uThP0JghOe7ke3X3Ohj7kIPEeF6/SWELgXCdoNA",
-	"hHijBJkIInhTGQSTJSqh/n1sCkLRQNwtT/xOeOqtNzx4Tm8Z41a6Dts7K252XBOv5vhvUHSzmpsHYRG4",
-	"ucBiBZGq4FUHxJdkrk/DrCQiVI14I+IMtQSq2nE5AFtnMDrsCUIorQ8DQwER1lZRzNb1irtBm+RGbZId",
-	"uusLmucbIuCfxZxQ8H9kSVZQDoSj1JIDHn8LQ5Qq1hGuP19ff4CFtHcFHweX7bHHkAqJsakaWCqeClbH",
-	"wLow9LkoUxJzwVns9DUMdOUW1gR8rLckOOuhgOAWotUvvRONtT/80tqNc4dueCNjivvSS3YBYIoVJJNn",
-	"hFo8zXLm4m2UjSxpWYJQiOnD4a1stBEt29B+gWGpN8FVBcmHkeY2o68qmHByQArG04xPInJITIByRI6I",
-	"23hEjgnKgBE5IfIuKwrEAWdGP1lnQoepndK0ErzaUAIRbUt03hgCvHGj+k5bh7kOteppPLHHnImWcU3M",
-	"tgcKmtw7dQDPIyjSmBCP7bznaPjub36/CyVPWC+csVeSy1oAmoo5r3O2Vrsb7iBlwi4pdKAu7mszpH7P",
-	"rWAq0Kk8pwtNkwQHZgK249XY2yKK5gm5ZZOKDwfrAPNWpIv+xhfPWLhsfNFHfZGLKgU2W8f8aaI03DYe",
-	"gfF0W8rTFmoWNcs352ewOqgGdKsVep+ZY/NUK1x4hWeEEsWkAnFF85wVA1urake0RCBXzYRe7WUpJFWh",
-	"79hspJffHgIszAcbnShIis0P22dbcxxDN/q7jG0U601tCQyldkxrfKgzLvWWvEP2CW6tTK09mHriPoGd",
-	"1vgY+fHL66cJGcMaAdDNnDOcpEHT10Qx2PVtYRkz8aPmX72sY3WY6xPZxrw1rbWPta5m2ZZrgDKGIHpp",
-	"lWJLBUSpAfeWaXFQAh7HSBjiOlWRVMXZiMdpJhNapvYRGmYw88G5A8ytwguM01utZo9LMSNczLU+BUL/",
-	"Mps1G24yVzdfkL2+4ekFrSQLUzv0pIDPTvM7UOb01ue0TBvWP8WKm9pw5hn2rAFKy8YFK6lqmGW9dWCU",
-	"mhbn5Kb2JidSrLcd4RKXM5X1tKgGALcgGSeULwjmKs/pYj0XXGPWbsNm8/WgXBQCU6cAbSYinDvXDTh6",
-	"PZVsSD6yNCtZopXakpm4nbHIczEPaml1KGR4/gA/WtoFlgRYvoYP76+uWxEdFsL0o0E0+PAJ/v/8+uLP",
-	"g2jw+s3bN9dvgvBUlXkwZk3klWIR0fqiRlr9X9mKQ8Dk4NXXp4cP3g+juZpuCMA187C7FXfhFJ+2/F6F",
-	"JfNLnrIvn6SJ9N1gJbcLhX90W2KCwN8ZHykTyrcZUFVFzuTNmKlkGkLYt9k9I6WYG6SVGWQtwWzEfLTa",
-	"oLRq1tLYGluWH640KzETwkwlU1XJt5qq4tmvVYDq/sRYITH4RBJ8CbMZpQCtgzFNntRUVJOpM0DM6AJW",
-	"1PTIemate5qHhMIfNAwAK9O6whyCWRLBk6ostfh9W2W55ixGxj0jaSmKjjnCsVUIT263diEWLponvnTr",
-	"IdD21IdO0MZIm464HhzK24KoIxd2EZqDQUebJpdHg5a5xyMGWg0I0rgPDSFpAzSfUnmjJfJwzLdXjCFA",
-	"oksGFqJGBENsB4zPbAgLBq+Mfd3Gpj8HVZoimM7bCDL2snFXG3bqZNe1NiAvnTswe57bnFuN8+MMdQhT",
-	"sOOslThMKp4zKZtZ3c1SK9uQJFhgJm8SCiaSzgsx0ZNeevqQXJcVwxty6elSCT0OGjHBxqnvZsSxWgm5",
-	"ZYmWBrUiprQAqoSA7NFTL9ecKpIzrQLDqcwoX6A8uoYk+CnIDgBDKG4TvzYTcT7+cEFenbz4LmDpQFnm",
-	"BnMNA7L9ewgZwtAbwcd5lqgIFXP8wjgTRJWnkC9u8v1IxqViFKh/L4VHS5kmpbOt8vSgL2bXjfiORKQB",
-	"rLmCwiRnJGVJljIMtVsZYvLyIfLcowHVuY4TnGaSaDV8uC4gBGwoYQdKuSCzTEI9g7GouIsNtVHsfc/T",
-	"AMoPGcvT4Il6ETT6rrRasj7LyltF5waXY6Y6X20GKDlz74tXrzzUPzlYGcpzDPE5Ku9YvYYCfYZzUaby",
-	"rE60HyN2lwsiEuTpyep7O3KHuOwoyTN+50pTfClyipzHuapE2synqcpsz9WlWh111yIULp5H5Q07hoFQ",
-	"7y4NAjTuYgVFQUDZVLlMw5LtzEgGwawgi7PLxwgyyAd8TjJuDvRWpAvncLJZ5qCnYRkqUFVA81pvZ7aT",
-	"u8OxKw2dzEdmbAbbxHzLzCBUHytdW3uBb1cuiW16VzNRhjHEMC7Q5mVYQi6bs27gUPW/jHAN4W0pxnvJ",
-	"ah31G9AwIcFSIRVdED2pqTKG+ZPAnMtkmt2zFOrgQVUYUzJmOOJv2VgRUYG16uCUUCzHQ0xKsantIOlC",
-	"npG9w1NHPobEmU9zqphUI26zYPXLZCry1BjE8twssJ0eG4iIqJ2CMxmMOpW1Uca9G5agLFE9Pnx5dHRy",
-	"gP/zyOveYbcxqMfsHSYhcg0KEwaGaHGXKnPFniXF3sfuFv6wCri2QWORp6y8UVMacJBfoohTewtKO1Nk",
-	"kh8slBBTYCg9tXsmc3d4Tr6s5QdyqcisgmBiUlBpaoj0pCTdB/Cx2lQZsjfUUcxF37mFBQhfQDua/eqM",
-	"HCCtTvXh9HGXpeXipqx4WPcKkzCb7Yvr0MCVa1RWwi7jrLGGSMv88IHJDcbwk8pUa9ECPKoswHJcZjb8",
-	"DgEpQQrp3guii5scgl/OGtgvbbLJPbPZyLiVSMumNjWvl8jXMBM/BEpPNez/5qSj+o5XE+hycZFTKTts",
-	"4bzt8yPnpGTjStIcTTP3kHmtyow1jOMaijGolTOlzwQMIvSeZpgZFA2Q9N4wk4eRcTCT3Fi3VlD5h+V+",
-	"EHmWbOov/mxC+HLLDhIxYxL9C/61fSNJAeOjAUppPdK9hEv+JpAgBKn7WmfVUsg9zYME1tUjrfmXCWgK",
-	"+iOXCOb3L08O1pfUigZ/y1RQEPsMThyNSbIoNYG7XSB+yymFop2KlJSnYtZ0QooKL6yu6xXEdsxLCUWk",
-	"NFdxYcvr0TyPjG2hlMqR0uFSCbH1O9Yzrjz6d6YOVIbsn5WrT/rlwcn3/SaucpUVeRY6blcWC2fE0lh2",
-	"FZrzwOYFt/LMulPvWE197hBUfRMK+bLQbxGVnHOir2cBWVfmZxfb1ZswedQjRJaWqY0IaXNv9LmUImdg",
-	"0k0FcdFpzfPRj30SA1Y2oB3OyRYNIA88SDugItNmRCOeMUVTqijUcqPc2FF923RcMlnlKj7FxVaqqJT0",
-	"I8wkuV2MuKb3ERE8YS7zSX9di3gBWXGtCee6ba2BMrzGNIamHTTbyF1Za6xq/uohWiFCgAUO83xgnwjo",
-	"5v3IhtvBCyDONyM+LPf1TSsH3nz9QzD8EQ5NTiU3KQM2cbfbLPDdJrmSkLPZzlbYaqXHR3okOIFgve06",
-	"puOMANCa+OLxGNyZGoVKNmsGZwWO9OjFQzNl48Zw7O0WfRAIeAwUTsiMaAyKmpaUQXwwruYNp/xuw+zU",
-	"F9tEUvkTnmB6a8m4utGYHVIcUvalGV5qq8iC1ImhEhVPBWdn1m4NRMJE2WrKp/lzalCiX9Lb962FrU8y",
-	"ewW2T1twqDNayxOKwD6jyZ7RgiMS65/+m/lnvNY02hh91T0dY/TaTWIjNFaKxjaSwwftk0flAR8d289v",
-	"Os1d/utHYGjV4l9X/Z92MmCejVmySPJeqatv3cst+6rlTWsDPU3Wfzuze30m4hH4xVgqbxzl7FbTKClY",
-	"KQVH/ZYmag39eWmdbmXFuwmGYSEmsUGLrxPBJMFaYBvi7yF4yaBWwRZnBtntyOy3OfHDTWLrWunZ8F04",
-	"8LGd3N8rffj7beLA/ZN84QeFb5x7/bJ36KCXs9zyQwCZy8UkKOpDSQEt2MoIioG5utEITHMqyd80kBpu",
-	"oCkzTfQfVYGA1U9UUqx4Kyar5KSTI5NjDAme2531sRli2wGOXnkDzMJhKd2s5eh7544FPrXGubyUX90r",
-	"QVpTs6pIt+fMGqIMIwqU2YGIGa9uFOZCobXGFpPcJAnLn/n7jXK7j/y3vQX3nGzJneBywtuBdUuTtNm9",
-	"T1Ra7MtzPtlsidzjQQ0JqAkby9yivpaG7NW47mhJ0QkZqjzFJFC+xpbUFa5sQ4SZqhBNjwkCBVWN5G2U",
-	"1v3EZXSqyWrG9nzJGH9VTRNaU698Y6WNTZxsfeSbRqZPp1sOnYSyL19a48gDMwKW7wlZa6Wiyd0NYHY4",
-	"8HHDmgqe+3W196zl2Yusz7Rerz95FxD1cxa0LBRYYDJuoBlWCjfSuzGS25qTrQDDlhbZL2fEFHIK1+rw",
-	"jQiQGxmZWndoptAEwxSKGZL3PF+AGaXimgTIqbFEowZu9wTJF5lJOFlSq3osdEnEb0SX9qhy1Raie83Z",
-	"Vwr2M3Bq2bfXFILf2AgZpD0Qpzs4HZTMBNGFW2qkwjXHCpy8b3R2FY4tpIz4HVuckhhniMmzk4NXz0GF",
-	"jDH88oZ9yaSC0PxnRwcHtr0SVTD+82asvFtn69sgOdtQQt4i/96XZpsn96e6eUVtF3554vXuaZ+c0Uxb",
-	"wcwvT9YCm5NmAnUAwGrXRA6se5ZJU5Y9N/p5b0ERQDXjtn9IdyDUo8Iwm2JesHCl8UQCxGEWRtQgJhjb",
-	"S25pcjckrfuoDz1Cx0jbJ9LL17vOpK5KyiXy8w2gakkIW84FmGRSQfaTc9BDVWZHw2esZPmCUJJrzD/D",
-	"LcYZzzPO4u6ai33iXENCX6huA2TB2TgDb0avPQsudnV1yqPDk+9Ovj9+efLd2iIIQR751jdQhEKvaCkZ",
-	"0VJhbeZtWOZdNVknRnXlwXZJVFtkY22XPoUEqX8CFzZ2WOOExSHX5l/V6nE4QK9kSSYZmvKHpM7GyiS5",
-	"uj7/eP3m9RnxulnxFMHjxp1zPOK0ZLZz1RmJ6yd6kIv3P394+waH8a/KPXzz7ur8Wn854vUL+uNnXj0L",
-	"tGc+j+rsr2fA8lJBJvSekap4rtc24rFThWPyzOZIOSq0PCKYQn84v3yLC7QJVjG0m7o4f3fx5u3bN6+7",
-	"8sLq9OvmmbTgMACiZpd+Ppmf3VVXbOoCXn2nmsUmcovqLS6WSItsXuV96tEtYzq2MYGy7jVUzaA7mYUV",
-	"17QrRpys/11b6xs/mb2bH0ccgMoEDeFvZ3U6sF4hBkKhwVvTL5fx744ML9+dWtDV5S0uUE7V1hawRcSB",
-	"BoI45N/epoHmLZMUvZ/cpFWJUq+JH+votQXGMy3iMZ56ZV6ynEH6MjBX8HOEXbpNx23Yi+TOe9M8orYJ",
-	"ZulSHzHg9w0vz2NH+y7khFhpCPXh8BETvzJDVSW7KTupLwRFaMQz7f+QEJFn3oFGDtgddD8ndAaNp+ow",
-	"OQwBAnAIw8pjwi3anhNIVmdfWFKpdXIG2sGw0ejCCNazze3q4FhrGX4eD7pHWhXxadgjBnvRsMI+emmH",
-	"dYaKpb+blp9q+cZ+Nwti2yjYw47Y3nn7mqImMV8mGCGS1ELtZSK4fIFdMLeEAqsEL2TS21Q7lzdiHMau",
-	"lCp6SyX7RpIkF8kdGgFsz5I2T+iFYZ7nelyKWXjeqahK105TvxbVqfU2gNPaeDZdwZG3AiV6zF8VRIkd",
-	"LuB42/IIS34jXzLrLfB7At0qd89SDXqAksasvXWCqtM6AdxICVKIPB8SiJ7CYB99uMYwYcVhoyYMooHR",
-	"AQbRwEn95m8r5A+iAfI4/buVrsMyrol+2LCnz/qLMzXCGoEpmxR+an97A7bhXmFsJqoUZBJN0WQwkO4d",
-	"nTGJQgErTNSVDehOvVA+cgXPMTQYsgcpyAgRhtLPtVpHJTgpWTOXrquQgKsSEjZwfIJkYxtrVWsKK1uI",
-	"nEILkcjldB69eBHVJbfRqEhJDkNoaRvG6GjZs/k5r7JWuQQQfXpQrm5GF1ALcEd2pnDqtoHSFgAG0VSx",
-	"ovZHWXR7819vLj5dv/ER600nBm3Ddp445m6rMDvfmtrbIAqdZNeaUWDYruN/KyZbFA1zxWtQwa4dh/pf",
-	"ti75NrTLg4gW0/F6OfST015uVz6wLZQ7bXYmHyPvvtxBW4Xe4VQg+I8zHupVXldu8NISsCgpliClHBOV",
-	"9FXaai6abuHfcnVE0vc9W661BDNRqUTMtLibshU1uPyCoLYMV6v78FSp4ubk4BU6Fg11XB1Y98pLyX1E",
-	"aNOBX07sEeNsG+R09MiAJLCb9AwpQsKxHFX03ZYdB457dxw4eWSYy+F3azoDeMv31+SxNUuJvBgPxLXG",
-	"+TeWuYL6/pMxMBdP9qjwrxAPw5FXnGSXwA/FhGtaZ4xIRpQ3pte6KEmmqYjPNzBt4RYLSXpKwaeLizdX",
-	"V768f33585v3UGbq6qfLDx8aGkOX/PK48qcr7e6raqM66WFz3g8h2TWMYaVNqShPXYftvvVCMYvJ1rJE",
-	"IQKjVBlkqqRsfVJkQ1PpFU+5XAp560LDWxUV3bg4ccioC6EeRdWvzZIXZ7B1Hc7NKiR3lvXC5J5NV71h",
-	"Qc3fqTizj40ReUEaRu6XwdrNL3dXu7lJTTZhxJtwRMMMNyoBvbZ66JUS5eYl56yN8MbVngskX0CnBfvm",
-	"NlWU6G2+QWXSa/061s9bm2PcXL6bKnRA3rCbFlel6Q0WR+uQq/9yfvHp08+marAiSc6gjcXa1hzB05oy",
-	"WtxsWwoQQOxxX29wU16lw4B9CMkkp/ni76w/GcGvKiW2//KeJlU12/DDjT/K7pkHFRue9Eyk2Thj6Q1U",
-	"Ygme0iNrPyqhd9WB1m9pOWGmzmFE7phWX7ViuHWJtI55/sxoEZHr9+dX12DwMwAGUVtZSWa0kI10643m",
-	"DlvO/PU0kKl5JE1UaV5n1ED5zsuq8SVEbiAeLMBrl1vQnO/98Mtv3z/s+f882eSfh0fhDjZ/qd1ym1Qh",
-	"rbLcijXLwpqYzbLwo0mHO+ZHQUqWM4p17eZUQmVLLJkXNOF63sTVcdi1L3AignfwGQs5bxoPv/uu+ytz",
-	"Dh+gSjSUmd5oTvdRV/ffz9OFqeluXw3Xs8cS1+Eg+7qo+VpuYE7btbmTtswPdM3KOsu/YXStiYNY6u1T",
-	"JQmTsn81eij2fVMFkmJfu4LkriI4VH8gpZh7vVdcjxkoI9TOfw1K6n2lapaULBBWdAWNLARPWGRSxAyi",
-	"WO2tY6Quxxw+tLV5JzwinM2ZPmN90r3Dhc19XuGqAwx+YxtSXRl6FdI/cdZUO8yh7zl8Nh+B5y0s7+vN",
-	"NZG9iUBLM9fIV99pg5isylayR7aC8r2B0bcpSxV27zcbi515kcFebqMtn2+KnTYr1YtCK0BiHq6w3bmP",
-	"mqYsg7z+2SWdxM3elzEE5xUlG2df/LcaPSK/jc8wBAqbzZpO1g5Hmk3S14ZYz+gXG13v1ZV0SGN2tM2d",
-	"dKe1YPP2VZS9eWaqrFgrkPwJSP9qEAL37hmJuZg3gtpNLLzz/sYG75sdEKXKoDiLaQbWtixqCIsGboxV",
-	"Rep77OvTx7dPRDa6Ktmbj79i8LnB2v7KnxWu1unobuC1ESdmxA/QcPProcbuIf/3gqyuE71ygscTi8FY",
-	"X06uKqOgB2KlEVJIovUCCCLSgsqwfw3CRj7masuYd9TBjF3TlqLZlYJ8+vi2rmVkc4sIm5RMSlJWOQNG",
-	"IeZLLTyEajTwWGptsYZ9BC83UDQ7X3iNzP2yn9Ir/deXr/VJHVrH16aCzrJNvXB8caMYp1x11/PQ54/v",
-	"2Na/yVRIxsNMK2X3LBfFjK0eElgGVFyl8k4SLm5FukCPPklKljKuMpqHp7hji85CNecfLqFbnWuAWsmW",
-	"ZaNLOShYCR2GTYGt/mFYpVhfvwXqnWm9oXLNG9ongx3rMiyIB20DSpaIMg03DMAL6etOMG/P6N/QaxOw",
-	"Ipk3Mr7mjZJNetkG7E6bB+svvD1ka5mtNUU+rDbBLEhzDAY+iuZ25U3aXBwNX3U24eaxrM3iS2u5jtnS",
-	"6/qLVtBK38pKL1aJphZHOZt7FVdt1f/IZgmYM1hTrg2Mu4pJtTrf0R6oKSZsJ56w2h6AlVL72ANaIRnr",
-	"qxs9uMQwkw/QPzbLxVbIUA0wrAQIKfhQ5SxLprgVUym3J41pxaY0tf4gj/cBFKw4NZT6jX0xo9l2WIOw",
-	"ztpMtWFIykHThtDvCI86bMi1YbEFPQ19vb6zxkV0q+yrCMXFlCV3Gwu9j8DdlX2j+oLj1wJBv4mSUfG0",
-	"CvvL2rYntuORc7l23Zl3lquu6XXjyDdsk/eoYPBgicSVEcu+K91FLUdYRDjDBrOoHe8sY35d3Y3lxqTB",
-	"EPKvFype15JbcxPmxS0DzDePSl5dpmH7Cgs0WF/hKSPZO0Knd1VpwiKms6e1yy3UiA2sB0KtJfn/zn9+",
-	"SxT7okjGZZYy6AzSv4V8kJ72+0TPDMV0Vu3f29jXNAH5Neb72YCsmLvWCOSGXm8FMq9emxZp7QtdPnuC",
-	"6UZ4qalIqpltySUqRShPpqJEKkLzjEoWVmkaF7TZgTvzzYLO8tVA2AA+I0l2a91dbUthnuXDQ89QVWZq",
-	"caVvaKkP+5Lxw+irgBqU/OfnawwFT/IMTAvY/oNyaLfOFDmv1FSU2d/Rbg4e8MGp6Upquezp4L/2zj9c",
-	"7v0EHdctVBSZafJ+y2gZbM7jFuPWMoRWhXofmsPjd27EqVLF4OEBolbGAdfz1R3NUy1mYKkceYpM0Svq",
-	"IglNSiHREpAlTEZYGR2CM5GP8BE3IZUAPcRnwhFJq1ILg1qy+SCkmpTs6v99OxzxEf/22wvB75FpyOG3",
-	"32LjoRmb3bLSFL7n9I7dJFSyM6DS+OvHHy7I8fHxKz3kp+sLWMWIzzK9TiwEcEZsMgV+4TeZIc/i//U/",
-	"/ufNTMbPh+RnM5lDAwz3wDoctvnAkHzEoH3jYav4HRdz7lYqSvfTrxUrF3VPJJh9xKEDA1QN15uGaEvY",
-	"L/YZgzBNU7E8pkWRZwksfb/AllB/0HQvdig74s9sH7nnlpFLiOgicSJSFp/pV6X9Wg5nKVbXhHLFNm+c",
-	"XE/1LiG1AWxicKlYmR2q2TCtdVBwVgmJifXoZD6z/brcuzO6sEPZBZnJzY7N8ZEs9bZtPtAQK0n8X3vm",
-	"pb3L1FRnR/T6RkY2JXfEwfmsuTPHSvNazbUNDo++9wpPRYTlkhEKeqrWRg28OaMVLCSATXWvMD7OJlXJ",
-	"UpJJWbEyIlSOeNzA7VPyJ8A38r/+x//ENBCH1Kfwm8n3rI+q4lrIj/dpke3fH8ZYaR7rcdQWGJJhsx4J",
-	"Trgve/UTe7eWfum7hf5GoDOMeClyhs2OSGZ8RAjVtbXONiuqkHIxew+ZJCcHh5HFhBFvrenk4HhILjnx",
-	"bDpkJlKG0ACGQdMPoK4MMySfp2LEc5rcSRKbTBV5WjKaxkQys3EQMOJvv/021ghd5DSBi53b8miSJLQs",
-	"F+YKr8G4hNfn8pQzaUp+OSOoGIP07lkp9eXgxxrERvwZJZ8+Xb5+HnkPPoKRKybPLFQdH3lA1Xj1Z/o3",
-	"UcamUk79a8b1r88OiBLk5YsXxy+ek2QqNAb52U61G9i7GNyExqSF2cWZl34K+qA+YcHzBSlZwajCM2oN",
-	"A/Dw7OTg+Lk5MRPgBEf2uW6kw22jLih4oWlIqUl//OaaTmIbe2ZtFBkf8V8roZgckvhyvPczVckU8hWm",
-	"ggtAE8EboQc2R+/ZyeGRy6kHaNc7xKMwo+tzvRzvvROc2YHdYD++uSbPjg9Ong8tqpoFc8HZKUIpJJ3i",
-	"pNbVGZGS3Ys7CI82wDERwlLgy5TNCqEYTxb6UGLo6W1wch8OJbbtZFzHBlFXt6Z3DJhe7I2jcT4Gqgrk",
-	"xOBXwUpzlREpyownWUFzGLoUlcIK7ZmE0MIRB7u67Vt6dAIZ+hKHhFaJrq3ThGYc+QUmptlygvjeiJuc",
-	"c7uDkklRlQkzCRQZJE9EZJzTyYSlpN6Fhv8ipwuWnhKtOMRn9VXZyZGAufaNeq9QTBMYHC7k5OhIc0z8",
-	"pbScs5JsxKuCcKE/MhehxXaAy7igExaTZ6B2Hz5HZdZ1Y42Jz10aDWQRAUvgXqbHLYTCpIwVQxJ7fYLj",
-	"CPzfoMthdAP+3D490zpXQxBNplrk4AuSsgIknZRoesiA5yMO6tPUU5pAIqWxzx702Yg3F4tln7iJrAJM",
-	"xi2Z8M4/YkderLmUZwnjWHPWiIznhV7R3tHwwITRoIAnT/f35/P5kMLjoSgn++Zbuf/28uLNu6s38E3d",
-	"oRPlPs+Gdzo4GB7iK6JgnBbZ4HRwPDwYHmMw5hRkZIsi0LVl31kG9k2rsELIgC7yWkCrmnlNrIxPKdUP",
-	"oPGrZPkYXrE9nFx/Num3FBxxbP/tJtbnKe6xaGqNH1r+N73+yJjNiZX7LE0HiEGuCWc/EyWL/ZC2TJKZ",
-	"wPCLVJxZWoudlfmQXNVd9zSXHvG6p56+fk9adJVfZwyNDFikyBp28ZqdcHCZDk4HZcVrQ4o+eitJgrYd",
-	"cG8CZOHZ1t1/XYPF20VdXMAqIiCj1npI3YEM9dWQs19r4uZ4/yTSBZrquDLuQ19m/ZuJsazH6mUzQsPE",
-	"w8ODl9oKIHd0cLD72T5WHJWiQJbCnEooDWH6zuGJDtFuZyrJhmdxy97/AYM0UdOsZjNaLjTymo6DtZDy",
-	"jfQ7OPqt5yBHYyKhKIntkOTLgVr5BXUNn+qJmrgp6zyXSSiYEuqi1erYN9Cu0xQ9Qe9RnptVSqLEBLxN",
-	"ZySn5USjGKgbmlSWUg3JBTI76nqk2TAAqbIZVVplBGkjoVwaeIVAV435yK1wYkzGM64QydSQnBMo5A19",
-	"QtlMlAuTPYILkCEEmjBlk3yeEJTsFAEougaWW4hS7QJqXEY67tjPDzCWav3LFPiPaa+q+e5jAKjI9rSY",
-	"1Qk77/wwWXLuy56Y7G/FVxTxNSTp8aKGBAxa5YgbMR3fD12n1lzPP1z+pBfUhxyCgFirOCjqgEUzX/hV",
-	"3vRBgYiIPjWDd1000lVIXUEio+71gE6ZuW12TOI73ftBIVbT7bKp1oe1/wHNpb3eu8r+3uvdCxCf+rx5",
-	"icLNtZZtBshKnggtEVLAGBzAzHOiJUp9G/pWdoGdeianl/g4B5aSANLhA4t1UYfIdF2r5XW9ThC1QVSK",
-	"jIsQWkGKufFiCJ6wU4Rzqsnk1GCXVTC0Mm7Ke9Uqfy6kMroSc7OAmItKDiDscMR/MmCsUdf1ljJY7ug+",
-	"iDmiGReD0lZLUZIRkQLxEAsGcU0xQfEHfc5MukQM0GWMlzx4GokEB3fiiG9ZNr6UFvAe7mzqC3SIm+11",
-	"cBajcBmj6hCTt1IgiL8N3oqEdteR1GK8NW9pFWzQ3lyAvDkT+8PjkeVnBCmLL5ujS4BJ7f+GcWYPHrda",
-	"kgccwLTYxxqypeHg9degV52yqMHcxqU9/h5+ZOrJrmEfSUm3NviDtcQYKzAXKTPmg5rMab0s4+SFVd20",
-	"SoXWHEIt14aeC8bs41qhopxZJQljaVA6xI//EQECxUoUWHYECB+R7O8KFjTZ379nZTZedMqOH5leX6XM",
-	"ZacZqBPW/YDJC9ZupXmYeyQZtc6LEXfqUzKlGSfPwCaOcb7DWfq8aQ5Ipiy5k4SSW1GBLaGgpTrD3JwR",
-	"RxPAuBSzG8l+jckfjc0I/lFxlXnpExDWhvY4vRqsHTji3teZJLcsz9g9S4fkSonC2QAwfQ+B1GZnzEvB",
-	"JyEoxUM81we6TuitUwNhTUrgfs/IYStzJSRx2oU3BM6NssSWpd6fhVmL9BdzcNBjOXk2gw2H19LsmXC4",
-	"PtDiSfFU381f9DWZ71faE8Ya8naBsTDjAmU4kLJUSbPcR1uAmS5lr2Q0beCs/nkPEacTZTWE1TH0Wpsz",
-	"ffEzXjcvMtawe1Zakoyd56l9CL67VCIyN8yyaJA1ZlUuPCIwYQqRjqh5ljDoOaBRFp0nvota3LMyp8Wp",
-	"XhB+rwVjMMRKgeEElkNoYTMRMzbipk11pkBlnUEd0ObKMq29zilolAxarudSeC19HUEaMwgb4ikZYyjW",
-	"ghgzsj4G0DpmdEFumWnjbYo/Tam80ROiYbis2KkhSNR8jueaZ0rlDIaOQGC2pC0X4k5itVJL3LDOODQV",
-	"MATReQGdwRvoEWMpBoTBAM1Itw49/A0CyqZs02X9gK4YQnyvAsyGem9otHZV7HrMjXI5uoZ3TRL7rtZ0",
-	"plomlZ+nglCpGfpYlKbOcof1AWLrHzldKxumDn0TJdSYL1exiTBZXpl9tGp+g3tuDZ02EbGDiV2spxLQ",
-	"lbZVyPH4QMZRy/5f0yGbaD/iiD5Qr8YIAeDG0IidVOAfkFNRGitWEDBpi7158Hh81AMcd2i9AaS0Jpwn",
-	"55Qw23qzjCVMuxFuaVpTOsO5kGkyS8cezzX3pSoZnXUyzyuAkT1wPOIXka2VqNf1jTT8U7MOG4M0oYU8",
-	"JXGGTX8oQbiLRjyGEZB+mzzfRcEiEqdU0RjkeHfYQ3LOSVYPql8hM3GPgrcDZsGH5E/IBcBSiuDuOIUo",
-	"SfyWSrUHY+5dvsZMceSAmoM2AoqNIKxoqf4I/mOwDosZxIponitr/zZ69w89FQ8CkgxOgagAIQmMzlz0",
-	"gNQCtV0j5eAgRzcNviCtwJEKJkcQjge++rnNhmbcCv610xfcDZnm3pLclmIuWSlJKrS4qqZsJll+H3Y0",
-	"4OL+zRP/zRP/EXkiIH2NBahC2uIByAT9NnaGIKxWJDXir/WRbMKXonA7HEDYOnm0ZAnLQOP+nBldoKZg",
-	"2BDLLS/uDMdtkLlODIHc5Pbhrmefin1RaKDYqxnGCmNrtBz2y3iaMykNTdwFh/wB8q9rHpmji+sRTLGv",
-	"z/AH1I3Ac5CI2W3GbezQ+bvXWLMGq65h9VcMwLAuZ9CL4OX3H8GnUTJyK7AxJFWVdJ31qGIxTAHRNi6r",
-	"Y1ZJpcdR8NWQGL986udRQsCskUiykog5PyWxjaowvK1DSbpyvQTXWG3McCTjUmlZxcg/UC0ZltJJ+mxR",
-	"5nWo9sSMoG3Zs5fUte66T7mbc6OOLpVsJtgfHSynU2y3Krb9olifNYXmbTVt3oKThUZtt4bfxZiPYe6h",
-	"8Rr9tR/Nwc8xawCTO1qa3W+jAaatjwanowGrRoOH2AZUTug3kth21NgURhNsCK3slDpc++oOxDk5ePWy",
-	"gTlHvUWo5V78m8QagItdZvedYN5oSPV48QEkgz7z7URYWbs7mz78tXZn59tyd2tkINNs5d9RHR6tXW88",
-	"QJ5ZWzvvMzb/47jK8xhDo0zUODFpCCAlcOFIwM7CQWwzYStH4b9Xy1FdgSBXWmaVVnIxwtBSY2zyLG6w",
-	"9TjyS85BkF2zV/VziIgaE2yW7ZpUEy/uBNV11xDO5MOOuAk8OIXii6a4GJSbKStOlAAtnPEUdG5wB0xp",
-	"UTAOziCvoAzEf2MJsznNjE1jxdSuRWut70NQnFbV9LKqwg/jnlBT+cxUUj8zYTBHB4ck4ygtJlBSyQYc",
-	"6wlGPHbdH2K05sclk1Wu4qWDqAuzd8epQOvpTQ0Dn2mmeuF0ycasH57WsTeYXLikch9fkGvN48mFxtYv",
-	"akh+zIyhyOxXSRJbMcDK1wXVgkt8RuiIz2gOFatSVx5nwgXUsbDRrdC2gZYpSdmMcuucD2piMFFBS8aD",
-	"2mRT7dp9BJC+tg3if3ZL5ro8/xUfZzyTU6Om2IhhvCMrUEHsxLMYemvycZ4l6FiKS6aqkt+wL5mEduHP",
-	"W2FDb67ppGtx5rV9eOch2iDEyHaZ7x9jFA0QqhlP2N65PkeWrltX/YX9AE5wl3FZq+7FkgNDFl3dFkPK",
-	"lACPJC3zzMuhaSSckFZs3CPuJpDIs+7T+hP3xT/OJT+SWwNzNby1N7+el5liy4aP/d+Mvfah0wSyDbez",
-	"4GT4HKmKyHiIjw4OmqwMDP7Ut2Usp4g5E4bNW/SaL8VnRAqwfmhqD9ndmhFiRJWWD7qC7bfhckBjX/fh",
-	"Xk/AD1FuNV3qe30xfic4g8zEpxd0V1GaR9CGnSHd8cHJeoR7J9TPph3ArgIWEaQBjBsAuqGk3Y24+9jE",
-	"ujt08ROHjLU6vbk2QQt0A4OKccsYhwyisxqh0Z8lR9w16gXXGM1zjcTjPJtMQUClmjyw1NpJTw5eWcTF",
-	"Upk3JuAlhiiYpkRaUAlVKBKW5x1BHPj0iTE2IG+uxS8ftxoSXRhc7CsZk/umh+eyYHa0Htzw23NTNW8H",
-	"kHoBB7zMU8y1bc9V9usOT90A+ja7YwYCIshX5qbygCi/kYQmkBFzugSVBNvKGb80JmQxr/g31Ad3MotW",
-	"7hJaSUZiO3jQFl5//m94ezJ4u65Kl5Z+S5O7nYLcmrjAFWXrUOc3ynqjqwJBfzkkyoLQAxn8WVkLLEYi",
-	"GZIPdMIkmYAn3kUr5ItVfpctnfEerDW3GFOZxD0CV7FQoi/12grrVCam10GwlP+GcQL/7PE/JmJxV5a4",
-	"OkzWi19dIs1buDk9JCkZZKh2E+Wf6R3YmVqyObj5oJJDFBBqItcmFEsJzKkWvy8xA90UGYBcS4mBbfot",
-	"yPWa0tRoDlzMUYCIr85/PL959/765vzjxZ8v//LmdWxqTXimhEzCisIpE7DDfxEq/vWE+ciDgd9f6d+B",
-	"Pv2nEjNwWpC+IV9aTiwJoFw1Y3uNnv+d6PeRCTA/N/sUGxEHG2rGNqLbHxHRYqIF+lrppmRcMjklUN2S",
-	"FFC5sgNlqhnzu7/+W/55EvnnR4jlq3gqMDcMdUTI8m5cprnHnYpHmljv2R7UQQnpPcf295DzYHqURigw",
-	"sVSLFUDvIZs/IhKtUTy1bw7DYg52oJZPCVD/BxtIvE7mIUkizz3LVctEuRV9/Z0sHk58aexmQ1PlWtnF",
-	"FdxdD722FbeWUqyv0UUyr6hcHQbgJ4XerwqLawDxnwcIdwOArtTLmnDBP4s5mVG+MDF5AIK2FJ3NCHXe",
-	"7ymVWOhIc+xbltCZTSaYRSPuhBHBWd1GFZqyuUIGtk2CyUkGLmIquBk5fMSx8aATx7XMEFN5I8bxkNgK",
-	"ey7avg4ldDVER3zEYz8Kx/hR60CZmGhRu8wSBZ1+sPIhPkVM02JKNtNC+rWt9TLPUq1o6w/GVZ5jzThT",
-	"FzWqa9ihq8EWLNMnQ6RYpUlfuZtaRtWvGlb4zxbY9O+Qnkb4JMJYj+Ae9+4urAMXWIMKMMyrkOYTthr+",
-	"e1M3vzdcmKPmaaO/6DLqffa7wG3CH/9V4Mbv+LcSYOxl7MyY5DXos0DiftouuMuYQk0oR1Ewjl0nuJiD",
-	"9b5kWLBSCRJXZR5H0P3NK/c54jE2iItd7gpSeq9AEOZkY5kgNDV0xivZVoVPE1bT6Oj5lSvruCaMYWuM",
-	"uUffEAfH+lXCZMzkX70az1V1q5d1C/U/GE+hZYSGtaXsyLVgvmyysZ/s/2b+spERKcsZurCaEIi/1xC4",
-	"YdCcga3Xm1s/GhB3EvBygG10Ag2tHn/or2GbhLruv1DOT0mSuq7bWxx81Fn5aAcH2kHNV+/edtS0CRI7",
-	"CQCYu81sToBts9SWbd4U8HcVAa20jv4pDK8DQXtIYtPTypRGJmjjk1jKG+tQt1o6g7YAX2V8AjmpIdqL",
-	"oeS/A+Q/GYnHzrT9gye/KihdYJ3wraCpJ53b95C5Tz6cq7lP4luRLuKVouFrn1A8BlZ6Zmitum+zloVN",
-	"zvq3frN0NOsF1RpYdur3rIdFw83WxHMDaN//zfy9tiJfE5gXT0v27CxPXbvN7aZDzLSHs7Mafm7EWnDV",
-	"BOQr3vF+ycw/V9R/rxiBQp8Ji2x7GLBVlaLCEkrG4WHKRDc7DIx4bBayl6UxVnazHuuC8RRdjos5VFfC",
-	"WNq0njDsnDNL/j8ICHv4zuwAO/SeXTFo1+SgCPTDJ2GI2LF0BYzAC+jDs+1NnTjVqvG4zB7NF7+39vD1",
-	"hRm4QC6wW4GJcRmLkvCGLWtn14gS8CpfuycSk4BEfIo2ehseBh3XsRSaqc5ClBBDmxg2LsXsVO8lrjEe",
-	"GjRCiQckFpYEeOwOycCIx2kmE1qmTJONN1YMB2W3CV9O+vImbMNcgI7gMP9MgjscElvXiuHrQ7iB7Ccj",
-	"Tz2Y2A8QKeKDGcZ+a0C3PhrNc0pbQQkaHMQREZ7NNyJUjTh2K4NONVC5T2UzdmqbjGC/HpMmhEUCsT2J",
-	"KRC4kqHhIh+t7D9Fmw+zwg2sf0e7n72Oc2qJZuhLS6ud2HiQq0KPprnND8B+P40AlN1Br9C4tocmy24I",
-	"9nJ7sTamBjWO7XFKpiKUl8gPonS9p+rmTbeMmiJ4MptwqqoS9QqooBICSViTpQW4sn8dtvwjxPXVNj7v",
-	"mJ8CABSTK+5dC8xGwIbGRjRl2ODFVko1dmi1KBiJMzGUdzRPh9YsXWR8Ep/h3TtBUbE8l9B0JNM0MNy5",
-	"Qy/rSeyPv6uwDGn0cHCPvMqpoLOsuz+PKG03vWDnxqhOsM8UgewguSwYz6fifHb5lH1wPuM2uooft1sT",
-	"KspTEFHr2IS6XyM4sAzJ2U3rHGHT0ampSAD/xjaVvWqdc2hs2bw4v/1zZ8HkZr0FF7PC6YxFNvRkSC6x",
-	"/gJEpjSCRcIWwEZ36HWNcKyUa3vf1GqVHaYrwsF8+dhKbv9EVUzWcA9zoGYju/E2e3ftqIz7bRlS3bO1",
-	"BUWEZt201WsbZYEvDYDNlDRgeoGUwrhJRty+RHM9GfbkyoxE7J5hakMz//jo4ACLjJg+oAojtlwlwhgL",
-	"kpzG0H4YC/ZilAYauBBdOrORbWmUz3U8x2Zs58n1rEYbfn3t/li2LfpmY0ED+E6LY93Vn0oolBXZ1upY",
-	"yBV/JBRtcfr3IYmhWqFejUsT91b5Zc880So+vWMAP3F7HyYlcBf+H7NPJ5yZwIB+X5meOjupJ4zApQW7",
-	"5Xihfri5HFTunu3f0zxLW+mdra4Q5g0PvP/RgfQc7VUWcY117+uVXHFgMmXJ3Xos0lQObmFIPvs9PGwf",
-	"fJJxeGzFDiVyiPN3/dDJs5Ojo+c7CWHTK27ScRd8qgRk4mRqS+YRhM/fNM1e7dTZluzaD99p+WNHId4b",
-	"EpXfqaqBCoqKj6Away9wvS3ea28LFYOwYPaQhG30Ngi7ZTAd8XWdmKzR/usBzU4B5tHcZFxJY3+B837c",
-	"ta9iLObe1xnvgxbyjtttttnqsoz/a94smhy+5s0aytGz+PJK1dImMjz5nf1bOXxkfIe99CfnF3ai/d/M",
-	"X71kAANIj4ejZXHMLCPCYOlDZ8UoqJrWRox7t4DuqNru7mJHhyffnXx//PLku/Xtz/5lhBUt1O5aSpky",
-	"mqvp31eB1J/hlac0YpoZAuI/RP8+QlxnSVVmajE4/esvTcsk9FMHRC5KkTApsddYswL/jCk6+AXOacZU",
-	"mSVy1Tn9bF7p14ygyGnGN+xC8KEUM73wShI9BmFfCiFR90BU2v1JmU2BllhPHz4jUTBOi2xoL7/roC4E",
-	"VyVN1Bbmoa+UWvqfV+/fvYeC5l06aWL28A+SU9pxu9dTqKSLW3EmqvDtgqnx750yzouD47pGVcmo1Aqx",
-	"6RuUUM5FQPKZMPWR0RRqp/5u9CWh/CkJDPQyS7HHNpRedk7d8DFbvrkCf/7isdYnOjE7RQf023zdJzg3",
-	"tOqYutFkysoQQW6O8NvgltGSlXowLRDQIoPWBvqfenQoeI0EpirzwelgH6iHGXQpFM4ZdKRX1dxlGEOB",
-	"ztmsgp4WZ66siSRFxk0iMOSqLGXmyoA4dYWNPE0FrkDJz2Y7qtAQcGJeoTkAtFRA5VuX9V73bALlomOU",
-	"O8YK0xaYKnpLJSMZJ3JKC38/Nucl1DjKmty8KDPpfAhDAm2CXWLgLNXvo/kRGgiV/n6dS7djsS6GzQ7v",
-	"54ZrpU1Byxnj5CxKAQ5OqggXtyK1jatT02vC7g1qUQV6XGB7ZhMgO3d+zcbZgg8z0I+3TqO3QbHNgH+T",
-	"5hpomwhkK4KmakAjo1r2Vj7lHjYbZAwefnn43wEAAP//",
+	"7L39ctw2ti/6Krh9pypONtWSJdlJpJq6RyM7Ge1xbF9LGe9T09kiRKK7MWIDHAJUuyelW+dpzoOdJ7mF",
+	"tQAQZIP9IbWcSSb/zDhqEgCBtRbW52/9PMjkrJSCCa0GJz8PpozmrIJ/nhWFnJt/5ExlFS81l2JwMria",
+	"MjJjeipzRfSUK1JSPSVTqhIiBTk+eDEcJAOVTdmMmpf1omSDk4HSFReTwf19Mnh9RSfxYe9YpbgURI6J",
+	"njJSMSXrKmMJ4YL8o5aaKTN2xf5R84rlgxNd1Sycq6Ras8qM9t+jwd/+ezT46T9Ggz8MksgiLnI2K6Vm",
+	"Qn9gZUEXZrjuki6ZJvMpE4QKwmhVcFYRMzlTmsy5nsIiFZ0x4kfLFnt/YQsyp4pQoeasYjmhE8pFe1OY",
+	"qGeDk78NzAcMfoqt733FxqxiImNnZVnw2PLMjs0p10RPqcYp1S3LyVhWuLwUB0kJFTnhikylkHXF8nUH",
+	"9IHpanE21qyK7UkmRa4INT+T+ZRnU0KF1FNWEV0tyIzeMkUUE4q1p5lxwWfmq5/7z+VCswmrYM6PHz+e",
+	"1XrKhOYZ1Wx54j/LOdHSjJwTSrKK5eZZWliqe776o+6TQUkrOmPaEvd5XSlZxTc1FeyTvs7gidQRY0kn",
+	"jNywsaxYQqgiHLd8wu+YSNrkMBJjXpiJhuT1p6yoc6ZIat5PhyMxSAbcTPSPmlWLQTIQdGZWirO1d4x+",
+	"esPERE8HJ4cHx98kZgvdH57HaOYVK/gdqxYXr8zrMIvhzWaS3D5wzfOVfPSHio0HJ4P/e7+RDfv4q9r/",
+	"8ceLVzhbtfhQi+UdTM1oKcmmVEyYIoY2uJgADSJLKHJ4cIA7NgfKlXWRkyktS7OTuZwLc9B6ykYio0Wh",
+	"LH3DUzeMzGjO+vcxrxbXVS1ixHAjZcGoQBl0x4Tuo4GzNgUkRFZwtmlAEkYkmDGWaGH4hAcMq76CP3fX",
+	"/IGVjGp6U7C+BcByr2HQcBFcs5lad+hndc51M/t9YtZ+gW++OPBLpVVFF23xmi3+whbLy/0rV/ymYOTs",
+	"8vziwtBKRTPDMQlIL/aJzsqCEUoMtfkPwrup+aKO1O3d2xcvulsbXBR/+7/2/r+f/qPnkhj/QHU2XV7+",
+	"99JIHSmKBeHtu8pchHgtpuaeS/sXP97DwTdfdWyBb6VgPYs8A24jRwfHS4tUmhfFNks106xe7/HBty83",
+	"WLAAefihFsL8aVl4VPhLSmgO+oVZKytJISfKsB0KBC7IuOCTqSbPlKa6VuTDj2/fXrz9/suEyPFI4LVk",
+	"7iRm7j0pmOFSJaUw/09hFKLhpiqkmPRLE47LjTOMu8TtkiP3eMgmz6NsguNfSU2L5c34aOSelmYrrES0",
+	"EnRIUm1eSU/sP64zWQudgjAa08r8H/zFCF6uRuIfNc9uT61WADeRkVlcEVrM6ULhVg1Jyj7RTF+7sWEI",
+	"5udmIk/c3mZUwAYSZfWBOWw2bjmtGJnxouBSqEfuLSxlkAyChT1kn//C+i/FW7ab+/A9nUTk8neVnJHn",
+	"CVx/NwuSszGtC02eD/EcyFegWFwr/k+WkhldmBuOajKTSpPnB8nBwUGoRNgLqE/Em6Fa+zmW1YxqVLWO",
+	"DgewT1YLOzg4OEjWaWXmmy75PyPf9YNZIBwXUCiKGkNfp+TwIPjSVUuFr95wvYebrBbU3cjd+N05+frw",
+	"+GBIUqMv//HoIDW077V3qkj6/9hfVJpYrXbOhSLyjlWE617RaKdcrU9f0gntJT9FJ3Qn9HepWRnXZ81M",
+	"oLOALAV1hmsjRXP2yX9ZZ1VmsFVLWv7Kv3I2j6vtszqbmvkZzaZAM6ckvaGKZ+kGhHJnho3ZTjDCIBmM",
+	"66KI21AfKdfxFRmpb+gWzKexVe+MZWGVfXMobVUkNaRhdi59PjP/HJIro6AqVhkKMYyb1YYhiJrKSvdL",
+	"PTNj3xV6dLj+Av3IbqZS3vaS0xx/3wlFfZTV7biQ87cw9CrKMns2t0/3UBT83zYUdY8PM6X/JHPO0CWR",
+	"4eQ/DzIpjPFu/kmNgZxR88v+3xX+vNmX4nAXoqy1mfA+GZxLc9qaOWbayTThoH6y7laA/Ubzggu2s4nd",
+	"gKsm/U5W2e5mhNHWTuc2ZLfTulFXTf+BqXq2u3lxuJCAwHeyw/F1tWiGhy9SpRQqZIezLGOlRg/RTmY1",
+	"9xXu3zLHU5jSXJ95XRlzEzSbWuTm+qcLEIsgPq1dzBURKBMCz6LzAMYWYR/bh2dajrq90FO36tWIb+8+",
+	"9I/sfMPcwH2b5vwu3W3La9bZmTcSFxAXt+BpteLWjTncTqgaFqS8qKtVTFBW8qZgs//Ybhfe41uxTQBL",
+	"Zs6EJvPKGFztj/aO5lWHig85Dtvz7slV7wSOTHQx7nV9jKve7rokcfNkxRRjYpeiiyljy/bvW8s/hjac",
+	"dXOlD2YsM9dbqX+QOR/3epej/gKGfi5ixnnU9FaVudR0hzeBHbSPE6169Lh1W0XnvGJ0l1LEjRtb+xkR",
+	"bN6Nj4Qa1wOl6+byJph/e5HjPs3ZyDvdrzdc6fiegYUtx36j1JB85Hoqa01SY1f80dgOqfm8BZnSO0aE",
+	"NOYIF1zDZwYr3zGVrjjqq12cLIxrZwMR+/7C+mFpnsPX0eJ9JUtWaVCtx7RQLBmUwZ9+Hpi7/o7F/FIM",
+	"4j1co4sIrviECMbhzxW7k7csJwLMp5LbiFPXC58MqFhcayYo7uby7xky2DXVLd9ATjXb0xzMiSVHkHvn",
+	"ZhGhxWSA61FbDcnz1rN1DbbV0mMFVfq6Vn69nVOVhN4YwqNkxkWt4eLfbH5hza+lH8qKjfmnHtatbwqe",
+	"kZJW2nHwLVsk5IbpOWMCHACgtanMXEDD2MT2ILfaLPdOz/5XsmBrlV7zzH0yQNK45pHL6exGgTIBd2FD",
+	"RmlrU/sOyo47o3/H4E/Xk9Q8wcWaJyo2scJz2VJvJOTfBrAQawHbU7N70eKCxLFci45bjNA4OuTN31mm",
+	"zWKQudFM2JLDWxy4TEW3bIG+jamUigHR4OO49QyUWmulD8l3siI0n4HfTBSLxCoKNwui6mxKqBnulDDv",
+	"zfQHnMblQ5tZl2SQcFRNmMiVmYZrxYrxKRFmYR3f0na81p7sDdMYnMr5xOyB0d3TYUrS65Sk/yMl6V46",
+	"JJdmUlqYBSnYNLhRpEAvyRCdmd63Y92Z/b6eR/DKeufOMhN041tMWe5qH1K/g/blixdHLwIX7UGyAWN9",
+	"1lkbZt1gWucFtn5iS/U+MQWTQNoU1vHkrZYIzh1mzq+fp0G12ZKlS35tSHDz2C6qBvfdsEkyKOmEC68e",
+	"rjT9mie7H+rX0xov+smBN267b64YVbGT/cAyWeUsJ1x4t+4XirCqktUyQ27AkXju/npbtSVv6A0rYDeW",
+	"P1Qs/vPy3dtYxHZBzC/kjhY1G5IL4VMmkAg/aZJ+9dVXqfVZG5k8n0pS0OyWpCVdFJLm6qRiFPlG1EVB",
+	"b4wUQSX9095E7tnlGIV1+IHOf2BKYdjI/7qnbnm5J0vc/b1SGl6qvA+tSQZYe0yd3CE5Y5gMAhkdaNFi",
+	"fJHC2QzJW5DcNndkOIhopDHB8XEqg9wnrofEKQjulmBiwgUjOc+N1uqvimW1x2yDoZlqcPL82OioWrNZ",
+	"GbmA3o19dPoLBRFloKj+CFU48vP7ZHBTKy6YUoY7ljWI4OnDA6PXyqpiBTCPlfL96/7WPL8iv6ksaMZs",
+	"BhfE/yE1xDFJwZVOyJixnMiKKF0xOsMDM/o+nTGC2Wz96zVfBzy2iaPxNTwYLv/IvA7JKjnVa00pwy/v",
+	"kLXCQQ79INrmy2yR3xIMdOQNgCWDvJ7dsCohk0rODU2bG4QLR8mDdpLJwd63sSSTcMVG+2Dza+UMTVoU",
+	"78aDk7+t30K0Te9/6vLb96B+4c0mixyHTgnE0otFwxxWLMLPlvfyU0ILyJvQoPXdsAmHLIdhuOaX98nA",
+	"D7zJYeNKgxFeNFI1quhbLjt7f9FcumzKRW6Dsv3baUZ2sdVNdKKQgM2rJV3PaF+bByEBZfsDq1XkxMDf",
+	"l3oySMmMUQER9qzgZpjW9uP0rIzuXGo//gSfEDn7lEKuJHCFauLBK7fxGz+FGaCVx3mwSsJ9696LG6/h",
+	"JhrpZtRxpems3NDQDN43QlpXNGNrT8tQq3OsbLCub6JGXBOub+XTNR/gRW9UxfFy5gGaHR7cA3L2nky3",
+	"sytar9m1xWs80cllVBLNisLQ5ynJZab2cZLhLCfsU1lQY10ymk0N2bpUAJC4StNKM3dGw8xGA/0fxpQX",
+	"wc9UZKwI/mBOML+WtXZ/AN7oDAp/WxoZ/uqHNz8zoWA3gvdbfw6HaP3QN0prKcu/9Y7XXlrFdLUYWpUm",
+	"+Av7NKW1sl9kBM/Q3gLt3br2+m+4yW6u5V9zG36+LqlSzZ8rprSswv/W1WLt2KqeBTteq5KJvDVm+Luf",
+	"ufMdTOTXY1llzV/MZgicgnIV+3tWMFp1DhtkROdvRmkuWR5NTwMG+Cur+Jg3/vYtWD+bsuyW5deNCFht",
+	"8brnFaPFBo+PeaX09Q3Nt1xWzjTlRdzRCtIxdjF9xBxBoriYFMzyfEYFuUFPSR71Rd5ykYfZPzmfGJ1h",
+	"xtXMZqXOuDJDXnuhVAv2qWSZbvYtGZgNib2EGxU7um10CPM4+0dc6TYzeLvEmCmNvAPdGjLl4SmWkwXT",
+	"Xb/Hy+PB2gS4UDbDhiXuiGJSeco2OPDlDymownU2dSeW3IbkL6zUhBWKYTooFTkxe2X4hxRUG3WZ65Eo",
+	"K3nHbF6/+WqzDxjRmsoCVFAuYOAZzc0obI4JVW3qm1I17VT9GD2b7o1/+vnl8f0fYmSE+7uVR9ue6GPO",
+	"wgyR4HrDJcQOBQoPokSEfKMlmUgiRdvEBUcsmtbheWxLQslA3i5P/FYGRnswPMSDbxgTzmaIe3FrYb+4",
+	"EV7t8V+jQurs0YDCEgjegR8Ocu0h7wEYX5G52Q27koRQPRKtnFm0fajuZvYBbZ3C6PBNkATuIjOYzIy0",
+	"tkpido5X3g66IjfpiuzYWZ/TotiSAf8s54RCVIdnvKQCBEdl9CHc/g6HaF2uE1x/vrp6DwvpfhW8HF12",
+	"cDHHDGPMrjfEUotcsiaL3xfSzGWVk1RIwVJvhWKqvqsW0hJeNp8kBdvArMJPSFY/9Fa21n7/U+drfJB3",
+	"yxMZU/wus2SfQqpZSbg6JdTxKS+Yz4jSLven499C1WyTG95pfFvJsi29MphYfx1dVVR8WB11O/mqo/V+",
+	"B8RoeFxMEvKc2BKLhBwS/+EJOSKo2SbkmFjtaxgGB47XBQZgam8KrkvhbFEJ5MQuyXnr3gjGTZoz7Wzm",
+	"OtZqpgnUHrsnRnO3VScBKRhx742cFdrocj7qdmqfrLV9aaX9ab3csEeb+eepUZOJrigvPp97PjxAu9Do",
+	"0WAM9mGJFBgD2TwScxurmXMBWeu6JheN1jiVc9HUGa+OPN1CpZxbUuxT22nDTxOK+fxHjU4aWevrWUQJ",
+	"Obe1TuNKziBjNai6qYXmRRrXppysOXr+8vDw+GB9VY1RiDSPVHtd4MaMa11XLJy+WXa6aSD7PnqqNkl1",
+	"u/vtnXA2msSskTldmOtZCtCrIDi0+iLr6Af2F3LDJrUYDtbJ6BuZLzb3rgbRgGXvqmGg80LWOWicTYKy",
+	"uZ+HD004AjfEwy7hrn6/aLRfu3/2gotaxP0WtvlO7jVe5DR4+pRQopnSoLkb9WvFwC5s0pMOFamat7mV",
+	"ezyHCmlMDrEfslFiDmRQ2Re22lEwmtovdve2Ub7sFbp5TohLub9uXP2xOs1pww8N9oP5pGCTQ92j8Sus",
+	"3Zhm4k2y0F10IQmLgdZPE/N2t6qJ2gXkOElLvVmTpuTW9wDXt012t/+1kfu7ycl/Iud3sKa1DvDO0SwH",
+	"ayxRplCRppx/yEkBWRnCvWHGMlLAxykKhrTBHSB1eToSac5VRs1Fiz+h5xXLGH28z54qPMAEvSmCe49I",
+	"gfbvssZpP7itZ/r5oprma5Gf01qxuLTDUCkE5Y0WA34N8+lzWuUt975m5XXjGQ88987Pa8zEklVUt+Iu",
+	"wTowDdVYNmpb16vXrte7UXGJy5gpZlq0iOG2MDoQFQuCqClzulh/C66JW3Vps/141ESIkelrDLCwvKmz",
+	"2zJdeD1Hmc2wwxvzklGh4smtrALnbEyZBIFrFJBZDQFhQotCzjGTJJfR0PBSWhIuoTWPW87KrXk3F1h4",
+	"sqXbVMicIQ3kFb9zXhGXKtDeyGJN2rUiBaOKkakschX3usED16yUiAyxpLgukxi+4ZXTDW9emUdWeqEV",
+	"uPJPiRFfYaaBlhVCZIxlNZFaQyby+tOCadofldhtWnlYroxz91SsWdlQcb+2ex4A2LAKwWtClAZAFqoY",
+	"eIhKWfBs4VLq9ZTN1suFTcLyW3txNpMxVrTgCpKGobbxd8BBCfpgYdOnjNlwUg4ZLODc5dpjMMynEnZ2",
+	"IzWiKxIj2kQelO1Gs1f8AU+p2iLvH+wEFVe2wUjABxIi2Nwo9RDF2/jDWl6+7icZhbpnazFrTxHzyHCF",
+	"Mr65DJFOom50Dih/t1WgmdBMZJEjOisKY6wY8jBKV8lkWcTNIsXtAFu6NTfM3tpUyw/zhzDHZuOtA2lo",
+	"lAmjY16P0Qh1Spb1vENBgjFeXHLAwB0Qpqe5f+u6EvAI1FOvVL+6TlKfQeNtCOc3bRYWHJnbec8QiWf+",
+	"mEiJlIL/djxYZruLzT2vm3s3g7r938pubfXxUNO7UTzu8drCdh4tf5hL7qwwAMw1yVkJdTAS8CotIo9N",
+	"tEY3cSZnDFML7ltlhfHvjejknevAllJiHjqqtrAGswRz5jM5Y03RhEuRXtp+BBONTujEW/SH6w2Vn7oq",
+	"1mszFvAmGDdQaewKcahm63ppCcq5tzMRXAqcxVfAmu9cDomLvvtge279dh1CNPzVG2I3KoNZqoo4BZu/",
+	"WWgHnxnv9YjlErqOvgCwbPFp+yAcCbeAQDj7DLARpECwV8ivOvVAWHQkDKkp6oLzG2k4LbaOLbquKib0",
+	"tSOy1VTkgCWbK1NXNfspWrcmcrWbDG5IHIK0bC6IR7VDtwnupob0D5FDbL1iCpmbi2sEyIudiSE0DNJb",
+	"vDEPp5cY3VgxImsNssL8j7J6JWkO84YVck5oxeBYHO+PpTHCzbGinxXoFE5reYd2mOTebJF2btgWIdt9",
+	"KhjNiZbDZTdeAxhqtZAWXTjatqcaY3mfQbEdx5/5jHaofwlyOobkA8t5xTKtAEsPyxlxf6NpHg8Q5Suk",
+	"cHuZ799dXnUK3ZzKaH4aJIP3P8L/nl2d/3mQDF69fvP66nXUC2cF8dItJotas4RMtS4NFZv/Vx0lAfFR",
+	"V4twM3z0fBgt9HTLi71Rxt3XytsNdFt8K7aKC3Op/KgsAMIWK7lZaPxHfyrXwRZWfDJQmfW5bTmgrsuC",
+	"qesx09k05uZ8w+8YqeTcSnvFATgNZiP2pdUZaatmrWyyYid1TOiKu0xCnKlixjR50FS14P+oIzbiXxgr",
+	"FdbkKYIPoTNBSYjAM2YUXXNDTaY+g8nIVrOitn8rkIF3tIiF0r4zNAC2qBTMyuNMCiuUyE3Ni9yMj27c",
+	"U5JXsuyZI+6wQXryX+sW4uiiveNLpx4j7SDo2kvaWIDYU+6IQy0rh7uqWESLYFt83WTQyRdrWcuCRWXc",
+	"+1ZoaQs2n1J17dwuy8QS4FFHRLT1L7UKu1I3YHrqbDCs6Ru3lT9EgI16PMooomkLeyEAJF3tU2zwPte6",
+	"HwNE27i/xsKOgtLB8cq3gOunHexUUouCKdUGtm1D5T9EJMECubrOKORY9R6ILSoPEHqH5KqqGZ6QR+hV",
+	"WppxMAsSFDlzNiOBaPPkhmW0BvQFoqW8Nf8DAJYnAdwu1RASsMnkMyoWcdWrIxJCFFZPgDEWd9he26k4",
+	"H747J98ev/g6FuIAXea61437DiopsSJRinHBM50Eyl3XoqAW0o1woTSj+VZu0B7X7gbyxX51q+wti4ZE",
+	"LgGb/ZTkLOM5wwrklZV3L++ToL6i1xELZMMV0XzGhuvq5Po8yq8hVWPGFUA6j2UtvN/GgXtsup+WUL7j",
+	"rMijOxoUFpqzolGvbBd8KlhF7wcul5L2Ptqu2/Q5XC++/TZg/eODlRWOR5BQpoue1RsqAKNNVrk6bbCG",
+	"x8jd1YLIDO/0bPW5HfpNXM60Lri49ejcTSjFe1xk3g431BXf831FVhcjdwSFL3PURSv7w1JocJaWAVpn",
+	"sUKiIKFsG5LP45rtzGoG0Xiy49nlbQQd5D3+TriwG3oj84XPWG8glH0bETBVwPJaH790k/vNcSuN7cwH",
+	"ZjMtHuKP3SpK0bVe4N2VS2LbntVMVnEOsRcX5ED0xLCr9qxbVGSEbya4hvhnNfCt233WLWPldX/gz4Xq",
+	"EagTnzK32cIB5WPHkL7P/hd2qUf20BZKPqBuAmC4MSVGQY6M2SJiDs522kFoPlBwqmzK71gO7kFoLmA7",
+	"DwxH4g0bayJryJM6OCEUuzq48LqF6FZ0oU7J3vMTL4KHxCfuFVQzpUfCASyahzG7AlOxisIusIu8GClL",
+	"ayozYnnG78Z2JNBf/LMbJxe30ov3nvenIW0we08yErlqnHrGtiW+FjbwRrnz2N3CVxLXg8oUipxV13pK",
+	"RSzZGtTEJk+1cjMlNp7hqITYPhX5iftm7FoEm+d19EYHIxfapyWVVFko+IcmbfsNsK2WtglN2RPqweQ3",
+	"Z+5oAWrI0Bfp3jolB3jf5WZzNknUDhzkyzItfg04MYnrMMRVGFbW0i3jtLWGxAhPeMHmyGANYG1B940R",
+	"hGYfXNse9BP+DlWBUXHrn4uyi58cKhBPW9yvXHjtjjmgS/yUxOj3DvVt0zSTJkHxPtLBJO6y9me88pLT",
+	"1eK8oEr1ZGGKbrY5OSMVG9eKFujeugNQT11x1krLtHUJkBigzZ6AU4neUY6gU8kARe81sxA/XICr6dol",
+	"VEcdKAHk+Xb0Pq7kzMdyYjECVhrKAiQbsMz9KUF+rcjZp9OwRYs5aSlccMPn4TfliKvv19X6yk+7cm1x",
+	"s1PXpesA9eiYMirDM1ZNwALLpuQZtE85+ubll1iNS62TATZ0wrSC/ikWfCw9ITeLkQj30KIL2QeMOIS8",
+	"QX1N+xsbmuHljBkVHAKfEDBUdRUGeVwdiZKQTAeyQEhN7LDDkXABaq4t1I3zjlhsRgin2sdtJbCQJA22",
+	"NO0LYP3qdLRq8R7SCx8SluYK5bLZSxsSrOSsJQrNAcP46BiHqKR/CMXAFxE8N0BapsU10PQdLaJKi+9z",
+	"2eiEtlI7Wl2ypIR883Kzuqy/cx01ED9CSr65nVRZGaXhZoF3pppSaAapSUVFjkmFzUUvaxSCTcul6A2K",
+	"MGKxJM1YJqlR1ooisT7PSmmvngyXujut/2Iz48qtf2tb5HBUqVm1eqdfHhx/s9nEdaG54btqRccgnBGT",
+	"BNwqjDbnJTPSw7pd71lNs++IP9ObZw7KEV5+5EzYjOaCK23/7IvWN77sgxs5dtU/TQzkg4y5ql6bza1k",
+	"wUAq5pL42v32Jpufw7sf5Bpc6j7xLxkA9m/0UoeOIttJnnTGNM2pptCriwobJAoDbymmw6UnuFioSlZh",
+	"/b2Cy8hc8QmRImNN8gRXge0VMeLW+qevuq7oMNEX/dbok1YA42noRWHzBkyZYkA9C9BvRwLVC7u0MWT4",
+	"N20PrcsY85jNXFvkwKxxbzvf8PP7ZIW9ACELxIuDBdqrDZ9PHMABPAC2e7uw0N2a4XyHwXyb5wqHIxzZ",
+	"tHuL3eSv434/6tfbYG4C9mcX9epBKz2CkWAHog2mm9LBUwKMYBFdxmPI/zBsWbFZu7I7sqWHL+7b0F/X",
+	"rmz4QYt+HoGYiABwc2sHJ5ifRDXYCraiacspv90S5fTFQwp2wwlfRnLAul6CnH1qA3o0qVKyshV5tcil",
+	"YKcu0AeCx+KaGGlqFAeXs7cZeOI3nYWtByv8FoJFrnFFb1FwoK2B3WNEqXV5JSQ1f/of9j/TtbGk1uir",
+	"zukIM+KuM1cIuNIOdgWDIWkfPwpP9vDIvX7dGx8IHz8Eq8ropX19JLqgkgUfs2yRFRul+7/xD3cCUu6+",
+	"2zS7u4sQvB7R8hASCViurr3k7PfJUFKySkmBziya6TXy56XLUqhq0S8w7BVioaTMPTeRTBHsKbMl/x5C",
+	"WgFYlQ/YM0BJbvLpH2s4v+tVL06czdzivxTVldTc7gWtGPqMrN08EisUGnQsjcQS5DLqsaU389aqoNYi",
+	"DMf5ZpvCmg56MbwXhw3oYl9vhK77zUMAhUIC+Xr7MpxOAH7rkpxOPBqkt1Hioqhq5jaxiqGQVdNC2eb3",
+	"UkX+bnjPXnLmwqGZ+UddIr9spgFqVr6Rk5XqnxGwHlIzyryX3NA33GkuwU2weQOesTXzHlk8FoBcfdjx",
+	"vgggXR40wMESJsy6MtmQVb71mUDAmWvympYQjzeCLDYUXJf5w3Ucw0P2So80voBkzaCTC+L4oZPbtXfb",
+	"BkAwpKmDrdCWD8OngwVvNtlRf41ZtxJ+aZKu4hTKsY4iEKlYK4LbvJM3HtLG8r3bHEtLi20dd7Jkhsb8",
+	"+4GJF2ko4ZLhpQdSTxBlFeBvENGnpHp6SlLwH5j1gsWd7sPS9382/3e/b35Mk5Gw1ncXJQJNpRB9mPnq",
+	"wL3QLAnKCv18AUCB+29jELt/W8kUVhuyT5qJfC+AfwBU3z03jP/DGLNTaHYr5Lxg+cQuS7ejJW1PxWun",
+	"a26Tk7KJdtuque3NYsGcGrUFvtqqvBfYbWwC8nO8EiO7vQZpFK8T2BKZPchWWp1s0kmESVyKUbPecPI+",
+	"wt8sUNTxeWGburQlGrC3t7XdbDzUda7r5ON3fAibaY7WOx9H/A/1RnDzJLZjFjq+jJCz7SaG5J0oFuCY",
+	"q4URW2rq/Ebgf3HfBFETblGtlozqjWpNOwZeqxhjg9BF14TaaM5NbaAQ5quxfDaaQoprl1CK8hI07sHJ",
+	"oGLW3xo7IMAVQZNexHY+1O59n1RHKSNxyxYnJMUZUvLs+ODbL8GBkGK1wjX7xJUG/J9nhwcHeCVjkI1O",
+	"6JdtUevX2Xk3Ks62tI8iVsRm5B3aExHjKLRgMK+EzhggkJ2idcQhf/nOmIKrgkzDhyByh2ZJe11/akd7",
+	"MaDy8tjoQZVRtaulhB/rOenE8l4er2UHryPGI9Oqw77Y38mo19BKu7D+o401fmAmLi7w+ef9mc2Piims",
+	"AlS0DfpsWgzwBIJRJS1xh8U65IZmt0PSOY9m0xOMKHaDiTuBY9QVFQq1pC2oakm1XS7um3ClAQTOZ4tB",
+	"91l/y8xYxYoFoaQwsukUPzHlwmg0aX9vuU0KV2KqdAxEBMAAXdJbMGOAPomLXd2F7/D58dfH3xy9PP56",
+	"LSx69BZ/EzrQYrnUtFKMGF27CUO0olG+a6bXNPuQcft0vgeA0j0MRQ4F0uY4dtiMf01GEA65Foau8XPE",
+	"M+4rlnFly2mHpAGl44pcXp19uHr96pSkFng4xS6Y4OHw+5yOBK0Y+fDj27cXb78/JWnzixnk/N0P79+8",
+	"xmHCo/I/vn57eXZl3hyJ5gHz8rMA4R797V8mDQjeM7iUc0km9I6RuvzSrG0kUu9gSMkzn4brpNDyiOCq",
+	"/+7s4g0u0OHMmdWNxPnZ2/PXb968ftUHj9cAMrf3pEOHERK1XxnC6oUgd01nmj7iNWdqlIBMPQCYzCe2",
+	"GqUy6DBOA7llQxsuyR9VZJDG9YzI8Ug4WrFlTglJkSeb/26iSa0/2W+3f0T70p6r/dtpg4pqVohZudpV",
+	"fSuPAe63DA/f71o0vBssLpLE49DGXbNkkIGgsIWnt23lWMe3SO8m13ldoV5uk5kj5aBGCQIvqFFCmciD",
+	"xg+8QB0KLlfw3cVzIdoZD/Eop9/vbQuDu46tpUN9xIDftKKQjx3t61iQbKVHO6TDR0z8rR2qrth11St9",
+	"IZvIMB46mawgIs+CDU08sXvq/pLQmYTmHD5nG/NRgRzitPKYPKVuZA8we9knltV6nZ6B3kUQLWLhYD+2",
+	"dx1D4LfjTns86UIwKZRhjxjsRcu3/eilPW9KTp383bYhTSd2+4v5Zbuu1g28s90v7x5T0hbmywIjJpI6",
+	"rL0sBJcPsI/mllhgleKFl/RDujqrazmOc1dONb2hin2hSFbI7NYDQmUIaf8ADgsyK4wRHp93KuvKzQG2",
+	"etLgfLpqAueF2nYFh8EKtNxg/rokWu5wAUcPRYleCgCGmtnGCn+g0K2K2y2B2gKVtGbd2Caoe70TcBtp",
+	"SUpZFEMCGYOY4GY21zomnDpszYRBMrA2wCAZeK3f/tsp+YNkgHec+bvTruM67lPBuDpoqKwD87BpK5ju",
+	"u9cY29gi+A46CQC3RTNQ39IZgnYFvjNXXZQHObDkEn7HOhWAA6CgIyRY1zU3Zh1VEG1m+XbYXnEHx4+A",
+	"HuJyARtL4Q3TmlUqITmfQNq00eeHKUmvU5KepCTdSxMP0nD44kXStBZGtyclBQxhtG0YYxjH5N9+n1d5",
+	"q3w1otk9j42l6S3bkZ8pjsXiEeZaBBhl0wZCMIAhef1fr89/vHodMtbrXg56yLXzxDmhD0oDDb2pGztE",
+	"/8rZfL0bBYbt2/43cvKA3ikewx8N7CYcKwXz/ZcfCSrZuXSCnvWb6WkvH9ZQrKuUe2t2ph6j777cQfv4",
+	"jdP9QPEfc0GLVVBMQY0ctilELD4qsGrWHKWDZzNyC/+tVmfMfeN7qWyVZWWx+a7jMCM+nBi2CHTdSBDi",
+	"mH2iAMyVTrUur48PvsXQp5WOqxM/vw0wNh6RencQdlV5xDjPH5itdvjIzDLwm2yYG4aCYzk97OsHdlY/",
+	"2riz+vEjk4eef72mA3oLLLVZ0zIWfJg5g7zW2v/WMldI39/YBeYTAx+Vxxe7w3DkFTvZp/BDe9FG1lkn",
+	"klXlreu1QRnjRoqE9waW6ty4lEBvFPx4fv768jLU968ufnj9DnAjL/9y8f59y2Lo018e1xBxpd99VbdE",
+	"rz1sf/dDyUBDY9hwTGkqcgU95rZom4blf22k3nZbifUV+i1LZaPE2OXmqA9uPfqg3mpbtyvlcRxpLOnd",
+	"Jrv+Me3IdtJtI7FtNrdd9ZZ9xX6hdq0hNybkBWk5uV9Gu7m+3F0317Y02QpOfIsb0V6GWzWFXdtE7VLL",
+	"ansMWecjvPZgspHiIOi97p58CCwivSm2aNB2ZR5HQNy1gBft5fupYhsUDLttjzmaXyPaaY9e/dez8x9/",
+	"/KGB0y8YNLZf26w/ultTRsvrh2L7Aok97u0tTiqALo74h1BMClos/rlFexR8q9by4W/e0ayuZ1u+uPVL",
+	"/I4FVLHlTs9kzsec5dcArRbdpUeCOWtpvqqHrd/QasIscHFCbpkxX41h+GDM0555/sxomZCrd2eXV+Dw",
+	"swQGWVu8IjNaqhZOwVZzxz1n4XpazNTekjartI8zabF872E1/BITN5APFrlrSyPSK7M5//23g71v6d74",
+	"bO+7n37+5n4v/M/jbf7z+eH9H2Ik+tcmLLcNrHjNC6fWLCtrcjbj8Z8mPeGY7yWpGLalQ3A7gKpGDNyo",
+	"CzeIJq7OFG9igRMZPYOP2M9y24z9Byik7p1YVei6mth7aJYJ3Ta3mtO/1Ic583G6cC0X7KPxtr7Y6TNe",
+	"BtD0dl17G9jdhh7KV/CCTW/gYnLt4SeXCQSza20ehHWj+cweVWcZU2rz5mjQ8/S6jhRtv/J9WX1jVIBN",
+	"IZWcnzq73gUKLQql6NZnRzX1jZuNZRWL1dBBl3YpMpa0UCC99dYzUl9gDn90YPsT8cBGcPY8L3HVkQt+",
+	"ax9Sb8+dz1mL1k1z2HQfPtqXIPIW1/exC1C4/jYDLc3cMF9zpi1hsqoGzG3ZCsn3GkZ/KGhaNHe7YkRL",
+	"bMnbQkVrilRdF2GLXt5u2CtLYwDJebxlRu93NDJlmeShfZEri0khBbjJLoXkvLJiY/4pfCr0eAy/Sk8x",
+	"BQq6vBLbjsrzSBuba22K9Yx+ctn1AVC0Zxr7RQ85k/7CG8QMWyXZ23umq5p1EsmfQPSvJiEI756SVMh5",
+	"K6nd5sL76G9q+R6Wg0KNK6I0B0AikJZNsXHThmE+SAZ+jFVdZzb4rh8/vHkisdHXmsa+/BmTzy3Xbm78",
+	"OeVqnY3uB16bcWJHfO8xCz8Pa+ye8n8pyurb0UuveDyxGoxgp2oVzIcZiFVWSSGZsQsgicgoKsPNAXFb",
+	"FaOrPWPBVkfroG2fqXabKfLjhzcNfperLSJsUjGlSFUXTGFz8aWeXFK3OnIt9apac31EDzfSBaNYBF36",
+	"QgxqFeDQbnqvbVI6tO5em0o649tG4cTiWjNBhV4NlY7PuO7N2VQqJuKXVs7uWCHLGVs9JFwZAP9N1a0i",
+	"QgKiKET0SVaxnAnNaRGf4pYteoGUzt5fkFu2cDg2itSq49noMw6advNtEbw2DauS6/GFAOMPsDx8N6bu",
+	"zkhIVuCIJAngpBVAlsY7AOGBbBpOsE/P6N8xahPxItknuFjzRMUmG/kG3Je2NzZceHfIzjI7a0pCWm2T",
+	"WVTmWA58lMztq5t0tTiGvppqwu1zWdvgYGtvHftJr5o3OkkrmyJ/vVilmjoeFWwewH+7Nj6JqxKwe7AG",
+	"ThCcu5opvbre0W2oRbZ3E09Y4w9YNJXJw41T6o82Qt+694Vhth5g89wsn1uhYhh1iH4JIAFhl1AP276h",
+	"jOnkprSt/ugdHxIoeHEaKvWNU3xFs6UETOts3FRbpqQctH0Im23hYY8PuXEsdqinZa83Z9Y6iH6TfZWg",
+	"OJ+y7HZrpfcRvLuyEeSm5Pi5SDDsiri6yW7XRWxbGPqQa9+ZBXu56phetbZ8q9ZEj0wGj0J4rsxYDkPp",
+	"Pms5QfQErlWTX72zivl1yCBLhxxPIf9MqeKYRrE5lEWILRLBx9dsVhpxgXk93gPlYO4RUXBIzgiuAC8b",
+	"WLh1b6Z/+BnzpEbC9+JCUGNMDBpbyQlA/BC7I1wTgF4wFtSJGQASlYdvz354PSypnt6nIwF9qxDm/gtl",
+	"sQMT86wD3scHm/5W7u/knW9ywEWuRsIBvHFFRF0UQ5L+wSzZfgMlmn3S4adAi9ORhcUPcCXXUL198IHJ",
+	"/NtngK+GxHg4mgWNYlk8ZdVAT5r6rlA9nBD0vssuCzRCFK55SGtX5H+e/fAGaYMLxXMk4HbHjK3vrs1e",
+	"MTOvbakRfNjndLeFzWU287c5k2Ktw80Pvd7jZh+9sv1luwe6vPcES7vwUHOZ1TPXz1TWmlCRTWWFEpsW",
+	"nCoWNx9bB7TdhntX2YLOitVE2CI+q7X3ezh6dhHnWd48jMLVFdeLS3NC1qFRcgf/teRosr4BYA1K/vPj",
+	"FabdZwUHNw72/aJGyhLFNDmr9VRW/J8Yo4Bsg8GJbenuNJqTwX/tnb2/2PsLWzTbTEtu/vs+GdwwWkU7",
+	"G/rF+LUMoc+z+Q6jTeF7fsSp1uXg/h4yhMaRMP/lLS1yo9IhLJE6QQUkANBRhGaVVOh14RlTCbZvgERY",
+	"vLPFSNj0VaAeEio8Ccnryije5lJ5L5WeVOzy/30zHImR+Oqrcynu8NJQw6++co1qZjesst05BL1l1xlV",
+	"7BSkNP71w3fn5Ojo6Fsz5I9X57CKkZhxs04EXTglrnAF3wi7y5Fn6f/5X//7eqbSL4fkBzuZZwO8nhHz",
+	"xHVIGZIPWCBhr/ta3Ao5F36lsvJ/+kfNqkXTUBJmB6UAvEn40ZDZCt+LTVohJdZ2REihd00GS98vsZ/m",
+	"fxi5l3qWHYlnrgnvl05pUpA9R9JM5iw9NY8q97YaznKEpAXoclejT66m5iuhjAT8j3Co2PkBkIOYsfAo",
+	"BAalQhADDOifuman/tkZXbih3ILs5PaL7fYRngefbV8wFKtI+l979qG9i9x2f0D2+kIlrvx5JCDQb25n",
+	"gZ0sjMLmukMffhOAfCWEFYoRCj4BY/lbevMOQlhIhJuaRqtizCd1xXLClapZlRCqRiJt8fYJ+RPwG/k/",
+	"/+t/Y8mNZ+oT+JutrW22qhbGoEr3acn3756n2MkCsU8ab5dRDqEyHQKen/aaX9zZOvllzlZhC0qeTUei",
+	"kgXDLodGgSMfPVU3nlHXpbBGycXcOXBFjg+e+34WiFcdrOn44AjaXgT+MzKTOUNqACes7TfSoPAMycep",
+	"HImCZrdNPyl1UjGap0Qx++GgYKRfffUVKJ5lQTPm21KhOyejVbWwR3gFjjw8Pl8Tzhsd2zqcJbbcCDzC",
+	"5nDwZUNiI/GMkh9/vHj1ZRL88AEciil55qjq6DAgqtajP9C/yyq1qETNX7kwf312QLQkL1+8OHrxJcmm",
+	"0nBQWFnWhNyDg8GPMJy0sF9xGpT6gu1tdliKYkEqVjKqGxjyYBigh2fHB0df2h2zyWSwZR+bDnrCdegE",
+	"cBEjQyoj+tPXV3SSujw/5w/iYiT+UUvN1JCkF+O9H6CVllnyVAoJbCJFK83D1UM+O35+6PELgNrNF+JW",
+	"2NHNvl6M995KwdzAfrDvX1+RZ0cHx18OHavaBQsp2IlFVRfMTerCygmp2J28hVR0SxwTKZ0EvsjZrJSa",
+	"iWxhNiV9/+7yilie3IdNSV3PK98RRjZI9/SWwaWXBuMYnk9BqoI4sfxVssoeZULKiouMl7SAoStZa7QR",
+	"uYI0zpGAGIZr+n54DGgICoeEPtO+n+OEGgNN+SJABy6Jz42Ere93X1AxJesqY7ZYhUOhSkLGBZ1MWE6a",
+	"rzD0XxZ0wfITYgyH9LQ5Kjc5CjDf+9p8K0CrwgWHCzk+PDQ3Jv6lcjdnrdhI1CUR0rxkD8Ko7UCXaUkn",
+	"LCXPwMXx/Et0HPhW9ikJb5dW931kwApuL+wUSSDtKGesHJIU2hdkdaVklSaQawC2HGaS4J+7uzfmBd4g",
+	"MKhROcSC5KwETScnRh4yuPORB6HBXCXnroOe4T630acj0V4sQmwJm8UGnIyfZFNp/whP2xZ1Bc+YQARi",
+	"qzKelWZFe4fDA5uyhAqeOtnfn8/nQwo/D2U12bfvqv03F+ev316+hnea9uao9wX+0pPBwfA5PiJLJmjJ",
+	"ByeDo+HB8AgTX6egIzsWga5Q+94zsG97hJZSRWyRVxL6ac0bYWXjd7n5AbrmK1aM4RHXaM43ZlVhL+GR",
+	"mIMu4ic2+ynvEEK34Q+j/9smv2TM5sTpfU6mA8XgrQl7P5MVS8P0Qa7ITGKqSy5PnazlsHgxJJdNu11z",
+	"S49E00zXHH+gLXoc4BlDJwMCQjknOh6zVw4u8sHJoKpF40gxW+80SbC2I6FkoCzc27msi5zchJ2VbxYN",
+	"kIMzREBHbeyQpvUo2quxxApjidvt/ZPMF+gWFdqGakOd9e82n7UZayOfETom7u/vgzJiILnDg4Pdz/ah",
+	"FmgURSpC5lQBDIdtOIs7OkQfqcUVjs/il73/HSbEoqVZz2a0Whjmta2GGyXlCxW2bg57zkI9zEQBAIzr",
+	"wBbqgcb4BXMNfzUTtXlTNTVFk1jiKmDQNebYF9Cn2wLMYKSuKOwqFdFyApG9U1LQamJYDMwNIyorpYfk",
+	"HC876hs5upQLpfmMamMygraRUaEsvUJSseF8vK1wYix8tGEnxazL1XAiB2NLVgtbqYMLUDEGmjDtCqqe",
+	"kJTcFBEquoIrt5SV3gXV+Op//OKwFsNGBcxfpnD/2L7q5t59DAGVfM+oWb208zZMSSZnoe6JwApOfUUV",
+	"31CSGS9pacBgVY6EVdPx+dhxGsv17P3FX8yCNhGHoCA2Jg6qOuDRLBYhop7ZKFARMX5p+a5PRno02hUi",
+	"MulfD9iU3H9mzyRhgsNmVIjIxX0+1Waz9t+ju3Sj5y75Pzd69hzUp02evEDl5sroNgO8Sp6ILZFSwBkc",
+	"4cwzYjRKcxrmVHbBnWYmb5eEPAeekgjT4Q+O65IelemqMcsbbFRQtUFVSmw4FvrVyrmNYkiRsROkc2rE",
+	"5NRylzMwjDFuodQak7+QSltbiflZQM1FIwcYdjgSf7FkbFjX95mzXO7lPqg5sp2DhNpWx1BSCVES+RDB",
+	"mYSRmGD4gz1nJ10SBhiex0MePI1GgoN7dST0LNtYSod4n+9s6nNMPrCf13OzWIPLOlWHWCiXg0D8efBG",
+	"ZrQfs9Oo8c69ZUywQffjIuLNu9jvH88sPyBJOX7Znl0il9T+z5jTdx/cVkv6gCeYzvWxRmwZOnj1OeRV",
+	"ry5qObd1aI8/h++ZfrJj2EdR0m8Nfuc8MdYLLGTOrPugEXPGLuOCvHCmmzGp0JtDqLu1oQOHdfv4fs2o",
+	"Z9ZZxlge1Q7x5V8jQaBaiQrLjgjhA4r9XdGCEfv7d6zi40Wv7viBmfXV2h52zsGccOEHLBRxfitzh/mf",
+	"FKMueDES3nzKppQL8gx84phTPZzlX7bdAdmUZbeKUHIja/AllLTSp1gHNRLoAhhXcnat2D9S8kfrM4L/",
+	"qIXmQakKpBCiP86sBnEaRyJ4mytywwrO7lg+JJdalt4HgKWSSKSuEmZeSTGJUSlu4pnZ0HVKb1OGCWvS",
+	"Er/3lDzvVAnFNE638JbCuVVF3rLW+4O0a1HhYg4ONlhOwWfwwfG1tPtTPF+faPGkfGrO5q/mmOz7K/0J",
+	"Y0N5u+BYmHGBOhxoWbrCbmiebYFm+oy9itG8xbPmz3vIOL0sayisqVcw1hwMBv2hfSsr6w27Y5UTyUMI",
+	"z1D3I8TucoXM3HLLokPWulWFDITAhGlkOqLnPGPQ38GwLAZPwhC1vGNVQcsTsyB83yjG4IhVEtMJ3A1h",
+	"lM1MzthI2Db4XIPJOgPM1fbKuLFe5xQsSlYZW7tQMmjv7QXSmEHakMjJGNPeFsS6kc02gNUxowtywwib",
+	"ldoDbU2pujYTomO4qtmJFUjUvo77WnCtCwZDJ6AwO9FWSHmrEBnWCTfEdIcGDlYg+iigd3iDPGIs9/lf",
+	"upNV2GOHv0ZC2fba9BVWYCvGGD9A29nS7o2N1kUgb8bcqm6mb3jf5nPT1do+Zcui8uNUEqrMhT6WlcW0",
+	"7vE+QB3DI6frVB41qW+yAjz/atU1ERfLKyu9Vs1vec+vodcnIncwsc+r1RI6VHdAM48OVJp0/P+NHHKg",
+	"BiOB7APYQFYJgDCGYeyshviAmsrKerGihEk711tAj0eHG5DjDr03wJTOhfPkNyXMtt4t4wTTbpRbmjeS",
+	"zt5ceGkyJ8cef2vuK10xOuu9PC+BRvYg8IhvJA6X0qzrC2XvT3N1uBykCS3VCUk5NliiBOkuGYkURkD5",
+	"bWuqFyVLSJpTTVPQ4/1mD8mZILwZ1DxCZvIOFW9PzFIMyZ/wFgBPKZK7vylkRdI3VOk9GHPv4hVW5eMN",
+	"aG7QVvK2VYQ1rfQfIX4M3mE5g1wRbADo49sY3X8emHiQkGR5ClQFSElgdOazB5RRqN0aqYAAOYZp8AHl",
+	"FI5cMkx6xlj93FWeM+EU/yboC+EGbm5vRW4qOVesUiSXRl3VUzZTrLiLBxpwcb/fib/fib/GOxGYvuEC",
+	"NCEdUANegmHLQCsQVhuShvHXxki2uZeSeOshYNimULdiGeNgcX/k1hZoJBg2H/PLS3vTcVtirpdDoA68",
+	"u7nrr0/NPml0UOw1F8YKZ2uynPbLRF4wpaxM3MUN+R3Uujd3ZIEhrkdcipvGDL9D2wgiB5mc3XDhcofO",
+	"3r5CfCBEuMOKHEzAcCFnsIvg4XcfIKZRMXIjsQkn1bXyXQypZilMAdk2vqpjVittxtHw1pDYuHwe1qxC",
+	"wqzVSHhF5FyckNRlVdi7rcdIuvR9G9d4bexwhAulja5i9R9Apoal9Io+B4C9jtWe+CLoevbcIfWtu+m0",
+	"7+fcqntOrdpgBocHy+UUD1sVe/ii2CZris3baeH9gJssNmqrRfeOxnzM5R4br9Vt/dE3+BlWDWBxR8ey",
+	"+3k0QIiA0eBkNGD1aHCfuoRKKO1zzcmxAY8R2BRr33qIxTcz72Gc44NvX7Y453BjFarTimzLXAMIsSt+",
+	"10vmreZfj1cfQDPYZL6dKCtrv86Van+ur3PzPfDr1uhAtrHN71kdgaxd7zzAO7Pxdt5xNv/juC6KFFOj",
+	"bNa4K5IFLUFILwJ2lg7iGjc7PQr/e7Ue1ZcIcml0VuU0F6sMLTUhJ8/S1rWeJiG8HyTZtfuCfwkZUWOC",
+	"jcl9Q3AS5J2gue6b79l62JGwiQcnAHRpgdwA2qeqBdESrHAmcrC5IRwwpWXJBASDAvAeyP9GuLg55dan",
+	"sWJq3w63sfchKc6YamZZdRmmcU+oRZmzqPWnNg3m8OA54QK1xQzgq1zCsZlgJFLfaSNFb36Ktd/p0kY0",
+	"VeL9eSrQ5ntbx8BHyvVGPA2F5hvxaZN7g8WFSyb30Tm5Mnc8OTfc+kkPyffcOors92pFUqcGOP26pEZx",
+	"SU8JHYkZLQAdLPdQRBMhATPEZbdCJTytcpKzGRUuOB+1xGCiklZMRK3Jttm1+wwgc2xb5P/sVsz1Rf5r",
+	"MeaCq6k1U1zGMJ6RU6ggd+JZCn1MxbjgGQaW0orpuhLX7BNX0Jr9y07a0OsrOulbnH1sH565T7ZIMXId",
+	"/TfPMUoG7z18wt6Z2UeWr1tX84Z7AXZwl3lZq87FiQMrFj1GjhVlWkJEklYFD2poWgUnpJMb94iziRTy",
+	"rHu1ecW/8es55Efe1nC52rt14/t6XnHNlh0f+z9bf+19rwvkIbedIyd7z5G6TGyE+PDgoH2VgcOfhr6M",
+	"5RIx78JwdYtBo6v0lCgJ3g8j7aG621yEFsaElb3J9g+55UDGvtrk9nqC+xD11g+2t9Qmb4zfSsGgMvHp",
+	"Fd1VkuYRsmFnTHd0cLye4d5K/YNtvbCrhEUkaSDjFoFuqWn3M+4+zW6FnBcsn6zIX/RCX0iIKQPeHZRq",
+	"O8t9SM5sVyRQhgC+yerIjt1irBTM/sQs9apaQAHUg1THtawSsklLOYufvHuEM7VvW5/26FhrKEdWTDEG",
+	"bx8eHK5/ASc7s+iEO6DSt1Lb2hIlZwwK4o0cL6S8bdfjYM7Sw2+Yfexs30+jPwoorWzq8JtYicR8BbCF",
+	"bxgTUOp22tw8GHhVI+G7d0MMlxaFuW3GBZ9MwZKi5h5juXPoHx98624YxM+9tl+ZQrpW23QqqQK4lIwV",
+	"RU+2Ef76Ox/8GvngHM5uWa/aAd37jnL9tP+G3zJLXAnU7AuLviGrLxShGVSFnSwRPME2ljY3A4sSWdBs",
+	"APoReL2diZxktFaMpG7waDyoef13Uv41kvJVXXnUhxua3e6Umtek3a5A4ESXmvWFtRrEEExHgTp0sCkA",
+	"IINXjT3gNBDynk6YIhNIdPHJQMViVVjzgbkuARm3PzGlKks3yAtHzNfQqHTNIqjKbNuWaFeSLdNwfuvp",
+	"dTYheFeO7iYLPUgPX5L6D8giCJnkU1lQLvqN6ikiMxh1BDAfEltabog/wcwv54EW7BPmleNvPvkL8LdU",
+	"MhL4m4QU8VyCGmerim4kJHjGmMOu8FEC/ikJ5LVZn+itUYDs/uaRXRDHJcge2ths7mx2Z6qxT5qJfC9n",
+	"NC+4WKEOvEM3VWluEqFJOaWKnQAvfGJZja1qMRYSYu6iA5wwrqesGom0gRFNE6wrN6pvJWe+vDyFUqE0",
+	"TiBmra/cUv8NlQD/7b9SNeASCiYRuyBvznF3qsBYVhnbcyGlfmo+077XnI+uqcaOQ9CzVhgPEY275ttI",
+	"2PhMjF5hMeduLf+G5PpdawN+pTT7GpA4XY/6sH3+pmS7XOEZJ9sx5cVakj3x9VeArMQVqQWi7LDxGDrw",
+	"zOiCVGxGucDQa4OB6B1rI7GWsl3gcUgufNOZiumKW20ZguEhPimge89WcMJ3WGD378kFvw3qR2/sTkm/",
+	"YgBM1E/3P9BbSC/ohGQguxMA/JKILzsh7BPNdLGwCHJzqoYjcYHAYxZbDiB2FNYzmacA4mNKcxswEnKO",
+	"7rj08uz7s+u3766uzz6c//nir69fpRZiMIggcwUrilfKwxc+sePiX8od8VliOElAA798rHcHYdQ/VQi8",
+	"0KH0Lf0lG7GcXWW/JRi2p/lCkRR7JqQkZ1lBK6ZafU/BvQIPKB/O1qxUI3GDPYOsXxtqdVuxWSF1c6Um",
+	"3qY0nGjDtg62dUXQ9AN+zxPy1ucKW56JxX9evnvbj1qhrHPnQbT+CwYdtV99rDXI7sxZ1EH6L5MLTSaS",
+	"IQYt6lNGv1HeGLGFfViyRgrIPfYkXSuj7AAUey0KptRIpLeMldfu7bRH/Nezf1u39Qc8kF+p9oOrNxc9",
+	"nH2+TK+PN1mRPvZCVbqffj8wCR4411fFxgMxxoLaWepgFVrKOSgpE3rHgswXSsYVU1NQ6xekhPYx/RR8",
+	"Hi7w9wDMr4ySv4daXWMqIvYT+hMBxbFFJ5ZEdkzhtoVRj2EbqNHewwnqPPqZtWazUgOOHujy4ClEAi4K",
+	"97PyCCKWjpvcERgdpP5YVnNa5c5sAL+jU1ZslyebblLBjyMR5ByCjR3YC84MR2hA6HMqMAdgHqLfulkA",
+	"uMXMg2DL+KwLNn200NVlra9LxG336wLsFuc0syn3CWadAS4/LYrm924KJLlkzDaxoJXmGS8pQjvF+VxX",
+	"i3/fi8oQ6a81vFotbHszpO2dsq8Zdg8SxPoshneGkmWFkESWIRMMuLLcKFOwMgDbTYjCZFGRuyeH8TCp",
+	"ZuUbzEp7MrX+Xzh/Eb++NxJZFEFiaSeD+NdkG/jwZ+tr6I6tAt8Pbz31oohGLGVn/3qgkRVNPOMErH4L",
+	"RinQ4hpC/O0Q4dMR4D50psTkq9XRKWPrZ3VVAfyaZqVzuHf6gXkVQ9YamgrKMYF2FMPGX8Oh1wPViMFh",
+	"v3DCtItwrUhJPLEuUV1XAppmEi1H4oZZUH+zHjkX1vFj+7T05W6Z74U+k0/HD7aN5a9XAzkP9+nXmrJo",
+	"v8FpIzcLMqVitxGDFjOtjpm9lWRcV6AZOzPCdSXrspdrc9XisDEAe6ghORuJXj45jfAJCdikUfejoTHK",
+	"i9854zccQTN//WzsoG55ufm94ppr+Ya9HuRsSu+MbRsktvtb0dqyNaTGA+tYo1nLZImFNrlgRmIV5/Tx",
+	"jfnS3/nmN8w3l7e8tHyzW35BV+6qSwMdO4LNHdadxa9GinR5DsukjSnw2IkOuzZAOsSrmtmeq5BNjLXG",
+	"0GHm1AceFLi+ooSO6/097/1XScR4eDup4fDdndYghP1ZzsmMioWF4QKz1nWfdCDwHvBiShX2NsNO/Bmd",
+	"OfzQWTISPhAtDYXa1no5xH597xI7tGtDAFeEvVdsDsZIYK6dT8UgVJOUqms5TofENdX0d0+DHubbBo/E",
+	"SKQh8I6FTmiwcVLDlrriGdwhttkp/orWO9UIBQipT9jeac5zJuDiIuO6KLBNpG2FnDRtKzFLyvUoNDtD",
+	"lFyV3X/pT2qZYT8rkthvDcvodxSfFmIa0tgGeD7+2eFOTDxoOwccFjRFDJ0lDf1v7DGZs5uplLcrvHRF",
+	"3lTnRFnvoxti21vy34Vu7AatJxh3GDsrcJk3R+OIxP/pYXhOtjxLN2UpvowAkjsqhoqbliStqyJNiOIT",
+	"EXT4HYlUsaxiOvVwtSjpg55g2IYBO4NhmlkvRJHd2yfqpWVH/0Waabkv68lJsucYJmHCtn4WZBw7+Wdv",
+	"wHVZ35hl3UDLHybyUnKktSVA9LVkvmywuFf2f7b/cmAoOXNu4zYF4t8bCtwSJ8vS1qvtVfkWxR1Hs624",
+	"IhNjwe9Akrxi1rNot8UmtyuSs4LfsYqzh2x80tvsbAcb+tNDrBb7vsdE3Qnmx9x/zPYCGE58OS+bzW5Y",
+	"pZomoE5bX7JyhyRlgt4Uvhu6NaEVdu/H1vPuUJWWZWnxzuAtY4rnMo4cj+iRvwDlP5mIf4+TbIyX9llJ",
+	"6RwaEj2MmjaUc/sBM28CgZ14szG9kfkiXakavgoFxWNoZUNQ5lXnbdeycHjMv9s3S1uzXlFtiGWntdjN",
+	"sOj2frDw3ILa93+2/17bhLNNzIunFXtulqcurvZf06Nmus3ZWdtOP2KjuBoB8hnPeL9i9j/7fdGvauYS",
+	"1V3OI/qqKllj1zSX/4gOq1pgmzhERByJ1C5kj+cpNnN01UolEzmWmyzm0FAN4fPyZsJ4iqBd8r8QEW7g",
+	"13UD7LSUGdy6noq6eXe7uxC5MrrTChqBBzCt1z6ce3Wq09Z1+Xq0b/zS1sPnV2bgAIXEMlqLuzGWFREt",
+	"X9bOjhE14FWZ/YFKTCIa8UmIwcFyMmNUYEWVC1JpKYcOC3pcydmJ+Za04XgM8co7VqGwcCIguO5QDIxE",
+	"mnOV0SpnRmy8dmo4GLtt+vLaVzBhl+ZiUA7iFyK6J1PcYZOY99Dc/6tQuKXsJxNPG1xi32F+QEBmmOtv",
+	"CN3FaMydU7mmaQA8kyZEBj7fhFA9EjOpNHmeHBwcYLNOzWfsxMZmbJGZRQbGvqCGuX1P0JUX2neutPlx",
+	"xv7u6euDW+EW3r/D3c/e1Lh2VDOMpeX1Tnw8eKsaWm2qKKDpULsmZXfUKw2v7aHLcnXijI0DYjtcQ2qC",
+	"za2vM7GVhN/Jihwe2ziipQUjU6nte6n4RFBdV2hXQNOkGEnCmpwswJX9+1zLgBcU+PiCbX4KAtBMrTh3",
+	"ozC7xEGuyIzmLAGl2zVHtn5ovSgZSbkcKki/dW7pkotJeopn7xVFzYpCkamcQzCciWjSh1nWk/gff1Fl",
+	"GTpnwMY98iinks54r3/IsCF2xcyMeBea0wKvHMxLCFB/uCYUUzyXjmA+lWezi8FTxuPwM/r6nUOaavMB",
+	"0PfBIrO53ARs3+8DWFbk7EIQf5xK14GC2iYkHoQ5l61Eloyp2OFRsQCDunVwNli8ukd6u8WKz1kRdMYS",
+	"4hEFLrDlCmSmtJJF4h5AP/OahnLYR9JquRbKMTCr3DB9GQ72zcc2b/wNNS5ac3vYDbUfsptoc3DWXsr4",
+	"vy1Tqv9tbQ8haa5uY/SPoT0c9sNHXeBTi2ChehXI9BwlhQ2TjIR7iBZmMkS25lYj9r9NLHhT2HLg8OAA",
+	"AcnMuGokNGZs+eajKfYgOknJDXM9ujFLAx1cyC69DQhcN6SPTT7HdtfOk9tZdmFODU5aYy3orNh+rCv2",
+	"Sfd7HN0hQyzqPy/fvYV//M+zH95g72b8I6HoizN/H5IUGpSa1fjOEMEqP+3ZX4yJT28Z0E/a/Q4LI7GL",
+	"+I/9Tq+c2cSAzd46R9tsJzgKSFxGsVvOF9qMN5czIv1v+3e04HkHzbpN3u6JgLx/7UR6hv4qx7jWu/f5",
+	"uix5Mpmy7HY9FxkpB6cwJB+tR2peSdfxnArCBfzs1A4tC6gdpqSs5E3BZuTZ8eHhlztJYTMrbstxn3yq",
+	"JaAwcf3AyyNKnz8bmb06qPNQsetefEtnbFdlo1sKlV8QU2hZVXyEhFl7gOt98dCzGC9zaBKGPfKHJO6j",
+	"d0nYHYcp4ierOssYy6OXtXPafz6i2SnBPPo2GdfK+l9gvx937KsuFnvu65z3UQ95z+mS1uH2ecb/PU8W",
+	"XQ6f82St5Niw3/pK09IVMjz5mf1uHD4yv8Md+pPfF26i/Z/tvzbSASwhPZ6OltUxuwyLffTcezFKqqeN",
+	"E+POL6A/q9bXbHChjw4H0Lqdz+rZ4OTw+fHXx98cvTz+GgpW8I9NuQoXmk1YtZEb5LejrBildtdaypTR",
+	"Qk//uYqk/gyPPKUT084QUf8h+/cR6jrL6orrxeDkbz+1PZMMCvqxG4HMmAIHCi34XYglP2OaDn6CfZox",
+	"XfFMrdqnH+wjazcKzHvfSWNFknl3N95X0ASD1YqYMQj7VEqFtgey0u53yn4UWInN9PE9kiUTtORDd/h9",
+	"G3Uuha5oph/gHvpMcDX/efnu7bubv7Os17OT2W/4leDU9Jzu1RSaZ+OneBdV/HTB1fjPXh3nxcFR05Kr",
+	"YlQZg9jC8GZUCBnRfCZMf2A0h3bJv5h8yah4SgHDjdKeQxc07Lbug7rxbXb35gr++WtwtT7Rjrkpeqjf",
+	"1es+wb6hV8e2iidTVsUEcnuEnwc3jFasMoMZhYCW/PqWwdhGSmCPexQwdVUMTgb7ID3soEupcN6hA7od",
+	"2BBBhTH05J3Nam1MrFMPoqpIyYUtBIZalaXKXBVRp8DUh+ZHvIp2+Q1Sw6FeO9IvHmICTV891y9JS7u2",
+	"YAxXMN4zyi1jJYYicqrpDVWMcEHUlJbh97ial+UhpHe5tTo9uRjCEEEkfWHgDDAO0P2YMW7OKNw2F9Lt",
+	"WazPYXPDh7XhxmjTTDRBzrKSEOCkmggJ3UDRos4J1+G3QX+s5RnP3l+QW7ZQDl3cxTVbewsxzOV3f2jK",
+	"6F1SbDvh35a5Lr+JYisx0hRlZNLo3jqU3MGAwCH3P93//wEAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

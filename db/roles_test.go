@@ -27,6 +27,7 @@ var withoutTenant = map[string]string{
 	"deployment_secrets":     "keys of the deployment; the engine's alone",
 	"feed_clock":             "one number about the cluster; the engine's alone",
 	"saga_counts_horizon":    "how far the statistics have come; the engine's alone",
+	"publications":           "who publishes to the brokers; the engine's alone",
 	"api_keys":               "read before it is known who asks; the engine's alone",
 }
 

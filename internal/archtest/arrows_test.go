@@ -30,7 +30,8 @@ var arrows = map[string][]string{
 	// stores
 	"db":                {},
 	"internal/memstore": {"internal/access", "internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
-	"internal/postgres": {"internal/access", "internal/credentials", "internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
+	"internal/postgres": {"internal/access", "internal/credentials", "internal/fault", "internal/retry",
+		"internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	// loops
 	"internal/audit":       {"internal/saga"},
 	"internal/delivery":    {"api/webhooks", "internal/cloudevent", "internal/egress", "internal/saga", "internal/webhook"},
@@ -39,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/failpoint":   {},
 	"internal/groupcommit": {},
 	"internal/engine":      {"internal/failpoint", "internal/fault", "internal/retry", "internal/saga", "internal/workflow"},
-	"internal/janitor":     {"internal/saga"},
+	"internal/janitor":     {"internal/fault", "internal/saga"},
 	"internal/participant": {"internal/egress", "internal/retry", "internal/saga", "internal/strictjson"},
 	// the database's login
 	"internal/credentials":     {},
@@ -52,8 +53,8 @@ var arrows = map[string][]string{
 	"internal/config": {"internal/access", "internal/credentials"},
 	"internal/devpg":  {},
 	"internal/egress": {},
-	"internal/httpapi": {"api", "api/webhooks", "internal/access", "internal/cloudevent",
-		"internal/fault", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
+	"internal/httpapi": {"api", "api/webhooks", "internal/access", "internal/cloudevent", "internal/fault",
+		"internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	"internal/identity": {"internal/access", "internal/fault", "internal/saga"},
 	"internal/ops":      {"internal/saga"},
 	"internal/app": {"db", "internal/access", "internal/audit", "internal/config", "internal/credentials", "internal/delivery", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint", "internal/groupcommit",

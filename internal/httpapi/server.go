@@ -91,6 +91,8 @@ type Config struct {
 	// CheckEndpoint says why deliveries could never go to a webhook's URL, "" when
 	// they may; in words fit for the tenant.
 	CheckEndpoint func(url string) (reason string)
+	// Node tells who drives a saga, see saga.Ownership. Optional: nobody knows.
+	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
 	// Tenant is the tenant of requests whose credential names none.
 	Tenant saga.Tenant
 	// CursorKey signs cursors: at least 32 random bytes, the same on every

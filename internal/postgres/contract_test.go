@@ -109,7 +109,7 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 			execute(t, db.SQL(), `
 				UPDATE saga.saga_states
 				   SET next_run_at = next_run_at - $1 * interval '1 us', updated_at = updated_at - $1 * interval '1 us',
-				       timeout_at = timeout_at - $1 * interval '1 us',
+				       suspended_at = suspended_at - $1 * interval '1 us', timeout_at = timeout_at - $1 * interval '1 us',
 				       compensation_timeout_at = compensation_timeout_at - $1 * interval '1 us'
 				 WHERE completed_at IS NULL`, d.Microseconds())
 		},
@@ -157,7 +157,7 @@ func emptied(t *testing.T) func(*testing.T) storetest.Env {
 }
 
 // execute runs a statement that must succeed, during a cleanup too.
-func execute(t *testing.T, db *sql.DB, statement string, args ...any) {
+func execute(t testing.TB, db *sql.DB, statement string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(context.WithoutCancel(t.Context()), statement, args...); err != nil {
 		t.Errorf("%s: %v", statement, err)
