@@ -65,11 +65,11 @@ var AuditTypes = []AuditType{
 	RetryAsked, ResumeAsked, Suspended, Unsuspended, DeadlineChanged, ForceAsked, AttentionRaised, AttentionCleared, StepOrder, StepSkipped,
 }
 
-// NoState stands for "no state" in an AuditEvent, NoStep for "no step".
-const (
-	NoState State = -1
-	NoStep        = -1
-)
+// NoState stands for "no state" in an AuditEvent.
+const NoState State = -1
+
+// NoStep stands for "no step" in an AuditEvent.
+const NoStep = -1
 
 // AuditEvent is one row of the audit trail (seed 2, saga_events). It is stored
 // in the transaction of the change it tells of and never changes afterwards.
