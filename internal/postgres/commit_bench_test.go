@@ -13,8 +13,8 @@ import (
 // BenchmarkCommit writes batches of 64 changes that each touch their row and
 // one event: ordinary ones, and such that one of them is an operator's.
 func BenchmarkCommit(b *testing.B) {
-	for _, operated := range []bool{false, true} {
-		name := map[bool]string{false: "ordinary", true: "operated"}[operated]
+	for _, byHand := range []bool{false, true} {
+		name := map[bool]string{false: "ordinary", true: "operated"}[byHand]
 		b.Run(name, func(b *testing.B) {
 			db, err := postgres.Open(b.Context(), postgres.Config{DSN: testdb.DSN(b)})
 			if err != nil {
@@ -33,7 +33,7 @@ func BenchmarkCommit(b *testing.B) {
 			b.ResetTimer()
 			for b.Loop() {
 				for i := range changes {
-					if operated && i == 0 {
+					if byHand && i == 0 {
 						changes[i].Operated = &saga.Operated{DeadlineInMS: new(int64(1000))}
 					}
 					changes[i].After.Version = changes[i].Before.Version + 1

@@ -217,6 +217,7 @@ const claiming = "S1-53, S2-112 claiming, from dead nodes too, without a sort"
 func writePurposes(t *testing.T) []purpose {
 	return []purpose{
 		{"committing a batch", postgres.CommitSagas, postgres.CommitParameters(t, someChanges(64)), []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
+		{"committing a batch with an intervention", postgres.CommitOperated, postgres.CommitParameters(t, operated(someChanges(64))), []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
 		{"creating a batch", postgres.CreateSagas, postgres.CreateParameters(t, someSagas(64)), []string{"workflows_pkey", "saga_states_archive_pkey"}},
 		{claiming, postgres.ClaimSagas, []any{1, 64}, []string{"idx_saga_runnable", "saga_states_pkey"}},
 	}

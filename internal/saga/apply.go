@@ -22,7 +22,7 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 	d.s = &d.After.Saga
 	d.s.Version++
 	d.s.UpdatedAt = m.Now
-	ok := false
+	var ok bool
 	switch e := e.(type) {
 	case Answered:
 		ok = d.answered(e.Outcome)

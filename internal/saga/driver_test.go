@@ -141,6 +141,9 @@ func (w *world) meddler(r *Run) *rapid.Generator[Event] {
 	order := func(v OrderVerb) Event {
 		return StepOrdered{Step: r.CurrentStep, Order: Order{Verb: v, By: "op", Output: json.RawMessage(`{"by":"hand"}`)}}
 	}
+	if allows(RetryVerb, r) && w.chance("retry of what waits", 40) {
+		return rapid.Just[Event](w.retry(r)) // rarely possible, so often tried
+	}
 	return rapid.SampledFrom([]Event{
 		CancelRequested{By: "user", Reason: "no"}, CompensateRequested{By: "op"}, DeadlinePassed{}, DeadlinePassed{}, ResumeRequested{By: "op"},
 		order(SkipStep), order(CompleteStep), order(FailStep), SuspendRequested{By: "op"}, UnsuspendRequested{}, DeadlineSet{TimeoutMS: 5000},

@@ -57,7 +57,7 @@ type StepOrdered struct {
 	Order
 }
 
-// SuspendRequested: nothing new may be sent.
+// SuspendRequested keeps anything new from being sent.
 type SuspendRequested struct{ By, Reason string }
 
 // UnsuspendRequested ends a suspension. The deadline moves by its length,
@@ -83,10 +83,10 @@ type CompletionForced struct {
 // FailureForced ends a saga as failed, at once.
 type FailureForced struct{ By, Reason string }
 
-// Acknowledged: somebody has looked at a saga that needs attention.
+// Acknowledged says that somebody has looked at a saga that needs attention.
 type Acknowledged struct{ By, Reason string }
 
-// Neglected: a saga makes no progress, for this reason (a snake_case word).
+// Neglected says that a saga makes no progress, for this reason (a snake_case word).
 type Neglected struct{ Reason string }
 
 func (RetryRequested) event()      {}
