@@ -177,6 +177,24 @@ func (e SagaAction) Valid() bool {
 	}
 }
 
+// Defines values for SagaInputOnConflict.
+const (
+	SagaInputOnConflictReject         SagaInputOnConflict = "reject"
+	SagaInputOnConflictReturnExisting SagaInputOnConflict = "return_existing"
+)
+
+// Valid indicates whether the value is a known member of the SagaInputOnConflict enum.
+func (e SagaInputOnConflict) Valid() bool {
+	switch e {
+	case SagaInputOnConflictReject:
+		return true
+	case SagaInputOnConflictReturnExisting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SagaLifecycle.
 const (
 	SagaLifecycleActive       SagaLifecycle = "active"
@@ -754,6 +772,7 @@ type SagaError struct {
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
+	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of a workflow has it.
 	BusinessKey   *Label  `json:"business_key,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 	Description   *string `json:"description,omitempty"`
@@ -762,6 +781,10 @@ type SagaInput struct {
 	// Metadata Any JSON object.
 	Metadata JSONObject `json:"metadata,omitempty"`
 	Name     *Label     `json:"name,omitempty"`
+
+	// OnConflict What to do when an unfinished saga of the workflow has the business
+	// key: `reject` (409), or `return_existing` (200 with that saga).
+	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
 	// Payload Any JSON value.
 	Payload AnyJSON `json:"payload,omitempty"`
@@ -783,6 +806,10 @@ type SagaInput struct {
 	// WorkflowVersion The latest version by default. Excludes `steps`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
 }
+
+// SagaInputOnConflict What to do when an unfinished saga of the workflow has the business
+// key: `reject` (409), or `return_existing` (200 with that saga).
+type SagaInputOnConflict string
 
 // SagaLifecycle The coarse life of a saga.
 type SagaLifecycle string
@@ -3143,6 +3170,34 @@ type CreateSagaResponseObject interface {
 	VisitCreateSagaResponse(w http.ResponseWriter) error
 }
 
+type CreateSaga200ResponseHeaders struct {
+	ETag              string
+	Location          string
+	PreferenceApplied *string
+}
+
+type CreateSaga200JSONResponse struct {
+	Body    Saga
+	Headers CreateSaga200ResponseHeaders
+}
+
+func (response CreateSaga200JSONResponse) VisitCreateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateSaga201ResponseHeaders struct {
 	ETag               string
 	IdempotentReplayed *string
@@ -4924,146 +4979,148 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H3rcts4uuCrYLlT1UkPLcuyk07smtr1cZwe7ziJN3Y6Z6uVI8IkJGFMAhwCjK1JeWufZh9sn2QLHwAS",
-	"JEGJsp3uc87Mn25HJHH58N1v+BbEPMs5I0yK4PBbsCQ4IQX8eZym/Fb9kRARFzSXlLPgMLhaEpQRueSJ",
-	"QHJJBcqxXKIlFiHiDB2MX4yCMBDxkmRYfSxXOQkOAyELyhbB/X0YnF7hhX/Yr6QQlDPE50guCSqI4GUR",
-	"kxBRhv5WckmEGrsgfytpQZLgUBYlcefKsZSkUKP92zT49d+mwZc/ToM/BKFnEWcJyXIuCZMfSZ7ilRqu",
-	"vaRLItHtkjCEGSK4SCkpkJqcCIluqVzCIgXOCKpGi1c7fyErdIsFwkzckoIkCC8wZU2gEFZmweGvgdpA",
-	"8MW3vouCzElBWEyO8zylvuUpiN1iKpFcYqmnFDckQXNe6OVFepAIYZYgKtCSM14WJNl0QB+JLFbHc0kK",
-	"H0xizhKBsHqMbpc0XiLMuFySAslihTJ8QwQShAnSnCajjGZq13vVdimTZEGK4F5NmuMCZ0Qa3DspC8EL",
-	"/54jRu7kLIY3IosrOV4QdE3mvCAhwgJRDZEF/UpY2DytKZvTVE00Qqd3cVomRKBIfR+NpiwIA6om+ltJ",
-	"ilUQBgxnaql6tuaG8N05YQu5DA4n44NXodqh/WFvLcrFq7+QVXdvv1BBr1OCji9Pzs5QvMQFjtUyQzhR",
-	"coezPCUIo0+fzt6M7Do1vdYLbWFi74pfvGgv2CGeX//Lzv/+8scewpm/wzJedpf/M1f0z1m6QrRJv4o5",
-	"aFYRKdqP+hc/39GDD1+1b4HvOSM9izwGokT744POIoWkabrNUtU069d7MH79csCCGSDhx5Ix9VNnzVGh",
-	"n0QIJ8Bz1VpJjlK+EAr9Y5ymQrHIeUoXS4meCYllKdDHT+/fn73/+XmI+HzKNKkqOiWKF3BGFJkIzpn6",
-	"P4ZRkATqTTlb9JMC1ctt7JlKkgmXsZkle3hbqAB0pt/fG1ePcVHglQuOKy5x2gXGZ8XrJFegUP9TwNCM",
-	"dvSY5UqY7AGLvcAL0l3k24JnaC8Evnu9QgmZ4zKVaG+k+Qz6EdjVTNC/kwhleIWuCcISZVxItDcOx+Ox",
-	"y5oMp+vboBqqsbs5LzIsNX/dnwSwB8N6x+PxOFzPivWeLunfPft6pxYIwIMj0LSkeOsRmoydna5bKux6",
-	"4HonQ1YLMq671o9vT9BPk4PxCEVKSP5pfxwpvK9ENhYo+m/miYhCI8puKROIfyUForKX9s2U64XoJV7g",
-	"szeAbQy2Lpf1CAIv8Iwma5WZPxRkHhwG/3W3VtB29VOxq0QAzPILJR4V7c/8FmVlvFTcgeB4CWd2hKJr",
-	"LGgcDTior2pYn8ICIwRhMC/T1K+4fMZU+lek2IrCG9BZlEhTZ0FYYkW4AkpT1kXqaBAvULSXqT9H6GpJ",
-	"pkyQQp2QIpy4VAiJxJIXsp9lqRn7ePT+ZDOH/syLm3nKb9/DcD6dRE1k93Fr3q6A2zx7+N+6g2/Pf69f",
-	"JkL+C08o0bp5rCdX6jtTWqz6EytNMcbqye5fhX48DJ/0cGcsL6WaUE8pcs6EO91xHJNcalX0SaZVNKI3",
-	"2IUohikVySZlgZVepLhpyRLFcvAKUAFQxmh7VCCmYe6YMNbU8C3CvLYL7zQsgh3XJFj3qceIgN28xTQt",
-	"C7IGTnnBr1OS/XE7eF3or3wgA7l4S5hEt4US3004VKbcut3ol6z+v1MZAOu+cUwFWNR7Lt/xhM57DRav",
-	"ukW0no7UUTz4BF1CPSkIfkpEteP6IH+MGLltm64uD3ggPp5zvVQ/HMHoNpM584+24ywOyKwm86TwOqdC",
-	"+mEGehCfV4ASI/SZyiUvJYqU9PmTkjCR2t4KLfFXghhXQosyKmGbzsovJZbkNznqq6c4WRjXzFbzVs17",
-	"1cqTBLaI04uC56SQwPHnOBUkDHLnp29BQbDw4cdHEvMiIYmyCaxg/UEgUhQc1GRH+u1ZhbBf/lXShySz",
-	"69Um8J3ja5KC0DTD8Ou/kliqYY7Z6n9cfnjvM8pWSD1BX3FagtuAlWmqeL5F4budBd8xA6rjHH3Et++I",
-	"EFr1rZ7uiBua7/Bcw28n50pRLPQg92FwgtN0I4i7egtGOS4kjWmOGciZQulU2o3SPJCllPkmAP356uoC",
-	"FmLluibVX/XHXzxwO+FZTpjoYQbHxnJT/L9kCSe1hRgio2Td8iJBEeOMRNqhVZmBjMsl1WqZ+lhtiTPy",
-	"YR4c/rp+G3oL4fqX3vPG2u+/tHZTUe6WJzLHel9qyZX2qExiKo4QvhYgBpc0JZViIFGiMat5YFhKkuXa",
-	"81nZGeOunRGClzQligawbBgtCZZkR1LQ6TqUAyQ3RAs6hRe1vTnzrmrPtyohcbHtmoQFehOuY5QTllC2",
-	"CNEeMuZ7iCao2niI9tEc01T9dYAUpeWaBipz7SDcAESYesaMFr0WvdpYAqp3m2T0VhrjhvWZtoC5ibTq",
-	"aRx7x8BESVXj0XBQQdlBABC1BA0Prw/hlCUnuBTE581YIay12IQmgKcLcKPNeXGLCwCvXYpC8Fk1X4xZ",
-	"TFL9d0JwklKmNq+QG0teeNdRsZ7tKO64cnoro99lhiP0kSS0ILEUCBdKEVF22ZwrRdLLH2t56Z//W3fR",
-	"nTPTsYcuLC8+XF61TFsLOvUoCIOLT/Df46uTPwdh8Ob0/PTq1AuosvB4no6vBU9LSUKkOLVirer/oiVQ",
-	"tSu4a0K6aKuG92HjnwlO5XJLJUA7+1yc5Td+y7xNOaWfJpQk/qD/1bsSLZV7pLgeahS0x34qMa5VjG09",
-	"w8o2aUtSCzElGb2IcIEXlFWvb3EqSyxmjNxJB6WvOU8JZmpYJ4DhweOCgAAjdziW6UoL7MgOGI18PD33",
-	"uiGPjSSEWJDjRVwvU2on3UbxA27TWcxL5nH5HKep9RUq3WQOgSqCbOxFMU/H8ffyIFgvPVoI7LoSK2D7",
-	"0NnazNvxvI9vT9Drgxc/eVQGzdxm2j8huvv+wBRLV8IExZzNUxrLUPup9RcmXMfLNAG/r3GqIMqEJBi4",
-	"ZuWf3qQ2GDfQfcszPYCWzK7vdpSlUASHr0HHSTxYdCmVJn6EEhLThCgOS2UXCZ2hXoLdJDHtc98vcZ4T",
-	"RhIdaFF6ytrxDqwi5QH26VdSrFBGhcQ3BM15ySqrxwitwfA0iPKWkjTxQtQs59V9GKizUgJ4s23urKJ3",
-	"gy9qG2tGk64UdF79yWhRmuNXmteL168d6jkYd+nHGWNfbY7KtGf1CgsUDJXRII5qhzk4ZgHcPI7LAmLT",
-	"a7c1qYDYtVlSym5s/Ibc5SnWXNZCTa2hwSHKgu5UEfF1k+61GQW8aTdcAa/CUOcsDQE0zmINR9GIsp1Y",
-	"sBTWDTMZKeh7VtFsF4wgby/0c0SZAeg1T1aV7Wc906C46Qg76C6gio2CTYqCnbwCjl2pDzLgDTxJsRA9",
-	"qi5DRh03lsQIKeVyXgqcgp0G+mNBZEFJQ/dVPIKXSoVgRN7y4iYIg5Lhr5hqN0EY6JjATBtc6lC/4pQm",
-	"M+vF9kp3WO4FT2m82lI8ABujAqVkLhEvpbKSiEDzgmcN998PAuUwvo4FSiXKq5f0kn8QXRkDXi6czgD0",
-	"X3E6y8Sa9A+d9WCGjDlLLJD9MtbyjFcvD8ab44Fh8Fcqvdj3GVOj9ou8IBgincDQxRJDEoZEBWYJzxrL",
-	"SHipD6wOSnrlPiuza+K1iJurOLHBb5ymoVEwCiGRCfs2DVSIf27esZpxLejfmyAW1bFyTUf9kH45Png1",
-	"bOIylTRPqQ/cVUxPz6jjenYVcom10OPMZsFsgnrPamq4KzJczXwuJ4v9llDRMUPqeFYopUKanyvf0mAB",
-	"7HCPe0+ovcNtIHq0Hf/dqLxdtfU0yC0yGrlW6rTCJp5KT7NCWSlgCs2ZenNWu3b7xavSBa5LQRkRYnaj",
-	"M4r65aLSorTTYFb7cwf7jdyVKrkegynjzZgzQCMsOUJwCNqCIfM5+AkyvEIFyUxKXMs2crf3wnjdrME2",
-	"M0LgYYsee3x4bawmDFGpFk4SSDm8XWIJEukWr5rkNGjKn2DKoiCpXv8G1W4PNqwDVw/bIxwxaGZyJiTJ",
-	"u3s8Ywm5a3pMbdoQKAzXhLIFuFUZOUKRtu/Ue8I4jnGaAstXL4zWW2wtldldWOUC7N3La7AhbLjHgK4/",
-	"GPOD0HqOErImEhaiSP30380/o40mRmP0deek9GfCkllsfXrrqL/y/bmofbC9a9j9fN9+PutVG93XJ2Cw",
-	"KI2iDuH0705Zbymdk3gVp2TI+s6rl1t2SkYkTrDcGHFzHE7ushXFbsSTvQm4U0giZhXz9JI2JKhilJNC",
-	"cIayUkjF5zewoJfWV1OUrJ9nGAeuycJVStGCE4F0MHZLEt4DB8wq5TjZmLNhwmkuNF7rxI0ylUbaDYjk",
-	"OOC//+KLePJS5qUULtsQStlThxMizmJSRRmVVlBx2VEDlmpnNu3JZW1lCXlQaww68501JfvfhFdzvJnT",
-	"vnpI6MQ9phduHGUTgVyaKEXDQVIb8UM+B4u14S8ANpryhVc7Veov6GIiRIwXinUXziHdYoH+qijASBvF",
-	"+XGs/ihzjbXDFBtJ8nO+WKfVHIzB15CRZPZgyb1vhnjoAJPXzgB6Vx1VvV90TV5Vfk5A/A1OURfLYO8F",
-	"jslGfFTcssyTh0t+hVFG0HkSswt+K7QXWPtv4iVmC6JdOzblpt8Xu3aT+wo8VgpvFusT921nwQMn60Qx",
-	"qjTK5hI8k7TVCZeptMSj4ySyAcbUkXENDauJG11RVB9LQ7drHHfYMUu+9Fg7ddZfO/Ri0+UMjz6+OAuB",
-	"PyeQHaf0Wl2n4zpVtDUQOFq2dn6JMiM7rubtdZ7UqsmWLrAhWlMjJN7rNNMuPDFUUG5ws4G9q5NOfDEb",
-	"IXF8MwN69scpaUaExFk+PBLvl2htJG/53ULr0azX607ehzrD8otaznUKWlPUIC6dj2tsAnAC6KV2vVht",
-	"23RA2pDPYBr0WUt5bwRkB2Q4tdXjQXM+QL91VNpBU2ypCjZVrM0J5C3Nqnn6/1IXLtRutZcHTmFSO9nR",
-	"WGGtiPjLg43gryRrV/nU2ib4r+00JnecCpP+mxpbdLDSAodHma3r6A+ePSpM3VQ5PHZDFf2CLNgcC0GS",
-	"sKFKy7JgJEHXOL4ZodZ51EAPtV+57VLu90fu772cTIY5f2WBmdCyZQus6igE3YSSBRUSqiOrfErI/6w4",
-	"S0YKkq4QRqmihSO9xYiylDLSrmDYMg/Ap4B0ES/FkghZ5fU6MzqlOXqxbWi3ilj2Dn46eLX/8uCnjbUs",
-	"Xs597hrjvnAdLgRBSkPRZKKQxxXz6vS+ElfM96Yx9cl5SOPdTsznjcyJtXHX+k3DkESjRmtzAYHHWdzW",
-	"EpVu5iypT0pe+nPjrrQTOKaCaCfwCEUmMwxk4OXV8cer0zdHyCnVY4lGj1kF52jKcEFsWd4RiuonapCT",
-	"D+8uzk/1MO5RVQ9P318eX6kvp6x+QX38DNR6ncipfXfPQxTpM43QM8x0ouQCfyWozJ+rtU1ZVJllEXpm",
-	"M8gqLtQdEdx+b4/PzvUCbfqZWt2UnRy/Pzk9Pz99o2tw1mXPNWHSwkMPippdurl2bu5btYte5L2sLG2f",
-	"dIFKSclRztN0hE5xvDRufsWTjWCx2zHHHISBOcMgDKpTM3/bQwrCQANL/W6h41+j8dRuE8aIhxCWSdFt",
-	"ONG3ybtsfzsDjXNQFMcEVUExU0ggvHGk9zgjINu1kAcHGnjmrrWD2Uay0CU8L0qmy1YlwiA3QwR157eK",
-	"LLEAhwdp5s/0ZRMaRlFrY82FfWL0byWxiSS1hDonUhdkJ3QBwU9F5KMIRbMIRYcRinaisCrkVKIIXZMF",
-	"BczX9jdGKQyhdGgYw5vN9RA4r9M2quI7BT3IFs/wCmp9n0hPaDFcm4gbGxO4x5Z0WK8keW3bWnI7/dfT",
-	"k09Xpy5hnfZS0ANEVKV1DlYcodpyo7iBYfu2ec4XW1phHwDlddYEn2sKqIx99S81oSdPbRCPcCDfcjCa",
-	"KYd7Z14+LEu+HQFLykJzmx5X3bCIE4QxHh5i2dsuxAJRiDllvoL1txACVSaLk/3i656hjtKmTiv+oP8W",
-	"60MUkIy2vUOdlzLmGZn5M/4+V4Fvp+7FtjNpVegupcxnB+PX2i1guND6YNtrJ93tEbGOsVOk+phxHhqY",
-	"mDwyiAAR+YFhAM04upGAn2wkgLKE3G2oYmmlAA4LxB480jW991ObP9bOV/1XvXx3TY74sJzI8ctqWmvA",
-	"v7HMNdz3gYKiirU8KjTikxV65DUr7lNgoTat5imQtzCy5gVa8jQRThI5VdTq8mewK3SxVEPJ/XRycnp5",
-	"6eqvV2fvTj9A7cTlX84uLhoacJ88flw1zVo7YF2pTSWlt5exkA5RWdCmqlxIzJKqsry/eMyXlGa8Y0ZY",
-	"6/AwKQjKcLIpd6KteQ+KNXYr6x5ct7Z1GsqDat18YTFwxualnA3xrDp+zxQLadMEt1r2dgV3fn6pJeoD",
-	"Vj1Y7vyutX4uNYboBXLIMUQvvaWAL5+uFLDJTbYReNtIHiN0tqoobNCJj4GDP9Rztm6rrfHOa7wzP955",
-	"++Xbq/sd958H2/xzb3L/Bx8G/FL7OLeQeNclTS0ZdZkDzzLqf7Tgfj/LzxwVJCVYENuYDWYAo9hrAjuu",
-	"2fXRsTq8uuDeM6jq+bcMUzY4YJ/33nqH1Y5qn/b2eT/NdLehLQre1F+0TIKhuWwvIJUNX6e+dh02a4qR",
-	"WxCJOtnb1iuFICvZyu080W+nHACLlkrlX+t1twAFaVlPvLCdGKEfBKT6sXYG4t4mhXdzMtl95Z40FW3D",
-	"Ld9KcxW+rEudm63e1nmlphXbSjHfLRxWLc2/qZd7M9NcBFUi0sFStzuAjqsZTNDOKQF/b4/KYJdtndox",
-	"6fEh1eTdwp4abxtn1jiI/pSLdYziZEnimy25xaNod51aMRgdfysUVIeLU62yGLVeFiX50iH+DqOGrxxB",
-	"23dmDizXHdObBsi3qsF6pEvbm5S+1u/qKlCV7zXUlUBUitpL/GRx2035EJ1D9jvC/x07vLf33q4P+z88",
-	"Yo+98frv6VnvcTE/VeaCJbEqZ6gdvq9JFISI6SX6v47fnSNJ7iSiTNCEQHXi8I4yXs447BM1MyQvr9u/",
-	"s7HfMJ5d9bcajKp1A6oNzqN66I2xbTvmlWlJ0D7QLuyRDn/qQ014XGa2lQAvJcIsXvJC8wOcUiyI8BJ2",
-	"44C2A3iVpbHCWboeCRvIZ3TCtf0cfVDU83SBdw8eibnHsLm8wWmixKdORBKHpsNlnTIjEI4LLgTk5dCY",
-	"iFCX7YGrSfNHNmXGQQSwRK5wCavWh5ShCy7koiCX//N8NGVT9uOPJ5x91VmmYvTjj7oUOCPZNSlMVSbD",
-	"N2QWY0GOgGfpXz++PUH7+/uv1ZCfrk5gFVOWUbVO3dr7CNkQjP4io2lKzTP0LPp//+f/zjIRPR+hd2ay",
-	"Cil0/y6d5WArY0foo3b1mwzkkt0wfsuqlfKi+gmadtZVyjD7lEF5MEnMpsF3BPvVlf/gdAJHJkNRX4PF",
-	"qELgKXtmOzs8twJKQH8DFMU8IdGRelXYr8UoS3QePRQ+aYdeZrqQ6oCIqHqs6tY7kCtElDaNIeWeC0jL",
-	"EWUcEyGObAV99W6GV3YouyAzudmxAR+iibNt88E1wYVA0b/umJd2zpLoUBfQp5Qw+YMItdlE5ZRBCaOS",
-	"VUyXiSrzzfYcnrxq9BsnqSAIg/2lrCy9EONJcFbR6O+tAFko/NeNs0NQbKz5Uffvn7LIdvmO3J70iLNG",
-	"drr2xFYzPDvYm9itgP0nFNR04MxM8jxEUaMrd1SP+fPplY2WPtsfHzw3W3KapatdRdBCaBfndPfr3i7Q",
-	"dGTrtquqUF4X/OAbAgQctZqu6z616IasEGi4AuWkQJIwzGSI8oKymOY4haELXkpiG/TfkFxOGcQKJUqJ",
-	"stcmB2jJy0LYfqdZ1VJC3yugcd/cNNBqc2+yW+wOKmC6DVNDNE/xYkESFHkaoB4ipRJERzWw7eS6EWvV",
-	"HELtFZKBgVj1Qg4mE0X9+pfCcoFSkCkrc8S4+sgchBLIgFi6Dz96Bqrx3nOtcDrNsl1KiZz2M5FOaoLO",
-	"fKaFNoKyh4SQfNS8MiBEQApKS4Mu0PYmAf8lAaFp9yfA2ZGQHLh2gjIqBAH+VZCcYKmgqabUrgsh8UpU",
-	"gD6asuZidSNqZtqeQs98vSVTtv4neNvcR5DSmDCdM29aCB/nakU7k9E4MM2qoHugONzdvb29HWF4POLF",
-	"Ytd8K3bPz05O31+ewjd1/w8twxw7+zAYj/b0KzwnDOc0OAz2R+PRvnZbLkE2N0hE/bAgHrXiPblVmAKJ",
-	"wyP0VoMT2GLMs2vKLJ4cv3+ja1FAfAhL+QqoijPbk9Avf/g4Qp+hnOma63RRheNVvh2WCkkKYi9+MKSa",
-	"lUIRFpXwlQZrxYPPkuAwUFz+skoUrK+i+PWbv6N0q97kwdcVdHt32n339eaui1O6/ewH1pI1+tpPPH3t",
-	"H7Yq8vBFkSFr8l7M0awXGNpAvWpT+q3n0oBmPdBTjFmVgj3ReI3yigeM6e0lo7XeVo7Ht2lQkAXlbBoc",
-	"TgNSToP7qO6//YNAthJCZ+/FnEmQTL3t5avKiaH3Zky8lOMbuluA1Wl/7Hioum6yOC0F/dqL5tahqOST",
-	"/xKDNfG47nyQST5kPsmfYLaNu7Me0t9qd3a+B+7Oh+g179412Xob37vQ3oFB78G9GAPeNfcXDXizcd3J",
-	"/ZdW4/3JePyk3fY3N+QGmT6gGbfJuALBy3jFAkba+wiVEn0Lqna4axvlQ0vsMstwsQoOA7VIZLP2JV6I",
-	"Oov/C/TDEtLbpq6Qwgp8o0N0qkzQs1Y1W+he0EKlmLJm4cdzcHDNka48qSo+gPsZZVT3frqtanC0M3DK",
-	"jPF+CCFPCj2aiTIOIZFZcjCQCEvqNiO6L57QfdGoMNU8oCLr2phbTGXk3HnjnVoZY6aHiS791s/AbamW",
-	"VeauprvAphO/SQM4MqbBZLynrDZQsmIsiKgbWC2xmLKoSl2KdG+rSPcdiDqAcBoCePQuzeCgjqOjeG2g",
-	"HLhpZAjd6utahtBi84auLkf7vH+CrpQcRyeKIu/kCP1Mv9qW27BfKVBkRb1VS3VPgugI4SnLcKr4G1i8",
-	"0IKbLhiHcBwWle3AElwkKCEZZolw7jVp30QDE+W4IEyuvY7mi3uFyOpJOUp1aUj74oH7Divb+00uDrFo",
-	"Z8ivCnMakoGLi7a7zu/3v1Rkm9sgbP3X8Gsg3NsGd5zrBtetsns/oTmOR3F+YOKGh3t4/33YND13v5ls",
-	"nvteI/QhjNNijGGZqMzDKQMMmYzHTa7oY2kLIh/Ez8yNUQP41HfgfM076IZ84Vyz993VlnW0/gjqfDK0",
-	"3x8fbEZ5926cx5PKz8QSimZeSvBU1wJuRTu7phHE4bce1eqTvlbCqQmsbhzl+houUAqvCWFIdw6raIrA",
-	"XaGNCkFkbqyoLyykAmFFoSSxzqKD8WvjEGu1xoimrKNf5FgZnbomkNqbC1taBjz9zlTp0R420pBLPw35",
-	"7EcJ5xaw3bqnYIv0JptRqnWf1+Ox8QQA3OXcVUeTtfhX9x/pxcFzekPMIcM9w5ghe9fBDwLhGByrhx3E",
-	"MxWrppRPu8QJapTPOrfDKm0c+pOgyA4eedGp+vyfKPXdUOqqLKpQyzWOb7bFKl8jm170+kg4mF42l8Nw",
-	"GI0ttpLaVEW5I2pOaCqrrZaA0bwgYgmNUFemAbAPjfQKGyW3/0Sl74FK+mrikiVcCS8rNSE22zhMc47b",
-	"YpoSuzu2PsirhX5gpn86jpe2YCfU2XgEGiebXpwJuQuR0Epws4+zJ1qhq4PE98SZf8daoVPN5fNnpWnz",
-	"kmT5WG3xd1LzwBfWufL5ARbSbpUwtxlDbSmU0imtuyy0THFNDqkfSb8rhv6m+LYB2f7zINpgJGukt3kR",
-	"y9NLx2bM6AaippPoCJ1pFytnJlWpSiHyYtbnRvZbA7vamJ2u3NR2iLbb/Hbn/smeGIWTZr42kPSPE4xY",
-	"j12N+0SfCC3dTEeLjPVv62ICvFDI1MoV1Hem3jUQUrE6jYYnml1ozQ5PmX0JpwXByQrcRNS4aqtnC0xZ",
-	"2ErEmYzHOk5g8pXgC8iPrpI9FMIfRpAwpi9h1OUu2qDX5ADk6NcedXSjyhfdlsuu0e+e9CZV6yEOG2PZ",
-	"tM7txoIE1h5nkJuVjAXEs0ObGgpeYPMjwgXcE6R+H6FIkjsJqzE5RI00wrsd86QgkO8F+BO192GMxE3+",
-	"7y2op8qJMF7zYV/Za48fT3YfDXI5bfd6aM8nDHah2KNlzzex177hYO9/dBw8FqBBWbo05RyDkOJJ96oL",
-	"mDYSiWJicAojZC/0gKvDbWIyMnfo2DiV5CmYKlWCKnp2MJk8f4qAL6y4yaZtUrGQXEESwQX+g/Hvm2K5",
-	"blCg46F/MNe0H5pq5CfRULfkCb+Tt1l6NbmHMQh9QLtGDev3y0BKnpa15E6pAnA96gi9gQ+1Nd/R5UwK",
-	"cXUDzZQpYxpSsEnilaVmiN8QKZ4UIR7N7OelIE657WOPVevM/ad6yuzhsUoz7zs81Di7zsnpz/9BD067",
-	"yJ7w4AxdD8zpXWuX2XKB734k/7SsHmnw20N/MuzZ/Wb+GiSBf6kquh+JJ73dBEyl7V5l4udYLmsLvy4p",
-	"70+ZeIr2vv9AqoJSGbfVEZZw+/Xf16GMuSD7O+rQZgaP8nymNOSnUHZtWw19sxyPiQB/Ak51l2YLnoxI",
-	"bCCTEVnQWKyDzDvzykbQgLWbp5i2gNLOCers/6LgmVp4KXSNL7nLudC6uiaOp4CN2QbYUfWEfqiY+pSR",
-	"PeA+0JxwJgsM5dHb+kd+I9+ye0GA32qLzR7+ozmVr5aQ/6kXX3ll/OcJ3rW/92oeL8b7daBeX49YFQTG",
-	"mDHu0UcWRH4kOIEyid+Na8SYPS3bgMK9BLIhdIpwVVznB6zTjKWPRn5xROB3gpGdogfDqy5CTwEpcz2p",
-	"DluiJSl8jPXeXhqsmYEuo9sFSjevtlGwro4XTqa8VXTBR0izrDT3pddtIXLK4LZzbhuKt4rIhEd9AcMX",
-	"bnaghRP7A2MIPMJO6RWEZTzJyuDArvNkAGESDhmwVYjKjGHj3N1RNG5DFaQmpLBWq6RL3qNmfU9w/+X+",
-	"/wcAAP//",
+	"7L37cts4uiD+KvjxN1Wd9NCyLDvpxK6pXR/H6fGOk3hjp/tstXJEmIQkjEmAQ4CxNSlv7dPsg+2TbOED",
+	"QIIkKFG2kz6zM/90OyKJy4fvfsPXIOZZzhlhUgSHX4MlwQkp4M/jNOW36o+EiLiguaScBYfB1ZKgjMgl",
+	"TwSSSypQjuUSLbEIEWfoYPxiFISBiJckw+pjucpJcBgIWVC2CO7vw+D0Ci/8w34hhaCcIT5HcklQQQQv",
+	"i5iEiDL0t5JLItTYBflbSQuSBIeyKIk7V46lJIUa7T+mwW//MQ0+/3Ea/CEIPYs4S0iWc0mY/EjyFK/U",
+	"cO0lXRKJbpeEIcwQwUVKSYHU5ERIdEvlEhYpcEZQNVq82vkLWaFbLBBm4pYUJEF4gSlrAoWwMgsOfwvU",
+	"BoLPvvVdFGROCsJicpznKfUtT0HsFlOJ5BJLPaW4IQma80IvL9KDRAizBFGBlpzxsiDJpgP6SGSxOp5L",
+	"UvhgEnOWCITVY3S7pPESYcblkhRIFiuU4RsikCBMkOY0GWU0U7veq7ZLmSQLUgT3atIcFzgj0uDeSVkI",
+	"Xvj3HDFyJ2cxvBFZXMnxgqBrMucFCREWiGqILOgXwsLmaU3ZnKZqohE6vYvTMiECRer7aDRlQRhQNdHf",
+	"SlKsgjBgOFNL1bM1N4TvzglbyGVwOBkfvArVDu0Pe2tRLl79hay6e/uFCnqdEnR8eXJ2huIlLnCslhnC",
+	"iZI7nOUpQRh9+nT2ZmTXqem1XmgLE3tX/OJFe8EO8fz2/+38z89/7CGc+Tss42V3+T9zRf+cpStEm/Sr",
+	"mINmFZGi/ah/8fMdPfjwVfsW+J4z0rPIYyBKtD8+6CxSSJqm2yxVTbN+vQfj1y8HLJgBEn4sGVM/ddYc",
+	"FfpJhHACPFetleQo5Quh0D/GaSoUi5yndLGU6JmQWJYCffz0/v3Z+5+fh4jPp0yTqqJTongBZ0SRieCc",
+	"qf9jGAVJoN6Us0U/KVC93MaeqSSZcBmbWbKHt4UKQGf6/b1x9RgXBV654LjiEqddYPyqeJ3kChTqfwoY",
+	"mtGOHrNcCZM9YLEXeEG6i3xb8AzthcB3r1coIXNcphLtjTSfQT8Cu5oJ+ncSoQyv0DVBWKKMC4n2xuF4",
+	"PHZZk+F0fRtUQzV2N+dFhqXmr/uTAPZgWO94PB6H61mx3tMl/btnX+/UAgF4cASalhRvPUKTsbPTdUuF",
+	"XQ9c72TIakHGddf68e0J+mlyMB6hSAnJP+2PI4X3lcjGAkX/xTwRUWhE2S1lAvEvpEBU9tK+mXK9EL3E",
+	"C3z2BrCNwdblsh5B4AWe0WStMvOHgsyDw+D/360VtF39VOwqEQCz/EKJR0X7M79FWRkvFXcgOF7CmR2h",
+	"6BoLGkcDDuqLGtansMAIQRjMyzT1Ky6/Yir9K1JsReEN6CxKpKmzICyxIlwBpSnrInU0iBco2svUnyN0",
+	"tSRTJkihTkgRTlwqhERiyQvZz7LUjH08en+ymUP/youbecpv38NwPp1ETWT3cWveroDbPHv437qDb89/",
+	"r18mQv4bTyjRunmsJ1fqO1NarPoTK00xxurJ7l+FfjwMn/RwZywvpZpQTylyzoQ73XEck1xqVfRJplU0",
+	"ojfYhSiGKRXJJmWBlV6kuGnJEsVy8ApQAVDGaHtUIKZh7pgw1tTwLcK8tgvvNCyCHdckWPepx4iA3bzF",
+	"NC0LsgZOecGvU5L9cTt4XeivfCADuXhLmES3hRLfTThUpty63eiXrP6/UxkA675xTAVY1Hsu3/GEznsN",
+	"Fq+6RbSejtRRPPgEXUI9KQh+SkS14/ogf4wYuW2bri4PeCA+nnO9VD8cweg2kznzj7bjLA7IrCbzpPA6",
+	"p0L6YQZ6EJ9XgBIj9CuVS15KFCnp8yclYSK1vRVa4i8EMa6EFmVUwjadlV9KLMl3OeqrpzhZGNfMVvNW",
+	"zXvVypMEtojTi4LnpJDA8ec4FSQMcuenr0FBsPDhx0cS8yIhibIJrGD9QSBSFBzUZEf67VmFsF/+VdKH",
+	"JLPr1SbwneNrkoLQNMPw67+SWKphjtnqv11+eO8zylZIPUFfcFqC24CVaap4vkXhu50F3zEDquMcfcS3",
+	"74gQWvWtnu6IG5rv8FzDbyfnSlEs9CD3YXCC03QjiLt6C0Y5LiSNaY4ZyJlC6VTajdI8kKWU+SYA/fnq",
+	"6gIWYuW6JtXf9MefPXA74VlOmOhhBsfGclP8v2QJJ7WFGCKjZN3yIkER44xE2qFVmYGMyyXVapn6WG2J",
+	"M/JhHhz+tn4begvh+pfe88ba7z+3dlNR7pYnMsd6X2rJlfaoTGIqjhC+FiAGlzQllWIgUaIxq3lgWEqS",
+	"5drzWdkZ466dEYKXNCWKBrBsGC0JlmRHUtDpOpQDJDdECzqFF7W9OfOuas+3KiFxse2ahAV6E65jlBOW",
+	"ULYI0R4y5nuIJqjaeIj20RzTVP11gBSl5ZoGKnPtINwARJh6xowWvRa92lgCqnebZPRWGuOG9Zm2gLmJ",
+	"tOppHHvHwERJVePRcFBB2UEAELUEDQ+vD+GUJSe4FMTnzVghrLXYhCaApwtwo815cYsLAK9dikLwWTVf",
+	"jFlMUv13QnCSUqY2r5AbS15411Gxnu0o7rhyeiuj32WGI/SRJLQgsRQIF0oRUXbZnCtF0ssfa3npn/9r",
+	"d9GdM9Oxhy4sLz5cXrVMWws69SgIg4tP8N/jq5M/B2Hw5vT89OrUC6iy8Hiejq8FT0tJQqQ4tWKt6v+i",
+	"JVC1K7hrQrpoq4b3YeOfCU7lckslQDv7XJzlN37LvE05pZ8mlCT+oP/VuxItlXukuB5qFLTHfioxrlWM",
+	"bT3DyjZpS1ILMSUZvYhwgReUVa9vcSpLLGaM3EkHpa85TwlmalgngOHB44KAACN3OJbpSgvsyA4YjXw8",
+	"Pfe6IY+NJIRYkONFXC9TaifdRvEDbtNZzEvmcfkcp6n1FSrdZA6BKoJs7EUxT8fx9/IgWC89WgjsuhIr",
+	"YPvQ2drM2/G8j29P0OuDFz95VAbN3GbaPyG6+/7AFEtXwgTFnM1TGstQ+6n1FyZcx8s0Ab+vcaogyoQk",
+	"GLhm5Z/epDYYN9B9yzM9gJbMru92lKVQBIevQcdJPFh0KZUmfoQSEtOEKA5LZRcJnaFegt0kMe1z3y9x",
+	"nhNGEh1oUXrK2vEOrCLlAfbpF1KsUEaFxDcEzXnJKqvHCK3B8DSI8paSNPFC1Czn1X0YqLNSAnizbe6s",
+	"oneDL2oba0aTrhR0Xv3JaFGa41ea14vXrx3qORh36ccZY19tjsq0Z/UKCxQMldEgjmqHOThmAdw8jssC",
+	"YtNrtzWpgNi1WVLKbmz8htzlKdZc1kJNraHBIcqC7lQR8XWT7rUZBbxpN1wBr8JQ5ywNATTOYg1H0Yiy",
+	"nViwFNYNMxkp6HtW0WwXjCBvL/RzRJkB6DVPVpXtZz3ToLjpCDvoLqCKjYJNioKdvAKOXakPMuANPEmx",
+	"ED2qLkNGHTeWxAgp5XJeCpyCnQb6Y0FkQUlD91U8gpdKhWBE3vLiJgiDkuEvmGo3QRjomMBMG1zqUL/g",
+	"lCYz68X2SndY7gVPabzaUjwAG6MCpWQuES+lspKIQPOCZw333w8C5TC+jgVKJcqrl/SSfxBdGQNeLpzO",
+	"APRfcDrLxJr0D531YIaMOUsskP0y1vKMVy8PxpvjgWHwVyq92PcrpkbtF3lBMEQ6gaGLJYYkDIkKzBKe",
+	"NZaR8FIfWB2U9Mp9VmbXxGsRN1dxYoPfOE1Do2AUQiIT9m0aqBD/3LxjNeNa0L83QSyqY+Wajvoh/XJ8",
+	"8GrYxGUqaZ5SH7irmJ6eUcf17CrkEmuhx5nNgtkE9Z7V1HBXZLia+VxOFvstoaJjhtTxrFBKhTQ/V76l",
+	"wQLY4R73nlB7h9tA9Gg7/rtRebtq62mQW2Q0cq3UaYVNPJWeZoWyUsAUmjP15qx27faLV6ULXJeCMiLE",
+	"7EZnFPXLRaVFaafBrPbnDvYbuStVcj0GU8abMWeARlhyhOAQtAVD5nPwE2R4hQqSmZS4lm3kbu+F8bpZ",
+	"g21mhMDDFj32+PDaWE0YolItnCSQcni7xBIk0i1eNclp0JQ/wZRFQVK9/g2q3R5sWAeuHrZHOGLQzORM",
+	"SJJ393jGEnLX9JjatCFQGK4JZQtwqzJyhCJt36n3hHEc4zQFlq9eGK232Foqs7uwygXYu5fXYEPYcI8B",
+	"XX8w5geh9RwlZE0kLESR+um/mn9GG02Mxujrzknpz4Qls9j69NZRf+X7c1H7YHvXsPv5vv181qs2uq9P",
+	"wGBRGkUdwunfnbLeUjon8SpOyZD1nVcvt+yUjEicYLkx4uY4nNxlK4rdiCd7E3CnkETMKubpJW1IUMUo",
+	"J4XgDGWlkIrPb2BBL62vpihZP88wDlyThauUogUnAulg7JYkvAcOmFXKcbIxZ8OE01xovNaJG2UqjbQb",
+	"EMlxwH//2Rfx5KXMSylctiGUsqcOJ0ScxaSKMiqtoOKyowYs1c5s2pPL2soS8qDWGHTmO2tK9r8Jr+Z4",
+	"M6d99ZDQiXtML9w4yiYCuTRRioaDpDbih3wOFmvDXwBsNOULr3aq1F/QxUSIGC8U6y6cQ7rFAv1VUYCR",
+	"Norz41j9UeYaa4cpNpLk53yxTqs5GIOvISPJ7MGSe98M8dABJq+dAfSuOqp6v+iavKr8nID4G5yiLpbB",
+	"3gsck434qLhlmScPl/wKo4yg8yRmF/xWaC+w9t/ES8wWRLt2bMpNvy927Sb3FXisFN4s1ifu286CB07W",
+	"iWJUaZTNJXgmaasTLlNpiUfHSWQDjKkj4xoaVhM3uqKoPpaGbtc47rBjlnzusXbqrL926MWmyxkefXxx",
+	"FgJ/TiA7Tum1uk7HdapoayBwtGzt/BJlRnZczdvrPKlVky1dYEO0pkZIvNdppl14Yqig3OBmA3tXJ534",
+	"YjZC4vhmBvTsj1PSjAiJs3x4JN4v0dpI3vK7hdajWa/XnbwPdYblF7Wc6xS0pqhBXDof19gE4ATQS+16",
+	"sdq26TB1xCQQffa63Fw9A1/zUoZIlPESKhgYAjaBtAdjhD6wdAX+kJIpwhdLkuhvwRlq9wQZiFSOAq+x",
+	"NmChHcOhEQwekF3VVs0HzfkA3dpRpwdNwdnMxq80x4GwenAYFMTo6v7KjIRXRXMeyLve0Sr702LKlN2Q",
+	"1SGK9AwRenYwfv0cDNOoILIs2IzcUSGhFubZZDy2dV1YwvjPdQZ4VYNi19n61svOtlS6m8rs5lT9lg7b",
+	"hNy/1SUitQPz5YFTAtaGnLF3W7kHLw82Ilulw3TVfK3XN4lDZ+lTYRKtU2P1D1YPAVUpsxU0/WHKRyUE",
+	"NJU7j4VWxRkB43IsBEnCBjNRCEISdI3jmxFqnUcN9FB78NvO+37P7/7ey8lkmJtdFpgJLcW3wKqO6tVN",
+	"3VlQIaEOtcpchUzbiodnpCDpCmGUKso/0luMKEspI+1akS0zLnyqXhfxUiyJkFUGtTOjUwSlF9uGdqtc",
+	"aO/gp4NX+y8PftpYNeSVkeeu28MXGMWFIEjpgppMFPK4CpU6vS/EVah6E8b6NCpImN5OocobOSprI9z1",
+	"m4YhiUY13OZSDY9bvq2PKy3YWVKfPnLpz0K80u72mAqi3e0jFJkcPNA2Lq+OP16dvjlCTlEkSzR6zCo4",
+	"R1OGC2ILII9QVD9Rg5x8eHdxfqqHcY+qenj6/vL4Sn05ZfUL6uNnYEDplFntJX0eokifaYSegchLOFrg",
+	"LwSV+XO1timLKgM4Qs9srl7FhbojgoP17fHZuV6gTfRTq5uyk+P3J6fn56dvmrLOl6fYhEkLDz0oanbp",
+	"ZjW6WYbVLnqR97LyafikC9SkSo5ynqYjdIrjpQmoKJ5sBIvdjjnmIAzMGQZhUJ2a+dseUhAGGljqdwsd",
+	"/xqNT3ybgFE8hLBMMnQjXLFNhmv72xno9oPiZSZ8DWqoQgLhjdi9xxkB2a6FPGhM4AO91q58GzNEl/C8",
+	"KJkuEJYIg9wMEVT43yqyxAJcS6SZqdSXt2kYRa17Nhf2idG/lcSm7NQS6pxIXfqe0AWEmRWRjyIUzSIU",
+	"HUYo2onCqmRWiSJ0TRYUMF8rhRilMIRSHmEMb97cQ+C8TtuoyhwV9CAvP8MrqKp+Ij2hxXBtynNsnA09",
+	"VrvDeiXJay+CJbfTfz89+XR16hLWaS8FPUBEVVrnYMUR6lo3ihsYtm+b53yxpb37AVBe56fwuaaAyq2i",
+	"/qUm9GQEDuIRDuRbrlwz5XA/2MuH1SO0Y41JWWhu0+MUHRbbg4DRw4NZe9sFsyDeM6fM1xrgLQSblcni",
+	"5Bn5+pSoo7RJ6oo/6L/F+mAQpP1tH7rgpYx5Rmb+3MrKqeFWGNnGMa1a6KWU+exg/Fo7YAwXWh/WfO0k",
+	"Fj4iqjR2yoEfM85DQ0CTR4ZrIPdhYMBFM45uzOUnG3OhLCF3G+qFWsmWw0LeB48MAuz91OaPtZtb/1Uv",
+	"312TIz4sJ3I84JrWGvBvLHMN932goKiiWo8KQvlkhR55zYr7FFioAqx5CmSIjKx5gZY8TYSTrk8Vtbr8",
+	"OdLuSkFYoyrl8tPJyenlpau/Xp29O/0AVSqXfzm7uGhowH3y+HF1S2vtgHVFTZWU3l7GQuJJZUGb+n0h",
+	"MUuqGv7+Mj1f+p/xjhlhrQPxpCAow8mmLJW25j0oqtutYXxwheDWCT8Pqir0BSDB9ZyXcjbEj+z4PVMs",
+	"pE3I3GrZ25U2+vmllqgPWPVgufO7VlW61BiiF8ghxxC99BZdvny6ossmN9lG4G0jeYzQ2ap2s0EnPgYO",
+	"/lDP2bpNzcY7r/HO/Hjn7eevr+533H8ebPPPvcn9H3wY8Evt49xC4l2XNLVk1GUOPMuo/9GC+/0sP3NU",
+	"kJRgQWwLPJgBjGKvCey4ZtfHIetA9oJ7z6DqnLBlQLjBAfu899Y7rHZU+7S3z7BqJhYObQbxpv6iZRIM",
+	"zRp8AUmD+Dr1NUax+WmM3IJI1Gn1tjIsBFnJVm6Pj3475QBYtFQq/1qvuwUoSMt64oXteQmdNyCpkrVz",
+	"Pfc2Kbyb0/buK/ekqR0cbvlWmqvw5bfqLHgIBEMGr2l6t1LMdwuHVUvzb+rl3hxAF0GViHSw1O3DoONq",
+	"BhO0c0rA39ujMthlWyfRTHp8SDV5t7CnxtvGmTUOoj+5ZR2jOFmS+GZLbvEo2l2nVgxGx++FgupwcapV",
+	"FqPWy6IknzvE32HU8JUjaPvOzIHlumN60wD5VtVuj3Rpe9P/1/pdXQWq8r2GuuaKSlF7iZ8sbrsp+6Nz",
+	"yH5H+H9ih/f23tv1Yf+HR+yxN17/LT3rPS7mp8pcsCRWZWe1w/c1iYIQMV1b/8fxu3MkyZ1ElAmaEKgD",
+	"Hd67x8sZh32iZobkrHX7dzb2HePZVSexwahat/ra4Dyqh94Y27ZjXpnmD+0D7cIe6fCnPtSEx2Vmmzbw",
+	"UiLM4iUvND/AKcWCCC9hNw5oO4BXWRornKXrkbCBfEYnXNs50wdFPU8XePfgkZh7DJvLG5wmSnzqRCRx",
+	"aHqJ1ikzAuG44EJAXg6NiQh1gSS4mjR/ZFNmHEQAS+QKl7BqMkkZuuBCLgpy+d/PR1M2ZT/+eMLZF53P",
+	"K0Y//qiLrjOSXZPC1L8yfENmMRbkCHiW/vXj2xO0v7//Wg356eoEVjFlGVXr1E3Uj5ANwegvMpqm1DxD",
+	"z6L/87/+9ywT0fMRemcmq5BCd0rTWQ62BnmEPmpXv8n1LtkN47esWikvqp+gPWpdDw6zTxkUYpPEbBp8",
+	"R7Bf3WMBnE7gyGQo6mtlGVUIPGXPbA+N51ZACegkgaKYJyQ6Uq8K+7UYZYmuWIASM+3Qy0y/Vx0QEVU3",
+	"W93kCHKFiNKmMRQ3cAFpOaKMYyLEke1VUL2b4ZUdyi7ITG52bMCHaOJs23xwTXAhUPTvO+alnbMkOtSt",
+	"ClJKmPxBhNpsonLKoFhUySqmC3KV+Wa7O09eNTq7k1QQhMH+UlaWXojxJDiraHRSV4AsFP7rFuUhKDbW",
+	"/KhvSpiyyPZTj9zu/4izRh2A9sRWMzw72JvYrYD9JxTUdODMTPI8RFGj/3lUj/nz6ZWNlj7bHx88N1ty",
+	"2tKrXUXQrGkX53T3y94u0HRkK+Sr+ltel1bhGwIEHLXa2+uOwOiGrBBouALlpECSMMxkiPKCspjmOIWh",
+	"C15KYq9CuCG5nDKIFUqUEmWvTQ7QkpeFsJ1ls6p5h77BQeO+udOhdaGAyW6xO6iA6bamDdE8xYsFSVDk",
+	"aTV7iJRKEB3VwLaT65a3VRsOtVdIuwZi1Qs5mEwU9etfCssFSkGmrMwR4+ojcxBKIANi6RsP0DNQjfee",
+	"a4XTaUvuUkrkNPqJdFIT9EA0zcoRFJgkhOSj5uUMIQJSUFoa9Nu2dzb4r2MITWNFAc6OhOTAtROUUSEI",
+	"8K+C5ARLBU01pUn8lXglKkAfTVlzsbrlNzMNZuF2Ar0l0yDgT/C2ufkhpTFhujrBNGs+ztWKdiajcWDa",
+	"gkGfRnG4u3t7ezvC8HjEi8Wu+Vbsnp+dnL6/PIVv6k4rWoY5dvZhMB7t6Vd4ThjOaXAY7I/Go33ttlyC",
+	"bG6QiPphQTxqxXtyqzAFEodH6K0GJ7DFmGfXlFk8OX7/Rlf9gPgQlvIVUBVntiehX/7wcYR+hcKxa67T",
+	"RRWOV/l2WCokKYi9YsOQalYKRVhUwlcarBUPPkuCw0Bx+csqUbC+9OO3r/7e3a3KngdfDNHtkmr33dcF",
+	"vS4D6t4cMLBqr3GDwMRzg8DDVkUevigyZE3eK1Ca1RFDW9VXDWG/9lzP0Ky8eooxq6K7JxqvUcjygDG9",
+	"XXu01tvK8fg6DQqyoJxNg8NpQMppcB/Vnc5/EMjWfejsvZgzCZKpt5F/VScy9IaSiZdyfEN3S906jaYd",
+	"D1XXTRanpaBfetHcOhSVfPJfF7EmHtedDzLJh8wn+RPMtnF31kP6vXZn53vg7nyIXvPuXZOtt/G9C+0d",
+	"GPQe3EAy4F1zU9SANxsXy9x/bl1xMBmPn/Reg82tz0GmD2h7bjKuQPAyXrGAkfY+mqos/4KqHe7aKwmg",
+	"+XiZZbhYBYeBWiSyWfsSL0Sdxf8ZOo8J6W0IWEhhBb7RITpVJuhZq24wdK/CoVJMWbPw4zk4uOZIV55U",
+	"FR/A/Ywyqrts3VY1ONoZOGXGeD+EkCeFbthEGYeQyCw5GEiEJXVDF92BUOgOdFSYah5QkXVtzC2mMnJu",
+	"F/JOrYwx0y1GF9nrZ+C2VMsqc1fTXWBz54FJAzgypsFkvKesNlCyYiyIqFuFLbGYsqhKXYp0F7FId3iI",
+	"OoBwWi949C7N4KCOo6N4baAcuNNlCN3qi3GG0GLzLrQuR/t1/wRdKTmOThRF3skR+pl+sc3NYb9SoMiK",
+	"equW6u4P0RHCU5bhVPE3sHih2TldMA7hOCwq24EluEhQQjLMEuHcINO+8wcmynFBmFx78c9n97KW1ZNy",
+	"lOp6lvYVD/ffmJX1XYXQLu+Uurlns6YTDNZnkVNNCkZZp6Dz+Xe5KsOWbA2/I8O9inHHuYtx3bq6lzcC",
+	"BCfjve9yLpYdGLZYhZ8NK4Oru7a70PL3v1bnH+aQHymRQbga2eqRyfdh0yWw+9VkWd33OgceItAsxhhR",
+	"hso8nDLAkMl43JRWPlGzIPJBcsbcmTZAfnwDidS8hXHIF85Fk99cnVxH64+gzidD+/3xwWaUd2+Hejyp",
+	"/EwsoWjmpRSC6mLMrWhn17RCOfzao/J+0herOLWa1Z27XF9EB8r6NSEM6d55FU0RuC23UbmJzJ0t9ZWd",
+	"VCCsKJQk1ol3MH5tHJWt5jDRlHX0vhwLiUytJrV3d7a0P3j6janSo9VtpCGXfhp6kx8lnHvwduuumi3S",
+	"m2xGqdaNdo/HxhMAcJdzVz191uJf3YGnFwfP6Q0xhww3bWOG7G0fPwiEY3B4H3YQz1QSmxJLHaogqFHW",
+	"7NyPrKwk6NCDIjt45EWn6vN/odQ3Q6mrsqhCYNc4vtkWq3ytnHrR6yPhYBLbHBvDYTS22Ap3U63mjqg5",
+	"oal4t1oCRvOCiCW0Al6ZFtg+NNIrbJRC/wuVvgUq6cu5S5ZwJbys1ISYeeMwzTlui2lK7O7Yui2vFvqB",
+	"mRsEcLy0hVShzpIk0DrcdKNNyF2IhFaCm53MPVEkXbUlviXO/CfWCp0qO5+fMU2b14TLx2qLv5OaBz7K",
+	"zqXnD7CQdqtExs0YakvUlE5p3ZihZYprcnv9SPpNMfS74tsGZPt/B9EGI1kj7dCLWJ4eRzaTSbfQNb10",
+	"R+hMu745MylkVWqXF7N+bWQlNrCrjdnpyi05gCwIW3fg3MDaEzty0v/XBvj+eYJE67GrcaPuE6Glm4Fq",
+	"kbH+bV2shhcKmVo5nPrW4LsGQipWp9HwRLMLrdnhKbMv4bQgOFnplonGhV49W2DKwlaC1GQ81vEbk0cG",
+	"X0DeepWEoxD+MIJEPn0NqS5D0ga9JgcgR7/2qKNOVR7vtlx2jX73pHcJW8992BjLpttuNxYkFvc4g9xs",
+	"cSwgzyC0KbvgBTY/IlzATVnq9xGKJLmTsBqT29VI77zbMU8KAnl4gD9Rex/GSBwUlxhGPVWuivGaD/vK",
+	"Xvz9eLL7aJDLaYfYQ3s+YbALRTgte76JvfYNB3v/0XHwWIAGZenSlNl8v2BVs7BsI5EoJganMEL2Shu4",
+	"PN8mjCNzi5SNH0qegqlSJQ6jZweTyfOnCMTDipts2iZ7C8kVJBGV2+DfV8Vy3aBAx0P/YK5pPzRV4k+i",
+	"oW7JE34nb7P0anIPYxD6gHaNGtbvl4FUSS1rIVaqLwgeoTfwobbmO7qcSe2u7mCaMmVMQ2o8Sbyy1Azx",
+	"HZHiSRHi0cx+XgrilEE/9li1ztx/qqfMHh6rNPO+w0ONs+ucnP78n/TgtIvsCQ/O0PXAXOu1dpkt4/jm",
+	"R/Ivy+qRBr899CfDnt2v5q9BEviXqtL+kXjS2+XBVEDvVSZ+juWytvDrUv/+lImnaLv8T6QqKJVxWx1h",
+	"Cfe//30dypgr4r+hDm1m8CjPZ0pDfgpl17Y70Xcr8pgI8CfgVHfPtuDJiMQGMhmRBY3FOsi8M69sBA1Y",
+	"u3mKaQso7Zygzv4vCp6phZdC116Tu5wLratr4ngK2JhtgB1VT+iHiqkbGtkD7gPNCWeywFC2vq1/5Dv5",
+	"lt1rKvxWW2z28I/mVL5aQl6uXnzllfGfJ3jX/t6rebwY79eBen1BaFWoGWPGuEcfWRD5keAEMjF/N64R",
+	"Y/a0bAMKKhPIhtCp21XRox+wTpOcPhr5xRGB3whGdooeDK+6Oz0FpMwFvTpsiZak8DHWe3tttmYGurxx",
+	"FyjdvNpGwbprgXAqGKyiCz5CmmUl1K8dOe06csrgvn9uG723ivuER30Bwxdu3KCFE/sDYwg8wk5JHIRl",
+	"PEnk4MCu82QAYRIOGbBViMqMYePc3VE0bkN1qiaksFarpEveo2bdVXD/+f7/BgAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -31,6 +31,11 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			"id", "saga_id", "step_index", "name", "state", "attempts", "max_attempts", "created_at", "started_at", "completed_at",
 			"last_attempt_at", "input_data", "output_data", "error", "compensation_state", "metadata",
 		},
+		// Seed 2, table 3; the second row is ours.
+		"saga_events": {
+			"id", "saga_id", "event_type", "step_id", "step_index", "timestamp", "event_data", "old_state", "new_state", "error", "trace_id", "span_id", "metadata",
+			"tenant_id", "step_name", "attempt", "actor", "request_id", "digest", "txid",
+		},
 		// Seed 4.
 		"sagas": {
 			"transaction_id", "tenant_id", "tenant_region", "tenant_major", "tenant_minor", "saga_type", "initiated_by", "status", "saga_data",
@@ -57,8 +62,8 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			t.Errorf("%s (-seed +database):\n%s", view, diff)
 		}
 	}
-	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga'`); len(views) != 7 {
-		t.Errorf("views %v, want the seven above", views)
+	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga'`); len(views) != 8 {
+		t.Errorf("views %v, want the eight above", views)
 	}
 }
 

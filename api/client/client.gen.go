@@ -171,6 +171,24 @@ func (e SagaAction) Valid() bool {
 	}
 }
 
+// Defines values for SagaInputOnConflict.
+const (
+	SagaInputOnConflictReject         SagaInputOnConflict = "reject"
+	SagaInputOnConflictReturnExisting SagaInputOnConflict = "return_existing"
+)
+
+// Valid indicates whether the value is a known member of the SagaInputOnConflict enum.
+func (e SagaInputOnConflict) Valid() bool {
+	switch e {
+	case SagaInputOnConflictReject:
+		return true
+	case SagaInputOnConflictReturnExisting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SagaLifecycle.
 const (
 	SagaLifecycleActive       SagaLifecycle = "active"
@@ -747,6 +765,7 @@ type SagaError struct {
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
+	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of a workflow has it.
 	BusinessKey   *Label  `json:"business_key,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 	Description   *string `json:"description,omitempty"`
@@ -755,6 +774,10 @@ type SagaInput struct {
 	// Metadata Any JSON object.
 	Metadata JSONObject `json:"metadata,omitempty"`
 	Name     *Label     `json:"name,omitempty"`
+
+	// OnConflict What to do when an unfinished saga of the workflow has the business
+	// key: `reject` (409), or `return_existing` (200 with that saga).
+	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
 	// Payload Any JSON value.
 	Payload AnyJSON `json:"payload,omitempty"`
@@ -776,6 +799,10 @@ type SagaInput struct {
 	// WorkflowVersion The latest version by default. Excludes `steps`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
 }
+
+// SagaInputOnConflict What to do when an unfinished saga of the workflow has the business
+// key: `reject` (409), or `return_existing` (200 with that saga).
+type SagaInputOnConflict string
 
 // SagaLifecycle The coarse life of a saga.
 type SagaLifecycle string
@@ -3986,6 +4013,13 @@ func (r ListSagasResponse) ContentType() string {
 	return ""
 }
 
+// CreateSagaResponse200Headers the declared response headers of an HTTP 200 response for CreateSaga
+type CreateSagaResponse200Headers struct {
+	ETag              string
+	Location          string
+	PreferenceApplied *string
+}
+
 // CreateSagaResponse201Headers the declared response headers of an HTTP 201 response for CreateSaga
 type CreateSagaResponse201Headers struct {
 	ETag               string
@@ -4003,14 +4037,23 @@ type CreateSagaResponseDefaultHeaders struct {
 type CreateSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Saga
 	// JSON201 the response for an HTTP 201 `application/json` response
 	JSON201 *Saga
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CreateSagaResponse200Headers
 	// Headers201 the parsed response headers for an HTTP 201 response
 	Headers201 *CreateSagaResponse201Headers
 	// HeadersDefault the parsed response headers for an HTTP default response
 	HeadersDefault *CreateSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateSagaResponse) GetJSON200() *Saga {
+	return r.JSON200
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -5676,6 +5719,13 @@ func ParseCreateSagaResponse(rsp *http.Response) (*CreateSagaResponse, error) {
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Saga
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
 		var dest Saga
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -5693,6 +5743,30 @@ func ParseCreateSagaResponse(rsp *http.Response) (*CreateSagaResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers CreateSagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 201:
 		var headers CreateSagaResponse201Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -80,20 +81,29 @@ func call(t *testing.T, method, url, body string) (int, map[string]any) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	res, doc, err := answerOf(req)
 	if err != nil {
 		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var doc map[string]any
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatalf("%s %s: %d %s", method, url, res.StatusCode, text)
 	}
 	return res.StatusCode, doc
+}
+
+// answerOf makes a request and decodes the JSON answer.
+func answerOf(req *http.Request) (*http.Response, map[string]any, error) {
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	var doc map[string]any
+	text, err := io.ReadAll(res.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &doc)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s %s: %d %s: %w", req.Method, req.URL, res.StatusCode, text, err)
+	}
+	return res, doc, err
 }
 
 const twoSteps = `{"name": "pair", "steps": [

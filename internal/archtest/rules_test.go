@@ -16,7 +16,7 @@ var rules = []string{"internal/fault", "internal/retry", "internal/strictjson", 
 // import. What is not here reaches for the world outside, or shares memory;
 // context appears in the contracts of stores, and is only passed on.
 var pure = []string{
-	"bytes", "cmp", "context", "crypto/sha256", "encoding/binary", "encoding/json", "errors", "fmt", "hash", "io", "maps", "math", "net/url", "slices",
+	"bytes", "cmp", "context", "crypto/sha256", "encoding/binary", "encoding/json", "errors", "fmt", "io", "maps", "math", "net/url", "slices",
 	"strconv", "strings", "time", "unicode", "unicode/utf16", "unicode/utf8",
 	"github.com/google/uuid", "go.yaml.in/yaml/v3", "golang.org/x/net/http/httpguts",
 }

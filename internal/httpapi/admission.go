@@ -16,6 +16,7 @@ import (
 type created struct {
 	id       uuid.UUID
 	replayed bool // id is the saga of an earlier request; the rest is not set
+	joined   bool // id is the unfinished saga of the business key; the rest is not set
 	saga     saga.Saga
 	def      *workflow.Definition
 	ended    <-chan struct{} // closed when the saga ends on this node; nil unless watched
@@ -72,7 +73,7 @@ func (s *server) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c 
 	var run *saga.Run
 	defer func() { done(run) }()
 	for again := false; ; again = true {
-		n := s.newSaga(requestOf(ctx), spec, c, owner, s.now(), key)
+		n := s.newSaga(requestOf(ctx), spec, c, owner, s.now(), key, joins(b))
 		result, err := s.Create(ctx, n)
 		if err != nil || result.Created == saga.IDTaken {
 			result, err = s.unlessStored(ctx, n, result, err)
@@ -90,6 +91,11 @@ func (s *server) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c 
 		case result.Created == saga.Replayed:
 			out.id, out.replayed = result.Prior, true
 			return nil
+		case result.Created == saga.Joined:
+			out.id, out.joined = result.Prior, true
+			return nil
+		case result.Created == saga.KeyActive:
+			return saga.BusinessKeyActive(*spec.BusinessKey, result.Prior)
 		case result.Created == saga.KeyReused:
 			return keyReused()
 		case result.Created == saga.IDTaken:
@@ -125,6 +131,11 @@ func (s *server) unlessStored(ctx context.Context, n saga.NewSaga, result saga.C
 	s.Log.WarnContext(ctx, "saga was stored though its commit did not say so",
 		slog.String("request_id", requestOf(ctx).id), slog.String("saga_id", n.ID.String()), slog.Any("error", err))
 	return saga.CreateResult{Created: saga.Stored, Saga: found}, nil
+}
+
+// joins tells whether an unfinished saga of the business key is what the client wants.
+func joins(b *api.SagaInput) bool {
+	return b.OnConflict != nil && *b.OnConflict == api.SagaInputOnConflictReturnExisting
 }
 
 // sameOwner tells whether a saga still belongs to whom it was stored for.

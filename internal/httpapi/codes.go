@@ -58,6 +58,7 @@ var problems = []problemKind{
 	{codeKeyInUse, []int{409}, "Request already being worked on", "A request with this Idempotency-Key, or for a new saga with this saga_id, is being worked on right now. Try again after Retry-After."},
 	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga of this id."},
 	{codeSagaExists, []int{409}, "Saga exists already", "A saga of the given saga_id exists already. With an Idempotency-Key the repeated request would have been answered again instead."},
+	{saga.CodeBusinessKey, []int{409}, "Business key in use", "An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: return_existing` would have answered with that saga. Also when a saga cannot be reopened because another has its key now."},
 	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's present state. `allowed_actions` lists those that are."},
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's present one. Read it again and decide again."},
 	{saga.CodeUnstorable, []int{422}, "Content that cannot be stored", "The database refuses the content, for example a number beyond what it can hold."},

@@ -30,7 +30,7 @@ func (s *server) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject)
 		return nil, err
 	}
 	defer created.stop()
-	if created.replayed && wait > 0 {
+	if (created.replayed || created.joined) && wait > 0 {
 		err = s.awaitEnd(ctx, req.tenant.ID, created.id, wait)
 	} else if wait > 0 {
 		err = s.await(ctx, req.tenant.ID, created.id, created.ended, wait)
@@ -39,13 +39,16 @@ func (s *server) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject)
 		return nil, err
 	}
 	a := answer{status: http.StatusCreated}
-	if wait > 0 || created.replayed {
+	if wait > 0 || created.replayed || created.joined {
 		a, err = s.createdEarlier(ctx, req.tenant.ID, created.id, wait > 0)
 		if err != nil {
 			return nil, err
 		}
 	} else {
 		a.body, a.etag = toAPISaga(&created.saga, created.def), etagOf(created.saga.Version)
+	}
+	if created.joined {
+		a.status = http.StatusOK
 	}
 	a.location = "/api/v1/sagas/" + created.id.String()
 	a.replayed, a.waited = created.replayed, waited
@@ -107,6 +110,9 @@ func specOf(req *request, in api.CreateSagaRequestObject) (saga.Spec, error) {
 	case b.TransactionID != nil:
 		spec.ID = *b.TransactionID
 	}
+	if b.OnConflict != nil && b.BusinessKey == nil {
+		fields = append(fields, fault.Field{Pointer: "/on_conflict", Code: "excluded", Message: "says what a taken business_key means; there is none"})
+	}
 	if (b.SagaID != nil || b.TransactionID != nil) && spec.ID == uuid.Nil {
 		fields = append(fields, fault.Field{Pointer: "/saga_id", Code: "invalid", Message: "must not be all zeros"})
 	}
@@ -163,11 +169,12 @@ func noWorkflow(pointer, format string, args ...any) error {
 }
 
 // newSaga is the first version of the saga asked for.
-func (s *server) newSaga(req *request, spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey) saga.NewSaga {
+func (s *server) newSaga(req *request, spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey, join bool) saga.NewSaga {
 	return saga.NewSaga{
 		Saga:     saga.New(spec, c.def, c.version, owner, now, s.SagaTimeout),
 		Floating: c.floating,
 		Key:      key,
+		Join:     join,
 		Actor:    req.principal, RequestID: req.id,
 	}
 }

@@ -49,6 +49,15 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 	case !storable(n.Payload) || !storable(n.Metadata):
 		return saga.CreateResult{Created: saga.Unstorable}
 	}
+	if other := m.active(&n.Saga); other != nil {
+		if !n.Join {
+			return saga.CreateResult{Created: saga.KeyActive, Prior: other.ID}
+		}
+		if n.Key != nil {
+			m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), other.ID}
+		}
+		return saga.CreateResult{Created: saga.Joined, Prior: other.ID}
+	}
 	s := copySaga(&n.Saga)
 	s.TimeoutAt = nil
 	if s.TimeoutMS != nil {
@@ -61,6 +70,20 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 		m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), s.ID}
 	}
 	return saga.CreateResult{Created: saga.Stored, Saga: copySaga(&s)}
+}
+
+// active returns the unfinished saga that has s's business key, nil when none has.
+func (m *memory) active(s *saga.Saga) *saga.Saga {
+	if s.BusinessKey == nil {
+		return nil
+	}
+	for _, other := range m.sagas {
+		if other.BusinessKey != nil && *other.BusinessKey == *s.BusinessKey && other.Tenant.ID == s.Tenant.ID &&
+			other.WorkflowName == s.WorkflowName && !other.State.Terminal() && other.ID != s.ID {
+			return other
+		}
+	}
+	return nil
 }
 
 // storable mimics jsonb, which refuses what package strictjson refuses: a NUL
@@ -108,6 +131,11 @@ func (m *memory) commit(c *saga.Change) error {
 	now := m.sagas[c.After.ID]
 	if now == nil || now.Version != c.Before.Version || now.LeaseEpoch != c.Before.Epoch {
 		return c.Stale()
+	}
+	if now.State.Terminal() && !c.After.State.Terminal() {
+		if other := m.active(now); other != nil {
+			return saga.BusinessKeyActive(*now.BusinessKey, other.ID)
+		}
 	}
 	ok := storableError(c.After.Error) && (!now.State.Terminal() || now.State == saga.Failed)
 	for i := range c.Logs {

@@ -23,7 +23,7 @@ func insertEvents(first int) string {
 		list[i] = fmt.Sprintf("$%d::%s[]", first+i, t)
 	}
 	return `
-	INSERT INTO saga.saga_events (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data,
+	INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data,
 	       old_state, new_state, error, actor, request_id, trace_id, span_id, digest)
 	SELECT saga_id, tenant_id, event_type, step_index, step_name, attempt, at, data::jsonb,
 	       old_state, new_state, error::jsonb, actor, request_id, trace_id, span_id, digest

@@ -26,6 +26,7 @@ const (
 )
 
 var (
+	ActiveKey   = activeKey
 	CommitSagas = commitSagas
 	CountSagas  = countSagas
 	CreateSagas = createSagas

@@ -143,6 +143,7 @@ var readPurposes = []purpose{
 	{"S2-43, S2-48, S2-109, S4-18 overdue sagas of both phases", postgres.OverdueSagas, []any{100}, []string{"idx_sagas_timeout", "idx_saga_filter_state_timeout"}},
 	{"live sagas by state", postgres.CountLive, nil, []string{"idx_saga_states_status|idx_saga_runnable"}},
 	{"releasing sagas", postgres.ReleaseSagas, []any{1, array(somebody, big)}, []string{"saga_states_pkey"}},
+	{"the unfinished saga of a business key", postgres.ActiveKey("$1::uuid", "$2", "$3"), []any{big, "w1", "key-300"}, []string{"uq_saga_business_key"}},
 	{"an idempotency key", postgres.GetKey, []any{big, "p", "r", "k1"}, []string{"idempotency_keys_pkey"}},
 }
 
@@ -208,7 +209,7 @@ func indexNames(t *testing.T, db *sql.DB) []string {
 	t.Helper()
 	var names pq.StringArray
 	err := db.QueryRowContext(t.Context(), `SELECT array_agg(indexname ORDER BY indexname) FROM pg_indexes
-		WHERE schemaname = 'saga' AND tablename IN ('saga_states', 'saga_step_logs', 'saga_events')`).Scan(&names)
+		WHERE schemaname = 'saga' AND tablename IN ('saga_states', 'saga_step_logs', 'audit_events')`).Scan(&names)
 	if err != nil {
 		t.Fatal(err)
 	}

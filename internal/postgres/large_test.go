@@ -51,7 +51,7 @@ SELECT s.id, k, 'step-' || k, CASE WHEN s.state IN (5, 6) AND k = 2 THEN 'COMPEN
   FROM saga.saga_states s, generate_series(0, 2) AS k WHERE s.state <> 3 OR s.created_at >= $1`
 
 const fillEvents = `
-INSERT INTO saga.saga_events (saga_id, event_type, timestamp, step_index, trace_id, tenant_id, digest)
+INSERT INTO saga.audit_events (saga_id, event_type, timestamp, step_index, trace_id, tenant_id, digest)
 SELECT id, CASE WHEN state = 3 THEN 'saga.completed' ELSE 'saga.failed' END, updated_at,
        CASE WHEN state <> 3 THEN 1 END, trace_id, tenant_id, ''
   FROM saga.saga_states WHERE created_at >= $1 ORDER BY created_at`
@@ -82,7 +82,7 @@ func openLarge(t *testing.T) large {
 		{fillLargeTable, []any{l.since, sagasInLargeTable}},
 		{fillLogs, []any{lastFifth}},
 		{fillEvents, []any{lastFifth}},
-		{`VACUUM (ANALYZE) saga.saga_states, saga.saga_step_logs, saga.saga_events, saga.workflows, saga.workflow_definitions, saga.engine_nodes, saga.idempotency_keys`, nil},
+		{`VACUUM (ANALYZE) saga.saga_states, saga.saga_step_logs, saga.audit_events, saga.workflows, saga.workflow_definitions, saga.engine_nodes, saga.idempotency_keys`, nil},
 	} {
 		if _, err := fill.ExecContext(t.Context(), s.text, s.args...); err != nil {
 			t.Fatalf("%s: %v", s.text, err)

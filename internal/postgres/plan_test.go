@@ -120,7 +120,7 @@ func wantIndexes(t *testing.T, p plan, want ...string) {
 		}
 	}
 	p.each(func(n plan) {
-		if n.Type == "Seq Scan" && slices.Contains([]string{"saga_states", "saga_step_logs", "saga_events"}, n.Relation) {
+		if n.Type == "Seq Scan" && slices.Contains([]string{"saga_states", "saga_step_logs", "audit_events"}, n.Relation) {
 			t.Errorf("the plan reads all of %s:\n%s", n.Relation, p)
 		}
 	})

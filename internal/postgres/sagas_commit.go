@@ -182,6 +182,8 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 	case err == nil:
 	case dataError(err) && len(batch) > 1:
 		return oneByOne(batch, func(one []saga.Change) ([]error, error) { return st.Commit(ctx, one) })
+	case violates(err, businessKeyIndex):
+		return st.whyNotReopened(ctx, &batch[0])
 	case dataError(err):
 		return []error{fault.New(fault.Invalid, saga.CodeUnstorable, "the database refused this change of saga %s", batch[0].After.ID).Because(err)}, nil
 	default:

@@ -32,6 +32,7 @@ WITH runnable AS MATERIALIZED (
 	  JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
 	 WHERE w.enabled AND (NOT c.floating OR w.latest_version = c.workflow_version)
 	   AND (SELECT a.id FROM saga.saga_states_archive a WHERE a.id = c.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
+	   AND (c.business_key IS NULL OR (` + activeKey("c.tenant_id", "c.workflow_name", "c.business_key") + `) IS NULL)
 ), keys AS (
 	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)
 	SELECT * FROM unnest($29::uuid[], $30::uuid[], $31::text[], $32::text[], $33::text[], $34::bytea[]) AS k (id, tenant, principal, route, key, hash)
@@ -112,6 +113,9 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 		return oneByOne(batch, func(one []saga.NewSaga) ([]saga.CreateResult, error) { return st.Create(ctx, one) })
 	case violates(err, "saga_states_pkey"):
 		return []saga.CreateResult{{Created: saga.IDTaken}}, nil
+	case violates(err, businessKeyIndex): // it came while the statement ran; now it is seen
+		r, err := st.whyNotCreated(ctx, &batch[0])
+		return []saga.CreateResult{r}, err
 	case dataError(err):
 		return []saga.CreateResult{{Created: saga.Unstorable}}, nil
 	default:
@@ -183,6 +187,11 @@ func (st *Sagas) whyNotCreated(ctx context.Context, n *saga.NewSaga) (saga.Creat
 		return saga.CreateResult{Created: saga.NotRunnable}, nil
 	case found[0].Archived:
 		return saga.CreateResult{Created: saga.IDTaken}, nil
+	}
+	if n.BusinessKey != nil {
+		if r, err := st.keyActive(ctx, n); err != nil || r.Created != 0 {
+			return r, err
+		}
 	}
 	return saga.CreateResult{Created: saga.NotCurrent}, nil
 }

@@ -172,22 +172,30 @@ func (st *Workflows) query(ctx context.Context, query string, args ...any) ([]wo
 	return out, err
 }
 
+// setEnabled changes the head and answers with it as it then is, in one
+// statement: read afterwards it may be somebody else's already (invariant I12).
+const setEnabled = `
+WITH w AS (
+	UPDATE saga.workflows
+	   SET enabled = $3, revision = revision + (enabled <> $3)::int,
+	       updated_at = CASE WHEN enabled <> $3 THEN $5 ELSE updated_at END
+	 WHERE tenant_id = $1 AND name = $2 AND ($4::bigint = 0 OR revision = $4::bigint)
+	RETURNING *
+)
+SELECT ` + workflowColumns + ` FROM w
+  JOIN saga.workflow_definitions d ON d.tenant_id = w.tenant_id AND d.name = w.name AND d.version = w.latest_version`
+
 // SetEnabled implements workflow.Store.
 func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name string, enabled bool, revision int64, now time.Time) (workflow.Registered, error) {
-	res, err := st.db.read.ExecContext(ctx, `
-		UPDATE saga.workflows
-		   SET enabled = $3, revision = revision + (enabled <> $3)::int,
-		       updated_at = CASE WHEN enabled <> $3 THEN $5 ELSE updated_at END
-		 WHERE tenant_id = $1 AND name = $2 AND ($4::bigint = 0 OR revision = $4::bigint)`, tenant, name, enabled, revision, now)
-	if err != nil {
+	changed, err := st.query(ctx, setEnabled, tenant, name, enabled, revision, now)
+	switch {
+	case err != nil:
 		return workflow.Registered{}, fmt.Errorf("enable workflow: %w", err)
-	}
-	n, err := res.RowsAffected()
-	if err != nil {
-		return workflow.Registered{}, fmt.Errorf("enable workflow: %w", err)
+	case len(changed) > 0:
+		return changed[0], nil
 	}
 	r, err := st.Get(ctx, tenant, name, 0)
-	if err == nil && n == 0 {
+	if err == nil {
 		err = fault.New(fault.Precondition, workflow.CodeStale, "workflow %q is at revision %d", name, r.Revision)
 	}
 	return r, err

@@ -12,6 +12,8 @@ const (
 	CodeKeyUsed    = "REQ_IDEMPOTENCY_KEY_REUSED"
 	CodeNotFound   = "SAGA_NOT_FOUND"
 	CodeUnstorable = "SAGA_UNSTORABLE"
+
+	CodeBusinessKey = "SAGA_BUSINESS_KEY_ACTIVE"
 )
 
 // NotFound is the fault of a saga that does not exist for the tenant.
@@ -27,4 +29,11 @@ func (c *Change) Stale() *fault.Error {
 // KeyUsed is the fault of a change whose idempotency key is taken.
 func KeyUsed() *fault.Error {
 	return fault.New(fault.Conflict, CodeKeyUsed, "this idempotency key is in use")
+}
+
+// BusinessKeyActive is the fault of a saga that cannot live beside another
+// unfinished one of its workflow and business key.
+func BusinessKeyActive(key string, other uuid.UUID) *fault.Error {
+	return fault.New(fault.Conflict, CodeBusinessKey, "the saga %s has the business key %q and has not ended", other, key).
+		With(fault.Field{Pointer: "/business_key", Code: "active", Message: "belongs to the unfinished saga " + other.String()})
 }

@@ -35,6 +35,9 @@ type NewSaga struct {
 	// saga (NotCurrent) unless its version is still the latest one.
 	Floating bool
 	Key      *IdempotencyKey
+	// Join: when a saga of the workflow with this business key has not ended,
+	// that one is meant (on_conflict: return_existing).
+	Join bool
 	// Actor and RequestID are those of Moment, for the audit trail: the store
 	// writes Saga.Begun along with the saga.
 	Actor     string

@@ -20,13 +20,18 @@ const (
 	NotCurrent                     // Floating, and a newer workflow version exists
 	NotRunnable                    // the workflow does not exist or is disabled
 	Unstorable                     // the database refuses its content
+	// KeyActive: a saga of the workflow with this business key has not ended;
+	// NewSaga.Join makes it that saga instead, and its idempotency key stands
+	// for that one from then on.
+	KeyActive
+	Joined
 )
 
 // CreateResult is the answer for one NewSaga.
 type CreateResult struct {
 	Created Created
 	Saga    Saga      // when Stored
-	Prior   uuid.UUID // when Replayed: the saga the key stands for
+	Prior   uuid.UUID // the saga that stands instead, when Replayed, KeyActive or Joined
 }
 
 // Store keeps sagas. Every method that takes a tenant sees only its rows;
@@ -42,7 +47,8 @@ type Store interface {
 	// holds, durably on return. Per change: nil, or a fault: Conflict with
 	// CodeStale when the row moved on or, with Change.Key, CodeKeyUsed when the
 	// key is taken; Invalid with CodeUnstorable when the database refuses its
-	// content. Nothing of such a change is written, and the others are not
+	// content; Conflict with CodeBusinessKey when it would reopen a saga whose
+	// business key another one has now. Nothing of such a change is written, and the others are not
 	// touched by it. A batch must not name one saga twice.
 	Commit(ctx context.Context, batch []Change) ([]error, error)
 	// Load returns sagas with their step logs, whoever's they are: for the

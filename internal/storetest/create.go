@@ -37,7 +37,7 @@ var creates = []contract{
 // everything fills every field that a client can fill with a value of its own.
 func everything(n *saga.NewSaga) {
 	n.SagaType, n.Name, n.Description = "type ☃", new("name ñ"), new("description\nof two lines")
-	n.BusinessKey, n.CorrelationID = new("order-№7"), new("correlation 𝄞")
+	n.BusinessKey, n.CorrelationID = new("order-№7 "+n.ID.String()), new("correlation 𝄞")
 	n.InitiatedBy, n.TraceID, n.SpanID = "caller ж", new("4bf92f3577b34da6a3ce929d0e0e4736"), new("00f067aa0ba902b7")
 	n.Payload = json.RawMessage(`{"items":[{"sku":"a"},null],"amount":12.50}`)
 	n.Metadata = json.RawMessage(`{"tags":["x","y"],"team":"stock"}`)

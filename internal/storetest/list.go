@@ -43,6 +43,9 @@ func library(f *fixture) []saga.Saga {
 				n.CorrelationID = pick([]string{"c", "C", "c%", "кор 𝄞", "c'; --"}, i/2)
 				n.TraceID = pick([]string{"t1", "t2"}, i/3)
 				n.BusinessKey = pick([]string{"b1", "b2", "№3"}, i/4)
+				if !saga.States[i%len(saga.States)].Terminal() {
+					n.BusinessKey = new(fmt.Sprintf("unfinished %d", i)) // which has it alone
+				}
 				n.Metadata = json.RawMessage(fmt.Sprintf(`{"n":%d,"team":"stock ñ"}`, i%4))
 			}
 		})

@@ -36,7 +36,7 @@ type contract struct {
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t) // one store for all: each test has a tenant of its own
 	run(t, map[string][]contract{
-		"create": creates, "commit": commits, "written": written, "read": reads, "list": lists,
+		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists,
 	}, func(*testing.T) Env { return env })
 }
 
