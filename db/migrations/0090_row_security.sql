@@ -112,6 +112,9 @@ BEGIN
 
     REVOKE INSERT, UPDATE, DELETE ON saga.saga_schema_version FROM saga_engine_role;
     GRANT SELECT ON saga.saga_schema_version TO saga_app_role;
+    IF to_regclass('saga.saga_counts_horizon') IS NOT NULL THEN -- how far statistics have come
+        GRANT SELECT ON saga.saga_counts_horizon TO saga_app_role;
+    END IF;
     -- Keys that sign and hashes of keys are nothing to read reports with; those
     -- of no tenant are nothing for whoever acts for one.
     FOR t IN SELECT c.oid::regclass AS name,
