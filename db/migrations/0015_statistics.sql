@@ -96,12 +96,12 @@ CREATE FUNCTION saga.sagas_created(tenant uuid, first timestamptz, last timestam
 RETURNS TABLE (saga_id uuid, tenant_id uuid, workflow_name varchar, workflow_version integer, state smallint,
                created_at timestamptz, failed_at timestamptz, duration_us numeric, updated_at timestamptz)
 LANGUAGE sql STABLE SET search_path = pg_catalog SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-    SELECT s.*
+    SELECT s.id, s.tenant_id, s.workflow_name, s.workflow_version, s.state, s.created_at, s.failed_at, s.duration_us, s.updated_at
       FROM (SELECT tenant AS id WHERE tenant IS NOT NULL
             UNION ALL SELECT t FROM saga.saga_tenants() AS t WHERE tenant IS NULL) AS owner
      CROSS JOIN LATERAL (
-        SELECT id, tenant_id, workflow_name, workflow_version, state, created_at, CASE WHEN state = 6 THEN completed_at END,
-               extract(epoch FROM completed_at - started_at) * 1000000, updated_at
+        SELECT id, tenant_id, workflow_name, workflow_version, state, created_at, CASE WHEN state = 6 THEN completed_at END AS failed_at,
+               extract(epoch FROM completed_at - started_at) * 1000000 AS duration_us, updated_at
           FROM saga.saga_states WHERE tenant_id = owner.id AND created_at >= first AND created_at < last
         UNION ALL
         SELECT id, tenant_id, workflow_name, workflow_version, state, created_at, NULL,
@@ -122,13 +122,15 @@ BEGIN
     -- EXECUTE plans for this very tenant.
     RETURN QUERY EXECUTE $query$
         WITH pending AS MATERIALIZED (
-            SELECT * FROM saga.saga_counts_pending p WHERE $1 IS NULL OR p.tenant_id = $1
+            SELECT saga_id, tenant_id, failed_at, workflow_name, workflow_version, created_at, duration_us, updated_at
+              FROM saga.saga_counts_pending p WHERE $1 IS NULL OR p.tenant_id = $1
         ), unfinished AS MATERIALIZED (
             SELECT s.id, s.state, s.updated_at FROM saga.saga_states s WHERE s.completed_at IS NULL AND ($1 IS NULL OR s.tenant_id = $1)
         ), failed AS MATERIALIZED (
             SELECT s.id, s.completed_at FROM saga.saga_states s WHERE s.ended_state = 6 AND ($1 IS NULL OR s.tenant_id = $1)
         ), seen AS MATERIALIZED (
-            SELECT p.*, u.state AS unfinished_in, u.updated_at AS touched, f.id IS NOT NULL AS still_failed
+            SELECT p.saga_id, p.tenant_id, p.failed_at, p.workflow_name, p.workflow_version, p.created_at, p.duration_us, p.updated_at,
+                   u.state AS unfinished_in, u.updated_at AS touched, f.id IS NOT NULL AS still_failed
               FROM pending p
               LEFT JOIN unfinished u ON u.id = p.saga_id
               LEFT JOIN failed f ON f.id = p.saga_id AND f.completed_at = p.failed_at
@@ -217,11 +219,13 @@ BEGIN
         RETURN false; -- somebody else is at it
     END IF;
     WITH found AS MATERIALIZED (
-        SELECT * FROM saga.sagas_pending(NULL)
+        SELECT saga_id, tenant_id, workflow_name, workflow_version, state, created_at, failed_at, duration_us, updated_at, changed
+          FROM saga.sagas_pending(NULL)
     ), purged AS (
         DELETE FROM saga.saga_counts_pending WHERE saga_id NOT IN (SELECT saga_id FROM found)
     ), changed AS MATERIALIZED (
-        SELECT * FROM found WHERE changed
+        SELECT saga_id, tenant_id, workflow_name, workflow_version, state, created_at, failed_at, duration_us, updated_at
+          FROM found WHERE changed
     ), touched AS (
         UPDATE saga.saga_counts_pending p
            SET failed_at = c.failed_at, duration_us = c.duration_us, updated_at = c.updated_at
@@ -229,7 +233,7 @@ BEGIN
     ), ended AS (
         DELETE FROM saga.saga_counts_pending p USING changed c
          WHERE c.saga_id = p.saga_id AND c.state IN (3, 5, 7, 8)
-        RETURNING c.*
+        RETURNING c.tenant_id, c.workflow_name, c.workflow_version, c.state, c.created_at, c.duration_us, c.updated_at
     )
     INSERT INTO saga.saga_counts AS c (tenant_id, span, workflow_name, begins, workflow_version, state, sagas, timed, duration_us, last_update)
     SELECT e.tenant_id, span, e.workflow_name, date_trunc(span, e.created_at, 'UTC'), e.workflow_version, e.state,
@@ -249,7 +253,8 @@ BEGIN
         RETURN false;
     END IF;
     WITH created AS MATERIALIZED (
-        SELECT * FROM saga.sagas_created(NULL, horizon, beyond)
+        SELECT saga_id, tenant_id, workflow_name, workflow_version, state, created_at, failed_at, duration_us, updated_at
+          FROM saga.sagas_created(NULL, horizon, beyond)
     ), waiting AS (
         INSERT INTO saga.saga_counts_pending (saga_id, tenant_id, failed_at, workflow_name, workflow_version, created_at, duration_us, updated_at)
         SELECT saga_id, tenant_id, failed_at, workflow_name, workflow_version, created_at, duration_us, updated_at
@@ -323,7 +328,8 @@ SELECT t.id, t.saga_id, t.step_index, t.name, t.state, t.attempts, t.max_attempt
   FROM (SELECT id, current_step, next_run_at FROM saga.saga_states
          WHERE completed_at IS NULL AND next_run_at IS NOT NULL AND step_failures > 0
          ORDER BY next_run_at) AS s
- CROSS JOIN LATERAL (SELECT * FROM saga.saga_steps WHERE saga_id = s.id AND step_index = s.current_step) AS t
+ CROSS JOIN LATERAL (SELECT id, saga_id, step_index, name, state, attempts, max_attempts, last_attempt_at, error, compensation_state
+                       FROM saga.saga_steps WHERE saga_id = s.id AND step_index = s.current_step) AS t
  ORDER BY s.next_run_at;
 
 INSERT INTO saga.saga_schema_version (version, description) VALUES (15, 'statistics and reading at scale');

@@ -60,7 +60,7 @@ func (db *DB) within(ctx context.Context, each time.Duration, f func(*sqlx.Tx) e
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // it has only read
-	if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(each.Milliseconds(), 10)); err != nil {
+	if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(max(1, each.Milliseconds()), 10)); err != nil {
 		return err
 	}
 	return f(tx)
