@@ -17,7 +17,7 @@ CREATE INDEX idx_saga_states_status ON saga.saga_states (tenant_id, created_at, 
 -- The view of failed sagas, by their last change, which is their end. The sum
 -- is for the planner: without it, it would read all of this index where the
 -- one above has the answer.
-CREATE INDEX idx_saga_state_updated ON saga.saga_states (completed_at) WHERE ended_state + 0 IN (7, 8);
+CREATE INDEX idx_saga_state_updated ON saga.saga_states (ended_state, completed_at) WHERE ended_state + 0 IN (6, 7, 8);
 -- Sagas that took long. The others were changed last within a minute of their
 -- creation, so that the lists' order finds them by either time.
 CREATE INDEX idx_saga_updated_at ON saga.saga_states (tenant_id, completed_at, created_at, id) WHERE completed_at - created_at > interval '1 minute';
@@ -123,7 +123,8 @@ BEGIN
     -- EXECUTE plans for this very tenant.
     RETURN QUERY EXECUTE $query$
         WITH pending AS MATERIALIZED (
-            SELECT p.saga_id, p.tenant_id, p.failed_at, p.workflow_name, p.workflow_version, p.created_at, p.duration_us, p.updated_at FROM saga.saga_counts_pending p WHERE $1 IS NULL OR p.tenant_id = $1
+            SELECT saga_id, tenant_id, failed_at, workflow_name, workflow_version, created_at, duration_us, updated_at
+              FROM saga.saga_counts_pending p WHERE $1 IS NULL OR p.tenant_id = $1
         ), unfinished AS MATERIALIZED (
             SELECT s.id, s.state, s.updated_at FROM saga.saga_states s WHERE s.completed_at IS NULL AND ($1 IS NULL OR s.tenant_id = $1)
         ), failed AS MATERIALIZED (
@@ -219,11 +220,13 @@ BEGIN
         RETURN false; -- somebody else is at it
     END IF;
     WITH found AS MATERIALIZED (
-        SELECT saga_id, tenant_id, workflow_name, workflow_version, state, created_at, failed_at, duration_us, updated_at, changed FROM saga.sagas_pending(NULL)
+        SELECT saga_id, tenant_id, workflow_name, workflow_version, state, created_at, failed_at, duration_us, updated_at, changed
+          FROM saga.sagas_pending(NULL)
     ), purged AS (
         DELETE FROM saga.saga_counts_pending WHERE saga_id NOT IN (SELECT saga_id FROM found)
     ), changed AS MATERIALIZED (
-        SELECT saga_id, tenant_id, workflow_name, workflow_version, state, created_at, failed_at, duration_us, updated_at FROM found WHERE changed
+        SELECT saga_id, tenant_id, workflow_name, workflow_version, state, created_at, failed_at, duration_us, updated_at
+          FROM found WHERE changed
     ), touched AS (
         UPDATE saga.saga_counts_pending p
            SET failed_at = c.failed_at, duration_us = c.duration_us, updated_at = c.updated_at
@@ -251,7 +254,8 @@ BEGIN
         RETURN false;
     END IF;
     WITH created AS MATERIALIZED (
-        SELECT saga_id, tenant_id, workflow_name, workflow_version, state, created_at, failed_at, duration_us, updated_at FROM saga.sagas_created(NULL, horizon, beyond)
+        SELECT saga_id, tenant_id, workflow_name, workflow_version, state, created_at, failed_at, duration_us, updated_at
+          FROM saga.sagas_created(NULL, horizon, beyond)
     ), waiting AS (
         INSERT INTO saga.saga_counts_pending (saga_id, tenant_id, failed_at, workflow_name, workflow_version, created_at, duration_us, updated_at)
         SELECT saga_id, tenant_id, failed_at, workflow_name, workflow_version, created_at, duration_us, updated_at
@@ -301,18 +305,21 @@ SELECT (workflow_name || '@' || workflow_version)::varchar(300) AS definition_id
  GROUP BY 1;
 
 -- The last change of a saga that was cancelled or timed out is its end; only
--- a failed one (6) may be changed later, and of those there are few.
+-- a failed one (6) may be changed later, and of those there are few. Each part
+-- is in order, so that the first rows of all need not wait for the last.
 CREATE OR REPLACE VIEW saga.failed_sagas AS
 SELECT id, definition_id, name, state, current_step, total_steps, created_at, updated_at, completed_at, error, trace_id
-  FROM (SELECT id, (workflow_name || '@' || workflow_version)::varchar(300) AS definition_id, name, state::integer AS state, current_step, total_steps,
-               created_at, completed_at AS updated_at, completed_at, error, trace_id
-          FROM saga.saga_states
-         WHERE ended_state + 0 IN (7, 8)
-        UNION ALL
-        SELECT id, (workflow_name || '@' || workflow_version)::varchar(300), name, state::integer, current_step, total_steps,
+  FROM ((SELECT id, (workflow_name || '@' || workflow_version)::varchar(300) AS definition_id, name, state::integer AS state, current_step, total_steps,
                created_at, updated_at, completed_at, error, trace_id
-          FROM saga.saga_states
-         WHERE ended_state = 6) AS failed
+          FROM saga.saga_states WHERE ended_state + 0 IN (6, 7, 8) AND ended_state = 6 ORDER BY updated_at DESC)
+        UNION ALL
+        (SELECT id, (workflow_name || '@' || workflow_version)::varchar(300) AS definition_id, name, state::integer AS state, current_step, total_steps,
+               created_at, completed_at AS updated_at, completed_at, error, trace_id
+          FROM saga.saga_states WHERE ended_state + 0 IN (6, 7, 8) AND ended_state = 7 ORDER BY completed_at DESC)
+        UNION ALL
+        (SELECT id, (workflow_name || '@' || workflow_version)::varchar(300) AS definition_id, name, state::integer AS state, current_step, total_steps,
+               created_at, completed_at AS updated_at, completed_at, error, trace_id
+          FROM saga.saga_states WHERE ended_state + 0 IN (6, 7, 8) AND ended_state = 8 ORDER BY completed_at DESC)) AS failed
  ORDER BY updated_at DESC;
 
 -- Steps that have failed and will be tried again (seed 2's search for steps to

@@ -58,7 +58,7 @@ func (db *DB) prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.
 // ends the one that does not (ranOut).
 func (db *DB) within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
 	return db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(each.Milliseconds(), 10)); err != nil {
+		if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(max(1, each.Milliseconds()), 10)); err != nil {
 			return err
 		}
 		return f(tx)

@@ -17,6 +17,7 @@ func TestLargeTable(t *testing.T) {
 	l := openLarge(t)
 	t.Run("every purpose of the seeds' indexes is served by one", func(t *testing.T) { testPlans(t, l) })
 	t.Run("retention and the archive are served by indexes", func(t *testing.T) { testArchivePlans(t, l) })
+	t.Run("counting that takes too long is given up", func(t *testing.T) { testCounts(t, l) })
 	t.Run("opposite batches of two nodes do not deadlock", func(t *testing.T) { testOppositeBatches(t, l) })
 }
 

@@ -39,7 +39,7 @@ type Config struct {
 	ConnMaxLifetime  time.Duration // 5 min
 	StatementTimeout time.Duration // 30 s; enforced by the server; negative: its own settings hold
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
-	CountFor         time.Duration // 20 ms; what a list may spend on counting when nobody asked for an exact number
+	CountFor         time.Duration // 10 ms; what a list may spend on counting when nobody asked for an exact number
 	Application      string        // "skald"
 	// Logins says what connections sign in with; nil: what DSN says.
 	Logins credentials.Source
@@ -158,7 +158,7 @@ func (c *Config) setDefaults() {
 	orDur(&c.ConnMaxLifetime, 5*time.Minute)
 	orDur(&c.StatementTimeout, 30*time.Second)
 	orDur(&c.IOTimeout, 60*time.Second)
-	orDur(&c.CountFor, 20*time.Millisecond)
+	orDur(&c.CountFor, 10*time.Millisecond)
 	if c.Application == "" {
 		c.Application = "skald"
 	}
