@@ -34,6 +34,8 @@ type cli struct {
 	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one is in doubt."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 
+	overrides []string // settings given as flags, in the form of variables
+
 	Failpoints failpointsCmd `cmd:"" hidden:"" help:"List the failpoints of this binary."`
 }
 
@@ -53,7 +55,7 @@ func main() {
 
 // load reads the settings and makes the logger they ask for.
 func (c *cli) load() (config.Config, *slog.Logger, error) {
-	cfg, err := config.Load(c.Config, os.Environ())
+	cfg, err := config.Load(c.Config, append(os.Environ(), c.overrides...))
 	if err != nil {
 		return cfg, nil, err
 	}
@@ -75,9 +77,14 @@ func (c *cli) load() (config.Config, *slog.Logger, error) {
 // higher GOGC would not do.
 const ballast = 32 << 20
 
-type serveCmd struct{}
+type serveCmd struct {
+	Store string `enum:"postgres,memory," default:"" help:"Where sagas are kept: postgres, or memory for trying things out (nothing survives)."`
+}
 
-func (serveCmd) Run(ctx context.Context, c *cli) error {
+func (s serveCmd) Run(ctx context.Context, c *cli) error {
+	if s.Store != "" {
+		c.overrides = append(c.overrides, "SKALD_STORE="+s.Store)
+	}
 	defer runtime.KeepAlive(make([]byte, ballast))
 	cfg, log, err := c.load()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/cache"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/engine"
@@ -25,7 +26,6 @@ import (
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/participant"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -53,12 +53,13 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return err
 	}
 	defer from.close()
-	db, lost, closeDB, err := openDatabase(ctx, &cfg, from, opt.Log)
+	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
+	kept, lost, closeStores, err := openStores(ctx, &cfg, from, now, opt.Log)
 	if err != nil {
 		return err
 	}
-	defer closeDB()
-	n, err := build(ctx, cfg, opt, db, listener.Addr())
+	defer closeStores()
+	n, err := build(ctx, cfg, opt, kept, now, listener.Addr())
 	if err != nil {
 		return err
 	}
@@ -68,12 +69,10 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 
 // node is the assembled program.
 type node struct {
-	cfg      config.Config
-	opt      Options
-	db       *postgres.DB
-	sagas    *postgres.Sagas
+	cfg config.Config
+	opt Options
+	stores
 	archive  archive
-	trail    *postgres.Trail
 	tail     *audit.Tail
 	notices  *notices
 	writes   *writes
@@ -86,24 +85,16 @@ type node struct {
 	stopping chan struct{}
 }
 
-func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB, addr net.Addr) (*node, error) {
+func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now func() time.Time, addr net.Addr) (*node, error) {
 	policy, err := egress.NewPolicy(cfg.Egress.Allow, cfg.Egress.Deny, cfg.Egress.AllowLoopback)
 	if err != nil {
 		return nil, err
 	}
-	trail := postgres.NewTrail(db)
-	switch restored, err := trail.AfterRestore(ctx); {
-	case err != nil:
-		return nil, err
-	case restored:
-		opt.Log.Warn("the database was restored from another cluster: the feed of events goes on after what it brought along")
-	}
-	cursorKey, err := db.Secret(ctx, "cursor")
+	cursorKey, err := kept.secret(ctx, "cursor")
 	if err != nil {
 		return nil, err
 	}
-	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
-	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), trail: trail, now: now, stopping: make(chan struct{})}
+	n := &node{cfg: cfg, opt: opt, stores: kept, now: now, stopping: make(chan struct{})}
 	n.tail = audit.NewTail(n.trail, opt.Log)
 	n.metrics = ops.NewMetrics(func() (int, int) {
 		if n.engine == nil {
@@ -112,36 +103,38 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		return n.engine.Load()
 	})
 	n.archive = archive{n.sagas, n.metrics}
+	cache.SetCache(cache.Over(cache.Config{
+		Sagas: n.sagas, Workflows: n.workflows, Now: now, NewID: newID, Timeout: cfg.Engine.DefaultSagaTimeout, Log: opt.Log,
+	}))
 	n.writes = newWrites(n.sagas, cfg.Engine.CommitBatch, n.metrics, n.tail.Wake)
 	n.calls = participant.New(participant.Config{
 		Policy: policy, Version: opt.Version.Version, MaxResponseBytes: cfg.Engine.MaxResponseBytes,
 		MaxJSONDepth: cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * cfg.Engine.MaxRunning, Now: now, Log: opt.Log,
 	})
-	workflows, hooks, name := postgres.NewWorkflows(db), postgres.NewWebhooks(db), nodeName(cfg.Engine.NodeID, addr)
-	if n.notices, err = n.newNotices(hooks, policy, name, now, newID); err != nil {
+	name := nodeName(cfg.Engine.NodeID, addr)
+	if n.notices, err = n.newNotices(policy, name, now, newID); err != nil {
 		return nil, err
 	}
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
-		Definition: newPinned(workflows).definition, Call: n.calls.Call,
+		Definition: newPinned(n.workflows).definition, Call: n.calls.Call,
 		Node: name, Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
 		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
 		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
 	})
-	keys := postgres.NewKeys(db)
-	if n.checker, err = checker(ctx, cfg, keys, addr, now, opt.Log); err != nil {
+	if n.checker, err = checker(ctx, cfg, n.keys, addr, now, opt.Log); err != nil {
 		return nil, err
 	}
 	edgeConfig := httpapi.Config{
-		Sagas: n.sagas, Workflows: workflows, Reports: n.sagas, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
+		Sagas: n.sagas, Workflows: n.workflows, Reports: n.sagas, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
 		Trail: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams,
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
 		},
-		Webhooks: hooks, Deliveries: hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
-		Keys: keys, Development: n.checker == nil,
+		Webhooks: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
+		Keys: n.keys, Development: n.checker == nil,
 		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
 		CursorKey: cursorKey,
 		Limits: httpapi.Limits{
@@ -150,7 +143,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 			MaxStreams: cfg.Server.MaxStreams,
 		},
 		SagaTimeout: cfg.Engine.DefaultSagaTimeout, CompensationTimeout: cfg.Engine.DefaultCompensationTimeout,
-		Archive: n.archive, Retention: n.retention(), RetentionBatch: cfg.Retention.BatchSize, Storage: db.Storage,
+		Archive: n.archive, Retention: n.retention(), RetentionBatch: cfg.Retention.BatchSize, Storage: n.storage,
 		Now: now, NewID: newID, Ready: n.ready, Stopping: n.stopping, Version: opt.Version, Log: opt.Log,
 	}
 	if n.checker != nil {
@@ -197,7 +190,7 @@ func (n *node) ready(ctx context.Context) error {
 	}
 	ping, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if err := n.db.Ping(ping); err != nil {
+	if err := n.ping(ping); err != nil {
 		if ctx.Err() == nil { // else only the client has left
 			n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
 		}
@@ -219,7 +212,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	})
 	parts.Go(func() {
 		janitor.Run(work, janitor.Config{
-			Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted, Storage: n.db.Storage, Measured: n.metrics.Measured,
+			Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted, Storage: n.storage, Measured: n.metrics.Measured,
 			Commit: n.writes.Commit, Now: n.now,
 			StalledAfter: n.cfg.Engine.StalledAfter, StalledFailures: n.cfg.Engine.StalledFailures, Raised: n.metrics.Stalled,
 		})

@@ -14,7 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/delivery"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/kafka"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/publication"
 	"github.com/skald-saga/skald/internal/webhook"
 )
@@ -26,13 +25,13 @@ type notices struct {
 	topic  *publication.Config // nil: no brokers
 }
 
-func (n *node) newNotices(hooks *postgres.Webhooks, policy *egress.Policy, name string, now func() time.Time, newID func() uuid.UUID) (*notices, error) {
+func (n *node) newNotices(policy *egress.Policy, name string, now func() time.Time, newID func() uuid.UUID) (*notices, error) {
 	w, k, log, m := n.cfg.Webhooks, n.cfg.Kafka, n.opt.Log, n.metrics
 	out := &notices{sender: delivery.NewSender(delivery.SenderConfig{
 		Policy: policy, Timeout: w.Timeout, Version: n.opt.Version.Version, Now: now, Log: log,
 	})}
 	out.hooks = delivery.Config{
-		Queue: hooks, Trail: n.trail, Send: out.sender.Send, Now: now, NewID: newID, Log: log, Policy: deliveryPolicy(w),
+		Queue: n.stores.hooks, Trail: n.trail, Send: out.sender.Send, Now: now, NewID: newID, Log: log, Policy: deliveryPolicy(w),
 		Concurrency: w.Concurrency, Keep: w.Keep, Lease: w.Timeout + 10*time.Second,
 		Observer: delivery.Observer{
 			Attempted: m.WebhookAttempted, Disabled: m.WebhookDisabled, Backlog: m.WebhookBacklog,
@@ -47,7 +46,7 @@ func (n *node) newNotices(hooks *postgres.Webhooks, policy *egress.Policy, name 
 		SASL: k.SASL, User: k.SASLUser, Password: string(k.SASLPassword),
 	}
 	out.topic = &publication.Config{
-		Name: "kafka:" + k.EventTopic, Node: name, Store: postgres.NewPublications(n.db), Trail: n.trail, Open: broker.Open, Now: now, Log: log,
+		Name: "kafka:" + k.EventTopic, Node: name, Store: n.publications, Trail: n.trail, Open: broker.Open, Now: now, Log: log,
 		Lease:    n.cfg.Engine.LeaseTTL,
 		Observer: publication.Observer{Leading: m.PublishLeading, Published: m.Published, Failed: m.PublishFailed, Lag: m.PublishLag},
 	}

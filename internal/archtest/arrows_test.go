@@ -56,9 +56,10 @@ var arrows = map[string][]string{
 	"internal/httpapi": {"api", "api/webhooks", "internal/access", "internal/cloudevent", "internal/fault",
 		"internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	"internal/identity": {"internal/access", "internal/fault", "internal/saga"},
+	"internal/cache":    {"internal/fault", "internal/memstore", "internal/saga", "internal/workflow"},
 	"internal/ops":      {"internal/saga"},
-	"internal/app": {"db", "internal/access", "internal/audit", "internal/config", "internal/credentials", "internal/delivery", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint", "internal/groupcommit",
-		"internal/httpapi", "internal/identity", "internal/janitor", "internal/kafka", "internal/ops", "internal/participant", "internal/postgres", "internal/publication", "internal/saga", "internal/vault", "internal/webhook", "internal/workflow"},
+	"internal/app": {"db", "internal/access", "internal/audit", "internal/cache", "internal/config", "internal/credentials", "internal/delivery", "internal/devpg", "internal/egress", "internal/engine", "internal/failpoint", "internal/groupcommit",
+		"internal/httpapi", "internal/identity", "internal/janitor", "internal/kafka", "internal/memstore", "internal/ops", "internal/participant", "internal/postgres", "internal/publication", "internal/saga", "internal/vault", "internal/webhook", "internal/workflow"},
 	"internal/demo": {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
 	"cmd/skald": {"db", "internal/access", "internal/app", "internal/config", "internal/demo",
 		"internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/workflow"},
@@ -85,6 +86,7 @@ var testArrows = map[string][]string{
 	"examples/order":       {"examples/order/ledger"},
 	"internal/app":         {"api/webhooks", "internal/testdb", "internal/vault/vaulttest"},
 	"internal/bench":       {"internal/devpg", "internal/saga"},
+	"internal/cache":       {"internal/postgres", "internal/retry", "internal/testdb"},
 	"internal/chaos":       {"examples/order/ledger", "examples/order/shop", "internal/devpg", "internal/failpoint", "internal/saga", "internal/testdb"},
 	"internal/demo":        {"internal/testdb"},
 	"internal/engine":      {"internal/groupcommit", "internal/memstore"},
@@ -101,7 +103,7 @@ var testArrows = map[string][]string{
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/storetest", "internal/testdb", "internal/memstore", "internal/archtest", "internal/chaos", "internal/bench", "internal/vault/vaulttest"}
+var support = []string{"internal/storetest", "internal/testdb", "internal/archtest", "internal/chaos", "internal/bench", "internal/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{

@@ -136,6 +136,9 @@ var rules = []rule{
 		return unless(c.App.Environment == Test || c.Test.ClockOffset == 0,
 			"is refused unless app.environment (SKALD_ENV) is test")
 	}},
+	{"store", []string{"app.environment"}, func(c Config) string {
+		return unless(c.App.Environment != Prod || c.Store != Memory, "memory is refused in prod: nothing would survive the process")
+	}},
 	{"failpoints", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || c.Failpoints == "", "is refused in prod")
 	}},

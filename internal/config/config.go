@@ -17,6 +17,7 @@ import (
 // checked; Default returns what stands when nothing is set. It is a value:
 // copy it freely, and do not write to its lists.
 type Config struct {
+	Store      StoreKind `koanf:"store" validate:"oneof=postgres memory" doc:"Where sagas are kept: postgres, or memory for trying things out, which survives nothing and is refused in prod."`
 	App        App       `koanf:"app" doc:"What this installation is."`
 	Database   Database  `koanf:"database" doc:"The PostgreSQL that holds all state. With neither url nor host, Skald starts a private PostgreSQL of its own."`
 	Vault      Vault     `koanf:"vault" doc:"HashiCorp Vault, as the keeper of the database's password. Off until a path is set. See docs/operations.md."`
@@ -45,6 +46,15 @@ const (
 	Test    Environment = "test"
 	Staging Environment = "staging"
 	Prod    Environment = "prod"
+)
+
+// StoreKind is where sagas are kept.
+type StoreKind string
+
+// The stores.
+const (
+	PostgreSQL StoreKind = "postgres"
+	Memory     StoreKind = "memory"
 )
 
 // App names the installation. Nothing in the program branches on it but the

@@ -11,7 +11,8 @@ import (
 // profile gets Dev's; Load refuses it.
 func Default(env Environment) Config {
 	c := Config{
-		App: App{Name: "skald", Tier: "system", Environment: env},
+		Store: PostgreSQL,
+		App:   App{Name: "skald", Tier: "system", Environment: env},
 		Database: Database{
 			Port:             5432,
 			Name:             "skald",

@@ -78,6 +78,7 @@ var samples = map[string]struct {
 	"app.name":                            {"orders", "orders"},
 	"app.version":                         {"1.2.3", "1.2.3"},
 	"app.tier":                            {"business", "business"},
+	"store":                               {"memory", Memory},
 	"app.environment":                     {"staging", Staging},
 	"database.url":                        {"postgres://db/x", Secret("postgres://db/x")},
 	"database.host":                       {"db", "db"},

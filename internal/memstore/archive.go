@@ -141,7 +141,7 @@ func (st *Sagas) Restore(_ context.Context, r saga.Restoration) error {
 		if _, used := st.m.keys[keyOf(r.Key)]; used {
 			return saga.KeyUsed()
 		}
-		st.m.keys[keyOf(r.Key)] = keyRow{string(r.Key.Hash), r.SagaID}
+		st.m.keys[keyOf(r.Key)] = keyRow{string(r.Key.Hash), r.SagaID, st.m.now()}
 	}
 	st.m.sagas[r.SagaID], st.m.logs[r.SagaID] = &a.Saga, a.Logs
 	st.m.audit = append(st.m.audit, copyEvent(r.Event))

@@ -1,6 +1,6 @@
-// Package memstore keeps the stores' contracts in memory: for tests of the
-// loops and the edge, and as a second reading of what the contracts mean.
-// Nothing survives the process.
+// Package memstore keeps the stores' contracts in memory: for trying things out
+// (serve --store memory), for tests of the loops and the edge, and as a second
+// reading of what the contracts mean. Nothing survives the process.
 package memstore
 
 import (
@@ -69,8 +69,9 @@ type keyID struct {
 }
 
 type keyRow struct {
-	hash   string
-	sagaID uuid.UUID
+	hash      string
+	sagaID    uuid.UUID
+	createdAt time.Time
 }
 
 type nodeRow struct {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -54,7 +55,7 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 			return saga.CreateResult{Created: saga.KeyActive, Prior: other.ID}
 		}
 		if n.Key != nil {
-			m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), other.ID}
+			m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), other.ID, m.now()}
 		}
 		return saga.CreateResult{Created: saga.Joined, Prior: other.ID}
 	}
@@ -67,7 +68,7 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 	m.sagas[s.ID] = &s
 	m.audit = append(m.audit, copyEvent(s.Begun(n.Actor, n.RequestID)))
 	if n.Key != nil {
-		m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), s.ID}
+		m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), s.ID, m.now()}
 	}
 	return saga.CreateResult{Created: saga.Stored, Saga: copySaga(&s)}
 }
@@ -165,7 +166,7 @@ func (m *memory) commit(c *saga.Change) error {
 		m.audit = append(m.audit, copyEvent(c.Audit[i]))
 	}
 	if c.Key != nil {
-		m.keys[keyOf(c.Key)] = keyRow{string(c.Key.Hash), c.After.ID}
+		m.keys[keyOf(c.Key)] = keyRow{string(c.Key.Hash), c.After.ID, m.now()}
 	}
 	return nil
 }
@@ -275,4 +276,13 @@ func (st *Sagas) Key(_ context.Context, k saga.IdempotencyKey) (saga.KeyState, u
 	default:
 		return saga.KeySame, row.sagaID, nil
 	}
+}
+
+// ExpireKeys forgets idempotency keys older than keep, and returns how many.
+func (st *Sagas) ExpireKeys(_ context.Context, keep time.Duration) (int64, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	before, n := st.m.now().Add(-keep), len(st.m.keys)
+	maps.DeleteFunc(st.m.keys, func(_ keyID, row keyRow) bool { return row.createdAt.Before(before) })
+	return int64(n - len(st.m.keys)), nil
 }

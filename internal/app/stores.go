@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"time"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/janitor"
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/webhook"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// stores is everything that is kept, on PostgreSQL or in memory: the same
+// contracts either way (internal/storetest).
+type stores struct {
+	sagas        sagaStore
+	workflows    workflow.Store
+	trail        trailStore
+	keys         access.Store
+	hooks        hookStore
+	publications saga.Publications
+	// secret returns 32 random bytes by name, the same for as long as the store lasts.
+	secret  func(ctx context.Context, name string) ([]byte, error)
+	storage func(ctx context.Context) (saga.Storage, error) // nil: it takes no tables
+	ping    func(ctx context.Context) error
+}
+
+type sagaStore interface {
+	saga.Store
+	saga.Ownership
+	saga.Archive
+	saga.Reports
+	janitor.Store
+}
+
+type trailStore interface {
+	saga.Trail
+	saga.Chain
+}
+
+type hookStore interface {
+	webhook.Store
+	webhook.Log
+	webhook.Queue
+}
+
+// openStores opens what the configuration names. lost is closed when it ends
+// by itself, nil when it cannot; stop ends what was started.
+func openStores(ctx context.Context, cfg *config.Config, from *logins, now func() time.Time, log *slog.Logger) (s stores, lost <-chan struct{}, stop func(), err error) {
+	if cfg.Store == config.Memory {
+		log.Warn("EVERYTHING IS KEPT IN MEMORY: when this process ends, all sagas are lost, and whatever their steps have done stays; this is for trying things out")
+		return memoryStores(now), nil, func() {}, nil
+	}
+	db, lost, stop, err := openDatabase(ctx, cfg, from, log)
+	if err != nil {
+		return s, nil, nil, err
+	}
+	s, err = postgresStores(ctx, db, log)
+	if err != nil {
+		stop()
+		return s, nil, nil, err
+	}
+	return s, lost, stop, nil
+}
+
+func postgresStores(ctx context.Context, db *postgres.DB, log *slog.Logger) (stores, error) {
+	trail := postgres.NewTrail(db)
+	restored, err := trail.AfterRestore(ctx)
+	if err != nil {
+		return stores{}, err
+	}
+	if restored {
+		log.Warn("the database was restored from another cluster: the feed of events goes on after what it brought along")
+	}
+	return stores{
+		sagas: postgres.NewSagas(db), workflows: postgres.NewWorkflows(db), trail: trail, keys: postgres.NewKeys(db),
+		hooks: postgres.NewWebhooks(db), publications: postgres.NewPublications(db),
+		secret: db.Secret, storage: db.Storage, ping: db.Ping,
+	}, nil
+}
+
+func memoryStores(now func() time.Time) stores {
+	m := memstore.New(now)
+	return stores{
+		sagas: m.Sagas, workflows: m.Workflows, trail: m.Trail, keys: m.Keys, hooks: m.Webhooks, publications: m.Publications,
+		secret: func(context.Context, string) ([]byte, error) {
+			key := make([]byte, 32)
+			_, err := rand.Read(key)
+			return key, err
+		},
+		ping: func(context.Context) error { return nil },
+	}
+}
