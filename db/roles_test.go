@@ -25,6 +25,7 @@ var withoutTenant = map[string]string{
 	"saga_schema_version":    "says nothing about anybody",
 	"engine_nodes":           "nodes drive the sagas of all tenants; the engine's alone",
 	"deployment_secrets":     "keys of the deployment; the engine's alone",
+	"publications":           "who publishes the events of all tenants; the engine's alone",
 	"feed_clock":             "one number about the cluster; the engine's alone",
 	"saga_counts_horizon":    "how far the statistics have come; the engine's alone",
 	"api_keys":               "read before it is known who asks; the engine's alone",
@@ -123,7 +124,7 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 		switch {
 		case appendOnly(table):
 			want[db.AppRole], want[db.EngineRole] = "SELECT INSERT", "SELECT INSERT"
-		case strings.HasSuffix(table, "_secrets"):
+		case secret(table):
 			want[db.ReadonlyRole] = ""
 		case table == "saga_schema_version":
 			want[db.AppRole], want[db.EngineRole] = "SELECT", "SELECT"
@@ -278,6 +279,11 @@ func appendOnly(table string) bool {
 	return table == "saga_events" || table == "saga_events_archive" || strings.HasPrefix(table, "audit_")
 }
 
+// secret tells whether a table holds keys, or hashes of them.
+func secret(table string) bool {
+	return strings.HasSuffix(table, "_secrets") || table == "api_keys"
+}
+
 // Requirement S2-122, T15.
 func TestTheReadonlyRoleReadsEverythingAndWritesNothing(t *testing.T) {
 	t.Parallel()
@@ -287,7 +293,7 @@ func TestTheReadonlyRoleReadsEverythingAndWritesNothing(t *testing.T) {
 	for table, hasTenant := range tables(t, pool) {
 		var n int
 		err := conn.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.`+table).Scan(&n)
-		if table == "deployment_secrets" {
+		if secret(table) {
 			if !denied(err) {
 				t.Errorf("%s: %v, want it denied", table, err)
 			}
