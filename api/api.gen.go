@@ -34,17 +34,27 @@ const (
 	AuditEventTypeCompensationStepStarted   AuditEventType = "compensation.step.started"
 	AuditEventTypeRetryAttempted            AuditEventType = "retry.attempted"
 	AuditEventTypeRetryExhausted            AuditEventType = "retry.exhausted"
+	AuditEventTypeSagaAttentionCleared      AuditEventType = "saga.attention_cleared"
+	AuditEventTypeSagaAttentionRaised       AuditEventType = "saga.attention_raised"
 	AuditEventTypeSagaCancelRequested       AuditEventType = "saga.cancel_requested"
 	AuditEventTypeSagaCancelled             AuditEventType = "saga.cancelled"
 	AuditEventTypeSagaCompensationRequested AuditEventType = "saga.compensation_requested"
+	AuditEventTypeSagaCompensationResumed   AuditEventType = "saga.compensation_resumed"
 	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
+	AuditEventTypeSagaDeadlineChanged       AuditEventType = "saga.deadline_changed"
 	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
+	AuditEventTypeSagaEndForced             AuditEventType = "saga.end_forced"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
 	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
+	AuditEventTypeSagaResumed               AuditEventType = "saga.resumed"
+	AuditEventTypeSagaRetryRequested        AuditEventType = "saga.retry_requested"
 	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
 	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
 	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
+	AuditEventTypeSagaStepOrdered           AuditEventType = "saga.step.ordered"
+	AuditEventTypeSagaStepSkipped           AuditEventType = "saga.step.skipped"
 	AuditEventTypeSagaStepStarted           AuditEventType = "saga.step.started"
+	AuditEventTypeSagaSuspended             AuditEventType = "saga.suspended"
 	AuditEventTypeSagaTimedOut              AuditEventType = "saga.timed_out"
 	AuditEventTypeStateChanged              AuditEventType = "state.changed"
 )
@@ -68,19 +78,33 @@ func (e AuditEventType) Valid() bool {
 		return true
 	case AuditEventTypeRetryExhausted:
 		return true
+	case AuditEventTypeSagaAttentionCleared:
+		return true
+	case AuditEventTypeSagaAttentionRaised:
+		return true
 	case AuditEventTypeSagaCancelRequested:
 		return true
 	case AuditEventTypeSagaCancelled:
 		return true
 	case AuditEventTypeSagaCompensationRequested:
 		return true
+	case AuditEventTypeSagaCompensationResumed:
+		return true
 	case AuditEventTypeSagaCompleted:
 		return true
+	case AuditEventTypeSagaDeadlineChanged:
+		return true
 	case AuditEventTypeSagaDeadlinePassed:
+		return true
+	case AuditEventTypeSagaEndForced:
 		return true
 	case AuditEventTypeSagaFailed:
 		return true
 	case AuditEventTypeSagaRestored:
+		return true
+	case AuditEventTypeSagaResumed:
+		return true
+	case AuditEventTypeSagaRetryRequested:
 		return true
 	case AuditEventTypeSagaStarted:
 		return true
@@ -88,7 +112,13 @@ func (e AuditEventType) Valid() bool {
 		return true
 	case AuditEventTypeSagaStepFailed:
 		return true
+	case AuditEventTypeSagaStepOrdered:
+		return true
+	case AuditEventTypeSagaStepSkipped:
+		return true
 	case AuditEventTypeSagaStepStarted:
+		return true
+	case AuditEventTypeSagaSuspended:
 		return true
 	case AuditEventTypeSagaTimedOut:
 		return true
@@ -201,6 +231,57 @@ func (e EndCause) Valid() bool {
 	}
 }
 
+// Defines values for ExplanationWaitsFor.
+const (
+	ExplanationWaitsForAnswer   ExplanationWaitsFor = "answer"
+	ExplanationWaitsForNewOwner ExplanationWaitsFor = "new_owner"
+	ExplanationWaitsForNothing  ExplanationWaitsFor = "nothing"
+	ExplanationWaitsForOperator ExplanationWaitsFor = "operator"
+	ExplanationWaitsForOwner    ExplanationWaitsFor = "owner"
+	ExplanationWaitsForResume   ExplanationWaitsFor = "resume"
+	ExplanationWaitsForRetry    ExplanationWaitsFor = "retry"
+	ExplanationWaitsForTurn     ExplanationWaitsFor = "turn"
+)
+
+// Valid indicates whether the value is a known member of the ExplanationWaitsFor enum.
+func (e ExplanationWaitsFor) Valid() bool {
+	switch e {
+	case ExplanationWaitsForAnswer:
+		return true
+	case ExplanationWaitsForNewOwner:
+		return true
+	case ExplanationWaitsForNothing:
+		return true
+	case ExplanationWaitsForOperator:
+		return true
+	case ExplanationWaitsForOwner:
+		return true
+	case ExplanationWaitsForResume:
+		return true
+	case ExplanationWaitsForRetry:
+		return true
+	case ExplanationWaitsForTurn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ForesightDryRun.
+const (
+	ForesightDryRunTrue ForesightDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the ForesightDryRun enum.
+func (e ForesightDryRun) Valid() bool {
+	switch e {
+	case ForesightDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HTTPCallMethod.
 const (
 	HTTPCallMethodDELETE HTTPCallMethod = "DELETE"
@@ -305,22 +386,52 @@ func (e Role) Valid() bool {
 
 // Defines values for SagaAction.
 const (
+	SagaActionAcknowledge        SagaAction = "acknowledge"
 	SagaActionCancel             SagaAction = "cancel"
 	SagaActionCompensate         SagaAction = "compensate"
+	SagaActionCompleteStep       SagaAction = "complete-step"
+	SagaActionExtendDeadline     SagaAction = "extend-deadline"
+	SagaActionFailStep           SagaAction = "fail-step"
+	SagaActionForceComplete      SagaAction = "force-complete"
+	SagaActionForceFail          SagaAction = "force-fail"
 	SagaActionRestore            SagaAction = "restore"
+	SagaActionResume             SagaAction = "resume"
 	SagaActionResumeCompensation SagaAction = "resume-compensation"
+	SagaActionRetry              SagaAction = "retry"
+	SagaActionSkipStep           SagaAction = "skip-step"
+	SagaActionSuspend            SagaAction = "suspend"
 )
 
 // Valid indicates whether the value is a known member of the SagaAction enum.
 func (e SagaAction) Valid() bool {
 	switch e {
+	case SagaActionAcknowledge:
+		return true
 	case SagaActionCancel:
 		return true
 	case SagaActionCompensate:
 		return true
+	case SagaActionCompleteStep:
+		return true
+	case SagaActionExtendDeadline:
+		return true
+	case SagaActionFailStep:
+		return true
+	case SagaActionForceComplete:
+		return true
+	case SagaActionForceFail:
+		return true
 	case SagaActionRestore:
 		return true
+	case SagaActionResume:
+		return true
 	case SagaActionResumeCompensation:
+		return true
+	case SagaActionRetry:
+		return true
+	case SagaActionSkipStep:
+		return true
+	case SagaActionSuspend:
 		return true
 	default:
 		return false
@@ -587,12 +698,15 @@ func (e View) Valid() bool {
 
 // Defines values for ListAPIKeysParamsInclude.
 const (
-	ListAPIKeysParamsIncludeTotal ListAPIKeysParamsInclude = "total"
+	ListAPIKeysParamsIncludeExactTotal ListAPIKeysParamsInclude = "exact_total"
+	ListAPIKeysParamsIncludeTotal      ListAPIKeysParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListAPIKeysParamsInclude enum.
 func (e ListAPIKeysParamsInclude) Valid() bool {
 	switch e {
+	case ListAPIKeysParamsIncludeExactTotal:
+		return true
 	case ListAPIKeysParamsIncludeTotal:
 		return true
 	default:
@@ -620,12 +734,15 @@ func (e ListSagasParamsView) Valid() bool {
 
 // Defines values for ListSagasParamsInclude.
 const (
-	ListSagasParamsIncludeTotal ListSagasParamsInclude = "total"
+	ListSagasParamsIncludeExactTotal ListSagasParamsInclude = "exact_total"
+	ListSagasParamsIncludeTotal      ListSagasParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListSagasParamsInclude enum.
 func (e ListSagasParamsInclude) Valid() bool {
 	switch e {
+	case ListSagasParamsIncludeExactTotal:
+		return true
 	case ListSagasParamsIncludeTotal:
 		return true
 	default:
@@ -681,14 +798,35 @@ func (e ListStepLogsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaStatisticsParamsInclude.
+const (
+	ListSagaStatisticsParamsIncludeExactTotal ListSagaStatisticsParamsInclude = "exact_total"
+	ListSagaStatisticsParamsIncludeTotal      ListSagaStatisticsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaStatisticsParamsInclude enum.
+func (e ListSagaStatisticsParamsInclude) Valid() bool {
+	switch e {
+	case ListSagaStatisticsParamsIncludeExactTotal:
+		return true
+	case ListSagaStatisticsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListWebhooksParamsInclude.
 const (
-	ListWebhooksParamsIncludeTotal ListWebhooksParamsInclude = "total"
+	ListWebhooksParamsIncludeExactTotal ListWebhooksParamsInclude = "exact_total"
+	ListWebhooksParamsIncludeTotal      ListWebhooksParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWebhooksParamsInclude enum.
 func (e ListWebhooksParamsInclude) Valid() bool {
 	switch e {
+	case ListWebhooksParamsIncludeExactTotal:
+		return true
 	case ListWebhooksParamsIncludeTotal:
 		return true
 	default:
@@ -698,12 +836,15 @@ func (e ListWebhooksParamsInclude) Valid() bool {
 
 // Defines values for ListWebhookDeliveriesParamsInclude.
 const (
-	ListWebhookDeliveriesParamsIncludeTotal ListWebhookDeliveriesParamsInclude = "total"
+	ListWebhookDeliveriesParamsIncludeExactTotal ListWebhookDeliveriesParamsInclude = "exact_total"
+	ListWebhookDeliveriesParamsIncludeTotal      ListWebhookDeliveriesParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWebhookDeliveriesParamsInclude enum.
 func (e ListWebhookDeliveriesParamsInclude) Valid() bool {
 	switch e {
+	case ListWebhookDeliveriesParamsIncludeExactTotal:
+		return true
 	case ListWebhookDeliveriesParamsIncludeTotal:
 		return true
 	default:
@@ -731,12 +872,15 @@ func (e ListWorkflowsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowsParamsInclude.
 const (
-	ListWorkflowsParamsIncludeTotal ListWorkflowsParamsInclude = "total"
+	ListWorkflowsParamsIncludeExactTotal ListWorkflowsParamsInclude = "exact_total"
+	ListWorkflowsParamsIncludeTotal      ListWorkflowsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowsParamsInclude enum.
 func (e ListWorkflowsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowsParamsIncludeTotal:
 		return true
 	default:
@@ -764,12 +908,15 @@ func (e ListWorkflowVersionsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowVersionsParamsInclude.
 const (
-	ListWorkflowVersionsParamsIncludeTotal ListWorkflowVersionsParamsInclude = "total"
+	ListWorkflowVersionsParamsIncludeExactTotal ListWorkflowVersionsParamsInclude = "exact_total"
+	ListWorkflowVersionsParamsIncludeTotal      ListWorkflowVersionsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowVersionsParamsInclude enum.
 func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowVersionsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowVersionsParamsIncludeTotal:
 		return true
 	default:
@@ -978,12 +1125,35 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
+// CompleteStepInput defines model for CompleteStepInput.
+type CompleteStepInput struct {
+	// Output Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Output AnyJSON `json:"output,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+}
+
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
 	APIKey APIKey `json:"api_key"`
 
 	// Key The key itself. It is not shown again.
 	Key string `json:"key"`
+}
+
+// DeadlineInput defines model for DeadlineInput.
+type DeadlineInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
+
+	// TimeoutMS Counted from now. Excludes `until`.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Until In the future. Excludes `timeout_ms`.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Delivery One event on its way to one endpoint.
@@ -1041,6 +1211,135 @@ type ExpiredSagas struct {
 	Failed       int    `json:"failed"`
 	WorkflowName string `json:"workflow_name"`
 }
+
+// ExplainedAction defines model for ExplainedAction.
+type ExplainedAction struct {
+	// Action An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
+	// and so on.
+	Action SagaAction `json:"action"`
+	Means  string     `json:"means"`
+
+	// Permission What one must be allowed to do it.
+	Permission string `json:"permission"`
+}
+
+// ExplainedOwner The node that drives the saga.
+type ExplainedOwner struct {
+	// Alive Whether its lease holds.
+	Alive      bool       `json:"alive"`
+	LeaseEpoch int64      `json:"lease_epoch"`
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+
+	// Node Its name; empty when the store has forgotten it.
+	Node string `json:"node"`
+}
+
+// ExplainedStep defines model for ExplainedStep.
+type ExplainedStep struct {
+	Action StepAction `json:"action"`
+
+	// Attempts Calls that were made, as far as the present policy counts them.
+	Attempts    int    `json:"attempts"`
+	Index       int    `json:"index"`
+	MaxAttempts int    `json:"max_attempts"`
+	Name        string `json:"name"`
+}
+
+// Explanation defines model for Explanation.
+type Explanation struct {
+	// Actions What can be done about it, and by whom.
+	Actions []ExplainedAction `json:"actions"`
+
+	// Deadline Of the present phase.
+	Deadline *time.Time `json:"deadline,omitempty"`
+
+	// Errors The last errors, newest first.
+	Errors []SagaError `json:"errors"`
+
+	// Next What happens next.
+	Next   *string    `json:"next,omitempty"`
+	NextAt *time.Time `json:"next_at,omitempty"`
+
+	// Owner The node that drives the saga.
+	Owner  *ExplainedOwner    `json:"owner,omitempty"`
+	SagaID openapi_types.UUID `json:"saga_id"`
+
+	// Sentence All of it, for people.
+	Sentence string    `json:"sentence"`
+	Since    time.Time `json:"since"`
+
+	// State The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	State SagaState `json:"state"`
+
+	// Status The status to poll. Each state has one.
+	Status   SagaStatus          `json:"status"`
+	Step     *ExplainedStep      `json:"step,omitempty"`
+	WaitsFor ExplanationWaitsFor `json:"waits_for"`
+}
+
+// ExplanationWaitsFor defines model for Explanation.WaitsFor.
+type ExplanationWaitsFor string
+
+// ForceCompleteInput defines model for ForceCompleteInput.
+type ForceCompleteInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result AnyJSON `json:"result,omitempty"`
+}
+
+// ForceInput defines model for ForceInput.
+type ForceInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+}
+
+// ForeseenCall defines model for ForeseenCall.
+type ForeseenCall struct {
+	Action StepAction `json:"action"`
+
+	// Body Absent when it depends on an answer that has not come yet.
+	Body AnyJSON `json:"body,omitempty"`
+
+	// Headers Without those that depend on the moment of the call.
+	Headers   map[string]string `json:"headers"`
+	Method    string            `json:"method"`
+	Step      string            `json:"step"`
+	StepIndex int               `json:"step_index"`
+	URL       string            `json:"url"`
+}
+
+// Foresight What an action would do. Nothing has been done.
+type Foresight struct {
+	// AuditEvents The types of the audit events of the action itself.
+	AuditEvents []string `json:"audit_events,omitempty"`
+
+	// Calls The calls that would be made if each of them is done, in order; at most a
+	// thousand.
+	Calls       []ForeseenCall  `json:"calls"`
+	CurrentStep int             `json:"current_step"`
+	DryRun      ForesightDryRun `json:"dry_run"`
+
+	// Ends The state in which the saga would then end, or rest.
+	Ends SagaState `json:"ends"`
+
+	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
+	// those that follow if it is done.
+	InFlight *bool `json:"in_flight,omitempty"`
+
+	// State The state that the action itself would lead to.
+	State SagaState `json:"state"`
+}
+
+// ForesightDryRun defines model for Foresight.DryRun.
+type ForesightDryRun bool
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
@@ -1103,8 +1402,12 @@ type Pagination struct {
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
-	// TotalCount All items that fit the filters.
+	// TotalCount All items that fit the filters; at most 10,000 unless `exact_total` was asked for.
 	TotalCount *int64 `json:"total_count,omitempty"`
+
+	// TotalIsCapped Present with `total_count`. True when counting stopped there, or even
+	// before because it took too long: there are at least that many.
+	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
 // Problem RFC 9457.
@@ -1154,6 +1457,16 @@ type Redelivered struct {
 	Redelivered int  `json:"redelivered"`
 }
 
+// ResumeInput defines model for ResumeInput.
+type ResumeInput struct {
+	// KeepDeadline Whether the deadline stays where it was.
+	KeepDeadline *bool `json:"keep_deadline,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
+}
+
 // Retention How long ended sagas stay live before they are archived, in milliseconds.
 // Left out or 0: as long as the server says; -1: for ever. What the latest
 // version says holds for all sagas of the workflow.
@@ -1188,26 +1501,26 @@ type RetentionRun struct {
 // RetryClass Why an attempt failed. A refusal is never retried.
 type RetryClass string
 
-// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
-type RetryPolicy struct {
-	// InitialIntervalMS The wait before the second attempt.
-	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
+// RetryInput defines model for RetryInput.
+type RetryInput struct {
+	// FromStep The step to begin with, by name or index; by default the one that failed.
+	FromStep json.RawMessage `json:"from_step,omitempty"`
 
-	// Jitter Waits are spread by this share, at random.
-	Jitter *float64 `json:"jitter,omitempty"`
+	// InputPatch A JSON merge patch (RFC 7386) of what that step gets as `payload`: by
+	// default the saga's payload.
+	InputPatch AnyJSON `json:"input_patch,omitempty"`
 
-	// MaxAttempts Calls in all, the first included.
-	MaxAttempts *int `json:"max_attempts,omitempty"`
+	// NotApplied That somebody has made sure that the attempts so far were not applied.
+	// Without it a step that may have been applied takes no `input_patch`.
+	NotApplied *bool `json:"not_applied,omitempty"`
 
-	// MaxIntervalMS No wait is longer.
-	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
-
-	// Multiplier How much longer each wait is than the one before.
-	Multiplier *float64 `json:"multiplier,omitempty"`
-
-	// RetryOn What is retried. An empty list retries nothing.
-	RetryOn []RetryClass `json:"retry_on,omitempty"`
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
+
+// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+type RetryPolicy = json.RawMessage
 
 // Role Each role may do all that the one before may.
 type Role string
@@ -1254,7 +1567,8 @@ type Saga struct {
 	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Metadata AnyJSON `json:"metadata,omitempty"`
 
-	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Result Once the saga is completed: what the workflow's `output` declares, by default
+	// the outputs of the steps by name.
 	Result       AnyJSON    `json:"result,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	Error        *SagaError `json:"error,omitempty"`
@@ -1266,14 +1580,20 @@ type Saga struct {
 	Clean *bool `json:"clean,omitempty"`
 
 	// NeedsAttention Whether a person must act.
-	NeedsAttention        bool       `json:"needs_attention"`
-	AttentionReason       *string    `json:"attention_reason,omitempty"`
-	TimeoutMS             *int64     `json:"timeout_ms,omitempty"`
-	TimeoutAt             *time.Time `json:"timeout_at,omitempty"`
-	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
+	NeedsAttention  bool    `json:"needs_attention"`
+	AttentionReason *string `json:"attention_reason,omitempty"`
+
+	// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+	RetryPolicy           RetryPolicy `json:"retry_policy,omitempty"`
+	TimeoutMS             *int64      `json:"timeout_ms,omitempty"`
+	TimeoutAt             *time.Time  `json:"timeout_at,omitempty"`
+	CompensationTimeoutAt *time.Time  `json:"compensation_timeout_at,omitempty"`
 
 	// NextRunAt When a saga that waits goes on.
-	NextRunAt         *time.Time `json:"next_run_at,omitempty"`
+	NextRunAt *time.Time `json:"next_run_at,omitempty"`
+
+	// SuspendedAt Since when nothing new is sent.
+	SuspendedAt       *time.Time `json:"suspended_at,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 	TimedOutAt        *time.Time `json:"timed_out_at,omitempty"`
 	CreatedAt         time.Time  `json:"created_at"`
@@ -1286,7 +1606,8 @@ type Saga struct {
 	// Version Grows with every change; the ETag.
 	Version int64 `json:"version"`
 
-	// AllowedActions The actions that the present state accepts.
+	// AllowedActions The actions that the present state accepts. In lists, without the retry of a
+	// failed saga if its step logs decide about that.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
 	// Archived True of a saga in the archive, absent of a live one.
@@ -1297,7 +1618,8 @@ type Saga struct {
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 }
 
-// SagaAction An action of the API, named as in its path.
+// SagaAction An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
+// and so on.
 type SagaAction string
 
 // SagaError defines model for SagaError.
@@ -1332,7 +1654,10 @@ type SagaInput struct {
 
 	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
-	SagaID  *UUID   `json:"saga_id,omitempty"`
+
+	// RetryPolicy Of the steps that name none; what it leaves out comes from the workflow's.
+	RetryPolicy RetryPolicy `json:"retry_policy,omitempty"`
+	SagaID      *UUID       `json:"saga_id,omitempty"`
 
 	// SagaType By default the first 64 characters of the workflow's name.
 	SagaType *string `json:"saga_type,omitempty"`
@@ -1371,6 +1696,50 @@ type SagaList struct {
 // CANCELLED.
 type SagaState string
 
+// SagaStatistics The sagas of one version of a workflow. `total_instances` is the sum of
+// `pending_count`, `active_count`, `completed_count`, `compensated_count`
+// and `failed_count`; the last one holds the states failed, cancelled and
+// timed_out.
+type SagaStatistics struct {
+	DefinitionID    string `json:"definition_id"`
+	WorkflowName    string `json:"workflow_name"`
+	WorkflowVersion int    `json:"workflow_version"`
+	TotalInstances  int64  `json:"total_instances"`
+	PendingCount    int64  `json:"pending_count"`
+
+	// ActiveCount Running, between steps, or compensating.
+	ActiveCount         int64 `json:"active_count"`
+	CompletedCount      int64 `json:"completed_count"`
+	CompensatedCount    int64 `json:"compensated_count"`
+	FailedCount         int64 `json:"failed_count"`
+	CancelledCount      int64 `json:"cancelled_count"`
+	TimedOutCount       int64 `json:"timed_out_count"`
+	NeedsAttentionCount int64 `json:"needs_attention_count"`
+
+	// FailureRate The share of status FAILED (compensated, failed, timed_out) among those that have ended. Absent while none has.
+	FailureRate *float64 `json:"failure_rate,omitempty"`
+
+	// AvgDurationSeconds From start to end. Absent while none has ended.
+	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
+
+	// LastExecution The latest change of any of them.
+	LastExecution time.Time `json:"last_execution"`
+}
+
+// SagaStatisticsList defines model for SagaStatisticsList.
+type SagaStatisticsList struct {
+	// AsOf The database's clock when it counted.
+	AsOf time.Time `json:"as_of"`
+
+	// CreatedFrom The hour counted from, when the request has it.
+	CreatedFrom *time.Time `json:"created_from,omitempty"`
+
+	// CreatedTo The hour counted up to, when the request has it.
+	CreatedTo  *time.Time       `json:"created_to,omitempty"`
+	Statistics []SagaStatistics `json:"statistics"`
+	Pagination Pagination       `json:"pagination"`
+}
+
 // SagaStatus The status to poll. Each state has one.
 type SagaStatus string
 
@@ -1383,7 +1752,7 @@ type Step struct {
 	Compensation Compensation `json:"compensation"`
 
 	// CompensationRetry What is left out comes from the workflow's policy, and then from the server's.
-	CompensationRetry *RetryPolicy `json:"compensation_retry,omitempty"`
+	CompensationRetry RetryPolicy `json:"compensation_retry,omitempty"`
 
 	// DependsOn Names of steps that must be done before. Steps run one at a time, otherwise as listed.
 	DependsOn []string `json:"depends_on,omitempty"`
@@ -1392,7 +1761,7 @@ type Step struct {
 	Name string `json:"name"`
 
 	// Retry What is left out comes from the workflow's policy, and then from the server's.
-	Retry *RetryPolicy `json:"retry,omitempty"`
+	Retry RetryPolicy `json:"retry,omitempty"`
 
 	// TimeoutMS How long one call may take.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
@@ -1719,6 +2088,9 @@ type Cursor = string
 // DeliveryID defines model for DeliveryID.
 type DeliveryID = UUID
 
+// DryRun defines model for DryRun.
+type DryRun = bool
+
 // EventCursor defines model for EventCursor.
 type EventCursor = string
 
@@ -1755,6 +2127,9 @@ type Prefer = string
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
+// StepParameter defines model for Step.
+type StepParameter = string
+
 // View defines model for View.
 type View string
 
@@ -1777,6 +2152,9 @@ type DeliveryAccepted = Delivery
 // Failure RFC 9457.
 type Failure = Problem
 
+// Foreseen What an action would do. Nothing has been done.
+type Foreseen = Foresight
+
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
 
@@ -1791,6 +2169,24 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// CompleteStep defines model for CompleteStep.
+type CompleteStep = CompleteStepInput
+
+// Deadline defines model for Deadline.
+type Deadline = DeadlineInput
+
+// Force defines model for Force.
+type Force = ForceInput
+
+// ForceComplete defines model for ForceComplete.
+type ForceComplete = ForceCompleteInput
+
+// Resume defines model for Resume.
+type Resume = ResumeInput
+
+// Retry defines model for Retry.
+type Retry = RetryInput
 
 // RunRetentionParams defines parameters for RunRetention.
 type RunRetentionParams struct {
@@ -1816,7 +2212,9 @@ type ListAPIKeysParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1932,7 +2330,9 @@ type ListSagasParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1979,8 +2379,25 @@ type GetSagaParams struct {
 // GetSagaParamsInclude defines parameters for GetSaga.
 type GetSagaParamsInclude string
 
+// AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
+type AcknowledgeSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // CancelSagaParams defines parameters for CancelSaga.
 type CancelSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -1990,6 +2407,10 @@ type CancelSagaParams struct {
 
 // CompensateSagaParams defines parameters for CompensateSaga.
 type CompensateSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -2015,6 +2436,45 @@ type ListSagaEventsParams struct {
 // ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
 type ListSagaEventsParamsOrder string
 
+// ExtendDeadlineParams defines parameters for ExtendDeadline.
+type ExtendDeadlineParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ForceCompleteParams defines parameters for ForceComplete.
+type ForceCompleteParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ForceFailParams defines parameters for ForceFail.
+type ForceFailParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // RestoreSagaParams defines parameters for RestoreSaga.
 type RestoreSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
@@ -2024,8 +2484,44 @@ type RestoreSagaParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// GetSagaResultParams defines parameters for GetSagaResult.
+type GetSagaResultParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// ResumeSagaParams defines parameters for ResumeSaga.
+type ResumeSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RetrySagaParams defines parameters for RetrySaga.
+type RetrySagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -2052,6 +2548,87 @@ type ListStepsParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// CompleteStepParams defines parameters for CompleteStep.
+type CompleteStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// FailStepParams defines parameters for FailStep.
+type FailStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// SkipStepParams defines parameters for SkipStep.
+type SkipStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// SuspendSagaParams defines parameters for SuspendSaga.
+type SuspendSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListSagaStatisticsParams defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParams struct {
+	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParamsInclude string
+
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
 	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
@@ -2064,7 +2641,9 @@ type ListWebhooksParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2097,7 +2676,9 @@ type ListWebhookDeliveriesParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2140,7 +2721,9 @@ type ListWorkflowsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2189,7 +2772,9 @@ type ListWorkflowVersionsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2220,17 +2805,47 @@ type CreateAPIKeyJSONRequestBody = APIKeyInput
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
+// AcknowledgeSagaJSONRequestBody defines body for AcknowledgeSaga for application/json ContentType.
+type AcknowledgeSagaJSONRequestBody = ActionInput
+
 // CancelSagaJSONRequestBody defines body for CancelSaga for application/json ContentType.
 type CancelSagaJSONRequestBody = ActionInput
 
 // CompensateSagaJSONRequestBody defines body for CompensateSaga for application/json ContentType.
 type CompensateSagaJSONRequestBody = ActionInput
 
+// ExtendDeadlineJSONRequestBody defines body for ExtendDeadline for application/json ContentType.
+type ExtendDeadlineJSONRequestBody = DeadlineInput
+
+// ForceCompleteJSONRequestBody defines body for ForceComplete for application/json ContentType.
+type ForceCompleteJSONRequestBody = ForceCompleteInput
+
+// ForceFailJSONRequestBody defines body for ForceFail for application/json ContentType.
+type ForceFailJSONRequestBody = ForceInput
+
 // RestoreSagaJSONRequestBody defines body for RestoreSaga for application/json ContentType.
 type RestoreSagaJSONRequestBody = ActionInput
 
+// ResumeSagaJSONRequestBody defines body for ResumeSaga for application/json ContentType.
+type ResumeSagaJSONRequestBody = ResumeInput
+
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
+
+// RetrySagaJSONRequestBody defines body for RetrySaga for application/json ContentType.
+type RetrySagaJSONRequestBody = RetryInput
+
+// CompleteStepJSONRequestBody defines body for CompleteStep for application/json ContentType.
+type CompleteStepJSONRequestBody = CompleteStepInput
+
+// FailStepJSONRequestBody defines body for FailStep for application/json ContentType.
+type FailStepJSONRequestBody = ForceInput
+
+// SkipStepJSONRequestBody defines body for SkipStep for application/json ContentType.
+type SkipStepJSONRequestBody = ForceInput
+
+// SuspendSagaJSONRequestBody defines body for SuspendSaga for application/json ContentType.
+type SuspendSagaJSONRequestBody = ActionInput
 
 // CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
 type CreateWebhookJSONRequestBody = WebhookInput
@@ -2350,6 +2965,9 @@ type ServerInterface interface {
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams)
+	// AcknowledgeSaga Note that somebody has looked
+	// (POST /api/v1/sagas/{saga_id}/acknowledge)
+	AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams)
 	// CancelSaga Cancel a saga
 	// (POST /api/v1/sagas/{saga_id}/cancel)
 	CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams)
@@ -2359,18 +2977,54 @@ type ServerInterface interface {
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
+	// ExplainSaga Say what a saga waits for
+	// (GET /api/v1/sagas/{saga_id}/explain)
+	ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID)
+	// ExtendDeadline Set another deadline
+	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
+	ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams)
+	// ForceComplete End a saga as completed
+	// (POST /api/v1/sagas/{saga_id}/force-complete)
+	ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams)
+	// ForceFail End a saga as failed
+	// (POST /api/v1/sagas/{saga_id}/force-fail)
+	ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams)
 	// RestoreSaga Bring an archived saga back
 	// (POST /api/v1/sagas/{saga_id}/restore)
 	RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams)
+	// GetSagaResult Get the result of a completed saga
+	// (GET /api/v1/sagas/{saga_id}/result)
+	GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams)
+	// ResumeSaga Resume a suspended saga
+	// (POST /api/v1/sagas/{saga_id}/resume)
+	ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
+	// RetrySaga Try a step again
+	// (POST /api/v1/sagas/{saga_id}/retry)
+	RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams)
 	// ListStepLogs List the step logs of a saga
 	// (GET /api/v1/sagas/{saga_id}/step-logs)
 	ListStepLogs(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepLogsParams)
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
+	// CompleteStep Complete a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
+	CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams)
+	// FailStep Fail a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
+	FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams)
+	// SkipStep Skip a step
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
+	SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams)
+	// SuspendSaga Suspend a saga
+	// (POST /api/v1/sagas/{saga_id}/suspend)
+	SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams)
+	// ListSagaStatistics Count sagas by workflow
+	// (GET /api/v1/statistics/sagas)
+	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
 	// ListWebhooks List webhooks
 	// (GET /api/v1/webhooks)
 	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
@@ -2530,6 +3184,12 @@ func (_ Unimplemented) GetSaga(w http.ResponseWriter, r *http.Request, sagaID Sa
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// AcknowledgeSaga Note that somebody has looked
+// (POST /api/v1/sagas/{saga_id}/acknowledge)
+func (_ Unimplemented) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CancelSaga Cancel a saga
 // (POST /api/v1/sagas/{saga_id}/cancel)
 func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
@@ -2548,15 +3208,57 @@ func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sa
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ExplainSaga Say what a saga waits for
+// (GET /api/v1/sagas/{saga_id}/explain)
+func (_ Unimplemented) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExtendDeadline Set another deadline
+// (POST /api/v1/sagas/{saga_id}/extend-deadline)
+func (_ Unimplemented) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ForceComplete End a saga as completed
+// (POST /api/v1/sagas/{saga_id}/force-complete)
+func (_ Unimplemented) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ForceFail End a saga as failed
+// (POST /api/v1/sagas/{saga_id}/force-fail)
+func (_ Unimplemented) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // RestoreSaga Bring an archived saga back
 // (POST /api/v1/sagas/{saga_id}/restore)
 func (_ Unimplemented) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetSagaResult Get the result of a completed saga
+// (GET /api/v1/sagas/{saga_id}/result)
+func (_ Unimplemented) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResumeSaga Resume a suspended saga
+// (POST /api/v1/sagas/{saga_id}/resume)
+func (_ Unimplemented) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ResumeCompensation Go on undoing a saga whose compensation gave up
 // (POST /api/v1/sagas/{saga_id}/resume-compensation)
 func (_ Unimplemented) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RetrySaga Try a step again
+// (POST /api/v1/sagas/{saga_id}/retry)
+func (_ Unimplemented) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2569,6 +3271,36 @@ func (_ Unimplemented) ListStepLogs(w http.ResponseWriter, r *http.Request, saga
 // ListSteps List the steps of a saga
 // (GET /api/v1/sagas/{saga_id}/steps)
 func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CompleteStep Complete a step by hand
+// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
+func (_ Unimplemented) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// FailStep Fail a step by hand
+// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
+func (_ Unimplemented) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SkipStep Skip a step
+// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
+func (_ Unimplemented) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SuspendSaga Suspend a saga
+// (POST /api/v1/sagas/{saga_id}/suspend)
+func (_ Unimplemented) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSagaStatistics Count sagas by workflow
+// (GET /api/v1/statistics/sagas)
+func (_ Unimplemented) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3762,6 +4494,88 @@ func (siw *ServerInterfaceWrapper) GetSaga(w http.ResponseWriter, r *http.Reques
 	handler.ServeHTTP(w, r)
 }
 
+// AcknowledgeSaga operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AcknowledgeSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CancelSaga operation middleware
 func (siw *ServerInterfaceWrapper) CancelSaga(w http.ResponseWriter, r *http.Request) {
 
@@ -3779,6 +4593,19 @@ func (siw *ServerInterfaceWrapper) CancelSaga(w http.ResponseWriter, r *http.Req
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params CancelSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -3848,6 +4675,19 @@ func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params CompensateSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -3981,6 +4821,278 @@ func (siw *ServerInterfaceWrapper) ListSagaEvents(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// ExplainSaga operation middleware
+func (siw *ServerInterfaceWrapper) ExplainSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExplainSaga(w, r, sagaID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExtendDeadline operation middleware
+func (siw *ServerInterfaceWrapper) ExtendDeadline(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExtendDeadlineParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExtendDeadline(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ForceComplete operation middleware
+func (siw *ServerInterfaceWrapper) ForceComplete(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ForceCompleteParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ForceComplete(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ForceFail operation middleware
+func (siw *ServerInterfaceWrapper) ForceFail(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ForceFailParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ForceFail(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // RestoreSaga operation middleware
 func (siw *ServerInterfaceWrapper) RestoreSaga(w http.ResponseWriter, r *http.Request) {
 
@@ -4050,6 +5162,138 @@ func (siw *ServerInterfaceWrapper) RestoreSaga(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// GetSagaResult operation middleware
+func (siw *ServerInterfaceWrapper) GetSagaResult(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSagaResultParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSagaResult(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeSaga operation middleware
+func (siw *ServerInterfaceWrapper) ResumeSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ResumeCompensation operation middleware
 func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *http.Request) {
 
@@ -4067,6 +5311,19 @@ func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ResumeCompensationParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -4110,6 +5367,88 @@ func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ResumeCompensation(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetrySaga operation middleware
+func (siw *ServerInterfaceWrapper) RetrySaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetrySagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetrySaga(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -4223,6 +5562,472 @@ func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListSteps(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CompleteStep operation middleware
+func (siw *ServerInterfaceWrapper) CompleteStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step" -------------
+	var step StepParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CompleteStepParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CompleteStep(w, r, sagaID, step, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FailStep operation middleware
+func (siw *ServerInterfaceWrapper) FailStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step" -------------
+	var step StepParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params FailStepParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FailStep(w, r, sagaID, step, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SkipStep operation middleware
+func (siw *ServerInterfaceWrapper) SkipStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step" -------------
+	var step StepParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SkipStepParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SkipStep(w, r, sagaID, step, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SuspendSaga operation middleware
+func (siw *ServerInterfaceWrapper) SuspendSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SuspendSagaParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SuspendSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSagaStatistics operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaStatistics(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaStatisticsParams
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaStatistics(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -5527,6 +7332,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}", wrapper.GetSaga)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/acknowledge", wrapper.AcknowledgeSaga)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/cancel", wrapper.CancelSaga)
 	})
 	r.Group(func(r chi.Router) {
@@ -5536,16 +7344,52 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/events", wrapper.ListSagaEvents)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/explain", wrapper.ExplainSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/extend-deadline", wrapper.ExtendDeadline)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/force-complete", wrapper.ForceComplete)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/force-fail", wrapper.ForceFail)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/restore", wrapper.RestoreSaga)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/result", wrapper.GetSagaResult)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume", wrapper.ResumeSaga)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/retry", wrapper.RetrySaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/step-logs", wrapper.ListStepLogs)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/steps", wrapper.ListSteps)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/complete", wrapper.CompleteStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/fail", wrapper.FailStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/skip", wrapper.SkipStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/suspend", wrapper.SuspendSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/statistics/sagas", wrapper.ListSagaStatistics)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/webhooks", wrapper.ListWebhooks)
@@ -5660,6 +7504,15 @@ type FailureApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
 	Headers FailureResponseHeaders
+}
+
+type ForeseenResponseHeaders struct {
+	ETag string
+}
+type ForeseenJSONResponse struct {
+	Body Foresight
+
+	Headers ForeseenResponseHeaders
 }
 
 type NotModifiedResponseHeaders struct {
@@ -6392,6 +8245,76 @@ func (response GetSagadefaultApplicationProblemPlusJSONResponse) VisitGetSagaRes
 	return err
 }
 
+type AcknowledgeSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params AcknowledgeSagaParams
+	Body   *AcknowledgeSagaJSONRequestBody
+}
+
+type AcknowledgeSagaResponseObject interface {
+	VisitAcknowledgeSagaResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response AcknowledgeSaga200JSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response AcknowledgeSaga202JSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response AcknowledgeSagadefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params CancelSagaParams
@@ -6400,6 +8323,21 @@ type CancelSagaRequestObject struct {
 
 type CancelSagaResponseObject interface {
 	VisitCancelSagaResponse(w http.ResponseWriter) error
+}
+
+type CancelSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response CancelSaga200JSONResponse) VisitCancelSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type CancelSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
@@ -6455,6 +8393,21 @@ type CompensateSagaRequestObject struct {
 
 type CompensateSagaResponseObject interface {
 	VisitCompensateSagaResponse(w http.ResponseWriter) error
+}
+
+type CompensateSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response CompensateSaga200JSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type CompensateSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
@@ -6552,6 +8505,265 @@ func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitLis
 	return err
 }
 
+type ExplainSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+}
+
+type ExplainSagaResponseObject interface {
+	VisitExplainSagaResponse(w http.ResponseWriter) error
+}
+
+type ExplainSaga200JSONResponse Explanation
+
+func (response ExplainSaga200JSONResponse) VisitExplainSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ExplainSagadefaultApplicationProblemPlusJSONResponse) VisitExplainSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendDeadlineRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ExtendDeadlineParams
+	Body   *ExtendDeadlineJSONRequestBody
+}
+
+type ExtendDeadlineResponseObject interface {
+	VisitExtendDeadlineResponse(w http.ResponseWriter) error
+}
+
+type ExtendDeadline200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ExtendDeadline200JSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendDeadline202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ExtendDeadline202JSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendDeadlinedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ExtendDeadlinedefaultApplicationProblemPlusJSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceCompleteRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ForceCompleteParams
+	Body   *ForceCompleteJSONRequestBody
+}
+
+type ForceCompleteResponseObject interface {
+	VisitForceCompleteResponse(w http.ResponseWriter) error
+}
+
+type ForceComplete200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ForceComplete200JSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceComplete202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ForceComplete202JSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceCompletedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ForceCompletedefaultApplicationProblemPlusJSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceFailRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ForceFailParams
+	Body   *ForceFailJSONRequestBody
+}
+
+type ForceFailResponseObject interface {
+	VisitForceFailResponse(w http.ResponseWriter) error
+}
+
+type ForceFail200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ForceFail200JSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceFail202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ForceFail202JSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceFaildefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ForceFaildefaultApplicationProblemPlusJSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RestoreSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params RestoreSagaParams
@@ -6615,6 +8827,142 @@ func (response RestoreSagadefaultApplicationProblemPlusJSONResponse) VisitRestor
 	return err
 }
 
+type GetSagaResultRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params GetSagaResultParams
+}
+
+type GetSagaResultResponseObject interface {
+	VisitGetSagaResultResponse(w http.ResponseWriter) error
+}
+
+type GetSagaResult200ResponseHeaders struct {
+	ETag string
+}
+
+type GetSagaResult200JSONResponse struct {
+	Body    AnyJSON
+	Headers GetSagaResult200ResponseHeaders
+}
+
+func (response GetSagaResult200JSONResponse) VisitGetSagaResultResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSagaResult304Response = NotModifiedResponse
+
+func (response GetSagaResult304Response) VisitGetSagaResultResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetSagaResultdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetSagaResultdefaultApplicationProblemPlusJSONResponse) VisitGetSagaResultResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params ResumeSagaParams
+	Body   *ResumeSagaJSONRequestBody
+}
+
+type ResumeSagaResponseObject interface {
+	VisitResumeSagaResponse(w http.ResponseWriter) error
+}
+
+type ResumeSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ResumeSaga200JSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response ResumeSaga202JSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ResumeSagadefaultApplicationProblemPlusJSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResumeCompensationRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ResumeCompensationParams
@@ -6623,6 +8971,21 @@ type ResumeCompensationRequestObject struct {
 
 type ResumeCompensationResponseObject interface {
 	VisitResumeCompensationResponse(w http.ResponseWriter) error
+}
+
+type ResumeCompensation200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response ResumeCompensation200JSONResponse) VisitResumeCompensationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ResumeCompensation202JSONResponse struct{ ActionAcceptedJSONResponse }
@@ -6650,6 +9013,76 @@ type ResumeCompensationdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ResumeCompensationdefaultApplicationProblemPlusJSONResponse) VisitResumeCompensationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetrySagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params RetrySagaParams
+	Body   *RetrySagaJSONRequestBody
+}
+
+type RetrySagaResponseObject interface {
+	VisitRetrySagaResponse(w http.ResponseWriter) error
+}
+
+type RetrySaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response RetrySaga200JSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetrySaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response RetrySaga202JSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetrySagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RetrySagadefaultApplicationProblemPlusJSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6782,6 +9215,338 @@ type ListStepsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStepsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteStepRequestObject struct {
+	SagaID SagaID        `json:"saga_id"`
+	Step   StepParameter `json:"step"`
+	Params CompleteStepParams
+	Body   *CompleteStepJSONRequestBody
+}
+
+type CompleteStepResponseObject interface {
+	VisitCompleteStepResponse(w http.ResponseWriter) error
+}
+
+type CompleteStep200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response CompleteStep200JSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteStep202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response CompleteStep202JSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CompleteStepdefaultApplicationProblemPlusJSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailStepRequestObject struct {
+	SagaID SagaID        `json:"saga_id"`
+	Step   StepParameter `json:"step"`
+	Params FailStepParams
+	Body   *FailStepJSONRequestBody
+}
+
+type FailStepResponseObject interface {
+	VisitFailStepResponse(w http.ResponseWriter) error
+}
+
+type FailStep200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response FailStep200JSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailStep202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response FailStep202JSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response FailStepdefaultApplicationProblemPlusJSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SkipStepRequestObject struct {
+	SagaID SagaID        `json:"saga_id"`
+	Step   StepParameter `json:"step"`
+	Params SkipStepParams
+	Body   *SkipStepJSONRequestBody
+}
+
+type SkipStepResponseObject interface {
+	VisitSkipStepResponse(w http.ResponseWriter) error
+}
+
+type SkipStep200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response SkipStep200JSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SkipStep202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response SkipStep202JSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SkipStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response SkipStepdefaultApplicationProblemPlusJSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params SuspendSagaParams
+	Body   *SuspendSagaJSONRequestBody
+}
+
+type SuspendSagaResponseObject interface {
+	VisitSuspendSagaResponse(w http.ResponseWriter) error
+}
+
+type SuspendSaga200JSONResponse struct{ ForeseenJSONResponse }
+
+func (response SuspendSaga200JSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
+
+func (response SuspendSaga202JSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendSagadefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response SuspendSagadefaultApplicationProblemPlusJSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaStatisticsRequestObject struct {
+	Params ListSagaStatisticsParams
+}
+
+type ListSagaStatisticsResponseObject interface {
+	VisitListSagaStatisticsResponse(w http.ResponseWriter) error
+}
+
+type ListSagaStatistics200JSONResponse SagaStatisticsList
+
+func (response ListSagaStatistics200JSONResponse) VisitListSagaStatisticsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse) VisitListSagaStatisticsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -8239,6 +11004,9 @@ type StrictServerInterface interface {
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(ctx context.Context, request GetSagaRequestObject) (GetSagaResponseObject, error)
+	// AcknowledgeSaga Note that somebody has looked
+	// (POST /api/v1/sagas/{saga_id}/acknowledge)
+	AcknowledgeSaga(ctx context.Context, request AcknowledgeSagaRequestObject) (AcknowledgeSagaResponseObject, error)
 	// CancelSaga Cancel a saga
 	// (POST /api/v1/sagas/{saga_id}/cancel)
 	CancelSaga(ctx context.Context, request CancelSagaRequestObject) (CancelSagaResponseObject, error)
@@ -8248,18 +11016,54 @@ type StrictServerInterface interface {
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
+	// ExplainSaga Say what a saga waits for
+	// (GET /api/v1/sagas/{saga_id}/explain)
+	ExplainSaga(ctx context.Context, request ExplainSagaRequestObject) (ExplainSagaResponseObject, error)
+	// ExtendDeadline Set another deadline
+	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
+	ExtendDeadline(ctx context.Context, request ExtendDeadlineRequestObject) (ExtendDeadlineResponseObject, error)
+	// ForceComplete End a saga as completed
+	// (POST /api/v1/sagas/{saga_id}/force-complete)
+	ForceComplete(ctx context.Context, request ForceCompleteRequestObject) (ForceCompleteResponseObject, error)
+	// ForceFail End a saga as failed
+	// (POST /api/v1/sagas/{saga_id}/force-fail)
+	ForceFail(ctx context.Context, request ForceFailRequestObject) (ForceFailResponseObject, error)
 	// RestoreSaga Bring an archived saga back
 	// (POST /api/v1/sagas/{saga_id}/restore)
 	RestoreSaga(ctx context.Context, request RestoreSagaRequestObject) (RestoreSagaResponseObject, error)
+	// GetSagaResult Get the result of a completed saga
+	// (GET /api/v1/sagas/{saga_id}/result)
+	GetSagaResult(ctx context.Context, request GetSagaResultRequestObject) (GetSagaResultResponseObject, error)
+	// ResumeSaga Resume a suspended saga
+	// (POST /api/v1/sagas/{saga_id}/resume)
+	ResumeSaga(ctx context.Context, request ResumeSagaRequestObject) (ResumeSagaResponseObject, error)
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
+	// RetrySaga Try a step again
+	// (POST /api/v1/sagas/{saga_id}/retry)
+	RetrySaga(ctx context.Context, request RetrySagaRequestObject) (RetrySagaResponseObject, error)
 	// ListStepLogs List the step logs of a saga
 	// (GET /api/v1/sagas/{saga_id}/step-logs)
 	ListStepLogs(ctx context.Context, request ListStepLogsRequestObject) (ListStepLogsResponseObject, error)
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
+	// CompleteStep Complete a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
+	CompleteStep(ctx context.Context, request CompleteStepRequestObject) (CompleteStepResponseObject, error)
+	// FailStep Fail a step by hand
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
+	FailStep(ctx context.Context, request FailStepRequestObject) (FailStepResponseObject, error)
+	// SkipStep Skip a step
+	// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
+	SkipStep(ctx context.Context, request SkipStepRequestObject) (SkipStepResponseObject, error)
+	// SuspendSaga Suspend a saga
+	// (POST /api/v1/sagas/{saga_id}/suspend)
+	SuspendSaga(ctx context.Context, request SuspendSagaRequestObject) (SuspendSagaResponseObject, error)
+	// ListSagaStatistics Count sagas by workflow
+	// (GET /api/v1/statistics/sagas)
+	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (ListSagaStatisticsResponseObject, error)
 	// ListWebhooks List webhooks
 	// (GET /api/v1/webhooks)
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
@@ -8715,6 +11519,43 @@ func (sh *strictHandler) GetSaga(w http.ResponseWriter, r *http.Request, sagaID 
 	}
 }
 
+// AcknowledgeSaga operation middleware
+func (sh *strictHandler) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
+	var request AcknowledgeSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body AcknowledgeSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeSaga(ctx, request.(AcknowledgeSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeSagaResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CancelSaga operation middleware
 func (sh *strictHandler) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
 	var request CancelSagaRequestObject
@@ -8816,6 +11657,134 @@ func (sh *strictHandler) ListSagaEvents(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
+// ExplainSaga operation middleware
+func (sh *strictHandler) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
+	var request ExplainSagaRequestObject
+
+	request.SagaID = sagaID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExplainSaga(ctx, request.(ExplainSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExplainSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExplainSagaResponseObject); ok {
+		if err := validResponse.VisitExplainSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExtendDeadline operation middleware
+func (sh *strictHandler) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
+	var request ExtendDeadlineRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ExtendDeadlineJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExtendDeadline(ctx, request.(ExtendDeadlineRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExtendDeadline")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExtendDeadlineResponseObject); ok {
+		if err := validResponse.VisitExtendDeadlineResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ForceComplete operation middleware
+func (sh *strictHandler) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
+	var request ForceCompleteRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ForceCompleteJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ForceComplete(ctx, request.(ForceCompleteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForceComplete")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ForceCompleteResponseObject); ok {
+		if err := validResponse.VisitForceCompleteResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ForceFail operation middleware
+func (sh *strictHandler) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
+	var request ForceFailRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ForceFailJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ForceFail(ctx, request.(ForceFailRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForceFail")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ForceFailResponseObject); ok {
+		if err := validResponse.VisitForceFailResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // RestoreSaga operation middleware
 func (sh *strictHandler) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
 	var request RestoreSagaRequestObject
@@ -8853,6 +11822,70 @@ func (sh *strictHandler) RestoreSaga(w http.ResponseWriter, r *http.Request, sag
 	}
 }
 
+// GetSagaResult operation middleware
+func (sh *strictHandler) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
+	var request GetSagaResultRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSagaResult(ctx, request.(GetSagaResultRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSagaResult")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSagaResultResponseObject); ok {
+		if err := validResponse.VisitGetSagaResultResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResumeSaga operation middleware
+func (sh *strictHandler) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
+	var request ResumeSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body ResumeSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeSaga(ctx, request.(ResumeSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeSagaResponseObject); ok {
+		if err := validResponse.VisitResumeSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ResumeCompensation operation middleware
 func (sh *strictHandler) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
 	var request ResumeCompensationRequestObject
@@ -8883,6 +11916,43 @@ func (sh *strictHandler) ResumeCompensation(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ResumeCompensationResponseObject); ok {
 		if err := validResponse.VisitResumeCompensationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetrySaga operation middleware
+func (sh *strictHandler) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
+	var request RetrySagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body RetrySagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetrySaga(ctx, request.(RetrySagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetrySaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetrySagaResponseObject); ok {
+		if err := validResponse.VisitRetrySagaResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -8937,6 +12007,174 @@ func (sh *strictHandler) ListSteps(w http.ResponseWriter, r *http.Request, sagaI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListStepsResponseObject); ok {
 		if err := validResponse.VisitListStepsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CompleteStep operation middleware
+func (sh *strictHandler) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
+	var request CompleteStepRequestObject
+
+	request.SagaID = sagaID
+	request.Step = step
+	request.Params = params
+
+	var body CompleteStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CompleteStep(ctx, request.(CompleteStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CompleteStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CompleteStepResponseObject); ok {
+		if err := validResponse.VisitCompleteStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FailStep operation middleware
+func (sh *strictHandler) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
+	var request FailStepRequestObject
+
+	request.SagaID = sagaID
+	request.Step = step
+	request.Params = params
+
+	var body FailStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FailStep(ctx, request.(FailStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FailStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FailStepResponseObject); ok {
+		if err := validResponse.VisitFailStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SkipStep operation middleware
+func (sh *strictHandler) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
+	var request SkipStepRequestObject
+
+	request.SagaID = sagaID
+	request.Step = step
+	request.Params = params
+
+	var body SkipStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SkipStep(ctx, request.(SkipStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SkipStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SkipStepResponseObject); ok {
+		if err := validResponse.VisitSkipStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SuspendSaga operation middleware
+func (sh *strictHandler) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
+	var request SuspendSagaRequestObject
+
+	request.SagaID = sagaID
+	request.Params = params
+
+	var body SuspendSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SuspendSaga(ctx, request.(SuspendSagaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SuspendSaga")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SuspendSagaResponseObject); ok {
+		if err := validResponse.VisitSuspendSagaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSagaStatistics operation middleware
+func (sh *strictHandler) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
+	var request ListSagaStatisticsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSagaStatistics(ctx, request.(ListSagaStatisticsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSagaStatistics")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSagaStatisticsResponseObject); ok {
+		if err := validResponse.VisitListSagaStatisticsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -9709,271 +12947,332 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L37cts4mij+Kvjpt1Wd9NDyNemOXVNnPU7S4+3cTux09tS414RJSOKYAtgEaEXT5VP7NPtg+ySn8H0A",
-	"CFKgRMlyemem549pRyRx/e7XXweJmBaCM67k4PjXwYTRlJXw52mei5n+I2UyKbNCZYIPjgeXE0amTE1E",
-	"KomaZJIUVE3IhMqICE6O9p4NB9FAJhM2pfpjNS/Y4HggVZnx8eD+Phq8uqTj8LB3rJSZ4ESMiJowUjIp",
-	"qjJhEck4+aUSikk9dsl+qbKSpYNjVVbMn6ugSrFSj/YfV4O//MfV4Oc/XA3+ZRAFFnGesmkhFOPqIyty",
-	"OtfDtZd0wRSZTRgnlBNGyzxjJdGTM6nILFMTWKSkU0bcaMl850c2JzMqCeVyxkqWEjqmGW8eCuPVdHD8",
-	"l4HewODn0Po+lGzESsYTdloUeRZanj6xGc0UUROqcEp5y1IyEiUuL8ZBYkJ5SjJJJoKLqmTpqgv6yFQ5",
-	"Px0pVobOJBE8lYTqx2Q2yZIJoVyoCSuJKudkSm+ZJJJxyZrTTDOeTfWu9912M67YmJUw5+fPn08rNWFc",
-	"ZQlVbHHiP4sZUUKPnBJKkpKl+l2aG6jbX76p+2hQ0JJOmTLAfVaVUpThQ405+6KuE3gjtsBY0DEjN2wk",
-	"ShYRKkmGRz7O7hiPmuBwxUdZricakldfkrxKmSSx/j4eXvFBNMj0RL9UrJwPogGnU71SnK15YvTLG8bH",
-	"ajI4Ptg7+j7SR2h/2A/BzEuWZ3esnJ+/1J/DLBo360lS88J1li7Fo38p2WhwPPj/d2vasItP5e6nT+cv",
-	"EY3vGFddx3jaPMSIiBKOJ/ZOVWOVHmPhOIePeEaw6kv4ub3mj6xgVNGbnHUtAJZ7DYP6i8gUm8pV53Za",
-	"pZmqZ7+P9NrP8ctne26ptCzpvEmhkvmPbL643J8ymd3kjJxenJ2fk2RCS5pooIuAALAvdFrkjFCiL8xt",
-	"CMl7vaMW4eo822fP2kfr0dq//H87//fnP3TQ2dFbqpLJ4vJ/EBpxBc/nJGuSe81LkLPEmlXE3Ysf7eDg",
-	"/VcdWuA7wVnHIk+BhpPDvaOFRUqV5fk6S9XTLF/v0d6L5z0WzIGkfKw41z8trDku8UlMaAosWq+VFSQX",
-	"Y6nRLqF5LjVHHeXZeKLIE6moqiT5+Ondu/N3PzyNiBhdcaTsmqwzzToEZxpLpRBc/5fCKEQBsc8FH3cT",
-	"tgyXG0YYywfNkgOs0EeT/SCa4PiXQtF88TA+a9aohD4K/R99GMiXhw9ZroLJNljsj6ybON+y7dDlD3Qc",
-	"IG6vSzEl+xGIAjdzkrIRrXJF9ofImci3wOCuZfY3FpMpnZMbRqgiUyEV2d+L9vb2fGZmqHjXIeqhGic4",
-	"EuWUKmT5hwcDOCcjDezt7e1Fq6QDvaeL7G+Bfb3VC4QLgmtGfNXc+IQc7Hk7XbZU2HXP9R70WS2IXQEG",
-	"8/qMfHdwtDcksZbb/ni4F2vcclIklST+X+aJjCMjXc0yLom4YyXJVCd9MVMul+su6Jh2gp+kY7oV+Psp",
-	"Y7Ow+DatkommQIwmE7izExLfUJklcY+LutPDhmRoGGEQDUZVnodl6c80U+EVadKl4QbE6JGRUbSEaYQ+",
-	"fShNfhrrq9HSTLw/1X8OyeWEXXHJSn1DGnGSSgMkkRNRqm6yqGfs4gOHB6u5wGd2MxHitvM6Z/h8Kzf6",
-	"WZS3o1zM3sHQIYlZT2rPbGbedhfZXBj8Z9mSAqK7Ubr+JNKMoWqa4ORae+VaidN/Uq0oJVQ/2f2rxMf9",
-	"dorDnfOiUnpCnFIWgkt/utMkYYVCTWwr02p8xA0uniiFKTV5SKtSy6RAuSueavJG5wB2AJ5GeM4k4Xjm",
-	"ngZvNe3QIsxru/BOQyHe8TXiZZ8GdOh7Xw/Z+oHZgbsOzeo37WNLK9Y6mTcCFxAGZ7BoGHC2Yw7XA9r7",
-	"aPCaZnlVsiW7L0pxk7PpH9Y7hQ/4VegQQNyZMa7IrNRSWXPTzqCz7FLxJWsF2HFmgGXfeAYDVOV32rr8",
-	"sq/bqj/s651Qb0WajTotH0FBnKECSTRQb4wLHnm9UGb9WwFfM2gX9BqS/bB1G+J7VjK6Tcyz44bWfko4",
-	"m7Vtdz4X2JAi9cdRb/710dRuzcrNWz2vN5lU4TMDqVuM3EHJIfmcqYmoFIm1rPNHLc/EentzMqF3jHCh",
-	"RaSMZwq26a18y1C65Kovt3GzMK6ZDcjSh3Nj4KBpCruj+YdSFKxUwO5HNJcsGhTeT78ONH+8YyGFj4Et",
-	"MlMkERVXwBYjwlkGP5fsTtyylHAQ6YrMWEMNXNwIkTPK9dlSPr9WjFM8zcXnCSLYNVUNfSGliu2oDESc",
-	"BeXQfnMzD8BiNMD1yLWGzNLGu1UF8t7CazmV6rqSbr2tWxWE3mjAo2Sa8UoBs+w3Pzci4cKDomSj7EsH",
-	"6lY3eZaQgpbKYvAtm0fkhqkZY5xkSqKkIxNRos1/YXxzkWsdlv2m4/xLkbNVyPFRv3MfDRA0rrMAczq9",
-	"kcCAwQJfg1HcONSuizLjTulf0ara1i7rNzK+4o2SjQ3xXNQeagr5lwEsxEjl5tbMWTSwILIo14DjBiLU",
-	"ype4+StLlF4MIjeK1mtieAMDF6Hols1R35oIIRkADb6OR89AEDSaw5C8FiWh6RR0aZ7PIyMo3MyJ1Fop",
-	"1cOdEOYsHO6C4zB9aCLrAg3iFqq1Nin1NJmSLB+dEK4X1tJ318O15mRvmEKrb5qN9RloeTcexiS+jkn8",
-	"rzGJd+IhudCT0lwvSMKhAUcRHDW3IRo4nL5pTBzd+ucDcGW1wrmIBG3DMZMGu5qX1G20ef7s2eEzz2yz",
-	"F/VArK86a42sPaa1liFjOzJQ75ym6KBsQljLurCcIlgVXd9fN06DaLMmShfZtQbB/k4TFA3u26bUaFDQ",
-	"ccadeLhUXarfbG/UracxXnDLnoVgvT2XjMrQzX5kiShTlpKMO1PTN5KwshTlIkL2wEi8d8felh3JG3rD",
-	"cjiNxY3y+b9dvH8XcoXMiX5C7mhesSE558baaoHwiyLxt99+Gxs7mqbJs4kgOU1uSVzQeS5oKo9LRhFv",
-	"eJXnWkG3QvqXnbHYMcvRAuvwI529ZVKiKdk93ZG3WbEjCjz9nUJoXCpxEL1852VbeU0tv7aYMjXJ+Bi9",
-	"6RNaFIwzcBpQuJsheQeUO5lQPkahZEEiDRGOzxPh+eUzNSRWQLBcgvFxxhlJs1RLrY5VLIo9+hg0zJSD",
-	"4/0jLaMqxaZFgAG9Hzm3zzcSXDUAUd1Wa3/k/ftocFPJjDMpNXYsShDe2wd7Wq4VZclyQB5D5bvX/UK/",
-	"v8T3XuQ0YSa6ABxr4HO1SJJnUkVkxFhKREmkKhmd4oVpeZ9OGcFIi+716t0BjvUxzr2CF/3lH+rPwQuc",
-	"UrVSldL48h5Ryx/kwA2ijCN6DcexN9ChUwAWFPJqesPKiIxLMdMwrTlIxi0kD5re272dFyHvrb9iLX2w",
-	"2bW0iibN8/ejwfFfVh8h6qb3P7fx7QcQv5CziTzFoWPCvtBE5fMaOQxZhMcG99ITQnNwSCqQ+m7YOAP3",
-	"4dBf8/P7aOAG7nPZuFJvhGc1VQ0K+gbLTj+c10yXTTKeGkdN93Hqka2/pY9M5AOw/rSgqxHtO/0ieHbX",
-	"v7BKBm4MbIuxA4OYTBnl4HVL8kwP0zh+nJ4VwZOLzeaP8Q2esi8xxPEAVoCXmgL1WnqM37sp9ACNGKO9",
-	"ZRTuhf0urLz6h6ipmxbHpaLToqei6X2vibQqacJW3paGVmtY6bGu74NKXO3CawSq1BtwpDco4jg6s4Fk",
-	"hxe3QTDMo8l2ZkWrJbsmeQ1HENhQJaJYnmv4PCGpSOQuTjKcpoR9KXKqtUtGk4kGW+ueBIorFS0Vs3c0",
-	"1DvJmffDiGa595jyhOXeD/oG02tRKfsD4EZrUPhtYWT41Q2vHzMu4TS87xs/+0M0HnSN0ljK4rPO8ZpL",
-	"K5kq50Mj0ni/sC8TWkmzI014hoYLNE/r2sm//iHbuRafpoymecbZdUGlrH8umVRCQ1AouANA5SdWZqOs",
-	"tkyvgSTJhCW3LL2ukWW5bmjfl4zmPV4fZaVU1zc0XXNZKVM0y8MmSaAjIRL+GSKDKJEZH+fMYEdCOblB",
-	"m0IatNrdZjz1ffdpNtbcdZrJqQmMmmZSD3nt0Lfi7EvBElWfWzTQBxL6CA8qdHXrcFv9OvslLJ7qGZwE",
-	"rwX6mjKAFCoJFwreYimZM9W2EDw/GqwMH/GpGBxYZK8oRL8mrMeFL24kpxLXWUcPG3Abkh9ZoQjLJZvh",
-	"JfOU6LOiJUtJTpUWLDN1xYtS3DGJ3+td63NA389E5CCsZRwGntJUj8JmGA7RhL4JlZNW7LaWSOnO6Odf",
-	"nx/d/0sIjPB817L9mht9yF3oISJcr7+E0KVA7GsQiBBvlCBjQQRvKoNgskQl1L+PdUEoGojbxYnfCU+9",
-	"9YYHz+kNY9xK12F7Z8XNjmvi1Rz/FYpuVnPzICwCNxdYrCDcE7zqgPiSzPRpmJVEhKor3og4Qy2BqnZc",
-	"DsDWCYwOe4I4ROvDkBCijrC2jGK2rlfcDtokN2qT7NBdn9E8XxMB/yxmhIL/I0uygnIgHKWWHPD4Wxii",
-	"VLGKcP358vIDLKS9K/g4uGyPPYZUSAzw1MBS8VSwOpDUxXLPRJmSmAvOYqevYbQot7Am4GO9JcFZDwUE",
-	"txAtf+mdaKz9/ufWbpw7dM0bGVHcl16yCwBTrCCZPCHU4mmWMxdvo2xkScsShEJMHw5vZaO1aNma9gsM",
-	"S70OripIPow0tx59VcGsjT1SMJ5mfByRfWKifCNyQNzGI3JIUAaMyBGRt1lRIA44M/rRKhM6TO2UpqXg",
-	"1YYSiGhboPPGEOCNG9V32jrMVahVT+OJPeZMtIxrAp89UNDk3qkDeB5BkcaEeGzmPUfDd3/z+20oA8F6",
-	"4Yy9kpzXAtBEzHid+LTc3XALeQd2SaEDdXFf6yH1e24FU4FO5Rmda5okODATsB0vx94WUTRPyA0bV3w4",
-	"WAWYNyKd9ze+eMbCReOLPuqzXFQpsNk65k8TpeGm8QiMp5tSnrZQM69Zvjk/g9VBNaBbrdD7zBybp1rh",
-	"wis8IZQoJhWIK5rnLBnYWlU7oiUCCV8m9GonSyEzCX3HZiO9/PYQYGE+WOtEQVJsftg+25rjGLrR32Vs",
-	"o1iva0tgKD9iUuNDnbaot+Qdsk9wa2Vq5cHUE/cJ7LTGx8iPX149TcgY1giAbiZu4SQNmr4iisGubwPL",
-	"mIkfNf/qZR2rw1wfyTbmrWmlfax1NYu2XAOUMQTRS6sUWyogSg24N0yLgxLwOEbCENf5fqQqTq54nGYy",
-	"oWVqH6FhBjMfnDvA3Cq8wDi90Wr2qBRTwsVM61Mg9C+yWbPhJnN18wXZ6yuentFKsjC1Q08K+Ow0vwNl",
-	"Tm99Rsu0Yf1TrLiuDWeeYc8aoLRsXLCSqoZZ1lsHRqlpcU6ua29yIsVq2xEucTHdV0+LagBwC5JxQvmc",
-	"YMLvjM5Xc8EVZu02bDZfD8pFITB1CtB6IsKpc92Ao9dTyYbkI0uzkiVaqS2ZidsZiTwXs6CWVodChucP",
-	"8KOFXWBe/eI1fHh/cdmK6LAQph8NosGHT/D/p5dnfx5Eg5ev3ry6fBWEp6rMgzFrIq8Ui4jWFzXS6v/K",
-	"VhwCZtguvz49fPB+GM3VZE0ArpmH3a24Daf4tOX3KiyZn/OUffkkTaTvGiu5mSv8o9sSEwT+zvhImVC+",
-	"yYCqKnImr0dMJZMQwr7J7hgpxcwgrcwgawlmI+aj5QalZbOWxtbYsvxwpVmJmRBmKpmqSr7RVBXPfqkC",
-	"VPdHxgqJwSeS4EuYzSgFaB2MafKkJqIaT5wBYkrnsKKmR9Yza93RPCQUvtYwAKxM6wozCGZJBE+qstTi",
-	"902V5ZqzGBn3hKSlKDrmCMdWITy53dqFWLhonvjCrYdA21MfOkEbI2064npwKG8Loo5c2EZoDgYdrZuh",
-	"HQ1a5h6PGGg1IEjjPjSEpDXQfELltZbIwzHfXkWDAIkuGViIGhEMsR0wPrEhLBi8MvJ1G0loPqPzcKBz",
-	"EUznbQQZe9m4yw07dbLrShsQpDhfQwh9YPY8tzm3GudHGeoQturFukjfQhE/JdddSAjkbSLUeiz/4+sz",
-	"8uLo2XcBzR95+zXm3gVk3fcQQoOhKIKP8ixRESqq+IUxrosqTyF/2uS/kYxLxShQw14KgJa6TIpjWwXo",
-	"gW9m1414h0SkASi6gGoXJyRlSZYyDD1bGnLx/D7y3IUBVbKOm5tkkmi1dLgqQAJsCmGHQjkn00wqeqtp",
-	"ccVdrKSN6u57ngZQXmcsT4Mn6kWU6LvSYvrqrCNvFZ0bXIwh6ny1GbDjzJ/PXrzwsOdob2loyyHEq6i8",
-	"Y/UaCvQZzkSZypM68RwSnOG4RYI8Lll+bwfuEBcdB3nGb22tBYiKQErsXDcibeaXVGW244odLY9CaxEK",
-	"F9+i8oZebyDUu0uDAI27WEJREFDWVbbSsKQ3NZwymCVjcXbxGIEnf8DnJOPmQG9EOncOGJt1DXoL1jYC",
-	"0R00kdV2Vzu5Oxy70tDJfGRGh94kBlpmBqH6WK3a0jx8u3RJbN27mooyjCElA10PtFsZlhjL5qxr8DX/",
-	"ywjXEN6WYryX7NJRzwAVdQmau1R0TvSkpnQV5hNS2Gcyye5YCsXVplmeZ+g3lcMr/oaNFBEVWG/2jgnF",
-	"Gi/EpNiaWgeSzuUJ2dk/duRjSJw5MaeKSXXFbVaofplMRJ4aA1GemwW200UDEQK1k2wqg1GYsjZSuHfD",
-	"Qoglqof7zw8Ojvbwfx553dnvNo70mL3DREIuQYHAQAkt/lFlrtizLNj72N7C75cB1yZoLPKUlddqQgMO",
-	"43MUcWrreWlnikwygIUSYkrspMd2z2TmDu+KOzi18gM5V2RaQXAtKag0NTV6UpLuA/hYrasc2BvqKG6i",
-	"79zCArjz0a5kvzohe0irU304fdxHaTm/Lise1kXCJMxmv+I6NHDlGpWVsMs4aawh0loKfGByZTEcozLV",
-	"Swi1kRjAclymMvwOARpBCuneC6KLmxyCQU4a2C9t8sUds9m5uJVIy6Y2Va2XyNcwm94HSjE17OHmpKP6",
-	"jpcT6HJ+llMpO2zDvO0DI6ekZKNK0hxNFXeQiazKjDWMxRqKMciTM6XPBAwE9I5mmCkTDZD0XjOTl5Bx",
-	"MBtcWzdPUBmG5X4QeZas6z/9bELacssOEjFlEu3t/rV9I0kB46NBRmnN172ES/4mkDADqew0vwYp5I7m",
-	"QQLrilzW/MsE+AT9cwsE8/vnR3urS0xFg79mKiiIfQanhsYkWZSawN3MEb/lhEIlSEVKylMxbTrlRIUX",
-	"Vte5CmI75mmEIjSaqzizNdtonkdG1y6lcqR0uFBSa/WO9YxLj/6dqYuUIftHkbL7pJ/vHX3fb+IqV1mR",
-	"Z6HjdmWicEYsFWVXoTkPbF5wK8+sOvWO1dTnDkHG16EQKAv9FlHJKSf6euaQhWR+drFOvQmTRz1CZGmR",
-	"2oiQNvdKn0spcgYmzlQQF63VPB/92CcxYHUC2uGcTtEA8qKDtAMqFK1HNOIpUzSlikJtM8qNXdG31cYl",
-	"k1Wu4mNcbKWKSkk/4kqSm/kV1/Q+IoInzGUC6a9rES8gK6404Vy2rTVQ29XY7tC0g2YbuS1rjVXNX9xH",
-	"S0SIy7IyuhzuEwHdvB/Z8DN4AcT5ZgSE5b6+aWXPm69/SII/wr7JMeQmhN4msnabBb5bJ3cQchjb0fsb",
-	"rfTwQI8EJxAs4lzHOJwQAFoTbzsagXtPo1DJps1gpcCRHjy7b6YwXBuOvdmi9wIBgIFCApkRjUFR05Iy",
-	"iA/G9brmlN+tma35bJPIIn/CI0z3LBlX1xqzQ4pDyr40wy1taVKQOjF0oOKp4OyExGiXBiJhok415dP8",
-	"OTUo0S8J7PvWwlYnXb0A26ctwNMZveQJRWCf0WTPaMERifVP/2r+Ga80jTZGX3ZPhxjNdZ3YiIWlorGN",
-	"bPBB++hBebEHh/bz605zl//6ARhatfjXVQ+nnRyXZyOWzJO8VyrnG/dyy75qedPKwEeTBd/OdF6dmXcA",
-	"fiKWymtHObvVNEoKVkrBUb+liVpBf55bJ1RZ8W6CYViICfTX4utYMEmwNtaa+LsPXiPI3d/gzCDbG5n9",
-	"Jie+v06sWStdGb4LBwK2k917pdN+v0lctH+Sz/wg6bVzkZ/3DqXzcnhbfgggc7kYB0V9SLHXgq2MoDgW",
-	"pv44uWtGJfmrBlLDDTRlpon+oyoQsPqJSooVb8R4mZx0dGBybiHhcbOzPjRDbDrAwQtvgGk4TKObtRx8",
-	"7/ynwKdWOFsX8o17JQxralYV6eacWUOUYUSBsjMQQeLVUcLcILTW2OKK6yQl+TN/v1au84H/trfgnpMt",
-	"uBNcjnQ70Gxhkja794lKi315ziebPZB7PKghATVhY5Fb1NfSkL0a1x0tKDohQ5WnmATKudgSs8KVMYgw",
-	"cxOiyzFgvqCqkcyM0rqfyItONVlN2Y4vGeOvqmlCa+qVr6y0sY6TrY9808h86XTLoZNQ9uVLKxx5YEbA",
-	"cjYha61UNLm9BswOBwKuWWPAc78u9561PHuR9ZnW6/Un7wKifs6CloUCCy7GDTTDytlGejdGcluDsRVw",
-	"19Ii++VQmMJG4doVvhEBcgUjU/sNzRSaYJjCKUPynudzMKNUXJMAOTGWaNTA7Z4gGSEzCRgLalWPhS6I",
-	"+I1oyx5Vn9pCdK85+0rBfkZKLfv2mkLwaxshg7QH4lYHx4OSmaCycJ+GVLiOS4GT943OruKvhZQrfsvm",
-	"xyTGGWLy5GjvxVNQIWMMR7xmXzKpIFT9ycHenu3ZQxWM/7QZO+7W2fo2SM7WlJA3yEf3pdnmyf2pbuZQ",
-	"24WfH3kNYdonZzTTVnDv86OVwOakmUBePFjtmsiBdcAyacqU50Y/7y0oAqhm3PbT6A6EelBYYlPMCxZy",
-	"NJ5IgDjMSogaxARjXckNTW6HpHUf9aFH6Bhp+0R6+XpXmdRVSblEfr4GVC0IYYux8eNMKsgGcg56qFLs",
-	"aPiUlSyfE0pyjfknuMU443nGWdxdg7BP3GdI6AvVMYCsMBtn4M3otSvBxS6v1niwf/Td0feHz4++W1kU",
-	"IMgj3/gGilDoFS0lI1oqrM28Dcu8q67qxKiuvNAuiWqD7KTN0omQIPVPaMJGByucsDjkynykWj0OB+iV",
-	"LMkkQ1P+kNTZSZkkF5enHy9fvTwhXoskniJ4XLtzjq84LZlth3RC4vqJHuTs/dsPb17hMP5VuYev3l2c",
-	"Xuovr3j9gv74iVffAe2ZT6M6G+oJsLxUkDG9Y6Qqnuq1XfHYqcIxeWJzhhwVWhwRTKGvT8/f4AJtwpFe",
-	"3RU/O3139urNm1cvu/Kk6nTk5pm04DAAomaXfn6Vn+1UVzDqAt6u/DLkLtChSglSiDwfEvB+obNG02TD",
-	"WOx2zDUPooG5w0E0cLdm/raXNIgGeFj6d3s64TUa6/WaNcpXI5apedBwLKyTyN7+9hpk+15uSBMVAGKo",
-	"BgIZdIS+o1MGvB2ZPEhMNiAn9Vyx5AKeY2gHVOejwDcjDIWaabSkEoxMrBkL3ZUY5bIewwzqEyRPWF9Z",
-	"zaGWlkQ+hpLIkWtupVlRXUIQhUJKchhCC48wRkcJ8vXPeZm04QL49OlB+Y0pnUNtky3JCeFUFAOlLQAM",
-	"kl7FitqeYNHt1b+/Ovt0+cpHrFedGLRJ0eBH9plu5Cb1peHeAi10xlrJBmHYruN/I8YbFEFwybgjxExn",
-	"+NH/snUWN6FdHkS0jM1ebdp+lrrnm5VDaXsr06pEKjhdO7uu7XJ6aJnY3u4wcBqNMh5qYFhnonlhZaHm",
-	"u/oqbXaqplv4t1zuUfq+ZwuJlnNFVCoRU3Ydzipxxha/wJEtK9DqpjZRqrg+2nuBhiFDHZc7Rl94KRUP",
-	"cE3t+eURHjDOpk6qgwc6lCB6oqdLCAnHolfouw0rqB72rqB69EA3xf53Kyqdesv31+SxNUuJPBs94lrj",
-	"/BvLXEJ9/8EYmPMHPsh9F+JhOPKSk+wS+KE4Wk3rIPZlaNUxk0NQJ1lmmor4fAPDzm6wMI6nFHw6O3t1",
-	"ceHL+5fnb1+9h7T5ix/PP3xoaAxd8svDyjkt1ZuW1Xpy0sP6vB9CamoYw8pBUlGeuo6BfesfYRSqrc2D",
-	"QgRGGTCINEzZ6qD2hqbSyx++WNpt48JpGxVJWrvYWsh1C6b6oupXNt6zE29cV2i9im+dZQowOHPdVa9Z",
-	"IOg3KjbnY2NEnhEPHSPyPFiL7vn2atE1qck6jHgdjmiY4Vol7VZWQ7pQoly/hIaGoRsq2bWrpREInoPK",
-	"sfbNTQpV0Jt8jUpLl/p1rAeyMkekuXw3VeiAvGHXLRZF02ss9tAhV/90evbp01tTBU2RJGdQlndlqeHg",
-	"aU0YLa43LW0CIPawr9e4Ka9yS8A+hGSS03z+N9afjOBXlRKbf3lHk6qarvnh2h9ld8yDijVPemraqF5D",
-	"Jm3wlB5Yy0YJvasOtH5DyzEzdVsicsu0+qoVw02QG+JmOub5M6NFRC7fn15cgsHPABh43bKSTGkhG+ky",
-	"D6lQYQiov54GMjWPpIkqzeuMGijfeVk1voTIDfjzArx2saT26c7rn3/9/n7H/+fROv/cPwhX5P6p9tGt",
-	"U1WpynIr1iwKa2I6zcKPxiLMPn4QpGQ5o9AOEGIWYQYw6gZNuJ5rcXkcTR2SNRbBO7C9fdeMZ9p+F9Gl",
-	"MeP3UPUOyuatNaf7qKub2efJ3NSotK+G63Niyb5wkFRdpFH27KTs2nZIm6YNXQCyzvIdGB0xwsbcC7XK",
-	"qyRhUvavrgnFC6+rQFLDS1dg0VU4hOw9UoqZV0va1cyGNPB2/kJQUu8rVbOkZIEA8QsozCt4wiIT4msQ",
-	"xWpvHSN1Oebwoa01NuYR4WzG9Bnrk+4d7mHbbeOqAwx+bRtSXeluGdI/ctRrO8ai7znYFszgeQvL+3pz",
-	"TWRvItDCzDXy1Xfa3cq1FW1qj2wJ5XsFo29SVmBUiumqRgknXmSHF5tuy4FKJayuVlfeFIVWgMQsXDGw",
-	"cx81TVkEef2zCxqMm718Yog1ww66/luNnjffxieA6KZ5lunM53BkzS6sU/rFRkd5dYEc0pgdbXIn3WGJ",
-	"2IxyGWVvnpkqK9YKBHoE0r8chMC9e0JiLmaNoCQTy+S8v7HB+2ZHF6kySK41zQ3alkUNYdHAjbGs6GaP",
-	"fX36+OaRyEZXZU7z8VcMHjJY21/5s8LVKh3dDbwyisiM+AEaCH091Ng+5P9WkNV1ohdO8HhkMXhlA25K",
-	"9ECsNEIKSbReAEFEWlAZ9q8h04inX24Z8446mHFhyuw2q+ySTx/f1LnoNjaUsHHJpCRllTNgFGK2UJJY",
-	"qEZB4oVSvSvYR/ByA0UP87nXmNEv2yS90i19+Vqf0M9VfG0i6DTbYjt5m4/pddM2rcySiZCMh5lWyu5Y",
-	"LoopWz4ksAyomEXlrSRc3Ih0jh59kpQsZVxlNA9PccvmnYnGpx/OofuGa+hUyZZlo0s5KFgJHdNMgYT+",
-	"YVjrdH2XlStGu9gQWUNKhgVNoAxqCc2wwwVQG+3jV+6t3Tt+dZ/3Hj3ZV1Soq2yhXP9g/YW3h2wts7Wm",
-	"yIfVJpgFaY7BwAfR3K64dxtXreGrjgZfP5G4mTy/kuuYLb2sv2gFrfTNjH+2TDS1OMrZzKuYZau2Qtsy",
-	"yuf2DFaU2wDjrmJSLY9XtwdqisHZicestgdgpas+9oBWSMbq7PR7F9hr6vr2j81ysRUyVMMBK7lAChVU",
-	"qciSCW7FVDrrSWNasSlNrT/I430ABStODaV+ozLMSLEdIyCsszZTrRmSste0IfQ7woMOG3JtWGxBT0Nf",
-	"r++scRHdKvsyQnE2Ycnt2kLvA3B3aR38vuD4tUDQLwpvVDytwv68srK7reDuXK5dd+ad5bJretk48jXb",
-	"fjwoGDxY4mZpxLLvSndRyxEWgVto0b6VjKdVeZOLjZaCIeRfL1S8rgWy4ibMixsGmK8flbw8zW7zDDka",
-	"zI97zEj2jtDpbWUKWsR09rR2ulyN2MB6INRakv9z+vYNUeyLIhmXWcqgsnP/lphBetrvEz0zJEMv27+3",
-	"sa9pAvJrhPazAVkxd6URyA292gpkXr00LR/aF7p49gTTjfBSU5FUU9uGAXrP8mQiSqQiNM+oZGGVpnFB",
-	"6x24M9/M6TRfDoQN4DOSZLfW3dWGCeZZPDz0DFVlpuYX+oYW+kouGD+MvgqoQcm/fb7EUPAkz8C0gOWb",
-	"Kcf+2YqcVmoiyuxvaDcHD/jg2HRZslz2ePDvO6cfznd+hA6SFiqKzDStvGG0DBZXd4txaxlC6xW9D83h",
-	"8Ts3IvTQvb+HqJVRwPV8cUvzVIsZmOosj5Epekm5ktCkFBItAVnCZISVLSE4E/kIv+ImpBKgh/hMOCJp",
-	"VWphUEs2H4RU45Jd/O83wyt+xb/99kzwO2Qacvjtt1g4fsqmN6w0hUs5vWXXCZXsBKg0/vrx9Rk5PDx8",
-	"oYf8dHkGq7ji00yvEwuBnxCbTIFf+EXCyZP4v//zv66nMn46JG/NZA4NMNwD8yht8dgh+YhB+8bDVvFb",
-	"LmbcrVSU7qdfKlbO65r2MPsVhwq6UPVRbxqiLWG/2CcCwjRNxcmYFkVuWvTvFljS/w+a7sUOZa/4E9sH",
-	"5Kll5BIiukiciJTFJ/pVab+Ww2mK1ZGg3Bxav6ZDcjnRu4TUBrCJwaViZU3IRmZa66DgrBISQr2Nk/nE",
-	"9ltw707p3A5lF2QmNzs2x0ey1Nu2+UBDrCTxv++Yl3bOU1NdE9HrGxmhepmpKw7OZ82dOVYK1WqukXD2",
-	"D773CgdE0ASeUNBTtTZq4M0ZrWAhAWyqez3wUTauSpaSTMqKlRGh8orHDdw+Jn8CfCP//Z//hWkgDqmP",
-	"4TeT71kfVcW1kB/v0iLbvduPsVIoFoOoLTAkw2LrEpxwX3bqJ/ZuLf3Sdwv16UFnuOKlyBkWqyeZ8REh",
-	"VNfWOltsvkLKxew9ZJIc7e1HFhOueGtNR3uHQ3LOiWfTIVORMoQGMAyaeq51Zu+QfJ6IK57T5FaS2GSq",
-	"yOOS0TQmkpmNg4ARf/vtt7FG6CKnCcO266a8hSQJLcu5ucJLMC7h9blK5Zk0JRucEVSMQHr3rJT6cvBj",
-	"DWJX/Aklnz6dv3waeQ8+gpErJk8sVB0eeEDVePUt/asoY5PpXP+acf3rkz2iBHn+7Nnhs6ckmQiNQX62",
-	"U+0G9i4GN6ExaW52ceKln4I+qE8YGtGXrGBU4Rm1hgF4eHK0d/jUnJgJcIIj+1wXQue20QLULNc0pNSk",
-	"P351ScexjT2zNoqMX/FfKqGYHJL4fLTzlqpkAvkKE8EFoIngjdADm6P35Gj/wCIwWIek3iEehRldn+v5",
-	"aOed4MwO7Ab74dUleXK4d/R0aFHVLJgLzo4RSiHpFCe1rs6IlOxO3EJ4tAGOsRCWAp+nbFoIxXgy14cS",
-	"Q49Cg5O7cCixLQfuKu6KujohvWXA9GJvHI3zMVBVICcGvwpWmquMSFFmPMkKmsPQpagUVtjMJIQWXnGw",
-	"qyuSM6oVtiMyEVUpcUhodePK8o9pxpFfmH63phwMvnfFTc653UHJpKjKhNWtl7mYRWSU0/GYpaTehYb/",
-	"Iqdzlh4TrTjEJ/VV2cmRgLn2O9BDWxLD4HAhRwcHmmPiL6XlnJVkV7wqCBf6I3MRWmwHuIwLOmYxeQJq",
-	"9/5TVGZdN62Y+Nwl9hp8GQQsgXthwX9sIZgyVgxJ7PU9iyPwf4Muh9EN+HP79EwrMA1BNJlokYPPScoK",
-	"kHRSoukhA56POKhPU09pAomUxj570CdXvLlYqATOuImsAkzGLZnwzj/C2zHWOMizhHGsGWZExtNCr2jn",
-	"YLhnwmhQwJPHu7uz2WxI4fFQlONd863cfXN+9urdxSv4pu6whHKfZ8M7HuwN9/EVUTBOi2xwPDgc7g0P",
-	"MRhzAjKyRRGour3rLAO7ptVDIWRAF3kpoNT4rCZWxqeU6gc3tgc7vGJr8Lv+GtJvCXPFsZ2hm1ifp7jD",
-	"olc1fmj53/RqISM2I1buszQdIAa5Jpz9VJQs9kPaMkmmAsMvUnFiaS12iuND4jWW1Vz6itc9UfT1e9Ki",
-	"q9w1ZWhkgMr7zrCL1+yEg/N0cDwoK14bUvTRW0kStO2AexMgC8+27t7mGuTczOviAlYRARm11kPqDhKo",
-	"r4ac/VoTN8f7J9MZPhFcGfehL7P+1cRY1mP1shmhYeL+/t5LbQWQO9jb2/5sHyuOSlEgS2FGJZSGMH1D",
-	"8ESHaLczlcDCs7hl777GIE3UNKvplJZzjbymY0wtpHwj/Q48fusQyNEYSyiuYyvc+3KgVn5BXcOneqIm",
-	"bso6z2UcCqZ8relsrY59A+2WVCZVlkj0HuW5WaUkSozB23RCclqOoeOwVjc0qSylGpIzZHbU9biwYQBS",
-	"ZVOqtMoI0gb0V0V4hUBXjfnIrXBiTMYzrhDJ1JCcEijECH2e2FSUc5M9gguQIQQaM2WTfB4RlOwUASi6",
-	"BJZbiFJtA2pcRjru2M8PMJZq/csE+I9pj6X57kMAqMh2tJjVCTvv/DBZcurLnpjsb8VXFPE1JOnxooYE",
-	"DFrlFTdiOr4fuk6tuZ5+OP9RL6gPOQQBsVZxUNQBi2Y+N6osPNUHBSIi+tQM3nXRSFfhagmJjLrXAzpl",
-	"5rbZMYnvdO8HhVgNrcumWh/W7gc0l/Z67yL7W693z7CbbI83z1G4udSyzQBZySOhJUIKGIMDmHlKtESp",
-	"b0PfyjawU8/k9BIf58BSEkA6fGCxLuoQmS5rtRyTxpVRK1BUioyLEFr5iJnxYgiesGOEc6rJ5MRgl1Uw",
-	"tDJuivjVKn8upDK6EnOzgJiLSg4g7PCK/2jAWKOu6w1gsNzRfRBzRDMuBqWtlqIkIyIF4iEWDOKaYoLi",
-	"D/qcmXSBGKDLGC958DgSCQ7uxBHfsmx8KS3g3d/a1GfoEDfb6+AsRuEyRtUhJm/Z7v1vREJVZ/yG3wBW",
-	"q2CD9uYC5M2Z2O8fjixvEaQsvqyPLgEmtfsrxpnde9xqQR5wANNiHyvIloaDl1+DXnXKogZzG5f28Hv4",
-	"galHu4ZdJCXd2uBra4kxVmAuUmbMBzWZ03pZxskzq7pplQqtOYRarg01c43Zx7WyQjmzShLG0qB0iB//",
-	"PQIEipUosGwJED4i2d8WLGiyv3vHymw075QdPzK9vkqZy04zUCes+wGTF6zdSvMw90gyap0XV9ypT8mE",
-	"Zpw8AZs4xvkOp+nTpjkgmbDkVhJKbkQFtoSCluoEc3OuOJoARqWYXkv2S0z+aGxG8I+Kq8xLn4CwNrTH",
-	"6dVg7cAr7n2dSXLD8ozdsXRILpQonA0A0/cQSG12xqwUfByCUjzEU32gq4TeOjUQ1qQE7veE7LcyV0IS",
-	"p114Q+BcK0tsUep9K8xapL+Yvb0ey8mzKWw4vJZmzdv91YEWj4qn+m5+0tdkvl9qT4AO8NvAWJhxjjIc",
-	"SFmqxHbhDm0BZrqUvZLRtIGz+ucdRJxOlNUQVsfQu/bHETYLNmFrxhp2x0pLkrFzKLUPwXeXSkTmhlkW",
-	"DbLGrMqFRwTGTCHSETXLEgY1YzXKovPEd1GLO1bmtDjWC8LvtWAMhlgpMJzAcggtbCZiyly73kyByjqF",
-	"OqDNlWVae51R0CgZtMzMpfBasjmCNGIQNsRTMsJQrDkxZmR9DKB1TOmc3DDThtEUf5pQea0nRMNwWbFj",
-	"Q5Co+RzPNc+UyhkMHYHAbElbLsStxGqllrhhFwAiRlfcEETnBXQGb6BHjKUYEAYDNCPdOvTwVwgo67JN",
-	"l/UDumII8b0KMGvqvaHR2t1R6jHXyuXoGt41uem7WtNZYJFUfp4IQqVm6CNRkkwtsT5AbP0Dp2tlw9Sh",
-	"b6KEWuTlMjYRJstLs4+Wzb/QKrvLJiK2MLGL9VTYFrZVyPFwT8ZRy/5f0yGbaH/FEX2gXo0RAsCNoRE7",
-	"qcA/AK2nEXuCgElb7M2Dx8ODHuC4ResNIKU14Tw6p4TZVptlLGHajnBL05rSGc6FTJNZOvZwrrkrVcno",
-	"tJN5XgCM7IDjEb+IbK1Eva5vpOGfmnXYGKQxLeQxiTMs2k4Jwl10xWMYAem3yfOdFywiMfas1XK8O2zo",
-	"+ZvVg+pXyFTcoeDtgFnwIfkTcgGwlCK4O04hShK/oVLtwJg75y8xUxw5oOagjYBiIwgrWqo/gv8YrMNi",
-	"CrEi2IDb+bfRu7/vqXgQkGRwCkQFCElgdOqiB6QWqO0aKQcHObpp8AVpBY5UMHkF4Xjgq5/ZbGjGreBf",
-	"O33B3ZBp7i3JTSlmkpWSpAKbZbOpZPld2NGAi/udJ/7OE/8eeSIgfY0FqELa4gHIBP02JIYgLFckNeKv",
-	"9JGsw5eicNsUQNg6ebRkCctA4/6cGV2gpmAQSFIvL+4Mx22QuU4Mgdzk9uGuZp+KfVFooNipGcYSY2u0",
-	"GPbLeJozKQ1N3AaHfA351zWPzNHF9QCm2Ndn+Bp1I/AcJGJ6k3EbO3T67iXWrMGqa1j9FQMwrMsZ9CJ4",
-	"+f1H8GmUjNwIbOxDVSVdZxSqWAxTQLSNy+qYVlLpcRR8NSTGL5/6eZTYJx8lkqwkYsaPSWyjKgxv61CS",
-	"LlwvmBVWGzMcybhUWlYx8g9US4aldJI+W5R5Fao9MiNoW/bsJXWtu+4z6ebs3YLHVFxuJNgf7C2mU2y2",
-	"Krb5olifNYXmbTXd24CThUZtt/bcxpgPYe6h8Rr9ER/MwU8xawCTO1qa3a9XA0xbvxocXw1YdTW4j21A",
-	"5Zh+I4ltJ4hNYTTBhtDKTqnDtR/sQJyjvRfPG5hz0FuEWuyluk6sAbjYZXbXCeY223ZLcgtIBn3m24qw",
-	"snJ3Nn34a+3Ozrfh7lbIQKbZyu9RHY2++KuMB8gza2vnXcZmfxxVeR5jaJSJGicmDQGkBC4cCdhaOIht",
-	"BmflKPz3cjmqKxDkQsus0kouRhhaaGxInrRa1UZ+yTkIsmv2GnwKEVEjgs0OXZNB4sWdoLo+c20fMR/2",
-	"ipvAg2MovmiKi0G5mbLiRAnQwhlPQecGd8CEFgXj4AzyCspA/DeWMJvRzNg0lkw9oSYSuNb3IShOq2p6",
-	"WVXhh3GPqal8Ziqpn5gwmIO9fZJxlBYTKKlkA471BFc8dt0fYrTmxyWTVa7ihYOoC7N3x6lA68B1DQOf",
-	"aaZ64XTJRqwfntaxN5hcuKByH56RS83jyZnG1i9qSH7IjKHI7FdJElsxwMrXBdWCS3xC6BWf0hwqVqWu",
-	"PM6YC6hjYaNboW0DLVOSsinl1jkf1MRgooKWjAe1yabatf0IoLprdK/4n+2SuS7Pf7ujsIkYbrYRhtiJ",
-	"J7HXwBgsiAs9hJ+2woZeXdJx1+LMa7vwzn20RoiR7RLaP8YoGiBUM56wnVN9jixdta76C/sBnOA247KW",
-	"3YslB4YsurothpQpAR5JWuaZl0PTSDghrdi4B9xNIJFn1af1J+6Lv59LfiC3BuZqeGtvfj0rM8UWDR+7",
-	"vxp77X2nCWQTbmfByfA5UhWR8RAf7O01WRkY/Klvy1hMEXMmDJu36DVfik+IFGD90NQesrs1I8SIKi0f",
-	"dAXbb8LlgMa+7MO9HoEfotz60fQ76vPF6J3gDDITH1/QXUZpHkAbtoZ0h3tHqxHunVBvTTuAbQUsIkgD",
-	"GDcAdE1Juxtxd7Hpb3fo4icOGWte42JnghboBgYV44YxDhlEJzVCoz+r0caYnGKj1IyTUZ6NJyCgUk0e",
-	"WGrtpEd7LyziYqnMaxPwEkMUTFMiLaiEKhQJy/OOIA58+sgYG5A3V+KXj1sNiS4MLvaVjMld08NzUTA7",
-	"WA1u+O2pqZq3BUg9gwNe5Cnm2jbnKrt1h6duAH2T3TIDARHkK3NTeUCU30hCE8iIOV6AStNz2/ilMSGL",
-	"kUYD8KiWWbRyl9BKMhLbwYO28Prz3+Ht0eDtsipdWvoNTW63CnIr4gKXlK1Dnd8o642uCgT95ZAoC0IP",
-	"ZPBnZS2wGIlkSD7QMZNkDJ54F62Qz5f5XTZ0xnuw1txiTGUS9whcxUKJvtRrK6xTmZheB8FS/mvGCfyj",
-	"x/+YiMVtWeLqMFkvfnWBNG/g5vSQpGSQodpNlN/SW7AztWRzcPNBJYcoINRErk0olhKYUS1+n2MGuiky",
-	"ALmWEgPb9FuQ6zWhqdEcuJihABFfnP5wev3u/eX16cezP5//9OplbGpNeKaETMKKwikTsMN/Eir+9YT5",
-	"yIOB317p34I+/acSM3BakL4mX1pMLAmgXDVlO42e/53o95EJMD83+xQbEQcbasY2otsfEdFirAX6Wumm",
-	"ZFQyOSFQ3ZIUULmyA2WqKfO7v/4u/zyK/PMDxPJVPBWYG4Y6ImR5Ny7T3ONWxSNNrHdsD+qghPSeY/t7",
-	"yHkwPUojFJhYqsUKoPeQzR8RidYonto3h2ExBztQy8cEqP/BBhKvk3lIkshzz3LVMlFuRF9/I4uHE18a",
-	"u1nTVLlSdnEFd1dDr23FraUU62t0kcxLKleHAfhRoferwuIKQPzHAcKtAKDfPSkMc3na6MC3CD6f/T5J",
-	"60DQP0uwhN8Ta6myZS9ja+qW18LKwof7abPwB2MsMM7OomAc67JzMQP7VsmwpJsSJK7KPI6gP5JXEO+K",
-	"x9hCKXbR3egR8UpoYNYiFtJAYbzTo2+beT2O47nR8+4r155wbcrC+oq5R19VhWP9Ko5kM/lXr1dxUd3o",
-	"Zd1AhjzjKRRV17C2kD+0EswXlRr7ye6v5i/rO0xZztDI24RA/L2GwDXDSgxsvVxfP2hA3FHADgjWgzG0",
-	"fHn4ob+EbRLq+mNCwSslSer60m5w8FFnbZAtHGgHNV++e9tzzoYQb8VFNnObWZ8A23aCLeuVKXHtambZ",
-	"mthowcUAFCg7NiSx6fpiiocS1IIlFrvFSq2tpqcQHgRfafUtFeFEKwy2/A0g/9FIPPZu7B9e9FVB6Qwr",
-	"6W4ETT3p3K6HzH0yRlxVahLfiHQeLxUNX/qE4iGw0jOHYdl9m7XMbfrC70G9C0ezWlCtgWWrnoF6WFRt",
-	"Niaea0D77q/m75U1q5rAPH9csmdneezqRm43HWKmPZytVblyI9aCqyYgX/GOd0tm/rmkQnLFCJTCg9b2",
-	"xtBc5TkpRYVFRoxJ0BRSbdbgvuKxWchOlsZY+8j6dArGUzTKz2dQfwSjzdJ6wrD52iz5fxAQ9rAu2wG2",
-	"aF++YNDQxEER6IePwhCxp98SGIEX0MptGwA6capVBW2RPZovfmvt4esLM3CBXGA9b+MFHomSYOfzrV8j",
-	"SsDLvFGeSEwCEvExFiuwARTQkxiLBZn6BUQJMbSpE6NSTI8JtIZ3GA8tzCAJGomFJQEeu0MycMXjNJMJ",
-	"LVOmycYrK4aDstuELyd9eRO2YS5AR3CYfyTBHQ6JrSpW/vUh3ED2o5GnHkzsNfhSfTDD6EgN6CYZEHhO",
-	"aWuMQAnwOCLCs/lGhKorjv18oJcD1LZS2ZQd2zL82NHCBNJjGS0s4G9KaC1laLjIByv7j1EI36xwDevf",
-	"wfZnryMBWqIZVhZPq63YeJCrQheTmY2gxY4YDRft9qBXaFzbka6//8qqy1g9ToMaxwYSJVMRykvktShd",
-	"d5a6vckNo6ZMlMzGnKqqRL0CagyEQBLWZGkBruyfhy3/AJEvtY3PO+bHAADF5JJ71wKzEbCh9QdNmWmg",
-	"bQqiGDu0mheMxJkYyluap0Nrli4yPo5P8O6doKhYnksoy59pGhiuba+X9Sj2x99UWIZEUzi4B17lRNBp",
-	"1t3BQpS231Swt1lUp6BmikD8vFwUjGcTcTo9f8xOEZ9xG13lQdvNuxTlKYiokauDW3c0AweWITnbaS4h",
-	"bMImNTm78G9s5NarGjCH1m/Ni/MbpHaWFG1mJLs6v5xOGaQv6z+G5BwzlAU3rR9dS8awBbDRP3VVqwiv",
-	"pTpUza/VKjtMV7yv1978IbWO/oHy/FdwD3OgZiPb8TZ7d+2ojPttEVLds5Up90KzbtrqRouywJcGwGZK",
-	"GjA9Q0ph3CRX3L5Ecz0Zdq3JjETsnmHwbzND72BvD9PwTac8+OKmrtUVY8r+cQwNOrGkJdYtQgMXoktn",
-	"vp4tHuA6Eq/Ldh5dz2o0qtbX7o9lGwevNxa0SO60ONZ9r6mEUjKRbT6MpQ7xR0LRFqd/H5IY6nnp1bhE",
-	"Sm+VX3bME63i01sG8BO392GSZrbh/zH7dMKZCQzo95XpOrGVipsIXFqwq+FrPdxcDLt0z3bvaJ6lrQSo",
-	"Vt1084YH3n/vQHqK9iqLuMa69/WKEjgwmbDkdjUWaSoHtzAkn/0q97ZTNMk4PLZihxI5RMK6jsHkydHB",
-	"wdPhVvyYLLlt0nFrx5JKQKx6pjZkHkH4/FXT7OVOnU3Jrv3wnZY/thQEuSZR+Y3yflVQVHwAhVl5gatt",
-	"8V4DSKipgSVlhyRso7dFeloG0yu+qleJNdp/PaDZKsA8mJuMKmnsL3DeD7v2ZYzF3Psq433QQt5xu81G",
-	"NF2W8X/Om0WTw9e8WUM5epYnXapa2mbaj35nvyuHD4zvsJf+6PzCTrT7q/mrlwxgAOnhcLQojpllRBgs",
-	"ve+sGAVVk9qIcecW0B1V291/52D/6Luj7w+fH323ukHQP42wooXabUspE0ZzNfnbMpD6M7zymEZMM0NA",
-	"/Ifo3weI6yypykzNB8d/+blpmYSOw4DIRSkSJiV242nWqJ4yRQc/wzlNmSqzRC47p7fmlX7luoucZnzN",
-	"Ot0fSjHVC68k0WMQ9qUQEnUPRKXtn5TZFGiJ9fThMzKt3Yf28rsO6kxwVdJEbWAe+krJV/928f7deyj5",
-	"26WTJmYPfydZVx23ezmBWpO4FWeiCt8umBr/1injPNs7rKu4lIxKrRCbzhoJ5VwEJJ8xUx8ZTaG64G9G",
-	"XxLKH5PAQLefFLvQQnFS59QNH7Plm0vw5yePtT7SidkpOqDfLPIxzg2tOqayKpmwMkSQmyP8OrhhtGSl",
-	"HkwLBLTIoPi3/qceHUrCIoGpynxwPNgF6mEGXQiFcwYd6dX9tYI5lrCbTiuo+n7iEv8lKTLOWUoU+LyG",
-	"iyXxZUCcusBWd6ZGTaAoXrNhS2gIODGvFBMAWiqgNqTLC/X6jGvlomOUW8YK0ziTKnpDJXTGlxNa+Pux",
-	"OS+h1irW5OZFmUnnQxgSaKTpEgOnqX4fzY/QYqP09+tcuh2LdTFsdvioLmZCtNKmoCmDcXIWpQAHJ1WE",
-	"ixuR2tauqanGbvcG1VoCVeBND+7IODKtX7NxtuDDDLQHA+ITQfMgoHRRLUErn/4Om4XgB/c/3/+/AAAA",
-	"//8=",
+	"7L39ctw2ti/6Krh9pypONtWSJdlJpJq6RyM7Ge1xbF9LGe9T09kiRKK7MWIDHAJUuyelW+dpzoOdJ7mF",
+	"tQAQZIP9IbWcSSb/zDhqEgCBtRbW52/9PMjkrJSCCa0GJz8PpozmrIJ/nhWFnJt/5ExlFS81l2JwMria",
+	"MjJjeipzRfSUK1JSPSVTqhIiBTk+eDEcJAOVTdmMmpf1omSDk4HSFReTwf19Mnh9RSfxYe9YpbgURI6J",
+	"njJSMSXrKmMJ4YL8o5aaKTN2xf5R84rlgxNd1Sycq6Ras8qM9t+jwd/+ezT46T9Ggz8MksgiLnI2K6Vm",
+	"Qn9gZUEXZrjuki6ZJvMpE4QKwmhVcFYRMzlTmsy5nsIiFZ0x4kfLFnt/YQsyp4pQoeasYjmhE8pFe1OY",
+	"qGeDk78NzAcMfoqt733FxqxiImNnZVnw2PLMjs0p10RPqcYp1S3LyVhWuLwUB0kJFTnhikylkHXF8nUH",
+	"9IHpanE21qyK7UkmRa4INT+T+ZRnU0KF1FNWEV0tyIzeMkUUE4q1p5lxwWfmq5/7z+VCswmrYM6PHz+e",
+	"1XrKhOYZ1Wx54j/LOdHSjJwTSrKK5eZZWliqe776o+6TQUkrOmPaEvd5XSlZxTc1FeyTvs7gidQRY0kn",
+	"jNywsaxYQqgiHLd8wu+YSNrkMBJjXpiJhuT1p6yoc6ZIat5PhyMxSAbcTPSPmlWLQTIQdGZWirO1d4x+",
+	"esPERE8HJ4cHx98kZgvdH57HaOYVK/gdqxYXr8zrMIvhzWaS3D5wzfOVfPSHio0HJ4P/e7+RDfv4q9r/",
+	"8ceLVzhbtfhQi+UdTM1oKcmmVEyYIoY2uJgADSJLKHJ4cIA7NgfKlXWRkyktS7OTuZwLc9B6ykYio0Wh",
+	"LH3DUzeMzGjO+vcxrxbXVS1ixHAjZcGoQBl0x4Tuo4GzNgUkRFZwtmlAEkYkmDGWaGH4hAcMq76CP3fX",
+	"/IGVjGp6U7C+BcByr2HQcBFcs5lad+hndc51M/t9YtZ+gW++OPBLpVVFF23xmi3+whbLy/0rV/ymYOTs",
+	"8vziwtBKRTPDMQlIL/aJzsqCEUoMtfkPwrup+aKO1O3d2xcvulsbXBR/+7/2/r+f/qPnkhj/QHU2XV7+",
+	"99JIHSmKBeHtu8pchHgtpuaeS/sXP97DwTdfdWyBb6VgPYs8A24jRwfHS4tUmhfFNks106xe7/HBty83",
+	"WLAAefihFsL8aVl4VPhLSmgO+oVZKytJISfKsB0KBC7IuOCTqSbPlKa6VuTDj2/fXrz9/suEyPFI4LVk",
+	"7iRm7j0pmOFSJaUw/09hFKLhpiqkmPRLE47LjTOMu8TtkiP3eMgmz6NsguNfSU2L5c34aOSelmYrrES0",
+	"EnRIUm1eSU/sP64zWQudgjAa08r8H/zFCF6uRuIfNc9uT61WADeRkVlcEVrM6ULhVg1Jyj7RTF+7sWEI",
+	"5udmIk/c3mZUwAYSZfWBOWw2bjmtGJnxouBSqEfuLSxlkAyChT1kn//C+i/FW7ab+/A9nUTk8neVnJHn",
+	"CVx/NwuSszGtC02eD/EcyFegWFwr/k+WkhldmBuOajKTSpPnB8nBwUGoRNgLqE/Em6Fa+zmW1YxqVLWO",
+	"DgewT1YLOzg4OEjWaWXmmy75PyPf9YNZIBwXUCiKGkNfp+TwIPjSVUuFr95wvYebrBbU3cjd+N05+frw",
+	"+GBIUqMv//HoIDW077V3qkj6/9hfVJpYrXbOhSLyjlWE617RaKdcrU9f0gntJT9FJ3Qn9HepWRnXZ81M",
+	"oLOALAV1hmsjRXP2yX9ZZ1VmsFVLWv7Kv3I2j6vtszqbmvkZzaZAM6ckvaGKZ+kGhHJnho3ZTjDCIBmM",
+	"66KI21AfKdfxFRmpb+gWzKexVe+MZWGVfXMobVUkNaRhdi59PjP/HJIro6AqVhkKMYyb1YYhiJrKSvdL",
+	"PTNj3xV6dLj+Av3IbqZS3vaS0xx/3wlFfZTV7biQ87cw9CrKMns2t0/3UBT83zYUdY8PM6X/JHPO0CWR",
+	"4eQ/DzIpjPFu/kmNgZxR88v+3xX+vNmX4nAXoqy1mfA+GZxLc9qaOWbayTThoH6y7laA/Ubzggu2s4nd",
+	"gKsm/U5W2e5mhNHWTuc2ZLfTulFXTf+BqXq2u3lxuJCAwHeyw/F1tWiGhy9SpRQqZIezLGOlRg/RTmY1",
+	"9xXu3zLHU5jSXJ95XRlzEzSbWuTm+qcLEIsgPq1dzBURKBMCz6LzAMYWYR/bh2dajrq90FO36tWIb+8+",
+	"9I/sfMPcwH2b5vwu3W3La9bZmTcSFxAXt+BpteLWjTncTqgaFqS8qKtVTFBW8qZgs//Ybhfe41uxTQBL",
+	"Zs6EJvPKGFztj/aO5lWHig85Dtvz7slV7wSOTHQx7nV9jKve7rokcfNkxRRjYpeiiyljy/bvW8s/hjac",
+	"dXOlD2YsM9dbqX+QOR/3epej/gKGfi5ixnnU9FaVudR0hzeBHbSPE6169Lh1W0XnvGJ0l1LEjRtb+xkR",
+	"bN6Nj4Qa1wOl6+byJph/e5HjPs3ZyDvdrzdc6fiegYUtx36j1JB85Hoqa01SY1f80dgOqfm8BZnSO0aE",
+	"NOYIF1zDZwYr3zGVrjjqq12cLIxrZwMR+/7C+mFpnsPX0eJ9JUtWaVCtx7RQLBmUwZ9+Hpi7/o7F/FIM",
+	"4j1co4sIrviECMbhzxW7k7csJwLMp5LbiFPXC58MqFhcayYo7uby7xky2DXVLd9ATjXb0xzMiSVHkHvn",
+	"ZhGhxWSA61FbDcnz1rN1DbbV0mMFVfq6Vn69nVOVhN4YwqNkxkWt4eLfbH5hza+lH8qKjfmnHtatbwqe",
+	"kZJW2nHwLVsk5IbpOWMCHACgtanMXEDD2MT2ILfaLPdOz/5XsmBrlV7zzH0yQNK45pHL6exGgTIBd2FD",
+	"RmlrU/sOyo47o3/H4E/Xk9Q8wcWaJyo2scJz2VJvJOTfBrAQawHbU7N70eKCxLFci45bjNA4OuTN31mm",
+	"zWKQudFM2JLDWxy4TEW3bIG+jamUigHR4OO49QyUWmulD8l3siI0n4HfTBSLxCoKNwui6mxKqBnulDDv",
+	"zfQHnMblQ5tZl2SQcFRNmMiVmYZrxYrxKRFmYR3f0na81p7sDdMYnMr5xOyB0d3TYUrS65Sk/yMl6V46",
+	"JJdmUlqYBSnYNLhRpEAvyRCdmd63Y92Z/b6eR/DKeufOMhN041tMWe5qH1K/g/blixdHLwIX7UGyAWN9",
+	"1lkbZt1gWucFtn5iS/U+MQWTQNoU1vHkrZYIzh1mzq+fp0G12ZKlS35tSHDz2C6qBvfdsEkyKOmEC68e",
+	"rjT9mie7H+rX0xov+smBN267b64YVbGT/cAyWeUsJ1x4t+4XirCqktUyQ27AkXju/npbtSVv6A0rYDeW",
+	"P1Qs/vPy3dtYxHZBzC/kjhY1G5IL4VMmkAg/aZJ+9dVXqfVZG5k8n0pS0OyWpCVdFJLm6qRiFPlG1EVB",
+	"b4wUQSX9095E7tnlGIV1+IHOf2BKYdjI/7qnbnm5J0vc/b1SGl6qvA+tSQZYe0yd3CE5Y5gMAhkdaNFi",
+	"fJHC2QzJW5DcNndkOIhopDHB8XEqg9wnrofEKQjulmBiwgUjOc+N1uqvimW1x2yDoZlqcPL82OioWrNZ",
+	"GbmA3o19dPoLBRFloKj+CFU48vP7ZHBTKy6YUoY7ljWI4OnDA6PXyqpiBTCPlfL96/7WPL8iv6ksaMZs",
+	"BhfE/yE1xDFJwZVOyJixnMiKKF0xOsMDM/o+nTGC2Wz96zVfBzy2iaPxNTwYLv/IvA7JKjnVa00pwy/v",
+	"kLXCQQ79INrmy2yR3xIMdOQNgCWDvJ7dsCohk0rODU2bG4QLR8mDdpLJwd63sSSTcMVG+2Dza+UMTVoU",
+	"78aDk7+t30K0Te9/6vLb96B+4c0mixyHTgnE0otFwxxWLMLPlvfyU0ILyJvQoPXdsAmHLIdhuOaX98nA",
+	"D7zJYeNKgxFeNFI1quhbLjt7f9FcumzKRW6Dsv3baUZ2sdVNdKKQgM2rJV3PaF+bByEBZfsDq1XkxMDf",
+	"l3oySMmMUQER9qzgZpjW9uP0rIzuXGo//gSfEDn7lEKuJHCFauLBK7fxGz+FGaCVx3mwSsJ9696LG6/h",
+	"JhrpZtRxpems3NDQDN43QlpXNGNrT8tQq3OsbLCub6JGXBOub+XTNR/gRW9UxfFy5gGaHR7cA3L2nky3",
+	"sytar9m1xWs80cllVBLNisLQ5ynJZab2cZLhLCfsU1lQY10ymk0N2bpUAJC4StNKM3dGw8xGA/0fxpQX",
+	"wc9UZKwI/mBOML+WtXZ/AN7oDAp/WxoZ/uqHNz8zoWA3gvdbfw6HaP3QN0prKcu/9Y7XXlrFdLUYWpUm",
+	"+Av7NKW1sl9kBM/Q3gLt3br2+m+4yW6u5V9zG36+LqlSzZ8rprSswv/W1WLt2KqeBTteq5KJvDVm+Luf",
+	"ufMdTOTXY1llzV/MZgicgnIV+3tWMFp1DhtkROdvRmkuWR5NTwMG+Cur+Jg3/vYtWD+bsuyW5deNCFht",
+	"8brnFaPFBo+PeaX09Q3Nt1xWzjTlRdzRCtIxdjF9xBxBoriYFMzyfEYFuUFPSR71Rd5ykYfZPzmfGJ1h",
+	"xtXMZqXOuDJDXnuhVAv2qWSZbvYtGZgNib2EGxU7um10CPM4+0dc6TYzeLvEmCmNvAPdGjLl4SmWkwXT",
+	"Xb/Hy+PB2gS4UDbDhiXuiGJSeco2OPDlDymownU2dSeW3IbkL6zUhBWKYTooFTkxe2X4hxRUG3WZ65Eo",
+	"K3nHbF6/+WqzDxjRmsoCVFAuYOAZzc0obI4JVW3qm1I17VT9GD2b7o1/+vnl8f0fYmSE+7uVR9ue6GPO",
+	"wgyR4HrDJcQOBQoPokSEfKMlmUgiRdvEBUcsmtbheWxLQslA3i5P/FYGRnswPMSDbxgTzmaIe3FrYb+4",
+	"EV7t8V+jQurs0YDCEgjegR8Ocu0h7wEYX5G52Q27koRQPRKtnFm0fajuZvYBbZ3C6PBNkATuIjOYzIy0",
+	"tkpido5X3g66IjfpiuzYWZ/TotiSAf8s54RCVIdnvKQCBEdl9CHc/g6HaF2uE1x/vrp6DwvpfhW8HF12",
+	"cDHHDGPMrjfEUotcsiaL3xfSzGWVk1RIwVJvhWKqvqsW0hJeNp8kBdvArMJPSFY/9Fa21n7/U+drfJB3",
+	"yxMZU/wus2SfQqpZSbg6JdTxKS+Yz4jSLven499C1WyTG95pfFvJsi29MphYfx1dVVR8WB11O/mqo/V+",
+	"B8RoeFxMEvKc2BKLhBwS/+EJOSKo2SbkmFjtaxgGB47XBQZgam8KrkvhbFEJ5MQuyXnr3gjGTZoz7Wzm",
+	"OtZqpgnUHrsnRnO3VScBKRhx742cFdrocj7qdmqfrLV9aaX9ab3csEeb+eepUZOJrigvPp97PjxAu9Do",
+	"0WAM9mGJFBgD2TwScxurmXMBWeu6JheN1jiVc9HUGa+OPN1CpZxbUuxT22nDTxOK+fxHjU4aWevrWUQJ",
+	"Obe1TuNKziBjNai6qYXmRRrXppysOXr+8vDw+GB9VY1RiDSPVHtd4MaMa11XLJy+WXa6aSD7PnqqNkl1",
+	"u/vtnXA2msSskTldmOtZCtCrIDi0+iLr6Af2F3LDJrUYDtbJ6BuZLzb3rgbRgGXvqmGg80LWOWicTYKy",
+	"uZ+HD004AjfEwy7hrn6/aLRfu3/2gotaxP0WtvlO7jVe5DR4+pRQopnSoLkb9WvFwC5s0pMOFamat7mV",
+	"ezyHCmlMDrEfslFiDmRQ2Re22lEwmtovdve2Ub7sFbp5TohLub9uXP2xOs1pww8N9oP5pGCTQ92j8Sus",
+	"3Zhm4k2y0F10IQmLgdZPE/N2t6qJ2gXkOElLvVmTpuTW9wDXt012t/+1kfu7ycl/Iud3sKa1DvDO0SwH",
+	"ayxRplCRppx/yEkBWRnCvWHGMlLAxykKhrTBHSB1eToSac5VRs1Fiz+h5xXLGH28z54qPMAEvSmCe49I",
+	"gfbvssZpP7itZ/r5oprma5Gf01qxuLTDUCkE5Y0WA34N8+lzWuUt975m5XXjGQ88987Pa8zEklVUt+Iu",
+	"wTowDdVYNmpb16vXrte7UXGJy5gpZlq0iOG2MDoQFQuCqClzulh/C66JW3Vps/141ESIkelrDLCwvKmz",
+	"2zJdeD1Hmc2wwxvzklGh4smtrALnbEyZBIFrFJBZDQFhQotCzjGTJJfR0PBSWhIuoTWPW87KrXk3F1h4",
+	"sqXbVMicIQ3kFb9zXhGXKtDeyGJN2rUiBaOKkakschX3usED16yUiAyxpLgukxi+4ZXTDW9emUdWeqEV",
+	"uPJPiRFfYaaBlhVCZIxlNZFaQyby+tOCadofldhtWnlYroxz91SsWdlQcb+2ex4A2LAKwWtClAZAFqoY",
+	"eIhKWfBs4VLq9ZTN1suFTcLyW3txNpMxVrTgCpKGobbxd8BBCfpgYdOnjNlwUg4ZLODc5dpjMMynEnZ2",
+	"IzWiKxIj2kQelO1Gs1f8AU+p2iLvH+wEFVe2wUjABxIi2Nwo9RDF2/jDWl6+7icZhbpnazFrTxHzyHCF",
+	"Mr65DJFOom50Dih/t1WgmdBMZJEjOisKY6wY8jBKV8lkWcTNIsXtAFu6NTfM3tpUyw/zhzDHZuOtA2lo",
+	"lAmjY16P0Qh1Spb1vENBgjFeXHLAwB0Qpqe5f+u6EvAI1FOvVL+6TlKfQeNtCOc3bRYWHJnbec8QiWf+",
+	"mEiJlIL/djxYZruLzT2vm3s3g7r938pubfXxUNO7UTzu8drCdh4tf5hL7qwwAMw1yVkJdTAS8CotIo9N",
+	"tEY3cSZnDFML7ltlhfHvjejknevAllJiHjqqtrAGswRz5jM5Y03RhEuRXtp+BBONTujEW/SH6w2Vn7oq",
+	"1mszFvAmGDdQaewKcahm63ppCcq5tzMRXAqcxVfAmu9cDomLvvtge279dh1CNPzVG2I3KoNZqoo4BZu/",
+	"WWgHnxnv9YjlErqOvgCwbPFp+yAcCbeAQDj7DLARpECwV8ivOvVAWHQkDKkp6oLzG2k4LbaOLbquKib0",
+	"tSOy1VTkgCWbK1NXNfspWrcmcrWbDG5IHIK0bC6IR7VDtwnupob0D5FDbL1iCpmbi2sEyIudiSE0DNJb",
+	"vDEPp5cY3VgxImsNssL8j7J6JWkO84YVck5oxeBYHO+PpTHCzbGinxXoFE5reYd2mOTebJF2btgWIdt9",
+	"KhjNiZbDZTdeAxhqtZAWXTjatqcaY3mfQbEdx5/5jHaofwlyOobkA8t5xTKtAEsPyxlxf6NpHg8Q5Suk",
+	"cHuZ799dXnUK3ZzKaH4aJIP3P8L/nl2d/3mQDF69fvP66nXUC2cF8dItJotas4RMtS4NFZv/Vx0lAfFR",
+	"V4twM3z0fBgt9HTLi71Rxt3XytsNdFt8K7aKC3Op/KgsAMIWK7lZaPxHfyrXwRZWfDJQmfW5bTmgrsuC",
+	"qesx09k05uZ8w+8YqeTcSnvFATgNZiP2pdUZaatmrWyyYid1TOiKu0xCnKlixjR50FS14P+oIzbiXxgr",
+	"FdbkKYIPoTNBSYjAM2YUXXNDTaY+g8nIVrOitn8rkIF3tIiF0r4zNAC2qBTMyuNMCiuUyE3Ni9yMj27c",
+	"U5JXsuyZI+6wQXryX+sW4uiiveNLpx4j7SDo2kvaWIDYU+6IQy0rh7uqWESLYFt83WTQyRdrWcuCRWXc",
+	"+1ZoaQs2n1J17dwuy8QS4FFHRLT1L7UKu1I3YHrqbDCs6Ru3lT9EgI16PMooomkLeyEAJF3tU2zwPte6",
+	"HwNE27i/xsKOgtLB8cq3gOunHexUUouCKdUGtm1D5T9EJMECubrOKORY9R6ILSoPEHqH5KqqGZ6QR+hV",
+	"WppxMAsSFDlzNiOBaPPkhmW0BvQFoqW8Nf8DAJYnAdwu1RASsMnkMyoWcdWrIxJCFFZPgDEWd9he26k4",
+	"H747J98ev/g6FuIAXea61437DiopsSJRinHBM50Eyl3XoqAW0o1woTSj+VZu0B7X7gbyxX51q+wti4ZE",
+	"LgGb/ZTkLOM5wwrklZV3L++ToL6i1xELZMMV0XzGhuvq5Po8yq8hVWPGFUA6j2UtvN/GgXtsup+WUL7j",
+	"rMijOxoUFpqzolGvbBd8KlhF7wcul5L2Ptqu2/Q5XC++/TZg/eODlRWOR5BQpoue1RsqAKNNVrk6bbCG",
+	"x8jd1YLIDO/0bPW5HfpNXM60Lri49ejcTSjFe1xk3g431BXf831FVhcjdwSFL3PURSv7w1JocJaWAVpn",
+	"sUKiIKFsG5LP45rtzGoG0Xiy49nlbQQd5D3+TriwG3oj84XPWG8glH0bETBVwPJaH790k/vNcSuN7cwH",
+	"ZjMtHuKP3SpK0bVe4N2VS2LbntVMVnEOsRcX5ED0xLCr9qxbVGSEbya4hvhnNfCt233WLWPldX/gz4Xq",
+	"EagTnzK32cIB5WPHkL7P/hd2qUf20BZKPqBuAmC4MSVGQY6M2SJiDs522kFoPlBwqmzK71gO7kFoLmA7",
+	"DwxH4g0bayJryJM6OCEUuzq48LqF6FZ0oU7J3vMTL4KHxCfuFVQzpUfCASyahzG7AlOxisIusIu8GClL",
+	"ayozYnnG78Z2JNBf/LMbJxe30ov3nvenIW0we08yErlqnHrGtiW+FjbwRrnz2N3CVxLXg8oUipxV13pK",
+	"RSzZGtTEJk+1cjMlNp7hqITYPhX5iftm7FoEm+d19EYHIxfapyWVVFko+IcmbfsNsK2WtglN2RPqweQ3",
+	"Z+5oAWrI0Bfp3jolB3jf5WZzNknUDhzkyzItfg04MYnrMMRVGFbW0i3jtLWGxAhPeMHmyGANYG1B940R",
+	"hGYfXNse9BP+DlWBUXHrn4uyi58cKhBPW9yvXHjtjjmgS/yUxOj3DvVt0zSTJkHxPtLBJO6y9me88pLT",
+	"1eK8oEr1ZGGKbrY5OSMVG9eKFujeugNQT11x1krLtHUJkBigzZ6AU4neUY6gU8kARe81sxA/XICr6dol",
+	"VEcdKAHk+Xb0Pq7kzMdyYjECVhrKAiQbsMz9KUF+rcjZp9OwRYs5aSlccMPn4TfliKvv19X6yk+7cm1x",
+	"s1PXpesA9eiYMirDM1ZNwALLpuQZtE85+ubll1iNS62TATZ0wrSC/ikWfCw9ITeLkQj30KIL2QeMOIS8",
+	"QX1N+xsbmuHljBkVHAKfEDBUdRUGeVwdiZKQTAeyQEhN7LDDkXABaq4t1I3zjlhsRgin2sdtJbCQJA22",
+	"NO0LYP3qdLRq8R7SCx8SluYK5bLZSxsSrOSsJQrNAcP46BiHqKR/CMXAFxE8N0BapsU10PQdLaJKi+9z",
+	"2eiEtlI7Wl2ypIR883Kzuqy/cx01ED9CSr65nVRZGaXhZoF3pppSaAapSUVFjkmFzUUvaxSCTcul6A2K",
+	"MGKxJM1YJqlR1ooisT7PSmmvngyXujut/2Iz48qtf2tb5HBUqVm1eqdfHhx/s9nEdaG54btqRccgnBGT",
+	"BNwqjDbnJTPSw7pd71lNs++IP9ObZw7KEV5+5EzYjOaCK23/7IvWN77sgxs5dtU/TQzkg4y5ql6bza1k",
+	"wUAq5pL42v32Jpufw7sf5Bpc6j7xLxkA9m/0UoeOIttJnnTGNM2pptCriwobJAoDbymmw6UnuFioSlZh",
+	"/b2Cy8hc8QmRImNN8gRXge0VMeLW+qevuq7oMNEX/dbok1YA42noRWHzBkyZYkA9C9BvRwLVC7u0MWT4",
+	"N20PrcsY85jNXFvkwKxxbzvf8PP7ZIW9ACELxIuDBdqrDZ9PHMABPAC2e7uw0N2a4XyHwXyb5wqHIxzZ",
+	"tHuL3eSv434/6tfbYG4C9mcX9epBKz2CkWAHog2mm9LBUwKMYBFdxmPI/zBsWbFZu7I7sqWHL+7b0F/X",
+	"rmz4QYt+HoGYiABwc2sHJ5ifRDXYCraiacspv90S5fTFQwp2wwlfRnLAul6CnH1qA3o0qVKyshV5tcil",
+	"YKcu0AeCx+KaGGlqFAeXs7cZeOI3nYWtByv8FoJFrnFFb1FwoK2B3WNEqXV5JSQ1f/of9j/TtbGk1uir",
+	"zukIM+KuM1cIuNIOdgWDIWkfPwpP9vDIvX7dGx8IHz8Eq8ropX19JLqgkgUfs2yRFRul+7/xD3cCUu6+",
+	"2zS7u4sQvB7R8hASCViurr3k7PfJUFKySkmBziya6TXy56XLUqhq0S8w7BVioaTMPTeRTBHsKbMl/x5C",
+	"WgFYlQ/YM0BJbvLpH2s4v+tVL06czdzivxTVldTc7gWtGPqMrN08EisUGnQsjcQS5DLqsaU389aqoNYi",
+	"DMf5ZpvCmg56MbwXhw3oYl9vhK77zUMAhUIC+Xr7MpxOAH7rkpxOPBqkt1Hioqhq5jaxiqGQVdNC2eb3",
+	"UkX+bnjPXnLmwqGZ+UddIr9spgFqVr6Rk5XqnxGwHlIzyryX3NA33GkuwU2weQOesTXzHlk8FoBcfdjx",
+	"vgggXR40wMESJsy6MtmQVb71mUDAmWvympYQjzeCLDYUXJf5w3Ucw0P2So80voBkzaCTC+L4oZPbtXfb",
+	"BkAwpKmDrdCWD8OngwVvNtlRf41ZtxJ+aZKu4hTKsY4iEKlYK4LbvJM3HtLG8r3bHEtLi20dd7Jkhsb8",
+	"+4GJF2ko4ZLhpQdSTxBlFeBvENGnpHp6SlLwH5j1gsWd7sPS9382/3e/b35Mk5Gw1ncXJQJNpRB9mPnq",
+	"wL3QLAnKCv18AUCB+29jELt/W8kUVhuyT5qJfC+AfwBU3z03jP/DGLNTaHYr5Lxg+cQuS7ejJW1PxWun",
+	"a26Tk7KJdtuque3NYsGcGrUFvtqqvBfYbWwC8nO8EiO7vQZpFK8T2BKZPchWWp1s0kmESVyKUbPecPI+",
+	"wt8sUNTxeWGburQlGrC3t7XdbDzUda7r5ON3fAibaY7WOx9H/A/1RnDzJLZjFjq+jJCz7SaG5J0oFuCY",
+	"q4URW2rq/Ebgf3HfBFETblGtlozqjWpNOwZeqxhjg9BF14TaaM5NbaAQ5quxfDaaQoprl1CK8hI07sHJ",
+	"oGLW3xo7IMAVQZNexHY+1O59n1RHKSNxyxYnJMUZUvLs+ODbL8GBkGK1wjX7xJUG/J9nhwcHeCVjkI1O",
+	"6JdtUevX2Xk3Ks62tI8iVsRm5B3aExHjKLRgMK+EzhggkJ2idcQhf/nOmIKrgkzDhyByh2ZJe11/akd7",
+	"MaDy8tjoQZVRtaulhB/rOenE8l4er2UHryPGI9Oqw77Y38mo19BKu7D+o401fmAmLi7w+ef9mc2Piims",
+	"AlS0DfpsWgzwBIJRJS1xh8U65IZmt0PSOY9m0xOMKHaDiTuBY9QVFQq1pC2oakm1XS7um3ClAQTOZ4tB",
+	"91l/y8xYxYoFoaQwsukUPzHlwmg0aX9vuU0KV2KqdAxEBMAAXdJbMGOAPomLXd2F7/D58dfH3xy9PP56",
+	"LSx69BZ/EzrQYrnUtFKMGF27CUO0olG+a6bXNPuQcft0vgeA0j0MRQ4F0uY4dtiMf01GEA65Foau8XPE",
+	"M+4rlnFly2mHpAGl44pcXp19uHr96pSkFng4xS6Y4OHw+5yOBK0Y+fDj27cXb78/JWnzixnk/N0P79+8",
+	"xmHCo/I/vn57eXZl3hyJ5gHz8rMA4R797V8mDQjeM7iUc0km9I6RuvzSrG0kUu9gSMkzn4brpNDyiOCq",
+	"/+7s4g0u0OHMmdWNxPnZ2/PXb968ftUHj9cAMrf3pEOHERK1XxnC6oUgd01nmj7iNWdqlIBMPQCYzCe2",
+	"GqUy6DBOA7llQxsuyR9VZJDG9YzI8Ug4WrFlTglJkSeb/26iSa0/2W+3f0T70p6r/dtpg4pqVohZudpV",
+	"fSuPAe63DA/f71o0vBssLpLE49DGXbNkkIGgsIWnt23lWMe3SO8m13ldoV5uk5kj5aBGCQIvqFFCmciD",
+	"xg+8QB0KLlfw3cVzIdoZD/Eop9/vbQuDu46tpUN9xIDftKKQjx3t61iQbKVHO6TDR0z8rR2qrth11St9",
+	"IZvIMB46mawgIs+CDU08sXvq/pLQmYTmHD5nG/NRgRzitPKYPKVuZA8we9knltV6nZ6B3kUQLWLhYD+2",
+	"dx1D4LfjTns86UIwKZRhjxjsRcu3/eilPW9KTp383bYhTSd2+4v5Zbuu1g28s90v7x5T0hbmywIjJpI6",
+	"rL0sBJcPsI/mllhgleKFl/RDujqrazmOc1dONb2hin2hSFbI7NYDQmUIaf8ADgsyK4wRHp93KuvKzQG2",
+	"etLgfLpqAueF2nYFh8EKtNxg/rokWu5wAUcPRYleCgCGmtnGCn+g0K2K2y2B2gKVtGbd2Caoe70TcBtp",
+	"SUpZFEMCGYOY4GY21zomnDpszYRBMrA2wCAZeK3f/tsp+YNkgHec+bvTruM67lPBuDpoqKwD87BpK5ju",
+	"u9cY29gi+A46CQC3RTNQ39IZgnYFvjNXXZQHObDkEn7HOhWAA6CgIyRY1zU3Zh1VEG1m+XbYXnEHx4+A",
+	"HuJyARtL4Q3TmlUqITmfQNq00eeHKUmvU5KepCTdSxMP0nD44kXStBZGtyclBQxhtG0YYxjH5N9+n1d5",
+	"q3w1otk9j42l6S3bkZ8pjsXiEeZaBBhl0wZCMIAhef1fr89/vHodMtbrXg56yLXzxDmhD0oDDb2pGztE",
+	"/8rZfL0bBYbt2/43cvKA3ikewx8N7CYcKwXz/ZcfCSrZuXSCnvWb6WkvH9ZQrKuUe2t2ph6j777cQfv4",
+	"jdP9QPEfc0GLVVBMQY0ctilELD4qsGrWHKWDZzNyC/+tVmfMfeN7qWyVZWWx+a7jMCM+nBi2CHTdSBDi",
+	"mH2iAMyVTrUur48PvsXQp5WOqxM/vw0wNh6RencQdlV5xDjPH5itdvjIzDLwm2yYG4aCYzk97OsHdlY/",
+	"2riz+vEjk4eef72mA3oLLLVZ0zIWfJg5g7zW2v/WMldI39/YBeYTAx+Vxxe7w3DkFTvZp/BDe9FG1lkn",
+	"klXlreu1QRnjRoqE9waW6ty4lEBvFPx4fv768jLU968ufnj9DnAjL/9y8f59y2Lo018e1xBxpd99VbdE",
+	"rz1sf/dDyUBDY9hwTGkqcgU95rZom4blf22k3nZbifUV+i1LZaPE2OXmqA9uPfqg3mpbtyvlcRxpLOnd",
+	"Jrv+Me3IdtJtI7FtNrdd9ZZ9xX6hdq0hNybkBWk5uV9Gu7m+3F0317Y02QpOfIsb0V6GWzWFXdtE7VLL",
+	"ansMWecjvPZgspHiIOi97p58CCwivSm2aNB2ZR5HQNy1gBft5fupYhsUDLttjzmaXyPaaY9e/dez8x9/",
+	"/KGB0y8YNLZf26w/ultTRsvrh2L7Aok97u0tTiqALo74h1BMClos/rlFexR8q9by4W/e0ayuZ1u+uPVL",
+	"/I4FVLHlTs9kzsec5dcArRbdpUeCOWtpvqqHrd/QasIscHFCbpkxX41h+GDM0555/sxomZCrd2eXV+Dw",
+	"swQGWVu8IjNaqhZOwVZzxz1n4XpazNTekjartI8zabF872E1/BITN5APFrlrSyPSK7M5//23g71v6d74",
+	"bO+7n37+5n4v/M/jbf7z+eH9H2Ik+tcmLLcNrHjNC6fWLCtrcjbj8Z8mPeGY7yWpGLalQ3A7gKpGDNyo",
+	"CzeIJq7OFG9igRMZPYOP2M9y24z9Byik7p1YVei6mth7aJYJ3Ta3mtO/1Ic583G6cC0X7KPxtr7Y6TNe",
+	"BtD0dl17G9jdhh7KV/CCTW/gYnLt4SeXCQSza20ehHWj+cweVWcZU2rz5mjQ8/S6jhRtv/J9WX1jVIBN",
+	"IZWcnzq73gUKLQql6NZnRzX1jZuNZRWL1dBBl3YpMpa0UCC99dYzUl9gDn90YPsT8cBGcPY8L3HVkQt+",
+	"ax9Sb8+dz1mL1k1z2HQfPtqXIPIW1/exC1C4/jYDLc3cMF9zpi1hsqoGzG3ZCsn3GkZ/KGhaNHe7YkRL",
+	"bMnbQkVrilRdF2GLXt5u2CtLYwDJebxlRu93NDJlmeShfZEri0khBbjJLoXkvLJiY/4pfCr0eAy/Sk8x",
+	"BQq6vBLbjsrzSBuba22K9Yx+ctn1AVC0Zxr7RQ85k/7CG8QMWyXZ23umq5p1EsmfQPSvJiEI756SVMh5",
+	"K6nd5sL76G9q+R6Wg0KNK6I0B0AikJZNsXHThmE+SAZ+jFVdZzb4rh8/vHkisdHXmsa+/BmTzy3Xbm78",
+	"OeVqnY3uB16bcWJHfO8xCz8Pa+ye8n8pyurb0UuveDyxGoxgp2oVzIcZiFVWSSGZsQsgicgoKsPNAXFb",
+	"FaOrPWPBVkfroG2fqXabKfLjhzcNfperLSJsUjGlSFUXTGFz8aWeXFK3OnIt9apac31EDzfSBaNYBF36",
+	"QgxqFeDQbnqvbVI6tO5em0o649tG4cTiWjNBhV4NlY7PuO7N2VQqJuKXVs7uWCHLGVs9JFwZAP9N1a0i",
+	"QgKiKET0SVaxnAnNaRGf4pYteoGUzt5fkFu2cDg2itSq49noMw6advNtEbw2DauS6/GFAOMPsDx8N6bu",
+	"zkhIVuCIJAngpBVAlsY7AOGBbBpOsE/P6N8xahPxItknuFjzRMUmG/kG3Je2NzZceHfIzjI7a0pCWm2T",
+	"WVTmWA58lMztq5t0tTiGvppqwu1zWdvgYGtvHftJr5o3OkkrmyJ/vVilmjoeFWwewH+7Nj6JqxKwe7AG",
+	"ThCcu5opvbre0W2oRbZ3E09Y4w9YNJXJw41T6o82Qt+694Vhth5g89wsn1uhYhh1iH4JIAFhl1AP276h",
+	"jOnkprSt/ugdHxIoeHEaKvWNU3xFs6UETOts3FRbpqQctH0Im23hYY8PuXEsdqinZa83Z9Y6iH6TfZWg",
+	"OJ+y7HZrpfcRvLuyEeSm5Pi5SDDsiri6yW7XRWxbGPqQa9+ZBXu56phetbZ8q9ZEj0wGj0J4rsxYDkPp",
+	"Pms5QfQErlWTX72zivl1yCBLhxxPIf9MqeKYRrE5lEWILRLBx9dsVhpxgXk93gPlYO4RUXBIzgiuAC8b",
+	"WLh1b6Z/+BnzpEbC9+JCUGNMDBpbyQlA/BC7I1wTgF4wFtSJGQASlYdvz354PSypnt6nIwF9qxDm/gtl",
+	"sQMT86wD3scHm/5W7u/knW9ywEWuRsIBvHFFRF0UQ5L+wSzZfgMlmn3S4adAi9ORhcUPcCXXUL198IHJ",
+	"/NtngK+GxHg4mgWNYlk8ZdVAT5r6rlA9nBD0vssuCzRCFK55SGtX5H+e/fAGaYMLxXMk4HbHjK3vrs1e",
+	"MTOvbakRfNjndLeFzWU287c5k2Ktw80Pvd7jZh+9sv1luwe6vPcES7vwUHOZ1TPXz1TWmlCRTWWFEpsW",
+	"nCoWNx9bB7TdhntX2YLOitVE2CI+q7X3ezh6dhHnWd48jMLVFdeLS3NC1qFRcgf/teRosr4BYA1K/vPj",
+	"FabdZwUHNw72/aJGyhLFNDmr9VRW/J8Yo4Bsg8GJbenuNJqTwX/tnb2/2PsLWzTbTEtu/vs+GdwwWkU7",
+	"G/rF+LUMoc+z+Q6jTeF7fsSp1uXg/h4yhMaRMP/lLS1yo9IhLJE6QQUkANBRhGaVVOh14RlTCbZvgERY",
+	"vLPFSNj0VaAeEio8Ccnryije5lJ5L5WeVOzy/30zHImR+Oqrcynu8NJQw6++co1qZjesst05BL1l1xlV",
+	"7BSkNP71w3fn5Ojo6Fsz5I9X57CKkZhxs04EXTglrnAF3wi7y5Fn6f/5X//7eqbSL4fkBzuZZwO8nhHz",
+	"xHVIGZIPWCBhr/ta3Ao5F36lsvJ/+kfNqkXTUBJmB6UAvEn40ZDZCt+LTVohJdZ2REihd00GS98vsZ/m",
+	"fxi5l3qWHYlnrgnvl05pUpA9R9JM5iw9NY8q97YaznKEpAXoclejT66m5iuhjAT8j3Co2PkBkIOYsfAo",
+	"BAalQhADDOifuman/tkZXbih3ILs5PaL7fYRngefbV8wFKtI+l979qG9i9x2f0D2+kIlrvx5JCDQb25n",
+	"gZ0sjMLmukMffhOAfCWEFYoRCj4BY/lbevMOQlhIhJuaRqtizCd1xXLClapZlRCqRiJt8fYJ+RPwG/k/",
+	"/+t/Y8mNZ+oT+JutrW22qhbGoEr3acn3756n2MkCsU8ab5dRDqEyHQKen/aaX9zZOvllzlZhC0qeTUei",
+	"kgXDLodGgSMfPVU3nlHXpbBGycXcOXBFjg+e+34WiFcdrOn44AjaXgT+MzKTOUNqACes7TfSoPAMycep",
+	"HImCZrdNPyl1UjGap0Qx++GgYKRfffUVKJ5lQTPm21KhOyejVbWwR3gFjjw8Pl8Tzhsd2zqcJbbcCDzC",
+	"5nDwZUNiI/GMkh9/vHj1ZRL88AEciil55qjq6DAgqtajP9C/yyq1qETNX7kwf312QLQkL1+8OHrxJcmm",
+	"0nBQWFnWhNyDg8GPMJy0sF9xGpT6gu1tdliKYkEqVjKqGxjyYBigh2fHB0df2h2zyWSwZR+bDnrCdegE",
+	"cBEjQyoj+tPXV3SSujw/5w/iYiT+UUvN1JCkF+O9H6CVllnyVAoJbCJFK83D1UM+O35+6PELgNrNF+JW",
+	"2NHNvl6M995KwdzAfrDvX1+RZ0cHx18OHavaBQsp2IlFVRfMTerCygmp2J28hVR0SxwTKZ0EvsjZrJSa",
+	"iWxhNiV9/+7yilie3IdNSV3PK98RRjZI9/SWwaWXBuMYnk9BqoI4sfxVssoeZULKiouMl7SAoStZa7QR",
+	"uYI0zpGAGIZr+n54DGgICoeEPtO+n+OEGgNN+SJABy6Jz42Ere93X1AxJesqY7ZYhUOhSkLGBZ1MWE6a",
+	"rzD0XxZ0wfITYgyH9LQ5Kjc5CjDf+9p8K0CrwgWHCzk+PDQ3Jv6lcjdnrdhI1CUR0rxkD8Ko7UCXaUkn",
+	"LCXPwMXx/Et0HPhW9ikJb5dW931kwApuL+wUSSDtKGesHJIU2hdkdaVklSaQawC2HGaS4J+7uzfmBd4g",
+	"MKhROcSC5KwETScnRh4yuPORB6HBXCXnroOe4T630acj0V4sQmwJm8UGnIyfZFNp/whP2xZ1Bc+YQARi",
+	"qzKelWZFe4fDA5uyhAqeOtnfn8/nQwo/D2U12bfvqv03F+ev316+hnea9uao9wX+0pPBwfA5PiJLJmjJ",
+	"ByeDo+HB8AgTX6egIzsWga5Q+94zsG97hJZSRWyRVxL6ac0bYWXjd7n5AbrmK1aM4RHXaM43ZlVhL+GR",
+	"mIMu4ic2+ynvEEK34Q+j/9smv2TM5sTpfU6mA8XgrQl7P5MVS8P0Qa7ITGKqSy5PnazlsHgxJJdNu11z",
+	"S49E00zXHH+gLXoc4BlDJwMCQjknOh6zVw4u8sHJoKpF40gxW+80SbC2I6FkoCzc27msi5zchJ2VbxYN",
+	"kIMzREBHbeyQpvUo2quxxApjidvt/ZPMF+gWFdqGakOd9e82n7UZayOfETom7u/vgzJiILnDg4Pdz/ah",
+	"FmgURSpC5lQBDIdtOIs7OkQfqcUVjs/il73/HSbEoqVZz2a0Whjmta2GGyXlCxW2bg57zkI9zEQBAIzr",
+	"wBbqgcb4BXMNfzUTtXlTNTVFk1jiKmDQNebYF9Cn2wLMYKSuKOwqFdFyApG9U1LQamJYDMwNIyorpYfk",
+	"HC876hs5upQLpfmMamMygraRUaEsvUJSseF8vK1wYix8tGEnxazL1XAiB2NLVgtbqYMLUDEGmjDtCqqe",
+	"kJTcFBEquoIrt5SV3gXV+Op//OKwFsNGBcxfpnD/2L7q5t59DAGVfM+oWb208zZMSSZnoe6JwApOfUUV",
+	"31CSGS9pacBgVY6EVdPx+dhxGsv17P3FX8yCNhGHoCA2Jg6qOuDRLBYhop7ZKFARMX5p+a5PRno02hUi",
+	"MulfD9iU3H9mzyRhgsNmVIjIxX0+1Waz9t+ju3Sj5y75Pzd69hzUp02evEDl5sroNgO8Sp6ILZFSwBkc",
+	"4cwzYjRKcxrmVHbBnWYmb5eEPAeekgjT4Q+O65IelemqMcsbbFRQtUFVSmw4FvrVyrmNYkiRsROkc2rE",
+	"5NRylzMwjDFuodQak7+QSltbiflZQM1FIwcYdjgSf7FkbFjX95mzXO7lPqg5sp2DhNpWx1BSCVES+RDB",
+	"mYSRmGD4gz1nJ10SBhiex0MePI1GgoN7dST0LNtYSod4n+9s6nNMPrCf13OzWIPLOlWHWCiXg0D8efBG",
+	"ZrQfs9Oo8c69ZUywQffjIuLNu9jvH88sPyBJOX7Znl0il9T+z5jTdx/cVkv6gCeYzvWxRmwZOnj1OeRV",
+	"ry5qObd1aI8/h++ZfrJj2EdR0m8Nfuc8MdYLLGTOrPugEXPGLuOCvHCmmzGp0JtDqLu1oQOHdfv4fs2o",
+	"Z9ZZxlge1Q7x5V8jQaBaiQrLjgjhA4r9XdGCEfv7d6zi40Wv7viBmfXV2h52zsGccOEHLBRxfitzh/mf",
+	"FKMueDES3nzKppQL8gx84phTPZzlX7bdAdmUZbeKUHIja/AllLTSp1gHNRLoAhhXcnat2D9S8kfrM4L/",
+	"qIXmQakKpBCiP86sBnEaRyJ4mytywwrO7lg+JJdalt4HgKWSSKSuEmZeSTGJUSlu4pnZ0HVKb1OGCWvS",
+	"Er/3lDzvVAnFNE638JbCuVVF3rLW+4O0a1HhYg4ONlhOwWfwwfG1tPtTPF+faPGkfGrO5q/mmOz7K/0J",
+	"Y0N5u+BYmHGBOhxoWbrCbmiebYFm+oy9itG8xbPmz3vIOL0sayisqVcw1hwMBv2hfSsr6w27Y5UTyUMI",
+	"z1D3I8TucoXM3HLLokPWulWFDITAhGlkOqLnPGPQ38GwLAZPwhC1vGNVQcsTsyB83yjG4IhVEtMJ3A1h",
+	"lM1MzthI2Db4XIPJOgPM1fbKuLFe5xQsSlYZW7tQMmjv7QXSmEHakMjJGNPeFsS6kc02gNUxowtywwib",
+	"ldoDbU2pujYTomO4qtmJFUjUvo77WnCtCwZDJ6AwO9FWSHmrEBnWCTfEdIcGDlYg+iigd3iDPGIs9/lf",
+	"upNV2GOHv0ZC2fba9BVWYCvGGD9A29nS7o2N1kUgb8bcqm6mb3jf5nPT1do+Zcui8uNUEqrMhT6WlcW0",
+	"7vE+QB3DI6frVB41qW+yAjz/atU1ERfLKyu9Vs1vec+vodcnIncwsc+r1RI6VHdAM48OVJp0/P+NHHKg",
+	"BiOB7APYQFYJgDCGYeyshviAmsrKerGihEk711tAj0eHG5DjDr03wJTOhfPkNyXMtt4t4wTTbpRbmjeS",
+	"zt5ceGkyJ8cef2vuK10xOuu9PC+BRvYg8IhvJA6X0qzrC2XvT3N1uBykCS3VCUk5NliiBOkuGYkURkD5",
+	"bWuqFyVLSJpTTVPQ4/1mD8mZILwZ1DxCZvIOFW9PzFIMyZ/wFgBPKZK7vylkRdI3VOk9GHPv4hVW5eMN",
+	"aG7QVvK2VYQ1rfQfIX4M3mE5g1wRbADo49sY3X8emHiQkGR5ClQFSElgdOazB5RRqN0aqYAAOYZp8AHl",
+	"FI5cMkx6xlj93FWeM+EU/yboC+EGbm5vRW4qOVesUiSXRl3VUzZTrLiLBxpwcb/fib/fib/GOxGYvuEC",
+	"NCEdUANegmHLQCsQVhuShvHXxki2uZeSeOshYNimULdiGeNgcX/k1hZoJBg2H/PLS3vTcVtirpdDoA68",
+	"u7nrr0/NPml0UOw1F8YKZ2uynPbLRF4wpaxM3MUN+R3Uujd3ZIEhrkdcipvGDL9D2wgiB5mc3XDhcofO",
+	"3r5CfCBEuMOKHEzAcCFnsIvg4XcfIKZRMXIjsQkn1bXyXQypZilMAdk2vqpjVittxtHw1pDYuHwe1qxC",
+	"wqzVSHhF5FyckNRlVdi7rcdIuvR9G9d4bexwhAulja5i9R9Apoal9Io+B4C9jtWe+CLoevbcIfWtu+m0",
+	"7+fcqntOrdpgBocHy+UUD1sVe/ii2CZris3baeH9gJssNmqrRfeOxnzM5R4br9Vt/dE3+BlWDWBxR8ey",
+	"+3k0QIiA0eBkNGD1aHCfuoRKKO1zzcmxAY8R2BRr33qIxTcz72Gc44NvX7Y453BjFarTimzLXAMIsSt+",
+	"10vmreZfj1cfQDPYZL6dKCtrv86Van+ur3PzPfDr1uhAtrHN71kdgaxd7zzAO7Pxdt5xNv/juC6KFFOj",
+	"bNa4K5IFLUFILwJ2lg7iGjc7PQr/e7Ue1ZcIcml0VuU0F6sMLTUhJ8/S1rWeJiG8HyTZtfuCfwkZUWOC",
+	"jcl9Q3AS5J2gue6b79l62JGwiQcnAHRpgdwA2qeqBdESrHAmcrC5IRwwpWXJBASDAvAeyP9GuLg55dan",
+	"sWJq3w63sfchKc6YamZZdRmmcU+oRZmzqPWnNg3m8OA54QK1xQzgq1zCsZlgJFLfaSNFb36Ktd/p0kY0",
+	"VeL9eSrQ5ntbx8BHyvVGPA2F5hvxaZN7g8WFSyb30Tm5Mnc8OTfc+kkPyffcOors92pFUqcGOP26pEZx",
+	"SU8JHYkZLQAdLPdQRBMhATPEZbdCJTytcpKzGRUuOB+1xGCiklZMRK3Jttm1+wwgc2xb5P/sVsz1Rf5r",
+	"MeaCq6k1U1zGMJ6RU6ggd+JZCn1MxbjgGQaW0orpuhLX7BNX0Jr9y07a0OsrOulbnH1sH565T7ZIMXId",
+	"/TfPMUoG7z18wt6Z2UeWr1tX84Z7AXZwl3lZq87FiQMrFj1GjhVlWkJEklYFD2poWgUnpJMb94iziRTy",
+	"rHu1ecW/8es55Efe1nC52rt14/t6XnHNlh0f+z9bf+19rwvkIbedIyd7z5G6TGyE+PDgoH2VgcOfhr6M",
+	"5RIx78JwdYtBo6v0lCgJ3g8j7aG621yEFsaElb3J9g+55UDGvtrk9nqC+xD11g+2t9Qmb4zfSsGgMvHp",
+	"Fd1VkuYRsmFnTHd0cLye4d5K/YNtvbCrhEUkaSDjFoFuqWn3M+4+zW6FnBcsn6zIX/RCX0iIKQPeHZRq",
+	"O8t9SM5sVyRQhgC+yerIjt1irBTM/sQs9apaQAHUg1THtawSsklLOYufvHuEM7VvW5/26FhrKEdWTDEG",
+	"bx8eHK5/ASc7s+iEO6DSt1Lb2hIlZwwK4o0cL6S8bdfjYM7Sw2+Yfexs30+jPwoorWzq8JtYicR8BbCF",
+	"bxgTUOp22tw8GHhVI+G7d0MMlxaFuW3GBZ9MwZKi5h5juXPoHx98624YxM+9tl+ZQrpW23QqqQK4lIwV",
+	"RU+2Ef76Ox/8GvngHM5uWa/aAd37jnL9tP+G3zJLXAnU7AuLviGrLxShGVSFnSwRPME2ljY3A4sSWdBs",
+	"APoReL2diZxktFaMpG7waDyoef13Uv41kvJVXXnUhxua3e6Umtek3a5A4ESXmvWFtRrEEExHgTp0sCkA",
+	"IINXjT3gNBDynk6YIhNIdPHJQMViVVjzgbkuARm3PzGlKks3yAtHzNfQqHTNIqjKbNuWaFeSLdNwfuvp",
+	"dTYheFeO7iYLPUgPX5L6D8giCJnkU1lQLvqN6ikiMxh1BDAfEltabog/wcwv54EW7BPmleNvPvkL8LdU",
+	"MhL4m4QU8VyCGmerim4kJHjGmMOu8FEC/ikJ5LVZn+itUYDs/uaRXRDHJcge2ths7mx2Z6qxT5qJfC9n",
+	"NC+4WKEOvEM3VWluEqFJOaWKnQAvfGJZja1qMRYSYu6iA5wwrqesGom0gRFNE6wrN6pvJWe+vDyFUqE0",
+	"TiBmra/cUv8NlQD/7b9SNeASCiYRuyBvznF3qsBYVhnbcyGlfmo+077XnI+uqcaOQ9CzVhgPEY275ttI",
+	"2PhMjF5hMeduLf+G5PpdawN+pTT7GpA4XY/6sH3+pmS7XOEZJ9sx5cVakj3x9VeArMQVqQWi7LDxGDrw",
+	"zOiCVGxGucDQa4OB6B1rI7GWsl3gcUgufNOZiumKW20ZguEhPimge89WcMJ3WGD378kFvw3qR2/sTkm/",
+	"YgBM1E/3P9BbSC/ohGQguxMA/JKILzsh7BPNdLGwCHJzqoYjcYHAYxZbDiB2FNYzmacA4mNKcxswEnKO",
+	"7rj08uz7s+u3766uzz6c//nir69fpRZiMIggcwUrilfKwxc+sePiX8od8VliOElAA798rHcHYdQ/VQi8",
+	"0KH0Lf0lG7GcXWW/JRi2p/lCkRR7JqQkZ1lBK6ZafU/BvQIPKB/O1qxUI3GDPYOsXxtqdVuxWSF1c6Um",
+	"3qY0nGjDtg62dUXQ9AN+zxPy1ucKW56JxX9evnvbj1qhrHPnQbT+CwYdtV99rDXI7sxZ1EH6L5MLTSaS",
+	"IQYt6lNGv1HeGLGFfViyRgrIPfYkXSuj7AAUey0KptRIpLeMldfu7bRH/Nezf1u39Qc8kF+p9oOrNxc9",
+	"nH2+TK+PN1mRPvZCVbqffj8wCR4411fFxgMxxoLaWepgFVrKOSgpE3rHgswXSsYVU1NQ6xekhPYx/RR8",
+	"Hi7w9wDMr4ySv4daXWMqIvYT+hMBxbFFJ5ZEdkzhtoVRj2EbqNHewwnqPPqZtWazUgOOHujy4ClEAi4K",
+	"97PyCCKWjpvcERgdpP5YVnNa5c5sAL+jU1ZslyebblLBjyMR5ByCjR3YC84MR2hA6HMqMAdgHqLfulkA",
+	"uMXMg2DL+KwLNn200NVlra9LxG336wLsFuc0syn3CWadAS4/LYrm924KJLlkzDaxoJXmGS8pQjvF+VxX",
+	"i3/fi8oQ6a81vFotbHszpO2dsq8Zdg8SxPoshneGkmWFkESWIRMMuLLcKFOwMgDbTYjCZFGRuyeH8TCp",
+	"ZuUbzEp7MrX+Xzh/Eb++NxJZFEFiaSeD+NdkG/jwZ+tr6I6tAt8Pbz31oohGLGVn/3qgkRVNPOMErH4L",
+	"RinQ4hpC/O0Q4dMR4D50psTkq9XRKWPrZ3VVAfyaZqVzuHf6gXkVQ9YamgrKMYF2FMPGX8Oh1wPViMFh",
+	"v3DCtItwrUhJPLEuUV1XAppmEi1H4oZZUH+zHjkX1vFj+7T05W6Z74U+k0/HD7aN5a9XAzkP9+nXmrJo",
+	"v8FpIzcLMqVitxGDFjOtjpm9lWRcV6AZOzPCdSXrspdrc9XisDEAe6ghORuJXj45jfAJCdikUfejoTHK",
+	"i9854zccQTN//WzsoG55ufm94ppr+Ya9HuRsSu+MbRsktvtb0dqyNaTGA+tYo1nLZImFNrlgRmIV5/Tx",
+	"jfnS3/nmN8w3l7e8tHyzW35BV+6qSwMdO4LNHdadxa9GinR5DsukjSnw2IkOuzZAOsSrmtmeq5BNjLXG",
+	"0GHm1AceFLi+ooSO6/097/1XScR4eDup4fDdndYghP1ZzsmMioWF4QKz1nWfdCDwHvBiShX2NsNO/Bmd",
+	"OfzQWTISPhAtDYXa1no5xH597xI7tGtDAFeEvVdsDsZIYK6dT8UgVJOUqms5TofENdX0d0+DHubbBo/E",
+	"SKQh8I6FTmiwcVLDlrriGdwhttkp/orWO9UIBQipT9jeac5zJuDiIuO6KLBNpG2FnDRtKzFLyvUoNDtD",
+	"lFyV3X/pT2qZYT8rkthvDcvodxSfFmIa0tgGeD7+2eFOTDxoOwccFjRFDJ0lDf1v7DGZs5uplLcrvHRF",
+	"3lTnRFnvoxti21vy34Vu7AatJxh3GDsrcJk3R+OIxP/pYXhOtjxLN2UpvowAkjsqhoqbliStqyJNiOIT",
+	"EXT4HYlUsaxiOvVwtSjpg55g2IYBO4NhmlkvRJHd2yfqpWVH/0Waabkv68lJsucYJmHCtn4WZBw7+Wdv",
+	"wHVZ35hl3UDLHybyUnKktSVA9LVkvmywuFf2f7b/cmAoOXNu4zYF4t8bCtwSJ8vS1qvtVfkWxR1Hs624",
+	"IhNjwe9Akrxi1rNot8UmtyuSs4LfsYqzh2x80tvsbAcb+tNDrBb7vsdE3Qnmx9x/zPYCGE58OS+bzW5Y",
+	"pZomoE5bX7JyhyRlgt4Uvhu6NaEVdu/H1vPuUJWWZWnxzuAtY4rnMo4cj+iRvwDlP5mIf4+TbIyX9llJ",
+	"6RwaEj2MmjaUc/sBM28CgZ14szG9kfkiXakavgoFxWNoZUNQ5lXnbdeycHjMv9s3S1uzXlFtiGWntdjN",
+	"sOj2frDw3ILa93+2/17bhLNNzIunFXtulqcurvZf06Nmus3ZWdtOP2KjuBoB8hnPeL9i9j/7fdGvauYS",
+	"1V3OI/qqKllj1zSX/4gOq1pgmzhERByJ1C5kj+cpNnN01UolEzmWmyzm0FAN4fPyZsJ4iqBd8r8QEW7g",
+	"13UD7LSUGdy6noq6eXe7uxC5MrrTChqBBzCt1z6ce3Wq09Z1+Xq0b/zS1sPnV2bgAIXEMlqLuzGWFREt",
+	"X9bOjhE14FWZ/YFKTCIa8UmIwcFyMmNUYEWVC1JpKYcOC3pcydmJ+Za04XgM8co7VqGwcCIguO5QDIxE",
+	"mnOV0SpnRmy8dmo4GLtt+vLaVzBhl+ZiUA7iFyK6J1PcYZOY99Dc/6tQuKXsJxNPG1xi32F+QEBmmOtv",
+	"CN3FaMydU7mmaQA8kyZEBj7fhFA9EjOpNHmeHBwcYLNOzWfsxMZmbJGZRQbGvqCGuX1P0JUX2neutPlx",
+	"xv7u6euDW+EW3r/D3c/e1Lh2VDOMpeX1Tnw8eKsaWm2qKKDpULsmZXfUKw2v7aHLcnXijI0DYjtcQ2qC",
+	"za2vM7GVhN/Jihwe2ziipQUjU6nte6n4RFBdV2hXQNOkGEnCmpwswJX9+1zLgBcU+PiCbX4KAtBMrTh3",
+	"ozC7xEGuyIzmLAGl2zVHtn5ovSgZSbkcKki/dW7pkotJeopn7xVFzYpCkamcQzCciWjSh1nWk/gff1Fl",
+	"GTpnwMY98iinks54r3/IsCF2xcyMeBea0wKvHMxLCFB/uCYUUzyXjmA+lWezi8FTxuPwM/r6nUOaavMB",
+	"0PfBIrO53ARs3+8DWFbk7EIQf5xK14GC2iYkHoQ5l61Eloyp2OFRsQCDunVwNli8ukd6u8WKz1kRdMYS",
+	"4hEFLrDlCmSmtJJF4h5AP/OahnLYR9JquRbKMTCr3DB9GQ72zcc2b/wNNS5ac3vYDbUfsptoc3DWXsr4",
+	"vy1Tqv9tbQ8haa5uY/SPoT0c9sNHXeBTi2ChehXI9BwlhQ2TjIR7iBZmMkS25lYj9r9NLHhT2HLg8OAA",
+	"AcnMuGokNGZs+eajKfYgOknJDXM9ujFLAx1cyC69DQhcN6SPTT7HdtfOk9tZdmFODU5aYy3orNh+rCv2",
+	"Sfd7HN0hQyzqPy/fvYV//M+zH95g72b8I6HoizN/H5IUGpSa1fjOEMEqP+3ZX4yJT28Z0E/a/Q4LI7GL",
+	"+I/9Tq+c2cSAzd46R9tsJzgKSFxGsVvOF9qMN5czIv1v+3e04HkHzbpN3u6JgLx/7UR6hv4qx7jWu/f5",
+	"uix5Mpmy7HY9FxkpB6cwJB+tR2peSdfxnArCBfzs1A4tC6gdpqSs5E3BZuTZ8eHhlztJYTMrbstxn3yq",
+	"JaAwcf3AyyNKnz8bmb06qPNQsetefEtnbFdlo1sKlV8QU2hZVXyEhFl7gOt98dCzGC9zaBKGPfKHJO6j",
+	"d0nYHYcp4ierOssYy6OXtXPafz6i2SnBPPo2GdfK+l9gvx937KsuFnvu65z3UQ95z+mS1uH2ecb/PU8W",
+	"XQ6f82St5Niw3/pK09IVMjz5mf1uHD4yv8Md+pPfF26i/Z/tvzbSASwhPZ6OltUxuwyLffTcezFKqqeN",
+	"E+POL6A/q9bXbHChjw4H0Lqdz+rZ4OTw+fHXx98cvTz+GgpW8I9NuQoXmk1YtZEb5LejrBildtdaypTR",
+	"Qk//uYqk/gyPPKUT084QUf8h+/cR6jrL6orrxeDkbz+1PZMMCvqxG4HMmAIHCi34XYglP2OaDn6CfZox",
+	"XfFMrdqnH+wjazcKzHvfSWNFknl3N95X0ASD1YqYMQj7VEqFtgey0u53yn4UWInN9PE9kiUTtORDd/h9",
+	"G3Uuha5oph/gHvpMcDX/efnu7bubv7Os17OT2W/4leDU9Jzu1RSaZ+OneBdV/HTB1fjPXh3nxcFR05Kr",
+	"YlQZg9jC8GZUCBnRfCZMf2A0h3bJv5h8yah4SgHDjdKeQxc07Lbug7rxbXb35gr++WtwtT7Rjrkpeqjf",
+	"1es+wb6hV8e2iidTVsUEcnuEnwc3jFasMoMZhYCW/PqWwdhGSmCPexQwdVUMTgb7ID3soEupcN6hA7od",
+	"2BBBhTH05J3Nam1MrFMPoqpIyYUtBIZalaXKXBVRp8DUh+ZHvIp2+Q1Sw6FeO9IvHmICTV891y9JS7u2",
+	"YAxXMN4zyi1jJYYicqrpDVWMcEHUlJbh97ial+UhpHe5tTo9uRjCEEEkfWHgDDAO0P2YMW7OKNw2F9Lt",
+	"WazPYXPDh7XhxmjTTDRBzrKSEOCkmggJ3UDRos4J1+G3QX+s5RnP3l+QW7ZQDl3cxTVbewsxzOV3f2jK",
+	"6F1SbDvh35a5Lr+JYisx0hRlZNLo3jqU3MGAwCH3P93//wEAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -28,17 +28,27 @@ const (
 	AuditEventTypeCompensationStepStarted   AuditEventType = "compensation.step.started"
 	AuditEventTypeRetryAttempted            AuditEventType = "retry.attempted"
 	AuditEventTypeRetryExhausted            AuditEventType = "retry.exhausted"
+	AuditEventTypeSagaAttentionCleared      AuditEventType = "saga.attention_cleared"
+	AuditEventTypeSagaAttentionRaised       AuditEventType = "saga.attention_raised"
 	AuditEventTypeSagaCancelRequested       AuditEventType = "saga.cancel_requested"
 	AuditEventTypeSagaCancelled             AuditEventType = "saga.cancelled"
 	AuditEventTypeSagaCompensationRequested AuditEventType = "saga.compensation_requested"
+	AuditEventTypeSagaCompensationResumed   AuditEventType = "saga.compensation_resumed"
 	AuditEventTypeSagaCompleted             AuditEventType = "saga.completed"
+	AuditEventTypeSagaDeadlineChanged       AuditEventType = "saga.deadline_changed"
 	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
+	AuditEventTypeSagaEndForced             AuditEventType = "saga.end_forced"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
 	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
+	AuditEventTypeSagaResumed               AuditEventType = "saga.resumed"
+	AuditEventTypeSagaRetryRequested        AuditEventType = "saga.retry_requested"
 	AuditEventTypeSagaStarted               AuditEventType = "saga.started"
 	AuditEventTypeSagaStepCompleted         AuditEventType = "saga.step.completed"
 	AuditEventTypeSagaStepFailed            AuditEventType = "saga.step.failed"
+	AuditEventTypeSagaStepOrdered           AuditEventType = "saga.step.ordered"
+	AuditEventTypeSagaStepSkipped           AuditEventType = "saga.step.skipped"
 	AuditEventTypeSagaStepStarted           AuditEventType = "saga.step.started"
+	AuditEventTypeSagaSuspended             AuditEventType = "saga.suspended"
 	AuditEventTypeSagaTimedOut              AuditEventType = "saga.timed_out"
 	AuditEventTypeStateChanged              AuditEventType = "state.changed"
 )
@@ -62,19 +72,33 @@ func (e AuditEventType) Valid() bool {
 		return true
 	case AuditEventTypeRetryExhausted:
 		return true
+	case AuditEventTypeSagaAttentionCleared:
+		return true
+	case AuditEventTypeSagaAttentionRaised:
+		return true
 	case AuditEventTypeSagaCancelRequested:
 		return true
 	case AuditEventTypeSagaCancelled:
 		return true
 	case AuditEventTypeSagaCompensationRequested:
 		return true
+	case AuditEventTypeSagaCompensationResumed:
+		return true
 	case AuditEventTypeSagaCompleted:
 		return true
+	case AuditEventTypeSagaDeadlineChanged:
+		return true
 	case AuditEventTypeSagaDeadlinePassed:
+		return true
+	case AuditEventTypeSagaEndForced:
 		return true
 	case AuditEventTypeSagaFailed:
 		return true
 	case AuditEventTypeSagaRestored:
+		return true
+	case AuditEventTypeSagaResumed:
+		return true
+	case AuditEventTypeSagaRetryRequested:
 		return true
 	case AuditEventTypeSagaStarted:
 		return true
@@ -82,7 +106,13 @@ func (e AuditEventType) Valid() bool {
 		return true
 	case AuditEventTypeSagaStepFailed:
 		return true
+	case AuditEventTypeSagaStepOrdered:
+		return true
+	case AuditEventTypeSagaStepSkipped:
+		return true
 	case AuditEventTypeSagaStepStarted:
+		return true
+	case AuditEventTypeSagaSuspended:
 		return true
 	case AuditEventTypeSagaTimedOut:
 		return true
@@ -195,6 +225,57 @@ func (e EndCause) Valid() bool {
 	}
 }
 
+// Defines values for ExplanationWaitsFor.
+const (
+	ExplanationWaitsForAnswer   ExplanationWaitsFor = "answer"
+	ExplanationWaitsForNewOwner ExplanationWaitsFor = "new_owner"
+	ExplanationWaitsForNothing  ExplanationWaitsFor = "nothing"
+	ExplanationWaitsForOperator ExplanationWaitsFor = "operator"
+	ExplanationWaitsForOwner    ExplanationWaitsFor = "owner"
+	ExplanationWaitsForResume   ExplanationWaitsFor = "resume"
+	ExplanationWaitsForRetry    ExplanationWaitsFor = "retry"
+	ExplanationWaitsForTurn     ExplanationWaitsFor = "turn"
+)
+
+// Valid indicates whether the value is a known member of the ExplanationWaitsFor enum.
+func (e ExplanationWaitsFor) Valid() bool {
+	switch e {
+	case ExplanationWaitsForAnswer:
+		return true
+	case ExplanationWaitsForNewOwner:
+		return true
+	case ExplanationWaitsForNothing:
+		return true
+	case ExplanationWaitsForOperator:
+		return true
+	case ExplanationWaitsForOwner:
+		return true
+	case ExplanationWaitsForResume:
+		return true
+	case ExplanationWaitsForRetry:
+		return true
+	case ExplanationWaitsForTurn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ForesightDryRun.
+const (
+	ForesightDryRunTrue ForesightDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the ForesightDryRun enum.
+func (e ForesightDryRun) Valid() bool {
+	switch e {
+	case ForesightDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HTTPCallMethod.
 const (
 	HTTPCallMethodDELETE HTTPCallMethod = "DELETE"
@@ -299,22 +380,52 @@ func (e Role) Valid() bool {
 
 // Defines values for SagaAction.
 const (
+	SagaActionAcknowledge        SagaAction = "acknowledge"
 	SagaActionCancel             SagaAction = "cancel"
 	SagaActionCompensate         SagaAction = "compensate"
+	SagaActionCompleteStep       SagaAction = "complete-step"
+	SagaActionExtendDeadline     SagaAction = "extend-deadline"
+	SagaActionFailStep           SagaAction = "fail-step"
+	SagaActionForceComplete      SagaAction = "force-complete"
+	SagaActionForceFail          SagaAction = "force-fail"
 	SagaActionRestore            SagaAction = "restore"
+	SagaActionResume             SagaAction = "resume"
 	SagaActionResumeCompensation SagaAction = "resume-compensation"
+	SagaActionRetry              SagaAction = "retry"
+	SagaActionSkipStep           SagaAction = "skip-step"
+	SagaActionSuspend            SagaAction = "suspend"
 )
 
 // Valid indicates whether the value is a known member of the SagaAction enum.
 func (e SagaAction) Valid() bool {
 	switch e {
+	case SagaActionAcknowledge:
+		return true
 	case SagaActionCancel:
 		return true
 	case SagaActionCompensate:
 		return true
+	case SagaActionCompleteStep:
+		return true
+	case SagaActionExtendDeadline:
+		return true
+	case SagaActionFailStep:
+		return true
+	case SagaActionForceComplete:
+		return true
+	case SagaActionForceFail:
+		return true
 	case SagaActionRestore:
 		return true
+	case SagaActionResume:
+		return true
 	case SagaActionResumeCompensation:
+		return true
+	case SagaActionRetry:
+		return true
+	case SagaActionSkipStep:
+		return true
+	case SagaActionSuspend:
 		return true
 	default:
 		return false
@@ -581,12 +692,15 @@ func (e View) Valid() bool {
 
 // Defines values for ListAPIKeysParamsInclude.
 const (
-	ListAPIKeysParamsIncludeTotal ListAPIKeysParamsInclude = "total"
+	ListAPIKeysParamsIncludeExactTotal ListAPIKeysParamsInclude = "exact_total"
+	ListAPIKeysParamsIncludeTotal      ListAPIKeysParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListAPIKeysParamsInclude enum.
 func (e ListAPIKeysParamsInclude) Valid() bool {
 	switch e {
+	case ListAPIKeysParamsIncludeExactTotal:
+		return true
 	case ListAPIKeysParamsIncludeTotal:
 		return true
 	default:
@@ -614,12 +728,15 @@ func (e ListSagasParamsView) Valid() bool {
 
 // Defines values for ListSagasParamsInclude.
 const (
-	ListSagasParamsIncludeTotal ListSagasParamsInclude = "total"
+	ListSagasParamsIncludeExactTotal ListSagasParamsInclude = "exact_total"
+	ListSagasParamsIncludeTotal      ListSagasParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListSagasParamsInclude enum.
 func (e ListSagasParamsInclude) Valid() bool {
 	switch e {
+	case ListSagasParamsIncludeExactTotal:
+		return true
 	case ListSagasParamsIncludeTotal:
 		return true
 	default:
@@ -675,14 +792,35 @@ func (e ListStepLogsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaStatisticsParamsInclude.
+const (
+	ListSagaStatisticsParamsIncludeExactTotal ListSagaStatisticsParamsInclude = "exact_total"
+	ListSagaStatisticsParamsIncludeTotal      ListSagaStatisticsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaStatisticsParamsInclude enum.
+func (e ListSagaStatisticsParamsInclude) Valid() bool {
+	switch e {
+	case ListSagaStatisticsParamsIncludeExactTotal:
+		return true
+	case ListSagaStatisticsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListWebhooksParamsInclude.
 const (
-	ListWebhooksParamsIncludeTotal ListWebhooksParamsInclude = "total"
+	ListWebhooksParamsIncludeExactTotal ListWebhooksParamsInclude = "exact_total"
+	ListWebhooksParamsIncludeTotal      ListWebhooksParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWebhooksParamsInclude enum.
 func (e ListWebhooksParamsInclude) Valid() bool {
 	switch e {
+	case ListWebhooksParamsIncludeExactTotal:
+		return true
 	case ListWebhooksParamsIncludeTotal:
 		return true
 	default:
@@ -692,12 +830,15 @@ func (e ListWebhooksParamsInclude) Valid() bool {
 
 // Defines values for ListWebhookDeliveriesParamsInclude.
 const (
-	ListWebhookDeliveriesParamsIncludeTotal ListWebhookDeliveriesParamsInclude = "total"
+	ListWebhookDeliveriesParamsIncludeExactTotal ListWebhookDeliveriesParamsInclude = "exact_total"
+	ListWebhookDeliveriesParamsIncludeTotal      ListWebhookDeliveriesParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWebhookDeliveriesParamsInclude enum.
 func (e ListWebhookDeliveriesParamsInclude) Valid() bool {
 	switch e {
+	case ListWebhookDeliveriesParamsIncludeExactTotal:
+		return true
 	case ListWebhookDeliveriesParamsIncludeTotal:
 		return true
 	default:
@@ -725,12 +866,15 @@ func (e ListWorkflowsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowsParamsInclude.
 const (
-	ListWorkflowsParamsIncludeTotal ListWorkflowsParamsInclude = "total"
+	ListWorkflowsParamsIncludeExactTotal ListWorkflowsParamsInclude = "exact_total"
+	ListWorkflowsParamsIncludeTotal      ListWorkflowsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowsParamsInclude enum.
 func (e ListWorkflowsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowsParamsIncludeTotal:
 		return true
 	default:
@@ -758,12 +902,15 @@ func (e ListWorkflowVersionsParamsView) Valid() bool {
 
 // Defines values for ListWorkflowVersionsParamsInclude.
 const (
-	ListWorkflowVersionsParamsIncludeTotal ListWorkflowVersionsParamsInclude = "total"
+	ListWorkflowVersionsParamsIncludeExactTotal ListWorkflowVersionsParamsInclude = "exact_total"
+	ListWorkflowVersionsParamsIncludeTotal      ListWorkflowVersionsParamsInclude = "total"
 )
 
 // Valid indicates whether the value is a known member of the ListWorkflowVersionsParamsInclude enum.
 func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 	switch e {
+	case ListWorkflowVersionsParamsIncludeExactTotal:
+		return true
 	case ListWorkflowVersionsParamsIncludeTotal:
 		return true
 	default:
@@ -972,12 +1119,35 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
+// CompleteStepInput defines model for CompleteStepInput.
+type CompleteStepInput struct {
+	// Output Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Output AnyJSON `json:"output,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+}
+
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
 	APIKey APIKey `json:"api_key"`
 
 	// Key The key itself. It is not shown again.
 	Key string `json:"key"`
+}
+
+// DeadlineInput defines model for DeadlineInput.
+type DeadlineInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
+
+	// TimeoutMS Counted from now. Excludes `until`.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Until In the future. Excludes `timeout_ms`.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Delivery One event on its way to one endpoint.
@@ -1035,6 +1205,135 @@ type ExpiredSagas struct {
 	Failed       int    `json:"failed"`
 	WorkflowName string `json:"workflow_name"`
 }
+
+// ExplainedAction defines model for ExplainedAction.
+type ExplainedAction struct {
+	// Action An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
+	// and so on.
+	Action SagaAction `json:"action"`
+	Means  string     `json:"means"`
+
+	// Permission What one must be allowed to do it.
+	Permission string `json:"permission"`
+}
+
+// ExplainedOwner The node that drives the saga.
+type ExplainedOwner struct {
+	// Alive Whether its lease holds.
+	Alive      bool       `json:"alive"`
+	LeaseEpoch int64      `json:"lease_epoch"`
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+
+	// Node Its name; empty when the store has forgotten it.
+	Node string `json:"node"`
+}
+
+// ExplainedStep defines model for ExplainedStep.
+type ExplainedStep struct {
+	Action StepAction `json:"action"`
+
+	// Attempts Calls that were made, as far as the present policy counts them.
+	Attempts    int    `json:"attempts"`
+	Index       int    `json:"index"`
+	MaxAttempts int    `json:"max_attempts"`
+	Name        string `json:"name"`
+}
+
+// Explanation defines model for Explanation.
+type Explanation struct {
+	// Actions What can be done about it, and by whom.
+	Actions []ExplainedAction `json:"actions"`
+
+	// Deadline Of the present phase.
+	Deadline *time.Time `json:"deadline,omitempty"`
+
+	// Errors The last errors, newest first.
+	Errors []SagaError `json:"errors"`
+
+	// Next What happens next.
+	Next   *string    `json:"next,omitempty"`
+	NextAt *time.Time `json:"next_at,omitempty"`
+
+	// Owner The node that drives the saga.
+	Owner  *ExplainedOwner    `json:"owner,omitempty"`
+	SagaID openapi_types.UUID `json:"saga_id"`
+
+	// Sentence All of it, for people.
+	Sentence string    `json:"sentence"`
+	Since    time.Time `json:"since"`
+
+	// State The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	State SagaState `json:"state"`
+
+	// Status The status to poll. Each state has one.
+	Status   SagaStatus          `json:"status"`
+	Step     *ExplainedStep      `json:"step,omitempty"`
+	WaitsFor ExplanationWaitsFor `json:"waits_for"`
+}
+
+// ExplanationWaitsFor defines model for Explanation.WaitsFor.
+type ExplanationWaitsFor string
+
+// ForceCompleteInput defines model for ForceCompleteInput.
+type ForceCompleteInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result AnyJSON `json:"result,omitempty"`
+}
+
+// ForceInput defines model for ForceInput.
+type ForceInput struct {
+	// Reason Recorded in the audit trail.
+	Reason      string `json:"reason"`
+	RequestedBy *Label `json:"requested_by,omitempty"`
+}
+
+// ForeseenCall defines model for ForeseenCall.
+type ForeseenCall struct {
+	Action StepAction `json:"action"`
+
+	// Body Absent when it depends on an answer that has not come yet.
+	Body AnyJSON `json:"body,omitempty"`
+
+	// Headers Without those that depend on the moment of the call.
+	Headers   map[string]string `json:"headers"`
+	Method    string            `json:"method"`
+	Step      string            `json:"step"`
+	StepIndex int               `json:"step_index"`
+	URL       string            `json:"url"`
+}
+
+// Foresight What an action would do. Nothing has been done.
+type Foresight struct {
+	// AuditEvents The types of the audit events of the action itself.
+	AuditEvents []string `json:"audit_events,omitempty"`
+
+	// Calls The calls that would be made if each of them is done, in order; at most a
+	// thousand.
+	Calls       []ForeseenCall  `json:"calls"`
+	CurrentStep int             `json:"current_step"`
+	DryRun      ForesightDryRun `json:"dry_run"`
+
+	// Ends The state in which the saga would then end, or rest.
+	Ends SagaState `json:"ends"`
+
+	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
+	// those that follow if it is done.
+	InFlight *bool `json:"in_flight,omitempty"`
+
+	// State The state that the action itself would lead to.
+	State SagaState `json:"state"`
+}
+
+// ForesightDryRun defines model for Foresight.DryRun.
+type ForesightDryRun bool
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
@@ -1097,8 +1396,12 @@ type Pagination struct {
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
-	// TotalCount All items that fit the filters.
+	// TotalCount All items that fit the filters; at most 10,000 unless `exact_total` was asked for.
 	TotalCount *int64 `json:"total_count,omitempty"`
+
+	// TotalIsCapped Present with `total_count`. True when counting stopped there, or even
+	// before because it took too long: there are at least that many.
+	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
 // Problem RFC 9457.
@@ -1148,6 +1451,16 @@ type Redelivered struct {
 	Redelivered int  `json:"redelivered"`
 }
 
+// ResumeInput defines model for ResumeInput.
+type ResumeInput struct {
+	// KeepDeadline Whether the deadline stays where it was.
+	KeepDeadline *bool `json:"keep_deadline,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
+}
+
 // Retention How long ended sagas stay live before they are archived, in milliseconds.
 // Left out or 0: as long as the server says; -1: for ever. What the latest
 // version says holds for all sagas of the workflow.
@@ -1182,6 +1495,35 @@ type RetentionRun struct {
 // RetryClass Why an attempt failed. A refusal is never retried.
 type RetryClass string
 
+// RetryInput defines model for RetryInput.
+type RetryInput struct {
+	// FromStep The step to begin with, by name or index; by default the one that failed.
+	FromStep *RetryInput_FromStep `json:"from_step,omitempty"`
+
+	// InputPatch A JSON merge patch (RFC 7386) of what that step gets as `payload`: by
+	// default the saga's payload.
+	InputPatch AnyJSON `json:"input_patch,omitempty"`
+
+	// NotApplied That somebody has made sure that the attempts so far were not applied.
+	// Without it a step that may have been applied takes no `input_patch`.
+	NotApplied *bool `json:"not_applied,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason      *string `json:"reason,omitempty"`
+	RequestedBy *Label  `json:"requested_by,omitempty"`
+}
+
+// RetryInputFromStep0 defines model for RetryInput.FromStep.0.
+type RetryInputFromStep0 = string
+
+// RetryInputFromStep1 defines model for RetryInput.FromStep.1.
+type RetryInputFromStep1 = int
+
+// RetryInput_FromStep The step to begin with, by name or index; by default the one that failed.
+type RetryInput_FromStep struct {
+	union json.RawMessage
+}
+
 // RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
 type RetryPolicy struct {
 	// InitialIntervalMS The wait before the second attempt.
@@ -1209,7 +1551,8 @@ type Role string
 // Saga `metadata` is an object, and so is `result`: the outputs of the steps by
 // name, once the saga is completed.
 type Saga struct {
-	// AllowedActions The actions that the present state accepts.
+	// AllowedActions The actions that the present state accepts. In lists, without the retry of a
+	// failed saga if its step logs decide about that.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
 	// Archived True of a saga in the archive, absent of a live one.
@@ -1258,12 +1601,16 @@ type Saga struct {
 	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	Result    AnyJSON            `json:"result,omitempty"`
-	SagaID    openapi_types.UUID `json:"saga_id"`
-	SagaType  string             `json:"saga_type"`
-	SpanID    *string            `json:"span_id,omitempty"`
-	StartedAt *time.Time         `json:"started_at,omitempty"`
+	// Result Once the saga is completed: what the workflow's `output` declares, by default
+	// the outputs of the steps by name.
+	Result AnyJSON `json:"result,omitempty"`
+
+	// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+	RetryPolicy *RetryPolicy       `json:"retry_policy,omitempty"`
+	SagaID      openapi_types.UUID `json:"saga_id"`
+	SagaType    string             `json:"saga_type"`
+	SpanID      *string            `json:"span_id,omitempty"`
+	StartedAt   *time.Time         `json:"started_at,omitempty"`
 
 	// State The precise state. `pending` is STARTED; `running` and `step_completed`
 	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
@@ -1276,13 +1623,16 @@ type Saga struct {
 	Status SagaStatus `json:"status"`
 
 	// StepLogs Not in lists, nor where the saga was just created or acted upon.
-	StepLogs   []StepLog  `json:"step_logs,omitempty"`
-	TimedOutAt *time.Time `json:"timed_out_at,omitempty"`
-	TimeoutAt  *time.Time `json:"timeout_at,omitempty"`
-	TimeoutMS  *int64     `json:"timeout_ms,omitempty"`
-	TotalSteps int        `json:"total_steps"`
-	TraceID    *string    `json:"trace_id,omitempty"`
-	UpdatedAt  time.Time  `json:"updated_at"`
+	StepLogs []StepLog `json:"step_logs,omitempty"`
+
+	// SuspendedAt Since when nothing new is sent.
+	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
+	TimedOutAt  *time.Time `json:"timed_out_at,omitempty"`
+	TimeoutAt   *time.Time `json:"timeout_at,omitempty"`
+	TimeoutMS   *int64     `json:"timeout_ms,omitempty"`
+	TotalSteps  int        `json:"total_steps"`
+	TraceID     *string    `json:"trace_id,omitempty"`
+	UpdatedAt   time.Time  `json:"updated_at"`
 
 	// Version Grows with every change; the ETag.
 	Version         int64  `json:"version"`
@@ -1290,7 +1640,8 @@ type Saga struct {
 	WorkflowVersion int    `json:"workflow_version"`
 }
 
-// SagaAction An action of the API, named as in its path.
+// SagaAction An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
+// and so on.
 type SagaAction string
 
 // SagaError defines model for SagaError.
@@ -1325,7 +1676,10 @@ type SagaInput struct {
 
 	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
-	SagaID  *UUID   `json:"saga_id,omitempty"`
+
+	// RetryPolicy Of the steps that name none; what it leaves out comes from the workflow's.
+	RetryPolicy *RetryPolicy `json:"retry_policy,omitempty"`
+	SagaID      *UUID        `json:"saga_id,omitempty"`
 
 	// SagaType By default the first 64 characters of the workflow's name.
 	SagaType *string `json:"saga_type,omitempty"`
@@ -1363,6 +1717,49 @@ type SagaList struct {
 // `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
 // CANCELLED.
 type SagaState string
+
+// SagaStatistics The sagas of one version of a workflow. `total_instances` is the sum of
+// `pending_count`, `active_count`, `completed_count`, `compensated_count`
+// and `failed_count`; the last one holds the states failed, cancelled and
+// timed_out.
+type SagaStatistics struct {
+	// ActiveCount Running, between steps, or compensating.
+	ActiveCount int64 `json:"active_count"`
+
+	// AvgDurationSeconds From start to end. Absent while none has ended.
+	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
+	CancelledCount     int64    `json:"cancelled_count"`
+	CompensatedCount   int64    `json:"compensated_count"`
+	CompletedCount     int64    `json:"completed_count"`
+	DefinitionID       string   `json:"definition_id"`
+	FailedCount        int64    `json:"failed_count"`
+
+	// FailureRate The share of status FAILED (compensated, failed, timed_out) among those that have ended. Absent while none has.
+	FailureRate *float64 `json:"failure_rate,omitempty"`
+
+	// LastExecution The latest change of any of them.
+	LastExecution       time.Time `json:"last_execution"`
+	NeedsAttentionCount int64     `json:"needs_attention_count"`
+	PendingCount        int64     `json:"pending_count"`
+	TimedOutCount       int64     `json:"timed_out_count"`
+	TotalInstances      int64     `json:"total_instances"`
+	WorkflowName        string    `json:"workflow_name"`
+	WorkflowVersion     int       `json:"workflow_version"`
+}
+
+// SagaStatisticsList defines model for SagaStatisticsList.
+type SagaStatisticsList struct {
+	// AsOf The database's clock when it counted.
+	AsOf time.Time `json:"as_of"`
+
+	// CreatedFrom The hour counted from, when the request has it.
+	CreatedFrom *time.Time `json:"created_from,omitempty"`
+
+	// CreatedTo The hour counted up to, when the request has it.
+	CreatedTo  *time.Time       `json:"created_to,omitempty"`
+	Pagination Pagination       `json:"pagination"`
+	Statistics []SagaStatistics `json:"statistics"`
+}
 
 // SagaStatus The status to poll. Each state has one.
 type SagaStatus string
@@ -1696,6 +2093,12 @@ type WorkflowDefinition struct {
 	// Name Letters, digits and `.` `_` `:` `-`, at most 255, beginning with a letter or digit.
 	Name string `json:"name"`
 
+	// Output A template of a completed saga's result. A string that begins with `${` is a
+	// reference and stands for the JSON value it points to: `${steps.NAME.path}`
+	// into a step's output, `${payload.path}` into the payload. One that finds
+	// nothing is null. `$${` begins a text with `${` in it.
+	Output JSONObject `json:"output,omitempty"`
+
 	// Retention How long ended sagas stay live before they are archived, in milliseconds.
 	// Left out or 0: as long as the server says; -1: for ever. What the latest
 	// version says holds for all sagas of the workflow.
@@ -1735,6 +2138,9 @@ type Cursor = string
 // DeliveryID defines model for DeliveryID.
 type DeliveryID = UUID
 
+// DryRun defines model for DryRun.
+type DryRun = bool
+
 // EventCursor defines model for EventCursor.
 type EventCursor = string
 
@@ -1771,6 +2177,9 @@ type Prefer = string
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
+// StepParameter defines model for Step.
+type StepParameter = string
+
 // View defines model for View.
 type View string
 
@@ -1793,6 +2202,9 @@ type DeliveryAccepted = Delivery
 // Failure RFC 9457.
 type Failure = Problem
 
+// Foreseen What an action would do. Nothing has been done.
+type Foreseen = Foresight
+
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
 
@@ -1807,6 +2219,24 @@ type WorkflowState = Workflow
 
 // Action defines model for Action.
 type Action = ActionInput
+
+// CompleteStep defines model for CompleteStep.
+type CompleteStep = CompleteStepInput
+
+// Deadline defines model for Deadline.
+type Deadline = DeadlineInput
+
+// Force defines model for Force.
+type Force = ForceInput
+
+// ForceComplete defines model for ForceComplete.
+type ForceComplete = ForceCompleteInput
+
+// Resume defines model for Resume.
+type Resume = ResumeInput
+
+// Retry defines model for Retry.
+type Retry = RetryInput
 
 // RunRetentionParams defines parameters for RunRetention.
 type RunRetentionParams struct {
@@ -1832,7 +2262,9 @@ type ListAPIKeysParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1948,7 +2380,9 @@ type ListSagasParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -1995,8 +2429,25 @@ type GetSagaParams struct {
 // GetSagaParamsInclude defines parameters for GetSaga.
 type GetSagaParamsInclude string
 
+// AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
+type AcknowledgeSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // CancelSagaParams defines parameters for CancelSaga.
 type CancelSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -2006,6 +2457,10 @@ type CancelSagaParams struct {
 
 // CompensateSagaParams defines parameters for CompensateSaga.
 type CompensateSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -2031,6 +2486,45 @@ type ListSagaEventsParams struct {
 // ListSagaEventsParamsOrder defines parameters for ListSagaEvents.
 type ListSagaEventsParamsOrder string
 
+// ExtendDeadlineParams defines parameters for ExtendDeadline.
+type ExtendDeadlineParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ForceCompleteParams defines parameters for ForceComplete.
+type ForceCompleteParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ForceFailParams defines parameters for ForceFail.
+type ForceFailParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // RestoreSagaParams defines parameters for RestoreSaga.
 type RestoreSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
@@ -2040,8 +2534,44 @@ type RestoreSagaParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// GetSagaResultParams defines parameters for GetSagaResult.
+type GetSagaResultParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// ResumeSagaParams defines parameters for ResumeSaga.
+type ResumeSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RetrySagaParams defines parameters for RetrySaga.
+type RetrySagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -2068,6 +2598,87 @@ type ListStepsParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// CompleteStepParams defines parameters for CompleteStep.
+type CompleteStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// FailStepParams defines parameters for FailStep.
+type FailStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// SkipStepParams defines parameters for SkipStep.
+type SkipStepParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// SuspendSagaParams defines parameters for SuspendSaga.
+type SuspendSagaParams struct {
+	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// calls that would be made.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListSagaStatisticsParams defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParams struct {
+	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
+type ListSagaStatisticsParamsInclude string
+
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
 	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
@@ -2080,7 +2691,9 @@ type ListWebhooksParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2113,7 +2726,9 @@ type ListWebhookDeliveriesParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2156,7 +2771,9 @@ type ListWorkflowsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2205,7 +2822,9 @@ type ListWorkflowVersionsParams struct {
 	// filters. Excludes `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer.
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -2236,17 +2855,47 @@ type CreateAPIKeyJSONRequestBody = APIKeyInput
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
+// AcknowledgeSagaJSONRequestBody defines body for AcknowledgeSaga for application/json ContentType.
+type AcknowledgeSagaJSONRequestBody = ActionInput
+
 // CancelSagaJSONRequestBody defines body for CancelSaga for application/json ContentType.
 type CancelSagaJSONRequestBody = ActionInput
 
 // CompensateSagaJSONRequestBody defines body for CompensateSaga for application/json ContentType.
 type CompensateSagaJSONRequestBody = ActionInput
 
+// ExtendDeadlineJSONRequestBody defines body for ExtendDeadline for application/json ContentType.
+type ExtendDeadlineJSONRequestBody = DeadlineInput
+
+// ForceCompleteJSONRequestBody defines body for ForceComplete for application/json ContentType.
+type ForceCompleteJSONRequestBody = ForceCompleteInput
+
+// ForceFailJSONRequestBody defines body for ForceFail for application/json ContentType.
+type ForceFailJSONRequestBody = ForceInput
+
 // RestoreSagaJSONRequestBody defines body for RestoreSaga for application/json ContentType.
 type RestoreSagaJSONRequestBody = ActionInput
 
+// ResumeSagaJSONRequestBody defines body for ResumeSaga for application/json ContentType.
+type ResumeSagaJSONRequestBody = ResumeInput
+
 // ResumeCompensationJSONRequestBody defines body for ResumeCompensation for application/json ContentType.
 type ResumeCompensationJSONRequestBody = ActionInput
+
+// RetrySagaJSONRequestBody defines body for RetrySaga for application/json ContentType.
+type RetrySagaJSONRequestBody = RetryInput
+
+// CompleteStepJSONRequestBody defines body for CompleteStep for application/json ContentType.
+type CompleteStepJSONRequestBody = CompleteStepInput
+
+// FailStepJSONRequestBody defines body for FailStep for application/json ContentType.
+type FailStepJSONRequestBody = ForceInput
+
+// SkipStepJSONRequestBody defines body for SkipStep for application/json ContentType.
+type SkipStepJSONRequestBody = ForceInput
+
+// SuspendSagaJSONRequestBody defines body for SuspendSaga for application/json ContentType.
+type SuspendSagaJSONRequestBody = ActionInput
 
 // CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
 type CreateWebhookJSONRequestBody = WebhookInput
@@ -2324,6 +2973,68 @@ func (t Compensation) MarshalJSON() ([]byte, error) {
 }
 
 func (t *Compensation) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsRetryInputFromStep0 returns the union data inside the RetryInput_FromStep as a RetryInputFromStep0
+func (t RetryInput_FromStep) AsRetryInputFromStep0() (RetryInputFromStep0, error) {
+	var body RetryInputFromStep0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromRetryInputFromStep0 overwrites any union data inside the RetryInput_FromStep as the provided RetryInputFromStep0
+func (t *RetryInput_FromStep) FromRetryInputFromStep0(v RetryInputFromStep0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeRetryInputFromStep0 performs a merge with any union data inside the RetryInput_FromStep, using the provided RetryInputFromStep0
+func (t *RetryInput_FromStep) MergeRetryInputFromStep0(v RetryInputFromStep0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsRetryInputFromStep1 returns the union data inside the RetryInput_FromStep as a RetryInputFromStep1
+func (t RetryInput_FromStep) AsRetryInputFromStep1() (RetryInputFromStep1, error) {
+	var body RetryInputFromStep1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromRetryInputFromStep1 overwrites any union data inside the RetryInput_FromStep as the provided RetryInputFromStep1
+func (t *RetryInput_FromStep) FromRetryInputFromStep1(v RetryInputFromStep1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeRetryInputFromStep1 performs a merge with any union data inside the RetryInput_FromStep, using the provided RetryInputFromStep1
+func (t *RetryInput_FromStep) MergeRetryInputFromStep1(v RetryInputFromStep1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t RetryInput_FromStep) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *RetryInput_FromStep) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }
@@ -2625,6 +3336,24 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// AcknowledgeSagaWithBody Note that somebody has looked
+	//
+	// The saga no longer needs attention. A failed one may then be archived.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
+	AcknowledgeSagaWithBody(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcknowledgeSaga Note that somebody has looked
+	//
+	// The saga no longer needs attention. A failed one may then be archived.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
+	AcknowledgeSaga(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, body AcknowledgeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CancelSagaWithBody Cancel a saga
 	//
 	// Undoes everything that was or may have been done; the saga ends as
@@ -2675,6 +3404,76 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 	ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ExplainSaga Say what a saga waits for
+	//
+	// What it waits for, since when, what happens next and when, the last errors,
+	// and who can do something about it.
+	//
+	// Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
+	ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExtendDeadlineWithBody Set another deadline
+	//
+	// Of the present phase: of executing, or of compensating. Give either
+	// `timeout_ms`, counted from now, or `until`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
+	ExtendDeadlineWithBody(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExtendDeadline Set another deadline
+	//
+	// Of the present phase: of executing, or of compensating. Give either
+	// `timeout_ms`, counted from now, or `until`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
+	ExtendDeadline(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, body ExtendDeadlineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ForceCompleteWithBody End a saga as completed
+	//
+	// At once, whatever has been done of it. The answer of a call in flight is
+	// ignored.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
+	ForceCompleteWithBody(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ForceComplete End a saga as completed
+	//
+	// At once, whatever has been done of it. The answer of a call in flight is
+	// ignored.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
+	ForceComplete(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, body ForceCompleteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ForceFailWithBody End a saga as failed
+	//
+	// At once: nothing more is undone, effects may remain, and it needs attention.
+	// The answer of a call in flight is ignored. It can be retried, or its
+	// compensation resumed.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
+	ForceFailWithBody(ctx context.Context, sagaID SagaID, params *ForceFailParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ForceFail End a saga as failed
+	//
+	// At once: nothing more is undone, effects may remain, and it needs attention.
+	// The answer of a call in flight is ignored. It can be retried, or its
+	// compensation resumed.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
+	ForceFail(ctx context.Context, sagaID SagaID, params *ForceFailParams, body ForceFailJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// RestoreSagaWithBody Bring an archived saga back
 	//
 	// Makes an archived saga live again, with its step logs, exactly as it was.
@@ -2697,6 +3496,34 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
 	RestoreSaga(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetSagaResult Get the result of a completed saga
+	//
+	// What the workflow's `output` declares; by default the outputs of the steps
+	// by name. 409 while the saga has not completed, and when it ended otherwise.
+	//
+	// Corresponds with GET /api/v1/sagas/{saga_id}/result (the `GetSagaResult` operationId).
+	GetSagaResult(ctx context.Context, sagaID SagaID, params *GetSagaResultParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeSagaWithBody Resume a suspended saga
+	//
+	// It goes on at once. Its deadline moves by the length of the suspension, unless
+	// `keep_deadline`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
+	ResumeSagaWithBody(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeSaga Resume a suspended saga
+	//
+	// It goes on at once. Its deadline moves by the length of the suspension, unless
+	// `keep_deadline`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
+	ResumeSaga(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, body ResumeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ResumeCompensationWithBody Go on undoing a saga whose compensation gave up
 	//
 	// Reopens a saga in the state `failed` at the compensation that gave up,
@@ -2717,6 +3544,32 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
 	ResumeCompensation(ctx context.Context, sagaID SagaID, params *ResumeCompensationParams, body ResumeCompensationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RetrySagaWithBody Try a step again
+	//
+	// A saga that waits for its next attempt makes it now, with all attempts of the
+	// policy. A failed saga goes forward again, from the step that failed or from
+	// an earlier one, as long as nothing of it was undone; what was done from that
+	// step on is undone first. With `input_patch` the step gets another payload, and
+	// its calls another Idempotency-Key. See docs/participants.md.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
+	RetrySagaWithBody(ctx context.Context, sagaID SagaID, params *RetrySagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetrySaga Try a step again
+	//
+	// A saga that waits for its next attempt makes it now, with all attempts of the
+	// policy. A failed saga goes forward again, from the step that failed or from
+	// an earlier one, as long as nothing of it was undone; what was done from that
+	// step on is undone first. With `input_patch` the step gets another payload, and
+	// its calls another Idempotency-Key. See docs/participants.md.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
+	RetrySaga(ctx context.Context, sagaID SagaID, params *RetrySagaParams, body RetrySagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListStepLogs List the step logs of a saga
 	//
 	// One for each attempt, ordered by step index, start and attempt.
@@ -2730,6 +3583,102 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 	ListSteps(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteStepWithBody Complete a step by hand
+	//
+	// The current step, or its compensation, was done outside of Skald. `output` is
+	// what later steps get of it. A call in flight is awaited: if it turns out to
+	// be done, its own output counts.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
+	CompleteStepWithBody(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteStep Complete a step by hand
+	//
+	// The current step, or its compensation, was done outside of Skald. `output` is
+	// what later steps get of it. A call in flight is awaited: if it turns out to
+	// be done, its own output counts.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
+	CompleteStep(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, body CompleteStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// FailStepWithBody Fail a step by hand
+	//
+	// No further attempt of the current step, or of its compensation, follows. A
+	// call in flight is awaited; if it turns out to be done, it is undone.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
+	FailStepWithBody(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// FailStep Fail a step by hand
+	//
+	// No further attempt of the current step, or of its compensation, follows. A
+	// call in flight is awaited; if it turns out to be done, it is undone.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
+	FailStep(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, body FailStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SkipStepWithBody Skip a step
+	//
+	// The current step counts as passed without having been done; of a saga that
+	// undoes, or failed to, its compensation. A call in flight is awaited: if it
+	// turns out to be done, it is done.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
+	SkipStepWithBody(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SkipStep Skip a step
+	//
+	// The current step counts as passed without having been done; of a saga that
+	// undoes, or failed to, its compensation. A call in flight is awaited: if it
+	// turns out to be done, it is done.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
+	SkipStep(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, body SkipStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SuspendSagaWithBody Suspend a saga
+	//
+	// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
+	// Due times stay as they are; deadlines wait.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
+	SuspendSagaWithBody(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SuspendSaga Suspend a saga
+	//
+	// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
+	// Due times stay as they are; deadlines wait.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
+	SuspendSaga(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSagaStatistics Count sagas by workflow
+	//
+	// How many sagas each version of each workflow has, by what became of them,
+	// archived ones included; by name and version. Every saga counts exactly
+	// once, as it was at `as_of`. Versions without sagas are left out.
+	//
+	// `created_from` and `created_to` restrict to sagas created in that time.
+	// They are widened to full hours in UTC, and the answer repeats them so.
+	//
+	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
+	ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWebhooks List webhooks
 	//
@@ -3289,6 +4238,44 @@ func (c *Client) GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaPara
 	return c.Client.Do(req)
 }
 
+// AcknowledgeSagaWithBody Note that somebody has looked
+//
+// The saga no longer needs attention. A failed one may then be archived.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
+func (c *Client) AcknowledgeSagaWithBody(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeSagaRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcknowledgeSaga Note that somebody has looked
+//
+// The saga no longer needs attention. A failed one may then be archived.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
+func (c *Client) AcknowledgeSaga(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, body AcknowledgeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeSagaRequest(c.Server, sagaID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // CancelSagaWithBody Cancel a saga
 //
 // Undoes everything that was or may have been done; the saga ends as
@@ -3389,6 +4376,146 @@ func (c *Client) ListSagaEvents(ctx context.Context, sagaID SagaID, params *List
 	return c.Client.Do(req)
 }
 
+// ExplainSaga Say what a saga waits for
+//
+// What it waits for, since when, what happens next and when, the last errors,
+// and who can do something about it.
+//
+// Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
+func (c *Client) ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExplainSagaRequest(c.Server, sagaID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExtendDeadlineWithBody Set another deadline
+//
+// Of the present phase: of executing, or of compensating. Give either
+// `timeout_ms`, counted from now, or `until`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
+func (c *Client) ExtendDeadlineWithBody(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExtendDeadlineRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExtendDeadline Set another deadline
+//
+// Of the present phase: of executing, or of compensating. Give either
+// `timeout_ms`, counted from now, or `until`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
+func (c *Client) ExtendDeadline(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, body ExtendDeadlineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExtendDeadlineRequest(c.Server, sagaID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ForceCompleteWithBody End a saga as completed
+//
+// At once, whatever has been done of it. The answer of a call in flight is
+// ignored.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
+func (c *Client) ForceCompleteWithBody(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewForceCompleteRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ForceComplete End a saga as completed
+//
+// At once, whatever has been done of it. The answer of a call in flight is
+// ignored.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
+func (c *Client) ForceComplete(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, body ForceCompleteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewForceCompleteRequest(c.Server, sagaID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ForceFailWithBody End a saga as failed
+//
+// At once: nothing more is undone, effects may remain, and it needs attention.
+// The answer of a call in flight is ignored. It can be retried, or its
+// compensation resumed.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
+func (c *Client) ForceFailWithBody(ctx context.Context, sagaID SagaID, params *ForceFailParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewForceFailRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ForceFail End a saga as failed
+//
+// At once: nothing more is undone, effects may remain, and it needs attention.
+// The answer of a call in flight is ignored. It can be retried, or its
+// compensation resumed.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
+func (c *Client) ForceFail(ctx context.Context, sagaID SagaID, params *ForceFailParams, body ForceFailJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewForceFailRequest(c.Server, sagaID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // RestoreSagaWithBody Bring an archived saga back
 //
 // Makes an archived saga live again, with its step logs, exactly as it was.
@@ -3421,6 +4548,64 @@ func (c *Client) RestoreSagaWithBody(ctx context.Context, sagaID SagaID, params 
 // Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
 func (c *Client) RestoreSaga(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRestoreSagaRequest(c.Server, sagaID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSagaResult Get the result of a completed saga
+//
+// What the workflow's `output` declares; by default the outputs of the steps
+// by name. 409 while the saga has not completed, and when it ended otherwise.
+//
+// Corresponds with GET /api/v1/sagas/{saga_id}/result (the `GetSagaResult` operationId).
+func (c *Client) GetSagaResult(ctx context.Context, sagaID SagaID, params *GetSagaResultParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSagaResultRequest(c.Server, sagaID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeSagaWithBody Resume a suspended saga
+//
+// It goes on at once. Its deadline moves by the length of the suspension, unless
+// `keep_deadline`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
+func (c *Client) ResumeSagaWithBody(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeSagaRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeSaga Resume a suspended saga
+//
+// It goes on at once. Its deadline moves by the length of the suspension, unless
+// `keep_deadline`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
+func (c *Client) ResumeSaga(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, body ResumeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeSagaRequest(c.Server, sagaID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3471,6 +4656,52 @@ func (c *Client) ResumeCompensation(ctx context.Context, sagaID SagaID, params *
 	return c.Client.Do(req)
 }
 
+// RetrySagaWithBody Try a step again
+//
+// A saga that waits for its next attempt makes it now, with all attempts of the
+// policy. A failed saga goes forward again, from the step that failed or from
+// an earlier one, as long as nothing of it was undone; what was done from that
+// step on is undone first. With `input_patch` the step gets another payload, and
+// its calls another Idempotency-Key. See docs/participants.md.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
+func (c *Client) RetrySagaWithBody(ctx context.Context, sagaID SagaID, params *RetrySagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetrySagaRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetrySaga Try a step again
+//
+// A saga that waits for its next attempt makes it now, with all attempts of the
+// policy. A failed saga goes forward again, from the step that failed or from
+// an earlier one, as long as nothing of it was undone; what was done from that
+// step on is undone first. With `input_patch` the step gets another payload, and
+// its calls another Idempotency-Key. See docs/participants.md.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
+func (c *Client) RetrySaga(ctx context.Context, sagaID SagaID, params *RetrySagaParams, body RetrySagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetrySagaRequest(c.Server, sagaID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListStepLogs List the step logs of a saga
 //
 // One for each attempt, ordered by step index, start and attempt.
@@ -3495,6 +4726,192 @@ func (c *Client) ListStepLogs(ctx context.Context, sagaID SagaID, params *ListSt
 // Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 func (c *Client) ListSteps(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListStepsRequest(c.Server, sagaID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteStepWithBody Complete a step by hand
+//
+// The current step, or its compensation, was done outside of Skald. `output` is
+// what later steps get of it. A call in flight is awaited: if it turns out to
+// be done, its own output counts.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
+func (c *Client) CompleteStepWithBody(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteStepRequestWithBody(c.Server, sagaID, step, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteStep Complete a step by hand
+//
+// The current step, or its compensation, was done outside of Skald. `output` is
+// what later steps get of it. A call in flight is awaited: if it turns out to
+// be done, its own output counts.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
+func (c *Client) CompleteStep(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, body CompleteStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteStepRequest(c.Server, sagaID, step, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// FailStepWithBody Fail a step by hand
+//
+// No further attempt of the current step, or of its compensation, follows. A
+// call in flight is awaited; if it turns out to be done, it is undone.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
+func (c *Client) FailStepWithBody(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFailStepRequestWithBody(c.Server, sagaID, step, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// FailStep Fail a step by hand
+//
+// No further attempt of the current step, or of its compensation, follows. A
+// call in flight is awaited; if it turns out to be done, it is undone.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
+func (c *Client) FailStep(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, body FailStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFailStepRequest(c.Server, sagaID, step, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SkipStepWithBody Skip a step
+//
+// The current step counts as passed without having been done; of a saga that
+// undoes, or failed to, its compensation. A call in flight is awaited: if it
+// turns out to be done, it is done.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
+func (c *Client) SkipStepWithBody(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSkipStepRequestWithBody(c.Server, sagaID, step, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SkipStep Skip a step
+//
+// The current step counts as passed without having been done; of a saga that
+// undoes, or failed to, its compensation. A call in flight is awaited: if it
+// turns out to be done, it is done.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
+func (c *Client) SkipStep(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, body SkipStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSkipStepRequest(c.Server, sagaID, step, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SuspendSagaWithBody Suspend a saga
+//
+// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
+// Due times stay as they are; deadlines wait.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
+func (c *Client) SuspendSagaWithBody(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSuspendSagaRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SuspendSaga Suspend a saga
+//
+// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
+// Due times stay as they are; deadlines wait.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
+func (c *Client) SuspendSaga(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSuspendSagaRequest(c.Server, sagaID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSagaStatistics Count sagas by workflow
+//
+// How many sagas each version of each workflow has, by what became of them,
+// archived ones included; by name and version. Every saga counts exactly
+// once, as it was at `as_of`. Versions without sagas are left out.
+//
+// `created_from` and `created_to` restrict to sagas created in that time.
+// They are widened to full hours in UTC, and the answer repeats them so.
+//
+// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
+func (c *Client) ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSagaStatisticsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5253,6 +6670,106 @@ func NewGetSagaRequest(server string, sagaID SagaID, params *GetSagaParams) (*ht
 	return req, nil
 }
 
+// NewAcknowledgeSagaRequest calls the generic AcknowledgeSaga builder with application/json body
+func NewAcknowledgeSagaRequest(server string, sagaID SagaID, params *AcknowledgeSagaParams, body AcknowledgeSagaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAcknowledgeSagaRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewAcknowledgeSagaRequestWithBody constructs an http.Request for the AcknowledgeSaga method, with any body, and a specified content type
+func NewAcknowledgeSagaRequestWithBody(server string, sagaID SagaID, params *AcknowledgeSagaParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/acknowledge", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewCancelSagaRequest calls the generic CancelSaga builder with application/json body
 func NewCancelSagaRequest(server string, sagaID SagaID, params *CancelSagaParams, body CancelSagaJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -5288,6 +6805,33 @@ func NewCancelSagaRequestWithBody(server string, sagaID SagaID, params *CancelSa
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
@@ -5361,6 +6905,33 @@ func NewCompensateSagaRequestWithBody(server string, sagaID SagaID, params *Comp
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
@@ -5496,6 +7067,340 @@ func NewListSagaEventsRequest(server string, sagaID SagaID, params *ListSagaEven
 	return req, nil
 }
 
+// NewExplainSagaRequest constructs an http.Request for the ExplainSaga method
+func NewExplainSagaRequest(server string, sagaID SagaID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/explain", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewExtendDeadlineRequest calls the generic ExtendDeadline builder with application/json body
+func NewExtendDeadlineRequest(server string, sagaID SagaID, params *ExtendDeadlineParams, body ExtendDeadlineJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewExtendDeadlineRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewExtendDeadlineRequestWithBody constructs an http.Request for the ExtendDeadline method, with any body, and a specified content type
+func NewExtendDeadlineRequestWithBody(server string, sagaID SagaID, params *ExtendDeadlineParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/extend-deadline", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewForceCompleteRequest calls the generic ForceComplete builder with application/json body
+func NewForceCompleteRequest(server string, sagaID SagaID, params *ForceCompleteParams, body ForceCompleteJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewForceCompleteRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewForceCompleteRequestWithBody constructs an http.Request for the ForceComplete method, with any body, and a specified content type
+func NewForceCompleteRequestWithBody(server string, sagaID SagaID, params *ForceCompleteParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/force-complete", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewForceFailRequest calls the generic ForceFail builder with application/json body
+func NewForceFailRequest(server string, sagaID SagaID, params *ForceFailParams, body ForceFailJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewForceFailRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewForceFailRequestWithBody constructs an http.Request for the ForceFail method, with any body, and a specified content type
+func NewForceFailRequestWithBody(server string, sagaID SagaID, params *ForceFailParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/force-fail", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewRestoreSagaRequest calls the generic RestoreSaga builder with application/json body
 func NewRestoreSagaRequest(server string, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -5569,6 +7474,155 @@ func NewRestoreSagaRequestWithBody(server string, sagaID SagaID, params *Restore
 	return req, nil
 }
 
+// NewGetSagaResultRequest constructs an http.Request for the GetSagaResult method
+func NewGetSagaResultRequest(server string, sagaID SagaID, params *GetSagaResultParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/result", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfNoneMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewResumeSagaRequest calls the generic ResumeSaga builder with application/json body
+func NewResumeSagaRequest(server string, sagaID SagaID, params *ResumeSagaParams, body ResumeSagaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeSagaRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewResumeSagaRequestWithBody constructs an http.Request for the ResumeSaga method, with any body, and a specified content type
+func NewResumeSagaRequestWithBody(server string, sagaID SagaID, params *ResumeSagaParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewResumeCompensationRequest calls the generic ResumeCompensation builder with application/json body
 func NewResumeCompensationRequest(server string, sagaID SagaID, params *ResumeCompensationParams, body ResumeCompensationJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -5604,6 +7658,133 @@ func NewResumeCompensationRequestWithBody(server string, sagaID SagaID, params *
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRetrySagaRequest calls the generic RetrySaga builder with application/json body
+func NewRetrySagaRequest(server string, sagaID SagaID, params *RetrySagaParams, body RetrySagaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetrySagaRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewRetrySagaRequestWithBody constructs an http.Request for the RetrySaga method, with any body, and a specified content type
+func NewRetrySagaRequestWithBody(server string, sagaID SagaID, params *RetrySagaParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
@@ -5762,6 +7943,553 @@ func NewListStepsRequest(server string, sagaID SagaID, params *ListStepsParams) 
 			req.Header.Set("If-None-Match", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewCompleteStepRequest calls the generic CompleteStep builder with application/json body
+func NewCompleteStepRequest(server string, sagaID SagaID, step StepParameter, params *CompleteStepParams, body CompleteStepJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCompleteStepRequestWithBody(server, sagaID, step, params, "application/json", bodyReader)
+}
+
+// NewCompleteStepRequestWithBody constructs an http.Request for the CompleteStep method, with any body, and a specified content type
+func NewCompleteStepRequestWithBody(server string, sagaID SagaID, step StepParameter, params *CompleteStepParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "step", step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/steps/%s/complete", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewFailStepRequest calls the generic FailStep builder with application/json body
+func NewFailStepRequest(server string, sagaID SagaID, step StepParameter, params *FailStepParams, body FailStepJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewFailStepRequestWithBody(server, sagaID, step, params, "application/json", bodyReader)
+}
+
+// NewFailStepRequestWithBody constructs an http.Request for the FailStep method, with any body, and a specified content type
+func NewFailStepRequestWithBody(server string, sagaID SagaID, step StepParameter, params *FailStepParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "step", step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/steps/%s/fail", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewSkipStepRequest calls the generic SkipStep builder with application/json body
+func NewSkipStepRequest(server string, sagaID SagaID, step StepParameter, params *SkipStepParams, body SkipStepJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSkipStepRequestWithBody(server, sagaID, step, params, "application/json", bodyReader)
+}
+
+// NewSkipStepRequestWithBody constructs an http.Request for the SkipStep method, with any body, and a specified content type
+func NewSkipStepRequestWithBody(server string, sagaID SagaID, step StepParameter, params *SkipStepParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "step", step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/steps/%s/skip", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewSuspendSagaRequest calls the generic SuspendSaga builder with application/json body
+func NewSuspendSagaRequest(server string, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSuspendSagaRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewSuspendSagaRequestWithBody constructs an http.Request for the SuspendSaga method, with any body, and a specified content type
+func NewSuspendSagaRequestWithBody(server string, sagaID SagaID, params *SuspendSagaParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s/suspend", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListSagaStatisticsRequest constructs an http.Request for the ListSagaStatistics method
+func NewListSagaStatisticsRequest(server string, params *ListSagaStatisticsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/statistics/sagas")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.WorkflowName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -7368,6 +10096,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSagaWithResponse(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*GetSagaResponse, error)
 
+	// AcknowledgeSagaWithBodyWithResponse Note that somebody has looked
+	//
+	// The saga no longer needs attention. A failed one may then be archived.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
+	AcknowledgeSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeSagaResponse, error)
+
+	// AcknowledgeSagaWithResponse Note that somebody has looked
+	//
+	// The saga no longer needs attention. A failed one may then be archived.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
+	AcknowledgeSagaWithResponse(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, body AcknowledgeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeSagaResponse, error)
+
 	// CancelSagaWithBodyWithResponse Cancel a saga
 	//
 	// Undoes everything that was or may have been done; the saga ends as
@@ -7420,6 +10166,78 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 	ListSagaEventsWithResponse(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*ListSagaEventsResponse, error)
 
+	// ExplainSagaWithResponse Say what a saga waits for
+	//
+	// What it waits for, since when, what happens next and when, the last errors,
+	// and who can do something about it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
+	ExplainSagaWithResponse(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*ExplainSagaResponse, error)
+
+	// ExtendDeadlineWithBodyWithResponse Set another deadline
+	//
+	// Of the present phase: of executing, or of compensating. Give either
+	// `timeout_ms`, counted from now, or `until`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
+	ExtendDeadlineWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExtendDeadlineResponse, error)
+
+	// ExtendDeadlineWithResponse Set another deadline
+	//
+	// Of the present phase: of executing, or of compensating. Give either
+	// `timeout_ms`, counted from now, or `until`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
+	ExtendDeadlineWithResponse(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, body ExtendDeadlineJSONRequestBody, reqEditors ...RequestEditorFn) (*ExtendDeadlineResponse, error)
+
+	// ForceCompleteWithBodyWithResponse End a saga as completed
+	//
+	// At once, whatever has been done of it. The answer of a call in flight is
+	// ignored.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
+	ForceCompleteWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForceCompleteResponse, error)
+
+	// ForceCompleteWithResponse End a saga as completed
+	//
+	// At once, whatever has been done of it. The answer of a call in flight is
+	// ignored.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
+	ForceCompleteWithResponse(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, body ForceCompleteJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceCompleteResponse, error)
+
+	// ForceFailWithBodyWithResponse End a saga as failed
+	//
+	// At once: nothing more is undone, effects may remain, and it needs attention.
+	// The answer of a call in flight is ignored. It can be retried, or its
+	// compensation resumed.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
+	ForceFailWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ForceFailParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForceFailResponse, error)
+
+	// ForceFailWithResponse End a saga as failed
+	//
+	// At once: nothing more is undone, effects may remain, and it needs attention.
+	// The answer of a call in flight is ignored. It can be retried, or its
+	// compensation resumed.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
+	ForceFailWithResponse(ctx context.Context, sagaID SagaID, params *ForceFailParams, body ForceFailJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceFailResponse, error)
+
 	// RestoreSagaWithBodyWithResponse Bring an archived saga back
 	//
 	// Makes an archived saga live again, with its step logs, exactly as it was.
@@ -7442,6 +10260,36 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
 	RestoreSagaWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error)
 
+	// GetSagaResultWithResponse Get the result of a completed saga
+	//
+	// What the workflow's `output` declares; by default the outputs of the steps
+	// by name. 409 while the saga has not completed, and when it ended otherwise.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/sagas/{saga_id}/result (the `GetSagaResult` operationId).
+	GetSagaResultWithResponse(ctx context.Context, sagaID SagaID, params *GetSagaResultParams, reqEditors ...RequestEditorFn) (*GetSagaResultResponse, error)
+
+	// ResumeSagaWithBodyWithResponse Resume a suspended saga
+	//
+	// It goes on at once. Its deadline moves by the length of the suspension, unless
+	// `keep_deadline`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
+	ResumeSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeSagaResponse, error)
+
+	// ResumeSagaWithResponse Resume a suspended saga
+	//
+	// It goes on at once. Its deadline moves by the length of the suspension, unless
+	// `keep_deadline`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
+	ResumeSagaWithResponse(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, body ResumeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeSagaResponse, error)
+
 	// ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
 	//
 	// Reopens a saga in the state `failed` at the compensation that gave up,
@@ -7462,6 +10310,32 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
 	ResumeCompensationWithResponse(ctx context.Context, sagaID SagaID, params *ResumeCompensationParams, body ResumeCompensationJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeCompensationResponse, error)
 
+	// RetrySagaWithBodyWithResponse Try a step again
+	//
+	// A saga that waits for its next attempt makes it now, with all attempts of the
+	// policy. A failed saga goes forward again, from the step that failed or from
+	// an earlier one, as long as nothing of it was undone; what was done from that
+	// step on is undone first. With `input_patch` the step gets another payload, and
+	// its calls another Idempotency-Key. See docs/participants.md.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
+	RetrySagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *RetrySagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetrySagaResponse, error)
+
+	// RetrySagaWithResponse Try a step again
+	//
+	// A saga that waits for its next attempt makes it now, with all attempts of the
+	// policy. A failed saga goes forward again, from the step that failed or from
+	// an earlier one, as long as nothing of it was undone; what was done from that
+	// step on is undone first. With `input_patch` the step gets another payload, and
+	// its calls another Idempotency-Key. See docs/participants.md.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
+	RetrySagaWithResponse(ctx context.Context, sagaID SagaID, params *RetrySagaParams, body RetrySagaJSONRequestBody, reqEditors ...RequestEditorFn) (*RetrySagaResponse, error)
+
 	// ListStepLogsWithResponse List the step logs of a saga
 	//
 	// One for each attempt, ordered by step index, start and attempt.
@@ -7479,6 +10353,104 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 	ListStepsWithResponse(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*ListStepsResponse, error)
+
+	// CompleteStepWithBodyWithResponse Complete a step by hand
+	//
+	// The current step, or its compensation, was done outside of Skald. `output` is
+	// what later steps get of it. A call in flight is awaited: if it turns out to
+	// be done, its own output counts.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
+	CompleteStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteStepResponse, error)
+
+	// CompleteStepWithResponse Complete a step by hand
+	//
+	// The current step, or its compensation, was done outside of Skald. `output` is
+	// what later steps get of it. A call in flight is awaited: if it turns out to
+	// be done, its own output counts.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
+	CompleteStepWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, body CompleteStepJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteStepResponse, error)
+
+	// FailStepWithBodyWithResponse Fail a step by hand
+	//
+	// No further attempt of the current step, or of its compensation, follows. A
+	// call in flight is awaited; if it turns out to be done, it is undone.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
+	FailStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FailStepResponse, error)
+
+	// FailStepWithResponse Fail a step by hand
+	//
+	// No further attempt of the current step, or of its compensation, follows. A
+	// call in flight is awaited; if it turns out to be done, it is undone.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
+	FailStepWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, body FailStepJSONRequestBody, reqEditors ...RequestEditorFn) (*FailStepResponse, error)
+
+	// SkipStepWithBodyWithResponse Skip a step
+	//
+	// The current step counts as passed without having been done; of a saga that
+	// undoes, or failed to, its compensation. A call in flight is awaited: if it
+	// turns out to be done, it is done.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
+	SkipStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SkipStepResponse, error)
+
+	// SkipStepWithResponse Skip a step
+	//
+	// The current step counts as passed without having been done; of a saga that
+	// undoes, or failed to, its compensation. A call in flight is awaited: if it
+	// turns out to be done, it is done.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
+	SkipStepWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, body SkipStepJSONRequestBody, reqEditors ...RequestEditorFn) (*SkipStepResponse, error)
+
+	// SuspendSagaWithBodyWithResponse Suspend a saga
+	//
+	// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
+	// Due times stay as they are; deadlines wait.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
+	SuspendSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SuspendSagaResponse, error)
+
+	// SuspendSagaWithResponse Suspend a saga
+	//
+	// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
+	// Due times stay as they are; deadlines wait.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
+	SuspendSagaWithResponse(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*SuspendSagaResponse, error)
+
+	// ListSagaStatisticsWithResponse Count sagas by workflow
+	//
+	// How many sagas each version of each workflow has, by what became of them,
+	// archived ones included; by name and version. Every saga counts exactly
+	// once, as it was at `as_of`. Versions without sagas are left out.
+	//
+	// `created_from` and `created_to` restrict to sagas created in that time.
+	// They are widened to full hours in UTC, and the answer repeats them so.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
+	ListSagaStatisticsWithResponse(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*ListSagaStatisticsResponse, error)
 
 	// ListWebhooksWithResponse List webhooks
 	//
@@ -8492,6 +11464,90 @@ func (r GetSagaResponse) ContentType() string {
 	return ""
 }
 
+// AcknowledgeSagaResponse200Headers the declared response headers of an HTTP 200 response for AcknowledgeSaga
+type AcknowledgeSagaResponse200Headers struct {
+	ETag string
+}
+
+// AcknowledgeSagaResponse202Headers the declared response headers of an HTTP 202 response for AcknowledgeSaga
+type AcknowledgeSagaResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// AcknowledgeSagaResponseDefaultHeaders the declared response headers of an HTTP default response for AcknowledgeSaga
+type AcknowledgeSagaResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type AcknowledgeSagaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AcknowledgeSagaResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *AcknowledgeSagaResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *AcknowledgeSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AcknowledgeSagaResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r AcknowledgeSagaResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AcknowledgeSagaResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AcknowledgeSagaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AcknowledgeSagaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AcknowledgeSagaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AcknowledgeSagaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelSagaResponse200Headers the declared response headers of an HTTP 200 response for CancelSaga
+type CancelSagaResponse200Headers struct {
+	ETag string
+}
+
 // CancelSagaResponse202Headers the declared response headers of an HTTP 202 response for CancelSaga
 type CancelSagaResponse202Headers struct {
 	ETag               string
@@ -8508,14 +11564,23 @@ type CancelSagaResponseDefaultHeaders struct {
 type CancelSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CancelSagaResponse200Headers
 	// Headers202 the parsed response headers for an HTTP 202 response
 	Headers202 *CancelSagaResponse202Headers
 	// HeadersDefault the parsed response headers for an HTTP default response
 	HeadersDefault *CancelSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelSagaResponse) GetJSON200() *Foreseen {
+	return r.JSON200
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -8557,6 +11622,11 @@ func (r CancelSagaResponse) ContentType() string {
 	return ""
 }
 
+// CompensateSagaResponse200Headers the declared response headers of an HTTP 200 response for CompensateSaga
+type CompensateSagaResponse200Headers struct {
+	ETag string
+}
+
 // CompensateSagaResponse202Headers the declared response headers of an HTTP 202 response for CompensateSaga
 type CompensateSagaResponse202Headers struct {
 	ETag               string
@@ -8573,14 +11643,23 @@ type CompensateSagaResponseDefaultHeaders struct {
 type CompensateSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CompensateSagaResponse200Headers
 	// Headers202 the parsed response headers for an HTTP 202 response
 	Headers202 *CompensateSagaResponse202Headers
 	// HeadersDefault the parsed response headers for an HTTP default response
 	HeadersDefault *CompensateSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompensateSagaResponse) GetJSON200() *Foreseen {
+	return r.JSON200
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -8679,6 +11758,300 @@ func (r ListSagaEventsResponse) ContentType() string {
 	return ""
 }
 
+// ExplainSagaResponseDefaultHeaders the declared response headers of an HTTP default response for ExplainSaga
+type ExplainSagaResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ExplainSagaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Explanation
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ExplainSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExplainSagaResponse) GetJSON200() *Explanation {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExplainSagaResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExplainSagaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExplainSagaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExplainSagaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExplainSagaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExtendDeadlineResponse200Headers the declared response headers of an HTTP 200 response for ExtendDeadline
+type ExtendDeadlineResponse200Headers struct {
+	ETag string
+}
+
+// ExtendDeadlineResponse202Headers the declared response headers of an HTTP 202 response for ExtendDeadline
+type ExtendDeadlineResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// ExtendDeadlineResponseDefaultHeaders the declared response headers of an HTTP default response for ExtendDeadline
+type ExtendDeadlineResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ExtendDeadlineResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ExtendDeadlineResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *ExtendDeadlineResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ExtendDeadlineResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExtendDeadlineResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r ExtendDeadlineResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExtendDeadlineResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExtendDeadlineResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExtendDeadlineResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExtendDeadlineResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExtendDeadlineResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ForceCompleteResponse200Headers the declared response headers of an HTTP 200 response for ForceComplete
+type ForceCompleteResponse200Headers struct {
+	ETag string
+}
+
+// ForceCompleteResponse202Headers the declared response headers of an HTTP 202 response for ForceComplete
+type ForceCompleteResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// ForceCompleteResponseDefaultHeaders the declared response headers of an HTTP default response for ForceComplete
+type ForceCompleteResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ForceCompleteResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ForceCompleteResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *ForceCompleteResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ForceCompleteResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ForceCompleteResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r ForceCompleteResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ForceCompleteResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ForceCompleteResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ForceCompleteResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ForceCompleteResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ForceCompleteResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ForceFailResponse200Headers the declared response headers of an HTTP 200 response for ForceFail
+type ForceFailResponse200Headers struct {
+	ETag string
+}
+
+// ForceFailResponse202Headers the declared response headers of an HTTP 202 response for ForceFail
+type ForceFailResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// ForceFailResponseDefaultHeaders the declared response headers of an HTTP default response for ForceFail
+type ForceFailResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ForceFailResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ForceFailResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *ForceFailResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ForceFailResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ForceFailResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r ForceFailResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ForceFailResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ForceFailResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ForceFailResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ForceFailResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ForceFailResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // RestoreSagaResponse200Headers the declared response headers of an HTTP 200 response for RestoreSaga
 type RestoreSagaResponse200Headers struct {
 	ETag               string
@@ -8744,6 +12117,161 @@ func (r RestoreSagaResponse) ContentType() string {
 	return ""
 }
 
+// GetSagaResultResponse200Headers the declared response headers of an HTTP 200 response for GetSagaResult
+type GetSagaResultResponse200Headers struct {
+	ETag string
+}
+
+// GetSagaResultResponse304Headers the declared response headers of an HTTP 304 response for GetSagaResult
+type GetSagaResultResponse304Headers struct {
+	ETag string
+}
+
+// GetSagaResultResponseDefaultHeaders the declared response headers of an HTTP default response for GetSagaResult
+type GetSagaResultResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetSagaResultResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AnyJSON
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetSagaResultResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetSagaResultResponse304Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetSagaResultResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSagaResultResponse) GetJSON200() *AnyJSON {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSagaResultResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSagaResultResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSagaResultResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSagaResultResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSagaResultResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResumeSagaResponse200Headers the declared response headers of an HTTP 200 response for ResumeSaga
+type ResumeSagaResponse200Headers struct {
+	ETag string
+}
+
+// ResumeSagaResponse202Headers the declared response headers of an HTTP 202 response for ResumeSaga
+type ResumeSagaResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// ResumeSagaResponseDefaultHeaders the declared response headers of an HTTP default response for ResumeSaga
+type ResumeSagaResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ResumeSagaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ResumeSagaResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *ResumeSagaResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ResumeSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeSagaResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r ResumeSagaResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResumeSagaResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResumeSagaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeSagaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeSagaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResumeSagaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResumeCompensationResponse200Headers the declared response headers of an HTTP 200 response for ResumeCompensation
+type ResumeCompensationResponse200Headers struct {
+	ETag string
+}
+
 // ResumeCompensationResponse202Headers the declared response headers of an HTTP 202 response for ResumeCompensation
 type ResumeCompensationResponse202Headers struct {
 	ETag               string
@@ -8760,14 +12288,23 @@ type ResumeCompensationResponseDefaultHeaders struct {
 type ResumeCompensationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ResumeCompensationResponse200Headers
 	// Headers202 the parsed response headers for an HTTP 202 response
 	Headers202 *ResumeCompensationResponse202Headers
 	// HeadersDefault the parsed response headers for an HTTP default response
 	HeadersDefault *ResumeCompensationResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeCompensationResponse) GetJSON200() *Foreseen {
+	return r.JSON200
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -8803,6 +12340,85 @@ func (r ResumeCompensationResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ResumeCompensationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RetrySagaResponse200Headers the declared response headers of an HTTP 200 response for RetrySaga
+type RetrySagaResponse200Headers struct {
+	ETag string
+}
+
+// RetrySagaResponse202Headers the declared response headers of an HTTP 202 response for RetrySaga
+type RetrySagaResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// RetrySagaResponseDefaultHeaders the declared response headers of an HTTP default response for RetrySaga
+type RetrySagaResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RetrySagaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RetrySagaResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *RetrySagaResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RetrySagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RetrySagaResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RetrySagaResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RetrySagaResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RetrySagaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetrySagaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetrySagaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetrySagaResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8945,6 +12561,379 @@ func (r ListStepsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListStepsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CompleteStepResponse200Headers the declared response headers of an HTTP 200 response for CompleteStep
+type CompleteStepResponse200Headers struct {
+	ETag string
+}
+
+// CompleteStepResponse202Headers the declared response headers of an HTTP 202 response for CompleteStep
+type CompleteStepResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// CompleteStepResponseDefaultHeaders the declared response headers of an HTTP default response for CompleteStep
+type CompleteStepResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CompleteStepResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CompleteStepResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *CompleteStepResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CompleteStepResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompleteStepResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r CompleteStepResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CompleteStepResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CompleteStepResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CompleteStepResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CompleteStepResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CompleteStepResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// FailStepResponse200Headers the declared response headers of an HTTP 200 response for FailStep
+type FailStepResponse200Headers struct {
+	ETag string
+}
+
+// FailStepResponse202Headers the declared response headers of an HTTP 202 response for FailStep
+type FailStepResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// FailStepResponseDefaultHeaders the declared response headers of an HTTP default response for FailStep
+type FailStepResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type FailStepResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *FailStepResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *FailStepResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *FailStepResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r FailStepResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r FailStepResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r FailStepResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r FailStepResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r FailStepResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r FailStepResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r FailStepResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SkipStepResponse200Headers the declared response headers of an HTTP 200 response for SkipStep
+type SkipStepResponse200Headers struct {
+	ETag string
+}
+
+// SkipStepResponse202Headers the declared response headers of an HTTP 202 response for SkipStep
+type SkipStepResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// SkipStepResponseDefaultHeaders the declared response headers of an HTTP default response for SkipStep
+type SkipStepResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type SkipStepResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *SkipStepResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *SkipStepResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *SkipStepResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SkipStepResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r SkipStepResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SkipStepResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SkipStepResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SkipStepResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SkipStepResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SkipStepResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SuspendSagaResponse200Headers the declared response headers of an HTTP 200 response for SuspendSaga
+type SuspendSagaResponse200Headers struct {
+	ETag string
+}
+
+// SuspendSagaResponse202Headers the declared response headers of an HTTP 202 response for SuspendSaga
+type SuspendSagaResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+}
+
+// SuspendSagaResponseDefaultHeaders the declared response headers of an HTTP default response for SuspendSaga
+type SuspendSagaResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type SuspendSagaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Foreseen
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ActionAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *SuspendSagaResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *SuspendSagaResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *SuspendSagaResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SuspendSagaResponse) GetJSON200() *Foreseen {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r SuspendSagaResponse) GetJSON202() *ActionAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SuspendSagaResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SuspendSagaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SuspendSagaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SuspendSagaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SuspendSagaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListSagaStatisticsResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagaStatistics
+type ListSagaStatisticsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListSagaStatisticsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaStatisticsList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListSagaStatisticsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSagaStatisticsResponse) GetJSON200() *SagaStatisticsList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSagaStatisticsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSagaStatisticsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSagaStatisticsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSagaStatisticsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSagaStatisticsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10830,6 +14819,36 @@ func (c *ClientWithResponses) GetSagaWithResponse(ctx context.Context, sagaID Sa
 	return ParseGetSagaResponse(rsp)
 }
 
+// AcknowledgeSagaWithBodyWithResponse Note that somebody has looked
+//
+// The saga no longer needs attention. A failed one may then be archived.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
+func (c *ClientWithResponses) AcknowledgeSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeSagaResponse, error) {
+	rsp, err := c.AcknowledgeSagaWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeSagaResponse(rsp)
+}
+
+// AcknowledgeSagaWithResponse Note that somebody has looked
+//
+// The saga no longer needs attention. A failed one may then be archived.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
+func (c *ClientWithResponses) AcknowledgeSagaWithResponse(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, body AcknowledgeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeSagaResponse, error) {
+	rsp, err := c.AcknowledgeSaga(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeSagaResponse(rsp)
+}
+
 // CancelSagaWithBodyWithResponse Cancel a saga
 //
 // Undoes everything that was or may have been done; the saga ends as
@@ -10912,6 +14931,120 @@ func (c *ClientWithResponses) ListSagaEventsWithResponse(ctx context.Context, sa
 	return ParseListSagaEventsResponse(rsp)
 }
 
+// ExplainSagaWithResponse Say what a saga waits for
+//
+// What it waits for, since when, what happens next and when, the last errors,
+// and who can do something about it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
+func (c *ClientWithResponses) ExplainSagaWithResponse(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*ExplainSagaResponse, error) {
+	rsp, err := c.ExplainSaga(ctx, sagaID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExplainSagaResponse(rsp)
+}
+
+// ExtendDeadlineWithBodyWithResponse Set another deadline
+//
+// Of the present phase: of executing, or of compensating. Give either
+// `timeout_ms`, counted from now, or `until`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
+func (c *ClientWithResponses) ExtendDeadlineWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExtendDeadlineResponse, error) {
+	rsp, err := c.ExtendDeadlineWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExtendDeadlineResponse(rsp)
+}
+
+// ExtendDeadlineWithResponse Set another deadline
+//
+// Of the present phase: of executing, or of compensating. Give either
+// `timeout_ms`, counted from now, or `until`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
+func (c *ClientWithResponses) ExtendDeadlineWithResponse(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, body ExtendDeadlineJSONRequestBody, reqEditors ...RequestEditorFn) (*ExtendDeadlineResponse, error) {
+	rsp, err := c.ExtendDeadline(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExtendDeadlineResponse(rsp)
+}
+
+// ForceCompleteWithBodyWithResponse End a saga as completed
+//
+// At once, whatever has been done of it. The answer of a call in flight is
+// ignored.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
+func (c *ClientWithResponses) ForceCompleteWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForceCompleteResponse, error) {
+	rsp, err := c.ForceCompleteWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseForceCompleteResponse(rsp)
+}
+
+// ForceCompleteWithResponse End a saga as completed
+//
+// At once, whatever has been done of it. The answer of a call in flight is
+// ignored.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
+func (c *ClientWithResponses) ForceCompleteWithResponse(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, body ForceCompleteJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceCompleteResponse, error) {
+	rsp, err := c.ForceComplete(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseForceCompleteResponse(rsp)
+}
+
+// ForceFailWithBodyWithResponse End a saga as failed
+//
+// At once: nothing more is undone, effects may remain, and it needs attention.
+// The answer of a call in flight is ignored. It can be retried, or its
+// compensation resumed.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
+func (c *ClientWithResponses) ForceFailWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ForceFailParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForceFailResponse, error) {
+	rsp, err := c.ForceFailWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseForceFailResponse(rsp)
+}
+
+// ForceFailWithResponse End a saga as failed
+//
+// At once: nothing more is undone, effects may remain, and it needs attention.
+// The answer of a call in flight is ignored. It can be retried, or its
+// compensation resumed.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
+func (c *ClientWithResponses) ForceFailWithResponse(ctx context.Context, sagaID SagaID, params *ForceFailParams, body ForceFailJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceFailResponse, error) {
+	rsp, err := c.ForceFail(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseForceFailResponse(rsp)
+}
+
 // RestoreSagaWithBodyWithResponse Bring an archived saga back
 //
 // Makes an archived saga live again, with its step logs, exactly as it was.
@@ -10946,6 +15079,54 @@ func (c *ClientWithResponses) RestoreSagaWithResponse(ctx context.Context, sagaI
 	return ParseRestoreSagaResponse(rsp)
 }
 
+// GetSagaResultWithResponse Get the result of a completed saga
+//
+// What the workflow's `output` declares; by default the outputs of the steps
+// by name. 409 while the saga has not completed, and when it ended otherwise.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/sagas/{saga_id}/result (the `GetSagaResult` operationId).
+func (c *ClientWithResponses) GetSagaResultWithResponse(ctx context.Context, sagaID SagaID, params *GetSagaResultParams, reqEditors ...RequestEditorFn) (*GetSagaResultResponse, error) {
+	rsp, err := c.GetSagaResult(ctx, sagaID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSagaResultResponse(rsp)
+}
+
+// ResumeSagaWithBodyWithResponse Resume a suspended saga
+//
+// It goes on at once. Its deadline moves by the length of the suspension, unless
+// `keep_deadline`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
+func (c *ClientWithResponses) ResumeSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeSagaResponse, error) {
+	rsp, err := c.ResumeSagaWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeSagaResponse(rsp)
+}
+
+// ResumeSagaWithResponse Resume a suspended saga
+//
+// It goes on at once. Its deadline moves by the length of the suspension, unless
+// `keep_deadline`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
+func (c *ClientWithResponses) ResumeSagaWithResponse(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, body ResumeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeSagaResponse, error) {
+	rsp, err := c.ResumeSaga(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeSagaResponse(rsp)
+}
+
 // ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
 //
 // Reopens a saga in the state `failed` at the compensation that gave up,
@@ -10978,6 +15159,44 @@ func (c *ClientWithResponses) ResumeCompensationWithResponse(ctx context.Context
 	return ParseResumeCompensationResponse(rsp)
 }
 
+// RetrySagaWithBodyWithResponse Try a step again
+//
+// A saga that waits for its next attempt makes it now, with all attempts of the
+// policy. A failed saga goes forward again, from the step that failed or from
+// an earlier one, as long as nothing of it was undone; what was done from that
+// step on is undone first. With `input_patch` the step gets another payload, and
+// its calls another Idempotency-Key. See docs/participants.md.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
+func (c *ClientWithResponses) RetrySagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *RetrySagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetrySagaResponse, error) {
+	rsp, err := c.RetrySagaWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetrySagaResponse(rsp)
+}
+
+// RetrySagaWithResponse Try a step again
+//
+// A saga that waits for its next attempt makes it now, with all attempts of the
+// policy. A failed saga goes forward again, from the step that failed or from
+// an earlier one, as long as nothing of it was undone; what was done from that
+// step on is undone first. With `input_patch` the step gets another payload, and
+// its calls another Idempotency-Key. See docs/participants.md.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
+func (c *ClientWithResponses) RetrySagaWithResponse(ctx context.Context, sagaID SagaID, params *RetrySagaParams, body RetrySagaJSONRequestBody, reqEditors ...RequestEditorFn) (*RetrySagaResponse, error) {
+	rsp, err := c.RetrySaga(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetrySagaResponse(rsp)
+}
+
 // ListStepLogsWithResponse List the step logs of a saga
 //
 // One for each attempt, ordered by step index, start and attempt.
@@ -11006,6 +15225,158 @@ func (c *ClientWithResponses) ListStepsWithResponse(ctx context.Context, sagaID 
 		return nil, err
 	}
 	return ParseListStepsResponse(rsp)
+}
+
+// CompleteStepWithBodyWithResponse Complete a step by hand
+//
+// The current step, or its compensation, was done outside of Skald. `output` is
+// what later steps get of it. A call in flight is awaited: if it turns out to
+// be done, its own output counts.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
+func (c *ClientWithResponses) CompleteStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteStepResponse, error) {
+	rsp, err := c.CompleteStepWithBody(ctx, sagaID, step, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteStepResponse(rsp)
+}
+
+// CompleteStepWithResponse Complete a step by hand
+//
+// The current step, or its compensation, was done outside of Skald. `output` is
+// what later steps get of it. A call in flight is awaited: if it turns out to
+// be done, its own output counts.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
+func (c *ClientWithResponses) CompleteStepWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, body CompleteStepJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteStepResponse, error) {
+	rsp, err := c.CompleteStep(ctx, sagaID, step, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteStepResponse(rsp)
+}
+
+// FailStepWithBodyWithResponse Fail a step by hand
+//
+// No further attempt of the current step, or of its compensation, follows. A
+// call in flight is awaited; if it turns out to be done, it is undone.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
+func (c *ClientWithResponses) FailStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FailStepResponse, error) {
+	rsp, err := c.FailStepWithBody(ctx, sagaID, step, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFailStepResponse(rsp)
+}
+
+// FailStepWithResponse Fail a step by hand
+//
+// No further attempt of the current step, or of its compensation, follows. A
+// call in flight is awaited; if it turns out to be done, it is undone.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
+func (c *ClientWithResponses) FailStepWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, body FailStepJSONRequestBody, reqEditors ...RequestEditorFn) (*FailStepResponse, error) {
+	rsp, err := c.FailStep(ctx, sagaID, step, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFailStepResponse(rsp)
+}
+
+// SkipStepWithBodyWithResponse Skip a step
+//
+// The current step counts as passed without having been done; of a saga that
+// undoes, or failed to, its compensation. A call in flight is awaited: if it
+// turns out to be done, it is done.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
+func (c *ClientWithResponses) SkipStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SkipStepResponse, error) {
+	rsp, err := c.SkipStepWithBody(ctx, sagaID, step, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSkipStepResponse(rsp)
+}
+
+// SkipStepWithResponse Skip a step
+//
+// The current step counts as passed without having been done; of a saga that
+// undoes, or failed to, its compensation. A call in flight is awaited: if it
+// turns out to be done, it is done.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
+func (c *ClientWithResponses) SkipStepWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, body SkipStepJSONRequestBody, reqEditors ...RequestEditorFn) (*SkipStepResponse, error) {
+	rsp, err := c.SkipStep(ctx, sagaID, step, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSkipStepResponse(rsp)
+}
+
+// SuspendSagaWithBodyWithResponse Suspend a saga
+//
+// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
+// Due times stay as they are; deadlines wait.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
+func (c *ClientWithResponses) SuspendSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SuspendSagaResponse, error) {
+	rsp, err := c.SuspendSagaWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSuspendSagaResponse(rsp)
+}
+
+// SuspendSagaWithResponse Suspend a saga
+//
+// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
+// Due times stay as they are; deadlines wait.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
+func (c *ClientWithResponses) SuspendSagaWithResponse(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*SuspendSagaResponse, error) {
+	rsp, err := c.SuspendSaga(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSuspendSagaResponse(rsp)
+}
+
+// ListSagaStatisticsWithResponse Count sagas by workflow
+//
+// How many sagas each version of each workflow has, by what became of them,
+// archived ones included; by name and version. Every saga counts exactly
+// once, as it was at `as_of`. Versions without sagas are left out.
+//
+// `created_from` and `created_to` restrict to sagas created in that time.
+// They are widened to full hours in UTC, and the answer repeats them so.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
+func (c *ClientWithResponses) ListSagaStatisticsWithResponse(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*ListSagaStatisticsResponse, error) {
+	rsp, err := c.ListSagaStatistics(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSagaStatisticsResponse(rsp)
 }
 
 // ListWebhooksWithResponse List webhooks
@@ -12301,20 +16672,27 @@ func ParseGetSagaResponse(rsp *http.Response) (*GetSagaResponse, error) {
 	return response, nil
 }
 
-// ParseCancelSagaResponse parses an HTTP response from a CancelSagaWithResponse call
-func ParseCancelSagaResponse(rsp *http.Response) (*CancelSagaResponse, error) {
+// ParseAcknowledgeSagaResponse parses an HTTP response from a AcknowledgeSagaWithResponse call
+func ParseAcknowledgeSagaResponse(rsp *http.Response) (*AcknowledgeSagaResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &CancelSagaResponse{
+	response := &AcknowledgeSagaResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
 		var dest ActionAccepted
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12332,6 +16710,110 @@ func ParseCancelSagaResponse(rsp *http.Response) (*CancelSagaResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers AcknowledgeSagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers AcknowledgeSagaResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers AcknowledgeSagaResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelSagaResponse parses an HTTP response from a CancelSagaWithResponse call
+func ParseCancelSagaResponse(rsp *http.Response) (*CancelSagaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelSagaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CancelSagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 202:
 		var headers CancelSagaResponse202Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {
@@ -12392,6 +16874,13 @@ func ParseCompensateSagaResponse(rsp *http.Response) (*CompensateSagaResponse, e
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
 		var dest ActionAccepted
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12409,6 +16898,16 @@ func ParseCompensateSagaResponse(rsp *http.Response) (*CompensateSagaResponse, e
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers CompensateSagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 202:
 		var headers CompensateSagaResponse202Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {
@@ -12515,6 +17014,348 @@ func ParseListSagaEventsResponse(rsp *http.Response) (*ListSagaEventsResponse, e
 	return response, nil
 }
 
+// ParseExplainSagaResponse parses an HTTP response from a ExplainSagaWithResponse call
+func ParseExplainSagaResponse(rsp *http.Response) (*ExplainSagaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExplainSagaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Explanation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ExplainSagaResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseExtendDeadlineResponse parses an HTTP response from a ExtendDeadlineWithResponse call
+func ParseExtendDeadlineResponse(rsp *http.Response) (*ExtendDeadlineResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExtendDeadlineResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ExtendDeadlineResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers ExtendDeadlineResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers ExtendDeadlineResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseForceCompleteResponse parses an HTTP response from a ForceCompleteWithResponse call
+func ParseForceCompleteResponse(rsp *http.Response) (*ForceCompleteResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ForceCompleteResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ForceCompleteResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers ForceCompleteResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers ForceCompleteResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseForceFailResponse parses an HTTP response from a ForceFailWithResponse call
+func ParseForceFailResponse(rsp *http.Response) (*ForceFailResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ForceFailResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ForceFailResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers ForceFailResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers ForceFailResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseRestoreSagaResponse parses an HTTP response from a RestoreSagaWithResponse call
 func ParseRestoreSagaResponse(rsp *http.Response) (*RestoreSagaResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -12592,20 +17433,110 @@ func ParseRestoreSagaResponse(rsp *http.Response) (*RestoreSagaResponse, error) 
 	return response, nil
 }
 
-// ParseResumeCompensationResponse parses an HTTP response from a ResumeCompensationWithResponse call
-func ParseResumeCompensationResponse(rsp *http.Response) (*ResumeCompensationResponse, error) {
+// ParseGetSagaResultResponse parses an HTTP response from a GetSagaResultWithResponse call
+func ParseGetSagaResultResponse(rsp *http.Response) (*GetSagaResultResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &ResumeCompensationResponse{
+	response := &GetSagaResultResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AnyJSON
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetSagaResultResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetSagaResultResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers304 = &headers
+	case true:
+		var headers GetSagaResultResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseResumeSagaResponse parses an HTTP response from a ResumeSagaWithResponse call
+func ParseResumeSagaResponse(rsp *http.Response) (*ResumeSagaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeSagaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
 		var dest ActionAccepted
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12623,6 +17554,110 @@ func ParseResumeCompensationResponse(rsp *http.Response) (*ResumeCompensationRes
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers ResumeSagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers ResumeSagaResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers ResumeSagaResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseResumeCompensationResponse parses an HTTP response from a ResumeCompensationWithResponse call
+func ParseResumeCompensationResponse(rsp *http.Response) (*ResumeCompensationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeCompensationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ResumeCompensationResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 202:
 		var headers ResumeCompensationResponse202Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {
@@ -12642,6 +17677,100 @@ func ParseResumeCompensationResponse(rsp *http.Response) (*ResumeCompensationRes
 		response.Headers202 = &headers
 	case true:
 		var headers ResumeCompensationResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRetrySagaResponse parses an HTTP response from a RetrySagaWithResponse call
+func ParseRetrySagaResponse(rsp *http.Response) (*RetrySagaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetrySagaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RetrySagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers RetrySagaResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers RetrySagaResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
@@ -12808,6 +17937,442 @@ func ParseListStepsResponse(rsp *http.Response) (*ListStepsResponse, error) {
 		response.Headers304 = &headers
 	case true:
 		var headers ListStepsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCompleteStepResponse parses an HTTP response from a CompleteStepWithResponse call
+func ParseCompleteStepResponse(rsp *http.Response) (*CompleteStepResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CompleteStepResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CompleteStepResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers CompleteStepResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers CompleteStepResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseFailStepResponse parses an HTTP response from a FailStepWithResponse call
+func ParseFailStepResponse(rsp *http.Response) (*FailStepResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &FailStepResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers FailStepResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers FailStepResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers FailStepResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseSkipStepResponse parses an HTTP response from a SkipStepWithResponse call
+func ParseSkipStepResponse(rsp *http.Response) (*SkipStepResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SkipStepResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers SkipStepResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers SkipStepResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers SkipStepResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseSuspendSagaResponse parses an HTTP response from a SuspendSagaWithResponse call
+func ParseSuspendSagaResponse(rsp *http.Response) (*SuspendSagaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SuspendSagaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Foreseen
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ActionAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers SuspendSagaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers SuspendSagaResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers SuspendSagaResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListSagaStatisticsResponse parses an HTTP response from a ListSagaStatisticsWithResponse call
+func ParseListSagaStatisticsResponse(rsp *http.Response) (*ListSagaStatisticsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSagaStatisticsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaStatisticsList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListSagaStatisticsResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

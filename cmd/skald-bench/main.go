@@ -5,6 +5,8 @@
 //	skald-bench [flags]              a whole run; see -help
 //	skald-bench participant [flags]  the participant alone
 //	skald-bench load [flags]         one load generator alone; prints JSON
+//	skald-bench generate [flags]     fill a database with sagas of ninety days
+//	skald-bench read [flags]         measure every list, filter and lookup on such data
 package main
 
 import (
@@ -14,17 +16,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/skald-saga/skald/internal/bench"
-	"github.com/skald-saga/skald/internal/devpg"
 )
 
 func main() {
@@ -44,6 +43,10 @@ func dispatch(ctx context.Context, args []string) error {
 			return serveParticipant(ctx, args[1:])
 		case "load":
 			return generateLoad(ctx, args[1:], os.Stdout)
+		case "generate":
+			return fill(ctx, args[1:], os.Stdout)
+		case "read":
+			return read(ctx, args[1:], os.Stdout)
 		}
 	}
 	return measure(ctx, args, os.Stdout)
@@ -92,25 +95,19 @@ func measure(ctx context.Context, args []string, out io.Writer) (err error) {
 	if o.Self, err = os.Executable(); err != nil {
 		return fmt.Errorf("find the running program: %w", err)
 	}
-	if o.Dir == "" {
-		if o.Dir, err = newDir(); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
-	} else if err := os.MkdirAll(o.Dir, 0o711); err != nil {
-		return fmt.Errorf("make the directory of the run: %w", err)
+	dir, remove, err := runDir(o.Dir)
+	if err != nil {
+		return err
 	}
+	o.Dir = dir
+	defer func() { err = errors.Join(err, remove()) }()
 	if o.DatabaseURL == "" {
-		server, startErr := devpg.Start(ctx, devpg.Config{
-			Dir:       filepath.Join(o.Dir, "postgres"),
-			Exclusive: true,
-			Log:       slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		})
+		url, stop, startErr := privateDatabase(ctx, o.Dir)
 		if startErr != nil {
-			return fmt.Errorf("start PostgreSQL: %w", startErr)
+			return startErr
 		}
-		defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
-		o.DatabaseURL = server.DSN(devpg.Database)
+		defer func() { err = errors.Join(err, stop()) }()
+		o.DatabaseURL = url
 	}
 	report, err := bench.Run(ctx, o.Config)
 	if o.jsonFile != "" && report != nil {
@@ -166,19 +163,6 @@ func parse(flags *flag.FlagSet, args []string) error {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	return nil
-}
-
-// newDir makes a directory for the run. PostgreSQL may run as another user,
-// who has to get through it to its own.
-func newDir() (string, error) {
-	dir, err := os.MkdirTemp("", "skald-bench-")
-	if err != nil {
-		return "", fmt.Errorf("make a directory for the run: %w", err)
-	}
-	if err := os.Chmod(dir, 0o711); err != nil {
-		return "", fmt.Errorf("open the directory of the run: %w", err)
-	}
-	return dir, nil
 }
 
 func writeJSON(path string, report *bench.Report) error {

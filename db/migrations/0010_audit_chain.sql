@@ -31,6 +31,9 @@ DECLARE
     clock bigint;
     locked boolean := false;
 BEGIN
+    -- Callers take turns: two that have read both, and then both want the table
+    -- alone, would wait for each other.
+    PERFORM one.ahead FROM saga.feed_clock one FOR UPDATE;
     LOOP
         WITH RECURSIVE tenants AS (
             (SELECT tenant_id FROM saga.audit_events ORDER BY tenant_id LIMIT 1)
@@ -45,7 +48,7 @@ BEGIN
             RETURN 0;
         END IF;
         EXIT WHEN locked;
-        -- Whoever comes second looks again. Nobody writes meanwhile.
+        -- Nobody writes meanwhile.
         LOCK TABLE saga.audit_events IN ACCESS EXCLUSIVE MODE;
         locked := true;
     END LOOP;

@@ -112,6 +112,9 @@ BEGIN
 
     REVOKE INSERT, UPDATE, DELETE ON saga.saga_schema_version FROM saga_engine_role;
     GRANT SELECT ON saga.saga_schema_version TO saga_app_role;
+    IF to_regclass('saga.saga_counts_horizon') IS NOT NULL THEN -- how far statistics have come
+        GRANT SELECT ON saga.saga_counts_horizon TO saga_app_role;
+    END IF;
     -- Keys that sign and hashes of keys are nothing to read reports with; those
     -- of no tenant are nothing for whoever acts for one.
     FOR t IN SELECT c.oid::regclass AS name,
@@ -125,7 +128,7 @@ BEGIN
 
     -- A view reads as its owner, who sees everything, unless it is told otherwise.
     FOR t IN SELECT c.oid::regclass AS name, c.relname, c.reloptions FROM pg_class c WHERE c.relnamespace = 'saga'::regnamespace AND c.relkind = 'v' LOOP
-        IF t.relname <> 'tenant_metadata' AND NOT coalesce(t.reloptions @> ARRAY['security_invoker=true'], false) THEN
+        IF t.relname NOT IN ('tenant_metadata', 'tenant_metadata_archive') AND NOT coalesce(t.reloptions @> ARRAY['security_invoker=true'], false) THEN
             EXECUTE format('ALTER VIEW %s SET (security_invoker = true)', t.name);
         END IF;
         EXECUTE format('GRANT SELECT ON %s TO saga_app_role', t.name);
@@ -169,6 +172,10 @@ REVOKE ALL ON FUNCTION saga.secure_tables() FROM PUBLIC;
 -- This view reads as its owner and is its own fence.
 CREATE VIEW saga.tenant_metadata AS
 SELECT s.id, s.metadata FROM saga.saga_states s
+ WHERE s.tenant_id = (SELECT nullif(current_setting('skald.tenant_id', true), '')::uuid);
+
+CREATE VIEW saga.tenant_metadata_archive AS
+SELECT s.id, s.metadata FROM saga.saga_states_archive s
  WHERE s.tenant_id = (SELECT nullif(current_setting('skald.tenant_id', true), '')::uuid);
 
 SELECT saga.secure_tables();
@@ -216,5 +223,5 @@ END;
 $$;
 -- +migrate StatementEnd
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA saga TO PUBLIC;
-DROP VIEW IF EXISTS saga.tenant_metadata;
+DROP VIEW IF EXISTS saga.tenant_metadata, saga.tenant_metadata_archive;
 DROP FUNCTION IF EXISTS saga.secure_tables();

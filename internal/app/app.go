@@ -82,6 +82,7 @@ type node struct {
 	checker  *identity.Checker // nil in development mode
 	metrics  *ops.Metrics
 	handler  http.Handler
+	now      func() time.Time
 	stopping chan struct{}
 }
 
@@ -102,7 +103,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		return nil, err
 	}
 	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
-	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), trail: trail, stopping: make(chan struct{})}
+	n := &node{cfg: cfg, opt: opt, db: db, sagas: postgres.NewSagas(db), trail: trail, now: now, stopping: make(chan struct{})}
 	n.tail = audit.NewTail(n.trail, opt.Log)
 	n.metrics = ops.NewMetrics(func() (int, int) {
 		if n.engine == nil {
@@ -134,7 +135,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 		return nil, err
 	}
 	edgeConfig := httpapi.Config{
-		Sagas: n.sagas, Workflows: workflows, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine,
+		Sagas: n.sagas, Workflows: workflows, Reports: n.sagas, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
 		Trail: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams,
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
@@ -219,6 +220,8 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	parts.Go(func() {
 		janitor.Run(work, janitor.Config{
 			Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted, Storage: n.db.Storage, Measured: n.metrics.Measured,
+			Commit: n.writes.Commit, Now: n.now,
+			StalledAfter: n.cfg.Engine.StalledAfter, StalledFailures: n.cfg.Engine.StalledFailures, Raised: n.metrics.Stalled,
 		})
 	})
 	parts.Go(func() {

@@ -17,6 +17,7 @@ func millis(d time.Duration) Millis {
 type Latency struct {
 	Count int    `json:"count"`
 	P50   Millis `json:"p50_ms"`
+	P95   Millis `json:"p95_ms"`
 	P99   Millis `json:"p99_ms"`
 	Max   Millis `json:"max_ms"`
 }
@@ -31,5 +32,5 @@ func summarize(samples []time.Duration) Latency {
 	rank := func(q float64) Millis {
 		return millis(samples[int(math.Ceil(q*float64(len(samples))))-1])
 	}
-	return Latency{Count: len(samples), P50: rank(0.50), P99: rank(0.99), Max: rank(1)}
+	return Latency{Count: len(samples), P50: rank(0.50), P95: rank(0.95), P99: rank(0.99), Max: rank(1)}
 }

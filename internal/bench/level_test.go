@@ -34,7 +34,7 @@ func TestNewLevelTurnsTotalsIntoRates(t *testing.T) {
 		Workflow: "bench-ok", Mode: Submit, Clients: 64,
 		Sagas: 1000, PerSecond: 250, // until the last saga ended, not until we noticed
 		Submit:   &load.Answers,
-		EndToEnd: Latency{Count: 1, P50: 1000, P99: 1000, Max: 1000},
+		EndToEnd: Latency{Count: 1, P50: 1000, P95: 1000, P99: 1000, Max: 1000},
 		Cores:    Cores{Skald: 0.8, Postgres: &postgres, Participant: 0.2, Load: 0.2, Other: 0.2},
 		RSS:      7, PeakRSS: 8, WALPerSaga: 2500, HOTRatio: 0.9,
 		Errors: 3, FirstError: "busy",

@@ -106,6 +106,8 @@ type Engine struct {
 	DefaultStepTimeout         time.Duration `koanf:"default_step_timeout" validate:"min=1ms,max=24h" doc:"Longest time of one call to a participant when the step sets none."`
 	MaxResponseBytes           int64         `koanf:"max_response_bytes" validate:"min=1024,max=67108864" doc:"Largest answer read from a participant."`
 	SlowStepAfter              time.Duration `koanf:"slow_step_after" validate:"min=1ms,max=1h" doc:"A call that runs longer is recorded as RUNNING in the step log."`
+	StalledAfter               time.Duration `koanf:"stalled_after" validate:"min=10s,max=8760h" doc:"A saga that is due and has not changed for this long needs attention; must exceed the longest call."`
+	StalledFailures            int           `koanf:"stalled_failures" validate:"min=1,max=1000000" doc:"So does one whose present call has failed this often."`
 	CommitBatch                int           `koanf:"commit_batch" validate:"min=1,max=1000" doc:"Most transitions in one commit."`
 }
 

@@ -53,6 +53,8 @@ func Default(env Environment) Config {
 			DefaultStepTimeout:         30 * time.Second,
 			MaxResponseBytes:           1 << 20,
 			SlowStepAfter:              500 * time.Millisecond,
+			StalledAfter:               15 * time.Minute,
+			StalledFailures:            20,
 			CommitBatch:                256,
 		},
 		Egress: Egress{AllowLoopback: true},

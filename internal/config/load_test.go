@@ -133,6 +133,8 @@ var samples = map[string]struct {
 	"engine.default_step_timeout":         {"2s", 2 * time.Second},
 	"engine.max_response_bytes":           {"4096", int64(4096)},
 	"engine.slow_step_after":              {"1s", time.Second},
+	"engine.stalled_after":                {"1h", time.Hour},
+	"engine.stalled_failures":             {"5", 5},
 	"engine.commit_batch":                 {"1", 1},
 	"egress.allow":                        {"127.0.0.1:18000-18100, 10.0.0.0/8", []string{"127.0.0.1:18000-18100", "10.0.0.0/8"}},
 	"egress.deny":                         {"10.1.0.0/16", []string{"10.1.0.0/16"}},

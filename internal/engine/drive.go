@@ -61,7 +61,13 @@ func (d *drive) loop() (after func()) {
 func (d *drive) wait() func() {
 	id, due := d.run.ID, d.run.NextRunAt
 	switch {
-	case due == nil: // suspended
+	case d.run.SuspendedAt != nil:
+		if d.run.LeaseOwner != nil {
+			// While it is still marked as driven: nobody resumes it in between.
+			d.s.handOver(ids(id))
+		}
+		return nothing
+	case due == nil:
 		return nothing
 	case d.run.LeaseOwner != nil:
 		return func() { d.s.waitUntil(id, *due) }
@@ -118,7 +124,8 @@ func (d *drive) decide(event saga.Event) bool {
 			e.cfg.Log.Warn("an outcome no longer fits its saga", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
 			return false
 		}
-		if next := change.After.NextRunAt; d.s.stopping.Load() || next != nil && next.Sub(m.Now) > e.cfg.Hold {
+		next := change.After.NextRunAt
+		if d.s.stopping.Load() || change.After.SuspendedAt != nil || next != nil && next.Sub(m.Now) > e.cfg.Hold {
 			change.Release(m.Now)
 		}
 		hit(d.run.Action(), failpoint.StepBeforeCommit, failpoint.CompBeforeCommit)

@@ -113,7 +113,7 @@ func (v *verdicts) possible(step int) bool {
 func (v *verdicts) repetition() {
 	v.w.t.Helper()
 	for i := range v.run.Def.Steps {
-		most := v.run.Def.ActionRetry(i).MaxAttempts + v.w.takeovers[v.run.ID]
+		most := v.run.Def.ActionRetry(i, nil).MaxAttempts + v.w.takeovers[v.run.ID]
 		if n := v.count(i, saga.Execute); n > most {
 			v.wrong("step %d was executed %d times, at most %d are allowed", i, n, most)
 		}

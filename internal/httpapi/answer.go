@@ -98,6 +98,7 @@ func (a answer) VisitListStepsResponse(w http.ResponseWriter) error            {
 func (a answer) VisitListSagaEventsResponse(w http.ResponseWriter) error       { return a.write(w) }
 func (a answer) VisitListEventsResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitVerifyAuditResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitListSagaStatisticsResponse(w http.ResponseWriter) error   { return a.write(w) }
 func (a answer) VisitCancelSagaResponse(w http.ResponseWriter) error           { return a.write(w) }
 func (a answer) VisitCompensateSagaResponse(w http.ResponseWriter) error       { return a.write(w) }
 func (a answer) VisitResumeCompensationResponse(w http.ResponseWriter) error   { return a.write(w) }
@@ -109,6 +110,18 @@ func (a answer) VisitWhoAmIResponse(w http.ResponseWriter) error               {
 func (a answer) VisitRestoreSagaResponse(w http.ResponseWriter) error          { return a.write(w) }
 func (a answer) VisitRunRetentionResponse(w http.ResponseWriter) error         { return a.write(w) }
 func (a answer) VisitGetStorageResponse(w http.ResponseWriter) error           { return a.write(w) }
+func (a answer) VisitRetrySagaResponse(w http.ResponseWriter) error            { return a.write(w) }
+func (a answer) VisitSuspendSagaResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitResumeSagaResponse(w http.ResponseWriter) error           { return a.write(w) }
+func (a answer) VisitExtendDeadlineResponse(w http.ResponseWriter) error       { return a.write(w) }
+func (a answer) VisitForceCompleteResponse(w http.ResponseWriter) error        { return a.write(w) }
+func (a answer) VisitForceFailResponse(w http.ResponseWriter) error            { return a.write(w) }
+func (a answer) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a answer) VisitSkipStepResponse(w http.ResponseWriter) error             { return a.write(w) }
+func (a answer) VisitCompleteStepResponse(w http.ResponseWriter) error         { return a.write(w) }
+func (a answer) VisitFailStepResponse(w http.ResponseWriter) error             { return a.write(w) }
+func (a answer) VisitExplainSagaResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitGetSagaResultResponse(w http.ResponseWriter) error        { return a.write(w) }
 func (a answer) VisitGetHealthResponse(w http.ResponseWriter) error            { return a.write(w) }
 func (a answer) VisitGetReadinessResponse(w http.ResponseWriter) error         { return a.write(w) }
 func (a answer) VisitGetVersionResponse(w http.ResponseWriter) error           { return a.write(w) }

@@ -54,7 +54,7 @@ func BenchmarkCreate(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			store := memstore.New(time.Now)
 			cfg := httpapi.Config{
-				Sagas: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas,
+				Sagas: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Reports: store.Sagas,
 				Create: func(_ context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 					return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil
 				},

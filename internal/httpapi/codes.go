@@ -31,6 +31,8 @@ const (
 	codeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
 	codeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
 	codeSagaExists       = "SAGA_ALREADY_EXISTS"
+	codeNoStep           = "SAGA_NO_SUCH_STEP"
+	codeNoResult         = "SAGA_HAS_NO_RESULT"
 	codeUnavailable      = "SYS_UNAVAILABLE"
 	codeInternal         = "SYS_INTERNAL"
 )
@@ -73,6 +75,8 @@ var problems = []problemKind{
 	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's present state. `allowed_actions` lists those that are."},
 	{saga.CodeArchived, []int{409}, "The saga is archived", "The saga has ended and is in the archive, where it can only be read. `allowed_actions` says that it can be restored."},
 	{saga.CodeNotArchived, []int{409}, "The saga is not archived", "Only an archived saga can be restored, and this one is live. `allowed_actions` lists what is possible instead."},
+	{codeNoStep, []int{404, 422}, "No such step", "The saga's workflow has no step of this name or index. 404 where the path names it, 422 where the body does."},
+	{codeNoResult, []int{409}, "No result", "Only a completed saga has a result. This one has not ended yet, or it ended otherwise."},
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's present one. Read it again and decide again."},
 	{saga.CodeUnstorable, []int{422}, "Content that cannot be stored", "The database refuses the content, for example a number beyond what it can hold."},
 	{workflow.CodeNotFound, []int{404, 422}, "No such workflow", "The tenant has no workflow of this name, or not this version of it. 404 where the path names it, 422 where the body of a new saga does."},

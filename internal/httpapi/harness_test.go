@@ -50,7 +50,7 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 	e.runner = newRunner(t, e.store, clock.now)
 	e.tail = audit.NewTail(e.store.Trail, slog.New(slog.DiscardHandler))
 	e.cfg = httpapi.Config{
-		Sagas: e.store.Sagas, Workflows: e.store.Workflows, Archive: e.store.Sagas,
+		Sagas: e.store.Sagas, Workflows: e.store.Workflows, Archive: e.store.Sagas, Reports: e.store.Sagas,
 		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			results, err := e.store.Sagas.Create(ctx, []saga.NewSaga{n})
 			if err != nil {

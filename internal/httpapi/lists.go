@@ -51,7 +51,7 @@ func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit, filter.Offset, filter.Total = paging.size, paging.offset(), paging.total
+	filter.Limit, filter.Offset, filter.Total, filter.TotalCap = paging.size, paging.offset(), paging.total, paging.countUpTo()
 	if paging.page == 0 {
 		if filter.After, err = sagaCursor(paging.after); err != nil {
 			return nil, err
@@ -75,6 +75,7 @@ func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (
 		}
 		out.Sagas[i] = *item
 	}
+	paging.capped = page.TotalCapped
 	out.Pagination = paging.answer(page.More, page.Total, func() string {
 		return s.cursors.seal(list, sagaKeys(&page.Sagas[len(page.Sagas)-1]))
 	})
@@ -117,16 +118,23 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 		{"created_from", p.CreatedFrom, &f.CreatedFrom}, {"created_to", p.CreatedTo, &f.CreatedTo},
 		{"updated_from", p.UpdatedFrom, &f.UpdatedFrom}, {"updated_to", p.UpdatedTo, &f.UpdatedTo},
 	} {
-		if bound.in == nil {
-			continue
+		if *bound.out, err = timeOf(bound.name, bound.in); err != nil {
+			return f, none, err
 		}
-		t := bound.in.UTC()
-		if t.Year() < 1970 || t.Year() > 9999 {
-			return f, none, badParameter(bound.name, "invalid", "must be in the years 1970 to 9999")
-		}
-		*bound.out = t
 	}
 	return f, none, nil
+}
+
+// timeOf reads a time; the zero time when it was not given.
+func timeOf(name string, in *time.Time) (time.Time, error) {
+	if in == nil {
+		return time.Time{}, nil
+	}
+	t := in.UTC()
+	if t.Year() < 1970 || t.Year() > 9999 {
+		return t, badParameter(name, "invalid", "must be in the years 1970 to 9999")
+	}
+	return t, nil
 }
 
 // statesOf returns the states that fit the words of seed 1 and the names.

@@ -54,7 +54,7 @@ func TestPagesCountAndCursorsGoOn(t *testing.T) {
 	if correlations(first) != "7 6 5" {
 		t.Errorf("page 1 = %s", correlations(first))
 	}
-	want := client.Pagination{TotalCount: ptr(int64(7)), Page: ptr(1), PageSize: 3, HasNext: true, NextCursor: first.Pagination.NextCursor}
+	want := client.Pagination{TotalCount: ptr(int64(7)), TotalIsCapped: ptr(false), Page: ptr(1), PageSize: 3, HasNext: true, NextCursor: first.Pagination.NextCursor}
 	if diff := cmp.Diff(want, first.Pagination); diff != "" || first.Pagination.NextCursor == nil {
 		t.Errorf("pagination (-want +got):\n%s", diff)
 	}

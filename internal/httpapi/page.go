@@ -9,7 +9,7 @@ import (
 
 const (
 	defaultPageSize = 20
-	maxPageDepth    = 10_000 // rows that page can reach; OFFSET reads all before
+	maxPageDepth    = 10_000 // rows that page can reach, and that are counted; OFFSET reads all before
 )
 
 // paging is the part of a page that the client asked for.
@@ -18,11 +18,16 @@ type paging struct {
 	size  int
 	after []byte // sort keys of the last item before; cursor mode only
 	total bool
+	exact bool // count all, however many
+	// capped: there are at least as many as were counted. To be set with what the
+	// store says; a total above maxPageDepth is capped in any case.
+	capped bool
 }
 
 // pagingOf reads the parameters of a list. Their ranges are the contract's.
 func (s *server) pagingOf(list listID, page, size *int32, cursor *string, include []string) (paging, error) {
-	p := paging{page: 1, size: defaultPageSize, total: slices.Contains(include, "total")}
+	exact := slices.Contains(include, "exact_total")
+	p := paging{page: 1, size: defaultPageSize, total: exact || slices.Contains(include, "total"), exact: exact}
 	if size != nil {
 		p.size = int(*size)
 	}
@@ -53,6 +58,14 @@ func (p paging) offset() int {
 	return (p.page - 1) * p.size
 }
 
+// countUpTo is where a store may stop counting; 0: nowhere.
+func (p paging) countUpTo() int64 {
+	if p.exact {
+		return 0
+	}
+	return maxPageDepth
+}
+
 // answer describes the page that was read. next is the cursor after it, used
 // only when there is more.
 func (p paging) answer(more bool, total int64, next func() string) api.Pagination {
@@ -61,7 +74,10 @@ func (p paging) answer(more bool, total int64, next func() string) api.Paginatio
 		out.Page = &p.page
 	}
 	if p.total {
-		out.TotalCount = &total
+		if !p.exact && total > maxPageDepth {
+			total, p.capped = maxPageDepth, true
+		}
+		out.TotalCount, out.TotalIsCapped = &total, &p.capped
 	}
 	if more {
 		token := next()

@@ -16,40 +16,61 @@ import (
 // moved on meanwhile.
 const maxReloads = 5
 
+// action is a request to change a saga.
+type action struct {
+	id         uuid.UUID
+	key, match *string // Idempotency-Key and If-Match
+	dryRun     *bool
+	// event is what is asked for, as the saga is now. Its faults are those of the request.
+	event func(run *saga.Run, logs []saga.StepLog) (saga.Event, error)
+}
+
+// always is an event that does not depend on the saga.
+func always(e saga.Event) func(*saga.Run, []saga.StepLog) (saga.Event, error) {
+	return func(*saga.Run, []saga.StepLog) (saga.Event, error) { return e, nil }
+}
+
 // CancelSaga flags a saga to be undone and to end as cancelled.
 func (s *server) CancelSaga(ctx context.Context, in api.CancelSagaRequestObject) (api.CancelSagaResponseObject, error) {
 	by, reason := words(ctx, in.Body)
-	return s.act(ctx, in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, saga.CancelRequested{By: by, Reason: reason})
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CancelRequested{By: by, Reason: reason})})
 }
 
 // CompensateSaga flags a saga to be undone on an operator's account.
 func (s *server) CompensateSaga(ctx context.Context, in api.CompensateSagaRequestObject) (api.CompensateSagaResponseObject, error) {
 	by, reason := words(ctx, in.Body)
-	return s.act(ctx, in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, saga.CompensateRequested{By: by, Reason: reason})
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CompensateRequested{By: by, Reason: reason})})
 }
 
 // ResumeCompensation reopens a saga whose undo gave up.
 func (s *server) ResumeCompensation(ctx context.Context, in api.ResumeCompensationRequestObject) (api.ResumeCompensationResponseObject, error) {
 	by, reason := words(ctx, in.Body)
-	return s.act(ctx, in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, saga.ResumeRequested{By: by, Reason: reason})
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.ResumeRequested{By: by, Reason: reason})})
 }
 
 // words returns who acts and why; a body is optional.
 func words(ctx context.Context, b *api.ActionInput) (by, reason string) {
-	by = requestOf(ctx).principal
 	if b == nil {
-		return by, ""
+		b = &api.ActionInput{}
 	}
-	if b.RequestedBy != nil {
-		by = *b.RequestedBy
+	return wordsOf(ctx, b.RequestedBy, b.Reason)
+}
+
+func wordsOf(ctx context.Context, requestedBy, why *string) (by, reason string) {
+	by = requestOf(ctx).principal
+	if requestedBy != nil {
+		by = *requestedBy
 	}
-	return by, text(b.Reason)
+	return by, text(why)
 }
 
 // act applies an operator's event and answers with the saga as it then is.
-func (s *server) act(ctx context.Context, id uuid.UUID, keyHeader, match *string, e saga.Event) (answer, error) {
+func (s *server) act(ctx context.Context, a action) (answer, error) {
+	if a.dryRun != nil && *a.dryRun {
+		return s.foresee(ctx, a)
+	}
 	req := requestOf(ctx)
-	key := keyOf(req, keyHeader)
+	key := keyOf(req, a.key)
 	release, err := s.inUse.hold(req.tenant.ID, uuid.Nil, key)
 	if err != nil {
 		return answer{}, err
@@ -62,37 +83,50 @@ func (s *server) act(ctx context.Context, id uuid.UUID, keyHeader, match *string
 		if _, replayed, err = s.prior(ctx, key); err != nil {
 			return answer{}, err
 		}
-		key.SagaID = id
+		key.SagaID = a.id
 	}
 	if !replayed {
-		if replayed, err = s.apply(ctx, id, key, match, e); err != nil {
+		if replayed, err = s.apply(ctx, a, key); err != nil {
 			return answer{}, err
 		}
-		s.Engine.Wake(id)
+		s.Engine.Wake(a.id)
 	}
-	a, err := s.head(ctx, req.tenant.ID, id, http.StatusAccepted)
-	a.replayed = replayed
-	return a, err
+	run, _, err := s.load(ctx, req.tenant.ID, a.id)
+	if err != nil {
+		return answer{}, err
+	}
+	out := toAPISaga(&run.Saga, run.Def)
+	out.AllowedActions = actionsOf(run.AllowedActions())
+	return answer{status: http.StatusAccepted, body: out, etag: etagOf(run.Version), replayed: replayed}, nil
+}
+
+// decide returns the change that an action would make now, and the run before it.
+func (s *server) decide(ctx context.Context, a action) (change saga.Change, run saga.Run, m saga.Moment, err error) {
+	req := requestOf(ctx)
+	run, logs, err := s.load(ctx, req.tenant.ID, a.id)
+	if err != nil {
+		return change, run, m, err
+	}
+	switch fits, err := ifMatch(a.match, run.Version); {
+	case err != nil:
+		return change, run, m, err
+	case !fits:
+		return change, run, m, stale(saga.CodeStale, "saga", run.Version)
+	}
+	e, err := a.event(&run, logs)
+	if err != nil {
+		return change, run, m, err
+	}
+	m = saga.Moment{Now: s.now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Actor: req.principal, RequestID: req.id}
+	change, err = saga.Apply(run, e, m)
+	return change, run, m, err
 }
 
 // apply decides and commits, and decides anew when the saga moved on. used
 // tells that the same request was committed by another node meanwhile.
-func (s *server) apply(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, e saga.Event) (used bool, err error) {
-	req := requestOf(ctx)
+func (s *server) apply(ctx context.Context, a action, key *saga.IdempotencyKey) (used bool, err error) {
 	for range maxReloads {
-		run, _, err := s.load(ctx, req.tenant.ID, id)
-		if err != nil {
-			return false, err
-		}
-		switch fits, err := ifMatch(match, run.Version); {
-		case err != nil:
-			return false, err
-		case !fits:
-			return false, stale(saga.CodeStale, "saga", run.Version)
-		}
-		change, err := saga.Apply(run, e, saga.Moment{
-			Now: s.now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Actor: req.principal, RequestID: req.id,
-		})
+		change, _, _, err := s.decide(ctx, a)
 		if err != nil {
 			return false, err
 		}

@@ -5,9 +5,13 @@ import (
 	"strconv"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
+
+// definitionID is seed 2's name of a workflow's version.
+func definitionID(name string, version int) string { return name + "@" + strconv.Itoa(version) }
 
 // toAPISaga converts the head of a saga. def is its definition.
 func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
@@ -15,7 +19,7 @@ func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
 		SagaID:          s.ID,
 		WorkflowName:    s.WorkflowName,
 		WorkflowVersion: s.WorkflowVersion,
-		DefinitionID:    s.WorkflowName + "@" + strconv.Itoa(s.WorkflowVersion),
+		DefinitionID:    definitionID(s.WorkflowName, s.WorkflowVersion),
 		SagaType:        s.SagaType,
 		Name:            s.Name,
 		Description:     s.Description,
@@ -39,10 +43,12 @@ func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
 		NeedsAttention:  s.NeedsAttention,
 		AttentionReason: s.AttentionReason,
 
+		RetryPolicy:           policyJSON(s.RetryPolicy),
 		TimeoutMS:             s.TimeoutMS,
 		TimeoutAt:             s.TimeoutAt,
 		CompensationTimeoutAt: s.CompensationTimeoutAt,
 		NextRunAt:             s.NextRunAt,
+		SuspendedAt:           s.SuspendedAt,
 		CancelRequestedAt:     s.CancelRequestedAt,
 		TimedOutAt:            s.TimedOutAt,
 		CreatedAt:             s.CreatedAt,
@@ -106,13 +112,27 @@ func toAPIStepLogs(logs []saga.StepLog, running bool) []api.StepLog {
 	return out
 }
 
-// result is the outputs of a completed saga's steps by name; nil for others.
-func result(s saga.Saga, def *workflow.Definition, logs []saga.StepLog) (api.JSONObject, error) {
-	if s.State != saga.Completed {
+// result is what a completed saga has to show; nil for others.
+func result(run *saga.Run) (api.AnyJSON, error) {
+	switch {
+	case run.State != saga.Completed:
 		return nil, nil
+	case run.Result != nil:
+		return run.Result, nil
 	}
-	run := saga.Rebuild(s, def, logs)
 	return json.Marshal(run.Outputs())
+}
+
+// policyJSON writes a policy as the contract has it; nil when there is none.
+func policyJSON(p *retry.Policy) json.RawMessage {
+	if p == nil {
+		return nil
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		return nil // numbers and known words: cannot be
+	}
+	return b
 }
 
 // toAPISteps converts the steps of a saga.

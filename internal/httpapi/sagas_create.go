@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -91,6 +93,12 @@ func specOf(req *request, in api.CreateSagaRequestObject) (saga.Spec, error) {
 		spec.SagaType = *b.SagaType
 	case b.Steps != nil && b.WorkflowName != nil:
 		spec.SagaType = saga.TypeOf(*b.WorkflowName) // more telling than the name of an inline workflow
+	}
+	if b.RetryPolicy != nil {
+		spec.RetryPolicy = new(retry.Policy)
+		if err := json.Unmarshal(b.RetryPolicy, spec.RetryPolicy); err != nil { // the contract has checked it
+			return spec, schemaFault(fault.Field{Pointer: "/retry_policy", Code: "invalid", Message: "is not a retry policy"})
+		}
 	}
 	if in.Params.Traceparent != nil {
 		spec.TraceID, spec.SpanID = traceOf(*in.Params.Traceparent)

@@ -60,7 +60,11 @@ func (s *server) withLogs(ctx context.Context, tenant, id uuid.UUID, running boo
 	}
 	out := f.convert(def)
 	out.StepLogs = toAPIStepLogs(f.logs, running)
-	if out.Result, err = result(f.saga, def, f.logs); err != nil {
+	run := saga.Rebuild(f.saga, def, f.logs)
+	if f.archivedAt == nil {
+		out.AllowedActions = actionsOf(run.AllowedActions())
+	}
+	if out.Result, err = result(&run); err != nil {
 		return answer{}, err
 	}
 	return answer{status: http.StatusOK, body: out, etag: f.etag()}, nil

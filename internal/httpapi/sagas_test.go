@@ -47,7 +47,9 @@ func TestACreatedSagaIsAnsweredWhole(t *testing.T) {
 		Status: client.SagaStatusSTARTED, State: client.SagaStatePending, Lifecycle: client.SagaLifecycleActive,
 		CurrentStepName: ptr("reserve"), TotalSteps: 2, TimeoutMS: ptr(int64(5000)), TimeoutAt: s.TimeoutAt,
 		CreatedAt: s.CreatedAt, StartedAt: s.StartedAt, UpdatedAt: s.CreatedAt, Version: 1,
-		AllowedActions: []client.SagaAction{client.SagaActionCancel, client.SagaActionCompensate},
+		AllowedActions: []client.SagaAction{
+			"cancel", "compensate", "skip-step", "complete-step", "fail-step", "suspend", "extend-deadline", "force-complete", "force-fail",
+		},
 	}
 	if diff := cmp.Diff(want, *s); diff != "" {
 		t.Errorf("saga (-want +got):\n%s", diff)

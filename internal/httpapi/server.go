@@ -65,6 +65,7 @@ type Config struct {
 	Sagas     saga.Store
 	Workflows workflow.Store
 	Archive   saga.Archive
+	Reports   saga.Reports
 	// Create stores one saga and Commit writes one change, durably on return;
 	// usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
@@ -90,6 +91,8 @@ type Config struct {
 	// CheckEndpoint says why deliveries could never go to a webhook's URL, "" when
 	// they may; in words fit for the tenant.
 	CheckEndpoint func(url string) (reason string)
+	// Node tells who drives a saga, see saga.Ownership. Optional: nobody knows.
+	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
 	// Tenant is the tenant of requests whose credential names none.
 	Tenant saga.Tenant
 	// CursorKey signs cursors: at least 32 random bytes, the same on every
@@ -168,9 +171,9 @@ func New(cfg Config) (http.Handler, error) {
 
 func (c *Config) complete() error {
 	switch {
-	case c.Sagas == nil, c.Workflows == nil, c.Archive == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
+	case c.Sagas == nil, c.Workflows == nil, c.Archive == nil, c.Reports == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
 		c.Trail == nil, c.Follow == nil, c.Verify == nil, c.Keys == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
-		return errors.New("Sagas, Workflows, Archive, Create, Commit, Engine, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
+		return errors.New("Sagas, Workflows, Archive, Reports, Create, Commit, Engine, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
 	case c.Development == (c.Identify != nil):
 		return errors.New("either Identify or Development is required")
 	case c.Webhooks == nil, c.Deliveries == nil, c.CheckEndpoint == nil:

@@ -1,6 +1,7 @@
 // Package janitor does what must be done now and then, on every node: it
-// checks that no saga is forgotten, lets old idempotency keys go, measures the
-// tables and archives what has expired. All of it may run on several nodes at once.
+// checks that no saga is forgotten, points out those that do not move, lets old
+// idempotency keys go, measures the tables, rolls up the statistics and archives
+// what has expired. All of it may run on several nodes at once.
 package janitor
 
 import (
@@ -9,20 +10,23 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Store is what the janitor needs of the database.
 type Store interface {
 	Stuck(ctx context.Context) (stuck int, live map[saga.State]int, err error)
+	Neglected(ctx context.Context, after time.Duration, failures, limit int) ([]saga.Stalled, error)
 	ExpireKeys(ctx context.Context, keep time.Duration) (int64, error)
+	RollUp(ctx context.Context) error
 }
 
 // Config of Run. Store and Log are required.
 type Config struct {
 	Store   Store
 	Log     *slog.Logger
-	Check   time.Duration // 15 s: how often unfinished sagas are counted
+	Check   time.Duration // 15 s: how often unfinished sagas are counted and statistics rolled up
 	KeepKey time.Duration // 48 h: how long an idempotency key is kept; clients are promised 24 h
 	// Counted is told what each check found; nil is fine.
 	Counted func(stuck int, live map[saga.State]int)
@@ -30,6 +34,17 @@ type Config struct {
 	// take, and Measured is told; nil: neither.
 	Storage  func(context.Context) (saga.Storage, error)
 	Measured func(saga.Storage)
+
+	// What follows raises Saga.NeedsAttention where nothing moves. Commit writes
+	// one change, see saga.Store; nil: nobody is told of such sagas.
+	Commit func(context.Context, saga.Change) error
+	Now    func() time.Time
+	// StalledAfter is how long a saga that is due may go without a change, 15 min;
+	// StalledFailures how many attempts of a call may fail in a row, 20.
+	StalledAfter    time.Duration
+	StalledFailures int
+	// Raised is told how many sagas a round has raised attention for; nil is fine.
+	Raised func(reason string)
 }
 
 const measureEvery = 5 * time.Minute
@@ -45,9 +60,24 @@ func Run(ctx context.Context, cfg Config) {
 	if cfg.Counted == nil {
 		cfg.Counted = func(int, map[saga.State]int) {}
 	}
+	if cfg.StalledAfter == 0 {
+		cfg.StalledAfter = 15 * time.Minute
+	}
+	if cfg.StalledFailures == 0 {
+		cfg.StalledFailures = 20
+	}
+	if cfg.Raised == nil {
+		cfg.Raised = func(string) {}
+	}
 	var keysExpired, measured time.Time
 	for {
 		check(ctx, cfg)
+		if err := cfg.Store.RollUp(ctx); err != nil && ctx.Err() == nil {
+			cfg.Log.WarnContext(ctx, "cannot roll up the statistics", slog.Any("error", err))
+		}
+		if cfg.Commit != nil {
+			raise(ctx, cfg)
+		}
 		if time.Since(keysExpired) > time.Hour {
 			switch n, err := cfg.Store.ExpireKeys(ctx, cfg.KeepKey); {
 			case err == nil:
@@ -85,4 +115,36 @@ func check(ctx context.Context, cfg Config) {
 		cfg.Log.ErrorContext(ctx, "sagas are stuck: nobody will look at them again", slog.Int("count", stuck))
 	}
 	cfg.Counted(stuck, live)
+}
+
+// raiseBatch bounds the sagas that one round looks at.
+const raiseBatch = 200
+
+// raise has sagas that make no progress need attention. Any node may: a saga
+// that moves meanwhile is stale, and left alone. It needs none any more as soon
+// as it moves (saga.Apply), or when somebody acknowledges it.
+func raise(ctx context.Context, cfg Config) {
+	stalled, err := cfg.Store.Neglected(ctx, cfg.StalledAfter, cfg.StalledFailures, raiseBatch)
+	if err != nil {
+		if ctx.Err() == nil {
+			cfg.Log.WarnContext(ctx, "cannot look for sagas that make no progress", slog.Any("error", err))
+		}
+		return
+	}
+	for i := range stalled {
+		log := cfg.Log.With(slog.String("saga_id", stalled[i].Saga.ID.String()), slog.String("reason", stalled[i].Reason))
+		change, err := saga.Apply(saga.Run{Saga: stalled[i].Saga}, saga.Neglected{Reason: stalled[i].Reason}, saga.Moment{Now: cfg.Now()})
+		if err == nil {
+			err = cfg.Commit(ctx, change)
+		}
+		switch {
+		case err == nil:
+			log.WarnContext(ctx, "a saga makes no progress")
+			cfg.Raised(stalled[i].Reason)
+		case ctx.Err() != nil:
+			return
+		case fault.KindOf(err) != fault.Conflict: // else it has moved on
+			log.WarnContext(ctx, "cannot raise attention for a saga that makes no progress", slog.Any("error", err))
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/saga"
@@ -24,8 +25,17 @@ type store struct {
 	keysErr  func(nth int) error
 	counted  []time.Duration
 	expired  []time.Duration
+	rolled   []time.Duration
+	rollErr  func(nth int) error
 	keep     time.Duration
 	hang     bool // until its context ends
+	stalled  []saga.Stalled
+	asked    []any
+}
+
+func (s *store) Neglected(_ context.Context, after time.Duration, failures, limit int) ([]saga.Stalled, error) {
+	s.asked = []any{after, failures, limit > 0}
+	return s.stalled, nil
 }
 
 func (s *store) Stuck(ctx context.Context) (int, map[saga.State]int, error) {
@@ -52,6 +62,14 @@ func (s *store) ExpireKeys(ctx context.Context, keep time.Duration) (int64, erro
 		return 0, s.keysErr(len(s.expired))
 	}
 	return 7, nil
+}
+
+func (s *store) RollUp(ctx context.Context) error {
+	s.rolled = append(s.rolled, time.Since(s.begin))
+	if s.rollErr != nil {
+		return s.rollErr(len(s.rolled))
+	}
+	return ctx.Err()
 }
 
 // work runs the janitor for a time, and returns what it logged.
@@ -129,6 +147,24 @@ func TestFailedCountIsTriedAgainAtTheNextCheck(t *testing.T) {
 	})
 }
 
+func TestStatisticsAreRolledUpAtEveryCheckWhateverBecameOfTheLastTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{rollErr: func(nth int) error {
+			if nth == 2 {
+				return errors.New("the connection is lost")
+			}
+			return nil
+		}}
+		log := work(t, s, time.Minute, janitor.Config{Check: 10 * time.Second})
+		if diff := cmp.Diff(s.counted, s.rolled); diff != "" || len(s.rolled) < 5 {
+			t.Errorf("rolled up (-checked +rolled up):\n%s", diff)
+		}
+		if !strings.Contains(log, "cannot roll up the statistics") || strings.Count(log, "\n") != 1 {
+			t.Errorf("it logs %q", log)
+		}
+	})
+}
+
 func TestKeysAreExpiredAtOnceAndThenHourly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{}
@@ -166,6 +202,47 @@ func TestJanitorStopsInTheMiddleOfACheckWithoutAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if log := work(t, &store{hang: true}, time.Second, janitor.Config{}); log != "" {
 			t.Errorf("a stop is no failure, and it logs %q", log)
+		}
+	})
+}
+
+func TestJanitorRaisesAttentionForWhatMakesNoProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reason := "no_answer"
+		head := func(n byte) saga.Saga {
+			return saga.Saga{ID: uuid.UUID{n}, State: saga.Running, Version: 4, LeaseEpoch: 2}
+		}
+		ended := head(3)
+		ended.State = saga.Completed // it has moved on since it was found
+		s := &store{stalled: []saga.Stalled{{Saga: head(1), Reason: reason}, {Saga: head(2), Reason: reason}, {Saga: ended, Reason: reason}}}
+		var committed []saga.Change
+		raised := 0
+		log := work(t, s, 5*time.Second, janitor.Config{
+			Now: time.Now, Raised: func(why string) {
+				if raised++; why != reason {
+					t.Errorf("raised for %q", why)
+				}
+			},
+			Commit: func(_ context.Context, c saga.Change) error {
+				if c.After.ID == (uuid.UUID{2}) {
+					return c.Stale() // somebody else changed it
+				}
+				committed = append(committed, c)
+				return nil
+			},
+		})
+		if diff := cmp.Diff([]any{15 * time.Minute, 20, true}, s.asked); diff != "" {
+			t.Errorf("asked for (-want +got):\n%s", diff)
+		}
+		if len(committed) != 1 || raised != 1 {
+			t.Fatalf("%d committed, %d raised; want the first saga alone", len(committed), raised)
+		}
+		c := committed[0]
+		if !c.After.NeedsAttention || *c.After.AttentionReason != reason || c.Before != (saga.Precondition{Version: 4, Epoch: 2}) || c.After.Version != 5 || len(c.Audit) != 1 {
+			t.Errorf("committed %+v", c)
+		}
+		if !strings.Contains(log, "a saga makes no progress") || strings.Contains(log, "cannot raise") {
+			t.Errorf("logged %s", log)
 		}
 	})
 }

@@ -16,6 +16,7 @@ var (
 	_ saga.Store     = (*memstore.Sagas)(nil)
 	_ saga.Ownership = (*memstore.Sagas)(nil)
 	_ saga.Archive   = (*memstore.Sagas)(nil)
+	_ saga.Reports   = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
 	_ saga.Trail     = (*memstore.Trail)(nil)
 	_ saga.Chain     = (*memstore.Trail)(nil)
@@ -31,6 +32,7 @@ func open(*testing.T) storetest.Env {
 		Sagas:        m.Sagas,
 		Ownership:    m.Sagas,
 		Archive:      m.Sagas,
+		Reports:      m.Sagas,
 		Workflows:    m.Workflows,
 		Trail:        m.Trail,
 		Chain:        m.Trail,

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"bytes"
+	"encoding/json"
 
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -21,6 +22,24 @@ func copySaga(s *saga.Saga) saga.Saga {
 	c.TimedOutAt, c.CancelRequestedAt, c.SuspendedAt = copied(s.TimedOutAt), copied(s.CancelRequestedAt), copied(s.SuspendedAt)
 	c.StartedAt, c.CompletedAt = copied(s.StartedAt), copied(s.CompletedAt)
 	c.Error = copyError(s.Error)
+	c.Result = bytes.Clone(s.Result)
+	c.RetryPolicy, c.Interventions = reread(s.RetryPolicy), reread(s.Interventions)
+	return c
+}
+
+// reread copies through JSON, as a database does.
+func reread[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	b, err := json.Marshal(p)
+	c := new(T)
+	if err == nil {
+		err = json.Unmarshal(b, c)
+	}
+	if err != nil {
+		panic("memstore: " + err.Error()) // it holds canonical JSON only
+	}
 	return c
 }
 

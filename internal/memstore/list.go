@@ -25,6 +25,9 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (saga.
 	}
 	page := saga.Page{}
 	page.Sagas, page.More, page.Total = cut(all, f, func(s *saga.Saga) *saga.Saga { return s })
+	if page.TotalCapped = f.TotalCap > 0 && page.Total > f.TotalCap; page.TotalCapped {
+		page.Total = f.TotalCap
+	}
 	return page, nil
 }
 

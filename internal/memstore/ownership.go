@@ -194,3 +194,45 @@ func (st *Sagas) Stuck(context.Context) (int, map[saga.State]int, error) {
 	}
 	return stuck, live, nil
 }
+
+// Neglected implements saga.Ownership.
+func (st *Sagas) Neglected(_ context.Context, after time.Duration, failures, limit int) ([]saga.Stalled, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	since := st.m.now().Add(-after)
+	var out []saga.Stalled
+	for _, s := range st.m.sagas {
+		if s.State.Terminal() || s.SuspendedAt != nil || s.NeedsAttention || len(out) == limit {
+			continue
+		}
+		due := s.UpdatedAt
+		if s.NextRunAt != nil && s.NextRunAt.After(due) {
+			due = *s.NextRunAt
+		}
+		reason := ""
+		switch {
+		case s.Failures >= failures:
+			reason = saga.ReasonFailing
+		case !due.Before(since):
+		case s.LeaseOwner != nil && st.m.alive(*s.LeaseOwner):
+			reason = saga.ReasonNoAnswer
+		default:
+			reason = saga.ReasonUnowned
+		}
+		if reason != "" {
+			out = append(out, saga.Stalled{Saga: copySaga(s), Reason: reason})
+		}
+	}
+	return out, nil
+}
+
+// Node implements saga.Ownership.
+func (st *Sagas) Node(_ context.Context, owner int64) (saga.Node, bool, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	n := st.m.nodes[owner]
+	if n == nil {
+		return saga.Node{}, false, nil
+	}
+	return saga.Node{Name: n.name, LeaseUntil: n.until, Alive: st.m.alive(owner)}, true, nil
+}

@@ -137,7 +137,7 @@ func (m *memory) commit(c *saga.Change) error {
 			return saga.BusinessKeyActive(*now.BusinessKey, other.ID)
 		}
 	}
-	ok := storableError(c.After.Error) && (!now.State.Terminal() || now.State == saga.Failed)
+	ok := storableError(c.After.Error) && storable(c.After.Result) && (!now.State.Terminal() || now.State == saga.Failed)
 	for i := range c.Logs {
 		ok = ok && m.recordable(&c.Logs[i])
 	}
@@ -148,7 +148,8 @@ func (m *memory) commit(c *saga.Change) error {
 		return fault.New(fault.Invalid, saga.CodeUnstorable, "the store refused this change of saga %s", c.After.ID)
 	}
 	s := copySaga(&c.After.Saga)
-	s.Tenant, s.TimeoutAt, s.CompensationTimeoutAt = now.Tenant, now.TimeoutAt, now.CompensationTimeoutAt
+	s.Tenant, s.TimeoutAt, s.CompensationTimeoutAt, s.SuspendedAt = now.Tenant, now.TimeoutAt, now.CompensationTimeoutAt, now.SuspendedAt
+	m.operate(&s, c.Operated)
 	if c.StartsCompensation {
 		s.CompensationTimeoutAt = nil
 		if s.CompensationTimeoutMS != nil {
@@ -167,6 +168,30 @@ func (m *memory) commit(c *saga.Change) error {
 		m.keys[keyOf(c.Key)] = keyRow{string(c.Key.Hash), c.After.ID}
 	}
 	return nil
+}
+
+// operate sets what only operators change, on the store's clock.
+func (m *memory) operate(s *saga.Saga, o *saga.Operated) {
+	if o == nil {
+		return
+	}
+	now := m.now()
+	switch {
+	case o.Suspend == nil:
+	case *o.Suspend:
+		s.SuspendedAt = micro(&now)
+	default:
+		s.SuspendedAt = nil
+	}
+	if o.DeadlineInMS != nil {
+		at := now.Add(time.Duration(*o.DeadlineInMS) * time.Millisecond)
+		switch {
+		case s.State.Forward():
+			s.TimeoutAt = micro(&at)
+		case s.State == saga.Compensating:
+			s.CompensationTimeoutAt = micro(&at)
+		}
+	}
 }
 
 // attempt returns the index of the log of the same attempt among its saga's, or -1.

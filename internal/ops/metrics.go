@@ -29,6 +29,7 @@ type Metrics struct {
 	archived prometheus.Counter
 	bytes    *prometheus.GaugeVec
 	tuples   *prometheus.GaugeVec
+	stalled  *prometheus.CounterVec
 	loops    *prometheus.GaugeVec
 	notices  *notices
 	requests *prometheus.CounterVec
@@ -71,6 +72,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.archived = counter("skald_sagas_archived_total", "Ended sagas that this node moved to the archive.").WithLabelValues()
 	m.bytes = gauge("skald_table_bytes", "What a table takes on disk, by part: heap, toast or index.", "table", "part")
 	m.tuples = gauge("skald_table_tuples", "Rows of a table as PostgreSQL estimates them, by kind: live or dead.", "table", "kind")
+	m.stalled = counter("skald_sagas_stalled_total", "Sagas for which this node raised attention because they made no progress, by reason.", "reason")
 	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
 	m.notices = newNotices(counter, gauge)
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
@@ -166,6 +168,9 @@ func (m *Metrics) Measured(s saga.Storage) {
 		m.tuples.WithLabelValues(t.Name, "dead").Set(float64(t.DeadTuples))
 	}
 }
+
+// Stalled counts a saga that makes no progress.
+func (m *Metrics) Stalled(reason string) { m.stalled.WithLabelValues(reason).Inc() }
 
 // Loop records that a background loop has finished a round.
 func (m *Metrics) Loop(name string) {

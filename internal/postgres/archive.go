@@ -110,7 +110,7 @@ func archivable(f *saga.Filter) bool {
 }
 
 func listArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
-	w := where{}
+	w := where{archived: true}
 	w.sagas(tenant, f)
 	if f.After != nil {
 		w.add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
@@ -120,7 +120,7 @@ func listArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 }
 
 func countArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
-	w := where{}
+	w := where{archived: true}
 	w.sagas(tenant, f)
 	return `SELECT count(*) FROM saga.saga_states_archive s WHERE ` + w.text(), w.args
 }

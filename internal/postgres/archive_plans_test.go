@@ -24,7 +24,7 @@ END $$`
 var inArchive = map[string]string{
 	"idx_sagas_tenant": "tenant", "idx_saga_states_workflow_name": "workflow_name", "idx_saga_states_correlation_id": "correlation_id",
 	"idx_saga_trace_id": "trace_id", "idx_saga_business_key": "business_key", "idx_saga_metadata": "metadata", "idx_saga_state": "state",
-	"idx_saga_terminal_cleanup": "updated_at",
+	"idx_saga_terminal_cleanup": "updated_at", "idx_saga_updated_at": "updated_at", "idx_saga_initiated_by": "initiated_by",
 }
 
 // testArchivePlans shows that what retention looks for, and every filter of the
@@ -78,6 +78,9 @@ func testArchivePlans(t *testing.T, l large) {
 				t.Fatalf("%s: which index of the archive stands for %s?", tt.name, name)
 			}
 			names = append(names, "idx_saga_states_archive_"+inArchive[name])
+		}
+		if !tt.filter.UpdatedFrom.IsZero() || !tt.filter.UpdatedTo.IsZero() {
+			names = append(names, "idx_saga_states_archive_updated_at")
 		}
 		index := strings.Join(names, "|")
 		t.Run("archived: "+tt.name, func(t *testing.T) {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -49,6 +52,17 @@ func (db *DB) prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.
 		return kept.(*sqlx.Stmt), nil
 	}
 	return s, nil
+}
+
+// within is inTenant for statements that may each take that long: the server
+// ends the one that does not (ranOut).
+func (db *DB) within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
+	return db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(each.Milliseconds(), 10)); err != nil {
+			return err
+		}
+		return f(tx)
+	})
 }
 
 // again runs a transaction once more when it collided with another one, which

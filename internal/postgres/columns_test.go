@@ -70,7 +70,7 @@ func TestStructsSelectListsAndTablesHaveTheSameColumns(t *testing.T) {
 		unread []string
 	}{
 		{"saga_states", reflect.TypeFor[saga.Saga](), postgres.SagaColumns, []string{
-			"status", "error_message", "lifecycle", "ended_state", "result_data", "retry_policy", "parent_saga_id", "reverses_saga_id", "restored_at",
+			"status", "error_message", "lifecycle", "ended_state", "parent_saga_id", "reverses_saga_id", "restored_at",
 		}},
 		{"saga_step_logs", reflect.TypeFor[saga.StepLog](), postgres.LogColumns, []string{"error_message"}},
 	} {

@@ -21,6 +21,7 @@ var (
 	_ saga.Store     = (*postgres.Sagas)(nil)
 	_ saga.Ownership = (*postgres.Sagas)(nil)
 	_ saga.Archive   = (*postgres.Sagas)(nil)
+	_ saga.Reports   = (*postgres.Sagas)(nil)
 	_ workflow.Store = (*postgres.Workflows)(nil)
 	_ saga.Trail     = (*postgres.Trail)(nil)
 	_ saga.Chain     = (*postgres.Trail)(nil)
@@ -39,7 +40,7 @@ func TestPublicationsKeepTheContract(t *testing.T) { storetest.Publications(t, o
 // connect opens a database that is closed with the test.
 func connect(t *testing.T, dsn string) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +92,7 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 		Sagas:        sagas,
 		Ownership:    sagas,
 		Archive:      sagas,
+		Reports:      sagas,
 		Workflows:    postgres.NewWorkflows(db),
 		Trail:        postgres.NewTrail(db),
 		Chain:        postgres.NewTrail(db),
@@ -107,7 +109,7 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 			execute(t, db.SQL(), `
 				UPDATE saga.saga_states
 				   SET next_run_at = next_run_at - $1 * interval '1 us', updated_at = updated_at - $1 * interval '1 us',
-				       timeout_at = timeout_at - $1 * interval '1 us',
+				       suspended_at = suspended_at - $1 * interval '1 us', timeout_at = timeout_at - $1 * interval '1 us',
 				       compensation_timeout_at = compensation_timeout_at - $1 * interval '1 us'
 				 WHERE completed_at IS NULL`, d.Microseconds())
 		},
@@ -155,7 +157,7 @@ func emptied(t *testing.T) func(*testing.T) storetest.Env {
 }
 
 // execute runs a statement that must succeed, during a cleanup too.
-func execute(t *testing.T, db *sql.DB, statement string, args ...any) {
+func execute(t testing.TB, db *sql.DB, statement string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(context.WithoutCancel(t.Context()), statement, args...); err != nil {
 		t.Errorf("%s: %v", statement, err)

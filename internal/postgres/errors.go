@@ -27,6 +27,9 @@ func collided(err error) bool {
 	return false
 }
 
+// ranOut tells whether the server ended a statement because its time was up.
+func ranOut(err error) bool { return sqlState(err) == "57014" }
+
 // dataError tells whether the statement's own data was refused, so that
 // nothing of it was written and the other rows of a batch may still be fine:
 // data exceptions (22), constraint violations (23), program limits (54).

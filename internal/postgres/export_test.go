@@ -53,6 +53,7 @@ var (
 	GetKey           = getKey
 	GetSaga          = getSaga
 	StepLogs         = stepLogs
+	CommitOperated   = commitOperated
 )
 
 func Lists(db *DB) *sql.DB { return db.list.DB }
@@ -81,7 +82,7 @@ func Leases(db *DB) *sql.DB { return db.lease.DB }
 // CommitParameters are what Commit sends for batch.
 func CommitParameters(t *testing.T, batch []saga.Change) []any {
 	t.Helper()
-	args, err := changeColumns(batch)
+	_, args, err := changeColumns(batch)
 	if err != nil {
 		t.Fatal(err)
 	}

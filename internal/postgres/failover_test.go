@@ -49,9 +49,9 @@ func exists(t *testing.T, d *sql.DB, id uuid.UUID) (found bool) {
 }
 
 // every takes all connections of a pool at once and runs a statement on each.
-func every(t *testing.T, pool *sql.DB, n int, statement string) {
+func every(t *testing.T, pool *sql.DB, statement string) {
 	t.Helper()
-	for range n {
+	for range pool.Stats().MaxOpenConnections {
 		c, err := pool.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -71,9 +71,9 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	d := connect(t, dsn)
 	registered(t, d)
 	st := postgres.NewSagas(d)
-	every(t, postgres.Writers(d), 3, `SET default_transaction_read_only = on`)
-	every(t, postgres.Leases(d), 1, `SET default_transaction_read_only = on`)
-	every(t, postgres.Points(d), 3, `SET default_transaction_read_only = on`)
+	every(t, postgres.Writers(d), `SET default_transaction_read_only = on`)
+	every(t, postgres.Leases(d), `SET default_transaction_read_only = on`)
+	every(t, postgres.Points(d), `SET default_transaction_read_only = on`)
 	batch := unkeyed()
 	if r, err := st.Create(t.Context(), batch); err != nil || r[0].Created != saga.Stored {
 		t.Fatalf("create = %v, %v; want it stored by another connection", r, err)
@@ -90,8 +90,8 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 		}
 	}
 	// When every server is read-only, the caller learns why, and soon.
-	execute(t, d.SQL(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
-	every(t, postgres.Writers(d), 3, `SET default_transaction_read_only = on`)
+	execute(t, observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
+	every(t, postgres.Writers(d), `SET default_transaction_read_only = on`)
 	began := time.Now()
 	_, err := st.Create(t.Context(), unkeyed())
 	if err == nil || fault.As(err) != nil || time.Since(began) > 5*time.Second {

@@ -22,7 +22,7 @@ var big = uuid.MustParse("b1900000-0000-4000-8000-000000000000")
 
 // Of the large table's sagas 97 in 100 are completed; the others are failed,
 // compensated, cancelled, timed out or live, the live ones with one of two
-// nodes or with nobody. Its last hour began at the time $2.
+// nodes or with nobody. One in fifty took two minutes. Its last hour began at the time $2.
 const fillLargeTable = `
 INSERT INTO saga.saga_states (
 	id, tenant_id, workflow_name, workflow_version, saga_type, total_steps, current_step, state, initiated_by,
@@ -41,7 +41,8 @@ SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid,
        at + interval '1 hour', CASE WHEN state IN (4, 5, 6) THEN at + interval '2 hours' END
   FROM (SELECT i, (ARRAY[0, 1, 1, 1, 2, 4, 4, 5, 6, 7, 8])[1 + i / 100 % 11] AS rare, i % 33 = 32 AS is_rare,
                $1::timestamptz + i * interval '200 ms' AS at FROM generate_series(1, $2::int) AS i) AS numbered
- CROSS JOIN LATERAL (SELECT CASE WHEN is_rare THEN rare ELSE 3 END AS state, is_rare AND rare IN (0, 1, 2, 4) AS live, at + interval '5 s' AS ended) AS derived`
+ CROSS JOIN LATERAL (SELECT CASE WHEN is_rare THEN rare ELSE 3 END AS state, is_rare AND rare IN (0, 1, 2, 4) AS live,
+               at + CASE WHEN i % 50 = 7 THEN interval '2 minutes' ELSE interval '5 s' END AS ended) AS derived`
 
 const fillLogs = `
 INSERT INTO saga.saga_step_logs (saga_id, step_index, step_name, action, attempt, status, started_at, completed_at, outcome_code)

@@ -58,9 +58,7 @@ func roles(t *testing.T, d *sql.DB, n int) []credentials.Login {
 	group := "skald_test_" + strings.ToLower(newID().String())
 	made := []string{group}
 	execute(t, d, `CREATE ROLE `+pq.QuoteIdentifier(group)+` NOLOGIN`)
-	for _, grant := range []string{"USAGE ON SCHEMA saga, skald", "ALL ON ALL TABLES IN SCHEMA saga, skald", "ALL ON ALL SEQUENCES IN SCHEMA saga", "EXECUTE ON ALL FUNCTIONS IN SCHEMA saga"} {
-		execute(t, d, `GRANT `+grant+` TO `+pq.QuoteIdentifier(group))
-	}
+	execute(t, d, `GRANT saga_app_role, saga_engine_role TO `+pq.QuoteIdentifier(group))
 	var out []credentials.Login
 	for i := range n {
 		l := credentials.Login{User: fmt.Sprint(group, "_", i), Password: fmt.Sprint("secret-", i)}
@@ -105,14 +103,14 @@ func TestConnectionsOfAReplacedLoginAreClosedAfterTheirUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	every(t, postgres.Points(d), 3, `SELECT 1`)
+	every(t, postgres.Points(d), `SELECT 1`)
 	if got := users(t, own); !slices.Equal(got, []string{as[0].User}) {
 		t.Fatalf("signed in as %v, want the first role", got)
 	}
 	source.turn(as[1])
 	d.Refresh()
 	var who string
-	if err := tx.QueryRowContext(t.Context(), `SELECT current_user`).Scan(&who); err != nil || who != as[0].User {
+	if err := tx.QueryRowContext(t.Context(), `SELECT session_user`).Scan(&who); err != nil || who != as[0].User {
 		t.Errorf("the transaction in hand goes on as %q, %v; want the first role", who, err)
 	}
 	if r, err := postgres.NewSagas(d).Create(t.Context(), unkeyed()); err != nil || r[0].Created != saga.Stored {
@@ -179,7 +177,8 @@ func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 			for range 3 {
 				use("after")
 			}
-			if len(source.refused) == 0 || slices.ContainsFunc(source.refused, func(l credentials.Login) bool { return l != as[0] }) {
+			// A session outlives its dropped login: it acts as one of Skald's roles.
+			if noticed := !strings.HasPrefix(tt.take, "DROP"); noticed && len(source.refused) == 0 || slices.ContainsFunc(source.refused, func(l credentials.Login) bool { return l != as[0] }) {
 				t.Errorf("refused: %v, want the first role only", source.refused)
 			}
 		})

@@ -39,6 +39,7 @@ type Config struct {
 	ConnMaxLifetime  time.Duration // 5 min
 	StatementTimeout time.Duration // 30 s; enforced by the server; negative: its own settings hold
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
+	CountFor         time.Duration // 20 ms; what a list may spend on counting when nobody asked for an exact number
 	Application      string        // "skald"
 	// Logins says what connections sign in with; nil: what DSN says.
 	Logins credentials.Source
@@ -58,8 +59,8 @@ type DB struct {
 	idle map[*sqlx.DB]int // how many connections each pool keeps
 	// pooled: something in between, such as PgBouncer, keeps the role to itself
 	// that a connection asks for at its start, so each transaction asks again.
-	pooled bool
-
+	pooled     bool
+	countFor   time.Duration
 	statements sync.Map // statement → *sqlx.Stmt
 }
 
@@ -91,9 +92,13 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{idle: map[*sqlx.DB]int{}}
+	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor}
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
+	// Lists find a few rows by an index, in memory or on an SSD. At the default
+	// price of a random page the planner rather reads two whole indexes first,
+	// to visit fewer.
+	cheap := map[string]string{"random_page_cost": "1.1"}
 	planner := map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
 	for _, p := range []struct {
 		pool    **sqlx.DB
@@ -104,8 +109,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		set     map[string]string
 	}{
 		{&db.point, "reader", appRole, points, cfg.StatementTimeout, nil},
-		{&db.list, "api", appRole, lists, cfg.StatementTimeout, nil},
-		{&db.read, "upkeep", engineRole, reads, cfg.StatementTimeout, nil},
+		{&db.list, "api", appRole, lists, cfg.StatementTimeout, cheap},
+		{&db.read, "upkeep", engineRole, reads, cfg.StatementTimeout, cheap},
 		{&db.write, "writer", engineRole, writers, cfg.StatementTimeout, planner},
 		{&db.lease, "lease", engineRole, 1, 2 * time.Second, nil},
 	} {
@@ -153,6 +158,7 @@ func (c *Config) setDefaults() {
 	orDur(&c.ConnMaxLifetime, 5*time.Minute)
 	orDur(&c.StatementTimeout, 30*time.Second)
 	orDur(&c.IOTimeout, 60*time.Second)
+	orDur(&c.CountFor, 20*time.Millisecond)
 	if c.Application == "" {
 		c.Application = "skald"
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -18,7 +19,7 @@ func NewSagas(db *DB) *Sagas { return &Sagas{db} }
 // sagaColumns are the head's columns in the order of scanSaga; %[1]s is the table's alias.
 const sagaColumns = `s.id, s.tenant_id, s.tenant_region, s.tenant_major, s.tenant_minor, s.saga_type,
 	s.workflow_name, s.workflow_version, s.name, s.description, s.business_key, s.correlation_id, s.initiated_by,
-	s.trace_id, s.span_id, s.payload, s.metadata, s.state, s.current_step, s.total_steps,
+	s.trace_id, s.span_id, s.payload, s.metadata, s.retry_policy, s.interventions, s.result_data, s.state, s.current_step, s.total_steps,
 	s.step_attempt, s.step_failures, s.step_uncertain, s.version, s.lease_owner, s.lease_epoch, s.next_run_at,
 	s.error, s.end_cause, s.clean, s.needs_attention, s.attention_reason, s.timeout_ms, s.compensation_timeout_ms,
 	s.timeout_at, s.compensation_timeout_at, s.compensation_expired, s.timed_out_at, s.cancel_requested_at,
@@ -30,10 +31,10 @@ type scanner interface{ Scan(dest ...any) error }
 // claim and read, and jsonb must become canonical again (invariant I7).
 func scanSaga(row scanner) (saga.Saga, error) {
 	var s saga.Saga
-	var payload, metadata, failure []byte
+	var payload, metadata, policy, interventions, result, failure []byte
 	err := row.Scan(&s.ID, &s.Tenant.ID, &s.Region, &s.Major, &s.Minor, &s.SagaType,
 		&s.WorkflowName, &s.WorkflowVersion, &s.Name, &s.Description, &s.BusinessKey, &s.CorrelationID, &s.InitiatedBy,
-		&s.TraceID, &s.SpanID, &payload, &metadata, &s.State, &s.CurrentStep, &s.TotalSteps,
+		&s.TraceID, &s.SpanID, &payload, &metadata, &policy, &interventions, &result, &s.State, &s.CurrentStep, &s.TotalSteps,
 		&s.Attempt, &s.Failures, &s.Uncertain, &s.Version, &s.LeaseOwner, &s.LeaseEpoch, &s.NextRunAt,
 		&failure, &s.EndCause, &s.Clean, &s.NeedsAttention, &s.AttentionReason, &s.TimeoutMS, &s.CompensationTimeoutMS,
 		&s.TimeoutAt, &s.CompensationTimeoutAt, &s.CompensationExpired, &s.TimedOutAt, &s.CancelRequestedAt,
@@ -50,9 +51,35 @@ func scanSaga(row scanner) (saga.Saga, error) {
 	if s.Error, err = parseError(failure); err != nil {
 		return s, err
 	}
+	if policy != nil || interventions != nil || result != nil {
+		if err := scanRare(&s, policy, interventions, result); err != nil {
+			return s, err
+		}
+	}
 	utc(&s.CreatedAt, &s.UpdatedAt)
 	utc(s.NextRunAt, s.TimeoutAt, s.CompensationTimeoutAt, s.TimedOutAt, s.CancelRequestedAt, s.SuspendedAt, s.StartedAt, s.CompletedAt)
 	return s, nil
+}
+
+// scanRare reads what few sagas have.
+func scanRare(s *saga.Saga, policy, interventions, result []byte) (err error) {
+	if policy != nil {
+		s.RetryPolicy = new(retry.Policy)
+		if err := json.Unmarshal(policy, s.RetryPolicy); err != nil {
+			return fmt.Errorf("stored retry policy: %w", err)
+		}
+	}
+	if interventions, err = canonical(interventions); err != nil {
+		return err
+	}
+	if interventions != nil {
+		s.Interventions = new(saga.Interventions)
+		if err := json.Unmarshal(interventions, s.Interventions); err != nil {
+			return fmt.Errorf("stored interventions: %w", err)
+		}
+	}
+	s.Result, err = canonical(result)
+	return err
 }
 
 // logColumns are a step log's columns in the order of scanLog.

@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -21,19 +23,42 @@ import (
 // IS TRUE keeps the planner from making a join of it, which without hash joins
 // would cost the square of the batch. A RUNNING row is told by its missing end,
 // because its status has an index: the planner read all rows of that status.
-var commitSagas = `
+var commitSagas = commitStatement(operatedColumns{})
+
+// commitOperated is commitSagas for a batch with a change of an operator, or
+// one that stores a declared output: four columns more, NULL for all others.
+// Two statements, because nearly no change has any of them (decision 0023).
+var commitOperated = commitStatement(operatedColumns{
+	arrays: ",\n\t\t$66::bool[], $67::bigint[], $68::text[], $69::text[]",
+	names:  ", suspend, deadline_ms, interventions, result",
+	set: `
+	       suspended_at = CASE WHEN l.suspend THEN now() WHEN l.suspend IS NULL THEN s.suspended_at END,
+	       timeout_at = CASE WHEN l.state IN (0, 1, 2) AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' ELSE s.timeout_at END,
+	       interventions = coalesce(l.interventions::jsonb, s.interventions),
+	       result_data = coalesce(l.result::jsonb, s.result_data),`,
+	undoing: `WHEN l.state = 4 AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' `,
+})
+
+// operatedColumns is what commitOperated has beyond commitSagas.
+type operatedColumns struct{ arrays, names, set, undoing string }
+
+func commitStatement(c operatedColumns) string {
+	return fmt.Sprintf(commitTemplate, c.arrays, c.names, c.set, c.undoing, insertEvents(50))
+}
+
+const commitTemplate = `
 WITH locked AS MATERIALIZED (
 	SELECT c.* FROM unnest(
 		$1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[], $6::int[],
 		$7::int[], $8::int[], $9::bool[], $10::bigint[], $11::bigint[], $12::timestamptz[],
 		$13::text[], $14::text[], $15::bool[], $16::bool[], $17::text[],
 		$18::bigint[], $19::bool[], $20::bool[], $21::timestamptz[], $22::timestamptz[],
-		$23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[]) AS c (
+		$23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[]%[1]s) AS c (
 		id, was, epoch_was, version, state, current_step,
 		attempt, failures, uncertain, owner, epoch, next_run_at,
 		error, end_cause, clean, attention, attention_reason,
 		comp_ms, comp_starts, comp_expired, timed_out_at, cancel_at,
-		started_at, completed_at, updated_at, keyed)
+		started_at, completed_at, updated_at, keyed%[2]s)
 	  JOIN saga.saga_states s ON s.id = c.id
 	 WHERE s.version = c.was AND s.lease_epoch = c.epoch_was
 	 ORDER BY s.id
@@ -47,13 +72,13 @@ WITH locked AS MATERIALIZED (
 	RETURNING saga_id
 ), moved AS (
 	UPDATE saga.saga_states s
-	   SET version = l.version, state = l.state, current_step = l.current_step,
+	   SET%[3]s version = l.version, state = l.state, current_step = l.current_step,
 	       step_attempt = l.attempt, step_failures = l.failures, step_uncertain = l.uncertain,
 	       lease_owner = l.owner, lease_epoch = l.epoch, next_run_at = l.next_run_at,
 	       error = l.error::jsonb, end_cause = l.end_cause, clean = l.clean,
 	       needs_attention = l.attention, attention_reason = l.attention_reason,
 	       compensation_timeout_ms = l.comp_ms, compensation_expired = l.comp_expired,
-	       compensation_timeout_at = CASE WHEN l.comp_starts THEN now() + l.comp_ms * interval '1 ms' ELSE s.compensation_timeout_at END,
+	       compensation_timeout_at = CASE WHEN l.comp_starts THEN now() + l.comp_ms * interval '1 ms' %[4]sELSE s.compensation_timeout_at END,
 	       timed_out_at = l.timed_out_at, cancel_requested_at = l.cancel_at,
 	       started_at = l.started_at, completed_at = l.completed_at, updated_at = l.updated_at
 	  FROM locked l
@@ -79,13 +104,15 @@ WITH locked AS MATERIALIZED (
 	  FROM logs g
 	 WHERE g.completes AND t.saga_id = g.saga_id AND t.step_index = g.step AND t.action = g.action AND t.attempt = g.attempt
 	   AND t.completed_at IS NULL
-), told AS (` + insertEvents(50) + ` WHERE (e.saga_id IN (SELECT id FROM moved)) IS TRUE
+), told AS (%[5]s WHERE (e.saga_id IN (SELECT id FROM moved)) IS TRUE
 )
 SELECT id FROM moved`
 
-// changeColumns makes commitSagas' parameters, in the order of its lists.
-func changeColumns(batch []saga.Change) ([]any, error) {
+// changeColumns makes the statement and its parameters, in the order of its lists.
+func changeColumns(batch []saga.Change) (query string, args []any, err error) {
 	var head [26]column
+	var more [4]column
+	operated := slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Operated != nil })
 	var keys [6]column
 	var logs [17]column
 	var events eventColumns
@@ -105,7 +132,7 @@ func changeColumns(batch []saga.Change) ([]any, error) {
 		head[10].int(s.LeaseEpoch)
 		head[11].timeOrNull(s.NextRunAt)
 		if err := head[12].errorOrNull(s.Error); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		head[13].textOrNull((*string)(s.EndCause))
 		head[14].boolOrNull(s.Clean)
@@ -125,16 +152,46 @@ func changeColumns(batch []saga.Change) ([]any, error) {
 		}
 		for j := range c.Logs {
 			if err := logColumnsOf(&logs, s.ID, &c.Logs[j]); err != nil {
-				return nil, err
+				return "", nil, err
 			}
 		}
 		for j := range c.Audit {
 			if err := events.add(&c.Audit[j]); err != nil {
-				return nil, err
+				return "", nil, err
+			}
+		}
+		if operated {
+			if err := operatedColumnsOf(&more, c); err != nil {
+				return "", nil, err
 			}
 		}
 	}
-	return parameters(head[:], keys[:], logs[:], events.columns[:]), nil
+	if operated {
+		return commitOperated, parameters(head[:], keys[:], logs[:], events.columns[:], more[:]), nil
+	}
+	return commitSagas, parameters(head[:], keys[:], logs[:], events.columns[:]), nil
+}
+
+func operatedColumnsOf(c *[4]column, change *saga.Change) error {
+	o := change.Operated
+	if o == nil {
+		o = &saga.Operated{}
+	}
+	c[0].boolOrNull(o.Suspend)
+	c[1].intOrNull(o.DeadlineInMS)
+	var doc, result []byte
+	if o.Interventions {
+		var err error
+		if doc, err = json.Marshal(change.After.Interventions); err != nil {
+			return fmt.Errorf("encode interventions: %w", err)
+		}
+	}
+	if o.Result {
+		result = change.After.Result
+	}
+	c[2].json(doc)
+	c[3].json(result)
+	return nil
 }
 
 func keyColumns(c *[6]column, id uuid.UUID, k *saga.IdempotencyKey) {
@@ -202,11 +259,11 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 }
 
 func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[uuid.UUID]bool, error) {
-	args, err := changeColumns(batch)
+	query, args, err := changeColumns(batch)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := st.db.queryWrite(ctx, commitSagas, args...)
+	rows, err := st.db.queryWrite(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

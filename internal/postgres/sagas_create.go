@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -24,12 +25,12 @@ WITH runnable AS MATERIALIZED (
 		$7::text[], $8::int[], $9::bool[], $10::text[], $11::text[],
 		$12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
 		$17::text[], $18::text[], $19::int[], $20::int[], $21::bigint[], $22::bigint[],
-		$23::timestamptz[], $24::bigint[], $25::bigint[], $26::timestamptz[], $27::timestamptz[], $28::bool[]) AS c (
+		$23::timestamptz[], $24::bigint[], $25::bigint[], $26::timestamptz[], $27::timestamptz[], $28::bool[], $51::text[]) AS c (
 		id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type,
 		workflow_name, workflow_version, floating, name, description,
 		business_key, correlation_id, initiated_by, trace_id, span_id,
 		payload, metadata, total_steps, step_attempt, lease_owner, lease_epoch,
-		next_run_at, timeout_ms, compensation_timeout_ms, created_at, started_at, keyed)
+		next_run_at, timeout_ms, compensation_timeout_ms, created_at, started_at, keyed, retry_policy)
 	  JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
 	 WHERE w.enabled AND (NOT c.floating OR w.latest_version = c.workflow_version)
 	   AND (SELECT a.id FROM saga.saga_states_archive a WHERE a.id = c.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
@@ -46,11 +47,11 @@ WITH runnable AS MATERIALIZED (
 	id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, workflow_name, workflow_version,
 	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload, metadata,
 	total_steps, step_attempt, lease_owner, lease_epoch, next_run_at, timeout_ms, compensation_timeout_ms,
-	timeout_at, created_at, updated_at, started_at)
+	timeout_at, created_at, updated_at, started_at, retry_policy)
 SELECT id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, workflow_name, workflow_version,
 	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload::jsonb, metadata::jsonb,
 	total_steps, step_attempt, lease_owner, lease_epoch, next_run_at, timeout_ms, compensation_timeout_ms,
-	now() + timeout_ms * interval '1 ms', created_at, created_at, started_at
+	now() + timeout_ms * interval '1 ms', created_at, created_at, started_at, retry_policy::jsonb
   FROM runnable
  WHERE NOT keyed OR id IN (SELECT saga_id FROM keys)
 RETURNING id, timeout_at
@@ -63,6 +64,7 @@ func newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 	var head [28]column
 	var keys [6]column
 	var events eventColumns
+	var policies [1]column
 	for i := range batch {
 		n := &batch[i]
 		s := &n.Saga
@@ -97,12 +99,20 @@ func newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 		if n.Key != nil {
 			keyColumns(&keys, s.ID, n.Key)
 		}
+		var policy []byte
+		if s.RetryPolicy != nil {
+			var err error
+			if policy, err = json.Marshal(s.RetryPolicy); err != nil {
+				return nil, fmt.Errorf("encode retry policy: %w", err)
+			}
+		}
+		policies[0].json(policy)
 		begun := s.Begun(n.Actor, n.RequestID)
 		if err := events.add(&begun); err != nil {
 			return nil, err
 		}
 	}
-	return parameters(head[:], keys[:], events.columns[:]), nil
+	return parameters(head[:], keys[:], events.columns[:], policies[:]), nil
 }
 
 // Create implements saga.Store.

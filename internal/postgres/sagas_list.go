@@ -2,14 +2,15 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -17,57 +18,152 @@ import (
 // List implements saga.Store.
 func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (saga.Page, error) {
 	var page saga.Page
-	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		if f.Total {
-			query, args := countSagas(tenant, f)
-			if err := tx.GetContext(ctx, &page.Total, query, args...); err != nil {
-				return fmt.Errorf("count: %w", err)
-			}
-		}
-		query, args := listSagas(tenant, f)
-		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func() error {
-			s, err := scanSaga(rows)
-			page.Sagas = append(page.Sagas, s)
-			return err
-		})
-	})
+	query, args := listSagas(tenant, f)
+	err := st.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
+		s, err := scanSaga(rows)
+		page.Sagas = append(page.Sagas, s)
+		return err
+	}, args...)
 	if err != nil {
 		return saga.Page{}, fmt.Errorf("list sagas: %w", err)
 	}
 	if page.More = len(page.Sagas) > f.Limit; page.More {
 		page.Sagas = page.Sagas[:f.Limit]
 	}
-	return page, nil
+	if f.Total {
+		err = st.total(ctx, tenant, f, &page)
+	}
+	return page, err
+}
+
+// total counts for a page that has been read.
+func (st *Sagas) total(ctx context.Context, tenant uuid.UUID, f saga.Filter, page *saga.Page) error {
+	seen := int64(f.Offset + len(page.Sagas))
+	if f.After == nil && !page.More && (len(page.Sagas) > 0 || f.Offset == 0) {
+		page.Total = seen // the page is the last one
+		return nil
+	}
+	query, args := countSagas(tenant, f)
+	if f.TotalCap == 0 {
+		if err := st.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...); err != nil {
+			return fmt.Errorf("count sagas: %w", err)
+		}
+		return nil
+	}
+	// Where what is asked for lies far apart, ten thousand rows are too many to
+	// look for, for a number that hardly anybody reads.
+	err := st.db.within(ctx, tenant, st.db.countFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
+	switch {
+	case ranOut(err) && ctx.Err() == nil:
+		if page.Total, page.TotalCapped = seen, true; f.After != nil || len(page.Sagas) == 0 {
+			page.Total = int64(len(page.Sagas)) // what lies before is not known
+		}
+		if page.More {
+			page.Total++
+		}
+	case err != nil:
+		return fmt.Errorf("count sagas: %w", err)
+	case page.Total > f.TotalCap:
+		page.Total, page.TotalCapped = f.TotalCap, true
+	}
+	return nil
 }
 
 // listSagas returns the query of one page, and one row more, which tells
 // whether there is a next page. Values are parameters; only fixed text is put
 // together.
 func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
-	w := where{}
-	w.sagas(tenant, f)
-	if f.After != nil {
-		w.add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
+	const newest = " ORDER BY s.created_at DESC, s.id DESC"
+	page := fmt.Sprint(newest, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
+	switch {
+	case f.UpdatedFrom.IsZero() && f.Offset > 0:
+		// The rows before the page are passed in the index where that is possible.
+		parts, args := selectSagas(tenant, f, "s.id", page)
+		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id" + newest, args
+	case f.UpdatedFrom.IsZero(): // then it is one part
+		parts, args := selectSagas(tenant, f, sagaColumns, page)
+		return parts[0], args
 	}
-	return fmt.Sprintf(`SELECT %s FROM saga.saga_states s WHERE %s ORDER BY s.created_at DESC, s.id DESC LIMIT %d OFFSET %d`,
-		sagaColumns, w.text(), f.Limit+1, f.Offset), w.args
+	parts, args := selectSagas(tenant, f, sagaColumns, fmt.Sprint(newest, " LIMIT ", f.Offset+f.Limit+1))
+	return "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS s" + page, args
 }
 
-// countSagas returns the query of Page.Total.
+// countSagas returns the query of Page.Total. Up to a bound it reads as the
+// list does: without an order the planner would trust its luck and read the
+// table from its start.
 func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
+	f.After = nil
+	count, tail := "count(*)", ""
+	if f.TotalCap > 0 {
+		count = fmt.Sprintf("least(count(*), %d)", f.TotalCap+1)
+		tail = fmt.Sprint(" ORDER BY s.created_at DESC, s.id DESC LIMIT ", f.TotalCap+1)
+	}
+	parts, args := selectSagas(tenant, f, "s.created_at, s.id", tail)
+	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
+}
+
+// longSettled is how long after its creation most sagas are changed for the last
+// time, as the predicate of idx_saga_updated_at says it too; and more than the
+// clocks of two nodes differ.
+const longSettled = time.Minute
+
+// selectSagas returns the queries that together select each saga of the filter
+// once, each with tail at its end.
+//
+// updated_at changes at every step and so has no index. Only an ended saga's
+// last change stands still: it is its end, unless it failed and was touched
+// again. Most sagas end soon, and are then found by the time of their creation,
+// in the order of the list. The others are few kinds of few: ended after more
+// than a minute, not ended, failed.
+func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts []string, args []any) {
+	add := func(from string, w where) {
+		w.sagas(tenant, f)
+		parts = append(parts, "(SELECT "+columns+" FROM "+from+" s WHERE "+w.text()+tail+")")
+		args = w.args
+	}
+	if f.UpdatedFrom.IsZero() {
+		add("saga.saga_states", where{})
+		return parts, args
+	}
+	soon := f.UpdatedFrom.Add(-longSettled)
 	w := where{}
-	w.sagas(tenant, f)
-	return `SELECT count(*) FROM saga.saga_states s WHERE ` + w.text(), w.args
+	w.add("s.created_at >= ?", soon)
+	add("saga.saga_states", w)
+	if holds(f.States, saga.State.Terminal) {
+		late := where{args: args}
+		late.add("s.tenant_id = ? AND s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6 AND s.completed_at >= ?",
+			tenant, soon, f.UpdatedFrom)
+		if !f.UpdatedTo.IsZero() {
+			late.add("s.completed_at < ?", f.UpdatedTo)
+		}
+		// Gathered on their own (OFFSET 0) and then looked at. The planner does not
+		// see that they are few, and would read all that fit the other filters.
+		add("(SELECT s.* FROM saga.saga_states s WHERE "+late.text()+" OFFSET 0)", where{args: late.args, few: true})
+	}
+	if holds(f.States, func(s saga.State) bool { return !s.Terminal() }) {
+		w := where{args: args, few: true}
+		w.add("s.created_at < ? AND s.completed_at IS NULL", soon)
+		add("saga.saga_states", w)
+	}
+	if holds(f.States, func(s saga.State) bool { return s == saga.Failed }) {
+		w := where{args: args, few: true}
+		w.add("s.created_at < ? AND s.ended_state = 6", soon)
+		add("saga.saga_states", w)
+	}
+	return parts, args
+}
+
+// holds tells whether a filter by states, nil for none, lets one of kind through.
+func holds(states []saga.State, kind func(saga.State) bool) bool {
+	return states == nil || slices.ContainsFunc(states, kind)
 }
 
 // where gathers conditions and their parameters.
 type where struct {
 	conditions []string
 	args       []any
+	few        bool // other conditions leave few rows to look at
+	archived   bool // of the archive
 }
 
 // add appends a condition in which each ? stands for the next argument.
@@ -97,9 +193,18 @@ func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 	if f.States != nil {
 		w.states(f.States)
 	}
-	if f.Metadata != nil {
+	switch {
+	case f.Metadata == nil:
+	case w.few || f.States != nil && !holds(f.States, saga.State.Terminal): // unfinished ones are few
+		// IS TRUE keeps the planner from gathering all that were ever like that.
+		w.add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
+	default:
 		// The index serves only those whom no policy stops (migration 0090).
-		w.add("s.id IN (SELECT m.id FROM saga.tenant_metadata m WHERE m.metadata IS NOT NULL AND m.metadata @> ?::jsonb)", string(f.Metadata))
+		view := "saga.tenant_metadata"
+		if w.archived {
+			view = "saga.tenant_metadata_archive"
+		}
+		w.add("s.id IN (SELECT m.id FROM "+view+" m WHERE m.metadata IS NOT NULL AND m.metadata @> ?::jsonb)", string(f.Metadata))
 	}
 	switch {
 	case f.NeedsAttention == nil:
@@ -121,46 +226,46 @@ func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 			w.add(r.condition, r.at)
 		}
 	}
-	w.ended(f.UpdatedFrom, f.UpdatedTo)
-}
-
-// ended repeats the bounds of updated_at, which has no index (it changes at
-// every step), in words that have one: the last update of a saga that has ended
-// is its end, unless it was reopened.
-func (w *where) ended(from, to time.Time) {
-	switch {
-	case from.IsZero() && to.IsZero():
-	case to.IsZero():
-		w.add("(s.completed_at IS NULL OR s.completed_at >= ? OR s.ended_state = 6)", from)
-	case from.IsZero():
-		w.add("(s.completed_at IS NULL OR s.completed_at < ? OR s.ended_state = 6)", to)
-	default:
-		w.add("(s.completed_at IS NULL OR s.completed_at >= ? AND s.completed_at < ? OR s.ended_state = 6)", from, to)
+	if !f.UpdatedTo.IsZero() {
+		w.add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // nothing is changed before it is made
+	}
+	if f.After != nil {
+		w.add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
 	}
 }
 
 // states restricts to states in the words of the partial indexes: unfinished
 // ones through completed_at, ended ones through ended_state (migration 0002).
+// They are written out, not parameters: then the planner knows whatever it is
+// asked which index holds them, and that one state keeps the order.
 func (w *where) states(states []saga.State) {
-	var live, ended []int64
+	live := among("s.state", states, func(s saga.State) bool { return !s.Terminal() })
+	ended := among("s.ended_state", states, saga.State.Terminal)
+	switch {
+	case live == "" && ended == "":
+		w.add("false")
+	case ended == "":
+		w.add("s.completed_at IS NULL AND " + live)
+	case live == "":
+		w.add(ended)
+	default:
+		w.add("(s.completed_at IS NULL AND " + live + " OR " + ended + ")")
+	}
+}
+
+// among says that column is one of the states of that kind; "" when none is.
+func among(column string, states []saga.State, kind func(saga.State) bool) string {
+	var numbers []string
 	for _, s := range states {
-		if s.Terminal() {
-			ended = append(ended, int64(s))
-		} else {
-			live = append(live, int64(s))
+		if kind(s) {
+			numbers = append(numbers, strconv.Itoa(int(s)))
 		}
 	}
-	const liveOnly, endedOnly = "s.completed_at IS NULL AND s.state = ANY (?)", "s.ended_state = ANY (?)"
-	switch {
-	case ended == nil && live == nil:
-		w.add("false")
-	case ended == nil:
-		w.add(liveOnly, pq.Array(live))
-	case live == nil && !slices.Contains(ended, int64(saga.Completed)):
-		w.add("s.ended_state <> 3 AND "+endedOnly, pq.Array(ended))
-	case live == nil:
-		w.add(endedOnly, pq.Array(ended))
-	default:
-		w.add("(("+liveOnly+") OR ("+endedOnly+"))", pq.Array(live), pq.Array(ended))
+	switch len(numbers) {
+	case 0:
+		return ""
+	case 1:
+		return column + " = " + numbers[0]
 	}
+	return column + " IN (" + strings.Join(numbers, ", ") + ")"
 }

@@ -55,6 +55,12 @@ func someChanges(n int) []saga.Change {
 	return changes
 }
 
+// operated makes the first change an operator's.
+func operated(changes []saga.Change) []saga.Change {
+	changes[0].Operated = &saga.Operated{DeadlineInMS: new(int64(1000))}
+	return changes
+}
+
 func done() saga.Event {
 	return saga.Answered{Outcome: saga.Outcome{
 		Verdict: saga.Done, Code: "http_200", Request: []byte(`{}`), Output: json.RawMessage(`{"n":1}`), StartedAt: now(), EndedAt: now(),

@@ -11,13 +11,14 @@ import (
 
 func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 	t.Parallel()
-	db := connect(t, testdb.DSN(t))
+	dsn := testdb.DSN(t)
+	db := connect(t, dsn)
 	registered(t, db)
 	ended(t, db, 2000)
 	if _, err := postgres.NewSagas(db).ArchiveExpired(t.Context(), once, 500); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, db.SQL(), `ANALYZE saga.saga_states`)
+	execute(t, observer(t, dsn), `ANALYZE saga.saga_states`)
 	report, err := db.Storage(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func TestTLSToTheServerIsWhatTheModeSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := postgres.Open(t.Context(), postgres.Config{DSN: fmt.Sprintf("port=%d user=%s password=%s dbname=%s %s", c.Port, c.User, c.Password, c.Database, parameters)})
+		d, err := postgres.Open(t.Context(), postgres.Config{Unsecured: true, DSN: fmt.Sprintf("port=%d user=%s password=%s dbname=%s %s", c.Port, c.User, c.Password, c.Database, parameters)})
 		if err != nil {
 			return err
 		}

@@ -45,13 +45,8 @@ const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'sag
 // has brought along, and tells whether there were such. Call it before the
 // first event is written; it does nothing otherwise. Safe on many nodes at once.
 func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
-	// Nodes that start together all look before one of them locks: the others
-	// may then be told of a deadlock, and look again.
-	ahead, err := again(func() (ahead int64, err error) {
-		err = t.db.read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead)
-		return ahead, err
-	})
-	if err != nil {
+	var ahead int64
+	if err := t.db.read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead); err != nil {
 		return false, fmt.Errorf("look for restored events: %w", err)
 	}
 	return ahead > 0, nil

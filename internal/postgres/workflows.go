@@ -38,7 +38,8 @@ func scanWorkflow(row scanner) (workflow.Registered, error) {
 	if err := json.Unmarshal(def, r.Definition); err != nil {
 		return r, fmt.Errorf("stored definition: %w", err)
 	}
-	return r, nil
+	r.Definition.Output, err = canonical(r.Definition.Output)
+	return r, err
 }
 
 // Register implements workflow.Store. The head row is locked first, so that

@@ -22,7 +22,7 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 	d.s = &d.After.Saga
 	d.s.Version++
 	d.s.UpdatedAt = m.Now
-	ok := false
+	var ok bool
 	switch e := e.(type) {
 	case Answered:
 		ok = d.answered(e.Outcome)
@@ -37,11 +37,16 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 	case DeadlinePassed:
 		ok = d.deadline()
 	case ResumeRequested:
-		ok = d.resume(e.By, e.Reason)
+		ok = d.resume(e)
+	default:
+		ok = d.intervene(e)
 	}
 	if !ok {
+		if d.why == "" {
+			d.why = "that does not allow this"
+		}
 		return Change{}, fault.New(fault.Conflict, CodeStateConflict,
-			"the saga is %s; that does not allow this", r.State).Allowing(r.AllowedActions())
+			"the saga is %s; %s", r.State, d.why).Allowing(r.AllowedActions())
 	}
 	return d.Change, nil
 }
@@ -49,8 +54,9 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 // decision gathers a Change while the rules below work on it.
 type decision struct {
 	Change
-	s *Saga // = &Change.After.Saga
-	m Moment
+	s   *Saga // = &Change.After.Saga
+	m   Moment
+	why string // a refusal in more words than "the saga is …"
 }
 
 // to moves the saga over one edge and tells of it. A move that is not in the table is a bug in
@@ -99,35 +105,30 @@ func (d *decision) stepAnswered(o Outcome) {
 	if o.Verdict == Done {
 		d.log(Execute, o, LogSuccess, true)
 		d.After = d.After.with(k, o.Output)
-		d.s = &d.After.Saga
-		switch {
-		case d.s.EndCause != nil: // a flag was committed first; the outcome is kept and undone
-			d.tellOfStep(StepFinished)
-			d.turnBack(k)
-		case k+1 == d.s.TotalSteps:
-			d.tellOfStep(StepFinished)
-			d.s.CurrentStep = d.s.TotalSteps
-			d.end(Completed)
-		default:
-			d.to(StepCompleted)
-			d.atStep(k + 1)
-			d.to(Running) // the intent to call k+1 rides on this commit
+		d.progress()
+		if d.s.ordered() && d.s.Interventions.Order.Verb == FailStep && d.s.EndCause == nil {
+			d.failed(d.orderError())
 		}
+		d.advance(k, StepFinished)
 		return
 	}
 	d.s.Failures++
 	d.s.Uncertain = o.Verdict == Unknown || d.s.Uncertain && o.Verdict != Refused
-	policy := d.After.Def.ActionRetry(k)
-	giveUp := gaveUp(policy, o, d.s.Failures)
+	policy := d.After.policy(k)
+	ordered := d.s.ordered() && d.s.EndCause == nil
+	giveUp := !ordered && gaveUp(policy, o, d.s.Failures)
 	d.log(Execute, o, failedStatus(o), giveUp || d.s.EndCause != nil)
 	switch {
 	case d.s.EndCause != nil:
 		d.tellOfFailure(StepFailed, o, false)
+	case ordered:
+		d.tellOfFailure(StepFailed, o, false)
+		d.s.Attempt++
+		d.carryOut()
+		return
 	case giveUp:
 		d.tellOfFailure(StepFailed, o, o.Verdict != Refused)
-		cause := CauseStepFailed
-		d.s.EndCause = &cause
-		d.s.Error = d.outcomeError(o, fmt.Sprintf("step %q: %s", d.After.Def.Steps[k].Name, o.Message))
+		d.failed(d.outcomeError(o, fmt.Sprintf("step %q: %s", d.After.Def.Steps[k].Name, o.Message)))
 	default:
 		d.waitForRetry(policy, o)
 		return
@@ -135,23 +136,57 @@ func (d *decision) stepAnswered(o Outcome) {
 	d.turnBackHere()
 }
 
+// failed notes that the current step has failed for good.
+func (d *decision) failed(e *Error) {
+	cause := CauseStepFailed
+	d.s.EndCause, d.s.Error = &cause, e
+}
+
+// advance leaves step k, which is over. told names the event of that.
+func (d *decision) advance(k int, told AuditType) {
+	switch {
+	case d.s.EndCause != nil: // a flag was committed first; the outcome is kept and undone
+		d.tellOfStep(told)
+		d.turnBack(k)
+	case k+1 == d.s.TotalSteps:
+		d.tellOfStep(told)
+		d.s.CurrentStep = d.s.TotalSteps
+		d.end(Completed)
+	default:
+		d.to(StepCompleted)
+		d.Audit[len(d.Audit)-1].Type = told
+		d.atStep(k+1, Execute)
+		d.to(Running) // the intent to call k+1 rides on this commit
+	}
+}
+
 // undoAnswered applies the outcome of the current step's compensation.
 func (d *decision) undoAnswered(o Outcome) {
 	k := d.s.CurrentStep
 	if o.Verdict == Done {
 		d.log(Compensate, o, LogSuccess, true)
+		d.progress()
 		d.tellOfStep(UndoCompleted)
+		d.undone(k, d.s.Attempt, true)
 		d.undoFrom(k - 1)
 		return
 	}
 	d.s.Failures++
 	policy := d.After.Def.CompensationPolicy(k)
-	giveUp := d.s.CompensationExpired || gaveUp(policy, o, d.s.Failures)
+	ordered := d.s.ordered() && !d.s.CompensationExpired
+	giveUp := d.s.CompensationExpired || !ordered && gaveUp(policy, o, d.s.Failures)
 	d.log(Compensate, o, failedStatus(o), giveUp)
-	if !giveUp {
+	switch {
+	case ordered:
+		d.tellOfFailure(UndoFailed, o, false)
+		d.s.Attempt++
+		d.carryOut()
+		return
+	case !giveUp:
 		d.waitForRetry(policy, o)
 		return
 	}
+	d.After.undoRefused = o.Verdict == Refused
 	d.tellOfFailure(UndoFailed, o, o.Verdict != Refused)
 	d.dirtyEnd(d.outcomeError(o, fmt.Sprintf("the compensation of step %q gave up: %s", d.After.Def.Steps[k].Name, o.Message)), "compensation_failed")
 }
@@ -189,6 +224,9 @@ func (d *decision) turned() bool {
 	case d.s.State == Compensating && d.s.CompensationExpired:
 		d.dirtyEnd(d.newError("SAGA_COMPENSATION_TIMEOUT", "deadline", "the compensation did not end before its deadline"), "compensation_timeout")
 		return true
+	case !d.s.State.Terminal() && d.s.ordered():
+		d.carryOut()
+		return true
 	}
 	return false
 }
@@ -196,7 +234,7 @@ func (d *decision) turned() bool {
 // flag marks the saga to turn back. Only its driver moves it, because a call
 // may be in flight; a saga nobody ever drove ends at once.
 func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
-	if !d.s.State.Forward() || d.s.EndCause != nil {
+	if !turnable(&d.After) {
 		return false
 	}
 	text := map[Cause]string{CauseCancelled: "cancelled", CauseDeadline: "the deadline passed", CauseOperator: "compensation requested"}[cause]
@@ -236,27 +274,6 @@ func (d *decision) deadline() bool {
 	return d.flag(CauseDeadline, "SAGA_TIMEOUT", "deadline", "", "")
 }
 
-// resume reopens a saga whose undo gave up, at that undo, with a fresh policy.
-func (d *decision) resume(by, reason string) bool {
-	if d.s.State != Failed {
-		return false
-	}
-	d.s.CompletedAt, d.s.Clean = nil, nil
-	d.s.NeedsAttention, d.s.AttentionReason = false, nil
-	d.s.CompensationExpired = false
-	if d.s.Error != nil && d.s.Error.Cause != nil {
-		d.s.Error = d.s.Error.Cause // why it turned back; a second dirty end must not pile up on the first
-	}
-	d.to(Compensating)
-	d.Audit[len(d.Audit)-1].say(words{By: by, Reason: reason})
-	d.startCompensation()
-	// Attempt goes on counting: X-Saga-Attempt only grows (invariant I7).
-	d.s.Attempt, d.s.Failures = d.s.Attempt+1, 0
-	d.tellOfStep(UndoStarted)
-	d.s.LeaseOwner, d.s.NextRunAt = nil, &d.m.Now
-	return true
-}
-
 // slow records the call in flight as RUNNING.
 func (d *decision) slow(e Slow) bool {
 	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.recorded {
@@ -287,6 +304,7 @@ func (d *decision) turnBackHere() {
 
 // turnBack begins compensation at step from (which may be -1).
 func (d *decision) turnBack(from int) {
+	d.dropOrder()
 	d.to(Compensating)
 	d.Audit[len(d.Audit)-1].say(words{Cause: *d.s.EndCause})
 	d.startCompensation()
@@ -303,27 +321,42 @@ func (d *decision) startCompensation() {
 
 // undoFrom makes the highest step at or below from whose undo is due the
 // current one, records steps without an undo as SKIPPED, and ends the saga
-// when none is left. Every step below the first one was done: steps run in order.
+// when none is left, or goes forward again where a retry wants it to. Every
+// step below the first one was done, because steps run in order, or skipped.
 func (d *decision) undoFrom(from int) {
-	for k := from; k >= 0; k-- {
+	low := 0
+	if i := d.s.Interventions; i != nil && i.RestartAt != nil {
+		low = *i.RestartAt
+	}
+	for k := from; k >= low; k-- {
+		if by := d.After.intervened(k); by.Skipped && !by.Doubt {
+			continue // never done
+		}
 		if !d.After.Def.Steps[k].Compensation.None() {
-			d.atStep(k)
+			d.atStep(k, Compensate)
 			d.tellOfStep(UndoStarted)
 			return
 		}
 		d.tellSkipped(k)
 		d.Logs = append(d.Logs, StepLog{
 			ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: k, StepName: d.After.Def.Steps[k].Name, Action: Compensate,
-			Attempt: 1, Status: LogSkipped, Final: true, StartedAt: d.m.Now, CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
+			Attempt: 1 + d.After.base(k, Compensate), Status: LogSkipped, Final: true, StartedAt: d.m.Now, CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
 		})
+		d.undone(k, 1+d.After.base(k, Compensate), false)
+	}
+	if i := d.s.Interventions; i != nil && i.RestartAt != nil {
+		d.restart()
+		return
 	}
 	d.end(d.s.EndCause.End())
 }
 
-// atStep makes the first call of step k, in the present direction, the one in flight.
-func (d *decision) atStep(k int) {
+// atStep makes the first call of step k in one direction the one in flight.
+func (d *decision) atStep(k int, a Action) {
+	d.dropOrder()
 	d.s.CurrentStep = k
-	d.s.Attempt, d.s.Failures, d.s.Uncertain = 1, 0, false
+	d.s.Attempt, d.s.Failures, d.s.Uncertain = 1+d.After.base(k, a), 0, false
+	d.After.undoRefused = false
 	d.s.NextRunAt = nil
 }
 
@@ -337,10 +370,11 @@ func (d *decision) waitForRetry(p retry.Policy, o Outcome) {
 }
 
 func (d *decision) end(final State) {
-	clean := final != Failed
+	d.dropOrder()
+	clean := final != Failed && (d.s.Interventions == nil || !d.s.Interventions.Unclean)
 	switch {
 	case d.s.State != Compensating:
-	case clean:
+	case final != Failed:
 		d.tell(CompensationCompleted)
 	default:
 		d.tell(CompensationFailed)
@@ -350,4 +384,13 @@ func (d *decision) end(final State) {
 	d.s.Clean = &clean
 	d.s.CompletedAt = &d.m.Now
 	d.s.NextRunAt, d.s.LeaseOwner = nil, nil
+	if d.s.SuspendedAt != nil {
+		d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
+	}
+	if final != Failed {
+		d.s.NeedsAttention, d.s.AttentionReason = false, nil
+	}
+	if final == Completed {
+		d.result()
+	}
 }

@@ -44,6 +44,17 @@ const (
 	CompensationAsked AuditType = "saga.compensation_requested"
 	DeadlineReached   AuditType = "saga.deadline_passed"
 	SagaRestored      AuditType = "saga.restored" // from the archive
+
+	RetryAsked       AuditType = "saga.retry_requested"
+	ResumeAsked      AuditType = "saga.compensation_resumed"
+	Suspended        AuditType = "saga.suspended"
+	Unsuspended      AuditType = "saga.resumed"
+	DeadlineChanged  AuditType = "saga.deadline_changed"
+	ForceAsked       AuditType = "saga.end_forced"
+	AttentionRaised  AuditType = "saga.attention_raised"
+	AttentionCleared AuditType = "saga.attention_cleared"
+	StepOrder        AuditType = "saga.step.ordered" // skip, complete or fail
+	StepSkipped      AuditType = "saga.step.skipped"
 )
 
 // AuditTypes lists every type.
@@ -51,6 +62,7 @@ var AuditTypes = []AuditType{
 	SagaStarted, SagaCompleted, SagaFailed, SagaCancelled, SagaTimedOut, StepStarted, StepFinished, StepFailed,
 	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,
 	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached, SagaRestored,
+	RetryAsked, ResumeAsked, Suspended, Unsuspended, DeadlineChanged, ForceAsked, AttentionRaised, AttentionCleared, StepOrder, StepSkipped,
 }
 
 // NoState stands for "no state" in an AuditEvent.
@@ -183,6 +195,12 @@ type words struct {
 	Reason    string     `json:"reason,omitempty"`
 	Skipped   bool       `json:"skipped,omitempty"`
 	NextRunAt *time.Time `json:"next_run_at,omitempty"`
+
+	Verb     string     `json:"verb,omitempty"`
+	FromStep string     `json:"from_step,omitempty"`
+	Patched  bool       `json:"input_patched,omitempty"`
+	Deadline *time.Time `json:"deadline,omitempty"`
+	Missing  []string   `json:"missing,omitempty"` // members of the result that had no value
 }
 
 // say sets the event's data.

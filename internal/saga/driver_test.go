@@ -1,6 +1,8 @@
 package saga
 
 import (
+	"encoding/json"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -20,6 +22,10 @@ func (w *world) drive() {
 				}
 				continue
 			}
+			if w.head.SuspendedAt != nil {
+				w.unsuspend()
+				continue
+			}
 			w.claim()
 		}
 		switch task := w.run.Next(w.now); task {
@@ -29,7 +35,14 @@ func (w *world) drive() {
 			if w.crashes("while waiting") {
 				continue
 			}
-			w.now = *w.run.NextRunAt
+			if w.run.SuspendedAt != nil {
+				w.handOver()
+				continue
+			}
+			if w.now.Before(*w.run.NextRunAt) {
+				w.now = *w.run.NextRunAt
+			}
+			w.wakeUp()
 		case Turn:
 			w.decide(Turned{})
 		case Send:
@@ -74,7 +87,8 @@ func (w *world) decide(e Event) {
 		if err != nil {
 			w.t.Fatalf("%#v on %+v: %v", e, before.Saga, err)
 		}
-		if _, answered := e.(Answered); answered && w.chance("release", 15) {
+		_, answered := e.(Answered)
+		if _, slow := e.(Slow); answered && w.chance("release", 15) || !slow && c.After.SuspendedAt != nil {
 			c.Release(w.now)
 		}
 		if w.crashes("before the disk") {
@@ -82,7 +96,9 @@ func (w *world) decide(e Event) {
 		}
 		if !w.commit(e, before, c) {
 			w.stale++
-			w.run = new(w.load())
+			if w.wakeUp(); w.run == nil {
+				return // ended or reopened by force: nothing of its driver's business
+			}
 			continue
 		}
 		if w.crashes("after the disk") {
@@ -99,14 +115,12 @@ func (w *world) decide(e Event) {
 
 // meddle lets the API or the reaper do something to the saga, whoever drives it.
 func (w *world) meddle(when string) {
-	if w.meddlingLeft == 0 || !w.chance("meddle "+when, 8) {
+	if w.meddlingLeft == 0 || !w.chance("meddle "+when, 12) {
 		return
 	}
 	w.meddlingLeft--
 	r := w.load()
-	e := rapid.SampledFrom([]Event{
-		CancelRequested{By: "user", Reason: "no"}, CompensateRequested{By: "op"}, DeadlinePassed{}, DeadlinePassed{}, ResumeRequested{By: "op"},
-	}).Draw(w.t, "event")
+	e := w.meddler(&r).Draw(w.t, "event")
 	if _, reopens := e.(ResumeRequested); reopens && r.State == Failed {
 		return // that has its own budget
 	}
@@ -122,6 +136,69 @@ func (w *world) meddle(when string) {
 	}
 }
 
+// meddler draws what the API or a watchman may want of the saga.
+func (w *world) meddler(r *Run) *rapid.Generator[Event] {
+	order := func(v OrderVerb) Event {
+		return StepOrdered{Step: r.CurrentStep, Order: Order{Verb: v, By: "op", Output: json.RawMessage(`{"by":"hand"}`)}}
+	}
+	if allows(RetryVerb, r) && w.chance("retry of what waits", 40) {
+		return rapid.Just[Event](w.retry(r)) // rarely possible, so often tried
+	}
+	return rapid.SampledFrom([]Event{
+		CancelRequested{By: "user", Reason: "no"}, CompensateRequested{By: "op"}, DeadlinePassed{}, DeadlinePassed{}, ResumeRequested{By: "op"},
+		order(SkipStep), order(CompleteStep), order(FailStep), SuspendRequested{By: "op"}, UnsuspendRequested{}, DeadlineSet{TimeoutMS: 5000},
+		CompletionForced{By: "op"}, FailureForced{By: "op"}, Acknowledged{By: "op"}, Neglected{"no_progress"}, w.retry(r),
+	})
+}
+
+// retry draws a retry of whatever kind.
+func (w *world) retry(r *Run) RetryRequested {
+	e := RetryRequested{By: "op", Logs: slices.Clone(w.logs)}
+	if w.chance("from another step", 40) {
+		e.FromStep = new(rapid.IntRange(0, len(w.def.Steps)-1).Draw(w.t, "from"))
+	}
+	if w.chance("with a patch", 30) {
+		e.Patch = json.RawMessage(`{"patched":true}`)
+	}
+	return e
+}
+
+// unsuspend ends a suspension. Until here nothing was sent (invariant I15).
+func (w *world) unsuspend() {
+	r := w.load()
+	c, err := Apply(r, UnsuspendRequested{}, w.moment())
+	if err != nil || !w.commit(UnsuspendRequested{}, r, c) {
+		w.t.Fatalf("cannot resume %+v: %v", r.Saga, err)
+	}
+}
+
+// wakeUp reads the saga again after a wait, as every driver does.
+func (w *world) wakeUp() {
+	r := w.load()
+	if w.run = &r; w.forced(&r) {
+		w.run = nil
+	}
+}
+
+// handOver gives up a saga of which nothing is in flight, as Ownership.Release does.
+func (w *world) handOver() {
+	if w.head.LeaseOwner != nil {
+		w.head.LeaseOwner = nil
+		if w.head.NextRunAt == nil {
+			w.head.NextRunAt = new(w.now)
+		}
+		w.head.Version++
+		w.changes++
+	}
+	w.run = nil
+}
+
+// forced tells whether the saga has been ended, or reopened, by force while
+// its driver waited for an answer.
+func (w *world) forced(r *Run) bool {
+	return r.State.Terminal() || r.LeaseOwner == nil || *r.LeaseOwner != w.node
+}
+
 // reopened lets an operator resume a failed saga.
 func (w *world) reopened() bool {
 	if w.head.State != Failed || w.resumesLeft == 0 {
@@ -129,10 +206,26 @@ func (w *world) reopened() bool {
 	}
 	w.resumesLeft--
 	w.checkEnd() // a dirty end must be right while it lasts
+	if r := w.load(); r.NeedsAttention && w.chance("acknowledged", 30) {
+		if c, err := Apply(r, Acknowledged{By: "op"}, w.moment()); err != nil || !w.commit(Acknowledged{}, r, c) {
+			w.t.Fatalf("acknowledge: %v", err)
+		}
+	}
 	r := w.load()
-	c, err := Apply(r, ResumeRequested{By: "op"}, w.moment())
+	var e Event = ResumeRequested{By: "op"}
+	switch {
+	case w.chance("retry", 40):
+		e = w.retry(&r)
+	case w.chance("by hand", 20):
+		e = StepOrdered{Step: r.CurrentStep, Order: Order{Verb: SkipStep, By: "op"}}
+	}
+	c, err := Apply(r, e, w.moment())
+	if err != nil {
+		e = ResumeRequested{By: "op"}
+		c, err = Apply(r, e, w.moment())
+	}
 	if err != nil {
 		w.t.Fatalf("resume: %v", err)
 	}
-	return w.commit(ResumeRequested{}, r, c)
+	return w.commit(e, r, c)
 }

@@ -35,6 +35,69 @@ type DeadlinePassed struct{}
 // ResumeRequested reopens a FAILED saga whose undo gave up.
 type ResumeRequested struct{ By, Reason string }
 
+// RetryRequested makes the next attempt of a saga that waits for it due now,
+// with a fresh policy, or lets a failed saga go forward again.
+type RetryRequested struct {
+	By, Reason string
+	// FromStep is the index of the step to begin with, nil: the one that failed.
+	// Steps before the failed one are undone first, down to it.
+	FromStep *int
+	// Patch is a JSON merge patch (RFC 7386) of that step's input; nil: none.
+	Patch json.RawMessage
+	// NotApplied: the operator has made sure that the attempts so far were not applied.
+	NotApplied bool
+	// Logs are the saga's, all of them.
+	Logs []StepLog
+}
+
+// StepOrdered is an operator's decision about the current step, whose index
+// is Step. Actor and RequestID of the order are filled from the Moment.
+type StepOrdered struct {
+	Step int
+	Order
+}
+
+// SuspendRequested keeps anything new from being sent.
+type SuspendRequested struct{ By, Reason string }
+
+// UnsuspendRequested ends a suspension. The deadline moves by its length,
+// unless KeepDeadline.
+type UnsuspendRequested struct {
+	By, Reason   string
+	KeepDeadline bool
+}
+
+// DeadlineSet gives the present phase a new deadline, TimeoutMS from now.
+type DeadlineSet struct {
+	By, Reason string
+	TimeoutMS  int64
+}
+
+// CompletionForced ends a saga as completed. Result is canonical JSON or nil:
+// then what the workflow declares, as far as it can be told.
+type CompletionForced struct {
+	By, Reason string
+	Result     json.RawMessage
+}
+
+// FailureForced ends a saga as failed, at once.
+type FailureForced struct{ By, Reason string }
+
+// Acknowledged says that somebody has looked at a saga that needs attention.
+type Acknowledged struct{ By, Reason string }
+
+// Neglected says that a saga makes no progress, for this reason (a snake_case word).
+type Neglected struct{ Reason string }
+
+func (RetryRequested) event()      {}
+func (StepOrdered) event()         {}
+func (SuspendRequested) event()    {}
+func (UnsuspendRequested) event()  {}
+func (DeadlineSet) event()         {}
+func (CompletionForced) event()    {}
+func (FailureForced) event()       {}
+func (Acknowledged) event()        {}
+func (Neglected) event()           {}
 func (Answered) event()            {}
 func (Turned) event()              {}
 func (Slow) event()                {}
@@ -97,6 +160,8 @@ type Change struct {
 	// StartsCompensation: the store sets CompensationTimeoutAt to the database's
 	// clock plus After.CompensationTimeoutMS.
 	StartsCompensation bool
+	// Operated is nil for nearly every change.
+	Operated *Operated
 }
 
 // IdempotencyKey is a client's Idempotency-Key, stored in the transaction of
@@ -120,9 +185,18 @@ func (c *Change) Release(now time.Time) {
 	if s.NextRunAt == nil {
 		s.NextRunAt = &now
 	}
-	if s.State == Running && s.Attempt == 1 && s.CurrentStep > 0 {
+	if s.State == Running && s.Attempt == 1+c.After.base(s.CurrentStep, Execute) && s.CurrentStep > 0 && c.begins() {
 		s.State = StepCompleted // nothing of the next step was sent, so its start is not told either
 		c.Audit = c.Audit[:len(c.Audit)-1]
 	}
 	s.LeaseOwner = nil
+}
+
+// begins tells whether the last thing the change does is to pass on to a step.
+func (c *Change) begins() bool {
+	if len(c.Audit) == 0 {
+		return false
+	}
+	last := &c.Audit[len(c.Audit)-1]
+	return last.Type == StepStarted && last.Old == StepCompleted
 }

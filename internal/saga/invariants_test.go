@@ -16,7 +16,16 @@ import (
 func TestInvariantsHoldWhateverHappens(t *testing.T) {
 	ends := map[State]int{}
 	crashed, stale := 0, 0
-	for range 20 { // of a hundred runs each
+	happened := map[string]int{}
+	missing := func() (none []string) {
+		for _, what := range mustHappen {
+			if happened["saga."+what] == 0 {
+				none = append(none, what)
+			}
+		}
+		return none
+	}
+	for round := 0; round < 20 || len(missing()) > 0 && round < 200; round++ { // of a hundred runs each
 		rapid.Check(t, func(t *rapid.T) {
 			w := newWorld(t)
 			w.drive()
@@ -24,6 +33,9 @@ func TestInvariantsHoldWhateverHappens(t *testing.T) {
 			ends[w.head.State]++
 			crashed += int(w.node - 1)
 			stale += w.stale
+			for what, n := range w.happened {
+				happened[what] += n
+			}
 		})
 	}
 	for _, s := range []State{Completed, Compensated, Failed, Cancelled, TimedOut} {
@@ -34,7 +46,18 @@ func TestInvariantsHoldWhateverHappens(t *testing.T) {
 	if crashed == 0 || stale == 0 {
 		t.Errorf("%d crashes, %d stale commits: the test does not test them", crashed, stale)
 	}
+	if none := missing(); none != nil {
+		t.Errorf("never happened: %v; the test does not test it", none)
+	}
 	t.Logf("ends %v, %d crashes, %d stale commits", ends, crashed, stale)
+}
+
+// mustHappen is what some of the random runs must have come upon.
+var mustHappen = []string{
+	"RetryRequested in running", "RetryRequested in compensating", "RetryRequested in failed", "StepOrdered in running", "StepOrdered in compensating",
+	"StepOrdered in failed", "SuspendRequested in running", "SuspendRequested in compensating", "UnsuspendRequested in running", "DeadlineSet in running",
+	"CompletionForced in running", "FailureForced in running", "FailureForced in compensating", "Acknowledged in failed", "Neglected in running",
+	"ResumeRequested in failed",
 }
 
 // checkEnd is called when the saga has ended, and at each dirty end before it is reopened.
@@ -49,6 +72,8 @@ func (w *world) checkEnd() {
 		undo := w.row(i, Compensate, LogSuccess, LogSkipped)
 		hasUndo := !w.def.Steps[i].Compensation.None()
 		switch {
+		case s.State == Completed && w.forcedEnd, s.halted(), w.undoByHand[i]:
+		case s.State == Completed && (w.skipped[i] || w.byHand[i]):
 		case s.State == Completed:
 			if !w.done[i] || p.applied != 1 || p.undone != 0 {
 				t.Fatalf("completed, but step %d: done %v, %+v", i, w.done[i], p)
@@ -93,11 +118,15 @@ func (w *world) checkCause() {
 			t.Fatalf("dirty end does not keep why it turned back (-turned back +kept):\n%s", cmp.Diff(w.cause, s.Error.Cause))
 		}
 		last := w.last(work{s.CurrentStep, Compensate})
+		if s.AttentionReason == nil {
+			return // acknowledged
+		}
 		switch *s.AttentionReason {
 		case "compensation_failed":
 			if last == nil || !last.Final || last.Status != LogFailed && last.Status != LogTimeout {
 				t.Fatalf("an undo gave up without a final row: %+v", last)
 			}
+		case "force_failed":
 		case "compensation_timeout":
 			if !s.CompensationExpired {
 				t.Fatal("too late without a deadline")
@@ -120,18 +149,25 @@ func (w *world) checkRows() {
 	for i := range w.def.Steps {
 		for _, a := range []Action{Execute, Compensate} {
 			k := work{i, a}
-			c := count{Rows: w.answered[k] + w.closed[k], Final: w.ended[k]}
+			c := count{Rows: w.answered[k] + w.closed[k] + w.rows[k], Final: w.ended[k]}
 			passed := !w.head.State.Forward() && w.head.State != Completed && (i > w.head.CurrentStep || w.head.State != Failed)
 			if a == Compensate && passed && w.mustUndo(i) && w.def.Steps[i].Compensation.None() {
 				c = count{Rows: 1, Final: 1, Skipped: 1}
+			}
+			if w.rows[k] > 0 { // by hand: what counts is that there is a row for it
+				continue
 			}
 			if c != (count{}) {
 				want[k] = c
 			}
 		}
 	}
+	r := Run{Saga: w.head}
 	for _, l := range w.logs {
 		k := work{l.StepIndex, l.Action}
+		if l.Attempt <= r.base(k.step, k.action) || w.rows[k] > 0 {
+			continue
+		}
 		c := got[k]
 		c.Rows++
 		if l.Final {
@@ -153,9 +189,12 @@ func (w *world) checkRows() {
 	}
 }
 
+// has tells whether an action of a step was called or logged since the saga
+// last went forward again.
 func (w *world) has(step int, a Action) bool {
-	return slices.ContainsFunc(w.calls, func(c Call) bool { return c.Index == step && c.Action == a }) ||
-		slices.ContainsFunc(w.logs, func(l StepLog) bool { return l.StepIndex == step && l.Action == a })
+	r := Run{Saga: w.head}
+	return slices.ContainsFunc(w.calls[w.forward:], func(c Call) bool { return c.Index == step && c.Action == a }) ||
+		slices.ContainsFunc(w.logs, func(l StepLog) bool { return l.StepIndex == step && l.Action == a && l.Attempt > r.base(step, a) })
 }
 
 // last returns the row of the highest attempt.
@@ -171,15 +210,16 @@ func (w *world) last(at work) *StepLog {
 
 func (w *world) policy(at work) retry.Policy {
 	if at.action == Execute {
-		return w.def.ActionRetry(at.step)
+		return w.def.ActionRetry(at.step, nil)
 	}
 	return w.def.CompensationPolicy(at.step)
 }
 
 // row returns the row of a step and action with one of these statuses, nil when there is none.
 func (w *world) row(step int, a Action, statuses ...LogStatus) *StepLog {
+	r := Run{Saga: w.head}
 	i := slices.IndexFunc(w.logs, func(l StepLog) bool {
-		return l.StepIndex == step && l.Action == a && slices.Contains(statuses, l.Status)
+		return l.Attempt > r.base(step, a) && l.StepIndex == step && l.Action == a && slices.Contains(statuses, l.Status)
 	})
 	if i < 0 {
 		return nil

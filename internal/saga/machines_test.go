@@ -74,6 +74,16 @@ Where each event may lead, found by trying it on every kind of saga. An empty fi
 `)
 	writeEvents(w)
 	fmt.Fprint(w, `
+### What operators may do
+
+These verbs are the API's actions. The table is the rules' own (`+"`internal/saga/actions.go`"+`).
+
+`)
+	table(w, "verb", "permission", "what it does")
+	for _, v := range Verbs {
+		row(w, code(v.Verb), code(v.Needs), v.Means)
+	}
+	fmt.Fprint(w, `
 ### How a saga that turned back ends
 
 `)
@@ -136,7 +146,7 @@ func writeEvents(w io.Writer) {
 			if e == nil || drivers(e) && !p.owned {
 				continue
 			}
-			if c, err := Apply(r, e, moments(noon)); err == nil {
+			if c, err := Apply(r, p.aimed(e), moments(noon)); err == nil {
 				kind := strings.TrimPrefix(fmt.Sprintf("%T", e), "saga.")
 				if leads[kind] == nil {
 					leads[kind] = map[State]map[State]bool{}
@@ -177,6 +187,15 @@ var eventMeanings = []struct{ kind, meaning string }{
 	{"CompensateRequested", "compensate"},
 	{"DeadlinePassed", "the deadline of the phase passes"},
 	{"ResumeRequested", "resume-compensation"},
+	{"RetryRequested", "retry"},
+	{"StepOrdered", "skip, complete or fail its current step"},
+	{"SuspendRequested", "suspend"},
+	{"UnsuspendRequested", "resume"},
+	{"DeadlineSet", "extend-deadline"},
+	{"CompletionForced", "force-complete"},
+	{"FailureForced", "force-fail"},
+	{"Acknowledged", "acknowledge"},
+	{"Neglected", "a watchman finds that it makes no progress"},
 }
 
 var meanings = map[State]string{
@@ -213,7 +232,7 @@ var logMeanings = map[LogStatus]string{
 	LogSuccess: "done",
 	LogFailed:  "refused, failed, or without an answer",
 	LogTimeout: "no answer in time",
-	LogSkipped: "nothing to call: the step has no compensation",
+	LogSkipped: "nothing to call: the step has no compensation, or an operator skipped it",
 	LogRunning: "the call is in flight and takes long",
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
@@ -24,6 +25,7 @@ type Spec struct {
 	Payload       json.RawMessage // canonical JSON or nil
 	Metadata      json.RawMessage // canonical JSON object or nil
 	TimeoutMS     int64           // 0: the definition's, else the server's default
+	RetryPolicy   *retry.Policy   // of steps that name none; nil: the definition's
 }
 
 // NewSaga is a saga to be stored for the first time.
@@ -53,7 +55,8 @@ func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Ti
 		Name: spec.Name, Description: spec.Description, BusinessKey: spec.BusinessKey,
 		CorrelationID: spec.CorrelationID, InitiatedBy: spec.InitiatedBy,
 		TraceID: spec.TraceID, SpanID: spec.SpanID, Payload: spec.Payload, Metadata: spec.Metadata,
-		State: Pending, TotalSteps: len(def.Steps), Version: 1,
+		RetryPolicy: spec.RetryPolicy,
+		State:       Pending, TotalSteps: len(def.Steps), Version: 1,
 		CreatedAt: now, UpdatedAt: now,
 	}
 	if s.SagaType == "" {

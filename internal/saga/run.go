@@ -21,6 +21,10 @@ type Run struct {
 	outputs []json.RawMessage
 	// recorded: the call in flight has a RUNNING step log, which its answer completes.
 	recorded bool
+	// undone: a compensation is committed as done since the saga last went
+	// forward. undoRefused: the last attempt of the present one was refused, so
+	// that it certainly was not applied.
+	undone, undoRefused bool
 }
 
 // Defaults are the server's values for what a definition leaves open.
@@ -36,7 +40,17 @@ func NewRun(s Saga, def *workflow.Definition) Run {
 // Rebuild returns the run of a saga from its step logs, in any order.
 func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Run {
 	r := NewRun(s, def)
-	for _, l := range logs {
+	for i := range logs {
+		l := &logs[i]
+		if l.Attempt <= r.base(l.StepIndex, l.Action) {
+			continue // of an earlier run of the step
+		}
+		if l.Action == Compensate && (l.Status == LogSuccess || l.Status == LogSkipped && l.Outcome != nil) {
+			r.undone = true // or given up by hand
+		}
+		if l.Action == Compensate && l.StepIndex == s.CurrentStep && l.Attempt == s.Attempt && l.refusal() {
+			r.undoRefused = true
+		}
 		if l.Action == Execute && l.Status == LogSuccess && l.StepIndex < len(r.outputs) {
 			r.outputs[l.StepIndex] = orNull(l.Response)
 		}
@@ -70,7 +84,7 @@ func (r *Run) Next(now time.Time) Task {
 	switch {
 	case r.State.Terminal():
 		return Rest
-	case r.flagged() && !r.recorded: // a recorded call was sent: it is repeated, and its answer turns the saga
+	case (r.flagged() || r.ordered()) && !r.recorded: // a recorded call was sent: it is repeated, and its answer turns the saga
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
 		return Wait
@@ -111,13 +125,16 @@ func (r *Run) Call(d Defaults) Call {
 	if r.TraceID != nil {
 		c.Trace = *r.TraceID
 	}
-	word := "execute"
+	word, again := "execute", r.intervened(r.CurrentStep).Runs
 	c.HTTP = *step.Action.HTTP
 	if c.Action == Compensate {
-		word = "compensate"
+		word, again = "compensate", r.intervened(r.CurrentStep).Undos
 		c.HTTP = *step.Compensation.HTTP
 	}
 	c.Key = fmt.Sprintf("%s/%s/%s", r.ID, step.Name, word)
+	if again > 0 { // an operator made it another call (decision 0023)
+		c.Key += fmt.Sprintf("#%d", again+1)
+	}
 	c.Body = r.body(step, c.Action, word)
 	return c
 }
@@ -144,7 +161,7 @@ func (r *Run) body(step *workflow.Step, action Action, word string) []byte {
 	b = append(b, `,"action":"`...)
 	b = append(b, word...)
 	b = append(b, `","payload":`...)
-	b = append(b, orNull(r.Payload)...)
+	b = append(b, orNull(r.input(r.CurrentStep))...)
 	b = append(b, `,"outputs":{`...)
 	first := true
 	for i, out := range r.outputs {
@@ -162,7 +179,7 @@ func (r *Run) body(step *workflow.Step, action Action, word string) []byte {
 	b = append(b, '}')
 	if action == Compensate {
 		b = append(b, `,"input":`...)
-		b = append(b, orNull(r.Payload)...) // a step without a mapping gets the saga's payload (S1-08)
+		b = append(b, orNull(r.input(r.CurrentStep))...)
 		b = append(b, `,"output":`...)
 		b = append(b, orNull(r.outputs[r.CurrentStep])...)
 	}
@@ -192,4 +209,16 @@ func (r Run) with(i int, out json.RawMessage) Run {
 	r.outputs = slices.Clone(r.outputs)
 	r.outputs[i] = orNull(out)
 	return r
+}
+
+// without returns a copy of r in which no step from i on has answered.
+func (r Run) without(i int) Run {
+	r.outputs = slices.Clone(r.outputs)
+	clear(r.outputs[i:])
+	return r
+}
+
+// refusal tells whether the attempt was refused for good by its participant.
+func (l *StepLog) refusal() bool {
+	return l.Final && l.Error != nil && !l.Error.Retryable && l.Error.Type != typeOperator
 }

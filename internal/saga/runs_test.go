@@ -56,6 +56,33 @@ type point struct {
 	suspended bool
 	expired   bool
 	waiting   bool
+	mark      mark
+}
+
+// mark is what an operator or a watchman has left on a run.
+type mark string
+
+const (
+	unmarked  mark = ""
+	ordered   mark = "ordered"      // an order about the current step waits
+	halted    mark = "halted"       // failed by force on the way forward
+	refused   mark = "undo refused" // so that a retry is possible
+	restarts  mark = "restarts"     // a retry waits for the undoing to come to step 0
+	neglected mark = "neglected"
+	patched   mark = "patched" // the current step has a run and an input of its own
+)
+
+// marksOf are those that make sense in a state.
+func marksOf(s State) []mark {
+	switch {
+	case s == Failed:
+		return []mark{unmarked, halted, refused, restarts, patched}
+	case s == Compensating:
+		return []mark{unmarked, ordered, restarts, neglected}
+	case s.Forward():
+		return []mark{unmarked, ordered, neglected, patched}
+	}
+	return []mark{unmarked}
 }
 
 // pointDefinitions are shared by the runs of all points.
@@ -91,8 +118,20 @@ func (p point) run() Run {
 		s.AttentionReason = new("compensation_failed")
 		s.Error = &Error{Code: "UNDO", Message: "the undo", Cause: s.Error}
 	}
+	switch p.mark {
+	case ordered:
+		s.Interventions = &Interventions{Order: &Order{Verb: SkipStep, By: "op"}}
+	case halted:
+		s.Interventions = &Interventions{Halted: true}
+	case restarts:
+		s.Interventions = &Interventions{RestartAt: new(0), Steps: map[int]StepIntervention{0: {Next: &NextRun{Base: 1}}}}
+	case neglected:
+		s.NeedsAttention, s.AttentionReason = true, new("no_progress")
+	case patched:
+		s.Interventions = &Interventions{Steps: map[int]StepIntervention{p.step: {Runs: 1, Input: json.RawMessage(`{"b":2}`)}}}
+	}
 	r := NewRun(s, pointDefinitions[p.pattern])
-	r.recorded = p.recorded
+	r.recorded, r.undoRefused = p.recorded, p.mark == refused
 	for i := range min(p.step, len(r.outputs)) {
 		r.outputs[i] = json.RawMessage(`{"i":1}`)
 	}
@@ -112,12 +151,17 @@ func points() []point {
 					for _, attempt := range []int{0, 1, 3} {
 						for flags := range 1 << 6 {
 							f := func(bit int) bool { return both[flags>>bit&1] }
-							p := point{pattern, state, step, cause, f(0), attempt, f(1), f(2), f(3), f(4), f(5)}
-							undoing := state == Compensating || state == Failed
-							if undoing && (cause == "" || pattern[step] == 'n') || p.expired && state != Compensating {
-								continue
+							for _, m := range marksOf(state) {
+								p := point{pattern, state, step, cause, f(0), attempt, f(1), f(2), f(3), f(4), f(5), m}
+								undoing := state == Compensating || state == Failed
+								if undoing && (cause == "" || pattern[step] == 'n' && m != halted) || p.expired && state != Compensating {
+									continue
+								}
+								if m != unmarked && (pattern != "nun" || attempt == 0 && m != neglected || p.suspended && m != ordered) {
+									continue // nothing new, and there are enough of them
+								}
+								out = append(out, p)
 							}
-							out = append(out, p)
 						}
 					}
 				}
@@ -158,8 +202,14 @@ func inconsistent(r *Run) string {
 		return "ended in the state of another cause"
 	case r.State.Terminal() != (r.CompletedAt != nil), r.State.Terminal() != (r.Clean != nil):
 		return "ended without end, or an end without having ended"
-	case r.Clean != nil && *r.Clean == (r.State == Failed), r.NeedsAttention != (r.State == Failed), r.NeedsAttention != (r.AttentionReason != nil):
+	case r.Clean != nil && *r.Clean && (r.State == Failed || r.unclean()), r.Clean != nil && !*r.Clean && r.State != Failed && !r.unclean():
 		return "a dirty end that does not say so, or a clean one that does"
+	case r.NeedsAttention && r.State.Terminal() && r.State != Failed, r.NeedsAttention != (r.AttentionReason != nil):
+		return "needs attention without a reason"
+	case r.SuspendedAt != nil && r.State.Terminal(), r.ordered() && (r.State.Terminal() || r.Attempt == 0 || r.State == Compensating && r.LeaseOwner == nil):
+		return "ended, but something is to happen"
+	case r.halted() && r.State != Failed, r.restartAt() >= 0 && (r.halted() || r.State != Failed && r.State != Compensating || r.restartAt() > r.CurrentStep):
+		return "an intervention of another state"
 	case r.State.Terminal() && (r.LeaseOwner != nil || r.NextRunAt != nil):
 		return "ended, but somebody will look at it"
 	case !r.State.Terminal() && r.LeaseOwner == nil && r.NextRunAt == nil:
@@ -173,7 +223,7 @@ func inconsistent(r *Run) string {
 		return "between two steps, but a call was made"
 	case r.State != Pending && r.State != StepCompleted && r.Attempt > 0 && r.StartedAt == nil:
 		return "under way, but not started"
-	case (r.State == Compensating || r.State == Failed) && r.Uncertain:
+	case (r.State == Compensating || r.State == Failed && !r.halted()) && r.Uncertain:
 		return "doubt about an undo"
 	case r.CompensationExpired && r.State.Forward():
 		return "the deadline of an undo that has not begun"
@@ -181,4 +231,13 @@ func inconsistent(r *Run) string {
 		return "a call in flight that nobody made"
 	}
 	return ""
+}
+
+func (r *Run) unclean() bool { return r.Interventions != nil && r.Interventions.Unclean }
+
+func (r *Run) restartAt() int {
+	if r.Interventions == nil || r.Interventions.RestartAt == nil {
+		return -1
+	}
+	return *r.Interventions.RestartAt
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
 )
 
 // Tenant is seed 4's tenant: every row carries it, every query names its ID.
@@ -69,6 +71,8 @@ type Saga struct {
 	SpanID          *string         `db:"span_id"`
 	Payload         json.RawMessage `db:"payload"`  // canonical JSON; nil when none was given
 	Metadata        json.RawMessage `db:"metadata"` // a JSON object or nil
+	// RetryPolicy stands between those of the steps and the workflow's; nil: nothing does.
+	RetryPolicy *retry.Policy `db:"retry_policy"`
 
 	State       State `db:"state"`
 	CurrentStep int   `db:"current_step"` // the step in flight; while compensating, the one being undone
@@ -96,6 +100,12 @@ type Saga struct {
 	NeedsAttention  bool    `db:"needs_attention"`
 	AttentionReason *string `db:"attention_reason"`
 
+	// Interventions is what operators have changed; nil: nothing.
+	Interventions *Interventions `db:"interventions"`
+	// Result is what the workflow's output declaration or an operator made of a
+	// completed saga; nil: neither has, and the outputs of the steps are the result.
+	Result json.RawMessage `db:"result_data"`
+
 	TimeoutMS             *int64     `db:"timeout_ms"`
 	CompensationTimeoutMS *int64     `db:"compensation_timeout_ms"`
 	TimeoutAt             *time.Time `db:"timeout_at"`              // database clock
@@ -109,17 +119,6 @@ type Saga struct {
 	StartedAt           *time.Time `db:"started_at"`
 	CompletedAt         *time.Time `db:"completed_at"` // set at any end
 	UpdatedAt           time.Time  `db:"updated_at"`
-}
-
-// AllowedActions lists the operator verbs the present state accepts.
-func (s *Saga) AllowedActions() []string {
-	switch {
-	case s.State.Forward() && s.EndCause == nil:
-		return []string{"cancel", "compensate"}
-	case s.State == Failed:
-		return []string{"resume-compensation"}
-	}
-	return []string{}
 }
 
 // ErrorMessage is seed 1's error_message: "" when there is no error.

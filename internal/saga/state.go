@@ -122,6 +122,9 @@ const (
 	AllUndone  Trigger = "all undone"          //
 	UndoGaveUp Trigger = "an undo gave up"     //
 	Resume     Trigger = "resume compensation" // operator
+	Retry      Trigger = "retry"               // operator
+	Restart    Trigger = "undone as far as a retry needs"
+	Forced     Trigger = "by force" // operator
 )
 
 // Edge is one legal transition.
@@ -148,6 +151,11 @@ var Edges = []Edge{
 	{Compensating, TimedOut, AllUndone},
 	{Compensating, Failed, UndoGaveUp},
 	{Failed, Compensating, Resume},
+	{StepCompleted, Completed, Forced},
+	{Running, Failed, Forced},
+	{StepCompleted, Failed, Forced},
+	{Failed, Running, Retry},
+	{Compensating, Running, Restart},
 }
 
 // edge tells whether one legal transition leads from one state to another.

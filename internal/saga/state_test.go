@@ -69,15 +69,16 @@ func TestStatesBehindAStatus(t *testing.T) {
 	}
 }
 
-// TestTheTable compares Edges with the rows of requirements/saga.md 5.4 that
-// exist so far, and with the operator's order to turn back before anything ran.
+// TestTheTable compares Edges with the rows of requirements/saga.md 5.4, the
+// operator's order to turn back before anything ran, and the way back to
+// executing of a retry from an earlier step (docs/decisions/0023).
 func TestTheTable(t *testing.T) {
 	want := map[State][]State{
 		Pending:       {Running, Compensated, Cancelled, TimedOut},
-		Running:       {StepCompleted, Completed, Compensating},
-		StepCompleted: {Running, Compensating},
-		Compensating:  {Compensated, Failed, Cancelled, TimedOut},
-		Failed:        {Compensating},
+		Running:       {StepCompleted, Completed, Compensating, Failed},
+		StepCompleted: {Running, Completed, Compensating, Failed},
+		Compensating:  {Running, Compensated, Failed, Cancelled, TimedOut},
+		Failed:        {Running, Compensating},
 	}
 	got := map[State][]State{}
 	for _, e := range Edges {
@@ -119,14 +120,15 @@ func TestReachable(t *testing.T) {
 		from, to State
 		want     bool
 	}{
-		{Pending, Completed, true}, // by way of running
-		{Pending, Failed, true},    // by way of compensating
-		{Failed, Cancelled, true},  // by way of compensating
-		{Running, Running, true},   // by way of step_completed
-		{Pending, Pending, false},  // a guard must allow staying, this does not
-		{Completed, Failed, false}, //
-		{Compensating, Running, false},
-		{Failed, Completed, false},
+		{Pending, Completed, true},    // by way of running
+		{Pending, Failed, true},       // by way of compensating
+		{Failed, Cancelled, true},     // by way of compensating
+		{Running, Running, true},      // by way of step_completed
+		{Pending, Pending, false},     // a guard must allow staying, this does not
+		{Completed, Failed, false},    //
+		{Compensating, Running, true}, // a retry
+		{Failed, Completed, true},     // by way of running
+		{Failed, Pending, false},
 		{Compensated, Compensating, false},
 	} {
 		if got := Reachable(tt.from, tt.to); got != tt.want {

@@ -87,10 +87,13 @@ func Steps(r Run, logs []StepLog) []StepView {
 		if l.StepIndex >= len(done) {
 			continue
 		}
-		if l.Action == Execute {
-			done[l.StepIndex].add(l)
-		} else {
-			undone[l.StepIndex].add(l)
+		base := r.base(l.StepIndex, l.Action)
+		switch {
+		case l.Attempt <= base: // of an earlier run of the step
+		case l.Action == Execute:
+			done[l.StepIndex].add(l, base)
+		default:
+			undone[l.StepIndex].add(l, base)
 		}
 	}
 	views := make([]StepView, len(r.Def.Steps))
@@ -113,7 +116,7 @@ type trail struct {
 	attempts int
 }
 
-func (t *trail) add(l *StepLog) {
+func (t *trail) add(l *StepLog, base int) {
 	if t.last == nil || l.Attempt >= t.last.Attempt {
 		t.last = l
 	}
@@ -121,7 +124,7 @@ func (t *trail) add(l *StepLog) {
 		t.first = &l.StartedAt
 	}
 	if l.Status != LogSkipped {
-		t.attempts = max(t.attempts, l.Attempt)
+		t.attempts = max(t.attempts, l.Attempt-base)
 	}
 }
 
@@ -134,19 +137,20 @@ func (r *Run) current(i int, forward bool) bool {
 	return forward && r.State.Forward() || !forward && r.State == Compensating
 }
 
-// sent is the number of the last call of the current step that was made. A
-// flag makes a call waited for look like one in flight, until the driver turns.
+// sent is how many calls of the current step were made. A flag makes a call
+// waited for look like one in flight, until the driver turns.
 func (r *Run) sent() int {
+	n := r.Attempt - r.base(r.CurrentStep, r.Action())
 	if r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one waited for
-		return r.Attempt - 1
+		n--
 	}
-	return r.Attempt
+	return n
 }
 
 func (r *Run) stepView(i int, t trail) StepView {
 	v := StepView{
 		ID: fmt.Sprintf("%s:%d", r.ID, i), SagaID: r.ID, Index: i, Name: r.Def.Steps[i].Name,
-		Attempts: t.attempts, MaxAttempts: r.Def.ActionRetry(i).MaxAttempts,
+		Attempts: t.attempts, MaxAttempts: r.policy(i).MaxAttempts,
 		CreatedAt: r.CreatedAt, StartedAt: t.first,
 	}
 	current := r.current(i, true)
@@ -163,21 +167,21 @@ func (r *Run) stepView(i int, t trail) StepView {
 			v.LastAttemptAt = r.StartedAt
 		}
 	default:
-		v.State = forwardState(t.last, current)
+		v.State = forwardState(t.last, current && (!t.last.Final || t.last.Attempt < r.Attempt)) // final until an operator retried it
 		v.LastAttemptAt = &t.last.StartedAt
 		v.Error = t.last.Error
 		if v.State != StepStateRunning {
 			v.CompletedAt = t.last.CompletedAt
 		}
 	}
-	v.Input = r.Payload
+	v.Input = r.input(i)
 	if out := r.outputs[i]; string(out) != "null" {
 		v.Output = out
 	}
 	return v
 }
 
-func forwardState(last *StepLog, current bool) StepState {
+func forwardState(last *StepLog, goesOn bool) StepState {
 	switch last.Status {
 	case LogRunning:
 		return StepStateRunning
@@ -186,7 +190,7 @@ func forwardState(last *StepLog, current bool) StepState {
 	case LogSkipped:
 		return StepStateSkipped
 	}
-	if current && !last.Final {
+	if goesOn {
 		return StepStateRunning
 	}
 	return StepStateFailed
@@ -194,8 +198,8 @@ func forwardState(last *StepLog, current bool) StepState {
 
 // viewUndo adds what became of the step's compensation.
 func (r *Run) viewUndo(v *StepView, t trail) {
-	undoing := r.State == Compensating || r.State == Failed
-	if t.last == nil && (!undoing || v.Index > r.CurrentStep) {
+	undoing := r.State == Compensating || r.State == Failed && !r.halted()
+	if t.last == nil && (!undoing || v.Index > r.CurrentStep || r.spared(v.Index)) {
 		return
 	}
 	u := &UndoView{Attempts: t.attempts, MaxAttempts: r.Def.CompensationPolicy(v.Index).MaxAttempts, StartedAt: t.first}
@@ -214,11 +218,21 @@ func (r *Run) viewUndo(v *StepView, t trail) {
 	case t.last.Status == LogSuccess:
 		v.State, u.State, u.CompletedAt = StepStateCompensated, UndoStateCompleted, t.last.CompletedAt
 	case t.last.Status == LogSkipped:
-		v.State, u.State, u.CompletedAt = StepStateCompensated, UndoStateSkipped, t.last.CompletedAt
+		u.State, u.CompletedAt = UndoStateSkipped, t.last.CompletedAt
+		if t.last.Outcome == nil { // else an operator has left the step as it was
+			v.State = StepStateCompensated
+		}
 	default:
 		v.State, u.State, u.CompletedAt = StepStateCompensating, UndoStateFailed, t.last.CompletedAt
 	}
 	if t.last != nil {
 		u.Error = t.last.Error
 	}
+}
+
+// spared tells whether the present undoing leaves step i alone: it was skipped,
+// or a retry goes forward again before it is reached.
+func (r *Run) spared(i int) bool {
+	by := r.intervened(i)
+	return by.Skipped && !by.Doubt || r.Interventions != nil && r.Interventions.RestartAt != nil && i < *r.Interventions.RestartAt
 }

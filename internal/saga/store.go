@@ -101,6 +101,9 @@ type Filter struct {
 	Offset int     // page mode
 	After  *Cursor // cursor mode; then Offset is 0
 	Total  bool    // count all matches as well
+	// TotalCap is where counting stops; 0: nowhere. Counting all of a few
+	// million takes longer than anybody waits for a list.
+	TotalCap int64
 }
 
 // Cursor is the last row of the page before, at full precision (trap X5).
@@ -114,6 +117,9 @@ type Page struct {
 	Sagas []Saga
 	More  bool
 	Total int64 // when Filter.Total
+	// TotalCapped: counting stopped at Filter.TotalCap or, when that took too
+	// long, before it. There are at least Total, and may be more.
+	TotalCapped bool
 }
 
 // Ownership is who drives what: nodes hold one lease row each, sagas name
@@ -145,4 +151,31 @@ type Ownership interface {
 	// Stuck counts sagas nobody will ever look at again (invariant I1): always
 	// zero. Live counts unfinished sagas by state.
 	Stuck(ctx context.Context) (stuck int, live map[State]int, err error)
+	// Neglected returns up to limit sagas that make no progress: nothing has
+	// changed for longer than after since they were due, or the call in flight
+	// has failed at least so many times. Suspended ones, and those that need
+	// attention already, are not among them.
+	Neglected(ctx context.Context, after time.Duration, failures, limit int) ([]Stalled, error)
+	// Node tells who an owner is. known: false when the store has forgotten it.
+	Node(ctx context.Context, owner int64) (n Node, known bool, err error)
+}
+
+// Stalled is a saga that makes no progress, and why: ReasonUnowned and so on.
+type Stalled struct {
+	Saga   Saga
+	Reason string
+}
+
+// Reasons of Stalled, which become Saga.AttentionReason.
+const (
+	ReasonUnowned  = "nobody_drives_it" // due, and no node has taken it
+	ReasonNoAnswer = "no_answer"        // its call has been in flight for long
+	ReasonFailing  = "keeps_failing"    // it is retried again and again
+)
+
+// Node is the holder of a lease.
+type Node struct {
+	Name       string
+	LeaseUntil time.Time // database clock
+	Alive      bool      // the lease has not ended
 }

@@ -2,7 +2,9 @@ package saga
 
 import (
 	"bytes"
+	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +22,15 @@ type witness struct {
 	closed    map[work]int // RUNNING rows of dead owners, closed by the store
 	changes   int64        // accepted ones, claims included
 	cause     *Error       // why it turned back
+
+	// What operators did.
+	skipped    []bool       // passed without having been done
+	byHand     []bool       // done, as somebody says
+	undoByHand []bool       // undone or given up, likewise
+	rows       map[work]int // logs that no call has written
+	forward    int          // calls before it last went forward again
+	forcedEnd  bool         // by force
+	happened   map[string]int
 }
 
 // work is one direction of one step.
@@ -32,6 +43,7 @@ func newWitness(n int) witness {
 	return witness{
 		done: make([]bool, n), doubt: make([]bool, n), ended: map[work]int{}, answered: map[work]int{},
 		takeovers: map[work]int{}, resumed: map[work]int{}, closed: map[work]int{},
+		skipped: make([]bool, n), byHand: make([]bool, n), undoByHand: make([]bool, n), rows: map[work]int{}, happened: map[string]int{},
 	}
 }
 
@@ -62,7 +74,9 @@ func (w *world) checkCommit(e Event, before *Run, c *Change) {
 	if after.Version != before.Version+1 || after.LeaseEpoch != before.LeaseEpoch {
 		t.Fatalf("version %d → %d, epoch %d → %d", before.Version, after.Version, before.LeaseEpoch, after.LeaseEpoch)
 	}
+	w.happened[fmt.Sprintf("%T in %s", e, before.State)]++
 	w.note(e, before, after)
+	w.noteByHand(before, c)
 	w.checkAudit(c)
 	running := 0
 	for _, l := range w.logs {
@@ -91,12 +105,22 @@ func (w *world) checkCommit(e Event, before *Run, c *Change) {
 // note learns from a committed event.
 func (w *world) note(e Event, before, after *Run) {
 	k := before.CurrentStep
-	if before.EndCause == nil && after.EndCause != nil {
+	_, forced := e.(FailureForced)
+	switch {
+	case forced && before.EndCause == nil:
+		w.cause = nil // nothing but force
+	case before.EndCause == nil && after.EndCause != nil, w.cause == nil && before.halted() && !after.halted() && after.Error != nil:
 		w.cause = after.Error
 	}
 	switch e := e.(type) {
 	case ResumeRequested:
 		w.resumed[at(after)]++
+	case RetryRequested:
+		w.resumed[at(after)]++
+	case StepOrdered:
+		w.resumed[at(after)]++
+	case FailureForced, CompletionForced:
+		w.forcedEnd = after.State == Completed
 	case Answered:
 		w.answered[at(before)]++
 		goesOn := after.State.Forward() == before.State.Forward() && after.CurrentStep == k && !after.State.Terminal()
@@ -123,7 +147,7 @@ func (w *world) checkCall(c Call) {
 	t := w.t
 	for i := range w.def.Steps {
 		switch {
-		case c.Action == Execute && i < c.Index && !w.done[i]: // I3
+		case c.Action == Execute && i < c.Index && !w.done[i] && !w.skipped[i]: // I3
 			t.Fatalf("step %d is executed before step %d is done", c.Index, i)
 		case c.Action == Compensate && i > c.Index && w.mustUndo(i) && w.row(i, Compensate, LogSuccess, LogSkipped) == nil: // I4
 			t.Fatalf("step %d is undone before step %d", c.Index, i)
@@ -132,19 +156,28 @@ func (w *world) checkCall(c Call) {
 	if c.Action == Compensate && (!w.mustUndo(c.Index) || w.def.Steps[c.Index].Compensation.None()) {
 		t.Fatalf("step %d is undone: done %v, in doubt %v", c.Index, w.done[c.Index], w.doubt[c.Index])
 	}
+	if w.run.SuspendedAt != nil { // I15
+		t.Fatalf("sent while suspended: %+v", c)
+	}
 	sent := 0
-	for _, earlier := range w.calls {
+	for i, earlier := range w.calls {
 		if same := earlier.Index == c.Index && earlier.Action == c.Action; !same {
 			if earlier.Key == c.Key {
 				t.Fatalf("the key of another step or action: %+v, %+v", earlier, c)
 			}
-			if c.Action == Execute && earlier.Action == Compensate {
+			if c.Action == Execute && earlier.Action == Compensate && i >= w.forward {
 				t.Fatalf("executes after it began to undo: %+v", c)
 			}
 			continue
 		}
+		if earlier.Key != c.Key { // another run of the step
+			if earlier.Attempt >= c.Attempt || !strings.Contains(c.Key, "#") {
+				t.Fatalf("another key without a new run, or a new run that does not count on:\n%+v\n%+v", earlier, c)
+			}
+			continue
+		}
 		sent++
-		if earlier.Key != c.Key || !bytes.Equal(earlier.Body, c.Body) || earlier.Attempt >= c.Attempt || earlier.Fence > c.Fence { // I6, I7
+		if !bytes.Equal(earlier.Body, c.Body) || earlier.Attempt >= c.Attempt || earlier.Fence > c.Fence { // I6, I7
 			t.Fatalf("not a repetition:\n%+v %s\n%+v %s", earlier, earlier.Body, c, c.Body)
 		}
 	}
@@ -152,4 +185,80 @@ func (w *world) checkCall(c Call) {
 	if bound := w.policy(here).MaxAttempts*(1+w.resumed[here]) + w.takeovers[here]; sent >= bound { // I8
 		t.Fatalf("call %d of step %d %s, at most %d are allowed", sent+1, c.Index, c.Action, bound)
 	}
+}
+
+// noteByHand learns from logs that no call has written, and from steps that
+// begin anew.
+func (w *world) noteByHand(before *Run, c *Change) {
+	after := &c.After
+	for _, l := range c.Logs {
+		k := work{l.StepIndex, l.Action}
+		switch {
+		case l.Outcome == nil || *l.Outcome != outcomeOperator:
+			continue
+		case l.Completes:
+		}
+		w.rows[k]++
+		w.ended[k]++
+		switch {
+		case l.Action == Compensate && l.Status != LogFailed:
+			w.undoByHand[l.StepIndex] = true
+		case l.Action == Execute && l.Status == LogSuccess:
+			w.done[l.StepIndex], w.byHand[l.StepIndex], w.doubt[l.StepIndex] = true, true, false
+		case l.Action == Execute && l.Status == LogSkipped:
+			w.skipped[l.StepIndex] = true
+		case l.Action == Execute && l.Error.Code == "abandoned":
+			w.doubt[l.StepIndex] = true
+		}
+	}
+	if before.Interventions == after.Interventions {
+		return
+	}
+	for k := range w.def.Steps {
+		was, is := before.intervened(k), after.intervened(k)
+		if is.Runs > was.Runs {
+			w.anew(k)
+		}
+		if is.UndoBase > was.UndoBase || is.Runs > was.Runs {
+			undo := work{k, Compensate}
+			for _, m := range []map[work]int{w.answered, w.closed, w.rows, w.ended, w.resumed, w.takeovers} {
+				delete(m, undo)
+			}
+			w.undoByHand[k] = false
+		}
+	}
+	if after.State.Forward() && !before.State.Forward() {
+		w.forward, w.cause = len(w.calls), nil
+	}
+}
+
+// anew is a new run of step k: what it did before must have been undone, by
+// its compensation or by declaration, unless an operator knows better.
+func (w *world) anew(k int) {
+	p := w.participants[k]
+	undone := w.undoByHand[k] || p.undone == 1 || w.row(k, Compensate, LogSkipped) != nil || w.def.Steps[k].Compensation.None()
+	if w.mustUndo(k) && !undone {
+		w.t.Fatalf("step %d begins anew, but it was not undone: %+v\n%s", k, p, w.story())
+	}
+	w.participants[k] = participant{}
+	w.done[k], w.doubt[k], w.skipped[k], w.byHand[k] = false, false, false, false
+	for _, m := range []map[work]int{w.answered, w.closed, w.rows, w.ended, w.resumed, w.takeovers} {
+		delete(m, work{k, Execute})
+	}
+}
+
+// story is what has been logged, in order.
+func (w *world) story() string {
+	var b strings.Builder
+	for _, l := range w.logs {
+		fmt.Fprintf(&b, "%s %d#%d %s final=%t", l.Action, l.StepIndex, l.Attempt, l.Status, l.Final)
+		if l.Outcome != nil {
+			fmt.Fprintf(&b, " %s", *l.Outcome)
+		}
+		if l.Error != nil {
+			fmt.Fprintf(&b, " %s %s", l.Error.Type, l.Error.Code)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }

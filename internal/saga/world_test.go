@@ -43,8 +43,8 @@ func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, def: workflows().Draw(t, "workflow"), now: noon, node: 1,
 		crashesLeft:  rapid.IntRange(0, 4).Draw(t, "crashes"),
-		meddlingLeft: rapid.IntRange(0, 3).Draw(t, "meddling"),
-		resumesLeft:  rapid.IntRange(0, 2).Draw(t, "resumes"),
+		meddlingLeft: rapid.IntRange(0, 5).Draw(t, "meddling"),
+		resumesLeft:  rapid.IntRange(0, 3).Draw(t, "resumes"),
 	}
 	w.participants = make([]participant, len(w.def.Steps))
 	w.witness = newWitness(len(w.def.Steps))
@@ -137,7 +137,7 @@ func (w *world) write(l StepLog) {
 func (w *world) claim() {
 	s := w.head
 	if s.LeaseOwner == nil {
-		if s.NextRunAt.After(w.now) {
+		if s.NextRunAt != nil && s.NextRunAt.After(w.now) {
 			w.now = *s.NextRunAt
 		}
 		s.Attempt = max(s.Attempt, 1)

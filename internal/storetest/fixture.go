@@ -241,6 +241,9 @@ func (f *fixture) check(want saga.Run) {
 	got := saga.Rebuild(l.Saga, f.def, l.Logs)
 	// The store's own columns, set on its clock.
 	want.TimeoutAt, want.CompensationTimeoutAt = got.TimeoutAt, got.CompensationTimeoutAt
+	if (want.SuspendedAt == nil) == (got.SuspendedAt == nil) {
+		want.SuspendedAt = got.SuspendedAt
+	}
 	if diff := cmp.Diff(want, got, sameJSON, cmp.AllowUnexported(saga.Run{})); diff != "" {
 		f.t.Errorf("rebuilt from the store (-committed +rebuilt):\n%s", diff)
 	}

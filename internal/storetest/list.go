@@ -18,6 +18,7 @@ var lists = []contract{
 	{"pages by offset and by cursor, of any size, make up the whole list", listPages},
 	{"a cursor keeps its place while sagas are added", listGrowing},
 	{"metadata is matched by containment", listMetadata},
+	{"counting stops where it is told to", listCapped},
 	{"a tenant without sagas has an empty list", listEmpty},
 }
 
@@ -228,6 +229,41 @@ func listMetadata(f *fixture) {
 		if got := len(f.list(saga.Filter{Metadata: json.RawMessage(query), Limit: 10}).Sagas); got != want {
 			f.t.Errorf("%s finds %d sagas, want %d", query, got, want)
 		}
+	}
+}
+
+func listCapped(f *fixture) {
+	for range 6 {
+		f.stored(f.unowned())
+	}
+	cursor := func(after int) *saga.Cursor {
+		last := f.list(saga.Filter{Limit: 6}).Sagas[after-1]
+		return &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+	}
+	since := f.now().Add(-24 * time.Hour)
+	for _, tt := range []struct {
+		name   string
+		filter saga.Filter
+		total  int64
+		capped bool
+	}{
+		{"before the end", saga.Filter{Limit: 2, TotalCap: 4}, 4, true},
+		{"one before the end", saga.Filter{Limit: 2, TotalCap: 5}, 5, true},
+		{"at the end", saga.Filter{Limit: 2, TotalCap: 6}, 6, false},
+		{"beyond it", saga.Filter{Limit: 2, TotalCap: 7}, 6, false},
+		{"nowhere", saga.Filter{Limit: 2}, 6, false},
+		{"before the end, where the page reaches it", saga.Filter{Limit: 2, Offset: 4, TotalCap: 6}, 6, false},
+		{"beyond the end, as the page", saga.Filter{Limit: 2, Offset: 8, TotalCap: 6}, 6, false},
+		{"before the end, after a cursor", saga.Filter{Limit: 2, After: cursor(2), TotalCap: 5}, 5, true},
+		{"at the end, on the last page after a cursor", saga.Filter{Limit: 2, After: cursor(4), TotalCap: 6}, 6, false},
+		{"before the end of a list by the last change", saga.Filter{Limit: 2, UpdatedFrom: since, TotalCap: 3}, 3, true},
+	} {
+		f.t.Run(tt.name, func(t *testing.T) {
+			tt.filter.Total = true
+			if page := f.in(t).list(tt.filter); page.Total != tt.total || page.TotalCapped != tt.capped {
+				t.Errorf("total %d, capped %v; want %d, %v", page.Total, page.TotalCapped, tt.total, tt.capped)
+			}
+		})
 	}
 }
 

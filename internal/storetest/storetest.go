@@ -1,5 +1,5 @@
 // Package storetest is the contracts of saga.Store, saga.Ownership,
-// saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
+// saga.Reports, saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
 // runs them, so that the one in memory means the same as the one on PostgreSQL.
 package storetest
 
@@ -17,6 +17,7 @@ type Env struct {
 	Sagas        saga.Store
 	Ownership    saga.Ownership
 	Archive      saga.Archive
+	Reports      saga.Reports
 	Workflows    workflow.Store
 	Trail        saga.Trail
 	Chain        saga.Chain
@@ -42,11 +43,11 @@ type contract struct {
 	test func(f *fixture)
 }
 
-// Sagas tests saga.Store. open returns a new Env that lasts as long as its test.
+// Sagas tests saga.Store and saga.Reports. open returns a new Env that lasts as long as its test.
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t) // one store for all: each test has a tenant of its own
 	run(t, map[string][]contract{
-		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists, "tenants": tenants,
+		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists, "tenants": tenants, "statistics": statistics, "interventions": interventions,
 	}, func(*testing.T) Env { return env })
 }
 
@@ -54,7 +55,7 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 // as long as its test; it is called once per test, because ownership does not
 // know tenants.
 func Ownership(t *testing.T, open func(t *testing.T) Env) {
-	run(t, map[string][]contract{"leases": leases, "claim": claims, "duties": duties}, open)
+	run(t, map[string][]contract{"leases": leases, "claim": claims, "duties": duties, "suspensions": suspensions}, open)
 }
 
 // Archive tests saga.Archive. open returns a new Env that lasts as long as its test.

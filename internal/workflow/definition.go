@@ -23,6 +23,9 @@ type Definition struct {
 	CompensationRetry     *retry.Policy `json:"compensation_retry,omitempty"`
 	Retention             *Retention    `json:"retention,omitempty"`
 	Steps                 []Step        `json:"steps"`
+	// Output is the template of a completed saga's result; nil: the outputs of
+	// the steps by name. Canonical JSON.
+	Output json.RawMessage `json:"output,omitempty"`
 }
 
 // Retention is how long ended sagas of a workflow stay live before they are
@@ -87,9 +90,16 @@ func (c *Compensation) UnmarshalJSON(b []byte) error {
 }
 
 // ActionRetry returns the policy of step i's action: the step's own, filled
-// from the workflow's, filled from retry.Default.
-func (d *Definition) ActionRetry(i int) retry.Policy {
-	return layered(d.Steps[i].Retry, d.Retry, retry.Default)
+// from the saga's (nil: it has none), from the workflow's, and from retry.Default.
+func (d *Definition) ActionRetry(i int, saga *retry.Policy) retry.Policy {
+	if saga == nil {
+		return layered(d.Steps[i].Retry, d.Retry, retry.Default)
+	}
+	whole := *saga
+	if d.Retry != nil {
+		whole = whole.Or(*d.Retry)
+	}
+	return layered(d.Steps[i].Retry, &whole, retry.Default)
 }
 
 // CompensationPolicy returns the policy of step i's compensation, filled from

@@ -213,11 +213,11 @@ func TestPoliciesAreLayeredStepThenWorkflowThenServer(t *testing.T) {
 		got  retry.Policy
 		want retry.Policy
 	}{
-		{"a step without policy has the workflow's", d.ActionRetry(0), *d.Retry},
-		{"a step's own fields win, empty and zero ones too", d.ActionRetry(1), retry.Policy{MaxAttempts: 5, InitialIntervalMS: 200, MaxIntervalMS: 5000, Multiplier: 2, Jitter: new(0.0), RetryOn: []retry.Class{}}},
+		{"a step without policy has the workflow's", d.ActionRetry(0, nil), *d.Retry},
+		{"a step's own fields win, empty and zero ones too", d.ActionRetry(1, nil), retry.Policy{MaxAttempts: 5, InitialIntervalMS: 200, MaxIntervalMS: 5000, Multiplier: 2, Jitter: new(0.0), RetryOn: []retry.Class{}}},
 		{"a compensation inherits nothing from actions", d.CompensationPolicy(0), retry.Policy{MaxAttempts: 50}.Or(retry.Patient)},
 		{"a step's compensation policy wins", d.CompensationPolicy(1), retry.Policy{MaxAttempts: 7, Jitter: new(0.0)}.Or(retry.Patient)},
-		{"without any policy actions have the default", mustYAML(t, minimal("")).ActionRetry(0), retry.Default},
+		{"without any policy actions have the default", mustYAML(t, minimal("")).ActionRetry(0, nil), retry.Default},
 		{"without any policy compensations are patient", mustYAML(t, minimal("")).CompensationPolicy(0), retry.Patient},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

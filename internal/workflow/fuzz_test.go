@@ -41,7 +41,7 @@ func checkParsed(t *testing.T, d *workflow.Definition, err error) {
 		t.Fatalf("another definition came back (-stored +parsed):\n%s", diff)
 	}
 	for i := range d.Steps {
-		if a := d.ActionRetry(i); a.MaxAttempts < 1 || a.Multiplier < 1 {
+		if a := d.ActionRetry(i, nil); a.MaxAttempts < 1 || a.Multiplier < 1 {
 			t.Fatalf("step %d has no usable policy: %+v", i, a)
 		}
 		if c := d.CompensationPolicy(i); c.MaxAttempts < 1 || c.Multiplier < 1 {

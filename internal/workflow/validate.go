@@ -20,7 +20,7 @@ const (
 )
 
 func (r *reader) definition(doc any, l Limits) *Definition {
-	m := r.object(doc, "", "name", "description", "timeout_ms", "compensation_timeout_ms", "retry", "compensation_retry", "retention", "steps")
+	m := r.object(doc, "", "name", "description", "timeout_ms", "compensation_timeout_ms", "retry", "compensation_retry", "retention", "steps", "output")
 	d := &Definition{
 		Name:                  r.name(m, ""),
 		Description:           r.text(m, "", "description", 2000),
@@ -52,6 +52,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		seen[s.Name] = i
 		d.Steps = append(d.Steps, s)
 	}
+	d.Output = r.output(m["output"], d.Steps)
 	return d
 }
 

@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// foresee answers what an action would do, without doing it.
+func (s *server) foresee(ctx context.Context, a action) (answer, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	change, before, m, err := s.decide(ctx, a)
+	if err != nil {
+		return answer{}, err
+	}
+	f := change.Foresee(&before, m, saga.Defaults{})
+	out := api.Foresight{
+		DryRun: true, State: api.SagaState(change.After.State.String()), CurrentStep: change.After.CurrentStep,
+		InFlight: &f.InFlight, Ends: api.SagaState(f.Ends.String()), Calls: make([]api.ForeseenCall, len(f.Calls)),
+	}
+	for i := range f.Calls {
+		c := &f.Calls[i]
+		out.Calls[i] = api.ForeseenCall{
+			Step: c.Step, StepIndex: c.Index, Action: api.StepAction(c.Action),
+			Method: c.HTTP.Method, URL: c.HTTP.URL, Headers: c.Headers(),
+		}
+		if c.Exact {
+			out.Calls[i].Body = c.Body
+		}
+	}
+	for i := range change.Audit {
+		out.AuditEvents = append(out.AuditEvents, string(change.Audit[i].Type))
+	}
+	return answer{status: http.StatusOK, body: out, etag: etagOf(before.Version)}, nil
+}
+
+// ExplainSaga says what a saga waits for and who can do something about it.
+func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.ExplainSagaResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	run, logs, err := s.load(ctx, requestOf(ctx).tenant.ID, in.SagaID)
+	if err != nil {
+		return nil, err
+	}
+	var owner *api.ExplainedOwner
+	alive := true // as far as anybody knows
+	if run.LeaseOwner != nil {
+		owner = &api.ExplainedOwner{LeaseEpoch: run.LeaseEpoch, Alive: true}
+		if s.Node != nil {
+			n, known, err := s.Node(ctx, *run.LeaseOwner)
+			if err != nil {
+				return nil, err
+			}
+			owner.Node, owner.Alive, alive = n.Name, n.Alive, n.Alive
+			if known {
+				owner.LeaseUntil = &n.LeaseUntil
+			}
+		}
+	}
+	x := saga.Explain(&run, logs, alive, s.now())
+	out := api.Explanation{
+		SagaID: run.ID, Status: api.SagaStatus(run.State.Status()), State: api.SagaState(run.State.String()),
+		WaitsFor: api.ExplanationWaitsFor(x.WaitsFor), Since: x.Since, NextAt: x.NextAt, Sentence: x.Sentence,
+		Owner: owner, Deadline: x.Deadline, Errors: []api.SagaError{}, Actions: []api.ExplainedAction{},
+	}
+	if x.Next != "" {
+		out.Next = &x.Next
+	}
+	if st := x.Step; st != nil {
+		out.Step = &api.ExplainedStep{Name: st.Name, Index: st.Index, Action: api.StepAction(st.Action), Attempts: st.Attempts, MaxAttempts: st.MaxAttempts}
+	}
+	for _, e := range x.Errors {
+		out.Errors = append(out.Errors, *toAPIError(e))
+	}
+	for _, v := range x.Allowed {
+		out.Actions = append(out.Actions, api.ExplainedAction{Action: api.SagaAction(v.Verb), Permission: string(v.Needs), Means: v.Means})
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// GetSagaResult answers the result of a completed saga.
+func (s *server) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestObject) (api.GetSagaResultResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	run, _, err := s.load(ctx, requestOf(ctx).tenant.ID, in.SagaID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := result(&run)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, fault.New(fault.Conflict, codeNoResult, "the saga is %s; only a completed one has a result", run.State)
+	}
+	return answer{status: http.StatusOK, raw: found, etag: etagOf(run.Version)}.unchanged(in.Params.IfNoneMatch)
+}

@@ -1,0 +1,152 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// RetrySaga makes the next attempt of a step now, or lets a failed saga go
+// forward again.
+func (s *server) RetrySaga(ctx context.Context, in api.RetrySagaRequestObject) (api.RetrySagaResponseObject, error) {
+	b := in.Body
+	if b == nil {
+		b = &api.RetryInput{}
+	}
+	by, reason := wordsOf(ctx, b.RequestedBy, b.Reason)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		func(run *saga.Run, logs []saga.StepLog) (saga.Event, error) {
+			e := saga.RetryRequested{By: by, Reason: reason, Patch: b.InputPatch, NotApplied: b.NotApplied != nil && *b.NotApplied, Logs: logs}
+			if b.FromStep != nil {
+				k, known := stepOf(run, stepName(b.FromStep))
+				if !known {
+					return nil, noStep(fault.Invalid).With(fault.Field{Pointer: "/from_step", Code: "not_found", Message: "the workflow has no such step"})
+				}
+				e.FromStep = &k
+			}
+			return e, nil
+		}})
+}
+
+// stepName reads a name, or an index as a number.
+func stepName(j json.RawMessage) string {
+	var name string
+	if json.Unmarshal(j, &name) == nil {
+		return name
+	}
+	return string(j)
+}
+
+// stepOf finds a step by its name, or by its index when no step has that name.
+func stepOf(run *saga.Run, name string) (index int, known bool) {
+	for k := range run.Def.Steps {
+		if run.Def.Steps[k].Name == name {
+			return k, true
+		}
+	}
+	k, err := strconv.ParseUint(name, 10, 31)
+	return int(k), err == nil && int(k) < len(run.Def.Steps)
+}
+
+func noStep(kind fault.Kind) *fault.Error {
+	return fault.New(kind, codeNoStep, "the saga's workflow has no such step")
+}
+
+// SkipStep lets a saga go on without its current step.
+func (s *server) SkipStep(ctx context.Context, in api.SkipStepRequestObject) (api.SkipStepResponseObject, error) {
+	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		ordered(in.Step, saga.Order{Verb: saga.SkipStep, By: by, Reason: reason})})
+}
+
+// CompleteStep records the current step as done outside of Skald.
+func (s *server) CompleteStep(ctx context.Context, in api.CompleteStepRequestObject) (api.CompleteStepResponseObject, error) {
+	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
+	o := saga.Order{Verb: saga.CompleteStep, By: by, Reason: reason, Output: in.Body.Output}
+	if string(o.Output) == "null" {
+		o.Output = nil
+	}
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, ordered(in.Step, o)})
+}
+
+// FailStep lets no further attempt of the current step follow.
+func (s *server) FailStep(ctx context.Context, in api.FailStepRequestObject) (api.FailStepResponseObject, error) {
+	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		ordered(in.Step, saga.Order{Verb: saga.FailStep, By: by, Reason: reason})})
+}
+
+// ordered is a decision about the step that the path names.
+func ordered(step string, o saga.Order) func(*saga.Run, []saga.StepLog) (saga.Event, error) {
+	return func(run *saga.Run, _ []saga.StepLog) (saga.Event, error) {
+		k, known := stepOf(run, step)
+		if !known {
+			return nil, noStep(fault.NotFound)
+		}
+		return saga.StepOrdered{Step: k, Order: o}, nil
+	}
+}
+
+// SuspendSaga keeps a saga from sending anything new.
+func (s *server) SuspendSaga(ctx context.Context, in api.SuspendSagaRequestObject) (api.SuspendSagaResponseObject, error) {
+	by, reason := words(ctx, in.Body)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.SuspendRequested{By: by, Reason: reason})})
+}
+
+// ResumeSaga ends a suspension.
+func (s *server) ResumeSaga(ctx context.Context, in api.ResumeSagaRequestObject) (api.ResumeSagaResponseObject, error) {
+	b := in.Body
+	if b == nil {
+		b = &api.ResumeInput{}
+	}
+	by, reason := wordsOf(ctx, b.RequestedBy, b.Reason)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		always(saga.UnsuspendRequested{By: by, Reason: reason, KeepDeadline: b.KeepDeadline != nil && *b.KeepDeadline})})
+}
+
+// ExtendDeadline gives the present phase another deadline.
+func (s *server) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineRequestObject) (api.ExtendDeadlineResponseObject, error) {
+	by, reason := wordsOf(ctx, in.Body.RequestedBy, in.Body.Reason)
+	e := saga.DeadlineSet{By: by, Reason: reason}
+	switch b := in.Body; {
+	case b.TimeoutMS != nil && b.Until != nil:
+		return nil, schemaFault(fault.Field{Pointer: "/until", Code: "excluded", Message: "cannot be combined with timeout_ms"})
+	case b.TimeoutMS != nil:
+		e.TimeoutMS = *b.TimeoutMS
+	case b.Until != nil:
+		if e.TimeoutMS = b.Until.Sub(s.now()).Milliseconds(); e.TimeoutMS < 1 || e.TimeoutMS > maxDeadline.Milliseconds() {
+			return nil, schemaFault(fault.Field{Pointer: "/until", Code: "invalid", Message: "must lie in the future, at most a year ahead"})
+		}
+	default:
+		return nil, schemaFault(fault.Field{Pointer: "/timeout_ms", Code: "required", Message: "is required, unless there is until"})
+	}
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(e)})
+}
+
+// maxDeadline is the contract's maximum of timeout_ms.
+const maxDeadline = 366 * 24 * time.Hour
+
+// ForceComplete ends a saga as completed, whatever has been done of it.
+func (s *server) ForceComplete(ctx context.Context, in api.ForceCompleteRequestObject) (api.ForceCompleteResponseObject, error) {
+	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		always(saga.CompletionForced{By: by, Reason: reason, Result: in.Body.Result})})
+}
+
+// ForceFail ends a saga as failed, with nothing more undone.
+func (s *server) ForceFail(ctx context.Context, in api.ForceFailRequestObject) (api.ForceFailResponseObject, error) {
+	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		always(saga.FailureForced{By: by, Reason: reason})})
+}
+
+// AcknowledgeSaga notes that somebody has looked at a saga that needs attention.
+func (s *server) AcknowledgeSaga(ctx context.Context, in api.AcknowledgeSagaRequestObject) (api.AcknowledgeSagaResponseObject, error) {
+	by, reason := words(ctx, in.Body)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.Acknowledged{By: by, Reason: reason})})
+}

@@ -1,0 +1,56 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Statistics implements saga.Reports.
+func (st *Sagas) Statistics(_ context.Context, tenant uuid.UUID, f saga.StatisticsFilter) (saga.Statistics, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	out := saga.Statistics{AsOf: st.m.now()}
+	at := map[string]map[int]int{} // name → version → place in out
+	for _, s := range st.m.sagas {
+		if s.Tenant.ID != tenant || f.WorkflowName != "" && s.WorkflowName != f.WorkflowName || !within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) {
+			continue
+		}
+		if at[s.WorkflowName] == nil {
+			at[s.WorkflowName] = map[int]int{}
+		}
+		i, known := at[s.WorkflowName][s.WorkflowVersion]
+		if !known {
+			i = len(out.Definitions)
+			at[s.WorkflowName][s.WorkflowVersion] = i
+			out.Definitions = append(out.Definitions, saga.DefinitionStatistics{WorkflowName: s.WorkflowName, WorkflowVersion: s.WorkflowVersion})
+		}
+		add(&out.Definitions[i], s)
+	}
+	slices.SortFunc(out.Definitions, func(a, b saga.DefinitionStatistics) int {
+		return cmp.Or(cmp.Compare(a.WorkflowName, b.WorkflowName), a.WorkflowVersion-b.WorkflowVersion)
+	})
+	return out, nil
+}
+
+func add(d *saga.DefinitionStatistics, s *saga.Saga) {
+	d.ByState[s.State]++
+	if s.NeedsAttention {
+		d.NeedsAttention++
+	}
+	if s.StartedAt != nil && s.CompletedAt != nil {
+		d.Timed++
+		d.Duration += s.CompletedAt.Sub(*s.StartedAt).Truncate(time.Microsecond)
+	}
+	if s.UpdatedAt.After(d.LastExecution) {
+		d.LastExecution = s.UpdatedAt
+	}
+}
+
+// RollUp implements saga.Reports: there is nothing to keep.
+func (st *Sagas) RollUp(context.Context) error { return nil }

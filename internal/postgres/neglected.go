@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// neglectedSagas reads all unfinished sagas, which are few beside the ended
+// ones: idx_saga_runnable holds exactly those.
+const neglectedSagas = `
+SELECT ` + sagaColumns + `, CASE
+       WHEN s.step_failures >= $2 THEN 'keeps_failing'
+       WHEN EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner AND e.lease_until > now()) THEN 'no_answer'
+       ELSE 'nobody_drives_it' END
+  FROM saga.saga_states s
+ WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND NOT s.needs_attention
+   AND (s.step_failures >= $2 OR greatest(s.updated_at, s.next_run_at) < now() - $1 * interval '1 ms')
+ LIMIT $3`
+
+// Neglected implements saga.Ownership.
+func (st *Sagas) Neglected(ctx context.Context, after time.Duration, failures, limit int) ([]saga.Stalled, error) {
+	rows, err := st.db.queryRead(ctx, neglectedSagas, after.Milliseconds(), failures, limit)
+	if err != nil {
+		return nil, fmt.Errorf("find neglected sagas: %w", err)
+	}
+	var out []saga.Stalled
+	err = eachRow(rows, func() error {
+		var n saga.Stalled
+		var err error
+		n.Saga, err = scanSaga(withMore{rows, []any{&n.Reason}})
+		out = append(out, n)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find neglected sagas: %w", err)
+	}
+	return out, nil
+}
+
+// withMore scans columns that follow those the reader knows of.
+type withMore struct {
+	scanner
+	dest []any
+}
+
+func (w withMore) Scan(dest ...any) error { return w.scanner.Scan(append(dest, w.dest...)...) }
+
+const getNode = `SELECT node_name, lease_until, lease_until > now() FROM saga.engine_nodes WHERE id = $1`
+
+// Node implements saga.Ownership.
+func (st *Sagas) Node(ctx context.Context, owner int64) (n saga.Node, known bool, err error) {
+	rows, err := st.db.queryRead(ctx, getNode, owner)
+	if err != nil {
+		return n, false, fmt.Errorf("read node: %w", err)
+	}
+	err = eachRow(rows, func() error {
+		known = true
+		return rows.Scan(&n.Name, &n.LeaseUntil, &n.Alive)
+	})
+	utc(&n.LeaseUntil)
+	if err != nil {
+		return n, false, fmt.Errorf("read node: %w", err)
+	}
+	return n, known, nil
+}

@@ -1,0 +1,107 @@
+package saga
+
+// Verb is an action of an operator, named as in the API.
+type Verb string
+
+// Verbs, in the order in which they are listed.
+const (
+	Cancel             Verb = "cancel"
+	CompensateVerb     Verb = "compensate"
+	ResumeCompensation Verb = "resume-compensation"
+	RetryVerb          Verb = "retry"
+	SkipStepVerb       Verb = "skip-step"
+	CompleteStepVerb   Verb = "complete-step"
+	FailStepVerb       Verb = "fail-step"
+	SuspendVerb        Verb = "suspend"
+	ResumeVerb         Verb = "resume"
+	ExtendDeadline     Verb = "extend-deadline"
+	ForceComplete      Verb = "force-complete"
+	ForceFail          Verb = "force-fail"
+	Acknowledge        Verb = "acknowledge"
+)
+
+// Permission says who may use a verb.
+type Permission string
+
+// Permissions of verbs.
+const (
+	Write Permission = "sagas:write"
+	Admin Permission = "sagas:admin"
+)
+
+// VerbRule is one row of the table of verbs.
+type VerbRule struct {
+	Verb    Verb
+	Needs   Permission
+	Means   string // what it does, for a person who looks for a way out
+	allowed func(*Run) bool
+}
+
+// Verbs is when each verb is accepted: the only place that says so. Apply
+// refuses a verb exactly when its row does.
+var Verbs = []VerbRule{
+	{Cancel, Write, "undo everything and end as cancelled", turnable},
+	{CompensateVerb, Write, "undo everything and end as compensated", turnable},
+	{ResumeCompensation, Write, "undo what is left, beginning with the compensation that gave up", func(r *Run) bool { return r.State == Failed }},
+	{RetryVerb, Write, "make the next attempt now, with all attempts of the policy; after a failure, go forward again", retriable},
+	{SkipStepVerb, Admin, "go on without the current step, or without its compensation", orderable},
+	{CompleteStepVerb, Admin, "record the current step, or its compensation, as done outside of Skald", orderable},
+	{FailStepVerb, Admin, "let no further attempt of the current step, or of its compensation, follow", func(r *Run) bool {
+		return !r.State.Terminal() && orderable(r)
+	}},
+	{SuspendVerb, Write, "send nothing new until it is resumed", func(r *Run) bool { return !r.State.Terminal() && r.SuspendedAt == nil }},
+	{ResumeVerb, Write, "go on after a suspension", func(r *Run) bool { return !r.State.Terminal() && r.SuspendedAt != nil }},
+	{ExtendDeadline, Write, "set another deadline for the present phase", func(r *Run) bool { return turnable(r) || undoing(r) }},
+	{ForceComplete, Admin, "end as completed, whatever has been done", func(r *Run) bool { return turnable(r) && r.Attempt > 0 }},
+	{ForceFail, Admin, "end as failed at once, with nothing more undone", func(r *Run) bool { return !r.State.Terminal() && r.Attempt > 0 }},
+	{Acknowledge, Write, "note that somebody has looked: it needs no attention any more", func(r *Run) bool { return r.NeedsAttention }},
+}
+
+func turnable(r *Run) bool { return r.State.Forward() && r.EndCause == nil }
+
+func undoing(r *Run) bool { return r.State == Compensating && !r.CompensationExpired }
+
+// orderable: there is a current step that an operator may decide about.
+func orderable(r *Run) bool {
+	if r.State == Failed {
+		return !r.halted() // the undo that gave up
+	}
+	return (turnable(r) || undoing(r)) && r.Attempt > 0 && !r.ordered()
+}
+
+// retriable: it waits for another attempt, or it has failed and nothing of it
+// was undone, nor may have been.
+func retriable(r *Run) bool {
+	if r.State == Failed {
+		return r.halted() || r.EndCause != nil && *r.EndCause == CauseStepFailed && r.undoRefused && !r.undone
+	}
+	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && !r.ordered()
+}
+
+func allows(v Verb, r *Run) bool {
+	for i := range Verbs {
+		if Verbs[i].Verb == v {
+			return Verbs[i].allowed(r)
+		}
+	}
+	return false
+}
+
+// AllowedActions lists the verbs that the saga accepts now.
+func (r *Run) AllowedActions() []string {
+	out := []string{}
+	for i := range Verbs {
+		if Verbs[i].allowed(r) {
+			out = append(out, string(Verbs[i].Verb))
+		}
+	}
+	return out
+}
+
+// AllowedActions lists the verbs that the saga accepts as far as its head
+// tells: the retry of a failed one may depend on its step logs, and is then
+// left out.
+func (s *Saga) AllowedActions() []string {
+	r := Run{Saga: *s}
+	return r.AllowedActions()
+}

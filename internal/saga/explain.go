@@ -1,0 +1,155 @@
+package saga
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Waits is what a saga waits for.
+type Waits string
+
+// What sagas wait for.
+const (
+	WaitsNothing  Waits = "nothing"   // it has ended
+	WaitsAnswer   Waits = "answer"    // of the call in flight
+	WaitsRetry    Waits = "retry"     // the due time of its next attempt
+	WaitsOwner    Waits = "owner"     // a node with room for it
+	WaitsNewOwner Waits = "new_owner" // its node is dead
+	WaitsTurn     Waits = "turn"      // its driver to act on a flag or an order
+	WaitsResume   Waits = "resume"    // it is suspended
+	WaitsOperator Waits = "operator"  // it has failed and somebody must act
+)
+
+// Explanation says what a saga waits for and what happens next.
+type Explanation struct {
+	WaitsFor Waits
+	Since    time.Time
+	Next     string     // what happens next, "" nothing
+	NextAt   *time.Time // nil: as soon as what it waits for is there
+	Step     *ExplainedStep
+	Deadline *time.Time
+	Errors   []*Error // newest first, at most five
+	Allowed  []VerbRule
+	Sentence string
+}
+
+// ExplainedStep is the step that a saga stands at.
+type ExplainedStep struct {
+	Index                 int
+	Name                  string
+	Action                Action
+	Attempts, MaxAttempts int
+}
+
+// Explain says what the run waits for. logs are all of the saga's; alive tells
+// whether the lease of its owner holds; now is the time.
+func Explain(r *Run, logs []StepLog, alive bool, now time.Time) Explanation {
+	x := Explanation{Since: r.UpdatedAt, Errors: lastErrors(logs)}
+	for _, rule := range Verbs {
+		if rule.allowed(r) {
+			x.Allowed = append(x.Allowed, rule)
+		}
+	}
+	if r.State.Terminal() {
+		r.explainEnd(&x)
+		return x
+	}
+	k := r.CurrentStep
+	x.Step = &ExplainedStep{Index: k, Name: r.Def.Steps[k].Name, Action: r.Action(), Attempts: r.Failures, MaxAttempts: r.policy(k).MaxAttempts}
+	x.Deadline = r.TimeoutAt
+	doing := "executing"
+	if r.State == Compensating {
+		x.Step.MaxAttempts = r.Def.CompensationPolicy(k).MaxAttempts
+		x.Deadline = r.CompensationTimeoutAt
+		doing = "undoing"
+	}
+	call := fmt.Sprintf("attempt %d of %s step %q", r.Attempt-r.base(k, r.Action()), doing, x.Step.Name)
+	switch {
+	case r.SuspendedAt != nil:
+		x.WaitsFor, x.Since = WaitsResume, *r.SuspendedAt
+		x.Sentence = "It is suspended; nothing is sent until it is resumed."
+	case r.LeaseOwner != nil && !alive:
+		x.WaitsFor = WaitsNewOwner
+		x.Next = "another node takes it over and repeats the call in flight"
+		x.Sentence = "The node that drove it is gone; another one will take it over."
+	case r.flagged() || r.ordered():
+		x.WaitsFor = WaitsTurn
+		x.Next = "its driver acts on what was decided, once no call is in flight"
+		x.Sentence = fmt.Sprintf("%s, while step %q is being dealt with; its driver will act on that once no call is in flight.", r.decided(), x.Step.Name)
+	case r.NextRunAt != nil && r.NextRunAt.After(now):
+		x.WaitsFor, x.NextAt = WaitsRetry, r.NextRunAt
+		x.Next = call
+		x.Sentence = fmt.Sprintf("It waits until %s for %s.", r.NextRunAt.Format(time.RFC3339), call)
+	case r.LeaseOwner == nil:
+		x.WaitsFor, x.Next = WaitsOwner, call
+		if r.NextRunAt != nil {
+			x.Since = *r.NextRunAt
+		}
+		x.Sentence = fmt.Sprintf("It is due for %s and waits for a node with room for it.", call)
+	default:
+		x.WaitsFor, x.Step.Attempts = WaitsAnswer, r.Failures+1
+		x.Next = "the answer decides"
+		x.Sentence = fmt.Sprintf("It waits for the answer to %s.", call)
+	}
+	if len(x.Errors) > 0 && r.Failures > 0 {
+		x.Sentence += fmt.Sprintf(" The last attempt ended with %s: %s.", x.Errors[0].Code, strings.TrimSuffix(x.Errors[0].Message, "."))
+	}
+	if x.Deadline != nil && r.SuspendedAt == nil && !r.flagged() {
+		x.Sentence += " Its deadline is " + x.Deadline.Format(time.RFC3339) + "."
+	}
+	if r.NeedsAttention {
+		x.Sentence += fmt.Sprintf(" It needs attention: %s.", *r.AttentionReason)
+	}
+	return x
+}
+
+// decided says in words what was decided about the saga and is not done yet.
+func (r *Run) decided() string {
+	switch {
+	case r.CompensationExpired && r.State == Compensating:
+		return "The deadline of its compensation has passed"
+	case r.flagged():
+		return "It is to turn back (" + string(*r.EndCause) + ")"
+	}
+	return "An operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
+}
+
+func (r *Run) explainEnd(x *Explanation) {
+	x.Since = *r.CompletedAt
+	switch {
+	case r.State == Failed && r.halted():
+		x.WaitsFor = WaitsOperator
+		x.Sentence = fmt.Sprintf("It was failed by force at step %q; nothing of it was undone.", r.Def.Steps[r.CurrentStep].Name)
+	case r.State == Failed:
+		x.WaitsFor = WaitsOperator
+		x.Step = &ExplainedStep{
+			Index: r.CurrentStep, Name: r.Def.Steps[r.CurrentStep].Name, Action: Compensate,
+			Attempts: r.Attempt - r.base(r.CurrentStep, Compensate), MaxAttempts: r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts,
+		}
+		x.Sentence = fmt.Sprintf("The compensation of step %q gave up; that step and those before it are not undone.", x.Step.Name)
+	default:
+		x.WaitsFor = WaitsNothing
+		x.Sentence = fmt.Sprintf("It ended as %s.", r.State)
+	}
+	if r.Error != nil {
+		x.Sentence += " " + strings.TrimSuffix(r.Error.Message, ".") + "."
+	}
+}
+
+// lastErrors returns the errors of the last attempts that failed.
+func lastErrors(logs []StepLog) []*Error {
+	failed := make([]*StepLog, 0, len(logs))
+	for i := range logs {
+		if logs[i].Error != nil {
+			failed = append(failed, &logs[i])
+		}
+	}
+	slices.SortStableFunc(failed, func(a, b *StepLog) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+	out := make([]*Error, 0, 5)
+	for _, l := range failed[:min(len(failed), 5)] {
+		out = append(out, l.Error)
+	}
+	return out
+}

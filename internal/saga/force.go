@@ -1,0 +1,170 @@
+package saga
+
+import (
+	"fmt"
+	"time"
+)
+
+// intervene takes the events that only operators and watchmen cause.
+func (d *decision) intervene(e Event) bool {
+	switch e := e.(type) {
+	case RetryRequested:
+		return d.retry(e)
+	case StepOrdered:
+		return d.order(e)
+	case SuspendRequested:
+		return d.suspend(e)
+	case UnsuspendRequested:
+		return d.unsuspend(e)
+	case DeadlineSet:
+		return d.setDeadline(e)
+	case CompletionForced:
+		return d.forceCompletion(e)
+	case FailureForced:
+		return d.forceFailure(e)
+	case Acknowledged:
+		if !allows(Acknowledge, &d.After) {
+			return false
+		}
+		d.s.NeedsAttention, d.s.AttentionReason = false, nil
+		d.tell(AttentionCleared).say(words{By: e.By, Reason: e.Reason})
+		return true
+	case Neglected:
+		if d.s.State.Terminal() || d.s.NeedsAttention {
+			return false
+		}
+		d.s.NeedsAttention, d.s.AttentionReason = true, &e.Reason
+		d.tell(AttentionRaised).say(words{Reason: e.Reason})
+		return true
+	}
+	return false
+}
+
+// progress notes that the saga moves: it needs no attention for not doing so.
+func (d *decision) progress() {
+	if d.s.NeedsAttention {
+		d.s.NeedsAttention, d.s.AttentionReason = false, nil
+		d.tell(AttentionCleared)
+	}
+}
+
+// suspend keeps the saga from being sent. What is in flight ends and is recorded.
+func (d *decision) suspend(e SuspendRequested) bool {
+	if !allows(SuspendVerb, &d.After) {
+		return false
+	}
+	d.s.SuspendedAt, d.operate().Suspend = &d.m.Now, new(true)
+	d.tell(Suspended).say(words{By: e.By, Reason: e.Reason})
+	return true
+}
+
+func (d *decision) unsuspend(e UnsuspendRequested) bool {
+	if !allows(ResumeVerb, &d.After) {
+		return false
+	}
+	if at := *d.deadlineOf(); at != nil && !e.KeepDeadline {
+		// Both times are the database's; so will be the new deadline.
+		d.deadlineIn(max(at.Sub(*d.s.SuspendedAt), 0).Milliseconds())
+	}
+	d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
+	d.tell(Unsuspended).say(words{By: e.By, Reason: e.Reason})
+	return true
+}
+
+func (d *decision) setDeadline(e DeadlineSet) bool {
+	if !allows(ExtendDeadline, &d.After) {
+		return false
+	}
+	d.deadlineIn(e.TimeoutMS)
+	d.tell(DeadlineChanged).say(words{By: e.By, Reason: e.Reason, Deadline: *d.deadlineOf()})
+	return true
+}
+
+// deadlineOf is the deadline of the present phase.
+func (d *decision) deadlineOf() **time.Time {
+	if d.s.State.Forward() {
+		return &d.s.TimeoutAt
+	}
+	return &d.s.CompensationTimeoutAt
+}
+
+// deadlineIn sets the deadline of the present phase. The store does it again,
+// on its own clock.
+func (d *decision) deadlineIn(ms int64) {
+	at := d.m.Now.Add(time.Duration(ms) * time.Millisecond)
+	*d.deadlineOf(), d.operate().DeadlineInMS = &at, &ms
+}
+
+// forceCompletion ends the saga as completed, whatever was done of it.
+func (d *decision) forceCompletion(e CompletionForced) bool {
+	if !allows(ForceComplete, &d.After) {
+		return false
+	}
+	d.tell(ForceAsked).say(words{By: e.By, Reason: e.Reason, Verb: string(ForceComplete)})
+	if d.s.State == Pending {
+		d.dispatched(d.m.Now)
+	}
+	d.abandon(e.By)
+	d.s.CurrentStep = d.s.TotalSteps
+	if e.Result != nil {
+		d.s.Result, d.operate().Result = e.Result, true
+	}
+	d.end(Completed)
+	return true
+}
+
+// forceFailure ends the saga as failed. Effects may remain.
+func (d *decision) forceFailure(e FailureForced) bool {
+	if !allows(ForceFail, &d.After) {
+		return false
+	}
+	d.tell(ForceAsked).say(words{By: e.By, Reason: e.Reason, Verb: string(ForceFail)})
+	if d.s.State == Pending {
+		d.dispatched(d.m.Now)
+	}
+	d.abandon(e.By)
+	if d.s.State != Compensating {
+		d.edit().Halted = true
+		if d.s.EndCause == nil {
+			cause := CauseOperator
+			d.s.EndCause = &cause
+		}
+	}
+	text := "failed by force"
+	if e.By != "" {
+		text += " by " + e.By
+	}
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	d.dirtyEnd(d.newError("SAGA_FORCE_FAILED", typeOperator, text), "force_failed")
+	return true
+}
+
+// abandon records the call that may be in flight: its answer will be ignored.
+// Whether a driver still waits for a due time, only its own clock knows.
+func (d *decision) abandon(by string) {
+	if d.s.LeaseOwner == nil {
+		return
+	}
+	a := d.After.Action()
+	if a == Execute {
+		d.s.Uncertain = true
+	}
+	text := fmt.Sprintf("an operator ended the saga before the answer of step %q came", d.After.Def.Steps[d.s.CurrentStep].Name)
+	d.logByHand(a, LogFailed, Order{By: by}, d.newError("abandoned", typeOperator, text))
+	d.Logs[len(d.Logs)-1].Completes = d.After.recorded
+	d.After.recorded = false
+}
+
+// result makes the result of a saga that has completed, as its workflow declares it.
+func (d *decision) result() {
+	if d.s.Result != nil || d.After.Def.Output == nil {
+		return
+	}
+	result, missing := d.After.Def.Result(d.s.Payload, d.After.Outputs())
+	d.s.Result, d.operate().Result = result, true
+	if missing != nil {
+		d.Audit[len(d.Audit)-1].say(words{Missing: missing})
+	}
+}

@@ -1,0 +1,105 @@
+package saga
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Foresight is what would follow a change if every call were done.
+type Foresight struct {
+	// InFlight: a call may be in flight whose outcome comes first. It is not among Calls.
+	InFlight bool
+	Calls    []ForeseenCall
+	Ends     State // where the saga would end, or rest when it is suspended
+}
+
+// ForeseenCall is a call that would be made. Exact: its body is the one that
+// would be sent; else it depends on an answer that has not come yet.
+type ForeseenCall struct {
+	Call
+	Exact bool
+}
+
+// maxForeseen bounds a foresight; no saga that goes through needs more.
+const maxForeseen = 1000
+
+// Foresee tells what would follow the change, which was decided on the run
+// before and has not been written. It changes nothing.
+func (c *Change) Foresee(before *Run, m Moment, d Defaults) Foresight {
+	r := c.After
+	f := Foresight{InFlight: !r.State.Terminal() && before.mayBeInFlight(m.Now)}
+	done := Answered{Outcome{Verdict: Done, StartedAt: m.Now, EndedAt: m.Now}}
+	unknown := false // an output that bodies would hold
+	next := func(e Event) bool {
+		change, err := Apply(r, e, m)
+		if err == nil {
+			r = change.After
+		}
+		return err == nil
+	}
+	if f.InFlight {
+		unknown = r.State.Forward()
+		next(done)
+	}
+	for len(f.Calls) < maxForeseen {
+		if !r.State.Terminal() && r.LeaseOwner == nil && r.SuspendedAt == nil {
+			r.LeaseOwner, r.Attempt = new(int64), max(r.Attempt, 1) // somebody claims it
+		}
+		m.Now = m.Now.Add(time.Microsecond)
+		if r.NextRunAt != nil && r.NextRunAt.After(m.Now) {
+			m.Now = *r.NextRunAt
+		}
+		var e Event = Turned{}
+		switch r.Next(m.Now) {
+		case Send:
+			f.Calls = append(f.Calls, ForeseenCall{r.Call(d), !unknown})
+			unknown = unknown || r.State.Forward()
+			e = done
+		case Turn:
+		default:
+			f.Ends = r.State
+			return f
+		}
+		if !next(e) {
+			break
+		}
+	}
+	f.Ends = r.State
+	return f
+}
+
+// mayBeInFlight: somebody drives the saga and does not wait.
+func (r *Run) mayBeInFlight(now time.Time) bool {
+	return !r.State.Terminal() && r.Attempt > 0 && (r.recorded || r.LeaseOwner != nil && (r.NextRunAt == nil || !r.NextRunAt.After(now)))
+}
+
+// Headers are those of the call, but for the ones that depend on its moment:
+// X-Saga-Fence, X-Saga-Deadline and traceparent. Characters beyond ASCII are
+// percent-encoded.
+func (c *Call) Headers() map[string]string {
+	h := make(map[string]string, len(c.HTTP.Headers)+6)
+	for name, value := range c.HTTP.Headers {
+		h[name] = value
+	}
+	h["Content-Type"] = "application/json"
+	h["Idempotency-Key"] = encoded(c.Key)
+	h["X-Saga-Id"] = c.SagaID.String()
+	h["X-Saga-Step"] = encoded(c.Step)
+	h["X-Saga-Action"] = strings.ToLower(string(c.Action))
+	h["X-Saga-Attempt"] = strconv.Itoa(c.Attempt)
+	return h
+}
+
+func encoded(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if s[i] > ' ' && s[i] < 0x7f {
+			b.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,155 @@
+package saga
+
+import (
+	"encoding/json"
+	"maps"
+
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// Interventions is what operators have changed about one saga and what its
+// calls depend on from then on. It is stored with the head, so that retries,
+// takeovers and restarts send the same bytes. Nil for nearly every saga.
+type Interventions struct {
+	Steps map[int]StepIntervention `json:"steps,omitempty"` // by step index
+	// Order is what an operator has decided about the current step. It is
+	// carried out once no call of that step is in flight.
+	Order *Order `json:"order,omitempty"`
+	// RestartAt: the undoing that is under way ends at this step, which is then
+	// executed again, and with it all that follow.
+	RestartAt *int `json:"restart_at,omitempty"`
+	// Halted: the saga was failed by force on its way forward. Nothing of it has
+	// been undone, and CurrentStep, Attempt and Uncertain are those of that way.
+	Halted bool `json:"halted,omitempty"`
+	// Unclean: an undo was skipped by hand, so effects may remain whatever the end.
+	Unclean bool `json:"unclean,omitempty"`
+}
+
+// StepIntervention is what operators have changed about one step.
+type StepIntervention struct {
+	// Runs counts the times an operator made the action a new one, which needs a
+	// key of its own; Undos likewise of the compensation.
+	Runs  int `json:"runs,omitempty"`
+	Undos int `json:"undos,omitempty"`
+	// Base is how many attempts of the action belong to earlier runs: their step
+	// logs say nothing about the present one. UndoBase likewise of the compensation.
+	Base     int `json:"base,omitempty"`
+	UndoBase int `json:"undo_base,omitempty"`
+	// Input replaces the saga's payload for this step; canonical JSON, nil: it does not.
+	Input json.RawMessage `json:"input,omitempty"`
+	// Next is what the fields above become when the undoing has reached RestartAt.
+	Next *NextRun `json:"next,omitempty"`
+	// Skipped: the step counts as passed without having been done. Doubt: it may
+	// have been applied all the same, and is undone like one that was.
+	Skipped bool `json:"skipped,omitempty"`
+	Doubt   bool `json:"doubt,omitempty"`
+}
+
+// NextRun is what is known beforehand of the next run of a step.
+type NextRun struct {
+	Base     int             `json:"base,omitempty"`
+	UndoBase int             `json:"undo_base,omitempty"`
+	Undone   bool            `json:"undone,omitempty"` // its compensation was called
+	Input    json.RawMessage `json:"input,omitempty"`
+}
+
+// OrderVerb says what becomes of a step by an operator's hand.
+type OrderVerb string
+
+// Verbs of orders. While a step is being undone they speak of its compensation.
+const (
+	SkipStep     OrderVerb = "skip"     // go on without it
+	CompleteStep OrderVerb = "complete" // it was done outside of Skald
+	FailStep     OrderVerb = "fail"     // no further attempt
+)
+
+// Order is an operator's decision about the current step.
+type Order struct {
+	Verb      OrderVerb       `json:"verb"`
+	Output    json.RawMessage `json:"output,omitempty"` // of CompleteStep; canonical JSON or nil
+	By        string          `json:"by,omitempty"`
+	Reason    string          `json:"reason,omitempty"`
+	Actor     string          `json:"actor,omitempty"` // for the audit trail
+	RequestID string          `json:"request_id,omitempty"`
+}
+
+// Operated is the part of a change that only operators, and the end of a saga
+// with a declared output, bring about. A store writes it with the rest.
+type Operated struct {
+	// Suspend: SuspendedAt becomes the database's time (true) or nil (false).
+	Suspend *bool
+	// DeadlineInMS: the deadline of the phase of Change.After becomes the
+	// database's time plus so many milliseconds.
+	DeadlineInMS *int64
+	// Interventions, Result: these fields of Change.After are written.
+	Interventions bool
+	Result        bool
+}
+
+// intervened returns what operators have changed about step k.
+func (r *Run) intervened(k int) StepIntervention {
+	if r.Interventions == nil {
+		return StepIntervention{}
+	}
+	return r.Interventions.Steps[k]
+}
+
+// halted tells whether a FAILED saga stands on its way forward.
+func (s *Saga) halted() bool { return s.Interventions != nil && s.Interventions.Halted }
+
+// ordered tells whether an operator's order waits to be carried out.
+func (s *Saga) ordered() bool { return s.Interventions != nil && s.Interventions.Order != nil }
+
+// input is what step k gets as payload: the saga's, unless an operator has
+// patched it (requirement S1-08: a step without a mapping gets the saga's).
+func (r *Run) input(k int) json.RawMessage {
+	if in := r.intervened(k).Input; in != nil {
+		return in
+	}
+	return r.Payload
+}
+
+// base is how many attempts of a step's action or compensation belong to
+// earlier runs of it.
+func (r *Run) base(k int, a Action) int {
+	if a == Compensate {
+		return r.intervened(k).UndoBase
+	}
+	return r.intervened(k).Base
+}
+
+// policy is the retry policy of the action of step k.
+func (r *Run) policy(k int) retry.Policy { return r.Def.ActionRetry(k, r.RetryPolicy) }
+
+// operate returns the part of the change that only operators bring about.
+func (d *decision) operate() *Operated {
+	if d.Operated == nil {
+		d.Operated = &Operated{}
+	}
+	return d.Operated
+}
+
+// edit returns the saga's interventions, to be changed.
+func (d *decision) edit() *Interventions {
+	if op := d.operate(); !op.Interventions {
+		op.Interventions = true
+		c := Interventions{}
+		if d.s.Interventions != nil {
+			c = *d.s.Interventions
+			c.Steps = maps.Clone(c.Steps)
+		}
+		d.s.Interventions = &c
+	}
+	return d.s.Interventions
+}
+
+// editStep changes what is kept of step k.
+func (d *decision) editStep(k int, change func(*StepIntervention)) {
+	i := d.edit()
+	s := i.Steps[k]
+	change(&s)
+	if i.Steps == nil {
+		i.Steps = map[int]StepIntervention{}
+	}
+	i.Steps[k] = s
+}

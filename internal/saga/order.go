@@ -1,0 +1,125 @@
+package saga
+
+import "fmt"
+
+// typeOperator is the type of errors that operators bring about.
+const typeOperator = "operator"
+
+// outcomeOperator is StepLog.Outcome of what no call has decided.
+const outcomeOperator = "operator"
+
+// order takes an operator's decision about the current step. While somebody
+// drives the saga a call may be in flight: the order then waits for its
+// outcome, as a flag does. If the call turns out to be done, it is done.
+func (d *decision) order(e StepOrdered) bool {
+	verb := map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb}[e.Verb]
+	switch {
+	case !allows(verb, &d.After):
+		return false
+	case e.Step != d.s.CurrentStep:
+		d.why = fmt.Sprintf("its current step is %q", d.After.Def.Steps[d.s.CurrentStep].Name)
+		return false
+	}
+	o := e.Order
+	o.Actor, o.RequestID = d.m.Actor, d.m.RequestID
+	d.tellOfStep(StepOrder).say(words{By: o.By, Reason: o.Reason, Verb: string(o.Verb), Action: d.After.Action()})
+	if d.s.State == Failed {
+		d.reopen()
+		d.s.Attempt, d.s.Failures, d.After.undoRefused = d.s.Attempt+1, 0, false
+	}
+	d.edit().Order = &o
+	if d.s.LeaseOwner == nil {
+		d.carryOut()
+	}
+	if !d.s.State.Terminal() { // wakes its owner, or makes it claimable, at once
+		d.s.NextRunAt = &d.m.Now
+	}
+	return true
+}
+
+// dropOrder forgets an order whose step is no longer the current one.
+func (d *decision) dropOrder() {
+	if d.s.ordered() {
+		d.edit().Order = nil
+	}
+}
+
+// orderError says that an operator let the current step fail.
+func (d *decision) orderError() *Error {
+	o := d.s.Interventions.Order
+	text := fmt.Sprintf("step %q: failed by hand", d.After.Def.Steps[d.s.CurrentStep].Name)
+	if o.By != "" {
+		text += " by " + o.By
+	}
+	if o.Reason != "" {
+		text += ": " + o.Reason
+	}
+	return d.newError("SAGA_STEP_FAILED_BY_HAND", typeOperator, text)
+}
+
+// carryOut does what was ordered. No call of the current step is in flight,
+// and Attempt is the number of one that was never made: the order's log has it.
+func (d *decision) carryOut() {
+	o, failure := *d.s.Interventions.Order, d.orderError()
+	d.m.Actor, d.m.RequestID = o.Actor, o.RequestID
+	d.edit().Order = nil
+	k := d.s.CurrentStep
+	if d.s.State == Compensating {
+		d.carryOutUndo(o, failure)
+		return
+	}
+	d.dispatched(d.m.Now)
+	switch o.Verb {
+	case CompleteStep:
+		d.logByHand(Execute, LogSuccess, o, nil)
+		d.After = d.After.with(k, o.Output)
+		d.progress()
+		d.advance(k, StepFinished)
+	case SkipStep:
+		d.logByHand(Execute, LogSkipped, o, nil)
+		doubt := d.s.Uncertain
+		d.editStep(k, func(s *StepIntervention) { s.Skipped, s.Doubt = true, doubt })
+		d.progress()
+		d.advance(k, StepSkipped)
+	case FailStep:
+		d.logByHand(Execute, LogFailed, o, failure)
+		d.tellOfStep(StepFailed).Error = failure
+		d.failed(failure)
+		d.turnBackHere()
+	}
+}
+
+// carryOutUndo does what was ordered about the compensation of the current step.
+func (d *decision) carryOutUndo(o Order, failure *Error) {
+	k := d.s.CurrentStep
+	switch o.Verb {
+	case CompleteStep:
+		d.logByHand(Compensate, LogSuccess, o, nil)
+		d.tellOfStep(UndoCompleted)
+	case SkipStep:
+		d.logByHand(Compensate, LogSkipped, o, nil)
+		d.tellOfStep(UndoCompleted).say(words{By: o.By, Reason: o.Reason, Skipped: true})
+		d.edit().Unclean = true // what the step did stays
+	case FailStep:
+		d.logByHand(Compensate, LogFailed, o, failure)
+		d.tellOfStep(UndoFailed).Error = failure
+		d.dirtyEnd(failure, "compensation_failed")
+		return
+	}
+	d.progress()
+	d.undone(k, d.s.Attempt, true)
+	d.undoFrom(k - 1)
+}
+
+// logByHand appends the log of what no call has decided.
+func (d *decision) logByHand(a Action, status LogStatus, o Order, e *Error) {
+	l := StepLog{
+		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,
+		Action: a, Attempt: d.s.Attempt, Status: status, Final: true, Outcome: new(outcomeOperator), Error: e,
+		StartedAt: d.m.Now, CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
+	}
+	if status == LogSuccess {
+		l.Response = o.Output
+	}
+	d.Logs = append(d.Logs, l)
+}

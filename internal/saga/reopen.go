@@ -1,0 +1,244 @@
+package saga
+
+import (
+	"fmt"
+	"slices"
+)
+
+// resume reopens a failed saga to undo what is left: at the undo that gave up,
+// with a fresh policy, or from where it was failed by force.
+func (d *decision) resume(e ResumeRequested) bool {
+	if !allows(ResumeCompensation, &d.After) {
+		return false
+	}
+	halted := d.s.halted()
+	d.tell(ResumeAsked).say(words{By: e.By, Reason: e.Reason})
+	d.reopen()
+	if halted {
+		d.turnHalted()
+	} else {
+		d.undoAgain()
+	}
+	return true
+}
+
+// reopen brings a failed saga back to where it undoes.
+func (d *decision) reopen() {
+	d.alive()
+	if d.s.Error != nil && d.s.Error.Cause != nil {
+		d.s.Error = d.s.Error.Cause // why it turned back; a second dirty end must not pile up on the first
+	}
+	d.to(Compensating)
+	d.startCompensation()
+	d.s.NextRunAt = &d.m.Now
+}
+
+// alive takes back that the saga has ended.
+func (d *decision) alive() {
+	d.s.CompletedAt, d.s.Clean = nil, nil
+	d.s.NeedsAttention, d.s.AttentionReason = false, nil
+	d.s.CompensationExpired = false
+	d.s.LeaseOwner = nil
+	if d.s.halted() {
+		d.edit().Halted = false
+	}
+}
+
+// undoAgain repeats the undo that gave up. Attempt goes on counting:
+// X-Saga-Attempt only grows (invariant I7).
+func (d *decision) undoAgain() {
+	d.s.Attempt, d.s.Failures = d.s.Attempt+1, 0
+	d.After.undoRefused = false
+	d.tellOfStep(UndoStarted)
+}
+
+// turnHalted begins to undo what was done before the saga was failed by force.
+func (d *decision) turnHalted() {
+	from := d.s.CurrentStep - 1
+	if d.s.Uncertain {
+		from++
+	}
+	d.undoFrom(from)
+	if !d.s.State.Terminal() {
+		d.s.NextRunAt = &d.m.Now
+	}
+}
+
+// retry makes the next attempt due now, or lets a failed saga go forward again.
+func (d *decision) retry(e RetryRequested) bool {
+	if !allows(RetryVerb, &d.After) {
+		if d.s.State == Failed {
+			d.why = "something was undone, or may have been: it can only be undone to the end"
+		}
+		return false
+	}
+	if d.s.State == Failed {
+		return d.retryFailed(e)
+	}
+	k := d.s.CurrentStep
+	switch {
+	case e.FromStep != nil && (*e.FromStep != k || d.s.State == Compensating):
+		d.why = "only a failed saga can go back to another step"
+		return false
+	case e.Patch != nil && d.s.State == Compensating:
+		d.why = "a compensation gets what its step got"
+		return false
+	case e.Patch != nil && d.s.LeaseOwner != nil:
+		d.why = "its next attempt may be on its way; suspend it, then retry with another input"
+		return false
+	case e.Patch != nil && d.s.Uncertain && !e.NotApplied:
+		d.why = doubtful
+		return false
+	}
+	d.tellOfStep(RetryAsked).say(words{By: e.By, Reason: e.Reason, Patched: e.Patch != nil})
+	if e.Patch != nil {
+		in := mergePatch(d.After.input(k), e.Patch)
+		attempts := d.s.Attempt - 1
+		d.editStep(k, func(s *StepIntervention) { s.Input, s.Base = in, attempts; s.Runs++ })
+		d.s.Uncertain = false
+	}
+	d.s.Failures = 0
+	d.s.NextRunAt = &d.m.Now
+	return true
+}
+
+const doubtful = "an attempt may have been applied, and with another input it would be applied twice; say not_applied if you have made sure that it was not"
+
+// retryFailed goes forward again with step n, the one that failed or one
+// before it. What was done from n on is undone first.
+func (d *decision) retryFailed(e RetryRequested) bool {
+	halted := d.s.halted()
+	failed := d.failedStep()
+	n := failed
+	if e.FromStep != nil {
+		n = *e.FromStep
+	}
+	tried := slices.ContainsFunc(e.Logs, func(l StepLog) bool { return l.StepIndex == failed && l.Action == Compensate })
+	uncertain := halted && d.s.Uncertain || !halted && tried
+	switch {
+	case n > failed:
+		d.why = fmt.Sprintf("it has not come further than step %q", d.After.Def.Steps[failed].Name)
+		return false
+	case e.Patch != nil && n == failed && uncertain && !e.NotApplied:
+		d.why = doubtful
+		return false
+	}
+	d.s.CancelRequestedAt = nil
+	d.tell(RetryAsked).say(words{By: e.By, Reason: e.Reason, FromStep: d.After.Def.Steps[n].Name, Patched: e.Patch != nil})
+	d.prepare(n, failed, e)
+	done := n < failed || d.After.outputs[n] != nil // also the one that was made to fail, and then was done
+	if done && (halted || n <= d.s.CurrentStep) {
+		d.reopen()
+		if halted {
+			d.turnHalted()
+		} else {
+			d.undoAgain()
+		}
+		return true
+	}
+	d.alive()
+	d.forward(n, uncertain)
+	return true
+}
+
+// failedStep is the one at which a failed saga did not go on.
+func (d *decision) failedStep() int {
+	if d.s.halted() {
+		return d.s.CurrentStep
+	}
+	for k := range d.After.outputs {
+		if d.After.outputs[k] == nil && !d.After.intervened(k).Skipped {
+			return k
+		}
+	}
+	return d.s.TotalSteps - 1 // every step was done, and then it was made to turn back
+}
+
+// prepare notes what the next runs of the steps build on.
+func (d *decision) prepare(n, failed int, e RetryRequested) {
+	for k := range failed + 1 {
+		next := NextRun{Base: d.After.base(k, Execute), UndoBase: d.After.base(k, Compensate)}
+		for i := range e.Logs {
+			switch l := &e.Logs[i]; {
+			case l.StepIndex != k:
+			case l.Action == Execute:
+				next.Base = max(next.Base, l.Attempt)
+			case l.Attempt > next.UndoBase:
+				next.UndoBase = l.Attempt
+				next.Undone = next.Undone || l.Status != LogSkipped
+			}
+		}
+		if d.s.halted() && k == failed {
+			next.Base = max(next.Base, d.s.Attempt)
+		}
+		if k == n && e.Patch != nil {
+			next.Input = mergePatch(d.After.input(k), e.Patch)
+		}
+		if k >= n || next.UndoBase > d.After.base(k, Compensate) {
+			d.editStep(k, func(s *StepIntervention) { s.Next = &next })
+		}
+	}
+	d.edit().RestartAt = &n
+}
+
+// undone notes that the compensation of step k is over after so many attempts.
+func (d *decision) undone(k, attempts int, called bool) {
+	if called {
+		d.After.undone = true
+	}
+	if i := d.s.Interventions; i != nil && i.RestartAt != nil {
+		d.editStep(k, func(s *StepIntervention) {
+			next := NextRun{}
+			if s.Next != nil {
+				next = *s.Next
+			}
+			next.UndoBase, next.Undone = attempts, next.Undone || called
+			s.Next = &next
+		})
+	}
+}
+
+// restart goes forward again: what had to be undone before has been.
+func (d *decision) restart() {
+	d.forward(*d.s.Interventions.RestartAt, false)
+}
+
+// forward begins anew with step n. Every step that was prepared gets its next
+// run: a key of its own where the call is another one than before. uncertain:
+// step n may have been applied.
+func (d *decision) forward(n int, uncertain bool) {
+	i := d.edit()
+	i.RestartAt = nil
+	first := *i.Steps[n].Next
+	anew := d.After.outputs[n] != nil || i.Steps[n].Skipped || first.Input != nil || d.s.State == Compensating
+	for k, s := range i.Steps {
+		if s.Next == nil {
+			continue
+		}
+		if k >= n && (k > n || anew) {
+			s.Runs++
+			s.Base, s.Skipped, s.Doubt = s.Next.Base, false, false
+		}
+		if s.Next.Input != nil {
+			s.Input = s.Next.Input
+		}
+		s.UndoBase = s.Next.UndoBase
+		if s.Next.Undone {
+			s.Undos++
+		}
+		s.Next = nil
+		i.Steps[k] = s
+	}
+	d.After = d.After.without(n)
+	d.After.undone = false
+	d.s.EndCause, d.s.Error, d.s.CompensationExpired = nil, nil, false
+	d.atStep(n, Execute)
+	d.s.Attempt, d.s.Uncertain = first.Base+1, uncertain && !anew
+	d.to(Running)
+	if d.s.TimeoutMS != nil {
+		d.deadlineIn(*d.s.TimeoutMS)
+	}
+	if d.s.LeaseOwner == nil {
+		d.s.NextRunAt = &d.m.Now
+	}
+}

@@ -1,0 +1,200 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// What operators change is stored with everything else of a change, and a
+// saga that was intervened in is rebuilt as its driver knew it.
+var interventions = []contract{
+	{"after every intervention the rebuilt run is the one that was committed", intervenedStepByStep},
+	{"one batch holds ordinary changes and interventions", intervenedInABatch},
+	{"a result and a retry policy read back", rareFields},
+}
+
+// order is an operator's decision about a step.
+func order(verb saga.OrderVerb, step int, output string) saga.Event {
+	return saga.StepOrdered{Step: step, Order: saga.Order{Verb: verb, Output: raw(output), By: "op", Reason: "because"}}
+}
+
+// retried is a retry; its logs are filled in when it is played.
+func retried(from int, patch string) saga.RetryRequested {
+	return saga.RetryRequested{By: "op", FromStep: &from, Patch: raw(patch)}
+}
+
+// patched is a retry by somebody who knows that nothing was applied.
+func patched(from int, patch string) saga.RetryRequested {
+	r := retried(from, patch)
+	r.NotApplied = true
+	return r
+}
+
+func (f *fixture) interventions() map[string][]saga.Event {
+	fail := saga.FailureForced{By: "op", Reason: "enough"}
+	return map[string][]saga.Event{
+		"skipped in flight":       {f.done(`1`), order(saga.SkipStep, 1, ""), f.unanswered(), f.done(`3`)},
+		"skipped in a wait":       {f.done(`1`), f.done(`2`), f.unanswered(), order(saga.SkipStep, 2, ""), saga.Turned{}},
+		"skipped in doubt":        {f.unanswered(), order(saga.SkipStep, 0, ""), saga.Turned{}, f.refused(``), f.done(``)},
+		"completed by hand":       {f.unanswered(), order(saga.CompleteStep, 0, `{"b":[1.50],"aa":2}`), saga.Turned{}, f.done(`2`), f.refused(``), f.done(``)},
+		"failed by hand":          {f.done(`1`), f.unanswered(), order(saga.FailStep, 1, ""), saga.Turned{}, f.done(``)},
+		"done before the order":   {order(saga.SkipStep, 0, ""), f.done(`1`), order(saga.FailStep, 1, ""), f.done(`2`), f.done(``)},
+		"undo skipped":            {f.done(`1`), f.refused(``), f.unanswered(), order(saga.SkipStep, 0, ""), saga.Turned{}},
+		"stuck undo done by hand": {f.done(`1`), f.refused(``), f.refused(``), order(saga.CompleteStep, 0, "")},
+		"waiting retry":           {f.done(`1`), f.unanswered(), saga.RetryRequested{By: "op"}, f.unanswered(), f.done(`2`), f.done(`3`)},
+		"failed, then retried":    {f.done(`1`), f.refused(``), f.refused(``), saga.RetryRequested{By: "op"}, f.done(`2`), f.refused(``), f.done(``)},
+		"halted, then retried":    {f.done(`1`), fail, patched(1, `{"order":null,"fixed":{"n":1.50}}`)},
+		"halted, then resumed":    {f.done(`1`), f.done(`2`), fail, saga.ResumeRequested{By: "op"}},
+		"halted in an undo":       {f.done(`1`), f.refused(``), fail, saga.ResumeRequested{By: "op"}},
+		"from an earlier step":    {f.done(`1`), f.done(`2`), fail, retried(0, `{"order":2}`), f.done(``), f.unanswered(), f.done(``), f.done(`1`), f.done(`2`), f.done(`3`)},
+		"suspended and resumed":   {f.done(`1`), saga.SuspendRequested{By: "op"}, f.done(`2`), saga.UnsuspendRequested{By: "op"}, f.done(`3`)},
+		"ended while suspended":   {f.done(`1`), f.done(`2`), saga.SuspendRequested{By: "op"}, f.done(`3`)},
+		"another deadline":        {saga.DeadlineSet{TimeoutMS: 90_000}, f.done(`1`), f.refused(``), saga.DeadlineSet{TimeoutMS: 5000}, f.done(``)},
+		"completed by force":      {f.done(`1`), saga.Slow{StartedAt: f.now()}, saga.CompletionForced{Result: raw(`[1.50]`)}},
+		"looked at":               {f.done(`1`), f.refused(``), f.refused(``), saga.Acknowledged{By: "op"}},
+		"neglected, then moving":  {f.unanswered(), saga.Neglected{Reason: "no_progress"}, f.done(`1`), f.done(`2`), f.done(`3`)},
+	}
+}
+
+func intervenedStepByStep(f *fixture) {
+	for name, events := range f.interventions() {
+		f.t.Run(name, func(t *testing.T) {
+			f := f.in(t)
+			run := f.stored(f.owned(f.owner))[0]
+			for i, e := range events {
+				if r, is := e.(saga.RetryRequested); is {
+					r.Logs = f.logsOf(run)
+					e = r
+				}
+				if run.LeaseOwner == nil && !run.State.Terminal() {
+					l := f.load(run.ID).Saga // nobody's: as a claim would make it
+					run.TimeoutAt, run.CompensationTimeoutAt, run.SuspendedAt = l.TimeoutAt, l.CompensationTimeoutAt, l.SuspendedAt
+				}
+				run = f.play(run, e)
+				f.check(run)
+				if t.Failed() {
+					t.Fatalf("after event %d, %#v", i, e)
+				}
+				l := f.load(run.ID).Saga
+				run.TimeoutAt, run.CompensationTimeoutAt, run.SuspendedAt = l.TimeoutAt, l.CompensationTimeoutAt, l.SuspendedAt
+			}
+		})
+	}
+}
+
+func intervenedInABatch(f *fixture) {
+	runs := f.stored(f.owned(f.owner), f.owned(f.owner), f.owned(f.owner))
+	before := f.load(runs[0].ID).Saga
+	changes := []saga.Change{
+		f.apply(runs[0], f.done(`1`)),
+		f.apply(runs[1], saga.SuspendRequested{By: "op"}),
+		f.apply(runs[2], saga.DeadlineSet{By: "op", TimeoutMS: time.Hour.Milliseconds()}),
+	}
+	for i, err := range f.commit(changes...) {
+		if err != nil {
+			f.t.Fatalf("change %d: %v", i, err)
+		}
+		f.check(changes[i].After)
+	}
+	after := []saga.Saga{f.load(runs[0].ID).Saga, f.load(runs[1].ID).Saga, f.load(runs[2].ID).Saga}
+	if !after[0].TimeoutAt.Equal(*before.TimeoutAt) || after[0].SuspendedAt != nil || after[0].Interventions != nil {
+		f.t.Errorf("an ordinary change beside interventions: %+v", after[0])
+	}
+	if after[1].SuspendedAt == nil || !after[1].TimeoutAt.Equal(*runs[1].TimeoutAt) {
+		f.t.Errorf("suspended: %+v", after[1])
+	}
+	if moved := after[2].TimeoutAt.Sub(*runs[2].TimeoutAt); moved < 50*time.Minute || moved > 70*time.Minute {
+		f.t.Errorf("the deadline of a minute became an hour, and moved by %s", moved)
+	}
+}
+
+func rareFields(f *fixture) {
+	policy := &retry.Policy{MaxAttempts: 7, Jitter: new(0.0), RetryOn: []retry.Class{}}
+	run := f.stored(f.owned(f.owner, func(n *saga.NewSaga) { n.RetryPolicy = policy }))[0]
+	f.check(run)
+	for _, result := range shapes() {
+		one := f.stored(f.owned(f.owner))[0]
+		one = f.play(one, f.done(`1`), saga.CompletionForced{Result: result})
+		f.check(one)
+		if got := f.load(one.ID).Saga.Result; canonical(got) != canonical(result) {
+			f.t.Errorf("result %.200s reads back as %.200s", result, got)
+		}
+	}
+}
+
+// Suspended sagas and those who look for work (invariant I15).
+var suspensions = []contract{
+	{"nobody claims, drives or reaps a suspended saga, and a resumed one has its time left", suspendedIsQuiet},
+	{"what makes no progress is found once", neglectedIsFound},
+}
+
+func suspendedIsQuiet(f *fixture) {
+	waiting := f.stored(f.unowned())[0]
+	driven := f.stored(f.owned(f.owner))[0]
+	for _, run := range []*saga.Run{&waiting, &driven} {
+		*run = f.play(*run, saga.SuspendRequested{By: "op"})
+	}
+	f.Advance(2 * time.Minute) // past the deadline of a minute, and past every due time
+	other := f.register("another node", time.Hour)
+	if got, err := f.Ownership.Claim(f.t.Context(), other, 10); err != nil || len(got) != 0 {
+		f.t.Errorf("claimed %d suspended sagas, %v", len(got), err)
+	}
+	if got, err := f.Ownership.Overdue(f.t.Context(), 10); err != nil || len(got) != 0 {
+		f.t.Errorf("%d suspended sagas are overdue, %v", len(got), err)
+	}
+	if got, err := f.Ownership.Due(f.t.Context(), f.owner, time.Second, 10); err != nil || len(got) != 0 {
+		f.t.Errorf("%d suspended sagas are due, %v", len(got), err)
+	}
+	if stuck, _, err := f.Ownership.Stuck(f.t.Context()); err != nil || stuck != 0 {
+		f.t.Errorf("%d suspended sagas are stuck, %v", stuck, err)
+	}
+	l := f.load(waiting.ID)
+	run := f.play(saga.Rebuild(l.Saga, f.def, l.Logs), saga.UnsuspendRequested{By: "op"})
+	got, err := f.Ownership.Claim(f.t.Context(), other, 10)
+	if err != nil || len(got) != 1 || got[0].Saga.ID != run.ID {
+		f.t.Fatalf("after the resumption %d claimed, %v", len(got), err)
+	}
+	left := got[0].Saga.TimeoutAt.Sub(f.now())
+	if left < 30*time.Second || left > 90*time.Second {
+		f.t.Errorf("%s are left of the minute it had", left)
+	}
+}
+
+func neglectedIsFound(f *fixture) {
+	quiet := f.stored(f.unowned())[0]       // due, and nobody takes it
+	driven := f.stored(f.owned(f.owner))[0] // no answer
+	retried := f.play(f.stored(f.owned(f.owner))[0], f.done(`1`), f.unanswered())
+	suspended := f.play(f.stored(f.unowned())[0], saga.SuspendRequested{})
+	find := func(failures int) map[uuid.UUID]string {
+		found, err := f.Ownership.Neglected(f.t.Context(), time.Minute, failures, 10)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		out := map[uuid.UUID]string{}
+		for _, n := range found {
+			out[n.Saga.ID] = n.Reason
+		}
+		return out
+	}
+	if got := find(2); len(got) != 0 {
+		f.t.Errorf("found at once: %v", got)
+	}
+	if got := find(1); len(got) != 1 || got[retried.ID] != "keeps_failing" {
+		f.t.Errorf("with one failure: %v", got)
+	}
+	f.Advance(2 * time.Minute)
+	got := find(5)
+	if len(got) != 3 || got[quiet.ID] != "nobody_drives_it" || got[driven.ID] != "no_answer" || got[retried.ID] == "" || got[suspended.ID] != "" {
+		f.t.Errorf("after two minutes: %v", got)
+	}
+	l := f.load(quiet.ID)
+	f.play(saga.Rebuild(l.Saga, f.def, l.Logs), saga.Neglected{Reason: "nobody_drives_it"})
+	if _, again := find(5)[quiet.ID]; again {
+		f.t.Error("found again though it needs attention already")
+	}
+}

@@ -1,0 +1,212 @@
+package workflow
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// A workflow's output declaration is a JSON template. A string that begins
+// with "${" is a reference and stands for the JSON value it points to, whatever
+// its type: "${steps.NAME.path}" into a step's output, "${payload.path}" into
+// the saga's payload; the path may be empty, and its parts are keys of objects
+// or indexes of arrays. "$${" begins a string with "${" in it. References are
+// never parts of a longer text, so nothing is formatted or escaped (trap X6).
+// One that finds nothing is null, and is told.
+
+// maxOutput bounds the declaration in bytes, as canonical JSON.
+const maxOutput = 64 << 10
+
+// reference is a parsed "${…}".
+type reference struct {
+	step string // "": the payload
+	path []string
+}
+
+// parseReference reads a reference. A step's name may hold dots: the longest
+// name that fits is meant.
+func parseReference(s string, known func(step string) bool) (reference, error) {
+	inner, closed := strings.CutSuffix(strings.TrimPrefix(s, "${"), "}")
+	if !closed {
+		return reference{}, fmt.Errorf("%.100q has no closing brace at its end", s)
+	}
+	if inner == "payload" {
+		return reference{}, nil
+	}
+	if path, ok := strings.CutPrefix(inner, "payload."); ok {
+		return reference{path: strings.Split(path, ".")}, nil
+	}
+	rest, ok := strings.CutPrefix(inner, "steps.")
+	if !ok {
+		return reference{}, fmt.Errorf(`%.100q begins with neither "steps." nor "payload"`, s)
+	}
+	for name := rest; ; {
+		if known(name) {
+			path := strings.TrimPrefix(rest[len(name):], ".")
+			if path == "" && name == rest {
+				return reference{step: name}, nil
+			}
+			return reference{name, strings.Split(path, ".")}, nil
+		}
+		dot := strings.LastIndexByte(name, '.')
+		if dot < 0 {
+			return reference{}, fmt.Errorf("%.100q names no step of the workflow", s)
+		}
+		name = name[:dot]
+	}
+}
+
+// output reads the declaration and checks every reference in it.
+func (r *reader) output(v any, steps []Step) json.RawMessage {
+	if v == nil {
+		return nil
+	}
+	if _, ok := v.(map[string]any); !ok {
+		r.fail("/output", CodeInvalid, "must be an object")
+		return nil
+	}
+	names := make(map[string]bool, len(steps))
+	for i := range steps {
+		names[steps[i].Name] = true
+	}
+	r.references(v, "/output", names)
+	b, err := json.Marshal(v)
+	if err == nil {
+		b, err = strictjson.Canonical(nil, b, strictjson.Limits{})
+	}
+	switch {
+	case err != nil:
+		r.fail("/output", CodeInvalid, "is not accepted: %s", err)
+	case len(b) > maxOutput:
+		r.fail("/output", CodeInvalid, "has more than %d bytes", maxOutput)
+	}
+	return b
+}
+
+func (r *reader) references(v any, at string, steps map[string]bool) {
+	switch v := v.(type) {
+	case string:
+		if strings.HasPrefix(v, "${") {
+			if _, err := parseReference(v, func(s string) bool { return steps[s] }); err != nil {
+				r.fail(at, CodeInvalid, "%s", err)
+			}
+		}
+	case []any:
+		for i, e := range v {
+			r.references(e, at+"/"+strconv.Itoa(i), steps)
+		}
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			r.references(v[key], at+"/"+escape(key), steps)
+		}
+	}
+}
+
+// Result fills the output declaration from the payload and the outputs of the
+// steps by name, all canonical JSON, and returns canonical JSON and the JSON
+// Pointers of the members whose reference found nothing. Nil without a declaration.
+func (d *Definition) Result(payload json.RawMessage, outputs map[string]json.RawMessage) (result json.RawMessage, missing []string) {
+	if d.Output == nil {
+		return nil, nil
+	}
+	f := filler{d: d, payload: payload, outputs: outputs}
+	filled := f.fill(decodeJSON(d.Output), "")
+	b, err := json.Marshal(filled)
+	if err == nil {
+		b, err = strictjson.Canonical(nil, b, strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000})
+	}
+	if err != nil {
+		panic("workflow: a filled template is no JSON: " + err.Error()) // its parts are
+	}
+	return b, f.missing
+}
+
+type filler struct {
+	d       *Definition
+	payload json.RawMessage
+	outputs map[string]json.RawMessage
+	missing []string
+}
+
+func (f *filler) fill(v any, at string) any {
+	switch v := v.(type) {
+	case string:
+		if strings.HasPrefix(v, "$${") {
+			return v[1:]
+		}
+		if !strings.HasPrefix(v, "${") {
+			return v
+		}
+		found, ok := f.find(v)
+		if !ok {
+			f.missing = append(f.missing, at)
+		}
+		return found
+	case []any:
+		for i := range v {
+			v[i] = f.fill(v[i], at+"/"+strconv.Itoa(i))
+		}
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			v[key] = f.fill(v[key], at+"/"+escape(key))
+		}
+	}
+	return v
+}
+
+func (f *filler) find(s string) (any, bool) {
+	ref, err := parseReference(s, f.d.hasStep)
+	if err != nil {
+		return nil, false // registration has refused it
+	}
+	from := f.payload
+	if ref.step != "" {
+		from = f.outputs[ref.step]
+	}
+	if from == nil {
+		return nil, false
+	}
+	v := decodeJSON(from)
+	for _, part := range ref.path {
+		switch in := v.(type) {
+		case map[string]any:
+			value, ok := in[part]
+			if !ok {
+				return nil, false
+			}
+			v = value
+		case []any:
+			i, err := strconv.ParseUint(part, 10, 31)
+			if err != nil || int(i) >= len(in) {
+				return nil, false
+			}
+			v = in[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+func (d *Definition) hasStep(name string) bool {
+	for i := range d.Steps {
+		if d.Steps[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func decodeJSON(j json.RawMessage) any {
+	d := json.NewDecoder(bytes.NewReader(j))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return nil
+	}
+	return v
+}
