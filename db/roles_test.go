@@ -28,7 +28,6 @@ var withoutTenant = map[string]string{
 	"publications":           "who publishes the events of all tenants; the engine's alone",
 	"feed_clock":             "one number about the cluster; the engine's alone",
 	"saga_counts_horizon":    "how far the statistics have come; everybody may know",
-	"publications":           "who publishes to the brokers; the engine's alone",
 	"api_keys":               "read before it is known who asks; the engine's alone",
 }
 
@@ -283,11 +282,6 @@ func TestNoRoleCanChangeTheAuditTrail(t *testing.T) {
 
 func appendOnly(table string) bool {
 	return table == "saga_events" || table == "saga_events_archive" || strings.HasPrefix(table, "audit_")
-}
-
-// secret tells whether a table holds keys, or hashes of them.
-func secret(table string) bool {
-	return strings.HasSuffix(table, "_secrets") || table == "api_keys"
 }
 
 // Requirement S2-122, T15.

@@ -28,7 +28,7 @@ type world struct {
 	def    *workflow.Definition
 	script func(ctx context.Context, s *webhook.Subscription, d *webhook.Delivery) webhook.Outcome
 
-	mu       sync.Mutex // guards script too, once a node runs
+	mu       sync.Mutex             // guards script too, once a node runs
 	sent     map[string][]time.Time // attempts, by URL and event
 	inFlight map[string]int
 	most     map[string]int // attempts at once, by URL
