@@ -25,9 +25,9 @@ var withoutTenant = map[string]string{
 	"saga_schema_version":    "says nothing about anybody",
 	"engine_nodes":           "nodes drive the sagas of all tenants; the engine's alone",
 	"deployment_secrets":     "keys of the deployment; the engine's alone",
+	"publications":           "who publishes the events of all tenants; the engine's alone",
 	"feed_clock":             "one number about the cluster; the engine's alone",
 	"saga_counts_horizon":    "how far the statistics have come; everybody may know",
-	"publications":           "who publishes to the brokers; the engine's alone",
 	"api_keys":               "read before it is known who asks; the engine's alone",
 }
 

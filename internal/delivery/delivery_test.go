@@ -28,7 +28,7 @@ type world struct {
 	def    *workflow.Definition
 	script func(ctx context.Context, s *webhook.Subscription, d *webhook.Delivery) webhook.Outcome
 
-	mu       sync.Mutex
+	mu       sync.Mutex             // guards script too, once a node runs
 	sent     map[string][]time.Time // attempts, by URL and event
 	inFlight map[string]int
 	most     map[string]int // attempts at once, by URL
@@ -99,13 +99,14 @@ func (w *world) send(ctx context.Context, s *webhook.Subscription, d *webhook.De
 	w.sent[key] = append(w.sent[key], time.Now())
 	w.inFlight[s.URL]++
 	w.most[s.URL] = max(w.most[s.URL], w.inFlight[s.URL])
+	script := w.script
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.inFlight[s.URL]--
 	}()
-	return w.script(ctx, s, d)
+	return script(ctx, s, d)
 }
 
 func TestEverySubscriptionGetsWhatItWantsOnce(t *testing.T) {
@@ -164,6 +165,8 @@ func TestADeadEndpointKeepsNobodyWaiting(t *testing.T) {
 				t.Errorf("%+v", d)
 			}
 		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		for url, most := range w.most {
 			if url != "http://alive/" && most > 8 {
 				t.Errorf("%s had %d attempts at once", url, most)
@@ -182,6 +185,7 @@ func TestAttemptsAreSpacedAndTheEndpointDisabledAtLast(t *testing.T) {
 		defer w.node()()
 		w.happen(15)
 		time.Sleep(24 * time.Hour)
+		w.mu.Lock()
 		for key, at := range w.sent {
 			for i := 1; i < len(at); i++ {
 				if wait := at[i].Sub(at[i-1]); wait < 4*time.Second || wait > 73*time.Minute {
@@ -194,14 +198,17 @@ func TestAttemptsAreSpacedAndTheEndpointDisabledAtLast(t *testing.T) {
 		}
 		got, err := w.store.Webhooks.Get(t.Context(), tenant, s.ID)
 		if err != nil || got.Enabled || w.results["failed"] < 10 {
-			t.Fatalf("%+v, %v after %v", got, err, w.results)
+			t.Errorf("%+v, %v after %v", got, err, w.results)
 		}
 		calls := len(w.sent)
+		w.mu.Unlock()
 		w.happen(5)
 		time.Sleep(time.Hour)
+		w.mu.Lock()
 		if len(w.sent) != calls {
 			t.Error("a disabled webhook is sent to")
 		}
+		w.mu.Unlock()
 		// Enabled again, it gets what was not given up, and what came meanwhile.
 		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome {
 			return webhook.Outcome{Status: 200}
@@ -214,6 +221,8 @@ func TestAttemptsAreSpacedAndTheEndpointDisabledAtLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if given, arrived := w.results["failed"], w.results["delivered"]; given+arrived != 20 || arrived < 5 {
 			t.Errorf("%d arrived and %d were given up, of 20", arrived, given)
 		}
