@@ -55,18 +55,55 @@ var registers = porcupine.Model{
 func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
 	dsn := testdb.DSN(t)
 	nodes := []*node{start(t, dsn, "a"), start(t, dsn, "b")}
-	if status, doc := call(t, "POST", nodes[0].url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", "http://127.0.0.1:9")); status != 201 {
+	url := func(client int) string { return nodes[client%len(nodes)].url + "/api/v1" }
+	if status, doc := call(t, "POST", url(0)+"/workflows", strings.ReplaceAll(twoSteps, "URL", "http://127.0.0.1:9")); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
-	values := map[string]string{"true": "/enable", "false": "/disable"}
-	do := func(client int, in request) seen {
-		url, method := nodes[client%len(nodes)].url+"/api/v1/workflows/pair", "GET"
-		if in.write {
-			url, method = url+values[in.value], "POST"
-		}
-		return guarded(t, method, url, in, "enabled")
+	quiet := suspended(t, url(0))
+	for name, tt := range map[string]struct {
+		do     func(client int, in request) seen
+		values []string
+	}{
+		"a workflow": {func(client int, in request) seen {
+			at := url(client) + "/workflows/pair"
+			if in.write {
+				at += map[string]string{"true": "/enable", "false": "/disable"}[in.value]
+			}
+			return guarded(t, at, in, "", "enabled")
+		}, []string{"true", "false"}},
+		"a saga": {func(client int, in request) seen {
+			at := url(client) + "/sagas/" + quiet
+			if in.write {
+				at += "/extend-deadline"
+			}
+			return guarded(t, at, in, `{"timeout_ms":`+in.value+`}`, "timeout_at")
+		}, []string{"3600000", "7200000", "10800000"}},
+	} {
+		t.Run(name, func(t *testing.T) { linearizable(t, race(16, 60, tt.do, tt.values...)) })
 	}
-	history := race(16, 60, do, "true", "false")
+}
+
+// suspended starts a saga that nobody changes by himself, and returns its id.
+func suspended(t *testing.T, url string) string {
+	t.Helper()
+	_, doc := call(t, "POST", url+"/sagas", `{"workflow_name":"pair"}`)
+	id := fmt.Sprint(doc["saga_id"])
+	if status, doc := call(t, "POST", url+"/sagas/"+id+"/suspend", `{"reason":"to be quiet"}`); status/100 != 2 {
+		t.Fatalf("suspend: %d %v", status, doc)
+	}
+	for version := -1.0; ; { // until the call in flight is recorded
+		_, doc := call(t, "GET", url+"/sagas/"+id, "")
+		if now := doc["version"].(float64); now == version {
+			return id
+		} else {
+			version = now
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func linearizable(t *testing.T, history []porcupine.Operation) {
+	t.Helper()
 	result, info := porcupine.CheckOperationsVerbose(registers, history, time.Minute)
 	if result != porcupine.Ok {
 		t.Errorf("the history is not linearizable: %s\n%v", result, info.PartialLinearizationsOperations())
@@ -115,9 +152,16 @@ func race(clients, rounds int, do func(client int, in request) seen, values ...s
 	return history
 }
 
-// guarded makes one request over HTTP; member of the answer is the value.
-func guarded(t *testing.T, method, url string, in request, member string) seen {
-	req, err := http.NewRequest(method, url, http.NoBody)
+// guarded makes one request over HTTP; member of the answer is the value. body
+// is that of a write.
+func guarded(t *testing.T, url string, in request, body, member string) seen {
+	method := http.MethodGet
+	if in.write {
+		method = http.MethodPost
+	} else {
+		body = ""
+	}
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		t.Error(err)
 		return seen{refused: true}
@@ -125,13 +169,20 @@ func guarded(t *testing.T, method, url string, in request, member string) seen {
 	if in.write {
 		req.Header.Set("If-Match", in.match)
 	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	res, doc, err := answerOf(req)
 	switch {
 	case err != nil:
 		t.Error(err)
 	case res.StatusCode == http.StatusPreconditionFailed:
 	case res.StatusCode/100 == 2:
-		return seen{register: register{res.Header.Get("ETag"), fmt.Sprint(doc[member])}}
+		value := fmt.Sprint(doc[member])
+		if at, err := time.Parse(time.RFC3339, value); err == nil { // a deadline, in whole hours from now
+			value = fmt.Sprint(time.Until(at).Round(time.Hour).Milliseconds())
+		}
+		return seen{register: register{res.Header.Get("ETag"), value}}
 	default:
 		t.Errorf("%s %s: %d %v", method, url, res.StatusCode, doc)
 	}

@@ -79,6 +79,7 @@ func (s *server) act(ctx context.Context, a action) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	replayed := false
+	var made saga.Change
 	if key != nil {
 		if _, replayed, err = s.prior(ctx, key); err != nil {
 			return answer{}, err
@@ -86,7 +87,7 @@ func (s *server) act(ctx context.Context, a action) (answer, error) {
 		key.SagaID = a.id
 	}
 	if !replayed {
-		if replayed, err = s.apply(ctx, a, key); err != nil {
+		if made, replayed, err = s.apply(ctx, a, key); err != nil {
 			return answer{}, err
 		}
 		s.Engine.Wake(a.id)
@@ -94,6 +95,9 @@ func (s *server) act(ctx context.Context, a action) (answer, error) {
 	run, _, err := s.load(ctx, req.tenant.ID, a.id)
 	if err != nil {
 		return answer{}, err
+	}
+	if !replayed && run.Version > made.After.Version {
+		run = made.After // the answer is what this request wrote, not what came after it (invariant I12)
 	}
 	out := toAPISaga(&run.Saga, run.Def)
 	out.AllowedActions = actionsOf(run.AllowedActions())
@@ -122,29 +126,30 @@ func (s *server) decide(ctx context.Context, a action) (change saga.Change, run 
 	return change, run, m, err
 }
 
-// apply decides and commits, and decides anew when the saga moved on. used
+// apply decides and commits, and decides anew when the saga moved on; change is
+// what it committed. used
 // tells that the same request was committed by another node meanwhile.
-func (s *server) apply(ctx context.Context, a action, key *saga.IdempotencyKey) (used bool, err error) {
+func (s *server) apply(ctx context.Context, a action, key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
 	for range maxReloads {
 		change, _, _, err := s.decide(ctx, a)
 		if err != nil {
-			return false, err
+			return change, false, err
 		}
 		change.Key = key
 		switch err := s.Commit(ctx, change); {
 		case err == nil:
-			return false, nil
+			return change, false, nil
 		case fault.IsCode(err, saga.CodeKeyUsed):
 			_, used, err := s.prior(ctx, key)
 			if err == nil && !used {
 				err = fault.New(fault.Unavailable, codeUnavailable, "the Idempotency-Key was used a moment ago; try again")
 			}
-			return used, err
+			return change, used, err
 		case !fault.IsCode(err, saga.CodeStale):
-			return false, s.afterUnknownChange(ctx, change, err)
+			return change, false, s.afterUnknownChange(ctx, change, err)
 		}
 	}
-	return false, fault.New(fault.Unavailable, codeUnavailable, "the saga keeps changing; try again")
+	return change, false, fault.New(fault.Unavailable, codeUnavailable, "the saga keeps changing; try again")
 }
 
 // afterUnknownChange returns nil when a change was stored though its commit
