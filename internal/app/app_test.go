@@ -72,7 +72,10 @@ func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node
 	select {
 	case n.url = <-ready:
 	case err := <-ended:
+		ended <- err // for stop
 		t.Fatalf("node %s did not start: %v\n%s", name, err, n.logs)
+	case <-time.After(time.Minute):
+		t.Fatalf("node %s did not become ready:\n%s", name, n.logs)
 	}
 	return n
 }

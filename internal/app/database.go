@@ -68,11 +68,11 @@ func PrivateDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 
 func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Logger) (*postgres.DB, error) {
 	c := cfg.Database
+	dsn, err := from.dsn(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	if c.AutoMigrate {
-		dsn, err := from.dsn(ctx, c)
-		if err != nil {
-			return nil, err
-		}
 		n, err := db.Up(ctx, dsn)
 		if err != nil {
 			return nil, fmt.Errorf("migrate the database: %w", err)
@@ -81,7 +81,7 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 			log.Info("database migrated", slog.Int("migrations", n))
 		}
 	}
-	unsecured, err := accept(ctx, cfg, log)
+	unsecured, err := accept(ctx, cfg, dsn, log)
 	if err != nil {
 		return nil, err
 	}
@@ -99,11 +99,11 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 // accept checks that the schema is current and that row-level security is in
 // place. Without the latter prod does not start, and the others do with a
 // warning and on the WHERE of every statement alone.
-func accept(ctx context.Context, cfg *config.Config, log *slog.Logger) (unsecured bool, err error) {
-	if err := db.Current(ctx, cfg.Database.DSN()); err != nil {
+func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logger) (unsecured bool, err error) {
+	if err := db.Current(ctx, dsn); err != nil {
 		return false, err
 	}
-	err = db.Secured(ctx, cfg.Database.DSN())
+	err = db.Secured(ctx, dsn)
 	var insecure *db.Insecure
 	if !errors.As(err, &insecure) {
 		return false, err
