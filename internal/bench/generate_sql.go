@@ -56,7 +56,7 @@ SELECT id, tenant_id, workflow_name, 1, workflow_name, $1::int,
                                  'customer', jsonb_build_object('id', 'c-' || i % 50000, 'country', (ARRAY['se', 'jp', 'de', 'us'])[1 + i % 4])),
        CASE WHEN pg_temp.u(i, 21) < 0.7 THEN 'corr-' || i / 2 END, initiated_by,
        CASE WHEN pg_temp.u(i, 22) < 0.9 THEN md5(i::text) END, CASE WHEN pg_temp.u(i, 22) < 0.9 THEN left(md5(i::text), 16) END,
-       CASE WHEN i % 2 = 0 THEN 'order-' || i / 3 END,
+       CASE WHEN i % 2 = 0 THEN 'order-' || CASE WHEN ended THEN i / 3 ELSE i END END, -- unfinished ones have theirs alone
        CASE WHEN pg_temp.u(i, 23) < 0.4 THEN jsonb_build_object('region', (ARRAY['eu', 'us', 'ap'])[1 + i % 3], 'customer', i % 50000)
             || CASE WHEN pg_temp.u(i, 24) < 0.01 THEN '{"priority": "high"}'::jsonb ELSE '{}'::jsonb END END,
        CASE WHEN state IN (4, 5, 6, 7, 8) THEN jsonb_build_object('code', CASE state WHEN 7 THEN 'CANCELLED' WHEN 8 THEN 'DEADLINE' ELSE 'HTTP_409' END,
