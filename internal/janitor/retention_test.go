@@ -112,7 +112,7 @@ func TestAFailedRoundIsToldAndMadeGoodByTheNext(t *testing.T) {
 			return nil
 		}}
 		log, rounds := retain(t, a, 2*time.Hour, janitor.RetentionConfig{Interval: time.Hour, Batch: 10})
-		if a.backlog != 0 || rounds != 1 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "archived=10") || !strings.Contains(log, "count=5") {
+		if a.backlog != 0 || rounds == 0 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "archived=10") || !strings.Contains(log, "count=5") {
 			t.Errorf("%d are left after %d good rounds, log %q", a.backlog, rounds, log)
 		}
 	})
