@@ -91,6 +91,9 @@ func build(ctx context.Context, cfg config.Config, opt Options, db *postgres.DB,
 	if err != nil {
 		return nil, err
 	}
+	if err := db.AdmitKeys(ctx); err != nil {
+		return nil, err
+	}
 	trail := postgres.NewTrail(db)
 	switch restored, err := trail.AfterRestore(ctx); {
 	case err != nil:
