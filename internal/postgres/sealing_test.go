@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -185,6 +187,10 @@ func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
 			l, err := st.Load(t.Context(), []uuid.UUID{a.ID, b.ID})
 			if err != nil || len(l) != 1 || l[0].Saga.ID != b.ID || told.Load() == 0 {
 				t.Errorf("the engine loads %d sagas, %v, and was told %d times; want the other one, and some", len(l), err, told.Load())
+			}
+			found, err := st.Neglected(t.Context(), time.Hour, 0, 10)
+			if err != nil || !slices.ContainsFunc(found, func(s saga.Stalled) bool { return s.Saga.ID == b.ID }) {
+				t.Errorf("the janitor finds %d sagas, %v; want the other one among them", len(found), err)
 			}
 		})
 	}
