@@ -97,21 +97,9 @@ func talkative(t *testing.T, st *postgres.Sagas) saga.Run {
 // dump is every row of every table, as text.
 func dump(t *testing.T, db *sql.DB) string {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), `SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('saga', 'skald')`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	var tables []string
-	for rows.Next() {
-		var table string
-		if err := rows.Scan(&table); err != nil {
-			t.Fatal(err)
-		}
-		tables = append(tables, table)
-	}
+	tables := ask[string](t, db, `SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables WHERE schemaname IN ('saga', 'skald')`)
 	var all strings.Builder
-	for _, table := range tables {
+	for table := range strings.FieldsSeq(tables) {
 		all.WriteString(ask[string](t, db, `SELECT coalesce(string_agg(r::text, E'\n'), '') FROM `+table+` r`))
 	}
 	return all.String()
