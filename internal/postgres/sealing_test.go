@@ -222,6 +222,10 @@ func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
 		if n := ask[int](t, old.SQL(), `SELECT count(*) FROM saga.saga_step_logs WHERE response_payload->>'$skald_enc' LIKE 'v1.' || $1 || '.%'`, id); n != 240 {
 			t.Errorf("%d answers are sealed with %s, want 240", n, id)
 		}
+		// What docs/security.md says to count before a key is retired.
+		if n := ask[int](t, old.SQL(), `SELECT count(*) FROM saga.saga_states r WHERE r::text LIKE '%"v1.`+id+`.%'`); n != 80 {
+			t.Errorf("%d payloads are sealed with %s, want 80", n, id)
+		}
 	}
 }
 
@@ -267,7 +271,13 @@ func TestANodeWithoutAKeyThatSealedDoesNotStart(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
 	}
-	if err := connectWith(t, dsn, keyring(t, keyOne).OpenOnly()).AdmitKeys(t.Context()); err != nil {
-		t.Errorf("the first key, which only opens: %v", err)
+	// As docs/security.md retires a key.
+	db := connectWith(t, dsn, keyring(t, keyTwo))
+	execute(t, db.SQL(), `DELETE FROM saga.deployment_secrets WHERE name = 'envelope:one'`)
+	if err := db.AdmitKeys(t.Context()); err != nil {
+		t.Errorf("the second key, after the first was retired: %v", err)
+	}
+	if err := connectWith(t, dsn, keyring(t, keyTwo).OpenOnly()).AdmitKeys(t.Context()); err != nil {
+		t.Errorf("the second key, which only opens: %v", err)
 	}
 }
