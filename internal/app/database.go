@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/devpg"
+	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -89,10 +90,20 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 	if statements == 0 {
 		statements = -1 // 0 would be the default of package postgres
 	}
+	keys, err := envelope.Parse(string(cfg.Encryption.Keys))
+	if err != nil { // only a Config that Load has not checked
+		return nil, fmt.Errorf("encryption.keys: %w", err)
+	}
+	if !cfg.Encryption.Seal {
+		keys = keys.OpenOnly()
+	}
 	return postgres.Open(ctx, postgres.Config{
 		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
 		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source, Unsecured: unsecured,
 		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
+		Encryption: keys, Unreadable: func(ctx context.Context, err error) {
+			log.ErrorContext(ctx, "a saga is left alone: its sealed content does not open", slog.Any("error", err))
+		},
 	})
 }
 

@@ -70,6 +70,9 @@ func openStores(ctx context.Context, cfg *config.Config, from *logins, now func(
 }
 
 func postgresStores(ctx context.Context, db *postgres.DB, log *slog.Logger) (stores, error) {
+	if err := db.AdmitKeys(ctx); err != nil {
+		return stores{}, err
+	}
 	trail := postgres.NewTrail(db)
 	restored, err := trail.AfterRestore(ctx)
 	if err != nil {

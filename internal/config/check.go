@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-playground/validator/v10"
+
+	"github.com/skald-saga/skald/internal/envelope"
 )
 
 // customRules are the words for the validate tags that are ours.
@@ -132,6 +134,8 @@ var rules = []rule{
 	{"auth.jwks_url", []string{"auth.jwt_issuer"}, func(c Config) string {
 		return unless(c.Auth.JWTIssuer != "" || c.Auth.JWKSURL == "", "is of no use without auth.jwt_issuer")
 	}},
+	{"encryption.keys", []string{"encryption.key_file"}, func(c Config) string { return brokenKeys(c, c.Encryption.KeyFile == "") }},
+	{"encryption.key_file", nil, func(c Config) string { return brokenKeys(c, c.Encryption.KeyFile != "") }},
 	{"test.clock_offset", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment == Test || c.Test.ClockOffset == 0,
 			"is refused unless app.environment (SKALD_ENV) is test")
@@ -142,4 +146,12 @@ var rules = []rule{
 	{"failpoints", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || c.Failpoints == "", "is refused in prod")
 	}},
+}
+
+// brokenKeys tells what is wrong with the master keys, if they are from here.
+func brokenKeys(c Config, here bool) string {
+	if _, err := envelope.Parse(string(c.Encryption.Keys)); err != nil && here {
+		return err.Error()
+	}
+	return ""
 }

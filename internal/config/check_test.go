@@ -56,6 +56,15 @@ func TestRulesBetweenSettings(t *testing.T) {
 		{"no algorithms", []string{"SKALD_AUTH_JWT_ALGORITHMS="}, "auth.jwt_algorithms (SKALD_AUTH_JWT_ALGORITHMS): must be one of EdDSA, ES256, RS256"},
 		{"an algorithm with a shared secret", []string{"SKALD_AUTH_JWT_ALGORITHMS=ES256,HS256"},
 			"auth.jwt_algorithms (SKALD_AUTH_JWT_ALGORITHMS): must be one of EdDSA, ES256, RS256; entry 2 is not"},
+		{"a master key without a name", []string{"SKALD_ENCRYPTION_KEYS=AAAA"},
+			"encryption.keys (SKALD_ENCRYPTION_KEYS): entry 1 must be ID:KEY, where ID is 1 to 32 letters, digits, _ and -"},
+		{"a short master key", []string{"SKALD_ENCRYPTION_KEYS=" + sampleMaster + ",b:QUFB"},
+			"encryption.keys (SKALD_ENCRYPTION_KEYS): entry 2 must have a key of 32 bytes in base64, as openssl rand -base64 32 prints it"},
+		{"a file of something else than master keys", []string{"SKALD_ENCRYPTION_KEY_FILE=testdata/password"},
+			"encryption.key_file (SKALD_ENCRYPTION_KEY_FILE): entry 1 must be ID:KEY, where ID is 1 to 32 letters, digits, _ and -"},
+		{"master keys in two places", []string{"SKALD_ENCRYPTION_KEYS=" + sampleMaster, "SKALD_ENCRYPTION_KEY_FILE=testdata/master_keys"},
+			"encryption.key_file (SKALD_ENCRYPTION_KEY_FILE): excludes encryption.keys; set one of them"},
+		{"master keys in prod", []string{"SKALD_ENV=prod", "SKALD_DATABASE_HOST=db", "SKALD_ENCRYPTION_KEYS=" + sampleMaster}, ""},
 		{"staging in plain text", []string{"SKALD_ENV=staging", "SKALD_DATABASE_URL=postgres://db/x?sslmode=disable"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

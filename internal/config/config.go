@@ -17,23 +17,24 @@ import (
 // checked; Default returns what stands when nothing is set. It is a value:
 // copy it freely, and do not write to its lists.
 type Config struct {
-	Store      StoreKind `koanf:"store" validate:"oneof=postgres memory" doc:"Where sagas are kept: postgres, or memory for trying things out, which survives nothing and is refused in prod."`
-	App        App       `koanf:"app" doc:"What this installation is."`
-	Database   Database  `koanf:"database" doc:"The PostgreSQL that holds all state. With neither url nor host, Skald starts a private PostgreSQL of its own."`
-	Vault      Vault     `koanf:"vault" doc:"HashiCorp Vault, as the keeper of the database's password. Off until a path is set. See docs/operations.md."`
-	Server     Server    `koanf:"server" doc:"The HTTP API."`
-	Engine     Engine    `koanf:"engine" doc:"The saga engine of this node."`
-	Egress     Egress    `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
-	Audit      Audit     `koanf:"audit" doc:"The audit trail."`
-	Log        Log       `koanf:"log" doc:"Logging."`
-	Auth       Auth      `koanf:"auth" doc:"Who may use the API: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
-	Tenant     Tenant    `koanf:"tenant" doc:"The tenant of requests that name none."`
-	Limits     Limits    `koanf:"limits" doc:"What clients may send."`
-	Webhooks   Webhooks  `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
-	Kafka      Kafka     `koanf:"kafka" doc:"Publication of audit events to Kafka (docs/kafka.md); off without brokers."`
-	Retention  Retention `koanf:"retention" doc:"How long ended sagas stay live before they are archived, where their workflow does not say."`
-	Test       TestSeams `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
-	Failpoints string    `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`
+	Store      StoreKind  `koanf:"store" validate:"oneof=postgres memory" doc:"Where sagas are kept: postgres, or memory for trying things out, which survives nothing and is refused in prod."`
+	App        App        `koanf:"app" doc:"What this installation is."`
+	Database   Database   `koanf:"database" doc:"The PostgreSQL that holds all state. With neither url nor host, Skald starts a private PostgreSQL of its own."`
+	Vault      Vault      `koanf:"vault" doc:"HashiCorp Vault, as the keeper of the database's password. Off until a path is set. See docs/operations.md."`
+	Server     Server     `koanf:"server" doc:"The HTTP API."`
+	Engine     Engine     `koanf:"engine" doc:"The saga engine of this node."`
+	Egress     Egress     `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
+	Audit      Audit      `koanf:"audit" doc:"The audit trail."`
+	Log        Log        `koanf:"log" doc:"Logging."`
+	Auth       Auth       `koanf:"auth" doc:"Who may use the API: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
+	Encryption Encryption `koanf:"encryption" doc:"Encryption of what clients and participants say, before it is stored. Off without keys. See docs/security.md."`
+	Tenant     Tenant     `koanf:"tenant" doc:"The tenant of requests that name none."`
+	Limits     Limits     `koanf:"limits" doc:"What clients may send."`
+	Webhooks   Webhooks   `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
+	Kafka      Kafka      `koanf:"kafka" doc:"Publication of audit events to Kafka (docs/kafka.md); off without brokers."`
+	Retention  Retention  `koanf:"retention" doc:"How long ended sagas stay live before they are archived, where their workflow does not say."`
+	Test       TestSeams  `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
+	Failpoints string     `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`
 }
 
 // Environment is the profile: it selects defaults, and prod refuses what is
@@ -180,6 +181,14 @@ func (c Config) AuthRequired() bool {
 	}
 	own := c.App.Environment == Dev || c.App.Environment == Test
 	return !own || !loopbackAddr(c.Server.ListenAddr) || c.Auth.BootstrapAdminKey != "" || c.Auth.JWTIssuer != ""
+}
+
+// Encryption says with which keys content is sealed. Keys holds the content of
+// KeyFile when that is given.
+type Encryption struct {
+	Keys    Secret `koanf:"keys" doc:"Master keys, ID:KEY each, with commas or white space between them; KEY is 32 bytes in base64, as openssl rand -base64 32 prints it. The first one seals, all of them open. Excludes key_file."`
+	KeyFile string `koanf:"key_file" doc:"File that holds the master keys, one a line. Excludes keys."`
+	Seal    bool   `koanf:"seal" doc:"Whether new content is sealed. false only opens what is sealed already: for the time until every node has the keys, and to leave encryption again."`
 }
 
 // Tenant stands in for what a request's credential and headers leave open.

@@ -58,9 +58,10 @@ func Default(env Environment) Config {
 			StalledFailures:            20,
 			CommitBatch:                256,
 		},
-		Egress: Egress{AllowLoopback: true},
-		Audit:  Audit{SealInterval: time.Second},
-		Log:    Log{Level: "info", Format: "json"},
+		Egress:     Egress{AllowLoopback: true},
+		Encryption: Encryption{Seal: true},
+		Audit:      Audit{SealInterval: time.Second},
+		Log:        Log{Level: "info", Format: "json"},
 		Auth: Auth{
 			Mode:           AuthAuto,
 			JWTAudience:    "skald",

@@ -37,6 +37,7 @@ func Load(path string, environ []string) (Config, error) {
 	cfg := l.merge(fromFile, fromEnv)
 	l.readSecretFile("database.password_file", cfg.Database.PasswordFile, &cfg.Database.Password)
 	l.readSecretFile("auth.bootstrap_admin_key_file", cfg.Auth.BootstrapAdminKeyFile, &cfg.Auth.BootstrapAdminKey)
+	l.readSecretFile("encryption.key_file", cfg.Encryption.KeyFile, &cfg.Encryption.Keys)
 	l.check(cfg)
 	if len(l.mistakes) > 0 {
 		return Config{}, &Error{Mistakes: l.mistakes}
@@ -192,6 +193,7 @@ var alternatives = [][2]string{
 	{"database.url", "database.host"},
 	{"database.password", "database.password_file"},
 	{"auth.bootstrap_admin_key", "auth.bootstrap_admin_key_file"},
+	{"encryption.keys", "encryption.key_file"},
 	{"vault.static_path", "vault.dynamic_path"},
 	{"vault.secret_id", "vault.secret_id_file"},
 }

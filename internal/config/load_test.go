@@ -153,6 +153,9 @@ var samples = map[string]struct {
 	"auth.jwt_leeway":                     {"60s", time.Minute},
 	"auth.jwt_role_claim":                 {"realm_access.roles", "realm_access.roles"},
 	"auth.jwt_tenant_claim":               {"https://skald.example/tenant", "https://skald.example/tenant"},
+	"encryption.keys":                     {sampleMaster, Secret(sampleMaster)},
+	"encryption.key_file":                 {"testdata/master_keys", "testdata/master_keys"},
+	"encryption.seal":                     {"false", false},
 	"tenant.default_id":                   {"0198a5b0-0000-7000-8000-000000000002", uuid.MustParse("0198a5b0-0000-7000-8000-000000000002")},
 	"tenant.default_region":               {"eu", "eu"},
 	"tenant.default_major":                {"65535", 65535},
@@ -182,6 +185,9 @@ var samples = map[string]struct {
 	"test.clock_offset":                   {"-90s", -90 * time.Second},
 	"failpoints":                          {"engine.commit=kill@3", "engine.commit=kill@3"},
 }
+
+// sampleMaster is a master key.
+const sampleMaster = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
 
 // beside is what a setting cannot do without.
 var beside = map[string][]string{

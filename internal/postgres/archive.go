@@ -29,7 +29,7 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 			return err
 		}
 		found := false
-		err = eachRow(rows, func() error { found = true; a, err = scanArchived(rows); return err })
+		err = eachRow(rows, func() error { found = true; a, err = st.db.scanArchived(rows); return err })
 		if err != nil || !found {
 			return err
 		}
@@ -37,8 +37,9 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 			return err
 		}
 		a.Logs = []saga.StepLog{}
+		place := st.db.keys.Of(tenant, id)
 		return eachRow(rows, func() error {
-			l, err := scanLog(rows)
+			l, err := scanLog(rows, at(&place))
 			a.Logs = append(a.Logs, l)
 			return err
 		})
@@ -53,8 +54,8 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 }
 
 // scanArchived reads one row of sagaColumns and archived_at.
-func scanArchived(row scanner) (a saga.Archived, err error) {
-	a.Saga, err = scanSaga(andThen{row, &a.ArchivedAt})
+func (db *DB) scanArchived(row scanner) (a saga.Archived, err error) {
+	a.Saga, err = db.scanSaga(andThen{row, &a.ArchivedAt})
 	utc(&a.ArchivedAt)
 	return a, err
 }
@@ -82,7 +83,7 @@ func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filt
 	}
 	query, args := listArchived(tenant, f)
 	err := st.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		a, err := scanArchived(rows)
+		a, err := st.db.scanArchived(rows)
 		page.Sagas = append(page.Sagas, a)
 		return err
 	}, args...)
@@ -152,7 +153,7 @@ func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool
 		return false, err
 	}
 	var event eventColumns
-	if err := event.add(&r.Event); err != nil {
+	if err := st.db.addEvent(&event, &r.Event); err != nil {
 		return false, err
 	}
 	if _, err := tx.ExecContext(ctx, insertRestored, parameters(event.columns[:])...); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/storetest"
@@ -29,7 +30,7 @@ var (
 )
 
 func TestSagasKeepTheContract(t *testing.T)        { storetest.Sagas(t, openEnv) }
-func TestOwnershipKeepsTheContract(t *testing.T)   { storetest.Ownership(t, emptied(t)) }
+func TestOwnershipKeepsTheContract(t *testing.T)   { storetest.Ownership(t, emptied(t, nil)) }
 func TestWorkflowsKeepTheContract(t *testing.T)    { storetest.Workflows(t, openEnv) }
 func TestTrailKeepsTheContract(t *testing.T)       { storetest.Trail(t, openEnv) }
 func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, openEnv) }
@@ -40,7 +41,13 @@ func TestPublicationsKeepTheContract(t *testing.T) { storetest.Publications(t, o
 // connect opens a database that is closed with the test.
 func connect(t *testing.T, dsn string) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second})
+	return connectWith(t, dsn, nil)
+}
+
+// connectWith is connect with encryption.
+func connectWith(t *testing.T, dsn string, keys *envelope.Keyring) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second, Encryption: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +140,7 @@ func settle(t *testing.T, db *sql.DB) {
 
 // emptied opens a few databases and gives them out in turn, emptied: making one
 // costs half a second on a busy machine.
-func emptied(t *testing.T) func(*testing.T) storetest.Env {
+func emptied(t *testing.T, keys *envelope.Keyring) func(*testing.T) storetest.Env {
 	t.Helper()
 	type pair struct {
 		env storetest.Env
@@ -141,7 +148,7 @@ func emptied(t *testing.T) func(*testing.T) storetest.Env {
 	}
 	free := make(chan pair, 2)
 	for range cap(free) {
-		db := connect(t, testdb.DSN(t))
+		db := connectWith(t, testdb.DSN(t), keys)
 		free <- pair{envOf(t, db), db}
 	}
 	return func(t *testing.T) storetest.Env {

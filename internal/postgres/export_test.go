@@ -82,7 +82,7 @@ func Leases(db *DB) *sql.DB { return db.lease.DB }
 // CommitParameters are what Commit sends for batch.
 func CommitParameters(t *testing.T, batch []saga.Change) []any {
 	t.Helper()
-	_, args, err := changeColumns(batch)
+	_, args, err := new(DB).changeColumns(batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func CommitParameters(t *testing.T, batch []saga.Change) []any {
 // CreateParameters are what Create sends for batch.
 func CreateParameters(t *testing.T, batch []saga.NewSaga) []any {
 	t.Helper()
-	args, err := newSagaColumns(batch)
+	args, err := new(DB).newSagaColumns(batch)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,11 @@ func (st *Sagas) Neglected(ctx context.Context, after time.Duration, failures, l
 	err = eachRow(rows, func() error {
 		var n saga.Stalled
 		var err error
-		n.Saga, err = scanSaga(withMore{rows, []any{&n.Reason}})
-		out = append(out, n)
-		return err
+		n.Saga, err = st.db.scanSaga(withMore{rows, []any{&n.Reason}})
+		if err == nil {
+			out = append(out, n)
+		}
+		return st.db.passOver(ctx, err)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find neglected sagas: %w", err)

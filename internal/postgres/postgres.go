@@ -28,6 +28,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/credentials"
+	"github.com/skald-saga/skald/internal/envelope"
 )
 
 // Config says how to reach PostgreSQL. DSN is required; zero durations and
@@ -46,6 +47,11 @@ type Config struct {
 	// Unsecured leaves connections with the login's own rights, for a database
 	// without Skald's roles: then WHERE tenant_id alone separates tenants.
 	Unsecured bool
+	// Encryption seals what clients and participants say (decision 0026); nil: nothing is.
+	Encryption *envelope.Keyring
+	// Unreadable is told of sealed content that does not open, where the engine
+	// leaves out a saga because of it. The error shows no content. Optional.
+	Unreadable func(ctx context.Context, err error)
 }
 
 // DB is an open database. Close it when nothing uses its stores any more.
@@ -61,6 +67,8 @@ type DB struct {
 	// that a connection asks for at its start, so each transaction asks again.
 	pooled     bool
 	countFor   time.Duration
+	keys       *envelope.Keyring // nil: nothing is sealed
+	unreadable func(context.Context, error)
 	statements sync.Map // statement → *sqlx.Stmt
 }
 
@@ -92,7 +100,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor}
+	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor, keys: cfg.Encryption, unreadable: cfg.Unreadable}
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
 	// Lists find a few rows by an index, in memory or on an SSD. At the default
@@ -161,6 +169,9 @@ func (c *Config) setDefaults() {
 	orDur(&c.CountFor, 10*time.Millisecond)
 	if c.Application == "" {
 		c.Application = "skald"
+	}
+	if c.Unreadable == nil {
+		c.Unreadable = func(context.Context, error) {}
 	}
 	if c.Logins == nil {
 		c.Logins = credentials.Fixed{}

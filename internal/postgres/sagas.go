@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/strictjson"
@@ -28,8 +31,9 @@ const sagaColumns = `s.id, s.tenant_id, s.tenant_region, s.tenant_major, s.tenan
 type scanner interface{ Scan(dest ...any) error }
 
 // scanSaga reads one row of sagaColumns. By hand: it is on the way of every
-// claim and read, and jsonb must become canonical again (invariant I7).
-func scanSaga(row scanner) (saga.Saga, error) {
+// claim and read, and jsonb must become canonical again (invariant I7). Of a
+// saga whose sealed content does not open (unreadable) it returns the ids.
+func (db *DB) scanSaga(row scanner) (saga.Saga, error) {
 	var s saga.Saga
 	var payload, metadata, policy, interventions, result, failure []byte
 	err := row.Scan(&s.ID, &s.Tenant.ID, &s.Region, &s.Major, &s.Minor, &s.SagaType,
@@ -42,17 +46,18 @@ func scanSaga(row scanner) (saga.Saga, error) {
 	if err != nil {
 		return s, err
 	}
-	if s.Payload, err = canonical(payload); err != nil {
+	place := db.keys.Of(s.Tenant.ID, s.ID)
+	if s.Payload, err = opened(&place, fieldPayload, payload); err != nil {
 		return s, err
 	}
 	if s.Metadata, err = canonical(metadata); err != nil {
 		return s, err
 	}
-	if s.Error, err = parseError(failure); err != nil {
+	if s.Error, err = openError(&place, fieldError, failure); err != nil {
 		return s, err
 	}
 	if policy != nil || interventions != nil || result != nil {
-		if err := scanRare(&s, policy, interventions, result); err != nil {
+		if err := scanRare(&place, &s, policy, interventions, result); err != nil {
 			return s, err
 		}
 	}
@@ -62,7 +67,7 @@ func scanSaga(row scanner) (saga.Saga, error) {
 }
 
 // scanRare reads what few sagas have.
-func scanRare(s *saga.Saga, policy, interventions, result []byte) (err error) {
+func scanRare(place *envelope.Place, s *saga.Saga, policy, interventions, result []byte) (err error) {
 	if policy != nil {
 		s.RetryPolicy = new(retry.Policy)
 		if err := json.Unmarshal(policy, s.RetryPolicy); err != nil {
@@ -77,8 +82,11 @@ func scanRare(s *saga.Saga, policy, interventions, result []byte) (err error) {
 		if err := json.Unmarshal(interventions, s.Interventions); err != nil {
 			return fmt.Errorf("stored interventions: %w", err)
 		}
+		if s.Interventions, err = openInterventions(place, s.Interventions); err != nil {
+			return err
+		}
 	}
-	s.Result, err = canonical(result)
+	s.Result, err = opened(place, fieldResult, result)
 	return err
 }
 
@@ -86,7 +94,9 @@ func scanRare(s *saga.Saga, policy, interventions, result []byte) (err error) {
 const logColumns = `l.id, l.saga_id, l.step_index, l.step_name, l.action, l.attempt, l.status, l.final, l.outcome_code,
 	l.request_payload, l.response_payload, l.error, l.started_at, l.completed_at, l.duration_ms, l.updated_at`
 
-func scanLog(row scanner) (saga.StepLog, error) {
+// scanLog reads one row of logColumns. placeOf returns the place of its saga's
+// values. Of a log whose sealed content does not open it returns the ids.
+func scanLog(row scanner, placeOf func(saga uuid.UUID) *envelope.Place) (saga.StepLog, error) {
 	var l saga.StepLog
 	var request, response, failure []byte
 	err := row.Scan(&l.ID, &l.SagaID, &l.StepIndex, &l.StepName, &l.Action, &l.Attempt, &l.Status, &l.Final, &l.Outcome,
@@ -94,13 +104,14 @@ func scanLog(row scanner) (saga.StepLog, error) {
 	if err != nil {
 		return l, err
 	}
-	if l.Request, err = canonical(request); err != nil {
+	place := placeOf(l.SagaID)
+	if l.Request, err = opened(place, logField(fieldRequest, &l), request); err != nil {
 		return l, err
 	}
-	if l.Response, err = canonical(response); err != nil {
+	if l.Response, err = opened(place, logField(fieldResponse, &l), response); err != nil {
 		return l, err
 	}
-	if l.Error, err = parseError(failure); err != nil {
+	if l.Error, err = openError(place, logField(fieldLogError, &l), failure); err != nil {
 		return l, err
 	}
 	utc(&l.StartedAt, l.CompletedAt, &l.UpdatedAt)

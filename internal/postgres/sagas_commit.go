@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -109,7 +110,7 @@ WITH locked AS MATERIALIZED (
 SELECT id FROM moved`
 
 // changeColumns makes the statement and its parameters, in the order of its lists.
-func changeColumns(batch []saga.Change) (query string, args []any, err error) {
+func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err error) {
 	var head [26]column
 	var more [4]column
 	operated := slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Operated != nil })
@@ -131,7 +132,8 @@ func changeColumns(batch []saga.Change) (query string, args []any, err error) {
 		head[9].intOrNull(s.LeaseOwner)
 		head[10].int(s.LeaseEpoch)
 		head[11].timeOrNull(s.NextRunAt)
-		if err := head[12].errorOrNull(s.Error); err != nil {
+		place := db.keys.Of(s.Tenant.ID, s.ID)
+		if err := head[12].sealedError(&place, fieldError, s.Error); err != nil {
 			return "", nil, err
 		}
 		head[13].textOrNull((*string)(s.EndCause))
@@ -151,17 +153,17 @@ func changeColumns(batch []saga.Change) (query string, args []any, err error) {
 			keyColumns(&keys, s.ID, c.Key)
 		}
 		for j := range c.Logs {
-			if err := logColumnsOf(&logs, s.ID, &c.Logs[j]); err != nil {
+			if err := logColumnsOf(&logs, &place, s.ID, &c.Logs[j]); err != nil {
 				return "", nil, err
 			}
 		}
 		for j := range c.Audit {
-			if err := events.add(&c.Audit[j]); err != nil {
+			if err := db.addEvent(&events, &c.Audit[j]); err != nil {
 				return "", nil, err
 			}
 		}
 		if operated {
-			if err := operatedColumnsOf(&more, c); err != nil {
+			if err := operatedColumnsOf(&more, &place, c); err != nil {
 				return "", nil, err
 			}
 		}
@@ -172,7 +174,7 @@ func changeColumns(batch []saga.Change) (query string, args []any, err error) {
 	return commitSagas, parameters(head[:], keys[:], logs[:], events.columns[:]), nil
 }
 
-func operatedColumnsOf(c *[4]column, change *saga.Change) error {
+func operatedColumnsOf(c *[4]column, place *envelope.Place, change *saga.Change) error {
 	o := change.Operated
 	if o == nil {
 		o = &saga.Operated{}
@@ -181,8 +183,11 @@ func operatedColumnsOf(c *[4]column, change *saga.Change) error {
 	c[1].intOrNull(o.DeadlineInMS)
 	var doc, result []byte
 	if o.Interventions {
-		var err error
-		if doc, err = json.Marshal(change.After.Interventions); err != nil {
+		kept, err := sealInterventions(place, change.After.Interventions)
+		if err != nil {
+			return err
+		}
+		if doc, err = json.Marshal(kept); err != nil {
 			return fmt.Errorf("encode interventions: %w", err)
 		}
 	}
@@ -190,8 +195,7 @@ func operatedColumnsOf(c *[4]column, change *saga.Change) error {
 		result = change.After.Result
 	}
 	c[2].json(doc)
-	c[3].json(result)
-	return nil
+	return c[3].sealed(place, fieldResult, result)
 }
 
 func keyColumns(c *[6]column, id uuid.UUID, k *saga.IdempotencyKey) {
@@ -203,7 +207,7 @@ func keyColumns(c *[6]column, id uuid.UUID, k *saga.IdempotencyKey) {
 	c[5].text(`\x` + hex.EncodeToString(k.Hash))
 }
 
-func logColumnsOf(c *[17]column, id uuid.UUID, l *saga.StepLog) error {
+func logColumnsOf(c *[17]column, place *envelope.Place, id uuid.UUID, l *saga.StepLog) error {
 	c[0].uuid(l.ID)
 	c[1].uuid(id)
 	c[2].int(int64(l.StepIndex))
@@ -213,9 +217,13 @@ func logColumnsOf(c *[17]column, id uuid.UUID, l *saga.StepLog) error {
 	c[6].text(string(l.Status))
 	c[7].bool(l.Final)
 	c[8].textOrNull(l.Outcome)
-	c[9].json(l.Request)
-	c[10].json(l.Response)
-	err := c[11].errorOrNull(l.Error)
+	if err := c[9].sealed(place, logField(fieldRequest, l), l.Request); err != nil {
+		return err
+	}
+	if err := c[10].sealed(place, logField(fieldResponse, l), l.Response); err != nil {
+		return err
+	}
+	err := c[11].sealedError(place, logField(fieldLogError, l), l.Error)
 	c[12].time(l.StartedAt)
 	c[13].timeOrNull(l.CompletedAt)
 	c[14].intOrNull(l.DurationMS)
@@ -259,7 +267,7 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 }
 
 func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[uuid.UUID]bool, error) {
-	query, args, err := changeColumns(batch)
+	query, args, err := st.db.changeColumns(batch)
 	if err != nil {
 		return nil, err
 	}

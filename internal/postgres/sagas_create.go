@@ -60,7 +60,7 @@ RETURNING id, timeout_at
 SELECT id, timeout_at FROM stored`
 
 // newSagaColumns makes createSagas' parameters, in the order of its lists.
-func newSagaColumns(batch []saga.NewSaga) ([]any, error) {
+func (db *DB) newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 	var head [28]column
 	var keys [6]column
 	var events eventColumns
@@ -84,7 +84,10 @@ func newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 		head[13].text(s.InitiatedBy)
 		head[14].textOrNull(s.TraceID)
 		head[15].textOrNull(s.SpanID)
-		head[16].json(s.Payload)
+		place := db.keys.Of(s.Tenant.ID, s.ID)
+		if err := head[16].sealed(&place, fieldPayload, s.Payload); err != nil {
+			return nil, err
+		}
 		head[17].json(s.Metadata)
 		head[18].int(int64(s.TotalSteps))
 		head[19].int(int64(s.Attempt))
@@ -108,7 +111,7 @@ func newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 		}
 		policies[0].json(policy)
 		begun := s.Begun(n.Actor, n.RequestID)
-		if err := events.add(&begun); err != nil {
+		if err := db.addEvent(&events, &begun); err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +152,7 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 }
 
 func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[uuid.UUID]*time.Time, error) {
-	args, err := newSagaColumns(batch)
+	args, err := st.db.newSagaColumns(batch)
 	if err != nil {
 		return nil, err
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -17,7 +19,7 @@ var getSaga = ofTenant(`SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.i
 func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
 	s, found := saga.Saga{}, false
 	err := st.db.readTenant(ctx, tenant, getSaga, func(rows *sql.Rows) (err error) {
-		s, err = scanSaga(rows)
+		s, err = st.db.scanSaga(rows)
 		found = true
 		return err
 	}, id)
@@ -37,8 +39,9 @@ var stepLogs = ofTenant(`SELECT `+logColumns+` FROM saga.saga_step_logs l
 // StepLogs implements saga.Store.
 func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
 	logs := []saga.StepLog{}
+	place := st.db.keys.Of(tenant, id)
 	err := st.db.readTenant(ctx, tenant, stepLogs, func(rows *sql.Rows) error {
-		l, err := scanLog(rows)
+		l, err := scanLog(rows, at(&place))
 		logs = append(logs, l)
 		return err
 	}, id)
@@ -64,33 +67,53 @@ SELECT ` + logColumns + ` FROM saga.saga_step_logs l WHERE l.saga_id = ANY ($1)
  ORDER BY l.step_index, l.started_at, l.attempt`
 
 // withLogs reads heads from rows and then the step logs of those that have any.
+// A saga whose sealed content does not open is left out, or one row that
+// somebody has changed would keep the engine from all others.
 func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, error) {
 	var out []saga.Loaded
-	at := map[uuid.UUID]int{}
+	index := map[uuid.UUID]int{}
 	var ids []uuid.UUID
+	var places []envelope.Place
 	err := eachRow(rows, func() error {
-		s, err := scanSaga(rows)
-		at[s.ID] = len(out)
+		s, err := st.db.scanSaga(rows)
+		if err != nil {
+			return st.db.passOver(ctx, err)
+		}
+		index[s.ID] = len(out)
 		ids = append(ids, s.ID)
+		places = append(places, st.db.keys.Of(s.Tenant.ID, s.ID))
 		out = append(out, saga.Loaded{Saga: s})
-		return err
+		return nil
 	})
 	// Rows that came before an error may be of a statement that was rolled back,
 	// and a saga with a part of its logs is another saga: all or nothing.
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
+	var closed map[uuid.UUID]bool // sagas with a log that does not open
 	logs, err := st.db.queryRead(ctx, loadLogs, pq.Array(ids))
 	if err == nil {
 		err = eachRow(logs, func() error {
-			l, err := scanLog(logs)
-			i := at[l.SagaID]
+			l, err := scanLog(logs, func(id uuid.UUID) *envelope.Place { return &places[index[id]] })
+			if err != nil {
+				if err = st.db.passOver(ctx, err); err == nil {
+					if closed == nil {
+						closed = map[uuid.UUID]bool{}
+					}
+					closed[l.SagaID] = true
+				}
+				return err
+			}
+			i := index[l.SagaID]
 			out[i].Logs = append(out[i].Logs, l)
-			return err
+			return nil
 		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load step logs: %w", err)
+	}
+	if closed != nil {
+		out = slices.DeleteFunc(out, func(l saga.Loaded) bool { return closed[l.Saga.ID] })
 	}
 	return out, nil
 }

@@ -18,7 +18,7 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 		Change: Change{Before: Precondition{Version: r.Version, Epoch: r.LeaseEpoch}, After: r},
 		m:      m,
 	}
-	d.Audit = make([]AuditEvent, 0, 4)
+	d.Audit = make([]AuditEvent, 0, 3)
 	d.s = &d.After.Saga
 	d.s.Version++
 	d.s.UpdatedAt = m.Now

@@ -54,6 +54,12 @@ type Error struct {
 	Cause      *Error          `json:"cause,omitempty"`
 }
 
+// Brief returns what of an error may be shown where its content is sealed:
+// nothing that a participant may have said.
+func (e *Error) Brief() *Error {
+	return &Error{Code: e.Code, Message: "sealed", Type: e.Type, Retryable: e.Retryable, Timestamp: e.Timestamp}
+}
+
 // Saga is the head of a saga: one small row. Nil pointers are SQL NULLs. The
 // outcome of its steps stands in its step logs, from which Run is rebuilt.
 type Saga struct {

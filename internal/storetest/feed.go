@@ -66,6 +66,15 @@ func told(f *fixture) map[uuid.UUID][]saga.AuditEvent {
 			all[n.ID] = append(all[n.ID], c.Audit...)
 		}
 	}
+	if f.BriefErrors {
+		for _, events := range all {
+			for i := range events {
+				if e := &events[i]; e.Error != nil {
+					e.Error = e.Error.Brief()
+				}
+			}
+		}
+	}
 	return all
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
-// Env is one empty store and its clock. All fields are required.
+// Env is one empty store and its clock. All fields but
+// BriefErrors are required.
 type Env struct {
 	Sagas        saga.Store
 	Ownership    saga.Ownership
@@ -32,6 +33,8 @@ type Env struct {
 	// may do that by moving those times back, so a test that has advanced must
 	// not compare them with what it wrote before.
 	Advance func(d time.Duration)
+	// BriefErrors: the audit trail keeps errors without what participants said.
+	BriefErrors bool
 	// Settle returns when every transaction that is open now has ended: until
 	// then the feed may hold back what was committed.
 	Settle func(t *testing.T)

@@ -108,6 +108,7 @@ func queueRace(f *fixture) {
 	}
 	won := make([]bool, 20)
 	together(len(won), func(i int) {
+		var err error
 		if won[i], err = f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, end, f.deliveriesOf(s, events)); err != nil {
 			f.t.Error(err)
 		}

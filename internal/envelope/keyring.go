@@ -1,0 +1,123 @@
+// Package envelope seals JSON that is stored: AES-256-GCM under keys that are
+// derived from a few master keys, in a form that is JSON itself.
+//
+// A master key never encrypts. Each saga of each tenant has a key of its own,
+// HKDF-SHA256 of the master key and both ids: nothing is to be kept but the
+// master keys, a value opens nowhere but where it was sealed, and a key seals
+// some dozens of values, so that random nonces never come near a repetition.
+package envelope
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// MasterKeyBytes is the length of a master key.
+const MasterKeyBytes = 32
+
+// Keyring holds the master keys. The first is current: it seals. All of them
+// open. A nil Keyring seals nothing, and opens only what is not sealed. It is
+// safe for concurrent use.
+type Keyring struct {
+	masters  []master
+	openOnly bool
+}
+
+// master is a master key, ready to derive from.
+type master struct {
+	id  string
+	prk []byte
+}
+
+var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+
+// Parse reads master keys, ID:KEY each, with commas or white space between
+// them. ID is 1 to 32 letters, digits, _ and -; KEY is 32 bytes in base64. No
+// text gives nil. The error tells which entry is wrong and shows nothing of it.
+func Parse(text string) (*Keyring, error) {
+	entries := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
+	switch {
+	case text == "":
+		return nil, nil
+	case len(entries) == 0: // meant to have some, and must not pass for none
+		return nil, errors.New("must have a key, ID:KEY")
+	}
+	ring := &Keyring{}
+	for i, entry := range entries {
+		id, encoded, ok := strings.Cut(entry, ":")
+		if !ok || !keyID.MatchString(id) {
+			return nil, fmt.Errorf("entry %d must be ID:KEY, where ID is 1 to 32 letters, digits, _ and -", i+1)
+		}
+		key, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || len(key) != MasterKeyBytes {
+			return nil, fmt.Errorf("entry %d must have a key of 32 bytes in base64, as openssl rand -base64 32 prints it", i+1)
+		}
+		if ring.find(id) != nil {
+			return nil, fmt.Errorf("entry %d must have an id that no entry before it has", i+1)
+		}
+		prk, err := hkdf.Extract(sha256.New, key, []byte("skald envelope v1"))
+		if err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i+1, err)
+		}
+		ring.masters = append(ring.masters, master{id, prk})
+	}
+	return ring, nil
+}
+
+// OpenOnly returns a Keyring with the same keys that seals nothing.
+func (k *Keyring) OpenOnly() *Keyring {
+	if k == nil {
+		return nil
+	}
+	return &Keyring{masters: k.masters, openOnly: true}
+}
+
+// Seals tells whether what is given to Seal will be sealed.
+func (k *Keyring) Seals() bool { return k != nil && !k.openOnly }
+
+// Current is the id of the key that seals; "" when none does.
+func (k *Keyring) Current() string {
+	if !k.Seals() {
+		return ""
+	}
+	return k.masters[0].id
+}
+
+// Check returns 32 bytes by which a master key is known again; they tell
+// nothing about it. ok is false when no key has that id.
+func (k *Keyring) Check(id string) (check []byte, ok bool) {
+	m := k.find(id)
+	if m == nil {
+		return nil, false
+	}
+	check, err := hkdf.Expand(sha256.New, m.prk, "check", 32)
+	return check, err == nil
+}
+
+func (k *Keyring) find(id string) *master {
+	if k == nil {
+		return nil
+	}
+	for i := range k.masters {
+		if k.masters[i].id == id {
+			return &k.masters[i]
+		}
+	}
+	return nil
+}
+
+// Of returns the place of a saga's values. It costs nothing until it is used.
+func (k *Keyring) Of(tenant, saga uuid.UUID) Place {
+	return Place{ring: k, tenant: tenant, saga: saga}
+}
+
+// ErrUnreadable is what every error of Place.Open is: the value was changed,
+// was sealed in another place, or is of a key that is not there.
+var ErrUnreadable = errors.New("sealed content does not open")

@@ -1,0 +1,153 @@
+package envelope
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+)
+
+// A stored value that begins with reserved is ours, and is either an envelope
+// or an escape: a client's own JSON that looks like ours, one level down.
+// Clients' JSON is canonical, so looking at its first bytes is enough, and that
+// is all that this package costs where nothing is sealed.
+const (
+	reserved = `{"$skald_`
+	sealed   = `{"$skald_enc":"`
+	escaped  = `{"$skald_raw":`
+	version  = "v1"
+)
+
+// IsSealed tells whether stored, canonical JSON, is an envelope.
+func IsSealed(stored []byte) bool { return bytes.HasPrefix(stored, []byte(sealed)) }
+
+// Place is where the values of one saga belong. It is for one goroutine.
+type Place struct {
+	ring         *Keyring
+	tenant, saga uuid.UUID
+
+	id   string // of the master key that aead is derived from; "": none yet
+	aead cipher.AEAD
+}
+
+// Field names a value among those of its saga. Step, Action and Attempt are
+// zero unless it is of a call.
+type Field struct {
+	Name    string
+	Step    int
+	Action  string
+	Attempt int
+}
+
+// String is for messages.
+func (f Field) String() string {
+	if f.Action == "" {
+		return f.Name
+	}
+	return fmt.Sprintf("%s of %s %d of step %d", f.Name, f.Action, f.Attempt, f.Step)
+}
+
+// Seals tells whether Seal will seal.
+func (p *Place) Seals() bool { return p.ring.Seals() }
+
+// Seal returns what to store for plain, canonical JSON, in a field of the
+// saga. The result is canonical JSON too. nil stays nil: that there is no value
+// is no secret.
+func (p *Place) Seal(field Field, plain []byte) ([]byte, error) {
+	switch {
+	case plain == nil:
+		return nil, nil
+	case p.ring.Seals():
+	case bytes.HasPrefix(plain, []byte(reserved)):
+		return append(append([]byte(escaped), plain...), '}'), nil
+	default:
+		return plain, nil
+	}
+	m := &p.ring.masters[0]
+	if err := p.use(m); err != nil {
+		return nil, err
+	}
+	box := p.aead.Seal(nil, nil, plain, p.about(field)) // the nonce is random and comes first
+	out := make([]byte, 0, len(sealed)+len(version)+len(m.id)+base64.RawStdEncoding.EncodedLen(len(box))+4)
+	out = append(append(append(append(out, sealed+version+"."...), m.id...), '.'), base64.RawStdEncoding.AppendEncode(nil, box)...)
+	return append(out, `"}`...), nil
+}
+
+// Open returns the plain value of what was stored in a field of the saga,
+// given as canonical JSON. The error is ErrUnreadable and shows no content.
+func (p *Place) Open(field Field, stored []byte) ([]byte, error) {
+	if !bytes.HasPrefix(stored, []byte(reserved)) {
+		return stored, nil
+	}
+	if rest, ok := bytes.CutPrefix(stored, []byte(escaped)); ok {
+		if plain, ended := bytes.CutSuffix(rest, []byte("}")); ended && json.Valid(plain) {
+			return plain, nil
+		}
+	}
+	rest, ok := bytes.CutPrefix(stored, []byte(sealed))
+	rest, ended := bytes.CutSuffix(rest, []byte(`"}`))
+	parts := bytes.Split(rest, []byte("."))
+	if !ok || !ended || len(parts) != 3 || string(parts[0]) != version {
+		return nil, p.unreadable(field, "it has a form that is not known")
+	}
+	m := p.ring.find(string(parts[1]))
+	if m == nil {
+		return nil, p.unreadable(field, "its key is not there")
+	}
+	box, err := base64.RawStdEncoding.Strict().AppendDecode(nil, parts[2])
+	if err != nil {
+		return nil, p.unreadable(field, "it was changed")
+	}
+	if err := p.use(m); err != nil {
+		return nil, err
+	}
+	plain, err := p.aead.Open(nil, nil, box, p.about(field))
+	if err != nil {
+		return nil, p.unreadable(field, "it was changed, or sealed in another place")
+	}
+	return plain, nil
+}
+
+// about is what a value is bound to beside its bytes.
+func (p *Place) about(field Field) []byte {
+	b := append(p.ids(), field.Name...)
+	b = strconv.AppendInt(append(b, ' '), int64(field.Step), 10)
+	b = append(append(b, ' '), field.Action...)
+	return strconv.AppendInt(append(b, ' '), int64(field.Attempt), 10)
+}
+
+func (p *Place) ids() []byte {
+	b := make([]byte, 0, 128)
+	return append(append(b, p.tenant[:]...), p.saga[:]...)
+}
+
+// use makes aead the saga's under m. Nearly always it is already.
+func (p *Place) use(m *master) error {
+	if p.id == m.id {
+		return nil
+	}
+	key, err := hkdf.Expand(sha256.New, m.prk, "seal"+string(p.ids()), 32)
+	if err != nil {
+		return fmt.Errorf("derive a key: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return fmt.Errorf("derive a key: %w", err)
+	}
+	if p.aead, err = cipher.NewGCMWithRandomNonce(block); err != nil {
+		return fmt.Errorf("derive a key: %w", err)
+	}
+	p.id = m.id
+	return nil
+}
+
+func (p *Place) unreadable(field Field, why string) error {
+	return fmt.Errorf("saga %s, %s: %w: %s", p.saga, field, ErrUnreadable, why)
+}

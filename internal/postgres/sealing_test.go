@@ -1,0 +1,283 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/envelope"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/storetest"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// Two master keys.
+const (
+	keyOne = "one:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
+	keyTwo = "two:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI="
+)
+
+func keyring(t testing.TB, text string) *envelope.Keyring {
+	t.Helper()
+	keys, err := envelope.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// With encryption the stores mean the same as without.
+func TestStoresKeepTheContractWithEncryption(t *testing.T) {
+	keys := keyring(t, keyOne)
+	open := func(t *testing.T) storetest.Env {
+		t.Helper()
+		env := envOf(t, connectWith(t, plainLogin(t, testdb.DSN(t)), keys))
+		env.BriefErrors = true
+		return env
+	}
+	t.Run("sagas", func(t *testing.T) { storetest.Sagas(t, open) })
+	t.Run("ownership", func(t *testing.T) { storetest.Ownership(t, emptied(t, keys)) })
+	t.Run("archive", func(t *testing.T) { storetest.Archive(t, open) })
+	t.Run("trail", func(t *testing.T) { storetest.Trail(t, open) })
+	t.Run("webhooks", func(t *testing.T) { storetest.Webhooks(t, open) })
+	t.Run("publications", func(t *testing.T) { storetest.Publications(t, open) })
+}
+
+const canary = "canary-c0ffee"
+
+func says(what string) json.RawMessage { return json.RawMessage(`{"` + what + `":"` + canary + `"}`) }
+
+// talkative stores a saga in which everybody says the canary: the client, two
+// participants and an operator.
+func talkative(t *testing.T, st *postgres.Sagas) saga.Run {
+	t.Helper()
+	n := unkeyed()
+	n[0].Payload = says("payload")
+	if r, err := st.Create(t.Context(), n); err != nil || r[0].Created != saga.Stored {
+		t.Fatal(r, err)
+	}
+	run := saga.NewRun(n[0].Saga, order)
+	answer := func(v saga.Verdict, class retry.Class) saga.Outcome {
+		return saga.Outcome{Verdict: v, Class: class, Code: "http", Request: says("request"), StartedAt: now(), EndedAt: now()}
+	}
+	first := answer(saga.Done, "")
+	first.Output = says("output")
+	refusal := answer(saga.Refused, retry.Refused)
+	refusal.Message, refusal.Response = "no "+canary, says("refusal")
+	for i, e := range []saga.Event{saga.Slow{StartedAt: now()}, saga.Answered{Outcome: first}, saga.Answered{Outcome: refusal}} {
+		c := applied(run, e)
+		if i == 2 {
+			c.Operated = &saga.Operated{Interventions: true, Result: true}
+			c.After.Result = says("result")
+			c.After.Interventions = &saga.Interventions{
+				Steps: map[int]saga.StepIntervention{1: {Base: 3, Input: says("input"), Next: &saga.NextRun{Input: says("next")}}},
+				Order: &saga.Order{Verb: saga.CompleteStep, Output: says("by hand")},
+			}
+		}
+		commit(t, st, []saga.Change{c})
+		run = c.After
+	}
+	return run
+}
+
+// dump is every row of every table, as text.
+func dump(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	tables := ask[string](t, db, `SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables WHERE schemaname IN ('saga', 'skald')`)
+	var all strings.Builder
+	for table := range strings.FieldsSeq(tables) {
+		all.WriteString(ask[string](t, db, `SELECT coalesce(string_agg(r::text, E'\n'), '') FROM `+table+` r`))
+	}
+	return all.String()
+}
+
+func TestADumpShowsNothingThatAnybodySaid(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		keys *envelope.Keyring
+		want bool
+	}{{"with encryption", keyring(t, keyOne), false}, {"without, or the test would prove nothing", nil, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			db := connectWith(t, testdb.DSN(t), tt.keys)
+			registered(t, db)
+			st := postgres.NewSagas(db)
+			run := talkative(t, st)
+			if got := strings.Contains(dump(t, db.SQL()), canary); got != tt.want {
+				t.Errorf("the dump shows the canary: %v", got)
+			}
+			l, err := st.Load(t.Context(), []uuid.UUID{run.ID})
+			if err != nil || len(l) != 1 {
+				t.Fatal(l, err)
+			}
+			want := []any{run.Payload, run.Result, run.Error, run.Interventions}
+			if diff := cmp.Diff(want, []any{l[0].Saga.Payload, l[0].Saga.Result, l[0].Saga.Error, l[0].Saga.Interventions}); diff != "" {
+				t.Errorf("read back (-want +got):\n%s", diff)
+			}
+			text, err := json.Marshal(l[0].Logs)
+			if n := strings.Count(string(text), canary); err != nil || n != 6 { // two requests, an output, a refusal twice, its message
+				t.Errorf("the logs say the canary %d times, %v: %s", n, err, text)
+			}
+			// The views of the schema go on to count runs of a step rightly.
+			if base := ask[int](t, db.SQL(), `SELECT saga.step_base(interventions, 1, 'EXECUTE') FROM saga.saga_states`); base != 3 {
+				t.Errorf("the run of step 1 begins after attempt %d, want 3", base)
+			}
+		})
+	}
+}
+
+// Whoever can write to the database can put sealed content elsewhere, and gets
+// an error for it, and not another client's data.
+func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
+	for name, swap := range map[string]string{
+		"payloads of two sagas":         `UPDATE saga.saga_states s SET payload = o.payload FROM saga.saga_states o WHERE s.id = $1 AND o.id = $2`,
+		"errors of two sagas":           `UPDATE saga.saga_states s SET error = o.error FROM saga.saga_states o WHERE s.id = $1 AND o.id = $2`,
+		"a result as the payload":       `UPDATE saga.saga_states s SET payload = result_data WHERE s.id IN ($1, $2) AND s.id = $1`,
+		"requests of two sagas":         `UPDATE saga.saga_step_logs s SET request_payload = o.request_payload FROM saga.saga_step_logs o WHERE s.saga_id = $1 AND o.saga_id = $2 AND s.step_index = o.step_index`,
+		"a request as the response":     `UPDATE saga.saga_step_logs s SET response_payload = request_payload WHERE s.saga_id IN ($1, $2) AND s.saga_id = $1 AND response_payload IS NOT NULL`,
+		"an operator's inputs, swapped": `UPDATE saga.saga_states s SET interventions = jsonb_set(interventions, '{steps,1,input}', interventions #> '{steps,1,next,input}') WHERE s.id IN ($1, $2) AND s.id = $1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told atomic.Int32
+			db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), Encryption: keyring(t, keyOne), Unreadable: func(_ context.Context, err error) {
+				if told.Add(1); !errors.Is(err, envelope.ErrUnreadable) || strings.Contains(err.Error(), canary) {
+					t.Errorf("told of %v", err)
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(db.Close)
+			registered(t, db)
+			st := postgres.NewSagas(db)
+			a, b := talkative(t, st), talkative(t, st)
+			execute(t, db.SQL(), swap, a.ID, b.ID)
+			_, err = st.Get(t.Context(), big, a.ID)
+			if err == nil {
+				_, err = st.StepLogs(t.Context(), big, a.ID)
+			}
+			if !errors.Is(err, envelope.ErrUnreadable) || fault.IsCode(err, saga.CodeNotFound) {
+				t.Errorf("read: %v", err)
+			}
+			l, err := st.Load(t.Context(), []uuid.UUID{a.ID, b.ID})
+			if err != nil || len(l) != 1 || l[0].Saga.ID != b.ID || told.Load() == 0 {
+				t.Errorf("the engine loads %d sagas, %v, and was told %d times; want the other one, and some", len(l), err, told.Load())
+			}
+			found, err := st.Neglected(t.Context(), time.Hour, 0, 10)
+			if err != nil || !slices.ContainsFunc(found, func(s saga.Stalled) bool { return s.Saga.ID == b.ID }) {
+				t.Errorf("the janitor finds %d sagas, %v; want the other one among them", len(found), err)
+			}
+		})
+	}
+}
+
+// Two nodes, one of which has the new key first already, change the same sagas.
+func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
+	dsn := testdb.DSN(t)
+	old, fresh := connectWith(t, dsn, keyring(t, keyOne+","+keyTwo)), connectWith(t, dsn, keyring(t, keyTwo+","+keyOne))
+	registered(t, old)
+	nodes := []*postgres.Sagas{postgres.NewSagas(old), postgres.NewSagas(fresh)}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 20 {
+				n := unkeyed()
+				n[0].Payload = says(fmt.Sprint(i))
+				if r, err := nodes[i%2].Create(t.Context(), n); err != nil || r[0].Created != saga.Stored {
+					t.Error(r, err)
+					return
+				}
+				run := saga.NewRun(n[0].Saga, order)
+				for step := range 3 {
+					c := applied(run, done())
+					if errs, err := nodes[(i+step)%2].Commit(t.Context(), []saga.Change{c}); err != nil || errs[0] != nil {
+						t.Error(errs, err)
+						return
+					}
+					l, err := nodes[(i+step+1)%2].Load(t.Context(), []uuid.UUID{run.ID})
+					if err != nil || len(l) != 1 || string(l[0].Saga.Payload) != string(n[0].Payload) || len(l[0].Logs) != step+1 {
+						t.Errorf("%+v, %v", l, err)
+						return
+					}
+					run = c.After
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, id := range []string{"one", "two"} {
+		if n := ask[int](t, old.SQL(), `SELECT count(*) FROM saga.saga_step_logs WHERE response_payload->>'$skald_enc' LIKE 'v1.' || $1 || '.%'`, id); n != 240 {
+			t.Errorf("%d answers are sealed with %s, want 240", n, id)
+		}
+		// What docs/security.md says to count before a key is retired.
+		if n := ask[int](t, old.SQL(), `SELECT count(*) FROM saga.saga_states r WHERE r::text LIKE '%"v1.`+id+`.%'`); n != 80 {
+			t.Errorf("%d payloads are sealed with %s, want 80", n, id)
+		}
+	}
+}
+
+func TestEncryptionIsTurnedOnAndOffOnADatabaseInUse(t *testing.T) {
+	dsn := testdb.DSN(t)
+	before, on, after := connect(t, dsn), connectWith(t, dsn, keyring(t, keyOne)), connectWith(t, dsn, keyring(t, keyOne).OpenOnly())
+	registered(t, before)
+	forged := json.RawMessage(`{"$skald_enc":"v1.one.AAAA"}`) // what a client may well say
+	ids := []uuid.UUID{}
+	for _, db := range []*postgres.DB{before, on, after} {
+		n := unkeyed()
+		n[0].Payload = forged
+		if r, err := postgres.NewSagas(db).Create(t.Context(), n); err != nil || r[0].Created != saga.Stored {
+			t.Fatal(r, err)
+		}
+		ids = append(ids, n[0].ID)
+	}
+	for name, db := range map[string]*postgres.DB{"on": on, "off again": after} {
+		for i, id := range ids {
+			if s, err := postgres.NewSagas(db).Get(t.Context(), big, id); err != nil || string(s.Payload) != string(forged) {
+				t.Errorf("%s, saga %d: %s, %v", name, i, s.Payload, err)
+			}
+		}
+	}
+	if _, err := postgres.NewSagas(before).Get(t.Context(), big, ids[1]); !errors.Is(err, envelope.ErrUnreadable) {
+		t.Errorf("without keys a sealed payload reads: %v", err)
+	}
+}
+
+func TestANodeWithoutAKeyThatSealedDoesNotStart(t *testing.T) {
+	dsn := testdb.DSN(t)
+	for _, tt := range []struct{ name, keys, want string }{
+		{"nobody has sealed", "", ""},
+		{"the first key", keyOne, ""},
+		{"no keys", "", "the database has content that is sealed with the key one, which encryption.keys does not have"},
+		{"another key only", keyTwo, "the database has content that is sealed with the key one, which encryption.keys does not have"},
+		{"the first key again", keyOne, ""},
+		{"another key of its name", strings.Replace(keyTwo, "two", "one", 1), "the database has content that is sealed with another key one than encryption.keys has"},
+		{"a second key, for later", keyOne + "," + keyTwo, ""},
+	} {
+		err := connectWith(t, dsn, keyring(t, tt.keys)).AdmitKeys(t.Context())
+		if err == nil && tt.want != "" || err != nil && err.Error() != tt.want {
+			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+		}
+	}
+	// As docs/security.md retires a key.
+	db := connectWith(t, dsn, keyring(t, keyTwo))
+	execute(t, db.SQL(), `DELETE FROM saga.deployment_secrets WHERE name = 'envelope:one'`)
+	if err := db.AdmitKeys(t.Context()); err != nil {
+		t.Errorf("the second key, after the first was retired: %v", err)
+	}
+	if err := connectWith(t, dsn, keyring(t, keyTwo).OpenOnly()).AdmitKeys(t.Context()); err != nil {
+		t.Errorf("the second key, which only opens: %v", err)
+	}
+}
