@@ -61,7 +61,7 @@ func TestConstraintsAllowExactlyTheWordsOfTheRules(t *testing.T) {
 	}
 	first, last := saga.States[0], saga.States[len(saga.States)-1]
 	for name, column := range map[string]string{
-		"chk_saga_states_state": "state", 
+		"chk_saga_states_state": "state",
 	} {
 		want := fmt.Sprintf("CHECK (((%s >= %d) AND (%s <= %d)))", column, first, column, last)
 		if got := constraint(t, pool, name); got != want || int(last-first)+1 != len(saga.States) {
