@@ -54,6 +54,7 @@ var (
 	GetSaga          = getSaga
 	StepLogs         = stepLogs
 	CommitOperated   = commitOperated
+	SealEvents       = sealEvents
 )
 
 func Lists(db *DB) *sql.DB { return db.list.DB }
