@@ -144,7 +144,7 @@ func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
 }
 
 func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool, err error) {
-	tx, err := st.db.read.BeginTxx(ctx, nil)
+	tx, err := st.db.write.BeginTxx(ctx, nil) // for column
 	if err != nil {
 		return false, err
 	}

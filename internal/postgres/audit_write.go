@@ -10,8 +10,8 @@ import (
 // eventTypes are the types of the columns of a batch of audit events, in the
 // order of eventColumns.add.
 var eventTypes = [...]string{
-	"uuid", "uuid", "text", "int", "text", "int", "timestamptz", "text",
-	"int", "int", "text", "text", "text", "text", "text", "bytea",
+	"uuid", "uuid", "text", "bigint", "text", "bigint", "timestamptz", "text",
+	"bigint", "bigint", "text", "text", "text", "text", "text", "bytea",
 }
 
 // insertEvents is the statement, without its condition on e, that appends a
@@ -54,6 +54,6 @@ func (c *eventColumns) add(e *saga.AuditEvent) error {
 	c.columns[12].textUnlessEmpty(e.RequestID)
 	c.columns[13].textOrNull(e.TraceID)
 	c.columns[14].textOrNull(e.SpanID)
-	c.columns[15].hex(digest[:])
+	c.columns[15].bytes(digest[:])
 	return err
 }

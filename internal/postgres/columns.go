@@ -1,39 +1,65 @@
 package postgres
 
 import (
-	"encoding/hex"
-	"strconv"
+	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq/oid"
 
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// column builds one PostgreSQL array literal: a column of a batch, sent as one
-// parameter and taken apart by unnest. By hand, because it is on the way of
-// every transition, and pq.Array reflects on each element.
-type column struct{ b []byte }
-
-// next opens the place of the next element.
-func (c *column) next() []byte {
-	if len(c.b) == 0 {
-		return append(c.b, '{')
-	}
-	return append(c.b, ',')
+// column builds one array in PostgreSQL's binary form: a column of a batch,
+// sent as one parameter and taken apart by unnest. By hand, because it is on
+// the way of every transition, and pq.Array knows only text, which both sides
+// would have to format and parse element by element. All elements are of one
+// type; integers of any size go as bigint. Only the writers' connections send
+// such a parameter as it is (pq.Config.BinaryParameters).
+type column struct {
+	of    oid.Oid // type of the elements; 0 while all are NULL
+	n     uint32
+	nulls uint32
+	b     []byte
 }
 
-// String returns the finished literal.
-func (c *column) String() string {
-	if len(c.b) == 0 {
-		return "{}"
+// The head of a binary array: dimensions, whether it has NULLs, type of the
+// elements, their number, index of the first.
+const arrayHead = 5 * 4
+
+// next opens the place of the next element, of so many bytes; nullSize for NULL.
+func (c *column) next(size int) []byte {
+	if c.b == nil {
+		c.b = make([]byte, arrayHead, 256)
 	}
-	return string(append(c.b, '}'))
+	c.n++
+	return binary.BigEndian.AppendUint32(c.b, uint32(size)) //nolint:gosec // nothing here is that long
 }
 
-func (c *column) null() { c.b = append(c.next(), "NULL"...) }
+const nullSize = -1
 
-func (c *column) int(v int64) { c.b = strconv.AppendInt(c.next(), v, 10) }
+// parameter returns the finished array. Without any value the type of its
+// elements is not known, and the text form needs none.
+func (c *column) parameter() any {
+	if c.n == c.nulls {
+		return "{" + strings.TrimSuffix(strings.Repeat("NULL,", int(c.n)), ",") + "}"
+	}
+	for i, v := range [...]uint32{1, min(c.nulls, 1), uint32(c.of), c.n, 1} {
+		binary.BigEndian.PutUint32(c.b[4*i:], v)
+	}
+	return c.b
+}
+
+func (c *column) null() {
+	c.b = c.next(nullSize)
+	c.nulls++
+}
+
+func (c *column) int(v int64) {
+	c.of = oid.T_int8
+	c.b = binary.BigEndian.AppendUint64(c.next(8), uint64(v)) //nolint:gosec // the same 64 bits
+}
 
 // intUnless writes v, or NULL when it is what stands for nothing.
 func (c *column) intUnless(v, nothing int64) {
@@ -53,11 +79,12 @@ func (c *column) intOrNull(v *int64) {
 }
 
 func (c *column) bool(v bool) {
+	c.of = oid.T_bool
+	b := byte(0)
 	if v {
-		c.b = append(c.next(), 't')
-	} else {
-		c.b = append(c.next(), 'f')
+		b = 1
 	}
+	c.b = append(c.next(1), b)
 }
 
 func (c *column) boolOrNull(v *bool) {
@@ -69,20 +96,17 @@ func (c *column) boolOrNull(v *bool) {
 }
 
 func (c *column) uuid(v uuid.UUID) {
-	var text [36]byte
-	hex.Encode(text[:8], v[:4])
-	hex.Encode(text[9:13], v[4:6])
-	hex.Encode(text[14:18], v[6:8])
-	hex.Encode(text[19:23], v[8:10])
-	hex.Encode(text[24:], v[10:])
-	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
-	c.b = append(c.next(), text[:]...)
+	c.of = oid.T_uuid
+	c.b = append(c.next(len(v)), v[:]...)
 }
+
+// postgresEpoch is PostgreSQL's zero of time, 2000-01-01, in Unix microseconds.
+const postgresEpoch = 946_684_800_000_000
 
 // time writes t at PostgreSQL's precision, which is a microsecond.
 func (c *column) time(t time.Time) {
-	c.b = t.UTC().AppendFormat(append(c.next(), '"'), "2006-01-02 15:04:05.000000Z07:00")
-	c.b = append(c.b, '"')
+	c.of = oid.T_timestamptz
+	c.b = binary.BigEndian.AppendUint64(c.next(8), uint64(t.UnixMicro()-postgresEpoch)) //nolint:gosec // the same 64 bits
 }
 
 func (c *column) timeOrNull(t *time.Time) {
@@ -93,14 +117,15 @@ func (c *column) timeOrNull(t *time.Time) {
 	c.time(*t)
 }
 
-// hex writes bytes.
-func (c *column) hex(v []byte) {
-	c.b = append(c.next(), `"\\x`...)
-	c.b = append(hex.AppendEncode(c.b, v), '"')
+func (c *column) bytes(v []byte) {
+	c.of = oid.T_bytea
+	c.b = append(c.next(len(v)), v...)
 }
 
-// text writes v quoted, so that it may hold anything.
-func (c *column) text(v string) { quote(c, v) }
+func (c *column) text(v string) {
+	c.of = oid.T_text
+	c.b = append(c.next(len(v)), v...)
+}
 
 // textUnlessEmpty writes v, or NULL when it is "".
 func (c *column) textUnlessEmpty(v string) {
@@ -108,7 +133,7 @@ func (c *column) textUnlessEmpty(v string) {
 		c.null()
 		return
 	}
-	quote(c, v)
+	c.text(v)
 }
 
 func (c *column) textOrNull(v *string) {
@@ -125,7 +150,8 @@ func (c *column) json(v []byte) {
 		c.null()
 		return
 	}
-	quote(c, v)
+	c.of = oid.T_text
+	c.b = append(c.next(len(v)), v...)
 }
 
 // errorOrNull writes a saga's error as JSON.
@@ -139,17 +165,6 @@ func (c *column) errorOrNull(e *saga.Error) error {
 	return err
 }
 
-func quote[T string | []byte](c *column, v T) {
-	b := append(c.next(), '"')
-	for i := range len(v) {
-		if v[i] == '"' || v[i] == '\\' {
-			b = append(b, '\\')
-		}
-		b = append(b, v[i])
-	}
-	c.b = append(b, '"')
-}
-
 // parameters turns columns into a statement's arguments.
 func parameters(lists ...[]column) []any {
 	n := 0
@@ -159,7 +174,7 @@ func parameters(lists ...[]column) []any {
 	args := make([]any, 0, n)
 	for _, columns := range lists {
 		for i := range columns {
-			args = append(args, columns[i].String())
+			args = append(args, columns[i].parameter())
 		}
 	}
 	return args

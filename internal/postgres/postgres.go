@@ -131,6 +131,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		maps.Copy(set, p.set)
 		c := prepare(base.Clone(), cfg, p.name, p.timeout, set)
 		c.retired, c.once = &retired, p.pool == &db.write
+		c.config.BinaryParameters = p.pool == &db.write // for column
 		*p.pool = sqlx.NewDb(sql.OpenDB(c), "postgres")
 		db.idle[*p.pool] = p.open
 		(*p.pool).SetMaxOpenConns(p.open)

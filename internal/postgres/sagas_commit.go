@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -50,8 +49,8 @@ func commitStatement(c operatedColumns) string {
 const commitTemplate = `
 WITH locked AS MATERIALIZED (
 	SELECT c.* FROM unnest(
-		$1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[], $6::int[],
-		$7::int[], $8::int[], $9::bool[], $10::bigint[], $11::bigint[], $12::timestamptz[],
+		$1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+		$7::bigint[], $8::bigint[], $9::bool[], $10::bigint[], $11::bigint[], $12::timestamptz[],
 		$13::text[], $14::text[], $15::bool[], $16::bool[], $17::text[],
 		$18::bigint[], $19::bool[], $20::bool[], $21::timestamptz[], $22::timestamptz[],
 		$23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[]%[1]s) AS c (
@@ -87,7 +86,7 @@ WITH locked AS MATERIALIZED (
 	RETURNING s.id
 ), logs AS MATERIALIZED (
 	SELECT * FROM unnest(
-		$33::uuid[], $34::uuid[], $35::int[], $36::text[], $37::text[], $38::int[], $39::text[], $40::bool[], $41::text[],
+		$33::uuid[], $34::uuid[], $35::bigint[], $36::text[], $37::text[], $38::bigint[], $39::text[], $40::bool[], $41::text[],
 		$42::text[], $43::text[], $44::text[], $45::timestamptz[], $46::timestamptz[], $47::bigint[], $48::timestamptz[], $49::bool[]) AS g (
 		id, saga_id, step, name, action, attempt, status, final, outcome,
 		request, response, error, started_at, completed_at, ms, updated_at, completes)
@@ -204,7 +203,7 @@ func keyColumns(c *[6]column, id uuid.UUID, k *saga.IdempotencyKey) {
 	c[2].text(k.Principal)
 	c[3].text(k.Route)
 	c[4].text(k.Key)
-	c[5].text(`\x` + hex.EncodeToString(k.Hash))
+	c[5].bytes(k.Hash)
 }
 
 func logColumnsOf(c *[17]column, place *envelope.Place, id uuid.UUID, l *saga.StepLog) error {

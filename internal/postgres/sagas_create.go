@@ -21,10 +21,10 @@ import (
 var createSagas = `
 WITH runnable AS MATERIALIZED (
 	SELECT c.* FROM unnest(
-		$1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::int[], $6::text[],
-		$7::text[], $8::int[], $9::bool[], $10::text[], $11::text[],
+		$1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::text[],
+		$7::text[], $8::bigint[], $9::bool[], $10::text[], $11::text[],
 		$12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
-		$17::text[], $18::text[], $19::int[], $20::int[], $21::bigint[], $22::bigint[],
+		$17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[],
 		$23::timestamptz[], $24::bigint[], $25::bigint[], $26::timestamptz[], $27::timestamptz[], $28::bool[], $51::text[]) AS c (
 		id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type,
 		workflow_name, workflow_version, floating, name, description,

@@ -83,8 +83,12 @@ func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, 
 		c[6].time(d.CreatedAt)
 	}
 	args := append([]any{s.TenantID, s.ID, s.Version, xid(from), from.ID, xid(to), to.ID}, parameters(c[:])...)
+	rows, err := st.db.queryWrite(ctx, enqueueDeliveries, args...)
+	if err != nil {
+		return false, fmt.Errorf("enqueue deliveries: %w", err)
+	}
 	var moved int
-	err := st.db.read.GetContext(ctx, &moved, enqueueDeliveries, args...)
+	err = eachRow(rows, func() error { return rows.Scan(&moved) })
 	return moved == 1, outage("enqueue deliveries", err)
 }
 
