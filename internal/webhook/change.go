@@ -171,30 +171,17 @@ var numericEnd = regexp.MustCompile(`(^|\.)([0-9]+|0[xX][0-9a-fA-F]*)\.?$`)
 
 var dotted = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}$`)
 
-// mistakeInURL says what is wrong with an endpoint's URL by its looks. Where it
-// may lead is for the egress policy.
+// mistakeInURL says what is wrong with an endpoint's URL by its looks.
 func mistakeInURL(raw string) string {
-	u, err := url.Parse(raw)
-	switch {
-	case raw == "":
-		return "is required"
-	case len(raw) > MaxURL:
+	if len(raw) > MaxURL {
 		return "must have at most " + strconv.Itoa(MaxURL) + " bytes"
-	case err != nil:
-		return "is not a URL"
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "must begin with http:// or https://"
-	case u.Hostname() == "":
-		return "names no host"
-	case u.User != nil:
-		return "must not hold a user name or password"
-	case u.Fragment != "":
-		return "must not have a fragment"
-	case numericEnd.MatchString(u.Hostname()) && !strings.Contains(u.Hostname(), ":") && !dotted.MatchString(u.Hostname()):
-		return "names a host that looks like an IPv4 address but is not one"
 	}
-	if _, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && err != nil {
-		return "names a port beyond 65535"
+	if mistake := workflow.MistakeInURL(raw); mistake != "" {
+		return mistake
+	}
+	u, err := url.Parse(raw)
+	if err == nil && numericEnd.MatchString(u.Hostname()) && !strings.Contains(u.Hostname(), ":") && !dotted.MatchString(u.Hostname()) {
+		return "names a host that looks like an IPv4 address but is not one"
 	}
 	return ""
 }

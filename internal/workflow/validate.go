@@ -126,16 +126,17 @@ func (r *reader) call(v any, at string) Call {
 	if !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, h.Method) {
 		r.fail(at+"/method", CodeInvalid, "must be POST, PUT, PATCH or DELETE: a step changes something")
 	}
-	if why := badURL(h.URL); why != "" {
+	if why := MistakeInURL(h.URL); why != "" {
 		r.fail(at+"/url", CodeInvalidURL, "%s", why)
 	}
 	h.Headers = r.headers(o, at)
 	return Call{HTTP: h}
 }
 
-// badURL returns what is wrong with a participant's URL, "" when it is fine.
-// Whether its address may be reached is the egress policy's matter, at dial time.
-func badURL(s string) string {
+// MistakeInURL says what is wrong with the URL of a participant or a webhook by
+// its looks, "" when it is fine. Whether its address may be reached is the
+// egress policy's matter, at dial time.
+func MistakeInURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
 	case s == "":
