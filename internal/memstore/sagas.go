@@ -93,7 +93,7 @@ func storable(j json.RawMessage) bool {
 	if j == nil {
 		return true
 	}
-	_, err := strictjson.Canonical(nil, j, strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000})
+	_, err := strictjson.Canonical(nil, j, strictjson.Stored)
 	return err == nil
 }
 

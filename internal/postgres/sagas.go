@@ -118,15 +118,12 @@ func scanLog(row scanner, placeOf func(saga uuid.UUID) *envelope.Place) (saga.St
 	return l, nil
 }
 
-// stored bounds what is read back: it passed the edge's narrower limits before.
-var stored = strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000}
-
 // canonical turns jsonb text into the form it had before it was stored; nil stays nil.
 func canonical(b []byte) (json.RawMessage, error) {
 	if b == nil {
 		return nil, nil
 	}
-	out, err := strictjson.Canonical(make([]byte, 0, len(b)), b, stored)
+	out, err := strictjson.Canonical(make([]byte, 0, len(b)), b, strictjson.Stored)
 	if err != nil {
 		return nil, fmt.Errorf("stored JSON: %w", err)
 	}

@@ -120,10 +120,7 @@ func (e *AuditEvent) errorJSON() []byte {
 	if e.Error == nil {
 		return nil
 	}
-	b, err := json.Marshal(e.Error)
-	if err == nil {
-		b, err = strictjson.Canonical(nil, b, strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000})
-	}
+	b, err := strictjson.Encode(e.Error)
 	if err != nil {
 		return nil
 	}

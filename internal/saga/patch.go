@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/skald-saga/skald/internal/strictjson"
@@ -10,11 +9,7 @@ import (
 // mergePatch applies an RFC 7386 merge patch. Both are canonical JSON, target
 // may be nil; so is the result.
 func mergePatch(target, patch json.RawMessage) json.RawMessage {
-	merged := merge(decode(target), decode(patch))
-	b, err := json.Marshal(merged)
-	if err == nil {
-		b, err = strictjson.Canonical(nil, b, strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000})
-	}
+	b, err := strictjson.Encode(merge(strictjson.Decode(target), strictjson.Decode(patch)))
 	if err != nil {
 		panic("saga: a merge of canonical JSON is none: " + err.Error())
 	}
@@ -38,18 +33,4 @@ func merge(target, patch any) any {
 		}
 	}
 	return out
-}
-
-// decode reads canonical JSON; numbers keep their digits.
-func decode(j json.RawMessage) any {
-	if j == nil {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(j))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return nil
-	}
-	return v
 }

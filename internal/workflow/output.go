@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -114,11 +113,7 @@ func (d *Definition) Result(payload json.RawMessage, outputs map[string]json.Raw
 		return nil, nil
 	}
 	f := filler{d: d, payload: payload, outputs: outputs}
-	filled := f.fill(decodeJSON(d.Output), "")
-	b, err := json.Marshal(filled)
-	if err == nil {
-		b, err = strictjson.Canonical(nil, b, strictjson.Limits{MaxDepth: 1000, MaxNumberDigits: 100_000})
-	}
+	b, err := strictjson.Encode(f.fill(strictjson.Decode(d.Output), ""))
 	if err != nil {
 		panic("workflow: a filled template is no JSON: " + err.Error()) // its parts are
 	}
@@ -170,7 +165,7 @@ func (f *filler) find(s string) (any, bool) {
 	if from == nil {
 		return nil, false
 	}
-	v := decodeJSON(from)
+	v := strictjson.Decode(from)
 	for _, part := range ref.path {
 		switch in := v.(type) {
 		case map[string]any:
@@ -199,14 +194,4 @@ func (d *Definition) hasStep(name string) bool {
 		}
 	}
 	return false
-}
-
-func decodeJSON(j json.RawMessage) any {
-	d := json.NewDecoder(bytes.NewReader(j))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return nil
-	}
-	return v
 }
