@@ -100,6 +100,11 @@ func Generate(ctx context.Context, cfg GenerateConfig) error {
 		}
 		fmt.Fprintf(cfg.Out, "%s: %s\n", finish, time.Since(begun).Round(time.Millisecond))
 	}
+	// What has been generated is written out now, not while the first questions
+	// are asked. Not every login may; then PostgreSQL does so in its own time.
+	if _, err := pool.ExecContext(ctx, `CHECKPOINT`); err != nil {
+		fmt.Fprintf(cfg.Out, "no checkpoint: %v\n", err)
+	}
 	return nil
 }
 

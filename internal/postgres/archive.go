@@ -111,19 +111,25 @@ func archivable(f *saga.Filter) bool {
 }
 
 func listArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
-	w := where{archived: true}
-	w.sagas(tenant, f)
-	if f.After != nil {
-		w.add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
-	}
-	return fmt.Sprintf(`SELECT %s, s.archived_at FROM saga.saga_states_archive s WHERE %s ORDER BY s.created_at DESC, s.id DESC LIMIT %d OFFSET %d`,
-		sagaColumns, w.text(), f.Limit+1, f.Offset), w.args
+	from, w := archived(tenant, f)
+	return fmt.Sprintf(`SELECT %s, s.archived_at FROM %s WHERE %s ORDER BY s.created_at DESC, s.id DESC LIMIT %d OFFSET %d`,
+		sagaColumns, from, w.text(), f.Limit+1, f.Offset), w.args
 }
 
 func countArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
-	w := where{archived: true}
+	f.After = nil
+	from, w := archived(tenant, f)
+	return "SELECT count(*) FROM " + from + " WHERE " + w.text(), w.args
+}
+
+// archived returns what to read the archived sagas of f from, as s, and the conditions.
+func archived(tenant uuid.UUID, f saga.Filter) (from string, w where) {
+	from = "saga.saga_states_archive s"
+	if byMetadata(f) {
+		from = "saga.tenant_metadata_archive s"
+	}
 	w.sagas(tenant, f)
-	return `SELECT count(*) FROM saga.saga_states_archive s WHERE ` + w.text(), w.args
+	return from, w
 }
 
 var insertRestored = insertEvents(1)

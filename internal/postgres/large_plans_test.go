@@ -59,6 +59,12 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("the plan visits them:\n%s", p)
 		}
 	})
+	t.Run("list: sagas found by metadata are not looked up again", func(t *testing.T) {
+		query, args := postgres.ListSagas(big, saga.Filter{Limit: 50, Metadata: json.RawMessage(`{"team": 5}`)})
+		if p := explain(t, lists, query, args...); p.has("Nested Loop") || p.has("Hash Join") || p.has("Merge Join") {
+			t.Errorf("the plan reads each of them twice:\n%s", p)
+		}
+	})
 	t.Run("list: a page after a cursor begins at the cursor", func(t *testing.T) {
 		query, args := postgres.ListSagas(big, saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
 		p := explain(t, lists, query, args...)

@@ -121,14 +121,18 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 		parts = append(parts, "(SELECT "+columns+" FROM "+from+" s WHERE "+w.text()+tail+")")
 		args = w.args
 	}
+	table := "saga.saga_states"
+	if byMetadata(f) {
+		table = "saga.tenant_metadata"
+	}
 	if f.UpdatedFrom.IsZero() {
-		add("saga.saga_states", where{})
+		add(table, where{})
 		return parts, args
 	}
 	soon := f.UpdatedFrom.Add(-longSettled)
 	w := where{}
 	w.add("s.created_at >= ?", soon)
-	add("saga.saga_states", w)
+	add(table, w)
 	if holds(f.States, saga.State.Terminal) {
 		late := where{args: args}
 		late.add("s.tenant_id = ? AND s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6 AND s.completed_at >= ?",
@@ -153,6 +157,13 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 	return parts, args
 }
 
+// byMetadata tells whether the metadata's index finds the sagas of f. It serves
+// only those whom no policy stops, the views tenant_metadata (migration 0090);
+// unfinished sagas are few, and are found as such.
+func byMetadata(f saga.Filter) bool {
+	return f.Metadata != nil && (f.States == nil || holds(f.States, saga.State.Terminal))
+}
+
 // holds tells whether a filter by states, nil for none, lets one of kind through.
 func holds(states []saga.State, kind func(saga.State) bool) bool {
 	return states == nil || slices.ContainsFunc(states, kind)
@@ -163,7 +174,6 @@ type where struct {
 	conditions []string
 	args       []any
 	few        bool // other conditions leave few rows to look at
-	archived   bool // of the archive
 }
 
 // add appends a condition in which each ? stands for the next argument.
@@ -195,16 +205,11 @@ func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 	}
 	switch {
 	case f.Metadata == nil:
-	case w.few || f.States != nil && !holds(f.States, saga.State.Terminal): // unfinished ones are few
+	case w.few || !byMetadata(f):
 		// IS TRUE keeps the planner from gathering all that were ever like that.
 		w.add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
 	default:
-		// The index serves only those whom no policy stops (migration 0090).
-		view := "saga.tenant_metadata"
-		if w.archived {
-			view = "saga.tenant_metadata_archive"
-		}
-		w.add("s.id IN (SELECT m.id FROM "+view+" m WHERE m.metadata IS NOT NULL AND m.metadata @> ?::jsonb)", string(f.Metadata))
+		w.add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
 	}
 	switch {
 	case f.NeedsAttention == nil:
