@@ -1,0 +1,268 @@
+package dlq
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Codes of problems.
+const (
+	CodeNotFound    = "DLQ_NOT_FOUND"
+	CodeConflict    = "DLQ_CONFLICT"           // its status forbids it
+	CodeStale       = "DLQ_VERSION_CONFLICT"   // somebody else was faster
+	CodeKeyBlocked  = "DLQ_KEY_BLOCKED"        // an older letter of its key is open
+	CodeTarget      = "DLQ_TARGET_NOT_ALLOWED" // it may not be driven there
+	CodeInvalid     = "DLQ_INVALID"
+	CodeNoKafka     = "DLQ_NO_KAFKA"       // there are no brokers to drive it to
+	CodeFailed      = "DLQ_PROCESS_FAILED" // the target did not take it
+	CodeSagaWaits   = "DLQ_SAGA_WAITS"     // a saga waits for it
+	CodeUnavailable = "DLQ_UNAVAILABLE"    // there are no dead letters without PostgreSQL
+)
+
+// Moment is everything a decision cannot know by itself.
+type Moment struct {
+	Now    time.Time
+	Jitter float64 // in [0,1)
+}
+
+// Conflict is the fault of a letter whose status forbids something.
+func (l *Letter) Conflict(what string) *fault.Error {
+	return fault.New(fault.Conflict, CodeConflict, "the dead letter is %s and cannot be %s", l.Status, what).Allowing(l.Actions())
+}
+
+// Verbs of operators.
+const (
+	VerbRetry   = "retry"
+	VerbRequeue = "requeue"
+	VerbDiscard = "discard"
+	VerbResolve = "resolve"
+	VerbAck     = "ack"
+	VerbDelete  = "delete"
+	VerbUpdate  = "update"
+)
+
+// Actions lists what can be done to a letter now.
+func (l *Letter) Actions() []string {
+	switch l.Status {
+	case Pending:
+		return []string{VerbRetry, VerbDiscard, VerbResolve, VerbUpdate, VerbDelete}
+	case Dead:
+		return []string{VerbRetry, VerbRequeue, VerbResolve, VerbUpdate, VerbDelete}
+	case Resolved:
+		if l.Resolution == Redriven {
+			return []string{VerbAck, VerbUpdate, VerbDelete}
+		}
+		return []string{VerbUpdate, VerbDelete}
+	}
+	return []string{VerbUpdate}
+}
+
+// Requeued returns a DEAD letter with another chance. maxRetries, unless nil,
+// is its new bound; reset makes its count 0. Without reset and without a higher
+// bound, one more retry is granted: a PENDING letter can always be retried
+// (invariant D3).
+func (l Letter) Requeued(reset bool, maxRetries *int, p *Policy, m Moment) (Letter, error) {
+	if !CanMove(l.Status, Requeue) {
+		return l, l.Conflict("requeued")
+	}
+	if maxRetries != nil {
+		l.MaxRetries = *maxRetries
+	}
+	if reset {
+		l.RetryCount = 0
+	}
+	l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
+	l.opened(p, m)
+	return l.next(m), nil
+}
+
+// Discarded returns a PENDING letter that is given up.
+func (l Letter) Discarded(m Moment) (Letter, error) {
+	if !CanMove(l.Status, Discard) {
+		return l, l.Conflict("discarded")
+	}
+	return l.ended(Dead, Discarded, m), nil
+}
+
+// ResolvedByHand returns a letter that was dealt with elsewhere.
+func (l Letter) ResolvedByHand(m Moment) (Letter, error) {
+	if !CanMove(l.Status, Resolve) {
+		return l, l.Conflict("resolved by hand")
+	}
+	return l.ended(Resolved, Manual, m), nil
+}
+
+// Acknowledged returns a redriven letter whose consumer tells what became of
+// generation: processed, or failed again.
+func (l Letter) Acknowledged(generation int, processed bool, p *Policy, m Moment) (Letter, error) {
+	switch {
+	case l.Resolution == Confirmed && processed && generation == l.Generation:
+		return l, nil // told twice
+	case l.Status != Resolved || l.Resolution != Redriven:
+		return l, l.Conflict("acknowledged")
+	case generation != l.Generation:
+		return l, fault.New(fault.Conflict, CodeConflict, "the dead letter is in generation %d, not %d", l.Generation, generation)
+	case processed:
+		return l.ended(Resolved, Confirmed, m), nil
+	}
+	l.RetryCount++
+	if l.RetryCount >= l.MaxRetries {
+		l.RetryCount = max(l.MaxRetries, 0)
+		return l.ended(Dead, Exhausted, m), nil
+	}
+	l.opened(p, m)
+	return l.next(m), nil
+}
+
+// Deletable is nil when the letter may be deleted. Fault: Conflict while
+// somebody retries it.
+func (l *Letter) Deletable() error {
+	if l.Status == Retrying {
+		return l.Conflict("deleted")
+	}
+	return nil
+}
+
+// Edit is what PATCH changes; nil members stay as they are.
+type Edit struct {
+	MaxRetries  *int
+	NextRetryAt *time.Time
+	Labels      []string // nil: as they are; empty: none
+	Assignee    *string
+	Note        *string
+}
+
+// Edited applies an edit. Faults: Conflict when the status forbids it, Invalid
+// when a PENDING letter would be left without a retry (invariant D3).
+func (l Letter) Edited(e Edit, m Moment) (Letter, error) {
+	if e.MaxRetries != nil {
+		switch {
+		case l.Status == Retrying:
+			return l, l.Conflict("given another number of retries")
+		case l.Status == Pending && *e.MaxRetries <= l.RetryCount:
+			return l, invalid("/max_retries", "too_small", fmt.Sprintf("must be more than retry_count, which is %d: discard the letter instead", l.RetryCount))
+		}
+		l.MaxRetries = max(*e.MaxRetries, l.RetryCount)
+	}
+	if e.NextRetryAt != nil {
+		if l.Status != Pending {
+			return l, l.Conflict("given a time of its next retry")
+		}
+		at := e.NextRetryAt.UTC().Truncate(time.Microsecond)
+		l.NextRetryAt = &at
+	}
+	if e.Labels != nil {
+		l.Labels = slices.Clone(e.Labels)
+		slices.Sort(l.Labels)
+		l.Labels = slices.Compact(l.Labels)
+	}
+	if e.Assignee != nil {
+		l.Assignee = *e.Assignee
+	}
+	if e.Note != nil {
+		l.Note = *e.Note
+	}
+	return l.next(m), nil
+}
+
+func invalid(pointer, code, message string) *fault.Error {
+	return fault.New(fault.Invalid, CodeInvalid, "%s: %s", pointer, message).With(fault.Field{Pointer: pointer, Code: code, Message: message})
+}
+
+// opened makes l PENDING.
+func (l *Letter) opened(p *Policy, m Moment) {
+	l.Status, l.Resolution, l.TerminalAt = Pending, "", nil
+	l.NextRetryAt = p.NextRetry(l.Source, l.RetryCount, m.Now, m.Jitter)
+}
+
+func (l Letter) ended(s Status, r Resolution, m Moment) Letter {
+	if l.TerminalAt == nil || l.Status != s {
+		l.TerminalAt = &m.Now
+	}
+	l.Status, l.Resolution, l.NextRetryAt = s, r, nil
+	return l.next(m)
+}
+
+// next is l as its next version.
+func (l Letter) next(m Moment) Letter {
+	l.Version++
+	l.UpdatedAt = m.Now
+	return l
+}
+
+// Drive is a claimed letter on its way, and what is to be sent of it.
+type Drive struct {
+	Letter         // RETRYING, with Token and LeaseUntil
+	Send   Content // of its Revision
+	To     Target  // complete: with a topic, a URL
+	Number int     // of the attempt
+	Actor  string  // "" when it is automatic
+	Forced bool    // it was DEAD: a failure leaves it DEAD
+}
+
+// Result is what became of a drive.
+type Result struct {
+	Outcome    AttemptOutcome
+	Error      string // unless Acknowledged
+	StatusCode int
+	Written    *Place
+	StartedAt  time.Time
+	EndedAt    time.Time
+	// Accepted: the target has taken it and tells later what came of it (a saga,
+	// a job run): the letter stays RETRYING until then.
+	Accepted bool
+}
+
+// Finish is the end of a drive, to be stored if its Token still holds the letter.
+type Finish struct {
+	TenantID    uuid.UUID
+	LetterID    uuid.UUID
+	Token       uuid.UUID
+	Status      Status
+	Resolution  Resolution
+	RetryCount  int
+	NextRetryAt *time.Time
+	TerminalAt  *time.Time
+	RedriveID   uuid.UUID // zero: as it was
+	Attempt     Attempt
+	At          time.Time
+}
+
+// Finished decides what a result makes of a letter (seed 3: success is
+// RESOLVED, failure counts, DEAD when no retry is left). Withdrawn counts
+// nothing: there was no retry.
+func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
+	f := Finish{
+		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID, At: m.Now,
+		Attempt: Attempt{
+			LetterID: d.ID, Number: d.Number, Token: d.Token, Revision: d.Revision, Target: d.To, Outcome: r.Outcome, Error: r.Error,
+			StatusCode: r.StatusCode, Written: r.Written, RedriveID: d.RedriveID, Actor: d.Actor, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		},
+	}
+	end := func(s Status, why Resolution) {
+		f.Status, f.Resolution, f.TerminalAt = s, why, &m.Now
+	}
+	switch {
+	case r.Outcome == Acknowledged:
+		end(Resolved, Redriven)
+	case r.Outcome == Withdrawn && d.Forced:
+		end(Dead, Exhausted)
+	case r.Outcome == Withdrawn:
+		f.Status = Pending
+		f.NextRetryAt = p.NextRetry(d.Source, d.RetryCount, m.Now, m.Jitter)
+	default:
+		f.RetryCount = min(d.RetryCount+1, d.MaxRetries)
+		if d.RetryCount+1 >= d.MaxRetries {
+			end(Dead, Exhausted)
+			return f
+		}
+		f.Status = Pending
+		f.NextRetryAt = p.NextRetry(d.Source, f.RetryCount, m.Now, m.Jitter)
+	}
+	return f
+}

@@ -1,0 +1,237 @@
+// Package dlq is the rulebook of dead letters: anything that gave up and needs
+// another drive. A Kafka record, a failed compensation, an exhausted job run and
+// an undeliverable webhook are all one kind of thing here, with one life cycle
+// (seed 3, section ステータス遷移; requirements/dlq.md). It decides; it keeps
+// nothing, and time, ids and chance are arguments.
+package dlq
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Source is where a letter came from.
+type Source string
+
+// Sources of letters.
+const (
+	FromKafka   Source = "KAFKA"
+	FromREST    Source = "REST"
+	FromSaga    Source = "SAGA"
+	FromJob     Source = "JOB"
+	FromWebhook Source = "WEBHOOK"
+)
+
+// Sources is every source.
+var Sources = []Source{FromKafka, FromREST, FromSaga, FromJob, FromWebhook}
+
+// ErrorClass says whether trying again is likely to help.
+type ErrorClass string
+
+// Classes of errors.
+const (
+	Transient ErrorClass = "TRANSIENT"
+	Permanent ErrorClass = "PERMANENT"
+	Unknown   ErrorClass = "UNKNOWN"
+)
+
+// Classes is every class.
+var Classes = []ErrorClass{Transient, Permanent, Unknown}
+
+// Encoding says what the bytes of a payload are.
+type Encoding string
+
+// Encodings. A payload is JSON when it parses strictly and PostgreSQL's jsonb
+// takes it, text when it is UTF-8 without NUL.
+const (
+	NoPayload Encoding = ""
+	JSON      Encoding = "json"
+	Text      Encoding = "text"
+	Binary    Encoding = "binary"
+)
+
+// Limits of a letter. What Kafka brings beyond MaxError and MaxStack is cut;
+// REST refuses it.
+const (
+	MaxTopic    = 255     // characters (seed 3: VARCHAR(255))
+	MaxError    = 8 << 10 // bytes
+	MaxStack    = 64 << 10
+	MaxHeaders  = 200
+	MaxKey      = 64 << 10
+	MaxPayload  = 10 << 20
+	MaxWord     = 255 // ids, types, groups
+	MaxLabels   = 32
+	MaxLabel    = 100
+	MaxNote     = 2000
+	MaxReason   = 500
+	MaxRetries  = 1000
+	MaxPushed   = 500 // letters of one batch over REST
+	MaxSelected = 10_000
+)
+
+// Header is one header of a record. Order and repetitions count.
+type Header struct {
+	Name  string
+	Value []byte // nil: a header without a value
+}
+
+// Content is what a letter carries, byte for byte as it came (defect B16).
+type Content struct {
+	Key     []byte // nil: none
+	Headers []Header
+	Payload []byte // nil: none (a tombstone)
+}
+
+// Place is a record's position in Kafka.
+type Place struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+}
+
+// Origin is the record before it became a dead letter, as far as it is known.
+type Origin struct {
+	Partition *int32
+	Offset    *int64
+	Timestamp *time.Time
+}
+
+// Failure is why a letter was given up.
+type Failure struct {
+	Message string // never empty
+	Type    string // e.g. an exception's class
+	Class   ErrorClass
+	Stack   string
+}
+
+// TargetKind is the kind of thing a letter is driven to.
+type TargetKind string
+
+// Kinds of targets.
+const (
+	ToKafka   TargetKind = "kafka"     // a record is produced
+	ToHTTP    TargetKind = "http"      // the payload is sent
+	ToSaga    TargetKind = "saga_step" // that compensation or step goes on
+	ToJobRun  TargetKind = "job_run"   // a new run
+	ToWebhook TargetKind = "webhook"   // the delivery is made again
+)
+
+// TargetKinds is every kind.
+var TargetKinds = []TargetKind{ToKafka, ToHTTP, ToSaga, ToJobRun, ToWebhook}
+
+// Target is where a retry drives a letter.
+type Target struct {
+	Kind TargetKind `json:"kind"`
+	// Topic, Partition: of ToKafka. An empty topic is the letter's original one;
+	// without a partition the key decides, as it did before.
+	Topic     string `json:"topic,omitempty"`
+	Partition *int32 `json:"partition,omitempty"`
+	// URL, Method: of ToHTTP. The method defaults to POST.
+	URL    string `json:"url,omitempty"`
+	Method string `json:"method,omitempty"`
+}
+
+// Link names what a letter of our own stands for.
+type Link struct {
+	SagaID     uuid.UUID // zero: none
+	StepIndex  int
+	StepName   string
+	Action     string // EXECUTE or COMPENSATE
+	JobRunID   uuid.UUID
+	WebhookID  uuid.UUID
+	DeliveryID uuid.UUID
+}
+
+// Letter is one dead letter. Its original content never changes; an edited
+// one is a Revision beside it.
+type Letter struct {
+	ID       uuid.UUID
+	TenantID uuid.UUID
+	Seq      int64 // order of arrival
+	Version  int64 // ETag
+
+	Source        Source
+	OriginalTopic string // never the topic of the dead-letter queue itself
+	Origin        Origin
+	Arrived       *Place // where ingestion read it; nil unless FromKafka
+	ConsumerGroup string
+	Failure       Failure
+	Content       Content
+	Encoding      Encoding
+	Fingerprint   string // 32 hex digits; of which Group
+	Link          Link
+	CorrelationID string
+	TraceID       string
+	DedupeKey     string // unique per tenant unless ""
+	Labels        []string
+	Assignee      string
+	Note          string
+
+	Status      Status
+	Resolution  Resolution // "" while not terminal
+	RetryCount  int
+	MaxRetries  int
+	NextRetryAt *time.Time // nil: not by itself
+	LastRetryAt *time.Time
+	TerminalAt  *time.Time // when it became RESOLVED or DEAD: the clock of retention (defect B7)
+	Token       uuid.UUID  // of the retry under way; zero unless RETRYING
+	LeaseUntil  *time.Time // database clock; until then nobody else retries it
+	RedriveID   uuid.UUID  // the last redrive that drove it; zero: none
+
+	Target     Target
+	Revision   int       // content that a retry sends; 0: the original
+	Ordered    bool      // letters of one key are driven in the order of their arrival
+	RootID     uuid.UUID // first of its lineage; its own id unless it bounced
+	ParentID   uuid.UUID // the letter whose redrive came back as this one; zero: none
+	Generation int       // how often its lineage was redriven and came back
+
+	CreatedAt time.Time // arrival here
+	UpdatedAt time.Time
+
+	ArchivedAt    *time.Time // nil: live
+	ArchiveReason string
+}
+
+// Revision is an edited content. Members that are nil are those of the original.
+type Revision struct {
+	LetterID  uuid.UUID
+	Number    int // from 1
+	Content   Content
+	Author    string
+	Reason    string
+	CreatedAt time.Time
+	// Patch is the JSON Patch (RFC 6902) that made the payload, nil when it was
+	// given as a whole.
+	Patch json.RawMessage
+}
+
+// AttemptOutcome is how a retry ended.
+type AttemptOutcome string
+
+// Outcomes of attempts.
+const (
+	Acknowledged AttemptOutcome = "ACKNOWLEDGED" // the broker or the target has it
+	FailedDrive  AttemptOutcome = "FAILED"       // it certainly was not taken
+	Uncertain    AttemptOutcome = "UNCERTAIN"    // it may have been taken
+	Abandoned    AttemptOutcome = "ABANDONED"    // whoever made it is gone: its lease ended
+	Withdrawn    AttemptOutcome = "WITHDRAWN"    // it was not made; does not count
+)
+
+// Attempt is one retry of a letter.
+type Attempt struct {
+	LetterID   uuid.UUID
+	Number     int // from 1; grows with each claim, also of what did not count
+	Token      uuid.UUID
+	Revision   int
+	Target     Target
+	Outcome    AttemptOutcome
+	Error      string
+	StatusCode int       // of ToHTTP; 0: none
+	Written    *Place    // of ToKafka: where the broker put it
+	RedriveID  uuid.UUID // zero: not of a bulk redrive
+	Actor      string    // "" when it was automatic
+	StartedAt  time.Time
+	EndedAt    time.Time
+}

@@ -1,0 +1,156 @@
+package dlq
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// New completes a letter that somebody hands in: encoding, fingerprint, target,
+// lineage, number of retries and the first automatic one. MaxRetries < 0 means
+// the policy's. It starts PENDING, or DEAD when it may not be retried at all
+// (invariant D3: no PENDING that nothing can fetch). Content is taken as it is;
+// Check has looked at it.
+func New(l Letter, id uuid.UUID, p *Policy, m Moment) Letter {
+	l.ID, l.Version, l.CreatedAt, l.UpdatedAt = id, 1, m.Now, m.Now
+	if l.MaxRetries < 0 {
+		l.MaxRetries = p.MaxRetries
+	}
+	if l.Failure.Class == "" {
+		l.Failure.Class = Unknown
+	}
+	l.Encoding = EncodingOf(l.Content.Payload)
+	l.Fingerprint = Fingerprint(l.OriginalTopic, l.ConsumerGroup, l.Failure)
+	if l.Target.Kind == "" {
+		l.Target.Kind = ToKafka
+	}
+	if l.RootID == uuid.Nil {
+		l.RootID = id
+	}
+	l.Ordered = p.Ordered && l.Content.Key != nil
+	slices.Sort(l.Labels)
+	l.Labels = slices.Compact(l.Labels)
+	switch {
+	case l.Generation > p.MaxGenerations:
+		l.Status, l.Resolution, l.TerminalAt = Dead, Poison, &m.Now
+	case l.MaxRetries <= l.RetryCount:
+		l.Status, l.Resolution, l.TerminalAt = Dead, Exhausted, &m.Now
+	default:
+		l.opened(p, m)
+	}
+	return l
+}
+
+// EncodingOf tells what the bytes of a payload are.
+func EncodingOf(payload []byte) Encoding {
+	switch {
+	case payload == nil:
+		return NoPayload
+	case jsonPayload(payload):
+		return JSON
+	case utf8.Valid(payload) && !strings.Contains(string(payload), "\x00"):
+		return Text
+	}
+	return Binary
+}
+
+func jsonPayload(payload []byte) bool {
+	if len(payload) > maxJSON {
+		return false
+	}
+	_, err := strictjson.Canonical(nil, payload, strictjson.Limits{})
+	return err == nil
+}
+
+// maxJSON is how much of a payload is looked at as JSON; what is larger is text.
+const maxJSON = 1 << 20
+
+// Check returns what is wrong with a letter handed in over REST: a fault of
+// kind Invalid with a field for each mistake, nil when there is none.
+func Check(l *Letter) error {
+	var wrong []fault.Field
+	add := func(pointer, code, format string, args ...any) {
+		wrong = append(wrong, fault.Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
+	}
+	word := func(pointer, s string, limit int) {
+		switch {
+		case len(s) > limit:
+			add(pointer, "too_long", "has more than %d bytes", limit)
+		case !storable(s):
+			add(pointer, "invalid_character", "must be UTF-8 without NUL")
+		}
+	}
+	if l.OriginalTopic == "" {
+		add("/original_topic", "required", "is required")
+	} else if utf8.RuneCountInString(l.OriginalTopic) > MaxTopic || !storable(l.OriginalTopic) {
+		add("/original_topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
+	}
+	if l.Failure.Message == "" {
+		add("/error_message", "required", "is required")
+	}
+	word("/error_message", l.Failure.Message, MaxError)
+	word("/error_type", l.Failure.Type, MaxWord)
+	word("/error_stack", l.Failure.Stack, MaxStack)
+	word("/consumer_group", l.ConsumerGroup, MaxWord)
+	word("/dedupe_key", l.DedupeKey, MaxWord)
+	word("/correlation_id", l.CorrelationID, MaxWord)
+	word("/trace_id", l.TraceID, MaxWord)
+	if len(l.Content.Payload) > MaxPayload {
+		add("/payload", "too_long", "has more than %d bytes", MaxPayload)
+	}
+	if len(l.Content.Key) > MaxKey {
+		add("/key_base64", "too_long", "has more than %d bytes", MaxKey)
+	}
+	if len(l.Content.Headers) > MaxHeaders {
+		add("/headers", "too_many", "has more than %d headers", MaxHeaders)
+	}
+	for i, h := range l.Content.Headers {
+		word(fmt.Sprintf("/headers/%d/name", i), h.Name, MaxWord)
+	}
+	if l.MaxRetries > MaxRetries {
+		add("/max_retries", "too_large", "must be at most %d", MaxRetries)
+	}
+	wrong = append(wrong, labelMistakes(l.Labels)...)
+	if t := l.Origin.Timestamp; t != nil && (t.Year() < 1970 || t.Year() > 9999) {
+		add("/original_timestamp", "invalid", "must be in the years 1970 to 9999")
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fault.New(fault.Invalid, CodeInvalid, "%s: %s", wrong[0].Pointer, wrong[0].Message).With(wrong...)
+}
+
+func labelMistakes(labels []string) (wrong []fault.Field) {
+	if len(labels) > MaxLabels {
+		wrong = append(wrong, fault.Field{Pointer: "/labels", Code: "too_many", Message: fmt.Sprintf("has more than %d labels", MaxLabels)})
+	}
+	for i, s := range labels {
+		if s == "" || len(s) > MaxLabel || !storable(s) {
+			wrong = append(wrong, fault.Field{Pointer: fmt.Sprintf("/labels/%d", i), Code: "invalid", Message: fmt.Sprintf("must have 1 to %d bytes of UTF-8 without NUL", MaxLabel)})
+		}
+	}
+	return wrong
+}
+
+func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+
+// Storable returns s as PostgreSQL can keep it: UTF-8 without NUL, at most max
+// bytes. For what others have written; what it changes is not repeated anywhere.
+func Storable(s string, limit int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "")
+	}
+	return s
+}
+
+// DefaultPolicy is the policy where neither topic nor configuration says otherwise.
+var DefaultPolicy = Policy{
+	MaxRetries: 3, AutoRetry: true, RetentionDays: 30, ArchiveDays: 365, MaxGenerations: 3, Backoff: defaultBackoff,
+}

@@ -1,0 +1,78 @@
+package dlq
+
+import (
+	"path"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// Policy is how the letters of a topic are treated. A tenant's default policy
+// bears the topic "" and serves topics that have none of their own.
+type Policy struct {
+	TenantID uuid.UUID
+	Topic    string
+	Version  int64 // 0: not stored, the configuration's
+
+	MaxRetries int // of letters that bring no number of their own; 0..MaxRetries
+	// Backoff between retries; MaxAttempts and RetryOn mean nothing here.
+	Backoff   retry.Policy
+	AutoRetry bool // letters are retried by themselves
+	Ordered   bool // letters of one key one after the other, as they arrived
+	// RetentionDays is how long RESOLVED and dealt-with DEAD letters stay live,
+	// ArchiveDays how long they stay in the archive after that (seed 3: 30, 365).
+	RetentionDays int
+	ArchiveDays   int
+	// MaxGenerations is how often a letter may come back before it is POISON.
+	MaxGenerations int
+	Alert          Alert
+	// Redact names the members of payloads, as dotted paths, that nobody is shown.
+	Redact []string
+	// AllowedTargets are topics, and URL prefixes, beside the original topic, that
+	// a retry may name; patterns as in path.Match. Empty: any that is not a
+	// dead-letter topic, and no URL but the letter's own.
+	AllowedTargets []string
+	UpdatedBy      string
+	UpdatedAt      time.Time
+}
+
+// defaultBackoff spreads three retries over about seven minutes, with full jitter
+// (defect B13).
+var defaultBackoff = retry.Policy{
+	InitialIntervalMS: 60_000, MaxIntervalMS: 3_600_000, Multiplier: 2, Jitter: new(1.0),
+}
+
+// Alert is when a topic's letters should wake somebody; zero: never.
+type Alert struct {
+	Count    int64 `json:"count,omitempty"`     // open letters
+	Rate     int64 `json:"rate,omitempty"`      // letters in five minutes
+	AgeMS    int64 `json:"age_ms,omitempty"`    // of the oldest open one
+	NewGroup bool  `json:"new_group,omitempty"` // an error never seen before
+}
+
+// NextRetry returns when a letter is retried after so many failures, nil when
+// it is not retried by itself. jitter is in [0,1).
+func (p *Policy) NextRetry(source Source, failures int, now time.Time, jitter float64) *time.Time {
+	if !p.AutoRetry || !source.automatic() {
+		return nil
+	}
+	at := now.Add(p.Backoff.Delay(failures+1, jitter, 0))
+	return &at
+}
+
+// automatic tells whether letters of this source may be retried unasked: what
+// ended a saga's, a job's or a webhook's own patient policy waits for a person.
+func (s Source) automatic() bool { return s == FromKafka || s == FromREST }
+
+// Allows tells whether a retry may go to a topic or URL other than the
+// letter's own.
+func (p *Policy) Allows(target string) bool {
+	for _, pattern := range p.AllowedTargets {
+		if ok, err := path.Match(pattern, target); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}

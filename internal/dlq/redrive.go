@@ -1,0 +1,239 @@
+package dlq
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Codes of problems of redrives.
+const (
+	CodeRedriveNotFound = "DLQ_REDRIVE_NOT_FOUND"
+	CodeRedriveConflict = "DLQ_REDRIVE_CONFLICT"
+	CodeSelfApproval    = "DLQ_SELF_APPROVAL" // who asked may not approve
+)
+
+// RedriveAction is what a redrive does to each letter.
+type RedriveAction string
+
+// Actions of redrives.
+const (
+	BulkRetry   RedriveAction = "RETRY"
+	BulkDiscard RedriveAction = "DISCARD"
+	BulkResolve RedriveAction = "RESOLVE"
+	BulkRequeue RedriveAction = "REQUEUE"
+	BulkDelete  RedriveAction = "DELETE"
+)
+
+// RedriveActions is every action.
+var RedriveActions = []RedriveAction{BulkRetry, BulkDiscard, BulkResolve, BulkRequeue, BulkDelete}
+
+// RedriveState is where a redrive stands.
+type RedriveState string
+
+// States of redrives.
+const (
+	RedrivePending   RedriveState = "PENDING"           // its letters are being gathered, or its time has not come
+	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // somebody else must agree
+	RedriveRunning   RedriveState = "RUNNING"
+	RedrivePaused    RedriveState = "PAUSED"
+	RedriveHalted    RedriveState = "HALTED" // it stopped itself: see HaltReason
+	RedriveCompleted RedriveState = "COMPLETED"
+	RedriveCanceled  RedriveState = "CANCELED"
+)
+
+// RedriveStates is every state.
+var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted, RedriveCompleted, RedriveCanceled}
+
+// Terminal tells whether a redrive of this state does nothing more, ever.
+func (s RedriveState) Terminal() bool { return s == RedriveCompleted || s == RedriveCanceled }
+
+// Order is the order in which a redrive takes its letters.
+type Order string
+
+// Orders.
+const (
+	Oldest Order = "OLDEST"
+	// PerKey drives the letters of one key one after the other, each only when
+	// the one before was acknowledged; a failure skips the rest of the key.
+	PerKey Order = "PER_KEY"
+)
+
+// Canary is the first part of a redrive, watched before the rest follows.
+type Canary struct {
+	Count          int     `json:"count"`            // letters, at least 1
+	WatchSeconds   int     `json:"watch_seconds"`    // how long bounces are waited for
+	MaxBounceRatio float64 `json:"max_bounce_ratio"` // more than this, of those done, halts; 0: any bounce
+}
+
+// StopOn is when a redrive halts; zero members never do.
+type StopOn struct {
+	Failures     int64   `json:"failures,omitempty"`
+	FailureRatio float64 `json:"failure_ratio,omitempty"` // of at least 20 that were tried
+}
+
+// Redrive is a bulk operation on letters, a resource with progress.
+type Redrive struct {
+	ID       uuid.UUID
+	TenantID uuid.UUID
+	Version  int64
+
+	Action     RedriveAction
+	State      RedriveState
+	HaltReason string
+	IDs        []uuid.UUID     // what it is done to: these,
+	Filter     *Filter         // or what fits this when it begins
+	Query      json.RawMessage // the filter as it was asked for, to be shown
+	Max        int64           // at most so many; 0: all
+
+	Rate         float64 // letters per second, over all nodes; more than 0
+	Concurrency  int     // of ToHTTP, per node
+	Order        Order
+	Target       *Target         // nil: each letter's own
+	Transform    json.RawMessage // JSON Patch of every payload; nil: none
+	Force        bool            // DEAD letters are retried too
+	Canary       *Canary
+	StopOn       StopOn
+	ScheduledFor *time.Time
+	Approval     bool // it was asked for with approval_required
+	Reason       string
+	Actor        string
+	ApprovedBy   string
+
+	Gathered bool  // Matched is final
+	Matched  int64 // letters it found
+	Done     int64
+	Failed   int64
+	Skipped  int64 // their status had changed, or their key was blocked
+	Bounced  int64 // of those done: came back
+
+	CreatedAt time.Time
+	StartedAt *time.Time
+	WatchedAt *time.Time // the canary is done, and being watched since then
+	CanaryOK  bool       // the canary has passed
+	EndedAt   *time.Time
+	UpdatedAt time.Time
+}
+
+// Left is how many letters it has not come to yet.
+func (r *Redrive) Left() int64 { return max(0, r.Matched-r.Done-r.Failed-r.Skipped) }
+
+// ETA is when it will be through at its rate, nil when that cannot be said.
+func (r *Redrive) ETA(now time.Time) *time.Time {
+	if r.State != RedriveRunning || !r.Gathered || r.Rate <= 0 {
+		return nil
+	}
+	at := now.Add(time.Duration(float64(r.Left()) / r.Rate * float64(time.Second)))
+	return &at
+}
+
+// RedriveVerb is what an operator does to a redrive.
+type RedriveVerb string
+
+// Verbs.
+const (
+	PauseRedrive   RedriveVerb = "pause"
+	ResumeRedrive  RedriveVerb = "resume"
+	CancelRedrive  RedriveVerb = "cancel"
+	ApproveRedrive RedriveVerb = "approve"
+)
+
+var redriveMoves = map[RedriveVerb]map[RedriveState]RedriveState{
+	PauseRedrive:   {RedrivePending: RedrivePaused, RedriveRunning: RedrivePaused},
+	ResumeRedrive:  {RedrivePaused: RedrivePending, RedriveHalted: RedrivePending},
+	CancelRedrive:  {RedrivePending: RedriveCanceled, AwaitingApproval: RedriveCanceled, RedriveRunning: RedriveCanceled, RedrivePaused: RedriveCanceled, RedriveHalted: RedriveCanceled},
+	ApproveRedrive: {AwaitingApproval: RedrivePending},
+}
+
+// Moved applies a verb. A resumed redrive is PENDING until a node takes it up,
+// which is at once; a canary that halted it is over then: who resumes has seen
+// it. Faults: Conflict; Forbidden when the one who asked approves.
+func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
+	to, ok := redriveMoves[verb][r.State]
+	if !ok {
+		var allowed []string
+		for _, v := range []RedriveVerb{PauseRedrive, ResumeRedrive, CancelRedrive, ApproveRedrive} {
+			if _, can := redriveMoves[v][r.State]; can {
+				allowed = append(allowed, string(v))
+			}
+		}
+		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(allowed)
+	}
+	if verb == ApproveRedrive {
+		if actor == r.Actor {
+			return r, fault.New(fault.Forbidden, CodeSelfApproval, "a redrive is approved by somebody else than who asked for it")
+		}
+		r.ApprovedBy = actor
+	}
+	if verb == ResumeRedrive && r.State == RedriveHalted {
+		r.HaltReason, r.CanaryOK, r.WatchedAt, r.StopOn = "", true, nil, StopOn{}
+	}
+	r.State = to
+	if to.Terminal() {
+		r.EndedAt = &now
+	}
+	r.Version++
+	r.UpdatedAt = now
+	return r, nil
+}
+
+// Judge decides what a running redrive's numbers make of it: it may halt, its
+// canary may begin to be watched or pass, it may be complete. busy is how many
+// letters are on their way. changed is false when it just goes on.
+func (r Redrive) Judge(busy int64, now time.Time) (after Redrive, changed bool) {
+	tried := r.Done + r.Failed
+	halt := func(why string) (Redrive, bool) {
+		r.State, r.HaltReason = RedriveHalted, why
+		return r, true
+	}
+	switch s := r.StopOn; {
+	case s.Failures > 0 && r.Failed >= s.Failures:
+		return halt("failures")
+	case s.FailureRatio > 0 && tried >= 20 && float64(r.Failed) > s.FailureRatio*float64(tried):
+		return halt("failure_ratio")
+	case r.Canary != nil && !r.CanaryOK && r.Bounced > 0 && float64(r.Bounced) > r.Canary.MaxBounceRatio*float64(r.Done):
+		return halt("bounce_ratio")
+	}
+	if c := r.Canary; c != nil && !r.CanaryOK && busy == 0 && r.Gathered && (r.Matched-r.Left() >= int64(c.Count) || r.Left() == 0) {
+		switch {
+		case r.WatchedAt == nil:
+			r.WatchedAt = &now
+			return r, true
+		case now.Sub(*r.WatchedAt) >= time.Duration(c.WatchSeconds)*time.Second:
+			r.CanaryOK = true
+			changed = true
+		default:
+			return r, false
+		}
+	}
+	if r.Gathered && r.Left() == 0 && busy == 0 {
+		r.State, r.EndedAt = RedriveCompleted, &now
+		return r, true
+	}
+	return r, changed
+}
+
+// ItemState is where one letter of a redrive stands.
+type ItemState string
+
+// States of items.
+const (
+	ItemWaiting ItemState = "WAITING"
+	ItemTaken   ItemState = "TAKEN"
+	ItemDone    ItemState = "DONE"
+	ItemFailed  ItemState = "FAILED"
+	ItemSkipped ItemState = "SKIPPED"
+	ItemBounced ItemState = "BOUNCED"
+)
+
+// Item is one letter of a redrive.
+type Item struct {
+	Seq       int64
+	LetterID  uuid.UUID
+	State     ItemState
+	Detail    string // why it failed or was skipped
+	UpdatedAt time.Time
+}

@@ -1,0 +1,88 @@
+package dlq
+
+// Status is where a letter stands (seed 3, section ステータス遷移).
+type Status string
+
+// Statuses, in seed 3's words.
+const (
+	Pending  Status = "PENDING"  // waits for a retry
+	Retrying Status = "RETRYING" // somebody is retrying it, until its lease ends
+	Resolved Status = "RESOLVED"
+	Dead     Status = "DEAD" // needs a person
+)
+
+// Statuses is every status.
+var Statuses = []Status{Pending, Retrying, Resolved, Dead}
+
+// Terminal tells whether a letter of this status moves no more by itself.
+func (s Status) Terminal() bool { return s == Resolved || s == Dead }
+
+// Resolution says how a letter became terminal (defects B14, B15).
+type Resolution string
+
+// Resolutions.
+const (
+	Redriven  Resolution = "REDRIVEN"  // RESOLVED: its target acknowledged it
+	Confirmed Resolution = "CONFIRMED" // RESOLVED: it was seen to be processed
+	Bounced   Resolution = "BOUNCED"   // RESOLVED: it was redriven and came back as another letter
+	Manual    Resolution = "MANUAL"    // RESOLVED: by hand, elsewhere
+	Discarded Resolution = "DISCARDED" // DEAD: by hand, not worth it
+	Exhausted Resolution = "EXHAUSTED" // DEAD: no retry left
+	Poison    Resolution = "POISON"    // DEAD: it keeps coming back
+)
+
+// Resolutions is every resolution.
+var Resolutions = []Resolution{Redriven, Confirmed, Bounced, Manual, Discarded, Exhausted, Poison}
+
+// Trigger is what moves a letter.
+type Trigger string
+
+// Triggers.
+const (
+	Claimed       Trigger = "a retry begins"
+	Acked         Trigger = "the target has acknowledged it"
+	RetryFailed   Trigger = "the retry failed, another may follow"
+	RetryWithdraw Trigger = "the retry was not made"
+	LastFailed    Trigger = "the last retry failed"
+	CameBack      Trigger = "its redrive came back as another letter"
+	Confirm       Trigger = "its consumer confirms that it was processed"
+	Refute        Trigger = "its consumer tells that it failed again"
+	Requeue       Trigger = "an operator gives it another chance"
+	Discard       Trigger = "an operator gives it up"
+	Resolve       Trigger = "an operator has dealt with it elsewhere"
+)
+
+// Edge is one legal move.
+type Edge struct {
+	From, To Status
+	On       Trigger
+}
+
+// Edges is the transition table: what is not in it does not happen.
+var Edges = []Edge{
+	{Pending, Retrying, Claimed},
+	{Retrying, Resolved, Acked},
+	{Retrying, Pending, RetryFailed},
+	{Retrying, Pending, RetryWithdraw},
+	{Retrying, Dead, LastFailed},
+	{Dead, Retrying, Claimed}, // forced
+	{Retrying, Dead, RetryWithdraw},
+	{Resolved, Resolved, CameBack},
+	{Resolved, Resolved, Confirm},
+	{Resolved, Pending, Refute},
+	{Resolved, Dead, Refute}, // no retry left
+	{Dead, Pending, Requeue},
+	{Pending, Dead, Discard},
+	{Pending, Resolved, Resolve},
+	{Dead, Resolved, Resolve},
+}
+
+// CanMove tells whether the table has the move.
+func CanMove(from Status, on Trigger) bool {
+	for _, e := range Edges {
+		if e.From == from && e.On == on {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,295 @@
+package dlq
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// Filter selects letters; zero fields do not restrict. Lists of words are
+// alternatives.
+type Filter struct {
+	Topic         string // exact, or with one * at its end
+	Statuses      []Status
+	Resolutions   []Resolution
+	Sources       []Source
+	Classes       []ErrorClass
+	Fingerprint   string
+	ErrorType     string
+	ErrorContains string // words that all occur in the message, whole, in any case
+	ConsumerGroup string
+	Key           []byte            // nil: any
+	Headers       map[string]string // name → value
+	Payload       map[string]string // dotted path → a JSON scalar or, when it is none, a text
+	Labels        []string          // all of them
+	Assignee      string
+	CorrelationID string
+	TraceID       string
+	SagaID        uuid.UUID
+	JobRunID      uuid.UUID
+	RootID        uuid.UUID // a lineage
+	RedriveID     uuid.UUID
+	CreatedFrom   time.Time // inclusive
+	CreatedTo     time.Time // exclusive
+	LastRetryFrom time.Time
+	LastRetryTo   time.Time
+	RetryCountMin *int
+	RetryCountMax *int
+	GenerationMin int
+}
+
+// Query is a page of a list.
+type Query struct {
+	Filter
+	Limit  int     // 1..200
+	Offset int     // page mode
+	After  *Cursor // cursor mode; then Offset is 0
+	Total  bool
+	// TotalCap is where counting stops; 0: nowhere.
+	TotalCap int64
+	Oldest   bool // oldest first; else newest first
+}
+
+// Cursor is the last letter of the page before, at full precision.
+type Cursor struct {
+	At time.Time // created_at, of the archive archived_at
+	ID uuid.UUID
+}
+
+// Page is one page of letters.
+type Page struct {
+	Letters     []Letter // with their content
+	More        bool
+	Total       int64
+	TotalCapped bool
+}
+
+// Pushed says what became of one letter of a batch.
+type Pushed struct {
+	Letter    Letter // the one that is stored, also when it was there before
+	Duplicate bool   // its DedupeKey or its Place was known
+	Err       error  // a fault: the database refuses its content
+}
+
+// Arrival is what was read of the dead-letter topics of Kafka, to be stored.
+// Bounce ids are looked up in the statement that stores it.
+type Arrival struct {
+	Letter
+	BounceOf  uuid.UUID // root id of x-dlq-message-id; zero: it never was here
+	BounceOn  int       // generation of x-dlq-generation
+	OnRedrive uuid.UUID
+}
+
+// Letters is dead letters as their users see them. A tenant sees only its own;
+// others do not exist for it (fault NotFound). Any other error than the stated
+// faults is an outage, and the outcome of a write is then unknown.
+type Letters interface {
+	// Push stores letters durably, each on its own. One whose DedupeKey is known
+	// is not stored again.
+	Push(ctx context.Context, batch []Letter) ([]Pushed, error)
+	// Get returns a live letter, or an archived one (ArchivedAt). Fault: NotFound.
+	Get(ctx context.Context, tenant, id uuid.UUID) (Letter, error)
+	List(ctx context.Context, tenant uuid.UUID, q Query) (Page, error)
+	// Change stores a live letter if the stored version is l.Version-1, with the
+	// operator's action, and counts its group anew. Faults: NotFound, Stale.
+	Change(ctx context.Context, l Letter, by operator.Action) error
+	// Delete removes a live letter of that version with its revisions and
+	// attempts; the action is its tombstone. Faults: NotFound, Stale.
+	Delete(ctx context.Context, l Letter, by operator.Action) error
+	// Attempts returns a letter's retries, oldest first.
+	Attempts(ctx context.Context, tenant, id uuid.UUID) ([]Attempt, error)
+	// Revisions returns a letter's edits, oldest first.
+	Revisions(ctx context.Context, tenant, id uuid.UUID) ([]Revision, error)
+	// Lineage returns a letter, its ancestors and its descendants, oldest first,
+	// live and archived, at most 200.
+	Lineage(ctx context.Context, tenant, id uuid.UUID) ([]Letter, error)
+	// Restore moves an archived letter back among the live ones, PENDING, without
+	// an automatic retry. Fault: NotFound.
+	Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time, by operator.Action) (Letter, error)
+	// ListArchived is List of the archive, newest archived first.
+	ListArchived(ctx context.Context, tenant uuid.UUID, q Query) (Page, error)
+}
+
+// Claim names one letter that somebody wants retried now.
+type Claim struct {
+	TenantID uuid.UUID
+	LetterID uuid.UUID
+	Version  int64     // 0: any
+	Force    bool      // also when it is DEAD
+	Revision *Revision // nil: what it has; else stored with the claim
+	Target   *Target   // nil: what it has
+	Actor    string
+	By       operator.Action
+}
+
+// Queue is the letters of all tenants as the loops see them. Leases are
+// counted by the database's clock.
+type Queue interface {
+	// Arrive stores what was read from Kafka: durable on return, each record once
+	// by its Place; records that were there before are left as they are. A bounce
+	// is linked to the letter it came from, which becomes BOUNCED.
+	Arrive(ctx context.Context, batch []Arrival) (stored int, err error)
+	// Due claims up to limit PENDING letters whose next retry is due, of these
+	// kinds of targets; of an Ordered key only the oldest open one.
+	Due(ctx context.Context, kinds []TargetKind, lease time.Duration, limit int) ([]Drive, error)
+	// Take claims one letter for somebody. Faults: NotFound, Conflict (its status,
+	// its lease), Stale, CodeKeyBlocked.
+	Take(ctx context.Context, c Claim, lease time.Duration) (Drive, error)
+	// Finish stores ends of drives; false for one that lost its letter meanwhile:
+	// then nothing of it is stored but the attempt.
+	Finish(ctx context.Context, batch []Finish) ([]bool, error)
+	// Extend prolongs the leases of drives that take long; ids that lost theirs
+	// are left out of the answer.
+	Extend(ctx context.Context, tokens []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
+	// Reclaim ends retries whose lease has passed: each counts as a failed one
+	// (Abandoned). A letter whose saga is still undoing is left to it.
+	Reclaim(ctx context.Context, limit int) (int, error)
+	// PolicyOf returns the policy of a topic: its own, the tenant's, or the
+	// configuration's.
+	PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (Policy, error)
+	// Archive moves up to limit letters whose retention has passed, in one
+	// statement; Purge deletes archived ones whose time has passed.
+	Archive(ctx context.Context, limit int) (int, error)
+	Purge(ctx context.Context, limit int) (int, error)
+	// Backlog counts letters for the metrics.
+	Backlog(ctx context.Context) (Backlog, error)
+}
+
+// Backlog is how much waits, over all tenants.
+type Backlog struct {
+	ByStatus map[Status]int64 // PENDING, RETRYING and DEAD ones that nobody has dealt with
+	Oldest   time.Time        // arrival of the oldest PENDING one; zero: none
+}
+
+// Redrives is bulk operations: as users see them, and as the loop does.
+type Redrives interface {
+	Create(ctx context.Context, r Redrive, by operator.Action) error
+	Get(ctx context.Context, tenant, id uuid.UUID) (Redrive, error)
+	List(ctx context.Context, tenant uuid.UUID, states []RedriveState, q Query) ([]Redrive, bool, error)
+	Items(ctx context.Context, tenant, id uuid.UUID, states []ItemState, after int64, limit int) ([]Item, bool, error)
+	// Change stores r if the stored version is r.Version-1. Progress counters are
+	// not written. Faults: NotFound, Stale.
+	Change(ctx context.Context, r Redrive, by operator.Action) error
+	// Preview counts what a redrive would be done to: for dry runs.
+	Preview(ctx context.Context, tenant uuid.UUID, r Redrive) (Preview, error)
+
+	// Active returns redrives that have something to do now, of all tenants.
+	Active(ctx context.Context, limit int) ([]Redrive, error)
+	// Gather stores up to limit more of the letters that a redrive is for, in its
+	// order; done: these were the last. Nodes may do so at the same time.
+	Gather(ctx context.Context, r Redrive, limit int) (done bool, err error)
+	// TakeItems claims up to limit letters of a running redrive, no more than its
+	// rate and its canary leave at this moment, over all nodes.
+	TakeItems(ctx context.Context, r Redrive, lease time.Duration, limit int) ([]Drive, error)
+	// FinishItems is Queue.Finish with the progress of the redrive, both or neither.
+	FinishItems(ctx context.Context, r uuid.UUID, batch []Finish) error
+	// Apply does the action of a redrive that is not RETRY to up to limit letters,
+	// with an operator.Action each.
+	Apply(ctx context.Context, r Redrive, limit int) (int, error)
+	// Judge applies Redrive.Judge to what is stored and returns what it became.
+	// TAKEN items whose lease has ended wait again.
+	Judge(ctx context.Context, tenant, id uuid.UUID) (Redrive, error)
+}
+
+// Preview is the answer of a dry run.
+type Preview struct {
+	Matched     int64            `json:"matched"`
+	ByTopic     map[string]int64 `json:"by_topic"`
+	ByGroup     map[string]int64 `json:"by_group"` // fingerprint, the 20 largest
+	ByStatus    map[Status]int64 `json:"by_status"`
+	Sample      []Letter         `json:"-"` // up to 10
+	BlockedKeys int64            `json:"blocked_keys"`
+}
+
+// Group is letters with one fingerprint: one kind of error.
+type Group struct {
+	TenantID    uuid.UUID
+	Fingerprint string
+	Version     int64
+	State       GroupState
+	Topic       string // of the first letter
+	ErrorType   string
+	Message     string // normalised
+	Received    int64  // letters ever
+	Open        int64  // now; filled by Group and Groups, up to ten thousand
+	OpenCapped  bool
+	FirstSeen   time.Time
+	LastSeen    time.Time
+	Sample      uuid.UUID // the latest letter
+	Assignee    string
+	Note        string
+	UpdatedAt   time.Time
+}
+
+// GroupState is what people have made of a group.
+type GroupState string
+
+// States of groups. One that is RESOLVED regresses with its next letter.
+const (
+	GroupNew          GroupState = "NEW"
+	GroupAcknowledged GroupState = "ACKNOWLEDGED"
+	GroupResolved     GroupState = "RESOLVED"
+	GroupRegressed    GroupState = "REGRESSED"
+)
+
+// GroupStates is every state.
+var GroupStates = []GroupState{GroupNew, GroupAcknowledged, GroupResolved, GroupRegressed}
+
+// GroupFilter selects groups.
+type GroupFilter struct {
+	States []GroupState
+	Topic  string
+	Limit  int
+	Offset int
+	After  *GroupCursor
+}
+
+// GroupCursor is the last group of the page before.
+type GroupCursor struct {
+	LastSeen    time.Time
+	Fingerprint string
+}
+
+// TopicStats is what one topic looks like.
+type TopicStats struct {
+	Topic     string
+	Counts    map[Status]int64
+	Oldest    *time.Time // arrival of the oldest open letter
+	Last5m    int64      // arrivals
+	Last1h    int64
+	Last24h   int64
+	TopGroups []Group  // up to 5, of Topic only
+	Alerts    []string // members of Policy.Alert that are exceeded
+}
+
+// Overview is groups, statistics and policies.
+type Overview interface {
+	Groups(ctx context.Context, tenant uuid.UUID, f GroupFilter) ([]Group, bool, error)
+	Group(ctx context.Context, tenant uuid.UUID, fingerprint string) (Group, error)
+	ChangeGroup(ctx context.Context, g Group, by operator.Action) error
+	// Topics returns the statistics of topics after one by name.
+	Topics(ctx context.Context, tenant uuid.UUID, after string, limit int) ([]TopicStats, bool, error)
+	Topic(ctx context.Context, tenant uuid.UUID, topic string) (TopicStats, error)
+	// Stats counts letters per topic and status (seed 3, section トピック別の障害状況).
+	Stats(ctx context.Context, tenant uuid.UUID) ([]TopicStats, error)
+	Policy(ctx context.Context, tenant uuid.UUID, topic string) (Policy, error)
+	// PutPolicy stores p if the stored version is p.Version-1. Fault: Stale.
+	PutPolicy(ctx context.Context, p Policy, by operator.Action) error
+}
+
+// Tombstone is the detail of the action that deleted a letter: what it was,
+// without what it carried.
+func (l *Letter) Tombstone() json.RawMessage {
+	doc, err := json.Marshal(map[string]any{
+		"original_topic": l.OriginalTopic, "status": l.Status, "source": l.Source, "fingerprint": l.Fingerprint,
+		"retry_count": l.RetryCount, "created_at": l.CreatedAt, "error_type": l.Failure.Type, "root_id": l.RootID,
+	})
+	if err != nil {
+		return nil // strings, numbers and times always encode
+	}
+	return doc
+}
