@@ -240,6 +240,7 @@ CREATE TABLE dlq.dlq_redrives (
     stop_on       jsonb        NOT NULL DEFAULT '{}',
     scheduled_for timestamptz,
     approval      boolean      NOT NULL DEFAULT false,
+    request_hash  bytea,                           -- of the request whose Idempotency-Key made the id
     reason        text         NOT NULL DEFAULT '',
     actor         varchar(255) NOT NULL DEFAULT '',
     approved_by   varchar(255) NOT NULL DEFAULT '',

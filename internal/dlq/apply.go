@@ -22,6 +22,9 @@ const (
 	CodeFailed      = "DLQ_PROCESS_FAILED" // the target did not take it
 	CodeSagaWaits   = "DLQ_SAGA_WAITS"     // a saga waits for it
 	CodeUnavailable = "DLQ_UNAVAILABLE"    // there are no dead letters without PostgreSQL
+
+	CodeGroupNotFound = "DLQ_GROUP_NOT_FOUND"
+	CodeTopicNotFound = "DLQ_TOPIC_NOT_FOUND"
 )
 
 // Moment is everything a decision cannot know by itself.

@@ -13,7 +13,8 @@ import (
 const (
 	CodeRedriveNotFound = "DLQ_REDRIVE_NOT_FOUND"
 	CodeRedriveConflict = "DLQ_REDRIVE_CONFLICT"
-	CodeSelfApproval    = "DLQ_SELF_APPROVAL" // who asked may not approve
+	CodeRedriveExists   = "DLQ_REDRIVE_EXISTS" // one of this id; clients are not told: they get it
+	CodeSelfApproval    = "DLQ_SELF_APPROVAL"  // who asked may not approve
 )
 
 // RedriveAction is what a redrive does to each letter.
@@ -98,7 +99,8 @@ type Redrive struct {
 	Canary       *Canary
 	StopOn       StopOn
 	ScheduledFor *time.Time
-	Approval     bool // it was asked for with approval_required
+	Approval     bool   // it was asked for with approval_required
+	RequestHash  []byte // of the request whose Idempotency-Key made the id; nil: none
 	Reason       string
 	Actor        string
 	ApprovedBy   string

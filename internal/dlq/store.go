@@ -167,9 +167,16 @@ type Backlog struct {
 
 // Redrives is bulk operations: as users see them, and as the loop does.
 type Redrives interface {
+	// Create stores a redrive durably. Fault: Conflict with CodeRedriveExists when
+	// there is one of its id, which stays as it is: ids are made of Idempotency-Keys.
 	Create(ctx context.Context, r Redrive, by operator.Action) error
+	// Get returns a redrive with its progress. Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Redrive, error)
-	List(ctx context.Context, tenant uuid.UUID, states []RedriveState, q Query) ([]Redrive, bool, error)
+	// List returns a page of redrives in any of states (none: all), newest first. Of
+	// q only Limit, Offset, After and Total count.
+	List(ctx context.Context, tenant uuid.UUID, states []RedriveState, q Query) (RedrivePage, error)
+	// Items returns up to limit letters of a redrive after sequence number after, in
+	// its order, and whether there are more. Fault: NotFound.
 	Items(ctx context.Context, tenant, id uuid.UUID, states []ItemState, after int64, limit int) ([]Item, bool, error)
 	// Change stores r if the stored version is r.Version-1. Progress counters are
 	// not written. Faults: NotFound, Stale.
@@ -195,6 +202,13 @@ type Redrives interface {
 	Judge(ctx context.Context, tenant, id uuid.UUID) (Redrive, error)
 }
 
+// RedrivePage is one page of redrives.
+type RedrivePage struct {
+	Redrives []Redrive
+	More     bool
+	Total    int64 // when it was asked for
+}
+
 // Preview is the answer of a dry run.
 type Preview struct {
 	Matched     int64            `json:"matched"`
@@ -209,7 +223,7 @@ type Preview struct {
 type Group struct {
 	TenantID    uuid.UUID
 	Fingerprint string
-	Version     int64
+	Version     int64 // ETag; of what people have set, so that arrivals do not move it
 	State       GroupState
 	Topic       string // of the first letter
 	ErrorType   string
@@ -246,6 +260,14 @@ type GroupFilter struct {
 	Limit  int
 	Offset int
 	After  *GroupCursor
+	Total  bool // count as well
+}
+
+// GroupPage is one page of groups, those seen last first.
+type GroupPage struct {
+	Groups []Group
+	More   bool
+	Total  int64 // when GroupFilter.Total
 }
 
 // GroupCursor is the last group of the page before.
@@ -268,14 +290,21 @@ type TopicStats struct {
 
 // Overview is groups, statistics and policies.
 type Overview interface {
-	Groups(ctx context.Context, tenant uuid.UUID, f GroupFilter) ([]Group, bool, error)
+	Groups(ctx context.Context, tenant uuid.UUID, f GroupFilter) (GroupPage, error)
+	// Group returns a group. Fault: NotFound with CodeGroupNotFound.
 	Group(ctx context.Context, tenant uuid.UUID, fingerprint string) (Group, error)
+	// ChangeGroup stores state, assignee and note if the stored version is
+	// g.Version-1. Faults: NotFound, Stale.
 	ChangeGroup(ctx context.Context, g Group, by operator.Action) error
 	// Topics returns the statistics of topics after one by name.
 	Topics(ctx context.Context, tenant uuid.UUID, after string, limit int) ([]TopicStats, bool, error)
+	// Topic returns the statistics of one topic. Fault: NotFound with
+	// CodeTopicNotFound when no letter of it is live and no policy names it.
 	Topic(ctx context.Context, tenant uuid.UUID, topic string) (TopicStats, error)
 	// Stats counts letters per topic and status (seed 3, section トピック別の障害状況).
 	Stats(ctx context.Context, tenant uuid.UUID) ([]TopicStats, error)
+	// Policy returns the policy stored for exactly this topic ("": the tenant's
+	// default); with Version 0 the one that serves it instead.
 	Policy(ctx context.Context, tenant uuid.UUID, topic string) (Policy, error)
 	// PutPolicy stores p if the stored version is p.Version-1. Fault: Stale.
 	PutPolicy(ctx context.Context, p Policy, by operator.Action) error
