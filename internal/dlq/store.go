@@ -52,6 +52,8 @@ type Query struct {
 	// TotalCap is where counting stops; 0: nowhere.
 	TotalCap int64
 	Oldest   bool // oldest first; else newest first
+	// Bare leaves out Content and Failure.Stack, which may be megabytes a letter.
+	Bare bool
 }
 
 // Cursor is the last letter of the page before, at full precision.
@@ -60,7 +62,7 @@ type Cursor struct {
 	ID uuid.UUID
 }
 
-// Page is one page of letters.
+// Page is one page of letters, with their content unless Query.Bare.
 type Page struct {
 	Letters     []Letter // with their content
 	More        bool
@@ -71,8 +73,10 @@ type Page struct {
 // Pushed says what became of one letter of a batch.
 type Pushed struct {
 	Letter    Letter // the one that is stored, also when it was there before
-	Duplicate bool   // its DedupeKey or its Place was known
-	Err       error  // a fault: the database refuses its content
+	Duplicate bool   // its DedupeKey, its ID or its Place was known
+	// Err is a fault: the database refuses its content (CodeInvalid), or its ID is
+	// that of somebody else's letter (CodeConflict).
+	Err error
 }
 
 // Arrival is what was read of the dead-letter topics of Kafka, to be stored.
@@ -89,7 +93,8 @@ type Arrival struct {
 // faults is an outage, and the outcome of a write is then unknown.
 type Letters interface {
 	// Push stores letters durably, each on its own. One whose DedupeKey is known
-	// is not stored again.
+	// is not stored again, nor one whose ID is, live or archived: so a push that
+	// is repeated changes nothing.
 	Push(ctx context.Context, batch []Letter) ([]Pushed, error)
 	// Get returns a live letter, or an archived one (ArchivedAt). Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Letter, error)
