@@ -126,6 +126,7 @@ var drivers = map[string][]string{
 	"github.com/coreos/go-oidc":      {"internal/identity"},
 	"github.com/go-jose/go-jose":     {"internal/identity"},
 	"github.com/go-playground/":      {"internal/config"},
+	"github.com/evanphx/json-patch":  {"internal/dlq"},
 	"go.yaml.in/yaml/v3":             {"internal/workflow", "internal/config"},
 	"golang.org/x/net/http/httpguts": {"internal/workflow", "internal/participant"},
 }

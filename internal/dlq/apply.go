@@ -238,7 +238,8 @@ type Finish struct {
 
 // Finished decides what a result makes of a letter (seed 3: success is
 // RESOLVED, failure counts, DEAD when no retry is left). Withdrawn counts
-// nothing: there was no retry.
+// nothing: there was no retry. What was Accepted stays RETRYING; nothing of it
+// is to be stored by who drove it.
 func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 	f := Finish{
 		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID, At: m.Now,
@@ -251,6 +252,8 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 		f.Status, f.Resolution, f.TerminalAt = s, why, &m.Now
 	}
 	switch {
+	case r.Accepted:
+		f.Status = Retrying
 	case r.Outcome == Acknowledged:
 		end(Resolved, Redriven)
 	case r.Outcome == Withdrawn && d.Forced:

@@ -127,8 +127,11 @@ type Claim struct {
 	Force    bool      // also when it is DEAD
 	Revision *Revision // nil: what it has; else stored with the claim
 	Target   *Target   // nil: what it has
-	Actor    string
-	By       operator.Action
+	// Kinds of targets that can be driven to from here; a letter for another one
+	// is not claimed.
+	Kinds []TargetKind
+	Actor string
+	By    operator.Action
 }
 
 // Queue is the letters of all tenants as the loops see them. Leases are
@@ -141,11 +144,13 @@ type Queue interface {
 	// Due claims up to limit PENDING letters whose next retry is due, of these
 	// kinds of targets; of an Ordered key only the oldest open one.
 	Due(ctx context.Context, kinds []TargetKind, lease time.Duration, limit int) ([]Drive, error)
-	// Take claims one letter for somebody. Faults: NotFound, Conflict (its status,
-	// its lease), Stale, CodeKeyBlocked.
+	// Take claims one letter for somebody. Faults: NotFound; Conflict (its status,
+	// its lease), CodeKeyBlocked; Precondition CodeStale; Unavailable CodeNoKafka
+	// when its target is of none of the claim's Kinds. Nothing is claimed then.
 	Take(ctx context.Context, c Claim, lease time.Duration) (Drive, error)
 	// Finish stores ends of drives; false for one that lost its letter meanwhile:
-	// then nothing of it is stored but the attempt.
+	// then nothing of it is stored but the attempt. One that is stored already
+	// (the answer was lost) is true again, and counted once.
 	Finish(ctx context.Context, batch []Finish) ([]bool, error)
 	// Extend prolongs the leases of drives that take long; ids that lost theirs
 	// are left out of the answer.
@@ -160,6 +165,9 @@ type Queue interface {
 	// statement; Purge deletes archived ones whose time has passed.
 	Archive(ctx context.Context, limit int) (int, error)
 	Purge(ctx context.Context, limit int) (int, error)
+	// Expire deletes up to limit counts of arrivals that are older than any
+	// statistics look.
+	Expire(ctx context.Context, limit int) (int, error)
 	// Backlog counts letters for the metrics.
 	Backlog(ctx context.Context) (Backlog, error)
 }
@@ -191,19 +199,23 @@ type Redrives interface {
 
 	// Active returns redrives that have something to do now, of all tenants.
 	Active(ctx context.Context, limit int) ([]Redrive, error)
-	// Gather stores up to limit more of the letters that a redrive is for, in its
-	// order; done: these were the last. Nodes may do so at the same time.
+	// Gather makes a PENDING redrive RUNNING and stores up to limit more of the
+	// letters that it is for, in its order; done: these were the last. Nodes may do
+	// so at the same time.
 	Gather(ctx context.Context, r Redrive, limit int) (done bool, err error)
 	// TakeItems claims up to limit letters of a running redrive, no more than its
-	// rate and its canary leave at this moment, over all nodes.
-	TakeItems(ctx context.Context, r Redrive, lease time.Duration, limit int) ([]Drive, error)
-	// FinishItems is Queue.Finish with the progress of the redrive, both or neither.
+	// rate and its canary leave at this moment, over all nodes. Letters that cannot
+	// be claimed, or whose target is none of kinds, are SKIPPED.
+	TakeItems(ctx context.Context, r Redrive, kinds []TargetKind, lease time.Duration, limit int) ([]Drive, error)
+	// FinishItems is Queue.Finish with the progress of the redrive, both or
+	// neither. A letter whose drive was Withdrawn waits again.
 	FinishItems(ctx context.Context, r uuid.UUID, batch []Finish) error
 	// Apply does the action of a redrive that is not RETRY to up to limit letters,
 	// with an operator.Action each.
 	Apply(ctx context.Context, r Redrive, limit int) (int, error)
 	// Judge applies Redrive.Judge to what is stored and returns what it became.
-	// TAKEN items whose lease has ended wait again.
+	// TAKEN items whose lease has ended become what their letters have become:
+	// those that nobody tried to the end wait again.
 	Judge(ctx context.Context, tenant, id uuid.UUID) (Redrive, error)
 }
 

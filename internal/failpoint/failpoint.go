@@ -8,7 +8,10 @@
 // of one commit in a hundred, and to delay every lease renewal by five seconds.
 package failpoint
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Name is a point in the code.
 type Name string
@@ -35,10 +38,21 @@ const (
 	ReaperBeforeFlag  Name = "reaper.before_commit"
 	CancelBefore      Name = "cancel.before"
 	CancelAfter       Name = "cancel.after"
+
+	LetterAfterClaim   Name = "dlq.claim_after"
+	LetterAfterDrive   Name = "dlq.after_drive"
+	LetterBeforeFinish Name = "dlq.before_finish"
+	LetterMidArchive   Name = "dlq.archive_mid"
 )
 
-// All lists every point, in the order of a saga's life.
-var All = []Name{
+// Letters lists the points of a dead letter's life, in its order.
+var Letters = []Name{LetterAfterClaim, LetterAfterDrive, LetterBeforeFinish, LetterMidArchive}
+
+// All lists every point.
+var All = slices.Concat(Sagas, Letters)
+
+// Sagas lists the points of a saga's life, in its order.
+var Sagas = []Name{
 	CreateBeforeTx, CreateAfterCommit, CreateBeforeReply, ClaimBefore, ClaimAfterCommit,
 	StepBeforeSend, StepAfterReply, StepBeforeCommit, StepAfterCommit,
 	CompBeforeSend, CompAfterReply, CompBeforeCommit, CompAfterCommit,
