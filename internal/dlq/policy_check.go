@@ -1,0 +1,70 @@
+package dlq
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of policies.
+const (
+	maxInterval    = 7 * 24 * 60 * 60 * 1000 // ms: a week
+	maxMultiplier  = 100
+	maxRetention   = 3650  // days
+	maxArchive     = 36500 // days
+	maxGenerations = 100
+	maxListed      = 100 // paths, patterns
+)
+
+// CheckPolicy returns what is wrong with a policy that somebody sets: a fault of
+// kind Invalid with a field for each mistake, nil when there is none.
+func CheckPolicy(p *Policy) error {
+	var w mistakes
+	between := func(pointer string, n, low, high int64) {
+		if n < low || n > high {
+			w.add(pointer, "out_of_range", "must be from %d to %d", low, high)
+		}
+	}
+	if utf8.RuneCountInString(p.Topic) > MaxTopic || !storable(p.Topic) {
+		w.add("/topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
+	}
+	between("/max_retries", int64(p.MaxRetries), 0, MaxRetries)
+	b := &p.Backoff
+	between("/backoff/initial_interval_ms", b.InitialIntervalMS, 1, maxInterval)
+	between("/backoff/max_interval_ms", b.MaxIntervalMS, max(1, min(b.InitialIntervalMS, maxInterval)), maxInterval)
+	if !(b.Multiplier >= 1 && b.Multiplier <= maxMultiplier) {
+		w.add("/backoff/multiplier", "out_of_range", "must be from 1 to %d", maxMultiplier)
+	}
+	if b.Jitter == nil || !(*b.Jitter >= 0 && *b.Jitter <= 1) {
+		w.add("/backoff/jitter", "out_of_range", "must be from 0 to 1")
+	}
+	between("/retention_days", int64(p.RetentionDays), 1, maxRetention)
+	between("/archive_days", int64(p.ArchiveDays), 1, maxArchive)
+	between("/max_generations", int64(p.MaxGenerations), 0, maxGenerations)
+	for pointer, n := range map[string]int64{"/alert/age_ms": p.Alert.AgeMS, "/alert/count": p.Alert.Count, "/alert/rate": p.Alert.Rate} {
+		if n < 0 {
+			w.add(pointer, "out_of_range", "must be 0 or more")
+		}
+	}
+	w.list("/redact", p.Redact, MaxWord, "a dotted path, such as card.number", func(s string) bool {
+		return !slices.Contains(strings.Split(s, "."), "")
+	})
+	w.list("/allowed_targets", p.AllowedTargets, maxURL, "a topic or URL, perhaps with *, ? or [a-z]", func(s string) bool {
+		_, err := path.Match(s, "")
+		return s != "" && err == nil
+	})
+	return w.fault()
+}
+
+func (w *mistakes) list(pointer string, words []string, limit int, form string, fits func(string) bool) {
+	if len(words) > maxListed {
+		w.add(pointer, "too_many", "must be at most %d", maxListed)
+	}
+	for i, s := range words {
+		if len(s) > limit || !storable(s) || !fits(s) {
+			w.add(fmt.Sprintf("%s/%d", pointer, i), "invalid", "must be %s, of at most %d bytes", form, limit)
+		}
+	}
+}

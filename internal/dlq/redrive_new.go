@@ -1,0 +1,318 @@
+package dlq
+
+import (
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Bounds of redrives.
+const (
+	MinRate            = 0.01 // letters per second: one in 100 seconds
+	DefaultConcurrency = 8
+	MaxConcurrency     = 64
+	maxWatchSeconds    = 24 * 60 * 60
+	maxAhead           = 366 * 24 * time.Hour
+)
+
+// RedriveLimits is what the configuration says of redrives.
+type RedriveLimits struct {
+	DefaultRate float64 // letters per second of those that name none; more than 0
+	MaxRate     float64 // at least DefaultRate
+	// Bulk is how many letters an operator may touch at once; more, or no bound
+	// at all, needs an administrator.
+	Bulk int64
+}
+
+// NewRedrive completes a redrive that somebody asks for: what is left out gets
+// its default, and a filter without statuses is for those that the action can
+// do something to. all is that somebody means every letter: a filter that
+// restricts nothing is refused without it (trap X31). It starts PENDING or
+// AWAITING_APPROVAL. Fault: Invalid, with a field for each mistake.
+func NewRedrive(r Redrive, all bool, id uuid.UUID, limits RedriveLimits, now time.Time) (Redrive, error) {
+	r.ID, r.Version, r.CreatedAt, r.UpdatedAt = id, 1, now, now
+	r.State = RedrivePending
+	if r.Approval {
+		r.State = AwaitingApproval
+	}
+	if r.Rate == 0 {
+		r.Rate = limits.DefaultRate
+	}
+	if r.Concurrency == 0 {
+		r.Concurrency = DefaultConcurrency
+	}
+	if r.Order == "" {
+		r.Order = Oldest
+	}
+	if all && r.Filter == nil && r.IDs == nil {
+		r.Filter = &Filter{}
+	}
+	var wrong mistakes
+	wrong.selection(&r, all)
+	wrong.pace(r.Rate, r.Concurrency, limits)
+	wrong.stopOn(r.StopOn)
+	wrong.reason(&r)
+	if r.Max < 0 {
+		wrong.add("/max_messages", "too_small", "must be at least 1")
+	}
+	if r.ScheduledFor != nil && (r.ScheduledFor.Year() < 1970 || r.ScheduledFor.After(now.Add(maxAhead))) {
+		wrong.add("/scheduled_for", "invalid", "must be at most a year ahead")
+	}
+	if r.Action == BulkRetry {
+		wrong.retry(&r)
+	} else {
+		wrong.onlyForRetries(&r)
+	}
+	return r, wrong.fault()
+}
+
+// NeedsAdmin tells whether a redrive is more than an operator may do, who may
+// touch up to limit letters, and neither delete nor requeue them.
+func (r *Redrive) NeedsAdmin(limit int64) bool {
+	bound := r.Max
+	if n := int64(len(r.IDs)); n > 0 && (bound == 0 || n < bound) {
+		bound = n
+	}
+	return r.Action == BulkDelete || r.Action == BulkRequeue || bound == 0 || bound > limit
+}
+
+// RedriveEdit changes a redrive that is not over; nil members stay as they are.
+type RedriveEdit struct {
+	Rate        *float64
+	Concurrency *int
+	StopOn      *StopOn
+}
+
+// Edited applies an edit. Faults: Conflict when the redrive is over; Invalid.
+func (r Redrive) Edited(e RedriveEdit, limits RedriveLimits, now time.Time) (Redrive, error) {
+	if r.State.Terminal() {
+		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s and changes no more", r.State).Allowing([]string{})
+	}
+	if e.Rate != nil {
+		r.Rate = *e.Rate
+	}
+	if e.Concurrency != nil {
+		r.Concurrency = *e.Concurrency
+	}
+	if e.StopOn != nil {
+		r.StopOn = *e.StopOn
+	}
+	var wrong mistakes
+	wrong.pace(r.Rate, r.Concurrency, limits)
+	wrong.stopOn(r.StopOn)
+	r.Version++
+	r.UpdatedAt = now
+	return r, wrong.fault()
+}
+
+// Empty tells whether a filter lets every letter through: nothing in it is set,
+// or only to what fits all (trap X31).
+func (f *Filter) Empty() bool {
+	bare := *f
+	if bare.Topic == "*" {
+		bare.Topic = ""
+	}
+	if !strings.ContainsFunc(bare.ErrorContains, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
+		bare.ErrorContains = ""
+	}
+	if n := bare.RetryCountMin; n != nil && *n <= 0 {
+		bare.RetryCountMin = nil
+	}
+	v := reflect.ValueOf(&bare).Elem()
+	for i := range v.NumField() {
+		if at := v.Field(i); (at.Kind() == reflect.Slice && at.Type() != reflect.TypeFor[[]byte]() || at.Kind() == reflect.Map) && at.Len() == 0 {
+			at.SetZero()
+		}
+	}
+	return v.IsZero()
+}
+
+// workable are the statuses of letters that an action does something to.
+func (a RedriveAction) workable(force bool) []Status {
+	switch {
+	case a == BulkRetry && force, a == BulkResolve:
+		return []Status{Pending, Dead}
+	case a == BulkRequeue:
+		return []Status{Dead}
+	case a == BulkDelete:
+		return []Status{Pending, Resolved, Dead}
+	}
+	return []Status{Pending}
+}
+
+// mistakes gathers what is wrong with something asked for.
+type mistakes []fault.Field
+
+func (w *mistakes) add(pointer, code, format string, args ...any) {
+	*w = append(*w, fault.Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// fault is nil when there are none.
+func (w mistakes) fault() error {
+	if len(w) == 0 {
+		return nil
+	}
+	return fault.New(fault.Invalid, CodeInvalid, "%s %s", w[0].Pointer, w[0].Message).With(w...)
+}
+
+// within takes over the mistakes of a part that stands at pointer.
+func (w *mistakes) within(pointer string, err error) {
+	if f := fault.As(err); f != nil {
+		for _, field := range f.Fields {
+			field.Pointer = pointer + field.Pointer
+			*w = append(*w, field)
+		}
+	}
+}
+
+// selection checks what a redrive is for, and completes it.
+func (w *mistakes) selection(r *Redrive, all bool) {
+	switch {
+	case r.IDs != nil && (r.Filter != nil || all):
+		w.add("/ids", "excluded", "cannot be combined with filter or all")
+	case r.IDs != nil:
+		w.ids(r)
+	case r.Filter == nil:
+		w.add("/ids", "required", "is required, unless there is filter or all")
+	case r.Filter.Empty() && !all:
+		w.add("/filter", "empty", "restricts nothing; say all: true when every letter is meant")
+	case all && !r.Filter.Empty():
+		w.add("/all", "excluded", "cannot be combined with a filter that restricts")
+	default:
+		f := *r.Filter
+		can := r.Action.workable(r.Force)
+		if f.Statuses == nil {
+			f.Statuses = can
+		} else if !slices.ContainsFunc(f.Statuses, func(s Status) bool { return slices.Contains(can, s) }) {
+			w.add("/filter/status", "impossible", "none of them can be the subject of %s%s", r.Action, withoutForce(r))
+		}
+		r.Filter = &f
+	}
+}
+
+func withoutForce(r *Redrive) string {
+	if r.Action == BulkRetry && !r.Force {
+		return " without force"
+	}
+	return ""
+}
+
+func (w *mistakes) ids(r *Redrive) {
+	if n := len(r.IDs); n == 0 || n > MaxSelected {
+		w.add("/ids", "count", "must be 1 to %d letters", MaxSelected)
+	}
+	seen := make(map[uuid.UUID]bool, len(r.IDs))
+	var once []uuid.UUID
+	for _, id := range r.IDs {
+		if !seen[id] {
+			seen[id] = true
+			once = append(once, id)
+		}
+	}
+	r.IDs = once
+}
+
+func (w *mistakes) pace(rate float64, concurrency int, limits RedriveLimits) {
+	if !(rate >= MinRate && rate <= limits.MaxRate) {
+		w.add("/rate_per_second", "out_of_range", "must be from %g to %g", MinRate, limits.MaxRate)
+	}
+	if concurrency < 1 || concurrency > MaxConcurrency {
+		w.add("/concurrency", "out_of_range", "must be from 1 to %d", MaxConcurrency)
+	}
+}
+
+func (w *mistakes) stopOn(s StopOn) {
+	if s.Failures < 0 {
+		w.add("/stop_on/failures", "too_small", "must be at least 1")
+	}
+	if !(s.FailureRatio >= 0 && s.FailureRatio <= 1) {
+		w.add("/stop_on/failure_ratio", "out_of_range", "must be from 0 to 1")
+	}
+}
+
+func (w *mistakes) reason(r *Redrive) {
+	switch {
+	case r.Reason == "" && r.Action != BulkRetry:
+		w.add("/reason", "required", "is required for %s", r.Action)
+	case utf8.RuneCountInString(r.Reason) > MaxReason || !storable(r.Reason):
+		w.add("/reason", "too_long", "must have at most %d characters, in UTF-8 without NUL", MaxReason)
+	}
+}
+
+// retry checks what only a redrive that retries can have.
+func (w *mistakes) retry(r *Redrive) {
+	if r.Order != Oldest && r.Order != PerKey {
+		w.add("/order", "enum", "must be %s or %s", Oldest, PerKey)
+	}
+	if c := r.Canary; c != nil {
+		if c.Count < 1 {
+			w.add("/canary/count", "too_small", "must be at least 1")
+		}
+		if c.WatchSeconds < 0 || c.WatchSeconds > maxWatchSeconds {
+			w.add("/canary/watch_seconds", "out_of_range", "must be from 0 to %d", maxWatchSeconds)
+		}
+		if !(c.MaxBounceRatio >= 0 && c.MaxBounceRatio <= 1) {
+			w.add("/canary/max_bounce_ratio", "out_of_range", "must be from 0 to 1")
+		}
+	}
+	if r.Target != nil {
+		*w = append(*w, TargetMistakes("/target", *r.Target)...)
+	}
+	if r.Transform != nil {
+		w.within("/transform", CheckPatch(r.Transform))
+	}
+}
+
+func (w *mistakes) onlyForRetries(r *Redrive) {
+	for pointer, given := range map[string]bool{
+		"/target": r.Target != nil, "/transform": r.Transform != nil, "/canary": r.Canary != nil, "/order": r.Order != Oldest, "/force": r.Force,
+	} {
+		if given {
+			w.add(pointer, "excluded", "is for %s only", BulkRetry)
+		}
+	}
+	slices.SortStableFunc(*w, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
+}
+
+// TargetMistakes returns what is wrong with a target that somebody names for a
+// retry: only records and HTTP requests can be sent elsewhere. Whether a policy
+// allows it is another question.
+func TargetMistakes(pointer string, t Target) []fault.Field {
+	var w mistakes
+	switch t.Kind {
+	case ToKafka:
+		if utf8.RuneCountInString(t.Topic) > MaxTopic || !storable(t.Topic) {
+			w.add(pointer+"/topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
+		}
+		if t.Partition != nil && *t.Partition < 0 {
+			w.add(pointer+"/partition", "too_small", "must be at least 0")
+		}
+		if t.URL != "" || t.Method != "" {
+			w.add(pointer+"/url", "excluded", "is for the kind %s only", ToHTTP)
+		}
+	case ToHTTP:
+		if u, err := url.Parse(t.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(t.URL) > maxURL {
+			w.add(pointer+"/url", "invalid", "must be an absolute http or https URL without credentials, of at most %d bytes", maxURL)
+		}
+		if !slices.Contains([]string{"", "POST", "PUT", "PATCH"}, t.Method) {
+			w.add(pointer+"/method", "enum", "must be POST, PUT or PATCH")
+		}
+		if t.Topic != "" || t.Partition != nil {
+			w.add(pointer+"/topic", "excluded", "is for the kind %s only", ToKafka)
+		}
+	default:
+		w.add(pointer+"/kind", "enum", "must be %s or %s", ToKafka, ToHTTP)
+	}
+	return w
+}
+
+const maxURL = 2048
