@@ -79,13 +79,15 @@ type Pushed struct {
 	Err error
 }
 
-// Arrival is what was read of the dead-letter topics of Kafka, to be stored.
-// Bounce ids are looked up in the statement that stores it.
+// Arrival is a record of a dead-letter topic, to be stored. The letter is
+// complete (New): of a bounce it has the root id and the generation that the
+// record's headers tell. What only the database knows is the parent: the letter
+// of that root in generation BounceOn. It may be gone; then there is none.
 type Arrival struct {
 	Letter
 	BounceOf  uuid.UUID // root id of x-dlq-message-id; zero: it never was here
-	BounceOn  int       // generation of x-dlq-generation
-	OnRedrive uuid.UUID
+	BounceOn  int       // generation of x-dlq-generation: that of the parent
+	OnRedrive uuid.UUID // of x-dlq-redrive-id; zero: it was not driven in bulk
 }
 
 // Letters is dead letters as their users see them. A tenant sees only its own;
@@ -139,7 +141,8 @@ type Claim struct {
 type Queue interface {
 	// Arrive stores what was read from Kafka: durable on return, each record once
 	// by its Place; records that were there before are left as they are. A bounce
-	// is linked to the letter it came from, which becomes BOUNCED.
+	// is linked to its parent, which becomes BOUNCED. Fault Invalid: the database
+	// refuses the content of one of them, and nothing of the batch is stored.
 	Arrive(ctx context.Context, batch []Arrival) (stored int, err error)
 	// Due claims up to limit PENDING letters whose next retry is due, of these
 	// kinds of targets; of an Ordered key only the oldest open one.

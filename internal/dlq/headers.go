@@ -1,0 +1,204 @@
+package dlq
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// Record is a record of a dead-letter topic, as a consumer got it.
+type Record struct {
+	Place     Place
+	Timestamp time.Time
+	Content   Content
+}
+
+// Intake says how records become letters.
+type Intake struct {
+	Tenant uuid.UUID // whose letters they are
+	// Suffixes and Prefixes are what the names of dead-letter topics have beyond
+	// the names of the topics they serve, in any case; the first that fits counts.
+	Suffixes, Prefixes []string
+	// MaxPayload is how many bytes of a payload are kept; 0: MaxPayload.
+	MaxPayload int
+}
+
+// LabelTruncated marks a letter whose payload was larger than what is kept. It
+// is DEAD from the start, and is driven only with a payload that somebody has
+// given it: what is kept of it is not what failed.
+const LabelTruncated = "truncated"
+
+// UnknownTopic stands before the name of the dead-letter topic where nothing
+// tells for which topic it is. No topic of Kafka can have a colon in its name,
+// so such a letter can be driven only to a target that somebody names.
+const UnknownTopic = "unknown:"
+
+const (
+	noReason     = "unknown: no header of the record says why"
+	maxTopicName = 249 // Kafka's own limit
+)
+
+// Arrival returns the letter that a record stands for, to be completed by New.
+// The headers of every tool in the table of families are understood; of the
+// record's place before it failed the first family that names a topic tells, of
+// the failure the first that knows, field by field. A record that was here
+// before bears the headers of its earlier failure too: there those appended
+// last count. Whatever the record contains, the letter can be stored: texts are
+// made so, and content is kept as it came.
+func (in Intake) Arrival(r Record) Arrival {
+	t := tell(r.Content.Headers)
+	a := Arrival{Letter: Letter{
+		TenantID: in.Tenant, Source: FromKafka, Arrived: &r.Place, Content: r.Content, MaxRetries: -1,
+		CorrelationID: t.correlation, TraceID: t.trace,
+	}}
+	in.origin(&a, &t, r)
+	a.bounce(&t)
+	a.failure(&t)
+	limit := in.MaxPayload
+	if limit <= 0 {
+		limit = MaxPayload
+	}
+	if size := len(r.Content.Payload); size > limit {
+		a.Content.Payload = r.Content.Payload[:limit:limit]
+		a.Labels, a.MaxRetries = []string{LabelTruncated}, 0
+		a.Note = truncatedNote(limit, size)
+	}
+	return a
+}
+
+// origin fills in where the record was before it failed.
+func (in Intake) origin(a *Arrival, t *told, r Record) {
+	for f := range families {
+		topic := topicName(t.first(f, fTopic))
+		if topic == "" || topic == r.Place.Topic {
+			continue
+		}
+		a.OriginalTopic = topic
+		if n, ok := number(t.first(f, fPartition)); ok && n <= 1<<31-1 {
+			p := int32(n)
+			a.Origin.Partition = &p
+		}
+		if n, ok := number(t.first(f, fOffset)); ok {
+			a.Origin.Offset = &n
+		}
+		a.Origin.Timestamp = instant(t.first(f, fTimestamp))
+		break
+	}
+	if a.OriginalTopic == "" {
+		a.OriginalTopic = in.served(r.Place.Topic)
+	}
+	if a.Origin.Timestamp == nil && sensible(r.Timestamp) {
+		at := r.Timestamp.UTC().Truncate(time.Microsecond)
+		a.Origin.Timestamp = &at
+	}
+}
+
+// served returns the topic that a dead-letter topic is for, by its name.
+func (in Intake) served(topic string) string {
+	lower := strings.ToLower(topic)
+	for _, s := range in.Suffixes {
+		if s != "" && strings.HasSuffix(lower, strings.ToLower(s)) {
+			if name := topicName([]byte(topic[:len(topic)-len(s)])); name != "" {
+				return name
+			}
+		}
+	}
+	for _, p := range in.Prefixes {
+		if p != "" && strings.HasPrefix(lower, strings.ToLower(p)) {
+			if name := topicName([]byte(topic[len(p):])); name != "" {
+				return name
+			}
+		}
+	}
+	return Storable(UnknownTopic+topic, MaxTopic)
+}
+
+// bounce fills in what our own headers tell of a letter that comes back.
+func (a *Arrival) bounce(t *told) {
+	root, err := uuid.Parse(plain(t.last(fRoot)))
+	if err != nil || root == uuid.Nil {
+		return
+	}
+	a.BounceOf, a.RootID = root, root
+	if n, ok := number(t.last(fGeneration)); ok && n < 1<<20 {
+		a.BounceOn = int(n)
+	}
+	a.Generation = a.BounceOn + 1
+	if id, err := uuid.Parse(plain(t.last(fRedrive))); err == nil {
+		a.OnRedrive = id
+	}
+}
+
+// failure fills in why the record was given up.
+func (a *Arrival) failure(t *told) {
+	order := familyOrder
+	if a.BounceOf != uuid.Nil {
+		order = t.latestFirst()
+	}
+	pick := func(fields ...field) string {
+		for _, f := range order {
+			for _, x := range fields {
+				if s := plain(t.vals[f][x].last); s != "" {
+					return s
+				}
+			}
+		}
+		return ""
+	}
+	kind := pick(fCause, fType)
+	name, rest, printed := strings.Cut(kind, ": ")
+	if printed { // an exception as Java prints it, with its message
+		kind = name
+	}
+	a.Failure.Type = Storable(kind, MaxWord)
+	message := pick(fMessage)
+	if message == "" && printed {
+		message = rest
+	}
+	a.Failure.Message = Storable(message, MaxError)
+	if a.Failure.Message == "" {
+		a.Failure.Message = Storable(kind, MaxError)
+	}
+	if a.Failure.Message == "" {
+		a.Failure.Message = noReason
+	}
+	a.Failure.Stack = Storable(pick(fStack), MaxStack)
+	a.ConsumerGroup = Storable(pick(fGroup), MaxWord)
+	if a.ConsumerGroup == "" {
+		if connector := pick(fConnector); connector != "" {
+			a.ConsumerGroup = Storable("connect-"+connector, MaxWord) // as Connect names it
+		}
+	}
+	a.Failure.Class = classOf(ErrorClass(strings.ToUpper(pick(fClass))), kind, pick(fType), message)
+}
+
+// topicName returns a header's value if it can be the name of a topic, else "".
+func topicName(value []byte) string {
+	if len(value) > maxTopicName+2 {
+		return ""
+	}
+	s := plain(value)
+	if s == "" || len(s) > maxTopicName || s == "." || s == ".." {
+		return ""
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return ""
+		}
+	}
+	return s
+}
+
+// plain returns a header's value as text, without the blanks and the quotes
+// that some mappers put around it. What is no UTF-8 stays as it is.
+func plain(value []byte) string {
+	s := strings.TrimSpace(string(value))
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' && utf8.ValidString(s) {
+		s = s[1 : len(s)-1]
+	}
+	return s
+}

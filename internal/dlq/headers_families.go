@@ -1,0 +1,161 @@
+package dlq
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// field is what a header tells.
+type field int
+
+const (
+	fTopic field = iota
+	fPartition
+	fOffset
+	fTimestamp
+	fGroup
+	fConnector
+	fMessage
+	fType
+	fCause // the type of what lies beneath a wrapper: preferred to fType
+	fStack
+	fClass
+	fRoot
+	fGeneration
+	fRedrive
+	fields // how many there are
+)
+
+// families is the headers of each tool, in the order in which they are asked.
+// Names are in lower case here and compared in any case.
+var families = []map[string]field{
+	{ // ours, written by a redrive; the failure by consumers that want to tell it without a framework
+		HeaderTopic: fTopic, HeaderPartition: fPartition, HeaderOffset: fOffset, "x-dlq-original-timestamp": fTimestamp,
+		"x-dlq-consumer-group": fGroup, "x-dlq-error-message": fMessage, "x-dlq-error-type": fType, "x-dlq-error-stack": fStack, "x-dlq-error-class": fClass,
+		HeaderMessageID: fRoot, HeaderGeneration: fGeneration, HeaderRedriveID: fRedrive,
+	},
+	{"original_topic": fTopic, "error": fMessage}, // k1s0
+	{ // Spring for Apache Kafka: numbers are big-endian
+		"kafka_dlt-original-topic": fTopic, "kafka_dlt-original-partition": fPartition, "kafka_dlt-original-offset": fOffset,
+		"kafka_dlt-original-timestamp": fTimestamp, "kafka_dlt-original-consumer-group": fGroup,
+		"kafka_dlt-exception-fqcn": fType, "kafka_dlt-exception-cause-fqcn": fCause, "kafka_dlt-exception-message": fMessage, "kafka_dlt-exception-stacktrace": fStack,
+		"kafka_dlt-key-exception-fqcn": fType, "kafka_dlt-key-exception-message": fMessage, "kafka_dlt-key-exception-stacktrace": fStack,
+	},
+	{ // Kafka Connect
+		"__connect.errors.topic": fTopic, "__connect.errors.partition": fPartition, "__connect.errors.offset": fOffset,
+		"__connect.errors.connector.name": fConnector, "__connect.errors.exception.class.name": fType,
+		"__connect.errors.exception.message": fMessage, "__connect.errors.exception.stacktrace": fStack,
+	},
+	{ // Kafka Streams, KIP-1034: the exception with its message
+		"__streams.errors.topic": fTopic, "__streams.errors.partition": fPartition, "__streams.errors.offset": fOffset,
+		"__streams.errors.exception": fType, "__streams.errors.message": fMessage, "__streams.errors.stacktrace": fStack,
+	},
+	{ // share groups, KIP-1191, and the draft KIP-1317
+		"__dlq.errors.topic": fTopic, "__dlq.errors.partition": fPartition, "__dlq.errors.offset": fOffset, "__dlq.errors.group": fGroup, "__dlq.errors.message": fMessage,
+		"_dlq.errors.original.topic": fTopic, "_dlq.errors.original.partition": fPartition, "_dlq.errors.original.offset": fOffset,
+		"_dlq.errors.topic": fTopic, "_dlq.errors.partition": fPartition, "_dlq.errors.offset": fOffset, "_dlq.errors.group": fGroup, "_dlq.errors.message": fMessage,
+		"_dlq.errors.disposition": fType,
+	},
+	{ // Spring Cloud Stream, and what others have taken over from it
+		"x-original-topic": fTopic, "x-original-partition": fPartition, "x-original-offset": fOffset, "x-original-timestamp": fTimestamp,
+		"x-exception-message": fMessage, "x-exception-fqcn": fType, "x-exception-stacktrace": fStack,
+	},
+	{ // SmallRye Reactive Messaging (Quarkus)
+		"dead-letter-topic": fTopic, "dead-letter-partition": fPartition, "dead-letter-offset": fOffset,
+		"dead-letter-reason": fMessage, "dead-letter-exception-class-name": fType, "dead-letter-cause-class-name": fCause,
+	},
+}
+
+var familyOrder = func() []int {
+	all := make([]int, len(families))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}()
+
+type slot struct {
+	family int
+	field  field
+}
+
+var slots = func() map[string]slot {
+	all := map[string]slot{}
+	for i, f := range families {
+		for name, x := range f {
+			all[name] = slot{i, x}
+		}
+	}
+	return all
+}()
+
+// correlations are headers that name what a record belongs to, the best first.
+var correlations = map[string]int{
+	"x-correlation-id": 1, "correlation-id": 2, "correlation_id": 3, "correlationid": 4, "ce_correlationid": 5, "kafka_correlationid": 6,
+}
+
+// value is a header that may be there several times.
+type value struct {
+	first, last []byte
+	at          int // index of the last, from 1; 0: none
+}
+
+// told is what the headers of a record tell.
+type told struct {
+	vals               [][fields]value
+	correlation, trace string
+}
+
+// tell sorts headers. It looks at each once: this runs for every record.
+func tell(headers []Header) told {
+	t := told{vals: make([][fields]value, len(families))}
+	best := len(correlations) + 1
+	for i, h := range headers {
+		if len(h.Name) > 64 {
+			continue // no name of ours is that long
+		}
+		name := strings.ToLower(h.Name)
+		if s, ok := slots[name]; ok {
+			v := &t.vals[s.family][s.field]
+			if v.at == 0 {
+				v.first = h.Value
+			}
+			v.last, v.at = h.Value, i+1
+			continue
+		}
+		if rank, ok := correlations[name]; ok && rank < best && len(h.Value) > 0 {
+			t.correlation, best = printable(h.Value), rank
+		}
+		switch {
+		case name == "traceparent":
+			if id := traceOf(h.Value); id != "" {
+				t.trace = id
+			}
+		case name == "x-b3-traceid" && t.trace == "":
+			t.trace = hexID(string(h.Value))
+		}
+	}
+	return t
+}
+
+// first returns the first value that a family has for a field: of a record that
+// was moved on several times, that is the oldest.
+func (t *told) first(family int, x field) []byte { return t.vals[family][x].first }
+
+// last returns the last value of a field of ours.
+func (t *told) last(x field) []byte { return t.vals[0][x].last }
+
+// latestFirst orders the families by where in the record they last tell of a
+// failure: tools append their headers.
+func (t *told) latestFirst() []int {
+	order := slices.Clone(familyOrder)
+	at := func(f int) (latest int) {
+		for _, x := range []field{fMessage, fType, fCause, fStack} {
+			latest = max(latest, t.vals[f][x].at)
+		}
+		return latest
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at(b), at(a)) })
+	return order
+}

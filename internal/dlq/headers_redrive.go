@@ -1,0 +1,48 @@
+package dlq
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Headers that a redrive adds to a record. By them a letter that comes back is
+// known again (a bounce).
+const (
+	ownPrefix        = "x-dlq-"
+	HeaderMessageID  = ownPrefix + "message-id" // the first letter of the lineage
+	HeaderRedriveID  = ownPrefix + "redrive-id" // only of a bulk redrive
+	HeaderGeneration = ownPrefix + "generation"
+	HeaderAttempt    = ownPrefix + "attempt"
+	HeaderTopic      = ownPrefix + "original-topic"
+	HeaderPartition  = ownPrefix + "original-partition"
+	HeaderOffset     = ownPrefix + "original-offset"
+)
+
+// RedriveHeaders returns the headers of the record that drives a letter to
+// Kafka: what is to be sent, in its order and with repetitions, without any
+// x-dlq- header of an earlier redrive, and ours at the end.
+func RedriveHeaders(d *Drive) []Header {
+	out := make([]Header, 0, len(d.Send.Headers)+7)
+	for _, h := range d.Send.Headers {
+		if len(h.Name) < len(ownPrefix) || !strings.EqualFold(h.Name[:len(ownPrefix)], ownPrefix) {
+			out = append(out, h)
+		}
+	}
+	add := func(name, value string) { out = append(out, Header{Name: name, Value: []byte(value)}) }
+	add(HeaderMessageID, d.RootID.String())
+	if d.RedriveID != uuid.Nil {
+		add(HeaderRedriveID, d.RedriveID.String())
+	}
+	add(HeaderGeneration, strconv.Itoa(d.Generation))
+	add(HeaderAttempt, strconv.Itoa(d.Number))
+	add(HeaderTopic, d.OriginalTopic)
+	if d.Origin.Partition != nil {
+		add(HeaderPartition, strconv.FormatInt(int64(*d.Origin.Partition), 10))
+	}
+	if d.Origin.Offset != nil {
+		add(HeaderOffset, strconv.FormatInt(*d.Origin.Offset, 10))
+	}
+	return out
+}

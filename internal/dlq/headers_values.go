@@ -1,0 +1,126 @@
+package dlq
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// number reads a count that is not negative, as decimal text or as a big-endian
+// integer of 4 or 8 bytes. Digits are text: as an integer they would be more
+// than any partition, offset or time of today.
+func number(value []byte) (int64, bool) {
+	s := plain(value)
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return n, n >= 0
+	}
+	switch len(value) {
+	case 4:
+		n := int32(binary.BigEndian.Uint32(value)) //nolint:gosec // two's complement, as it was written
+		return int64(n), n >= 0
+	case 8:
+		n := int64(binary.BigEndian.Uint64(value)) //nolint:gosec // two's complement, as it was written
+		return n, n >= 0
+	}
+	return 0, false
+}
+
+// instant reads a time, as milliseconds since 1970 or as RFC 3339.
+func instant(value []byte) *time.Time {
+	var at time.Time
+	if ms, ok := number(value); ok {
+		at = time.UnixMilli(ms).UTC()
+	} else if parsed, err := time.Parse(time.RFC3339Nano, plain(value)); err == nil {
+		at = parsed.UTC().Truncate(time.Microsecond)
+	}
+	if !sensible(at) {
+		return nil
+	}
+	return &at
+}
+
+// sensible tells whether PostgreSQL and JSON can both tell the time.
+func sensible(at time.Time) bool { return at.Year() >= 1970 && at.Year() <= 9999 }
+
+// printable returns an id as text, or in hexadecimal digits when it is none.
+func printable(value []byte) string {
+	s := plain(value)
+	if !storable(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		s = hex.EncodeToString(value[:min(len(value), MaxWord/2)])
+	}
+	return Storable(s, MaxWord)
+}
+
+// traceOf returns the trace id of a traceparent (W3C Trace Context), "" when it
+// has none that is valid.
+func traceOf(value []byte) string {
+	parts := strings.SplitN(plain(value[:min(len(value), 200)]), "-", 4)
+	if len(parts) < 4 || len(parts[1]) != 32 {
+		return ""
+	}
+	return hexID(parts[1])
+}
+
+// hexID returns s in lower case if it is 16 or 32 hexadecimal digits that are
+// not all zero, else "".
+func hexID(s string) string {
+	raw, err := hex.DecodeString(s)
+	if err != nil || len(raw) != 8 && len(raw) != 16 {
+		return ""
+	}
+	for _, b := range raw {
+		if b != 0 {
+			return strings.ToLower(s)
+		}
+	}
+	return ""
+}
+
+// Words in the names of exceptions that tell whether trying again may help.
+var (
+	transientWords = []string{"timeout", "timedout", "connect", "unavailable", "refused", "unreachable", "unknownhost", "throttl", "ratelimit",
+		"toomanyrequests", "deadlock", "optimisticlock", "lockacquisition", "retriable", "retryable", "transient", "notleader", "notenoughreplicas", "circuitbreaker", "callnotpermitted"}
+	permanentWords = []string{"serializ", "serialis", "deserial", "parse", "parsing", "malformed", "jsonmapping", "jsonprocessing", "databind", "validation", "invalid", "constraintviolation",
+		"nullpointer", "classcast", "illegalargument", "numberformat", "indexoutofbounds", "nosuchelement", "unsupported", "schema", "conversion", "notfound", "typeerror", "valueerror", "keyerror", "dataexception"}
+)
+
+// classOf returns the class that was given, or the one that an exception's name
+// makes evident: what lies beneath counts before its wrapper.
+func classOf(given ErrorClass, kind, wrapper, message string) ErrorClass {
+	switch given {
+	case Transient, Permanent, Unknown:
+		return given
+	}
+	if kind == "" { // some only pass on the message, which may begin with the name
+		name, _, _ := strings.Cut(message[:min(len(message), MaxWord)], ":")
+		if strings.HasSuffix(name, "Exception") || strings.HasSuffix(name, "Error") {
+			kind = name
+		}
+	}
+	for _, name := range []string{kind, wrapper} {
+		if strings.HasPrefix(name, "org.apache.kafka.connect.errors.ConnectException") {
+			continue // anything that went wrong in a connector
+		}
+		// Only the last part: a package may be called anything.
+		name = strings.ToLower(name[strings.LastIndexAny(name, ".:$/ ")+1:])
+		for _, word := range transientWords {
+			if strings.Contains(name, word) {
+				return Transient
+			}
+		}
+		for _, word := range permanentWords {
+			if strings.Contains(name, word) {
+				return Permanent
+			}
+		}
+	}
+	return Unknown
+}
+
+func truncatedNote(kept, size int) string {
+	return fmt.Sprintf("The payload had %d bytes, of which the first %d are kept. The record itself is where it was read.", size, kept)
+}
