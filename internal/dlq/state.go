@@ -50,6 +50,10 @@ const (
 	Requeue       Trigger = "an operator gives it another chance"
 	Discard       Trigger = "an operator gives it up"
 	Resolve       Trigger = "an operator has dealt with it elsewhere"
+	SourceGoesOn  Trigger = "its saga or delivery goes on"
+	SourceDone    Trigger = "its saga or delivery has got over it"
+	SourceGaveUp  Trigger = "its saga or delivery has given up once more"
+	SourceDropped Trigger = "its webhook is gone"
 )
 
 // Edge is one legal move.
@@ -75,6 +79,18 @@ var Edges = []Edge{
 	{Pending, Dead, Discard},
 	{Pending, Resolved, Resolve},
 	{Dead, Resolved, Resolve},
+	// Letters of sagas and webhooks (News).
+	{Pending, Retrying, SourceGoesOn},
+	{Dead, Retrying, SourceGoesOn},
+	{Pending, Resolved, SourceDone},
+	{Retrying, Resolved, SourceDone},
+	{Dead, Resolved, SourceDone},
+	{Retrying, Pending, SourceGaveUp},
+	{Retrying, Dead, SourceGaveUp},
+	{Resolved, Pending, SourceGaveUp},
+	{Resolved, Dead, SourceGaveUp},
+	{Pending, Dead, SourceDropped},
+	{Retrying, Dead, SourceDropped},
 }
 
 // CanMove tells whether the table has the move.

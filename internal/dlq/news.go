@@ -1,0 +1,125 @@
+package dlq
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Letters of sagas and webhooks are retried by their source: it goes on, and
+// tells in the transaction of its own change what became of it. Nobody else
+// ends such a retry, so a letter never says anything else than its source.
+
+// Told is what the source of a letter tells of it.
+type Told string
+
+// What sources tell.
+const (
+	GoesOn   Told = "goes on"   // it is being tried again
+	WentWell Told = "went well" // what had failed is done
+	ByHand   Told = "by hand"   // somebody has dealt with it, or it is not wanted any more
+	GaveUp   Told = "gave up"   // it has failed for good, perhaps once more
+	Stopped  Told = "stopped"   // it is no longer tried, and nothing has come of it
+	Dropped  Told = "dropped"   // nobody can ever try it again
+)
+
+// News is one thing that a source tells of its letter.
+type News struct {
+	Told Told
+	// ID names the letter; zero: there is none yet.
+	ID uuid.UUID
+	// Letter is of GaveUp: the letter to be stored when the one of ID is not open
+	// any more, or is not there; else its failure is the one that is taken over.
+	// It is complete (New).
+	Letter Letter
+	// Token is of GoesOn: that of the retry, unless the letter is being retried.
+	Token uuid.UUID
+	// Actor is who had it tried, "" when nobody is known.
+	Actor string
+}
+
+// Lease is how long a retry that its source makes is left alone by those who
+// look for lost ones, without news. They ask the source as well.
+const Lease = 5 * time.Minute
+
+// Hear returns what news make of a letter that is stored; changed is false when
+// they are nothing new. ended is the retry that ended with them, nil when none
+// was under way; its Number is left to the store. A letter that is RESOLVED stays
+// so, and what gives up after that gets another one; but a webhook's delivery is
+// always the same, and its letter is open again.
+func (l Letter) Hear(n *News, m Moment) (after Letter, ended *Attempt, changed bool) {
+	if l.Status == Resolved && (n.Told != GaveUp || l.Source != FromWebhook) {
+		return l, nil, false
+	}
+	was := l
+	switch n.Told {
+	case GoesOn:
+		if l.Status != Retrying {
+			l.Token, l.LastRetryAt = n.Token, &m.Now
+		}
+		until := m.Now.Add(Lease)
+		l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt, l.LeaseUntil = Retrying, "", nil, nil, &until
+		return l.next(m), nil, true
+	case WentWell:
+		l = l.ended(Resolved, Confirmed, m)
+	case ByHand:
+		l = l.ended(Resolved, Manual, m)
+	case Dropped:
+		if l.Status == Dead {
+			return l, nil, false
+		}
+		l = l.ended(Dead, Discarded, m)
+	case Stopped:
+		if l.Status != Retrying {
+			return l, nil, false
+		}
+		l.again(m)
+	case GaveUp:
+		l.Failure, l.Fingerprint = n.Letter.Failure, n.Letter.Fingerprint
+		if was.Status == Retrying || was.Status == Resolved { // else its lease has passed, and that retry was counted
+			l.RetryCount = min(l.RetryCount+1, l.MaxRetries)
+		}
+		if was.Status != Dead {
+			l.again(m)
+		} else {
+			l = l.next(m)
+		}
+	}
+	if was.Status == Retrying {
+		ended = was.attempted(n, m)
+	}
+	l.Token, l.LeaseUntil = uuid.Nil, nil
+	return l, ended, true
+}
+
+// again makes l wait for a person, or for nobody when no retry is left.
+func (l *Letter) again(m Moment) {
+	if l.RetryCount >= l.MaxRetries {
+		*l = l.ended(Dead, Exhausted, m)
+		return
+	}
+	l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt = Pending, "", nil, nil
+	*l = l.next(m)
+}
+
+// attempted is the retry that news have ended.
+func (l *Letter) attempted(n *News, m Moment) *Attempt {
+	a := &Attempt{
+		LetterID: l.ID, Token: l.Token, Revision: l.Revision, Target: l.Target, RedriveID: l.RedriveID, Actor: n.Actor,
+		Outcome: Acknowledged, StartedAt: m.Now, EndedAt: m.Now,
+	}
+	if l.LastRetryAt != nil {
+		a.StartedAt = *l.LastRetryAt
+	}
+	switch n.Told {
+	case GaveUp:
+		a.Outcome, a.Error = FailedDrive, n.Letter.Failure.Message
+	case ByHand, Dropped, Stopped:
+		a.Outcome, a.Error = Withdrawn, whyWithdrawn[n.Told]
+	}
+	return a
+}
+
+var whyWithdrawn = map[Told]string{
+	ByHand: "it was dealt with by hand before the retry ended", Dropped: "what it was for is gone", Stopped: "the retry was stopped",
+}
