@@ -1,0 +1,50 @@
+package redrive
+
+import (
+	"context"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/failpoint"
+)
+
+// automatic drives the letters of one kind whose time has come. Each kind has a
+// loop of its own: dead endpoints must not hold up a broker.
+func (r *Redriver) automatic(ctx, drives context.Context, kind dlq.TargetKind) {
+	for ctx.Err() == nil {
+		if !r.due(ctx, drives, kind) {
+			pause(ctx, r.wakes[string(kind)], r.cfg.Poll)
+		}
+	}
+}
+
+// due drives one batch; more tells that there may be another one.
+func (r *Redriver) due(ctx, drives context.Context, kind dlq.TargetKind) (more bool) {
+	// Not given up half-way when the node stops: what was claimed and then not
+	// sent would wait for its lease to end, and count.
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
+	batch, err := r.cfg.Queue.Due(call, []dlq.TargetKind{kind}, r.cfg.Lease, r.atOnce(kind))
+	cancel()
+	if err != nil {
+		r.warn(ctx, "cannot claim dead letters", err)
+		return false
+	}
+	r.cfg.Observer.Loop(LoopAutomatic)
+	if len(batch) == 0 || failpoint.Hit(failpoint.LetterAfterClaim) != nil {
+		return false
+	}
+	ends, ok := r.drive(drives, batch, how{})
+	if !ok {
+		return false
+	}
+	if ends = settled(ends); len(ends) > 0 {
+		err = r.store(drives, func(ctx context.Context) error {
+			_, err := r.cfg.Queue.Finish(ctx, ends)
+			return err
+		})
+		if err != nil {
+			r.warn(ctx, "cannot store the ends of retries", err)
+			return false
+		}
+	}
+	return len(batch) == r.atOnce(kind)
+}

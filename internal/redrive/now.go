@@ -1,0 +1,58 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Now retries one letter at once for somebody, and returns how that ended, which
+// is stored. A failed drive is no error: the letter is PENDING or DEAD then, and
+// Finish.Attempt says why. RETRYING means that the target has accepted it and
+// tells later what came of it. Claim.Kinds is filled in.
+//
+// It does not end early when ctx does: a retry that was begun is ended and
+// stored. Faults: those of Queue.Take, so Unavailable CodeNoKafka when nothing
+// here reaches the target (nothing was claimed or counted); Invalid CodeTarget
+// when the claim names a topic that is read as dead letters; Conflict when the
+// letter was lost while it was driven, and only the attempt is stored.
+func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
+	if t := c.Target; t != nil && t.Kind == dlq.ToKafka && r.cfg.Forbidden(t.Topic) {
+		return dlq.Finish{}, fault.New(fault.Invalid, dlq.CodeTarget, "nothing is driven to the topic %q: what is written there comes back as a dead letter", t.Topic).
+			With(fault.Field{Pointer: "/target/topic", Code: "not_allowed", Message: "is read as dead letters"})
+	}
+	c.Kinds = r.kinds
+	claimed, err := r.cfg.Queue.Take(ctx, c, r.cfg.Lease)
+	if err != nil {
+		return dlq.Finish{}, err
+	}
+	if err := failpoint.Hit(failpoint.LetterAfterClaim); err != nil {
+		return dlq.Finish{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(r.cfg.Lease, storing))
+	defer cancel()
+	ends, ok := r.drive(ctx, []dlq.Drive{claimed}, how{})
+	if !ok {
+		return dlq.Finish{}, failpoint.ErrInjected
+	}
+	end := ends[0]
+	if end.Status == dlq.Retrying {
+		return end, nil
+	}
+	held := false
+	err = r.store(ctx, func(ctx context.Context) error {
+		kept, err := r.cfg.Queue.Finish(ctx, ends)
+		held = err == nil && kept[0]
+		return err
+	})
+	switch {
+	case err != nil:
+		return end, fmt.Errorf("store the end of a retry: %w", err)
+	case !held:
+		return end, fault.New(fault.Conflict, dlq.CodeConflict, "the retry took longer than its lease, and the dead letter has moved on")
+	}
+	return end, nil
+}

@@ -1,0 +1,204 @@
+// Package redrive drives dead letters again: those whose time has come, those
+// somebody asks for, and those of a bulk redrive at its rate. It ends retries
+// whose node has died, and moves to the archive what has been dealt with. The
+// rules are in package dlq; how a letter reaches its target is a Driver's.
+//
+// Any number of nodes may do this at once. A letter is claimed under a token
+// before it is sent, and the end of the retry is stored only while that token
+// holds it. Whoever dies in between leaves a lease behind; when it ends the
+// retry counts as failed and the letter is sent again: at least once, with the
+// same id of its lineage.
+package redrive
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// Driver carries letters to targets of one kind. It is safe for concurrent use.
+type Driver interface {
+	// Drive sends each letter once and returns one result per drive, in order. It
+	// returns soon after ctx ends, and then says of each letter whether it was
+	// not sent (Withdrawn) or may have been (Uncertain). Acknowledged is said only
+	// of what the target has for good.
+	Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result
+}
+
+// Config of a Redriver. Queue, Redrives, Drivers, Now and Log are required;
+// other zero values mean what the comments say.
+type Config struct {
+	Queue    dlq.Queue
+	Redrives dlq.Redrives
+	// Drivers are the kinds of targets that can be reached from this node; letters
+	// for others are not claimed.
+	Drivers map[dlq.TargetKind]Driver
+	// Forbidden tells of topics that nothing is ever driven to, because what is
+	// written there comes back as a letter (invariant D6); nil: none.
+	Forbidden func(topic string) bool
+	Now       func() time.Time
+	Jitter    func() float64 // in [0,1); rand.Float64
+	Log       *slog.Logger
+
+	Poll  time.Duration // 1 s: how often the database is asked for work when there is none
+	Lease time.Duration // 1 min, at least 3 s: how long a letter is held; prolonged while it is being driven
+	Batch int           // 500: letters claimed at once
+	// AtOnce bounds the letters of a kind that are claimed at once, for drivers
+	// that are slow; what is not in it has Batch.
+	AtOnce map[dlq.TargetKind]int
+	Drain  time.Duration // 5 s: what drives under way get when the node stops
+	Upkeep time.Duration // 10 min: how often letters are archived and purged
+
+	Observer Observer
+}
+
+// Observer is told what happens; nil functions are not called.
+type Observer struct {
+	Drove     func(kind dlq.TargetKind, outcome dlq.AttemptOutcome) // of each letter; Accepted ones are "ACCEPTED"
+	Loop      func(name string)                                     // a loop has gone through: automatic, bulk, reclaim, upkeep
+	Reclaimed func(letters int)
+	Archived  func(letters int)
+	Purged    func(letters int)
+	Backlog   func(dlq.Backlog) // every 15 s
+}
+
+// Accepted is what Observer.Drove is told of a letter whose target tells later.
+const Accepted dlq.AttemptOutcome = "ACCEPTED"
+
+// Names of loops, for the Observer.
+const (
+	LoopAutomatic = "automatic"
+	LoopBulk      = "bulk"
+	LoopReclaim   = "reclaim"
+	LoopUpkeep    = "upkeep"
+)
+
+// Loops is every loop.
+var Loops = []string{LoopAutomatic, LoopBulk, LoopReclaim, LoopUpkeep}
+
+// storing bounds a write that must not be given up because the node stops or a
+// client has gone.
+const storing = 10 * time.Second
+
+// Redriver is the loops. It is safe for concurrent use.
+type Redriver struct {
+	cfg   Config
+	kinds []dlq.TargetKind
+	wakes map[string]chan struct{} // of each loop that looks for work
+	turns turns
+}
+
+// New returns a Redriver that does nothing by itself until Run.
+func New(cfg Config) *Redriver {
+	r := &Redriver{cfg: cfg.complete(), wakes: map[string]chan struct{}{LoopBulk: make(chan struct{}, 1)}}
+	for kind := range r.cfg.Drivers {
+		r.kinds = append(r.kinds, kind)
+		r.wakes[string(kind)] = make(chan struct{}, 1)
+	}
+	slices.Sort(r.kinds)
+	return r
+}
+
+func (c Config) complete() Config {
+	orDur := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	orDur(&c.Poll, time.Second)
+	orDur(&c.Lease, time.Minute)
+	orDur(&c.Drain, 5*time.Second)
+	orDur(&c.Upkeep, 10*time.Minute)
+	if c.Batch == 0 {
+		c.Batch = 500
+	}
+	if c.Jitter == nil {
+		c.Jitter = rand.Float64
+	}
+	if c.Forbidden == nil {
+		c.Forbidden = func(string) bool { return false }
+	}
+	o := &c.Observer
+	if o.Drove == nil {
+		o.Drove = func(dlq.TargetKind, dlq.AttemptOutcome) {}
+	}
+	if o.Loop == nil {
+		o.Loop = func(string) {}
+	}
+	for _, count := range []*func(int){&o.Reclaimed, &o.Archived, &o.Purged} {
+		if *count == nil {
+			*count = func(int) {}
+		}
+	}
+	if o.Backlog == nil {
+		o.Backlog = func(dlq.Backlog) {}
+	}
+	return c
+}
+
+// Wake has the loops look for work at once instead of at their next poll.
+func (r *Redriver) Wake() {
+	for _, c := range r.wakes {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run works until ctx ends, and returns when every drive under way has ended
+// and its end is stored, or Drain has passed.
+func (r *Redriver) Run(ctx context.Context) {
+	// Drives outlive ctx by Drain, and the storing of their ends outlives them.
+	drives, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.cfg.Drain, abandon) })()
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	for _, kind := range r.kinds {
+		loops.Go(func() { r.automatic(ctx, drives, kind) })
+	}
+	loops.Go(func() { r.bulk(ctx, drives) })
+	loops.Go(func() { r.every(ctx, max(r.cfg.Lease/4, time.Second), r.reclaim) })
+	loops.Go(func() { r.every(ctx, r.cfg.Upkeep, r.upkeep) })
+	loops.Go(func() { r.every(ctx, 15*time.Second, r.count) })
+}
+
+// pause waits for a poll's time, more or less, a wake or the end of ctx.
+func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
+	t := time.NewTimer(time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-t.C:
+	}
+}
+
+// every calls f at once and then again and again.
+func (r *Redriver) every(ctx context.Context, d time.Duration, f func(context.Context)) {
+	for ctx.Err() == nil {
+		f(ctx)
+		pause(ctx, nil, d)
+	}
+}
+
+// atOnce is how many letters of a kind are claimed at once.
+func (r *Redriver) atOnce(kind dlq.TargetKind) int {
+	if n := r.cfg.AtOnce[kind]; n > 0 {
+		return min(n, r.cfg.Batch)
+	}
+	return r.cfg.Batch
+}
+
+// warn logs an error unless the node is stopping.
+func (r *Redriver) warn(ctx context.Context, message string, err error, attrs ...any) {
+	if ctx.Err() == nil {
+		r.cfg.Log.WarnContext(ctx, message, append(attrs, slog.Any("error", err))...)
+	}
+}

@@ -1,0 +1,62 @@
+package redrive
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+)
+
+// reclaim ends retries whose node is gone.
+func (r *Redriver) reclaim(ctx context.Context) {
+	if r.batches(ctx, "cannot reclaim dead letters", r.cfg.Queue.Reclaim, r.cfg.Observer.Reclaimed) {
+		r.cfg.Observer.Loop(LoopReclaim)
+	}
+}
+
+// upkeep archives, purges, and lets old counts go.
+func (r *Redriver) upkeep(ctx context.Context) {
+	archived := 0
+	ok := r.batches(ctx, "cannot archive dead letters", func(ctx context.Context, limit int) (int, error) {
+		n, err := r.cfg.Queue.Archive(ctx, limit)
+		if err == nil && n > 0 {
+			err = failpoint.Hit(failpoint.LetterMidArchive)
+		}
+		return n, err
+	}, func(n int) { archived += n; r.cfg.Observer.Archived(n) })
+	if archived > 0 {
+		r.cfg.Log.InfoContext(ctx, "dead letters archived", slog.Int("count", archived))
+	}
+	ok = r.batches(ctx, "cannot purge archived dead letters", r.cfg.Queue.Purge, r.cfg.Observer.Purged) && ok
+	ok = r.batches(ctx, "cannot expire counts of dead letters", r.cfg.Queue.Expire, func(int) {}) && ok
+	if ok {
+		r.cfg.Observer.Loop(LoopUpkeep)
+	}
+}
+
+// batches calls f until it finds nothing more; false after an error.
+func (r *Redriver) batches(ctx context.Context, message string, f func(context.Context, int) (int, error), found func(int)) bool {
+	for ctx.Err() == nil {
+		n, err := f(ctx, r.cfg.Batch)
+		if n > 0 {
+			found(n)
+		}
+		if err != nil {
+			r.warn(ctx, message, err)
+			return false
+		}
+		if n < r.cfg.Batch {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Redriver) count(ctx context.Context) {
+	b, err := r.cfg.Queue.Backlog(ctx)
+	if err != nil {
+		r.warn(ctx, "cannot count dead letters", err)
+		return
+	}
+	r.cfg.Observer.Backlog(b)
+}
