@@ -61,7 +61,7 @@ var arrows = map[string][]string{
 		"internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	"internal/identity": {"internal/access", "internal/fault", "internal/saga"},
 	"internal/cache":    {"internal/fault", "internal/memstore", "internal/saga", "internal/workflow"},
-	"internal/ops":      {"internal/saga"},
+	"internal/ops":      {"internal/dlq", "internal/saga"},
 	"internal/app": {"db", "internal/access", "internal/audit", "internal/cache", "internal/config", "internal/credentials", "internal/delivery", "internal/devpg", "internal/dlq", "internal/egress", "internal/engine", "internal/envelope", "internal/failpoint", "internal/fault", "internal/groupcommit",
 		"internal/httpapi", "internal/identity", "internal/janitor", "internal/kafka", "internal/memstore", "internal/operator", "internal/ops", "internal/participant", "internal/postgres", "internal/publication", "internal/redrive", "internal/saga", "internal/vault", "internal/webhook", "internal/workflow"},
 	"internal/demo": {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},

@@ -127,6 +127,12 @@ var rules = []rule{
 		return unless(c.App.Environment != Prod || c.Kafka.SASL != "plain" || c.Kafka.TLS,
 			"must not be plain without kafka.tls in prod: the password would travel in the clear")
 	}},
+	{"dlq.max_interval", []string{"dlq.initial_interval"}, func(c Config) string {
+		return unless(c.DLQ.MaxInterval >= c.DLQ.InitialInterval, "must not be less than dlq.initial_interval")
+	}},
+	{"dlq.redrive_rate", []string{"dlq.max_redrive_rate"}, func(c Config) string {
+		return unless(c.DLQ.RedriveRate <= c.DLQ.MaxRedriveRate, "must not exceed dlq.max_redrive_rate")
+	}},
 	{"auth.mode", []string{"app.environment", "server.listen_addr"}, func(c Config) string {
 		return unless(c.Auth.Mode != AuthOff || c.App.Environment != Prod && loopbackAddr(c.Server.ListenAddr),
 			"must not be off in prod, nor unless server.listen_addr is on loopback")

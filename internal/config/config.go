@@ -32,6 +32,7 @@ type Config struct {
 	Limits     Limits     `koanf:"limits" doc:"What clients may send."`
 	Webhooks   Webhooks   `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
 	Kafka      Kafka      `koanf:"kafka" doc:"Publication of audit events to Kafka (docs/kafka.md); off without brokers."`
+	DLQ        DLQ        `koanf:"dlq" doc:"The dead-letter queue (docs/dlq.md). What concerns letters is the default of topics without a policy of their own."`
 	Retention  Retention  `koanf:"retention" doc:"How long ended sagas stay live before they are archived, where their workflow does not say."`
 	Test       TestSeams  `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
 	Failpoints string     `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`
@@ -228,6 +229,27 @@ type Kafka struct {
 	SASL         string   `koanf:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"How to sign in: plain, scram-sha-256 or scram-sha-512; empty means not at all."`
 	SASLUser     string   `koanf:"sasl_user" doc:"User to sign in as; required with sasl."`
 	SASLPassword Secret   `koanf:"sasl_password" doc:"Password of that user."`
+}
+
+// DLQ says how dead letters are treated and driven again. The first eight
+// settings are the policy of topics that have none, in tenants that have none.
+type DLQ struct {
+	AutoRetry       bool          `koanf:"auto_retry" doc:"Whether letters of Kafka and REST are retried by themselves."`
+	MaxRetries      int           `koanf:"max_retries" validate:"min=0,max=1000" doc:"Retries of a letter that brings no number of its own, before it is DEAD."`
+	InitialInterval time.Duration `koanf:"initial_interval" validate:"min=10ms,max=24h" doc:"Wait before the first automatic retry; each wait is between nothing and twice as long, by chance."`
+	MaxInterval     time.Duration `koanf:"max_interval" validate:"min=10ms,max=720h" doc:"Longest wait between two of them; at least initial_interval."`
+	Multiplier      int           `koanf:"multiplier" validate:"min=1,max=10" doc:"By how much the wait grows with each failure."`
+	MaxGenerations  int           `koanf:"max_generations" validate:"min=0,max=100" doc:"How often a letter that was redriven may come back before it is DEAD as poison."`
+	RetentionDays   int           `koanf:"retention_days" validate:"min=1,max=36500" doc:"Days until letters that have been dealt with are archived. DEAD ones that nobody gave up stay three times as long."`
+	ArchiveDays     int           `koanf:"archive_days" validate:"min=1,max=36500" doc:"Days until archived letters are deleted."`
+	Lease           time.Duration `koanf:"lease" validate:"min=3s,max=1h" doc:"How long a node holds a letter that it retries; prolonged while it does. A retry whose node is gone counts as failed after it."`
+	PollInterval    time.Duration `koanf:"poll_interval" validate:"min=10ms,max=1m" doc:"How often a node looks for letters that are due, and for redrives."`
+	Batch           int           `koanf:"batch" validate:"min=1,max=5000" doc:"Most letters in one statement."`
+	HTTPConcurrency int           `koanf:"http_concurrency" validate:"min=1,max=1000" doc:"Letters sent to HTTP targets at once, on each node."`
+	HTTPTimeout     time.Duration `koanf:"http_timeout" validate:"min=100ms,max=5m" doc:"Longest time of one such request."`
+	RedriveRate     int           `koanf:"redrive_rate" validate:"min=1,max=1000000" doc:"Letters per second of a bulk redrive that names no rate, over all nodes; at most max_redrive_rate."`
+	MaxRedriveRate  int           `koanf:"max_redrive_rate" validate:"min=1,max=1000000" doc:"Highest rate that a redrive may name."`
+	BulkLimit       int           `koanf:"bulk_limit" validate:"min=0,max=10000000" doc:"Letters that a credential with dlq:write may redrive at once; more needs dlq:admin."`
 }
 
 // Retention is the life of ended sagas. A workflow's own retention wins.

@@ -32,6 +32,7 @@ type Metrics struct {
 	stalled  *prometheus.CounterVec
 	loops    *prometheus.GaugeVec
 	notices  *notices
+	letters  *letters
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
 	written  prometheus.Counter
@@ -75,6 +76,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.stalled = counter("skald_sagas_stalled_total", "Sagas for which this node raised attention because they made no progress, by reason.", "reason")
 	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
 	m.notices = newNotices(counter, gauge)
+	m.letters = newLetters(counter, gauge)
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
 	m.reqTime = histogram("skald_http_request_seconds", "Duration of API requests, including the wait they asked for.", seconds, "method", "code")
 	m.written = counter("skald_audit_events_written_total", "Audit events that this node has committed with changes of sagas.").WithLabelValues()

@@ -1,0 +1,58 @@
+package ops
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// letters are the metrics of the dead-letter queue.
+type letters struct {
+	live      *prometheus.GaugeVec
+	age       prometheus.Gauge
+	drives    *prometheus.CounterVec
+	reclaimed prometheus.Counter
+	archived  prometheus.Counter
+	purged    prometheus.Counter
+}
+
+func newLetters(counter func(name, help string, labels ...string) *prometheus.CounterVec, gauge func(name, help string, labels ...string) *prometheus.GaugeVec) *letters {
+	return &letters{
+		live:      gauge("skald_dead_letters", "Dead letters in the database that nobody has dealt with, by status.", "status"),
+		age:       gauge("skald_dead_letters_pending_age_seconds", "Age of the oldest PENDING dead letter; 0 without any.").WithLabelValues(),
+		drives:    counter("skald_dead_letter_drives_total", "Retries of dead letters that this node made, by kind of target and outcome.", "kind", "outcome"),
+		reclaimed: counter("skald_dead_letters_reclaimed_total", "Retries that this node ended because whoever made them is gone.").WithLabelValues(),
+		archived:  counter("skald_dead_letters_archived_total", "Dead letters that this node moved to the archive.").WithLabelValues(),
+		purged:    counter("skald_dead_letters_purged_total", "Archived dead letters that this node deleted because their time had passed.").WithLabelValues(),
+	}
+}
+
+// LettersWaiting records how many dead letters there are; now gives them an age.
+func (m *Metrics) LettersWaiting(b dlq.Backlog, now time.Time) {
+	for _, s := range dlq.Statuses {
+		if s != dlq.Resolved {
+			m.letters.live.WithLabelValues(string(s)).Set(float64(b.ByStatus[s]))
+		}
+	}
+	age := time.Duration(0)
+	if !b.Oldest.IsZero() {
+		age = max(0, now.Sub(b.Oldest))
+	}
+	m.letters.age.Set(age.Seconds())
+}
+
+// LetterDrove counts a retry.
+func (m *Metrics) LetterDrove(kind dlq.TargetKind, outcome dlq.AttemptOutcome) {
+	m.letters.drives.WithLabelValues(string(kind), string(outcome)).Inc()
+}
+
+// LettersReclaimed counts retries that were ended for somebody who is gone.
+func (m *Metrics) LettersReclaimed(n int) { m.letters.reclaimed.Add(float64(n)) }
+
+// LettersArchived counts letters moved to the archive.
+func (m *Metrics) LettersArchived(n int) { m.letters.archived.Add(float64(n)) }
+
+// LettersPurged counts archived letters that were deleted.
+func (m *Metrics) LettersPurged(n int) { m.letters.purged.Add(float64(n)) }
