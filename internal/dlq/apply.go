@@ -272,3 +272,14 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 	}
 	return f
 }
+
+// NotFound is the fault of a letter that the tenant does not have.
+func NotFound(id uuid.UUID) *fault.Error {
+	return fault.New(fault.NotFound, CodeNotFound, "there is no dead letter %s", id)
+}
+
+// Stale is the fault of a change to a version of a letter that is not the stored
+// one, which is present.
+func Stale(id uuid.UUID, present int64) *fault.Error {
+	return fault.New(fault.Precondition, CodeStale, "dead letter %s is at version %d", id, present)
+}

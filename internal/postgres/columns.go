@@ -100,6 +100,15 @@ func (c *column) uuid(v uuid.UUID) {
 	c.b = append(c.next(len(v)), v[:]...)
 }
 
+// uuidUnlessZero writes v, or NULL when it is zero.
+func (c *column) uuidUnlessZero(v uuid.UUID) {
+	if v == uuid.Nil {
+		c.null()
+		return
+	}
+	c.uuid(v)
+}
+
 // postgresEpoch is PostgreSQL's zero of time, 2000-01-01, in Unix microseconds.
 const postgresEpoch = 946_684_800_000_000
 
@@ -120,6 +129,15 @@ func (c *column) timeOrNull(t *time.Time) {
 func (c *column) bytes(v []byte) {
 	c.of = oid.T_bytea
 	c.b = append(c.next(len(v)), v...)
+}
+
+// bytesOrNull writes v, NULL when it is nil.
+func (c *column) bytesOrNull(v []byte) {
+	if v == nil {
+		c.null()
+		return
+	}
+	c.bytes(v)
 }
 
 func (c *column) text(v string) {

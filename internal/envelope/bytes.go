@@ -1,0 +1,92 @@
+package envelope
+
+import (
+	"bytes"
+	"encoding/base64"
+)
+
+// Bytes and texts that are not JSON have the same two forms under their own
+// names. The version says how the box is written: as it is, or in base64 for
+// columns of text.
+const (
+	reservedBytes = `$skald_`
+	sealedBytes   = `$skald_enc:`
+	escapedBytes  = `$skald_raw:`
+	versionRaw    = "b1"
+	versionText   = "t1"
+)
+
+// SealBytes is Seal for any bytes, which need not be JSON. The result is for a
+// column of bytes; OpenBytes opens it. nil stays nil, and nothing else becomes
+// nil.
+func (p *Place) SealBytes(field Field, plain []byte) ([]byte, error) {
+	return p.sealAs(versionRaw, field, plain)
+}
+
+// SealText is SealBytes for a text, and its result is text. OpenBytes opens it.
+func (p *Place) SealText(field Field, plain string) (string, error) {
+	stored, err := p.sealAs(versionText, field, []byte(plain))
+	return string(stored), err
+}
+
+func (p *Place) sealAs(form string, field Field, plain []byte) ([]byte, error) {
+	switch {
+	case plain == nil:
+		return nil, nil
+	case p.ring.Seals():
+	case bytes.HasPrefix(plain, []byte(reservedBytes)):
+		return append([]byte(escapedBytes), plain...), nil
+	default:
+		return plain, nil
+	}
+	m := &p.ring.masters[0]
+	if err := p.use(m); err != nil {
+		return nil, err
+	}
+	box := p.aead.Seal(nil, nil, plain, p.about(field)) // the nonce is random and comes first
+	head := sealedBytes + form + "." + m.id + "."
+	if form == versionText {
+		return base64.RawStdEncoding.AppendEncode([]byte(head), box), nil
+	}
+	return append([]byte(head), box...), nil
+}
+
+// OpenBytes returns what SealBytes or SealText was given. The error is
+// ErrUnreadable and shows no content.
+func (p *Place) OpenBytes(field Field, stored []byte) ([]byte, error) {
+	if !bytes.HasPrefix(stored, []byte(reservedBytes)) {
+		return stored, nil
+	}
+	if plain, ok := bytes.CutPrefix(stored, []byte(escapedBytes)); ok {
+		return plain, nil
+	}
+	rest, ok := bytes.CutPrefix(stored, []byte(sealedBytes))
+	parts := bytes.SplitN(rest, []byte("."), 3)
+	if !ok || len(parts) != 3 {
+		return nil, p.unreadable(field, "it has a form that is not known")
+	}
+	box := parts[2]
+	switch string(parts[0]) {
+	case versionRaw:
+	case versionText:
+		var err error
+		if box, err = base64.RawStdEncoding.Strict().AppendDecode(nil, parts[2]); err != nil {
+			return nil, p.unreadable(field, "it was changed")
+		}
+	default:
+		return nil, p.unreadable(field, "it has a form that is not known")
+	}
+	m := p.ring.find(string(parts[1]))
+	if m == nil {
+		return nil, p.unreadable(field, "its key is not there")
+	}
+	if err := p.use(m); err != nil {
+		return nil, err
+	}
+	// Not nil when there is nothing in it: that is a value too.
+	plain, err := p.aead.Open([]byte{}, nil, box, p.about(field))
+	if err != nil {
+		return nil, p.unreadable(field, "it was changed, or sealed in another place")
+	}
+	return plain, nil
+}

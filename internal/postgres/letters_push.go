@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// pushLetters stores a batch, and tells what of it is new.
+var pushLetters = `WITH ` + insertLetters(1) + ` SELECT s.id, s.seq FROM stored s`
+
+// knownLetters finds the letters that kept others from being stored: by the id,
+// of whatever tenant, live or archived; by the dedupe key; by the place in Kafka.
+const knownLetters = `
+SELECT m.*, k.n
+  FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::integer[], $7::bigint[])
+       AS k (n, tenant_id, id, dedupe_key, topic, part, place)
+ CROSS JOIN LATERAL (
+	SELECT ` + letterColumns + `, NULL::timestamptz AS archived_at, NULL::text AS archive_reason FROM dlq.dlq_messages m WHERE m.id = k.id
+	UNION ALL
+	SELECT ` + letterColumns + `, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m WHERE m.id = k.id
+	UNION ALL
+	SELECT ` + letterColumns + `, NULL, NULL FROM dlq.dlq_messages m WHERE m.tenant_id = k.tenant_id AND m.dedupe_key = k.dedupe_key
+	UNION ALL
+	SELECT ` + letterColumns + `, NULL, NULL FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place
+	 LIMIT 1) AS m`
+
+// pushTries is how often what was in the way of a letter may be gone when it is
+// looked at.
+const pushTries = 3
+
+var errElusive = errors.New("what keeps a dead letter from being stored is never there when it is looked for")
+
+// Push implements dlq.Letters. A dedupe key is known while its letter is live:
+// archiving it, or deleting it, frees the key.
+func (st *Letters) Push(ctx context.Context, batch []dlq.Letter) ([]dlq.Pushed, error) {
+	return st.push(ctx, batch, pushTries)
+}
+
+func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]dlq.Pushed, error) {
+	if tries == 0 {
+		return nil, fmt.Errorf("push dead letters: %w", errElusive)
+	}
+	stored, err := again(func() (map[uuid.UUID]int64, error) { return st.insert(ctx, batch) })
+	switch {
+	case err == nil:
+	case dataError(err) && len(batch) > 1:
+		return oneByOne(batch, func(one []dlq.Letter) ([]dlq.Pushed, error) { return st.push(ctx, one, tries) })
+	case dataError(err):
+		refused := fault.New(fault.Invalid, dlq.CodeInvalid, "the database refuses the dead letter").Because(err)
+		return []dlq.Pushed{{Letter: batch[0], Err: refused}}, nil
+	default:
+		return nil, fmt.Errorf("push dead letters: %w", err)
+	}
+	out := make([]dlq.Pushed, len(batch))
+	var left []int
+	for i := range batch {
+		seq, ok := stored[batch[i].ID]
+		if !ok {
+			left = append(left, i)
+			continue
+		}
+		delete(stored, batch[i].ID) // once only, should an id be there twice
+		out[i].Letter = batch[i]
+		out[i].Letter.Seq = seq
+	}
+	if len(left) == 0 {
+		return out, nil
+	}
+	return out, st.whyNotPushed(ctx, batch, left, out, tries)
+}
+
+func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUID]int64, error) {
+	c := newLetters{db: st.db}
+	for i := range batch {
+		if err := c.add(&batch[i]); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := st.db.queryWrite(ctx, pushLetters, c.parameters()...)
+	if err != nil {
+		return nil, err
+	}
+	stored := make(map[uuid.UUID]int64, len(batch))
+	err = eachRow(rows, func() error {
+		var id uuid.UUID
+		var seq int64
+		err := rows.Scan(&id, &seq)
+		stored[id] = seq
+		return err
+	})
+	return stored, err
+}
+
+// whyNotPushed finds what was in the way of the letters at left, and pushes
+// those again for which it is gone.
+func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, left []int, out []dlq.Pushed, tries int) error {
+	found, err := st.known(ctx, batch, left)
+	if err != nil {
+		return fmt.Errorf("look for known dead letters: %w", err)
+	}
+	var open []int
+	var repeat []dlq.Letter
+	for _, i := range left {
+		if l, ok := found[i]; ok {
+			if out[i] = (dlq.Pushed{Letter: l, Duplicate: true}); l.TenantID != batch[i].TenantID {
+				taken := fault.New(fault.Conflict, dlq.CodeConflict, "there is a dead letter %s already", batch[i].ID)
+				out[i] = dlq.Pushed{Letter: batch[i], Err: taken}
+			}
+			continue
+		}
+		open = append(open, i)
+		repeat = append(repeat, batch[i])
+	}
+	if open == nil {
+		return nil
+	}
+	pushed, err := st.push(ctx, repeat, tries-1)
+	if err != nil {
+		return err
+	}
+	for k, i := range open {
+		out[i] = pushed[k]
+	}
+	return nil
+}
+
+// known returns, of the letters at left, the stored ones they would double.
+func (st *Letters) known(ctx context.Context, batch []dlq.Letter, left []int) (map[int]dlq.Letter, error) {
+	n := make([]int64, len(left))
+	tenants, ids := make([]uuid.UUID, len(left)), make([]uuid.UUID, len(left))
+	keys, topics := make([]sql.NullString, len(left)), make([]sql.NullString, len(left))
+	partitions, offsets := make([]sql.NullInt64, len(left)), make([]sql.NullInt64, len(left))
+	for k, i := range left {
+		l := &batch[i]
+		n[k], tenants[k], ids[k] = int64(i), l.TenantID, l.ID
+		keys[k] = sql.NullString{String: l.DedupeKey, Valid: l.DedupeKey != ""}
+		if p := l.Arrived; p != nil {
+			topics[k] = sql.NullString{String: p.Topic, Valid: true}
+			partitions[k] = sql.NullInt64{Int64: int64(p.Partition), Valid: true}
+			offsets[k] = sql.NullInt64{Int64: p.Offset, Valid: true}
+		}
+	}
+	rows, err := st.db.queryRead(ctx, knownLetters, pq.Array(n), pq.Array(tenants), pq.Array(ids), pq.Array(keys), pq.Array(topics), pq.Array(partitions), pq.Array(offsets))
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]dlq.Letter{}
+	return found, eachRow(rows, func() error {
+		var i int
+		l, err := st.db.scanAnyLetter(rows, &i)
+		found[i] = l
+		return err
+	})
+}

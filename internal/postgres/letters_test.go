@@ -1,0 +1,294 @@
+package postgres_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// letterbox is a store of dead letters, and a tenant that has none.
+type letterbox struct {
+	*postgres.Letters
+	db     *postgres.DB
+	tenant uuid.UUID
+}
+
+// newLetterbox opens a store as production does: with a login of no rights of its own.
+func newLetterbox(t *testing.T) letterbox {
+	t.Helper()
+	db := connect(t, plainLogin(t, testdb.DSN(t)))
+	return letterbox{postgres.NewLetters(db, dlq.DefaultPolicy), db, newID()}
+}
+
+// letter returns a new letter of the tenant, completed by the rules.
+func (b letterbox) letter(change ...func(*dlq.Letter)) dlq.Letter {
+	l := dlq.Letter{
+		TenantID: b.tenant, Source: dlq.FromREST, OriginalTopic: "orders", MaxRetries: -1,
+		Failure: dlq.Failure{Message: "connection refused", Type: "IOException", Class: dlq.Transient},
+	}
+	for _, c := range change {
+		c(&l)
+	}
+	return dlq.New(l, newID(), &dlq.DefaultPolicy, dlq.Moment{Now: now(), Jitter: 0.5})
+}
+
+// push stores letters and returns them as they are stored.
+func (b letterbox) push(t *testing.T, letters ...dlq.Letter) []dlq.Letter {
+	t.Helper()
+	pushed, err := b.Push(t.Context(), letters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]dlq.Letter, len(pushed))
+	for i, p := range pushed {
+		if p.Err != nil || p.Duplicate {
+			t.Fatalf("letter %d: duplicate %v, %v", i, p.Duplicate, p.Err)
+		}
+		out[i] = p.Letter
+	}
+	return out
+}
+
+func (b letterbox) get(t *testing.T, id uuid.UUID) dlq.Letter {
+	t.Helper()
+	l, err := b.Get(t.Context(), b.tenant, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// action is what an operator does to a letter.
+func (b letterbox) action(l dlq.Letter, verb string) operator.Action {
+	by := operator.By{Actor: "ada", Reason: "because", RequestID: "r-1"}
+	return by.Did(newID(), b.tenant, now(), operator.DeadLetter, l.ID.String(), verb, nil)
+}
+
+// everything is a letter in which no field is zero, but those of other sources.
+func (b letterbox) everything(l *dlq.Letter) {
+	l.Source, l.ConsumerGroup, l.CorrelationID, l.TraceID, l.DedupeKey = dlq.FromKafka, "billing", "c-1", "t-1", "d-"+newID().String()
+	l.Origin = dlq.Origin{Partition: new(int32(3)), Offset: new(int64(0)), Timestamp: new(now().Add(-time.Hour))}
+	l.Arrived = &dlq.Place{Topic: "orders.dlq", Partition: 1, Offset: time.Now().UnixNano()}
+	l.Failure.Stack = "at Orders.take(Orders.java:17)\nat Main.main(Main.java:3)"
+	l.Content = dlq.Content{
+		Key:     []byte{0, 255},
+		Headers: []dlq.Header{{Name: "a", Value: []byte("1")}, {Name: "", Value: []byte{}}, {Name: "a", Value: []byte{0, 1}}, {Name: "none"}},
+		Payload: []byte(`{"b":1.00,"a":1}`),
+	}
+	l.Link = dlq.Link{SagaID: newID(), StepIndex: 0, StepName: "charge", Action: "COMPENSATE", JobRunID: newID(), WebhookID: newID(), DeliveryID: newID()}
+	l.Labels, l.Assignee, l.Note = []string{"b", "a,{}\"", "ж"}, "ada", "look at it"
+	l.Target = dlq.Target{Kind: dlq.ToHTTP, URL: "https://x.test/", Method: "PUT"}
+	l.ParentID, l.RootID, l.Generation, l.Ordered = newID(), newID(), 2, true
+	l.RedriveID, l.Revision, l.LastRetryAt, l.RetryCount, l.MaxRetries = newID(), 1, new(now()), 1, 5
+}
+
+func TestALetterComesBackAsItWasPushed(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	for name, change := range map[string]func(*dlq.Letter){
+		"with everything":  b.everything,
+		"with nothing":     func(*dlq.Letter) {},
+		"an empty payload": func(l *dlq.Letter) { l.Content = dlq.Content{Key: []byte{}, Payload: []byte{}} },
+		"dead at once":     func(l *dlq.Letter) { l.MaxRetries = 0 },
+		"bytes":            func(l *dlq.Letter) { l.Content.Payload = []byte{0, 1, 0xff} },
+		"a JSON text that jsonb would change": func(l *dlq.Letter) {
+			l.Content.Payload = []byte(" {\"b\" : 1.00, \"a\": [ ] }\n")
+		},
+		"JSON that is not strict": func(l *dlq.Letter) { l.Content.Payload = []byte(`{"a":1,"a":2}`) },
+		"a large payload":         func(l *dlq.Letter) { l.Content.Payload = []byte(`"` + strings.Repeat("x", 300<<10) + `"`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := b.push(t, b.letter(change))[0]
+			if want.Seq == 0 {
+				t.Error("it has no place in the order of arrival")
+			}
+			if diff := cmp.Diff(want, b.get(t, want.ID)); diff != "" {
+				t.Errorf("(-pushed +read):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestALetterWithAKnownDedupeKeyIsNotStoredAgain(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	keyed := func(key string) dlq.Letter {
+		return b.letter(func(l *dlq.Letter) { l.DedupeKey = key })
+	}
+	first := b.push(t, keyed("one"))[0]
+	batch := []dlq.Letter{keyed("one"), keyed("two"), keyed("two"), b.letter(), keyed("")}
+	pushed, err := b.Push(t.Context(), batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var duplicates []bool
+	for _, p := range pushed {
+		duplicates = append(duplicates, p.Duplicate)
+	}
+	if diff := cmp.Diff([]bool{true, false, true, false, false}, duplicates); diff != "" {
+		t.Errorf("duplicates (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(first, pushed[0].Letter); diff != "" {
+		t.Errorf("the stored letter (-want +got):\n%s", diff)
+	}
+	if pushed[2].Letter.ID != batch[1].ID {
+		t.Error("the second of a batch is not told the first")
+	}
+	// Of another tenant it is another key.
+	other := b
+	other.tenant = newID()
+	if l := other.push(t, other.letter(func(l *dlq.Letter) { l.DedupeKey = "one" }))[0]; l.TenantID == b.tenant {
+		t.Error("a tenant's key is known to others")
+	}
+	// What was pushed is pushed again, after an answer that was lost.
+	again, err := b.Push(t.Context(), batch[3:4])
+	if err != nil || !again[0].Duplicate || again[0].Letter.ID != batch[3].ID {
+		t.Errorf("the same letter again: %+v, %v", again, err)
+	}
+	stranger := batch[3]
+	stranger.TenantID = newID()
+	if again, err = b.Push(t.Context(), []dlq.Letter{stranger}); err != nil || again[0].Duplicate || !fault.IsCode(again[0].Err, dlq.CodeConflict) || again[0].Letter.TenantID == b.tenant {
+		t.Errorf("an id of somebody else's letter: %+v, %v", again, err)
+	}
+}
+
+func TestARecordOfKafkaIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	at := func(offset int64) dlq.Letter {
+		return b.letter(func(l *dlq.Letter) {
+			l.Source, l.Arrived = dlq.FromKafka, &dlq.Place{Topic: "orders.dlq", Partition: 2, Offset: offset}
+		})
+	}
+	b.push(t, at(7))
+	// Out of order, and in the order of their offsets afterwards.
+	pushed, err := b.Push(t.Context(), []dlq.Letter{at(9), at(7), at(8)})
+	if err != nil || pushed[0].Duplicate || !pushed[1].Duplicate || pushed[2].Letter.Seq >= pushed[0].Letter.Seq {
+		t.Errorf("pushed %+v, %v", pushed, err)
+	}
+}
+
+func TestOneLetterThatIsRefusedLeavesTheOthers(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	long := b.letter(func(l *dlq.Letter) { l.ConsumerGroup = strings.Repeat("g", 300) })
+	pushed, err := b.Push(t.Context(), []dlq.Letter{b.letter(), long, b.letter()})
+	if err != nil || pushed[0].Err != nil || fault.KindOf(pushed[1].Err) != fault.Invalid || pushed[2].Err != nil {
+		t.Fatalf("%+v, %v", pushed, err)
+	}
+	b.get(t, pushed[0].Letter.ID)
+	b.get(t, pushed[2].Letter.ID)
+	if _, err := b.Get(t.Context(), b.tenant, long.ID); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("the refused one: %v", err)
+	}
+}
+
+// Batches with the same groups, topics and dedupe keys in any order, at once.
+func TestConcurrentPushesAgree(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	const writers, batches, size = 6, 8, 20
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range batches {
+				var batch []dlq.Letter
+				for k := range size {
+					batch = append(batch, b.letter(func(l *dlq.Letter) {
+						n := (w*7 + i*3 + k*3) % size // each writer has another order
+						l.Failure.Type, l.OriginalTopic = fmt.Sprint("E", n%9), fmt.Sprint("topic-", n%7)
+						if n == 0 {
+							l.DedupeKey = fmt.Sprint("key-", i)
+						}
+					}))
+				}
+				if _, err := b.Push(t.Context(), batch); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	stored := writers*batches*(size-1) + batches
+	for what, query := range map[string]string{
+		"letters":  `SELECT count(*) FROM dlq.dlq_messages`,
+		"groups":   `SELECT sum(received)::int FROM dlq.dlq_groups`,
+		"arrivals": `SELECT sum(received)::int FROM dlq.dlq_arrivals`,
+	} {
+		if got := ask[int](t, b.db.SQL(), query); got != stored {
+			t.Errorf("%s: %d, want %d", what, got, stored)
+		}
+	}
+}
+
+func TestAResolvedGroupRegressesWithItsNextLetter(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	first := b.push(t, b.letter())[0]
+	group := func() string {
+		return ask[string](t, b.db.SQL(), `SELECT concat_ws(' ', state, version, received, sample_id) FROM dlq.dlq_groups WHERE fingerprint = '`+first.Fingerprint+`'`)
+	}
+	if got, want := group(), fmt.Sprint("NEW 1 1 ", first.ID); got != want {
+		t.Errorf("a new group is %s, want %s", got, want)
+	}
+	execute(t, b.db.SQL(), `UPDATE dlq.dlq_groups SET state = 'RESOLVED'`)
+	next := b.push(t, b.letter(), b.letter())
+	if got, want := group(), fmt.Sprint("REGRESSED 2 3 ", next[1].ID); got != want {
+		t.Errorf("after two more it is %s, want %s", got, want)
+	}
+	last := b.push(t, b.letter())[0]
+	if got, want := group(), fmt.Sprint("REGRESSED 2 4 ", last.ID); got != want {
+		t.Errorf("after another one it is %s, want %s", got, want)
+	}
+	told := ask[string](t, b.db.SQL(), `SELECT string_agg(concat_ws(' ', kind, subject, verb, actor), '; ') FROM saga.audit_actions WHERE tenant_id = '`+b.tenant.String()+`'`)
+	if want := "dead_letter_group " + first.Fingerprint + " regress "; told != want {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+func TestSealedLettersShowNothingAndOpen(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		on   bool
+	}{{"with encryption", true}, {"without, or the test would prove nothing", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			keys := keyring(t, keyOne)
+			if !tt.on {
+				keys = nil
+			}
+			b := letterbox{db: connectWith(t, testdb.DSN(t), keys), tenant: newID()}
+			b.Letters = postgres.NewLetters(b.db, dlq.DefaultPolicy)
+			want := b.push(t, b.letter(b.everything, func(l *dlq.Letter) {
+				l.Content = dlq.Content{Key: []byte(canary), Payload: says("payload"), Headers: []dlq.Header{{Name: canary, Value: []byte(canary)}}}
+				l.Failure.Stack = "at " + canary
+			}))[0]
+			if diff := cmp.Diff(want, b.get(t, want.ID)); diff != "" {
+				t.Errorf("(-pushed +read):\n%s", diff)
+			}
+			all := ask[string](t, b.db.SQL(), `SELECT string_agg(m::text || convert_from(coalesce(m.payload_raw, ''), 'LATIN1') || convert_from(coalesce(m.headers, ''), 'LATIN1')
+				|| convert_from(coalesce(m.message_key, ''), 'LATIN1'), '') FROM dlq.dlq_messages m`)
+			if strings.Contains(all, canary) == tt.on {
+				t.Errorf("the row shows the canary: %v", !tt.on == false)
+			}
+			if got := ask[bool](t, b.db.SQL(), `SELECT payload IS NULL FROM dlq.dlq_messages`); got != tt.on {
+				t.Errorf("there is no view of the payload: %v", got)
+			}
+			if tt.on && bytes.Contains([]byte(all), []byte(`{"payload"`)) {
+				t.Error("the payload is shown")
+			}
+		})
+	}
+}
