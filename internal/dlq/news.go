@@ -42,13 +42,19 @@ type News struct {
 // look for lost ones, without news. They ask the source as well.
 const Lease = 5 * time.Minute
 
+// TakesUp tells whether a letter is still the one of a compensation or a delivery
+// that gives up once more: it is open, or it is a delivery's, which has only one.
+func (l *Letter) TakesUp(n *News) bool {
+	return l.Status != Resolved || n.Told == GaveUp && l.Source == FromWebhook
+}
+
 // Hear returns what news make of a letter that is stored; changed is false when
 // they are nothing new. ended is the retry that ended with them, nil when none
 // was under way; its Number is left to the store. A letter that is RESOLVED stays
 // so, and what gives up after that gets another one; but a webhook's delivery is
 // always the same, and its letter is open again.
 func (l Letter) Hear(n *News, m Moment) (after Letter, ended *Attempt, changed bool) {
-	if l.Status == Resolved && (n.Told != GaveUp || l.Source != FromWebhook) {
+	if !l.TakesUp(n) {
 		return l, nil, false
 	}
 	was := l

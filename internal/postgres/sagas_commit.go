@@ -266,6 +266,9 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 }
 
 func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[uuid.UUID]bool, error) {
+	if slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Letter != nil }) {
+		return st.updateTold(ctx, batch)
+	}
 	query, args, err := st.db.changeColumns(batch)
 	if err != nil {
 		return nil, err
@@ -274,16 +277,7 @@ func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[uuid.UUID
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	moved := make(map[uuid.UUID]bool, len(batch))
-	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		moved[id] = true
-	}
-	return moved, rows.Err()
+	return movedSagas(rows, len(batch))
 }
 
 func (st *Sagas) whyNotMoved(ctx context.Context, c *saga.Change) (conflict, outage error) {

@@ -97,7 +97,7 @@ func talkative(t *testing.T, st *postgres.Sagas) saga.Run {
 // dump is every row of every table, as text.
 func dump(t *testing.T, db *sql.DB) string {
 	t.Helper()
-	tables := ask[string](t, db, `SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables WHERE schemaname IN ('saga', 'skald')`)
+	tables := ask[string](t, db, `SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'skald')`)
 	var all strings.Builder
 	for table := range strings.FieldsSeq(tables) {
 		all.WriteString(ask[string](t, db, `SELECT coalesce(string_agg(r::text, E'\n'), '') FROM `+table+` r`))

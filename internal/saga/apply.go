@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
 )
@@ -165,6 +166,7 @@ func (d *decision) undoAnswered(o Outcome) {
 	k := d.s.CurrentStep
 	if o.Verdict == Done {
 		d.log(Compensate, o, LogSuccess, true)
+		d.tellLetter(dlq.WentWell)
 		d.progress()
 		d.tellOfStep(UndoCompleted)
 		d.undone(k, d.s.Attempt, true)
@@ -194,15 +196,6 @@ func (d *decision) undoAnswered(o Outcome) {
 // gaveUp tells whether no attempt may follow. A refusal is definite whatever class it bears.
 func gaveUp(p retry.Policy, o Outcome, failures int) bool {
 	return o.Verdict == Refused || !p.Allows(o.Class, failures)
-}
-
-// dirtyEnd ends the saga in FAILED: effects may remain and a person must act.
-func (d *decision) dirtyEnd(e *Error, reason string) {
-	e.Cause = d.s.Error
-	d.s.Error = e
-	d.s.NeedsAttention = true
-	d.s.AttentionReason = &reason
-	d.end(Failed)
 }
 
 // turned turns back a saga that was flagged while no call was in flight. A

@@ -218,6 +218,8 @@ func (w *world) reopened() bool {
 		e = w.retry(&r)
 	case w.chance("by hand", 20):
 		e = StepOrdered{Step: r.CurrentStep, Order: Order{Verb: SkipStep, By: "op"}}
+	case w.chance("undone by hand", 20):
+		e = StepOrdered{Step: r.CurrentStep, Order: Order{Verb: UndoneStep, By: "op", Reason: "by hand"}}
 	}
 	c, err := Apply(r, e, w.moment())
 	if err != nil {

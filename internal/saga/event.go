@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/retry"
 )
 
@@ -162,6 +163,13 @@ type Change struct {
 	StartsCompensation bool
 	// Operated is nil for nearly every change.
 	Operated *Operated
+	// Letter is what the change tells of the saga's dead letter; nil for nearly
+	// every change, and Operated is not nil when it is not. PostgreSQL writes what
+	// comes of it (dlq.Letter.Hear) with the rest; the store in memory has no dead
+	// letters and passes it over. Of GaveUp, when no open letter has its ID,
+	// News.Letter is kept, and its id is put into After.Interventions.DeadLetter,
+	// also in the caller's.
+	Letter *dlq.News
 }
 
 // IdempotencyKey is a client's Idempotency-Key, stored in the transaction of

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Waits is what a saga waits for.
@@ -30,9 +32,11 @@ type Explanation struct {
 	NextAt   *time.Time // nil: as soon as what it waits for is there
 	Step     *ExplainedStep
 	Deadline *time.Time
-	Errors   []*Error // newest first, at most five
-	Allowed  []VerbRule
-	Sentence string
+	// BlockedBy is the dead letter that a failed saga waits for; Nil: none.
+	BlockedBy uuid.UUID
+	Errors    []*Error // newest first, at most five
+	Allowed   []VerbRule
+	Sentence  string
 }
 
 // ExplainedStep is the step that a saga stands at.
@@ -129,6 +133,9 @@ func (r *Run) explainEnd(x *Explanation) {
 			Attempts: r.Attempt - r.base(r.CurrentStep, Compensate), MaxAttempts: r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts,
 		}
 		x.Sentence = fmt.Sprintf("The compensation of step %q gave up; that step and those before it are not undone.", x.Step.Name)
+		if x.BlockedBy = r.DeadLetter(); x.BlockedBy != uuid.Nil {
+			x.Sentence += fmt.Sprintf(" It waits for its dead letter %s: retry that, or resolve it once the step was undone elsewhere.", x.BlockedBy)
+		}
 	default:
 		x.WaitsFor = WaitsNothing
 		x.Sentence = fmt.Sprintf("It ended as %s.", r.State)

@@ -137,7 +137,7 @@ func (d *decision) forceFailure(e FailureForced) bool {
 	if e.Reason != "" {
 		text += ": " + e.Reason
 	}
-	d.dirtyEnd(d.newError("SAGA_FORCE_FAILED", typeOperator, text), "force_failed")
+	d.dirtyEnd(d.newError("SAGA_FORCE_FAILED", typeOperator, text), forceFailed)
 	return true
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"maps"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/retry"
 )
 
@@ -23,6 +25,10 @@ type Interventions struct {
 	Halted bool `json:"halted,omitempty"`
 	// Unclean: an undo was skipped by hand, so effects may remain whatever the end.
 	Unclean bool `json:"unclean,omitempty"`
+	// DeadLetter is the open letter of the compensation that gave up; Nil: none.
+	// RetriedBy is who had it tried again; "" when nobody is known.
+	DeadLetter uuid.UUID `json:"dead_letter,omitzero"`
+	RetriedBy  string    `json:"retried_by,omitempty"`
 }
 
 // StepIntervention is what operators have changed about one step.
@@ -61,6 +67,9 @@ const (
 	SkipStep     OrderVerb = "skip"     // go on without it
 	CompleteStep OrderVerb = "complete" // it was done outside of Skald
 	FailStep     OrderVerb = "fail"     // no further attempt
+	// UndoneStep: the compensation that gave up is not needed any more, because
+	// what it was for was undone outside of Skald. Only for a saga that has failed.
+	UndoneStep OrderVerb = "undone"
 )
 
 // Order is an operator's decision about the current step.

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/retry"
 )
 
@@ -58,6 +59,7 @@ var mustHappen = []string{
 	"StepOrdered in failed", "SuspendRequested in running", "SuspendRequested in compensating", "UnsuspendRequested in running", "DeadlineSet in running",
 	"CompletionForced in running", "FailureForced in running", "FailureForced in compensating", "Acknowledged in failed", "Neglected in running",
 	"ResumeRequested in failed",
+	string(dlq.GaveUp), string(dlq.GoesOn), string(dlq.WentWell), string(dlq.ByHand), string(dlq.Stopped),
 }
 
 // checkEnd is called when the saga has ended, and at each dirty end before it is reopened.

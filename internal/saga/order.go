@@ -1,6 +1,12 @@
 package saga
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
 
 // typeOperator is the type of errors that operators bring about.
 const typeOperator = "operator"
@@ -12,9 +18,9 @@ const outcomeOperator = "operator"
 // drives the saga a call may be in flight: the order then waits for its
 // outcome, as a flag does. If the call turns out to be done, it is done.
 func (d *decision) order(e StepOrdered) bool {
-	verb := map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb}[e.Verb]
+	verb := map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb, UndoneStep: SkipStepVerb}[e.Verb]
 	switch {
-	case !allows(verb, &d.After):
+	case !allows(verb, &d.After), e.Verb == UndoneStep && d.s.State != Failed:
 		return false
 	case e.Step != d.s.CurrentStep:
 		d.why = fmt.Sprintf("its current step is %q", d.After.Def.Steps[d.s.CurrentStep].Name)
@@ -100,15 +106,32 @@ func (d *decision) carryOutUndo(o Order, failure *Error) {
 		d.logByHand(Compensate, LogSkipped, o, nil)
 		d.tellOfStep(UndoCompleted).say(words{By: o.By, Reason: o.Reason, Skipped: true})
 		d.edit().Unclean = true // what the step did stays
+	case UndoneStep:
+		d.logByHand(Compensate, LogSkipped, o, nil)
+		d.tellOfStep(UndoCompleted).say(words{By: o.By, Reason: o.Reason, Skipped: true, Verb: string(o.Verb)})
 	case FailStep:
 		d.logByHand(Compensate, LogFailed, o, failure)
 		d.tellOfStep(UndoFailed).Error = failure
 		d.dirtyEnd(failure, "compensation_failed")
 		return
 	}
+	d.tellLetter(dlq.ByHand)
 	d.progress()
 	d.undone(k, d.s.Attempt, true)
 	d.undoFrom(k - 1)
+}
+
+// account is who says so, and why: a JSON object.
+func (o *Order) account() json.RawMessage {
+	doc, err := strictjson.Encode(struct {
+		By     string `json:"by,omitempty"`
+		Actor  string `json:"actor,omitempty"`
+		Reason string `json:"reason,omitempty"`
+	}{o.By, o.Actor, o.Reason})
+	if err != nil { // only text that the edge has refused already
+		return nil
+	}
+	return doc
 }
 
 // logByHand appends the log of what no call has decided.
@@ -118,8 +141,11 @@ func (d *decision) logByHand(a Action, status LogStatus, o Order, e *Error) {
 		Action: a, Attempt: d.s.Attempt, Status: status, Final: true, Outcome: new(outcomeOperator), Error: e,
 		StartedAt: d.m.Now, CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
 	}
-	if status == LogSuccess {
+	switch {
+	case status == LogSuccess:
 		l.Response = o.Output
+	case o.Verb == UndoneStep:
+		l.Response = o.account()
 	}
 	d.Logs = append(d.Logs, l)
 }

@@ -32,7 +32,7 @@ func events() []Event {
 		DeadlinePassed{}, ResumeRequested{By: "op"}, nil,
 		RetryRequested{By: "op"}, RetryRequested{FromStep: new(0)}, RetryRequested{Patch: json.RawMessage(`{"a":null,"c":3}`)},
 		StepOrdered{Order: Order{Verb: SkipStep}}, StepOrdered{Order: Order{Verb: CompleteStep, Output: json.RawMessage(`{"o":2}`)}},
-		StepOrdered{Order: Order{Verb: FailStep}}, StepOrdered{Step: 17, Order: Order{Verb: SkipStep}},
+		StepOrdered{Order: Order{Verb: FailStep}}, StepOrdered{Order: Order{Verb: UndoneStep, By: "op", Reason: "by hand"}}, StepOrdered{Step: 17, Order: Order{Verb: SkipStep}},
 		SuspendRequested{By: "op"}, UnsuspendRequested{}, UnsuspendRequested{KeepDeadline: true}, DeadlineSet{TimeoutMS: 5},
 		CompletionForced{}, CompletionForced{Result: json.RawMessage(`7`)}, FailureForced{Reason: "enough"}, Acknowledged{}, Neglected{"no_progress"},
 	}
@@ -85,7 +85,7 @@ func acceptedOfOperators(p point, e Event) bool {
 		}
 		return waits
 	case StepOrdered:
-		if e.Step != p.step {
+		if e.Step != p.step || e.Verb == UndoneStep && p.state != Failed {
 			return false
 		}
 		return inPhase && p.attempt > 0 && p.mark != ordered || p.state == Failed && p.mark != halted && e.Verb != FailStep
@@ -207,6 +207,9 @@ func TestEveryEventOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
 			}
 			if why := inconsistent(after); consistent && (p.owned || !drivers(e)) && why != "" {
 				t.Fatalf("%+v, %#v: leads to a saga that is %s:\n%+v", p, e, why, after.Saga)
+			}
+			if why := wrongLetter(e, &r, &c); why != "" {
+				t.Fatalf("%+v, %#v: %s: %+v", p, e, why, c.Letter)
 			}
 			if entered := after.State == Compensating && p.state != Compensating; entered && !c.StartsCompensation {
 				t.Fatalf("%+v, %#v: compensation begins without its deadline", p, e)

@@ -3,6 +3,8 @@ package saga
 import (
 	"fmt"
 	"slices"
+
+	"github.com/skald-saga/skald/internal/dlq"
 )
 
 // resume reopens a failed saga to undo what is left: at the undo that gave up,
@@ -39,6 +41,7 @@ func (d *decision) alive() {
 	d.s.NeedsAttention, d.s.AttentionReason = false, nil
 	d.s.CompensationExpired = false
 	d.s.LeaseOwner = nil
+	d.tellLetter(dlq.GoesOn)
 	if d.s.halted() {
 		d.edit().Halted = false
 	}
@@ -137,6 +140,7 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 		return true
 	}
 	d.alive()
+	d.tellLetter(dlq.ByHand) // nothing is to be undone any more
 	d.forward(n, uncertain)
 	return true
 }

@@ -70,15 +70,16 @@ const (
 	restarts  mark = "restarts"     // a retry waits for the undoing to come to step 0
 	neglected mark = "neglected"
 	patched   mark = "patched" // the current step has a run and an input of its own
+	lettered  mark = "a dead letter"
 )
 
 // marksOf are those that make sense in a state.
 func marksOf(s State) []mark {
 	switch {
 	case s == Failed:
-		return []mark{unmarked, halted, refused, restarts, patched}
+		return []mark{unmarked, halted, refused, restarts, patched, lettered}
 	case s == Compensating:
-		return []mark{unmarked, ordered, restarts, neglected}
+		return []mark{unmarked, ordered, restarts, neglected, lettered}
 	case s.Forward():
 		return []mark{unmarked, ordered, neglected, patched}
 	}
@@ -127,6 +128,8 @@ func (p point) run() Run {
 		s.Interventions = &Interventions{RestartAt: new(0), Steps: map[int]StepIntervention{0: {Next: &NextRun{Base: 1}}}}
 	case neglected:
 		s.NeedsAttention, s.AttentionReason = true, new("no_progress")
+	case lettered:
+		s.Interventions = &Interventions{DeadLetter: uuid.UUID{7}, RetriedBy: "somebody"}
 	case patched:
 		s.Interventions = &Interventions{Steps: map[int]StepIntervention{p.step: {Runs: 1, Input: json.RawMessage(`{"b":2}`)}}}
 	}
@@ -208,6 +211,8 @@ func inconsistent(r *Run) string {
 		return "needs attention without a reason"
 	case r.SuspendedAt != nil && r.State.Terminal(), r.ordered() && (r.State.Terminal() || r.Attempt == 0 || r.State == Compensating && r.LeaseOwner == nil):
 		return "ended, but something is to happen"
+	case r.DeadLetter() != uuid.Nil && (r.State != Failed && r.State != Compensating || r.halted()):
+		return "a dead letter of something that goes on without it"
 	case r.halted() && r.State != Failed, r.restartAt() >= 0 && (r.halted() || r.State != Failed && r.State != Compensating || r.restartAt() > r.CurrentStep):
 		return "an intervention of another state"
 	case r.State.Terminal() && (r.LeaseOwner != nil || r.NextRunAt != nil):

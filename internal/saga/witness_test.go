@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
 )
 
 // witness keeps, beside the rules and apart from them, what the invariants of
@@ -31,6 +34,8 @@ type witness struct {
 	forward    int          // calls before it last went forward again
 	forcedEnd  bool         // by force
 	happened   map[string]int
+
+	letters map[uuid.UUID]dlq.Letter // as a store keeps them
 }
 
 // work is one direction of one step.
@@ -44,6 +49,7 @@ func newWitness(n int) witness {
 		done: make([]bool, n), doubt: make([]bool, n), ended: map[work]int{}, answered: map[work]int{},
 		takeovers: map[work]int{}, resumed: map[work]int{}, closed: map[work]int{},
 		skipped: make([]bool, n), byHand: make([]bool, n), undoByHand: make([]bool, n), rows: map[work]int{}, happened: map[string]int{},
+		letters: map[uuid.UUID]dlq.Letter{},
 	}
 }
 
@@ -78,6 +84,7 @@ func (w *world) checkCommit(e Event, before *Run, c *Change) {
 	w.note(e, before, after)
 	w.noteByHand(before, c)
 	w.checkAudit(c)
+	w.checkLetters(e, before, c)
 	running := 0
 	for _, l := range w.logs {
 		if (l.Status == LogRunning) != (l.CompletedAt == nil) {

@@ -1,0 +1,161 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// What sagas and webhooks tell of their letters (dlq.News) is written here, in
+// the transaction of whatever they tell of. The letters are locked first, so
+// that the rules decide on what is there.
+
+// news is what one source tells, and when.
+type news struct {
+	*dlq.News
+	tenant uuid.UUID
+	at     dlq.Moment
+}
+
+// lockLetters reads live letters and locks them, in the order of their ids.
+const lockLetters = `
+SELECT ` + letterColumns + `
+  FROM dlq.dlq_messages m JOIN unnest($1::uuid[], $2::uuid[]) AS k (tenant_id, id) ON m.tenant_id = k.tenant_id AND m.id = k.id
+ ORDER BY m.id
+   FOR NO KEY UPDATE OF m`
+
+// lockTold returns the live letters that all are about, by id, locked.
+func (db *DB) lockTold(ctx context.Context, tx *sqlx.Tx, all []news) (map[uuid.UUID]dlq.Letter, error) {
+	var tenants, ids []uuid.UUID
+	for _, n := range all {
+		if n.ID != uuid.Nil {
+			tenants, ids = append(tenants, n.tenant), append(ids, n.ID)
+		}
+	}
+	found := map[uuid.UUID]dlq.Letter{}
+	if ids == nil {
+		return found, nil
+	}
+	rows, err := tx.QueryContext(ctx, lockLetters, pq.Array(tenants), pq.Array(ids))
+	if err != nil {
+		return nil, err
+	}
+	return found, eachRow(rows, func() error {
+		l, err := db.scanLetter(rows)
+		found[l.ID] = l
+		return db.passOver(ctx, err) // what it carries is not needed
+	})
+}
+
+// tellLetters writes what comes of all, of which found are those of lockTold. tx is
+// of the writers' connections, or nothing in all is GaveUp.
+func (db *DB) tellLetters(ctx context.Context, tx *sqlx.Tx, all []news, found map[uuid.UUID]dlq.Letter) error {
+	fresh, n := newLetters{db: db}, 0 // n: those that nothing can be in the way of
+	for _, told := range all {
+		before, known := found[told.ID]
+		if told.Told == dlq.GaveUp && (!known || !before.TakesUp(told.News)) {
+			if err := fresh.add(&told.Letter); err != nil {
+				return err
+			}
+			if told.Letter.DedupeKey == "" {
+				n++
+			}
+			continue
+		}
+		if !known {
+			continue // archived, or deleted by somebody who was not to be held back
+		}
+		after, ended, changed := before.Hear(told.News, told.at)
+		if !changed {
+			continue
+		}
+		if err := db.putTold(ctx, tx, &before, &after, ended); err != nil {
+			return err
+		}
+	}
+	if fresh.columns[0].n == 0 {
+		return nil
+	}
+	stmt, err := db.prepared(ctx, db.write, pushLetters)
+	if err != nil {
+		return err
+	}
+	rows, err := tx.StmtxContext(ctx, stmt).QueryContext(ctx, fresh.parameters()...)
+	if err != nil {
+		return err
+	}
+	stored := 0
+	if err := eachRow(rows, func() error { stored++; return nil }); err != nil {
+		return err
+	}
+	if stored < n {
+		return fmt.Errorf("%d of %d dead letters are there already", n-stored, n)
+	}
+	return nil
+}
+
+// putLetter writes what news change of a letter, and the retry that they ended.
+// Whose number is taken, by statements that do not count claims, is left out: no
+// saga has to stop for that.
+const putLetter = `
+WITH moved AS (
+	UPDATE dlq.dlq_messages m
+	   SET version = $4, status = $5, resolution = $6, retry_count = $7, error_message = $8, error_type = $9, error_class = $10,
+	       fingerprint = $11, terms = $12::integer[], next_retry_at = NULL, last_retry_at = $13, terminal_at = $14,
+	       retry_token = $15, retry_lease_until = CASE WHEN $15::uuid IS NOT NULL THEN now() + $16 * interval '1 microsecond' END,
+	       attempts = m.attempts + CASE WHEN $15::uuid IS DISTINCT FROM m.retry_token AND $15::uuid IS NOT NULL THEN 1 ELSE 0 END, updated_at = $17
+	 WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3
+	RETURNING m.id, m.tenant_id, m.attempts
+), ended AS (
+	INSERT INTO dlq.dlq_attempts (message_id, tenant_id, number, token, revision, target, outcome, error, redrive_id, actor, started_at, ended_at)
+	SELECT moved.id, moved.tenant_id, greatest(moved.attempts, 1), $18, $19, $20::jsonb, $21, $22, $23, $24, $25, $17
+	  FROM moved WHERE $18::uuid IS NOT NULL
+	ON CONFLICT (message_id, number) DO NOTHING
+)
+SELECT id FROM moved`
+
+func (db *DB) putTold(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {
+	if ended == nil {
+		ended = &dlq.Attempt{}
+	}
+	target, err := json.Marshal(ended.Target)
+	if err != nil {
+		return fmt.Errorf("encode target: %w", err)
+	}
+	place := db.keys.Of(l.TenantID, l.ID)
+	var id uuid.UUID
+	err = tx.QueryRowContext(ctx, putLetter, l.TenantID, l.ID, before.Version,
+		l.Version, l.Status, nullIfEmpty(string(l.Resolution)), l.RetryCount, l.Failure.Message, l.Failure.Type, l.Failure.Class,
+		l.Fingerprint, termArray(letterTerms(l, place.Seals())), l.LastRetryAt, l.TerminalAt,
+		nullIfZero(l.Token), dlq.Lease.Microseconds(), l.UpdatedAt,
+		nullIfZero(ended.Token), ended.Revision, string(target), string(ended.Outcome), ended.Error, nullIfZero(ended.RedriveID), ended.Actor, ended.StartedAt).Scan(&id)
+	if err != nil {
+		return fmt.Errorf("move dead letter %s: %w", l.ID, err)
+	}
+	if l.Fingerprint == before.Fingerprint {
+		return nil
+	}
+	_, err = tx.ExecContext(ctx, joinGroup, l.TenantID, l.Fingerprint, l.OriginalTopic, l.Failure.Type, dlq.Normalised(l.Failure.Message), l.UpdatedAt, l.ID)
+	return err
+}
+
+// joinGroup counts a letter whose error has become another one in that one's group.
+const joinGroup = `
+INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
+VALUES ($1, $2, $3, $4, $5, 1, $6, $6, $7, $6)
+ON CONFLICT (tenant_id, fingerprint) DO UPDATE
+   SET received = g.received + 1, last_seen = greatest(g.last_seen, EXCLUDED.last_seen), sample_id = EXCLUDED.sample_id,
+       state = CASE g.state WHEN 'RESOLVED' THEN 'REGRESSED' ELSE g.state END,
+       version = CASE g.state WHEN 'RESOLVED' THEN g.version + 1 ELSE g.version END,
+       updated_at = CASE g.state WHEN 'RESOLVED' THEN EXCLUDED.updated_at ELSE g.updated_at END`
+
+func nullIfZero(id uuid.UUID) uuid.NullUUID { return uuid.NullUUID{UUID: id, Valid: id != uuid.Nil} }
+
+func nullIfEmpty(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }

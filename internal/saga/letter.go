@@ -1,0 +1,127 @@
+package saga
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// A compensation that gives up leaves a dead letter, and the saga's own changes
+// are all that moves it: the rules say so here, and the store writes both or
+// neither (requirements/one-product.md, point 2).
+
+// forceFailed is the reason for attention of a saga failed by force, of which
+// no compensation has given up.
+const forceFailed = "force_failed"
+
+// dirtyEnd ends the saga in FAILED: effects may remain and a person must act.
+func (d *decision) dirtyEnd(e *Error, reason string) {
+	if reason == forceFailed {
+		d.tellLetter(dlq.Stopped)
+	} else {
+		d.gaveUpUndo(e)
+	}
+	e.Cause = d.s.Error
+	d.s.Error = e
+	d.s.NeedsAttention = true
+	d.s.AttentionReason = &reason
+	d.end(Failed)
+}
+
+// DeadLetter is the letter that stands for the compensation that gave up,
+// while it is open: the saga waits for it, or is at it again. Nil: none.
+func (s *Saga) DeadLetter() uuid.UUID {
+	if s.Interventions == nil {
+		return uuid.Nil
+	}
+	return s.Interventions.DeadLetter
+}
+
+// gaveUpUndo tells that the compensation of the current step has given up.
+func (d *decision) gaveUpUndo(e *Error) {
+	n := dlq.News{Told: dlq.GaveUp, ID: d.s.DeadLetter(), Letter: d.letter(e)}
+	if n.ID == uuid.Nil {
+		d.edit().DeadLetter = n.Letter.ID
+	}
+	d.news(n)
+}
+
+// tellLetter tells the saga's letter, if it has one. What ends the letter
+// makes the saga forget it.
+func (d *decision) tellLetter(told dlq.Told) {
+	id := d.s.DeadLetter()
+	if id == uuid.Nil {
+		return
+	}
+	n := dlq.News{Told: told, ID: id}
+	i := d.edit()
+	switch told {
+	case dlq.GoesOn:
+		n.Token, i.RetriedBy = d.m.NewID(), d.m.Actor
+	case dlq.WentWell, dlq.ByHand:
+		i.DeadLetter = uuid.Nil
+	}
+	d.news(n)
+}
+
+// news makes n what the change tells. A change that reopens a saga and gets
+// over its compensation at once tells only of the latter.
+func (d *decision) news(n dlq.News) {
+	if i := d.edit(); n.Told != dlq.GoesOn {
+		n.Actor, i.RetriedBy = i.RetriedBy, ""
+	}
+	d.Letter = &n
+}
+
+// letter makes a dead letter of the compensation of the current step, which
+// has given up for e. Its payload is the body of the call.
+func (d *decision) letter(e *Error) dlq.Letter {
+	step := d.After.Def.Steps[d.s.CurrentStep].Name
+	l := dlq.Letter{
+		TenantID: d.s.Tenant.ID, Source: dlq.FromSaga, OriginalTopic: letterTopic(d.s.WorkflowName, step),
+		Failure: dlq.Failure{
+			Message: dlq.Storable(e.Message, dlq.MaxError), Type: dlq.Storable(e.Code, dlq.MaxWord), Class: letterClass(e),
+		},
+		Content:       dlq.Content{Payload: d.After.Call(Defaults{}).Body},
+		Link:          dlq.Link{SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: step, Action: string(Compensate)},
+		CorrelationID: textOf(d.s.CorrelationID), TraceID: textOf(d.s.TraceID),
+		MaxRetries: dlq.DefaultPolicy.MaxRetries, Target: dlq.Target{Kind: dlq.ToSaga},
+	}
+	return dlq.New(l, d.m.NewID(), &dlq.DefaultPolicy, dlq.Moment{Now: d.m.Now, Jitter: d.m.Jitter})
+}
+
+// Plain returns the failure of a saga's letter without anything that a
+// participant has said: for where the contents of sagas are sealed.
+func Plain(l *dlq.Letter) dlq.Failure {
+	f := l.Failure
+	f.Message = fmt.Sprintf("the compensation of step %q gave up: %s", l.Link.StepName, f.Type)
+	return f
+}
+
+func letterClass(e *Error) dlq.ErrorClass {
+	switch retry.Class(e.Type) {
+	case retry.Refused:
+		return dlq.Permanent
+	case retry.Timeout, retry.Network, retry.Unavailable:
+		return dlq.Transient
+	}
+	return dlq.Unknown
+}
+
+// letterTopic names the topic of the letters of a step's compensation. Where
+// that would be too long, a hash of both names keeps it apart from others.
+func letterTopic(workflow, step string) string {
+	const end = ".compensate"
+	topic := "saga." + workflow + "." + step
+	if utf8.RuneCountInString(topic)+len(end) <= dlq.MaxTopic {
+		return topic + end
+	}
+	sum := sha256.Sum256([]byte(workflow + "\x00" + step))
+	hash := fmt.Sprintf("~%x", sum[:6])
+	return string([]rune(topic)[:dlq.MaxTopic-len(end)-len(hash)]) + hash + end
+}
