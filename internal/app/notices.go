@@ -41,10 +41,7 @@ func (n *node) newNotices(policy *egress.Policy, name string, now func() time.Ti
 	if len(k.Brokers) == 0 {
 		return out, nil
 	}
-	broker := kafka.Config{
-		Brokers: k.Brokers, Topic: k.EventTopic, ClientID: n.cfg.App.Name, TLS: k.TLS, CAFile: k.CAFile,
-		SASL: k.SASL, User: k.SASLUser, Password: string(k.SASLPassword),
-	}
+	broker := kafka.Config{Connection: brokers(n.cfg), Topic: k.EventTopic}
 	out.topic = &publication.Config{
 		Name: "kafka:" + k.EventTopic, Node: name, Store: n.publications, Trail: n.trail, Open: broker.Open, Now: now, Log: log,
 		Lease:    n.cfg.Engine.LeaseTTL,
@@ -96,5 +93,14 @@ func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
 			return "the server may not connect to it: " + denied.Reason
 		}
 		return ""
+	}
+}
+
+// brokers says how Kafka is reached, whatever for.
+func brokers(cfg config.Config) kafka.Connection {
+	k := cfg.Kafka
+	return kafka.Connection{
+		Brokers: k.Brokers, ClientID: cfg.App.Name, TLS: k.TLS, CAFile: k.CAFile,
+		SASL: k.SASL, User: k.SASLUser, Password: string(k.SASLPassword),
 	}
 }

@@ -39,7 +39,7 @@ var arrows = map[string][]string{
 	"internal/audit":       {"internal/saga"},
 	"internal/delivery":    {"api/webhooks", "internal/cloudevent", "internal/egress", "internal/saga", "internal/webhook"},
 	"internal/publication": {"internal/cloudevent", "internal/retry", "internal/saga"},
-	"internal/kafka":       {"internal/dlq", "internal/failpoint", "internal/publication"},
+	"internal/kafka":       {"internal/dlq", "internal/failpoint", "internal/fault", "internal/publication"},
 	"internal/redrive":     {"internal/dlq", "internal/egress", "internal/failpoint", "internal/fault", "internal/operator", "internal/retry"},
 	"internal/failpoint":   {},
 	"internal/groupcommit": {},

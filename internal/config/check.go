@@ -20,11 +20,17 @@ var customRules = map[string]string{
 	"loopback_addr": "host:port with a loopback host, such as 127.0.0.1:6060",
 	"db_hosts":      "a host name, address or socket directory, or several with commas (the port goes into database.port)",
 	"node_id":       "1 to 128 letters, digits and . _ : -",
+	"pattern":       "a regular expression (RE2)",
 	"broker":        "a list whose entries are host:port",
 	"api_key":       "an API key, as skald key generate prints it",
 	"issuer_url":    "an https URL; http only for a loopback host",
 	"vault_address": "http:// or https:// with a host and maybe a port, such as https://vault.internal:8200",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
+}
+
+func pattern(s string) bool {
+	_, err := regexp.Compile(s)
+	return err == nil
 }
 
 var nodeID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
@@ -42,6 +48,7 @@ func newChecker() *validator.Validate {
 		"vault_address": vaultAddress,
 		"egress_entry":  egressEntry,
 		"broker":        broker,
+		"pattern":       pattern,
 		"api_key":       apiKey,
 		"issuer_url":    issuerURL,
 	} {
@@ -132,6 +139,14 @@ var rules = []rule{
 	}},
 	{"dlq.redrive_rate", []string{"dlq.max_redrive_rate"}, func(c Config) string {
 		return unless(c.DLQ.RedriveRate <= c.DLQ.MaxRedriveRate, "must not exceed dlq.max_redrive_rate")
+	}},
+	{"ingest.topics", []string{"kafka.brokers", "store"}, func(c Config) string {
+		return unless(c.Ingest.Topics == "" || len(c.Kafka.Brokers) > 0 && c.Store == PostgreSQL, "is of no use without kafka.brokers and the store postgres")
+	}},
+	{"kafka.event_topic", []string{"ingest.topics", "ingest.exclude"}, func(c Config) string {
+		return unless(c.Ingest.Topics == "" || !regexp.MustCompile(c.Ingest.Topics).MatchString(c.Kafka.EventTopic) ||
+			c.Ingest.Exclude != "" && regexp.MustCompile(c.Ingest.Exclude).MatchString(c.Kafka.EventTopic),
+			"must not match ingest.topics: every event would become a dead letter")
 	}},
 	{"auth.mode", []string{"app.environment", "server.listen_addr"}, func(c Config) string {
 		return unless(c.Auth.Mode != AuthOff || c.App.Environment != Prod && loopbackAddr(c.Server.ListenAddr),

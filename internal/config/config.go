@@ -31,7 +31,8 @@ type Config struct {
 	Tenant     Tenant     `koanf:"tenant" doc:"The tenant of requests that name none."`
 	Limits     Limits     `koanf:"limits" doc:"What clients may send."`
 	Webhooks   Webhooks   `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
-	Kafka      Kafka      `koanf:"kafka" doc:"Publication of audit events to Kafka (docs/kafka.md); off without brokers."`
+	Kafka      Kafka      `koanf:"kafka" doc:"Kafka (docs/kafka.md): audit events are published there, dead letters come from there and go back; off without brokers."`
+	Ingest     Ingest     `koanf:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); off without topics."`
 	DLQ        DLQ        `koanf:"dlq" doc:"The dead-letter queue (docs/dlq.md). What concerns letters is the default of topics without a policy of their own."`
 	Retention  Retention  `koanf:"retention" doc:"How long ended sagas stay live before they are archived, where their workflow does not say."`
 	Test       TestSeams  `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
@@ -250,6 +251,21 @@ type DLQ struct {
 	RedriveRate     int           `koanf:"redrive_rate" validate:"min=1,max=1000000" doc:"Letters per second of a bulk redrive that names no rate, over all nodes; at most max_redrive_rate."`
 	MaxRedriveRate  int           `koanf:"max_redrive_rate" validate:"min=1,max=1000000" doc:"Highest rate that a redrive may name."`
 	BulkLimit       int           `koanf:"bulk_limit" validate:"min=0,max=10000000" doc:"Letters that a credential with dlq:write may redrive at once; more needs dlq:admin."`
+}
+
+// Ingest says which topics of Kafka are dead-letter topics, and how their
+// records become letters.
+type Ingest struct {
+	Topics             string   `koanf:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as [._-]dl[qt]$; new topics are seen by themselves. Nothing is ever redriven to a topic that matches. Empty means none are read."`
+	Exclude            string   `koanf:"exclude" validate:"omitempty,max=4096,pattern" doc:"Regular expression of topics that match and are not read all the same."`
+	Group              string   `koanf:"group" validate:"required,max=249" doc:"Consumer group; nodes that share it share the partitions."`
+	Tenant             string   `koanf:"tenant" validate:"omitempty,uuid" doc:"Tenant that the letters belong to; empty means tenant.default_id."`
+	Start              string   `koanf:"start" validate:"oneof=earliest latest" doc:"Where a partition begins that the group has never read: earliest, or latest to leave what is there."`
+	Batch              int      `koanf:"batch" validate:"min=1,max=5000" doc:"Most records in one statement."`
+	MaxBytes           int      `koanf:"max_bytes" validate:"min=1048576,max=268435456" doc:"Bytes asked for in one fetch. About four times as much may be in memory, and at least eight times the largest record."`
+	Suffixes           []string `koanf:"suffixes" doc:"What names of dead-letter topics end with, in any case: stripped to find the original topic when no header tells it."`
+	Prefixes           []string `koanf:"prefixes" doc:"What they begin with, likewise."`
+	AllowTopicCreation bool     `koanf:"allow_topic_creation" doc:"Whether a redrive to a topic that is missing may make it, on brokers that do so."`
 }
 
 // Retention is the life of ended sagas. A workflow's own retention wins.

@@ -102,6 +102,10 @@ func Default(env Environment) Config {
 			BulkLimit:       1000,
 		},
 		Kafka: Kafka{EventTopic: "skald.saga.events"},
+		Ingest: Ingest{
+			Group: "skald-dlq", Start: "earliest", Batch: 1000, MaxBytes: 16 << 20,
+			Suffixes: []string{".dlq", "-dlq", "_dlq", ".dlt", "-dlt", "_dlt"}, Prefixes: []string{"dlq."},
+		},
 	}
 	// Pools and TLS are seed 1's table of environments; who migrates and who
 	// may call loopback follows from what each is for.

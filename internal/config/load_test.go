@@ -178,6 +178,16 @@ var samples = map[string]struct {
 	"kafka.sasl":                          {"scram-sha-512", "scram-sha-512"},
 	"kafka.sasl_user":                     {"skald", "skald"},
 	"kafka.sasl_password":                 {"hunter3", Secret("hunter3")},
+	"ingest.topics":                       {`[.-]dl[qt]$`, `[.-]dl[qt]$`},
+	"ingest.exclude":                      {"^test", "^test"},
+	"ingest.group":                        {"g", "g"},
+	"ingest.tenant":                       {"0198a5b0-0000-7000-8000-000000000002", "0198a5b0-0000-7000-8000-000000000002"},
+	"ingest.start":                        {"latest", "latest"},
+	"ingest.batch":                        {"50", 50},
+	"ingest.max_bytes":                    {"2097152", 2 << 20},
+	"ingest.suffixes":                     {".dead,-dead", []string{".dead", "-dead"}},
+	"ingest.prefixes":                     {"dead.", []string{"dead."}},
+	"ingest.allow_topic_creation":         {"true", true},
 	"dlq.auto_retry":                      {"false", false},
 	"dlq.max_retries":                     {"5", 5},
 	"dlq.initial_interval":                {"2s", 2 * time.Second},
@@ -208,6 +218,7 @@ const sampleMaster = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
 // beside is what a setting cannot do without.
 var beside = map[string][]string{
 	"auth.jwks_url":      {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
+	"ingest.topics":      {"SKALD_KAFKA_BROKERS=a:9092"},
 	"vault.static_path":  {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db"},
 	"vault.dynamic_path": {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db", "SKALD_DATABASE_AUTO_MIGRATE=false"},
 }

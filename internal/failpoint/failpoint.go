@@ -39,6 +39,9 @@ const (
 	CancelBefore      Name = "cancel.before"
 	CancelAfter       Name = "cancel.after"
 
+	IngestAfterPoll    Name = "dlq.after_poll"
+	IngestAfterInsert  Name = "dlq.after_insert"
+	IngestBeforeCommit Name = "dlq.before_commit_offset"
 	LetterAfterClaim   Name = "dlq.claim_after"
 	LetterAfterDrive   Name = "dlq.after_drive"
 	LetterBeforeFinish Name = "dlq.before_finish"
@@ -46,7 +49,10 @@ const (
 )
 
 // Letters lists the points of a dead letter's life, in its order.
-var Letters = []Name{LetterAfterClaim, LetterAfterDrive, LetterBeforeFinish, LetterMidArchive}
+var Letters = []Name{
+	IngestAfterPoll, IngestAfterInsert, IngestBeforeCommit,
+	LetterAfterClaim, LetterAfterDrive, LetterBeforeFinish, LetterMidArchive,
+}
 
 // All lists every point.
 var All = slices.Concat(Sagas, Letters)

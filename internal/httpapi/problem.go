@@ -38,9 +38,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 			s.Log.InfoContext(r.Context(), "credential refused",
 				slog.String("request_id", req.id), slog.String("route", req.route), slog.Any("error", f.Unwrap()))
 		}
-		var about *letterFault
-		errors.As(err, &about)
-		s.writeProblemAbout(w, r, statusOf(f.Kind), f, about)
+		s.writeProblem(w, r, statusOf(f.Kind), f)
 		return
 	}
 	if errors.Is(r.Context().Err(), context.Canceled) {
@@ -75,19 +73,12 @@ func statusOf(k fault.Kind) int {
 		return http.StatusUnauthorized
 	case fault.Forbidden:
 		return http.StatusForbidden
-	case fault.Upstream:
-		return http.StatusBadGateway
 	}
 	return http.StatusInternalServerError
 }
 
+// writeProblem is the one writer of error answers.
 func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int, f *fault.Error) {
-	s.writeProblemAbout(w, r, status, f, nil)
-}
-
-// writeProblemAbout is the one writer of error answers. about, unless nil, is
-// the dead letter that they are about.
-func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, status int, f *fault.Error, about *letterFault) {
 	p := api.Problem{
 		Type:      typeOf(f.Code),
 		Title:     titleOf(f.Code, status),
@@ -101,10 +92,8 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 		p.Errors = append(p.Errors, api.ProblemField{Pointer: clip(field.Pointer), Code: field.Code, Message: clip(field.Message)})
 	}
 	if f.Allowed != nil {
-		p.AllowedActions = &f.Allowed
-	}
-	if about != nil {
-		p.Current, p.Message = about.current, about.message
+		actions := actionsOf(f.Allowed)
+		p.AllowedActions = &actions
 	}
 	body, err := json.Marshal(p)
 	if err != nil {

@@ -45,7 +45,7 @@ func newWorld(t *testing.T, opts ...kfake.Opt) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, store: memstore.New(time.Now), broker: broker, def: def, config: kafka.Config{Brokers: broker.ListenAddrs(), Topic: topic, ClientID: "test"}}
+	w := &world{t: t, store: memstore.New(time.Now), broker: broker, def: def, config: kafka.Config{Connection: kafka.Connection{Brokers: broker.ListenAddrs(), ClientID: "test"}, Topic: topic}}
 	return w
 }
 
@@ -364,7 +364,7 @@ func TestSigningInWithSCRAMAndPlain(t *testing.T) {
 func kfakeName(mechanism string) string { return strings.ToUpper(mechanism) }
 
 func TestWhatCannotBeIsSaidAtTheStart(t *testing.T) {
-	good := kafka.Config{Brokers: []string{"h:9092"}, Topic: "t"}
+	good := kafka.Config{Connection: kafka.Connection{Brokers: []string{"h:9092"}}, Topic: "t"}
 	if err := good.Check(); err != nil {
 		t.Errorf("%v", err)
 	}

@@ -33,6 +33,7 @@ type Metrics struct {
 	loops    *prometheus.GaugeVec
 	notices  *notices
 	letters  *letters
+	ingest   *ingest
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
 	written  prometheus.Counter
@@ -77,6 +78,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
 	m.notices = newNotices(counter, gauge)
 	m.letters = newLetters(counter, gauge)
+	m.ingest = newIngest(counter, gauge)
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
 	m.reqTime = histogram("skald_http_request_seconds", "Duration of API requests, including the wait they asked for.", seconds, "method", "code")
 	m.written = counter("skald_audit_events_written_total", "Audit events that this node has committed with changes of sagas.").WithLabelValues()

@@ -1,0 +1,310 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// round stores what was polled and commits it. A partition's records are
+// stored one batch after the other, so that letters arrive in its order. An
+// error is a failpoint's, or ctx's.
+func (in *ingest) round(ctx context.Context, records []*kgo.Record) error {
+	ends := map[place]*kgo.Record{} // without what they carry: that is let go as soon as it is stored
+	for _, r := range records {
+		ends[place{r.Topic, r.Partition}] = &kgo.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, LeaderEpoch: r.LeaderEpoch}
+	}
+	shares := in.shares(records)
+	clear(records)
+	errs := make([]error, len(shares))
+	var all sync.WaitGroup
+	for i, share := range shares {
+		all.Go(func() { errs[i] = in.store(ctx, share) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := errors.Join(failpoint.Hit(failpoint.IngestAfterInsert), failpoint.Hit(failpoint.IngestBeforeCommit)); err != nil {
+		return err
+	}
+	var ours []*kgo.Record
+	for at, r := range ends {
+		if !in.isGone(at) {
+			ours = append(ours, r)
+		}
+	}
+	if len(ours) == 0 {
+		return nil
+	}
+	// It is stored: a stop must not make somebody read it again for nothing.
+	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	if err := in.client.CommitRecords(commit, ours...); err != nil {
+		// The next commit tells of these too; until then they may be read again,
+		// and are known by their place.
+		in.Observer.Failed()
+		in.Log.WarnContext(ctx, "the offsets of stored dead letters could not be committed", slog.Any("error", err))
+	}
+	return nil
+}
+
+const commitTimeout = 5 * time.Second
+
+var partitionSeed = maphash.MakeSeed()
+
+// shares divides records among the workers, whole partitions each.
+func (in *ingest) shares(records []*kgo.Record) [][]*kgo.Record {
+	shares := make([][]*kgo.Record, in.Workers)
+	for _, r := range records {
+		i := int(maphash.Comparable(partitionSeed, place{r.Topic, r.Partition}) % uint64(in.Workers)) //nolint:gosec // less than Workers
+		shares[i] = append(shares[i], r)
+	}
+	return slices.DeleteFunc(shares, func(s []*kgo.Record) bool { return len(s) == 0 })
+}
+
+// store stores records in batches, however long that takes. The error is ctx's.
+func (in *ingest) store(ctx context.Context, records []*kgo.Record) error {
+	for len(records) > 0 {
+		n, size := 0, 0
+		for n < len(records) && n < in.Batch && (n == 0 || size+sizeOf(records[n]) <= in.BatchBytes) {
+			size += sizeOf(records[n])
+			n++
+		}
+		if err := in.storeBatch(ctx, records[:n]); err != nil {
+			return err
+		}
+		clear(records[:n]) // they may be ten megabytes each
+		records = records[n:]
+	}
+	return nil
+}
+
+// storeBatch tries until the batch is stored, or is no longer ours.
+func (in *ingest) storeBatch(ctx context.Context, records []*kgo.Record) error {
+	for failures := 0; ; {
+		ours := slices.DeleteFunc(slices.Clone(records), func(r *kgo.Record) bool { return in.isGone(place{r.Topic, r.Partition}) })
+		if len(ours) == 0 {
+			return nil
+		}
+		letters, err := in.letters(ctx, ours)
+		if err == nil {
+			err = in.arrive(ctx, letters, form(0))
+		}
+		switch {
+		case err == nil:
+			in.resume()
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		in.Observer.Failed()
+		in.hold()
+		in.Log.WarnContext(ctx, "dead letters could not be stored; they are tried again", slog.Int("records", len(ours)), slog.Any("error", err))
+		wait := min(storeBackoff<<min(failures, 10), maxStoreBackoff)
+		failures++
+		pause(ctx, wait)
+	}
+}
+
+const (
+	storeBackoff    = 100 * time.Millisecond
+	maxStoreBackoff = 5 * time.Second
+)
+
+// letters makes letters of records.
+func (in *ingest) letters(ctx context.Context, records []*kgo.Record) ([]dlq.Arrival, error) {
+	batch := make([]dlq.Arrival, len(records))
+	now := in.Now()
+	for i, r := range records {
+		batch[i] = in.Intake.Arrival(recordOf(r))
+		a := &batch[i]
+		policy, err := in.policies.of(ctx, a.OriginalTopic)
+		if err != nil {
+			return nil, fmt.Errorf("policy of a topic: %w", err)
+		}
+		a.Letter = dlq.New(a.Letter, in.NewID(), &policy, dlq.Moment{Now: now, Jitter: rand.Float64()}) //nolint:gosec // spreads retries
+	}
+	return batch, nil
+}
+
+func recordOf(r *kgo.Record) dlq.Record {
+	out := dlq.Record{
+		Place: dlq.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}, Timestamp: r.Timestamp,
+		Content: dlq.Content{Key: r.Key, Payload: r.Value},
+	}
+	if len(r.Headers) > 0 {
+		out.Content.Headers = make([]dlq.Header, len(r.Headers))
+		for i, h := range r.Headers {
+			out.Content.Headers[i] = dlq.Header{Name: h.Key, Value: h.Value}
+		}
+	}
+	return out
+}
+
+// form is how much of a record is stored: 0 all, then what PostgreSQL has to
+// look at least.
+type form int
+
+const (
+	reduced form = iota + 1 // bytes as they are, nothing made of them
+	bare                    // its place alone
+	forms                   // there are no more
+)
+
+// arrive stores a batch. One that is refused is divided until the record is
+// found that PostgreSQL does not take; it is stored in a reduced form: a record
+// that nobody can store would stop its partition for ever.
+func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error {
+	stored, err := in.Store.Arrive(ctx, batch)
+	if err == nil {
+		in.Observer.Stored(len(batch), stored)
+		return nil
+	}
+	if fault.KindOf(err) != fault.Invalid {
+		return err
+	}
+	if n := len(batch); n > 1 {
+		if err := in.arrive(ctx, batch[:n/2], f); err != nil {
+			return err
+		}
+		return in.arrive(ctx, batch[n/2:], f)
+	}
+	if f++; f == forms {
+		return err
+	}
+	in.Observer.Refused()
+	in.Log.WarnContext(ctx, "a dead letter was refused as it came; it is stored in a reduced form", slog.Any("place", *batch[0].Arrived), slog.Any("error", err))
+	return in.arrive(ctx, []dlq.Arrival{in.reduce(batch[0], f, err)}, f)
+}
+
+// reduce returns a letter with less in it that could be refused.
+func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
+	detail := why.Error()
+	if e := fault.As(why); e != nil {
+		detail = e.Detail
+	}
+	l := dlq.Letter{
+		ID: a.ID, TenantID: a.TenantID, Source: a.Source, OriginalTopic: dlq.Storable(a.OriginalTopic, dlq.MaxTopic), Arrived: a.Arrived,
+		MaxRetries: max(a.MaxRetries, 0), Labels: a.Labels, Note: a.Note, Content: a.Content,
+		Failure: dlq.Failure{Message: dlq.Storable("PostgreSQL refused this record as it came: "+detail, dlq.MaxError)},
+	}
+	if f >= bare {
+		l.Content = dlq.Content{}
+		l.Labels, l.MaxRetries = []string{dlq.LabelTruncated}, 0
+		l.Note = fmt.Sprintf("Neither key nor headers nor payload could be stored. The record itself is at offset %d of partition %d of %s.", a.Arrived.Offset, a.Arrived.Partition, a.Arrived.Topic)
+	}
+	policy := dlq.DefaultPolicy
+	policy.AutoRetry = false
+	l = dlq.New(l, a.ID, &policy, dlq.Moment{Now: a.CreatedAt})
+	if l.Content.Payload != nil {
+		l.Encoding = dlq.Binary
+	}
+	return dlq.Arrival{Letter: l}
+}
+
+// hold pauses what is ours while the database is away. The client goes on to
+// tell the group that it lives; a rebalance need not wait for the database.
+func (in *ingest) hold() {
+	in.mu.Lock()
+	if !in.waiting {
+		in.waiting = true
+		in.client.PauseFetchPartitions(in.partitions())
+		in.Observer.Paused(true)
+	}
+	in.mu.Unlock()
+	in.client.AllowRebalance()
+}
+
+// resume takes the pause back.
+func (in *ingest) resume() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.waiting {
+		in.waiting = false
+		in.client.ResumeFetchPartitions(in.client.PauseFetchPartitions(nil)) // also those that have been lost meanwhile
+		in.Observer.Paused(false)
+	}
+}
+
+// partitions lists what is ours; mu is held.
+func (in *ingest) partitions() map[string][]int32 {
+	m := map[string][]int32{}
+	for at := range in.owned {
+		m[at.topic] = append(m[at.topic], at.partition)
+	}
+	return m
+}
+
+func (in *ingest) isGone(at place) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.gone[at]
+}
+
+func sizeOf(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
+// policies remembers the policies of topics for a few seconds: they are asked
+// for with every record.
+type policies struct {
+	store  Arrivals
+	tenant uuid.UUID
+	now    func() time.Time
+
+	mu    sync.Mutex
+	known map[string]known
+}
+
+type known struct {
+	policy dlq.Policy
+	until  time.Time
+}
+
+const (
+	policyAge   = 5 * time.Second
+	maxPolicies = 10_000 // names of topics come from headers, and so from anybody
+)
+
+func newPolicies(store Arrivals, tenant uuid.UUID, now func() time.Time) *policies {
+	return &policies{store: store, tenant: tenant, now: now, known: map[string]known{}}
+}
+
+func (p *policies) of(ctx context.Context, topic string) (dlq.Policy, error) {
+	now := p.now()
+	p.mu.Lock()
+	k, ok := p.known[topic]
+	p.mu.Unlock()
+	if ok && now.Before(k.until) {
+		return k.policy, nil
+	}
+	policy, err := p.store.PolicyOf(ctx, p.tenant, topic)
+	if err != nil {
+		return policy, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.known) >= maxPolicies {
+		clear(p.known)
+	}
+	p.known[topic] = known{policy, now.Add(policyAge)}
+	return policy, nil
+}

@@ -1,0 +1,248 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// RedriveConfig of the driver of dead letters to Kafka.
+type RedriveConfig struct {
+	Connection
+	// Forbidden tells that a topic is one that ingestion reads. Nothing is ever
+	// driven there, whoever asks (invariant D6). nil: there is no ingestion.
+	Forbidden func(topic string) bool
+	// CreateTopics lets brokers that do so make a topic that is missing.
+	CreateTopics bool
+	Timeout      time.Duration // 20 s: what is not acknowledged by then is uncertain
+	Now          func() time.Time
+}
+
+// Redriver writes dead letters to Kafka. Safe for concurrent use.
+type Redriver struct {
+	cfg RedriveConfig
+	// most takes records that fit into a batch with others; single sends one
+	// after the other, each in a batch of its own: what is large, and what was
+	// refused along with others.
+	most, single *kgo.Client
+	written      *atomic.Int64 // produce requests of which anything was written to a broker
+}
+
+const (
+	largeRecord  = 900_000 // bytes; brokers take batches of about a megabyte unless told otherwise
+	maxOneRecord = 64 << 20
+)
+
+// Open returns a driver. It connects when something is driven.
+func (c RedriveConfig) Open() (*Redriver, error) {
+	if c.Timeout <= 0 {
+		c.Timeout = 20 * time.Second
+	}
+	r := &Redriver{cfg: c, written: new(atomic.Int64)}
+	opts := append(durable(),
+		kgo.RecordPartitioner(partitioner{kgo.StickyKeyPartitioner(nil)}),
+		kgo.AllowIdempotentProduceCancellation(), // a letter whose outcome is not known is driven again
+		kgo.ProduceRequestTimeout(c.Timeout/2), kgo.RequestTimeoutOverhead(min(10*time.Second, c.Timeout/2)),
+		kgo.WithHooks(writes{r.written}),
+	)
+	if c.CreateTopics {
+		opts = append(opts, kgo.AllowAutoTopicCreation())
+	}
+	var err error
+	if r.most, err = newClient(c.Connection, opts...); err != nil {
+		return nil, err
+	}
+	if r.single, err = newClient(c.Connection, append(opts, kgo.ProducerBatchMaxBytes(maxOneRecord))...); err != nil {
+		r.most.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close gives up the connections and whatever is in flight.
+func (r *Redriver) Close() {
+	r.most.Close()
+	r.single.Close()
+}
+
+// Drive produces letters and returns what became of each, in their order. It
+// returns about Timeout after it began at the latest, and soon after ctx ends.
+func (r *Redriver) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
+	results, records := make([]dlq.Result, len(batch)), make([]*kgo.Record, len(batch))
+	started := r.cfg.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	before := r.written.Load()
+	errs := make([]error, len(batch))
+	var together, alone []int
+	for i := range batch {
+		if why := r.refuse(&batch[i]); why != "" {
+			results[i] = dlq.Result{Outcome: dlq.FailedDrive, Error: why}
+			continue
+		}
+		records[i] = recordFor(ctx, &batch[i])
+		if sizeOf(records[i]) > largeRecord {
+			alone = append(alone, i)
+		} else {
+			together = append(together, i)
+		}
+	}
+	produce(ctx, r.most, together, records, errs)
+	if len(together) > 1 {
+		for _, i := range together {
+			if spoilt(errs[i]) { // whose fault it was shows when each is sent by itself
+				records[i], errs[i] = recordFor(ctx, &batch[i]), nil
+				alone = append(alone, i)
+			}
+		}
+	}
+	for _, i := range alone {
+		produce(ctx, r.single, []int{i}, records, errs)
+	}
+	silent := r.written.Load() == before
+	for i := range results {
+		if records[i] != nil {
+			results[i] = resultOf(records[i], errs[i], silent)
+		}
+		results[i].StartedAt, results[i].EndedAt = started, r.cfg.Now()
+	}
+	return results
+}
+
+// refuse tells why a letter is not driven at all, "" when it is.
+func (r *Redriver) refuse(d *dlq.Drive) string {
+	switch topic := topicOf(d); {
+	case r.cfg.Forbidden != nil && r.cfg.Forbidden(topic):
+		return fmt.Sprintf("%s is a topic that ingestion reads: the letter would come back at once", topic)
+	case d.Revision == 0 && slices.Contains(d.Labels, dlq.LabelTruncated):
+		return "only a part of the payload is kept: retry with the whole payload"
+	}
+	return ""
+}
+
+func topicOf(d *dlq.Drive) string {
+	if d.To.Topic != "" {
+		return d.To.Topic
+	}
+	return d.OriginalTopic
+}
+
+func recordFor(ctx context.Context, d *dlq.Drive) *kgo.Record {
+	r := &kgo.Record{Topic: topicOf(d), Key: d.Send.Key, Value: d.Send.Payload, Partition: byKey}
+	if d.To.Partition != nil {
+		r.Partition = *d.To.Partition
+		r.Context = context.WithValue(ctx, missing{}, new(bool))
+	}
+	for _, h := range dlq.RedriveHeaders(d) {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
+	}
+	return r
+}
+
+// produce sends the chosen records and waits until each has its outcome.
+func produce(ctx context.Context, client *kgo.Client, chosen []int, records []*kgo.Record, errs []error) {
+	done := make(chan struct{}, len(chosen))
+	for _, i := range chosen {
+		client.Produce(ctx, records[i], func(_ *kgo.Record, err error) {
+			errs[i] = err
+			done <- struct{}{}
+		})
+	}
+	for range chosen {
+		<-done
+	}
+}
+
+// spoilt tells that a batch was refused for what one of its records is.
+func spoilt(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord) ||
+		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
+}
+
+// refusals are answers after which a record certainly is not in the topic.
+var refusals = []error{
+	kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException, kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed,
+	kerr.PolicyViolation, kerr.UnsupportedForMessageFormat, kerr.InvalidRequiredAcks,
+}
+
+// resultOf says what an error of the client means. silent: no broker has been
+// written to since the drive began.
+func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
+	switch {
+	case err == nil:
+		return dlq.Result{Outcome: dlq.Acknowledged, Written: &dlq.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}}
+	case lacksPartition(r):
+		return dlq.Result{Outcome: dlq.FailedDrive, Error: fmt.Sprintf("Kafka: %s has no such partition", r.Topic)}
+	case spoilt(err), slices.ContainsFunc(refusals, func(e error) bool { return errors.Is(err, e) }):
+		return dlq.Result{Outcome: dlq.FailedDrive, Error: "Kafka: " + err.Error()}
+	case silent:
+		return dlq.Result{Outcome: dlq.Withdrawn, Error: "Kafka: no broker could be reached: " + err.Error()}
+	}
+	return dlq.Result{Outcome: dlq.Uncertain, Error: "Kafka: it may have been written: " + err.Error()}
+}
+
+// byKey is the partition of a record for which its key decides.
+const byKey = -1
+
+// missing is the key of a flag in the context of a record that asks for a
+// partition: its topic does not have it.
+type missing struct{}
+
+func lacksPartition(r *kgo.Record) bool {
+	flag, ok := r.Context.Value(missing{}).(*bool)
+	return ok && *flag
+}
+
+// partitioner honours a partition that was asked for; else the key decides, as
+// in Kafka's own clients.
+type partitioner struct{ byKey kgo.Partitioner }
+
+func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	return topicPartitioner{p.byKey.ForTopic(topic)}
+}
+
+type topicPartitioner struct{ byKey kgo.TopicPartitioner }
+
+func (p topicPartitioner) RequiresConsistency(r *kgo.Record) bool {
+	return r.Partition >= 0 || p.byKey.RequiresConsistency(r)
+}
+
+func (p topicPartitioner) Partition(r *kgo.Record, n int) int {
+	switch {
+	case int(r.Partition) >= n:
+		if flag, ok := r.Context.Value(missing{}).(*bool); ok {
+			*flag = true
+		}
+		return -1 // which the client refuses
+	case r.Partition >= 0:
+		return int(r.Partition)
+	}
+	return p.byKey.Partition(r, n)
+}
+
+// OnNewBatch implements kgo.TopicPartitionerOnNewBatch: records without a key
+// stay together until a batch is full.
+func (p topicPartitioner) OnNewBatch() {
+	if sticky, ok := p.byKey.(kgo.TopicPartitionerOnNewBatch); ok {
+		sticky.OnNewBatch()
+	}
+}
+
+// writes counts produce requests of which a broker may have seen something.
+type writes struct{ n *atomic.Int64 }
+
+// OnBrokerWrite implements kgo.HookBrokerWrite.
+func (w writes) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, written int, _, _ time.Duration, _ error) {
+	if key == int16(kmsg.Produce) && written > 0 {
+		w.n.Add(1)
+	}
+}

@@ -1,0 +1,54 @@
+package ops
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ingest are the metrics of dead letters that come from Kafka.
+type ingest struct {
+	read     prometheus.Counter
+	stored   prometheus.Counter
+	batches  prometheus.Counter
+	refused  prometheus.Counter
+	failures prometheus.Counter
+	lag      prometheus.Gauge
+	paused   prometheus.Gauge
+}
+
+func newIngest(counter func(name, help string, labels ...string) *prometheus.CounterVec, gauge func(name, help string, labels ...string) *prometheus.GaugeVec) *ingest {
+	return &ingest{
+		read:     counter("skald_dlq_ingest_records_total", "Records of dead-letter topics that this node has read and that are stored.").WithLabelValues(),
+		stored:   counter("skald_dlq_ingest_letters_total", "Those of them that were not stored before.").WithLabelValues(),
+		batches:  counter("skald_dlq_ingest_batches_total", "Batches of them.").WithLabelValues(),
+		refused:  counter("skald_dlq_ingest_reduced_total", "Records that PostgreSQL refused as they came and that are stored in a reduced form.").WithLabelValues(),
+		failures: counter("skald_dlq_ingest_failures_total", "Fetches, batches and commits of offsets that failed; they are tried again.").WithLabelValues(),
+		lag:      gauge("skald_dlq_ingest_lag_records", "Records of the partitions of this node that it has not read.").WithLabelValues(),
+		paused:   gauge("skald_dlq_ingest_paused", "1 while this node waits for the database to store what it has read.").WithLabelValues(),
+	}
+}
+
+// Ingested counts a batch of records that is stored, of which some were not
+// there before.
+func (m *Metrics) Ingested(read, stored int) {
+	m.ingest.read.Add(float64(read))
+	m.ingest.stored.Add(float64(stored))
+	m.ingest.batches.Inc()
+}
+
+// IngestReduced counts a record that was stored in a reduced form.
+func (m *Metrics) IngestReduced() { m.ingest.refused.Inc() }
+
+// IngestFailed counts something that is tried again.
+func (m *Metrics) IngestFailed() { m.ingest.failures.Inc() }
+
+// IngestLag records how many records are still to be read.
+func (m *Metrics) IngestLag(records int64) { m.ingest.lag.Set(float64(records)) }
+
+// IngestPaused records whether ingestion waits for the database.
+func (m *Metrics) IngestPaused(paused bool) {
+	v := 0.0
+	if paused {
+		v = 1
+	}
+	m.ingest.paused.Set(v)
+}
