@@ -183,6 +183,306 @@ func (e CompensationStateName) Valid() bool {
 	}
 }
 
+// Defines values for DeadLetterAckInputOutcome.
+const (
+	DeadLetterAckInputOutcomeFAILED    DeadLetterAckInputOutcome = "FAILED"
+	DeadLetterAckInputOutcomePROCESSED DeadLetterAckInputOutcome = "PROCESSED"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterAckInputOutcome enum.
+func (e DeadLetterAckInputOutcome) Valid() bool {
+	switch e {
+	case DeadLetterAckInputOutcomeFAILED:
+		return true
+	case DeadLetterAckInputOutcomePROCESSED:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterAttemptOutcome.
+const (
+	DeadLetterAttemptOutcomeABANDONED    DeadLetterAttemptOutcome = "ABANDONED"
+	DeadLetterAttemptOutcomeACKNOWLEDGED DeadLetterAttemptOutcome = "ACKNOWLEDGED"
+	DeadLetterAttemptOutcomeFAILED       DeadLetterAttemptOutcome = "FAILED"
+	DeadLetterAttemptOutcomeUNCERTAIN    DeadLetterAttemptOutcome = "UNCERTAIN"
+	DeadLetterAttemptOutcomeWITHDRAWN    DeadLetterAttemptOutcome = "WITHDRAWN"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterAttemptOutcome enum.
+func (e DeadLetterAttemptOutcome) Valid() bool {
+	switch e {
+	case DeadLetterAttemptOutcomeABANDONED:
+		return true
+	case DeadLetterAttemptOutcomeACKNOWLEDGED:
+		return true
+	case DeadLetterAttemptOutcomeFAILED:
+		return true
+	case DeadLetterAttemptOutcomeUNCERTAIN:
+		return true
+	case DeadLetterAttemptOutcomeWITHDRAWN:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterEncoding.
+const (
+	DeadLetterEncodingBinary DeadLetterEncoding = "binary"
+	DeadLetterEncodingJSON   DeadLetterEncoding = "json"
+	DeadLetterEncodingText   DeadLetterEncoding = "text"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterEncoding enum.
+func (e DeadLetterEncoding) Valid() bool {
+	switch e {
+	case DeadLetterEncodingBinary:
+		return true
+	case DeadLetterEncodingJSON:
+		return true
+	case DeadLetterEncodingText:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterErrorClass.
+const (
+	DeadLetterErrorClassPERMANENT DeadLetterErrorClass = "PERMANENT"
+	DeadLetterErrorClassTRANSIENT DeadLetterErrorClass = "TRANSIENT"
+	DeadLetterErrorClassUNKNOWN   DeadLetterErrorClass = "UNKNOWN"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterErrorClass enum.
+func (e DeadLetterErrorClass) Valid() bool {
+	switch e {
+	case DeadLetterErrorClassPERMANENT:
+		return true
+	case DeadLetterErrorClassTRANSIENT:
+		return true
+	case DeadLetterErrorClassUNKNOWN:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterHeaderPatchOp.
+const (
+	DeadLetterHeaderPatchOpRemove DeadLetterHeaderPatchOp = "remove"
+	DeadLetterHeaderPatchOpSet    DeadLetterHeaderPatchOp = "set"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterHeaderPatchOp enum.
+func (e DeadLetterHeaderPatchOp) Valid() bool {
+	switch e {
+	case DeadLetterHeaderPatchOpRemove:
+		return true
+	case DeadLetterHeaderPatchOpSet:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterResolution.
+const (
+	DeadLetterResolutionBOUNCED   DeadLetterResolution = "BOUNCED"
+	DeadLetterResolutionCONFIRMED DeadLetterResolution = "CONFIRMED"
+	DeadLetterResolutionDISCARDED DeadLetterResolution = "DISCARDED"
+	DeadLetterResolutionEXHAUSTED DeadLetterResolution = "EXHAUSTED"
+	DeadLetterResolutionMANUAL    DeadLetterResolution = "MANUAL"
+	DeadLetterResolutionPOISON    DeadLetterResolution = "POISON"
+	DeadLetterResolutionREDRIVEN  DeadLetterResolution = "REDRIVEN"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterResolution enum.
+func (e DeadLetterResolution) Valid() bool {
+	switch e {
+	case DeadLetterResolutionBOUNCED:
+		return true
+	case DeadLetterResolutionCONFIRMED:
+		return true
+	case DeadLetterResolutionDISCARDED:
+		return true
+	case DeadLetterResolutionEXHAUSTED:
+		return true
+	case DeadLetterResolutionMANUAL:
+		return true
+	case DeadLetterResolutionPOISON:
+		return true
+	case DeadLetterResolutionREDRIVEN:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterRetryTargetMethod.
+const (
+	DeadLetterRetryTargetMethodDELETE DeadLetterRetryTargetMethod = "DELETE"
+	DeadLetterRetryTargetMethodPATCH  DeadLetterRetryTargetMethod = "PATCH"
+	DeadLetterRetryTargetMethodPOST   DeadLetterRetryTargetMethod = "POST"
+	DeadLetterRetryTargetMethodPUT    DeadLetterRetryTargetMethod = "PUT"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterRetryTargetMethod enum.
+func (e DeadLetterRetryTargetMethod) Valid() bool {
+	switch e {
+	case DeadLetterRetryTargetMethodDELETE:
+		return true
+	case DeadLetterRetryTargetMethodPATCH:
+		return true
+	case DeadLetterRetryTargetMethodPOST:
+		return true
+	case DeadLetterRetryTargetMethodPUT:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterSource.
+const (
+	DeadLetterSourceJOB     DeadLetterSource = "JOB"
+	DeadLetterSourceKAFKA   DeadLetterSource = "KAFKA"
+	DeadLetterSourceREST    DeadLetterSource = "REST"
+	DeadLetterSourceSAGA    DeadLetterSource = "SAGA"
+	DeadLetterSourceWEBHOOK DeadLetterSource = "WEBHOOK"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterSource enum.
+func (e DeadLetterSource) Valid() bool {
+	switch e {
+	case DeadLetterSourceJOB:
+		return true
+	case DeadLetterSourceKAFKA:
+		return true
+	case DeadLetterSourceREST:
+		return true
+	case DeadLetterSourceSAGA:
+		return true
+	case DeadLetterSourceWEBHOOK:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterStatus.
+const (
+	DeadLetterStatusDEAD     DeadLetterStatus = "DEAD"
+	DeadLetterStatusPENDING  DeadLetterStatus = "PENDING"
+	DeadLetterStatusRESOLVED DeadLetterStatus = "RESOLVED"
+	DeadLetterStatusRETRYING DeadLetterStatus = "RETRYING"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterStatus enum.
+func (e DeadLetterStatus) Valid() bool {
+	switch e {
+	case DeadLetterStatusDEAD:
+		return true
+	case DeadLetterStatusPENDING:
+		return true
+	case DeadLetterStatusRESOLVED:
+		return true
+	case DeadLetterStatusRETRYING:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterTargetMethod.
+const (
+	DeadLetterTargetMethodDELETE DeadLetterTargetMethod = "DELETE"
+	DeadLetterTargetMethodPATCH  DeadLetterTargetMethod = "PATCH"
+	DeadLetterTargetMethodPOST   DeadLetterTargetMethod = "POST"
+	DeadLetterTargetMethodPUT    DeadLetterTargetMethod = "PUT"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterTargetMethod enum.
+func (e DeadLetterTargetMethod) Valid() bool {
+	switch e {
+	case DeadLetterTargetMethodDELETE:
+		return true
+	case DeadLetterTargetMethodPATCH:
+		return true
+	case DeadLetterTargetMethodPOST:
+		return true
+	case DeadLetterTargetMethodPUT:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterTargetKind.
+const (
+	DeadLetterTargetKindHTTP     DeadLetterTargetKind = "http"
+	DeadLetterTargetKindJobRun   DeadLetterTargetKind = "job_run"
+	DeadLetterTargetKindKafka    DeadLetterTargetKind = "kafka"
+	DeadLetterTargetKindSagaStep DeadLetterTargetKind = "saga_step"
+	DeadLetterTargetKindWebhook  DeadLetterTargetKind = "webhook"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterTargetKind enum.
+func (e DeadLetterTargetKind) Valid() bool {
+	switch e {
+	case DeadLetterTargetKindHTTP:
+		return true
+	case DeadLetterTargetKindJobRun:
+		return true
+	case DeadLetterTargetKindKafka:
+		return true
+	case DeadLetterTargetKindSagaStep:
+		return true
+	case DeadLetterTargetKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterVerb.
+const (
+	DeadLetterVerbAck     DeadLetterVerb = "ack"
+	DeadLetterVerbDelete  DeadLetterVerb = "delete"
+	DeadLetterVerbDiscard DeadLetterVerb = "discard"
+	DeadLetterVerbRequeue DeadLetterVerb = "requeue"
+	DeadLetterVerbResolve DeadLetterVerb = "resolve"
+	DeadLetterVerbRestore DeadLetterVerb = "restore"
+	DeadLetterVerbRetry   DeadLetterVerb = "retry"
+	DeadLetterVerbUpdate  DeadLetterVerb = "update"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterVerb enum.
+func (e DeadLetterVerb) Valid() bool {
+	switch e {
+	case DeadLetterVerbAck:
+		return true
+	case DeadLetterVerbDelete:
+		return true
+	case DeadLetterVerbDiscard:
+		return true
+	case DeadLetterVerbRequeue:
+		return true
+	case DeadLetterVerbResolve:
+		return true
+	case DeadLetterVerbRestore:
+		return true
+	case DeadLetterVerbRetry:
+		return true
+	case DeadLetterVerbUpdate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeliveryStatus.
 const (
 	DeliveryStatusDelivered DeliveryStatus = "delivered"
@@ -678,6 +978,24 @@ func (e WorkflowCheckValid) Valid() bool {
 	}
 }
 
+// Defines values for DLQOrder.
+const (
+	DLQOrderAsc  DLQOrder = "asc"
+	DLQOrderDesc DLQOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the DLQOrder enum.
+func (e DLQOrder) Valid() bool {
+	switch e {
+	case DLQOrderAsc:
+		return true
+	case DLQOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for View.
 const (
 	ViewBasic View = "basic"
@@ -708,6 +1026,159 @@ func (e ListAPIKeysParamsInclude) Valid() bool {
 	case ListAPIKeysParamsIncludeExactTotal:
 		return true
 	case ListAPIKeysParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListArchivedDeadLettersParamsView.
+const (
+	ListArchivedDeadLettersParamsViewBasic ListArchivedDeadLettersParamsView = "basic"
+	ListArchivedDeadLettersParamsViewFull  ListArchivedDeadLettersParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListArchivedDeadLettersParamsView enum.
+func (e ListArchivedDeadLettersParamsView) Valid() bool {
+	switch e {
+	case ListArchivedDeadLettersParamsViewBasic:
+		return true
+	case ListArchivedDeadLettersParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListArchivedDeadLettersParamsInclude.
+const (
+	ListArchivedDeadLettersParamsIncludeExactTotal ListArchivedDeadLettersParamsInclude = "exact_total"
+	ListArchivedDeadLettersParamsIncludeTotal      ListArchivedDeadLettersParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListArchivedDeadLettersParamsInclude enum.
+func (e ListArchivedDeadLettersParamsInclude) Valid() bool {
+	switch e {
+	case ListArchivedDeadLettersParamsIncludeExactTotal:
+		return true
+	case ListArchivedDeadLettersParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersParamsOrder.
+const (
+	ListDeadLettersParamsOrderAsc  ListDeadLettersParamsOrder = "asc"
+	ListDeadLettersParamsOrderDesc ListDeadLettersParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersParamsOrder enum.
+func (e ListDeadLettersParamsOrder) Valid() bool {
+	switch e {
+	case ListDeadLettersParamsOrderAsc:
+		return true
+	case ListDeadLettersParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersParamsView.
+const (
+	ListDeadLettersParamsViewBasic ListDeadLettersParamsView = "basic"
+	ListDeadLettersParamsViewFull  ListDeadLettersParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersParamsView enum.
+func (e ListDeadLettersParamsView) Valid() bool {
+	switch e {
+	case ListDeadLettersParamsViewBasic:
+		return true
+	case ListDeadLettersParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersParamsInclude.
+const (
+	ListDeadLettersParamsIncludeExactTotal ListDeadLettersParamsInclude = "exact_total"
+	ListDeadLettersParamsIncludeTotal      ListDeadLettersParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersParamsInclude enum.
+func (e ListDeadLettersParamsInclude) Valid() bool {
+	switch e {
+	case ListDeadLettersParamsIncludeExactTotal:
+		return true
+	case ListDeadLettersParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetDeadLetterParamsInclude.
+const (
+	GetDeadLetterParamsIncludeAttempts GetDeadLetterParamsInclude = "attempts"
+	GetDeadLetterParamsIncludeHeaders  GetDeadLetterParamsInclude = "headers"
+	GetDeadLetterParamsIncludeLineage  GetDeadLetterParamsInclude = "lineage"
+	GetDeadLetterParamsIncludePayload  GetDeadLetterParamsInclude = "payload"
+	GetDeadLetterParamsIncludeRaw      GetDeadLetterParamsInclude = "raw"
+)
+
+// Valid indicates whether the value is a known member of the GetDeadLetterParamsInclude enum.
+func (e GetDeadLetterParamsInclude) Valid() bool {
+	switch e {
+	case GetDeadLetterParamsIncludeAttempts:
+		return true
+	case GetDeadLetterParamsIncludeHeaders:
+		return true
+	case GetDeadLetterParamsIncludeLineage:
+		return true
+	case GetDeadLetterParamsIncludePayload:
+		return true
+	case GetDeadLetterParamsIncludeRaw:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersOfTopicParamsView.
+const (
+	ListDeadLettersOfTopicParamsViewBasic ListDeadLettersOfTopicParamsView = "basic"
+	ListDeadLettersOfTopicParamsViewFull  ListDeadLettersOfTopicParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersOfTopicParamsView enum.
+func (e ListDeadLettersOfTopicParamsView) Valid() bool {
+	switch e {
+	case ListDeadLettersOfTopicParamsViewBasic:
+		return true
+	case ListDeadLettersOfTopicParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersOfTopicParamsInclude.
+const (
+	ListDeadLettersOfTopicParamsIncludeExactTotal ListDeadLettersOfTopicParamsInclude = "exact_total"
+	ListDeadLettersOfTopicParamsIncludeTotal      ListDeadLettersOfTopicParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersOfTopicParamsInclude enum.
+func (e ListDeadLettersOfTopicParamsInclude) Valid() bool {
+	switch e {
+	case ListDeadLettersOfTopicParamsIncludeExactTotal:
+		return true
+	case ListDeadLettersOfTopicParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -1135,6 +1606,9 @@ type CompleteStepInput struct {
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
+// ContentText What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+type ContentText = string
+
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
 	APIKey APIKey `json:"api_key"`
@@ -1142,6 +1616,517 @@ type CreatedAPIKey struct {
 	// Key The key itself. It is not shown again.
 	Key string `json:"key"`
 }
+
+// DeadLetter defines model for DeadLetter.
+type DeadLetter struct {
+	ID            openapi_types.UUID `json:"id"`
+	OriginalTopic string             `json:"original_topic"`
+	ErrorMessage  string             `json:"error_message"`
+	RetryCount    int                `json:"retry_count"`
+	MaxRetries    int                `json:"max_retries"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
+
+	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
+	// JSON value and as a string; `binary` is in `payload_base64`.
+	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
+
+	// PayloadBytes Its length; absent when there is no payload.
+	PayloadBytes *int `json:"payload_bytes,omitempty"`
+
+	// Key When it is UTF-8.
+	Key *ContentText `json:"key,omitempty"`
+
+	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	KeyBase64 *ContentText `json:"key_base64,omitempty"`
+
+	// Headers In order; repetitions count.
+	Headers []DeadLetterHeader `json:"headers,omitempty"`
+
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status DeadLetterStatus `json:"status"`
+
+	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
+	// (it was seen to be processed), BOUNCED (it came back as another letter),
+	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
+
+	// CreatedAt When it arrived here.
+	CreatedAt   time.Time  `json:"created_at"`
+	UpdatedAt   time.Time  `json:"updated_at"`
+	LastRetryAt *time.Time `json:"last_retry_at,omitempty"`
+
+	// NextRetryAt Absent when it is not retried by itself.
+	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
+
+	// TerminalAt When it became RESOLVED or DEAD.
+	TerminalAt *time.Time `json:"terminal_at,omitempty"`
+
+	// LeaseUntil While it is RETRYING; until then nobody else retries it.
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+
+	// Version Grows with every change; the ETag.
+	Version int64 `json:"version"`
+
+	// Source Where it came from.
+	Source            DeadLetterSource `json:"source"`
+	OriginalPartition *int32           `json:"original_partition,omitempty"`
+	OriginalOffset    *int64           `json:"original_offset,omitempty"`
+	OriginalTimestamp *time.Time       `json:"original_timestamp,omitempty"`
+
+	// ReadFrom Where in the dead-letter topics it was read.
+	ReadFrom      *DeadLetterPlace `json:"read_from,omitempty"`
+	ConsumerGroup *string          `json:"consumer_group,omitempty"`
+	ErrorType     *string          `json:"error_type,omitempty"`
+
+	// ErrorClass Whether trying again is likely to help.
+	ErrorClass DeadLetterErrorClass `json:"error_class"`
+
+	// ErrorStack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	ErrorStack *ContentText `json:"error_stack,omitempty"`
+
+	// Fingerprint The kind of error; letters of one fingerprint are a group.
+	Fingerprint   string              `json:"fingerprint"`
+	SagaID        *openapi_types.UUID `json:"saga_id,omitempty"`
+	StepIndex     *int                `json:"step_index,omitempty"`
+	StepName      *string             `json:"step_name,omitempty"`
+	StepAction    *StepAction         `json:"step_action,omitempty"`
+	JobRunID      *openapi_types.UUID `json:"job_run_id,omitempty"`
+	WebhookID     *openapi_types.UUID `json:"webhook_id,omitempty"`
+	DeliveryID    *openapi_types.UUID `json:"delivery_id,omitempty"`
+	CorrelationID *string             `json:"correlation_id,omitempty"`
+	TraceID       *string             `json:"trace_id,omitempty"`
+	DedupeKey     *string             `json:"dedupe_key,omitempty"`
+	Labels        []string            `json:"labels"`
+	Assignee      *string             `json:"assignee,omitempty"`
+	Note          *string             `json:"note,omitempty"`
+
+	// Target Where a retry drives a letter.
+	Target DeadLetterTarget `json:"target"`
+
+	// Revision The content that a retry sends; 0 is the original.
+	Revision int `json:"revision"`
+
+	// Ordered Letters of its key are driven in the order of their arrival.
+	Ordered bool `json:"ordered"`
+
+	// RedriveID The last redrive that drove it.
+	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
+
+	// RootID The first letter of its lineage.
+	RootID openapi_types.UUID `json:"root_id"`
+
+	// ParentID The letter whose redrive came back as this one.
+	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
+
+	// Generation How often its lineage was redriven and came back.
+	Generation int `json:"generation"`
+
+	// AllowedActions What can be done to it now.
+	AllowedActions []DeadLetterVerb `json:"allowed_actions"`
+
+	// Deduplicated Of a push that it was there before.
+	Deduplicated  *bool      `json:"deduplicated,omitempty"`
+	Archived      *bool      `json:"archived,omitempty"`
+	ArchivedAt    *time.Time `json:"archived_at,omitempty"`
+	ArchiveReason *string    `json:"archive_reason,omitempty"`
+
+	// Attempts With `include=attempts`.
+	Attempts []DeadLetterAttempt `json:"attempts,omitempty"`
+
+	// Lineage With `include=lineage`.
+	Lineage []DeadLetterAncestor `json:"lineage,omitempty"`
+}
+
+// DeadLetterAckInput defines model for DeadLetterAckInput.
+type DeadLetterAckInput struct {
+	// Generation The `x-dlq-generation` of the record.
+	Generation int32                     `json:"generation"`
+	Outcome    DeadLetterAckInputOutcome `json:"outcome"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// DeadLetterAckInputOutcome defines model for DeadLetterAckInput.Outcome.
+type DeadLetterAckInputOutcome string
+
+// DeadLetterActionInput defines model for DeadLetterActionInput.
+type DeadLetterActionInput struct {
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// DeadLetterAncestor A letter of a lineage.
+type DeadLetterAncestor struct {
+	ID       openapi_types.UUID  `json:"id"`
+	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
+
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status DeadLetterStatus `json:"status"`
+
+	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
+	// (it was seen to be processed), BOUNCED (it came back as another letter),
+	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
+	Generation int                   `json:"generation"`
+	RedriveID  *openapi_types.UUID   `json:"redrive_id,omitempty"`
+	CreatedAt  time.Time             `json:"created_at"`
+	Archived   *bool                 `json:"archived,omitempty"`
+}
+
+// DeadLetterAttempt One retry.
+type DeadLetterAttempt struct {
+	Number int `json:"number"`
+
+	// Outcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
+	// UNCERTAIN: it may have been. ABANDONED: whoever made it is gone.
+	// WITHDRAWN: it was not made, and does not count.
+	Outcome DeadLetterAttemptOutcome `json:"outcome"`
+	Error   *string                  `json:"error,omitempty"`
+
+	// StatusCode What an HTTP target answered.
+	StatusCode *int `json:"status_code,omitempty"`
+
+	// Target Where a retry drives a letter.
+	Target   DeadLetterTarget `json:"target"`
+	Revision int              `json:"revision"`
+
+	// Written Where the broker has put it.
+	Written   *DeadLetterPlace    `json:"written,omitempty"`
+	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
+
+	// Actor Absent when it was automatic.
+	Actor     *string   `json:"actor,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+}
+
+// DeadLetterAttemptOutcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
+// UNCERTAIN: it may have been. ABANDONED: whoever made it is gone.
+// WITHDRAWN: it was not made, and does not count.
+type DeadLetterAttemptOutcome string
+
+// DeadLetterAttemptList defines model for DeadLetterAttemptList.
+type DeadLetterAttemptList struct {
+	Attempts []DeadLetterAttempt `json:"attempts"`
+}
+
+// DeadLetterBatch defines model for DeadLetterBatch.
+type DeadLetterBatch struct {
+	Messages []DeadLetterInput `json:"messages"`
+}
+
+// DeadLetterCurrent What the dead letter is instead.
+type DeadLetterCurrent struct {
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status  DeadLetterStatus `json:"status"`
+	Version int64            `json:"version"`
+}
+
+// DeadLetterDeleted defines model for DeadLetterDeleted.
+type DeadLetterDeleted struct {
+	ID openapi_types.UUID `json:"id"`
+}
+
+// DeadLetterDiscardInput defines model for DeadLetterDiscardInput.
+type DeadLetterDiscardInput struct {
+	// Force Also when a saga waits for it.
+	Force *bool `json:"force,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// DeadLetterEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
+// JSON value and as a string; `binary` is in `payload_base64`.
+type DeadLetterEncoding string
+
+// DeadLetterErrorClass Whether trying again is likely to help.
+type DeadLetterErrorClass string
+
+// DeadLetterHeader `value` is there when it is UTF-8, `value_base64` whenever there is a value.
+// A request has one of them, or neither for a header without a value.
+type DeadLetterHeader struct {
+	Name string `json:"name"`
+
+	// Value What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	Value *ContentText `json:"value,omitempty"`
+
+	// ValueBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	ValueBase64 *ContentText `json:"value_base64,omitempty"`
+}
+
+// DeadLetterHeaderPatch `op` `set` replaces all headers of this name by one, `remove` removes them.
+type DeadLetterHeaderPatch struct {
+	Name        string                  `json:"name"`
+	Op          DeadLetterHeaderPatchOp `json:"op"`
+	Value       *string                 `json:"value,omitempty"`
+	ValueBase64 *string                 `json:"value_base64,omitempty"`
+}
+
+// DeadLetterHeaderPatchOp defines model for DeadLetterHeaderPatch.Op.
+type DeadLetterHeaderPatchOp string
+
+// DeadLetterImport defines model for DeadLetterImport.
+type DeadLetterImport struct {
+	// Duplicates They were there before.
+	Duplicates int `json:"duplicates"`
+
+	// Errors The first hundred.
+	Errors   []DeadLetterImportError `json:"errors"`
+	Failed   int                     `json:"failed"`
+	Imported int                     `json:"imported"`
+}
+
+// DeadLetterImportError defines model for DeadLetterImportError.
+type DeadLetterImportError struct {
+	// Line From 1.
+	Line int `json:"line"`
+
+	// Problem A problem with one item of many.
+	Problem ItemProblem `json:"problem"`
+}
+
+// DeadLetterInput A payload is JSON (`payload`) or any bytes (`payload_base64`). Lengths are in
+// bytes of UTF-8.
+type DeadLetterInput struct {
+	// ConsumerGroup At most 255 bytes, as are the following up to `trace_id`.
+	ConsumerGroup *string `json:"consumer_group,omitempty"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+
+	// DedupeKey A second letter of this key is not stored. Must not begin with `idem:` or `skald:`.
+	DedupeKey *string `json:"dedupe_key,omitempty"`
+
+	// ErrorClass Whether trying again is likely to help.
+	ErrorClass *DeadLetterErrorClass `json:"error_class,omitempty"`
+
+	// ErrorMessage 1 to 8,192 bytes.
+	ErrorMessage string `json:"error_message"`
+
+	// ErrorStack At most 64 KiB.
+	ErrorStack *string `json:"error_stack,omitempty"`
+	ErrorType  *string `json:"error_type,omitempty"`
+
+	// Headers At most 200.
+	Headers []DeadLetterHeader `json:"headers,omitempty"`
+
+	// JobRunID For reference.
+	JobRunID *UUID `json:"job_run_id,omitempty"`
+
+	// Key The key, as text. Excludes `key_base64`.
+	Key *string `json:"key,omitempty"`
+
+	// KeyBase64 At most 64 KiB decoded.
+	KeyBase64 *string `json:"key_base64,omitempty"`
+
+	// Labels At most 32, each of at most 100 bytes.
+	Labels []string `json:"labels,omitempty"`
+
+	// MaxRetries The topic's policy's by default.
+	MaxRetries        *int32     `json:"max_retries,omitempty"`
+	OriginalOffset    *int64     `json:"original_offset,omitempty"`
+	OriginalPartition *int32     `json:"original_partition,omitempty"`
+	OriginalTimestamp *time.Time `json:"original_timestamp,omitempty"`
+
+	// OriginalTopic 1 to 255 characters.
+	OriginalTopic string `json:"original_topic"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadBase64 At most 10 MiB decoded. Excludes `payload`.
+	PayloadBase64 *string `json:"payload_base64,omitempty"`
+
+	// SagaID For reference.
+	SagaID *UUID `json:"saga_id,omitempty"`
+
+	// Target Where a retry drives it; to its original topic by default. Kinds `kafka` and `http`.
+	Target  *DeadLetterTarget `json:"target,omitempty"`
+	TraceID *string           `json:"trace_id,omitempty"`
+}
+
+// DeadLetterLineage defines model for DeadLetterLineage.
+type DeadLetterLineage struct {
+	Lineage []DeadLetterAncestor `json:"lineage"`
+}
+
+// DeadLetterList defines model for DeadLetterList.
+type DeadLetterList struct {
+	Messages   []DeadLetter `json:"messages"`
+	Pagination Pagination   `json:"pagination"`
+}
+
+// DeadLetterPatch defines model for DeadLetterPatch.
+type DeadLetterPatch struct {
+	Assignee *string  `json:"assignee,omitempty"`
+	Labels   []string `json:"labels,omitempty"`
+
+	// MaxRetries Of a PENDING letter more than `retry_count`.
+	MaxRetries *int32 `json:"max_retries,omitempty"`
+
+	// NextRetryAt Of a PENDING letter.
+	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
+	Note        *string    `json:"note,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// DeadLetterPlace A position in Kafka.
+type DeadLetterPlace struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
+// DeadLetterRequeueInput defines model for DeadLetterRequeueInput.
+type DeadLetterRequeueInput struct {
+	MaxRetries *int32 `json:"max_retries,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason          *Reason `json:"reason,omitempty"`
+	ResetRetryCount *bool   `json:"reset_retry_count,omitempty"`
+}
+
+// DeadLetterResolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
+// (it was seen to be processed), BOUNCED (it came back as another letter),
+// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+type DeadLetterResolution string
+
+// DeadLetterResult What became of one letter.
+type DeadLetterResult struct {
+	// Status 201 stored, 200 it was there before, else that of the problem.
+	Status       int                 `json:"status"`
+	ID           *openapi_types.UUID `json:"id,omitempty"`
+	Deduplicated *bool               `json:"deduplicated,omitempty"`
+
+	// Problem A problem with one item of many.
+	Problem *ItemProblem `json:"problem,omitempty"`
+}
+
+// DeadLetterResults defines model for DeadLetterResults.
+type DeadLetterResults struct {
+	Results []DeadLetterResult `json:"results"`
+}
+
+// DeadLetterRetried defines model for DeadLetterRetried.
+type DeadLetterRetried struct {
+	Message DeadLetter `json:"message"`
+}
+
+// DeadLetterRetryInput defines model for DeadLetterRetryInput.
+type DeadLetterRetryInput struct {
+	// Force Also a DEAD letter.
+	Force        *bool                   `json:"force,omitempty"`
+	HeadersPatch []DeadLetterHeaderPatch `json:"headers_patch,omitempty"`
+
+	// KeyBase64 Another key.
+	KeyBase64 *string `json:"key_base64,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadBase64 Any bytes instead of `payload`.
+	PayloadBase64 *string `json:"payload_base64,omitempty"`
+
+	// PayloadPatch A JSON Patch (RFC 6902) of the content that would be sent. Excludes the other two.
+	PayloadPatch []JSONObject `json:"payload_patch,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Target Another target for this retry: a topic, or a URL. Allowed are what the letter
+	// has already and what the topic's policy allows.
+	Target *DeadLetterRetryTarget `json:"target,omitempty"`
+}
+
+// DeadLetterRetryTarget Another target for this retry: a topic, or a URL. Allowed are what the letter
+// has already and what the topic's policy allows.
+type DeadLetterRetryTarget struct {
+	// KeyBase64 The same as `key_base64` beside the target.
+	KeyBase64 *string                      `json:"key_base64,omitempty"`
+	Method    *DeadLetterRetryTargetMethod `json:"method,omitempty"`
+	Partition *int32                       `json:"partition,omitempty"`
+	Topic     *string                      `json:"topic,omitempty"`
+	URL       *string                      `json:"url,omitempty"`
+}
+
+// DeadLetterRetryTargetMethod defines model for DeadLetterRetryTarget.Method.
+type DeadLetterRetryTargetMethod string
+
+// DeadLetterRevision An edited content. Members that are absent are those of the original.
+type DeadLetterRevision struct {
+	Number    int       `json:"number"`
+	Author    string    `json:"author"`
+	Reason    *string   `json:"reason,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// PayloadPatch Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	PayloadPatch AnyJSON `json:"payload_patch,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
+
+	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
+	// JSON value and as a string; `binary` is in `payload_base64`.
+	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
+
+	// Key What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	Key *ContentText `json:"key,omitempty"`
+
+	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	KeyBase64 *ContentText       `json:"key_base64,omitempty"`
+	Headers   []DeadLetterHeader `json:"headers,omitempty"`
+}
+
+// DeadLetterRevisionList defines model for DeadLetterRevisionList.
+type DeadLetterRevisionList struct {
+	Revisions []DeadLetterRevision `json:"revisions"`
+}
+
+// DeadLetterSource Where it came from.
+type DeadLetterSource string
+
+// DeadLetterStatus PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+type DeadLetterStatus string
+
+// DeadLetterTarget Where a retry drives a letter.
+type DeadLetterTarget struct {
+	Kind DeadLetterTargetKind `json:"kind"`
+
+	// Topic Of kind `kafka`; the original topic when it is left out.
+	Topic *string `json:"topic,omitempty"`
+
+	// Partition Of kind `kafka`; the key decides when it is left out.
+	Partition *int32 `json:"partition,omitempty"`
+
+	// URL Of kind `http`.
+	URL *string `json:"url,omitempty"`
+
+	// Method Of kind `http`; POST when it is left out.
+	Method *DeadLetterTargetMethod `json:"method,omitempty"`
+}
+
+// DeadLetterTargetMethod Of kind `http`; POST when it is left out.
+type DeadLetterTargetMethod string
+
+// DeadLetterTargetKind defines model for DeadLetterTargetKind.
+type DeadLetterTargetKind string
+
+// DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` DELETE.
+type DeadLetterVerb string
 
 // DeadlineInput defines model for DeadlineInput.
 type DeadlineInput struct {
@@ -1382,6 +2367,13 @@ type IndexUsage struct {
 	Valid bool `json:"valid"`
 }
 
+// ItemProblem A problem with one item of many.
+type ItemProblem struct {
+	Code   string         `json:"code"`
+	Detail string         `json:"detail"`
+	Errors []ProblemField `json:"errors,omitempty"`
+}
+
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
 
@@ -1432,8 +2424,15 @@ type Problem struct {
 	// Errors Every mistake found in the request.
 	Errors []ProblemField `json:"errors,omitempty"`
 
-	// AllowedActions On a state conflict, the actions that would be accepted instead.
-	AllowedActions *[]SagaAction `json:"allowed_actions,omitempty"`
+	// AllowedActions On a state conflict, the actions that would be accepted instead, named as
+	// in the `allowed_actions` of the resource.
+	AllowedActions *[]string `json:"allowed_actions,omitempty"`
+
+	// Current On a conflict of a dead letter, what it is instead.
+	Current *DeadLetterCurrent `json:"current,omitempty"`
+
+	// Message With `DLQ_PROCESS_FAILED`, the dead letter as it is now.
+	Message *DeadLetter `json:"message,omitempty"`
 }
 
 // ProblemField defines model for ProblemField.
@@ -1444,6 +2443,9 @@ type ProblemField struct {
 	// Pointer A JSON Pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
 }
+
+// Reason Kept in the audit trail.
+type Reason = string
 
 // RedeliverInput defines model for RedeliverInput.
 type RedeliverInput struct {
@@ -2085,6 +3087,96 @@ type WorkflowYAML struct {
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// DLQAssigneeFilter defines model for DLQAssigneeFilter.
+type DLQAssigneeFilter = Label
+
+// DLQConsumerGroupFilter defines model for DLQConsumerGroupFilter.
+type DLQConsumerGroupFilter = Label
+
+// DLQCorrelationFilter defines model for DLQCorrelationFilter.
+type DLQCorrelationFilter = Label
+
+// DLQCreatedFrom defines model for DLQCreatedFrom.
+type DLQCreatedFrom = time.Time
+
+// DLQCreatedTo defines model for DLQCreatedTo.
+type DLQCreatedTo = time.Time
+
+// DLQErrorClassFilter defines model for DLQErrorClassFilter.
+type DLQErrorClassFilter = []DeadLetterErrorClass
+
+// DLQErrorContainsFilter defines model for DLQErrorContainsFilter.
+type DLQErrorContainsFilter = Label
+
+// DLQErrorTypeFilter defines model for DLQErrorTypeFilter.
+type DLQErrorTypeFilter = Label
+
+// DLQFingerprintFilter defines model for DLQFingerprintFilter.
+type DLQFingerprintFilter = string
+
+// DLQGenerationMin defines model for DLQGenerationMin.
+type DLQGenerationMin = int32
+
+// DLQHeaderFilter defines model for DLQHeaderFilter.
+type DLQHeaderFilter = []string
+
+// DLQJobRunFilter defines model for DLQJobRunFilter.
+type DLQJobRunFilter = UUID
+
+// DLQKeyBase64Filter defines model for DLQKeyBase64Filter.
+type DLQKeyBase64Filter = string
+
+// DLQKeyFilter defines model for DLQKeyFilter.
+type DLQKeyFilter = string
+
+// DLQLabelFilter defines model for DLQLabelFilter.
+type DLQLabelFilter = []string
+
+// DLQLastRetryFrom defines model for DLQLastRetryFrom.
+type DLQLastRetryFrom = time.Time
+
+// DLQLastRetryTo defines model for DLQLastRetryTo.
+type DLQLastRetryTo = time.Time
+
+// DLQOrder defines model for DLQOrder.
+type DLQOrder string
+
+// DLQPayloadFilter defines model for DLQPayloadFilter.
+type DLQPayloadFilter = []string
+
+// DLQRedriveFilter defines model for DLQRedriveFilter.
+type DLQRedriveFilter = UUID
+
+// DLQResolutionFilter defines model for DLQResolutionFilter.
+type DLQResolutionFilter = []DeadLetterResolution
+
+// DLQRetryCountMax defines model for DLQRetryCountMax.
+type DLQRetryCountMax = int32
+
+// DLQRetryCountMin defines model for DLQRetryCountMin.
+type DLQRetryCountMin = int32
+
+// DLQRootFilter defines model for DLQRootFilter.
+type DLQRootFilter = UUID
+
+// DLQSagaFilter defines model for DLQSagaFilter.
+type DLQSagaFilter = UUID
+
+// DLQSourceFilter defines model for DLQSourceFilter.
+type DLQSourceFilter = []DeadLetterSource
+
+// DLQStatusFilter defines model for DLQStatusFilter.
+type DLQStatusFilter = []DeadLetterStatus
+
+// DLQTopicFilter defines model for DLQTopicFilter.
+type DLQTopicFilter = Label
+
+// DLQTraceFilter defines model for DLQTraceFilter.
+type DLQTraceFilter = Label
+
+// DeadLetterID defines model for DeadLetterID.
+type DeadLetterID = UUID
+
 // DeliveryID defines model for DeliveryID.
 type DeliveryID = UUID
 
@@ -2146,6 +3238,12 @@ type WorkflowName = string
 // name, once the saga is completed.
 type ActionAccepted = Saga
 
+// DeadLetterPage defines model for DeadLetterPage.
+type DeadLetterPage = DeadLetterList
+
+// DeadLetterState defines model for DeadLetterState.
+type DeadLetterState = DeadLetter
+
 // DeliveryAccepted One event on its way to one endpoint.
 type DeliveryAccepted = Delivery
 
@@ -2172,6 +3270,9 @@ type Action = ActionInput
 
 // CompleteStep defines model for CompleteStep.
 type CompleteStep = CompleteStepInput
+
+// DeadLetterAction defines model for DeadLetterAction.
+type DeadLetterAction = DeadLetterActionInput
 
 // Deadline defines model for Deadline.
 type Deadline = DeadlineInput
@@ -2229,6 +3330,378 @@ type VerifyAuditParams struct {
 	// Limit Most seals to check; 100 by default.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
+
+// ListArchivedDeadLettersParams defines parameters for ListArchivedDeadLetters.
+type ListArchivedDeadLettersParams struct {
+	// Status Repeatable.
+	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
+
+	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Fingerprint Which group of errors.
+	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
+	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
+
+	// ErrorClass Repeatable.
+	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
+
+	// ErrorContains Words that all occur in the error message, whole, in any case.
+	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
+	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
+
+	// Key The key, as text.
+	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
+
+	// KeyBase64 The key, in base64. Excludes `key`.
+	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
+
+	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
+
+	// Payload A member of a JSON payload and its value, as `path=value`, for example
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// LastRetryFrom Inclusive.
+	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
+
+	// LastRetryTo Exclusive.
+	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
+	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
+	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
+
+	// Resolution Repeatable.
+	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
+
+	// GenerationMin How often it was redriven and came back, at least.
+	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
+
+	// Source Repeatable.
+	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
+	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
+	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Label Repeatable: it must have all.
+	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
+	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
+
+	// RedriveID Letters that this redrive was the last to drive.
+	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
+
+	// RootID Letters of one lineage.
+	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
+
+	// View How much of each item; `basic` by default.
+	View *ListArchivedDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListArchivedDeadLettersParamsView defines parameters for ListArchivedDeadLetters.
+type ListArchivedDeadLettersParamsView string
+
+// ListArchivedDeadLettersParamsInclude defines parameters for ListArchivedDeadLetters.
+type ListArchivedDeadLettersParamsInclude string
+
+// GetArchivedDeadLetterParams defines parameters for GetArchivedDeadLetter.
+type GetArchivedDeadLetterParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// ExportDeadLettersParams defines parameters for ExportDeadLetters.
+type ExportDeadLettersParams struct {
+	// Status Repeatable.
+	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
+
+	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Fingerprint Which group of errors.
+	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
+	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
+
+	// ErrorClass Repeatable.
+	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
+
+	// ErrorContains Words that all occur in the error message, whole, in any case.
+	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
+	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
+
+	// Key The key, as text.
+	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
+
+	// KeyBase64 The key, in base64. Excludes `key`.
+	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
+
+	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
+
+	// Payload A member of a JSON payload and its value, as `path=value`, for example
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// LastRetryFrom Inclusive.
+	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
+
+	// LastRetryTo Exclusive.
+	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
+	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
+	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
+
+	// Resolution Repeatable.
+	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
+
+	// GenerationMin How often it was redriven and came back, at least.
+	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
+
+	// Source Repeatable.
+	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
+	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
+	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Label Repeatable: it must have all.
+	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
+	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
+
+	// RedriveID Letters that this redrive was the last to drive.
+	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
+
+	// RootID Letters of one lineage.
+	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
+
+	// Limit Most letters to export; all by default.
+	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `cursor` of a line, or the `next_cursor` of the last.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListDeadLettersParams defines parameters for ListDeadLetters.
+type ListDeadLettersParams struct {
+	// Status Repeatable.
+	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
+
+	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Fingerprint Which group of errors.
+	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
+	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
+
+	// ErrorClass Repeatable.
+	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
+
+	// ErrorContains Words that all occur in the error message, whole, in any case.
+	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
+	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
+
+	// Key The key, as text.
+	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
+
+	// KeyBase64 The key, in base64. Excludes `key`.
+	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
+
+	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
+
+	// Payload A member of a JSON payload and its value, as `path=value`, for example
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// LastRetryFrom Inclusive.
+	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
+
+	// LastRetryTo Exclusive.
+	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
+	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
+	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
+
+	// Resolution Repeatable.
+	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
+
+	// GenerationMin How often it was redriven and came back, at least.
+	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
+
+	// Source Repeatable.
+	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
+	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
+	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Label Repeatable: it must have all.
+	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
+	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
+
+	// RedriveID Letters that this redrive was the last to drive.
+	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
+
+	// RootID Letters of one lineage.
+	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
+
+	// Order By `created_at`; `desc`, newest first, by default.
+	Order *ListDeadLettersParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// View How much of each item; `basic` by default.
+	View *ListDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListDeadLettersParamsOrder defines parameters for ListDeadLetters.
+type ListDeadLettersParamsOrder string
+
+// ListDeadLettersParamsView defines parameters for ListDeadLetters.
+type ListDeadLettersParamsView string
+
+// ListDeadLettersParamsInclude defines parameters for ListDeadLetters.
+type ListDeadLettersParamsInclude string
+
+// PushDeadLetterParams defines parameters for PushDeadLetter.
+type PushDeadLetterParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
+type DeleteDeadLetterParams struct {
+	// Force Also when a saga waits for it.
+	Force  *bool   `form:"force,omitempty" json:"force,omitempty"`
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// GetDeadLetterParams defines parameters for GetDeadLetter.
+type GetDeadLetterParams struct {
+	// Include What to add: its `attempts`, its `lineage` (as in the operations of
+	// these names), `raw` (`payload_base64`, byte for byte, also of JSON and
+	// text). `payload` and `headers` are always there.
+	Include []GetDeadLetterParamsInclude `form:"include,omitempty" json:"include,omitempty"`
+
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// GetDeadLetterParamsInclude defines parameters for GetDeadLetter.
+type GetDeadLetterParamsInclude string
+
+// UpdateDeadLetterParams defines parameters for UpdateDeadLetter.
+type UpdateDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// AcknowledgeDeadLetterParams defines parameters for AcknowledgeDeadLetter.
+type AcknowledgeDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
+type DiscardDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
+type RequeueDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
+type ResolveDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RetryDeadLetterParams defines parameters for RetryDeadLetter.
+type RetryDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListDeadLettersOfTopicParams defines parameters for ListDeadLettersOfTopic.
+type ListDeadLettersOfTopicParams struct {
+	// Status Repeatable.
+	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
+
+	// View How much of each item; `basic` by default.
+	View *ListDeadLettersOfTopicParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListDeadLettersOfTopicParamsView defines parameters for ListDeadLettersOfTopic.
+type ListDeadLettersOfTopicParamsView string
+
+// ListDeadLettersOfTopicParamsInclude defines parameters for ListDeadLettersOfTopic.
+type ListDeadLettersOfTopicParamsInclude string
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
@@ -2802,6 +4275,33 @@ type RunRetentionJSONRequestBody = RetentionInput
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeyInput
 
+// RestoreDeadLetterJSONRequestBody defines body for RestoreDeadLetter for application/json ContentType.
+type RestoreDeadLetterJSONRequestBody = DeadLetterActionInput
+
+// PushDeadLetterJSONRequestBody defines body for PushDeadLetter for application/json ContentType.
+type PushDeadLetterJSONRequestBody = DeadLetterInput
+
+// PushDeadLettersJSONRequestBody defines body for PushDeadLetters for application/json ContentType.
+type PushDeadLettersJSONRequestBody = DeadLetterBatch
+
+// UpdateDeadLetterJSONRequestBody defines body for UpdateDeadLetter for application/json ContentType.
+type UpdateDeadLetterJSONRequestBody = DeadLetterPatch
+
+// AcknowledgeDeadLetterJSONRequestBody defines body for AcknowledgeDeadLetter for application/json ContentType.
+type AcknowledgeDeadLetterJSONRequestBody = DeadLetterAckInput
+
+// DiscardDeadLetterJSONRequestBody defines body for DiscardDeadLetter for application/json ContentType.
+type DiscardDeadLetterJSONRequestBody = DeadLetterDiscardInput
+
+// RequeueDeadLetterJSONRequestBody defines body for RequeueDeadLetter for application/json ContentType.
+type RequeueDeadLetterJSONRequestBody = DeadLetterRequeueInput
+
+// ResolveDeadLetterJSONRequestBody defines body for ResolveDeadLetter for application/json ContentType.
+type ResolveDeadLetterJSONRequestBody = DeadLetterActionInput
+
+// RetryDeadLetterJSONRequestBody defines body for RetryDeadLetter for application/json ContentType.
+type RetryDeadLetterJSONRequestBody = DeadLetterRetryInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -2950,6 +4450,66 @@ type ServerInterface interface {
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
+	// ListArchivedDeadLetters List archived dead letters
+	// (GET /api/v1/dlq/archive)
+	ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams)
+	// GetArchivedDeadLetter Get an archived dead letter
+	// (GET /api/v1/dlq/archive/{message_id})
+	GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams)
+	// RestoreDeadLetter Make an archived dead letter live again
+	// (POST /api/v1/dlq/archive/{message_id}/restore)
+	RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
+	// ExportDeadLetters Export dead letters
+	// (GET /api/v1/dlq/export)
+	ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams)
+	// ImportDeadLetters Import dead letters
+	// (POST /api/v1/dlq/import)
+	ImportDeadLetters(w http.ResponseWriter, r *http.Request)
+	// ListDeadLetters List dead letters
+	// (GET /api/v1/dlq/messages)
+	ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams)
+	// PushDeadLetter Push a dead letter
+	// (POST /api/v1/dlq/messages)
+	PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams)
+	// PushDeadLetters Push up to 500 dead letters
+	// (POST /api/v1/dlq/messages/batch)
+	PushDeadLetters(w http.ResponseWriter, r *http.Request)
+	// DeleteDeadLetter Delete a dead letter
+	// (DELETE /api/v1/dlq/messages/{message_id})
+	DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams)
+	// GetDeadLetter Get a dead letter
+	// (GET /api/v1/dlq/messages/{message_id})
+	GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams)
+	// UpdateDeadLetter Change what people note about a dead letter
+	// (PATCH /api/v1/dlq/messages/{message_id})
+	UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams)
+	// AcknowledgeDeadLetter Tell what became of a redriven letter
+	// (POST /api/v1/dlq/messages/{message_id}/ack)
+	AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams)
+	// ListDeadLetterAttempts List the retries of a dead letter
+	// (GET /api/v1/dlq/messages/{message_id}/attempts)
+	ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
+	// DiscardDeadLetter Give a dead letter up
+	// (POST /api/v1/dlq/messages/{message_id}/discard)
+	DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams)
+	// GetDeadLetterLineage List the ancestors and descendants of a dead letter
+	// (GET /api/v1/dlq/messages/{message_id}/lineage)
+	GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
+	// RequeueDeadLetter Give a DEAD letter another chance
+	// (POST /api/v1/dlq/messages/{message_id}/requeue)
+	RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams)
+	// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+	// (POST /api/v1/dlq/messages/{message_id}/resolve)
+	ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams)
+	// RetryDeadLetter Drive a dead letter again, now
+	// (POST /api/v1/dlq/messages/{message_id}/retry)
+	RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams)
+	// ListDeadLetterRevisions List the edits of a dead letter
+	// (GET /api/v1/dlq/messages/{message_id}/revisions)
+	ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
+	// ListDeadLettersOfTopic List the dead letters of a topic
+	// (GET /api/v1/dlq/{topic})
+	ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams)
 	// ListEvents Read the feed of all audit events
 	// (GET /api/v1/saga-events)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
@@ -3151,6 +4711,126 @@ func (_ Unimplemented) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyI
 // VerifyAudit Verify the audit trail
 // (GET /api/v1/audit/verify)
 func (_ Unimplemented) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListArchivedDeadLetters List archived dead letters
+// (GET /api/v1/dlq/archive)
+func (_ Unimplemented) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetArchivedDeadLetter Get an archived dead letter
+// (GET /api/v1/dlq/archive/{message_id})
+func (_ Unimplemented) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RestoreDeadLetter Make an archived dead letter live again
+// (POST /api/v1/dlq/archive/{message_id}/restore)
+func (_ Unimplemented) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExportDeadLetters Export dead letters
+// (GET /api/v1/dlq/export)
+func (_ Unimplemented) ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ImportDeadLetters Import dead letters
+// (POST /api/v1/dlq/import)
+func (_ Unimplemented) ImportDeadLetters(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeadLetters List dead letters
+// (GET /api/v1/dlq/messages)
+func (_ Unimplemented) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PushDeadLetter Push a dead letter
+// (POST /api/v1/dlq/messages)
+func (_ Unimplemented) PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PushDeadLetters Push up to 500 dead letters
+// (POST /api/v1/dlq/messages/batch)
+func (_ Unimplemented) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteDeadLetter Delete a dead letter
+// (DELETE /api/v1/dlq/messages/{message_id})
+func (_ Unimplemented) DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetDeadLetter Get a dead letter
+// (GET /api/v1/dlq/messages/{message_id})
+func (_ Unimplemented) GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateDeadLetter Change what people note about a dead letter
+// (PATCH /api/v1/dlq/messages/{message_id})
+func (_ Unimplemented) UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AcknowledgeDeadLetter Tell what became of a redriven letter
+// (POST /api/v1/dlq/messages/{message_id}/ack)
+func (_ Unimplemented) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeadLetterAttempts List the retries of a dead letter
+// (GET /api/v1/dlq/messages/{message_id}/attempts)
+func (_ Unimplemented) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DiscardDeadLetter Give a dead letter up
+// (POST /api/v1/dlq/messages/{message_id}/discard)
+func (_ Unimplemented) DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetDeadLetterLineage List the ancestors and descendants of a dead letter
+// (GET /api/v1/dlq/messages/{message_id}/lineage)
+func (_ Unimplemented) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RequeueDeadLetter Give a DEAD letter another chance
+// (POST /api/v1/dlq/messages/{message_id}/requeue)
+func (_ Unimplemented) RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+// (POST /api/v1/dlq/messages/{message_id}/resolve)
+func (_ Unimplemented) ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RetryDeadLetter Drive a dead letter again, now
+// (POST /api/v1/dlq/messages/{message_id}/retry)
+func (_ Unimplemented) RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeadLetterRevisions List the edits of a dead letter
+// (GET /api/v1/dlq/messages/{message_id}/revisions)
+func (_ Unimplemented) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeadLettersOfTopic List the dead letters of a topic
+// (GET /api/v1/dlq/{topic})
+func (_ Unimplemented) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3723,6 +5403,2096 @@ func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.VerifyAudit(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListArchivedDeadLetters operation middleware
+func (siw *ServerInterfaceWrapper) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListArchivedDeadLettersParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", r.URL.Query(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "topic"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "fingerprint" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "fingerprint", r.URL.Query(), &params.Fingerprint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fingerprint"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_type", r.URL.Query(), &params.ErrorType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_class" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_class", r.URL.Query(), &params.ErrorClass, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_class"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_class", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_contains" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_contains", r.URL.Query(), &params.ErrorContains, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_contains"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_contains", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "consumer_group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "consumer_group", r.URL.Query(), &params.ConsumerGroup, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "consumer_group"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "consumer_group", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "key" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "key", r.URL.Query(), &params.Key, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "key_base64" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_base64", r.URL.Query(), &params.KeyBase64, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key_base64"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_base64", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "header" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "header", r.URL.Query(), &params.Header, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "header"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "header", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "payload" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "payload", r.URL.Query(), &params.Payload, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "payload"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "payload", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "last_retry_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_from", r.URL.Query(), &params.LastRetryFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "last_retry_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_to", r.URL.Query(), &params.LastRetryTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "retry_count_min" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_min", r.URL.Query(), &params.RetryCountMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_min"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_min", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "retry_count_max" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_max", r.URL.Query(), &params.RetryCountMax, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_max"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_max", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "resolution" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resolution", r.URL.Query(), &params.Resolution, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "resolution"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "resolution", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "generation_min" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "generation_min", r.URL.Query(), &params.GenerationMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "generation_min"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "generation_min", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "source" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "source", r.URL.Query(), &params.Source, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "source"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "source", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "job_run_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "job_run_id", r.URL.Query(), &params.JobRunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "job_run_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_run_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "correlation_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "label" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "assignee" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "assignee", r.URL.Query(), &params.Assignee, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "assignee"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "assignee", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "redrive_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "redrive_id", r.URL.Query(), &params.RedriveID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "redrive_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "root_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "root_id", r.URL.Query(), &params.RootID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "root_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "root_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "view" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListArchivedDeadLetters(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetArchivedDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetArchivedDeadLetterParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetArchivedDeadLetter(w, r, messageID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RestoreDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) RestoreDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RestoreDeadLetter(w, r, messageID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExportDeadLetters operation middleware
+func (siw *ServerInterfaceWrapper) ExportDeadLetters(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportDeadLettersParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", r.URL.Query(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "topic"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "fingerprint" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "fingerprint", r.URL.Query(), &params.Fingerprint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fingerprint"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_type", r.URL.Query(), &params.ErrorType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_class" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_class", r.URL.Query(), &params.ErrorClass, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_class"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_class", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_contains" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_contains", r.URL.Query(), &params.ErrorContains, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_contains"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_contains", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "consumer_group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "consumer_group", r.URL.Query(), &params.ConsumerGroup, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "consumer_group"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "consumer_group", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "key" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "key", r.URL.Query(), &params.Key, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "key_base64" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_base64", r.URL.Query(), &params.KeyBase64, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key_base64"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_base64", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "header" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "header", r.URL.Query(), &params.Header, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "header"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "header", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "payload" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "payload", r.URL.Query(), &params.Payload, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "payload"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "payload", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "last_retry_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_from", r.URL.Query(), &params.LastRetryFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "last_retry_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_to", r.URL.Query(), &params.LastRetryTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "retry_count_min" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_min", r.URL.Query(), &params.RetryCountMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_min"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_min", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "retry_count_max" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_max", r.URL.Query(), &params.RetryCountMax, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_max"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_max", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "resolution" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resolution", r.URL.Query(), &params.Resolution, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "resolution"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "resolution", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "generation_min" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "generation_min", r.URL.Query(), &params.GenerationMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "generation_min"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "generation_min", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "source" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "source", r.URL.Query(), &params.Source, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "source"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "source", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "job_run_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "job_run_id", r.URL.Query(), &params.JobRunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "job_run_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_run_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "correlation_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "label" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "assignee" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "assignee", r.URL.Query(), &params.Assignee, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "assignee"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "assignee", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "redrive_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "redrive_id", r.URL.Query(), &params.RedriveID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "redrive_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "root_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "root_id", r.URL.Query(), &params.RootID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "root_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "root_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportDeadLetters(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ImportDeadLetters operation middleware
+func (siw *ServerInterfaceWrapper) ImportDeadLetters(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ImportDeadLetters(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDeadLetters operation middleware
+func (siw *ServerInterfaceWrapper) ListDeadLetters(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeadLettersParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", r.URL.Query(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "topic"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "fingerprint" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "fingerprint", r.URL.Query(), &params.Fingerprint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fingerprint"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_type", r.URL.Query(), &params.ErrorType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_class" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_class", r.URL.Query(), &params.ErrorClass, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_class"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_class", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_contains" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_contains", r.URL.Query(), &params.ErrorContains, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_contains"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_contains", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "consumer_group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "consumer_group", r.URL.Query(), &params.ConsumerGroup, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "consumer_group"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "consumer_group", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "key" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "key", r.URL.Query(), &params.Key, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "key_base64" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_base64", r.URL.Query(), &params.KeyBase64, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key_base64"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_base64", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "header" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "header", r.URL.Query(), &params.Header, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "header"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "header", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "payload" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "payload", r.URL.Query(), &params.Payload, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "payload"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "payload", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "last_retry_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_from", r.URL.Query(), &params.LastRetryFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "last_retry_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_to", r.URL.Query(), &params.LastRetryTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "retry_count_min" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_min", r.URL.Query(), &params.RetryCountMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_min"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_min", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "retry_count_max" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_max", r.URL.Query(), &params.RetryCountMax, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_max"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_max", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "resolution" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resolution", r.URL.Query(), &params.Resolution, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "resolution"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "resolution", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "generation_min" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "generation_min", r.URL.Query(), &params.GenerationMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "generation_min"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "generation_min", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "source" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "source", r.URL.Query(), &params.Source, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "source"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "source", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "job_run_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "job_run_id", r.URL.Query(), &params.JobRunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "job_run_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_run_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "correlation_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "label" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "assignee" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "assignee", r.URL.Query(), &params.Assignee, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "assignee"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "assignee", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "redrive_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "redrive_id", r.URL.Query(), &params.RedriveID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "redrive_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "root_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "root_id", r.URL.Query(), &params.RootID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "root_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "root_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "order" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "view" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeadLetters(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PushDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) PushDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PushDeadLetterParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PushDeadLetter(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PushDeadLetters operation middleware
+func (siw *ServerInterfaceWrapper) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PushDeadLetters(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) DeleteDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteDeadLetterParams
+
+	// ------------- Optional query parameter "force" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "force", r.URL.Query(), &params.Force, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "force"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "force", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteDeadLetter(w, r, messageID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) GetDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetDeadLetterParams
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDeadLetter(w, r, messageID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) UpdateDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateDeadLetterParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateDeadLetter(w, r, messageID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AcknowledgeDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AcknowledgeDeadLetterParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeDeadLetter(w, r, messageID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDeadLetterAttempts operation middleware
+func (siw *ServerInterfaceWrapper) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeadLetterAttempts(w, r, messageID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DiscardDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) DiscardDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DiscardDeadLetterParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DiscardDeadLetter(w, r, messageID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDeadLetterLineage operation middleware
+func (siw *ServerInterfaceWrapper) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDeadLetterLineage(w, r, messageID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RequeueDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) RequeueDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RequeueDeadLetterParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RequeueDeadLetter(w, r, messageID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResolveDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) ResolveDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResolveDeadLetterParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResolveDeadLetter(w, r, messageID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetryDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) RetryDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryDeadLetterParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetryDeadLetter(w, r, messageID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDeadLetterRevisions operation middleware
+func (siw *ServerInterfaceWrapper) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "message_id" -------------
+	var messageID DeadLetterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeadLetterRevisions(w, r, messageID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDeadLettersOfTopic operation middleware
+func (siw *ServerInterfaceWrapper) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeadLettersOfTopicParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "view" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeadLettersOfTopic(w, r, topic, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -7317,6 +11087,66 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/{topic}", wrapper.ListDeadLettersOfTopic)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/archive", wrapper.ListArchivedDeadLetters)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/archive/{message_id}", wrapper.GetArchivedDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/archive/{message_id}/restore", wrapper.RestoreDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/export", wrapper.ExportDeadLetters)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/import", wrapper.ImportDeadLetters)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/messages", wrapper.ListDeadLetters)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/messages", wrapper.PushDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/api/v1/dlq/messages/{message_id}", wrapper.DeleteDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/messages/{message_id}", wrapper.GetDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/dlq/messages/{message_id}", wrapper.UpdateDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/ack", wrapper.AcknowledgeDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/messages/{message_id}/attempts", wrapper.ListDeadLetterAttempts)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/discard", wrapper.DiscardDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/messages/{message_id}/lineage", wrapper.GetDeadLetterLineage)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/requeue", wrapper.RequeueDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/resolve", wrapper.ResolveDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/retry", wrapper.RetryDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/messages/{message_id}/revisions", wrapper.ListDeadLetterRevisions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/messages/batch", wrapper.PushDeadLetters)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
 	})
 	r.Group(func(r chi.Router) {
@@ -7484,6 +11314,17 @@ type ActionAcceptedJSONResponse struct {
 	Body Saga
 
 	Headers ActionAcceptedResponseHeaders
+}
+
+type DeadLetterPageJSONResponse DeadLetterList
+
+type DeadLetterStateResponseHeaders struct {
+	ETag string
+}
+type DeadLetterStateJSONResponse struct {
+	Body DeadLetter
+
+	Headers DeadLetterStateResponseHeaders
 }
 
 type DeliveryAcceptedResponseHeaders struct {
@@ -7883,6 +11724,1125 @@ type VerifyAuditdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VerifyAuditdefaultApplicationProblemPlusJSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListArchivedDeadLettersRequestObject struct {
+	Params ListArchivedDeadLettersParams
+}
+
+type ListArchivedDeadLettersResponseObject interface {
+	VisitListArchivedDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type ListArchivedDeadLetters200JSONResponse struct{ DeadLetterPageJSONResponse }
+
+func (response ListArchivedDeadLetters200JSONResponse) VisitListArchivedDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListArchivedDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListArchivedDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitListArchivedDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetArchivedDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Params    GetArchivedDeadLetterParams
+}
+
+type GetArchivedDeadLetterResponseObject interface {
+	VisitGetArchivedDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type GetArchivedDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
+
+func (response GetArchivedDeadLetter200JSONResponse) VisitGetArchivedDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetArchivedDeadLetter304Response = NotModifiedResponse
+
+func (response GetArchivedDeadLetter304Response) VisitGetArchivedDeadLetterResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetArchivedDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetArchivedDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitGetArchivedDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Body      *RestoreDeadLetterJSONRequestBody
+}
+
+type RestoreDeadLetterResponseObject interface {
+	VisitRestoreDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type RestoreDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
+
+func (response RestoreDeadLetter200JSONResponse) VisitRestoreDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RestoreDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitRestoreDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportDeadLettersRequestObject struct {
+	Params ExportDeadLettersParams
+}
+
+type ExportDeadLettersResponseObject interface {
+	VisitExportDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type ExportDeadLetters200ApplicationXNdjsonResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ExportDeadLetters200ApplicationXNdjsonResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type ExportDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ExportDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportDeadLettersRequestObject struct {
+	Body io.Reader
+}
+
+type ImportDeadLettersResponseObject interface {
+	VisitImportDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type ImportDeadLetters200JSONResponse DeadLetterImport
+
+func (response ImportDeadLetters200JSONResponse) VisitImportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ImportDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitImportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLettersRequestObject struct {
+	Params ListDeadLettersParams
+}
+
+type ListDeadLettersResponseObject interface {
+	VisitListDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type ListDeadLetters200JSONResponse struct{ DeadLetterPageJSONResponse }
+
+func (response ListDeadLetters200JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PushDeadLetterRequestObject struct {
+	Params PushDeadLetterParams
+	Body   *PushDeadLetterJSONRequestBody
+}
+
+type PushDeadLetterResponseObject interface {
+	VisitPushDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type PushDeadLetter200ResponseHeaders struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+type PushDeadLetter200JSONResponse struct {
+	Body    DeadLetter
+	Headers PushDeadLetter200ResponseHeaders
+}
+
+func (response PushDeadLetter200JSONResponse) VisitPushDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PushDeadLetter201ResponseHeaders struct {
+	ETag     string
+	Location string
+}
+
+type PushDeadLetter201JSONResponse struct {
+	Body    DeadLetter
+	Headers PushDeadLetter201ResponseHeaders
+}
+
+func (response PushDeadLetter201JSONResponse) VisitPushDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PushDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response PushDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitPushDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PushDeadLettersRequestObject struct {
+	Body *PushDeadLettersJSONRequestBody
+}
+
+type PushDeadLettersResponseObject interface {
+	VisitPushDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type PushDeadLetters200JSONResponse DeadLetterResults
+
+func (response PushDeadLetters200JSONResponse) VisitPushDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PushDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response PushDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitPushDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Params    DeleteDeadLetterParams
+}
+
+type DeleteDeadLetterResponseObject interface {
+	VisitDeleteDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type DeleteDeadLetter200JSONResponse DeadLetterDeleted
+
+func (response DeleteDeadLetter200JSONResponse) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DeleteDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Params    GetDeadLetterParams
+}
+
+type GetDeadLetterResponseObject interface {
+	VisitGetDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type GetDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
+
+func (response GetDeadLetter200JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetter304Response = NotModifiedResponse
+
+func (response GetDeadLetter304Response) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Params    UpdateDeadLetterParams
+	Body      *UpdateDeadLetterJSONRequestBody
+}
+
+type UpdateDeadLetterResponseObject interface {
+	VisitUpdateDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type UpdateDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
+
+func (response UpdateDeadLetter200JSONResponse) VisitUpdateDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response UpdateDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitUpdateDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Params    AcknowledgeDeadLetterParams
+	Body      *AcknowledgeDeadLetterJSONRequestBody
+}
+
+type AcknowledgeDeadLetterResponseObject interface {
+	VisitAcknowledgeDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
+
+func (response AcknowledgeDeadLetter200JSONResponse) VisitAcknowledgeDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response AcknowledgeDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetterAttemptsRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+}
+
+type ListDeadLetterAttemptsResponseObject interface {
+	VisitListDeadLetterAttemptsResponse(w http.ResponseWriter) error
+}
+
+type ListDeadLetterAttempts200JSONResponse DeadLetterAttemptList
+
+func (response ListDeadLetterAttempts200JSONResponse) VisitListDeadLetterAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetterAttemptsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListDeadLetterAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListDeadLetterAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Params    DiscardDeadLetterParams
+	Body      *DiscardDeadLetterJSONRequestBody
+}
+
+type DiscardDeadLetterResponseObject interface {
+	VisitDiscardDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type DiscardDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
+
+func (response DiscardDeadLetter200JSONResponse) VisitDiscardDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DiscardDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitDiscardDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterLineageRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+}
+
+type GetDeadLetterLineageResponseObject interface {
+	VisitGetDeadLetterLineageResponse(w http.ResponseWriter) error
+}
+
+type GetDeadLetterLineage200JSONResponse DeadLetterLineage
+
+func (response GetDeadLetterLineage200JSONResponse) VisitGetDeadLetterLineageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterLineagedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetDeadLetterLineagedefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterLineageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequeueDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Params    RequeueDeadLetterParams
+	Body      *RequeueDeadLetterJSONRequestBody
+}
+
+type RequeueDeadLetterResponseObject interface {
+	VisitRequeueDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type RequeueDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
+
+func (response RequeueDeadLetter200JSONResponse) VisitRequeueDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequeueDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RequeueDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitRequeueDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Params    ResolveDeadLetterParams
+	Body      *ResolveDeadLetterJSONRequestBody
+}
+
+type ResolveDeadLetterResponseObject interface {
+	VisitResolveDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type ResolveDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
+
+func (response ResolveDeadLetter200JSONResponse) VisitResolveDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ResolveDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitResolveDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDeadLetterRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+	Params    RetryDeadLetterParams
+	Body      *RetryDeadLetterJSONRequestBody
+}
+
+type RetryDeadLetterResponseObject interface {
+	VisitRetryDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type RetryDeadLetter200ResponseHeaders struct {
+	ETag string
+}
+
+type RetryDeadLetter200JSONResponse struct {
+	Body    DeadLetterRetried
+	Headers RetryDeadLetter200ResponseHeaders
+}
+
+func (response RetryDeadLetter200JSONResponse) VisitRetryDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDeadLetter202ResponseHeaders struct {
+	ETag string
+}
+
+type RetryDeadLetter202JSONResponse struct {
+	Body    DeadLetterRetried
+	Headers RetryDeadLetter202ResponseHeaders
+}
+
+func (response RetryDeadLetter202JSONResponse) VisitRetryDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RetryDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitRetryDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetterRevisionsRequestObject struct {
+	MessageID DeadLetterID `json:"message_id"`
+}
+
+type ListDeadLetterRevisionsResponseObject interface {
+	VisitListDeadLetterRevisionsResponse(w http.ResponseWriter) error
+}
+
+type ListDeadLetterRevisions200JSONResponse DeadLetterRevisionList
+
+func (response ListDeadLetterRevisions200JSONResponse) VisitListDeadLetterRevisionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetterRevisionsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListDeadLetterRevisionsdefaultApplicationProblemPlusJSONResponse) VisitListDeadLetterRevisionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLettersOfTopicRequestObject struct {
+	Topic  string `json:"topic"`
+	Params ListDeadLettersOfTopicParams
+}
+
+type ListDeadLettersOfTopicResponseObject interface {
+	VisitListDeadLettersOfTopicResponse(w http.ResponseWriter) error
+}
+
+type ListDeadLettersOfTopic200JSONResponse struct{ DeadLetterPageJSONResponse }
+
+func (response ListDeadLettersOfTopic200JSONResponse) VisitListDeadLettersOfTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLettersOfTopicdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListDeadLettersOfTopicdefaultApplicationProblemPlusJSONResponse) VisitListDeadLettersOfTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10989,6 +15949,66 @@ type StrictServerInterface interface {
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	// ListArchivedDeadLetters List archived dead letters
+	// (GET /api/v1/dlq/archive)
+	ListArchivedDeadLetters(ctx context.Context, request ListArchivedDeadLettersRequestObject) (ListArchivedDeadLettersResponseObject, error)
+	// GetArchivedDeadLetter Get an archived dead letter
+	// (GET /api/v1/dlq/archive/{message_id})
+	GetArchivedDeadLetter(ctx context.Context, request GetArchivedDeadLetterRequestObject) (GetArchivedDeadLetterResponseObject, error)
+	// RestoreDeadLetter Make an archived dead letter live again
+	// (POST /api/v1/dlq/archive/{message_id}/restore)
+	RestoreDeadLetter(ctx context.Context, request RestoreDeadLetterRequestObject) (RestoreDeadLetterResponseObject, error)
+	// ExportDeadLetters Export dead letters
+	// (GET /api/v1/dlq/export)
+	ExportDeadLetters(ctx context.Context, request ExportDeadLettersRequestObject) (ExportDeadLettersResponseObject, error)
+	// ImportDeadLetters Import dead letters
+	// (POST /api/v1/dlq/import)
+	ImportDeadLetters(ctx context.Context, request ImportDeadLettersRequestObject) (ImportDeadLettersResponseObject, error)
+	// ListDeadLetters List dead letters
+	// (GET /api/v1/dlq/messages)
+	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
+	// PushDeadLetter Push a dead letter
+	// (POST /api/v1/dlq/messages)
+	PushDeadLetter(ctx context.Context, request PushDeadLetterRequestObject) (PushDeadLetterResponseObject, error)
+	// PushDeadLetters Push up to 500 dead letters
+	// (POST /api/v1/dlq/messages/batch)
+	PushDeadLetters(ctx context.Context, request PushDeadLettersRequestObject) (PushDeadLettersResponseObject, error)
+	// DeleteDeadLetter Delete a dead letter
+	// (DELETE /api/v1/dlq/messages/{message_id})
+	DeleteDeadLetter(ctx context.Context, request DeleteDeadLetterRequestObject) (DeleteDeadLetterResponseObject, error)
+	// GetDeadLetter Get a dead letter
+	// (GET /api/v1/dlq/messages/{message_id})
+	GetDeadLetter(ctx context.Context, request GetDeadLetterRequestObject) (GetDeadLetterResponseObject, error)
+	// UpdateDeadLetter Change what people note about a dead letter
+	// (PATCH /api/v1/dlq/messages/{message_id})
+	UpdateDeadLetter(ctx context.Context, request UpdateDeadLetterRequestObject) (UpdateDeadLetterResponseObject, error)
+	// AcknowledgeDeadLetter Tell what became of a redriven letter
+	// (POST /api/v1/dlq/messages/{message_id}/ack)
+	AcknowledgeDeadLetter(ctx context.Context, request AcknowledgeDeadLetterRequestObject) (AcknowledgeDeadLetterResponseObject, error)
+	// ListDeadLetterAttempts List the retries of a dead letter
+	// (GET /api/v1/dlq/messages/{message_id}/attempts)
+	ListDeadLetterAttempts(ctx context.Context, request ListDeadLetterAttemptsRequestObject) (ListDeadLetterAttemptsResponseObject, error)
+	// DiscardDeadLetter Give a dead letter up
+	// (POST /api/v1/dlq/messages/{message_id}/discard)
+	DiscardDeadLetter(ctx context.Context, request DiscardDeadLetterRequestObject) (DiscardDeadLetterResponseObject, error)
+	// GetDeadLetterLineage List the ancestors and descendants of a dead letter
+	// (GET /api/v1/dlq/messages/{message_id}/lineage)
+	GetDeadLetterLineage(ctx context.Context, request GetDeadLetterLineageRequestObject) (GetDeadLetterLineageResponseObject, error)
+	// RequeueDeadLetter Give a DEAD letter another chance
+	// (POST /api/v1/dlq/messages/{message_id}/requeue)
+	RequeueDeadLetter(ctx context.Context, request RequeueDeadLetterRequestObject) (RequeueDeadLetterResponseObject, error)
+	// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+	// (POST /api/v1/dlq/messages/{message_id}/resolve)
+	ResolveDeadLetter(ctx context.Context, request ResolveDeadLetterRequestObject) (ResolveDeadLetterResponseObject, error)
+	// RetryDeadLetter Drive a dead letter again, now
+	// (POST /api/v1/dlq/messages/{message_id}/retry)
+	RetryDeadLetter(ctx context.Context, request RetryDeadLetterRequestObject) (RetryDeadLetterResponseObject, error)
+	// ListDeadLetterRevisions List the edits of a dead letter
+	// (GET /api/v1/dlq/messages/{message_id}/revisions)
+	ListDeadLetterRevisions(ctx context.Context, request ListDeadLetterRevisionsRequestObject) (ListDeadLetterRevisionsResponseObject, error)
+	// ListDeadLettersOfTopic List the dead letters of a topic
+	// (GET /api/v1/dlq/{topic})
+	ListDeadLettersOfTopic(ctx context.Context, request ListDeadLettersOfTopicRequestObject) (ListDeadLettersOfTopicResponseObject, error)
 	// ListEvents Read the feed of all audit events
 	// (GET /api/v1/saga-events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
@@ -11374,6 +16394,612 @@ func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request, par
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
 		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListArchivedDeadLetters operation middleware
+func (sh *strictHandler) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams) {
+	var request ListArchivedDeadLettersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListArchivedDeadLetters(ctx, request.(ListArchivedDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListArchivedDeadLetters")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListArchivedDeadLettersResponseObject); ok {
+		if err := validResponse.VisitListArchivedDeadLettersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetArchivedDeadLetter operation middleware
+func (sh *strictHandler) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams) {
+	var request GetArchivedDeadLetterRequestObject
+
+	request.MessageID = messageID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetArchivedDeadLetter(ctx, request.(GetArchivedDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetArchivedDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetArchivedDeadLetterResponseObject); ok {
+		if err := validResponse.VisitGetArchivedDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RestoreDeadLetter operation middleware
+func (sh *strictHandler) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+	var request RestoreDeadLetterRequestObject
+
+	request.MessageID = messageID
+
+	var body RestoreDeadLetterJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RestoreDeadLetter(ctx, request.(RestoreDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RestoreDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RestoreDeadLetterResponseObject); ok {
+		if err := validResponse.VisitRestoreDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExportDeadLetters operation middleware
+func (sh *strictHandler) ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams) {
+	var request ExportDeadLettersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportDeadLetters(ctx, request.(ExportDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportDeadLetters")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExportDeadLettersResponseObject); ok {
+		if err := validResponse.VisitExportDeadLettersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ImportDeadLetters operation middleware
+func (sh *strictHandler) ImportDeadLetters(w http.ResponseWriter, r *http.Request) {
+	var request ImportDeadLettersRequestObject
+
+	request.Body = r.Body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ImportDeadLetters(ctx, request.(ImportDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ImportDeadLetters")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ImportDeadLettersResponseObject); ok {
+		if err := validResponse.VisitImportDeadLettersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListDeadLetters operation middleware
+func (sh *strictHandler) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
+	var request ListDeadLettersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeadLetters(ctx, request.(ListDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeadLetters")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDeadLettersResponseObject); ok {
+		if err := validResponse.VisitListDeadLettersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PushDeadLetter operation middleware
+func (sh *strictHandler) PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams) {
+	var request PushDeadLetterRequestObject
+
+	request.Params = params
+
+	var body PushDeadLetterJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PushDeadLetter(ctx, request.(PushDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PushDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PushDeadLetterResponseObject); ok {
+		if err := validResponse.VisitPushDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PushDeadLetters operation middleware
+func (sh *strictHandler) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
+	var request PushDeadLettersRequestObject
+
+	var body PushDeadLettersJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PushDeadLetters(ctx, request.(PushDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PushDeadLetters")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PushDeadLettersResponseObject); ok {
+		if err := validResponse.VisitPushDeadLettersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteDeadLetter operation middleware
+func (sh *strictHandler) DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams) {
+	var request DeleteDeadLetterRequestObject
+
+	request.MessageID = messageID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteDeadLetter(ctx, request.(DeleteDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteDeadLetterResponseObject); ok {
+		if err := validResponse.VisitDeleteDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDeadLetter operation middleware
+func (sh *strictHandler) GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams) {
+	var request GetDeadLetterRequestObject
+
+	request.MessageID = messageID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDeadLetter(ctx, request.(GetDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDeadLetterResponseObject); ok {
+		if err := validResponse.VisitGetDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateDeadLetter operation middleware
+func (sh *strictHandler) UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams) {
+	var request UpdateDeadLetterRequestObject
+
+	request.MessageID = messageID
+	request.Params = params
+
+	var body UpdateDeadLetterJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateDeadLetter(ctx, request.(UpdateDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateDeadLetterResponseObject); ok {
+		if err := validResponse.VisitUpdateDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AcknowledgeDeadLetter operation middleware
+func (sh *strictHandler) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams) {
+	var request AcknowledgeDeadLetterRequestObject
+
+	request.MessageID = messageID
+	request.Params = params
+
+	var body AcknowledgeDeadLetterJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeDeadLetter(ctx, request.(AcknowledgeDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeDeadLetterResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListDeadLetterAttempts operation middleware
+func (sh *strictHandler) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+	var request ListDeadLetterAttemptsRequestObject
+
+	request.MessageID = messageID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeadLetterAttempts(ctx, request.(ListDeadLetterAttemptsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeadLetterAttempts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDeadLetterAttemptsResponseObject); ok {
+		if err := validResponse.VisitListDeadLetterAttemptsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DiscardDeadLetter operation middleware
+func (sh *strictHandler) DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams) {
+	var request DiscardDeadLetterRequestObject
+
+	request.MessageID = messageID
+	request.Params = params
+
+	var body DiscardDeadLetterJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DiscardDeadLetter(ctx, request.(DiscardDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DiscardDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DiscardDeadLetterResponseObject); ok {
+		if err := validResponse.VisitDiscardDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDeadLetterLineage operation middleware
+func (sh *strictHandler) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+	var request GetDeadLetterLineageRequestObject
+
+	request.MessageID = messageID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDeadLetterLineage(ctx, request.(GetDeadLetterLineageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDeadLetterLineage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDeadLetterLineageResponseObject); ok {
+		if err := validResponse.VisitGetDeadLetterLineageResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RequeueDeadLetter operation middleware
+func (sh *strictHandler) RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams) {
+	var request RequeueDeadLetterRequestObject
+
+	request.MessageID = messageID
+	request.Params = params
+
+	var body RequeueDeadLetterJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RequeueDeadLetter(ctx, request.(RequeueDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RequeueDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RequeueDeadLetterResponseObject); ok {
+		if err := validResponse.VisitRequeueDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResolveDeadLetter operation middleware
+func (sh *strictHandler) ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams) {
+	var request ResolveDeadLetterRequestObject
+
+	request.MessageID = messageID
+	request.Params = params
+
+	var body ResolveDeadLetterJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResolveDeadLetter(ctx, request.(ResolveDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResolveDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResolveDeadLetterResponseObject); ok {
+		if err := validResponse.VisitResolveDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryDeadLetter operation middleware
+func (sh *strictHandler) RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams) {
+	var request RetryDeadLetterRequestObject
+
+	request.MessageID = messageID
+	request.Params = params
+
+	var body RetryDeadLetterJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryDeadLetter(ctx, request.(RetryDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetryDeadLetterResponseObject); ok {
+		if err := validResponse.VisitRetryDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListDeadLetterRevisions operation middleware
+func (sh *strictHandler) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+	var request ListDeadLetterRevisionsRequestObject
+
+	request.MessageID = messageID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeadLetterRevisions(ctx, request.(ListDeadLetterRevisionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeadLetterRevisions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDeadLetterRevisionsResponseObject); ok {
+		if err := validResponse.VisitListDeadLetterRevisionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListDeadLettersOfTopic operation middleware
+func (sh *strictHandler) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams) {
+	var request ListDeadLettersOfTopicRequestObject
+
+	request.Topic = topic
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeadLettersOfTopic(ctx, request.(ListDeadLettersOfTopicRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeadLettersOfTopic")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDeadLettersOfTopicResponseObject); ok {
+		if err := validResponse.VisitListDeadLettersOfTopicResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -12947,332 +18573,456 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L39ctw2ti/6Krh9pypONtWSJdlJpJq6RyM7Ge1xbF9LGe9T09kiRKK7MWIDHAJUuyelW+dpzoOdJ7mF",
-	"tQAQZIP9IbWcSSb/zDhqEgCBtRbW52/9PMjkrJSCCa0GJz8PpozmrIJ/nhWFnJt/5ExlFS81l2JwMria",
-	"MjJjeipzRfSUK1JSPSVTqhIiBTk+eDEcJAOVTdmMmpf1omSDk4HSFReTwf19Mnh9RSfxYe9YpbgURI6J",
-	"njJSMSXrKmMJ4YL8o5aaKTN2xf5R84rlgxNd1Sycq6Ras8qM9t+jwd/+ezT46T9Ggz8MksgiLnI2K6Vm",
-	"Qn9gZUEXZrjuki6ZJvMpE4QKwmhVcFYRMzlTmsy5nsIiFZ0x4kfLFnt/YQsyp4pQoeasYjmhE8pFe1OY",
-	"qGeDk78NzAcMfoqt733FxqxiImNnZVnw2PLMjs0p10RPqcYp1S3LyVhWuLwUB0kJFTnhikylkHXF8nUH",
-	"9IHpanE21qyK7UkmRa4INT+T+ZRnU0KF1FNWEV0tyIzeMkUUE4q1p5lxwWfmq5/7z+VCswmrYM6PHz+e",
-	"1XrKhOYZ1Wx54j/LOdHSjJwTSrKK5eZZWliqe776o+6TQUkrOmPaEvd5XSlZxTc1FeyTvs7gidQRY0kn",
-	"jNywsaxYQqgiHLd8wu+YSNrkMBJjXpiJhuT1p6yoc6ZIat5PhyMxSAbcTPSPmlWLQTIQdGZWirO1d4x+",
-	"esPERE8HJ4cHx98kZgvdH57HaOYVK/gdqxYXr8zrMIvhzWaS3D5wzfOVfPSHio0HJ4P/e7+RDfv4q9r/",
-	"8ceLVzhbtfhQi+UdTM1oKcmmVEyYIoY2uJgADSJLKHJ4cIA7NgfKlXWRkyktS7OTuZwLc9B6ykYio0Wh",
-	"LH3DUzeMzGjO+vcxrxbXVS1ixHAjZcGoQBl0x4Tuo4GzNgUkRFZwtmlAEkYkmDGWaGH4hAcMq76CP3fX",
-	"/IGVjGp6U7C+BcByr2HQcBFcs5lad+hndc51M/t9YtZ+gW++OPBLpVVFF23xmi3+whbLy/0rV/ymYOTs",
-	"8vziwtBKRTPDMQlIL/aJzsqCEUoMtfkPwrup+aKO1O3d2xcvulsbXBR/+7/2/r+f/qPnkhj/QHU2XV7+",
-	"99JIHSmKBeHtu8pchHgtpuaeS/sXP97DwTdfdWyBb6VgPYs8A24jRwfHS4tUmhfFNks106xe7/HBty83",
-	"WLAAefihFsL8aVl4VPhLSmgO+oVZKytJISfKsB0KBC7IuOCTqSbPlKa6VuTDj2/fXrz9/suEyPFI4LVk",
-	"7iRm7j0pmOFSJaUw/09hFKLhpiqkmPRLE47LjTOMu8TtkiP3eMgmz6NsguNfSU2L5c34aOSelmYrrES0",
-	"EnRIUm1eSU/sP64zWQudgjAa08r8H/zFCF6uRuIfNc9uT61WADeRkVlcEVrM6ULhVg1Jyj7RTF+7sWEI",
-	"5udmIk/c3mZUwAYSZfWBOWw2bjmtGJnxouBSqEfuLSxlkAyChT1kn//C+i/FW7ab+/A9nUTk8neVnJHn",
-	"CVx/NwuSszGtC02eD/EcyFegWFwr/k+WkhldmBuOajKTSpPnB8nBwUGoRNgLqE/Em6Fa+zmW1YxqVLWO",
-	"DgewT1YLOzg4OEjWaWXmmy75PyPf9YNZIBwXUCiKGkNfp+TwIPjSVUuFr95wvYebrBbU3cjd+N05+frw",
-	"+GBIUqMv//HoIDW077V3qkj6/9hfVJpYrXbOhSLyjlWE617RaKdcrU9f0gntJT9FJ3Qn9HepWRnXZ81M",
-	"oLOALAV1hmsjRXP2yX9ZZ1VmsFVLWv7Kv3I2j6vtszqbmvkZzaZAM6ckvaGKZ+kGhHJnho3ZTjDCIBmM",
-	"66KI21AfKdfxFRmpb+gWzKexVe+MZWGVfXMobVUkNaRhdi59PjP/HJIro6AqVhkKMYyb1YYhiJrKSvdL",
-	"PTNj3xV6dLj+Av3IbqZS3vaS0xx/3wlFfZTV7biQ87cw9CrKMns2t0/3UBT83zYUdY8PM6X/JHPO0CWR",
-	"4eQ/DzIpjPFu/kmNgZxR88v+3xX+vNmX4nAXoqy1mfA+GZxLc9qaOWbayTThoH6y7laA/Ubzggu2s4nd",
-	"gKsm/U5W2e5mhNHWTuc2ZLfTulFXTf+BqXq2u3lxuJCAwHeyw/F1tWiGhy9SpRQqZIezLGOlRg/RTmY1",
-	"9xXu3zLHU5jSXJ95XRlzEzSbWuTm+qcLEIsgPq1dzBURKBMCz6LzAMYWYR/bh2dajrq90FO36tWIb+8+",
-	"9I/sfMPcwH2b5vwu3W3La9bZmTcSFxAXt+BpteLWjTncTqgaFqS8qKtVTFBW8qZgs//Ybhfe41uxTQBL",
-	"Zs6EJvPKGFztj/aO5lWHig85Dtvz7slV7wSOTHQx7nV9jKve7rokcfNkxRRjYpeiiyljy/bvW8s/hjac",
-	"dXOlD2YsM9dbqX+QOR/3epej/gKGfi5ixnnU9FaVudR0hzeBHbSPE6169Lh1W0XnvGJ0l1LEjRtb+xkR",
-	"bN6Nj4Qa1wOl6+byJph/e5HjPs3ZyDvdrzdc6fiegYUtx36j1JB85Hoqa01SY1f80dgOqfm8BZnSO0aE",
-	"NOYIF1zDZwYr3zGVrjjqq12cLIxrZwMR+/7C+mFpnsPX0eJ9JUtWaVCtx7RQLBmUwZ9+Hpi7/o7F/FIM",
-	"4j1co4sIrviECMbhzxW7k7csJwLMp5LbiFPXC58MqFhcayYo7uby7xky2DXVLd9ATjXb0xzMiSVHkHvn",
-	"ZhGhxWSA61FbDcnz1rN1DbbV0mMFVfq6Vn69nVOVhN4YwqNkxkWt4eLfbH5hza+lH8qKjfmnHtatbwqe",
-	"kZJW2nHwLVsk5IbpOWMCHACgtanMXEDD2MT2ILfaLPdOz/5XsmBrlV7zzH0yQNK45pHL6exGgTIBd2FD",
-	"RmlrU/sOyo47o3/H4E/Xk9Q8wcWaJyo2scJz2VJvJOTfBrAQawHbU7N70eKCxLFci45bjNA4OuTN31mm",
-	"zWKQudFM2JLDWxy4TEW3bIG+jamUigHR4OO49QyUWmulD8l3siI0n4HfTBSLxCoKNwui6mxKqBnulDDv",
-	"zfQHnMblQ5tZl2SQcFRNmMiVmYZrxYrxKRFmYR3f0na81p7sDdMYnMr5xOyB0d3TYUrS65Sk/yMl6V46",
-	"JJdmUlqYBSnYNLhRpEAvyRCdmd63Y92Z/b6eR/DKeufOMhN041tMWe5qH1K/g/blixdHLwIX7UGyAWN9",
-	"1lkbZt1gWucFtn5iS/U+MQWTQNoU1vHkrZYIzh1mzq+fp0G12ZKlS35tSHDz2C6qBvfdsEkyKOmEC68e",
-	"rjT9mie7H+rX0xov+smBN267b64YVbGT/cAyWeUsJ1x4t+4XirCqktUyQ27AkXju/npbtSVv6A0rYDeW",
-	"P1Qs/vPy3dtYxHZBzC/kjhY1G5IL4VMmkAg/aZJ+9dVXqfVZG5k8n0pS0OyWpCVdFJLm6qRiFPlG1EVB",
-	"b4wUQSX9095E7tnlGIV1+IHOf2BKYdjI/7qnbnm5J0vc/b1SGl6qvA+tSQZYe0yd3CE5Y5gMAhkdaNFi",
-	"fJHC2QzJW5DcNndkOIhopDHB8XEqg9wnrofEKQjulmBiwgUjOc+N1uqvimW1x2yDoZlqcPL82OioWrNZ",
-	"GbmA3o19dPoLBRFloKj+CFU48vP7ZHBTKy6YUoY7ljWI4OnDA6PXyqpiBTCPlfL96/7WPL8iv6ksaMZs",
-	"BhfE/yE1xDFJwZVOyJixnMiKKF0xOsMDM/o+nTGC2Wz96zVfBzy2iaPxNTwYLv/IvA7JKjnVa00pwy/v",
-	"kLXCQQ79INrmy2yR3xIMdOQNgCWDvJ7dsCohk0rODU2bG4QLR8mDdpLJwd63sSSTcMVG+2Dza+UMTVoU",
-	"78aDk7+t30K0Te9/6vLb96B+4c0mixyHTgnE0otFwxxWLMLPlvfyU0ILyJvQoPXdsAmHLIdhuOaX98nA",
-	"D7zJYeNKgxFeNFI1quhbLjt7f9FcumzKRW6Dsv3baUZ2sdVNdKKQgM2rJV3PaF+bByEBZfsDq1XkxMDf",
-	"l3oySMmMUQER9qzgZpjW9uP0rIzuXGo//gSfEDn7lEKuJHCFauLBK7fxGz+FGaCVx3mwSsJ9696LG6/h",
-	"JhrpZtRxpems3NDQDN43QlpXNGNrT8tQq3OsbLCub6JGXBOub+XTNR/gRW9UxfFy5gGaHR7cA3L2nky3",
-	"sytar9m1xWs80cllVBLNisLQ5ynJZab2cZLhLCfsU1lQY10ymk0N2bpUAJC4StNKM3dGw8xGA/0fxpQX",
-	"wc9UZKwI/mBOML+WtXZ/AN7oDAp/WxoZ/uqHNz8zoWA3gvdbfw6HaP3QN0prKcu/9Y7XXlrFdLUYWpUm",
-	"+Av7NKW1sl9kBM/Q3gLt3br2+m+4yW6u5V9zG36+LqlSzZ8rprSswv/W1WLt2KqeBTteq5KJvDVm+Luf",
-	"ufMdTOTXY1llzV/MZgicgnIV+3tWMFp1DhtkROdvRmkuWR5NTwMG+Cur+Jg3/vYtWD+bsuyW5deNCFht",
-	"8brnFaPFBo+PeaX09Q3Nt1xWzjTlRdzRCtIxdjF9xBxBoriYFMzyfEYFuUFPSR71Rd5ykYfZPzmfGJ1h",
-	"xtXMZqXOuDJDXnuhVAv2qWSZbvYtGZgNib2EGxU7um10CPM4+0dc6TYzeLvEmCmNvAPdGjLl4SmWkwXT",
-	"Xb/Hy+PB2gS4UDbDhiXuiGJSeco2OPDlDymownU2dSeW3IbkL6zUhBWKYTooFTkxe2X4hxRUG3WZ65Eo",
-	"K3nHbF6/+WqzDxjRmsoCVFAuYOAZzc0obI4JVW3qm1I17VT9GD2b7o1/+vnl8f0fYmSE+7uVR9ue6GPO",
-	"wgyR4HrDJcQOBQoPokSEfKMlmUgiRdvEBUcsmtbheWxLQslA3i5P/FYGRnswPMSDbxgTzmaIe3FrYb+4",
-	"EV7t8V+jQurs0YDCEgjegR8Ocu0h7wEYX5G52Q27koRQPRKtnFm0fajuZvYBbZ3C6PBNkATuIjOYzIy0",
-	"tkpido5X3g66IjfpiuzYWZ/TotiSAf8s54RCVIdnvKQCBEdl9CHc/g6HaF2uE1x/vrp6DwvpfhW8HF12",
-	"cDHHDGPMrjfEUotcsiaL3xfSzGWVk1RIwVJvhWKqvqsW0hJeNp8kBdvArMJPSFY/9Fa21n7/U+drfJB3",
-	"yxMZU/wus2SfQqpZSbg6JdTxKS+Yz4jSLven499C1WyTG95pfFvJsi29MphYfx1dVVR8WB11O/mqo/V+",
-	"B8RoeFxMEvKc2BKLhBwS/+EJOSKo2SbkmFjtaxgGB47XBQZgam8KrkvhbFEJ5MQuyXnr3gjGTZoz7Wzm",
-	"OtZqpgnUHrsnRnO3VScBKRhx742cFdrocj7qdmqfrLV9aaX9ab3csEeb+eepUZOJrigvPp97PjxAu9Do",
-	"0WAM9mGJFBgD2TwScxurmXMBWeu6JheN1jiVc9HUGa+OPN1CpZxbUuxT22nDTxOK+fxHjU4aWevrWUQJ",
-	"Obe1TuNKziBjNai6qYXmRRrXppysOXr+8vDw+GB9VY1RiDSPVHtd4MaMa11XLJy+WXa6aSD7PnqqNkl1",
-	"u/vtnXA2msSskTldmOtZCtCrIDi0+iLr6Af2F3LDJrUYDtbJ6BuZLzb3rgbRgGXvqmGg80LWOWicTYKy",
-	"uZ+HD004AjfEwy7hrn6/aLRfu3/2gotaxP0WtvlO7jVe5DR4+pRQopnSoLkb9WvFwC5s0pMOFamat7mV",
-	"ezyHCmlMDrEfslFiDmRQ2Re22lEwmtovdve2Ub7sFbp5TohLub9uXP2xOs1pww8N9oP5pGCTQ92j8Sus",
-	"3Zhm4k2y0F10IQmLgdZPE/N2t6qJ2gXkOElLvVmTpuTW9wDXt012t/+1kfu7ycl/Iud3sKa1DvDO0SwH",
-	"ayxRplCRppx/yEkBWRnCvWHGMlLAxykKhrTBHSB1eToSac5VRs1Fiz+h5xXLGH28z54qPMAEvSmCe49I",
-	"gfbvssZpP7itZ/r5oprma5Gf01qxuLTDUCkE5Y0WA34N8+lzWuUt975m5XXjGQ88987Pa8zEklVUt+Iu",
-	"wTowDdVYNmpb16vXrte7UXGJy5gpZlq0iOG2MDoQFQuCqClzulh/C66JW3Vps/141ESIkelrDLCwvKmz",
-	"2zJdeD1Hmc2wwxvzklGh4smtrALnbEyZBIFrFJBZDQFhQotCzjGTJJfR0PBSWhIuoTWPW87KrXk3F1h4",
-	"sqXbVMicIQ3kFb9zXhGXKtDeyGJN2rUiBaOKkakschX3usED16yUiAyxpLgukxi+4ZXTDW9emUdWeqEV",
-	"uPJPiRFfYaaBlhVCZIxlNZFaQyby+tOCadofldhtWnlYroxz91SsWdlQcb+2ex4A2LAKwWtClAZAFqoY",
-	"eIhKWfBs4VLq9ZTN1suFTcLyW3txNpMxVrTgCpKGobbxd8BBCfpgYdOnjNlwUg4ZLODc5dpjMMynEnZ2",
-	"IzWiKxIj2kQelO1Gs1f8AU+p2iLvH+wEFVe2wUjABxIi2Nwo9RDF2/jDWl6+7icZhbpnazFrTxHzyHCF",
-	"Mr65DJFOom50Dih/t1WgmdBMZJEjOisKY6wY8jBKV8lkWcTNIsXtAFu6NTfM3tpUyw/zhzDHZuOtA2lo",
-	"lAmjY16P0Qh1Spb1vENBgjFeXHLAwB0Qpqe5f+u6EvAI1FOvVL+6TlKfQeNtCOc3bRYWHJnbec8QiWf+",
-	"mEiJlIL/djxYZruLzT2vm3s3g7r938pubfXxUNO7UTzu8drCdh4tf5hL7qwwAMw1yVkJdTAS8CotIo9N",
-	"tEY3cSZnDFML7ltlhfHvjejknevAllJiHjqqtrAGswRz5jM5Y03RhEuRXtp+BBONTujEW/SH6w2Vn7oq",
-	"1mszFvAmGDdQaewKcahm63ppCcq5tzMRXAqcxVfAmu9cDomLvvtge279dh1CNPzVG2I3KoNZqoo4BZu/",
-	"WWgHnxnv9YjlErqOvgCwbPFp+yAcCbeAQDj7DLARpECwV8ivOvVAWHQkDKkp6oLzG2k4LbaOLbquKib0",
-	"tSOy1VTkgCWbK1NXNfspWrcmcrWbDG5IHIK0bC6IR7VDtwnupob0D5FDbL1iCpmbi2sEyIudiSE0DNJb",
-	"vDEPp5cY3VgxImsNssL8j7J6JWkO84YVck5oxeBYHO+PpTHCzbGinxXoFE5reYd2mOTebJF2btgWIdt9",
-	"KhjNiZbDZTdeAxhqtZAWXTjatqcaY3mfQbEdx5/5jHaofwlyOobkA8t5xTKtAEsPyxlxf6NpHg8Q5Suk",
-	"cHuZ799dXnUK3ZzKaH4aJIP3P8L/nl2d/3mQDF69fvP66nXUC2cF8dItJotas4RMtS4NFZv/Vx0lAfFR",
-	"V4twM3z0fBgt9HTLi71Rxt3XytsNdFt8K7aKC3Op/KgsAMIWK7lZaPxHfyrXwRZWfDJQmfW5bTmgrsuC",
-	"qesx09k05uZ8w+8YqeTcSnvFATgNZiP2pdUZaatmrWyyYid1TOiKu0xCnKlixjR50FS14P+oIzbiXxgr",
-	"FdbkKYIPoTNBSYjAM2YUXXNDTaY+g8nIVrOitn8rkIF3tIiF0r4zNAC2qBTMyuNMCiuUyE3Ni9yMj27c",
-	"U5JXsuyZI+6wQXryX+sW4uiiveNLpx4j7SDo2kvaWIDYU+6IQy0rh7uqWESLYFt83WTQyRdrWcuCRWXc",
-	"+1ZoaQs2n1J17dwuy8QS4FFHRLT1L7UKu1I3YHrqbDCs6Ru3lT9EgI16PMooomkLeyEAJF3tU2zwPte6",
-	"HwNE27i/xsKOgtLB8cq3gOunHexUUouCKdUGtm1D5T9EJMECubrOKORY9R6ILSoPEHqH5KqqGZ6QR+hV",
-	"WppxMAsSFDlzNiOBaPPkhmW0BvQFoqW8Nf8DAJYnAdwu1RASsMnkMyoWcdWrIxJCFFZPgDEWd9he26k4",
-	"H747J98ev/g6FuIAXea61437DiopsSJRinHBM50Eyl3XoqAW0o1woTSj+VZu0B7X7gbyxX51q+wti4ZE",
-	"LgGb/ZTkLOM5wwrklZV3L++ToL6i1xELZMMV0XzGhuvq5Po8yq8hVWPGFUA6j2UtvN/GgXtsup+WUL7j",
-	"rMijOxoUFpqzolGvbBd8KlhF7wcul5L2Ptqu2/Q5XC++/TZg/eODlRWOR5BQpoue1RsqAKNNVrk6bbCG",
-	"x8jd1YLIDO/0bPW5HfpNXM60Lri49ejcTSjFe1xk3g431BXf831FVhcjdwSFL3PURSv7w1JocJaWAVpn",
-	"sUKiIKFsG5LP45rtzGoG0Xiy49nlbQQd5D3+TriwG3oj84XPWG8glH0bETBVwPJaH790k/vNcSuN7cwH",
-	"ZjMtHuKP3SpK0bVe4N2VS2LbntVMVnEOsRcX5ED0xLCr9qxbVGSEbya4hvhnNfCt233WLWPldX/gz4Xq",
-	"EagTnzK32cIB5WPHkL7P/hd2qUf20BZKPqBuAmC4MSVGQY6M2SJiDs522kFoPlBwqmzK71gO7kFoLmA7",
-	"DwxH4g0bayJryJM6OCEUuzq48LqF6FZ0oU7J3vMTL4KHxCfuFVQzpUfCASyahzG7AlOxisIusIu8GClL",
-	"ayozYnnG78Z2JNBf/LMbJxe30ov3nvenIW0we08yErlqnHrGtiW+FjbwRrnz2N3CVxLXg8oUipxV13pK",
-	"RSzZGtTEJk+1cjMlNp7hqITYPhX5iftm7FoEm+d19EYHIxfapyWVVFko+IcmbfsNsK2WtglN2RPqweQ3",
-	"Z+5oAWrI0Bfp3jolB3jf5WZzNknUDhzkyzItfg04MYnrMMRVGFbW0i3jtLWGxAhPeMHmyGANYG1B940R",
-	"hGYfXNse9BP+DlWBUXHrn4uyi58cKhBPW9yvXHjtjjmgS/yUxOj3DvVt0zSTJkHxPtLBJO6y9me88pLT",
-	"1eK8oEr1ZGGKbrY5OSMVG9eKFujeugNQT11x1krLtHUJkBigzZ6AU4neUY6gU8kARe81sxA/XICr6dol",
-	"VEcdKAHk+Xb0Pq7kzMdyYjECVhrKAiQbsMz9KUF+rcjZp9OwRYs5aSlccMPn4TfliKvv19X6yk+7cm1x",
-	"s1PXpesA9eiYMirDM1ZNwALLpuQZtE85+ubll1iNS62TATZ0wrSC/ikWfCw9ITeLkQj30KIL2QeMOIS8",
-	"QX1N+xsbmuHljBkVHAKfEDBUdRUGeVwdiZKQTAeyQEhN7LDDkXABaq4t1I3zjlhsRgin2sdtJbCQJA22",
-	"NO0LYP3qdLRq8R7SCx8SluYK5bLZSxsSrOSsJQrNAcP46BiHqKR/CMXAFxE8N0BapsU10PQdLaJKi+9z",
-	"2eiEtlI7Wl2ypIR883Kzuqy/cx01ED9CSr65nVRZGaXhZoF3pppSaAapSUVFjkmFzUUvaxSCTcul6A2K",
-	"MGKxJM1YJqlR1ooisT7PSmmvngyXujut/2Iz48qtf2tb5HBUqVm1eqdfHhx/s9nEdaG54btqRccgnBGT",
-	"BNwqjDbnJTPSw7pd71lNs++IP9ObZw7KEV5+5EzYjOaCK23/7IvWN77sgxs5dtU/TQzkg4y5ql6bza1k",
-	"wUAq5pL42v32Jpufw7sf5Bpc6j7xLxkA9m/0UoeOIttJnnTGNM2pptCriwobJAoDbymmw6UnuFioSlZh",
-	"/b2Cy8hc8QmRImNN8gRXge0VMeLW+qevuq7oMNEX/dbok1YA42noRWHzBkyZYkA9C9BvRwLVC7u0MWT4",
-	"N20PrcsY85jNXFvkwKxxbzvf8PP7ZIW9ACELxIuDBdqrDZ9PHMABPAC2e7uw0N2a4XyHwXyb5wqHIxzZ",
-	"tHuL3eSv434/6tfbYG4C9mcX9epBKz2CkWAHog2mm9LBUwKMYBFdxmPI/zBsWbFZu7I7sqWHL+7b0F/X",
-	"rmz4QYt+HoGYiABwc2sHJ5ifRDXYCraiacspv90S5fTFQwp2wwlfRnLAul6CnH1qA3o0qVKyshV5tcil",
-	"YKcu0AeCx+KaGGlqFAeXs7cZeOI3nYWtByv8FoJFrnFFb1FwoK2B3WNEqXV5JSQ1f/of9j/TtbGk1uir",
-	"zukIM+KuM1cIuNIOdgWDIWkfPwpP9vDIvX7dGx8IHz8Eq8ropX19JLqgkgUfs2yRFRul+7/xD3cCUu6+",
-	"2zS7u4sQvB7R8hASCViurr3k7PfJUFKySkmBziya6TXy56XLUqhq0S8w7BVioaTMPTeRTBHsKbMl/x5C",
-	"WgFYlQ/YM0BJbvLpH2s4v+tVL06czdzivxTVldTc7gWtGPqMrN08EisUGnQsjcQS5DLqsaU389aqoNYi",
-	"DMf5ZpvCmg56MbwXhw3oYl9vhK77zUMAhUIC+Xr7MpxOAH7rkpxOPBqkt1Hioqhq5jaxiqGQVdNC2eb3",
-	"UkX+bnjPXnLmwqGZ+UddIr9spgFqVr6Rk5XqnxGwHlIzyryX3NA33GkuwU2weQOesTXzHlk8FoBcfdjx",
-	"vgggXR40wMESJsy6MtmQVb71mUDAmWvympYQjzeCLDYUXJf5w3Ucw0P2So80voBkzaCTC+L4oZPbtXfb",
-	"BkAwpKmDrdCWD8OngwVvNtlRf41ZtxJ+aZKu4hTKsY4iEKlYK4LbvJM3HtLG8r3bHEtLi20dd7Jkhsb8",
-	"+4GJF2ko4ZLhpQdSTxBlFeBvENGnpHp6SlLwH5j1gsWd7sPS9382/3e/b35Mk5Gw1ncXJQJNpRB9mPnq",
-	"wL3QLAnKCv18AUCB+29jELt/W8kUVhuyT5qJfC+AfwBU3z03jP/DGLNTaHYr5Lxg+cQuS7ejJW1PxWun",
-	"a26Tk7KJdtuque3NYsGcGrUFvtqqvBfYbWwC8nO8EiO7vQZpFK8T2BKZPchWWp1s0kmESVyKUbPecPI+",
-	"wt8sUNTxeWGburQlGrC3t7XdbDzUda7r5ON3fAibaY7WOx9H/A/1RnDzJLZjFjq+jJCz7SaG5J0oFuCY",
-	"q4URW2rq/Ebgf3HfBFETblGtlozqjWpNOwZeqxhjg9BF14TaaM5NbaAQ5quxfDaaQoprl1CK8hI07sHJ",
-	"oGLW3xo7IMAVQZNexHY+1O59n1RHKSNxyxYnJMUZUvLs+ODbL8GBkGK1wjX7xJUG/J9nhwcHeCVjkI1O",
-	"6JdtUevX2Xk3Ks62tI8iVsRm5B3aExHjKLRgMK+EzhggkJ2idcQhf/nOmIKrgkzDhyByh2ZJe11/akd7",
-	"MaDy8tjoQZVRtaulhB/rOenE8l4er2UHryPGI9Oqw77Y38mo19BKu7D+o401fmAmLi7w+ef9mc2Piims",
-	"AlS0DfpsWgzwBIJRJS1xh8U65IZmt0PSOY9m0xOMKHaDiTuBY9QVFQq1pC2oakm1XS7um3ClAQTOZ4tB",
-	"91l/y8xYxYoFoaQwsukUPzHlwmg0aX9vuU0KV2KqdAxEBMAAXdJbMGOAPomLXd2F7/D58dfH3xy9PP56",
-	"LSx69BZ/EzrQYrnUtFKMGF27CUO0olG+a6bXNPuQcft0vgeA0j0MRQ4F0uY4dtiMf01GEA65Foau8XPE",
-	"M+4rlnFly2mHpAGl44pcXp19uHr96pSkFng4xS6Y4OHw+5yOBK0Y+fDj27cXb78/JWnzixnk/N0P79+8",
-	"xmHCo/I/vn57eXZl3hyJ5gHz8rMA4R797V8mDQjeM7iUc0km9I6RuvzSrG0kUu9gSMkzn4brpNDyiOCq",
-	"/+7s4g0u0OHMmdWNxPnZ2/PXb968ftUHj9cAMrf3pEOHERK1XxnC6oUgd01nmj7iNWdqlIBMPQCYzCe2",
-	"GqUy6DBOA7llQxsuyR9VZJDG9YzI8Ug4WrFlTglJkSeb/26iSa0/2W+3f0T70p6r/dtpg4pqVohZudpV",
-	"fSuPAe63DA/f71o0vBssLpLE49DGXbNkkIGgsIWnt23lWMe3SO8m13ldoV5uk5kj5aBGCQIvqFFCmciD",
-	"xg+8QB0KLlfw3cVzIdoZD/Eop9/vbQuDu46tpUN9xIDftKKQjx3t61iQbKVHO6TDR0z8rR2qrth11St9",
-	"IZvIMB46mawgIs+CDU08sXvq/pLQmYTmHD5nG/NRgRzitPKYPKVuZA8we9knltV6nZ6B3kUQLWLhYD+2",
-	"dx1D4LfjTns86UIwKZRhjxjsRcu3/eilPW9KTp383bYhTSd2+4v5Zbuu1g28s90v7x5T0hbmywIjJpI6",
-	"rL0sBJcPsI/mllhgleKFl/RDujqrazmOc1dONb2hin2hSFbI7NYDQmUIaf8ADgsyK4wRHp93KuvKzQG2",
-	"etLgfLpqAueF2nYFh8EKtNxg/rokWu5wAUcPRYleCgCGmtnGCn+g0K2K2y2B2gKVtGbd2Caoe70TcBtp",
-	"SUpZFEMCGYOY4GY21zomnDpszYRBMrA2wCAZeK3f/tsp+YNkgHec+bvTruM67lPBuDpoqKwD87BpK5ju",
-	"u9cY29gi+A46CQC3RTNQ39IZgnYFvjNXXZQHObDkEn7HOhWAA6CgIyRY1zU3Zh1VEG1m+XbYXnEHx4+A",
-	"HuJyARtL4Q3TmlUqITmfQNq00eeHKUmvU5KepCTdSxMP0nD44kXStBZGtyclBQxhtG0YYxjH5N9+n1d5",
-	"q3w1otk9j42l6S3bkZ8pjsXiEeZaBBhl0wZCMIAhef1fr89/vHodMtbrXg56yLXzxDmhD0oDDb2pGztE",
-	"/8rZfL0bBYbt2/43cvKA3ikewx8N7CYcKwXz/ZcfCSrZuXSCnvWb6WkvH9ZQrKuUe2t2ph6j777cQfv4",
-	"jdP9QPEfc0GLVVBMQY0ctilELD4qsGrWHKWDZzNyC/+tVmfMfeN7qWyVZWWx+a7jMCM+nBi2CHTdSBDi",
-	"mH2iAMyVTrUur48PvsXQp5WOqxM/vw0wNh6RencQdlV5xDjPH5itdvjIzDLwm2yYG4aCYzk97OsHdlY/",
-	"2riz+vEjk4eef72mA3oLLLVZ0zIWfJg5g7zW2v/WMldI39/YBeYTAx+Vxxe7w3DkFTvZp/BDe9FG1lkn",
-	"klXlreu1QRnjRoqE9waW6ty4lEBvFPx4fv768jLU968ufnj9DnAjL/9y8f59y2Lo018e1xBxpd99VbdE",
-	"rz1sf/dDyUBDY9hwTGkqcgU95rZom4blf22k3nZbifUV+i1LZaPE2OXmqA9uPfqg3mpbtyvlcRxpLOnd",
-	"Jrv+Me3IdtJtI7FtNrdd9ZZ9xX6hdq0hNybkBWk5uV9Gu7m+3F0317Y02QpOfIsb0V6GWzWFXdtE7VLL",
-	"ansMWecjvPZgspHiIOi97p58CCwivSm2aNB2ZR5HQNy1gBft5fupYhsUDLttjzmaXyPaaY9e/dez8x9/",
-	"/KGB0y8YNLZf26w/ultTRsvrh2L7Aok97u0tTiqALo74h1BMClos/rlFexR8q9by4W/e0ayuZ1u+uPVL",
-	"/I4FVLHlTs9kzsec5dcArRbdpUeCOWtpvqqHrd/QasIscHFCbpkxX41h+GDM0555/sxomZCrd2eXV+Dw",
-	"swQGWVu8IjNaqhZOwVZzxz1n4XpazNTekjartI8zabF872E1/BITN5APFrlrSyPSK7M5//23g71v6d74",
-	"bO+7n37+5n4v/M/jbf7z+eH9H2Ik+tcmLLcNrHjNC6fWLCtrcjbj8Z8mPeGY7yWpGLalQ3A7gKpGDNyo",
-	"CzeIJq7OFG9igRMZPYOP2M9y24z9Byik7p1YVei6mth7aJYJ3Ta3mtO/1Ic583G6cC0X7KPxtr7Y6TNe",
-	"BtD0dl17G9jdhh7KV/CCTW/gYnLt4SeXCQSza20ehHWj+cweVWcZU2rz5mjQ8/S6jhRtv/J9WX1jVIBN",
-	"IZWcnzq73gUKLQql6NZnRzX1jZuNZRWL1dBBl3YpMpa0UCC99dYzUl9gDn90YPsT8cBGcPY8L3HVkQt+",
-	"ax9Sb8+dz1mL1k1z2HQfPtqXIPIW1/exC1C4/jYDLc3cMF9zpi1hsqoGzG3ZCsn3GkZ/KGhaNHe7YkRL",
-	"bMnbQkVrilRdF2GLXt5u2CtLYwDJebxlRu93NDJlmeShfZEri0khBbjJLoXkvLJiY/4pfCr0eAy/Sk8x",
-	"BQq6vBLbjsrzSBuba22K9Yx+ctn1AVC0Zxr7RQ85k/7CG8QMWyXZ23umq5p1EsmfQPSvJiEI756SVMh5",
-	"K6nd5sL76G9q+R6Wg0KNK6I0B0AikJZNsXHThmE+SAZ+jFVdZzb4rh8/vHkisdHXmsa+/BmTzy3Xbm78",
-	"OeVqnY3uB16bcWJHfO8xCz8Pa+ye8n8pyurb0UuveDyxGoxgp2oVzIcZiFVWSSGZsQsgicgoKsPNAXFb",
-	"FaOrPWPBVkfroG2fqXabKfLjhzcNfperLSJsUjGlSFUXTGFz8aWeXFK3OnIt9apac31EDzfSBaNYBF36",
-	"QgxqFeDQbnqvbVI6tO5em0o649tG4cTiWjNBhV4NlY7PuO7N2VQqJuKXVs7uWCHLGVs9JFwZAP9N1a0i",
-	"QgKiKET0SVaxnAnNaRGf4pYteoGUzt5fkFu2cDg2itSq49noMw6advNtEbw2DauS6/GFAOMPsDx8N6bu",
-	"zkhIVuCIJAngpBVAlsY7AOGBbBpOsE/P6N8xahPxItknuFjzRMUmG/kG3Je2NzZceHfIzjI7a0pCWm2T",
-	"WVTmWA58lMztq5t0tTiGvppqwu1zWdvgYGtvHftJr5o3OkkrmyJ/vVilmjoeFWwewH+7Nj6JqxKwe7AG",
-	"ThCcu5opvbre0W2oRbZ3E09Y4w9YNJXJw41T6o82Qt+694Vhth5g89wsn1uhYhh1iH4JIAFhl1AP276h",
-	"jOnkprSt/ugdHxIoeHEaKvWNU3xFs6UETOts3FRbpqQctH0Im23hYY8PuXEsdqinZa83Z9Y6iH6TfZWg",
-	"OJ+y7HZrpfcRvLuyEeSm5Pi5SDDsiri6yW7XRWxbGPqQa9+ZBXu56phetbZ8q9ZEj0wGj0J4rsxYDkPp",
-	"Pms5QfQErlWTX72zivl1yCBLhxxPIf9MqeKYRrE5lEWILRLBx9dsVhpxgXk93gPlYO4RUXBIzgiuAC8b",
-	"WLh1b6Z/+BnzpEbC9+JCUGNMDBpbyQlA/BC7I1wTgF4wFtSJGQASlYdvz354PSypnt6nIwF9qxDm/gtl",
-	"sQMT86wD3scHm/5W7u/knW9ywEWuRsIBvHFFRF0UQ5L+wSzZfgMlmn3S4adAi9ORhcUPcCXXUL198IHJ",
-	"/NtngK+GxHg4mgWNYlk8ZdVAT5r6rlA9nBD0vssuCzRCFK55SGtX5H+e/fAGaYMLxXMk4HbHjK3vrs1e",
-	"MTOvbakRfNjndLeFzWU287c5k2Ktw80Pvd7jZh+9sv1luwe6vPcES7vwUHOZ1TPXz1TWmlCRTWWFEpsW",
-	"nCoWNx9bB7TdhntX2YLOitVE2CI+q7X3ezh6dhHnWd48jMLVFdeLS3NC1qFRcgf/teRosr4BYA1K/vPj",
-	"FabdZwUHNw72/aJGyhLFNDmr9VRW/J8Yo4Bsg8GJbenuNJqTwX/tnb2/2PsLWzTbTEtu/vs+GdwwWkU7",
-	"G/rF+LUMoc+z+Q6jTeF7fsSp1uXg/h4yhMaRMP/lLS1yo9IhLJE6QQUkANBRhGaVVOh14RlTCbZvgERY",
-	"vLPFSNj0VaAeEio8Ccnryije5lJ5L5WeVOzy/30zHImR+Oqrcynu8NJQw6++co1qZjesst05BL1l1xlV",
-	"7BSkNP71w3fn5Ojo6Fsz5I9X57CKkZhxs04EXTglrnAF3wi7y5Fn6f/5X//7eqbSL4fkBzuZZwO8nhHz",
-	"xHVIGZIPWCBhr/ta3Ao5F36lsvJ/+kfNqkXTUBJmB6UAvEn40ZDZCt+LTVohJdZ2REihd00GS98vsZ/m",
-	"fxi5l3qWHYlnrgnvl05pUpA9R9JM5iw9NY8q97YaznKEpAXoclejT66m5iuhjAT8j3Co2PkBkIOYsfAo",
-	"BAalQhADDOifuman/tkZXbih3ILs5PaL7fYRngefbV8wFKtI+l979qG9i9x2f0D2+kIlrvx5JCDQb25n",
-	"gZ0sjMLmukMffhOAfCWEFYoRCj4BY/lbevMOQlhIhJuaRqtizCd1xXLClapZlRCqRiJt8fYJ+RPwG/k/",
-	"/+t/Y8mNZ+oT+JutrW22qhbGoEr3acn3756n2MkCsU8ab5dRDqEyHQKen/aaX9zZOvllzlZhC0qeTUei",
-	"kgXDLodGgSMfPVU3nlHXpbBGycXcOXBFjg+e+34WiFcdrOn44AjaXgT+MzKTOUNqACes7TfSoPAMycep",
-	"HImCZrdNPyl1UjGap0Qx++GgYKRfffUVKJ5lQTPm21KhOyejVbWwR3gFjjw8Pl8Tzhsd2zqcJbbcCDzC",
-	"5nDwZUNiI/GMkh9/vHj1ZRL88AEciil55qjq6DAgqtajP9C/yyq1qETNX7kwf312QLQkL1+8OHrxJcmm",
-	"0nBQWFnWhNyDg8GPMJy0sF9xGpT6gu1tdliKYkEqVjKqGxjyYBigh2fHB0df2h2zyWSwZR+bDnrCdegE",
-	"cBEjQyoj+tPXV3SSujw/5w/iYiT+UUvN1JCkF+O9H6CVllnyVAoJbCJFK83D1UM+O35+6PELgNrNF+JW",
-	"2NHNvl6M995KwdzAfrDvX1+RZ0cHx18OHavaBQsp2IlFVRfMTerCygmp2J28hVR0SxwTKZ0EvsjZrJSa",
-	"iWxhNiV9/+7yilie3IdNSV3PK98RRjZI9/SWwaWXBuMYnk9BqoI4sfxVssoeZULKiouMl7SAoStZa7QR",
-	"uYI0zpGAGIZr+n54DGgICoeEPtO+n+OEGgNN+SJABy6Jz42Ere93X1AxJesqY7ZYhUOhSkLGBZ1MWE6a",
-	"rzD0XxZ0wfITYgyH9LQ5Kjc5CjDf+9p8K0CrwgWHCzk+PDQ3Jv6lcjdnrdhI1CUR0rxkD8Ko7UCXaUkn",
-	"LCXPwMXx/Et0HPhW9ikJb5dW931kwApuL+wUSSDtKGesHJIU2hdkdaVklSaQawC2HGaS4J+7uzfmBd4g",
-	"MKhROcSC5KwETScnRh4yuPORB6HBXCXnroOe4T630acj0V4sQmwJm8UGnIyfZFNp/whP2xZ1Bc+YQARi",
-	"qzKelWZFe4fDA5uyhAqeOtnfn8/nQwo/D2U12bfvqv03F+ev316+hnea9uao9wX+0pPBwfA5PiJLJmjJ",
-	"ByeDo+HB8AgTX6egIzsWga5Q+94zsG97hJZSRWyRVxL6ac0bYWXjd7n5AbrmK1aM4RHXaM43ZlVhL+GR",
-	"mIMu4ic2+ynvEEK34Q+j/9smv2TM5sTpfU6mA8XgrQl7P5MVS8P0Qa7ITGKqSy5PnazlsHgxJJdNu11z",
-	"S49E00zXHH+gLXoc4BlDJwMCQjknOh6zVw4u8sHJoKpF40gxW+80SbC2I6FkoCzc27msi5zchJ2VbxYN",
-	"kIMzREBHbeyQpvUo2quxxApjidvt/ZPMF+gWFdqGakOd9e82n7UZayOfETom7u/vgzJiILnDg4Pdz/ah",
-	"FmgURSpC5lQBDIdtOIs7OkQfqcUVjs/il73/HSbEoqVZz2a0Whjmta2GGyXlCxW2bg57zkI9zEQBAIzr",
-	"wBbqgcb4BXMNfzUTtXlTNTVFk1jiKmDQNebYF9Cn2wLMYKSuKOwqFdFyApG9U1LQamJYDMwNIyorpYfk",
-	"HC876hs5upQLpfmMamMygraRUaEsvUJSseF8vK1wYix8tGEnxazL1XAiB2NLVgtbqYMLUDEGmjDtCqqe",
-	"kJTcFBEquoIrt5SV3gXV+Op//OKwFsNGBcxfpnD/2L7q5t59DAGVfM+oWb208zZMSSZnoe6JwApOfUUV",
-	"31CSGS9pacBgVY6EVdPx+dhxGsv17P3FX8yCNhGHoCA2Jg6qOuDRLBYhop7ZKFARMX5p+a5PRno02hUi",
-	"MulfD9iU3H9mzyRhgsNmVIjIxX0+1Waz9t+ju3Sj5y75Pzd69hzUp02evEDl5sroNgO8Sp6ILZFSwBkc",
-	"4cwzYjRKcxrmVHbBnWYmb5eEPAeekgjT4Q+O65IelemqMcsbbFRQtUFVSmw4FvrVyrmNYkiRsROkc2rE",
-	"5NRylzMwjDFuodQak7+QSltbiflZQM1FIwcYdjgSf7FkbFjX95mzXO7lPqg5sp2DhNpWx1BSCVES+RDB",
-	"mYSRmGD4gz1nJ10SBhiex0MePI1GgoN7dST0LNtYSod4n+9s6nNMPrCf13OzWIPLOlWHWCiXg0D8efBG",
-	"ZrQfs9Oo8c69ZUywQffjIuLNu9jvH88sPyBJOX7Znl0il9T+z5jTdx/cVkv6gCeYzvWxRmwZOnj1OeRV",
-	"ry5qObd1aI8/h++ZfrJj2EdR0m8Nfuc8MdYLLGTOrPugEXPGLuOCvHCmmzGp0JtDqLu1oQOHdfv4fs2o",
-	"Z9ZZxlge1Q7x5V8jQaBaiQrLjgjhA4r9XdGCEfv7d6zi40Wv7viBmfXV2h52zsGccOEHLBRxfitzh/mf",
-	"FKMueDES3nzKppQL8gx84phTPZzlX7bdAdmUZbeKUHIja/AllLTSp1gHNRLoAhhXcnat2D9S8kfrM4L/",
-	"qIXmQakKpBCiP86sBnEaRyJ4mytywwrO7lg+JJdalt4HgKWSSKSuEmZeSTGJUSlu4pnZ0HVKb1OGCWvS",
-	"Er/3lDzvVAnFNE638JbCuVVF3rLW+4O0a1HhYg4ONlhOwWfwwfG1tPtTPF+faPGkfGrO5q/mmOz7K/0J",
-	"Y0N5u+BYmHGBOhxoWbrCbmiebYFm+oy9itG8xbPmz3vIOL0sayisqVcw1hwMBv2hfSsr6w27Y5UTyUMI",
-	"z1D3I8TucoXM3HLLokPWulWFDITAhGlkOqLnPGPQ38GwLAZPwhC1vGNVQcsTsyB83yjG4IhVEtMJ3A1h",
-	"lM1MzthI2Db4XIPJOgPM1fbKuLFe5xQsSlYZW7tQMmjv7QXSmEHakMjJGNPeFsS6kc02gNUxowtywwib",
-	"ldoDbU2pujYTomO4qtmJFUjUvo77WnCtCwZDJ6AwO9FWSHmrEBnWCTfEdIcGDlYg+iigd3iDPGIs9/lf",
-	"upNV2GOHv0ZC2fba9BVWYCvGGD9A29nS7o2N1kUgb8bcqm6mb3jf5nPT1do+Zcui8uNUEqrMhT6WlcW0",
-	"7vE+QB3DI6frVB41qW+yAjz/atU1ERfLKyu9Vs1vec+vodcnIncwsc+r1RI6VHdAM48OVJp0/P+NHHKg",
-	"BiOB7APYQFYJgDCGYeyshviAmsrKerGihEk711tAj0eHG5DjDr03wJTOhfPkNyXMtt4t4wTTbpRbmjeS",
-	"zt5ceGkyJ8cef2vuK10xOuu9PC+BRvYg8IhvJA6X0qzrC2XvT3N1uBykCS3VCUk5NliiBOkuGYkURkD5",
-	"bWuqFyVLSJpTTVPQ4/1mD8mZILwZ1DxCZvIOFW9PzFIMyZ/wFgBPKZK7vylkRdI3VOk9GHPv4hVW5eMN",
-	"aG7QVvK2VYQ1rfQfIX4M3mE5g1wRbADo49sY3X8emHiQkGR5ClQFSElgdOazB5RRqN0aqYAAOYZp8AHl",
-	"FI5cMkx6xlj93FWeM+EU/yboC+EGbm5vRW4qOVesUiSXRl3VUzZTrLiLBxpwcb/fib/fib/GOxGYvuEC",
-	"NCEdUANegmHLQCsQVhuShvHXxki2uZeSeOshYNimULdiGeNgcX/k1hZoJBg2H/PLS3vTcVtirpdDoA68",
-	"u7nrr0/NPml0UOw1F8YKZ2uynPbLRF4wpaxM3MUN+R3Uujd3ZIEhrkdcipvGDL9D2wgiB5mc3XDhcofO",
-	"3r5CfCBEuMOKHEzAcCFnsIvg4XcfIKZRMXIjsQkn1bXyXQypZilMAdk2vqpjVittxtHw1pDYuHwe1qxC",
-	"wqzVSHhF5FyckNRlVdi7rcdIuvR9G9d4bexwhAulja5i9R9Apoal9Io+B4C9jtWe+CLoevbcIfWtu+m0",
-	"7+fcqntOrdpgBocHy+UUD1sVe/ii2CZris3baeH9gJssNmqrRfeOxnzM5R4br9Vt/dE3+BlWDWBxR8ey",
-	"+3k0QIiA0eBkNGD1aHCfuoRKKO1zzcmxAY8R2BRr33qIxTcz72Gc44NvX7Y453BjFarTimzLXAMIsSt+",
-	"10vmreZfj1cfQDPYZL6dKCtrv86Van+ur3PzPfDr1uhAtrHN71kdgaxd7zzAO7Pxdt5xNv/juC6KFFOj",
-	"bNa4K5IFLUFILwJ2lg7iGjc7PQr/e7Ue1ZcIcml0VuU0F6sMLTUhJ8/S1rWeJiG8HyTZtfuCfwkZUWOC",
-	"jcl9Q3AS5J2gue6b79l62JGwiQcnAHRpgdwA2qeqBdESrHAmcrC5IRwwpWXJBASDAvAeyP9GuLg55dan",
-	"sWJq3w63sfchKc6YamZZdRmmcU+oRZmzqPWnNg3m8OA54QK1xQzgq1zCsZlgJFLfaSNFb36Ktd/p0kY0",
-	"VeL9eSrQ5ntbx8BHyvVGPA2F5hvxaZN7g8WFSyb30Tm5Mnc8OTfc+kkPyffcOors92pFUqcGOP26pEZx",
-	"SU8JHYkZLQAdLPdQRBMhATPEZbdCJTytcpKzGRUuOB+1xGCiklZMRK3Jttm1+wwgc2xb5P/sVsz1Rf5r",
-	"MeaCq6k1U1zGMJ6RU6ggd+JZCn1MxbjgGQaW0orpuhLX7BNX0Jr9y07a0OsrOulbnH1sH565T7ZIMXId",
-	"/TfPMUoG7z18wt6Z2UeWr1tX84Z7AXZwl3lZq87FiQMrFj1GjhVlWkJEklYFD2poWgUnpJMb94iziRTy",
-	"rHu1ecW/8es55Efe1nC52rt14/t6XnHNlh0f+z9bf+19rwvkIbedIyd7z5G6TGyE+PDgoH2VgcOfhr6M",
-	"5RIx78JwdYtBo6v0lCgJ3g8j7aG621yEFsaElb3J9g+55UDGvtrk9nqC+xD11g+2t9Qmb4zfSsGgMvHp",
-	"Fd1VkuYRsmFnTHd0cLye4d5K/YNtvbCrhEUkaSDjFoFuqWn3M+4+zW6FnBcsn6zIX/RCX0iIKQPeHZRq",
-	"O8t9SM5sVyRQhgC+yerIjt1irBTM/sQs9apaQAHUg1THtawSsklLOYufvHuEM7VvW5/26FhrKEdWTDEG",
-	"bx8eHK5/ASc7s+iEO6DSt1Lb2hIlZwwK4o0cL6S8bdfjYM7Sw2+Yfexs30+jPwoorWzq8JtYicR8BbCF",
-	"bxgTUOp22tw8GHhVI+G7d0MMlxaFuW3GBZ9MwZKi5h5juXPoHx98624YxM+9tl+ZQrpW23QqqQK4lIwV",
-	"RU+2Ef76Ox/8GvngHM5uWa/aAd37jnL9tP+G3zJLXAnU7AuLviGrLxShGVSFnSwRPME2ljY3A4sSWdBs",
-	"APoReL2diZxktFaMpG7waDyoef13Uv41kvJVXXnUhxua3e6Umtek3a5A4ESXmvWFtRrEEExHgTp0sCkA",
-	"IINXjT3gNBDynk6YIhNIdPHJQMViVVjzgbkuARm3PzGlKks3yAtHzNfQqHTNIqjKbNuWaFeSLdNwfuvp",
-	"dTYheFeO7iYLPUgPX5L6D8giCJnkU1lQLvqN6ikiMxh1BDAfEltabog/wcwv54EW7BPmleNvPvkL8LdU",
-	"MhL4m4QU8VyCGmerim4kJHjGmMOu8FEC/ikJ5LVZn+itUYDs/uaRXRDHJcge2ths7mx2Z6qxT5qJfC9n",
-	"NC+4WKEOvEM3VWluEqFJOaWKnQAvfGJZja1qMRYSYu6iA5wwrqesGom0gRFNE6wrN6pvJWe+vDyFUqE0",
-	"TiBmra/cUv8NlQD/7b9SNeASCiYRuyBvznF3qsBYVhnbcyGlfmo+077XnI+uqcaOQ9CzVhgPEY275ttI",
-	"2PhMjF5hMeduLf+G5PpdawN+pTT7GpA4XY/6sH3+pmS7XOEZJ9sx5cVakj3x9VeArMQVqQWi7LDxGDrw",
-	"zOiCVGxGucDQa4OB6B1rI7GWsl3gcUgufNOZiumKW20ZguEhPimge89WcMJ3WGD378kFvw3qR2/sTkm/",
-	"YgBM1E/3P9BbSC/ohGQguxMA/JKILzsh7BPNdLGwCHJzqoYjcYHAYxZbDiB2FNYzmacA4mNKcxswEnKO",
-	"7rj08uz7s+u3766uzz6c//nir69fpRZiMIggcwUrilfKwxc+sePiX8od8VliOElAA798rHcHYdQ/VQi8",
-	"0KH0Lf0lG7GcXWW/JRi2p/lCkRR7JqQkZ1lBK6ZafU/BvQIPKB/O1qxUI3GDPYOsXxtqdVuxWSF1c6Um",
-	"3qY0nGjDtg62dUXQ9AN+zxPy1ucKW56JxX9evnvbj1qhrHPnQbT+CwYdtV99rDXI7sxZ1EH6L5MLTSaS",
-	"IQYt6lNGv1HeGLGFfViyRgrIPfYkXSuj7AAUey0KptRIpLeMldfu7bRH/Nezf1u39Qc8kF+p9oOrNxc9",
-	"nH2+TK+PN1mRPvZCVbqffj8wCR4411fFxgMxxoLaWepgFVrKOSgpE3rHgswXSsYVU1NQ6xekhPYx/RR8",
-	"Hi7w9wDMr4ySv4daXWMqIvYT+hMBxbFFJ5ZEdkzhtoVRj2EbqNHewwnqPPqZtWazUgOOHujy4ClEAi4K",
-	"97PyCCKWjpvcERgdpP5YVnNa5c5sAL+jU1ZslyebblLBjyMR5ByCjR3YC84MR2hA6HMqMAdgHqLfulkA",
-	"uMXMg2DL+KwLNn200NVlra9LxG336wLsFuc0syn3CWadAS4/LYrm924KJLlkzDaxoJXmGS8pQjvF+VxX",
-	"i3/fi8oQ6a81vFotbHszpO2dsq8Zdg8SxPoshneGkmWFkESWIRMMuLLcKFOwMgDbTYjCZFGRuyeH8TCp",
-	"ZuUbzEp7MrX+Xzh/Eb++NxJZFEFiaSeD+NdkG/jwZ+tr6I6tAt8Pbz31oohGLGVn/3qgkRVNPOMErH4L",
-	"RinQ4hpC/O0Q4dMR4D50psTkq9XRKWPrZ3VVAfyaZqVzuHf6gXkVQ9YamgrKMYF2FMPGX8Oh1wPViMFh",
-	"v3DCtItwrUhJPLEuUV1XAppmEi1H4oZZUH+zHjkX1vFj+7T05W6Z74U+k0/HD7aN5a9XAzkP9+nXmrJo",
-	"v8FpIzcLMqVitxGDFjOtjpm9lWRcV6AZOzPCdSXrspdrc9XisDEAe6ghORuJXj45jfAJCdikUfejoTHK",
-	"i9854zccQTN//WzsoG55ufm94ppr+Ya9HuRsSu+MbRsktvtb0dqyNaTGA+tYo1nLZImFNrlgRmIV5/Tx",
-	"jfnS3/nmN8w3l7e8tHyzW35BV+6qSwMdO4LNHdadxa9GinR5DsukjSnw2IkOuzZAOsSrmtmeq5BNjLXG",
-	"0GHm1AceFLi+ooSO6/097/1XScR4eDup4fDdndYghP1ZzsmMioWF4QKz1nWfdCDwHvBiShX2NsNO/Bmd",
-	"OfzQWTISPhAtDYXa1no5xH597xI7tGtDAFeEvVdsDsZIYK6dT8UgVJOUqms5TofENdX0d0+DHubbBo/E",
-	"SKQh8I6FTmiwcVLDlrriGdwhttkp/orWO9UIBQipT9jeac5zJuDiIuO6KLBNpG2FnDRtKzFLyvUoNDtD",
-	"lFyV3X/pT2qZYT8rkthvDcvodxSfFmIa0tgGeD7+2eFOTDxoOwccFjRFDJ0lDf1v7DGZs5uplLcrvHRF",
-	"3lTnRFnvoxti21vy34Vu7AatJxh3GDsrcJk3R+OIxP/pYXhOtjxLN2UpvowAkjsqhoqbliStqyJNiOIT",
-	"EXT4HYlUsaxiOvVwtSjpg55g2IYBO4NhmlkvRJHd2yfqpWVH/0Waabkv68lJsucYJmHCtn4WZBw7+Wdv",
-	"wHVZ35hl3UDLHybyUnKktSVA9LVkvmywuFf2f7b/cmAoOXNu4zYF4t8bCtwSJ8vS1qvtVfkWxR1Hs624",
-	"IhNjwe9Akrxi1rNot8UmtyuSs4LfsYqzh2x80tvsbAcb+tNDrBb7vsdE3Qnmx9x/zPYCGE58OS+bzW5Y",
-	"pZomoE5bX7JyhyRlgt4Uvhu6NaEVdu/H1vPuUJWWZWnxzuAtY4rnMo4cj+iRvwDlP5mIf4+TbIyX9llJ",
-	"6RwaEj2MmjaUc/sBM28CgZ14szG9kfkiXakavgoFxWNoZUNQ5lXnbdeycHjMv9s3S1uzXlFtiGWntdjN",
-	"sOj2frDw3ILa93+2/17bhLNNzIunFXtulqcurvZf06Nmus3ZWdtOP2KjuBoB8hnPeL9i9j/7fdGvauYS",
-	"1V3OI/qqKllj1zSX/4gOq1pgmzhERByJ1C5kj+cpNnN01UolEzmWmyzm0FAN4fPyZsJ4iqBd8r8QEW7g",
-	"13UD7LSUGdy6noq6eXe7uxC5MrrTChqBBzCt1z6ce3Wq09Z1+Xq0b/zS1sPnV2bgAIXEMlqLuzGWFREt",
-	"X9bOjhE14FWZ/YFKTCIa8UmIwcFyMmNUYEWVC1JpKYcOC3pcydmJ+Za04XgM8co7VqGwcCIguO5QDIxE",
-	"mnOV0SpnRmy8dmo4GLtt+vLaVzBhl+ZiUA7iFyK6J1PcYZOY99Dc/6tQuKXsJxNPG1xi32F+QEBmmOtv",
-	"CN3FaMydU7mmaQA8kyZEBj7fhFA9EjOpNHmeHBwcYLNOzWfsxMZmbJGZRQbGvqCGuX1P0JUX2neutPlx",
-	"xv7u6euDW+EW3r/D3c/e1Lh2VDOMpeX1Tnw8eKsaWm2qKKDpULsmZXfUKw2v7aHLcnXijI0DYjtcQ2qC",
-	"za2vM7GVhN/Jihwe2ziipQUjU6nte6n4RFBdV2hXQNOkGEnCmpwswJX9+1zLgBcU+PiCbX4KAtBMrTh3",
-	"ozC7xEGuyIzmLAGl2zVHtn5ovSgZSbkcKki/dW7pkotJeopn7xVFzYpCkamcQzCciWjSh1nWk/gff1Fl",
-	"GTpnwMY98iinks54r3/IsCF2xcyMeBea0wKvHMxLCFB/uCYUUzyXjmA+lWezi8FTxuPwM/r6nUOaavMB",
-	"0PfBIrO53ARs3+8DWFbk7EIQf5xK14GC2iYkHoQ5l61Eloyp2OFRsQCDunVwNli8ukd6u8WKz1kRdMYS",
-	"4hEFLrDlCmSmtJJF4h5AP/OahnLYR9JquRbKMTCr3DB9GQ72zcc2b/wNNS5ac3vYDbUfsptoc3DWXsr4",
-	"vy1Tqv9tbQ8haa5uY/SPoT0c9sNHXeBTi2ChehXI9BwlhQ2TjIR7iBZmMkS25lYj9r9NLHhT2HLg8OAA",
-	"AcnMuGokNGZs+eajKfYgOknJDXM9ujFLAx1cyC69DQhcN6SPTT7HdtfOk9tZdmFODU5aYy3orNh+rCv2",
-	"Sfd7HN0hQyzqPy/fvYV//M+zH95g72b8I6HoizN/H5IUGpSa1fjOEMEqP+3ZX4yJT28Z0E/a/Q4LI7GL",
-	"+I/9Tq+c2cSAzd46R9tsJzgKSFxGsVvOF9qMN5czIv1v+3e04HkHzbpN3u6JgLx/7UR6hv4qx7jWu/f5",
-	"uix5Mpmy7HY9FxkpB6cwJB+tR2peSdfxnArCBfzs1A4tC6gdpqSs5E3BZuTZ8eHhlztJYTMrbstxn3yq",
-	"JaAwcf3AyyNKnz8bmb06qPNQsetefEtnbFdlo1sKlV8QU2hZVXyEhFl7gOt98dCzGC9zaBKGPfKHJO6j",
-	"d0nYHYcp4ierOssYy6OXtXPafz6i2SnBPPo2GdfK+l9gvx937KsuFnvu65z3UQ95z+mS1uH2ecb/PU8W",
-	"XQ6f82St5Niw3/pK09IVMjz5mf1uHD4yv8Md+pPfF26i/Z/tvzbSASwhPZ6OltUxuwyLffTcezFKqqeN",
-	"E+POL6A/q9bXbHChjw4H0Lqdz+rZ4OTw+fHXx98cvTz+GgpW8I9NuQoXmk1YtZEb5LejrBildtdaypTR",
-	"Qk//uYqk/gyPPKUT084QUf8h+/cR6jrL6orrxeDkbz+1PZMMCvqxG4HMmAIHCi34XYglP2OaDn6CfZox",
-	"XfFMrdqnH+wjazcKzHvfSWNFknl3N95X0ASD1YqYMQj7VEqFtgey0u53yn4UWInN9PE9kiUTtORDd/h9",
-	"G3Uuha5oph/gHvpMcDX/efnu7bubv7Os17OT2W/4leDU9Jzu1RSaZ+OneBdV/HTB1fjPXh3nxcFR05Kr",
-	"YlQZg9jC8GZUCBnRfCZMf2A0h3bJv5h8yah4SgHDjdKeQxc07Lbug7rxbXb35gr++WtwtT7Rjrkpeqjf",
-	"1es+wb6hV8e2iidTVsUEcnuEnwc3jFasMoMZhYCW/PqWwdhGSmCPexQwdVUMTgb7ID3soEupcN6hA7od",
-	"2BBBhTH05J3Nam1MrFMPoqpIyYUtBIZalaXKXBVRp8DUh+ZHvIp2+Q1Sw6FeO9IvHmICTV891y9JS7u2",
-	"YAxXMN4zyi1jJYYicqrpDVWMcEHUlJbh97ial+UhpHe5tTo9uRjCEEEkfWHgDDAO0P2YMW7OKNw2F9Lt",
-	"WazPYXPDh7XhxmjTTDRBzrKSEOCkmggJ3UDRos4J1+G3QX+s5RnP3l+QW7ZQDl3cxTVbewsxzOV3f2jK",
-	"6F1SbDvh35a5Lr+JYisx0hRlZNLo3jqU3MGAwCH3P93//wEAAP//",
+	"7L39cts4ti/6Kri6u6qT3rTir6QTu6bOcdtOt6cTJ2M7nX1qNEeESEjimALYBGhF05Vb52nOg+0nuYW1",
+	"ABKkSIqUlcx0T+8/9qQtEgCBhfW9fuvXQSAWieCMKzk4+XUwZzRkKfzzLI7FUv8jZDJIo0RFgg9OBndz",
+	"RhZMzUUoiZpHkiRUzcmcSo8ITo73nw8H3kAGc7ag+mW1StjgZCBVGvHZ4PNnb3B5R2f1wz6wVEaCEzEl",
+	"as5IyqTI0oB5JOLkl0woJvXYKfsli1IWDk5UmjF3roQqxVI92v8eDf76v0eDv/3naPAfA69mEVchWyRC",
+	"Ma5uWBLTlR6uuqRbpshyzjihnDCaxhFLiZ6cSUWWkZrDIiVdMJKPFqz2fmIrsqSSUC6XLGUhoTMa8fKm",
+	"MJ4tBid/HegPGPytbn3vUzZlKeMBO0uSOKpbnt6xJY0UUXOqcEp5z0IyFSkuz8dBfEJ5SCJJ5oKLLGXh",
+	"pgO6YSpdnU0VS+v2JBA8lITqn8lyHgVzQrlQc5YSla7Igt4zSSTjkpWnWUQ8WuivPsg/N+KKzVgKc378",
+	"+PEsU3PGVRRQxdYn/lEsiRJ65JBQEqQs1M/S2FDdQftHffYGCU3pgilD3OdZKkVav6k+Z5/UOIAnfEuM",
+	"CZ0xMmFTkTKPUEki3PJZ9MC4VyaHEZ9GsZ5oSC4/BXEWMkl8/b4/HPGBN4j0RL9kLF0NvAGnC71SnK28",
+	"Y/TTG8Znaj44Odw/funpLbR/OKijmYs3fzmTMppxxl7DAvQodZNR81Rpuv9I2XRwMvh/nxUM4Rn+Kp+9",
+	"oRMW2znOBZfZgqU/pCJL2icKzKPjmX522+nSlMVUn8+myfIHx1G45WQpo4qFr1OxWKeNKx7EmYwegLJr",
+	"V4Bvj6f6dXf+qUgXVA1OBiFVbE9FCzZoOECzgDuxPj3QUpfpldhy8ss0Fel5TKUsdrq8hhuWMKroJG5c",
+	"BNNjjAM9SGkVkWILueksLhgN3zDNxIulDD57+ipc4fsH+/naaZrSVXnpgisa8cbVfxQpCC2qCI1jIoIg",
+	"S7Vs0RcX1k0WTEo6Yx5ZzkWMgofyFQmo3PTBZurtyA5Wf7dKNtxbnAo+f6tpXkd8xtIkjbhq3CLg6HBd",
+	"NeeDGWXTp0+L8QYNcviv+3uv6N70b78eHX7+jya6+4FxlsLFfaunqWP9YqoYt0w3ZWGq+S4ItkAL4AkN",
+	"7j1CFYkZlappvbN8nvEi4vWXJOLq6HAAJGfk1T78n1dIsP1aCXbx5i8/gvLUtLVnBJUrFMdKkgcaZyhM",
+	"fL3AP8F/+0NSXLIToNNFJhWZRo2fhcPW3zZHiBzvv3pREiKHa8fR5ab9WUxusg2s+O9iMk6zXmz4w4er",
+	"CzvFT2z1PZXsxXHTVmopfc9WcD8n8KQrau/Zym/aq3u2GuMbTbL25cGrwwY6/YmtNq6ISqLYJ9Uyf9PE",
+	"eD61E8Mt3syTT/QFAWqZ0wemaadpGTGwhU0Uc2DIvlnrcAnmsIFg3lCpQKXcUqrGVKpxqgd4jGDNV7GV",
+	"aHXWsLV0fZeGdcf3/Yr4VnJT5Z8SX//ue4SzJYOLn0rlkcmKhGxKs7iRtERa5QLWzKAyGHgwbb2xcfHm",
+	"L+/pKhY0bOZdC7aYsFTLBEr+fPvumiT4Rh030xah4WYemCPsE10kMRtxHxY5DDKpxIKlfwr2Dr7ziUiJ",
+	"r4Si8Z8ODofP2zhgo/5sVvO1mOANSqCm7UIdxqgaYCQbkQXiS6sbmqC0PQN/bTpR89K2bPSGSRFnZcW5",
+	"rzqX5mM8RpsrVtKNZcBFPRcZV2/ppyYhg9cx0E+NF/TT7sW5swpUSzau4ksoFTdCqE10JqZEcEbiiDM6",
+	"az5LIdS2tHRLZ7Rd5ks6o1uPDn6e7akU/USPoVBcQbfLf6uoyh5hIkl4/1GrxRE63aU7kURBm9oi0mgW",
+	"cRoTpZ/MTR+RAlufsFnEecRnwOgp8b8t83SCLF0Ov23UuWDc7SyWu5QGG4wipR/Z0uDPN/TqIh9eC69i",
+	"dGMQ4vjNnsduhM7i6IGlq8bJQvPAbmZLVzdZjTXl69F8EswpnzFJuFDz/HTBZSnJ4f4+erSW4FkUWRyS",
+	"OU0Sxj0SiiXXgkvN2YgHNI6NlMOnJowsaMia5XSYrrRlUOesmwgRM8rRR/zAuGry0Z2VPXRAqlqm+o7L",
+	"jnLC9BhrvrrhF3TAwarv4M9bOE70y+vGfSfOcJaFkSpmL/GF53V8wXFY/8RW68v9OZLRJGbk7Pb86krT",
+	"SkoDLWnKV58STW35B+V2qPmiile8cW+fP69uretA+H/2/r+//WeDE3/6lqpgvr78HwQRnAger0hUjiWQ",
+	"OTVhC//yjs785sVP93Dw7quuW+C14KxhkWdw28jR/vHaIqWK4rjPUvU07etdU3zrF8zBiL7JgOXXMI8U",
+	"f/EJDUPUZKViCYnFDLQQZAgRJ9M4ms0VeYKyjtx8uL6+uv7hqUfEdMQxbKDmLGUkkqC6UEmkEFz/L4VR",
+	"iIJIQiz4rJmbRLjc+gtjrR+z5BrTZ6OwN9txp22TOl8ZBR2ehqHhiIaDDo0545+Yf6B+6AMzmtJU/w/8",
+	"RTPeSI74L1kU3J+aqA1ECjTPiiSh8ZKuJG7VkPjsEw3U2I4NQ7B8bsZDz+5tQDlsIJEmXrOEzcYtpykj",
+	"iyiOI8HlI/cWljLwBs7Cttnnn1izULxnu5GH7+mshi+/TsWCHHgg/goTmxwM8RzItxD4GcvoH8wnC7rS",
+	"Eo4qshBSkYN9b39/3/U8GQE0bDRSZ6yPgeBtiprpb7qN/lHzXW/1AuG4gEKR1Wj6OiWH+x2cCflXd1zv",
+	"YZfVQjiyRja+PiffHR7vD4m/pJH609G+r2k/j65SSfz/YX6RvmeijsuISyIemFZTG1mjmbI93qltm0by",
+	"K8yaR9LfrWJJvQKuZ0LHiualueYd8ZB9yr+ssio9WNuS1r/y54gt633riyyYg7OfBnOgmVPiT6iMAr8D",
+	"oTzoYeucTjDCwBtMsziudzt9pJGqX5Hm+ppuIbw9Neod46ENxupDqVghmjTAkXSw0P8ckjutoEqWagrR",
+	"FzfI9IUgci7SFj+SnrFJhB4dbhagH9lkLsR9Izkt8fedUNRHkd5PY7G8hqHbKEvv2dI83UBR8D99KOoz",
+	"Psyk+l6EEcOUkQAn/3UQCK4Yh+OlSRJHAYRdnv1d4s/dvhSHu+JJpvSEn73BudCnrZi9TDuZxh00n6y6",
+	"FSVzccffWR3Y/WL9WxxxttPJ9IBtX/papMHuZoTRNk5nT2G309pR26a/YTJb7G5eHM49Q3Ak7nB8la6K",
+	"4eGLZCK4dO/gWRCwRGHa0E5m1UIS92+dzVCYUsvsMEu1jQvqVMZDrXPQFfBi4NnGGI8k4ciInHQzmxZW",
+	"twjz2DN4ppS9teemb7W9WpPw9bnsA7IK4o6v9JtIqrqNO8OUIjElIaMhidGVOyQfIzUXmSK+lqx/0tLT",
+	"1/x7hTE9LmzgxcN4o/k+2HGpaHA/HJS+6lZR9SU+q4kWnI/Z+oBdZ9nOCdkO3PwB+HuVnMOMVT7ojcAF",
+	"1MteSIs0steOOewnYTVrpFGcpW0HmKRiErPFf/bbhff4Vt0mgFm7ZFyRZaqt7/JH51mhbceID1nOt5fn",
+	"Era942QdYj7gXjUhsO3tav4gbp5ImWSM71KkMBnN5qp530rOUjTojc/Tf9R9uBbqrQijaWMqaK3ziKHT",
+	"k+hxHjW90Wt3y03MoE030ejKj1u30XpNXt3ulm7GrefsnC2rycyu+r2l1OvOb5z5+7Mc+2k7lYd20M3S",
+	"0G5UF1EYsmnEIwWf6ax8x1TactR3uzhZGNfMBiz2/ZVxytMwhK+j8ftUJCxVYGdNaSyZN0icP/060DrY",
+	"A6tzUjJIzo4U+gtB9fIIZxH8OWUP4p6FhIMtnUQmPbwakvEGlK/GinGKu7n+e5HC0jUrpnhnsqqhRW+A",
+	"65G9hozC0rNZBob22mOQz5PJfL2VUxWETjThUbKIeKZA8HebnxtbfO2HJGXT6FPD1c0mcRSQhKbK3mDQ",
+	"7SZMLRmkPUrUpmWgBdCwbmJzkL02y77TsP+piNlGY0Q/89kbIGmMoxrhdDaRoEyALCzIyC9tatNBmXEX",
+	"9O8YCay6FYsnIr7hiZTNDPNcd9sUHPKvA1iIcYeYUzN7UboFnr1yJTouXYTC6yUmf2eB0ovBy43mW88b",
+	"XrqBtemH6OiaCyEZEA0+jlvPQKk1LpsheS1SQsMFOFF5vPKMojBZEZkFc0L1cKeE5a7t/ID9ev5Qvqxr",
+	"PIhbqiaMh1JPEynJ4ukp4XphFUdjv7tWmxPjkTCa6T3Qurs/9Ik/9on/P33i7/lDcqsnpbFekIRNA4ki",
+	"OLrMhujZ7pMGufVd2ezpW78E1WAnk+Z2lQ+p2Vv/4vnzo+ftyUfrF+urzlpc1g7T2pCACRoYqs+ryLBi",
+	"q0xhFbduO0ewvlF9fs13GlSbnlc6icaaBLsH+lE1+FyNoXmDhM4inquHraZf8WT1Q/P1lMar/WTHUdnv",
+	"m1NGZd3J3rBApCELbUGGpDP6jcQKhPUL2eFG4rnn4q1bStD6h/LVn2/fXdeF71eYCAuJrkNyxfP8GSTC",
+	"T4r43377rW8CGJonL+eCxDS4J75x4siTlFG8NzyLYzrRXASV9E97M7FnlqMV1uENXb7FbKSB8+uevI+S",
+	"PZHg7u8lQt+lNPdtFpkhG4+pUugnFgwzgyC9By1aDDZTOJshuQbObRKJhoMajVTUVpgIp1AxUkNiFQQr",
+	"JRifRZyRMAq11pqLinW1R28DZj2fHBxrHVUptkhqBNC7aZ6q8I2E9AKgqOZwpTvywWdvMMlkxJmU+nas",
+	"axDO04f7Wq8tV6K1PX/wSj/fUoyYxDRgptwSkkEgT8hekjiSyiNTxkIiUiJVyugCD0zr+3TBCJaeNq9X",
+	"fx3csS4OYKhTKi3/SL8OmUshVRtNKX1f3uHVcgc5zAdRJnmqR7KTM9BRbgCsGeTZYsJSj8xSsdQ0rSVI",
+	"xC0lD7xqyVJdxpG7Yq19sOVYWkOTxvG76eDkr5u3EG3Tz3+r3rcfQP1CySbiEIf2CSRWxKvichi2CD+b",
+	"uxeeEhpDEo0qp2wO3TW/+OwN8oG7HDau1BnhecFVaxV9c8vO3l8VQpfNI6gPaL+8emQbaO+iE7kErF9N",
+	"6OaL9p1+EPNmex9YJmtODPx9fk4GPlkwyiHdIogjPUxp+3F6ltTunG8+/gSf4CH75ENhM9wKWSQHtG7j",
+	"y3wKPUCp6Hq/jcO9su/VG6/uJmruptVxqegi6WhoOu9rJp3n67ZOpKnVOlY6rOtlrRFX5G6UkiuLD8hZ",
+	"b62Kk/OZLTQ7PLgtEji/mG5nVrRZsyuz1/qsN5teSxSLY02fpyQUgXyGkwwXIWGfkphq65LRYK7J1uaF",
+	"AMeViqaK2TMaBiZKm/9hSqPY+ZnygMXOH/QJhmORKfsHuBuVQeFvayPDX/Ph9c+MS9gN5/3Sn90hSj80",
+	"jVJayvpvjeOVlwaFJUOj0jh/YZ/mNJPmizTjGRopUN6tca7/upts51r/NTRpAeOESln8OWVSidT9b5Wu",
+	"No4ts4Wz45lMGA9LY7q/5zNXvoPxcDwVaVD8RW8GxyloJOv+HsSMppXDBh5R+ZtWmhMW1uYqwgX4maXR",
+	"NCr87T2ufjBnwT0LxwULaLd47fOS0bjD41APOJ7QsOeyQqZoFNc7WoE71gmmj5gwSmTEZzEzdz6gnEzQ",
+	"UxLW+iLvIx66qWBhNNM6wyKSC5OivIikHnKcM6WMs08JC1Sxb95Ab0jdS7hRdUfXR4fQj7Nf6pVuPUNu",
+	"l2gzpeB3oFtD2QQ8xUKyYqrq94Dq4g3ZkC5vhg3z7BHVceU563Dg6x8CZYZ6nQVIjCG3IfmJJYqwWDLM",
+	"DYZaerFI9P0hMVVaXY7UiCepeGCmyEN/td4HjGjNRQwqaMRh4AUN9Shsidl1ZeqbUzlvggZ4cVwHDYDn",
+	"39OjbU70MWehh/Bwve4S6g4FqlBqiQjvjRJkJojgZRMXHLFoWrvn0ZeEvIG4X5/4WjhGuzM8xIMnjHFr",
+	"M9R7cTNuvrhgXpVKaVRIrT3qUJgHwTvww0HhBeQ9wMWXZKl3w6zEI1SNeCmBGm0fKJUtpXkCbZ3C6PBN",
+	"UBFgIzOY2Y60tqGK0j1ecT+oslyvyrLrzvqcxnHPC/ijWBIKUZ0oiBLKgXGkWh/C7a/cEKWSTYzrx7u7",
+	"97CQ6lfBy7XLdgRznWGMpRaaWDIeClaUdORVVUuRhsTngjM/t0KxbsOWjikBL+tPEpx1MKvwE7z2h65F",
+	"ae2f/1b5mjzI2/NEphS/Sy85zydWLCGRPCXU3tMoZnmmmrK5PxX/FqpmXSS81fh68bKeXhmsshjXrqqW",
+	"fRgdtR9/VbXgXPtEa3gRn3nkgJh6G48ckvzDPXJEULP1yDEx2tfQDQ4cbwoMwNS5Kbgpn7dEJZAgvcbn",
+	"jXvDGdcrzrSymZuuVjGNo/aYPdGauylBckhBs/vcyGnRRteTk/upfSJT5qVW+9N4uWGPuvnnqVaTiUpp",
+	"FH8997x7gGah9UcDeR937JNqMmDdREUS0DSNmCzQWx7tzV8/RwwLb5fbgWGZ7sGh+7qaThsjNt50clUo",
+	"snOx5AVOYXswDBFs7JLqdt9JEu35nXEslpojQXBJNhydMT9CwUHDipRNJu5ZRP8zSydr3hbX3Xn42RvQ",
+	"NJhHD2xc3IpGJ9TzF8XzYU2SjPvosfNodwbsjvBcj2Bx/NqWdXz02SvJqsqWgsfZFPv9yT7nb7GfZyb6",
+	"0ral34E0LIECtkZTvusXTTl6tZaJVJOJECmi7/uD1opZ2jW5p+qvDlmYJWxjQOj4wD4L6Wes3m9OSZLJ",
+	"eR65MSgxqUWcrFHW3V09gikK7ICNGVDulr20qoYB7dsGos89slf5eAY7of3E8qcheX2zaC8YuzvKfj6M",
+	"jSA109RLcKIUyHX1jDJCMwQGPbXZ+RZoxXkdqmkpIua1euePNCEUCHTtMHfSYrm04N0N2w0fl0AOPpdS",
+	"E6sAXASeOyUpS5gCZm3qk7fgAoiB18YEINzXk0r1Bzigcr0I/EUhELtFfVwiqwv7IAuJJPlw93rv5XAt",
+	"QOJgzG1HzhByBoi2cgRhPTuuYYuPD22OI/prt5EwEDCLGZVsnHEV1da/F1bSzeXdzf+6uv7hlMDDmntx",
+	"wsVEhCvwMRG9kIhJEwrstxQIqpsLsUmCmce2EmA8AG93qwR7aews8z3do2zPrcPIPZL6TMmCwrR2hjOF",
+	"5USInmepV82F2qApaK3EesvbsKY0f9KapGZ9hjMZowDeNlZ1lKKYpXG7+Dr+DqZFEKKxmE4lU7VOvOa9",
+	"PTx2hwCPi+Wxa+loLaMcuaM8Isx5+Lw0EMAftYokhKducsKDIxcNlSUYHhZMLhcFxCKFCM42p9W6RLkP",
+	"UyN2XkcbsZJTYN5+HMf7zh1opVidmNJCEQxKx01TdkfZ0rjukvGVMy/jgQgN6klHDci+UQnCaysQsSo7",
+	"yxynDDGmAauXO/o7uSkoo+GeoQmgL1lg4+L3F8T1AlaUIwnWkxeVKicr0ELDVDywKrfeRE7H+PU52N82",
+	"AIHVpC4HYK87s8UXHyLZWC5jSkMMGjQw2RWgy8tTsm8zSe0d7k5Qx7DbBmivdmKI39n7bJipA9zXfa9f",
+	"lQNe3RUiSJlBvLu++HguXR2WEmp6AddVM8gg+4QGXWjmVrHElN+73/R8Lfel+YyOjjonvBxBxgpNZ0x1",
+	"/8g7fN49q+eQ2ZwuQCC0GaYTBkz95vL23ZufLy+ISMnF5dnFFiL/Vddcm2MtA7Ik7Fe+U03WMeVmNRnb",
+	"qVhKtwQBA1CncMFsXWKfyFc1e9GB1Oh1Db6rzRmqiO2qLVvmR2VV0CuQHR0fRGlvi33yCtDKMmR+GVTd",
+	"WAE5ETpsrdDVPAfa07EwvTWHWru37iy438bD3GbTQjuNT3th/Mte8ZhfpOYHIg3riwZaYwEiU4EoO9vf",
+	"37w7v7y9vbwYeIPXZ1dvLi9q3emFH68dYgGeqhJIaW/tGjbt6ePz5DuutG0V1rLpFy47c8QUdYVUxW3b",
+	"yef5cpsiwYqKWCa17nbXFt6Gkj7e+c3DNV2r86svdqo6He9EOB/Vp1Xa50r3YUPd27qfuB8tvuPoQ1h1",
+	"LjSoWNPQIClTYkFVFLR66sCDycNtpWEpo77V8YlZ6RsitRW6dFhf5XPPf7p+9/HN5cUPlxcnGLQCkQGZ",
+	"H5EaEuSK0CMgYKmiEY+xUxUXCnIr+HDEP1yfX97cnV1dYy8BWxk3YYwPydn3Z9cX7671IMu5YIisFVoX",
+	"0EwbnyP+8erux4ubs484gh1fP4coe5BloP+EHkbI37BM3P2Ggo97g3xVA2+QL2LgDfK51nn9bi7ly4od",
+	"0Y3lvNgmul71IuItGwcibEnC/fHu7r09Z9twbDjYZBk9XqHVTHWZRkohuMZubVxNu5NU3LMUaDcB4LZK",
+	"Mn21Qg9vUnE96hUm51CcK96JXW1T3ecE3XYUS1sr2GtLUCiG+94i0PZYvdF4t1m9AacqoxBjSoBFAd3w",
+	"Xfnk7d91nqVp/9I2xG0tYxVpBhZxqYz3pLwVWwrSslW0yZ1Zl58CUtaO0b4VFwzTSvodcie4hHUdYMNS",
+	"IhnQNNxG6Z1a4LmKbIulMK0YEUdsSSMlbQFhbSbjLtXnS8cz2EBK4LQsegWa1igA2vt3qU0eKENX7JPy",
+	"wW0e8TxrBGGB6YgX1aSIxi6h6EefwSnxJxGn6cpHOs3fNV5XvyxGAd/EGyh0suKbtdZQbTC3EUJEpStA",
+	"ip/RCMDe4uiexSuiBJmzOHFrPO5uzq5vry6v7wbe4P3lzduza/z3h2st3683rMWEEPtdah/7zRjPXcrc",
+	"KArE6TyCj9gtgwdAh8k9yNTU8o74WV7BpiWQ4BZFcwFpkRY8BTLDbVevpQGrKQZZ4yPW3VSFEW81RGC0",
+	"Ld3qh/b9x3nnj2oL4tuZAB7i+06Cp3KSIvGJL5nyScqg/FVCEyCLdAcnEUkEN52s9Ol4xE/ZQjww/crC",
+	"5KuzxbDzCWxIVhOJ62qQRq3QE9WScn5k9b84h9HOaUVikUja9/pqkYi0L6vNM1JkrdtmhUnb1SyUdr8M",
+	"tgts83vPMx4aHbWvUgEfmee6VmvkTDLlxlzcCIbZ/GRV6NnXPHfjnBxO8+ldDurSGoc9TstCwNahlw83",
+	"VgoYjMBNm62VswIYsLwBsIBipA3f2Un0ryOAodiMJAIrPMkl5FMCNTgrI2afVMXf0yHB6yuNcB3xXCBj",
+	"kkYNN17PQ6ssyMC8Hz5/jvOinDYGylTEMdaSZ4kWgb71tdenf25KYltLKKtuDpY7OA454IGQz2mSOKFO",
+	"b0jeZhILdaAM3FSURyFbnCA+tryncXhSv8rH5oHVpX6VP+RA79VL7+DVIe5pyzLyhLD6Y3lxTH6Kvm95",
+	"vz4TrC0TKj/x/f3dZT6tZS51M5axRm3NQn4tUpK3Bh9uyvV1EppL7TFztbG2eq+UvtS2+SRkgQgbigCL",
+	"/KX6IY4OPUScF1Ono8J+QRYd057W83HWtwJiOd9Ikog4ClbfyCa4qdo2DBuDER1SV/IBX+3vf3fw6tXh",
+	"8+PvjvdfvTroPHh7UkvRh+Hg+Lvjl0cvjr/rPHLfRJfa3JaaW675ZtE5qJZGemae1Gab1FPXwT556xBo",
+	"qRE7ypTaBTnx9B1f08Ln1tdZZrxvTd4ym7sA/k1JInWKWfGy0tjNpXnyU8RDzQro9J4a23SuVOLjUhuj",
+	"xmsKanuwtF1JeFMk9PVUhMxbu0rvq1N1uiy/t0PwES61LwYLka9pIzCEi5TexapbRNz968Gae9SpXmi3",
+	"iOuzYbduVOwAvnUTIZCg//7y+uLq+gergS0EKIKUa9MzzwjwHy9ONuSI1qylB2KiSQEtdbbb399FnLyN",
+	"XMDb39saEDLCtgKc/KT51Lo1v1Wu6BEGd7fLENUfujGd86B6xyx3LKb17NrbL9oN+yVjGdvGk1oh6MfR",
+	"ZD9qgDg2s0ScZ+7VtHls/XQ3FL5eKREpAgGcYZ4rdUJuLi9urn6+vCZPAPy0CH/S4J6LZczCGQtJpJ56",
+	"5Pzd9eurm7eXFyP+xIQpJWPQ2XLCSJKKgEnJwqce+f7dh+vzyws9ZjnhlnIBXkC8hE+9EX97dv3h7M0Q",
+	"MrZOyMXV7fnZzcXlhUcu/+vHsw+3d3oULoy8jtlUL+T9uyuwdSNF7hlLJAnEQluVepanZbeu/byBN8iX",
+	"P/AGZoEDb4DzD7xBPvXAG+RzD7wBTrbB/XrDZBZvFVMxyWu2G3HOnKpAJOViqOaUkaP+qRuH23k7GjMn",
+	"yl95uH9g7GwPmqTWlGp5WO4AaaU2HICTtMdlDxriP5sYhD4r2Tu1KH+rfyNvTRubNCg7wabFQ2HDdkpU",
+	"r04ltSpPh9Wtdh3DosAbnKuxHrgy3olxYpWsrdwQqKJVGkTvr+s9rca+YXD3bPW1rLfcxWdisfoKtVts",
+	"dsikockquhJhO8iTm9fn5MWr/cOnOcKImwWetzCWjLseE8gExwjYUnR2DDlYl+vH0BIJ7y9t+6ZzAGVb",
+	"q/Lz5ktwV5iuPRQ4QzxGCmPVPOCfqHR1QqjtNg4htA83b4bkDJNVwcO6tHFVvCkjDlI8ThkNV2Cu5g+U",
+	"XTsEMl5lnbu3jdLv3FaTjn+MTJiMQuZkU9XS4IKpuSghXr1/dwuxzw/w/8/uzn/UUvnyzeXdZa303bl3",
+	"J9dSXVX/+NVGKylL461aX7fSUJE/1YuACAsjxUJ7SYfkLVtMEJGBmrpbTPFDn7yQea9Dt26jYnRmar4h",
+	"M+/wkYmqx2UX8+7rZw8Kr+8WwdxXO6lQ3d8yffFfrNZsdzVfa3Ko5+c9LzH+lrTRpsw3Q9k9EnHtxdzC",
+	"k2Vz6rbTIQ0/2KxF2knav+M2r2WqrZgzZts0FQs3R+Wns9c/nQ28wc0lsOrbsx/0f/353fcDb/Dx8vsf",
+	"3737aYOhdNtgJVjvTJGkZHy0Xl4mTSJJJkzbeaa61ytKfrSok1kQMBaycMRFCjZGyGiMnTw81CE5Y6Ek",
+	"lCQslYIPEX81jH8ZLsK8+VccTRkJVkHMypakWSF8PS4INwIWAJLq7GLDx2+lFNR6rGmjpWhxJPv4yX9C",
+	"KMUS0ynk85ovDXAe0Pd9SrTUdvOGtIlORKZcsukl2Sv3uyTlG5aCLvnTvF1KyIJIK6ENy+pTOFOxrBti",
+	"N7UrqYQSGhbTR9eoCFyjd7SdT3WGjXpJSSbXIW62sxWHnhzNDnZl4CHingkYmW7cJsw7yEvSNlwhACCq",
+	"sYFsP1WR46l7CLYK7VMRHiShan5KfCwtg6w3oEWP+CEkgvoEadIlXbh1ph0cy7QOE2Km5sBUnkAzIxrc",
+	"5zVrgEkKTXnhCSVS1vhNRU/hL9MP5OvjjSFSuMjUeFHD5c9FxrV2quUKIFA5MUbAwPDrCxutLn908OLw",
+	"8Hh/c59/b9CAv3GFGzPNVJYyd/pi2X7X2EC9Cm86pfav1EGwXIG0uqSQJCo4gHtCh5J2NMVqSBd/IRM2",
+	"y/jmJLSJCHuAvbhm+t/qIHTPY5GFAHtadC8GB8G2Xe96lha51URVaboqIFjN/hmUxfq0mIc2hIkoh13F",
+	"mwZPn2pD3abBcoMu0TBwY75N04y+YZN7UQgloVgebD6kU3c4gLgxL/TaUQiylV9sxrYxOI7dw2y2H/e4",
+	"yY+cp43b+5AX78Bh1niK+9T69yj9wwte1Cv0qaWurQ10Bqh0XcjrGRyMzY2mCq5vCwPFwKFFvYLttjH0",
+	"Fwq1O2vqEGwvHc16xxBDlL5rZfCcC4i0sDAk3GMfGYMPxgT2+suS0xH3jQ5gf0L4fyIeAG3GQn3jqcID",
+	"jNNJ7Mg9InjZuChgT80Hl8FO8/lqNYlLHp7TTLJ6bmeqP8IohAxHANfWn76kWEaeZ2grloyL9gxO+wjb",
+	"bGDgDTS5UFVq/uGsA3uh3tIZ7RtdKSBeN2P550nLleZbelp0c4G00DoQ5SvjhV7S1WYpuKF5SpU2y4/X",
+	"4tTWkekldvlg4VmwRaeEjogfdEbN8GDLUV6fFZiwFDoE1CmTwHC1ArLIoCsRMcgIWi8JRW1/orVSOws6",
+	"4sxjl9O6Ne+WvHc1ixaPXIQ5Fk/0YKG5bb+qCnDqht6/2k6jkpG5iENZH3dCqDeWCHRfbSxXWwOH65qC",
+	"UlfPeqWwnuOUaPbltrvSNgdoH1ORzoRCeMTNpwXTlD/KM9vUeli32pT7IlRc4Na04rGe0zg2Vx8KMEzh",
+	"tATccuPWSVIGfm8T8zB9nW3Fy4b6hw69oXpDiXfjMYa14Aq84kL1Ad2Gg+J0a2bTBVQYOwxECuvVJ5oa",
+	"0XXYSY2ossQabSIXQk0t1PIDnlPZo/l0W/kNGAn4gEc4W2qlHkpyOn9YCWq++km8GWobW0dKoh8Ztijj",
+	"PdKPLUftdA7If/sq0Iwrxuvj+DHCdnmgdCVMJHG9WSQjM0BPbP2OLQS7avluEzvEveq8dcANtTKhdczx",
+	"FI1Qq2SZ9g/QFVsbLxYbaWAPCHsk2n+rLOXoRsoWG9SvaiZM3sYttyEseH+xMOfI7M7nF8IbtAEgvRZp",
+	"wCzM/u/Ng5XmyVydUjS6Q+zDrv2+dqvXxzPJGO/UFObx2kI/j1Z+mGvurAoiTsgSaMYuOJiOcIltt18L",
+	"0bJg2N+qHNOu/97amrYqUq8WrRirR9UW1qCXoM98IRas6Nxt+/SubX8Rz6lhoixp/GHcUfkxwYgNXAmd",
+	"/s64jkpjVohDFVvXSEvRbL5VxiXNgwWYvBSKIbEtoPKOT6Hx21UzIcJINfZ5gqqpVVJgGjhOweJvOHWB",
+	"Sty9ZEufbcO0gaMB24wshBma5gVjWtclkYRP8zTHMAjmtpCMjrgmNUlth6hOGk7pWtctGuFGxpbI2qko",
+	"TFcQDipEpkoz9rc620tfw920EYZMJugNHHHTjcuajWY3AZmb8RBSr1Im8XJHfDyNLRVWhwSEVOgUtaAr",
+	"fRwRJ/i0ZxCJDewOMAxp9EpSHOaExWJJaMrgWOzdxxJafazoZw0RQKrWOt1hp+Vii5R1w5YI2exTzGhI",
+	"lBiuu/HMuRZaSIkuLG2bU6278nkbr741ERaUApqwO43FhuSGhVHKAoUFyohrgftb22tsC1bewoUr6Q/v",
+	"bu8qBZbbpsXVRoXPJlAZwDwyVyrRVKz/V9aGh9tZuB6+9nwYjVVfvKRCGbdfWxsA7p7lfaWFygfZv0Qu",
+	"B9BuRlXd72HFewMZGJ9bzwFVlsRMjqdMBfNaSPnogRGAh4WbKCOtgxOYjZiX2sFh22ZNTcfMSv9Cjm0I",
+	"cEKYKWXaNNlqqoxHv2Q1NuJPUMkBYB+S4EPoTJACyvUhtUerQdlsnrfR07xVr6gR0uiBxnWhtNeaBsAW",
+	"FZwZfhwIbpgSmWRRHOrx0Y17SsJUJA1z1DtskJ7yr7ULsXRR3vG1U68lbaf0onddGL6HwAb6i7Vo1zrB",
+	"gvIacEiLn9eKsdPUG7eSpFL4VzqpE+YLX0csDtsSOtdy+gJ0Xra0g3Wi1o37p7UNrybBHhLicah17Vov",
+	"ayb2zB//LgUf3tDl2xz9OP91T95HyZ5IcN49iGLqj9GzfvYGaFL1R9qpdH0suRt4ffLJ+1JsrgefnFM5",
+	"tn6r9dsGXinTHn5dxhkHHftEAxUbf7VvB/RPrRE7ZQzC6iXtmcZLumoqiK8DzbB2G0B54JL8DqAvdMbG",
+	"MvoH2+y/VULRuKjUW3d4Ab0brS1CnWkaxYql8tQBb/D29/dJxmMmJfFha8YwMkYWqbxnoeZT2/B0WGAk",
+	"xwGFTomNB4J75HyPPyR3aWbgwOAvEBNVQo+DlVugCeuzGXGs4YJCtkxC/F8Jca//H4kFn52YUi/IPVcQ",
+	"UzG1I8B8anXXyt0uTsUrCLDuim/HH29en5NXx8+/q4sRbWiu9w7Q9UAxDgSfxlGgPEc7rppkNAhYosBf",
+	"A6U6RY7aiBvq9ytzOsDfCH5esc029zfawHzMlpRy3esBVG8VncTs1KRXYm+d4SZ45sCBm+wJ4mCRKtfN",
+	"Edh2u+GItO3gUnpY6YIGkgNQWc7EL+RXo/8diD2SREULNtxUvtAUSLiEDJ1FJBW91ypHxnN3nTFNOkcT",
+	"ugrHl2CcSkVrnfF3gLao5gVh5atozcR1igj7nmQdEAcwnYs3fxkbFPoxIhf73hrMaJ5CZnpWlqs6zPI3",
+	"dWz4ruT7zzMKn7965fDR4/3NGcCRillTe5QQXQgiDeWp8SEsUM3EPC0R4HUI2snpMD/b9dK8OOKat2Im",
+	"VBHYK4rzwkpLlDTay1FV2gHcqxX4mIOEH+zEEczFcUjMs9qXcxYt7Bnpt2+CSFhvZzU2TNTS3PK4pgpH",
+	"/J1E3GzoRISrvIk3N3XZ4DWgCwYYYqmBVNwcTbeT55vTVkJ70+Dg/4klarNz/3ktHMUNM7lE20QcesXh",
+	"qvY5vFv/mUV6U88KZpHW3zqjWUCWj2yCtS3N2gPB0H3TwzXUf5bMFlsFdu4ZS8bNoe0cRdZwRP2UVjdW",
+	"UNuAhTpLKjeh+f4LBo1q9lAxrvqXPP4olqBmmqQvCVlgeouIPjgDMKC/E1vv2b4b4ABfRHEcIUigHI74",
+	"G1OWoW/5/okWOzCwSSCRLH1gKZF0JU/J3sFJztaHJE9NjaliUo24gZ+GhzF/CJMN49gs0HBrm0FWD7Vo",
+	"G+Av6uF1ZJHwlj/bOX2+lEC/d9CcaNdh9oZ0O3JXuK25tumoMkfs+Fvteexu4a3EtVU3+Dhk6VjNKa8r",
+	"J8hL7lHCp3Ymz0TsLJUQ02wzPLHfjFoqbF5uRBXqJrlSeeJdQqVp+rBtWUK+ATdZ7xwgp1PN+tXTNlxO",
+	"C1Cqjt52+9Yp2Tf6ud6cLqUITghonafViwHLJnEdmrigwkoJu4zT0hq0fYAvmCwwSBoLMmjqniptpaJd",
+	"DqqAvaMS/q7/XM9u8+ca8KfM5ETweHVauv3SBpAfQKXTwgc/xdM2llZD+iRSFSm4m2pFi6BMfsatQk6l",
+	"q0a085WbSW3qKcgZSdk0kzRGB66+BaZ00w1wmMobSH1Rek/AbUofaBRrexOyVDTrHWNJh9Y7wZk6tiUD",
+	"tR6u7aFIUrHIo5V1UTCWIOKRRYrNTwkyyHnIPp06oRwsBeQ2fJdXmgjOjAnVLl/b9ZW/7cr3GOmdKgqx",
+	"H501gQr2gqUzMDYtkMh3Ry9fAJCIwaKgCjd0xpQEIAmLW3JCJqsRd/dQ34hvZN6udMQNONuYJkkcsbAh",
+	"CCvFgkFH5TmVGBKXWeqGMW2llBSQLgq8gAtFzLDDEbcpGJECZ48+f3RfOY1+7OPQFAj6qvrOlvpNIdrf",
+	"nI6Wrt5DAu02iRdO5asNeqdiUWKFOSgJhn4g7p4/hGzgG7nup4t4pCIaj4GmH2hcq7To27uk0C/S6oQW",
+	"IbqufmpNCXn5olvl4d8jVWt0foSiEy2dZJJqpWGyQpkp5zRlnhYvKeUhps0Wgl5kyAQL8LlaCWowDWrS",
+	"kOtypbWyFseecUqnUuXqybCKc9fhi/WMrVt/LXDnI1SpWdq+0y/2j192mziLVaTvXdqgnWTB3MyIaTB2",
+	"FQBCaTlzgdTftusNqyn2HaH7GispDI5PBIKRm5z9OJIqb/Nugpqdhb0jketE/ZcJUt2IOvfXpd7cVMQM",
+	"uGIowNTJeWyxyfpnV/YDXwOhnqe2egMaLiJeK9S1XtO3M8aCKRpSRaHgm3ITxXNDyz4mfPrYAU5kKsmK",
+	"fC3N7yUIIy3iPSJ4wIr0oEg6tleNEbcxgHBXjRW4qewYWMCggRySKw70Ir28bwq6b1W6Av12xFG9MEvD",
+	"Nskgr2Ixk9Ztj5n6eq4eWV7leqImv/PxwWevxV6AmBIo4rhAI9rwec8CE5m+mQ+MlEtn67rgHzrzbYc7",
+	"dGQKS8A4GncAkzn87rM3mGQy4kxK23ig2al6/NnW0o0LIbzNSqGrcgA7sB6YYWC0mOLYUwIXAaN3bDqF",
+	"DCd9LVO2oBFv31Jowx844eSxLYzfatEHn52yuNYmzmAHe5iBRxXYCqZmr+eUrzp0jnBP6PkjoauOXtRk",
+	"OVa9BCH75DIUNxlQpKbmNOOh4OzURmKB8fimg1ccg+Jgs1K7AZa8rCxsc+vuVxAXm4I6lW9djRZVaGtg",
+	"92hWalxeHvH1n/6n+U9/Y9isNHrbOR1hzuc4sKWurXawLYl1SfvYhQXoVrXjvn5U16mjmU8cglWl9dJC",
+	"725vBx5HUwbAQ13W9yZ/uBLksvJuCzytw/3GjDZ3rYeQ6cFCOc45Z7NPxoItoTOLBmoD/3mRw3lnvJlh",
+	"GBGC0XXQq2eCSSL4Fgzj8FEQa9AzvqgYeazh/K5RvTgp8Bud++ejuuJr6R7TlKHPyNjNI96i0KBjacTX",
+	"esOjHpvkZt5GFdRYhO44L/uUjlUSy+C9emCMauxXJnQzg3/5yM6yR9/1LzRbb2zbr+isEnoH7q2VuDrT",
+	"CgKERjEE5LO8Iaxp+yjJ3/XdM0IO0EMD/Y8swfvSTQNULHkjZq3qH8BAZzJx0Voqmkqk6Rtkmk3h5GxZ",
+	"wMP0vrxHBnEoHG+tozx3QIu2GmB/DfWoB7T+4as8VQtuZg9oyP3WviPuk5qCEZ1qyyvwstyXtXyoP0A6",
+	"MmSRYRAkmFM+Y+jkvryjs/bktdaPPN7fjMtQyZzIn3YW3G2yo+YqyirWw9okVcXJ5WMVRaCmJjN2pHml",
+	"MsKljXW5WxxLSYstHbe3ZobW+fcdE+9x+GrgP9DrBYvbfwZLf/ar/p/Pz/SPvjfixvqu4qCgqTRwTBCW",
+	"17/uuWaJUzibz+dAcNj/1gax/bfhTG49LfukGA/3HIATACLfs8Pkf5hixovTE2EDuluhQvbMc+mi3Zaq",
+	"yhszYzBPR/aAGm/LpYHdhnhMbWAOGs+NgRvVZyX2b5jVgI1Vn/e9yB1Z5sYV63UnbyL8bZovXmJDW7/E",
+	"Gky/QLTdTDw0Suvqiao+hG6ao/HO/62xP7fVG8HN4xGZBXNsvIHlfgT9lUPyjsfQBpZkXLMtObd+I/C/",
+	"2G+CqElkcNvWjOpO1dQVA2+tjc6G0EXVhOo0Z1cbqIw3b6VLpykEH9sEVOSXoHEPTgYpM/7WugMC5Bw0",
+	"6XndzrvafY5IayllxO/Z6oT4OINPnhzvv3oKDgQf63HG7FMkFSBcPTnc30eRjEE2OqOVzij5OivvNmCt",
+	"921bULUiupG3a0/UGEeuBYN5JXTBAGPvNM/5jRl90KZgW5BpWIG22NytrmKWlNf1fTnaiwGVF8dOJ7/q",
+	"2RrPSSWW9+J443XIdcT6yLSsXN+8hQAQGI2N/6izxg+XqbHvwq5iCm2QoR8R1cikxcCdQLg1r8TusBwN",
+	"OgANSeU8ik33MKJYDSbuBHBUpZRL1JJ6UNWaartevjqLpAKYwzxbjGDytJEyC5ayeEUogX5vp/iJfsS1",
+	"RuNXikp7VhbVqdJ1MDkAd2mT3tyeiQW+Ki62vdVbbauGjileZZ9YQ342TaUB+M7DEKVoVKCiB+Zqn2he",
+	"tAK7lXW+LWAXt8NJRIbUvbAOQmebMoJwyI1Ai4Wfo764IGVBJE3B+JAUsIuRJLd3Zzd3lxenxE8zzuGv",
+	"0EkTPBz5PvsjTlNGbj5cX19d/3BK/OIXPcj5u7fv31ziMO5R5T9eXt+e3ek3R7x4QL/8BAxUdDygv/2p",
+	"V8A8PgGhHAoyow+MZMlTvbYR93MHg0+e5Gm4lgutjwiueqxm0Au0SIp6dSN+fnZ9fvnmzeVFEwCk2RcL",
+	"k+HSXvXfFRI1X+kCR7owjvlXNBKvPlOtBARyC+i9PLFVK5WWF5Sk0dCGNmzhAKrIwI2zBRHTEbe0YurQ",
+	"POLjnSz+u4gmlf5kvt38Ee1Lc67mb6cF7q9eIWblKotrIE1qlkfyLcPDz3etNrzrLK4miQdP0iMTppaM",
+	"cZTQoLC5p9e3tK/iW6QPs3GYpaiXm2Tmhq734AXVSijj4ZDkyDZRjDoUCFdsEFibC1HOeKiPcub73bf0",
+	"verYWjvURwz4shSFfOxo39UFyVo92i4dPmLiV2aoLGXjtJH7QjaRvnjoZDKMiDxxNtTLiT2n7qeELgSf",
+	"uTBDmI+K/SJraeUxeUrVyB6gUrNPLGhoX+noGehdBNbCVxbYpr/rGAK/FXfa40kXgkkuD3vEYM9Lvu1H",
+	"L+2gqAm2/Ld9uHbH7D/TL1t1tXbwzla/vHpMXpmZrzOMOpZUudrrTHD9AJtobu0KtCleKKS30DWpHItp",
+	"/e0KqaITKtk3kgSxCO5zyLMAmzZsccOczApthNfPOxdZaucAW90rkGxtNYH1QvVdgduWTIkO82cJUWKH",
+	"CzjaFgd9LQDoamadFX5HoWuL263BNgOVlGbtbBNkjd4JkEZKkETE8ZBAxiAmuOnNNY4Jqw4bM2HgDYwN",
+	"AP17jdZv/m2V/IE3QBmn/26163od90sBFVvws6CCw9Heac15tpp0hbGNHsF30EkAmrA2A/WaLhCWzvGd",
+	"2eqi0MmBJbfwO9apAF4DBR3Bw7qupTbrqIRoM3KE7uh19Q6OD4CPY3MBC0sB68alR8JoBmnTWp8f+sQf",
+	"+8Q/8Ym/53s5isbh8+ceFmRofRvdnrZDlta2YYxhfdeJ/vvc5q3KqxH17uXob4resx35merRhnIMxRIB",
+	"1l7TAiTTwYm5/K/L8w93l+7Fumy8QduInS+cE7pVGqjrTe3sEP05YsvNbhQYtmn734jZFt2B8i4VaGAX",
+	"4VjB0fU7HDwaNrUidMyU3fW0FzXZnlso5bk1u5CP0XdfPCrd76Bfuh8o/tOI07gNbMypkaNTBd1ComCe",
+	"d8XXR2kBCDXfwn/L9oy5l/0bvmvFzKBPjuuhXvJwogOYmPfbQRBv9okC9Bw0mhsf77/C0Kfhju2Jn68c",
+	"3I5HpN7tu32DHjHOwZbZaoePzCw7OO6eG4aMYz097Ls+OL0VzbRbUvDxI5OHDr6r7XrkIpQ7cMDFmta7",
+	"HbiZM3jXSvtfWmYL9/2dCbA8MfBReXx1MgxHbtnJJoVfq0EOrzNOJKPKG9drAQMXaS7iyg0s1ZnYlMDc",
+	"KPhwfn55e+vq+3dXby/fATLq7U9X79+XLIYm/QUiF9eG6tv87zVhnw1+d3kfAdRa09SgPfSX/VAyUNAY",
+	"4iFJRXmYYyJ1bQyI5X9lLOpy45TNFfolS6VTYqxr6+SdGLbQFLbtHthPC8gFak0ySpKpcZ/s+sc03NtJ",
+	"PxmQ9FusumfnvFT15ly1Hux92znQIwcktQGUwyIN3iNHuff6uBRH8chzUnJyvyDmPpZqWl9sIm9Y2bhL",
+	"MlCZm/QCzO8hEY0wtKmizvKa2wBtbBN4q0TaHyXZ+gjHOVxyTXHQXMSFN3Eb3Eo6iXu0ILzTjyPk80bA",
+	"i/Ly86nqNsgZtm8XRRqOEc+3Qa/++ez8w4e3RcOImNGUhdgzovduzRlNxtuiVwOJPe7tHiflgHPX+IeQ",
+	"TXIar/7RowEQvpUpsf2bDzTIskXPF3u/FD0whyp67vRChNE0YuEYoNVqd+mRcOVK6K9quNZvaDpjBprb",
+	"I/dMm6/aMNwalLZhnh8ZTTxy9+7s9g4cfobAIGsrSsmCJrKEU9Br7nrPmbue0mUqb0n5qpSP0ytd+cbD",
+	"Ku5LHbuBfLAaWZtolp7qzfnff93fe0X3pmd7r//268vPe+5/Hvf5z4PDz/9RR6I/F2G5PsD5WRRbtWZd",
+	"WROLRVT/06whHPODICnDxosIbgdg7AhSXOvCdaKJ7ZniRSxwJmrP4KPpQN8zY38LhdS+U1cVuqkm9jO0",
+	"g4V+sr3mzF9qwpz5OF/ZpiLm0frG1djLtr4MoOhevFEamN2GLuF38IJJb4j4bJzDT64TCGbXmjwI40bL",
+	"M3tkFgRMyu7t/6Cr7zirKdq+yDsP561/ATaFpGJ5au16Gyg0KJS8Wp9dq6l3bqcXpKyuhm4ulhxwKLwS",
+	"CmRuvTWM1BSYwx9tO4kZ37LVoTnPW1x1jYDv7UNq7Cr1NWvRqmkOXffho3kJIm/1+j72uXLXX75AazMX",
+	"l6840xIzaasBs1vWwvkuYfRtQdNqc7dTRpTAptMlVLSiSNX2yTbw8uWW1CLRBpBY1jeFafyOgqeskzw0",
+	"6LJlMT6kABfZpZCcl6RsGn1yn3I9HsNv/VNMgYI+xsQ0XMvvSBmba2OK9YJ+stn1DopvfmnMF21zJs2F",
+	"N4gZ1sbZy3um0oxVEsm/AOtvJyEI754Sn4tlKand5MLn0V/f3HtYDjK1SBKpIgAkAm5ZFBsXfTKWA2+Q",
+	"j9HWV6nDd324efOF2EZT8yXz8ldMPje3trvxZ5WrTTZ6PvDGjBMz4vscs/DrXI3dU/4/i7KadvQ2Vzy+",
+	"sBqMYKeyDeZDD8RSo6SQQNsFkESkFZVhd0DcUsVou2fM2eraOmjTSa3cSI18uHlT4HfZ2iLCZimTkqRZ",
+	"zCS2z1/rOidUqefcWje2DeKj9nBr2pTEK6cPpYtBLR0c2q5yrUvp0Ca5Nhd0EfWNwvHVWDFOuWqHSsdn",
+	"bH/yYC4k4/VCK2QPLBbJgrUPCSID4L+pvJeEC0AUhYg+CVIWMq4iGtdPcc9WjUBKZ++vyD1bWRwbSTJZ",
+	"8Ww0GQcJSxeRlBZUrnsaVio24wsBxh9geeTtsqo7I7CNGCJJAjhpCpCl9S2a8EC6hhPM0wv6d4za1HiR",
+	"zBMR3/BEymadfAP2S8sb6y68OmRlmZU1eS6tlsmslueYG/gonttUN2lrcTR9FdWE/XNZy+BgG6WO+aSL",
+	"4o1K0kpX5K/nbaqpvaOcLR34b9tnybNVAmYPNsAJgnNXMana6x3thhpkezvxjBX+gFVRmTzsnFJ/1Al9",
+	"63NeGGbqAbrnZuW5FbIOow7RLwEkwO2Dm8O292g55eSmlK3+WhnvEih4cQoqzZux5BXNhhIwrbNwU/VM",
+	"Sdkv+xC6beFhgw+5cCxWqKdkrxdnVjqIZpO9jVGcz1lw31vpfcTdbW112pUcvxYJun0/29tIV13Epkln",
+	"HnJtOjNnL9uO6aK05b3aHT0yGbwWwrM1Y9kNpedZyx6iJ0RKFvnVO6uY34QMsnbI9SnkXylVHNMoukNZ",
+	"uNgiNfj4ii0SzS4wryf3QFmYe0QUHJIzgitAYQMLN+5N/z9+xTypEc/7eyGoMSYGTQ3nBCB+iN2RSBGA",
+	"XtAW1IkeABKVh9dnby+HCVXzz/6IQy8shLn/RhrsQE8/a4H38cGiZ5b9O3mXNzmIeChH3AK8RZLwLI6H",
+	"xP8PvWTzDZQo9km5nwJNfEcGFt/BldxA9ebBLZP5+2eAt0NibI9mQWuxLL5k1UBDmvquUD0sE8x9l9Ur",
+	"UDBREPOQ1i7J/zp7+wZpI+IyCpGAyx0zesuubq/omTe21HA+7Gu629zmMt38bdak2Ohwy4fe7HEzj96Z",
+	"BsDVA13fe4KlXXiooQiyhW04KzJFKA/mIkWOTeOISlZvPpYOqN+G566yFV3E7URYIj6jtTd7OBp2EedZ",
+	"3zyMwmVppFa3+oSMQyOJLPzXmqPJ+AbgalDy5493mHYfxBG4cbDvF9VclkimyFmm5iKN/oExCsg2GJwM",
+	"sFmh1WhOBv+1d/b+au8ntiq2mSaR/u/P3mDCaFrbLTFfTL6WIXQy19+htSl8Lx9xrlQy+PwZMoSmNWH+",
+	"23sah1qlQ1gieYIKiAOgIwkNUiHR6xIFTHrYvgESYVFm8xE36atAPcRVeDwSZqlWvLVQeS+kmqXs9i9v",
+	"hiM+4t9+ey74AwoNOfz2W9uoZjFhqenOwek9GwdUslPg0vjXm9fn5Ojo6JUe8sPdOaxixBeRXieCLpwS",
+	"W7iCb7jd5cgT/7//z/8dL6T/dEjemsnya4DiGTFPbIeUIbnBAgkj7jN+z8WS5ysVaf6nXzKWroomlTA7",
+	"KAXgTcKPhsxW+F7sRwspsaYjgg+9awJY+jPTKv4/Nd/z8ys74k9sl+SnVmmSkD1H/ECEzD/Vj0r7thwu",
+	"QoSkBehyW6NP7ub6K6GMBPyPcKjY+QGQg5i28CgEBoVEEAMM6J/aBqr5swu6skPZBZnJzReb7SNR6Hy2",
+	"eUFTrCT+f+2Zh/auQtP9Aa/XN9Kz5c8jDoF+LZ05drLQCptt33340gH58giLJSMUfALa8jf0ljsIYSE1",
+	"t6lo3sqn0SxLWUgiKTOWetAZ2i/d7RPyPdw38t//5/9iyU1+qU/gb6a2ttiqjGuDyn9Gk+jZw4GPnSwQ",
+	"+6TwdmnlECrTIeD5aa/4xZ6t5V/6bCW2oIyC+YinImbY5VArcORjTtWFZ9R2KcyQczF7DpEkx/sHeT8L",
+	"xKt21nS8fwRtLxz/GVmIkCE1gBPW9BspUHiG5ONcjHhMg/uin5Q8SRkNfSKZ+XBQMPxvv/0WFM8kpgHL",
+	"21KhOyegaboyR3gHjjw8vrwmPCp0bONwFthyw/EI68PBlzWJjfgTSj58uLp46jk/3IBD0SdPLFUdHTpE",
+	"VXr0Lf27SH2DSlT8NeL6r0/2iRLkxfPnR8+fkmAu9A1yK8uKkLtzMPgR+iatzFecOqW+YHvrHRY8XpGU",
+	"JYyqAobcGQbo4cnx/tFTs2MmmQy2zIpv6dm2djbIB7zbafUsEXRE85ZUiwT/8o7OfJv/Z/1EER/xXzKh",
+	"mBwS/2q69xZabOlPmQsu4PoIXkr/sHWST44PDnNcA7gF+stxi8zoer+vpnvXgjM7cD7YD5d35MnR/vHT",
+	"ob3CZsFccHZi0NY5s5PacLNHUvYg7iFF3RDNTAjLma9CtkiEYjxY6c3y37+7vSPmrj6D/fJtL6y8U4wo",
+	"EPDpPQNh6DvjaF7gA7cFNmPuXcJSc8QeSdKIB1FCYxg6FZlC2zGSkN454hDbsN36D48BJUHikNDTOu/z",
+	"OKPacJN5caAFncTnRtzU/dsvsF3sS029PTKN6WzGQlJ8hb4XSUxXLDwh2qDwT4ujspMjY8v7bOtvBchV",
+	"EHy4kOPDQy1J8S+plaiZZCOeJYQL/ZI5CK3OA736CZ0xnzwB18fBU3Qo6L+NZfQP5hNX6hhEK4SYwouZ",
+	"glTDDpIE0pFCxpIh8aGtQZClUqS+BzkIYONhhgn+ubp70yhGyQKDalWEr0jIEtCAQqL5JANdAO8mNJ5L",
+	"xdJ21tO30m706YiXF4vQW9xkt8ENx08yKbZ/gqdN67o4ChhHZGKjSp4lekV7h8N9k8qEip88efZsuVwO",
+	"Kfw8FOnsmXlXPntzdX55fXsJ7xSt1FEfdPyoJ4P94QE+IhLGaRINTgZHw/3hESbEzkF3tlcEukU9yz0G",
+	"z0zv0ETIGhvlQkCfrWXBxExcL9Q/TFaaf7N4Co/YBnR5w1bp9hge8SXoKPnEej/FA0LrFvdD2wWm+S+Z",
+	"siWx+qDl9UAxKE1h7xciZb6bVhhJshCYAhOKU8uDI1g8H5Lbog2vlt4jXjTZ1cfvaJE5PvCCofMBgaKs",
+	"cx2POVcarsLBySDNeOFg0VtvNUywwmtCzEBZuLdLkcUhmbgdlyerAuDBGiiguxb2SdGSFO3YuoQLbaGb",
+	"7f1ehCt0l3JlQriuLvt3k+dajNXJl4QOi8+fPzvlxUByh/v7u5/tJuNoLNVUiiypBHgO04gWd3SIvlOD",
+	"N1w/S77sZ68xURYt0GyxoOlKX17TgrhQXr6Rbktntxct1MnMJADD2M5srn6ojWIw4/BXPVH5bsqi1mhW",
+	"l9AK2HSFmfYN9O82wDMYwYtjs0pJlJhBxO+UxDSd6SsGZohmlalUQ3KOwo7mDR5tKoZU0YIqbUqCkzSg",
+	"XBp6hWRjffNRWuHEWBBpwlGSGVesvokRGGEiXZkKHlyArLtAM6ZsodUXJCU7RQ0V3YHITUSqdkE1OSoA",
+	"frFbo2GiBfovc5A/pt+6lruPIaAk2tNqViPtXLupyuTM1UkRcMGqtaj6a0rS43klzRiszRE36js+X3ec",
+	"2qI9e3/1k15QF3YICmJh+qCqA57OeOUi7emNAhUR45rm3jXxyByltoVFes3rAVszyj+zYRI38aEbFSKi",
+	"cZOvtdisZ+/RjdrpudvoH52ePQf1qcuTV6jc3GndZoCi5AtdS6QUcBLX3MwzojVKfRr6VHZxO/VMuV3i",
+	"3jnwoNRcOvzB3jqvQWW6K8z1AjMVVG1QlTwTpoU+tmJpohuCB+wE6ZxqNjk3t8saGNpINxBrhSsgFlIZ",
+	"W4nls4Cai0YOXNjhiP9kyFhf3bz/nLnlOd8HNUeUc5NQ26oYStoqFXgPEbSJa44JDgGw58yka8wAw/Z4",
+	"yIMvo5Hg4Lk64nqcTYylQrwHO5v6HJMSzOc1SBZjcBln6xAL6EJgiL8O3oiANmN5ajXeur20CTaoflwN",
+	"e8td758ff1neIknZ+9L/utQIqWe/Yq7fZ0darekDOcFUxMcGtqXp4OJr8KtGXdTc3NKhPf4cfmDqix3D",
+	"M2Qlzdbga+uJMd5hLkJm3AcFm9N2WcTJc2u6aZMKvTmEWqkNnTmM2yfv44x6ZhYEjIW12iG+/FskCFQr",
+	"UWHZESHcINvfFS1otv/sgaXRdNWoO94wvb5MmcMOIzAnbFgCC0is30rLsPwnyagNaox4bj4Fcxpx8gR8",
+	"5ZhrPVyET8vugGDOgntJKJmIDHwJCU3VKdZHjTi6AKapWIwl+8UnfzI+I/iPjKvIKWGB1EL0x+nVIH7j",
+	"iDtvR5JMWByxBxYOya0SSe4DwBJKJFJbIbNMBZ/VUSlu4pne0E1Kb1GeCWtSAr/3lBxUqofqNE678JLC",
+	"2atSb13rfSvMWqS7mP39DsuJowV8cP1ayn0rDjYnYHzRe6rP5md9TOb9Vn/CVFPeLm4szLhCHQ60LJVi",
+	"l7T82gLNNBl7KaNh6c6G8S/PjLNok7lnfUrW7kPCi23wswgfQmFw9MAgGDmsN+jMWBeMhiaVrDczvnjz",
+	"F4TCeg2L6GKHXLz5y51IoqDXG68jPmNpkkZc9XoPor93q4T1f+s8plJu8Zrgika835vngstswdIfUpEl",
+	"vd78ia36Pv89lezFca+3fgTtttcr7zH+2G8bUPd+nYpFvzfuRMfn31CpIBGuxxz5O51ngafBH/c24v3f",
+	"oZ86vwMlWZHgvbb5B8YNL+i+vFsIXvWa5pbOaK8X/iwmNxnveXHy1nz9OFBKe34N9L/r9caZlNGMs37T",
+	"3LAwjR56viNED65ogHx/D96qduFdyDXzKTvxM+US2I3eO7I/jH+pkfxh/Eur3H/2q8Ha3WhFrwnt/jI7",
+	"fxU6sW0+ium14AxSAh59EjkG4tH+8eb3roV6azCFdmdx1x3gbs/vme2P22h/XykyYdik8f3l9cXV9Q+e",
+	"zULgQpGUqTRiYRGWHdaY0DDFzshgPbRYv8X2kah0rAZG+/OOiGNHLq66k0alGJI3Oh36uoWtT519SkSq",
+	"GpX1N6B42+oMEYd5pMYDVytkXmKCLKDjcoY5eHmK43TEfed8eJIpH5PFCABxkYiTCahxnjHU85CKpCuM",
+	"Q09YQBcMxgJjAIbynNQRblsjOFP5Q3JdVC8sqLzXNvSdRRnSSzVRe//X0YDxcDTALBWP/Pf/+b+fEUbE",
+	"+QlTk8lo4KSA6L/Dw0W3EdzPEddmWpApk8gH3ebmVBKap4mc6HPFp01hSCru9UdOyUwwyA+yiSQjbnIW",
+	"I2Wq6xCgUY/q5e4NcJcbC2pILkNbR2MBJW2t+ojjrJBXunYb8bc/DKk/DKk/DKk/DKk/DKnfhyFV41K1",
+	"2bpKGCl0CpkVu/eqdqhsq3NC5+mUBnffZFBpSVfKwsxdhFQ2LhkfLa25H0hLT9/vpz0ervt/10KgdSGZ",
+	"XNfCxvEraIC+C1fvJaoavW29erUxWli1sd4seBNxBnmrVtcoyncP9snb7yHuBhr4kJxZhfaesUSCkhOF",
+	"mOo+4ganBZu35aYFWAwhpCiQuViyB5YSMVWYFB5JgsvTCt+VSVBWI75mi5yazCHjVZ8wrSzap6LcoBkS",
+	"/BqnXGvEJ4xoKwpd1VA3wYkPFTkm1zsUYABJJZIiCaE2hoiLLatc3VIROtPZpqSD3QUyHF0fSaQpjpEr",
+	"9cbBz9lOMmhw1o1kvqCf9jRh7RkY44P945fPv3ux3+MKGDO5W16bV1SKWVNO6C8mr52QRyAWk4jbtPez",
+	"64tT1P4RtRkZISYPQ9UW6vr48Lsbj0wyVURNfEzj8L28fsbWnECLeT+fY0j8e7bSz92z1RhNMf1f5n2b",
+	"OW+G4IyFuCinxKdSodOUdveHUfGHUfGHUfGHUfGHUfFvEZ25ePOXdwC69Eck50tHcrYM4DSlC1+Yyntb",
+	"ZemUBjraOtZO+SELs4SNtQ4B+YVQzm5VbqOng5P6pJIqfLi/X5TKoSJuay1xUNBAGegTZ5ysFUdivZf1",
+	"fFqDieB6IO3Pj0K2OBll+/tHwT1bwT+Yf2rTkEfcfEmlBrEyUW09Yo2Kk2Ry/ogghjMrZOx9oQqpii/+",
+	"n2ce1BkGV2iIISGYdsbljOTLOzprmsM89gye+ewNaupQN71avJK/8dnrkQaNBNU/E3qXad/tW1z4GJrT",
+	"vvts8pffm0cyyPeZnBO6KUS6Zg+++O677w4PXtRyz2UaKdZoDz6bWDTreu6KyA4c/BxiyU+Ij0Bh0scS",
+	"/MiF0NOWnB3YX4uGMRrMNUcGFwm4J0IsjtVWp7J4FCqlgXK5GMShIIS0mY/JwZfmQ99jOP6fxYducPM7",
+	"+Clgtwc7osgsIUqQ5/v7/V0VjyDNam5GyGJW18IPAPkhgJgHD3lIUvYQASLEqaYeEkYh+OSW8xU65oA8",
+	"TSMTLFyP+Ij7mMntO6oDVswh+sGS6nmmiGRTlrP7rzyS8ZhJOeL+VKQBq/Ut4EfsMo2kUuYVS4G60PqS",
+	"m1Oh9XI3FvjVvWl6+3idi5Dh8c+d0l/aU192fLMuGHZerRf0kSQzgNZ9/IXCiTYz+SbHnlfvv8svgXFv",
+	"eYjlZSSgxWkM7ofkjJfcemtYGiPu29+NQ83pFOw3VB1/OYLGGmBBaBiewAf69pr7Hv53HHGGABq0EEh2",
+	"gdJmYkiTefHUI35Klz55Yj2BhR9RMy24KvofHqH6Lokp5o2AP1KxT+rpsOyltN5H6SMUdLykK6MW4mbV",
+	"3RsDeVG6ODnMXt4j2HQYL/Qdb5DSZbkNp/n62hYiLib+Oirfv1cG2pZ5ZwAAghpSJS5pkobygmoLpAbS",
+	"JI+I0ZQNyUcjawKaQn8vbXGyB23UYQlXeEIkY1q3UunKN4XkWC5u2FzdtUPo5q+akejSwpdUs973VLO+",
+	"dqrbOQIugQ6RMJHEkKzECJ0gEllfWuuhCT2jCMTdXGEYGL+5HJL3N+/OL29vLy8Q6i1dSAOKBP408uTm",
+	"8uLm6ufL6zwt8vzd9eurm7eXF09PRxy7nls4J1DEsRMyxB1XRTZXYaOZKCQRKbm4PLtAZ8pwxO9YHEd8",
+	"5ixILaOA5eWKMFSlnrGO5mlwz8UyZuHs90n4Z8F9X1fH16Z9fZQV4w5CfUBS/ItRvdOXvFYBeuekew43",
+	"hPTOCvH56OTdL66ZmsU24TpcKWnSAHYH6oA8AsbE091Jznb9wYaRDGgaNrM0y1Isi9J8xSucsWke7iEX",
+	"V7fnZzcXlxf11tuIdzLfSJv1hov9XbKeC/y2TWBUX5vd/ACJ46Vc8izZOXuxWnQTd3GynUwODktZwfRA",
+	"emleaPH1AFscVbhKJro2RiLzwAJgiOds4Zn8eB468GV5C4H9/Y1W1xuz/t8CQ7NrbWBm5ih2yswoD6Bw",
+	"wwKAyoDxkJruZF+UvcGdzVpqUkBNWqtKQYRhi4cpOPLjFRgZdVUpMMnvki3d4Lf9i7IlOD3DlnKTba7J",
+	"7RH5ik2UJEX80K266eby9t2bny8b5OTbs+sPZ28AYA4gXTGnsHATjriDnAwQ6FSSjIeaDCcrMgc2xUNb",
+	"+lEPNQKL/degyN9uSdUtXVkNxhWAANPIqOlSDyjgkIG6c7GYdzjZCNWFdJdXFimazpjCKiLjXDzBILoJ",
+	"0+tfFL3Hx21w2yOH+4cl7zXgmP5dTMxIIVEsjiWJKQb1Icd1YcqNPPJ8/3DE/Ys3fxkbO3OMJqwDc2vv",
+	"qsxDVX5pTVyoITnjI87CSLHQ+l/ym0XzwEI5VHhi4mDRLOI0Lrt3DAQkLtrq1ZLlCMU4Xv01Uunqd8rW",
+	"Vbr6KsCn5Tmjeh//XZlmI3VacWxYjrp19Bkj54df97POam4R3rrIoJiYL8QI2M3l3c3/0raWxf5BqJ7Q",
+	"dBXc+rsfGzJJ120AcCx5BBtpf7Uw5LM8qtjNDwFbnDMFBMDOiaqhxLjsqrjJJ/wtqPZ2tW3OijJj3a3T",
+	"gkEh6e50+l+VSKLgc0c02PO8iULRyf8ZRoUSlgaMqz3GAxGy0IapEqrmQ3I24jBPfuE4XbCQxFGBQonJ",
+	"KZBq9KTIsfCIDy/Cv2apyBLpeyPuG7sU/mzsSf1PqShEzXysc9H/wnIO/ynAYUZSQcXJiPs/XN6R0jX4",
+	"HzDRn6Dfx+aU+XdTyGbvgt+V3w6YII9Q6+910GHNaM3JOL26RXdM1e2Zw/9HXuij72+pNQdcY3vyW1xg",
+	"Lfr2EBiv1a9T9CmncWw7hkScUG7ymgza/YOx7WZMDqEtC7U/Qs+eUCJYX7ngDxxCpm0CFw7I34wpBNXD",
+	"SIgHP424aZritqYSDyyNaYI1+PC+nIslBGSkwDZiFgEyoBw08RHHhESt1VK+AkT/SkMIiPs7sWoT7jaI",
+	"fVo5tYCDUwbeKB6SKZbpr4rKfYMqvKArMmGELRK1Ist5FDPiz6kc6wmx8UOasRMDOEhtMRDsaxwpBfVB",
+	"SnrG0YHQhTE2bFEOeCHPFhPIMxtxA3iYd//JKzABb5BpPmb6PqpKN9EG7nWJhNJXysJrd5q9NKXIaILa",
+	"Dte6brS875vtqbg9B6yF4U5pwPqsFioA6spiP84FARyLDblHNFCVatetpgO88eImFy0vRYqGVxsMZH2B",
+	"cHNn5w3zm7uXr6ER81zsYOK8n64S4MTBrn3sE10k+hYe7WuJX+7vUfChKV5DNuJ4fciKKQvyCW1K9MUO",
+	"MkhekHORquaMFj13Ez0eHT5eIPeRhnAprUj84kiYMNtm2HXLmHYDXkvDgtMZyYWgmMzysS1RMR2p+Uyq",
+	"lNFFo/C8BRrZg8ZC+IZnFVu9rm+kkZ+Qbmn49Iwm8oT4UYgCiCDdaaUVRkD+jdSpacQjfkgV9QGnN99s",
+	"SGKLikH1I2QhHrDEIidmwYfke5QC0AkByb2o1U+J/4ZKtQdj7l1dIIwOSkAtQUtNmw3QraKp+hP0h4Lu",
+	"D2IBPeKMb8j667F714ED4QyNCM2dAlUBWo4xusidT1KJRNo1Ug4NsLANCz4grcIRCobNjrEX19LYDPoU",
+	"DLCv4+2i0JAQ6k0mqVhKrVeFgkwARnUhWfxQ30gEF/eHTPxDJv4WZSJc+uIWIES0YSpGCA7J5ScwhIpe",
+	"aO1A0frib0yR7iOXaoFEzIUtcB5SFrAIELU/RsYWKDgYZJ8Wy/Mb2/CW2Fw7tEh/MBHFPikEIN8rBEYP",
+	"JJEzrlkipF7g+7uQkK9FHGNfIJSRMbaweYRQ7NoTaDNIAqnHSLDd9yxIAvQsSRmZCC1+sK+hOXP9Hww9",
+	"S9BNL+/mvsik0uMoeGtILG6l6bUFCcrg6DEaSZSash6bdmBkW4ORBN3funh1zHAk4lJpXcWFxoalNLI+",
+	"s46tqhF2KAiqyP32kJrWjcdTn8/d2kuLzig6msoJ24e1CdvbrIptvyjWZU21GEZFBfqWgrM+aT5SEVUs",
+	"HE9WuxrzMcK9brxJJiPOpBxjR4lHSvAzF7OyYtn9Ohqk0Ml3NDgZDVg2Gnz2bcPUGf1GkgVTFDXjTCrw",
+	"t0Pr1Eatwz7fdHGO91+9KN2cw84qFDR6HuetInv2EgOXpYweGskcWyOF4x3pLaAZdJlvJ8rKxq/DPP+v",
+	"93V2vi2/7t/HS76bZop0Rjc7D1BmFt7Oh4gt/zTN4tjHMhPTFdpWf4GWwEXOAnYWZJNGAbB6FP53ux7V",
+	"hNxwq3VWmWd6oDI0i6TCUjQjy8kTvyTWoUzLwv5hE01ty0iVN9SGjodTEnEAsvWlYok0nLE+WQXmj+SI",
+	"mwrzE6gLjeIY+xVPGEkzTpQAK5yZ2lEIB8xpkjAOuIRg2aCFD/2doSDPX9LI+DRapp5T0+m3sPchh0ab",
+	"anpZWeK2aZ5RIpVeXJqBe+LUoF4c7h8APrHWFgMqWd4Dm+sJRhw2YhyLmfTRm29Kuf21jdCLTKAcsrkP",
+	"nSbb3o6BjzRSne50yqbdYm5VIIp1k/vonACuDTkXUL43JD9EDzkWh/5eJYlv1QCrXydUKy7+KaEjvqCx",
+	"5n1FuWQ04yJloUHxwMbXPKRpSEK2oNw236q1xGCihKaab7SBCXyhBBx9bP8ULA2gl4bEm4xPIx7JuTFT",
+	"bEdgPCOrUAFIyhNf8HEg+DSOAgws+SlTWcrH7FMkVcRn/tOvgg+h19kPHcIbIFUzHrC9M72PmxE+ijfs",
+	"CzsH4Gg7F8sODFvMIU0NK1MCIpI0jSOnR36poXwVnua3BZDyTz3kx2aOauFqZGtneb2eCQV/f/ar8dc2",
+	"J8JsI+0sORk5R7LEMxHiw/39sigrV61buiyVrZNy1bpTxT6myj8lUoD3Q3N7SGnWgtCUxbOksZn2NlIO",
+	"eGyndMsvIA9Rb71B1WBXbUa+Cqd5BG/Y2aX7pxWnI1SHxXDICbSnpt18cZ85hbPt+dywEi4gpsxSwFBF",
+	"ZBWw3IfkzNYAa2VoAfnpqCPb67ahbPcLX6mLdHWT8S1Vxy9ZYvCYwoLXImWSMXjb5BC3v4CTnQUBS9RO",
+	"qPRaKNvoRCxYjnIdC3Ff7rePOUvbS5hnAeUBi5tp9AMH2CgIsTodRZdUanmiCRJs4QljHBKXTwvJg4FX",
+	"OeLnZ9fnl2/eYKFoQONYS5tpHM3miB+o5VjR7PF4/5WVMHEsllqg4Ff6kK5VNp0SKgF3O8CC91oDCn79",
+	"4x78Fu/BOZzdul61A7oXi4RxSRVrA6q/Z4a4PCIwQxFIS6TfSEIDKNs6WSN4YoAcIlNsA1EB4hczhr5T",
+	"KMagljWTjPh28Np4UPH6H6T8WyTluyzNy6wmNLjfKTVvSLu9cmEDI06W8yiYW09mkjBufGG8FFnFdBTE",
+	"19GMF3CdorSwB6wGQt7TGZNkBokueTJQvGoLa26Z6+KQcfkTfSoDv0OHEtiDkivIwj9RGQxQWa4Bd+qa",
+	"bZCn4fze0+tMQvBOq8adhDr0T1e5/hZZBO4l+ZTENOLNRnUOUWhqcz0iIx4g1rGHmV/WA83ZJ2VwDfVv",
+	"efIXdvnwRhx/E5AiHgpQ41B9QsyiSDU0WNMrfBSD/5IEcqnXxxt7kN9hjzv7yHBHFbnLOkTI3Zlq7JNi",
+	"PNwLGQ3jiLeoA+/QTZVoScIVSeZUshO4C59YkKmIzzwTC8lltVZJwQFOWISw0r6KFkxkaryQvodYT1r1",
+	"TcUCkyZFSnwoB/TrCUSv9cIu9d9QCci//TeqBtxCe1YsMguLc9ydKgBoOns2pNRMzWcKWiR5bnRNFnYc",
+	"1niXwnjAktfMtxE38Zk6eoXFnNu1/BuS6+vSBvxGafaSh5b/Uida2YNs14E36sl2SqN4I8me5PVXC4EV",
+	"FgiW4RE2nbJASXBLpGwBJcvQFUytOdZGfCNl28AjNArTcnxiYbpQW4ZgeMHqBScpk9mi5Sbo7f23vQW/",
+	"D+pHb+xOSX9jH+239B7SCyohmaLHs1fjy/YI+0QDFQM2KgJvD0f8SqEDGQEIAPlUYj2TfmqKsByhCRhx",
+	"sUR3nH979sPZ+Prd3fjs5vzHq58vL/wRh5edCDKUND+wBnga/YVf2HHxL+WO+CoxHM+hgX9+rHcHYdTv",
+	"UzCRqpTe01/S6cqZVTZbglrXt6lQ30jii0wlmfJJyIKYpkyeuolR4F6BB2QezlYskSM+WQG+gPFrQ61u",
+	"KTbLhSpEqpfblPommrCt1hWXkWQtQVNsVPAl79bXClue8dWfb99dN1E9Htyj0FH+SUFHla/eqBv2zPvl",
+	"DGw0Z1EHaYUtsz3kKepTWr+RuTFiCvuwZI3EkHuck3QmtbITCe40X7hnLBnbt/0G9p8t/m3d1jd4IL9R",
+	"7QdXrwU9nH24Tq+PN1mRPvZcVbqZfm+YAA+cUT1MAayJsaB25ltYhZJyDkrKjD4wJ/OFkmnK5NygPSYi",
+	"joJVMwWfuwv8IwDzG6PkH6BWV5uKoGMYfyI0qivRiSGRHVN4K7BfEzKk9TMjJDVZgB2gjVmxtJilcVz0",
+	"4bEIIoaOi9wRGB24/lSkS5qG1mwAv2MOOwnz23STFH4ccSfnEGxsx16wZji4iiAlAA3xU3TZAmyi4MzO",
+	"AsAteh7BC6PdBpswoy3iSabG0ALCL9YF2C0FMpNpuAJZZ3qPtOFe/F5NgSS3jJFQBHANVBRECeVKDhdh",
+	"IwDgv6+g0kT6Ww2vpiso8mcJ0vZOr68edg8SxBph6Dh2sgFIInMhPQy4Yld5WFnEQ/bJIxKTRXlon6xH",
+	"pbtVLHmDWWlfTK3/F85fxK9vjETGsZNYWskg/i3ZBnn4s/Q1dMdWARij3agXWfQUxI+1f71y58FyCkGa",
+	"8WYClr8HoxRocQMh/n6I8MsR4LNf9f9g8lV7dErb+kGWpgC/plhiHe4lVc0rVAyRKRmFELW6vadxOCz8",
+	"NZEccdBHEBAYv3DGlI1wtaQknhiXqMpSLqHZlBIjPmEEww2mS6dx/JjGPU25W/p7NR19wfsAw/+WNZBz",
+	"d59+qymL5husNmIQ3HfqvixdpvaY2bUg0ywFzdiaEYZPrV0vw/PLN2wKwB4SUFMb78lpzT0hzjUp1P3a",
+	"0BiN4j9uxu84gqb/+tWug7yPku5yxem2llBp+xNpCp7TB23bOontuVQ0tmwGqfFwdYzRrIS3doW6CJgR",
+	"b7s5TfdGf+kf9+Z3fG9u76PE3Jvd3hd05bYJDXTscLa0WHcGoz4yzcIxz2GdtDEFnof4VKDNhXA44hcZ",
+	"1h3KtW6dp3ngQYLrq5bQcb1/5L3/JokYD28nNRyKqkiqKJAbEMJ+FEuyoHxlYLjArDVwFbZZewF4MacS",
+	"MC4qPRahT9iIu72bJTF9hEOI/XL9pKZ1MzRkzKc4qZUrJgdjxDHXLk/FIFQRn8qxmPpD8jO+L3PZU6CH",
+	"2S63gHHhu8A7BjqhwMbx9bVUaRSADMEhzK9ovVOFUICQ+gSXjyyjkHEQXGSaxTGgYEJT5w9350W/UZMl",
+	"hdBpcHUXRIq27P7b/KTWL+xXRRL7vWEZ/YHiU0JMQxrrgOeTPzvciYmXcXtJNeMwxOs6Swr67+wxWbLJ",
+	"XIj7x7Rc/WiH6Csl/13oxmzQZoKxh7GzApdlcTSWSPI/bYfnZMqzVFGWkpcRQHJHylBxU4L4WRr7HpHR",
+	"LAfHhEChL1mQMuXncLXI6T3j3bV906EBAs+bSzdAFJm9HXwZJB0zeg8wnYNdz92Uk2TO0U3ChG39Ksg4",
+	"ZvJ+uCm7ADzJJnpZEwagNDxMRIS0tgaIvpHM1w0W+8qzX82/LBhKyKzbuNIoGP5eUGBPnCxDW1v0bCtR",
+	"3HFttlUkyQw6eu2gMxcznkWzLSa5XZKQxdEDSyO2zcZ7VtyspRbuYEO36nhj3t9Z81DA/FjmH9OfAcOJ",
+	"r+dls8Uk71DsautrVu6Q+IzTSczCE+jN4hsTGsB6UgaVtfmhSiWSxOCdwVvaFA9FPXI8okf+Eyj/i7H4",
+	"9zjJjhry75iUzqEh0XbU1JHPPXMucxcIbC83G/2JCFd+q2p44TKKx9BKR1Dm9j52sJaVxWP+w75Z25rN",
+	"impBLMPddgazw6Lbe2vm2YPan/1q/r2qYJ81ySW7S1+W7dlZvnxbR/M1DWqm3ZzhziSiHbFQXDUD+Ypn",
+	"/Cxl5j9bGrZnzCaq25xH9FWlIsOuaTb/ER1WGcc2cYiIOOK+WcheFPpD8o6zvFopYTzEcpPVEhqqIXxe",
+	"WExYnyJolvwvRISHXZoI4gA7LWUGt25ORdW8u90JxEhq3amFRuABTOs1D4e5OmV6CNps1XXxaN74Z1sP",
+	"X1+ZgQPkAstoDe7GVKSVLr87O0bUgNsy+x2VmNRoxCcuBgcLyYJRjhVVNkilxP/P3vX1tm0D8a9C+GUb",
+	"4Lqum62D+xQU69ZiSYq2WDAswcxIF5uLRCoSlT8N+t0H3pE0FUm2E0sJuuzNsC2K5B2P9/+nRq4X9Gmu",
+	"0qlZy2x54inEqy4gJ2HhREBw3ZEYOJKzWBQRz2MwYuMXp4ajsVvlL699BS+8zXNNrRzkIzFdb4o7bhKs",
+	"Axl/eA63nN2beNrgEntL+QEBm1Guv2F0F6Mxd07uQNOw8cxsyFTg8x0yro9kqgrNXgzH4zGBdWqRwtTG",
+	"ZmyRme0MTLig5nB7TNCVF9pbV9q8nbHfPX99dDO8g/dv0v3bW6HsKZYWl534eOhWNby6rKJA0KFqTUp3",
+	"3KvMWXtGLsvViTM2DkhwuIbVJFxaX+fQVhK+VTmb7Ng4ouUFI1O5xb0sxFxyXeZkVyBoUhNL4pycLKCZ",
+	"PZ1r+VeC3/c+vmCb+2AADcUKuhuF2SUOioKlPIYhKt0OHNn6ofV1Bmwm1KjA9Fvnls6EnM9eE+29oqgh",
+	"SQq2UJcYDAfZmPRhptWL//FRlWVEzsCN25KUC8VT0eofMseQUDEjI96lFjyhK4fyEoKuP0IzTimeNRJc",
+	"LtRu+m7QZzyOltEgVn0JfrAAxH2wndlcboIGyR0XCi9yuhDEhwvlECi4BSHxTZhjVUlkiaBoIh6X12hQ",
+	"Vwhng8WrMdKrECs+Z0XyFIbMdxR4R5ArmJlSSRZp9gD6N68BlCMcSavl2laOgVnlhmnLcLBPbgve+GTg",
+	"/R1dugT3vwxo7aWM/67Oqf63tRhCylzdxug/RXg4wsMnXeCqwrBYvYps+oYkhQ2THEn3J56Yl1Fna2E1",
+	"Yv/b3DZvCiEHJuMxNSQz4xZHUlPGlgcfnREG0XTGTsBhdFOWBjm46Li0AhA4NKTDZT7H3a6d3u0sOzGn",
+	"Bg8rY13zNLn7WJ/hSrd7HB2RMRb1/tPBPn74c3fvd8Jupi8ZJ1+c+X7EZghQambjkSGCWV49s78YE5+f",
+	"AfLP7PY6bBuJLuI/dp1eObOJAZs99YZss076KBBzGcWuni+02dmsZ0T6355f8ETEt7pZV9nb/SNg72+d",
+	"SXfJX+UOrvXuPRzKkmeTBURn60+RkXJIhRE7tB6py1w5xHMumZD4s1M7tEqwdpizLFcnCaTs+53J5IdO",
+	"UtjMjKty3CefaoVdmIS+5+XRyJ83RmavDurcV+y6B/d5Cl2Vjd5RqDxiT6G6qriFhFlLwPW+eMQspssc",
+	"QcIII3/Emn30Lgn7lsOU+icXZRQBxI2XtXPaPxzTdMowW98mp2Vh/S+439uRfdXFYum+znnf6CFvoS6r",
+	"ELfNM/40KUsuh4ekrJUcG+KtrzQtXSFD7zT73zjcMr/DEb33+8K96PmN/bSRDmAZaXs+qqtjdhq299EL",
+	"78XIuF4snRgXfgLtWbW+ZkNI/XIyQOh2kZbpYDp5sfNq5+eXP+28woIV+nJZriKkhjnkG7lB/jvKilFq",
+	"u9ZSFsATvfiyiqV+w7/06cS0b2hQ/zH7dwt1HaIyF/p6MP3ruOqZBCzoJzQCFUGBDhSeiIuwl3wKmg+O",
+	"cZ9S0LmIilX7tGf/snaj0Lz3SBorksxv78aHHEEwoCyYGYPBVaYKsj3oKHW/U3ZRaCUuX9+8RyoDyTMx",
+	"csRv26g3SuqcR/oe7qEHalfz/tPB/sHJPxC1enYiu4ZvpE9NC3U/LxA8m5biXVTN1EVX45dWHefH8csl",
+	"JFcOvDAGsW3DG3EpVYPmMwf9EXiMcMmPJl8iLvsUMMIo7TGioBHaug/qNm+zuzdXnJ8/gqu1px1zr2jh",
+	"flev28O+kVfHQsWzBeRNArk6ws3gBHgOuRnMKAQ8E3+fAY5tpARh3JOAKfNkMB08R+lhB62lwnmHDup2",
+	"aEMEFcaIyZumpTYm1mvfRLVgmZC2EBhrVWqVuUWDOoWmPoIfibwR5TdIDcd67Qa8eIwJLHH1HF6SVnZu",
+	"wRiuYLxllDOAjEIRMdf8hBfAhGTFgmfhelzNS30I5V1uFaQnF0MYURNJXxiYYo8Dcj9GIAyNwm1zId1m",
+	"JTQGHj9LQGvI2XkJJdjR4+TcDmzWURaQf1eweSnicAlxct62Bz41zs06LDk3tqAGuYydZrnCuCnXTCoE",
+	"GSVDPWZCh1uGsFv1N+5+eMfO4LpwTctduLRCMgyN1p/dW1bnu1zbah2BrZ6tP0nScGiENIne4VKl1+GF",
+	"EAyIB+/r8dd/AwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

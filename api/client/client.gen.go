@@ -177,6 +177,306 @@ func (e CompensationStateName) Valid() bool {
 	}
 }
 
+// Defines values for DeadLetterAckInputOutcome.
+const (
+	DeadLetterAckInputOutcomeFAILED    DeadLetterAckInputOutcome = "FAILED"
+	DeadLetterAckInputOutcomePROCESSED DeadLetterAckInputOutcome = "PROCESSED"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterAckInputOutcome enum.
+func (e DeadLetterAckInputOutcome) Valid() bool {
+	switch e {
+	case DeadLetterAckInputOutcomeFAILED:
+		return true
+	case DeadLetterAckInputOutcomePROCESSED:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterAttemptOutcome.
+const (
+	DeadLetterAttemptOutcomeABANDONED    DeadLetterAttemptOutcome = "ABANDONED"
+	DeadLetterAttemptOutcomeACKNOWLEDGED DeadLetterAttemptOutcome = "ACKNOWLEDGED"
+	DeadLetterAttemptOutcomeFAILED       DeadLetterAttemptOutcome = "FAILED"
+	DeadLetterAttemptOutcomeUNCERTAIN    DeadLetterAttemptOutcome = "UNCERTAIN"
+	DeadLetterAttemptOutcomeWITHDRAWN    DeadLetterAttemptOutcome = "WITHDRAWN"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterAttemptOutcome enum.
+func (e DeadLetterAttemptOutcome) Valid() bool {
+	switch e {
+	case DeadLetterAttemptOutcomeABANDONED:
+		return true
+	case DeadLetterAttemptOutcomeACKNOWLEDGED:
+		return true
+	case DeadLetterAttemptOutcomeFAILED:
+		return true
+	case DeadLetterAttemptOutcomeUNCERTAIN:
+		return true
+	case DeadLetterAttemptOutcomeWITHDRAWN:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterEncoding.
+const (
+	DeadLetterEncodingBinary DeadLetterEncoding = "binary"
+	DeadLetterEncodingJSON   DeadLetterEncoding = "json"
+	DeadLetterEncodingText   DeadLetterEncoding = "text"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterEncoding enum.
+func (e DeadLetterEncoding) Valid() bool {
+	switch e {
+	case DeadLetterEncodingBinary:
+		return true
+	case DeadLetterEncodingJSON:
+		return true
+	case DeadLetterEncodingText:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterErrorClass.
+const (
+	DeadLetterErrorClassPERMANENT DeadLetterErrorClass = "PERMANENT"
+	DeadLetterErrorClassTRANSIENT DeadLetterErrorClass = "TRANSIENT"
+	DeadLetterErrorClassUNKNOWN   DeadLetterErrorClass = "UNKNOWN"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterErrorClass enum.
+func (e DeadLetterErrorClass) Valid() bool {
+	switch e {
+	case DeadLetterErrorClassPERMANENT:
+		return true
+	case DeadLetterErrorClassTRANSIENT:
+		return true
+	case DeadLetterErrorClassUNKNOWN:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterHeaderPatchOp.
+const (
+	DeadLetterHeaderPatchOpRemove DeadLetterHeaderPatchOp = "remove"
+	DeadLetterHeaderPatchOpSet    DeadLetterHeaderPatchOp = "set"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterHeaderPatchOp enum.
+func (e DeadLetterHeaderPatchOp) Valid() bool {
+	switch e {
+	case DeadLetterHeaderPatchOpRemove:
+		return true
+	case DeadLetterHeaderPatchOpSet:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterResolution.
+const (
+	DeadLetterResolutionBOUNCED   DeadLetterResolution = "BOUNCED"
+	DeadLetterResolutionCONFIRMED DeadLetterResolution = "CONFIRMED"
+	DeadLetterResolutionDISCARDED DeadLetterResolution = "DISCARDED"
+	DeadLetterResolutionEXHAUSTED DeadLetterResolution = "EXHAUSTED"
+	DeadLetterResolutionMANUAL    DeadLetterResolution = "MANUAL"
+	DeadLetterResolutionPOISON    DeadLetterResolution = "POISON"
+	DeadLetterResolutionREDRIVEN  DeadLetterResolution = "REDRIVEN"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterResolution enum.
+func (e DeadLetterResolution) Valid() bool {
+	switch e {
+	case DeadLetterResolutionBOUNCED:
+		return true
+	case DeadLetterResolutionCONFIRMED:
+		return true
+	case DeadLetterResolutionDISCARDED:
+		return true
+	case DeadLetterResolutionEXHAUSTED:
+		return true
+	case DeadLetterResolutionMANUAL:
+		return true
+	case DeadLetterResolutionPOISON:
+		return true
+	case DeadLetterResolutionREDRIVEN:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterRetryTargetMethod.
+const (
+	DeadLetterRetryTargetMethodDELETE DeadLetterRetryTargetMethod = "DELETE"
+	DeadLetterRetryTargetMethodPATCH  DeadLetterRetryTargetMethod = "PATCH"
+	DeadLetterRetryTargetMethodPOST   DeadLetterRetryTargetMethod = "POST"
+	DeadLetterRetryTargetMethodPUT    DeadLetterRetryTargetMethod = "PUT"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterRetryTargetMethod enum.
+func (e DeadLetterRetryTargetMethod) Valid() bool {
+	switch e {
+	case DeadLetterRetryTargetMethodDELETE:
+		return true
+	case DeadLetterRetryTargetMethodPATCH:
+		return true
+	case DeadLetterRetryTargetMethodPOST:
+		return true
+	case DeadLetterRetryTargetMethodPUT:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterSource.
+const (
+	DeadLetterSourceJOB     DeadLetterSource = "JOB"
+	DeadLetterSourceKAFKA   DeadLetterSource = "KAFKA"
+	DeadLetterSourceREST    DeadLetterSource = "REST"
+	DeadLetterSourceSAGA    DeadLetterSource = "SAGA"
+	DeadLetterSourceWEBHOOK DeadLetterSource = "WEBHOOK"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterSource enum.
+func (e DeadLetterSource) Valid() bool {
+	switch e {
+	case DeadLetterSourceJOB:
+		return true
+	case DeadLetterSourceKAFKA:
+		return true
+	case DeadLetterSourceREST:
+		return true
+	case DeadLetterSourceSAGA:
+		return true
+	case DeadLetterSourceWEBHOOK:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterStatus.
+const (
+	DeadLetterStatusDEAD     DeadLetterStatus = "DEAD"
+	DeadLetterStatusPENDING  DeadLetterStatus = "PENDING"
+	DeadLetterStatusRESOLVED DeadLetterStatus = "RESOLVED"
+	DeadLetterStatusRETRYING DeadLetterStatus = "RETRYING"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterStatus enum.
+func (e DeadLetterStatus) Valid() bool {
+	switch e {
+	case DeadLetterStatusDEAD:
+		return true
+	case DeadLetterStatusPENDING:
+		return true
+	case DeadLetterStatusRESOLVED:
+		return true
+	case DeadLetterStatusRETRYING:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterTargetMethod.
+const (
+	DeadLetterTargetMethodDELETE DeadLetterTargetMethod = "DELETE"
+	DeadLetterTargetMethodPATCH  DeadLetterTargetMethod = "PATCH"
+	DeadLetterTargetMethodPOST   DeadLetterTargetMethod = "POST"
+	DeadLetterTargetMethodPUT    DeadLetterTargetMethod = "PUT"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterTargetMethod enum.
+func (e DeadLetterTargetMethod) Valid() bool {
+	switch e {
+	case DeadLetterTargetMethodDELETE:
+		return true
+	case DeadLetterTargetMethodPATCH:
+		return true
+	case DeadLetterTargetMethodPOST:
+		return true
+	case DeadLetterTargetMethodPUT:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterTargetKind.
+const (
+	DeadLetterTargetKindHTTP     DeadLetterTargetKind = "http"
+	DeadLetterTargetKindJobRun   DeadLetterTargetKind = "job_run"
+	DeadLetterTargetKindKafka    DeadLetterTargetKind = "kafka"
+	DeadLetterTargetKindSagaStep DeadLetterTargetKind = "saga_step"
+	DeadLetterTargetKindWebhook  DeadLetterTargetKind = "webhook"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterTargetKind enum.
+func (e DeadLetterTargetKind) Valid() bool {
+	switch e {
+	case DeadLetterTargetKindHTTP:
+		return true
+	case DeadLetterTargetKindJobRun:
+		return true
+	case DeadLetterTargetKindKafka:
+		return true
+	case DeadLetterTargetKindSagaStep:
+		return true
+	case DeadLetterTargetKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterVerb.
+const (
+	DeadLetterVerbAck     DeadLetterVerb = "ack"
+	DeadLetterVerbDelete  DeadLetterVerb = "delete"
+	DeadLetterVerbDiscard DeadLetterVerb = "discard"
+	DeadLetterVerbRequeue DeadLetterVerb = "requeue"
+	DeadLetterVerbResolve DeadLetterVerb = "resolve"
+	DeadLetterVerbRestore DeadLetterVerb = "restore"
+	DeadLetterVerbRetry   DeadLetterVerb = "retry"
+	DeadLetterVerbUpdate  DeadLetterVerb = "update"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterVerb enum.
+func (e DeadLetterVerb) Valid() bool {
+	switch e {
+	case DeadLetterVerbAck:
+		return true
+	case DeadLetterVerbDelete:
+		return true
+	case DeadLetterVerbDiscard:
+		return true
+	case DeadLetterVerbRequeue:
+		return true
+	case DeadLetterVerbResolve:
+		return true
+	case DeadLetterVerbRestore:
+		return true
+	case DeadLetterVerbRetry:
+		return true
+	case DeadLetterVerbUpdate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeliveryStatus.
 const (
 	DeliveryStatusDelivered DeliveryStatus = "delivered"
@@ -672,6 +972,24 @@ func (e WorkflowCheckValid) Valid() bool {
 	}
 }
 
+// Defines values for DLQOrder.
+const (
+	DLQOrderAsc  DLQOrder = "asc"
+	DLQOrderDesc DLQOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the DLQOrder enum.
+func (e DLQOrder) Valid() bool {
+	switch e {
+	case DLQOrderAsc:
+		return true
+	case DLQOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for View.
 const (
 	ViewBasic View = "basic"
@@ -702,6 +1020,159 @@ func (e ListAPIKeysParamsInclude) Valid() bool {
 	case ListAPIKeysParamsIncludeExactTotal:
 		return true
 	case ListAPIKeysParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListArchivedDeadLettersParamsView.
+const (
+	ListArchivedDeadLettersParamsViewBasic ListArchivedDeadLettersParamsView = "basic"
+	ListArchivedDeadLettersParamsViewFull  ListArchivedDeadLettersParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListArchivedDeadLettersParamsView enum.
+func (e ListArchivedDeadLettersParamsView) Valid() bool {
+	switch e {
+	case ListArchivedDeadLettersParamsViewBasic:
+		return true
+	case ListArchivedDeadLettersParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListArchivedDeadLettersParamsInclude.
+const (
+	ListArchivedDeadLettersParamsIncludeExactTotal ListArchivedDeadLettersParamsInclude = "exact_total"
+	ListArchivedDeadLettersParamsIncludeTotal      ListArchivedDeadLettersParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListArchivedDeadLettersParamsInclude enum.
+func (e ListArchivedDeadLettersParamsInclude) Valid() bool {
+	switch e {
+	case ListArchivedDeadLettersParamsIncludeExactTotal:
+		return true
+	case ListArchivedDeadLettersParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersParamsOrder.
+const (
+	ListDeadLettersParamsOrderAsc  ListDeadLettersParamsOrder = "asc"
+	ListDeadLettersParamsOrderDesc ListDeadLettersParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersParamsOrder enum.
+func (e ListDeadLettersParamsOrder) Valid() bool {
+	switch e {
+	case ListDeadLettersParamsOrderAsc:
+		return true
+	case ListDeadLettersParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersParamsView.
+const (
+	ListDeadLettersParamsViewBasic ListDeadLettersParamsView = "basic"
+	ListDeadLettersParamsViewFull  ListDeadLettersParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersParamsView enum.
+func (e ListDeadLettersParamsView) Valid() bool {
+	switch e {
+	case ListDeadLettersParamsViewBasic:
+		return true
+	case ListDeadLettersParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersParamsInclude.
+const (
+	ListDeadLettersParamsIncludeExactTotal ListDeadLettersParamsInclude = "exact_total"
+	ListDeadLettersParamsIncludeTotal      ListDeadLettersParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersParamsInclude enum.
+func (e ListDeadLettersParamsInclude) Valid() bool {
+	switch e {
+	case ListDeadLettersParamsIncludeExactTotal:
+		return true
+	case ListDeadLettersParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetDeadLetterParamsInclude.
+const (
+	GetDeadLetterParamsIncludeAttempts GetDeadLetterParamsInclude = "attempts"
+	GetDeadLetterParamsIncludeHeaders  GetDeadLetterParamsInclude = "headers"
+	GetDeadLetterParamsIncludeLineage  GetDeadLetterParamsInclude = "lineage"
+	GetDeadLetterParamsIncludePayload  GetDeadLetterParamsInclude = "payload"
+	GetDeadLetterParamsIncludeRaw      GetDeadLetterParamsInclude = "raw"
+)
+
+// Valid indicates whether the value is a known member of the GetDeadLetterParamsInclude enum.
+func (e GetDeadLetterParamsInclude) Valid() bool {
+	switch e {
+	case GetDeadLetterParamsIncludeAttempts:
+		return true
+	case GetDeadLetterParamsIncludeHeaders:
+		return true
+	case GetDeadLetterParamsIncludeLineage:
+		return true
+	case GetDeadLetterParamsIncludePayload:
+		return true
+	case GetDeadLetterParamsIncludeRaw:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersOfTopicParamsView.
+const (
+	ListDeadLettersOfTopicParamsViewBasic ListDeadLettersOfTopicParamsView = "basic"
+	ListDeadLettersOfTopicParamsViewFull  ListDeadLettersOfTopicParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersOfTopicParamsView enum.
+func (e ListDeadLettersOfTopicParamsView) Valid() bool {
+	switch e {
+	case ListDeadLettersOfTopicParamsViewBasic:
+		return true
+	case ListDeadLettersOfTopicParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersOfTopicParamsInclude.
+const (
+	ListDeadLettersOfTopicParamsIncludeExactTotal ListDeadLettersOfTopicParamsInclude = "exact_total"
+	ListDeadLettersOfTopicParamsIncludeTotal      ListDeadLettersOfTopicParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersOfTopicParamsInclude enum.
+func (e ListDeadLettersOfTopicParamsInclude) Valid() bool {
+	switch e {
+	case ListDeadLettersOfTopicParamsIncludeExactTotal:
+		return true
+	case ListDeadLettersOfTopicParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -1129,6 +1600,9 @@ type CompleteStepInput struct {
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
+// ContentText What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+type ContentText = string
+
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
 	APIKey APIKey `json:"api_key"`
@@ -1136,6 +1610,516 @@ type CreatedAPIKey struct {
 	// Key The key itself. It is not shown again.
 	Key string `json:"key"`
 }
+
+// DeadLetter defines model for DeadLetter.
+type DeadLetter struct {
+	// AllowedActions What can be done to it now.
+	AllowedActions []DeadLetterVerb `json:"allowed_actions"`
+	ArchiveReason  *string          `json:"archive_reason,omitempty"`
+	Archived       *bool            `json:"archived,omitempty"`
+	ArchivedAt     *time.Time       `json:"archived_at,omitempty"`
+	Assignee       *string          `json:"assignee,omitempty"`
+
+	// Attempts With `include=attempts`.
+	Attempts      []DeadLetterAttempt `json:"attempts,omitempty"`
+	ConsumerGroup *string             `json:"consumer_group,omitempty"`
+	CorrelationID *string             `json:"correlation_id,omitempty"`
+
+	// CreatedAt When it arrived here.
+	CreatedAt time.Time `json:"created_at"`
+	DedupeKey *string   `json:"dedupe_key,omitempty"`
+
+	// Deduplicated Of a push that it was there before.
+	Deduplicated *bool               `json:"deduplicated,omitempty"`
+	DeliveryID   *openapi_types.UUID `json:"delivery_id,omitempty"`
+
+	// ErrorClass Whether trying again is likely to help.
+	ErrorClass   DeadLetterErrorClass `json:"error_class"`
+	ErrorMessage string               `json:"error_message"`
+
+	// ErrorStack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	ErrorStack *ContentText `json:"error_stack,omitempty"`
+	ErrorType  *string      `json:"error_type,omitempty"`
+
+	// Fingerprint The kind of error; letters of one fingerprint are a group.
+	Fingerprint string `json:"fingerprint"`
+
+	// Generation How often its lineage was redriven and came back.
+	Generation int `json:"generation"`
+
+	// Headers In order; repetitions count.
+	Headers  []DeadLetterHeader  `json:"headers,omitempty"`
+	ID       openapi_types.UUID  `json:"id"`
+	JobRunID *openapi_types.UUID `json:"job_run_id,omitempty"`
+
+	// Key When it is UTF-8.
+	Key *ContentText `json:"key,omitempty"`
+
+	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	KeyBase64   *ContentText `json:"key_base64,omitempty"`
+	Labels      []string     `json:"labels"`
+	LastRetryAt *time.Time   `json:"last_retry_at,omitempty"`
+
+	// LeaseUntil While it is RETRYING; until then nobody else retries it.
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+
+	// Lineage With `include=lineage`.
+	Lineage    []DeadLetterAncestor `json:"lineage,omitempty"`
+	MaxRetries int                  `json:"max_retries"`
+
+	// NextRetryAt Absent when it is not retried by itself.
+	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
+	Note        *string    `json:"note,omitempty"`
+
+	// Ordered Letters of its key are driven in the order of their arrival.
+	Ordered           bool       `json:"ordered"`
+	OriginalOffset    *int64     `json:"original_offset,omitempty"`
+	OriginalPartition *int32     `json:"original_partition,omitempty"`
+	OriginalTimestamp *time.Time `json:"original_timestamp,omitempty"`
+	OriginalTopic     string     `json:"original_topic"`
+
+	// ParentID The letter whose redrive came back as this one.
+	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
+
+	// PayloadBytes Its length; absent when there is no payload.
+	PayloadBytes *int `json:"payload_bytes,omitempty"`
+
+	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
+	// JSON value and as a string; `binary` is in `payload_base64`.
+	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
+
+	// ReadFrom Where in the dead-letter topics it was read.
+	ReadFrom *DeadLetterPlace `json:"read_from,omitempty"`
+
+	// RedriveID The last redrive that drove it.
+	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
+
+	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
+	// (it was seen to be processed), BOUNCED (it came back as another letter),
+	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
+	RetryCount int                   `json:"retry_count"`
+
+	// Revision The content that a retry sends; 0 is the original.
+	Revision int `json:"revision"`
+
+	// RootID The first letter of its lineage.
+	RootID openapi_types.UUID  `json:"root_id"`
+	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
+
+	// Source Where it came from.
+	Source DeadLetterSource `json:"source"`
+
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status     DeadLetterStatus `json:"status"`
+	StepAction *StepAction      `json:"step_action,omitempty"`
+	StepIndex  *int             `json:"step_index,omitempty"`
+	StepName   *string          `json:"step_name,omitempty"`
+
+	// Target Where a retry drives a letter.
+	Target DeadLetterTarget `json:"target"`
+
+	// TerminalAt When it became RESOLVED or DEAD.
+	TerminalAt *time.Time `json:"terminal_at,omitempty"`
+	TraceID    *string    `json:"trace_id,omitempty"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+
+	// Version Grows with every change; the ETag.
+	Version   int64               `json:"version"`
+	WebhookID *openapi_types.UUID `json:"webhook_id,omitempty"`
+}
+
+// DeadLetterAckInput defines model for DeadLetterAckInput.
+type DeadLetterAckInput struct {
+	// Generation The `x-dlq-generation` of the record.
+	Generation int32                     `json:"generation"`
+	Outcome    DeadLetterAckInputOutcome `json:"outcome"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// DeadLetterAckInputOutcome defines model for DeadLetterAckInput.Outcome.
+type DeadLetterAckInputOutcome string
+
+// DeadLetterActionInput defines model for DeadLetterActionInput.
+type DeadLetterActionInput struct {
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// DeadLetterAncestor A letter of a lineage.
+type DeadLetterAncestor struct {
+	Archived   *bool               `json:"archived,omitempty"`
+	CreatedAt  time.Time           `json:"created_at"`
+	Generation int                 `json:"generation"`
+	ID         openapi_types.UUID  `json:"id"`
+	ParentID   *openapi_types.UUID `json:"parent_id,omitempty"`
+	RedriveID  *openapi_types.UUID `json:"redrive_id,omitempty"`
+
+	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
+	// (it was seen to be processed), BOUNCED (it came back as another letter),
+	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
+
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status DeadLetterStatus `json:"status"`
+}
+
+// DeadLetterAttempt One retry.
+type DeadLetterAttempt struct {
+	// Actor Absent when it was automatic.
+	Actor   *string   `json:"actor,omitempty"`
+	EndedAt time.Time `json:"ended_at"`
+	Error   *string   `json:"error,omitempty"`
+	Number  int       `json:"number"`
+
+	// Outcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
+	// UNCERTAIN: it may have been. ABANDONED: whoever made it is gone.
+	// WITHDRAWN: it was not made, and does not count.
+	Outcome   DeadLetterAttemptOutcome `json:"outcome"`
+	RedriveID *openapi_types.UUID      `json:"redrive_id,omitempty"`
+	Revision  int                      `json:"revision"`
+	StartedAt time.Time                `json:"started_at"`
+
+	// StatusCode What an HTTP target answered.
+	StatusCode *int `json:"status_code,omitempty"`
+
+	// Target Where a retry drives a letter.
+	Target DeadLetterTarget `json:"target"`
+
+	// Written Where the broker has put it.
+	Written *DeadLetterPlace `json:"written,omitempty"`
+}
+
+// DeadLetterAttemptOutcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
+// UNCERTAIN: it may have been. ABANDONED: whoever made it is gone.
+// WITHDRAWN: it was not made, and does not count.
+type DeadLetterAttemptOutcome string
+
+// DeadLetterAttemptList defines model for DeadLetterAttemptList.
+type DeadLetterAttemptList struct {
+	Attempts []DeadLetterAttempt `json:"attempts"`
+}
+
+// DeadLetterBatch defines model for DeadLetterBatch.
+type DeadLetterBatch struct {
+	Messages []DeadLetterInput `json:"messages"`
+}
+
+// DeadLetterCurrent What the dead letter is instead.
+type DeadLetterCurrent struct {
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status  DeadLetterStatus `json:"status"`
+	Version int64            `json:"version"`
+}
+
+// DeadLetterDeleted defines model for DeadLetterDeleted.
+type DeadLetterDeleted struct {
+	ID openapi_types.UUID `json:"id"`
+}
+
+// DeadLetterDiscardInput defines model for DeadLetterDiscardInput.
+type DeadLetterDiscardInput struct {
+	// Force Also when a saga waits for it.
+	Force *bool `json:"force,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// DeadLetterEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
+// JSON value and as a string; `binary` is in `payload_base64`.
+type DeadLetterEncoding string
+
+// DeadLetterErrorClass Whether trying again is likely to help.
+type DeadLetterErrorClass string
+
+// DeadLetterHeader `value` is there when it is UTF-8, `value_base64` whenever there is a value.
+// A request has one of them, or neither for a header without a value.
+type DeadLetterHeader struct {
+	Name string `json:"name"`
+
+	// Value What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	Value *ContentText `json:"value,omitempty"`
+
+	// ValueBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	ValueBase64 *ContentText `json:"value_base64,omitempty"`
+}
+
+// DeadLetterHeaderPatch `op` `set` replaces all headers of this name by one, `remove` removes them.
+type DeadLetterHeaderPatch struct {
+	Name        string                  `json:"name"`
+	Op          DeadLetterHeaderPatchOp `json:"op"`
+	Value       *string                 `json:"value,omitempty"`
+	ValueBase64 *string                 `json:"value_base64,omitempty"`
+}
+
+// DeadLetterHeaderPatchOp defines model for DeadLetterHeaderPatch.Op.
+type DeadLetterHeaderPatchOp string
+
+// DeadLetterImport defines model for DeadLetterImport.
+type DeadLetterImport struct {
+	// Duplicates They were there before.
+	Duplicates int `json:"duplicates"`
+
+	// Errors The first hundred.
+	Errors   []DeadLetterImportError `json:"errors"`
+	Failed   int                     `json:"failed"`
+	Imported int                     `json:"imported"`
+}
+
+// DeadLetterImportError defines model for DeadLetterImportError.
+type DeadLetterImportError struct {
+	// Line From 1.
+	Line int `json:"line"`
+
+	// Problem A problem with one item of many.
+	Problem ItemProblem `json:"problem"`
+}
+
+// DeadLetterInput A payload is JSON (`payload`) or any bytes (`payload_base64`). Lengths are in
+// bytes of UTF-8.
+type DeadLetterInput struct {
+	// ConsumerGroup At most 255 bytes, as are the following up to `trace_id`.
+	ConsumerGroup *string `json:"consumer_group,omitempty"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+
+	// DedupeKey A second letter of this key is not stored. Must not begin with `idem:` or `skald:`.
+	DedupeKey *string `json:"dedupe_key,omitempty"`
+
+	// ErrorClass Whether trying again is likely to help.
+	ErrorClass *DeadLetterErrorClass `json:"error_class,omitempty"`
+
+	// ErrorMessage 1 to 8,192 bytes.
+	ErrorMessage string `json:"error_message"`
+
+	// ErrorStack At most 64 KiB.
+	ErrorStack *string `json:"error_stack,omitempty"`
+	ErrorType  *string `json:"error_type,omitempty"`
+
+	// Headers At most 200.
+	Headers []DeadLetterHeader `json:"headers,omitempty"`
+
+	// JobRunID For reference.
+	JobRunID *UUID `json:"job_run_id,omitempty"`
+
+	// Key The key, as text. Excludes `key_base64`.
+	Key *string `json:"key,omitempty"`
+
+	// KeyBase64 At most 64 KiB decoded.
+	KeyBase64 *string `json:"key_base64,omitempty"`
+
+	// Labels At most 32, each of at most 100 bytes.
+	Labels []string `json:"labels,omitempty"`
+
+	// MaxRetries The topic's policy's by default.
+	MaxRetries        *int32     `json:"max_retries,omitempty"`
+	OriginalOffset    *int64     `json:"original_offset,omitempty"`
+	OriginalPartition *int32     `json:"original_partition,omitempty"`
+	OriginalTimestamp *time.Time `json:"original_timestamp,omitempty"`
+
+	// OriginalTopic 1 to 255 characters.
+	OriginalTopic string `json:"original_topic"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadBase64 At most 10 MiB decoded. Excludes `payload`.
+	PayloadBase64 *string `json:"payload_base64,omitempty"`
+
+	// SagaID For reference.
+	SagaID *UUID `json:"saga_id,omitempty"`
+
+	// Target Where a retry drives it; to its original topic by default. Kinds `kafka` and `http`.
+	Target  *DeadLetterTarget `json:"target,omitempty"`
+	TraceID *string           `json:"trace_id,omitempty"`
+}
+
+// DeadLetterLineage defines model for DeadLetterLineage.
+type DeadLetterLineage struct {
+	Lineage []DeadLetterAncestor `json:"lineage"`
+}
+
+// DeadLetterList defines model for DeadLetterList.
+type DeadLetterList struct {
+	Messages   []DeadLetter `json:"messages"`
+	Pagination Pagination   `json:"pagination"`
+}
+
+// DeadLetterPatch defines model for DeadLetterPatch.
+type DeadLetterPatch struct {
+	Assignee *string  `json:"assignee,omitempty"`
+	Labels   []string `json:"labels,omitempty"`
+
+	// MaxRetries Of a PENDING letter more than `retry_count`.
+	MaxRetries *int32 `json:"max_retries,omitempty"`
+
+	// NextRetryAt Of a PENDING letter.
+	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
+	Note        *string    `json:"note,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// DeadLetterPlace A position in Kafka.
+type DeadLetterPlace struct {
+	Offset    int64  `json:"offset"`
+	Partition int32  `json:"partition"`
+	Topic     string `json:"topic"`
+}
+
+// DeadLetterRequeueInput defines model for DeadLetterRequeueInput.
+type DeadLetterRequeueInput struct {
+	MaxRetries *int32 `json:"max_retries,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason          *Reason `json:"reason,omitempty"`
+	ResetRetryCount *bool   `json:"reset_retry_count,omitempty"`
+}
+
+// DeadLetterResolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
+// (it was seen to be processed), BOUNCED (it came back as another letter),
+// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+type DeadLetterResolution string
+
+// DeadLetterResult What became of one letter.
+type DeadLetterResult struct {
+	Deduplicated *bool               `json:"deduplicated,omitempty"`
+	ID           *openapi_types.UUID `json:"id,omitempty"`
+
+	// Problem A problem with one item of many.
+	Problem *ItemProblem `json:"problem,omitempty"`
+
+	// Status 201 stored, 200 it was there before, else that of the problem.
+	Status int `json:"status"`
+}
+
+// DeadLetterResults defines model for DeadLetterResults.
+type DeadLetterResults struct {
+	Results []DeadLetterResult `json:"results"`
+}
+
+// DeadLetterRetried defines model for DeadLetterRetried.
+type DeadLetterRetried struct {
+	Message DeadLetter `json:"message"`
+}
+
+// DeadLetterRetryInput defines model for DeadLetterRetryInput.
+type DeadLetterRetryInput struct {
+	// Force Also a DEAD letter.
+	Force        *bool                   `json:"force,omitempty"`
+	HeadersPatch []DeadLetterHeaderPatch `json:"headers_patch,omitempty"`
+
+	// KeyBase64 Another key.
+	KeyBase64 *string `json:"key_base64,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadBase64 Any bytes instead of `payload`.
+	PayloadBase64 *string `json:"payload_base64,omitempty"`
+
+	// PayloadPatch A JSON Patch (RFC 6902) of the content that would be sent. Excludes the other two.
+	PayloadPatch []JSONObject `json:"payload_patch,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Target Another target for this retry: a topic, or a URL. Allowed are what the letter
+	// has already and what the topic's policy allows.
+	Target *DeadLetterRetryTarget `json:"target,omitempty"`
+}
+
+// DeadLetterRetryTarget Another target for this retry: a topic, or a URL. Allowed are what the letter
+// has already and what the topic's policy allows.
+type DeadLetterRetryTarget struct {
+	// KeyBase64 The same as `key_base64` beside the target.
+	KeyBase64 *string                      `json:"key_base64,omitempty"`
+	Method    *DeadLetterRetryTargetMethod `json:"method,omitempty"`
+	Partition *int32                       `json:"partition,omitempty"`
+	Topic     *string                      `json:"topic,omitempty"`
+	URL       *string                      `json:"url,omitempty"`
+}
+
+// DeadLetterRetryTargetMethod defines model for DeadLetterRetryTarget.Method.
+type DeadLetterRetryTargetMethod string
+
+// DeadLetterRevision An edited content. Members that are absent are those of the original.
+type DeadLetterRevision struct {
+	Author    string             `json:"author"`
+	CreatedAt time.Time          `json:"created_at"`
+	Headers   []DeadLetterHeader `json:"headers,omitempty"`
+
+	// Key What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	Key *ContentText `json:"key,omitempty"`
+
+	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	KeyBase64 *ContentText `json:"key_base64,omitempty"`
+	Number    int          `json:"number"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
+
+	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
+	// JSON value and as a string; `binary` is in `payload_base64`.
+	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
+
+	// PayloadPatch Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	PayloadPatch AnyJSON `json:"payload_patch,omitempty"`
+	Reason       *string `json:"reason,omitempty"`
+}
+
+// DeadLetterRevisionList defines model for DeadLetterRevisionList.
+type DeadLetterRevisionList struct {
+	Revisions []DeadLetterRevision `json:"revisions"`
+}
+
+// DeadLetterSource Where it came from.
+type DeadLetterSource string
+
+// DeadLetterStatus PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+type DeadLetterStatus string
+
+// DeadLetterTarget Where a retry drives a letter.
+type DeadLetterTarget struct {
+	Kind DeadLetterTargetKind `json:"kind"`
+
+	// Method Of kind `http`; POST when it is left out.
+	Method *DeadLetterTargetMethod `json:"method,omitempty"`
+
+	// Partition Of kind `kafka`; the key decides when it is left out.
+	Partition *int32 `json:"partition,omitempty"`
+
+	// Topic Of kind `kafka`; the original topic when it is left out.
+	Topic *string `json:"topic,omitempty"`
+
+	// URL Of kind `http`.
+	URL *string `json:"url,omitempty"`
+}
+
+// DeadLetterTargetMethod Of kind `http`; POST when it is left out.
+type DeadLetterTargetMethod string
+
+// DeadLetterTargetKind defines model for DeadLetterTargetKind.
+type DeadLetterTargetKind string
+
+// DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` DELETE.
+type DeadLetterVerb string
 
 // DeadlineInput defines model for DeadlineInput.
 type DeadlineInput struct {
@@ -1376,6 +2360,13 @@ type IndexUsage struct {
 	Valid bool `json:"valid"`
 }
 
+// ItemProblem A problem with one item of many.
+type ItemProblem struct {
+	Code   string         `json:"code"`
+	Detail string         `json:"detail"`
+	Errors []ProblemField `json:"errors,omitempty"`
+}
+
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
 
@@ -1406,11 +2397,15 @@ type Pagination struct {
 
 // Problem RFC 9457.
 type Problem struct {
-	// AllowedActions On a state conflict, the actions that would be accepted instead.
-	AllowedActions []SagaAction `json:"allowed_actions,omitempty"`
+	// AllowedActions On a state conflict, the actions that would be accepted instead, named as
+	// in the `allowed_actions` of the resource.
+	AllowedActions []string `json:"allowed_actions,omitempty"`
 
 	// Code Stable; decide by it.
 	Code string `json:"code"`
+
+	// Current On a conflict of a dead letter, what it is instead.
+	Current *DeadLetterCurrent `json:"current,omitempty"`
 
 	// Detail What happened this time.
 	Detail string `json:"detail"`
@@ -1419,9 +2414,12 @@ type Problem struct {
 	Errors []ProblemField `json:"errors,omitempty"`
 
 	// Instance The path of the request.
-	Instance  string `json:"instance"`
-	RequestID string `json:"request_id"`
-	Status    int    `json:"status"`
+	Instance string `json:"instance"`
+
+	// Message With `DLQ_PROCESS_FAILED`, the dead letter as it is now.
+	Message   *DeadLetter `json:"message,omitempty"`
+	RequestID string      `json:"request_id"`
+	Status    int         `json:"status"`
 
 	// Title The code in words; the same for every occurrence.
 	Title string `json:"title"`
@@ -1438,6 +2436,9 @@ type ProblemField struct {
 	// Pointer A JSON Pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
 }
+
+// Reason Kept in the audit trail.
+type Reason = string
 
 // RedeliverInput defines model for RedeliverInput.
 type RedeliverInput struct {
@@ -2135,6 +3136,96 @@ type WorkflowYAML struct {
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// DLQAssigneeFilter defines model for DLQAssigneeFilter.
+type DLQAssigneeFilter = Label
+
+// DLQConsumerGroupFilter defines model for DLQConsumerGroupFilter.
+type DLQConsumerGroupFilter = Label
+
+// DLQCorrelationFilter defines model for DLQCorrelationFilter.
+type DLQCorrelationFilter = Label
+
+// DLQCreatedFrom defines model for DLQCreatedFrom.
+type DLQCreatedFrom = time.Time
+
+// DLQCreatedTo defines model for DLQCreatedTo.
+type DLQCreatedTo = time.Time
+
+// DLQErrorClassFilter defines model for DLQErrorClassFilter.
+type DLQErrorClassFilter = []DeadLetterErrorClass
+
+// DLQErrorContainsFilter defines model for DLQErrorContainsFilter.
+type DLQErrorContainsFilter = Label
+
+// DLQErrorTypeFilter defines model for DLQErrorTypeFilter.
+type DLQErrorTypeFilter = Label
+
+// DLQFingerprintFilter defines model for DLQFingerprintFilter.
+type DLQFingerprintFilter = string
+
+// DLQGenerationMin defines model for DLQGenerationMin.
+type DLQGenerationMin = int32
+
+// DLQHeaderFilter defines model for DLQHeaderFilter.
+type DLQHeaderFilter = []string
+
+// DLQJobRunFilter defines model for DLQJobRunFilter.
+type DLQJobRunFilter = UUID
+
+// DLQKeyBase64Filter defines model for DLQKeyBase64Filter.
+type DLQKeyBase64Filter = string
+
+// DLQKeyFilter defines model for DLQKeyFilter.
+type DLQKeyFilter = string
+
+// DLQLabelFilter defines model for DLQLabelFilter.
+type DLQLabelFilter = []string
+
+// DLQLastRetryFrom defines model for DLQLastRetryFrom.
+type DLQLastRetryFrom = time.Time
+
+// DLQLastRetryTo defines model for DLQLastRetryTo.
+type DLQLastRetryTo = time.Time
+
+// DLQOrder defines model for DLQOrder.
+type DLQOrder string
+
+// DLQPayloadFilter defines model for DLQPayloadFilter.
+type DLQPayloadFilter = []string
+
+// DLQRedriveFilter defines model for DLQRedriveFilter.
+type DLQRedriveFilter = UUID
+
+// DLQResolutionFilter defines model for DLQResolutionFilter.
+type DLQResolutionFilter = []DeadLetterResolution
+
+// DLQRetryCountMax defines model for DLQRetryCountMax.
+type DLQRetryCountMax = int32
+
+// DLQRetryCountMin defines model for DLQRetryCountMin.
+type DLQRetryCountMin = int32
+
+// DLQRootFilter defines model for DLQRootFilter.
+type DLQRootFilter = UUID
+
+// DLQSagaFilter defines model for DLQSagaFilter.
+type DLQSagaFilter = UUID
+
+// DLQSourceFilter defines model for DLQSourceFilter.
+type DLQSourceFilter = []DeadLetterSource
+
+// DLQStatusFilter defines model for DLQStatusFilter.
+type DLQStatusFilter = []DeadLetterStatus
+
+// DLQTopicFilter defines model for DLQTopicFilter.
+type DLQTopicFilter = Label
+
+// DLQTraceFilter defines model for DLQTraceFilter.
+type DLQTraceFilter = Label
+
+// DeadLetterID defines model for DeadLetterID.
+type DeadLetterID = UUID
+
 // DeliveryID defines model for DeliveryID.
 type DeliveryID = UUID
 
@@ -2196,6 +3287,12 @@ type WorkflowName = string
 // name, once the saga is completed.
 type ActionAccepted = Saga
 
+// DeadLetterPage defines model for DeadLetterPage.
+type DeadLetterPage = DeadLetterList
+
+// DeadLetterState defines model for DeadLetterState.
+type DeadLetterState = DeadLetter
+
 // DeliveryAccepted One event on its way to one endpoint.
 type DeliveryAccepted = Delivery
 
@@ -2222,6 +3319,9 @@ type Action = ActionInput
 
 // CompleteStep defines model for CompleteStep.
 type CompleteStep = CompleteStepInput
+
+// DeadLetterAction defines model for DeadLetterAction.
+type DeadLetterAction = DeadLetterActionInput
 
 // Deadline defines model for Deadline.
 type Deadline = DeadlineInput
@@ -2279,6 +3379,378 @@ type VerifyAuditParams struct {
 	// Limit Most seals to check; 100 by default.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
+
+// ListArchivedDeadLettersParams defines parameters for ListArchivedDeadLetters.
+type ListArchivedDeadLettersParams struct {
+	// Status Repeatable.
+	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
+
+	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Fingerprint Which group of errors.
+	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
+	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
+
+	// ErrorClass Repeatable.
+	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
+
+	// ErrorContains Words that all occur in the error message, whole, in any case.
+	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
+	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
+
+	// Key The key, as text.
+	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
+
+	// KeyBase64 The key, in base64. Excludes `key`.
+	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
+
+	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
+
+	// Payload A member of a JSON payload and its value, as `path=value`, for example
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// LastRetryFrom Inclusive.
+	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
+
+	// LastRetryTo Exclusive.
+	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
+	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
+	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
+
+	// Resolution Repeatable.
+	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
+
+	// GenerationMin How often it was redriven and came back, at least.
+	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
+
+	// Source Repeatable.
+	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
+	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
+	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Label Repeatable: it must have all.
+	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
+	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
+
+	// RedriveID Letters that this redrive was the last to drive.
+	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
+
+	// RootID Letters of one lineage.
+	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
+
+	// View How much of each item; `basic` by default.
+	View *ListArchivedDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListArchivedDeadLettersParamsView defines parameters for ListArchivedDeadLetters.
+type ListArchivedDeadLettersParamsView string
+
+// ListArchivedDeadLettersParamsInclude defines parameters for ListArchivedDeadLetters.
+type ListArchivedDeadLettersParamsInclude string
+
+// GetArchivedDeadLetterParams defines parameters for GetArchivedDeadLetter.
+type GetArchivedDeadLetterParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// ExportDeadLettersParams defines parameters for ExportDeadLetters.
+type ExportDeadLettersParams struct {
+	// Status Repeatable.
+	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
+
+	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Fingerprint Which group of errors.
+	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
+	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
+
+	// ErrorClass Repeatable.
+	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
+
+	// ErrorContains Words that all occur in the error message, whole, in any case.
+	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
+	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
+
+	// Key The key, as text.
+	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
+
+	// KeyBase64 The key, in base64. Excludes `key`.
+	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
+
+	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
+
+	// Payload A member of a JSON payload and its value, as `path=value`, for example
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// LastRetryFrom Inclusive.
+	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
+
+	// LastRetryTo Exclusive.
+	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
+	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
+	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
+
+	// Resolution Repeatable.
+	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
+
+	// GenerationMin How often it was redriven and came back, at least.
+	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
+
+	// Source Repeatable.
+	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
+	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
+	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Label Repeatable: it must have all.
+	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
+	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
+
+	// RedriveID Letters that this redrive was the last to drive.
+	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
+
+	// RootID Letters of one lineage.
+	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
+
+	// Limit Most letters to export; all by default.
+	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `cursor` of a line, or the `next_cursor` of the last.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListDeadLettersParams defines parameters for ListDeadLetters.
+type ListDeadLettersParams struct {
+	// Status Repeatable.
+	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
+
+	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Fingerprint Which group of errors.
+	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
+	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
+
+	// ErrorClass Repeatable.
+	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
+
+	// ErrorContains Words that all occur in the error message, whole, in any case.
+	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
+	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
+
+	// Key The key, as text.
+	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
+
+	// KeyBase64 The key, in base64. Excludes `key`.
+	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
+
+	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
+
+	// Payload A member of a JSON payload and its value, as `path=value`, for example
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// LastRetryFrom Inclusive.
+	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
+
+	// LastRetryTo Exclusive.
+	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
+	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
+	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
+
+	// Resolution Repeatable.
+	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
+
+	// GenerationMin How often it was redriven and came back, at least.
+	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
+
+	// Source Repeatable.
+	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
+	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
+	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Label Repeatable: it must have all.
+	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
+	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
+
+	// RedriveID Letters that this redrive was the last to drive.
+	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
+
+	// RootID Letters of one lineage.
+	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
+
+	// Order By `created_at`; `desc`, newest first, by default.
+	Order *ListDeadLettersParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// View How much of each item; `basic` by default.
+	View *ListDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListDeadLettersParamsOrder defines parameters for ListDeadLetters.
+type ListDeadLettersParamsOrder string
+
+// ListDeadLettersParamsView defines parameters for ListDeadLetters.
+type ListDeadLettersParamsView string
+
+// ListDeadLettersParamsInclude defines parameters for ListDeadLetters.
+type ListDeadLettersParamsInclude string
+
+// PushDeadLetterParams defines parameters for PushDeadLetter.
+type PushDeadLetterParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
+type DeleteDeadLetterParams struct {
+	// Force Also when a saga waits for it.
+	Force  *bool   `form:"force,omitempty" json:"force,omitempty"`
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// GetDeadLetterParams defines parameters for GetDeadLetter.
+type GetDeadLetterParams struct {
+	// Include What to add: its `attempts`, its `lineage` (as in the operations of
+	// these names), `raw` (`payload_base64`, byte for byte, also of JSON and
+	// text). `payload` and `headers` are always there.
+	Include []GetDeadLetterParamsInclude `form:"include,omitempty" json:"include,omitempty"`
+
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// GetDeadLetterParamsInclude defines parameters for GetDeadLetter.
+type GetDeadLetterParamsInclude string
+
+// UpdateDeadLetterParams defines parameters for UpdateDeadLetter.
+type UpdateDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// AcknowledgeDeadLetterParams defines parameters for AcknowledgeDeadLetter.
+type AcknowledgeDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
+type DiscardDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
+type RequeueDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
+type ResolveDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RetryDeadLetterParams defines parameters for RetryDeadLetter.
+type RetryDeadLetterParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListDeadLettersOfTopicParams defines parameters for ListDeadLettersOfTopic.
+type ListDeadLettersOfTopicParams struct {
+	// Status Repeatable.
+	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
+
+	// View How much of each item; `basic` by default.
+	View *ListDeadLettersOfTopicParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListDeadLettersOfTopicParamsView defines parameters for ListDeadLettersOfTopic.
+type ListDeadLettersOfTopicParamsView string
+
+// ListDeadLettersOfTopicParamsInclude defines parameters for ListDeadLettersOfTopic.
+type ListDeadLettersOfTopicParamsInclude string
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
@@ -2852,6 +4324,33 @@ type RunRetentionJSONRequestBody = RetentionInput
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeyInput
 
+// RestoreDeadLetterJSONRequestBody defines body for RestoreDeadLetter for application/json ContentType.
+type RestoreDeadLetterJSONRequestBody = DeadLetterActionInput
+
+// PushDeadLetterJSONRequestBody defines body for PushDeadLetter for application/json ContentType.
+type PushDeadLetterJSONRequestBody = DeadLetterInput
+
+// PushDeadLettersJSONRequestBody defines body for PushDeadLetters for application/json ContentType.
+type PushDeadLettersJSONRequestBody = DeadLetterBatch
+
+// UpdateDeadLetterJSONRequestBody defines body for UpdateDeadLetter for application/json ContentType.
+type UpdateDeadLetterJSONRequestBody = DeadLetterPatch
+
+// AcknowledgeDeadLetterJSONRequestBody defines body for AcknowledgeDeadLetter for application/json ContentType.
+type AcknowledgeDeadLetterJSONRequestBody = DeadLetterAckInput
+
+// DiscardDeadLetterJSONRequestBody defines body for DiscardDeadLetter for application/json ContentType.
+type DiscardDeadLetterJSONRequestBody = DeadLetterDiscardInput
+
+// RequeueDeadLetterJSONRequestBody defines body for RequeueDeadLetter for application/json ContentType.
+type RequeueDeadLetterJSONRequestBody = DeadLetterRequeueInput
+
+// ResolveDeadLetterJSONRequestBody defines body for ResolveDeadLetter for application/json ContentType.
+type ResolveDeadLetterJSONRequestBody = DeadLetterActionInput
+
+// RetryDeadLetterJSONRequestBody defines body for RetryDeadLetter for application/json ContentType.
+type RetryDeadLetterJSONRequestBody = DeadLetterRetryInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -3262,6 +4761,290 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 	VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListArchivedDeadLetters List archived dead letters
+	//
+	// Newest archived first. The filters are those of the live list.
+	//
+	// Corresponds with GET /api/v1/dlq/archive (the `ListArchivedDeadLetters` operationId).
+	ListArchivedDeadLetters(ctx context.Context, params *ListArchivedDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetArchivedDeadLetter Get an archived dead letter
+	//
+	// Corresponds with GET /api/v1/dlq/archive/{message_id} (the `GetArchivedDeadLetter` operationId).
+	GetArchivedDeadLetter(ctx context.Context, messageID DeadLetterID, params *GetArchivedDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestoreDeadLetterWithBody Make an archived dead letter live again
+	//
+	// It becomes PENDING, and is not retried by itself.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
+	RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestoreDeadLetter Make an archived dead letter live again
+	//
+	// It becomes PENDING, and is not retried by itself.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
+	RestoreDeadLetter(ctx context.Context, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExportDeadLetters Export dead letters
+	//
+	// Live letters, oldest first, one JSON object a line: the members of
+	// `DeadLetterInput`, with bytes in base64, and those that say what became of
+	// the letter, under the names of `DeadLetter`. Nothing is masked. The last line
+	// says `{"end": true, …}`, or `{"end": false, "next_cursor": …}` when the export
+	// was cut. Each line has a `cursor`: an export that broke off goes on with the
+	// one of its last whole line, and the same filters. Edits and attempts are not
+	// exported.
+	//
+	// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
+	ExportDeadLetters(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ImportDeadLettersWithBody Import dead letters
+	//
+	// Lines as exported, at most 10 MB a request. A letter keeps its id where
+	// nobody has it, and is stored once however often it is imported. It is not
+	// retried by itself; one that was being retried is PENDING. Lines that cannot
+	// be read are told in `errors` and do not stop the others.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/import (the `ImportDeadLetters` operationId).
+	ImportDeadLettersWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDeadLetters List dead letters
+	//
+	// Newest first, without archived ones. Filters are combined with AND; the
+	// values of a repeatable filter with OR, but those of `header`, `payload` and
+	// `label` with AND. `key`, `key_base64`, `header` and `payload` need the
+	// permission `payloads:read`.
+	//
+	// Corresponds with GET /api/v1/dlq/messages (the `ListDeadLetters` operationId).
+	ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PushDeadLetterWithBody Push a dead letter
+	//
+	// Durable when it is answered. A letter whose `dedupe_key` is known is not
+	// stored again: the answer is 200 with the one there is, `deduplicated`.
+	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
+	// letter under the same Idempotency-Key is refused with 422.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
+	PushDeadLetterWithBody(ctx context.Context, params *PushDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PushDeadLetter Push a dead letter
+	//
+	// Durable when it is answered. A letter whose `dedupe_key` is known is not
+	// stored again: the answer is 200 with the one there is, `deduplicated`.
+	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
+	// letter under the same Idempotency-Key is refused with 422.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
+	PushDeadLetter(ctx context.Context, params *PushDeadLetterParams, body PushDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PushDeadLettersWithBody Push up to 500 dead letters
+	//
+	// Each on its own: `results` says in the order of `messages` what became of
+	// each. A body that does not fit the contract is refused as a whole.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
+	PushDeadLettersWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PushDeadLetters Push up to 500 dead letters
+	//
+	// Each on its own: `results` says in the order of `messages` what became of
+	// each. A body that does not fit the contract is refused as a whole.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
+	PushDeadLetters(ctx context.Context, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteDeadLetter Delete a dead letter
+	//
+	// With its attempts and revisions; who did it, why, and what it was stays in
+	// `/audit`. A letter that a saga waits for is refused with 409, unless
+	// `force`.
+	//
+	// Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
+	DeleteDeadLetter(ctx context.Context, messageID DeadLetterID, params *DeleteDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDeadLetter Get a dead letter
+	//
+	// With its payload, key, headers and stack. An archived one is answered with
+	// `archived` and `archived_at`.
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{message_id} (the `GetDeadLetter` operationId).
+	GetDeadLetter(ctx context.Context, messageID DeadLetterID, params *GetDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateDeadLetterWithBody Change what people note about a dead letter
+	//
+	// Members that are left out stay as they are. What it carries is never
+	// changed: see `retry` for another content.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
+	UpdateDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateDeadLetter Change what people note about a dead letter
+	//
+	// Members that are left out stay as they are. What it carries is never
+	// changed: see `retry` for another content.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
+	UpdateDeadLetter(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, body UpdateDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcknowledgeDeadLetterWithBody Tell what became of a redriven letter
+	//
+	// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
+	// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
+	// Telling PROCESSED twice succeeds and changes nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
+	AcknowledgeDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcknowledgeDeadLetter Tell what became of a redriven letter
+	//
+	// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
+	// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
+	// Telling PROCESSED twice succeeds and changes nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
+	AcknowledgeDeadLetter(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, body AcknowledgeDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDeadLetterAttempts List the retries of a dead letter
+	//
+	// Oldest first.
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
+	ListDeadLetterAttempts(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DiscardDeadLetterWithBody Give a dead letter up
+	//
+	// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
+	// waits for is refused with 409, unless `force`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
+	DiscardDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DiscardDeadLetter Give a dead letter up
+	//
+	// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
+	// waits for is refused with 409, unless `force`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
+	DiscardDeadLetter(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, body DiscardDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDeadLetterLineage List the ancestors and descendants of a dead letter
+	//
+	// The letters that were redriven and came back as one another, oldest first,
+	// this one among them, live and archived, at most 200.
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{message_id}/lineage (the `GetDeadLetterLineage` operationId).
+	GetDeadLetterLineage(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RequeueDeadLetterWithBody Give a DEAD letter another chance
+	//
+	// DEAD becomes PENDING, with at least one retry left.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
+	RequeueDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RequeueDeadLetter Give a DEAD letter another chance
+	//
+	// DEAD becomes PENDING, with at least one retry left.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
+	RequeueDeadLetter(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, body RequeueDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResolveDeadLetterWithBody Say that a dead letter was dealt with elsewhere
+	//
+	// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
+	// counts the step as undone by hand and goes on.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
+	ResolveDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+	//
+	// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
+	// counts the step as undone by hand and goes on.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
+	ResolveDeadLetter(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, body ResolveDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryDeadLetterWithBody Drive a dead letter again, now
+	//
+	// The answer comes when the target has answered: 200 when it has taken the
+	// letter, 202 when a saga or a job has and tells later what came of it, 502
+	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
+	// edited content becomes a revision of the letter: the original never
+	// changes, and later retries send the revision.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
+	RetryDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryDeadLetter Drive a dead letter again, now
+	//
+	// The answer comes when the target has answered: 200 when it has taken the
+	// letter, 202 when a saga or a job has and tells later what came of it, 502
+	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
+	// edited content becomes a revision of the letter: the original never
+	// changes, and later retries send the revision.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
+	RetryDeadLetter(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, body RetryDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDeadLetterRevisions List the edits of a dead letter
+	//
+	// Oldest first. The original is the letter itself.
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
+	ListDeadLetterRevisions(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDeadLettersOfTopic List the dead letters of a topic
+	//
+	// Newest first. Characters such as `/` are percent-encoded in the path. A
+	// topic that is named like another path here (`messages`, `topics`, `groups`,
+	// `redrives`, `archive`, `stats`, `export`, `import`) is listed by
+	// `GET /dlq/messages?topic=…`.
+	//
+	// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
+	ListDeadLettersOfTopic(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListEvents Read the feed of all audit events
 	//
@@ -4095,6 +5878,580 @@ func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, reqEditors ...Re
 // Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 func (c *Client) VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewVerifyAuditRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListArchivedDeadLetters List archived dead letters
+//
+// Newest archived first. The filters are those of the live list.
+//
+// Corresponds with GET /api/v1/dlq/archive (the `ListArchivedDeadLetters` operationId).
+func (c *Client) ListArchivedDeadLetters(ctx context.Context, params *ListArchivedDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListArchivedDeadLettersRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetArchivedDeadLetter Get an archived dead letter
+//
+// Corresponds with GET /api/v1/dlq/archive/{message_id} (the `GetArchivedDeadLetter` operationId).
+func (c *Client) GetArchivedDeadLetter(ctx context.Context, messageID DeadLetterID, params *GetArchivedDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetArchivedDeadLetterRequest(c.Server, messageID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestoreDeadLetterWithBody Make an archived dead letter live again
+//
+// It becomes PENDING, and is not retried by itself.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
+func (c *Client) RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreDeadLetterRequestWithBody(c.Server, messageID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestoreDeadLetter Make an archived dead letter live again
+//
+// It becomes PENDING, and is not retried by itself.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
+func (c *Client) RestoreDeadLetter(ctx context.Context, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreDeadLetterRequest(c.Server, messageID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExportDeadLetters Export dead letters
+//
+// Live letters, oldest first, one JSON object a line: the members of
+// `DeadLetterInput`, with bytes in base64, and those that say what became of
+// the letter, under the names of `DeadLetter`. Nothing is masked. The last line
+// says `{"end": true, …}`, or `{"end": false, "next_cursor": …}` when the export
+// was cut. Each line has a `cursor`: an export that broke off goes on with the
+// one of its last whole line, and the same filters. Edits and attempts are not
+// exported.
+//
+// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
+func (c *Client) ExportDeadLetters(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExportDeadLettersRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ImportDeadLettersWithBody Import dead letters
+//
+// Lines as exported, at most 10 MB a request. A letter keeps its id where
+// nobody has it, and is stored once however often it is imported. It is not
+// retried by itself; one that was being retried is PENDING. Lines that cannot
+// be read are told in `errors` and do not stop the others.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/import (the `ImportDeadLetters` operationId).
+func (c *Client) ImportDeadLettersWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportDeadLettersRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDeadLetters List dead letters
+//
+// Newest first, without archived ones. Filters are combined with AND; the
+// values of a repeatable filter with OR, but those of `header`, `payload` and
+// `label` with AND. `key`, `key_base64`, `header` and `payload` need the
+// permission `payloads:read`.
+//
+// Corresponds with GET /api/v1/dlq/messages (the `ListDeadLetters` operationId).
+func (c *Client) ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDeadLettersRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PushDeadLetterWithBody Push a dead letter
+//
+// Durable when it is answered. A letter whose `dedupe_key` is known is not
+// stored again: the answer is 200 with the one there is, `deduplicated`.
+// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
+// letter under the same Idempotency-Key is refused with 422.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
+func (c *Client) PushDeadLetterWithBody(ctx context.Context, params *PushDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPushDeadLetterRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PushDeadLetter Push a dead letter
+//
+// Durable when it is answered. A letter whose `dedupe_key` is known is not
+// stored again: the answer is 200 with the one there is, `deduplicated`.
+// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
+// letter under the same Idempotency-Key is refused with 422.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
+func (c *Client) PushDeadLetter(ctx context.Context, params *PushDeadLetterParams, body PushDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPushDeadLetterRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PushDeadLettersWithBody Push up to 500 dead letters
+//
+// Each on its own: `results` says in the order of `messages` what became of
+// each. A body that does not fit the contract is refused as a whole.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
+func (c *Client) PushDeadLettersWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPushDeadLettersRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PushDeadLetters Push up to 500 dead letters
+//
+// Each on its own: `results` says in the order of `messages` what became of
+// each. A body that does not fit the contract is refused as a whole.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
+func (c *Client) PushDeadLetters(ctx context.Context, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPushDeadLettersRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteDeadLetter Delete a dead letter
+//
+// With its attempts and revisions; who did it, why, and what it was stays in
+// `/audit`. A letter that a saga waits for is refused with 409, unless
+// `force`.
+//
+// Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
+func (c *Client) DeleteDeadLetter(ctx context.Context, messageID DeadLetterID, params *DeleteDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteDeadLetterRequest(c.Server, messageID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDeadLetter Get a dead letter
+//
+// With its payload, key, headers and stack. An archived one is answered with
+// `archived` and `archived_at`.
+//
+// Corresponds with GET /api/v1/dlq/messages/{message_id} (the `GetDeadLetter` operationId).
+func (c *Client) GetDeadLetter(ctx context.Context, messageID DeadLetterID, params *GetDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDeadLetterRequest(c.Server, messageID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateDeadLetterWithBody Change what people note about a dead letter
+//
+// Members that are left out stay as they are. What it carries is never
+// changed: see `retry` for another content.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
+func (c *Client) UpdateDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateDeadLetterRequestWithBody(c.Server, messageID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateDeadLetter Change what people note about a dead letter
+//
+// Members that are left out stay as they are. What it carries is never
+// changed: see `retry` for another content.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
+func (c *Client) UpdateDeadLetter(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, body UpdateDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateDeadLetterRequest(c.Server, messageID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcknowledgeDeadLetterWithBody Tell what became of a redriven letter
+//
+// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
+// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
+// Telling PROCESSED twice succeeds and changes nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
+func (c *Client) AcknowledgeDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeDeadLetterRequestWithBody(c.Server, messageID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcknowledgeDeadLetter Tell what became of a redriven letter
+//
+// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
+// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
+// Telling PROCESSED twice succeeds and changes nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
+func (c *Client) AcknowledgeDeadLetter(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, body AcknowledgeDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeDeadLetterRequest(c.Server, messageID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDeadLetterAttempts List the retries of a dead letter
+//
+// Oldest first.
+//
+// Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
+func (c *Client) ListDeadLetterAttempts(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDeadLetterAttemptsRequest(c.Server, messageID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DiscardDeadLetterWithBody Give a dead letter up
+//
+// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
+// waits for is refused with 409, unless `force`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
+func (c *Client) DiscardDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDiscardDeadLetterRequestWithBody(c.Server, messageID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DiscardDeadLetter Give a dead letter up
+//
+// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
+// waits for is refused with 409, unless `force`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
+func (c *Client) DiscardDeadLetter(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, body DiscardDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDiscardDeadLetterRequest(c.Server, messageID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDeadLetterLineage List the ancestors and descendants of a dead letter
+//
+// The letters that were redriven and came back as one another, oldest first,
+// this one among them, live and archived, at most 200.
+//
+// Corresponds with GET /api/v1/dlq/messages/{message_id}/lineage (the `GetDeadLetterLineage` operationId).
+func (c *Client) GetDeadLetterLineage(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDeadLetterLineageRequest(c.Server, messageID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RequeueDeadLetterWithBody Give a DEAD letter another chance
+//
+// DEAD becomes PENDING, with at least one retry left.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
+func (c *Client) RequeueDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRequeueDeadLetterRequestWithBody(c.Server, messageID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RequeueDeadLetter Give a DEAD letter another chance
+//
+// DEAD becomes PENDING, with at least one retry left.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
+func (c *Client) RequeueDeadLetter(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, body RequeueDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRequeueDeadLetterRequest(c.Server, messageID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveDeadLetterWithBody Say that a dead letter was dealt with elsewhere
+//
+// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
+// counts the step as undone by hand and goes on.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
+func (c *Client) ResolveDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveDeadLetterRequestWithBody(c.Server, messageID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+//
+// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
+// counts the step as undone by hand and goes on.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
+func (c *Client) ResolveDeadLetter(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, body ResolveDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveDeadLetterRequest(c.Server, messageID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryDeadLetterWithBody Drive a dead letter again, now
+//
+// The answer comes when the target has answered: 200 when it has taken the
+// letter, 202 when a saga or a job has and tells later what came of it, 502
+// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
+// edited content becomes a revision of the letter: the original never
+// changes, and later retries send the revision.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
+func (c *Client) RetryDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryDeadLetterRequestWithBody(c.Server, messageID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryDeadLetter Drive a dead letter again, now
+//
+// The answer comes when the target has answered: 200 when it has taken the
+// letter, 202 when a saga or a job has and tells later what came of it, 502
+// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
+// edited content becomes a revision of the letter: the original never
+// changes, and later retries send the revision.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
+func (c *Client) RetryDeadLetter(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, body RetryDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryDeadLetterRequest(c.Server, messageID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDeadLetterRevisions List the edits of a dead letter
+//
+// Oldest first. The original is the letter itself.
+//
+// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
+func (c *Client) ListDeadLetterRevisions(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDeadLetterRevisionsRequest(c.Server, messageID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDeadLettersOfTopic List the dead letters of a topic
+//
+// Newest first. Characters such as `/` are percent-encoded in the path. A
+// topic that is named like another path here (`messages`, `topics`, `groups`,
+// `redrives`, `archive`, `stats`, `export`, `import`) is listed by
+// `GET /dlq/messages?topic=…`.
+//
+// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
+func (c *Client) ListDeadLettersOfTopic(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDeadLettersOfTopicRequest(c.Server, topic, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5847,6 +8204,2275 @@ func NewVerifyAuditRequest(server string, params *VerifyAuditParams) (*http.Requ
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListArchivedDeadLettersRequest constructs an http.Request for the ListArchivedDeadLetters method
+func NewListArchivedDeadLettersRequest(server string, params *ListArchivedDeadLettersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/archive")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Topic != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Fingerprint != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fingerprint", *params.Fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_type", *params.ErrorType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorClass != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_class", params.ErrorClass, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorContains != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_contains", *params.ErrorContains, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ConsumerGroup != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "consumer_group", *params.ConsumerGroup, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Key != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key", *params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.KeyBase64 != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key_base64", *params.KeyBase64, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Header != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "header", params.Header, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Payload != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "payload", params.Payload, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LastRetryFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_from", *params.LastRetryFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LastRetryTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_to", *params.LastRetryTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RetryCountMin != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_min", *params.RetryCountMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RetryCountMax != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_max", *params.RetryCountMax, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Resolution != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resolution", params.Resolution, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.GenerationMin != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "generation_min", *params.GenerationMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Source != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "source", params.Source, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.SagaID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.JobRunID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "job_run_id", *params.JobRunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CorrelationID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.TraceID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Label != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Assignee != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "assignee", *params.Assignee, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RedriveID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redrive_id", *params.RedriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RootID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "root_id", *params.RootID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetArchivedDeadLetterRequest constructs an http.Request for the GetArchivedDeadLetter method
+func NewGetArchivedDeadLetterRequest(server string, messageID DeadLetterID, params *GetArchivedDeadLetterParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/archive/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfNoneMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRestoreDeadLetterRequest calls the generic RestoreDeadLetter builder with application/json body
+func NewRestoreDeadLetterRequest(server string, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRestoreDeadLetterRequestWithBody(server, messageID, "application/json", bodyReader)
+}
+
+// NewRestoreDeadLetterRequestWithBody constructs an http.Request for the RestoreDeadLetter method, with any body, and a specified content type
+func NewRestoreDeadLetterRequestWithBody(server string, messageID DeadLetterID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/archive/%s/restore", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewExportDeadLettersRequest constructs an http.Request for the ExportDeadLetters method
+func NewExportDeadLettersRequest(server string, params *ExportDeadLettersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/export")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Topic != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Fingerprint != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fingerprint", *params.Fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_type", *params.ErrorType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorClass != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_class", params.ErrorClass, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorContains != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_contains", *params.ErrorContains, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ConsumerGroup != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "consumer_group", *params.ConsumerGroup, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Key != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key", *params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.KeyBase64 != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key_base64", *params.KeyBase64, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Header != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "header", params.Header, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Payload != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "payload", params.Payload, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LastRetryFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_from", *params.LastRetryFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LastRetryTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_to", *params.LastRetryTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RetryCountMin != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_min", *params.RetryCountMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RetryCountMax != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_max", *params.RetryCountMax, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Resolution != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resolution", params.Resolution, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.GenerationMin != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "generation_min", *params.GenerationMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Source != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "source", params.Source, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.SagaID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.JobRunID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "job_run_id", *params.JobRunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CorrelationID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.TraceID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Label != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Assignee != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "assignee", *params.Assignee, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RedriveID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redrive_id", *params.RedriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RootID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "root_id", *params.RootID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewImportDeadLettersRequestWithBody constructs an http.Request for the ImportDeadLetters method, with any body, and a specified content type
+func NewImportDeadLettersRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/import")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListDeadLettersRequest constructs an http.Request for the ListDeadLetters method
+func NewListDeadLettersRequest(server string, params *ListDeadLettersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Topic != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Fingerprint != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fingerprint", *params.Fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_type", *params.ErrorType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorClass != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_class", params.ErrorClass, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorContains != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_contains", *params.ErrorContains, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ConsumerGroup != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "consumer_group", *params.ConsumerGroup, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Key != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key", *params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.KeyBase64 != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key_base64", *params.KeyBase64, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Header != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "header", params.Header, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Payload != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "payload", params.Payload, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LastRetryFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_from", *params.LastRetryFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LastRetryTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_to", *params.LastRetryTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RetryCountMin != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_min", *params.RetryCountMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RetryCountMax != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_max", *params.RetryCountMax, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Resolution != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resolution", params.Resolution, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.GenerationMin != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "generation_min", *params.GenerationMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Source != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "source", params.Source, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.SagaID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.JobRunID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "job_run_id", *params.JobRunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CorrelationID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.TraceID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Label != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Assignee != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "assignee", *params.Assignee, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RedriveID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redrive_id", *params.RedriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RootID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "root_id", *params.RootID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Order != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPushDeadLetterRequest calls the generic PushDeadLetter builder with application/json body
+func NewPushDeadLetterRequest(server string, params *PushDeadLetterParams, body PushDeadLetterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPushDeadLetterRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPushDeadLetterRequestWithBody constructs an http.Request for the PushDeadLetter method, with any body, and a specified content type
+func NewPushDeadLetterRequestWithBody(server string, params *PushDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPushDeadLettersRequest calls the generic PushDeadLetters builder with application/json body
+func NewPushDeadLettersRequest(server string, body PushDeadLettersJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPushDeadLettersRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewPushDeadLettersRequestWithBody constructs an http.Request for the PushDeadLetters method, with any body, and a specified content type
+func NewPushDeadLettersRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/batch")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteDeadLetterRequest constructs an http.Request for the DeleteDeadLetter method
+func NewDeleteDeadLetterRequest(server string, messageID DeadLetterID, params *DeleteDeadLetterParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Force != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "force", *params.Force, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetDeadLetterRequest constructs an http.Request for the GetDeadLetter method
+func NewGetDeadLetterRequest(server string, messageID DeadLetterID, params *GetDeadLetterParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfNoneMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUpdateDeadLetterRequest calls the generic UpdateDeadLetter builder with application/json body
+func NewUpdateDeadLetterRequest(server string, messageID DeadLetterID, params *UpdateDeadLetterParams, body UpdateDeadLetterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateDeadLetterRequestWithBody(server, messageID, params, "application/json", bodyReader)
+}
+
+// NewUpdateDeadLetterRequestWithBody constructs an http.Request for the UpdateDeadLetter method, with any body, and a specified content type
+func NewUpdateDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *UpdateDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewAcknowledgeDeadLetterRequest calls the generic AcknowledgeDeadLetter builder with application/json body
+func NewAcknowledgeDeadLetterRequest(server string, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, body AcknowledgeDeadLetterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAcknowledgeDeadLetterRequestWithBody(server, messageID, params, "application/json", bodyReader)
+}
+
+// NewAcknowledgeDeadLetterRequestWithBody constructs an http.Request for the AcknowledgeDeadLetter method, with any body, and a specified content type
+func NewAcknowledgeDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/ack", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListDeadLetterAttemptsRequest constructs an http.Request for the ListDeadLetterAttempts method
+func NewListDeadLetterAttemptsRequest(server string, messageID DeadLetterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/attempts", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDiscardDeadLetterRequest calls the generic DiscardDeadLetter builder with application/json body
+func NewDiscardDeadLetterRequest(server string, messageID DeadLetterID, params *DiscardDeadLetterParams, body DiscardDeadLetterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDiscardDeadLetterRequestWithBody(server, messageID, params, "application/json", bodyReader)
+}
+
+// NewDiscardDeadLetterRequestWithBody constructs an http.Request for the DiscardDeadLetter method, with any body, and a specified content type
+func NewDiscardDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *DiscardDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/discard", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetDeadLetterLineageRequest constructs an http.Request for the GetDeadLetterLineage method
+func NewGetDeadLetterLineageRequest(server string, messageID DeadLetterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/lineage", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRequeueDeadLetterRequest calls the generic RequeueDeadLetter builder with application/json body
+func NewRequeueDeadLetterRequest(server string, messageID DeadLetterID, params *RequeueDeadLetterParams, body RequeueDeadLetterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRequeueDeadLetterRequestWithBody(server, messageID, params, "application/json", bodyReader)
+}
+
+// NewRequeueDeadLetterRequestWithBody constructs an http.Request for the RequeueDeadLetter method, with any body, and a specified content type
+func NewRequeueDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *RequeueDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/requeue", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewResolveDeadLetterRequest calls the generic ResolveDeadLetter builder with application/json body
+func NewResolveDeadLetterRequest(server string, messageID DeadLetterID, params *ResolveDeadLetterParams, body ResolveDeadLetterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResolveDeadLetterRequestWithBody(server, messageID, params, "application/json", bodyReader)
+}
+
+// NewResolveDeadLetterRequestWithBody constructs an http.Request for the ResolveDeadLetter method, with any body, and a specified content type
+func NewResolveDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *ResolveDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/resolve", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRetryDeadLetterRequest calls the generic RetryDeadLetter builder with application/json body
+func NewRetryDeadLetterRequest(server string, messageID DeadLetterID, params *RetryDeadLetterParams, body RetryDeadLetterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetryDeadLetterRequestWithBody(server, messageID, params, "application/json", bodyReader)
+}
+
+// NewRetryDeadLetterRequestWithBody constructs an http.Request for the RetryDeadLetter method, with any body, and a specified content type
+func NewRetryDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *RetryDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListDeadLetterRevisionsRequest constructs an http.Request for the ListDeadLetterRevisions method
+func NewListDeadLetterRevisionsRequest(server string, messageID DeadLetterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/revisions", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListDeadLettersOfTopicRequest constructs an http.Request for the ListDeadLettersOfTopic method
+func NewListDeadLettersOfTopicRequest(server string, topic string, params *ListDeadLettersOfTopicParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -10015,6 +14641,310 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 	VerifyAuditWithResponse(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*VerifyAuditResponse, error)
 
+	// ListArchivedDeadLettersWithResponse List archived dead letters
+	//
+	// Newest archived first. The filters are those of the live list.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/archive (the `ListArchivedDeadLetters` operationId).
+	ListArchivedDeadLettersWithResponse(ctx context.Context, params *ListArchivedDeadLettersParams, reqEditors ...RequestEditorFn) (*ListArchivedDeadLettersResponse, error)
+
+	// GetArchivedDeadLetterWithResponse Get an archived dead letter
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/archive/{message_id} (the `GetArchivedDeadLetter` operationId).
+	GetArchivedDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *GetArchivedDeadLetterParams, reqEditors ...RequestEditorFn) (*GetArchivedDeadLetterResponse, error)
+
+	// RestoreDeadLetterWithBodyWithResponse Make an archived dead letter live again
+	//
+	// It becomes PENDING, and is not retried by itself.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
+	RestoreDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error)
+
+	// RestoreDeadLetterWithResponse Make an archived dead letter live again
+	//
+	// It becomes PENDING, and is not retried by itself.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
+	RestoreDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error)
+
+	// ExportDeadLettersWithResponse Export dead letters
+	//
+	// Live letters, oldest first, one JSON object a line: the members of
+	// `DeadLetterInput`, with bytes in base64, and those that say what became of
+	// the letter, under the names of `DeadLetter`. Nothing is masked. The last line
+	// says `{"end": true, …}`, or `{"end": false, "next_cursor": …}` when the export
+	// was cut. Each line has a `cursor`: an export that broke off goes on with the
+	// one of its last whole line, and the same filters. Edits and attempts are not
+	// exported.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
+	ExportDeadLettersWithResponse(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*ExportDeadLettersResponse, error)
+
+	// ImportDeadLettersWithBodyWithResponse Import dead letters
+	//
+	// Lines as exported, at most 10 MB a request. A letter keeps its id where
+	// nobody has it, and is stored once however often it is imported. It is not
+	// retried by itself; one that was being retried is PENDING. Lines that cannot
+	// be read are told in `errors` and do not stop the others.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/import (the `ImportDeadLetters` operationId).
+	ImportDeadLettersWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportDeadLettersResponse, error)
+
+	// ListDeadLettersWithResponse List dead letters
+	//
+	// Newest first, without archived ones. Filters are combined with AND; the
+	// values of a repeatable filter with OR, but those of `header`, `payload` and
+	// `label` with AND. `key`, `key_base64`, `header` and `payload` need the
+	// permission `payloads:read`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/messages (the `ListDeadLetters` operationId).
+	ListDeadLettersWithResponse(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*ListDeadLettersResponse, error)
+
+	// PushDeadLetterWithBodyWithResponse Push a dead letter
+	//
+	// Durable when it is answered. A letter whose `dedupe_key` is known is not
+	// stored again: the answer is 200 with the one there is, `deduplicated`.
+	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
+	// letter under the same Idempotency-Key is refused with 422.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
+	PushDeadLetterWithBodyWithResponse(ctx context.Context, params *PushDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLetterResponse, error)
+
+	// PushDeadLetterWithResponse Push a dead letter
+	//
+	// Durable when it is answered. A letter whose `dedupe_key` is known is not
+	// stored again: the answer is 200 with the one there is, `deduplicated`.
+	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
+	// letter under the same Idempotency-Key is refused with 422.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
+	PushDeadLetterWithResponse(ctx context.Context, params *PushDeadLetterParams, body PushDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*PushDeadLetterResponse, error)
+
+	// PushDeadLettersWithBodyWithResponse Push up to 500 dead letters
+	//
+	// Each on its own: `results` says in the order of `messages` what became of
+	// each. A body that does not fit the contract is refused as a whole.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
+	PushDeadLettersWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error)
+
+	// PushDeadLettersWithResponse Push up to 500 dead letters
+	//
+	// Each on its own: `results` says in the order of `messages` what became of
+	// each. A body that does not fit the contract is refused as a whole.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
+	PushDeadLettersWithResponse(ctx context.Context, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error)
+
+	// DeleteDeadLetterWithResponse Delete a dead letter
+	//
+	// With its attempts and revisions; who did it, why, and what it was stays in
+	// `/audit`. A letter that a saga waits for is refused with 409, unless
+	// `force`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
+	DeleteDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *DeleteDeadLetterParams, reqEditors ...RequestEditorFn) (*DeleteDeadLetterResponse, error)
+
+	// GetDeadLetterWithResponse Get a dead letter
+	//
+	// With its payload, key, headers and stack. An archived one is answered with
+	// `archived` and `archived_at`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{message_id} (the `GetDeadLetter` operationId).
+	GetDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *GetDeadLetterParams, reqEditors ...RequestEditorFn) (*GetDeadLetterResponse, error)
+
+	// UpdateDeadLetterWithBodyWithResponse Change what people note about a dead letter
+	//
+	// Members that are left out stay as they are. What it carries is never
+	// changed: see `retry` for another content.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
+	UpdateDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDeadLetterResponse, error)
+
+	// UpdateDeadLetterWithResponse Change what people note about a dead letter
+	//
+	// Members that are left out stay as they are. What it carries is never
+	// changed: see `retry` for another content.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
+	UpdateDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, body UpdateDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDeadLetterResponse, error)
+
+	// AcknowledgeDeadLetterWithBodyWithResponse Tell what became of a redriven letter
+	//
+	// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
+	// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
+	// Telling PROCESSED twice succeeds and changes nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
+	AcknowledgeDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeDeadLetterResponse, error)
+
+	// AcknowledgeDeadLetterWithResponse Tell what became of a redriven letter
+	//
+	// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
+	// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
+	// Telling PROCESSED twice succeeds and changes nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
+	AcknowledgeDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, body AcknowledgeDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeDeadLetterResponse, error)
+
+	// ListDeadLetterAttemptsWithResponse List the retries of a dead letter
+	//
+	// Oldest first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
+	ListDeadLetterAttemptsWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*ListDeadLetterAttemptsResponse, error)
+
+	// DiscardDeadLetterWithBodyWithResponse Give a dead letter up
+	//
+	// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
+	// waits for is refused with 409, unless `force`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
+	DiscardDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DiscardDeadLetterResponse, error)
+
+	// DiscardDeadLetterWithResponse Give a dead letter up
+	//
+	// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
+	// waits for is refused with 409, unless `force`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
+	DiscardDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, body DiscardDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*DiscardDeadLetterResponse, error)
+
+	// GetDeadLetterLineageWithResponse List the ancestors and descendants of a dead letter
+	//
+	// The letters that were redriven and came back as one another, oldest first,
+	// this one among them, live and archived, at most 200.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{message_id}/lineage (the `GetDeadLetterLineage` operationId).
+	GetDeadLetterLineageWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*GetDeadLetterLineageResponse, error)
+
+	// RequeueDeadLetterWithBodyWithResponse Give a DEAD letter another chance
+	//
+	// DEAD becomes PENDING, with at least one retry left.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
+	RequeueDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequeueDeadLetterResponse, error)
+
+	// RequeueDeadLetterWithResponse Give a DEAD letter another chance
+	//
+	// DEAD becomes PENDING, with at least one retry left.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
+	RequeueDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, body RequeueDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RequeueDeadLetterResponse, error)
+
+	// ResolveDeadLetterWithBodyWithResponse Say that a dead letter was dealt with elsewhere
+	//
+	// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
+	// counts the step as undone by hand and goes on.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
+	ResolveDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveDeadLetterResponse, error)
+
+	// ResolveDeadLetterWithResponse Say that a dead letter was dealt with elsewhere
+	//
+	// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
+	// counts the step as undone by hand and goes on.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
+	ResolveDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, body ResolveDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveDeadLetterResponse, error)
+
+	// RetryDeadLetterWithBodyWithResponse Drive a dead letter again, now
+	//
+	// The answer comes when the target has answered: 200 when it has taken the
+	// letter, 202 when a saga or a job has and tells later what came of it, 502
+	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
+	// edited content becomes a revision of the letter: the original never
+	// changes, and later retries send the revision.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
+	RetryDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryDeadLetterResponse, error)
+
+	// RetryDeadLetterWithResponse Drive a dead letter again, now
+	//
+	// The answer comes when the target has answered: 200 when it has taken the
+	// letter, 202 when a saga or a job has and tells later what came of it, 502
+	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
+	// edited content becomes a revision of the letter: the original never
+	// changes, and later retries send the revision.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
+	RetryDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, body RetryDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryDeadLetterResponse, error)
+
+	// ListDeadLetterRevisionsWithResponse List the edits of a dead letter
+	//
+	// Oldest first. The original is the letter itself.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
+	ListDeadLetterRevisionsWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*ListDeadLetterRevisionsResponse, error)
+
+	// ListDeadLettersOfTopicWithResponse List the dead letters of a topic
+	//
+	// Newest first. Characters such as `/` are percent-encoded in the path. A
+	// topic that is named like another path here (`messages`, `topics`, `groups`,
+	// `redrives`, `archive`, `stats`, `export`, `import`) is listed by
+	// `GET /dlq/messages?topic=…`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
+	ListDeadLettersOfTopicWithResponse(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*ListDeadLettersOfTopicResponse, error)
+
 	// ListEventsWithResponse Read the feed of all audit events
 	//
 	// The events of all sagas, in an order that never changes. A reader that
@@ -11139,6 +16069,1254 @@ func (r VerifyAuditResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r VerifyAuditResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListArchivedDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for ListArchivedDeadLetters
+type ListArchivedDeadLettersResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListArchivedDeadLettersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterPage
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListArchivedDeadLettersResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListArchivedDeadLettersResponse) GetJSON200() *DeadLetterPage {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListArchivedDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListArchivedDeadLettersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListArchivedDeadLettersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListArchivedDeadLettersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListArchivedDeadLettersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetArchivedDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for GetArchivedDeadLetter
+type GetArchivedDeadLetterResponse200Headers struct {
+	ETag string
+}
+
+// GetArchivedDeadLetterResponse304Headers the declared response headers of an HTTP 304 response for GetArchivedDeadLetter
+type GetArchivedDeadLetterResponse304Headers struct {
+	ETag string
+}
+
+// GetArchivedDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for GetArchivedDeadLetter
+type GetArchivedDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetArchivedDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetArchivedDeadLetterResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetArchivedDeadLetterResponse304Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetArchivedDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetArchivedDeadLetterResponse) GetJSON200() *DeadLetterState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetArchivedDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetArchivedDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetArchivedDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetArchivedDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetArchivedDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestoreDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for RestoreDeadLetter
+type RestoreDeadLetterResponse200Headers struct {
+	ETag string
+}
+
+// RestoreDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for RestoreDeadLetter
+type RestoreDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RestoreDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestoreDeadLetterResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RestoreDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestoreDeadLetterResponse) GetJSON200() *DeadLetterState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RestoreDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestoreDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestoreDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestoreDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestoreDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExportDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for ExportDeadLetters
+type ExportDeadLettersResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ExportDeadLettersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ExportDeadLettersResponseDefaultHeaders
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExportDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExportDeadLettersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExportDeadLettersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExportDeadLettersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExportDeadLettersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ImportDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for ImportDeadLetters
+type ImportDeadLettersResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ImportDeadLettersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterImport
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ImportDeadLettersResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ImportDeadLettersResponse) GetJSON200() *DeadLetterImport {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ImportDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ImportDeadLettersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ImportDeadLettersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ImportDeadLettersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ImportDeadLettersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetters
+type ListDeadLettersResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListDeadLettersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterPage
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListDeadLettersResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDeadLettersResponse) GetJSON200() *DeadLetterPage {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDeadLettersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDeadLettersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDeadLettersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDeadLettersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PushDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for PushDeadLetter
+type PushDeadLetterResponse200Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+// PushDeadLetterResponse201Headers the declared response headers of an HTTP 201 response for PushDeadLetter
+type PushDeadLetterResponse201Headers struct {
+	ETag     string
+	Location string
+}
+
+// PushDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for PushDeadLetter
+type PushDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type PushDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetter
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *DeadLetter
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PushDeadLetterResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *PushDeadLetterResponse201Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *PushDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PushDeadLetterResponse) GetJSON200() *DeadLetter {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PushDeadLetterResponse) GetJSON201() *DeadLetter {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PushDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PushDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PushDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PushDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PushDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PushDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for PushDeadLetters
+type PushDeadLettersResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type PushDeadLettersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterResults
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *PushDeadLettersResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PushDeadLettersResponse) GetJSON200() *DeadLetterResults {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PushDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PushDeadLettersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PushDeadLettersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PushDeadLettersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PushDeadLettersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for DeleteDeadLetter
+type DeleteDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type DeleteDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterDeleted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *DeleteDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteDeadLetterResponse) GetJSON200() *DeadLetterDeleted {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for GetDeadLetter
+type GetDeadLetterResponse200Headers struct {
+	ETag string
+}
+
+// GetDeadLetterResponse304Headers the declared response headers of an HTTP 304 response for GetDeadLetter
+type GetDeadLetterResponse304Headers struct {
+	ETag string
+}
+
+// GetDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetter
+type GetDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetDeadLetterResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetDeadLetterResponse304Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDeadLetterResponse) GetJSON200() *DeadLetterState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for UpdateDeadLetter
+type UpdateDeadLetterResponse200Headers struct {
+	ETag string
+}
+
+// UpdateDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateDeadLetter
+type UpdateDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type UpdateDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateDeadLetterResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *UpdateDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateDeadLetterResponse) GetJSON200() *DeadLetterState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AcknowledgeDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for AcknowledgeDeadLetter
+type AcknowledgeDeadLetterResponse200Headers struct {
+	ETag string
+}
+
+// AcknowledgeDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for AcknowledgeDeadLetter
+type AcknowledgeDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type AcknowledgeDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AcknowledgeDeadLetterResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *AcknowledgeDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AcknowledgeDeadLetterResponse) GetJSON200() *DeadLetterState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AcknowledgeDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AcknowledgeDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AcknowledgeDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AcknowledgeDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AcknowledgeDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListDeadLetterAttemptsResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetterAttempts
+type ListDeadLetterAttemptsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListDeadLetterAttemptsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterAttemptList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListDeadLetterAttemptsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDeadLetterAttemptsResponse) GetJSON200() *DeadLetterAttemptList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDeadLetterAttemptsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDeadLetterAttemptsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDeadLetterAttemptsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDeadLetterAttemptsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDeadLetterAttemptsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DiscardDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for DiscardDeadLetter
+type DiscardDeadLetterResponse200Headers struct {
+	ETag string
+}
+
+// DiscardDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for DiscardDeadLetter
+type DiscardDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type DiscardDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DiscardDeadLetterResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *DiscardDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DiscardDeadLetterResponse) GetJSON200() *DeadLetterState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DiscardDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DiscardDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DiscardDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DiscardDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DiscardDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetDeadLetterLineageResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetterLineage
+type GetDeadLetterLineageResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetDeadLetterLineageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterLineage
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetDeadLetterLineageResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDeadLetterLineageResponse) GetJSON200() *DeadLetterLineage {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDeadLetterLineageResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDeadLetterLineageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDeadLetterLineageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDeadLetterLineageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDeadLetterLineageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RequeueDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for RequeueDeadLetter
+type RequeueDeadLetterResponse200Headers struct {
+	ETag string
+}
+
+// RequeueDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for RequeueDeadLetter
+type RequeueDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RequeueDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RequeueDeadLetterResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RequeueDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RequeueDeadLetterResponse) GetJSON200() *DeadLetterState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RequeueDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RequeueDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RequeueDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RequeueDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RequeueDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResolveDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for ResolveDeadLetter
+type ResolveDeadLetterResponse200Headers struct {
+	ETag string
+}
+
+// ResolveDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for ResolveDeadLetter
+type ResolveDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ResolveDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ResolveDeadLetterResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ResolveDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResolveDeadLetterResponse) GetJSON200() *DeadLetterState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResolveDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResolveDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResolveDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResolveDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResolveDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RetryDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for RetryDeadLetter
+type RetryDeadLetterResponse200Headers struct {
+	ETag string
+}
+
+// RetryDeadLetterResponse202Headers the declared response headers of an HTTP 202 response for RetryDeadLetter
+type RetryDeadLetterResponse202Headers struct {
+	ETag string
+}
+
+// RetryDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for RetryDeadLetter
+type RetryDeadLetterResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RetryDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterRetried
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *DeadLetterRetried
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RetryDeadLetterResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *RetryDeadLetterResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RetryDeadLetterResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RetryDeadLetterResponse) GetJSON200() *DeadLetterRetried {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RetryDeadLetterResponse) GetJSON202() *DeadLetterRetried {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RetryDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListDeadLetterRevisionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetterRevisions
+type ListDeadLetterRevisionsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListDeadLetterRevisionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterRevisionList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListDeadLetterRevisionsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDeadLetterRevisionsResponse) GetJSON200() *DeadLetterRevisionList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDeadLetterRevisionsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDeadLetterRevisionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDeadLetterRevisionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDeadLetterRevisionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDeadLetterRevisionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListDeadLettersOfTopicResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLettersOfTopic
+type ListDeadLettersOfTopicResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListDeadLettersOfTopicResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterPage
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListDeadLettersOfTopicResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDeadLettersOfTopicResponse) GetJSON200() *DeadLetterPage {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDeadLettersOfTopicResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDeadLettersOfTopicResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDeadLettersOfTopicResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDeadLettersOfTopicResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDeadLettersOfTopicResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -14702,6 +20880,484 @@ func (c *ClientWithResponses) VerifyAuditWithResponse(ctx context.Context, param
 	return ParseVerifyAuditResponse(rsp)
 }
 
+// ListArchivedDeadLettersWithResponse List archived dead letters
+//
+// Newest archived first. The filters are those of the live list.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/archive (the `ListArchivedDeadLetters` operationId).
+func (c *ClientWithResponses) ListArchivedDeadLettersWithResponse(ctx context.Context, params *ListArchivedDeadLettersParams, reqEditors ...RequestEditorFn) (*ListArchivedDeadLettersResponse, error) {
+	rsp, err := c.ListArchivedDeadLetters(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListArchivedDeadLettersResponse(rsp)
+}
+
+// GetArchivedDeadLetterWithResponse Get an archived dead letter
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/archive/{message_id} (the `GetArchivedDeadLetter` operationId).
+func (c *ClientWithResponses) GetArchivedDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *GetArchivedDeadLetterParams, reqEditors ...RequestEditorFn) (*GetArchivedDeadLetterResponse, error) {
+	rsp, err := c.GetArchivedDeadLetter(ctx, messageID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetArchivedDeadLetterResponse(rsp)
+}
+
+// RestoreDeadLetterWithBodyWithResponse Make an archived dead letter live again
+//
+// It becomes PENDING, and is not retried by itself.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
+func (c *ClientWithResponses) RestoreDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error) {
+	rsp, err := c.RestoreDeadLetterWithBody(ctx, messageID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestoreDeadLetterResponse(rsp)
+}
+
+// RestoreDeadLetterWithResponse Make an archived dead letter live again
+//
+// It becomes PENDING, and is not retried by itself.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
+func (c *ClientWithResponses) RestoreDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error) {
+	rsp, err := c.RestoreDeadLetter(ctx, messageID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestoreDeadLetterResponse(rsp)
+}
+
+// ExportDeadLettersWithResponse Export dead letters
+//
+// Live letters, oldest first, one JSON object a line: the members of
+// `DeadLetterInput`, with bytes in base64, and those that say what became of
+// the letter, under the names of `DeadLetter`. Nothing is masked. The last line
+// says `{"end": true, …}`, or `{"end": false, "next_cursor": …}` when the export
+// was cut. Each line has a `cursor`: an export that broke off goes on with the
+// one of its last whole line, and the same filters. Edits and attempts are not
+// exported.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
+func (c *ClientWithResponses) ExportDeadLettersWithResponse(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*ExportDeadLettersResponse, error) {
+	rsp, err := c.ExportDeadLetters(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExportDeadLettersResponse(rsp)
+}
+
+// ImportDeadLettersWithBodyWithResponse Import dead letters
+//
+// Lines as exported, at most 10 MB a request. A letter keeps its id where
+// nobody has it, and is stored once however often it is imported. It is not
+// retried by itself; one that was being retried is PENDING. Lines that cannot
+// be read are told in `errors` and do not stop the others.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/import (the `ImportDeadLetters` operationId).
+func (c *ClientWithResponses) ImportDeadLettersWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportDeadLettersResponse, error) {
+	rsp, err := c.ImportDeadLettersWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportDeadLettersResponse(rsp)
+}
+
+// ListDeadLettersWithResponse List dead letters
+//
+// Newest first, without archived ones. Filters are combined with AND; the
+// values of a repeatable filter with OR, but those of `header`, `payload` and
+// `label` with AND. `key`, `key_base64`, `header` and `payload` need the
+// permission `payloads:read`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/messages (the `ListDeadLetters` operationId).
+func (c *ClientWithResponses) ListDeadLettersWithResponse(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*ListDeadLettersResponse, error) {
+	rsp, err := c.ListDeadLetters(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDeadLettersResponse(rsp)
+}
+
+// PushDeadLetterWithBodyWithResponse Push a dead letter
+//
+// Durable when it is answered. A letter whose `dedupe_key` is known is not
+// stored again: the answer is 200 with the one there is, `deduplicated`.
+// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
+// letter under the same Idempotency-Key is refused with 422.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
+func (c *ClientWithResponses) PushDeadLetterWithBodyWithResponse(ctx context.Context, params *PushDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLetterResponse, error) {
+	rsp, err := c.PushDeadLetterWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePushDeadLetterResponse(rsp)
+}
+
+// PushDeadLetterWithResponse Push a dead letter
+//
+// Durable when it is answered. A letter whose `dedupe_key` is known is not
+// stored again: the answer is 200 with the one there is, `deduplicated`.
+// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
+// letter under the same Idempotency-Key is refused with 422.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
+func (c *ClientWithResponses) PushDeadLetterWithResponse(ctx context.Context, params *PushDeadLetterParams, body PushDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*PushDeadLetterResponse, error) {
+	rsp, err := c.PushDeadLetter(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePushDeadLetterResponse(rsp)
+}
+
+// PushDeadLettersWithBodyWithResponse Push up to 500 dead letters
+//
+// Each on its own: `results` says in the order of `messages` what became of
+// each. A body that does not fit the contract is refused as a whole.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
+func (c *ClientWithResponses) PushDeadLettersWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error) {
+	rsp, err := c.PushDeadLettersWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePushDeadLettersResponse(rsp)
+}
+
+// PushDeadLettersWithResponse Push up to 500 dead letters
+//
+// Each on its own: `results` says in the order of `messages` what became of
+// each. A body that does not fit the contract is refused as a whole.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
+func (c *ClientWithResponses) PushDeadLettersWithResponse(ctx context.Context, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error) {
+	rsp, err := c.PushDeadLetters(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePushDeadLettersResponse(rsp)
+}
+
+// DeleteDeadLetterWithResponse Delete a dead letter
+//
+// With its attempts and revisions; who did it, why, and what it was stays in
+// `/audit`. A letter that a saga waits for is refused with 409, unless
+// `force`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
+func (c *ClientWithResponses) DeleteDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *DeleteDeadLetterParams, reqEditors ...RequestEditorFn) (*DeleteDeadLetterResponse, error) {
+	rsp, err := c.DeleteDeadLetter(ctx, messageID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteDeadLetterResponse(rsp)
+}
+
+// GetDeadLetterWithResponse Get a dead letter
+//
+// With its payload, key, headers and stack. An archived one is answered with
+// `archived` and `archived_at`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/messages/{message_id} (the `GetDeadLetter` operationId).
+func (c *ClientWithResponses) GetDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *GetDeadLetterParams, reqEditors ...RequestEditorFn) (*GetDeadLetterResponse, error) {
+	rsp, err := c.GetDeadLetter(ctx, messageID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDeadLetterResponse(rsp)
+}
+
+// UpdateDeadLetterWithBodyWithResponse Change what people note about a dead letter
+//
+// Members that are left out stay as they are. What it carries is never
+// changed: see `retry` for another content.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
+func (c *ClientWithResponses) UpdateDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDeadLetterResponse, error) {
+	rsp, err := c.UpdateDeadLetterWithBody(ctx, messageID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateDeadLetterResponse(rsp)
+}
+
+// UpdateDeadLetterWithResponse Change what people note about a dead letter
+//
+// Members that are left out stay as they are. What it carries is never
+// changed: see `retry` for another content.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
+func (c *ClientWithResponses) UpdateDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, body UpdateDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDeadLetterResponse, error) {
+	rsp, err := c.UpdateDeadLetter(ctx, messageID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateDeadLetterResponse(rsp)
+}
+
+// AcknowledgeDeadLetterWithBodyWithResponse Tell what became of a redriven letter
+//
+// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
+// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
+// Telling PROCESSED twice succeeds and changes nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
+func (c *ClientWithResponses) AcknowledgeDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeDeadLetterResponse, error) {
+	rsp, err := c.AcknowledgeDeadLetterWithBody(ctx, messageID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeDeadLetterResponse(rsp)
+}
+
+// AcknowledgeDeadLetterWithResponse Tell what became of a redriven letter
+//
+// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
+// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
+// Telling PROCESSED twice succeeds and changes nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
+func (c *ClientWithResponses) AcknowledgeDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, body AcknowledgeDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeDeadLetterResponse, error) {
+	rsp, err := c.AcknowledgeDeadLetter(ctx, messageID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeDeadLetterResponse(rsp)
+}
+
+// ListDeadLetterAttemptsWithResponse List the retries of a dead letter
+//
+// Oldest first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
+func (c *ClientWithResponses) ListDeadLetterAttemptsWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*ListDeadLetterAttemptsResponse, error) {
+	rsp, err := c.ListDeadLetterAttempts(ctx, messageID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDeadLetterAttemptsResponse(rsp)
+}
+
+// DiscardDeadLetterWithBodyWithResponse Give a dead letter up
+//
+// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
+// waits for is refused with 409, unless `force`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
+func (c *ClientWithResponses) DiscardDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DiscardDeadLetterResponse, error) {
+	rsp, err := c.DiscardDeadLetterWithBody(ctx, messageID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDiscardDeadLetterResponse(rsp)
+}
+
+// DiscardDeadLetterWithResponse Give a dead letter up
+//
+// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
+// waits for is refused with 409, unless `force`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
+func (c *ClientWithResponses) DiscardDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, body DiscardDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*DiscardDeadLetterResponse, error) {
+	rsp, err := c.DiscardDeadLetter(ctx, messageID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDiscardDeadLetterResponse(rsp)
+}
+
+// GetDeadLetterLineageWithResponse List the ancestors and descendants of a dead letter
+//
+// The letters that were redriven and came back as one another, oldest first,
+// this one among them, live and archived, at most 200.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/messages/{message_id}/lineage (the `GetDeadLetterLineage` operationId).
+func (c *ClientWithResponses) GetDeadLetterLineageWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*GetDeadLetterLineageResponse, error) {
+	rsp, err := c.GetDeadLetterLineage(ctx, messageID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDeadLetterLineageResponse(rsp)
+}
+
+// RequeueDeadLetterWithBodyWithResponse Give a DEAD letter another chance
+//
+// DEAD becomes PENDING, with at least one retry left.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
+func (c *ClientWithResponses) RequeueDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequeueDeadLetterResponse, error) {
+	rsp, err := c.RequeueDeadLetterWithBody(ctx, messageID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRequeueDeadLetterResponse(rsp)
+}
+
+// RequeueDeadLetterWithResponse Give a DEAD letter another chance
+//
+// DEAD becomes PENDING, with at least one retry left.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
+func (c *ClientWithResponses) RequeueDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, body RequeueDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RequeueDeadLetterResponse, error) {
+	rsp, err := c.RequeueDeadLetter(ctx, messageID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRequeueDeadLetterResponse(rsp)
+}
+
+// ResolveDeadLetterWithBodyWithResponse Say that a dead letter was dealt with elsewhere
+//
+// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
+// counts the step as undone by hand and goes on.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
+func (c *ClientWithResponses) ResolveDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveDeadLetterResponse, error) {
+	rsp, err := c.ResolveDeadLetterWithBody(ctx, messageID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveDeadLetterResponse(rsp)
+}
+
+// ResolveDeadLetterWithResponse Say that a dead letter was dealt with elsewhere
+//
+// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
+// counts the step as undone by hand and goes on.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
+func (c *ClientWithResponses) ResolveDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, body ResolveDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveDeadLetterResponse, error) {
+	rsp, err := c.ResolveDeadLetter(ctx, messageID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveDeadLetterResponse(rsp)
+}
+
+// RetryDeadLetterWithBodyWithResponse Drive a dead letter again, now
+//
+// The answer comes when the target has answered: 200 when it has taken the
+// letter, 202 when a saga or a job has and tells later what came of it, 502
+// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
+// edited content becomes a revision of the letter: the original never
+// changes, and later retries send the revision.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
+func (c *ClientWithResponses) RetryDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryDeadLetterResponse, error) {
+	rsp, err := c.RetryDeadLetterWithBody(ctx, messageID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryDeadLetterResponse(rsp)
+}
+
+// RetryDeadLetterWithResponse Drive a dead letter again, now
+//
+// The answer comes when the target has answered: 200 when it has taken the
+// letter, 202 when a saga or a job has and tells later what came of it, 502
+// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
+// edited content becomes a revision of the letter: the original never
+// changes, and later retries send the revision.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
+func (c *ClientWithResponses) RetryDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, body RetryDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryDeadLetterResponse, error) {
+	rsp, err := c.RetryDeadLetter(ctx, messageID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryDeadLetterResponse(rsp)
+}
+
+// ListDeadLetterRevisionsWithResponse List the edits of a dead letter
+//
+// Oldest first. The original is the letter itself.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
+func (c *ClientWithResponses) ListDeadLetterRevisionsWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*ListDeadLetterRevisionsResponse, error) {
+	rsp, err := c.ListDeadLetterRevisions(ctx, messageID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDeadLetterRevisionsResponse(rsp)
+}
+
+// ListDeadLettersOfTopicWithResponse List the dead letters of a topic
+//
+// Newest first. Characters such as `/` are percent-encoded in the path. A
+// topic that is named like another path here (`messages`, `topics`, `groups`,
+// `redrives`, `archive`, `stats`, `export`, `import`) is listed by
+// `GET /dlq/messages?topic=…`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
+func (c *ClientWithResponses) ListDeadLettersOfTopicWithResponse(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*ListDeadLettersOfTopicResponse, error) {
+	rsp, err := c.ListDeadLettersOfTopic(ctx, topic, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDeadLettersOfTopicResponse(rsp)
+}
+
 // ListEventsWithResponse Read the feed of all audit events
 //
 // The events of all sagas, in an order that never changes. A reader that
@@ -16260,6 +22916,1380 @@ func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) 
 	switch {
 	case true:
 		var headers VerifyAuditResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListArchivedDeadLettersResponse parses an HTTP response from a ListArchivedDeadLettersWithResponse call
+func ParseListArchivedDeadLettersResponse(rsp *http.Response) (*ListArchivedDeadLettersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListArchivedDeadLettersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListArchivedDeadLettersResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetArchivedDeadLetterResponse parses an HTTP response from a GetArchivedDeadLetterWithResponse call
+func ParseGetArchivedDeadLetterResponse(rsp *http.Response) (*GetArchivedDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetArchivedDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetArchivedDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetArchivedDeadLetterResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers304 = &headers
+	case true:
+		var headers GetArchivedDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestoreDeadLetterResponse parses an HTTP response from a RestoreDeadLetterWithResponse call
+func ParseRestoreDeadLetterResponse(rsp *http.Response) (*RestoreDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestoreDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestoreDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers RestoreDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseExportDeadLettersResponse parses an HTTP response from a ExportDeadLettersWithResponse call
+func ParseExportDeadLettersResponse(rsp *http.Response) (*ExportDeadLettersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExportDeadLettersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ExportDeadLettersResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseImportDeadLettersResponse parses an HTTP response from a ImportDeadLettersWithResponse call
+func ParseImportDeadLettersResponse(rsp *http.Response) (*ImportDeadLettersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ImportDeadLettersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterImport
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ImportDeadLettersResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListDeadLettersResponse parses an HTTP response from a ListDeadLettersWithResponse call
+func ParseListDeadLettersResponse(rsp *http.Response) (*ListDeadLettersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDeadLettersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListDeadLettersResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePushDeadLetterResponse parses an HTTP response from a PushDeadLetterWithResponse call
+func ParsePushDeadLetterResponse(rsp *http.Response) (*PushDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PushDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetter
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest DeadLetter
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PushDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers PushDeadLetterResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers201 = &headers
+	case true:
+		var headers PushDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePushDeadLettersResponse parses an HTTP response from a PushDeadLettersWithResponse call
+func ParsePushDeadLettersResponse(rsp *http.Response) (*PushDeadLettersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PushDeadLettersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterResults
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers PushDeadLettersResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDeleteDeadLetterResponse parses an HTTP response from a DeleteDeadLetterWithResponse call
+func ParseDeleteDeadLetterResponse(rsp *http.Response) (*DeleteDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterDeleted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers DeleteDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetDeadLetterResponse parses an HTTP response from a GetDeadLetterWithResponse call
+func ParseGetDeadLetterResponse(rsp *http.Response) (*GetDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetDeadLetterResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers304 = &headers
+	case true:
+		var headers GetDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateDeadLetterResponse parses an HTTP response from a UpdateDeadLetterWithResponse call
+func ParseUpdateDeadLetterResponse(rsp *http.Response) (*UpdateDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers UpdateDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAcknowledgeDeadLetterResponse parses an HTTP response from a AcknowledgeDeadLetterWithResponse call
+func ParseAcknowledgeDeadLetterResponse(rsp *http.Response) (*AcknowledgeDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AcknowledgeDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers AcknowledgeDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers AcknowledgeDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListDeadLetterAttemptsResponse parses an HTTP response from a ListDeadLetterAttemptsWithResponse call
+func ParseListDeadLetterAttemptsResponse(rsp *http.Response) (*ListDeadLetterAttemptsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDeadLetterAttemptsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterAttemptList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListDeadLetterAttemptsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDiscardDeadLetterResponse parses an HTTP response from a DiscardDeadLetterWithResponse call
+func ParseDiscardDeadLetterResponse(rsp *http.Response) (*DiscardDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DiscardDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DiscardDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers DiscardDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetDeadLetterLineageResponse parses an HTTP response from a GetDeadLetterLineageWithResponse call
+func ParseGetDeadLetterLineageResponse(rsp *http.Response) (*GetDeadLetterLineageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDeadLetterLineageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterLineage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetDeadLetterLineageResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRequeueDeadLetterResponse parses an HTTP response from a RequeueDeadLetterWithResponse call
+func ParseRequeueDeadLetterResponse(rsp *http.Response) (*RequeueDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RequeueDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RequeueDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers RequeueDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseResolveDeadLetterResponse parses an HTTP response from a ResolveDeadLetterWithResponse call
+func ParseResolveDeadLetterResponse(rsp *http.Response) (*ResolveDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResolveDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ResolveDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers ResolveDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRetryDeadLetterResponse parses an HTTP response from a RetryDeadLetterWithResponse call
+func ParseRetryDeadLetterResponse(rsp *http.Response) (*RetryDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterRetried
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest DeadLetterRetried
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RetryDeadLetterResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers RetryDeadLetterResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers RetryDeadLetterResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListDeadLetterRevisionsResponse parses an HTTP response from a ListDeadLetterRevisionsWithResponse call
+func ParseListDeadLetterRevisionsResponse(rsp *http.Response) (*ListDeadLetterRevisionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDeadLetterRevisionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterRevisionList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListDeadLetterRevisionsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListDeadLettersOfTopicResponse parses an HTTP response from a ListDeadLettersOfTopicWithResponse call
+func ParseListDeadLettersOfTopicResponse(rsp *http.Response) (*ListDeadLettersOfTopicResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDeadLettersOfTopicResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListDeadLettersOfTopicResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -200,12 +201,13 @@ func (l Letter) next(m Moment) Letter {
 
 // Drive is a claimed letter on its way, and what is to be sent of it.
 type Drive struct {
-	Letter         // RETRYING, with Token and LeaseUntil
-	Send   Content // of its Revision
-	To     Target  // complete: with a topic, a URL
-	Number int     // of the attempt
-	Actor  string  // "" when it is automatic
-	Forced bool    // it was DEAD: a failure leaves it DEAD
+	Letter            // RETRYING, with Token and LeaseUntil
+	Send   Content    // of its Revision
+	To     Target     // complete: with a topic, a URL
+	Number int        // of the attempt
+	Actor  string     // "" when it is automatic
+	Forced bool       // it was DEAD: a failure leaves it DEAD
+	Was    Resolution // of a Forced one, before it was claimed
 }
 
 // Result is what became of a drive.
@@ -257,14 +259,18 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 	case r.Outcome == Acknowledged:
 		end(Resolved, Redriven)
 	case r.Outcome == Withdrawn && d.Forced:
-		end(Dead, Exhausted)
+		end(Dead, cmp.Or(d.Was, Exhausted))
 	case r.Outcome == Withdrawn:
 		f.Status = Pending
 		f.NextRetryAt = p.NextRetry(d.Source, d.RetryCount, m.Now, m.Jitter)
 	default:
 		f.RetryCount = min(d.RetryCount+1, d.MaxRetries)
-		if d.RetryCount+1 >= d.MaxRetries {
+		switch {
+		case d.RetryCount+1 >= d.MaxRetries && d.Was != Poison:
 			end(Dead, Exhausted)
+			return f
+		case d.Forced:
+			end(Dead, cmp.Or(d.Was, Exhausted))
 			return f
 		}
 		f.Status = Pending

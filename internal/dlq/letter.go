@@ -133,6 +133,19 @@ type Target struct {
 	Method string `json:"method,omitempty"`
 }
 
+// Destination is where a letter is driven, complete: to, or its own target when
+// to is nil.
+func (l *Letter) Destination(to *Target) Target {
+	t := l.Target
+	if to != nil {
+		t = *to
+	}
+	if t.Kind == ToKafka && t.Topic == "" {
+		t.Topic = l.OriginalTopic
+	}
+	return t
+}
+
 // Link names what a letter of our own stands for.
 type Link struct {
 	SagaID     uuid.UUID // zero: none

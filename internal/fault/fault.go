@@ -26,6 +26,7 @@ const (
 	Unavailable                     // try again later, nothing was done: 503
 	Unauthenticated                 // who asks is not known: 401
 	Forbidden                       // who asks is known, and may not: 403
+	Upstream                        // another system did not take what was sent there: 502
 )
 
 // Field is one mistake in the input.

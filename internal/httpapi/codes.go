@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
@@ -98,6 +99,22 @@ var problems = []problemKind{
 	{webhook.CodeStale, []int{412}, "The webhook has changed", "If-Match named another version than the webhook's present one."},
 	{webhook.CodeLimit, []int{409}, "Too many webhooks", "The tenant has as many webhooks as it may have."},
 	{webhook.CodeDisabled, []int{409}, "Webhook disabled", "The webhook sends nothing while it is disabled; `detail` says why it is. Enable it first."},
+	{dlq.CodeNotFound, []int{404}, "No such dead letter", "The tenant has no dead letter of this id, live or archived."},
+	{dlq.CodeInvalid, []int{422}, "Invalid dead letter", "What was pushed, imported or edited cannot be a dead letter, or the change of one cannot be. `errors` lists every mistake."},
+	{dlq.CodeConflict, []int{409}, "The dead letter's status forbids this", "The action is not possible in the present status of the dead letter, or it is in the archive. `current` tells its status and version, `allowed_actions` what is possible."},
+	{dlq.CodeStale, []int{412}, "The dead letter has changed", "If-Match named another version than the present one of the dead letter, its group, its topic's policy, or the redrive. Read it again and decide again."},
+	{dlq.CodeKeyBlocked, []int{409}, "An older letter of the key is open", "The topic is ordered, and an older dead letter with the same key waits or is being retried. `errors` names it: deal with that one first."},
+	{dlq.CodeTarget, []int{422}, "Target not allowed", "A retry may not go there: the topic is one that is read as dead letters, or neither the letter nor its topic's policy allows the topic or URL, or the server's egress rules do not."},
+	{dlq.CodeNoKafka, []int{503}, "No Kafka", "No brokers are configured, so nothing can be driven to a topic. Nothing was changed or counted."},
+	{dlq.CodeFailed, []int{502}, "The target did not take it", "The retry was made, and the target refused the letter or did not answer. It counts: `message` is the dead letter as it is now, PENDING or DEAD."},
+	{dlq.CodeSagaWaits, []int{409}, "A saga waits for the dead letter", "The letter stands for a compensation that a saga waits for. Retry it, or resolve it when the step was undone by hand; `force` gives it up all the same."},
+	{dlq.CodeGroupNotFound, []int{404}, "No such group", "The tenant has no group of dead letters with this fingerprint."},
+	{dlq.CodeTopicNotFound, []int{404}, "No such topic", "No live dead letter is of this topic, and no policy names it."},
+	{dlq.CodeRedriveNotFound, []int{404}, "No such redrive", "The tenant has no redrive of this id."},
+	{dlq.CodeRedriveConflict, []int{409}, "The redrive's state forbids this", "The action is not possible in the present state of the redrive. `allowed_actions` lists those that are."},
+	{dlq.CodeRedriveExists, []int{409}, "Redrive exists already", "There is a redrive of this id already."},
+	{dlq.CodeSelfApproval, []int{403}, "Own redrive", "A redrive that needs approval is approved by somebody else than who asked for it."},
+	{dlq.CodeUnavailable, []int{503}, "No dead-letter queue", "The server was started with `--store memory`, which has no dead-letter queue."},
 	{codeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is out of reach. Try again after Retry-After. A write may have happened: with an Idempotency-Key or a saga_id of your own, trying again is safe."},
 	{codeTooManyStreams, []int{503}, "Too many streams", "This node has as many live streams of events open as it allows (`server.max_streams`). Try again after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
 	{codeInternal, []int{500}, "Internal error", "A defect in Skald, logged under the request id."},

@@ -42,6 +42,7 @@ type route struct {
 	bodyRequired bool
 	bodyLimit    int64
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
+	deadLetters  bool             // of the dead-letter queue, which there may not be
 }
 
 // loadContract reads the embedded contract.
@@ -109,7 +110,7 @@ func relax(doc *openapi3.T) {
 			if op.RequestBody == nil {
 				continue
 			}
-			if m := op.RequestBody.Value.Content[mediaJSON]; m.Schema.Ref == "#/components/schemas/WorkflowInput" {
+			if m := op.RequestBody.Value.Content[mediaJSON]; m != nil && m.Schema.Ref == "#/components/schemas/WorkflowInput" {
 				m.Schema = nil
 			}
 		}
@@ -117,7 +118,10 @@ func relax(doc *openapi3.T) {
 }
 
 func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operation, l Limits) *route {
-	rt := &route{name: method + " " + path, query: map[string]bool{}, bodyLimit: l.MaxBodyBytes}
+	rt := &route{name: method + " " + path, query: map[string]bool{}, bodyLimit: l.MaxBodyBytes, deadLetters: strings.HasPrefix(path, "/api/v1/dlq/")}
+	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // bodies that carry records of others
+		rt.bodyLimit = max(rt.bodyLimit, int64(most))
+	}
 	for _, list := range []openapi3.Parameters{item.Parameters, op.Parameters} {
 		for _, p := range list {
 			if p.Value.In == openapi3.ParameterInQuery {

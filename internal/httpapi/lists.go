@@ -43,7 +43,7 @@ func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (
 		return nil, err
 	}
 	if p.Metadata != nil {
-		if err := mayFilterByContent(ctx); err != nil {
+		if err := mayFilterByContent(ctx, "metadata"); err != nil {
 			return nil, err
 		}
 	}

@@ -38,7 +38,9 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 			s.Log.InfoContext(r.Context(), "credential refused",
 				slog.String("request_id", req.id), slog.String("route", req.route), slog.Any("error", f.Unwrap()))
 		}
-		s.writeProblem(w, r, statusOf(f.Kind), f)
+		var about *letterFault
+		errors.As(err, &about)
+		s.writeProblemAbout(w, r, statusOf(f.Kind), f, about)
 		return
 	}
 	if errors.Is(r.Context().Err(), context.Canceled) {
@@ -73,12 +75,19 @@ func statusOf(k fault.Kind) int {
 		return http.StatusUnauthorized
 	case fault.Forbidden:
 		return http.StatusForbidden
+	case fault.Upstream:
+		return http.StatusBadGateway
 	}
 	return http.StatusInternalServerError
 }
 
-// writeProblem is the one writer of error answers.
 func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int, f *fault.Error) {
+	s.writeProblemAbout(w, r, status, f, nil)
+}
+
+// writeProblemAbout is the one writer of error answers. about, unless nil, is
+// the dead letter that they are about.
+func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, status int, f *fault.Error, about *letterFault) {
 	p := api.Problem{
 		Type:      typeOf(f.Code),
 		Title:     titleOf(f.Code, status),
@@ -92,8 +101,10 @@ func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int
 		p.Errors = append(p.Errors, api.ProblemField{Pointer: clip(field.Pointer), Code: field.Code, Message: clip(field.Message)})
 	}
 	if f.Allowed != nil {
-		actions := actionsOf(f.Allowed)
-		p.AllowedActions = &actions
+		p.AllowedActions = &f.Allowed
+	}
+	if about != nil {
+		p.Current, p.Message = about.current, about.message
 	}
 	body, err := json.Marshal(p)
 	if err != nil {

@@ -59,7 +59,7 @@ Every error of the API is a problem document (RFC 9457, ` + "`application/proble
 
 Decide by ` + "`code`" + `: it is stable. ` + "`title`" + ` says the same in words, ` + "`detail`" + ` what happened this time.
 ` + "`errors`" + ` lists every mistake found, ` + "`pointer`" + ` being a JSON Pointer into the body or the name of a
-parameter or header. ` + "`allowed_actions`" + ` comes with 409 where a saga's state
+parameter or header. ` + "`allowed_actions`" + ` comes with 409 where the state of a thing
 forbids what was asked.
 
 400 means that the request could not be read, 422 that it was read and is wrong. Trying again helps after 503,
@@ -83,7 +83,7 @@ This page is generated from the code (` + "`go test ./internal/httpapi -update`"
 // TestEveryCodeIsListed reads the constants that hold codes, so that a new
 // one cannot be forgotten.
 func TestEveryCodeIsListed(t *testing.T) {
-	shape := regexp.MustCompile(`^(REQ|AUTH|SAGA|WORKFLOW|WEBHOOK|SYS)_[A-Z0-9_]+$`)
+	shape := regexp.MustCompile(`^(REQ|AUTH|SAGA|WORKFLOW|WEBHOOK|DLQ|SYS)_[A-Z0-9_]+$`)
 	name := regexp.MustCompile(`^[cC]ode[A-Z]`)
 	listed := map[string]bool{}
 	for _, k := range problems {
@@ -93,7 +93,7 @@ func TestEveryCodeIsListed(t *testing.T) {
 		listed[k.code] = true
 	}
 	found := map[string]bool{}
-	for _, dir := range []string{".", "../access", "../saga", "../workflow", "../webhook"} {
+	for _, dir := range []string{".", "../access", "../saga", "../workflow", "../webhook", "../dlq"} {
 		for code := range codeConstants(t, dir, name, shape) {
 			found[code] = true
 			if !listed[code] {

@@ -42,8 +42,11 @@ func (s *server) veil(next api.StrictHandlerFunc, _ string) api.StrictHandlerFun
 	}
 }
 
+// veiledText is veiled where a member is text.
+const veiledText = "***"
+
 // shroud is the names of members that hold what clients and participants say:
-// those that the contract calls AnyJSON, somewhere.
+// those that the contract calls AnyJSON or ContentText, somewhere.
 type shroud map[string]bool
 
 // newShroud reads them from the contract, so that a new one is covered by being
@@ -52,7 +55,11 @@ func newShroud(doc *openapi3.T) shroud {
 	out := shroud{}
 	for _, schema := range doc.Components.Schemas {
 		for name, member := range schema.Value.Properties {
-			if member.Ref == "#/components/schemas/AnyJSON" {
+			text := member.Ref
+			if len(member.Value.AllOf) == 1 {
+				text = member.Value.AllOf[0].Ref
+			}
+			if member.Ref == "#/components/schemas/AnyJSON" || text == "#/components/schemas/ContentText" {
 				out[name] = true
 			}
 		}
@@ -99,21 +106,31 @@ func (n shroud) walk(v reflect.Value) bool {
 }
 
 func (n shroud) member(f reflect.Value, of reflect.StructField) bool {
-	if f.Type() != rawJSON {
+	name, _, _ := strings.Cut(of.Tag.Get("json"), ",")
+	switch {
+	case f.Type() == rawJSON:
+		if n[name] && !f.IsNil() {
+			f.Set(reflect.ValueOf(veiled))
+		}
+	case n[name] && f.Kind() == reflect.String:
+		f.SetString(veiledText)
+	case n[name] && f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.String:
+		if !f.IsNil() {
+			f.Set(reflect.ValueOf(new(veiledText))) // what the handler points to may be shared
+		}
+	default:
 		return n.walk(f)
-	}
-	if name, _, _ := strings.Cut(of.Tag.Get("json"), ","); n[name] && !f.IsNil() {
-		f.Set(reflect.ValueOf(veiled))
 	}
 	return true
 }
 
-// mayFilterByContent returns nil when the reader may ask for sagas by what is
-// in them: who may not see a value may not guess it either. Fault: Forbidden.
-func mayFilterByContent(ctx context.Context) error {
+// mayFilterByContent returns nil when the reader may ask for things by what is
+// in them, which what names: who may not see a value may not guess it either.
+// Fault: Forbidden.
+func mayFilterByContent(ctx context.Context, what string) error {
 	req := requestOf(ctx)
 	if err := req.who.Require(access.PayloadsRead); err != nil {
-		return fault.New(fault.Forbidden, access.CodeForbidden, "filtering by metadata needs the permission %s", access.PayloadsRead)
+		return fault.New(fault.Forbidden, access.CodeForbidden, "filtering by %s needs the permission %s", what, access.PayloadsRead)
 	}
 	return nil
 }

@@ -91,6 +91,9 @@ type Config struct {
 	// CheckEndpoint says why deliveries could never go to a webhook's URL, "" when
 	// they may; in words fit for the tenant.
 	CheckEndpoint func(url string) (reason string)
+	// DeadLetters is the dead-letter queue. Optional: there is none, and its
+	// operations answer 503.
+	DeadLetters *DeadLetters
 	// Node tells who drives a saga, see saga.Ownership. Optional: nobody knows.
 	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
 	// Tenant is the tenant of requests whose credential names none.
@@ -152,7 +155,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
-	checked := s.router.With(s.authorize, s.checkQuery, s.checkBody,
+	checked := s.router.With(s.authorize, s.queueOpen, s.checkQuery, s.checkBody,
 		nethttpmiddleware.OapiRequestValidatorWithOptions(c.doc, &nethttpmiddleware.Options{
 			Options: openapi3filter.Options{
 				MultiError:          true,
@@ -178,6 +181,8 @@ func (c *Config) complete() error {
 		return errors.New("either Identify or Development is required")
 	case c.Webhooks == nil, c.Deliveries == nil, c.CheckEndpoint == nil:
 		return errors.New("Webhooks, Deliveries and CheckEndpoint are required")
+	case c.DeadLetters != nil && !c.DeadLetters.complete():
+		return errors.New("every field of DeadLetters is required")
 	case len(c.CursorKey) < 32:
 		return errors.New("CursorKey needs at least 32 bytes")
 	}

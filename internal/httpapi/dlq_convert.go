@@ -1,0 +1,182 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// letterView is how much of a letter is shown.
+type letterView struct {
+	content bool     // payload, key, headers, stack
+	raw     bool     // the payload's bytes, also of JSON and text
+	redact  []string // members of payloads that nobody is shown
+}
+
+func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
+	out := api.DeadLetter{
+		ID: l.ID, OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, RetryCount: l.RetryCount, MaxRetries: l.MaxRetries,
+		Status: api.DeadLetterStatus(l.Status), Resolution: wordUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
+		PayloadEncoding: wordUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
+		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt, NextRetryAt: l.NextRetryAt, TerminalAt: l.TerminalAt,
+		LeaseUntil: l.LeaseUntil, Version: l.Version, Source: api.DeadLetterSource(l.Source),
+		OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
+		ReadFrom: toAPIPlace(l.Arrived), ConsumerGroup: unlessEmpty(l.ConsumerGroup), ErrorType: unlessEmpty(l.Failure.Type),
+		ErrorClass: api.DeadLetterErrorClass(l.Failure.Class), Fingerprint: l.Fingerprint,
+		SagaID: unlessNil(l.Link.SagaID), JobRunID: unlessNil(l.Link.JobRunID), WebhookID: unlessNil(l.Link.WebhookID), DeliveryID: unlessNil(l.Link.DeliveryID),
+		StepName: unlessEmpty(l.Link.StepName), StepAction: wordUnlessEmpty[api.StepAction](l.Link.Action),
+		CorrelationID: unlessEmpty(l.CorrelationID), TraceID: unlessEmpty(l.TraceID), DedupeKey: unlessEmpty(l.DedupeKey),
+		Labels: slices.Concat([]string{}, l.Labels), Assignee: unlessEmpty(l.Assignee), Note: unlessEmpty(l.Note),
+		Target: toAPITarget(&l.Target), Revision: l.Revision, Ordered: l.Ordered, RedriveID: unlessNil(l.RedriveID),
+		RootID: l.RootID, ParentID: unlessNil(l.ParentID), Generation: l.Generation,
+		ArchivedAt: l.ArchivedAt, ArchiveReason: unlessEmpty(l.ArchiveReason), AllowedActions: []api.DeadLetterVerb{},
+	}
+	if l.Link.StepName != "" {
+		out.StepIndex = &l.Link.StepIndex
+	}
+	actions := l.Actions()
+	if l.ArchivedAt != nil {
+		out.Archived, actions = new(true), []string{verbRestore}
+	}
+	for _, verb := range actions {
+		out.AllowedActions = append(out.AllowedActions, api.DeadLetterVerb(verb))
+	}
+	if v.content {
+		out.ErrorStack = unlessEmpty(l.Failure.Stack)
+		c := &l.Content
+		if c.Payload != nil {
+			out.PayloadBytes = new(len(c.Payload))
+		}
+		out.Payload, out.PayloadBase64 = showPayload(c.Payload, l.Encoding, v)
+		out.Key, out.KeyBase64 = showBytes(c.Key)
+		out.Headers = showHeaders(c.Headers)
+	}
+	return out
+}
+
+// showPayload returns a payload as JSON, and as base64 when it is neither JSON
+// nor text or v asks for it.
+func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.RawMessage, asBase64 *string) {
+	if payload == nil {
+		return nil, nil
+	}
+	switch {
+	case len(v.redact) > 0 && enc != dlq.JSON:
+		asJSON = veiled // nothing can be found in it, so nothing of it is shown
+	case enc == dlq.JSON:
+		asJSON = masked(payload, v.redact)
+	case enc == dlq.Text:
+		asJSON, _ = json.Marshal(string(payload)) // a string always encodes
+	}
+	if v.raw || enc == dlq.Binary {
+		if len(v.redact) > 0 {
+			return asJSON, new(veiledText)
+		}
+		asBase64 = new(base64.StdEncoding.EncodeToString(payload))
+	}
+	return asJSON, asBase64
+}
+
+// showBytes returns bytes as text, when they are UTF-8, and as base64.
+func showBytes(b []byte) (asText, asBase64 *string) {
+	if b == nil {
+		return nil, nil
+	}
+	if utf8.Valid(b) {
+		asText = new(string(b))
+	}
+	return asText, new(base64.StdEncoding.EncodeToString(b))
+}
+
+func showHeaders(headers []dlq.Header) []api.DeadLetterHeader {
+	var out []api.DeadLetterHeader
+	for _, h := range headers {
+		shown := api.DeadLetterHeader{Name: h.Name}
+		shown.Value, shown.ValueBase64 = showBytes(h.Value)
+		out = append(out, shown)
+	}
+	return out
+}
+
+func toAPITarget(t *dlq.Target) api.DeadLetterTarget {
+	return api.DeadLetterTarget{
+		Kind: api.DeadLetterTargetKind(t.Kind), Topic: unlessEmpty(t.Topic), Partition: t.Partition, URL: unlessEmpty(t.URL),
+		Method: wordUnlessEmpty[api.DeadLetterTargetMethod](t.Method),
+	}
+}
+
+func toAPIPlace(p *dlq.Place) *api.DeadLetterPlace {
+	if p == nil {
+		return nil
+	}
+	return &api.DeadLetterPlace{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset}
+}
+
+func toAPIAttempts(attempts []dlq.Attempt) []api.DeadLetterAttempt {
+	out := make([]api.DeadLetterAttempt, len(attempts))
+	for i := range attempts {
+		a := &attempts[i]
+		out[i] = api.DeadLetterAttempt{
+			Number: a.Number, Outcome: api.DeadLetterAttemptOutcome(a.Outcome), Error: unlessEmpty(a.Error), Target: toAPITarget(&a.Target),
+			Revision: a.Revision, Written: toAPIPlace(a.Written), RedriveID: unlessNil(a.RedriveID), Actor: unlessEmpty(a.Actor),
+			StartedAt: a.StartedAt, EndedAt: a.EndedAt,
+		}
+		if a.StatusCode != 0 {
+			out[i].StatusCode = &a.StatusCode
+		}
+	}
+	return out
+}
+
+func toAPILineage(letters []dlq.Letter) []api.DeadLetterAncestor {
+	out := make([]api.DeadLetterAncestor, len(letters))
+	for i := range letters {
+		l := &letters[i]
+		out[i] = api.DeadLetterAncestor{
+			ID: l.ID, ParentID: unlessNil(l.ParentID), Status: api.DeadLetterStatus(l.Status), Resolution: wordUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
+			Generation: l.Generation, RedriveID: unlessNil(l.RedriveID), CreatedAt: l.CreatedAt,
+		}
+		if l.ArchivedAt != nil {
+			out[i].Archived = new(true)
+		}
+	}
+	return out
+}
+
+func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterRevision {
+	out := make([]api.DeadLetterRevision, len(revisions))
+	for i := range revisions {
+		r := &revisions[i]
+		shown := api.DeadLetterRevision{Number: r.Number, Author: r.Author, Reason: unlessEmpty(r.Reason), CreatedAt: r.CreatedAt, PayloadPatch: r.Patch}
+		enc := dlq.EncodingOf(r.Content.Payload)
+		shown.PayloadEncoding = wordUnlessEmpty[api.DeadLetterEncoding](string(enc))
+		shown.Payload, shown.PayloadBase64 = showPayload(r.Content.Payload, enc, letterView{redact: redact})
+		if len(redact) > 0 && r.Patch != nil {
+			shown.PayloadPatch = veiled // it may hold what it sets there
+		}
+		shown.Key, shown.KeyBase64 = showBytes(r.Content.Key)
+		shown.Headers = showHeaders(r.Content.Headers)
+		out[i] = shown
+	}
+	return out
+}
+
+func unlessNil(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}
+
+func wordUnlessEmpty[T ~string](word string) *T {
+	if word == "" {
+		return nil
+	}
+	return new(T(word))
+}

@@ -1,0 +1,299 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+const (
+	keyPrefix  = "idem:"  // of dedupe keys that stand for an Idempotency-Key
+	ownPrefix  = "skald:" // of Skald's own
+	lettersURL = "/api/v1/dlq/messages/"
+)
+
+// PushDeadLetter stores a letter.
+func (s *server) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequestObject) (api.PushDeadLetterResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	tenant := requestOf(ctx).tenant.ID
+	key := in.Params.IdempotencyKey
+	l, err := s.letterOf(ctx, tenant, in.Body, s.policies(tenant))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case key == nil:
+	case l.DedupeKey != "":
+		return nil, badParameter("Idempotency-Key", "excluded", "cannot be combined with dedupe_key")
+	default:
+		l.DedupeKey = dedupeKeyOf(*key)
+	}
+	pushed, err := s.DeadLetters.Letters.Push(ctx, []dlq.Letter{l})
+	if err != nil {
+		return nil, err
+	}
+	p := &pushed[0]
+	switch {
+	case p.Err != nil:
+		return nil, p.Err
+	case p.Duplicate && key != nil && !sameLetter(&p.Letter, &l):
+		return nil, keyReused()
+	}
+	status := http.StatusCreated
+	if p.Duplicate {
+		status = http.StatusOK
+	}
+	a, err := s.letterAnswer(ctx, status, &p.Letter)
+	if err != nil {
+		return nil, err
+	}
+	a.location, a.replayed = lettersURL+p.Letter.ID.String(), p.Duplicate && key != nil
+	if p.Duplicate {
+		body := a.body.(api.DeadLetter)
+		body.Deduplicated = new(true)
+		a.body = body
+	}
+	return a, nil
+}
+
+// dedupeKeyOf is the dedupe key that an Idempotency-Key stands for; of long ones
+// it is a hash.
+func dedupeKeyOf(key string) string {
+	if len(keyPrefix)+len(key) <= dlq.MaxWord {
+		return keyPrefix + key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return keyPrefix + "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// sameLetter tells whether two letters were pushed by the same request.
+func sameLetter(a, b *dlq.Letter) bool {
+	return a.OriginalTopic == b.OriginalTopic && a.Failure == b.Failure && a.ConsumerGroup == b.ConsumerGroup && a.Link == b.Link &&
+		a.CorrelationID == b.CorrelationID && a.TraceID == b.TraceID && bytes.Equal(a.Content.Payload, b.Content.Payload) &&
+		bytes.Equal(a.Content.Key, b.Content.Key) && sameHeaders(a.Content.Headers, b.Content.Headers) && reflect.DeepEqual(a.Target, b.Target)
+}
+
+func sameHeaders(a, b []dlq.Header) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Name != b[i].Name || !bytes.Equal(a[i].Value, b[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// PushDeadLetters stores letters, each on its own.
+func (s *server) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.PushDeadLettersResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	tenant := requestOf(ctx).tenant.ID
+	policies := s.policies(tenant)
+	out := api.DeadLetterResults{Results: make([]api.DeadLetterResult, len(in.Body.Messages))}
+	var batch []dlq.Letter
+	var at []int // index of each letter of the batch
+	for i := range in.Body.Messages {
+		l, err := s.letterOf(ctx, tenant, &in.Body.Messages[i], policies)
+		switch f := fault.As(err); {
+		case f != nil:
+			out.Results[i] = refusedItem(f)
+		case err != nil:
+			return nil, err
+		default:
+			batch, at = append(batch, l), append(at, i)
+		}
+	}
+	if len(batch) > 0 {
+		pushed, err := s.DeadLetters.Letters.Push(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		for i := range pushed {
+			out.Results[at[i]] = pushedItem(&pushed[i])
+		}
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+func pushedItem(p *dlq.Pushed) api.DeadLetterResult {
+	if f := fault.As(p.Err); f != nil {
+		return refusedItem(f)
+	}
+	r := api.DeadLetterResult{Status: http.StatusCreated, ID: &p.Letter.ID}
+	if p.Duplicate {
+		r.Status, r.Deduplicated = http.StatusOK, new(true)
+	}
+	return r
+}
+
+func refusedItem(f *fault.Error) api.DeadLetterResult {
+	return api.DeadLetterResult{Status: statusOf(f.Kind), Problem: itemProblem(f)}
+}
+
+// itemProblem is what a problem document says of one item of many.
+func itemProblem(f *fault.Error) *api.ItemProblem {
+	p := &api.ItemProblem{Code: f.Code, Detail: clip(f.Detail)}
+	for _, field := range f.Fields[:min(len(f.Fields), maxProblemFields)] {
+		p.Errors = append(p.Errors, api.ProblemField{Pointer: clip(field.Pointer), Code: field.Code, Message: clip(field.Message)})
+	}
+	return p
+}
+
+// policies returns PolicyOf that asks once for each topic.
+func (s *server) policies(tenant uuid.UUID) func(context.Context, string) (*dlq.Policy, error) {
+	known := map[string]*dlq.Policy{}
+	return func(ctx context.Context, topic string) (*dlq.Policy, error) {
+		if p := known[topic]; p != nil {
+			return p, nil
+		}
+		p, err := s.DeadLetters.PolicyOf(ctx, tenant, topic)
+		known[topic] = &p
+		return &p, err
+	}
+}
+
+// letterOf makes a letter of a push. Faults: Invalid.
+func (s *server) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLetterInput, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
+	l, wrong := readLetter(b)
+	l.TenantID = tenant
+	for _, prefix := range []string{keyPrefix, ownPrefix} {
+		if strings.HasPrefix(l.DedupeKey, prefix) {
+			wrong = append(wrong, fault.Field{Pointer: "/dedupe_key", Code: "reserved", Message: "must not begin with " + prefix})
+		}
+	}
+	if t := &l.Target; t.Kind != "" && t.Kind != dlq.ToKafka && t.Kind != dlq.ToHTTP {
+		wrong = append(wrong, fault.Field{Pointer: "/target/kind", Code: "invalid", Message: "must be kafka or http"})
+	}
+	if wrong != nil {
+		return l, summed(fault.Invalid, dlq.CodeInvalid, wrong)
+	}
+	if err := dlq.Check(&l); err != nil {
+		return l, err
+	}
+	if err := s.checkPushedTarget(&l); err != nil {
+		return l, err
+	}
+	p, err := policies(ctx, l.OriginalTopic)
+	if err != nil {
+		return l, err
+	}
+	return dlq.New(l, s.NewID(), p, s.moment()), nil
+}
+
+// readLetter reads what only meaning can tell to be wrong.
+func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong []fault.Field) {
+	add := func(pointer, code, message string) {
+		wrong = append(wrong, fault.Field{Pointer: pointer, Code: code, Message: message})
+	}
+	bytesOf := func(pointer string, asText, asBase64 *string) []byte {
+		switch {
+		case asText != nil && asBase64 != nil:
+			add(pointer+"_base64", "excluded", "cannot be combined with the same as text")
+		case asText != nil:
+			return append([]byte{}, *asText...)
+		case asBase64 != nil:
+			raw, err := base64.StdEncoding.Strict().DecodeString(*asBase64)
+			if err != nil {
+				add(pointer+"_base64", "invalid", "is not base64")
+			}
+			return append([]byte{}, raw...)
+		}
+		return nil
+	}
+	l = dlq.Letter{
+		Source: dlq.FromREST, OriginalTopic: b.OriginalTopic, ConsumerGroup: text(b.ConsumerGroup),
+		Origin:        dlq.Origin{Partition: b.OriginalPartition, Offset: b.OriginalOffset},
+		Failure:       dlq.Failure{Message: b.ErrorMessage, Type: text(b.ErrorType), Stack: text(b.ErrorStack)},
+		CorrelationID: text(b.CorrelationID), TraceID: text(b.TraceID), DedupeKey: text(b.DedupeKey), Labels: b.Labels, MaxRetries: -1,
+	}
+	if b.ErrorClass != nil {
+		l.Failure.Class = dlq.ErrorClass(*b.ErrorClass)
+	}
+	if b.MaxRetries != nil {
+		l.MaxRetries = int(*b.MaxRetries)
+	}
+	if b.OriginalTimestamp != nil {
+		l.Origin.Timestamp = new(b.OriginalTimestamp.UTC().Truncate(time.Microsecond))
+	}
+	if b.SagaID != nil {
+		l.Link.SagaID = *b.SagaID
+	}
+	if b.JobRunID != nil {
+		l.Link.JobRunID = *b.JobRunID
+	}
+	if b.Payload != nil && b.PayloadBase64 != nil {
+		add("/payload_base64", "excluded", "cannot be combined with payload")
+	}
+	if l.Content.Payload = b.Payload; b.Payload == nil {
+		l.Content.Payload = bytesOf("/payload", nil, b.PayloadBase64)
+	}
+	l.Content.Key = bytesOf("/key", b.Key, b.KeyBase64)
+	for i, h := range b.Headers {
+		l.Content.Headers = append(l.Content.Headers, dlq.Header{Name: h.Name, Value: bytesOf(fmt.Sprintf("/headers/%d/value", i), h.Value, h.ValueBase64)})
+	}
+	if t := b.Target; t != nil {
+		l.Target = dlq.Target{Kind: dlq.TargetKind(t.Kind), Topic: text(t.Topic), Partition: t.Partition, URL: text(t.URL)}
+		if t.Method != nil {
+			l.Target.Method = string(*t.Method)
+		}
+		wrong = append(wrong, targetMistakes(&l.Target)...)
+	}
+	return l, wrong
+}
+
+// targetMistakes tells what is wrong with the target of a push by itself.
+func targetMistakes(t *dlq.Target) (wrong []fault.Field) {
+	add := func(pointer, code, message string) {
+		wrong = append(wrong, fault.Field{Pointer: "/target/" + pointer, Code: code, Message: message})
+	}
+	switch t.Kind {
+	case dlq.ToKafka:
+		if t.URL != "" || t.Method != "" {
+			add("url", "excluded", "is not of the kind kafka")
+		}
+	case dlq.ToHTTP:
+		if t.Topic != "" || t.Partition != nil {
+			add("topic", "excluded", "is not of the kind http")
+		}
+		if t.URL == "" {
+			add("url", "required", "is required")
+		}
+	}
+	return wrong
+}
+
+// checkPushedTarget refuses targets that no retry could go to. Fault: Invalid
+// with dlq.CodeTarget.
+func (s *server) checkPushedTarget(l *dlq.Letter) error {
+	switch t := &l.Target; {
+	case t.Kind == dlq.ToHTTP:
+		if reason := s.CheckEndpoint(t.URL); reason != "" {
+			return notAllowed("/target/url", reason)
+		}
+	case t.Topic != "" && s.DeadLetters.ForbiddenTopic(t.Topic):
+		return notAllowed("/target/topic", readAsDeadLetters)
+	}
+	return nil
+}
+
+const readAsDeadLetters = "is read as dead letters: what is written there comes back"
+
+func notAllowed(pointer, reason string) error {
+	return fault.New(fault.Invalid, dlq.CodeTarget, "%s: %s", pointer, reason).With(fault.Field{Pointer: pointer, Code: "not_allowed", Message: reason})
+}

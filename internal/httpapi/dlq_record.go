@@ -1,0 +1,216 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// letterRecord is a line of an export and of an import: what a push takes, and
+// what has become of the letter since. Members are pointers where zero says
+// something.
+type letterRecord struct {
+	ID *uuid.UUID `json:"id"`
+	api.DeadLetterInput
+	Source      dlq.Source           `json:"source,omitempty"`
+	Status      dlq.Status           `json:"status,omitempty"`
+	Resolution  dlq.Resolution       `json:"resolution,omitempty"`
+	RetryCount  int                  `json:"retry_count,omitempty"`
+	CreatedAt   *time.Time           `json:"created_at,omitempty"`
+	LastRetryAt *time.Time           `json:"last_retry_at,omitempty"`
+	TerminalAt  *time.Time           `json:"terminal_at,omitempty"`
+	ReadFrom    *api.DeadLetterPlace `json:"read_from,omitempty"`
+	StepIndex   int                  `json:"step_index,omitempty"`
+	StepName    string               `json:"step_name,omitempty"`
+	StepAction  string               `json:"step_action,omitempty"`
+	WebhookID   *uuid.UUID           `json:"webhook_id,omitempty"`
+	DeliveryID  *uuid.UUID           `json:"delivery_id,omitempty"`
+	Assignee    string               `json:"assignee,omitempty"`
+	Note        string               `json:"note,omitempty"`
+	RootID      *uuid.UUID           `json:"root_id,omitempty"`
+	ParentID    *uuid.UUID           `json:"parent_id,omitempty"`
+	Generation  int                  `json:"generation,omitempty"`
+	Cursor      string               `json:"cursor,omitempty"`
+}
+
+// maxURL is the contract's bound of a target's.
+const maxURL = 2048
+
+func recordOf(l *dlq.Letter, cursor string) letterRecord {
+	target := toAPITarget(&l.Target)
+	r := letterRecord{
+		ID: &l.ID, Source: l.Source, Status: l.Status, Resolution: l.Resolution, RetryCount: l.RetryCount, CreatedAt: &l.CreatedAt,
+		LastRetryAt: l.LastRetryAt, TerminalAt: l.TerminalAt, ReadFrom: toAPIPlace(l.Arrived), StepIndex: l.Link.StepIndex,
+		StepName: l.Link.StepName, StepAction: l.Link.Action, WebhookID: unlessNil(l.Link.WebhookID), DeliveryID: unlessNil(l.Link.DeliveryID),
+		Assignee: l.Assignee, Note: l.Note, RootID: &l.RootID, ParentID: unlessNil(l.ParentID), Generation: l.Generation, Cursor: cursor,
+		DeadLetterInput: api.DeadLetterInput{
+			OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, ErrorType: unlessEmpty(l.Failure.Type),
+			ErrorStack: unlessEmpty(l.Failure.Stack), ErrorClass: wordUnlessEmpty[api.DeadLetterErrorClass](string(l.Failure.Class)),
+			OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
+			ConsumerGroup: unlessEmpty(l.ConsumerGroup), DedupeKey: unlessEmpty(l.DedupeKey), CorrelationID: unlessEmpty(l.CorrelationID),
+			TraceID: unlessEmpty(l.TraceID), MaxRetries: new(int32(l.MaxRetries)), SagaID: unlessNil(l.Link.SagaID), //nolint:gosec // at most MaxRetries
+			JobRunID: unlessNil(l.Link.JobRunID), Labels: l.Labels, Target: &target,
+			PayloadBase64: asBase64(l.Content.Payload), KeyBase64: asBase64(l.Content.Key),
+		},
+	}
+	for _, h := range l.Content.Headers {
+		r.Headers = append(r.Headers, api.DeadLetterHeader{Name: h.Name, ValueBase64: asBase64(h.Value)})
+	}
+	return r
+}
+
+func asBase64(b []byte) *string {
+	if b == nil {
+		return nil
+	}
+	return new(base64.StdEncoding.EncodeToString(b))
+}
+
+// readRecord reads a line. Faults: Malformed, Invalid.
+func readRecord(line []byte, maxDepth int) (r letterRecord, err error) {
+	canonical, err := strictjson.Canonical(nil, line, strictjson.Limits{MaxDepth: maxDepth})
+	if err != nil {
+		return r, notStrict(err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(canonical))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&r); err != nil {
+		var typ *json.UnmarshalTypeError
+		if errors.As(err, &typ) {
+			return r, schemaFault(fault.Field{Pointer: "/" + typ.Field, Code: "type", Message: "is not of the right type"})
+		}
+		return r, schemaFault(fault.Field{Code: "invalid", Message: "is no dead letter: " + err.Error()})
+	}
+	return r, nil
+}
+
+// letter makes a letter of a record: as it was, but not on its way and not
+// retried by itself. Fault: Invalid.
+func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dlq.Letter, error) {
+	l, wrong := readLetter(&r.DeadLetterInput)
+	add := func(pointer, code, message string) {
+		wrong = append(wrong, fault.Field{Pointer: pointer, Code: code, Message: message})
+	}
+	if r.ID == nil || *r.ID == uuid.Nil {
+		add("/id", "required", "is required")
+		r.ID = new(uuid.UUID)
+	}
+	if r.Source != "" && !slices.Contains(dlq.Sources, r.Source) {
+		add("/source", "enum", "is no source")
+	}
+	if r.Status != "" && !slices.Contains(dlq.Statuses, r.Status) {
+		add("/status", "enum", "is no status")
+	}
+	if c := l.Failure.Class; c != "" && !slices.Contains(dlq.Classes, c) {
+		add("/error_class", "enum", "is no class")
+	}
+	if r.Resolution != "" && !ends(r.Status, r.Resolution) {
+		add("/resolution", "invalid", "does not go with the status")
+	}
+	if r.RetryCount < 0 || r.RetryCount > dlq.MaxRetries || l.MaxRetries < -1 {
+		add("/retry_count", "out_of_range", "must be from 0 to 1000")
+	}
+	if r.Generation < 0 || r.Generation > dlq.MaxRetries {
+		add("/generation", "out_of_range", "must be from 0 to 1000")
+	}
+	if r.StepIndex < 0 || r.StepIndex > 1<<30 {
+		add("/step_index", "out_of_range", "must be 0 or more")
+	}
+	if a := r.StepAction; a != "" && a != "EXECUTE" && a != "COMPENSATE" {
+		add("/step_action", "enum", "must be EXECUTE or COMPENSATE")
+	}
+	if t := &l.Target; t.Kind != "" && !slices.Contains(dlq.TargetKinds, t.Kind) || len(t.Topic) > dlq.MaxTopic || len(t.URL) > maxURL ||
+		t.Partition != nil && *t.Partition < 0 || t.Method != "" && !slices.Contains(methods, t.Method) {
+		add("/target", "invalid", "is no target")
+	}
+	for pointer, word := range map[string]struct {
+		s    string
+		most int
+	}{"/assignee": {r.Assignee, dlq.MaxWord}, "/note": {r.Note, dlq.MaxNote}, "/step_name": {r.StepName, dlq.MaxWord}} {
+		if utf8.RuneCountInString(word.s) > word.most {
+			add(pointer, "too_long", "is too long")
+		}
+	}
+	for pointer, at := range map[string]*time.Time{"/created_at": r.CreatedAt, "/last_retry_at": r.LastRetryAt, "/terminal_at": r.TerminalAt} {
+		if at != nil && (at.UTC().Year() < 1970 || at.UTC().Year() > 9999) {
+			add(pointer, "invalid", "must be in the years 1970 to 9999")
+		}
+	}
+	if wrong != nil {
+		return l, summed(fault.Invalid, dlq.CodeInvalid, wrong)
+	}
+	if err := dlq.Check(&l); err != nil {
+		return l, err
+	}
+	l.TenantID = tenant
+	l.Assignee, l.Note = r.Assignee, r.Note
+	l.Link.StepIndex, l.Link.StepName, l.Link.Action = r.StepIndex, r.StepName, r.StepAction
+	l.RootID, l.ParentID, l.Link.WebhookID, l.Link.DeliveryID = orNil(r.RootID), orNil(r.ParentID), orNil(r.WebhookID), orNil(r.DeliveryID)
+	if r.Source != "" {
+		l.Source = r.Source
+	}
+	l = dlq.New(l, *r.ID, p, m)
+	l.Generation, l.RetryCount, l.NextRetryAt = r.Generation, r.RetryCount, nil
+	l.LastRetryAt = micros(r.LastRetryAt)
+	if r.CreatedAt != nil {
+		l.CreatedAt = *micros(r.CreatedAt)
+	}
+	if r.Status != "" {
+		l.Status, l.Resolution, l.TerminalAt = r.Status, r.Resolution, nil
+	}
+	r.settle(&l, m)
+	return l, nil
+}
+
+// settle makes the status of an imported letter one that it can have by itself.
+func (r *letterRecord) settle(l *dlq.Letter, m dlq.Moment) {
+	switch l.Status {
+	case dlq.Resolved, dlq.Dead:
+		if l.Resolution == "" {
+			l.Resolution = map[dlq.Status]dlq.Resolution{dlq.Resolved: dlq.Manual, dlq.Dead: dlq.Exhausted}[l.Status]
+		}
+		if l.TerminalAt = micros(r.TerminalAt); l.TerminalAt == nil {
+			l.TerminalAt = &m.Now
+		}
+		l.MaxRetries = max(l.MaxRetries, l.RetryCount)
+	default: // nobody is retrying it here
+		l.Status, l.Resolution, l.TerminalAt = dlq.Pending, "", nil
+		l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
+	}
+}
+
+// ends tells whether a letter of this status may have ended so.
+func ends(s dlq.Status, r dlq.Resolution) bool {
+	switch r {
+	case dlq.Redriven, dlq.Confirmed, dlq.Bounced, dlq.Manual:
+		return s == dlq.Resolved
+	case dlq.Discarded, dlq.Exhausted, dlq.Poison:
+		return s == dlq.Dead
+	}
+	return false
+}
+
+func orNil(id *uuid.UUID) uuid.UUID {
+	if id == nil {
+		return uuid.Nil
+	}
+	return *id
+}
+
+func micros(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC().Truncate(time.Microsecond))
+}

@@ -1,0 +1,37 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// policyColumns are the columns of dlq_policies, alias p, in the order of
+// scanPolicy.
+const policyColumns = `p.tenant_id, p.topic, p.version, p.max_retries, p.backoff, p.auto_retry, p.ordered, p.retention_days, p.archive_days,
+	p.max_generations, p.alert, p.redact, p.allowed_targets, p.updated_by, p.updated_at`
+
+func scanPolicy(row scanner) (p dlq.Policy, err error) {
+	var backoff, alert []byte
+	err = row.Scan(&p.TenantID, &p.Topic, &p.Version, &p.MaxRetries, &backoff, &p.AutoRetry, &p.Ordered, &p.RetentionDays, &p.ArchiveDays,
+		&p.MaxGenerations, &alert, pq.Array(&p.Redact), pq.Array(&p.AllowedTargets), &p.UpdatedBy, &p.UpdatedAt)
+	if err != nil {
+		return p, err
+	}
+	utc(&p.UpdatedAt)
+	if err := json.Unmarshal(backoff, &p.Backoff); err != nil {
+		return p, fmt.Errorf("stored backoff: %w", err)
+	}
+	if err := json.Unmarshal(alert, &p.Alert); err != nil {
+		return p, fmt.Errorf("stored alert: %w", err)
+	}
+	return p, nil
+}
+
+// policyServing finds the policy that serves topic $2: its own, else the
+// tenant's. No row: the configuration's does.
+var policyServing = ofTenant(`
+SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = tenant.id AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`, "")

@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// LetterQueue is dlq.Queue on PostgreSQL: the letters of all tenants, for the
+// loops. Times of leases and of what is due are the database's.
+type LetterQueue struct {
+	db     *DB
+	common dlq.Policy
+
+	mu       sync.Mutex
+	policies map[policyKey]knownPolicy // guarded by mu
+}
+
+// NewLetterQueue returns the queue of db. common is the policy of topics that
+// have none, in tenants that have none.
+func NewLetterQueue(db *DB, common dlq.Policy) *LetterQueue {
+	return &LetterQueue{db: db, common: common, policies: map[policyKey]knownPolicy{}}
+}
+
+// olderOfKey is a letter, alias o, that keeps letter m waiting: an open one of
+// the same key that arrived before it.
+const olderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND o.message_key = m.message_key
+		   AND o.seq < m.seq AND o.ordered AND o.status IN ('PENDING', 'RETRYING')`
+
+// claimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds.
+// What is terminal loses what made it so: it may have been DEAD.
+const claimLetter = `
+   SET status = 'RETRYING', resolution = NULL, terminal_at = NULL, next_retry_at = NULL, last_retry_at = clock_timestamp(), updated_at = clock_timestamp(),
+       retry_token = gen_random_uuid(), retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
+       attempts = m.attempts + 1, version = m.version + 1`
+
+// claimDue takes what idx_dlq_messages_due says is due. MATERIALIZED keeps the
+// locks to the rows that are taken, whatever the planner makes of the join
+// (requirements 3.2, defect B9).
+const claimDue = `
+WITH due AS MATERIALIZED (
+	SELECT m.id FROM dlq.dlq_messages m
+	 WHERE m.status = 'PENDING' AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
+	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE ` + olderOfKey + `))
+	 ORDER BY m.next_retry_at, m.seq LIMIT $3
+	 FOR NO KEY UPDATE OF m SKIP LOCKED
+)
+UPDATE dlq.dlq_messages m` + claimLetter + `
+  FROM due WHERE m.id = due.id AND m.status = 'PENDING'
+RETURNING ` + letterColumns + `, m.attempts`
+
+// Due implements dlq.Queue.
+func (st *LetterQueue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Duration, limit int) ([]dlq.Drive, error) {
+	rows, err := st.db.queryRead(ctx, claimDue, kindNames(kinds), lease.Microseconds(), limit)
+	if err != nil {
+		return nil, fmt.Errorf("claim dead letters: %w", err)
+	}
+	drives, err := st.db.scanDrives(ctx, rows)
+	if err == nil {
+		err = st.db.revise(ctx, st.db.read, drives)
+	}
+	return drives, outage("claim dead letters", err)
+}
+
+func kindNames(kinds []dlq.TargetKind) any {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return pq.Array(names)
+}
+
+// scanDrives reads claimed letters, each with its number of claims, in the order
+// of their arrival. They are to be driven as nobody's redrive: the column keeps
+// the last one. One whose content does not open is left to its lease, and so
+// counts as a failed retry.
+func (db *DB) scanDrives(ctx context.Context, rows *sql.Rows) ([]dlq.Drive, error) {
+	var drives []dlq.Drive
+	err := eachRow(rows, func() error {
+		var d dlq.Drive
+		var err error
+		if d.Letter, err = db.scanLetter(rows, &d.Number); err != nil {
+			return db.passOver(ctx, err)
+		}
+		d.Send, d.To, d.RedriveID = d.Content, d.Destination(nil), uuid.Nil
+		drives = append(drives, d)
+		return nil
+	})
+	slices.SortFunc(drives, func(a, b dlq.Drive) int { return int(a.Seq - b.Seq) })
+	return drives, err
+}
+
+// revise fills in what is sent of the letters that have been edited.
+func (db *DB) revise(ctx context.Context, q sqlx.QueryerContext, drives []dlq.Drive) error {
+	byLetter := map[uuid.UUID]*dlq.Drive{}
+	var ids, tenants []uuid.UUID
+	var numbers []int64
+	for i := range drives {
+		if d := &drives[i]; d.Revision > 0 {
+			byLetter[d.ID] = d
+			ids, tenants, numbers = append(ids, d.ID), append(tenants, d.TenantID), append(numbers, int64(d.Revision))
+		}
+	}
+	if ids == nil {
+		return nil
+	}
+	rows, err := q.QueryContext(ctx, `
+		SELECT r.message_id, r.number, r.message_key, r.headers, r.payload_raw
+		  FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS w (id, tenant_id, number)
+		  JOIN dlq.dlq_revisions r ON r.message_id = w.id AND r.tenant_id = w.tenant_id AND r.number = w.number`,
+		pq.Array(ids), pq.Array(tenants), pq.Array(numbers))
+	if err != nil {
+		return err
+	}
+	return eachRow(rows, func() error {
+		var id uuid.UUID
+		var number int
+		var key, headers, payload []byte
+		if err := rows.Scan(&id, &number, &key, &headers, &payload); err != nil {
+			return err
+		}
+		d := byLetter[id]
+		place := db.keys.Of(d.TenantID, d.ID)
+		edited, err := openContent(&place, revisionFields(number), key, headers, payload)
+		if err != nil {
+			return err
+		}
+		d.Send = revised(d.Content, edited)
+		return nil
+	})
+}
+
+// revised is an original content with what an edit says of it.
+func revised(original, edited dlq.Content) dlq.Content {
+	if edited.Key != nil {
+		original.Key = edited.Key
+	}
+	if edited.Headers != nil {
+		original.Headers = edited.Headers
+	}
+	if edited.Payload != nil {
+		original.Payload = edited.Payload
+	}
+	return original
+}
+
+const extendLeases = `
+UPDATE dlq.dlq_messages SET retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond', updated_at = clock_timestamp()
+ WHERE status = 'RETRYING' AND retry_token = ANY ($1::uuid[])
+RETURNING retry_token`
+
+// Extend implements dlq.Queue. A lease that has passed is prolonged too, as long
+// as nobody has reclaimed the letter.
+func (st *LetterQueue) Extend(ctx context.Context, tokens []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
+	rows, err := st.db.queryRead(ctx, extendLeases, pq.Array(tokens), lease.Microseconds())
+	if err != nil {
+		return nil, fmt.Errorf("prolong leases of dead letters: %w", err)
+	}
+	var held []uuid.UUID
+	err = eachRow(rows, func() error {
+		var t uuid.UUID
+		err := rows.Scan(&t)
+		held = append(held, t)
+		return err
+	})
+	return held, outage("prolong leases of dead letters", err)
+}

@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// Archive implements dlq.Queue: migration 0102 has the statement.
+func (st *LetterQueue) Archive(ctx context.Context, limit int) (int, error) {
+	return st.count(ctx, "archive dead letters", `SELECT dlq.archive_batch(NULL, $1, $2)`, st.common.RetentionDays, limit)
+}
+
+// Purge implements dlq.Queue.
+func (st *LetterQueue) Purge(ctx context.Context, limit int) (int, error) {
+	return st.count(ctx, "purge dead letters", `SELECT dlq.purge_batch(NULL, $1, $2)`, st.common.ArchiveDays, limit)
+}
+
+// Statistics look back a day (dlq.TopicStats); another one is for whoever looks
+// across midnight.
+const expireArrivals = `
+WITH gone AS (
+	DELETE FROM dlq.dlq_arrivals WHERE ctid = ANY (ARRAY(
+		SELECT ctid FROM dlq.dlq_arrivals WHERE minute < now() - interval '2 days' LIMIT $1 FOR UPDATE SKIP LOCKED))
+	RETURNING 1
+)
+SELECT count(*) FROM gone`
+
+// Expire implements dlq.Queue.
+func (st *LetterQueue) Expire(ctx context.Context, limit int) (int, error) {
+	return st.count(ctx, "expire arrivals of dead letters", expireArrivals, limit)
+}
+
+// count runs a statement that answers how many.
+func (st *LetterQueue) count(ctx context.Context, what, query string, args ...any) (n int, err error) {
+	err = st.db.read.QueryRowContext(ctx, query, args...).Scan(&n)
+	return n, outage(what, err)
+}
+
+// Backlog implements dlq.Queue.
+func (st *LetterQueue) Backlog(ctx context.Context) (dlq.Backlog, error) {
+	b := dlq.Backlog{ByStatus: map[dlq.Status]int64{}}
+	rows, err := st.db.queryRead(ctx, `
+		SELECT m.status, count(*), min(m.created_at) FROM dlq.dlq_messages m
+		 WHERE m.status IN ('PENDING', 'RETRYING') OR m.status = 'DEAD' AND m.resolution <> 'DISCARDED' GROUP BY m.status`)
+	if err != nil {
+		return b, fmt.Errorf("count dead letters: %w", err)
+	}
+	err = eachRow(rows, func() error {
+		var status dlq.Status
+		var n int64
+		var oldest time.Time
+		if err := rows.Scan(&status, &n, &oldest); err != nil {
+			return err
+		}
+		b.ByStatus[status] = n
+		if status == dlq.Pending {
+			b.Oldest = oldest.UTC()
+		}
+		return nil
+	})
+	return b, outage("count dead letters", err)
+}
+
+type policyKey struct {
+	tenant uuid.UUID
+	topic  string
+}
+
+type knownPolicy struct {
+	dlq.Policy
+	read time.Time
+}
+
+// A policy may be this old, and so many are kept.
+const (
+	policyAge     = time.Second
+	policiesKnown = 10_000
+)
+
+// PolicyOf implements dlq.Queue. What it returns may be a second old.
+func (st *LetterQueue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error) {
+	key := policyKey{tenant, topic}
+	st.mu.Lock()
+	known, ok := st.policies[key]
+	st.mu.Unlock()
+	if ok && time.Since(known.read) < policyAge {
+		return known.Policy, nil
+	}
+	p, found := st.common, false
+	p.TenantID, p.Topic = tenant, topic
+	err := st.db.readTenant(ctx, tenant, policyServing, func(rows *sql.Rows) (err error) {
+		if !found {
+			p, err = scanPolicy(rows)
+			found = true
+		}
+		return err
+	}, topic)
+	if err != nil {
+		return dlq.Policy{}, fmt.Errorf("read the policy of a topic: %w", err)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.policies) >= policiesKnown { // topics are free text
+		clear(st.policies)
+	}
+	st.policies[key] = knownPolicy{p, time.Now()}
+	return p, nil
+}
