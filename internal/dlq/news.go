@@ -20,7 +20,6 @@ const (
 	ByHand   Told = "by hand"   // somebody has dealt with it, or it is not wanted any more
 	GaveUp   Told = "gave up"   // it has failed for good, perhaps once more
 	Stopped  Told = "stopped"   // it is no longer tried, and nothing has come of it
-	Dropped  Told = "dropped"   // nobody can ever try it again
 )
 
 // News is one thing that a source tells of its letter.
@@ -70,11 +69,6 @@ func (l Letter) Hear(n *News, m Moment) (after Letter, ended *Attempt, changed b
 		l = l.ended(Resolved, Confirmed, m)
 	case ByHand:
 		l = l.ended(Resolved, Manual, m)
-	case Dropped:
-		if l.Status == Dead {
-			return l, nil, false
-		}
-		l = l.ended(Dead, Discarded, m)
 	case Stopped:
 		if l.Status != Retrying {
 			return l, nil, false
@@ -114,18 +108,21 @@ func (l *Letter) attempted(n *News, m Moment) *Attempt {
 		LetterID: l.ID, Token: l.Token, Revision: l.Revision, Target: l.Target, RedriveID: l.RedriveID, Actor: n.Actor,
 		Outcome: Acknowledged, StartedAt: m.Now, EndedAt: m.Now,
 	}
-	if l.LastRetryAt != nil {
+	if l.LastRetryAt != nil { // which the database's clock may have said
 		a.StartedAt = *l.LastRetryAt
+		if a.EndedAt.Before(a.StartedAt) {
+			a.EndedAt = a.StartedAt
+		}
 	}
 	switch n.Told {
 	case GaveUp:
 		a.Outcome, a.Error = FailedDrive, n.Letter.Failure.Message
-	case ByHand, Dropped, Stopped:
+	case ByHand, Stopped:
 		a.Outcome, a.Error = Withdrawn, whyWithdrawn[n.Told]
 	}
 	return a
 }
 
 var whyWithdrawn = map[Told]string{
-	ByHand: "it was dealt with by hand before the retry ended", Dropped: "what it was for is gone", Stopped: "the retry was stopped",
+	ByHand: "it was dealt with by hand before the retry ended", Stopped: "the retry was stopped",
 }

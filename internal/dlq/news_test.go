@@ -37,7 +37,7 @@ func TestNewsOfALetterFollowTheTable(t *testing.T) {
 	failure := dlq.Failure{Message: "the stock has burned down", Type: "http_410", Class: dlq.Permanent}
 	on := map[dlq.Told]dlq.Trigger{
 		dlq.GoesOn: dlq.SourceGoesOn, dlq.WentWell: dlq.SourceDone, dlq.ByHand: dlq.SourceDone,
-		dlq.GaveUp: dlq.SourceGaveUp, dlq.Stopped: dlq.SourceGaveUp, dlq.Dropped: dlq.SourceDropped,
+		dlq.GaveUp: dlq.SourceGaveUp, dlq.Stopped: dlq.SourceGaveUp,
 	}
 	taken := map[dlq.Edge]bool{}
 	for _, source := range []dlq.Source{dlq.FromSaga, dlq.FromWebhook} {
@@ -78,7 +78,7 @@ func TestNewsOfALetterFollowTheTable(t *testing.T) {
 		}
 	}
 	for _, e := range dlq.Edges {
-		if slices.Contains([]dlq.Trigger{dlq.SourceGoesOn, dlq.SourceDone, dlq.SourceGaveUp, dlq.SourceDropped}, e.On) && !taken[e] {
+		if slices.Contains([]dlq.Trigger{dlq.SourceGoesOn, dlq.SourceDone, dlq.SourceGaveUp}, e.On) && !taken[e] {
 			t.Errorf("nothing ever takes %+v", e)
 		}
 	}

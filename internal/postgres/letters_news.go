@@ -115,7 +115,7 @@ WITH moved AS (
 	RETURNING m.id, m.tenant_id, m.attempts
 ), ended AS (
 	INSERT INTO dlq.dlq_attempts (message_id, tenant_id, number, token, revision, target, outcome, error, redrive_id, actor, started_at, ended_at)
-	SELECT moved.id, moved.tenant_id, greatest(moved.attempts, 1), $18, $19, $20::jsonb, $21, $22, $23, $24, $25, $17
+	SELECT moved.id, moved.tenant_id, greatest(moved.attempts, 1), $18, $19, $20::jsonb, $21, $22, $23, $24, $25, $26
 	  FROM moved WHERE $18::uuid IS NOT NULL
 	ON CONFLICT (message_id, number) DO NOTHING
 )
@@ -135,7 +135,7 @@ func (db *DB) putTold(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, e
 		l.Version, l.Status, nullIfEmpty(string(l.Resolution)), l.RetryCount, l.Failure.Message, l.Failure.Type, l.Failure.Class,
 		l.Fingerprint, termArray(letterTerms(l, place.Seals())), l.LastRetryAt, l.TerminalAt,
 		nullIfZero(l.Token), dlq.Lease.Microseconds(), l.UpdatedAt,
-		nullIfZero(ended.Token), ended.Revision, string(target), string(ended.Outcome), ended.Error, nullIfZero(ended.RedriveID), ended.Actor, ended.StartedAt).Scan(&id)
+		nullIfZero(ended.Token), ended.Revision, string(target), string(ended.Outcome), ended.Error, nullIfZero(ended.RedriveID), ended.Actor, ended.StartedAt, ended.EndedAt).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("move dead letter %s: %w", l.ID, err)
 	}

@@ -142,8 +142,12 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 		if d, err = findDelivery(ctx, tx, tenant, webhookID, id, "FOR NO KEY UPDATE"); err != nil {
 			return err
 		}
+		before := d
 		d = webhook.Redeliver(d, now)
-		return putDelivery(ctx, tx, d, false)
+		if err := putDelivery(ctx, tx, d, false); err != nil {
+			return err
+		}
+		return st.tellRedelivered(ctx, tx, tenant, now, before)
 	})
 	return d, outage("redeliver", err)
 }
@@ -157,7 +161,8 @@ WITH chosen AS (
 )
 UPDATE saga.webhook_deliveries d
    SET status = 'pending', round_start = d.attempt, ended_at = NULL, due_at = $4
-  FROM chosen WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.id = chosen.id`
+  FROM chosen WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.id = chosen.id
+RETURNING d.id, d.event_id`
 
 // RedeliverFailed implements webhook.Log.
 func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.UUID, since, now time.Time) (count int, more bool, err error) {
@@ -165,12 +170,21 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 		if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
 			return err
 		}
-		res, err := tx.ExecContext(ctx, redeliverFailed, tenant, webhookID, since, now, webhook.MaxRedeliver)
+		rows, err := tx.QueryContext(ctx, redeliverFailed, tenant, webhookID, since, now, webhook.MaxRedeliver)
 		if err != nil {
 			return err
 		}
-		n, err := res.RowsAffected()
-		if count = int(n); err != nil || n < webhook.MaxRedeliver {
+		var before []webhook.Delivery
+		err = eachRow(rows, func() error {
+			d := webhook.Delivery{Status: webhook.Failed}
+			err := rows.Scan(&d.ID, &d.EventID)
+			before = append(before, d)
+			return err
+		})
+		if err == nil {
+			err = st.tellRedelivered(ctx, tx, tenant, now, before...)
+		}
+		if count = len(before); err != nil || count < webhook.MaxRedeliver {
 			return err
 		}
 		return tx.GetContext(ctx, &more, `

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/webhook"
@@ -132,9 +133,9 @@ func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time
 	return claimed, outage("claim deliveries", err)
 }
 
-// inTx runs f in a transaction that sees every tenant.
+// inTx runs f in a transaction that sees every tenant, on a writers' connection.
 func (st *Webhooks) inTx(ctx context.Context, f func(tx *sqlx.Tx) error) error {
-	tx, err := st.db.read.BeginTxx(ctx, nil)
+	tx, err := st.db.write.BeginTxx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -171,6 +172,9 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 				UPDATE saga.webhook_deliveries SET due_at = $3
 				 WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND due_at > $3`, d.TenantID, d.WebhookID, m.Now)
 		}
+		if n := r.News(m); n != nil && err == nil {
+			err = st.tellOf(ctx, tx, d.TenantID, m.Now, map[string]*dlq.News{d.LetterKey(): n})
+		}
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) || fault.IsCode(err, webhook.CodeNotFound) { // deleted meanwhile
@@ -179,9 +183,16 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 	return r, stored && err == nil, outage("settle delivery", err)
 }
 
+// expireDeliveries keeps what was given up as long as its letter may have it
+// sent again.
 const expireDeliveries = `
 DELETE FROM saga.webhook_deliveries WHERE ctid = ANY (ARRAY(
-	SELECT ctid FROM saga.webhook_deliveries WHERE created_at < $1 AND status <> 'pending' LIMIT 5000 FOR UPDATE SKIP LOCKED))`
+	SELECT d.ctid FROM saga.webhook_deliveries d
+	 WHERE d.created_at < $1 AND d.status <> 'pending'
+	   AND (d.status <> 'failed' OR NOT EXISTS (
+	        SELECT 1 FROM dlq.dlq_messages m
+	         WHERE m.tenant_id = d.tenant_id AND m.dedupe_key = 'webhook:' || d.id AND m.status <> 'RESOLVED' AND m.resolution IS DISTINCT FROM 'DISCARDED'))
+	 LIMIT 5000 FOR UPDATE OF d SKIP LOCKED))`
 
 // Expire implements webhook.Queue, in batches.
 func (st *Webhooks) Expire(ctx context.Context, before time.Time) (int64, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/webhook"
 )
@@ -201,7 +202,10 @@ func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bo
 		_, err = tx.ExecContext(ctx, `
 			UPDATE saga.webhook_deliveries SET status = 'discarded', ended_at = $3
 			 WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'`, s.TenantID, s.ID, s.UpdatedAt)
-		return err
+		if err != nil {
+			return err
+		}
+		return st.dropLetters(ctx, tx, &s, "the delivery was skipped when the webhook was enabled", dlq.Retrying)
 	}))
 }
 
@@ -227,7 +231,9 @@ func (st *Webhooks) Delete(ctx context.Context, tenant, id uuid.UUID, version in
 		if version != 0 && version != present.Version {
 			return webhook.Stale(id, present.Version)
 		}
-		_, err = tx.ExecContext(ctx, `DELETE FROM saga.webhooks WHERE tenant_id = $1 AND id = $2`, tenant, id)
-		return err
+		if _, err := tx.ExecContext(ctx, `DELETE FROM saga.webhooks WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
+			return err
+		}
+		return st.dropLetters(ctx, tx, &present, "the webhook was deleted", dlq.Pending, dlq.Retrying)
 	}))
 }

@@ -1,0 +1,70 @@
+package webhook
+
+import (
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// A delivery that is given up leaves a dead letter, which it has for good: when
+// it is sent again the letter is being retried, and what comes of it is the
+// letter's end, or its next failure. Tests of an endpoint leave none.
+
+// LetterKey is the dedupe key of a delivery's letter.
+func (d *Delivery) LetterKey() string { return "webhook:" + d.ID.String() }
+
+// letterTopic is the topic of the letters of a subscription.
+func letterTopic(id uuid.UUID) string { return "webhook." + id.String() }
+
+// LetterTopic is the topic of the subscription's letters.
+func (s *Subscription) LetterTopic() string { return letterTopic(s.ID) }
+
+// News is what an outcome tells of the delivery's letter; nil: nothing. Whoever
+// stores it fills in the ID of the letter that has LetterKey.
+func (r *Result) News(m Moment) *dlq.News {
+	d := &r.Delivery
+	switch {
+	case d.Status == Delivered && d.RoundStart > 0: // the only ones that may have been given up before
+		return &dlq.News{Told: dlq.WentWell}
+	case d.Status == Failed && !d.IsTest():
+		return &dlq.News{Told: dlq.GaveUp, Letter: d.letter(m)}
+	}
+	return nil
+}
+
+// Redelivered is what a redelivery tells of the letter of the delivery as it was
+// before; nil: nothing. token is for the retry.
+func Redelivered(before *Delivery, token uuid.UUID) *dlq.News {
+	if before.Status != Failed || before.IsTest() {
+		return nil
+	}
+	return &dlq.News{Told: dlq.GoesOn, Token: token}
+}
+
+// letter makes the dead letter of a delivery that was given up, all but its id.
+func (d *Delivery) letter(m Moment) dlq.Letter {
+	l := dlq.Letter{
+		TenantID: d.TenantID, Source: dlq.FromWebhook, OriginalTopic: letterTopic(d.WebhookID), DedupeKey: d.LetterKey(),
+		Failure: dlq.Failure{Message: dlq.Storable(d.Error, dlq.MaxError), Type: "no_answer", Class: dlq.Transient},
+		Content: dlq.Content{Payload: d.Body}, Link: dlq.Link{WebhookID: d.WebhookID, DeliveryID: d.ID},
+		MaxRetries: dlq.DefaultPolicy.MaxRetries, Target: dlq.Target{Kind: dlq.ToWebhook},
+	}
+	if d.ResponseStatus != 0 {
+		l.Failure.Type = "http_" + strconv.Itoa(d.ResponseStatus)
+		l.Failure.Class = classOf(d.ResponseStatus)
+	}
+	return dlq.New(l, uuid.Nil, &dlq.DefaultPolicy, dlq.Moment{Now: m.Now, Jitter: m.Jitter})
+}
+
+// classOf says whether an endpoint that answers so is likely to do better later.
+func classOf(status int) dlq.ErrorClass {
+	switch {
+	case status == 408, status == 425, status == 429, status >= 500:
+		return dlq.Transient
+	case status >= 400:
+		return dlq.Permanent
+	}
+	return dlq.Unknown
+}
