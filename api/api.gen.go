@@ -24,6 +24,30 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for ActionKind.
+const (
+	ActionKindDeadLetter      ActionKind = "dead_letter"
+	ActionKindDeadLetterGroup ActionKind = "dead_letter_group"
+	ActionKindRedrive         ActionKind = "redrive"
+	ActionKindTopicPolicy     ActionKind = "topic_policy"
+)
+
+// Valid indicates whether the value is a known member of the ActionKind enum.
+func (e ActionKind) Valid() bool {
+	switch e {
+	case ActionKindDeadLetter:
+		return true
+	case ActionKindDeadLetterGroup:
+		return true
+	case ActionKindRedrive:
+		return true
+	case ActionKindTopicPolicy:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for AuditEventType.
 const (
 	AuditEventTypeCompensationCompleted     AuditEventType = "compensation.completed"
@@ -270,6 +294,51 @@ func (e DeadLetterErrorClass) Valid() bool {
 	}
 }
 
+// Defines values for DeadLetterGroupPatchState.
+const (
+	DeadLetterGroupPatchStateACKNOWLEDGED DeadLetterGroupPatchState = "ACKNOWLEDGED"
+	DeadLetterGroupPatchStateNEW          DeadLetterGroupPatchState = "NEW"
+	DeadLetterGroupPatchStateRESOLVED     DeadLetterGroupPatchState = "RESOLVED"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterGroupPatchState enum.
+func (e DeadLetterGroupPatchState) Valid() bool {
+	switch e {
+	case DeadLetterGroupPatchStateACKNOWLEDGED:
+		return true
+	case DeadLetterGroupPatchStateNEW:
+		return true
+	case DeadLetterGroupPatchStateRESOLVED:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterGroupState.
+const (
+	DeadLetterGroupStateACKNOWLEDGED DeadLetterGroupState = "ACKNOWLEDGED"
+	DeadLetterGroupStateNEW          DeadLetterGroupState = "NEW"
+	DeadLetterGroupStateREGRESSED    DeadLetterGroupState = "REGRESSED"
+	DeadLetterGroupStateRESOLVED     DeadLetterGroupState = "RESOLVED"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterGroupState enum.
+func (e DeadLetterGroupState) Valid() bool {
+	switch e {
+	case DeadLetterGroupStateACKNOWLEDGED:
+		return true
+	case DeadLetterGroupStateNEW:
+		return true
+	case DeadLetterGroupStateREGRESSED:
+		return true
+	case DeadLetterGroupStateRESOLVED:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeadLetterHeaderPatchOp.
 const (
 	DeadLetterHeaderPatchOpRemove DeadLetterHeaderPatchOp = "remove"
@@ -441,6 +510,30 @@ func (e DeadLetterTargetKind) Valid() bool {
 	case DeadLetterTargetKindSagaStep:
 		return true
 	case DeadLetterTargetKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterTopicAlerts.
+const (
+	DeadLetterTopicAlertsAge      DeadLetterTopicAlerts = "age"
+	DeadLetterTopicAlertsCount    DeadLetterTopicAlerts = "count"
+	DeadLetterTopicAlertsNewGroup DeadLetterTopicAlerts = "new_group"
+	DeadLetterTopicAlertsRate     DeadLetterTopicAlerts = "rate"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterTopicAlerts enum.
+func (e DeadLetterTopicAlerts) Valid() bool {
+	switch e {
+	case DeadLetterTopicAlertsAge:
+		return true
+	case DeadLetterTopicAlertsCount:
+		return true
+	case DeadLetterTopicAlertsNewGroup:
+		return true
+	case DeadLetterTopicAlertsRate:
 		return true
 	default:
 		return false
@@ -630,6 +723,141 @@ const (
 func (e NoCompensation) Valid() bool {
 	switch e {
 	case NoCompensationNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveAction.
+const (
+	RedriveActionDELETE  RedriveAction = "DELETE"
+	RedriveActionDISCARD RedriveAction = "DISCARD"
+	RedriveActionREQUEUE RedriveAction = "REQUEUE"
+	RedriveActionRESOLVE RedriveAction = "RESOLVE"
+	RedriveActionRETRY   RedriveAction = "RETRY"
+)
+
+// Valid indicates whether the value is a known member of the RedriveAction enum.
+func (e RedriveAction) Valid() bool {
+	switch e {
+	case RedriveActionDELETE:
+		return true
+	case RedriveActionDISCARD:
+		return true
+	case RedriveActionREQUEUE:
+		return true
+	case RedriveActionRESOLVE:
+		return true
+	case RedriveActionRETRY:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveItemState.
+const (
+	RedriveItemStateBOUNCED RedriveItemState = "BOUNCED"
+	RedriveItemStateDONE    RedriveItemState = "DONE"
+	RedriveItemStateFAILED  RedriveItemState = "FAILED"
+	RedriveItemStateSKIPPED RedriveItemState = "SKIPPED"
+	RedriveItemStateTAKEN   RedriveItemState = "TAKEN"
+	RedriveItemStateWAITING RedriveItemState = "WAITING"
+)
+
+// Valid indicates whether the value is a known member of the RedriveItemState enum.
+func (e RedriveItemState) Valid() bool {
+	switch e {
+	case RedriveItemStateBOUNCED:
+		return true
+	case RedriveItemStateDONE:
+		return true
+	case RedriveItemStateFAILED:
+		return true
+	case RedriveItemStateSKIPPED:
+		return true
+	case RedriveItemStateTAKEN:
+		return true
+	case RedriveItemStateWAITING:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveOrder.
+const (
+	RedriveOrderOLDEST RedriveOrder = "OLDEST"
+	RedriveOrderPERKEY RedriveOrder = "PER_KEY"
+)
+
+// Valid indicates whether the value is a known member of the RedriveOrder enum.
+func (e RedriveOrder) Valid() bool {
+	switch e {
+	case RedriveOrderOLDEST:
+		return true
+	case RedriveOrderPERKEY:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveState.
+const (
+	RedriveStateAWAITINGAPPROVAL RedriveState = "AWAITING_APPROVAL"
+	RedriveStateCANCELED         RedriveState = "CANCELED"
+	RedriveStateCOMPLETED        RedriveState = "COMPLETED"
+	RedriveStateHALTED           RedriveState = "HALTED"
+	RedriveStatePAUSED           RedriveState = "PAUSED"
+	RedriveStatePENDING          RedriveState = "PENDING"
+	RedriveStateRUNNING          RedriveState = "RUNNING"
+)
+
+// Valid indicates whether the value is a known member of the RedriveState enum.
+func (e RedriveState) Valid() bool {
+	switch e {
+	case RedriveStateAWAITINGAPPROVAL:
+		return true
+	case RedriveStateCANCELED:
+		return true
+	case RedriveStateCOMPLETED:
+		return true
+	case RedriveStateHALTED:
+		return true
+	case RedriveStatePAUSED:
+		return true
+	case RedriveStatePENDING:
+		return true
+	case RedriveStateRUNNING:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveVerb.
+const (
+	RedriveVerbApprove RedriveVerb = "approve"
+	RedriveVerbCancel  RedriveVerb = "cancel"
+	RedriveVerbPause   RedriveVerb = "pause"
+	RedriveVerbResume  RedriveVerb = "resume"
+	RedriveVerbUpdate  RedriveVerb = "update"
+)
+
+// Valid indicates whether the value is a known member of the RedriveVerb enum.
+func (e RedriveVerb) Valid() bool {
+	switch e {
+	case RedriveVerbApprove:
+		return true
+	case RedriveVerbCancel:
+		return true
+	case RedriveVerbPause:
+		return true
+	case RedriveVerbResume:
+		return true
+	case RedriveVerbUpdate:
 		return true
 	default:
 		return false
@@ -1032,6 +1260,24 @@ func (e ListAPIKeysParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListActionsParamsInclude.
+const (
+	ListActionsParamsIncludeExactTotal ListActionsParamsInclude = "exact_total"
+	ListActionsParamsIncludeTotal      ListActionsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListActionsParamsInclude enum.
+func (e ListActionsParamsInclude) Valid() bool {
+	switch e {
+	case ListActionsParamsIncludeExactTotal:
+		return true
+	case ListActionsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListArchivedDeadLettersParamsView.
 const (
 	ListArchivedDeadLettersParamsViewBasic ListArchivedDeadLettersParamsView = "basic"
@@ -1062,6 +1308,24 @@ func (e ListArchivedDeadLettersParamsInclude) Valid() bool {
 	case ListArchivedDeadLettersParamsIncludeExactTotal:
 		return true
 	case ListArchivedDeadLettersParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLetterGroupsParamsInclude.
+const (
+	ListDeadLetterGroupsParamsIncludeExactTotal ListDeadLetterGroupsParamsInclude = "exact_total"
+	ListDeadLetterGroupsParamsIncludeTotal      ListDeadLetterGroupsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLetterGroupsParamsInclude enum.
+func (e ListDeadLetterGroupsParamsInclude) Valid() bool {
+	switch e {
+	case ListDeadLetterGroupsParamsIncludeExactTotal:
+		return true
+	case ListDeadLetterGroupsParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -1143,6 +1407,24 @@ func (e GetDeadLetterParamsInclude) Valid() bool {
 	case GetDeadLetterParamsIncludePayload:
 		return true
 	case GetDeadLetterParamsIncludeRaw:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListRedrivesParamsInclude.
+const (
+	ListRedrivesParamsIncludeExactTotal ListRedrivesParamsInclude = "exact_total"
+	ListRedrivesParamsIncludeTotal      ListRedrivesParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListRedrivesParamsInclude enum.
+func (e ListRedrivesParamsInclude) Valid() bool {
+	switch e {
+	case ListRedrivesParamsIncludeExactTotal:
+		return true
+	case ListRedrivesParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -1455,11 +1737,40 @@ type APIKeyList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
+// Action What somebody did.
+type Action struct {
+	// Actor Absent when it was Skald itself.
+	Actor *string   `json:"actor,omitempty"`
+	At    time.Time `json:"at"`
+
+	// Detail What changed, without contents; of a deletion what there was.
+	Detail JSONObject         `json:"detail,omitempty"`
+	ID     openapi_types.UUID `json:"id"`
+
+	// Kind What an action was done to.
+	Kind      ActionKind `json:"kind"`
+	Reason    *string    `json:"reason,omitempty"`
+	RequestID *string    `json:"request_id,omitempty"`
+
+	// Subject The id, fingerprint or topic that it was done to; `*` stands for a tenant's default policy.
+	Subject string `json:"subject"`
+	Verb    string `json:"verb"`
+}
+
 // ActionInput defines model for ActionInput.
 type ActionInput struct {
 	// Reason Recorded in the saga's error.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
+}
+
+// ActionKind What an action was done to.
+type ActionKind string
+
+// ActionList defines model for ActionList.
+type ActionList struct {
+	Actions    []Action   `json:"actions"`
+	Pagination Pagination `json:"pagination"`
 }
 
 // AnyJSON Any JSON value. In answers the text `***` for those who lack `payloads:read`.
@@ -1608,6 +1919,9 @@ type CompleteStepInput struct {
 
 // ContentText What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
 type ContentText = string
+
+// CountsByName defines model for CountsByName.
+type CountsByName map[string]int64
 
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
@@ -1762,6 +2076,21 @@ type DeadLetterActionInput struct {
 	Reason *Reason `json:"reason,omitempty"`
 }
 
+// DeadLetterAlert When the letters of a topic should wake somebody; what is left out or 0 never does.
+type DeadLetterAlert struct {
+	// AgeMS Age of the oldest open letter.
+	AgeMS *int64 `json:"age_ms,omitempty"`
+
+	// Count Open letters.
+	Count *int64 `json:"count,omitempty"`
+
+	// NewGroup An error that was never seen before.
+	NewGroup *bool `json:"new_group,omitempty"`
+
+	// Rate Letters in five minutes.
+	Rate *int64 `json:"rate,omitempty"`
+}
+
 // DeadLetterAncestor A letter of a lineage.
 type DeadLetterAncestor struct {
 	ID       openapi_types.UUID  `json:"id"`
@@ -1779,6 +2108,13 @@ type DeadLetterAncestor struct {
 	RedriveID  *openapi_types.UUID   `json:"redrive_id,omitempty"`
 	CreatedAt  time.Time             `json:"created_at"`
 	Archived   *bool                 `json:"archived,omitempty"`
+}
+
+// DeadLetterArrivals How many letters arrived in the last five minutes, hour and day.
+type DeadLetterArrivals struct {
+	Last1H  int64 `json:"last_1h"`
+	Last24H int64 `json:"last_24h"`
+	Last5M  int64 `json:"last_5m"`
 }
 
 // DeadLetterAttempt One retry.
@@ -1818,9 +2154,27 @@ type DeadLetterAttemptList struct {
 	Attempts []DeadLetterAttempt `json:"attempts"`
 }
 
+// DeadLetterBackoff The time between retries.
+type DeadLetterBackoff struct {
+	InitialIntervalMS int64 `json:"initial_interval_ms"`
+
+	// Jitter Share of the interval by which it varies to either side.
+	Jitter        float64 `json:"jitter"`
+	MaxIntervalMS int64   `json:"max_interval_ms"`
+	Multiplier    float64 `json:"multiplier"`
+}
+
 // DeadLetterBatch defines model for DeadLetterBatch.
 type DeadLetterBatch struct {
 	Messages []DeadLetterInput `json:"messages"`
+}
+
+// DeadLetterCounts Live letters by status.
+type DeadLetterCounts struct {
+	DEAD     int64 `json:"DEAD"`
+	PENDING  int64 `json:"PENDING"`
+	RESOLVED int64 `json:"RESOLVED"`
+	RETRYING int64 `json:"RETRYING"`
 }
 
 // DeadLetterCurrent What the dead letter is instead.
@@ -1851,6 +2205,107 @@ type DeadLetterEncoding string
 
 // DeadLetterErrorClass Whether trying again is likely to help.
 type DeadLetterErrorClass string
+
+// DeadLetterFilter The filters of `GET /dlq/messages`, under their names; all must fit.
+type DeadLetterFilter struct {
+	Assignee      *Label                 `json:"assignee,omitempty"`
+	ConsumerGroup *Label                 `json:"consumer_group,omitempty"`
+	CorrelationID *Label                 `json:"correlation_id,omitempty"`
+	CreatedFrom   *time.Time             `json:"created_from,omitempty"`
+	CreatedTo     *time.Time             `json:"created_to,omitempty"`
+	ErrorClass    []DeadLetterErrorClass `json:"error_class,omitempty"`
+	ErrorContains *Label                 `json:"error_contains,omitempty"`
+	ErrorType     *Label                 `json:"error_type,omitempty"`
+	Fingerprint   *string                `json:"fingerprint,omitempty"`
+	GenerationMin *int32                 `json:"generation_min,omitempty"`
+
+	// Header As `name=value`.
+	Header    []string `json:"header,omitempty"`
+	JobRunID  *UUID    `json:"job_run_id,omitempty"`
+	Key       *string  `json:"key,omitempty"`
+	KeyBase64 *string  `json:"key_base64,omitempty"`
+
+	// Label It must have all.
+	Label         []string   `json:"label,omitempty"`
+	LastRetryFrom *time.Time `json:"last_retry_from,omitempty"`
+	LastRetryTo   *time.Time `json:"last_retry_to,omitempty"`
+
+	// Payload As `path=value`.
+	Payload       []string               `json:"payload,omitempty"`
+	RedriveID     *UUID                  `json:"redrive_id,omitempty"`
+	Resolution    []DeadLetterResolution `json:"resolution,omitempty"`
+	RetryCountMax *int32                 `json:"retry_count_max,omitempty"`
+	RetryCountMin *int32                 `json:"retry_count_min,omitempty"`
+	RootID        *UUID                  `json:"root_id,omitempty"`
+	SagaID        *UUID                  `json:"saga_id,omitempty"`
+	Source        []DeadLetterSource     `json:"source,omitempty"`
+
+	// Status By default those that the action can do something to.
+	Status []DeadLetterStatus `json:"status,omitempty"`
+
+	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	Topic   *string `json:"topic,omitempty"`
+	TraceID *Label  `json:"trace_id,omitempty"`
+}
+
+// DeadLetterGroup Letters with one fingerprint, which is one kind of error.
+type DeadLetterGroup struct {
+	Assignee    *string   `json:"assignee,omitempty"`
+	ErrorType   *string   `json:"error_type,omitempty"`
+	Fingerprint string    `json:"fingerprint"`
+	FirstSeen   time.Time `json:"first_seen"`
+	LastSeen    time.Time `json:"last_seen"`
+
+	// Message The error with all that varies replaced by `#`.
+	Message string  `json:"message"`
+	Note    *string `json:"note,omitempty"`
+
+	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to ten thousand.
+	Open *int64 `json:"open,omitempty"`
+
+	// OpenIsCapped There are at least `open`.
+	OpenIsCapped *bool `json:"open_is_capped,omitempty"`
+
+	// Received Letters ever.
+	Received int64 `json:"received"`
+
+	// SampleID The latest letter.
+	SampleID openapi_types.UUID `json:"sample_id"`
+
+	// State A RESOLVED group becomes REGRESSED with its next letter.
+	State DeadLetterGroupState `json:"state"`
+
+	// Topic Of its first letter.
+	Topic     string    `json:"topic"`
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Version Grows when people change it, not with its letters; the ETag.
+	Version int64 `json:"version"`
+}
+
+// DeadLetterGroupList defines model for DeadLetterGroupList.
+type DeadLetterGroupList struct {
+	Groups     []DeadLetterGroup `json:"groups"`
+	Pagination Pagination        `json:"pagination"`
+}
+
+// DeadLetterGroupPatch defines model for DeadLetterGroupPatch.
+type DeadLetterGroupPatch struct {
+	Assignee *string `json:"assignee,omitempty"`
+	Note     *string `json:"note,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// State Not REGRESSED.
+	State *DeadLetterGroupPatchState `json:"state,omitempty"`
+}
+
+// DeadLetterGroupPatchState Not REGRESSED.
+type DeadLetterGroupPatchState string
+
+// DeadLetterGroupState A RESOLVED group becomes REGRESSED with its next letter.
+type DeadLetterGroupState string
 
 // DeadLetterHeader `value` is there when it is UTF-8, `value_base64` whenever there is a value.
 // A request has one of them, or neither for a header without a value.
@@ -1987,6 +2442,86 @@ type DeadLetterPlace struct {
 	Offset    int64  `json:"offset"`
 }
 
+// DeadLetterPolicy defines model for DeadLetterPolicy.
+type DeadLetterPolicy struct {
+	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	Alert DeadLetterAlert `json:"alert"`
+
+	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	AllowedTargets []string `json:"allowed_targets"`
+
+	// ArchiveDays How long they stay in the archive after that.
+	ArchiveDays int32 `json:"archive_days"`
+
+	// AutoRetry Letters of Kafka and REST are retried by themselves.
+	AutoRetry bool `json:"auto_retry"`
+
+	// Backoff The time between retries.
+	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// Inherited There is none of its own; this is what serves instead.
+	Inherited bool `json:"inherited"`
+
+	// MaxGenerations How often a letter may come back before it is POISON.
+	MaxGenerations int32 `json:"max_generations"`
+
+	// MaxRetries Of letters that bring no number of their own.
+	MaxRetries int32 `json:"max_retries"`
+
+	// Ordered Letters of one key are driven one after the other, as they arrived.
+	Ordered bool `json:"ordered"`
+
+	// Redact Members of payloads that nobody is shown, as dotted paths.
+	Redact []string `json:"redact"`
+
+	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
+	RetentionDays int32 `json:"retention_days"`
+
+	// Topic Absent of the tenant's default.
+	Topic     *string    `json:"topic,omitempty"`
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	UpdatedBy *string    `json:"updated_by,omitempty"`
+
+	// Version The ETag; 0 when it is inherited.
+	Version int64 `json:"version"`
+}
+
+// DeadLetterPolicyInput How the letters of a topic are treated.
+type DeadLetterPolicyInput struct {
+	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	Alert *DeadLetterAlert `json:"alert,omitempty"`
+
+	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	AllowedTargets []string `json:"allowed_targets,omitempty"`
+
+	// ArchiveDays How long they stay in the archive after that.
+	ArchiveDays int32 `json:"archive_days"`
+
+	// AutoRetry Letters of Kafka and REST are retried by themselves.
+	AutoRetry bool `json:"auto_retry"`
+
+	// Backoff The time between retries.
+	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// MaxGenerations How often a letter may come back before it is POISON.
+	MaxGenerations int32 `json:"max_generations"`
+
+	// MaxRetries Of letters that bring no number of their own.
+	MaxRetries int32 `json:"max_retries"`
+
+	// Ordered Letters of one key are driven one after the other, as they arrived.
+	Ordered bool `json:"ordered"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Redact Members of payloads that nobody is shown, as dotted paths.
+	Redact []string `json:"redact,omitempty"`
+
+	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
+	RetentionDays int32 `json:"retention_days"`
+}
+
 // DeadLetterRequeueInput defines model for DeadLetterRequeueInput.
 type DeadLetterRequeueInput struct {
 	MaxRetries *int32 `json:"max_retries,omitempty"`
@@ -2098,6 +2633,22 @@ type DeadLetterRevisionList struct {
 // DeadLetterSource Where it came from.
 type DeadLetterSource string
 
+// DeadLetterStat defines model for DeadLetterStat.
+type DeadLetterStat struct {
+	Count         int64  `json:"count"`
+	OriginalTopic string `json:"original_topic"`
+
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status DeadLetterStatus `json:"status"`
+}
+
+// DeadLetterStats defines model for DeadLetterStats.
+type DeadLetterStats struct {
+	// Stats By topic and status; pairs without letters are left out.
+	Stats []DeadLetterStat `json:"stats"`
+}
+
 // DeadLetterStatus PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
 // or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
 type DeadLetterStatus string
@@ -2124,6 +2675,37 @@ type DeadLetterTargetMethod string
 
 // DeadLetterTargetKind defines model for DeadLetterTargetKind.
 type DeadLetterTargetKind string
+
+// DeadLetterTopic defines model for DeadLetterTopic.
+type DeadLetterTopic struct {
+	// Alerts Members of the policy's `alert` that are exceeded.
+	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
+
+	// Arrivals How many letters arrived in the last five minutes, hour and day.
+	Arrivals DeadLetterArrivals `json:"arrivals"`
+
+	// Counts Live letters by status.
+	Counts DeadLetterCounts `json:"counts"`
+
+	// OldestOpenAgeMS Its age.
+	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
+
+	// OldestOpenAt Arrival of the oldest open letter; absent when none is open.
+	OldestOpenAt *time.Time `json:"oldest_open_at,omitempty"`
+
+	// TopGroups The largest, up to five.
+	TopGroups []DeadLetterGroup `json:"top_groups,omitempty"`
+	Topic     string            `json:"topic"`
+}
+
+// DeadLetterTopicAlerts defines model for DeadLetterTopic.Alerts.
+type DeadLetterTopicAlerts string
+
+// DeadLetterTopicList defines model for DeadLetterTopicList.
+type DeadLetterTopicList struct {
+	Pagination Pagination        `json:"pagination"`
+	Topics     []DeadLetterTopic `json:"topics"`
+}
 
 // DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` DELETE.
 type DeadLetterVerb string
@@ -2326,6 +2908,48 @@ type Foresight struct {
 // ForesightDryRun defines model for Foresight.DryRun.
 type ForesightDryRun bool
 
+// GroupDiscardInput As in `RedriveInput`.
+type GroupDiscardInput struct {
+	// DryRun Only count.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// MaxMessages At most so many letters.
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason Reason `json:"reason"`
+}
+
+// GroupRedriveInput As in `RedriveInput`.
+type GroupRedriveInput struct {
+	// Canary The first letters of a redrive, which are watched before the rest follows.
+	Canary *RedriveCanary `json:"canary,omitempty"`
+
+	// DryRun Only count.
+	DryRun *bool `json:"dry_run,omitempty"`
+	Force  *bool `json:"force,omitempty"`
+
+	// MaxMessages At most so many letters.
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
+	// other, each only when the one before was acknowledged; a failure skips the rest
+	// of its key.
+	Order *RedriveOrder `json:"order,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn *RedriveStop `json:"stop_on,omitempty"`
+}
+
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
@@ -2459,6 +3083,234 @@ type Redelivered struct {
 	Redelivered int  `json:"redelivered"`
 }
 
+// Redrive defines model for Redrive.
+type Redrive struct {
+	// Action What is done to each letter, as in the operations on one letter.
+	Action RedriveAction `json:"action"`
+
+	// Actor Who asked for it.
+	Actor string `json:"actor"`
+
+	// AllowedActions What can be done to it now.
+	AllowedActions   []RedriveVerb `json:"allowed_actions"`
+	ApprovalRequired bool          `json:"approval_required"`
+	ApprovedBy       *string       `json:"approved_by,omitempty"`
+
+	// Bounced Of those done, how many came back.
+	Bounced int64 `json:"bounced"`
+
+	// Canary The first letters of a redrive, which are watched before the rest follows.
+	Canary       *RedriveCanary `json:"canary,omitempty"`
+	CanaryPassed *bool          `json:"canary_passed,omitempty"`
+	Concurrency  int            `json:"concurrency"`
+	CreatedAt    time.Time      `json:"created_at"`
+	Done         int64          `json:"done"`
+	EndedAt      *time.Time     `json:"ended_at,omitempty"`
+
+	// Eta When it will be through at its rate, while it is RUNNING.
+	Eta    *time.Time `json:"eta,omitempty"`
+	Failed int64      `json:"failed"`
+
+	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Filter   AnyJSON `json:"filter,omitempty"`
+	Force    bool    `json:"force"`
+	Gathered bool    `json:"gathered"`
+
+	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
+	HaltReason *string            `json:"halt_reason,omitempty"`
+	ID         openapi_types.UUID `json:"id"`
+
+	// Left Letters found that it has not come to.
+	Left int64 `json:"left"`
+
+	// Matched Letters it has found; all of them once `gathered`.
+	Matched     int64  `json:"matched"`
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
+	// other, each only when the one before was acknowledged; a failure skips the rest
+	// of its key.
+	Order         RedriveOrder `json:"order"`
+	RatePerSecond float64      `json:"rate_per_second"`
+	Reason        *string      `json:"reason,omitempty"`
+	ScheduledFor  *time.Time   `json:"scheduled_for,omitempty"`
+
+	// Selected How many `ids` it was given; absent with a filter.
+	Selected *int64 `json:"selected,omitempty"`
+
+	// Skipped Their status had changed, or their key was blocked.
+	Skipped   int64      `json:"skipped"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+
+	// State PENDING gathers its letters, or its time has not come; HALTED has stopped itself
+	// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
+	State RedriveState `json:"state"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn RedriveStop `json:"stop_on"`
+
+	// Target Where a retry drives a letter.
+	Target *DeadLetterTarget `json:"target,omitempty"`
+
+	// Transform Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Transform AnyJSON   `json:"transform,omitempty"`
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Version Grows with every decision; the ETag.
+	Version int64 `json:"version"`
+
+	// WatchedAt Since when its canary is watched.
+	WatchedAt *time.Time `json:"watched_at,omitempty"`
+}
+
+// RedriveAction What is done to each letter, as in the operations on one letter.
+type RedriveAction string
+
+// RedriveCanary The first letters of a redrive, which are watched before the rest follows.
+type RedriveCanary struct {
+	// Count How many.
+	Count int32 `json:"count"`
+
+	// MaxBounceRatio More than this share of those done halts; 0 by default: any.
+	MaxBounceRatio *float64 `json:"max_bounce_ratio,omitempty"`
+
+	// WatchSeconds How long to wait for letters that come back; 0 by default.
+	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
+}
+
+// RedriveInput One of `ids`, `filter` and `all`.
+type RedriveInput struct {
+	// Action What is done to each letter, as in the operations on one letter.
+	Action RedriveAction `json:"action"`
+
+	// All Every letter is meant; without it a filter that restricts nothing is refused.
+	All *bool `json:"all,omitempty"`
+
+	// ApprovalRequired Somebody else must approve it first.
+	ApprovalRequired *bool `json:"approval_required,omitempty"`
+
+	// Canary The first letters of a redrive, which are watched before the rest follows.
+	Canary *RedriveCanary `json:"canary,omitempty"`
+
+	// Concurrency HTTP requests at once, per node; 8 by default.
+	Concurrency *int32 `json:"concurrency,omitempty"`
+
+	// DryRun Only count.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Filter The filters of `GET /dlq/messages`, under their names; all must fit.
+	Filter *DeadLetterFilter `json:"filter,omitempty"`
+
+	// Force Of RETRY only: DEAD letters too.
+	Force *bool `json:"force,omitempty"`
+
+	// Ids 1 to 10,000 letters.
+	Ids []UUID `json:"ids,omitempty"`
+
+	// MaxMessages At most so many letters.
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// Order OLDEST by default.
+	Order *RedriveOrder `json:"order,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Required for everything but RETRY.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// ScheduledFor Not before this time.
+	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn *RedriveStop `json:"stop_on,omitempty"`
+
+	// Target Of RETRY only, instead of the target of each letter; kinds `kafka` and `http`.
+	Target *DeadLetterTarget `json:"target,omitempty"`
+
+	// Transform Of RETRY only. A JSON Patch (RFC 6902) of every payload; a letter that it does not fit fails. The letters themselves are not changed.
+	Transform []JSONObject `json:"transform,omitempty"`
+}
+
+// RedriveItem defines model for RedriveItem.
+type RedriveItem struct {
+	// Detail Why it failed or was skipped.
+	Detail    *string            `json:"detail,omitempty"`
+	MessageID openapi_types.UUID `json:"message_id"`
+
+	// Position In the redrive.
+	Position int64 `json:"position"`
+
+	// State BOUNCED is a letter that was done and has come back.
+	State     RedriveItemState `json:"state"`
+	UpdatedAt time.Time        `json:"updated_at"`
+}
+
+// RedriveItemList defines model for RedriveItemList.
+type RedriveItemList struct {
+	Items      []RedriveItem `json:"items"`
+	Pagination Pagination    `json:"pagination"`
+}
+
+// RedriveItemState BOUNCED is a letter that was done and has come back.
+type RedriveItemState string
+
+// RedriveList defines model for RedriveList.
+type RedriveList struct {
+	Pagination Pagination `json:"pagination"`
+	Redrives   []Redrive  `json:"redrives"`
+}
+
+// RedriveOrder OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
+// other, each only when the one before was acknowledged; a failure skips the rest
+// of its key.
+type RedriveOrder string
+
+// RedrivePatch defines model for RedrivePatch.
+type RedrivePatch struct {
+	Concurrency *int32 `json:"concurrency,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn *RedriveStop `json:"stop_on,omitempty"`
+}
+
+// RedrivePreview What a redrive would be done to.
+type RedrivePreview struct {
+	// BlockedKeys Keys of ordered topics with an older open letter that is not among them.
+	BlockedKeys int64 `json:"blocked_keys"`
+
+	// ByGroup By fingerprint, the 20 largest.
+	ByGroup  CountsByName `json:"by_group"`
+	ByStatus CountsByName `json:"by_status"`
+	ByTopic  CountsByName `json:"by_topic"`
+	Matched  int64        `json:"matched"`
+
+	// Sample Up to ten of them.
+	Sample []DeadLetter `json:"sample"`
+}
+
+// RedriveState PENDING gathers its letters, or its time has not come; HALTED has stopped itself
+// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
+type RedriveState string
+
+// RedriveStop When a redrive halts by itself.
+type RedriveStop struct {
+	// FailureRatio More than this share of the letters tried, of at least 20, has failed.
+	FailureRatio *float64 `json:"failure_ratio,omitempty"`
+
+	// Failures So many letters have failed.
+	Failures *int64 `json:"failures,omitempty"`
+}
+
+// RedriveVerb An action of the API, named as in its path; `update` is PATCH.
+type RedriveVerb string
+
 // ResumeInput defines model for ResumeInput.
 type ResumeInput struct {
 	// KeepDeadline Whether the deadline stays where it was.
@@ -2498,6 +3350,34 @@ type RetentionRun struct {
 
 	// Workflows Of a dry run only; the workflows that have expired sagas, by name.
 	Workflows []ExpiredSagas `json:"workflows,omitempty"`
+}
+
+// RetryAllInput defines model for RetryAllInput.
+type RetryAllInput struct {
+	// DryRun Only count.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// MaxMessages At most so many letters.
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// RetryAllResult defines model for RetryAllResult.
+type RetryAllResult struct {
+	// Message In words.
+	Message string `json:"message"`
+
+	// Preview With `dry_run`.
+	Preview *RedrivePreview `json:"preview,omitempty"`
+	Redrive *Redrive        `json:"redrive,omitempty"`
+
+	// RetriedCount Letters that were retried with success, so far.
+	RetriedCount int64 `json:"retried_count"`
 }
 
 // RetryClass Why an attempt failed. A refusal is never retried.
@@ -3117,6 +3997,9 @@ type DLQFingerprintFilter = string
 // DLQGenerationMin defines model for DLQGenerationMin.
 type DLQGenerationMin = int32
 
+// DLQGroupTopic defines model for DLQGroupTopic.
+type DLQGroupTopic = Label
+
 // DLQHeaderFilter defines model for DLQHeaderFilter.
 type DLQHeaderFilter = []string
 
@@ -3168,6 +4051,9 @@ type DLQSourceFilter = []DeadLetterSource
 // DLQStatusFilter defines model for DLQStatusFilter.
 type DLQStatusFilter = []DeadLetterStatus
 
+// DLQTopic defines model for DLQTopic.
+type DLQTopic = string
+
 // DLQTopicFilter defines model for DLQTopicFilter.
 type DLQTopicFilter = Label
 
@@ -3188,6 +4074,9 @@ type EventCursor = string
 
 // EventType defines model for EventType.
 type EventType = []AuditEventType
+
+// Fingerprint defines model for Fingerprint.
+type Fingerprint = string
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -3216,6 +4105,12 @@ type PageSize = int32
 // Prefer defines model for Prefer.
 type Prefer = string
 
+// RedriveID defines model for RedriveID.
+type RedriveID = UUID
+
+// RedriveWait defines model for RedriveWait.
+type RedriveWait = string
+
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
@@ -3238,8 +4133,14 @@ type WorkflowName = string
 // name, once the saga is completed.
 type ActionAccepted = Saga
 
+// DeadLetterGroupFound Letters with one fingerprint, which is one kind of error.
+type DeadLetterGroupFound = DeadLetterGroup
+
 // DeadLetterPage defines model for DeadLetterPage.
 type DeadLetterPage = DeadLetterList
+
+// DeadLetterPolicyFound defines model for DeadLetterPolicyFound.
+type DeadLetterPolicyFound = DeadLetterPolicy
 
 // DeadLetterState defines model for DeadLetterState.
 type DeadLetterState = DeadLetter
@@ -3253,6 +4154,12 @@ type Failure = Problem
 // Foreseen What an action would do. Nothing has been done.
 type Foreseen = Foresight
 
+// RedriveAccepted defines model for RedriveAccepted.
+type RedriveAccepted = Redrive
+
+// RedriveFound defines model for RedriveFound.
+type RedriveFound = Redrive
+
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
 
@@ -3265,8 +4172,8 @@ type WorkflowPage = WorkflowList
 // WorkflowState defines model for WorkflowState.
 type WorkflowState = Workflow
 
-// Action defines model for Action.
-type Action = ActionInput
+// ActionRequestBody defines model for Action.
+type ActionRequestBody = ActionInput
 
 // CompleteStep defines model for CompleteStep.
 type CompleteStep = CompleteStepInput
@@ -3321,6 +4228,40 @@ type ListAPIKeysParams struct {
 
 // ListAPIKeysParamsInclude defines parameters for ListAPIKeys.
 type ListAPIKeysParamsInclude string
+
+// ListActionsParams defines parameters for ListActions.
+type ListActionsParams struct {
+	Kind *ActionKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Subject The id, fingerprint or topic that it was done to.
+	Subject *Label `form:"subject,omitempty" json:"subject,omitempty"`
+	Actor   *Label `form:"actor,omitempty" json:"actor,omitempty"`
+	Verb    *Label `form:"verb,omitempty" json:"verb,omitempty"`
+
+	// From Only actions of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only actions before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListActionsParamsInclude defines parameters for ListActions.
+type ListActionsParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
@@ -3507,6 +4448,51 @@ type ExportDeadLettersParams struct {
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListDeadLetterGroupsParams defines parameters for ListDeadLetterGroups.
+type ListDeadLetterGroupsParams struct {
+	// State Repeatable.
+	State []DeadLetterGroupState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Topic The topic of the first letter.
+	Topic *DLQGroupTopic `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListDeadLetterGroupsParamsInclude defines parameters for ListDeadLetterGroups.
+type ListDeadLetterGroupsParamsInclude string
+
+// UpdateDeadLetterGroupParams defines parameters for UpdateDeadLetterGroup.
+type UpdateDeadLetterGroupParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// DiscardDeadLetterGroupParams defines parameters for DiscardDeadLetterGroup.
+type DiscardDeadLetterGroupParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RetryDeadLetterGroupParams defines parameters for RetryDeadLetterGroup.
+type RetryDeadLetterGroupParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListDeadLettersParams defines parameters for ListDeadLetters.
 type ListDeadLettersParams struct {
 	// Status Repeatable.
@@ -3673,6 +4659,123 @@ type RetryDeadLetterParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// GetDefaultPolicyParams defines parameters for GetDefaultPolicy.
+type GetDefaultPolicyParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
+type PutDefaultPolicyParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListRedrivesParams defines parameters for ListRedrives.
+type ListRedrivesParams struct {
+	// State Repeatable.
+	State []RedriveState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListRedrivesParamsInclude defines parameters for ListRedrives.
+type ListRedrivesParamsInclude string
+
+// CreateRedriveParams defines parameters for CreateRedrive.
+type CreateRedriveParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// GetRedriveParams defines parameters for GetRedrive.
+type GetRedriveParams struct {
+	// Wait How long to wait for the end of the redrive, for example `30s` or `1m30s`.
+	// The server may cut it short.
+	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// UpdateRedriveParams defines parameters for UpdateRedrive.
+type UpdateRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ApproveRedriveParams defines parameters for ApproveRedrive.
+type ApproveRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// CancelRedriveParams defines parameters for CancelRedrive.
+type CancelRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListRedriveItemsParams defines parameters for ListRedriveItems.
+type ListRedriveItemsParams struct {
+	// State Repeatable.
+	State []RedriveItemState `form:"state,omitempty" json:"state,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// PauseRedriveParams defines parameters for PauseRedrive.
+type PauseRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ResumeRedriveParams defines parameters for ResumeRedrive.
+type ResumeRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListDeadLetterTopicsParams defines parameters for ListDeadLetterTopics.
+type ListDeadLetterTopicsParams struct {
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetTopicPolicyParams defines parameters for GetTopicPolicy.
+type GetTopicPolicyParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// PutTopicPolicyParams defines parameters for PutTopicPolicy.
+type PutTopicPolicyParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ListDeadLettersOfTopicParams defines parameters for ListDeadLettersOfTopic.
 type ListDeadLettersOfTopicParams struct {
 	// Status Repeatable.
@@ -3702,6 +4805,19 @@ type ListDeadLettersOfTopicParamsView string
 
 // ListDeadLettersOfTopicParamsInclude defines parameters for ListDeadLettersOfTopic.
 type ListDeadLettersOfTopicParamsInclude string
+
+// RetryAllDeadLettersParams defines parameters for RetryAllDeadLetters.
+type RetryAllDeadLettersParams struct {
+	// Wait How long to wait for the end of the redrive, for example `30s` or `1m30s`.
+	// The server may cut it short.
+	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
@@ -4278,6 +5394,15 @@ type CreateAPIKeyJSONRequestBody = APIKeyInput
 // RestoreDeadLetterJSONRequestBody defines body for RestoreDeadLetter for application/json ContentType.
 type RestoreDeadLetterJSONRequestBody = DeadLetterActionInput
 
+// UpdateDeadLetterGroupJSONRequestBody defines body for UpdateDeadLetterGroup for application/json ContentType.
+type UpdateDeadLetterGroupJSONRequestBody = DeadLetterGroupPatch
+
+// DiscardDeadLetterGroupJSONRequestBody defines body for DiscardDeadLetterGroup for application/json ContentType.
+type DiscardDeadLetterGroupJSONRequestBody = GroupDiscardInput
+
+// RetryDeadLetterGroupJSONRequestBody defines body for RetryDeadLetterGroup for application/json ContentType.
+type RetryDeadLetterGroupJSONRequestBody = GroupRedriveInput
+
 // PushDeadLetterJSONRequestBody defines body for PushDeadLetter for application/json ContentType.
 type PushDeadLetterJSONRequestBody = DeadLetterInput
 
@@ -4301,6 +5426,33 @@ type ResolveDeadLetterJSONRequestBody = DeadLetterActionInput
 
 // RetryDeadLetterJSONRequestBody defines body for RetryDeadLetter for application/json ContentType.
 type RetryDeadLetterJSONRequestBody = DeadLetterRetryInput
+
+// PutDefaultPolicyJSONRequestBody defines body for PutDefaultPolicy for application/json ContentType.
+type PutDefaultPolicyJSONRequestBody = DeadLetterPolicyInput
+
+// CreateRedriveJSONRequestBody defines body for CreateRedrive for application/json ContentType.
+type CreateRedriveJSONRequestBody = RedriveInput
+
+// UpdateRedriveJSONRequestBody defines body for UpdateRedrive for application/json ContentType.
+type UpdateRedriveJSONRequestBody = RedrivePatch
+
+// ApproveRedriveJSONRequestBody defines body for ApproveRedrive for application/json ContentType.
+type ApproveRedriveJSONRequestBody = DeadLetterActionInput
+
+// CancelRedriveJSONRequestBody defines body for CancelRedrive for application/json ContentType.
+type CancelRedriveJSONRequestBody = DeadLetterActionInput
+
+// PauseRedriveJSONRequestBody defines body for PauseRedrive for application/json ContentType.
+type PauseRedriveJSONRequestBody = DeadLetterActionInput
+
+// ResumeRedriveJSONRequestBody defines body for ResumeRedrive for application/json ContentType.
+type ResumeRedriveJSONRequestBody = DeadLetterActionInput
+
+// PutTopicPolicyJSONRequestBody defines body for PutTopicPolicy for application/json ContentType.
+type PutTopicPolicyJSONRequestBody = DeadLetterPolicyInput
+
+// RetryAllDeadLettersJSONRequestBody defines body for RetryAllDeadLetters for application/json ContentType.
+type RetryAllDeadLettersJSONRequestBody = RetryAllInput
 
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
@@ -4447,6 +5599,9 @@ type ServerInterface interface {
 	// RevokeAPIKey Revoke an API key
 	// (POST /api/v1/api-keys/{key_id}/revoke)
 	RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
+	// ListActions List operators' actions
+	// (GET /api/v1/audit)
+	ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams)
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
@@ -4462,6 +5617,21 @@ type ServerInterface interface {
 	// ExportDeadLetters Export dead letters
 	// (GET /api/v1/dlq/export)
 	ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams)
+	// ListDeadLetterGroups List groups of letters with the same error
+	// (GET /api/v1/dlq/groups)
+	ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams)
+	// GetDeadLetterGroup Get a group
+	// (GET /api/v1/dlq/groups/{fingerprint})
+	GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint)
+	// UpdateDeadLetterGroup Say what has become of an error
+	// (PATCH /api/v1/dlq/groups/{fingerprint})
+	UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams)
+	// DiscardDeadLetterGroup Give up the letters of a group
+	// (POST /api/v1/dlq/groups/{fingerprint}/discard)
+	DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams)
+	// RetryDeadLetterGroup Retry the letters of a group
+	// (POST /api/v1/dlq/groups/{fingerprint}/retry)
+	RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams)
 	// ImportDeadLetters Import dead letters
 	// (POST /api/v1/dlq/import)
 	ImportDeadLetters(w http.ResponseWriter, r *http.Request)
@@ -4507,9 +5677,60 @@ type ServerInterface interface {
 	// ListDeadLetterRevisions List the edits of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/revisions)
 	ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
+	// GetDefaultPolicy Get the policy of topics without one
+	// (GET /api/v1/dlq/policy)
+	GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams)
+	// PutDefaultPolicy Set the policy of topics without one
+	// (PUT /api/v1/dlq/policy)
+	PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams)
+	// ListRedrives List redrives
+	// (GET /api/v1/dlq/redrives)
+	ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams)
+	// CreateRedrive Do something to many letters
+	// (POST /api/v1/dlq/redrives)
+	CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams)
+	// GetRedrive Get a redrive with its progress
+	// (GET /api/v1/dlq/redrives/{redrive_id})
+	GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams)
+	// UpdateRedrive Change the pace of a redrive
+	// (PATCH /api/v1/dlq/redrives/{redrive_id})
+	UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams)
+	// ApproveRedrive Approve a redrive that waits for it
+	// (POST /api/v1/dlq/redrives/{redrive_id}/approve)
+	ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams)
+	// CancelRedrive End a redrive
+	// (POST /api/v1/dlq/redrives/{redrive_id}/cancel)
+	CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams)
+	// ListRedriveItems List the letters of a redrive
+	// (GET /api/v1/dlq/redrives/{redrive_id}/items)
+	ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams)
+	// PauseRedrive Pause a redrive
+	// (POST /api/v1/dlq/redrives/{redrive_id}/pause)
+	PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams)
+	// ResumeRedrive Let a paused or halted redrive go on
+	// (POST /api/v1/dlq/redrives/{redrive_id}/resume)
+	ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams)
+	// GetDeadLetterStats Count letters by topic and status
+	// (GET /api/v1/dlq/stats)
+	GetDeadLetterStats(w http.ResponseWriter, r *http.Request)
+	// ListDeadLetterTopics List topics that have letters
+	// (GET /api/v1/dlq/topics)
+	ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams)
+	// GetDeadLetterTopic Get the statistics of a topic
+	// (GET /api/v1/dlq/topics/{topic})
+	GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic)
+	// GetTopicPolicy Get the policy of a topic
+	// (GET /api/v1/dlq/topics/{topic}/policy)
+	GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams)
+	// PutTopicPolicy Set the policy of a topic
+	// (PUT /api/v1/dlq/topics/{topic}/policy)
+	PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams)
 	// ListDeadLettersOfTopic List the dead letters of a topic
 	// (GET /api/v1/dlq/{topic})
 	ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams)
+	// RetryAllDeadLetters Retry every letter of a topic that waits
+	// (POST /api/v1/dlq/{topic}/retry-all)
+	RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams)
 	// ListEvents Read the feed of all audit events
 	// (GET /api/v1/saga-events)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
@@ -4708,6 +5929,12 @@ func (_ Unimplemented) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyI
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListActions List operators' actions
+// (GET /api/v1/audit)
+func (_ Unimplemented) ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // VerifyAudit Verify the audit trail
 // (GET /api/v1/audit/verify)
 func (_ Unimplemented) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
@@ -4735,6 +5962,36 @@ func (_ Unimplemented) RestoreDeadLetter(w http.ResponseWriter, r *http.Request,
 // ExportDeadLetters Export dead letters
 // (GET /api/v1/dlq/export)
 func (_ Unimplemented) ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeadLetterGroups List groups of letters with the same error
+// (GET /api/v1/dlq/groups)
+func (_ Unimplemented) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetDeadLetterGroup Get a group
+// (GET /api/v1/dlq/groups/{fingerprint})
+func (_ Unimplemented) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateDeadLetterGroup Say what has become of an error
+// (PATCH /api/v1/dlq/groups/{fingerprint})
+func (_ Unimplemented) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DiscardDeadLetterGroup Give up the letters of a group
+// (POST /api/v1/dlq/groups/{fingerprint}/discard)
+func (_ Unimplemented) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RetryDeadLetterGroup Retry the letters of a group
+// (POST /api/v1/dlq/groups/{fingerprint}/retry)
+func (_ Unimplemented) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4828,9 +6085,111 @@ func (_ Unimplemented) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Re
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetDefaultPolicy Get the policy of topics without one
+// (GET /api/v1/dlq/policy)
+func (_ Unimplemented) GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutDefaultPolicy Set the policy of topics without one
+// (PUT /api/v1/dlq/policy)
+func (_ Unimplemented) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListRedrives List redrives
+// (GET /api/v1/dlq/redrives)
+func (_ Unimplemented) ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateRedrive Do something to many letters
+// (POST /api/v1/dlq/redrives)
+func (_ Unimplemented) CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetRedrive Get a redrive with its progress
+// (GET /api/v1/dlq/redrives/{redrive_id})
+func (_ Unimplemented) GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateRedrive Change the pace of a redrive
+// (PATCH /api/v1/dlq/redrives/{redrive_id})
+func (_ Unimplemented) UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ApproveRedrive Approve a redrive that waits for it
+// (POST /api/v1/dlq/redrives/{redrive_id}/approve)
+func (_ Unimplemented) ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CancelRedrive End a redrive
+// (POST /api/v1/dlq/redrives/{redrive_id}/cancel)
+func (_ Unimplemented) CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListRedriveItems List the letters of a redrive
+// (GET /api/v1/dlq/redrives/{redrive_id}/items)
+func (_ Unimplemented) ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PauseRedrive Pause a redrive
+// (POST /api/v1/dlq/redrives/{redrive_id}/pause)
+func (_ Unimplemented) PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResumeRedrive Let a paused or halted redrive go on
+// (POST /api/v1/dlq/redrives/{redrive_id}/resume)
+func (_ Unimplemented) ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetDeadLetterStats Count letters by topic and status
+// (GET /api/v1/dlq/stats)
+func (_ Unimplemented) GetDeadLetterStats(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeadLetterTopics List topics that have letters
+// (GET /api/v1/dlq/topics)
+func (_ Unimplemented) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetDeadLetterTopic Get the statistics of a topic
+// (GET /api/v1/dlq/topics/{topic})
+func (_ Unimplemented) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetTopicPolicy Get the policy of a topic
+// (GET /api/v1/dlq/topics/{topic}/policy)
+func (_ Unimplemented) GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutTopicPolicy Set the policy of a topic
+// (PUT /api/v1/dlq/topics/{topic}/policy)
+func (_ Unimplemented) PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListDeadLettersOfTopic List the dead letters of a topic
 // (GET /api/v1/dlq/{topic})
 func (_ Unimplemented) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RetryAllDeadLetters Retry every letter of a topic that waits
+// (POST /api/v1/dlq/{topic}/retry-all)
+func (_ Unimplemented) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -5357,6 +6716,156 @@ func (siw *ServerInterfaceWrapper) RevokeAPIKey(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RevokeAPIKey(w, r, keyID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListActions operation middleware
+func (siw *ServerInterfaceWrapper) ListActions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListActionsParams
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "subject" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subject", r.URL.Query(), &params.Subject, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "subject"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "subject", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "verb" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "verb", r.URL.Query(), &params.Verb, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "verb"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "verb", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListActions(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -6338,6 +7847,280 @@ func (siw *ServerInterfaceWrapper) ExportDeadLetters(w http.ResponseWriter, r *h
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExportDeadLetters(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDeadLetterGroups operation middleware
+func (siw *ServerInterfaceWrapper) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeadLetterGroupsParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", r.URL.Query(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "topic"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeadLetterGroups(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDeadLetterGroup operation middleware
+func (siw *ServerInterfaceWrapper) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "fingerprint" -------------
+	var fingerprint Fingerprint
+
+	err = runtime.BindStyledParameterWithOptions("simple", "fingerprint", chi.URLParam(r, "fingerprint"), &fingerprint, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDeadLetterGroup(w, r, fingerprint)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateDeadLetterGroup operation middleware
+func (siw *ServerInterfaceWrapper) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "fingerprint" -------------
+	var fingerprint Fingerprint
+
+	err = runtime.BindStyledParameterWithOptions("simple", "fingerprint", chi.URLParam(r, "fingerprint"), &fingerprint, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateDeadLetterGroupParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateDeadLetterGroup(w, r, fingerprint, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DiscardDeadLetterGroup operation middleware
+func (siw *ServerInterfaceWrapper) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "fingerprint" -------------
+	var fingerprint Fingerprint
+
+	err = runtime.BindStyledParameterWithOptions("simple", "fingerprint", chi.URLParam(r, "fingerprint"), &fingerprint, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DiscardDeadLetterGroupParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DiscardDeadLetterGroup(w, r, fingerprint, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetryDeadLetterGroup operation middleware
+func (siw *ServerInterfaceWrapper) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "fingerprint" -------------
+	var fingerprint Fingerprint
+
+	err = runtime.BindStyledParameterWithOptions("simple", "fingerprint", chi.URLParam(r, "fingerprint"), &fingerprint, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryDeadLetterGroupParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetryDeadLetterGroup(w, r, fingerprint, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -7395,6 +9178,781 @@ func (siw *ServerInterfaceWrapper) ListDeadLetterRevisions(w http.ResponseWriter
 	handler.ServeHTTP(w, r)
 }
 
+// GetDefaultPolicy operation middleware
+func (siw *ServerInterfaceWrapper) GetDefaultPolicy(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetDefaultPolicyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDefaultPolicy(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutDefaultPolicy operation middleware
+func (siw *ServerInterfaceWrapper) PutDefaultPolicy(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutDefaultPolicyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutDefaultPolicy(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListRedrives operation middleware
+func (siw *ServerInterfaceWrapper) ListRedrives(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRedrivesParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRedrives(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateRedrive operation middleware
+func (siw *ServerInterfaceWrapper) CreateRedrive(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateRedriveParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateRedrive(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetRedrive operation middleware
+func (siw *ServerInterfaceWrapper) GetRedrive(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "redrive_id" -------------
+	var redriveID RedriveID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRedriveParams
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetRedrive(w, r, redriveID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateRedrive operation middleware
+func (siw *ServerInterfaceWrapper) UpdateRedrive(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "redrive_id" -------------
+	var redriveID RedriveID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateRedriveParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateRedrive(w, r, redriveID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ApproveRedrive operation middleware
+func (siw *ServerInterfaceWrapper) ApproveRedrive(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "redrive_id" -------------
+	var redriveID RedriveID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApproveRedriveParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ApproveRedrive(w, r, redriveID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelRedrive operation middleware
+func (siw *ServerInterfaceWrapper) CancelRedrive(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "redrive_id" -------------
+	var redriveID RedriveID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelRedriveParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelRedrive(w, r, redriveID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListRedriveItems operation middleware
+func (siw *ServerInterfaceWrapper) ListRedriveItems(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "redrive_id" -------------
+	var redriveID RedriveID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRedriveItemsParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRedriveItems(w, r, redriveID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PauseRedrive operation middleware
+func (siw *ServerInterfaceWrapper) PauseRedrive(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "redrive_id" -------------
+	var redriveID RedriveID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PauseRedriveParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PauseRedrive(w, r, redriveID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeRedrive operation middleware
+func (siw *ServerInterfaceWrapper) ResumeRedrive(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "redrive_id" -------------
+	var redriveID RedriveID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeRedriveParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeRedrive(w, r, redriveID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDeadLetterStats operation middleware
+func (siw *ServerInterfaceWrapper) GetDeadLetterStats(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDeadLetterStats(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDeadLetterTopics operation middleware
+func (siw *ServerInterfaceWrapper) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeadLetterTopicsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeadLetterTopics(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDeadLetterTopic operation middleware
+func (siw *ServerInterfaceWrapper) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic DLQTopic
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDeadLetterTopic(w, r, topic)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetTopicPolicy operation middleware
+func (siw *ServerInterfaceWrapper) GetTopicPolicy(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic DLQTopic
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTopicPolicyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTopicPolicy(w, r, topic, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutTopicPolicy operation middleware
+func (siw *ServerInterfaceWrapper) PutTopicPolicy(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic DLQTopic
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutTopicPolicyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutTopicPolicy(w, r, topic, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListDeadLettersOfTopic operation middleware
 func (siw *ServerInterfaceWrapper) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request) {
 
@@ -7493,6 +10051,88 @@ func (siw *ServerInterfaceWrapper) ListDeadLettersOfTopic(w http.ResponseWriter,
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListDeadLettersOfTopic(w, r, topic, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetryAllDeadLetters operation middleware
+func (siw *ServerInterfaceWrapper) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic DLQTopic
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryAllDeadLettersParams
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetryAllDeadLetters(w, r, topic, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -11084,10 +13724,16 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/api-keys/{key_id}/revoke", wrapper.RevokeAPIKey)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/audit", wrapper.ListActions)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/dlq/{topic}", wrapper.ListDeadLettersOfTopic)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/{topic}/retry-all", wrapper.RetryAllDeadLetters)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/dlq/archive", wrapper.ListArchivedDeadLetters)
@@ -11100,6 +13746,21 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/dlq/export", wrapper.ExportDeadLetters)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/groups", wrapper.ListDeadLetterGroups)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/groups/{fingerprint}", wrapper.GetDeadLetterGroup)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/dlq/groups/{fingerprint}", wrapper.UpdateDeadLetterGroup)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/groups/{fingerprint}/discard", wrapper.DiscardDeadLetterGroup)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/groups/{fingerprint}/retry", wrapper.RetryDeadLetterGroup)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/dlq/import", wrapper.ImportDeadLetters)
@@ -11145,6 +13806,54 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/dlq/messages/batch", wrapper.PushDeadLetters)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/policy", wrapper.GetDefaultPolicy)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/api/v1/dlq/policy", wrapper.PutDefaultPolicy)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/redrives", wrapper.ListRedrives)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/redrives", wrapper.CreateRedrive)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}", wrapper.GetRedrive)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}", wrapper.UpdateRedrive)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/approve", wrapper.ApproveRedrive)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/cancel", wrapper.CancelRedrive)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/items", wrapper.ListRedriveItems)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/pause", wrapper.PauseRedrive)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/resume", wrapper.ResumeRedrive)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/stats", wrapper.GetDeadLetterStats)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/topics", wrapper.ListDeadLetterTopics)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/topics/{topic}", wrapper.GetDeadLetterTopic)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.GetTopicPolicy)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.PutTopicPolicy)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
@@ -11316,7 +14025,25 @@ type ActionAcceptedJSONResponse struct {
 	Headers ActionAcceptedResponseHeaders
 }
 
+type DeadLetterGroupFoundResponseHeaders struct {
+	ETag string
+}
+type DeadLetterGroupFoundJSONResponse struct {
+	Body DeadLetterGroup
+
+	Headers DeadLetterGroupFoundResponseHeaders
+}
+
 type DeadLetterPageJSONResponse DeadLetterList
+
+type DeadLetterPolicyFoundResponseHeaders struct {
+	ETag string
+}
+type DeadLetterPolicyFoundJSONResponse struct {
+	Body DeadLetterPolicy
+
+	Headers DeadLetterPolicyFoundResponseHeaders
+}
 
 type DeadLetterStateResponseHeaders struct {
 	ETag string
@@ -11361,6 +14088,27 @@ type NotModifiedResponseHeaders struct {
 }
 type NotModifiedResponse struct {
 	Headers NotModifiedResponseHeaders
+}
+
+type RedriveAcceptedResponseHeaders struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+type RedriveAcceptedJSONResponse struct {
+	Body Redrive
+
+	Headers RedriveAcceptedResponseHeaders
+}
+
+type RedriveFoundResponseHeaders struct {
+	ETag              string
+	PreferenceApplied *string
+}
+type RedriveFoundJSONResponse struct {
+	Body Redrive
+
+	Headers RedriveFoundResponseHeaders
 }
 
 type WebhookStateResponseHeaders struct {
@@ -11695,6 +14443,55 @@ func (response RevokeAPIKeydefaultApplicationProblemPlusJSONResponse) VisitRevok
 	return err
 }
 
+type ListActionsRequestObject struct {
+	Params ListActionsParams
+}
+
+type ListActionsResponseObject interface {
+	VisitListActionsResponse(w http.ResponseWriter) error
+}
+
+type ListActions200JSONResponse ActionList
+
+func (response ListActions200JSONResponse) VisitListActionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListActionsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListActionsdefaultApplicationProblemPlusJSONResponse) VisitListActionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type VerifyAuditRequestObject struct {
 	Params VerifyAuditParams
 }
@@ -11961,6 +14758,301 @@ type ExportDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ExportDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetterGroupsRequestObject struct {
+	Params ListDeadLetterGroupsParams
+}
+
+type ListDeadLetterGroupsResponseObject interface {
+	VisitListDeadLetterGroupsResponse(w http.ResponseWriter) error
+}
+
+type ListDeadLetterGroups200JSONResponse DeadLetterGroupList
+
+func (response ListDeadLetterGroups200JSONResponse) VisitListDeadLetterGroupsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetterGroupsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListDeadLetterGroupsdefaultApplicationProblemPlusJSONResponse) VisitListDeadLetterGroupsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterGroupRequestObject struct {
+	Fingerprint Fingerprint `json:"fingerprint"`
+}
+
+type GetDeadLetterGroupResponseObject interface {
+	VisitGetDeadLetterGroupResponse(w http.ResponseWriter) error
+}
+
+type GetDeadLetterGroup200JSONResponse struct {
+	DeadLetterGroupFoundJSONResponse
+}
+
+func (response GetDeadLetterGroup200JSONResponse) VisitGetDeadLetterGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterGroupdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetDeadLetterGroupdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateDeadLetterGroupRequestObject struct {
+	Fingerprint Fingerprint `json:"fingerprint"`
+	Params      UpdateDeadLetterGroupParams
+	Body        *UpdateDeadLetterGroupJSONRequestBody
+}
+
+type UpdateDeadLetterGroupResponseObject interface {
+	VisitUpdateDeadLetterGroupResponse(w http.ResponseWriter) error
+}
+
+type UpdateDeadLetterGroup200JSONResponse struct {
+	DeadLetterGroupFoundJSONResponse
+}
+
+func (response UpdateDeadLetterGroup200JSONResponse) VisitUpdateDeadLetterGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateDeadLetterGroupdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response UpdateDeadLetterGroupdefaultApplicationProblemPlusJSONResponse) VisitUpdateDeadLetterGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardDeadLetterGroupRequestObject struct {
+	Fingerprint Fingerprint `json:"fingerprint"`
+	Params      DiscardDeadLetterGroupParams
+	Body        *DiscardDeadLetterGroupJSONRequestBody
+}
+
+type DiscardDeadLetterGroupResponseObject interface {
+	VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error
+}
+
+type DiscardDeadLetterGroup200JSONResponse RedrivePreview
+
+func (response DiscardDeadLetterGroup200JSONResponse) VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardDeadLetterGroup202JSONResponse struct{ RedriveAcceptedJSONResponse }
+
+func (response DiscardDeadLetterGroup202JSONResponse) VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardDeadLetterGroupdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DiscardDeadLetterGroupdefaultApplicationProblemPlusJSONResponse) VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDeadLetterGroupRequestObject struct {
+	Fingerprint Fingerprint `json:"fingerprint"`
+	Params      RetryDeadLetterGroupParams
+	Body        *RetryDeadLetterGroupJSONRequestBody
+}
+
+type RetryDeadLetterGroupResponseObject interface {
+	VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error
+}
+
+type RetryDeadLetterGroup200JSONResponse RedrivePreview
+
+func (response RetryDeadLetterGroup200JSONResponse) VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDeadLetterGroup202JSONResponse struct{ RedriveAcceptedJSONResponse }
+
+func (response RetryDeadLetterGroup202JSONResponse) VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDeadLetterGroupdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RetryDeadLetterGroupdefaultApplicationProblemPlusJSONResponse) VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -12813,6 +15905,877 @@ func (response ListDeadLetterRevisionsdefaultApplicationProblemPlusJSONResponse)
 	return err
 }
 
+type GetDefaultPolicyRequestObject struct {
+	Params GetDefaultPolicyParams
+}
+
+type GetDefaultPolicyResponseObject interface {
+	VisitGetDefaultPolicyResponse(w http.ResponseWriter) error
+}
+
+type GetDefaultPolicy200JSONResponse struct {
+	DeadLetterPolicyFoundJSONResponse
+}
+
+func (response GetDefaultPolicy200JSONResponse) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDefaultPolicy304Response = NotModifiedResponse
+
+func (response GetDefaultPolicy304Response) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetDefaultPolicydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetDefaultPolicydefaultApplicationProblemPlusJSONResponse) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutDefaultPolicyRequestObject struct {
+	Params PutDefaultPolicyParams
+	Body   *PutDefaultPolicyJSONRequestBody
+}
+
+type PutDefaultPolicyResponseObject interface {
+	VisitPutDefaultPolicyResponse(w http.ResponseWriter) error
+}
+
+type PutDefaultPolicy200JSONResponse struct {
+	DeadLetterPolicyFoundJSONResponse
+}
+
+func (response PutDefaultPolicy200JSONResponse) VisitPutDefaultPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutDefaultPolicydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response PutDefaultPolicydefaultApplicationProblemPlusJSONResponse) VisitPutDefaultPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRedrivesRequestObject struct {
+	Params ListRedrivesParams
+}
+
+type ListRedrivesResponseObject interface {
+	VisitListRedrivesResponse(w http.ResponseWriter) error
+}
+
+type ListRedrives200JSONResponse RedriveList
+
+func (response ListRedrives200JSONResponse) VisitListRedrivesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRedrivesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListRedrivesdefaultApplicationProblemPlusJSONResponse) VisitListRedrivesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRedriveRequestObject struct {
+	Params CreateRedriveParams
+	Body   *CreateRedriveJSONRequestBody
+}
+
+type CreateRedriveResponseObject interface {
+	VisitCreateRedriveResponse(w http.ResponseWriter) error
+}
+
+type CreateRedrive200JSONResponse RedrivePreview
+
+func (response CreateRedrive200JSONResponse) VisitCreateRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRedrive202JSONResponse struct{ RedriveAcceptedJSONResponse }
+
+func (response CreateRedrive202JSONResponse) VisitCreateRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRedrivedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateRedrivedefaultApplicationProblemPlusJSONResponse) VisitCreateRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRedriveRequestObject struct {
+	RedriveID RedriveID `json:"redrive_id"`
+	Params    GetRedriveParams
+}
+
+type GetRedriveResponseObject interface {
+	VisitGetRedriveResponse(w http.ResponseWriter) error
+}
+
+type GetRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
+
+func (response GetRedrive200JSONResponse) VisitGetRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRedrivedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetRedrivedefaultApplicationProblemPlusJSONResponse) VisitGetRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateRedriveRequestObject struct {
+	RedriveID RedriveID `json:"redrive_id"`
+	Params    UpdateRedriveParams
+	Body      *UpdateRedriveJSONRequestBody
+}
+
+type UpdateRedriveResponseObject interface {
+	VisitUpdateRedriveResponse(w http.ResponseWriter) error
+}
+
+type UpdateRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
+
+func (response UpdateRedrive200JSONResponse) VisitUpdateRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateRedrivedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response UpdateRedrivedefaultApplicationProblemPlusJSONResponse) VisitUpdateRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveRedriveRequestObject struct {
+	RedriveID RedriveID `json:"redrive_id"`
+	Params    ApproveRedriveParams
+	Body      *ApproveRedriveJSONRequestBody
+}
+
+type ApproveRedriveResponseObject interface {
+	VisitApproveRedriveResponse(w http.ResponseWriter) error
+}
+
+type ApproveRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
+
+func (response ApproveRedrive200JSONResponse) VisitApproveRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveRedrivedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ApproveRedrivedefaultApplicationProblemPlusJSONResponse) VisitApproveRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelRedriveRequestObject struct {
+	RedriveID RedriveID `json:"redrive_id"`
+	Params    CancelRedriveParams
+	Body      *CancelRedriveJSONRequestBody
+}
+
+type CancelRedriveResponseObject interface {
+	VisitCancelRedriveResponse(w http.ResponseWriter) error
+}
+
+type CancelRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
+
+func (response CancelRedrive200JSONResponse) VisitCancelRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelRedrivedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CancelRedrivedefaultApplicationProblemPlusJSONResponse) VisitCancelRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRedriveItemsRequestObject struct {
+	RedriveID RedriveID `json:"redrive_id"`
+	Params    ListRedriveItemsParams
+}
+
+type ListRedriveItemsResponseObject interface {
+	VisitListRedriveItemsResponse(w http.ResponseWriter) error
+}
+
+type ListRedriveItems200JSONResponse RedriveItemList
+
+func (response ListRedriveItems200JSONResponse) VisitListRedriveItemsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRedriveItemsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListRedriveItemsdefaultApplicationProblemPlusJSONResponse) VisitListRedriveItemsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseRedriveRequestObject struct {
+	RedriveID RedriveID `json:"redrive_id"`
+	Params    PauseRedriveParams
+	Body      *PauseRedriveJSONRequestBody
+}
+
+type PauseRedriveResponseObject interface {
+	VisitPauseRedriveResponse(w http.ResponseWriter) error
+}
+
+type PauseRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
+
+func (response PauseRedrive200JSONResponse) VisitPauseRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseRedrivedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response PauseRedrivedefaultApplicationProblemPlusJSONResponse) VisitPauseRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeRedriveRequestObject struct {
+	RedriveID RedriveID `json:"redrive_id"`
+	Params    ResumeRedriveParams
+	Body      *ResumeRedriveJSONRequestBody
+}
+
+type ResumeRedriveResponseObject interface {
+	VisitResumeRedriveResponse(w http.ResponseWriter) error
+}
+
+type ResumeRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
+
+func (response ResumeRedrive200JSONResponse) VisitResumeRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeRedrivedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ResumeRedrivedefaultApplicationProblemPlusJSONResponse) VisitResumeRedriveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterStatsRequestObject struct {
+}
+
+type GetDeadLetterStatsResponseObject interface {
+	VisitGetDeadLetterStatsResponse(w http.ResponseWriter) error
+}
+
+type GetDeadLetterStats200JSONResponse DeadLetterStats
+
+func (response GetDeadLetterStats200JSONResponse) VisitGetDeadLetterStatsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterStatsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetDeadLetterStatsdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterStatsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetterTopicsRequestObject struct {
+	Params ListDeadLetterTopicsParams
+}
+
+type ListDeadLetterTopicsResponseObject interface {
+	VisitListDeadLetterTopicsResponse(w http.ResponseWriter) error
+}
+
+type ListDeadLetterTopics200JSONResponse DeadLetterTopicList
+
+func (response ListDeadLetterTopics200JSONResponse) VisitListDeadLetterTopicsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetterTopicsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListDeadLetterTopicsdefaultApplicationProblemPlusJSONResponse) VisitListDeadLetterTopicsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterTopicRequestObject struct {
+	Topic DLQTopic `json:"topic"`
+}
+
+type GetDeadLetterTopicResponseObject interface {
+	VisitGetDeadLetterTopicResponse(w http.ResponseWriter) error
+}
+
+type GetDeadLetterTopic200JSONResponse DeadLetterTopic
+
+func (response GetDeadLetterTopic200JSONResponse) VisitGetDeadLetterTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterTopicdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetDeadLetterTopicdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTopicPolicyRequestObject struct {
+	Topic  DLQTopic `json:"topic"`
+	Params GetTopicPolicyParams
+}
+
+type GetTopicPolicyResponseObject interface {
+	VisitGetTopicPolicyResponse(w http.ResponseWriter) error
+}
+
+type GetTopicPolicy200JSONResponse struct {
+	DeadLetterPolicyFoundJSONResponse
+}
+
+func (response GetTopicPolicy200JSONResponse) VisitGetTopicPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTopicPolicy304Response = NotModifiedResponse
+
+func (response GetTopicPolicy304Response) VisitGetTopicPolicyResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetTopicPolicydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetTopicPolicydefaultApplicationProblemPlusJSONResponse) VisitGetTopicPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTopicPolicyRequestObject struct {
+	Topic  DLQTopic `json:"topic"`
+	Params PutTopicPolicyParams
+	Body   *PutTopicPolicyJSONRequestBody
+}
+
+type PutTopicPolicyResponseObject interface {
+	VisitPutTopicPolicyResponse(w http.ResponseWriter) error
+}
+
+type PutTopicPolicy200JSONResponse struct {
+	DeadLetterPolicyFoundJSONResponse
+}
+
+func (response PutTopicPolicy200JSONResponse) VisitPutTopicPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTopicPolicydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response PutTopicPolicydefaultApplicationProblemPlusJSONResponse) VisitPutTopicPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListDeadLettersOfTopicRequestObject struct {
 	Topic  string `json:"topic"`
 	Params ListDeadLettersOfTopicParams
@@ -12843,6 +16806,101 @@ type ListDeadLettersOfTopicdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListDeadLettersOfTopicdefaultApplicationProblemPlusJSONResponse) VisitListDeadLettersOfTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryAllDeadLettersRequestObject struct {
+	Topic  DLQTopic `json:"topic"`
+	Params RetryAllDeadLettersParams
+	Body   *RetryAllDeadLettersJSONRequestBody
+}
+
+type RetryAllDeadLettersResponseObject interface {
+	VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type RetryAllDeadLetters200ResponseHeaders struct {
+	IdempotentReplayed *string
+	PreferenceApplied  *string
+}
+
+type RetryAllDeadLetters200JSONResponse struct {
+	Body    RetryAllResult
+	Headers RetryAllDeadLetters200ResponseHeaders
+}
+
+func (response RetryAllDeadLetters200JSONResponse) VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryAllDeadLetters202ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           string
+	PreferenceApplied  *string
+}
+
+type RetryAllDeadLetters202JSONResponse struct {
+	Body    RetryAllResult
+	Headers RetryAllDeadLetters202ResponseHeaders
+}
+
+func (response RetryAllDeadLetters202JSONResponse) VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryAllDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RetryAllDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -15946,6 +20004,9 @@ type StrictServerInterface interface {
 	// RevokeAPIKey Revoke an API key
 	// (POST /api/v1/api-keys/{key_id}/revoke)
 	RevokeAPIKey(ctx context.Context, request RevokeAPIKeyRequestObject) (RevokeAPIKeyResponseObject, error)
+	// ListActions List operators' actions
+	// (GET /api/v1/audit)
+	ListActions(ctx context.Context, request ListActionsRequestObject) (ListActionsResponseObject, error)
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
@@ -15961,6 +20022,21 @@ type StrictServerInterface interface {
 	// ExportDeadLetters Export dead letters
 	// (GET /api/v1/dlq/export)
 	ExportDeadLetters(ctx context.Context, request ExportDeadLettersRequestObject) (ExportDeadLettersResponseObject, error)
+	// ListDeadLetterGroups List groups of letters with the same error
+	// (GET /api/v1/dlq/groups)
+	ListDeadLetterGroups(ctx context.Context, request ListDeadLetterGroupsRequestObject) (ListDeadLetterGroupsResponseObject, error)
+	// GetDeadLetterGroup Get a group
+	// (GET /api/v1/dlq/groups/{fingerprint})
+	GetDeadLetterGroup(ctx context.Context, request GetDeadLetterGroupRequestObject) (GetDeadLetterGroupResponseObject, error)
+	// UpdateDeadLetterGroup Say what has become of an error
+	// (PATCH /api/v1/dlq/groups/{fingerprint})
+	UpdateDeadLetterGroup(ctx context.Context, request UpdateDeadLetterGroupRequestObject) (UpdateDeadLetterGroupResponseObject, error)
+	// DiscardDeadLetterGroup Give up the letters of a group
+	// (POST /api/v1/dlq/groups/{fingerprint}/discard)
+	DiscardDeadLetterGroup(ctx context.Context, request DiscardDeadLetterGroupRequestObject) (DiscardDeadLetterGroupResponseObject, error)
+	// RetryDeadLetterGroup Retry the letters of a group
+	// (POST /api/v1/dlq/groups/{fingerprint}/retry)
+	RetryDeadLetterGroup(ctx context.Context, request RetryDeadLetterGroupRequestObject) (RetryDeadLetterGroupResponseObject, error)
 	// ImportDeadLetters Import dead letters
 	// (POST /api/v1/dlq/import)
 	ImportDeadLetters(ctx context.Context, request ImportDeadLettersRequestObject) (ImportDeadLettersResponseObject, error)
@@ -16006,9 +20082,60 @@ type StrictServerInterface interface {
 	// ListDeadLetterRevisions List the edits of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/revisions)
 	ListDeadLetterRevisions(ctx context.Context, request ListDeadLetterRevisionsRequestObject) (ListDeadLetterRevisionsResponseObject, error)
+	// GetDefaultPolicy Get the policy of topics without one
+	// (GET /api/v1/dlq/policy)
+	GetDefaultPolicy(ctx context.Context, request GetDefaultPolicyRequestObject) (GetDefaultPolicyResponseObject, error)
+	// PutDefaultPolicy Set the policy of topics without one
+	// (PUT /api/v1/dlq/policy)
+	PutDefaultPolicy(ctx context.Context, request PutDefaultPolicyRequestObject) (PutDefaultPolicyResponseObject, error)
+	// ListRedrives List redrives
+	// (GET /api/v1/dlq/redrives)
+	ListRedrives(ctx context.Context, request ListRedrivesRequestObject) (ListRedrivesResponseObject, error)
+	// CreateRedrive Do something to many letters
+	// (POST /api/v1/dlq/redrives)
+	CreateRedrive(ctx context.Context, request CreateRedriveRequestObject) (CreateRedriveResponseObject, error)
+	// GetRedrive Get a redrive with its progress
+	// (GET /api/v1/dlq/redrives/{redrive_id})
+	GetRedrive(ctx context.Context, request GetRedriveRequestObject) (GetRedriveResponseObject, error)
+	// UpdateRedrive Change the pace of a redrive
+	// (PATCH /api/v1/dlq/redrives/{redrive_id})
+	UpdateRedrive(ctx context.Context, request UpdateRedriveRequestObject) (UpdateRedriveResponseObject, error)
+	// ApproveRedrive Approve a redrive that waits for it
+	// (POST /api/v1/dlq/redrives/{redrive_id}/approve)
+	ApproveRedrive(ctx context.Context, request ApproveRedriveRequestObject) (ApproveRedriveResponseObject, error)
+	// CancelRedrive End a redrive
+	// (POST /api/v1/dlq/redrives/{redrive_id}/cancel)
+	CancelRedrive(ctx context.Context, request CancelRedriveRequestObject) (CancelRedriveResponseObject, error)
+	// ListRedriveItems List the letters of a redrive
+	// (GET /api/v1/dlq/redrives/{redrive_id}/items)
+	ListRedriveItems(ctx context.Context, request ListRedriveItemsRequestObject) (ListRedriveItemsResponseObject, error)
+	// PauseRedrive Pause a redrive
+	// (POST /api/v1/dlq/redrives/{redrive_id}/pause)
+	PauseRedrive(ctx context.Context, request PauseRedriveRequestObject) (PauseRedriveResponseObject, error)
+	// ResumeRedrive Let a paused or halted redrive go on
+	// (POST /api/v1/dlq/redrives/{redrive_id}/resume)
+	ResumeRedrive(ctx context.Context, request ResumeRedriveRequestObject) (ResumeRedriveResponseObject, error)
+	// GetDeadLetterStats Count letters by topic and status
+	// (GET /api/v1/dlq/stats)
+	GetDeadLetterStats(ctx context.Context, request GetDeadLetterStatsRequestObject) (GetDeadLetterStatsResponseObject, error)
+	// ListDeadLetterTopics List topics that have letters
+	// (GET /api/v1/dlq/topics)
+	ListDeadLetterTopics(ctx context.Context, request ListDeadLetterTopicsRequestObject) (ListDeadLetterTopicsResponseObject, error)
+	// GetDeadLetterTopic Get the statistics of a topic
+	// (GET /api/v1/dlq/topics/{topic})
+	GetDeadLetterTopic(ctx context.Context, request GetDeadLetterTopicRequestObject) (GetDeadLetterTopicResponseObject, error)
+	// GetTopicPolicy Get the policy of a topic
+	// (GET /api/v1/dlq/topics/{topic}/policy)
+	GetTopicPolicy(ctx context.Context, request GetTopicPolicyRequestObject) (GetTopicPolicyResponseObject, error)
+	// PutTopicPolicy Set the policy of a topic
+	// (PUT /api/v1/dlq/topics/{topic}/policy)
+	PutTopicPolicy(ctx context.Context, request PutTopicPolicyRequestObject) (PutTopicPolicyResponseObject, error)
 	// ListDeadLettersOfTopic List the dead letters of a topic
 	// (GET /api/v1/dlq/{topic})
 	ListDeadLettersOfTopic(ctx context.Context, request ListDeadLettersOfTopicRequestObject) (ListDeadLettersOfTopicResponseObject, error)
+	// RetryAllDeadLetters Retry every letter of a topic that waits
+	// (POST /api/v1/dlq/{topic}/retry-all)
+	RetryAllDeadLetters(ctx context.Context, request RetryAllDeadLettersRequestObject) (RetryAllDeadLettersResponseObject, error)
 	// ListEvents Read the feed of all audit events
 	// (GET /api/v1/saga-events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
@@ -16375,6 +20502,32 @@ func (sh *strictHandler) RevokeAPIKey(w http.ResponseWriter, r *http.Request, ke
 	}
 }
 
+// ListActions operation middleware
+func (sh *strictHandler) ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams) {
+	var request ListActionsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListActions(ctx, request.(ListActionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListActions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListActionsResponseObject); ok {
+		if err := validResponse.VisitListActionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // VerifyAudit operation middleware
 func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
 	var request VerifyAuditRequestObject
@@ -16509,6 +20662,163 @@ func (sh *strictHandler) ExportDeadLetters(w http.ResponseWriter, r *http.Reques
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ExportDeadLettersResponseObject); ok {
 		if err := validResponse.VisitExportDeadLettersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListDeadLetterGroups operation middleware
+func (sh *strictHandler) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams) {
+	var request ListDeadLetterGroupsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeadLetterGroups(ctx, request.(ListDeadLetterGroupsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeadLetterGroups")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDeadLetterGroupsResponseObject); ok {
+		if err := validResponse.VisitListDeadLetterGroupsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDeadLetterGroup operation middleware
+func (sh *strictHandler) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint) {
+	var request GetDeadLetterGroupRequestObject
+
+	request.Fingerprint = fingerprint
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDeadLetterGroup(ctx, request.(GetDeadLetterGroupRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDeadLetterGroup")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDeadLetterGroupResponseObject); ok {
+		if err := validResponse.VisitGetDeadLetterGroupResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateDeadLetterGroup operation middleware
+func (sh *strictHandler) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams) {
+	var request UpdateDeadLetterGroupRequestObject
+
+	request.Fingerprint = fingerprint
+	request.Params = params
+
+	var body UpdateDeadLetterGroupJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateDeadLetterGroup(ctx, request.(UpdateDeadLetterGroupRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateDeadLetterGroup")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateDeadLetterGroupResponseObject); ok {
+		if err := validResponse.VisitUpdateDeadLetterGroupResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DiscardDeadLetterGroup operation middleware
+func (sh *strictHandler) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams) {
+	var request DiscardDeadLetterGroupRequestObject
+
+	request.Fingerprint = fingerprint
+	request.Params = params
+
+	var body DiscardDeadLetterGroupJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DiscardDeadLetterGroup(ctx, request.(DiscardDeadLetterGroupRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DiscardDeadLetterGroup")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DiscardDeadLetterGroupResponseObject); ok {
+		if err := validResponse.VisitDiscardDeadLetterGroupResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryDeadLetterGroup operation middleware
+func (sh *strictHandler) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams) {
+	var request RetryDeadLetterGroupRequestObject
+
+	request.Fingerprint = fingerprint
+	request.Params = params
+
+	var body RetryDeadLetterGroupJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryDeadLetterGroup(ctx, request.(RetryDeadLetterGroupRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryDeadLetterGroup")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetryDeadLetterGroupResponseObject); ok {
+		if err := validResponse.VisitRetryDeadLetterGroupResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -16980,6 +21290,497 @@ func (sh *strictHandler) ListDeadLetterRevisions(w http.ResponseWriter, r *http.
 	}
 }
 
+// GetDefaultPolicy operation middleware
+func (sh *strictHandler) GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams) {
+	var request GetDefaultPolicyRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDefaultPolicy(ctx, request.(GetDefaultPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDefaultPolicy")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDefaultPolicyResponseObject); ok {
+		if err := validResponse.VisitGetDefaultPolicyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutDefaultPolicy operation middleware
+func (sh *strictHandler) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams) {
+	var request PutDefaultPolicyRequestObject
+
+	request.Params = params
+
+	var body PutDefaultPolicyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutDefaultPolicy(ctx, request.(PutDefaultPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutDefaultPolicy")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutDefaultPolicyResponseObject); ok {
+		if err := validResponse.VisitPutDefaultPolicyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRedrives operation middleware
+func (sh *strictHandler) ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams) {
+	var request ListRedrivesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRedrives(ctx, request.(ListRedrivesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRedrives")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRedrivesResponseObject); ok {
+		if err := validResponse.VisitListRedrivesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateRedrive operation middleware
+func (sh *strictHandler) CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams) {
+	var request CreateRedriveRequestObject
+
+	request.Params = params
+
+	var body CreateRedriveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateRedrive(ctx, request.(CreateRedriveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateRedrive")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateRedriveResponseObject); ok {
+		if err := validResponse.VisitCreateRedriveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRedrive operation middleware
+func (sh *strictHandler) GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams) {
+	var request GetRedriveRequestObject
+
+	request.RedriveID = redriveID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRedrive(ctx, request.(GetRedriveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRedrive")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetRedriveResponseObject); ok {
+		if err := validResponse.VisitGetRedriveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateRedrive operation middleware
+func (sh *strictHandler) UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams) {
+	var request UpdateRedriveRequestObject
+
+	request.RedriveID = redriveID
+	request.Params = params
+
+	var body UpdateRedriveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateRedrive(ctx, request.(UpdateRedriveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateRedrive")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateRedriveResponseObject); ok {
+		if err := validResponse.VisitUpdateRedriveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ApproveRedrive operation middleware
+func (sh *strictHandler) ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams) {
+	var request ApproveRedriveRequestObject
+
+	request.RedriveID = redriveID
+	request.Params = params
+
+	var body ApproveRedriveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ApproveRedrive(ctx, request.(ApproveRedriveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ApproveRedrive")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ApproveRedriveResponseObject); ok {
+		if err := validResponse.VisitApproveRedriveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelRedrive operation middleware
+func (sh *strictHandler) CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams) {
+	var request CancelRedriveRequestObject
+
+	request.RedriveID = redriveID
+	request.Params = params
+
+	var body CancelRedriveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelRedrive(ctx, request.(CancelRedriveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelRedrive")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelRedriveResponseObject); ok {
+		if err := validResponse.VisitCancelRedriveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRedriveItems operation middleware
+func (sh *strictHandler) ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams) {
+	var request ListRedriveItemsRequestObject
+
+	request.RedriveID = redriveID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRedriveItems(ctx, request.(ListRedriveItemsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRedriveItems")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRedriveItemsResponseObject); ok {
+		if err := validResponse.VisitListRedriveItemsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PauseRedrive operation middleware
+func (sh *strictHandler) PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams) {
+	var request PauseRedriveRequestObject
+
+	request.RedriveID = redriveID
+	request.Params = params
+
+	var body PauseRedriveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PauseRedrive(ctx, request.(PauseRedriveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PauseRedrive")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PauseRedriveResponseObject); ok {
+		if err := validResponse.VisitPauseRedriveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResumeRedrive operation middleware
+func (sh *strictHandler) ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams) {
+	var request ResumeRedriveRequestObject
+
+	request.RedriveID = redriveID
+	request.Params = params
+
+	var body ResumeRedriveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeRedrive(ctx, request.(ResumeRedriveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeRedrive")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeRedriveResponseObject); ok {
+		if err := validResponse.VisitResumeRedriveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDeadLetterStats operation middleware
+func (sh *strictHandler) GetDeadLetterStats(w http.ResponseWriter, r *http.Request) {
+	var request GetDeadLetterStatsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDeadLetterStats(ctx, request.(GetDeadLetterStatsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDeadLetterStats")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDeadLetterStatsResponseObject); ok {
+		if err := validResponse.VisitGetDeadLetterStatsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListDeadLetterTopics operation middleware
+func (sh *strictHandler) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams) {
+	var request ListDeadLetterTopicsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeadLetterTopics(ctx, request.(ListDeadLetterTopicsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeadLetterTopics")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDeadLetterTopicsResponseObject); ok {
+		if err := validResponse.VisitListDeadLetterTopicsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDeadLetterTopic operation middleware
+func (sh *strictHandler) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic) {
+	var request GetDeadLetterTopicRequestObject
+
+	request.Topic = topic
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDeadLetterTopic(ctx, request.(GetDeadLetterTopicRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDeadLetterTopic")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDeadLetterTopicResponseObject); ok {
+		if err := validResponse.VisitGetDeadLetterTopicResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetTopicPolicy operation middleware
+func (sh *strictHandler) GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams) {
+	var request GetTopicPolicyRequestObject
+
+	request.Topic = topic
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTopicPolicy(ctx, request.(GetTopicPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTopicPolicy")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTopicPolicyResponseObject); ok {
+		if err := validResponse.VisitGetTopicPolicyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutTopicPolicy operation middleware
+func (sh *strictHandler) PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams) {
+	var request PutTopicPolicyRequestObject
+
+	request.Topic = topic
+	request.Params = params
+
+	var body PutTopicPolicyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutTopicPolicy(ctx, request.(PutTopicPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutTopicPolicy")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutTopicPolicyResponseObject); ok {
+		if err := validResponse.VisitPutTopicPolicyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListDeadLettersOfTopic operation middleware
 func (sh *strictHandler) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams) {
 	var request ListDeadLettersOfTopicRequestObject
@@ -17000,6 +21801,43 @@ func (sh *strictHandler) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.R
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListDeadLettersOfTopicResponseObject); ok {
 		if err := validResponse.VisitListDeadLettersOfTopicResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryAllDeadLetters operation middleware
+func (sh *strictHandler) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams) {
+	var request RetryAllDeadLettersRequestObject
+
+	request.Topic = topic
+	request.Params = params
+
+	var body RetryAllDeadLettersJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryAllDeadLetters(ctx, request.(RetryAllDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryAllDeadLetters")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetryAllDeadLettersResponseObject); ok {
+		if err := validResponse.VisitRetryAllDeadLettersResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -18573,456 +23411,557 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L39cts4ti/6Kri6u6qT3rTir6QTu6bOcdtOt6cTJ2M7nX1qNEeESEjimALYBGhF05Vb52nOg+0nuYW1",
-	"ABKkSIqUlcx0T+8/9qQtEgCBhfW9fuvXQSAWieCMKzk4+XUwZzRkKfzzLI7FUv8jZDJIo0RFgg9OBndz",
-	"RhZMzUUoiZpHkiRUzcmcSo8ITo73nw8H3kAGc7ag+mW1StjgZCBVGvHZ4PNnb3B5R2f1wz6wVEaCEzEl",
-	"as5IyqTI0oB5JOLkl0woJvXYKfsli1IWDk5UmjF3roQqxVI92v8eDf76v0eDv/3naPAfA69mEVchWyRC",
-	"Ma5uWBLTlR6uuqRbpshyzjihnDCaxhFLiZ6cSUWWkZrDIiVdMJKPFqz2fmIrsqSSUC6XLGUhoTMa8fKm",
-	"MJ4tBid/HegPGPytbn3vUzZlKeMBO0uSOKpbnt6xJY0UUXOqcEp5z0IyFSkuz8dBfEJ5SCJJ5oKLLGXh",
-	"pgO6YSpdnU0VS+v2JBA8lITqn8lyHgVzQrlQc5YSla7Igt4zSSTjkpWnWUQ8WuivPsg/N+KKzVgKc378",
-	"+PEsU3PGVRRQxdYn/lEsiRJ65JBQEqQs1M/S2FDdQftHffYGCU3pgilD3OdZKkVav6k+Z5/UOIAnfEuM",
-	"CZ0xMmFTkTKPUEki3PJZ9MC4VyaHEZ9GsZ5oSC4/BXEWMkl8/b4/HPGBN4j0RL9kLF0NvAGnC71SnK28",
-	"Y/TTG8Znaj44Odw/funpLbR/OKijmYs3fzmTMppxxl7DAvQodZNR81Rpuv9I2XRwMvh/nxUM4Rn+Kp+9",
-	"oRMW2znOBZfZgqU/pCJL2icKzKPjmX522+nSlMVUn8+myfIHx1G45WQpo4qFr1OxWKeNKx7EmYwegLJr",
-	"V4Bvj6f6dXf+qUgXVA1OBiFVbE9FCzZoOECzgDuxPj3QUpfpldhy8ss0Fel5TKUsdrq8hhuWMKroJG5c",
-	"BNNjjAM9SGkVkWILueksLhgN3zDNxIulDD57+ipc4fsH+/naaZrSVXnpgisa8cbVfxQpCC2qCI1jIoIg",
-	"S7Vs0RcX1k0WTEo6Yx5ZzkWMgofyFQmo3PTBZurtyA5Wf7dKNtxbnAo+f6tpXkd8xtIkjbhq3CLg6HBd",
-	"NeeDGWXTp0+L8QYNcviv+3uv6N70b78eHX7+jya6+4FxlsLFfaunqWP9YqoYt0w3ZWGq+S4ItkAL4AkN",
-	"7j1CFYkZlappvbN8nvEi4vWXJOLq6HAAJGfk1T78n1dIsP1aCXbx5i8/gvLUtLVnBJUrFMdKkgcaZyhM",
-	"fL3AP8F/+0NSXLIToNNFJhWZRo2fhcPW3zZHiBzvv3pREiKHa8fR5ab9WUxusg2s+O9iMk6zXmz4w4er",
-	"CzvFT2z1PZXsxXHTVmopfc9WcD8n8KQrau/Zym/aq3u2GuMbTbL25cGrwwY6/YmtNq6ISqLYJ9Uyf9PE",
-	"eD61E8Mt3syTT/QFAWqZ0wemaadpGTGwhU0Uc2DIvlnrcAnmsIFg3lCpQKXcUqrGVKpxqgd4jGDNV7GV",
-	"aHXWsLV0fZeGdcf3/Yr4VnJT5Z8SX//ue4SzJYOLn0rlkcmKhGxKs7iRtERa5QLWzKAyGHgwbb2xcfHm",
-	"L+/pKhY0bOZdC7aYsFTLBEr+fPvumiT4Rh030xah4WYemCPsE10kMRtxHxY5DDKpxIKlfwr2Dr7ziUiJ",
-	"r4Si8Z8ODofP2zhgo/5sVvO1mOANSqCm7UIdxqgaYCQbkQXiS6sbmqC0PQN/bTpR89K2bPSGSRFnZcW5",
-	"rzqX5mM8RpsrVtKNZcBFPRcZV2/ppyYhg9cx0E+NF/TT7sW5swpUSzau4ksoFTdCqE10JqZEcEbiiDM6",
-	"az5LIdS2tHRLZ7Rd5ks6o1uPDn6e7akU/USPoVBcQbfLf6uoyh5hIkl4/1GrxRE63aU7kURBm9oi0mgW",
-	"cRoTpZ/MTR+RAlufsFnEecRnwOgp8b8t83SCLF0Ov23UuWDc7SyWu5QGG4wipR/Z0uDPN/TqIh9eC69i",
-	"dGMQ4vjNnsduhM7i6IGlq8bJQvPAbmZLVzdZjTXl69F8EswpnzFJuFDz/HTBZSnJ4f4+erSW4FkUWRyS",
-	"OU0Sxj0SiiXXgkvN2YgHNI6NlMOnJowsaMia5XSYrrRlUOesmwgRM8rRR/zAuGry0Z2VPXRAqlqm+o7L",
-	"jnLC9BhrvrrhF3TAwarv4M9bOE70y+vGfSfOcJaFkSpmL/GF53V8wXFY/8RW68v9OZLRJGbk7Pb86krT",
-	"SkoDLWnKV58STW35B+V2qPmiile8cW+fP69uretA+H/2/r+//WeDE3/6lqpgvr78HwQRnAger0hUjiWQ",
-	"OTVhC//yjs785sVP93Dw7quuW+C14KxhkWdw28jR/vHaIqWK4rjPUvU07etdU3zrF8zBiL7JgOXXMI8U",
-	"f/EJDUPUZKViCYnFDLQQZAgRJ9M4ms0VeYKyjtx8uL6+uv7hqUfEdMQxbKDmLGUkkqC6UEmkEFz/L4VR",
-	"iIJIQiz4rJmbRLjc+gtjrR+z5BrTZ6OwN9txp22TOl8ZBR2ehqHhiIaDDo0545+Yf6B+6AMzmtJU/w/8",
-	"RTPeSI74L1kU3J+aqA1ECjTPiiSh8ZKuJG7VkPjsEw3U2I4NQ7B8bsZDz+5tQDlsIJEmXrOEzcYtpykj",
-	"iyiOI8HlI/cWljLwBs7Cttnnn1izULxnu5GH7+mshi+/TsWCHHgg/goTmxwM8RzItxD4GcvoH8wnC7rS",
-	"Eo4qshBSkYN9b39/3/U8GQE0bDRSZ6yPgeBtiprpb7qN/lHzXW/1AuG4gEKR1Wj6OiWH+x2cCflXd1zv",
-	"YZfVQjiyRja+PiffHR7vD4m/pJH609G+r2k/j65SSfz/YX6RvmeijsuISyIemFZTG1mjmbI93qltm0by",
-	"K8yaR9LfrWJJvQKuZ0LHiualueYd8ZB9yr+ssio9WNuS1r/y54gt633riyyYg7OfBnOgmVPiT6iMAr8D",
-	"oTzoYeucTjDCwBtMsziudzt9pJGqX5Hm+ppuIbw9Neod46ENxupDqVghmjTAkXSw0P8ckjutoEqWagrR",
-	"FzfI9IUgci7SFj+SnrFJhB4dbhagH9lkLsR9Izkt8fedUNRHkd5PY7G8hqHbKEvv2dI83UBR8D99KOoz",
-	"Psyk+l6EEcOUkQAn/3UQCK4Yh+OlSRJHAYRdnv1d4s/dvhSHu+JJpvSEn73BudCnrZi9TDuZxh00n6y6",
-	"FSVzccffWR3Y/WL9WxxxttPJ9IBtX/papMHuZoTRNk5nT2G309pR26a/YTJb7G5eHM49Q3Ak7nB8la6K",
-	"4eGLZCK4dO/gWRCwRGHa0E5m1UIS92+dzVCYUsvsMEu1jQvqVMZDrXPQFfBi4NnGGI8k4ciInHQzmxZW",
-	"twjz2DN4ppS9teemb7W9WpPw9bnsA7IK4o6v9JtIqrqNO8OUIjElIaMhidGVOyQfIzUXmSK+lqx/0tLT",
-	"1/x7hTE9LmzgxcN4o/k+2HGpaHA/HJS+6lZR9SU+q4kWnI/Z+oBdZ9nOCdkO3PwB+HuVnMOMVT7ojcAF",
-	"1MteSIs0steOOewnYTVrpFGcpW0HmKRiErPFf/bbhff4Vt0mgFm7ZFyRZaqt7/JH51mhbceID1nOt5fn",
-	"Era942QdYj7gXjUhsO3tav4gbp5ImWSM71KkMBnN5qp530rOUjTojc/Tf9R9uBbqrQijaWMqaK3ziKHT",
-	"k+hxHjW90Wt3y03MoE030ejKj1u30XpNXt3ulm7GrefsnC2rycyu+r2l1OvOb5z5+7Mc+2k7lYd20M3S",
-	"0G5UF1EYsmnEIwWf6ax8x1TactR3uzhZGNfMBiz2/ZVxytMwhK+j8ftUJCxVYGdNaSyZN0icP/060DrY",
-	"A6tzUjJIzo4U+gtB9fIIZxH8OWUP4p6FhIMtnUQmPbwakvEGlK/GinGKu7n+e5HC0jUrpnhnsqqhRW+A",
-	"65G9hozC0rNZBob22mOQz5PJfL2VUxWETjThUbKIeKZA8HebnxtbfO2HJGXT6FPD1c0mcRSQhKbK3mDQ",
-	"7SZMLRmkPUrUpmWgBdCwbmJzkL02y77TsP+piNlGY0Q/89kbIGmMoxrhdDaRoEyALCzIyC9tatNBmXEX",
-	"9O8YCay6FYsnIr7hiZTNDPNcd9sUHPKvA1iIcYeYUzN7UboFnr1yJTouXYTC6yUmf2eB0ovBy43mW88b",
-	"XrqBtemH6OiaCyEZEA0+jlvPQKk1LpsheS1SQsMFOFF5vPKMojBZEZkFc0L1cKeE5a7t/ID9ev5Qvqxr",
-	"PIhbqiaMh1JPEynJ4ukp4XphFUdjv7tWmxPjkTCa6T3Qurs/9Ik/9on/P33i7/lDcqsnpbFekIRNA4ki",
-	"OLrMhujZ7pMGufVd2ezpW78E1WAnk+Z2lQ+p2Vv/4vnzo+ftyUfrF+urzlpc1g7T2pCACRoYqs+ryLBi",
-	"q0xhFbduO0ewvlF9fs13GlSbnlc6icaaBLsH+lE1+FyNoXmDhM4inquHraZf8WT1Q/P1lMar/WTHUdnv",
-	"m1NGZd3J3rBApCELbUGGpDP6jcQKhPUL2eFG4rnn4q1bStD6h/LVn2/fXdeF71eYCAuJrkNyxfP8GSTC",
-	"T4r43377rW8CGJonL+eCxDS4J75x4siTlFG8NzyLYzrRXASV9E97M7FnlqMV1uENXb7FbKSB8+uevI+S",
-	"PZHg7u8lQt+lNPdtFpkhG4+pUugnFgwzgyC9By1aDDZTOJshuQbObRKJhoMajVTUVpgIp1AxUkNiFQQr",
-	"JRifRZyRMAq11pqLinW1R28DZj2fHBxrHVUptkhqBNC7aZ6q8I2E9AKgqOZwpTvywWdvMMlkxJmU+nas",
-	"axDO04f7Wq8tV6K1PX/wSj/fUoyYxDRgptwSkkEgT8hekjiSyiNTxkIiUiJVyugCD0zr+3TBCJaeNq9X",
-	"fx3csS4OYKhTKi3/SL8OmUshVRtNKX1f3uHVcgc5zAdRJnmqR7KTM9BRbgCsGeTZYsJSj8xSsdQ0rSVI",
-	"xC0lD7xqyVJdxpG7Yq19sOVYWkOTxvG76eDkr5u3EG3Tz3+r3rcfQP1CySbiEIf2CSRWxKvichi2CD+b",
-	"uxeeEhpDEo0qp2wO3TW/+OwN8oG7HDau1BnhecFVaxV9c8vO3l8VQpfNI6gPaL+8emQbaO+iE7kErF9N",
-	"6OaL9p1+EPNmex9YJmtODPx9fk4GPlkwyiHdIogjPUxp+3F6ltTunG8+/gSf4CH75ENhM9wKWSQHtG7j",
-	"y3wKPUCp6Hq/jcO9su/VG6/uJmruptVxqegi6WhoOu9rJp3n67ZOpKnVOlY6rOtlrRFX5G6UkiuLD8hZ",
-	"b62Kk/OZLTQ7PLgtEji/mG5nVrRZsyuz1/qsN5teSxSLY02fpyQUgXyGkwwXIWGfkphq65LRYK7J1uaF",
-	"AMeViqaK2TMaBiZKm/9hSqPY+ZnygMXOH/QJhmORKfsHuBuVQeFvayPDX/Ph9c+MS9gN5/3Sn90hSj80",
-	"jVJayvpvjeOVlwaFJUOj0jh/YZ/mNJPmizTjGRopUN6tca7/upts51r/NTRpAeOESln8OWVSidT9b5Wu",
-	"No4ts4Wz45lMGA9LY7q/5zNXvoPxcDwVaVD8RW8GxyloJOv+HsSMppXDBh5R+ZtWmhMW1uYqwgX4maXR",
-	"NCr87T2ufjBnwT0LxwULaLd47fOS0bjD41APOJ7QsOeyQqZoFNc7WoE71gmmj5gwSmTEZzEzdz6gnEzQ",
-	"UxLW+iLvIx66qWBhNNM6wyKSC5OivIikHnKcM6WMs08JC1Sxb95Ab0jdS7hRdUfXR4fQj7Nf6pVuPUNu",
-	"l2gzpeB3oFtD2QQ8xUKyYqrq94Dq4g3ZkC5vhg3z7BHVceU563Dg6x8CZYZ6nQVIjCG3IfmJJYqwWDLM",
-	"DYZaerFI9P0hMVVaXY7UiCepeGCmyEN/td4HjGjNRQwqaMRh4AUN9Shsidl1ZeqbUzlvggZ4cVwHDYDn",
-	"39OjbU70MWehh/Bwve4S6g4FqlBqiQjvjRJkJojgZRMXHLFoWrvn0ZeEvIG4X5/4WjhGuzM8xIMnjHFr",
-	"M9R7cTNuvrhgXpVKaVRIrT3qUJgHwTvww0HhBeQ9wMWXZKl3w6zEI1SNeCmBGm0fKJUtpXkCbZ3C6PBN",
-	"UBFgIzOY2Y60tqGK0j1ecT+oslyvyrLrzvqcxnHPC/ijWBIKUZ0oiBLKgXGkWh/C7a/cEKWSTYzrx7u7",
-	"97CQ6lfBy7XLdgRznWGMpRaaWDIeClaUdORVVUuRhsTngjM/t0KxbsOWjikBL+tPEpx1MKvwE7z2h65F",
-	"ae2f/1b5mjzI2/NEphS/Sy85zydWLCGRPCXU3tMoZnmmmrK5PxX/FqpmXSS81fh68bKeXhmsshjXrqqW",
-	"fRgdtR9/VbXgXPtEa3gRn3nkgJh6G48ckvzDPXJEULP1yDEx2tfQDQ4cbwoMwNS5Kbgpn7dEJZAgvcbn",
-	"jXvDGdcrzrSymZuuVjGNo/aYPdGauylBckhBs/vcyGnRRteTk/upfSJT5qVW+9N4uWGPuvnnqVaTiUpp",
-	"FH8997x7gGah9UcDeR937JNqMmDdREUS0DSNmCzQWx7tzV8/RwwLb5fbgWGZ7sGh+7qaThsjNt50clUo",
-	"snOx5AVOYXswDBFs7JLqdt9JEu35nXEslpojQXBJNhydMT9CwUHDipRNJu5ZRP8zSydr3hbX3Xn42RvQ",
-	"NJhHD2xc3IpGJ9TzF8XzYU2SjPvosfNodwbsjvBcj2Bx/NqWdXz02SvJqsqWgsfZFPv9yT7nb7GfZyb6",
-	"0ral34E0LIECtkZTvusXTTl6tZaJVJOJECmi7/uD1opZ2jW5p+qvDlmYJWxjQOj4wD4L6Wes3m9OSZLJ",
-	"eR65MSgxqUWcrFHW3V09gikK7ICNGVDulr20qoYB7dsGos89slf5eAY7of3E8qcheX2zaC8YuzvKfj6M",
-	"jSA109RLcKIUyHX1jDJCMwQGPbXZ+RZoxXkdqmkpIua1euePNCEUCHTtMHfSYrm04N0N2w0fl0AOPpdS",
-	"E6sAXASeOyUpS5gCZm3qk7fgAoiB18YEINzXk0r1Bzigcr0I/EUhELtFfVwiqwv7IAuJJPlw93rv5XAt",
-	"QOJgzG1HzhByBoi2cgRhPTuuYYuPD22OI/prt5EwEDCLGZVsnHEV1da/F1bSzeXdzf+6uv7hlMDDmntx",
-	"wsVEhCvwMRG9kIhJEwrstxQIqpsLsUmCmce2EmA8AG93qwR7aews8z3do2zPrcPIPZL6TMmCwrR2hjOF",
-	"5USInmepV82F2qApaK3EesvbsKY0f9KapGZ9hjMZowDeNlZ1lKKYpXG7+Dr+DqZFEKKxmE4lU7VOvOa9",
-	"PTx2hwCPi+Wxa+loLaMcuaM8Isx5+Lw0EMAftYokhKducsKDIxcNlSUYHhZMLhcFxCKFCM42p9W6RLkP",
-	"UyN2XkcbsZJTYN5+HMf7zh1opVidmNJCEQxKx01TdkfZ0rjukvGVMy/jgQgN6klHDci+UQnCaysQsSo7",
-	"yxynDDGmAauXO/o7uSkoo+GeoQmgL1lg4+L3F8T1AlaUIwnWkxeVKicr0ELDVDywKrfeRE7H+PU52N82",
-	"AIHVpC4HYK87s8UXHyLZWC5jSkMMGjQw2RWgy8tTsm8zSe0d7k5Qx7DbBmivdmKI39n7bJipA9zXfa9f",
-	"lQNe3RUiSJlBvLu++HguXR2WEmp6AddVM8gg+4QGXWjmVrHElN+73/R8Lfel+YyOjjonvBxBxgpNZ0x1",
-	"/8g7fN49q+eQ2ZwuQCC0GaYTBkz95vL23ZufLy+ISMnF5dnFFiL/Vddcm2MtA7Ik7Fe+U03WMeVmNRnb",
-	"qVhKtwQBA1CncMFsXWKfyFc1e9GB1Oh1Db6rzRmqiO2qLVvmR2VV0CuQHR0fRGlvi33yCtDKMmR+GVTd",
-	"WAE5ETpsrdDVPAfa07EwvTWHWru37iy438bD3GbTQjuNT3th/Mte8ZhfpOYHIg3riwZaYwEiU4EoO9vf",
-	"37w7v7y9vbwYeIPXZ1dvLi9q3emFH68dYgGeqhJIaW/tGjbt6ePz5DuutG0V1rLpFy47c8QUdYVUxW3b",
-	"yef5cpsiwYqKWCa17nbXFt6Gkj7e+c3DNV2r86svdqo6He9EOB/Vp1Xa50r3YUPd27qfuB8tvuPoQ1h1",
-	"LjSoWNPQIClTYkFVFLR66sCDycNtpWEpo77V8YlZ6RsitRW6dFhf5XPPf7p+9/HN5cUPlxcnGLQCkQGZ",
-	"H5EaEuSK0CMgYKmiEY+xUxUXCnIr+HDEP1yfX97cnV1dYy8BWxk3YYwPydn3Z9cX7671IMu5YIisFVoX",
-	"0EwbnyP+8erux4ubs484gh1fP4coe5BloP+EHkbI37BM3P2Ggo97g3xVA2+QL2LgDfK51nn9bi7ly4od",
-	"0Y3lvNgmul71IuItGwcibEnC/fHu7r09Z9twbDjYZBk9XqHVTHWZRkohuMZubVxNu5NU3LMUaDcB4LZK",
-	"Mn21Qg9vUnE96hUm51CcK96JXW1T3ecE3XYUS1sr2GtLUCiG+94i0PZYvdF4t1m9AacqoxBjSoBFAd3w",
-	"Xfnk7d91nqVp/9I2xG0tYxVpBhZxqYz3pLwVWwrSslW0yZ1Zl58CUtaO0b4VFwzTSvodcie4hHUdYMNS",
-	"IhnQNNxG6Z1a4LmKbIulMK0YEUdsSSMlbQFhbSbjLtXnS8cz2EBK4LQsegWa1igA2vt3qU0eKENX7JPy",
-	"wW0e8TxrBGGB6YgX1aSIxi6h6EefwSnxJxGn6cpHOs3fNV5XvyxGAd/EGyh0suKbtdZQbTC3EUJEpStA",
-	"ip/RCMDe4uiexSuiBJmzOHFrPO5uzq5vry6v7wbe4P3lzduza/z3h2st3683rMWEEPtdah/7zRjPXcrc",
-	"KArE6TyCj9gtgwdAh8k9yNTU8o74WV7BpiWQ4BZFcwFpkRY8BTLDbVevpQGrKQZZ4yPW3VSFEW81RGC0",
-	"Ld3qh/b9x3nnj2oL4tuZAB7i+06Cp3KSIvGJL5nyScqg/FVCEyCLdAcnEUkEN52s9Ol4xE/ZQjww/crC",
-	"5KuzxbDzCWxIVhOJ62qQRq3QE9WScn5k9b84h9HOaUVikUja9/pqkYi0L6vNM1JkrdtmhUnb1SyUdr8M",
-	"tgts83vPMx4aHbWvUgEfmee6VmvkTDLlxlzcCIbZ/GRV6NnXPHfjnBxO8+ldDurSGoc9TstCwNahlw83",
-	"VgoYjMBNm62VswIYsLwBsIBipA3f2Un0ryOAodiMJAIrPMkl5FMCNTgrI2afVMXf0yHB6yuNcB3xXCBj",
-	"kkYNN17PQ6ssyMC8Hz5/jvOinDYGylTEMdaSZ4kWgb71tdenf25KYltLKKtuDpY7OA454IGQz2mSOKFO",
-	"b0jeZhILdaAM3FSURyFbnCA+tryncXhSv8rH5oHVpX6VP+RA79VL7+DVIe5pyzLyhLD6Y3lxTH6Kvm95",
-	"vz4TrC0TKj/x/f3dZT6tZS51M5axRm3NQn4tUpK3Bh9uyvV1EppL7TFztbG2eq+UvtS2+SRkgQgbigCL",
-	"/KX6IY4OPUScF1Ono8J+QRYd057W83HWtwJiOd9Ikog4ClbfyCa4qdo2DBuDER1SV/IBX+3vf3fw6tXh",
-	"8+PvjvdfvTroPHh7UkvRh+Hg+Lvjl0cvjr/rPHLfRJfa3JaaW675ZtE5qJZGemae1Gab1FPXwT556xBo",
-	"qRE7ypTaBTnx9B1f08Ln1tdZZrxvTd4ym7sA/k1JInWKWfGy0tjNpXnyU8RDzQro9J4a23SuVOLjUhuj",
-	"xmsKanuwtF1JeFMk9PVUhMxbu0rvq1N1uiy/t0PwES61LwYLka9pIzCEi5TexapbRNz968Gae9SpXmi3",
-	"iOuzYbduVOwAvnUTIZCg//7y+uLq+gergS0EKIKUa9MzzwjwHy9ONuSI1qylB2KiSQEtdbbb399FnLyN",
-	"XMDb39saEDLCtgKc/KT51Lo1v1Wu6BEGd7fLENUfujGd86B6xyx3LKb17NrbL9oN+yVjGdvGk1oh6MfR",
-	"ZD9qgDg2s0ScZ+7VtHls/XQ3FL5eKREpAgGcYZ4rdUJuLi9urn6+vCZPAPy0CH/S4J6LZczCGQtJpJ56",
-	"5Pzd9eurm7eXFyP+xIQpJWPQ2XLCSJKKgEnJwqce+f7dh+vzyws9ZjnhlnIBXkC8hE+9EX97dv3h7M0Q",
-	"MrZOyMXV7fnZzcXlhUcu/+vHsw+3d3oULoy8jtlUL+T9uyuwdSNF7hlLJAnEQluVepanZbeu/byBN8iX",
-	"P/AGZoEDb4DzD7xBPvXAG+RzD7wBTrbB/XrDZBZvFVMxyWu2G3HOnKpAJOViqOaUkaP+qRuH23k7GjMn",
-	"yl95uH9g7GwPmqTWlGp5WO4AaaU2HICTtMdlDxriP5sYhD4r2Tu1KH+rfyNvTRubNCg7wabFQ2HDdkpU",
-	"r04ltSpPh9Wtdh3DosAbnKuxHrgy3olxYpWsrdwQqKJVGkTvr+s9rca+YXD3bPW1rLfcxWdisfoKtVts",
-	"dsikockquhJhO8iTm9fn5MWr/cOnOcKImwWetzCWjLseE8gExwjYUnR2DDlYl+vH0BIJ7y9t+6ZzAGVb",
-	"q/Lz5ktwV5iuPRQ4QzxGCmPVPOCfqHR1QqjtNg4htA83b4bkDJNVwcO6tHFVvCkjDlI8ThkNV2Cu5g+U",
-	"XTsEMl5lnbu3jdLv3FaTjn+MTJiMQuZkU9XS4IKpuSghXr1/dwuxzw/w/8/uzn/UUvnyzeXdZa303bl3",
-	"J9dSXVX/+NVGKylL461aX7fSUJE/1YuACAsjxUJ7SYfkLVtMEJGBmrpbTPFDn7yQea9Dt26jYnRmar4h",
-	"M+/wkYmqx2UX8+7rZw8Kr+8WwdxXO6lQ3d8yffFfrNZsdzVfa3Ko5+c9LzH+lrTRpsw3Q9k9EnHtxdzC",
-	"k2Vz6rbTIQ0/2KxF2knav+M2r2WqrZgzZts0FQs3R+Wns9c/nQ28wc0lsOrbsx/0f/353fcDb/Dx8vsf",
-	"3737aYOhdNtgJVjvTJGkZHy0Xl4mTSJJJkzbeaa61ytKfrSok1kQMBaycMRFCjZGyGiMnTw81CE5Y6Ek",
-	"lCQslYIPEX81jH8ZLsK8+VccTRkJVkHMypakWSF8PS4INwIWAJLq7GLDx2+lFNR6rGmjpWhxJPv4yX9C",
-	"KMUS0ynk85ovDXAe0Pd9SrTUdvOGtIlORKZcsukl2Sv3uyTlG5aCLvnTvF1KyIJIK6ENy+pTOFOxrBti",
-	"N7UrqYQSGhbTR9eoCFyjd7SdT3WGjXpJSSbXIW62sxWHnhzNDnZl4CHingkYmW7cJsw7yEvSNlwhACCq",
-	"sYFsP1WR46l7CLYK7VMRHiShan5KfCwtg6w3oEWP+CEkgvoEadIlXbh1ph0cy7QOE2Km5sBUnkAzIxrc",
-	"5zVrgEkKTXnhCSVS1vhNRU/hL9MP5OvjjSFSuMjUeFHD5c9FxrV2quUKIFA5MUbAwPDrCxutLn908OLw",
-	"8Hh/c59/b9CAv3GFGzPNVJYyd/pi2X7X2EC9Cm86pfav1EGwXIG0uqSQJCo4gHtCh5J2NMVqSBd/IRM2",
-	"y/jmJLSJCHuAvbhm+t/qIHTPY5GFAHtadC8GB8G2Xe96lha51URVaboqIFjN/hmUxfq0mIc2hIkoh13F",
-	"mwZPn2pD3abBcoMu0TBwY75N04y+YZN7UQgloVgebD6kU3c4gLgxL/TaUQiylV9sxrYxOI7dw2y2H/e4",
-	"yY+cp43b+5AX78Bh1niK+9T69yj9wwte1Cv0qaWurQ10Bqh0XcjrGRyMzY2mCq5vCwPFwKFFvYLttjH0",
-	"Fwq1O2vqEGwvHc16xxBDlL5rZfCcC4i0sDAk3GMfGYMPxgT2+suS0xH3jQ5gf0L4fyIeAG3GQn3jqcID",
-	"jNNJ7Mg9InjZuChgT80Hl8FO8/lqNYlLHp7TTLJ6bmeqP8IohAxHANfWn76kWEaeZ2grloyL9gxO+wjb",
-	"bGDgDTS5UFVq/uGsA3uh3tIZ7RtdKSBeN2P550nLleZbelp0c4G00DoQ5SvjhV7S1WYpuKF5SpU2y4/X",
-	"4tTWkekldvlg4VmwRaeEjogfdEbN8GDLUV6fFZiwFDoE1CmTwHC1ArLIoCsRMcgIWi8JRW1/orVSOws6",
-	"4sxjl9O6Ne+WvHc1ixaPXIQ5Fk/0YKG5bb+qCnDqht6/2k6jkpG5iENZH3dCqDeWCHRfbSxXWwOH65qC",
-	"UlfPeqWwnuOUaPbltrvSNgdoH1ORzoRCeMTNpwXTlD/KM9vUeli32pT7IlRc4Na04rGe0zg2Vx8KMEzh",
-	"tATccuPWSVIGfm8T8zB9nW3Fy4b6hw69oXpDiXfjMYa14Aq84kL1Ad2Gg+J0a2bTBVQYOwxECuvVJ5oa",
-	"0XXYSY2ossQabSIXQk0t1PIDnlPZo/l0W/kNGAn4gEc4W2qlHkpyOn9YCWq++km8GWobW0dKoh8Ztijj",
-	"PdKPLUftdA7If/sq0Iwrxuvj+DHCdnmgdCVMJHG9WSQjM0BPbP2OLQS7avluEzvEveq8dcANtTKhdczx",
-	"FI1Qq2SZ9g/QFVsbLxYbaWAPCHsk2n+rLOXoRsoWG9SvaiZM3sYttyEseH+xMOfI7M7nF8IbtAEgvRZp",
-	"wCzM/u/Ng5XmyVydUjS6Q+zDrv2+dqvXxzPJGO/UFObx2kI/j1Z+mGvurAoiTsgSaMYuOJiOcIltt18L",
-	"0bJg2N+qHNOu/97amrYqUq8WrRirR9UW1qCXoM98IRas6Nxt+/SubX8Rz6lhoixp/GHcUfkxwYgNXAmd",
-	"/s64jkpjVohDFVvXSEvRbL5VxiXNgwWYvBSKIbEtoPKOT6Hx21UzIcJINfZ5gqqpVVJgGjhOweJvOHWB",
-	"Sty9ZEufbcO0gaMB24wshBma5gVjWtclkYRP8zTHMAjmtpCMjrgmNUlth6hOGk7pWtctGuFGxpbI2qko",
-	"TFcQDipEpkoz9rc620tfw920EYZMJugNHHHTjcuajWY3AZmb8RBSr1Im8XJHfDyNLRVWhwSEVOgUtaAr",
-	"fRwRJ/i0ZxCJDewOMAxp9EpSHOaExWJJaMrgWOzdxxJafazoZw0RQKrWOt1hp+Vii5R1w5YI2exTzGhI",
-	"lBiuu/HMuRZaSIkuLG2bU6278nkbr741ERaUApqwO43FhuSGhVHKAoUFyohrgftb22tsC1bewoUr6Q/v",
-	"bu8qBZbbpsXVRoXPJlAZwDwyVyrRVKz/V9aGh9tZuB6+9nwYjVVfvKRCGbdfWxsA7p7lfaWFygfZv0Qu",
-	"B9BuRlXd72HFewMZGJ9bzwFVlsRMjqdMBfNaSPnogRGAh4WbKCOtgxOYjZiX2sFh22ZNTcfMSv9Cjm0I",
-	"cEKYKWXaNNlqqoxHv2Q1NuJPUMkBYB+S4EPoTJACyvUhtUerQdlsnrfR07xVr6gR0uiBxnWhtNeaBsAW",
-	"FZwZfhwIbpgSmWRRHOrx0Y17SsJUJA1z1DtskJ7yr7ULsXRR3vG1U68lbaf0onddGL6HwAb6i7Vo1zrB",
-	"gvIacEiLn9eKsdPUG7eSpFL4VzqpE+YLX0csDtsSOtdy+gJ0Xra0g3Wi1o37p7UNrybBHhLicah17Vov",
-	"ayb2zB//LgUf3tDl2xz9OP91T95HyZ5IcN49iGLqj9GzfvYGaFL1R9qpdH0suRt4ffLJ+1JsrgefnFM5",
-	"tn6r9dsGXinTHn5dxhkHHftEAxUbf7VvB/RPrRE7ZQzC6iXtmcZLumoqiK8DzbB2G0B54JL8DqAvdMbG",
-	"MvoH2+y/VULRuKjUW3d4Ab0brS1CnWkaxYql8tQBb/D29/dJxmMmJfFha8YwMkYWqbxnoeZT2/B0WGAk",
-	"xwGFTomNB4J75HyPPyR3aWbgwOAvEBNVQo+DlVugCeuzGXGs4YJCtkxC/F8Jca//H4kFn52YUi/IPVcQ",
-	"UzG1I8B8anXXyt0uTsUrCLDuim/HH29en5NXx8+/q4sRbWiu9w7Q9UAxDgSfxlGgPEc7rppkNAhYosBf",
-	"A6U6RY7aiBvq9ytzOsDfCH5esc029zfawHzMlpRy3esBVG8VncTs1KRXYm+d4SZ45sCBm+wJ4mCRKtfN",
-	"Edh2u+GItO3gUnpY6YIGkgNQWc7EL+RXo/8diD2SREULNtxUvtAUSLiEDJ1FJBW91ypHxnN3nTFNOkcT",
-	"ugrHl2CcSkVrnfF3gLao5gVh5atozcR1igj7nmQdEAcwnYs3fxkbFPoxIhf73hrMaJ5CZnpWlqs6zPI3",
-	"dWz4ruT7zzMKn7965fDR4/3NGcCRillTe5QQXQgiDeWp8SEsUM3EPC0R4HUI2snpMD/b9dK8OOKat2Im",
-	"VBHYK4rzwkpLlDTay1FV2gHcqxX4mIOEH+zEEczFcUjMs9qXcxYt7Bnpt2+CSFhvZzU2TNTS3PK4pgpH",
-	"/J1E3GzoRISrvIk3N3XZ4DWgCwYYYqmBVNwcTbeT55vTVkJ70+Dg/4klarNz/3ktHMUNM7lE20QcesXh",
-	"qvY5vFv/mUV6U88KZpHW3zqjWUCWj2yCtS3N2gPB0H3TwzXUf5bMFlsFdu4ZS8bNoe0cRdZwRP2UVjdW",
-	"UNuAhTpLKjeh+f4LBo1q9lAxrvqXPP4olqBmmqQvCVlgeouIPjgDMKC/E1vv2b4b4ABfRHEcIUigHI74",
-	"G1OWoW/5/okWOzCwSSCRLH1gKZF0JU/J3sFJztaHJE9NjaliUo24gZ+GhzF/CJMN49gs0HBrm0FWD7Vo",
-	"G+Av6uF1ZJHwlj/bOX2+lEC/d9CcaNdh9oZ0O3JXuK25tumoMkfs+Fvteexu4a3EtVU3+Dhk6VjNKa8r",
-	"J8hL7lHCp3Ymz0TsLJUQ02wzPLHfjFoqbF5uRBXqJrlSeeJdQqVp+rBtWUK+ATdZ7xwgp1PN+tXTNlxO",
-	"C1Cqjt52+9Yp2Tf6ud6cLqUITghonafViwHLJnEdmrigwkoJu4zT0hq0fYAvmCwwSBoLMmjqniptpaJd",
-	"DqqAvaMS/q7/XM9u8+ca8KfM5ETweHVauv3SBpAfQKXTwgc/xdM2llZD+iRSFSm4m2pFi6BMfsatQk6l",
-	"q0a085WbSW3qKcgZSdk0kzRGB66+BaZ00w1wmMobSH1Rek/AbUofaBRrexOyVDTrHWNJh9Y7wZk6tiUD",
-	"tR6u7aFIUrHIo5V1UTCWIOKRRYrNTwkyyHnIPp06oRwsBeQ2fJdXmgjOjAnVLl/b9ZW/7cr3GOmdKgqx",
-	"H501gQr2gqUzMDYtkMh3Ry9fAJCIwaKgCjd0xpQEIAmLW3JCJqsRd/dQ34hvZN6udMQNONuYJkkcsbAh",
-	"CCvFgkFH5TmVGBKXWeqGMW2llBSQLgq8gAtFzLDDEbcpGJECZ48+f3RfOY1+7OPQFAj6qvrOlvpNIdrf",
-	"nI6Wrt5DAu02iRdO5asNeqdiUWKFOSgJhn4g7p4/hGzgG7nup4t4pCIaj4GmH2hcq7To27uk0C/S6oQW",
-	"IbqufmpNCXn5olvl4d8jVWt0foSiEy2dZJJqpWGyQpkp5zRlnhYvKeUhps0Wgl5kyAQL8LlaCWowDWrS",
-	"kOtypbWyFseecUqnUuXqybCKc9fhi/WMrVt/LXDnI1SpWdq+0y/2j192mziLVaTvXdqgnWTB3MyIaTB2",
-	"FQBCaTlzgdTftusNqyn2HaH7GispDI5PBIKRm5z9OJIqb/Nugpqdhb0jketE/ZcJUt2IOvfXpd7cVMQM",
-	"uGIowNTJeWyxyfpnV/YDXwOhnqe2egMaLiJeK9S1XtO3M8aCKRpSRaHgm3ITxXNDyz4mfPrYAU5kKsmK",
-	"fC3N7yUIIy3iPSJ4wIr0oEg6tleNEbcxgHBXjRW4qewYWMCggRySKw70Ir28bwq6b1W6Av12xFG9MEvD",
-	"Nskgr2Ixk9Ztj5n6eq4eWV7leqImv/PxwWevxV6AmBIo4rhAI9rwec8CE5m+mQ+MlEtn67rgHzrzbYc7",
-	"dGQKS8A4GncAkzn87rM3mGQy4kxK23ig2al6/NnW0o0LIbzNSqGrcgA7sB6YYWC0mOLYUwIXAaN3bDqF",
-	"DCd9LVO2oBFv31Jowx844eSxLYzfatEHn52yuNYmzmAHe5iBRxXYCqZmr+eUrzp0jnBP6PkjoauOXtRk",
-	"OVa9BCH75DIUNxlQpKbmNOOh4OzURmKB8fimg1ccg+Jgs1K7AZa8rCxsc+vuVxAXm4I6lW9djRZVaGtg",
-	"92hWalxeHvH1n/6n+U9/Y9isNHrbOR1hzuc4sKWurXawLYl1SfvYhQXoVrXjvn5U16mjmU8cglWl9dJC",
-	"725vBx5HUwbAQ13W9yZ/uBLksvJuCzytw/3GjDZ3rYeQ6cFCOc45Z7NPxoItoTOLBmoD/3mRw3lnvJlh",
-	"GBGC0XXQq2eCSSL4Fgzj8FEQa9AzvqgYeazh/K5RvTgp8Bud++ejuuJr6R7TlKHPyNjNI96i0KBjacTX",
-	"esOjHpvkZt5GFdRYhO44L/uUjlUSy+C9emCMauxXJnQzg3/5yM6yR9/1LzRbb2zbr+isEnoH7q2VuDrT",
-	"CgKERjEE5LO8Iaxp+yjJ3/XdM0IO0EMD/Y8swfvSTQNULHkjZq3qH8BAZzJx0Voqmkqk6Rtkmk3h5GxZ",
-	"wMP0vrxHBnEoHG+tozx3QIu2GmB/DfWoB7T+4as8VQtuZg9oyP3WviPuk5qCEZ1qyyvwstyXtXyoP0A6",
-	"MmSRYRAkmFM+Y+jkvryjs/bktdaPPN7fjMtQyZzIn3YW3G2yo+YqyirWw9okVcXJ5WMVRaCmJjN2pHml",
-	"MsKljXW5WxxLSYstHbe3ZobW+fcdE+9x+GrgP9DrBYvbfwZLf/ar/p/Pz/SPvjfixvqu4qCgqTRwTBCW",
-	"17/uuWaJUzibz+dAcNj/1gax/bfhTG49LfukGA/3HIATACLfs8Pkf5hixovTE2EDuluhQvbMc+mi3Zaq",
-	"yhszYzBPR/aAGm/LpYHdhnhMbWAOGs+NgRvVZyX2b5jVgI1Vn/e9yB1Z5sYV63UnbyL8bZovXmJDW7/E",
-	"Gky/QLTdTDw0Suvqiao+hG6ao/HO/62xP7fVG8HN4xGZBXNsvIHlfgT9lUPyjsfQBpZkXLMtObd+I/C/",
-	"2G+CqElkcNvWjOpO1dQVA2+tjc6G0EXVhOo0Z1cbqIw3b6VLpykEH9sEVOSXoHEPTgYpM/7WugMC5Bw0",
-	"6XndzrvafY5IayllxO/Z6oT4OINPnhzvv3oKDgQf63HG7FMkFSBcPTnc30eRjEE2OqOVzij5OivvNmCt",
-	"921bULUiupG3a0/UGEeuBYN5JXTBAGPvNM/5jRl90KZgW5BpWIG22NytrmKWlNf1fTnaiwGVF8dOJ7/q",
-	"2RrPSSWW9+J443XIdcT6yLSsXN+8hQAQGI2N/6izxg+XqbHvwq5iCm2QoR8R1cikxcCdQLg1r8TusBwN",
-	"OgANSeU8ik33MKJYDSbuBHBUpZRL1JJ6UNWaartevjqLpAKYwzxbjGDytJEyC5ayeEUogX5vp/iJfsS1",
-	"RuNXikp7VhbVqdJ1MDkAd2mT3tyeiQW+Ki62vdVbbauGjileZZ9YQ342TaUB+M7DEKVoVKCiB+Zqn2he",
-	"tAK7lXW+LWAXt8NJRIbUvbAOQmebMoJwyI1Ai4Wfo764IGVBJE3B+JAUsIuRJLd3Zzd3lxenxE8zzuGv",
-	"0EkTPBz5PvsjTlNGbj5cX19d/3BK/OIXPcj5u7fv31ziMO5R5T9eXt+e3ek3R7x4QL/8BAxUdDygv/2p",
-	"V8A8PgGhHAoyow+MZMlTvbYR93MHg0+e5Gm4lgutjwiueqxm0Au0SIp6dSN+fnZ9fvnmzeVFEwCk2RcL",
-	"k+HSXvXfFRI1X+kCR7owjvlXNBKvPlOtBARyC+i9PLFVK5WWF5Sk0dCGNmzhAKrIwI2zBRHTEbe0YurQ",
-	"POLjnSz+u4gmlf5kvt38Ee1Lc67mb6cF7q9eIWblKotrIE1qlkfyLcPDz3etNrzrLK4miQdP0iMTppaM",
-	"cZTQoLC5p9e3tK/iW6QPs3GYpaiXm2Tmhq734AXVSijj4ZDkyDZRjDoUCFdsEFibC1HOeKiPcub73bf0",
-	"verYWjvURwz4shSFfOxo39UFyVo92i4dPmLiV2aoLGXjtJH7QjaRvnjoZDKMiDxxNtTLiT2n7qeELgSf",
-	"uTBDmI+K/SJraeUxeUrVyB6gUrNPLGhoX+noGehdBNbCVxbYpr/rGAK/FXfa40kXgkkuD3vEYM9Lvu1H",
-	"L+2gqAm2/Ld9uHbH7D/TL1t1tXbwzla/vHpMXpmZrzOMOpZUudrrTHD9AJtobu0KtCleKKS30DWpHItp",
-	"/e0KqaITKtk3kgSxCO5zyLMAmzZsccOczApthNfPOxdZaucAW90rkGxtNYH1QvVdgduWTIkO82cJUWKH",
-	"CzjaFgd9LQDoamadFX5HoWuL263BNgOVlGbtbBNkjd4JkEZKkETE8ZBAxiAmuOnNNY4Jqw4bM2HgDYwN",
-	"AP17jdZv/m2V/IE3QBmn/26163od90sBFVvws6CCw9Heac15tpp0hbGNHsF30EkAmrA2A/WaLhCWzvGd",
-	"2eqi0MmBJbfwO9apAF4DBR3Bw7qupTbrqIRoM3KE7uh19Q6OD4CPY3MBC0sB68alR8JoBmnTWp8f+sQf",
-	"+8Q/8Ym/53s5isbh8+ceFmRofRvdnrZDlta2YYxhfdeJ/vvc5q3KqxH17uXob4resx35merRhnIMxRIB",
-	"1l7TAiTTwYm5/K/L8w93l+7Fumy8QduInS+cE7pVGqjrTe3sEP05YsvNbhQYtmn734jZFt2B8i4VaGAX",
-	"4VjB0fU7HDwaNrUidMyU3fW0FzXZnlso5bk1u5CP0XdfPCrd76Bfuh8o/tOI07gNbMypkaNTBd1ComCe",
-	"d8XXR2kBCDXfwn/L9oy5l/0bvmvFzKBPjuuhXvJwogOYmPfbQRBv9okC9Bw0mhsf77/C0Kfhju2Jn68c",
-	"3I5HpN7tu32DHjHOwZbZaoePzCw7OO6eG4aMYz097Ls+OL0VzbRbUvDxI5OHDr6r7XrkIpQ7cMDFmta7",
-	"HbiZM3jXSvtfWmYL9/2dCbA8MfBReXx1MgxHbtnJJoVfq0EOrzNOJKPKG9drAQMXaS7iyg0s1ZnYlMDc",
-	"KPhwfn55e+vq+3dXby/fATLq7U9X79+XLIYm/QUiF9eG6tv87zVhnw1+d3kfAdRa09SgPfSX/VAyUNAY",
-	"4iFJRXmYYyJ1bQyI5X9lLOpy45TNFfolS6VTYqxr6+SdGLbQFLbtHthPC8gFak0ySpKpcZ/s+sc03NtJ",
-	"PxmQ9FusumfnvFT15ly1Hux92znQIwcktQGUwyIN3iNHuff6uBRH8chzUnJyvyDmPpZqWl9sIm9Y2bhL",
-	"MlCZm/QCzO8hEY0wtKmizvKa2wBtbBN4q0TaHyXZ+gjHOVxyTXHQXMSFN3Eb3Eo6iXu0ILzTjyPk80bA",
-	"i/Ly86nqNsgZtm8XRRqOEc+3Qa/++ez8w4e3RcOImNGUhdgzovduzRlNxtuiVwOJPe7tHiflgHPX+IeQ",
-	"TXIar/7RowEQvpUpsf2bDzTIskXPF3u/FD0whyp67vRChNE0YuEYoNVqd+mRcOVK6K9quNZvaDpjBprb",
-	"I/dMm6/aMNwalLZhnh8ZTTxy9+7s9g4cfobAIGsrSsmCJrKEU9Br7nrPmbue0mUqb0n5qpSP0ytd+cbD",
-	"Ku5LHbuBfLAaWZtolp7qzfnff93fe0X3pmd7r//268vPe+5/Hvf5z4PDz/9RR6I/F2G5PsD5WRRbtWZd",
-	"WROLRVT/06whHPODICnDxosIbgdg7AhSXOvCdaKJ7ZniRSxwJmrP4KPpQN8zY38LhdS+U1cVuqkm9jO0",
-	"g4V+sr3mzF9qwpz5OF/ZpiLm0frG1djLtr4MoOhevFEamN2GLuF38IJJb4j4bJzDT64TCGbXmjwI40bL",
-	"M3tkFgRMyu7t/6Cr7zirKdq+yDsP561/ATaFpGJ5au16Gyg0KJS8Wp9dq6l3bqcXpKyuhm4ulhxwKLwS",
-	"CmRuvTWM1BSYwx9tO4kZ37LVoTnPW1x1jYDv7UNq7Cr1NWvRqmkOXffho3kJIm/1+j72uXLXX75AazMX",
-	"l6840xIzaasBs1vWwvkuYfRtQdNqc7dTRpTAptMlVLSiSNX2yTbw8uWW1CLRBpBY1jeFafyOgqeskzw0",
-	"6LJlMT6kABfZpZCcl6RsGn1yn3I9HsNv/VNMgYI+xsQ0XMvvSBmba2OK9YJ+stn1DopvfmnMF21zJs2F",
-	"N4gZ1sbZy3um0oxVEsm/AOtvJyEI754Sn4tlKand5MLn0V/f3HtYDjK1SBKpIgAkAm5ZFBsXfTKWA2+Q",
-	"j9HWV6nDd324efOF2EZT8yXz8ldMPje3trvxZ5WrTTZ6PvDGjBMz4vscs/DrXI3dU/4/i7KadvQ2Vzy+",
-	"sBqMYKeyDeZDD8RSo6SQQNsFkESkFZVhd0DcUsVou2fM2eraOmjTSa3cSI18uHlT4HfZ2iLCZimTkqRZ",
-	"zCS2z1/rOidUqefcWje2DeKj9nBr2pTEK6cPpYtBLR0c2q5yrUvp0Ca5Nhd0EfWNwvHVWDFOuWqHSsdn",
-	"bH/yYC4k4/VCK2QPLBbJgrUPCSID4L+pvJeEC0AUhYg+CVIWMq4iGtdPcc9WjUBKZ++vyD1bWRwbSTJZ",
-	"8Ww0GQcJSxeRlBZUrnsaVio24wsBxh9geeTtsqo7I7CNGCJJAjhpCpCl9S2a8EC6hhPM0wv6d4za1HiR",
-	"zBMR3/BEymadfAP2S8sb6y68OmRlmZU1eS6tlsmslueYG/gonttUN2lrcTR9FdWE/XNZy+BgG6WO+aSL",
-	"4o1K0kpX5K/nbaqpvaOcLR34b9tnybNVAmYPNsAJgnNXMana6x3thhpkezvxjBX+gFVRmTzsnFJ/1Al9",
-	"63NeGGbqAbrnZuW5FbIOow7RLwEkwO2Dm8O292g55eSmlK3+WhnvEih4cQoqzZux5BXNhhIwrbNwU/VM",
-	"Sdkv+xC6beFhgw+5cCxWqKdkrxdnVjqIZpO9jVGcz1lw31vpfcTdbW112pUcvxYJun0/29tIV13Epkln",
-	"HnJtOjNnL9uO6aK05b3aHT0yGbwWwrM1Y9kNpedZyx6iJ0RKFvnVO6uY34QMsnbI9SnkXylVHNMoukNZ",
-	"uNgiNfj4ii0SzS4wryf3QFmYe0QUHJIzgitAYQMLN+5N/z9+xTypEc/7eyGoMSYGTQ3nBCB+iN2RSBGA",
-	"XtAW1IkeABKVh9dnby+HCVXzz/6IQy8shLn/RhrsQE8/a4H38cGiZ5b9O3mXNzmIeChH3AK8RZLwLI6H",
-	"xP8PvWTzDZQo9km5nwJNfEcGFt/BldxA9ebBLZP5+2eAt0NibI9mQWuxLL5k1UBDmvquUD0sE8x9l9Ur",
-	"UDBREPOQ1i7J/zp7+wZpI+IyCpGAyx0zesuubq/omTe21HA+7Gu629zmMt38bdak2Ohwy4fe7HEzj96Z",
-	"BsDVA13fe4KlXXiooQiyhW04KzJFKA/mIkWOTeOISlZvPpYOqN+G566yFV3E7URYIj6jtTd7OBp2EedZ",
-	"3zyMwmVppFa3+oSMQyOJLPzXmqPJ+AbgalDy5493mHYfxBG4cbDvF9VclkimyFmm5iKN/oExCsg2GJwM",
-	"sFmh1WhOBv+1d/b+au8ntiq2mSaR/u/P3mDCaFrbLTFfTL6WIXQy19+htSl8Lx9xrlQy+PwZMoSmNWH+",
-	"23sah1qlQ1gieYIKiAOgIwkNUiHR6xIFTHrYvgESYVFm8xE36atAPcRVeDwSZqlWvLVQeS+kmqXs9i9v",
-	"hiM+4t9+ey74AwoNOfz2W9uoZjFhqenOwek9GwdUslPg0vjXm9fn5Ojo6JUe8sPdOaxixBeRXieCLpwS",
-	"W7iCb7jd5cgT/7//z/8dL6T/dEjemsnya4DiGTFPbIeUIbnBAgkj7jN+z8WS5ysVaf6nXzKWroomlTA7",
-	"KAXgTcKPhsxW+F7sRwspsaYjgg+9awJY+jPTKv4/Nd/z8ys74k9sl+SnVmmSkD1H/ECEzD/Vj0r7thwu",
-	"QoSkBehyW6NP7ub6K6GMBPyPcKjY+QGQg5i28CgEBoVEEAMM6J/aBqr5swu6skPZBZnJzReb7SNR6Hy2",
-	"eUFTrCT+f+2Zh/auQtP9Aa/XN9Kz5c8jDoF+LZ05drLQCptt33340gH58giLJSMUfALa8jf0ljsIYSE1",
-	"t6lo3sqn0SxLWUgiKTOWetAZ2i/d7RPyPdw38t//5/9iyU1+qU/gb6a2ttiqjGuDyn9Gk+jZw4GPnSwQ",
-	"+6TwdmnlECrTIeD5aa/4xZ6t5V/6bCW2oIyC+YinImbY5VArcORjTtWFZ9R2KcyQczF7DpEkx/sHeT8L",
-	"xKt21nS8fwRtLxz/GVmIkCE1gBPW9BspUHiG5ONcjHhMg/uin5Q8SRkNfSKZ+XBQMPxvv/0WFM8kpgHL",
-	"21KhOyegaboyR3gHjjw8vrwmPCp0bONwFthyw/EI68PBlzWJjfgTSj58uLp46jk/3IBD0SdPLFUdHTpE",
-	"VXr0Lf27SH2DSlT8NeL6r0/2iRLkxfPnR8+fkmAu9A1yK8uKkLtzMPgR+iatzFecOqW+YHvrHRY8XpGU",
-	"JYyqAobcGQbo4cnx/tFTs2MmmQy2zIpv6dm2djbIB7zbafUsEXRE85ZUiwT/8o7OfJv/Z/1EER/xXzKh",
-	"mBwS/2q69xZabOlPmQsu4PoIXkr/sHWST44PDnNcA7gF+stxi8zoer+vpnvXgjM7cD7YD5d35MnR/vHT",
-	"ob3CZsFccHZi0NY5s5PacLNHUvYg7iFF3RDNTAjLma9CtkiEYjxY6c3y37+7vSPmrj6D/fJtL6y8U4wo",
-	"EPDpPQNh6DvjaF7gA7cFNmPuXcJSc8QeSdKIB1FCYxg6FZlC2zGSkN454hDbsN36D48BJUHikNDTOu/z",
-	"OKPacJN5caAFncTnRtzU/dsvsF3sS029PTKN6WzGQlJ8hb4XSUxXLDwh2qDwT4ujspMjY8v7bOtvBchV",
-	"EHy4kOPDQy1J8S+plaiZZCOeJYQL/ZI5CK3OA736CZ0xnzwB18fBU3Qo6L+NZfQP5hNX6hhEK4SYwouZ",
-	"glTDDpIE0pFCxpIh8aGtQZClUqS+BzkIYONhhgn+ubp70yhGyQKDalWEr0jIEtCAQqL5JANdAO8mNJ5L",
-	"xdJ21tO30m706YiXF4vQW9xkt8ENx08yKbZ/gqdN67o4ChhHZGKjSp4lekV7h8N9k8qEip88efZsuVwO",
-	"Kfw8FOnsmXlXPntzdX55fXsJ7xSt1FEfdPyoJ4P94QE+IhLGaRINTgZHw/3hESbEzkF3tlcEukU9yz0G",
-	"z0zv0ETIGhvlQkCfrWXBxExcL9Q/TFaaf7N4Co/YBnR5w1bp9hge8SXoKPnEej/FA0LrFvdD2wWm+S+Z",
-	"siWx+qDl9UAxKE1h7xciZb6bVhhJshCYAhOKU8uDI1g8H5Lbog2vlt4jXjTZ1cfvaJE5PvCCofMBgaKs",
-	"cx2POVcarsLBySDNeOFg0VtvNUywwmtCzEBZuLdLkcUhmbgdlyerAuDBGiiguxb2SdGSFO3YuoQLbaGb",
-	"7f1ehCt0l3JlQriuLvt3k+dajNXJl4QOi8+fPzvlxUByh/v7u5/tJuNoLNVUiiypBHgO04gWd3SIvlOD",
-	"N1w/S77sZ68xURYt0GyxoOlKX17TgrhQXr6Rbktntxct1MnMJADD2M5srn6ojWIw4/BXPVH5bsqi1mhW",
-	"l9AK2HSFmfYN9O82wDMYwYtjs0pJlJhBxO+UxDSd6SsGZohmlalUQ3KOwo7mDR5tKoZU0YIqbUqCkzSg",
-	"XBp6hWRjffNRWuHEWBBpwlGSGVesvokRGGEiXZkKHlyArLtAM6ZsodUXJCU7RQ0V3YHITUSqdkE1OSoA",
-	"frFbo2GiBfovc5A/pt+6lruPIaAk2tNqViPtXLupyuTM1UkRcMGqtaj6a0rS43klzRiszRE36js+X3ec",
-	"2qI9e3/1k15QF3YICmJh+qCqA57OeOUi7emNAhUR45rm3jXxyByltoVFes3rAVszyj+zYRI38aEbFSKi",
-	"cZOvtdisZ+/RjdrpudvoH52ePQf1qcuTV6jc3GndZoCi5AtdS6QUcBLX3MwzojVKfRr6VHZxO/VMuV3i",
-	"3jnwoNRcOvzB3jqvQWW6K8z1AjMVVG1QlTwTpoU+tmJpohuCB+wE6ZxqNjk3t8saGNpINxBrhSsgFlIZ",
-	"W4nls4Cai0YOXNjhiP9kyFhf3bz/nLnlOd8HNUeUc5NQ26oYStoqFXgPEbSJa44JDgGw58yka8wAw/Z4",
-	"yIMvo5Hg4Lk64nqcTYylQrwHO5v6HJMSzOc1SBZjcBln6xAL6EJgiL8O3oiANmN5ajXeur20CTaoflwN",
-	"e8td758ff1neIknZ+9L/utQIqWe/Yq7fZ0darekDOcFUxMcGtqXp4OJr8KtGXdTc3NKhPf4cfmDqix3D",
-	"M2Qlzdbga+uJMd5hLkJm3AcFm9N2WcTJc2u6aZMKvTmEWqkNnTmM2yfv44x6ZhYEjIW12iG+/FskCFQr",
-	"UWHZESHcINvfFS1otv/sgaXRdNWoO94wvb5MmcMOIzAnbFgCC0is30rLsPwnyagNaox4bj4Fcxpx8gR8",
-	"5ZhrPVyET8vugGDOgntJKJmIDHwJCU3VKdZHjTi6AKapWIwl+8UnfzI+I/iPjKvIKWGB1EL0x+nVIH7j",
-	"iDtvR5JMWByxBxYOya0SSe4DwBJKJFJbIbNMBZ/VUSlu4pne0E1Kb1GeCWtSAr/3lBxUqofqNE678JLC",
-	"2atSb13rfSvMWqS7mP39DsuJowV8cP1ayn0rDjYnYHzRe6rP5md9TOb9Vn/CVFPeLm4szLhCHQ60LJVi",
-	"l7T82gLNNBl7KaNh6c6G8S/PjLNok7lnfUrW7kPCi23wswgfQmFw9MAgGDmsN+jMWBeMhiaVrDczvnjz",
-	"F4TCeg2L6GKHXLz5y51IoqDXG68jPmNpkkZc9XoPor93q4T1f+s8plJu8Zrgika835vngstswdIfUpEl",
-	"vd78ia36Pv89lezFca+3fgTtttcr7zH+2G8bUPd+nYpFvzfuRMfn31CpIBGuxxz5O51ngafBH/c24v3f",
-	"oZ86vwMlWZHgvbb5B8YNL+i+vFsIXvWa5pbOaK8X/iwmNxnveXHy1nz9OFBKe34N9L/r9caZlNGMs37T",
-	"3LAwjR56viNED65ogHx/D96qduFdyDXzKTvxM+US2I3eO7I/jH+pkfxh/Eur3H/2q8Ha3WhFrwnt/jI7",
-	"fxU6sW0+ium14AxSAh59EjkG4tH+8eb3roV6azCFdmdx1x3gbs/vme2P22h/XykyYdik8f3l9cXV9Q+e",
-	"zULgQpGUqTRiYRGWHdaY0DDFzshgPbRYv8X2kah0rAZG+/OOiGNHLq66k0alGJI3Oh36uoWtT519SkSq",
-	"GpX1N6B42+oMEYd5pMYDVytkXmKCLKDjcoY5eHmK43TEfed8eJIpH5PFCABxkYiTCahxnjHU85CKpCuM",
-	"Q09YQBcMxgJjAIbynNQRblsjOFP5Q3JdVC8sqLzXNvSdRRnSSzVRe//X0YDxcDTALBWP/Pf/+b+fEUbE",
-	"+QlTk8lo4KSA6L/Dw0W3EdzPEddmWpApk8gH3ebmVBKap4mc6HPFp01hSCru9UdOyUwwyA+yiSQjbnIW",
-	"I2Wq6xCgUY/q5e4NcJcbC2pILkNbR2MBJW2t+ojjrJBXunYb8bc/DKk/DKk/DKk/DKk/DKnfhyFV41K1",
-	"2bpKGCl0CpkVu/eqdqhsq3NC5+mUBnffZFBpSVfKwsxdhFQ2LhkfLa25H0hLT9/vpz0ervt/10KgdSGZ",
-	"XNfCxvEraIC+C1fvJaoavW29erUxWli1sd4seBNxBnmrVtcoyncP9snb7yHuBhr4kJxZhfaesUSCkhOF",
-	"mOo+4ganBZu35aYFWAwhpCiQuViyB5YSMVWYFB5JgsvTCt+VSVBWI75mi5yazCHjVZ8wrSzap6LcoBkS",
-	"/BqnXGvEJ4xoKwpd1VA3wYkPFTkm1zsUYABJJZIiCaE2hoiLLatc3VIROtPZpqSD3QUyHF0fSaQpjpEr",
-	"9cbBz9lOMmhw1o1kvqCf9jRh7RkY44P945fPv3ux3+MKGDO5W16bV1SKWVNO6C8mr52QRyAWk4jbtPez",
-	"64tT1P4RtRkZISYPQ9UW6vr48Lsbj0wyVURNfEzj8L28fsbWnECLeT+fY0j8e7bSz92z1RhNMf1f5n2b",
-	"OW+G4IyFuCinxKdSodOUdveHUfGHUfGHUfGHUfGHUfFvEZ25ePOXdwC69Eck50tHcrYM4DSlC1+Yyntb",
-	"ZemUBjraOtZO+SELs4SNtQ4B+YVQzm5VbqOng5P6pJIqfLi/X5TKoSJuay1xUNBAGegTZ5ysFUdivZf1",
-	"fFqDieB6IO3Pj0K2OBll+/tHwT1bwT+Yf2rTkEfcfEmlBrEyUW09Yo2Kk2Ry/ogghjMrZOx9oQqpii/+",
-	"n2ce1BkGV2iIISGYdsbljOTLOzprmsM89gye+ewNaupQN71avJK/8dnrkQaNBNU/E3qXad/tW1z4GJrT",
-	"vvts8pffm0cyyPeZnBO6KUS6Zg+++O677w4PXtRyz2UaKdZoDz6bWDTreu6KyA4c/BxiyU+Ij0Bh0scS",
-	"/MiF0NOWnB3YX4uGMRrMNUcGFwm4J0IsjtVWp7J4FCqlgXK5GMShIIS0mY/JwZfmQ99jOP6fxYducPM7",
-	"+Clgtwc7osgsIUqQ5/v7/V0VjyDNam5GyGJW18IPAPkhgJgHD3lIUvYQASLEqaYeEkYh+OSW8xU65oA8",
-	"TSMTLFyP+Ij7mMntO6oDVswh+sGS6nmmiGRTlrP7rzyS8ZhJOeL+VKQBq/Ut4EfsMo2kUuYVS4G60PqS",
-	"m1Oh9XI3FvjVvWl6+3idi5Dh8c+d0l/aU192fLMuGHZerRf0kSQzgNZ9/IXCiTYz+SbHnlfvv8svgXFv",
-	"eYjlZSSgxWkM7ofkjJfcemtYGiPu29+NQ83pFOw3VB1/OYLGGmBBaBiewAf69pr7Hv53HHGGABq0EEh2",
-	"gdJmYkiTefHUI35Klz55Yj2BhR9RMy24KvofHqH6Lokp5o2AP1KxT+rpsOyltN5H6SMUdLykK6MW4mbV",
-	"3RsDeVG6ODnMXt4j2HQYL/Qdb5DSZbkNp/n62hYiLib+Oirfv1cG2pZ5ZwAAghpSJS5pkobygmoLpAbS",
-	"JI+I0ZQNyUcjawKaQn8vbXGyB23UYQlXeEIkY1q3UunKN4XkWC5u2FzdtUPo5q+akejSwpdUs973VLO+",
-	"dqrbOQIugQ6RMJHEkKzECJ0gEllfWuuhCT2jCMTdXGEYGL+5HJL3N+/OL29vLy8Q6i1dSAOKBP408uTm",
-	"8uLm6ufL6zwt8vzd9eurm7eXF09PRxy7nls4J1DEsRMyxB1XRTZXYaOZKCQRKbm4PLtAZ8pwxO9YHEd8",
-	"5ixILaOA5eWKMFSlnrGO5mlwz8UyZuHs90n4Z8F9X1fH16Z9fZQV4w5CfUBS/ItRvdOXvFYBeuekew43",
-	"hPTOCvH56OTdL66ZmsU24TpcKWnSAHYH6oA8AsbE091Jznb9wYaRDGgaNrM0y1Isi9J8xSucsWke7iEX",
-	"V7fnZzcXlxf11tuIdzLfSJv1hov9XbKeC/y2TWBUX5vd/ACJ46Vc8izZOXuxWnQTd3GynUwODktZwfRA",
-	"emleaPH1AFscVbhKJro2RiLzwAJgiOds4Zn8eB468GV5C4H9/Y1W1xuz/t8CQ7NrbWBm5ih2yswoD6Bw",
-	"wwKAyoDxkJruZF+UvcGdzVpqUkBNWqtKQYRhi4cpOPLjFRgZdVUpMMnvki3d4Lf9i7IlOD3DlnKTba7J",
-	"7RH5ik2UJEX80K266eby9t2bny8b5OTbs+sPZ28AYA4gXTGnsHATjriDnAwQ6FSSjIeaDCcrMgc2xUNb",
-	"+lEPNQKL/degyN9uSdUtXVkNxhWAANPIqOlSDyjgkIG6c7GYdzjZCNWFdJdXFimazpjCKiLjXDzBILoJ",
-	"0+tfFL3Hx21w2yOH+4cl7zXgmP5dTMxIIVEsjiWJKQb1Icd1YcqNPPJ8/3DE/Ys3fxkbO3OMJqwDc2vv",
-	"qsxDVX5pTVyoITnjI87CSLHQ+l/ym0XzwEI5VHhi4mDRLOI0Lrt3DAQkLtrq1ZLlCMU4Xv01Uunqd8rW",
-	"Vbr6KsCn5Tmjeh//XZlmI3VacWxYjrp19Bkj54df97POam4R3rrIoJiYL8QI2M3l3c3/0raWxf5BqJ7Q",
-	"dBXc+rsfGzJJ120AcCx5BBtpf7Uw5LM8qtjNDwFbnDMFBMDOiaqhxLjsqrjJJ/wtqPZ2tW3OijJj3a3T",
-	"gkEh6e50+l+VSKLgc0c02PO8iULRyf8ZRoUSlgaMqz3GAxGy0IapEqrmQ3I24jBPfuE4XbCQxFGBQonJ",
-	"KZBq9KTIsfCIDy/Cv2apyBLpeyPuG7sU/mzsSf1PqShEzXysc9H/wnIO/ynAYUZSQcXJiPs/XN6R0jX4",
-	"HzDRn6Dfx+aU+XdTyGbvgt+V3w6YII9Q6+910GHNaM3JOL26RXdM1e2Zw/9HXuij72+pNQdcY3vyW1xg",
-	"Lfr2EBiv1a9T9CmncWw7hkScUG7ymgza/YOx7WZMDqEtC7U/Qs+eUCJYX7ngDxxCpm0CFw7I34wpBNXD",
-	"SIgHP424aZritqYSDyyNaYI1+PC+nIslBGSkwDZiFgEyoBw08RHHhESt1VK+AkT/SkMIiPs7sWoT7jaI",
-	"fVo5tYCDUwbeKB6SKZbpr4rKfYMqvKArMmGELRK1Ist5FDPiz6kc6wmx8UOasRMDOEhtMRDsaxwpBfVB",
-	"SnrG0YHQhTE2bFEOeCHPFhPIMxtxA3iYd//JKzABb5BpPmb6PqpKN9EG7nWJhNJXysJrd5q9NKXIaILa",
-	"Dte6brS875vtqbg9B6yF4U5pwPqsFioA6spiP84FARyLDblHNFCVatetpgO88eImFy0vRYqGVxsMZH2B",
-	"cHNn5w3zm7uXr6ER81zsYOK8n64S4MTBrn3sE10k+hYe7WuJX+7vUfChKV5DNuJ4fciKKQvyCW1K9MUO",
-	"MkhekHORquaMFj13Ez0eHT5eIPeRhnAprUj84kiYMNtm2HXLmHYDXkvDgtMZyYWgmMzysS1RMR2p+Uyq",
-	"lNFFo/C8BRrZg8ZC+IZnFVu9rm+kkZ+Qbmn49Iwm8oT4UYgCiCDdaaUVRkD+jdSpacQjfkgV9QGnN99s",
-	"SGKLikH1I2QhHrDEIidmwYfke5QC0AkByb2o1U+J/4ZKtQdj7l1dIIwOSkAtQUtNmw3QraKp+hP0h4Lu",
-	"D2IBPeKMb8j667F714ED4QyNCM2dAlUBWo4xusidT1KJRNo1Ug4NsLANCz4grcIRCobNjrEX19LYDPoU",
-	"DLCv4+2i0JAQ6k0mqVhKrVeFgkwARnUhWfxQ30gEF/eHTPxDJv4WZSJc+uIWIES0YSpGCA7J5ScwhIpe",
-	"aO1A0frib0yR7iOXaoFEzIUtcB5SFrAIELU/RsYWKDgYZJ8Wy/Mb2/CW2Fw7tEh/MBHFPikEIN8rBEYP",
-	"JJEzrlkipF7g+7uQkK9FHGNfIJSRMbaweYRQ7NoTaDNIAqnHSLDd9yxIAvQsSRmZCC1+sK+hOXP9Hww9",
-	"S9BNL+/mvsik0uMoeGtILG6l6bUFCcrg6DEaSZSash6bdmBkW4ORBN3funh1zHAk4lJpXcWFxoalNLI+",
-	"s46tqhF2KAiqyP32kJrWjcdTn8/d2kuLzig6msoJ24e1CdvbrIptvyjWZU21GEZFBfqWgrM+aT5SEVUs",
-	"HE9WuxrzMcK9brxJJiPOpBxjR4lHSvAzF7OyYtn9Ohqk0Ml3NDgZDVg2Gnz2bcPUGf1GkgVTFDXjTCrw",
-	"t0Pr1Eatwz7fdHGO91+9KN2cw84qFDR6HuetInv2EgOXpYweGskcWyOF4x3pLaAZdJlvJ8rKxq/DPP+v",
-	"93V2vi2/7t/HS76bZop0Rjc7D1BmFt7Oh4gt/zTN4tjHMhPTFdpWf4GWwEXOAnYWZJNGAbB6FP53ux7V",
-	"hNxwq3VWmWd6oDI0i6TCUjQjy8kTvyTWoUzLwv5hE01ty0iVN9SGjodTEnEAsvWlYok0nLE+WQXmj+SI",
-	"mwrzE6gLjeIY+xVPGEkzTpQAK5yZ2lEIB8xpkjAOuIRg2aCFD/2doSDPX9LI+DRapp5T0+m3sPchh0ab",
-	"anpZWeK2aZ5RIpVeXJqBe+LUoF4c7h8APrHWFgMqWd4Dm+sJRhw2YhyLmfTRm29Kuf21jdCLTKAcsrkP",
-	"nSbb3o6BjzRSne50yqbdYm5VIIp1k/vonACuDTkXUL43JD9EDzkWh/5eJYlv1QCrXydUKy7+KaEjvqCx",
-	"5n1FuWQ04yJloUHxwMbXPKRpSEK2oNw236q1xGCihKaab7SBCXyhBBx9bP8ULA2gl4bEm4xPIx7JuTFT",
-	"bEdgPCOrUAFIyhNf8HEg+DSOAgws+SlTWcrH7FMkVcRn/tOvgg+h19kPHcIbIFUzHrC9M72PmxE+ijfs",
-	"CzsH4Gg7F8sODFvMIU0NK1MCIpI0jSOnR36poXwVnua3BZDyTz3kx2aOauFqZGtneb2eCQV/f/ar8dc2",
-	"J8JsI+0sORk5R7LEMxHiw/39sigrV61buiyVrZNy1bpTxT6myj8lUoD3Q3N7SGnWgtCUxbOksZn2NlIO",
-	"eGyndMsvIA9Rb71B1WBXbUa+Cqd5BG/Y2aX7pxWnI1SHxXDICbSnpt18cZ85hbPt+dywEi4gpsxSwFBF",
-	"ZBWw3IfkzNYAa2VoAfnpqCPb67ahbPcLX6mLdHWT8S1Vxy9ZYvCYwoLXImWSMXjb5BC3v4CTnQUBS9RO",
-	"qPRaKNvoRCxYjnIdC3Ff7rePOUvbS5hnAeUBi5tp9AMH2CgIsTodRZdUanmiCRJs4QljHBKXTwvJg4FX",
-	"OeLnZ9fnl2/eYKFoQONYS5tpHM3miB+o5VjR7PF4/5WVMHEsllqg4Ff6kK5VNp0SKgF3O8CC91oDCn79",
-	"4x78Fu/BOZzdul61A7oXi4RxSRVrA6q/Z4a4PCIwQxFIS6TfSEIDKNs6WSN4YoAcIlNsA1EB4hczhr5T",
-	"KMagljWTjPh28Np4UPH6H6T8WyTluyzNy6wmNLjfKTVvSLu9cmEDI06W8yiYW09mkjBufGG8FFnFdBTE",
-	"19GMF3CdorSwB6wGQt7TGZNkBokueTJQvGoLa26Z6+KQcfkTfSoDv0OHEtiDkivIwj9RGQxQWa4Bd+qa",
-	"bZCn4fze0+tMQvBOq8adhDr0T1e5/hZZBO4l+ZTENOLNRnUOUWhqcz0iIx4g1rGHmV/WA83ZJ2VwDfVv",
-	"efIXdvnwRhx/E5AiHgpQ41B9QsyiSDU0WNMrfBSD/5IEcqnXxxt7kN9hjzv7yHBHFbnLOkTI3Zlq7JNi",
-	"PNwLGQ3jiLeoA+/QTZVoScIVSeZUshO4C59YkKmIzzwTC8lltVZJwQFOWISw0r6KFkxkaryQvodYT1r1",
-	"TcUCkyZFSnwoB/TrCUSv9cIu9d9QCci//TeqBtxCe1YsMguLc9ydKgBoOns2pNRMzWcKWiR5bnRNFnYc",
-	"1niXwnjAktfMtxE38Zk6eoXFnNu1/BuS6+vSBvxGafaSh5b/Uida2YNs14E36sl2SqN4I8me5PVXC4EV",
-	"FgiW4RE2nbJASXBLpGwBJcvQFUytOdZGfCNl28AjNArTcnxiYbpQW4ZgeMHqBScpk9mi5Sbo7f23vQW/",
-	"D+pHb+xOSX9jH+239B7SCyohmaLHs1fjy/YI+0QDFQM2KgJvD0f8SqEDGQEIAPlUYj2TfmqKsByhCRhx",
-	"sUR3nH979sPZ+Prd3fjs5vzHq58vL/wRh5edCDKUND+wBnga/YVf2HHxL+WO+CoxHM+hgX9+rHcHYdTv",
-	"UzCRqpTe01/S6cqZVTZbglrXt6lQ30jii0wlmfJJyIKYpkyeuolR4F6BB2QezlYskSM+WQG+gPFrQ61u",
-	"KTbLhSpEqpfblPommrCt1hWXkWQtQVNsVPAl79bXClue8dWfb99dN1E9Htyj0FH+SUFHla/eqBv2zPvl",
-	"DGw0Z1EHaYUtsz3kKepTWr+RuTFiCvuwZI3EkHuck3QmtbITCe40X7hnLBnbt/0G9p8t/m3d1jd4IL9R",
-	"7QdXrwU9nH24Tq+PN1mRPvZcVbqZfm+YAA+cUT1MAayJsaB25ltYhZJyDkrKjD4wJ/OFkmnK5NygPSYi",
-	"joJVMwWfuwv8IwDzG6PkH6BWV5uKoGMYfyI0qivRiSGRHVN4K7BfEzKk9TMjJDVZgB2gjVmxtJilcVz0",
-	"4bEIIoaOi9wRGB24/lSkS5qG1mwAv2MOOwnz23STFH4ccSfnEGxsx16wZji4iiAlAA3xU3TZAmyi4MzO",
-	"AsAteh7BC6PdBpswoy3iSabG0ALCL9YF2C0FMpNpuAJZZ3qPtOFe/F5NgSS3jJFQBHANVBRECeVKDhdh",
-	"IwDgv6+g0kT6Ww2vpiso8mcJ0vZOr68edg8SxBph6Dh2sgFIInMhPQy4Yld5WFnEQ/bJIxKTRXlon6xH",
-	"pbtVLHmDWWlfTK3/F85fxK9vjETGsZNYWskg/i3ZBnn4s/Q1dMdWARij3agXWfQUxI+1f71y58FyCkGa",
-	"8WYClr8HoxRocQMh/n6I8MsR4LNf9f9g8lV7dErb+kGWpgC/plhiHe4lVc0rVAyRKRmFELW6vadxOCz8",
-	"NZEccdBHEBAYv3DGlI1wtaQknhiXqMpSLqHZlBIjPmEEww2mS6dx/JjGPU25W/p7NR19wfsAw/+WNZBz",
-	"d59+qymL5husNmIQ3HfqvixdpvaY2bUg0ywFzdiaEYZPrV0vw/PLN2wKwB4SUFMb78lpzT0hzjUp1P3a",
-	"0BiN4j9uxu84gqb/+tWug7yPku5yxem2llBp+xNpCp7TB23bOontuVQ0tmwGqfFwdYzRrIS3doW6CJgR",
-	"b7s5TfdGf+kf9+Z3fG9u76PE3Jvd3hd05bYJDXTscLa0WHcGoz4yzcIxz2GdtDEFnof4VKDNhXA44hcZ",
-	"1h3KtW6dp3ngQYLrq5bQcb1/5L3/JokYD28nNRyKqkiqKJAbEMJ+FEuyoHxlYLjArDVwFbZZewF4MacS",
-	"MC4qPRahT9iIu72bJTF9hEOI/XL9pKZ1MzRkzKc4qZUrJgdjxDHXLk/FIFQRn8qxmPpD8jO+L3PZU6CH",
-	"2S63gHHhu8A7BjqhwMbx9bVUaRSADMEhzK9ovVOFUICQ+gSXjyyjkHEQXGSaxTGgYEJT5w9350W/UZMl",
-	"hdBpcHUXRIq27P7b/KTWL+xXRRL7vWEZ/YHiU0JMQxrrgOeTPzvciYmXcXtJNeMwxOs6Swr67+wxWbLJ",
-	"XIj7x7Rc/WiH6Csl/13oxmzQZoKxh7GzApdlcTSWSPI/bYfnZMqzVFGWkpcRQHJHylBxU4L4WRr7HpHR",
-	"LAfHhEChL1mQMuXncLXI6T3j3bV906EBAs+bSzdAFJm9HXwZJB0zeg8wnYNdz92Uk2TO0U3ChG39Ksg4",
-	"ZvJ+uCm7ADzJJnpZEwagNDxMRIS0tgaIvpHM1w0W+8qzX82/LBhKyKzbuNIoGP5eUGBPnCxDW1v0bCtR",
-	"3HFttlUkyQw6eu2gMxcznkWzLSa5XZKQxdEDSyO2zcZ7VtyspRbuYEO36nhj3t9Z81DA/FjmH9OfAcOJ",
-	"r+dls8Uk71DsautrVu6Q+IzTSczCE+jN4hsTGsB6UgaVtfmhSiWSxOCdwVvaFA9FPXI8okf+Eyj/i7H4",
-	"9zjJjhry75iUzqEh0XbU1JHPPXMucxcIbC83G/2JCFd+q2p44TKKx9BKR1Dm9j52sJaVxWP+w75Z25rN",
-	"impBLMPddgazw6Lbe2vm2YPan/1q/r2qYJ81ySW7S1+W7dlZvnxbR/M1DWqm3ZzhziSiHbFQXDUD+Ypn",
-	"/Cxl5j9bGrZnzCaq25xH9FWlIsOuaTb/ER1WGcc2cYiIOOK+WcheFPpD8o6zvFopYTzEcpPVEhqqIXxe",
-	"WExYnyJolvwvRISHXZoI4gA7LWUGt25ORdW8u90JxEhq3amFRuABTOs1D4e5OmV6CNps1XXxaN74Z1sP",
-	"X1+ZgQPkAstoDe7GVKSVLr87O0bUgNsy+x2VmNRoxCcuBgcLyYJRjhVVNkilxP/P3vX1tm0D8a9C+GUb",
-	"4Lqum62D+xQU69ZiSYq2WDAswcxIF5uLRCoSlT8N+t0H3pE0FUm2E0sJuuzNsC2K5B2P9/+nRq4X9Gmu",
-	"0qlZy2x54inEqy4gJ2HhREBw3ZEYOJKzWBQRz2MwYuMXp4ajsVvlL699BS+8zXNNrRzkIzFdb4o7bhKs",
-	"Axl/eA63nN2beNrgEntL+QEBm1Guv2F0F6Mxd07uQNOw8cxsyFTg8x0yro9kqgrNXgzH4zGBdWqRwtTG",
-	"ZmyRme0MTLig5nB7TNCVF9pbV9q8nbHfPX99dDO8g/dv0v3bW6HsKZYWl534eOhWNby6rKJA0KFqTUp3",
-	"3KvMWXtGLsvViTM2DkhwuIbVJFxaX+fQVhK+VTmb7Ng4ouUFI1O5xb0sxFxyXeZkVyBoUhNL4pycLKCZ",
-	"PZ1r+VeC3/c+vmCb+2AADcUKuhuF2SUOioKlPIYhKt0OHNn6ofV1Bmwm1KjA9Fvnls6EnM9eE+29oqgh",
-	"SQq2UJcYDAfZmPRhptWL//FRlWVEzsCN25KUC8VT0eofMseQUDEjI96lFjyhK4fyEoKuP0IzTimeNRJc",
-	"LtRu+m7QZzyOltEgVn0JfrAAxH2wndlcboIGyR0XCi9yuhDEhwvlECi4BSHxTZhjVUlkiaBoIh6X12hQ",
-	"Vwhng8WrMdKrECs+Z0XyFIbMdxR4R5ArmJlSSRZp9gD6N68BlCMcSavl2laOgVnlhmnLcLBPbgve+GTg",
-	"/R1dugT3vwxo7aWM/67Oqf63tRhCylzdxug/RXg4wsMnXeCqwrBYvYps+oYkhQ2THEn3J56Yl1Fna2E1",
-	"Yv/b3DZvCiEHJuMxNSQz4xZHUlPGlgcfnREG0XTGTsBhdFOWBjm46Li0AhA4NKTDZT7H3a6d3u0sOzGn",
-	"Bg8rY13zNLn7WJ/hSrd7HB2RMRb1/tPBPn74c3fvd8Jupi8ZJ1+c+X7EZghQambjkSGCWV49s78YE5+f",
-	"AfLP7PY6bBuJLuI/dp1eObOJAZs99YZss076KBBzGcWuni+02dmsZ0T6355f8ETEt7pZV9nb/SNg72+d",
-	"SXfJX+UOrvXuPRzKkmeTBURn60+RkXJIhRE7tB6py1w5xHMumZD4s1M7tEqwdpizLFcnCaTs+53J5IdO",
-	"UtjMjKty3CefaoVdmIS+5+XRyJ83RmavDurcV+y6B/d5Cl2Vjd5RqDxiT6G6qriFhFlLwPW+eMQspssc",
-	"QcIII3/Emn30Lgn7lsOU+icXZRQBxI2XtXPaPxzTdMowW98mp2Vh/S+439uRfdXFYum+znnf6CFvoS6r",
-	"ELfNM/40KUsuh4ekrJUcG+KtrzQtXSFD7zT73zjcMr/DEb33+8K96PmN/bSRDmAZaXs+qqtjdhq299EL",
-	"78XIuF4snRgXfgLtWbW+ZkNI/XIyQOh2kZbpYDp5sfNq5+eXP+28woIV+nJZriKkhjnkG7lB/jvKilFq",
-	"u9ZSFsATvfiyiqV+w7/06cS0b2hQ/zH7dwt1HaIyF/p6MP3ruOqZBCzoJzQCFUGBDhSeiIuwl3wKmg+O",
-	"cZ9S0LmIilX7tGf/snaj0Lz3SBorksxv78aHHEEwoCyYGYPBVaYKsj3oKHW/U3ZRaCUuX9+8RyoDyTMx",
-	"csRv26g3SuqcR/oe7qEHalfz/tPB/sHJPxC1enYiu4ZvpE9NC3U/LxA8m5biXVTN1EVX45dWHefH8csl",
-	"JFcOvDAGsW3DG3EpVYPmMwf9EXiMcMmPJl8iLvsUMMIo7TGioBHaug/qNm+zuzdXnJ8/gqu1px1zr2jh",
-	"flev28O+kVfHQsWzBeRNArk6ws3gBHgOuRnMKAQ8E3+fAY5tpARh3JOAKfNkMB08R+lhB62lwnmHDup2",
-	"aEMEFcaIyZumpTYm1mvfRLVgmZC2EBhrVWqVuUWDOoWmPoIfibwR5TdIDcd67Qa8eIwJLHH1HF6SVnZu",
-	"wRiuYLxllDOAjEIRMdf8hBfAhGTFgmfhelzNS30I5V1uFaQnF0MYURNJXxiYYo8Dcj9GIAyNwm1zId1m",
-	"JTQGHj9LQGvI2XkJJdjR4+TcDmzWURaQf1eweSnicAlxct62Bz41zs06LDk3tqAGuYydZrnCuCnXTCoE",
-	"GSVDPWZCh1uGsFv1N+5+eMfO4LpwTctduLRCMgyN1p/dW1bnu1zbah2BrZ6tP0nScGiENIne4VKl1+GF",
-	"EAyIB+/r8dd/AwAA//8=",
+	"7L37cuM4lif8Kvi0E1GXoZXyJW92dOy6bGeVO53ObNtZORPtWhEmIYllClARkJXqCn+xT7MPNk/yBc4B",
+	"SJACKVJWZvfUV/PHdKVFAiBwcO7nd37vRWI6E5xxJXuHv/cmjMYsg/88TlOx0P8RMxllyUwlgvcOezcT",
+	"RqZMTUQsiZokksyompAJlQERnBwMnvd7QU9GEzal+mW1nLHeYU+qLOHj3uNj0Du7oWP/sA8sk4ngRIyI",
+	"mjCSMSnmWcQCknDy21woJvXYGfttnmQs7h2qbM7cuWZUKZbp0f73be/v//u298u/3/b+rRd4FnEes+lM",
+	"KMbVFZuldKmHqy7pmimymDBOKCeMZmnCMqInZ1KRRaImsEhJp4zko0XLnbdsSRZUEsrlgmUsJnRME17e",
+	"FMbn097h33v6A3q/+Nb3IWMjljEesePZLE18y9M7tqCJImpCFU4p71lMRiLD5YU4SEgoj0kiyURwMc9Y",
+	"vO6ArpjKlscjxTLfnkSCx5JQ/TNZTJJoQigXasIyorIlmdJ7JolkXLLyNNOEJ1P91bv55yZcsTHLYM5P",
+	"nz4dz9WEcZVEVLHViX8SC6KEHjkmlEQZi/WzNDVUt9v8UY9Bb0YzOmXKEPfJPJMi829qyNlnNYzgidAS",
+	"44yOGbljI5GxgFBJEtzycfLAeFAmh1s+SlI9UZ+cfY7SecwkCfX7Yf+W94Jeoif6bc6yZS/ocTrVK8XZ",
+	"yjtGP18wPlaT3uHe4OBVoLfQ/mHXRzOnF387ljIZc8bewAL0KL7JqHmqNN2/ZWzUO+z9j2cFQ3iGv8pn",
+	"F/SOpXaOE8HlfMqyHzMxnzVPFJlHh2P97KbTZRlLqT6fdZPlDw6TeMPJMkYVi99kYrpKG+c8SucyeQDK",
+	"9q4A3x6O9Ovu/CORTanqHfZiqtiOSqasV3OAZgE3YnV6oKU20yux4eRnWSayk5RKWex0eQ1XbMaoondp",
+	"7SKYHmMY6UFKq0gUm8p1Z3HKaHzBNBMvltJ7DPRVOMf3dwf52mmW0WV56YIrmvDa1X8SGQgtqghNUyKi",
+	"aJ5p2aIvLqybTJmUdMwCspiIFAUP5UsSUbnug83Um5EdrP5mOVtzb3Eq+PyNpnmT8DHLZlnCVe0WAUeH",
+	"66o5H8wo6z59VIzXq5HDfx/svKY7o19+3997/Lc6uvuRcZbBxX2np/GxfjFSjFumm7E403wXBFukBfAd",
+	"je4DQhVJGZWqbr3jfJ7hNOH+S5Jwtb/XA5Iz8moA/xcUEmzglWD6O/S23YhZEvkFi9I/WYEySjKp16u3",
+	"qm7B8MJmZ/0TKHJ1x3xMUNFD1UBJ8kDTOQq2UM/9F/h32CfFhT+EOzOdS0VGSe0W47D+m+8ItIPB6xcl",
+	"gba3Qhptbv1fxd3VfI1Y+FXcDbN5J5Hw8eP5qZ3iLVv+QCV7cVC3lfpg79kSeMUdPOmK/Xu2DOv26p4t",
+	"h/hGndx/tft6r+bOvGXLtSuikij2WTXMXzcxno93YqCy9fLhUF9WoJYJfWCaduqWkQLZrqOYXXMF6zUg",
+	"l2D2agjmgkoF6u2GEj6lUg0zPcBThHy+io3EvLOGjSX9+yz2Hd8PSxJaLYKq8IiE+vcwIJwtGFz8TKqA",
+	"3C1JzEZ0ntaSlsiqXMCaPFRqhqaH9Rs+pxd/+0CXqaBxPe+asukdyzQjpeSv1+8vyQzf8HEzbZ0abhaA",
+	"acQ+0+ksZbc8hEX2o7lUYsqyv0Q7uy9DIjISKqFo+pfdvf7zJg5Yq8ub1XwtJniF0rBuu1CfMmoPGOxG",
+	"fIIo1ZJIE5S2reCvdSdqXtqUjV4xKdJ5WYnvqlpm+RhP0SyLlbRjGXBRT8Scq3f0c52QwesY6aeGU/p5",
+	"+6qFswpUkdau4ksoOFdCqHV0JkZEcEbShDM6rj9LIdSmtHRNx7RZ5ks6phuPDj6nzakUfVZPoVBcQbvL",
+	"f62omj/BXJPw/pNWiyO0uksNurHIknHCaYpKcp+cTGhGI6AoOY8mwMufhYRmjMxYFjGudhiPRIzuLPg0",
+	"zepXded6d6HrYHn+vJV/BT6gSe8qf0ZuR4oM5NIdGyecJ3wMkoqS8PuyUCIok2T/+/ALmAQ3GY3WWJhK",
+	"P7Kh9ySniPPTfPjykRjrGsevP5d2N5WlyQPLlrWTxeaB7cyWLa/mHtM01KOFJJpQPmaScKEm+emC/1eS",
+	"vcEA3YMLcNOKeRqTCZ3NGA9ILBZcS141Ybc8omlqxDQ+dcfIlMasXtGIs6U2bXyezzshUkY5OtwfGFd1",
+	"Ds/jsrsTSFUrBaHj/6ScMD3GiuOz/wW9mbDqG/jzBl4o/fKqp6QVazuex4kqZi8xtuc+xua4VWposewo",
+	"aRXAWO84cYIOb9lydZd+TmRylzJyfH1yfq5J1PDTMsehRBN5vo+5/W5WXols9NrzT/db/p+d//eXf6/5",
+	"itE7qqLJ6vJ/FERwIni6JEk5HkQm1ISewrMbOg7rFz/awcGfwvXPR5eCs5pFHsMlJ/uDg5VFSpWkaZel",
+	"6mma17tiMPgXzMH5cDUHSePhWRn+EhIax2gBSMVmJBVj0N6QDyWcjNJkPFHkW9QRyNXHy8vzyx+/C4gY",
+	"3XIM/agJyxhJJKh8VBIpBNf/S2EUoiAalAo+rmdiCS7Xf0+t1WiW7DEZ1ypJZjtutE3n83dSsH1oHBtG",
+	"bBh335iB4aH5D9SrQ+CBI5rp/4G/aH6fyFv+2zyJ7o9M5A2iPZpVJpLQdEGXEreqT0L2mUZqaMeGIVg+",
+	"N+NxYPc2ohw2kEgTc1vAZuOWaz1omqRpIrh84t7CUnpBz1nYJvv8ltXL4nu2HTH8gY494uBNJqZkNwCp",
+	"W7gmyG4fz4F8D8G7oUz+wUIypUstWKkiUyEV2R0Eg8HA9dgZudevNe7HrIthFayLfOpvuk7+4fmud3qB",
+	"cFxAochqNH0dkb1BCydM/tUt17vXZrUQUvaI5Dcn5OXewaBPwgVN1F/2B6Gm/TxCrtX3/2l+kWFgIseL",
+	"hEsiHpjWjmtZo5lyXcwa3BO1FFhyXzyRCs1cn2ii/MEKzfD0kUF0fmQUKsbjIrEBBqio/npjwP20O9X/",
+	"2b/l2qCQLNP7o8k2mmtyIHIisgbvk560ToDs760XH9q6rt3GwrB+4h5eKzbzW1B6JnTtaamUm04Jj9nn",
+	"GlNPP9i4pNWv/DlhC//hTbW1KUaE0WgCt++IhHdUJlHY4so96GF9bk8YoRf0RvM09Ts+NycnfShraInc",
+	"aAvjq9PSJ3Y3EeK+lpwW+PtWKOqTyO5HqVhcwtBNlKX3bGGerqEo+J8uFPWIDzOpfhBxwjCBKsLJf+9F",
+	"giuG1gGdzdIkgiDks18l/tzuS3G4cz6bKz3hY9A7Efq0FbOXaSvTuIPmk1W3omTvb/k7qwO7X6x/SxPO",
+	"tjqZHrDpS9+ILNrejDDa2unsKWx3Wjtq0/RXTM6n25sXh3PPEFzZWxxfZctiePgiORNcunfwOIrYTGES",
+	"3VZm1UIS92+VzVCYUms/8Tyj2gLXiumcx1p7o0vgxcCzjTclkYQjI3KSL22SpG8R5rFn8Ewpl3HHTWZs",
+	"etWT/vhYduJhdpeY8/gLXGwYvG7/IPlk4+0of4U1GLa8/otEKt/yjzFNUIxIzGhskjtkn3xK1ETMFQm1",
+	"fvAXrQOEWgotMTbOhQ1gBhi3N18EdCMVje77vfJXiTSJll/qcHD0utOZwa9bOp5rRdWXOJ+6xTun8sQv",
+	"QN/y1vmKHbj+A/D3KneJ56zyQRcCF+BXhSBn26hCdsx+N4VHSyqapPOs6QBnmbhL2fTfu+3CB3zLtwng",
+	"r1kwrsgiE3xc+eg8Zb3pGPEhK4h28kTnpneclGhMVt6pZis3vV1NbsbNExmTjPFtSngmk/FE1e9bKfiA",
+	"nioTQwifdB8uhXon4mRUm6fu9YoyDCIQPc6TpjcG+dZvoxm37jLaPIriLhofFBsnXBKqiOARI3OeMmkl",
+	"vR46nqcs1taZNq8kGG50NsvEA03/+VpA0IFzmA3ozjhsyspWJVjL09qS0lUUaOw4FRpNb66WdDw6NvJ2",
+	"RaEZtG4vjN39pEtn7W2Tsb69pZtx/foVZ4tqmZBrym94mO1J3pm/O9nbT9uqVmoHXa+T2o1qo5DGbJTw",
+	"RMFnOivfMpU2HPXNNk4WxjWzgX7w4dyESmkcw9fR9EMmZixT4LMZ0VSyoDdz/vR7T9tzD8wXOmJQ9pQo",
+	"jOIARwkIZwn8OWMP4p7FhINfbpaYwqtqfD7oUb4cKsYp7ubq70VCZtscz+Kdu6WHFoMerkd2GjKJS8/O",
+	"5+C0W3kMslPnMl9v5VQFoXea8CiZJnyuQHa0m58bv97KD7OMjZLPNVd3fpcmEZnRTNkbDBbWHVMLBgUF",
+	"Ei1zGWntqe+b2Bxkp82y79TsfyZStlac6Wcegx6SxjDxaFbHdxI0YVDkCjIKS5tad1Bm3Cn9FdNCqsGe",
+	"4omEr3kiY2PDPFddwAWH/HsPFmJcq+bUzF6UbkFgr1yJjksXofCgi7tfWaT0YvByoyuo4w0v3UBvMj06",
+	"zSdCSAZEg4/j1jOwyIz7t0/eaH0unkJoi6fLwGi5d0uTyKaHOyIsDzjmBxz6+UP5sq7wIG6pmjAeSz1N",
+	"oiRLR0eE64VVghbd7po3wzMgcTLWe6B13bAfknAYkvB/hSTcCfvkWk9KU70gCZsGEkVwdL/3Md7YJal/",
+	"47uyPmqwegmqKShMmttVPqT6GOqL58/3nzen0q5erK86a3FZW0xrA7UmlGuoPlf/sRa6TGGVEFEzR7Bx",
+	"Fn1+9XcaVJuOV3qWDDUJts/6QtXgsZrZEPRmdJzwXD1s9FsUT1Y/NF9PaTzvJ+fRlMbP9Zj3UkzZnYiX",
+	"JE5A1VhRY7z5f0aGTIryuut7msaGi3glYhdJGDNFE0i8oWn6ftQ7/HvzHv71+v3le7MZv3g/E5MtY3Rg",
+	"aF3C6KLyCMPGMUsZeOAXWPHAMih16HdQYu4THrcLx73VT8JZU+kVgXlc0HCllZ/lHL/WK3mSOCBO8iAk",
+	"Z0IRIaSJmvOKNXdV4oiE34dEKqrFADgVzH39RuY5MYX3dmUdDyy7aynCqZbRsEfF8s0A9RS9iWAudrWa",
+	"ABqJLGaxLd6VdEy/kVituipiWsgYPKJcYWuX8VzzoW8N8XhIl3IbHXLOTS/YpgnEjMZDdFBDlVT+r7yC",
+	"Ho5/iOcIBig6PXwJW7icTZgnvNiBd0a2nObL8E6znPWsky81+/ClaS6xUAwKwfrknOfp2SjWPisSfv/9",
+	"96FJr9Ba3mIiSEqjexKa4Iw8zBhFScznaUrvtF6CZv/nnbHYMcvRJnD/ii7eYbJ7z/l1R94nsx0xw2PY",
+	"mQktnbM88lokHnfk/tdiyjDxHNgCOngxqZDC3eiTS9AFTZ56a+HwaSIcUJFE9YkrLjANZZxwpiWO5ka5",
+	"8rnKYfQ2YFXg4e4ByBDFpjMP23s/ylNSv5GQRgo3uj4tzR159zHo3c1lwpmUWt6uMjTn6b2BtpTLqBFN",
+	"z+++1s83AIfMUhoxA40CSb+Qhm6ZVJpIFZARQ9+vVBmj05yPQxU7wsTUr1d/HfC4NuFpwBQoLX9fvw6J",
+	"8TFVa50zjiB2B9nLB1EmN79DLr0z0H4ujVdcfPPpHcsCMs7EQtO0FvMJt5TcC6pZ8r7McnfF2p5hi6G0",
+	"rqt2eojeQvR2raohP4JBh7qySGMcOiSQQJsui8thxBL8bNWWI0JTSJZW5YqgvrvmF49BLx+4zWHjSp0R",
+	"nq8oHt5bdvzhvFDj2SSB+tnmy6tHtmmAbawsl4D1qzO6/qK91A9iXVnnA5vLOsUxzMkgJFNGOaTVRmmi",
+	"hyltP07PZt6dC83HH+ITPGafQwAhglshi9TFxm18lU+hBygBJA2aONxr+57fHeZuouZuWiuXik5nLRV2",
+	"533NpPNysMaJNLVaV22Ldb3y6pRFZmmpdqf4gJz1eiV/zmc2UHfw4DaoD/piGo9Z0XqFp8xea5VOlEOK",
+	"pammzyMSi0g+w0n605iwz7OUJlxCzqurjgLHlYpmitkz6kcmhyz/w4gmqfMz5RFLnT/oE4yHYq7sH+Bu",
+	"VAaFv62MDH/Nh9c/My5hN5z3S392hyj9UDdKaSmrv9WOV14aFF73jUrj/IV9ntC5NF+kGU/fSIHybg1z",
+	"+8PdZDvX6q+xSVoczqiUxZ8zJpXI3H+rbLl2bDmfOjs+lzPG49KY7u/5zJXvYDwejkQWFX/Rm8FxCppI",
+	"39+jlNGsctjAIyp/00rzjMV+E0dfgJ9ZloySIoLX4epHExbds3hYsIBmH5p9XjKatngc8DKGdzTuuKzC",
+	"abIaugHumHgtTCgMIjLh45SZOx9RTu7Q9xr3m1wduQWajLXOME3k1JSiTROphxzmTGnO2ecZi1Sxb0FP",
+	"b4jvJdwo39F10SH04+w3v9KtZ8jtEnB75PwOdGuoyoWnWEyWTFU9qYC+s6bqxeXNxu9hjsjHlSesxYGv",
+	"fgjAcOh1FoCOhtz65C2bKcJSybAGDHCvxHSm7w9JqdLqcqJu+SwTD8zUEOuv1vuAMfKJSEEFTdD1MKWx",
+	"HoUtMPe/TH0TKid11agvDnzVqHj+HWNk5kSfchZ6iADX6y7BdyhQ5OwlIrw3SpCxIIKXTVwI7aBp7Z5H",
+	"VxIKeuJ+deJL4RjtzvCQHnXHGLc2gz8uNOfmiwvmVUESQoXU2qMOhQWQDgCefSiwhTRAuPiSLPRumJUE",
+	"hKpbXiqUQ9sHHatuEQrQ1hGMDt8ElZ821osVjEhra1BG3OMV970qyw2qLNt31ic0TTtewJ/EglCIEydR",
+	"MqMcGEem9SHm8aVPlJqtY1w/3dx8gIVUvwpe9i7bEcw+wxhLajWxzHksWFG6mxftL0QWk5ALzsLcCsX6",
+	"XItMoAS8rD9JcNbCrMJPCJofuhSltT/+UvmaPG2k44mMKH6XXnJe7aTYjCTyiFB7T5OU5SldyqbCVvxb",
+	"qJq1kfBW4+vEyzp6ZbCaduhdlZd9GB21G39VXiDdAdEaXsLHAdklpq46IHsk//CA7BPUbANyQIz21XfD",
+	"jQfrQo0wdW4Krqs2KlEJlG+t8Hnj3nDGDYozrWzmuqtVTOOoPWZPtOZuSs0dUtDsPjdyGrTR1dKpbmqf",
+	"mCvzUqP9abzcpahTc3yEajWZqIwm6dcLj7gHaBbqPxqI3t2wz6rOgHXz9klEsyxhskA3fLI333OOc67k",
+	"D0tLJP4j9KgunqD7yudiEstmmWgYRG4fyr734YLYjBbjqSfnhZI8EQte4JU3RwIRPdIuyXeyTj1Gx+9M",
+	"U7HQ3K6IQ/niwGjamCialgAmo7cjgNXPLLtb8eS4rtS9x6BHs2iSPLBhXZzXff5F8XzsSelzHz1wHm3P",
+	"3N0RnusRLJ5307IO9h+DkhysbCl4sw1gxF/sc+EG+3lsIjtNW/oSJG0JHLwxUvOyW6Rm//VK3qQnbypR",
+	"RPOSB61xs6xtKmLVFx6zeD5ja4NNB7v2WUiWZX6fPCWzuZyUovuowiHyvMcQcHd1H6YoYK/Wpjq4W/bK",
+	"qjEGvHsTqG73yF7n4xnYr+YTy5+Ggrf1akMhNNxRBvkwNjpVT1OvwEFTgm7yMMoETRwY9MhW9FmQQzc1",
+	"g4LzJS9erP9STQgFEnUz3LW0OIoNuNf9ZqPKJZDdx1IidRX8lsBzRyRjM6aAWRuMmw24AOJPNzEBCCV2",
+	"pFL9AQ6gcycCf1EIxHYRJZfIfCElZCGJJB9v3uy86q8EXxx8583IGcLZAI9cjk6s5vLWbPHBns3IRl/w",
+	"JhIGgnEpo5IN51wlXgylwgK7Oru5+s/zyx+PCDysuRcnXEBaGkslI3ohCZMmzNhtKRCwNxdinQQzj20k",
+	"wHgEnvRGCfbK2HDme9pH8J5bZ5R7JI05eUY7w5nicpJFx7PUq+ZCrdEUtFZiPfFNOK+aP2lNUrM+w5mM",
+	"wQFvG4s9yVDMYnVbvfg6eAnTIn7mUIxGkqk2WrZLIAfuEODNsTx2JXm2YZR9d5QnhFD3npcGsuCn9c9j",
+	"m5o6Bz84idEIWoBRY0vaclFALNqc4Gx9EYBLlAOYGnGrW9qflXwF8/bTON5Ld6ClYj4xpYUiGKuOC6js",
+	"6rLl9O0l42tnXoCVNch5LTUg+0YlwK8tTMSJby1znDL8lEbML3f0d3JTu03jHUMTQF+y6JGB318Q14vH",
+	"wIXB8pMXlSonK9BC40w8sCq3XkdOB/j1OdD2JuDc1YQxB9y6PbPFFx8SWVvcZ5KHTVcYYLJL6DIlj8jA",
+	"5r3bO9yeoA5gtw3ItXdit/+HZaYOaHb7vX5dDqa1V4ggHQexprtiU7t0tVdK1ukEGl3NToPMFhq1oZlr",
+	"xWYm79T9pucreTX1Z7S/3zqZZh+yYWg2Zqr9R97g8+5ZPYc6jGwKAqHJML1jwNSvzq7fX/x8dkpERk7P",
+	"jk83EPmv2+bxHGgZMJ/F3YoNq4lApjjWU1+SiYV0C6YwuHUEF8xCAHSJqlUzIx0wsU7X4KU3H6kitqu2",
+	"bJkflVXBoEBVd3wQpb0t9ikoAOPLrbPKmMHGCsiJ0GFrha4WOLD6joUZrDjUmr11x9H9Jt7rJpsW2up9",
+	"3onT33aKx8KikCgSWewvcWqMM4i5ikTZkf/h6v3J2fX12Wkv6L05Pr84O/W66gs/XjOkADxVJZDS3to1",
+	"rNvTp9dAtFxp0ypSlqnOpUUmh8DxfVBThSIngCiyAJRaU310hHU3idbSRoqIOVStDEw1Yiy86edjNpx6",
+	"dL3jcQ7YJ9KYSUXEjHEHwaeeX9QE9+Y+R8/7YlC5waicLQofZrXwwDSWy2P8uA2SMV7v09Pk5o3dWdsr",
+	"4WSkNTSsoe6+5jVUYu3fboRy7Cgz1FVlKmfdyjP+apPC94ohUWZI7a3zDXxSJaut9Zt7Kxp561dfbFXB",
+	"PtiKCrfvT+y1z5W45ppabocY0XUgN8gemFK+zLmW9fTbYgwKXZyKOxSQiZhjP7yYLlfJFrxou5PmjCUv",
+	"e4A39w42fvX5tPOblXOwwwT5VzirWrP9RZlOh91/z9HRt3xKGSqdKzGlKoka3ekQZuDxpiprqaSmMTqB",
+	"ZSlrUjUqbMHRTyqfe/L28v2ni7PTH89ODzFqDXodpH4lqk9QdYEmehHLFE14im2luVCQXMX7t/zj5cnZ",
+	"1c3x+SU227PF9neM8T45/uH48vT9pR5kMREMgX9j66cdC876t/zT+c1Pp1fHn3AEO75+DqGsIM1I/wnD",
+	"AJDAZTUt9xsKZSvo5avqBb18Eb2gl8+1qpBthye+qhj77Tj+i03Sa6qufmRyw0jEDVn4P93cfLDnbLuD",
+	"93vr3BdPtzq1TFtkiVIINrddR5Sm3btM3LMMaHcGuNKVappq0T/epOJ6+K0a51CcK96KXW1S8+pExrcU",
+	"8F6pY23KUCqG+4FG92I02iCDWJNqDm1jrNFVDgy4TjQdQvHpA02N5r0qYHJ0icHBq8H6XgZB79dE+ZvG",
+	"T2iWK/J2WnK3tOASijxQCAopQQx6kkziSkBezO8AKKZor+CVgYa4THRm+984nacqmaUJfmfT8mrGsgus",
+	"6kqeU1n9htL8+YavoyfTuqbDbTBujk1ug8FiLndNwq2w7UPW3JN88ubvwiytjtfkQqt8Vie8WxJk3KuX",
+	"5PTs+HQDhe3D2eXp+eWPG7xpPX0bvYox16eqiXbxzojOugLckzVnMs+y7vXrnwxQRynPL9FmrlQmjFE+",
+	"nQ1tlbJ7cm32nicJFQwZO0bzVpwyzB3tdvFaAZSsmllrlpLIiGbxJt6nkcW+r+ivqRSorGNZtgNlWqof",
+	"dj0aW/RjnTkhuhpSguihlTl5f2DowPSrFDxE9CrFPitsKpnwPDUUezzRW15ARmBHPwmVvfoMjkh4l3Ca",
+	"LUOk0/xdE/4My6oywCIGPYXRTnzT65b0ZlXVIg+qbAndBsc0Abz5NLln6VJL0QlLZ24h583V8eX1+dnl",
+	"TU/zqKt3x5f43x8vtQ5/uWYtRc/IjgrJCF6EYwh/PLshz+L0t2eWvYeBAcXHHAFOp0werTSZr2hpTqZj",
+	"iyxkX5Jhy9equYbtXjNeDRvz7QbWqETHgoMiU6+jjHaIy1PCbMYWXJudsvXHl/PuWr1SSb9r3/7Q9SZB",
+	"q+Ondzi2mXEeZidJqKnTtBEvZRRts513NbWtTVmkSWhb17q/mozmPP9q9/WeF8dTn5En+8LT1P8LtOsP",
+	"Vlrtt74a5f74rV9zsl9Wj9/pIv8Fj7/s92hz/GUX8JM6oa8uptzSfBs3rNqgfCtjFkkWreqIO5Yd5/kR",
+	"Gzfxrm5sobyW6eyHonUh1qwoq8sYzLCIchILCLTZYr4Nshvb9es2QGNfocl1p36s5VSGDWHaqn1oOlqQ",
+	"xniETIZKErgDl6l/KSWPNyszNQLen8W+Kjk9v2dSDW1/iQ6Ms9srTmr/Kplg5BP2Ka9cNY6ejAFWFiSz",
+	"hv/DX4Xlz1N9DHpixnh9bBQTuTKWA3HnOTRcZOT0/Prk+Or07DTIW6/OZ9B9FaLcYi4pjzeIAes1DRM5",
+	"jChUB/r2w3RtpYqkjEpFQv1OWGcsRcwGSf2fyR42ioBLuIIN+X+K5VlprWCkW0FUVW6cwdWq5THvMRvO",
+	"zZDzUkjnZKUW+Unapp0xMUstYhdJVAAhECBkyNLDI9g8c6lqwJdTfWyxq008clOODFWU7rd7cd0Drkk4",
+	"+mU9R9zAfQ7m1SamiGkF9oWAlMyy1gIpVdbzYQOXqcvNqzKtlreVuuIPBk9OVKqt+r4Uilyd/XgFqVGu",
+	"Z+Dy7FMvqMbycqeft1Pput279i/huODEcCzkjkViymSxruKKcfbZvfntFqv/04y0xqHxU27pdRD8Ier/",
+	"Jic4Y259BlQABQQfsT4geAACr3luOjUIpLf8OMfdm1DUFtBXNQU9ysouhPFFwzTHOy4GWVEpbCJrMwFW",
+	"otQw2oYJ+3v2/afl/e97gcGbbyoeYrurWjlJMQtJKJkKrSIiQUOxfffgJBKJDWPvlvp0AhJmbCoemH5l",
+	"alB22LTf+gTWqLVi5iYxShML1RN5STk/Mv8vzmE0u47FzHZkaN7r8+lMZF1lQl7rKr3KxhKhZqr1rc36",
+	"C+iUsimjfjLnsQmsd41cwUfmCB1VgWQgINYiiCQwzPonq158+1rgbpyDPGE+vc1BndmMlg6nZdvq+nrr",
+	"99fiG5lGf+s2W9ubRXe/SpaSXkAx0prvbBXLWO2EhHGARCIc9Le5y/87AshhSxM3+Lbqz/+uT/D6ShMt",
+	"uOV5hAHLPz3ceNX5XFmQIoCttPf8Oc6LgQeTVTESaYoIuGihhNb09ZtL68rjV0rVq5uDIE1OEifwQECK",
+	"MPAQgC7YJ+/mEuHFwNI3OLhJzKaH2HNc3tM0PvSv8qkV5r6i8vKH7Oq9ehXsvt7DPW1YRl5q7j+WFwfk",
+	"bfJDw/u11nltjXV+4oPB9mqqVxzH7TJ80MW1ktbzRmQk71TXX4ci4sCwnOUdbQpfs58Iyr7ops0nMYtE",
+	"XANdWFRG+4fY3wuwi78YaavbwJgNCrJoWVC9WunrSb3Rxto30jRY+EbWtd3xejnXOhdaFMXmA74eDF7u",
+	"vn699/zg5cHg9evd1oM3l8vm4+/tHrw8eLX/4uBl65G7ltB6q2Y9t1zzzWhCMxrZzP0mr35LTKXVOlY/",
+	"de0OyDuHQB3ytzLFuyDH/7zla1okCnbN8DMpg3UpfrYqEoITkiTqCPF2ZMUR7NI8eZvwWLMCOrqnJtg+",
+	"UWoW9nuN9WgrCmpzGVazknBRQAV0VITMW9sCDvCpOm2W39kN84S8rS/mg8nX1MEL086qmybc/evuk1wy",
+	"HpyNjeOZTuOrdiIEoH9M/pXVwKYCFEHKtemZx83Cp4uTNegTnrV06Bz3hRxbzW4nTFHubA0ICQ+ThJO3",
+	"mk+tWvMboVDsY0HQZtgTrle8wWtTuWOWOxbTBnbtay4aNhLqis9myghbskV4/LEoQ0VJ5dOkEMJAS4uP",
+	"VxcyIHdMJjF2XBQLHpSr9Kd0CS6aI2OCfJ+3q3ObYHGD33s3VyR8FgYk/J9GHv2d7vzjl9p4/t7g4FWH",
+	"K7878MRQLWpcTJfSD/SUCgAAZpCJuszxGvG9HLqXrlEi9188X5+5TOdK4LVvBHWBmwAbdHV2fQPWqIM8",
+	"oyZsKln6ULKrnMDVXZG83o44bLb7Y9BL+IRliaoPn4Edip5SQxFHaKQmEotOJctAQynyRldXqPlwkTwk",
+	"m/C3aM6K6ZJEwoKsoK/KeH4/vD+/fn+5limv48nrpEPqRjfvNPkRLkyrnAJnRyz4NqyN9cg/EN0uI/9A",
+	"U5scalqoCcvQOJzAc1B9VxfsjKmvAd47pr8O5rOgnRbaHPCkEomIlTBNLJRiMfTqlrVXuoUjds2Nzpht",
+	"X7DmTuexDiijwgRcFufnCLc9TR4A/yBjWLthPk+zLdg/gHzQGyvXX/91t7/GjjJ1dyZPttovcGtRV/tO",
+	"TT/k2qDsjYmwHpGBG27JOcUmlc8l3bQE22CZV4lXluAVyqdfYfCrvCUwojKn8VUZ6CJBFAywjdDexAWq",
+	"ybOmlh/cjpiJ6klV+VPi/ynxty/x/5TF/3qyuFu6wZ+y+4vL7q8rspolzxX7bc7mbJNKosqtetq96E6m",
+	"klmfRw4CU6X+xzWf7qZar1JOoggUKfdz8jkkV2enV+c/n12Sb7U8c0r8aXTPxSJl8ZjFJFHfBeTk/eWb",
+	"86t3Z6e3/FtTig8gMUqQO0ZmmYiYlCz+LiA/vP94eXJ2qscsIz9SjpSHdPpdcMvfHV9+PL7oAy0eurmP",
+	"Z//x0/HH6xs9ChdGuKZspBeCTBRGv2dsJjWzBWlKo/vvymVN9vN6QS9ffi/omQX2gh7O3wt6+dS9oJfP",
+	"3Qt6ONmabJ0rJufpRjWFBkXNMMnCl1XttlVG5a5Hpdnvjg6zt1lwvBacpfyVe4NdE5YNyN5g4MMMDxB3",
+	"F7iTLYfDSZqxB3Zr6h/XMQh9VrIzxlX+VvcaBk0b6xzudoJ1iwetZzOfexdPu99D3mJ1y23XcFKUUytJ",
+	"to5KYILZw5n1yW8UtUaPfqXqwCOkG2PDhsHds+XXCvblGSHGpwSljI0BPjtkvl1VtzNknsB2kG+v3pyQ",
+	"F68He9/lbbRcONIFoKvdMaJtdCfCmCt1RC3al4A4DZ1Xj6GhOr+7tO0KWQKUbYOQj+svwU0R6ezg7zfE",
+	"Y6QwtoaBJl8qWx5aMxiyL6m2RfvkGI1XUKwXthYHb8otBymeZozGS1AT8wfKmQAELGDpyw5qonRobKhF",
+	"Fy2nU1jzuEAM6vvLMtRElNo6fnh/DbW/H+H/H9+c/AQF/RdnN2de6bv1ZIDc/+Tq9Aev1+r08yztbqav",
+	"o6ECI6gTAREWJ9pQMZe0T6yVk9ecGEBqTOESskAvdACEK56VuZqsQZ/aeyIW3kE5I2n7jRx2iyShDXJ/",
+	"X2+lVcJgQ4iufzHQ8+2Bj6/IoY6f97zE+Bug0erQnQxld8D6sxdzg8QHixu1mQ5p+MF6LdJO0vwd13nR",
+	"qBe63Zhto0xM3eKGt8dv3h5jPYNm0tfHP+p//fX9D72g9+nsh5/ev3+7xlC6VrTrvuXGcNd6tzVdDTYH",
+	"lFybAVSAK8Pa1xyFop2tEWnfWanPNZ5yHhvcoCMyo4mpBRVz5YBNshz9dsMS3bXEiKtc//U+s9FmdxSo",
+	"LcbDHuQNXEgiyR3Thr/xBQeFW0zrPnIeRYzFLL7lIgOjM2Y0xSq5AI0KzlgsCSUzlknB+9h1Pk5/60+x",
+	"xS2oU8mIkWgZpazsWuiIReS7DRtpid6MN1rrOrDds7vk2b3FBtIlKVQobCveZigixty5I6LVODcQ5hLZ",
+	"RqpeheGX1L6apWBKH1Y/3rMliVmUaKukZlldIL0rrpb68tDVlVRSEWsW00X5rGhgRhFtOp/qDGsV1ZKS",
+	"5usz3ny9HXpyVH3YlV6AfYZNwqlUTP+3SRPv5WD5666QPYCuyUGyMSIAPiibKB3CC2GhQ7PPyFhKjNN+",
+	"nMXbz7BGFutiCwBu3+eshugKROGW4Uz7hoUQ7/CuQanTIhMQzIdQKV4HeH6uJKk2AGkpkN3RfT2l8Bvq",
+	"4dTL3XQgzyaR8ED77D8lZsOiEthXXp6NmVSBqWgZJQ9sA/FYWzJcp4vUJMuZo3QoYs110+9toJtulkVr",
+	"PmcThRav7ToFwgzfISsXOqX6MO4NQImhreMP5wGE6QEyLcE+hjOqJkckxEQQKKIF0RSQMAagvJCgiHIl",
+	"mY1mZRh16gU9E4zrGeSbB+AB0X1e696DBphMYbU8eMZrWVyacPa0hgz/ak2Xg56+mGKuvLzlxOBdaLsD",
+	"WuU6JQvQrC/0s508Urn7Ym/voBVIak2jwHPcmNFczTPmTl8sO2zLbPwuHux9ugFaOXuANCik1QUFED3N",
+	"AhmPZyLhqrmlfLVCBH8hd2w85+trWu9E3KErpevG/cUHuneSinl8Bt8DYOIQa2f6EzbxI3WHV3cR1avK",
+	"9bIA3zf7Z1rN+6vsHppa4SWxZTh40+DpI0KJslX13LTBqxm4tnyvbsbQaE07SQy9a7CPkfmQVmgpgNRh",
+	"Xui0o5CzX36xvgmnaWbfXm5nTM4El2xYF2fMYTXtfcgBzOEw+z0/1kzLpmQdnAV4wQsMqy5Nn7ztKZwB",
+	"SnTh+Bnym97ClYXr20BJMH2bk061O4bdfanKHWdNLbSE0tGsUFBoiDJ0nQ485wIiKxwOEu5xiIwhBN/C",
+	"GNKa5rOjWx7mCTn404xKyWIiHqAtpulVZE4VHmCc3qWO3COCl30NZmW9vHk2IuzYuvt8Pq8mccbjEzqX",
+	"zM/tDDpunMRQMD3WQkV/+oJiv6sc8EGx2TCfMaI8YqmZ3WgqPcCYyqgSmX8dn2f62K7pmMrOPsDpLMcq",
+	"bhZVBQZCBeFdT4smHEgLrQNRvjRRygU2VGkeeiGy+1EqFjXN+Kq0WX48cD4iX6WPTM8+z1KacBYf510G",
+	"u9i27VoT0jE1w4Nrh3J/kfGMZdNE+hOfgeFqBQTQNu8YMZm0Wi+JRRlkuWaHqO2O6Mxjl9O4Ne8XfCO0",
+	"Xy7ivGloYhBSgP59+cTJA6sHNkaULSoZmYg0rkk8xZ7UbCaiSSs475Uu1m0r2nw9PbShjpnImn0tC84D",
+	"NgdoHyORjYXCPu7rTwumKX9UYLap8bCuFZt9GSouGmw+Bg3a7glNU3P1Ac/FNI+RZEQzk3NKZhkD14KJ",
+	"iaPhnQPorIFTsY081yftuotsNlDa8RjDWnAFQXGhHIWgNG3tQRWSuPMx1SljEeWaLcSQ6nsnoO0K9uyB",
+	"vhoYWmqlRlRZokebyIWQzwFaOuAJlay93tmE5gNGAj4QEM4WDDDBM9k+oKL5cC2aj1aoa7Z2QmczxhGE",
+	"rN+gjHdAM7ActdU5IP/tqkAzrhj353mlWDGHKKwIbujHJkjMAO2+qhX0oz6EHO+xnZZvX0ENXxoG12rr",
+	"gBtqZULrmMMRGqFWyeIC6kL0BQbjxTZx7dkDQk+y/W81zzi6kebTNepXNTRnzs2xISyoY7Ew58jszucX",
+	"Iug1dWp9I7KInRh954/mwcryZN9WKXwrEXr4stpd+2PtVqePZ5IxroX1V9AWunm08sNccWdVugLGTJtq",
+	"UttQ2nSES4yax4TaNnVTRpYMfV1OzpP/e70QWSVxYOL6Dh43rkEvQZ/5VEyd8snIAOKvbH8R3vUwUWRv",
+	"3h+GLZUfE5tcw5UwBuiM66g0ZoU4VLF1tbSUjCcbZeTTPFiAya2x6JNL5MtwiHeMcVBqfJlycaKG4KKp",
+	"A2FazoqeL45TsPgbTp0oydJRNwQofbY100aOBmwzdrHV4ijHn9K6LkkkfFqgOQaEfY9yXCp6y3P0aXBO",
+	"tNJwStfat2hsxzS0RNZMRXG2hOhwITJVNme/+GwvfQ3bX3BHB/B6rEE46k3BWk5rNprdVPr2Mx5Dam7G",
+	"JF7uhA9HqaXC6pBQMhpBKxm61MeRcIJPA1i9ZMS0HiSIQIt6JSkO846lYkFoxuBY7N1HRD59rOhnjbGJ",
+	"ptc6zZWjbW5RtSMAErLZp5TRGFoCrLjxzLkWWkiJLixtm1P1XXmIuHbqIrXSQiPhJLzC/hYwQuipwyno",
+	"rxqgSY3RWA/p4CIf+QG7pCh1BG4OdpnmEy1iXRlVbDhj2RDxE+tLNWfQ91s/E6C3UtOnNvvlEQnj9Le+",
+	"bf+RQYS0ANMKci4Bj2EhnfNoTZ/E/K73B7ue9ohP6oDfoGoArbgn/UVoJaLQQ2vt6mGQE3y4zOK6kVhe",
+	"Q/MvRn0me6jVNrzP4v8/kaxmd2I2bPMCrOxaiZk/rvzTzc2HVppztdTHQnwrQSiB3LoomVGu+uSKxUnG",
+	"IiVNq4oHAPtGH+8qtW+iyTYooZVk0PfXNxW4yk2rRrw5csd3UDjLAjJRaqaFuP5f6U2Wa9Zg9fA+lvMT",
+	"o6mabJDlOy/llnnT4doXQZ5rnfqj7A44CAVmG+Rg1zgxg56MTMih44BqPkuZHI6YiiZe0IHkgRFokwGK",
+	"iEygnQ/MRsxLG2SumVkz5mu+dcYVdgaGCWGmjKl5xjeaas6T3+YeF9lbKHQG6HRJ8CH0pUoBoFOQjwjt",
+	"YcYTYtxIoFrqFdV2vHygqS+T4I2mAQQK4Myoo5HgRicjd/MkjfX4GMU6InEmZjVz+P3VSE/519qFWLoo",
+	"7/jKqXtJ26lM7oyyh+8V/ZK0ZaNNIi0OPYLdhFsaOxbETNEkXVs0VbiXW1lT5gvfJCyNm+qdVkpeIozd",
+	"mFX5NtBJ2qndP21sBZ76U6gXxaFWnQt6WWOxY/74qxS8f0UX7/KWMfmvO/I+me2IGc67A0kc+mP0rI9B",
+	"78K2++sIuXEpTsR0xrjMIxyFt5X7c+8+lFITOvDJCZVD67ZfvW3glI/mmfRlHn0w8Qn2mUYqNeG60A4Y",
+	"Hlkf3ogxyCoqOQ9ouqDLOnhhHwS5dVsBRhEuKWwBoU/HbCiTf7D14SslFE0LIItVfz/QuzFaEzQZTS/W",
+	"IwcKOxgMBmTOUyYlCWFrhjAyJlZQec9izac24emwwIZ+WPZAcI+c7wn75Cabm+Yq8BdICVFCj4PABuAI",
+	"0Gdzyw38zx2L6FxC+pMS4l7/P0ByOTRICKW+W7ArwHy8pnvlbhenEhQE6Lvim/HHqzcn5PXB85e+EDlC",
+	"Z9WGAd9D82XwC0SCj9IkUoHjHKh6pGgUsZkCdzVUshcpurfcUH9YmTO0frOMYR/Eimuq2WnWgvmYLSmV",
+	"gkbeePu1oncpOzLFJlpd9QXVK9WZkdONvCMktm1kvuqNgW23G44Aak7b8gALwS1MXY5DWS5ULeRXbfgR",
+	"iD2RgC3UX1fdWxdHPYMExWkiFb3XKsec59EKY5q0Dqa2FY6vwDcnFfXGIm+gGbeaFISVr6KxLsnB2Oh6",
+	"kj5Yc2A6pxd/G364en9ydn09fHN8fnF2GgYrXejzDFouFv2VomezfC+SeaXAtzA3civ/+evXDh89GKyv",
+	"h0pUWrOp+taAB1VkselMB/gBI2SV2ZKICK9D1ExOe/nZriJXpAm/h16JE0ZYkddQYFfE5dj/PEt2coz6",
+	"XtAFzxhTMPGDnTCquTgOiQVW+3LOooE9I/12zY+L/XaWQ5WrmoHlcXUAIPg7SbjZ0DsRL0Gy6X9wA1sE",
+	"XgM6ZdCRJTMNqtYnE9nJ881pQpi5qolvvmUztT62+dwL7n3FTCrlJgHXTmkIVfsc3vV/ZpHd2RHgR2Ss",
+	"qaMnJDnKWmxbd9YO0KTumwGuoeazMpNLt/WgrhnbyQKLlD+vXxTaoj/bLVivz6ykNUGTCct4Wwkps2Co",
+	"U/JV/s1mmXig6bDYZ58lgY/Vo9XeiTmPWFyTDKXNeYzyTcQCfb45StsGmvSGjm58bYjJ0f7PzH0OkfuZ",
+	"7tQb1IroL9/A87RBiYmi3vxRSBRYJGmqyUhNMnDZgEYmSUYVA8DYvFLi6uPl5fnlj+0z1ooE6I5fiOZX",
+	"B2iqhojDmIJZU3OuE5qqYV3SyqfJ0nz6T8cXN2enh5hnP8+YDIP8v4eABondvJDazV+8N7tlhlrKRqo+",
+	"1IDKqTLKcymfA9ucd9zvKa1zYpoJzSww7xEENmyYXvCIkdBucrjR5OWQUGdwje0EdVYjLA0hFY8XecLi",
+	"ecpim0fXMiuQpSzygvj/ZPlhmMQytFiFUNpRFB9Dt3DjrNikv/V9UtuAO8kMbAeZ0Nh0d46typUArBys",
+	"6C4V0f1G/mWpaNaVY7bKosxDVHkiZffIVndcNgvJBg2buNTf04GBfYnu3Jo60JyJWQRYPE/owh30Fsgk",
+	"vAV111qTtKlnkqBAhU4TdDXS0V5BBd6Yp13ZhIzq5S1LZ8sRrFAozt+n01g1reCBjsQwEtopb7I3ptBr",
+	"DKsuKQA1zcRX1boGHbUoufEofiadRit9kDNl3SlYQQ6QBTMLUkwErwC6Foi0N1f/WeDNFpgx8F9/+3j2",
+	"8aw5gllWpLrXwLg96w28vgl8W6R6QBPEg7Ho5cbFZhOMpC8q4nX1Wo66Hmi8RSqBFlqusPdAeOQdqcA1",
+	"JSdg/bhKL9HKhzwiAyegfEiqKywC/vkSvZy1EFOwYeZyNOLqCygvBDukBNOeI8aX19a8ca9eHKyDol6J",
+	"BNVBUj0hI+Y9trwBqal1NJCNpqMBTVNPdsym5l2a1vkQjTsskWTKKFdHOeRVonJxjTutCTlLIiXzQCmA",
+	"bI7msg5z3muWVZixmDLAjQcsY6iJM1aaXkBeFuIxcjY0n8q2UYXabm4+WM+lJFCnF7EAkmW4iNkRedWa",
+	"wl4crLuVm2cstTI4CmH/Bp93LY8V6xbYKxE8XR66uMGSKCH8q0h81xWad5rwk5MP1crEx3aYFax/H5Dw",
+	"v0ZaVjtvdVmXXw05XJyeVXJ0/hBZXG03B/O5VrblyrCLwsld9H0BSu17zZjyIJfQx9qIYSfe0lZ5f5oe",
+	"vrVOraXLGbho1QVUMEBWFLrVEUCXNfVoLVT+hsn6pAHSGnV1A0V6VDRxsXZ+LBga+qMEkUAkZmEXsts2",
+	"n8E8OaGs3bYd2OtGgCQjRZukuWoR8K3iPNSF/sAxg2o5MZCKRjevwXgG3ta2PtA2u6xF5TE328sBvZZu",
+	"a6tV71JuuXa3CldiGzLJi1byLShMKWeCNSe3AUpHTnFd3NFAJV8KowMXshaeY+UoVuFNTVuRRFauKWB7",
+	"QpkxR9zOXJd2La9Px+c3iNJ5c/wWWoKcvr/UxhaGVntB7/rt+YcPpQYhDQbYV4RZM4Tf+VhbwAWbgdue",
+	"znurNfjE/6HF7ANtF2qIZjSjacrSPvlwdjV8e/afh9XmbrY3VKkh1C03HaGwOImnDnyBftCIw0WlT41m",
+	"38Y/DIxJ5nbrLTcdOe/ZsgytgkvvBT2zwKYjb9fzuWoXl/T0pyjafybFd0uKt6eWsYeELTaqBbQyp0hS",
+	"Mi6gVYvW+GSH98zXuestWyK5Y9srxIA17kLK4eJkLtal0T9Q9aBT05FvuoHH925pkEdbK3MICPrD8pJO",
+	"fcVePyzJKOFjls2yhJuErr2BRc7smznbFdKXp4IXc4jMLu85sZSuDnE6nflSVj4C/qdiNndkugEM6Fr+",
+	"W7g/8w93Dszdx3yhQZnQGnh1jRS1yNrocJUGyQYYB0QaoA9YMmWlCNeRCcYhsLZJdcTavlv+begE9MLv",
+	"QAqbKDlCE8RH5OT9uw8XZzemY93J8eXJ2YX+R8aAQ9VBax8boT08/vDh6v3P0KnLRESh3uPjNYhrXBw0",
+	"+TLT6P82kzRxdGAenfG3ucMYwJ2I2X62ZLfS28gNWHbxWDo2BqKbi1GRIro3CDA4mGMTPsF3aeOrPq9W",
+	"yflAJvSB+ebc2BHRwLe/AJarqw7OABPNQc9ATLM8YFFo6jUEpF/bJHnonrHZsB6vxiJM2Tw//RQ0dAT8",
+	"cuzOsKByXXPMf0EkCM9Bm86PG/QIBmc6IrlJgHbLe146MQtsOWr6ScagkU6TNE2Mm75/yy8M9LrmfIND",
+	"TUEwsEGFgm7tGZF0KY/Izu5h7sfpkxxvMqUKFEwTcIKHERQMEQTT1CzQ0KuFhfM1XMoh4rzwuO9HZiQb",
+	"L8BnW2Pilu7izm49el6L2Wsw9MhNUYvOmb6SyhyxU0Voz2N7C28krk3uKOhjQ82Wfd6I3HOFzqO8gWlg",
+	"4kyWSkjCAT84Psy7Jy/yzctLAwqnHjlXOZrejEqFJLIp1nC+AVfzzsBe5oQaMiQsLUDoBGtI7VtHZGCy",
+	"zvXmtMEXdkIInuplb3KjZZO4jrydiRJ2GUelNQSaecILBtoNkOCiuSJyIjKlBSu6+0EHsncUYie7+s9+",
+	"dps/570u+eRgwR6Vbr+0qDAPkKgMTmL4lEDrElqcdUFHK3A112mcBdJCfsaNqZsqWx6n6SZX6E+shH9p",
+	"rITas27Zy7a2w+iK6xYS/v21aY5l3iUKZS36uroJQ3oYJciK9OOWLjPTTqiueu3CjdoDG7G96MGah7ZD",
+	"UgaaQke0e4bYiovOXcy6PHmVLU9SKmUN1i+vYpqTYwx80xSriDUhmxldXdmg3wP8nNIsDGp36QNNUor0",
+	"iZrSEGHVg17CoaJ3aGG7a1ToTdvFZmKaIwb5kGjYDLtSjxNu2j0ZpgoGLo/Z5yPnRuZuRaxGzK0bwZmh",
+	"yWZ1uDlp/pdtFcAmeqeKZnlPRi7DmNiUZWOoeLKRsZf7r15AZMz0C6UKN3TMlIRmn7a37CG5W95ydw+1",
+	"APtG2mCa1l4AnVYN6WyWJv6cRz28TZ3QBi3AUsl55kIJ2W4FeKPwzoFfDIft3/JPbq4Hnj/WUC5RxAJo",
+	"l3mcKHoPMT0SOlsa1sEk/bczqbLlBwCx3cTh6TSjssBTmZiWNJe8cSziDwD2Vf4QsoFvPPlhCU9UQtMh",
+	"0PQDTb02hr69kB3lpJ2hkPX2MFiR85AO1ULK/5oob+XTJwB+18qknGVax79bOm4ZkNwZ5bGYPtHhUoUC",
+	"9uEVa9sqTQNTGZ1JlVsT/Q1T5xq3/tLkpSVoAdelNufRisHBq3YTz1OV6HuX1RgT82hiZsRoj12F8Ym5",
+	"AZ91u16zGldLUtly2JThaYUfOeYGNztNpDJ/zhPGOpT75BLZp5l/GaSEK+FzaJ/pzc1EyoArxgIU1pzH",
+	"OlG1KWLhW9kPfA2Eeg4vG/RoPE24V6hrM6Qj5wmnTNGYKgqOOsoNlISLbxIi6GqI4UMxV7N5gZmo+b0E",
+	"YaRFfIDVETlEXyIdV4nH57K26uumWrDuwkljdTtWrss+OedALzLIsw8xAqmyJZijt9ykT+DSMCYJ8ioV",
+	"Y2lrxxEtW8/VAWmxjOlfV/x8sPsYNJj3AGwAdjMu0Ig2fD6wJRDwALjayu1rrNR059tz5tusN/S+AXcH",
+	"X8awRcPfvZePQe9uLhPOpByats/1lb0Hj9b3OyyE8CYr3YeRYAdWHekMfAymQc0RgYuAQW02GgHMlr6W",
+	"GZvShDdv6d7zR2wmYTFNhrY51UaL3n10WlPUNO7BmjVwWwWIgkkV2Aqmb0bHKRFEIctYiutfU5y++/yJ",
+	"7cX3X3iQRqt2asw+uwzFBeQUmen7Muex4OzIwoEA4wnxFDU31YqDRYZt10P0VWVhNa1FKgAUMRuBOpVv",
+	"nUeLKrQ1sHs0KzUe6oCE+k//y/wzXIvdUBq96Zz2sU5yGNl2M41uK9uWxiXtA7c1VzvkfPf1ffv6sLbw",
+	"3X18D6wqrZeqmlpa9+s0EaXJiEEv4Dbru8gfriAtWHm3Qc/zvUEtrJq71j2AG2KxHOacs96Favsfm6z1",
+	"SK3hPy8sllE25/UMw4gQk6Cl5dxYMEkE34Bh7D2pDf7u6xJq+1MN5/e16sWhtZlL9y9EdSXU0j2lGUMX",
+	"r7Gbb3mDQoN+4Nvy7u/meuwsN/PWqqDGInTHedWlfUMF3Qze8zenqwKQyBldz+BfbVKZ6BLIy+7NHipI",
+	"PJ0bP1TwX4B7ayXOn8Cd5IohNCOHQG6BIk0l+VXfPSPktMChkf6P+QzvSzsNULHZhRg3qn+awcq5nLnl",
+	"7LVVhbY8hrNF0aKx8+XdN10/4+HGOspzp3HoRgMMVjqPrssgdq/K6xwvDG7mGvSzKpSSymjE1l6Bl5tk",
+	"Hruf+KpTcSrmqG9emurS1GB9b7QKfE/+tLPgdpPt13cyqfZbW5mkqji5fKyiCHj6oqSONK+gk7u0sSp3",
+	"3VrU+nrVNlWqjon3tLwY8B/o9YLFHT6DpT/7Xf/P4zP9YxjccmN9V3sR5mkyuQlSZNHsuGaJ07wmn89p",
+	"g2f/rQ1i+9+GM7lZOeyzYjzecZoMQvHXjh0m/8MIYZecfOA1HZYLFbJjRm8b7bbU2akWnglLLWSHkvUm",
+	"QCfYbYjHeOPoUtHofgjcyA+Nl0yZVHQ6a18MX9Of1g8+Os0dWebGFet1J68j/E3qUs8SUHDDEmtA0BBj",
+	"u5n0Bb1UT0pvxYfQTnM03vlfgroOtVZvBDdPQOQ8mugrSk3LDYL+yj6BQLngjMy5ZltyYv1G4H+x3wRR",
+	"k8T0Tl4xqlt1NKoYeCXM6xahi6oJ1WrOtjZQuTjKSpdWUwg+tCiIyC9B4+4d9jJm/K2+A4LulWjSc9/O",
+	"u9o97D1AoxlKueX3bHlIQpwhJN8eDF5/Bw6EEEGhh+xzIhV0mf12bzBAkYxBNjqm35VZbb7OyrtedtbR",
+	"PvJYEW1j8IU94a3yKywYTAOjUwZ9ro9y4MmU0QdtCjYFmfqV9nJtKm5LZslK0robqcSAyosDrQdlWtXO",
+	"VvLzjOekEsszVRpN1yHXEf2RaVm5viNAd9HqtSYwmhr/UWuNHy5Twm2pcT3E6ZNiCk1t+z9haU7i5I0j",
+	"qldQYneIiY5lWaRyHsWmBxhRrAYTt9L0HwpGUUvqQFUrqu1qD4VxIhWUdeTJnQQzUYyUmbKMpUtCSap5",
+	"0xF+YphwrdGElVL8jvDWPlXa16oSWs7bHFVnRnL2GaKK0i62GQ5gb/fg5cGr/RcHL7vndZd9YjUgoTST",
+	"jGhduwhDlKJRkUoemKt9onnR2Fy5rPN9xcI9aXtdt47grE3gwyHX1usVfg4/wm3GokSapk19UrQ+TyS5",
+	"vjm+ujk7PSJhNucc/gqF1+DhyPc5vOU0Yxae7oiExS96kLwQw/xijyr/8ezy+vhGv3nLiwf0y986dfLo",
+	"b/8uKFqtfwtCORZkTB8Ymc+g2uSWh7mDISTf5lnzlgutjgiueqz71Au03cz16m45Fo5cnJ3WNWE3+2Jb",
+	"1bm0V/3vComar3TRjdxW6vlX1BKvPlOtBERyA+ifPA9dK5WWF5SkUd+GNix6LarIwI3nUyJGt9zSigFD",
+	"D0iId7L4dxFNKv3JfLv5I9qX5lzN345MQr3ExuKYRK9sbzFb7BKQfMvw8PNd84Z3ncV5knjwJANyx9SC",
+	"MY4SGhQ29/S6JvFVfIv0YTyM5wgNVQ8R9EYrQeAFBYgpHvdJ3l0ySVGHAuEKvjt/LkQ548Ef5Uzd1MYN",
+	"vwocWyuH+oQBX5WikE8d7aUvSNbo0Xbp8AkTvy6qqSCbt0YNtEVeBuwPGRH51tnQICf2nLq/y+tA8xIL",
+	"TB8HcvDTylPylKqRPX0vh+wzi+ZqnZ6B3kVgLXzpFlB282lC4LfiTns66UIwyeVhTxjsecm3/eSl7RaN",
+	"KSz/bR6u2TH7z/TLVl2tLbyz1S+vHlNQZuarDMPHkipXe5UJrh5gHc2tXIEmxQuF9Aa6JpVDMfLfrpgq",
+	"ekcl+0aSKBXRfd52GNbXGvCxwvqsT1ob4f55J2Ke2TnAVg8KOAZb/GO9UF1XsOesQIkW889nRIktLmB/",
+	"U5yTlQCgq5m1Vvgdha4pbreC/ANUUpq1tU0wr/VOgDRSgsxEmvYJZAxigpveXOOYsOqwMRNKBdml8mtH",
+	"yXdBVnLt2q/jmuycrSPF2wbEUaUZVDPKgPNsNekKYxsdgu+gk0B7cG8G6iWdYmtox3dmiwFjJweWXMPv",
+	"WFYGTYMo6AgBlmEutFlHJUSbKxhUaztI+x0cH6FJm80FLCyFCwsaECdjSJvW+nw/JOEwJOFhSMKdsKh1",
+	"2nv+PMCCDK1vWxBlg3UhMhzDWyS0yT43eavy4mG9e3kHZkXv2Zb8TP6WdzmgbokAvde0aFTvNCs7+4+z",
+	"k483Z+7FOqu9QZuInS+cE7pRGqjrTW3tEP0ZSsPWuVFg2LrtvxDjDRBQbW2VMbCLcKzg6PrdFAbVoYiK",
+	"0DFTttfTXniyPTdQynNrdiqfou++eFK63263dD9Q/EcJp2lTx0unRg7hqAwmMiJSwVHaLriabzl4yPUZ",
+	"c69atiCoKGamA/zQ328sDyc6XXsJ5XLBMjAfRUbYZ8CMQczE4cHgNYY+DXdsTvx87TSPekLq3QBT76AI",
+	"8Cnj7G6Yrbb3xMwy8Ju0zA1DxrGaHvbSpodB5eGaJjsVzbRdUvDBE5OHdl96QeCL3Bpn+e6aHLFmOZGT",
+	"OYN3rbT/a8EPzSb+wQRYnhj4pDw+nwzDkRt2sk7h12qQw+uME8mo8sb1WvQiTTQXceUGlurc2ZTA3Cj4",
+	"eHJydn3t6vs35+/O3kN77gJe0VoMdfoLRC4uDdU3+d89YZ81fnfbTKBu6p+7Q8W9N+LdoTFsyicV5XHe",
+	"mK9CrmvK/0w02igRRa35lMZsPaBGyVJplRjr2jo5FOoGmsKGXZk6agG5QPUko8zmatglu966Ns2JdFp2",
+	"tZCzOf5c2w4d87+7rrq1PHxq35cyfQ6IuYkB2SWZDaDsFWnwAdnPvdcHpThKQJ6TkpP7hQsgXBSXtuhi",
+	"o9iwTTJQmZt0EcRdJKIRhjZV1FleUFz0CrWU7omfgYuse6t+6yMc5j37PcVBE5EW3sRNmifTu7QDHO2N",
+	"fvwjKOhr8WnKy8+n8m2QM2xXhGsaD7GpfI1e/fPxyceP7woIxJTRjMVkydQGuzVhdFYcR8eXgcSe9naH",
+	"k4IyuJqTsmyS03T5D9aejeBbcyU2f/OBRvP5tOOLnV9KHphDFV0bqok4GSUsHkJ/T+8utRuoVkgoob+q",
+	"5lpf0GzMyANN50wG5J5p81Ubhht3Rq+Z5ydGZwG5eX98fQMOP0NggWlQNqUzWcIpeAr0jWGg7npKl6m8",
+	"JeWrUj7OoHTlaw+ruC8+dgP5YB5ZO9MsPdOb87//Pth5TXdGxztvfvn91eOO+8+DLv/c3Xv8Nx+J/lyE",
+	"5Tqwu7t5klq1ZlVZE9Np4v9pXBOO+VGQjKWMSotFSWAGcOr21/RMa84UL2KBY+E9g0/sbiLEfdeM/Q0U",
+	"UvtOTYfVxppY/XsitXTq2JrUvrS+N6Z91LvfjMNv/jIA9sC4gizZtdLA7PaZfuMGXjDpDQkfD/MeyHUt",
+	"xiwSe47qjpk9Bh+rfQcTaL84nHuKtk+x/XDCTI9GMoeybUoysSj6NZpAoWmFzKv12V5Nva1WzaKM+Wro",
+	"JmLBTdMlF7Q1t95qRqoLzOGPJk88GfOAcLbIkfZbpwub87zGVXsE/CYNEedZ6r0BX68WrZrm0HYfPpmX",
+	"IPLm1/f1x5Uve/kCrcxcXL7iTEvMpE3PwgbOdwajbwqa5s3dzqCl4VgQwUuoaEWR6gLntsDfrsNH/0kb",
+	"QGLh8ag8NnxHwVNWSV7/OS+LCSEFuMguheS8WcZGyWf3Kdfj0f8+PMIUqCmjXBKapqU7UsbmWptiXWrk",
+	"tXppzBdthJFZW3izO/B2rXc4e3nPVDZnlUTyL8D6m0kIwrtHJORiUUpqN7nwefQ3NPcelpM3OpAqAUAi",
+	"4JZFsbElNE1hQS8fw+u/M6yoxXd9vLr4QmxDr6Hh/n7F5HNza9sbf1a5Wmej5wOvzTgxI27SN+UpV2P7",
+	"lP/Poqy6Hb3OFY8vrAYjNrFsgvnQAyEYbsYUibRdAElEWlHZsAXxGs+Ys9XeOug7KdK5YmSi1ExLC/2/",
+	"kny8uijwu2xtEWHjjElJsnnKQFCIRZ9csTjJAJPJtnSzId9qgc7g4NVa8eE9XD8qMpApJgE5kPHSgY1u",
+	"K9falA6tk2sTQadJ1ygcXw4V45Sr5s4G+IxtExJNhGTcL7Ri9sBSMZuy5iFBZABaP5X3knABiKIQ0SdR",
+	"xmLGVUJT/xT3bFkLpHT84Rz6U+WNxmyX2PX97Fg2TaS0oHLt07AysR5fCDD+AMsDb4VnZwQkKySIJAng",
+	"pBlAlvqxmPFA2oYTzNNT+itGbTxeJPNEwtc8kbFxK9+A/dLyxroLrw5ZWWZlTYFLq2Uy8/IccwOfxHPr",
+	"6iZtLY6mr6KasHsuaxkcbK3UMZ90WrxRSVppi/z1vEk1tXeUs4WD1o+QibatDV/aPVgDJwjOXcWkaq53",
+	"tBtqGlHYices8Acsi8rkfuuU+v1W6FuPeWGYqQdon5uV51bI2jaYCBIAKHxJNMFPMV0WWvKYSm5K2er3",
+	"yniXQMGLU1Ap2GOlonhDCZjWWbipOqakDMo+hHZbuFfjQy4cixXqKdnrxZmVDqLeZG9iFCcTFt13Vnqf",
+	"cHebYgetyfFrkaA+XJqitDEmnjZhf1kVz1UXMbzlhFzrzszZy6ZjOi1teafGjk9MBvdCeDZmLLuh9Dxr",
+	"OUD0hETJIr96axXz65BBVg7Zn0L+lVLFMY2iPZSFiy3iwcdXbDrT7ALzenIPlIW5R0TBPjkmuAIUNrBw",
+	"494M/+13zJO65RkbsYzxCJE4TWLQyHBOAOKH2B1JFAHoBW1BHeoBIFG5f3n87qw/o2ryGN7yhCthYO6/",
+	"kQY7MNDPWuB9fJDAc5ghin8n7/MmBwmP5S23AG+JJHyepn0S/ptesvkGShT7rNxP4SRRBtY/c3t3raF6",
+	"8+CGyfzdM8CbITE2R7OgXiyLL1k1UJOmvi1UD8sEc99l9QoUTBTEPKS1S/Kfx+8ukDYSLpMYCbjcMaOz",
+	"7Gr3ip55bUsN58O+prvN7QXVzt9mTYq1Drd86PUeN/PoDfvsPdDVvSdY2oWHGotoPoWomYEvpzyaiAw5",
+	"Nk0TKpnffCwdULcNz11lSzpNm4mwRHxGa6/3cNTsIs6zunkYhZtniVpe6xMyDo1ZYuG/VhxNxjcAV4OS",
+	"v366wbT7KE3AjYNt+qjmskQyRY7naiKy5B8Yo4Bsg95hb8JoDEosis7ef+wcfzjfecuWxTbTWaL//Rj0",
+	"7hjNfJ0UisXka9ETAKWBNoXv5SNOlJr1Hh8hQ2jkCfNf39M01iodwhLJQ1RAHAAdSWiUCYlelyRi0jTr",
+	"hkRY09b4lpv0VaAe4io8AYnnmVa8tVD5IKQaZ+z6bxf9W37Lv//+RPAHFBqy//33tlHN9I5lpjsHp/ds",
+	"GFHJjoBL41+v3pyQ/f3913rIjzcnsIpbPk30OhF04YjYwhV8w20GSb4N/+v//N/hVIbf9ck7M1l+DVA8",
+	"I+aJ7ZDSJ1dYIGHE/Zzfc7Hg+UpFlv/ptznLltANfcqU+QpQCsCbhB8Nma3wvWcYHtH/Nh0RQuhdE8HS",
+	"n80ycZey6b9rvhfmV/aWQ/ue1wfPX35nlSYJ2XMkjETMwiP9qLRvy/40RkhagC63NfrkZqK/EspIwP+I",
+	"Hdih8wMgBzFt4VEIDAqJIAYY0D8yUZ3i2Sld2qHsgszk5ovN9pEkdj7bvKApVpLwP3bMQzvnsen+gNfr",
+	"GxnY8udbDoF+LZ05drLATrmgTe7uvXJAvgLCUskIBZ+AtvwNveUOQliI5zbZfOxI8FEynmcsJomUc5YF",
+	"hMpbHpbu9iH5Ae4b+a//83+x5Ca/1IfwN1NbW2zVnGuDKnxGZ8mzh90QO1kg9knh7dLKIVSmQ8Dz807x",
+	"iz1by7/02UrsGJtEk1ueiZRhU1KtwJFPOVUXnlHbVHSOnIvZc0gkORjs5v0sEK/aWdPBYB/aXjj+MzIV",
+	"MUNqACes6TdSoPD0yaeJuOUpje6LflLyMGM0Dolk5sNBwQi///57UDxnKY1Y3pYK3TkRzbKlOcIbcOTh",
+	"8eU14UmhYxuHs8CWG45HWB8OvqxJ7JZ/S8nHj+en3wXOD1fgUAzJt5aq9vccoio9+o7+KrLQoBIVf024",
+	"/uu3A6IEefH8+f7z70g0EfoGuZVlRcjdORj8CH2TluYrjpxSX7C99Q4Lni5JxmaMqgKG3BkG6OHbg8H+",
+	"d2bHTDIZbJkV3zKwXShtkA94d8xoXO4BrXlLpkVCeHZDx6HN/7N+ooTf8t/mQjHZJ+H5aOcdtNjSnzIR",
+	"XMD1EbyU/mHrJL892N3LcQ3gFugvxy0yo+v9Ph/tXArO7MD5YD+e3ZBv9wcH3/XtFTYL5oKzQ4O2zpmd",
+	"1IabA5KxB3EPKeqGaMZCWM58HrPpTCjGo6XerPDD++sbYu7qM9iv0PbCyjvFiAIBn94zEIahM47mBSFw",
+	"W2Az5t7NWGaOOCCzLOFRMqMpDJ2JuULbMZGQ3nnLIbaR9wM/AJQEiUNKOi2AEeiYasNN5sWBFnQSn7vl",
+	"pu7ffkHGpJhnETNFLAkUsARklNLxmMWk+Ap9L2YpXbL4kGiDIjwqjspOjozNzgXfCpCrIPhwIQd7e1qS",
+	"4l8yK1Hnkt3y+YxwoV/qkw9zOcH6+BIxwt5g60aJO21slAVLU+wgdM/YDKQEbFjR4HlhIzrQcg5RrjIr",
+	"EbThADcjnNExC8m34GTZxeb28LehTP7BQuLKN4OdhWBWyAIykJ/YWpZA4lPM2KxPQmigEM0zKbIwgGwH",
+	"sCYxlwX/XD2nUZKiDINBtdLDlyRmM9C1YqI5MgOtA7kAtLjLxML28NP33x7p0S0vLxY/n5s8OuAl+Ekm",
+	"mfcv8LRpkpcmEeOIgWyU1uOZXtHOXn9gkqZQxZSHz54tFos+hZ/7Ihs/M+/KZxfnJ2eX12fwDpjkKmVW",
+	"83Q8toe9QX8XHxEzxuks6R329vuD/j6m3k5AS7eXEfpSPct9E89MA9qZkB5r6FRAR69FwS5NBDHWP+Qt",
+	"/eER2+ou7+Qs3ebjt3wB2lA+sd5P8YAgvsVN1BaI6QpORmxBrOZppQpQDMpt2PupyFjoJjAmkkwFJtvE",
+	"4shy+wQWz/vkuujPrfWEW15039bH7+irORLxlKGbAyGprBsfjzlXT87j3mEvm/PClaO33uqyYO/Xtfg1",
+	"t0zM05jcua3Y75YFlIQ1hUBLLiyholcxWsy+1I7HX/Iy5R9EvETHLFcmWOxqzb+ajNpirFZeK3SNPD4+",
+	"OoXMQHJ7g8H2Z7uaczTLPDUpmlXFgjPToRp3tI9eWoNs7J8lX/azN5iSi7bufDql2VJfXtObvFCTvpFu",
+	"r3e3STVU5IwlQNDYHnCuJqrNbzAY8Vc9UfluyqKqaexLnQUUvMIg/AYa+xuIG4wVpqlZpSRKjCG2eERS",
+	"mo31FQODR7PKTKo+OUGxSvNWkjbpQ6pkSpU2WsEdG1EuDb1CWrO++SgXcWIsvTSBL8mM01ffxATMPZEt",
+	"Ta0QLkD6LtCYKVvS9QVJyU7hoaIbEO4zkaltUE2OP4Bf7FaDmLiE/ssE5A9bwhloCf8UApolO1qhq6Wd",
+	"Szcpmhy72i9CO1gFGo0MTUl6vKCkg4Nde8uNoYDP+45T287HH87f6gW1YYegihZGFipV4FNNly6mH4WG",
+	"0g/iHiOo5t7V8cgcD7eBRQb16wGrNsk/s2YSN8WiHRUidnKdV7fYrGcf0GHb6rnr5B+tnj0B9anNk+eo",
+	"3Nxo3aaHouQLXUukFHBHe27mMdEapT4NfSrbuJ16ptwCcu8c+Go8lw5/sLcuqFGZbgrHQIHOCko9qEqB",
+	"CQhDx1yxMHEUwSN2iHRONZucmNtlTZk++WTB3AqnQyqkMlYZy2cBNRfNKbiw/Vv+1pCxvrp5pztzy3O+",
+	"D2qOKGdBobZVMcmwbTvcQ4SH4ppjgusBLEcz6QozwAQBPOTel9FIcPBcHXF92yaaUyHe3a1NfYLpD+bz",
+	"aiSLMe2MW7ePpXoxMMTfexciovWooVqNtw42bez1qh/nYW+5k//x6ZflHZKUvS/dr4tHSD37HbMKHx1p",
+	"taIP5ARTER9r2Jamg9Ovwa9qdVFzc0uH9vRz+JGpL3YMz5CV1FuDb6zPx/ihuYiZcVQUbE7bZQknz63p",
+	"pk0q9BsRaqU29AAxDqa8YzTqmfMoYiz2aof48n9HgkC1EhWWLRHCFbL9bdGCZvu1SiPQsxRTBr7qOInB",
+	"unZ8TNa3Oc7EfCYD7H6fsLLvyVbkGdMjMJ4WbbMtskSb4RZ3yImh5UEFoBVrvxv/qspokgLiOk4vFvyQ",
+	"hOBu3ME88bBWLTU9xFbIyKfc3Se8vV6HI7/Vr3j0Sk0JSRyQUcLHLJtlCVeQHChmSWTqfAozlihRp28W",
+	"qb7tVmU6/ugF1ejIkO+7lcEeWHa3yVgeDTx3FY+cfBORAYh2Vrc3UIPlzt+uvKJxAabxe76IWjtAbDTz",
+	"nyaAc3fWmwDmVLZmBdi2/fIbO7TLTYE3rjLTOP0N4nGrjPTZA8uS0bKWn14xvcC5MlIzTsAvYyPJWPNn",
+	"Qw3aGMh/kozaOPQtz/1Q0YQmnHwL4U1ke/1p/F3ZrxpNWHQvCSV3Yg5O2RnN1BGWtN5y9KXqezOU7LeQ",
+	"/MU43+Efc64Sp+oQssExhKJXgxfjljtvJ/q6pAl7YHGfXCsxy52pWPWO0t4WNS4ywcc+No2beAy7v8Z7",
+	"UFTUw5qUwO89IruVgs86dqEX7r+4bYqrV3nHO2HWIt3FDAYtlpMm00TVrqXcamh3fc7cF72u+mx+1sdk",
+	"3m90zI405W3jysKMSzSGwVwFPaDFjUWv2cqdjdPfnhmv+zq/mXXOWwcaEl5q81WKjA/AckgeGOSP9P0q",
+	"iBnrlNHYZP921mpPL/6G6IVvYBFtuPnpxd9utLbR6Y03hbrS6T1I2LlZzlj3t05SKuUGrwmuaMK7vXki",
+	"uJxPWfaj1l87vfmWLbs+/wOV7MVBp7d+AjdBp1c+YMpIt21AJ8YbrT91euNGtHz+gkoFucsd5sjfaT0L",
+	"PA2BjXcJ7/4O/dz6HaiiTQTvtM0/Mm54QfvlXUO+QadptKnU6YW/irurOe94cfJuqt04UEY7fg3YCZ3e",
+	"OJYyGXPWbZorNFa7vSNEB65osNf/CDp/s/Au5Jr5lK2o6rkEdv0PjuyP09/a6uqO3H/2u4FHX+uOXBHa",
+	"3WV2/io0z1x/FKNLwRlkcT35JHLY2v3Bwfr3LoV6Z2Dgtue69B3gds/vmW1pXuvIPFfkjmFf3Q9nl6fn",
+	"lz8GNnGMC0UyprKExUV+S9/ji4QptkYGqzka/i22jySlYzWdDx63RBxbihX4ThqVYsi3a3Xoq65Kfers",
+	"80xk9f7KC1C8rWtSpHEe8g4gZgXJ8ljTAIDmnGHadJ6VPrrloXM+fDZXIeb3EsBOJAknd6DGBcZQz2PT",
+	"ki4xoeeORXTKrHfSLCdwsv247WbjTBX2yWVRcDal8l7b0DcWGE4v1aQ/hb/f9hiPb3uYWBiQ//o///cR",
+	"kZ+cn7CahNz2nFw6/Xd4uGgQhft5y7WZFs2Vyb2GBqETKgnN8+0O9bni06aWLxP3+iNHZCwYpHTajLxb",
+	"btLME2UKohFTV48a5O4NiDsaC6pPzmJb+mgxgC28yC3HWaEUYOU24m9/GlJ/GlJ/GlJ/GlJ/GlJ/DEPK",
+	"41K1Oe1KGCl0BClq2/eqtihG9jmh87x00yrFpKJqSVdKZ89dhFTWLhkfLa25G65WR9/v5x0er/p/V3JJ",
+	"fLHtXNeCfFgo1phuJe/2DFWNzraeX23E8HSt2ngDWpxkjKO+gj7emgByoWz8iKOuCVFcQSK6zfvxhnRt",
+	"a4R871uVSFcWkivxLnTZavF0K/aqxwMVp/dnjLJuv9cHK5HqtharxOH0wJYZlmpgsCZ2c4Mah3/2u5Og",
+	"0OgQqWxHZ8XbUYif7N1ArVPM+dbcFbjbHXYTCm4QybMivoxtmScw2xJpqDvJGSfNWJ8ck6uz6/cXP5+d",
+	"4vy5s+Lq7Mers+vrs1M8c20saaliKMHHqhCJaauH1MZj5Xqrtp/nWfkcxE5tlfD5zyOna+sX0AY1nifC",
+	"unW4sIssUazVjX0WJzKiWVzvAju2eVlIkeZ5TEgwPrEqg0mkm7bUJx8KkMFy8NNUf+rF2eQvbyKWmfRr",
+	"U2eRzwzpel+ISOFbTvELO6Qkb7NiCrb+Q8YeIORQl6fq1J6ZpDPj6gpNdZnjlAIHEaTiYSR/b7C3/kKY",
+	"hRwbOMNt8GZNt/MZKRxrEjXu9uy6w13KEZnW3SSj1Le6PnaPRyKLWEhoKoV9//Ts+JQIzuQWrhis/Q98",
+	"wQxtfaUSxD/shQKnzfavUzK1fnr/1blIOIOKa+vcLSDudgfk3Q+QMQ6Uo5UiE0G4Z2wmQfdJYoSDuOUG",
+	"y3gCKcV5LAdCNDEU15CJWLAHlhExUgickEiCy2Nxn5ybIn51y1eCP0em5s2kMd0xfW72qSSPIPUJfo0D",
+	"aXTL7xjReiHeXcAW4SQEgW/wEGIBESepxKwon/Fmv+Niyz7udteqtWH/9WSTE1xBEqm7THkUxWRUaa64",
+	"BXrHWdf6Fab0844mrB3T6mt3cPDq+csXgw4+BxOXbFeRGRRoSjZ2hnLgjZNjFonpXcItNMTx5ekRhluw",
+	"sxle3Cz3NpjgCj78/iogd3PliBEsQAqDHGPG4rKk9I6lYT5Hn4T3bKmfu2fLIca+9L/M+xbzwQzBGYtx",
+	"UQ4MTgXFZr1j5c8ozp9RnD+jOH9Gcf6M4vyB0+FOL/72HoDJ/0yd+9KpcxtmzNUVup8adEqLRObAZzna",
+	"OqL+hDGL5zM21DoEVMYC5KNVuY2eDllBh5Ui973BoHBwoyJu8chwUNBAGegTx5ysAIghUpH1jtsIFcH1",
+	"QMFqmMRseng7Hwz2o3u2hP9g4ZEtoL/l5ksqOF2VibyYXR4VZzaXkydkjX0l27qS/PTPMw98hsE5GmJI",
+	"CFh/VKmlP7uh47o5zGPP4JnHoOfBalv3avFK/sZj0KGA37jrO9fwbxOwoHmLi6BuPWBBl03+8nvzRAb5",
+	"YS4nhK7LSV2xB1+8fPlyb/dFB5eItQef3dk4kZ+7IvopBz8H1jUjmL4MEaYycdtMaEvODhyupB8yGk00",
+	"RwYXCXr7EdZNW53KYraqjEbK5WKQ+Ac5e+v5mOx9aT70Q8cgz5anv8LNb+GngN3ubYki5zOiBHk+GHR3",
+	"VTyBNKvJ8DFLmfL0rPhkg5BFtibU+z8k4LE+0tQDcAGJCshiskTH3MKpckfIxYTf8hBLZ0NHdcBQKSKE",
+	"LqieZ4Roz2U5O3gdkDlPmZS33LjTvcEm+Iht5u1XwgCpFKgLrS65vvZUL3ctNJXvTdP/Omjtu4bHHztH",
+	"b7/4zTqFc4lrBH0iyRjaTz39QuFE65l8nWMvqAHHsJfAuLcCxLs3EtD2Monu++SYl9x6K3iztzy0vxuH",
+	"mv3nkKqwBi/vyxE0otcJQuP4ED4wtNc8DPDfacIZQr/SQiDZBUqb+i5Nqvt3AQkzugjJt9YTWPgRNdOC",
+	"q6L/I8ijYZCoD/5IxT6r7/plL6X1PsoQ26WlC7osIGprbpwBa/XnWdlOumYWR98Jehld9IKe3QKAeIWv",
+	"97bZfWLy1R+q5GfDQp+tZNLYgFxEM+iBry1O9qCNOhN0OySSMa1bqWwZGghEBDo0bK5NUs1XKAH7Wgk1",
+	"XyqXZlu1RScISg46xIyJWQrVIYzQO0Tr70prHTShZxSb1dVjY0XGby775MPV+xPM1IJ2CNlUGuBwzBT4",
+	"9urs9Or857PLPLXr5P3lm/Ord2en3x3d8jfH5xfwKmKzakV8RJMUwL9VtizKZwobzSYdiAzzB8CZ0r/l",
+	"NyxNEz52FqQWScRyoC0YqoLE5aN5Gt1zsUhZPP5jEv5xdN/V1fG1aV8fZcW4g1AfkBT/YlRvJV5dAPO9",
+	"U1/XXxPSOy7E55OrJb+4ZmoWW5fhe66kSQPYXnIv8ggYE093K0Wy/oNdmyJoWYplUZqvBIUzNsvDPeT0",
+	"/Prk+Or07NRvvd3yVuYbabLeqqmCfyDWU00S/BdhN5BkV6JA8qRkID8VWi26viijyEnCHByWsYLpgfTS",
+	"vNB2hoDeFqjCVUp/tTGSmAem0KprwqaBKUjmsQO8n7fZHAzWWl0XZv3/HRiaXWsNMzNHsVVmRnkElfK2",
+	"SY6MGI+p6eD/Rdkb3Nl5AwgAqEkrMADYhcv2jBEc+fESjAwfDABM8odkS1f4bf+ibAlOz7Cl3GSbaHJ7",
+	"QoFYHSVJkT60g5OwhRt+Ofnu+PLj8QW0RoC2R5hTWLgJb7nTXQzaBFJJ5hyySO+WZAJsise21t6f8AuL",
+	"/degyP++GBbXdGk1GFcAAjIro6lp+ctSySADdeticU3OuQMyj3SXQzkomo0ZVplY5+IhBtFNmF7/oug9",
+	"Pm6D2wHZG+yVvNfQgedXcWdGioliaSoReBWNEGuCJCogzwd7tzw8vfjb0NiZQzRhnQZN9q7KPFQVltbE",
+	"heqTY37LWZwoFlv/S36zaB5YKIcKD00cLBknnKZl945pXoKLtnq1ZHkXLxyvRd78H4qtq2z5VfLly3Mm",
+	"fh//TZlmE3VUcWxYjrpx9PmxSKv/ep917LlFeOsSAxtpvhAjYFdnN1f/qW0tC7aK2KgxhD6e8N1PDZlk",
+	"qzYAOJYCwsXia4Yhn+VRxXZ+CNjinClg67acqGowncquiqt8wv8Oqr1dbZOzosxYt+u0YIDcsz2dfoa9",
+	"7Zuswhz/2HzDUd6Ob8I0YcXhSte6RLrdafXjtfYdDGk67HdO0tpi+AaXkFeh/pOCONDRFlYCwlfMoOOX",
+	"qVUQnHWLo/o76UsSfvhoatpwhme/w/8+GmoI/XkoTz6srxZb+f/Y+9rltnEs7VtB+U93V8myk07PvGPX",
+	"1Fse292dqXSSjdOT2lpNmTAJSRhTAJsALWtSXbVXsxe2V7KFcw5AUiL1SdntxL/iSCIJAgc4388DA9xX",
+	"lHlOUHa1fzte9Lnt7XsW1+Mpa+kU+eBv8ljQGzSABsiNl9tkfb8WBA2attXIGV5KOtNUeSkxu1Y/l12/",
+	"SFmKZMaKZ2asbQWd46TSbCUTExEeUMALHDqvP8ImrdIhuhEjqQz0JXpcvZuSQQxy2obl3AqgUAUMJKUT",
+	"5++AATlQSPVcKeHUSpyWHcmIdIOkxuOyBZVNBFfTsUwFJNbNrcwyQNwDboGwHJPEW1SjQibIBxwFgw4K",
+	"vIXSxWgMYQ2sYXPf92+K9PYaoJiiMJZvAQuxmNxQHSNM0kDpnEUTfn8dyhq/OwViV2d5IolBb4FQ+sPl",
+	"f/x6+eslfH5x+eby4yWRvEbhJIL6siSfsbxQxBSvNDHGjrlildeA10K+Fu9x+iWXxIhMHy8UnXuSN6hF",
+	"AeIQjOsMVIVcee6GlbqVJuI02jR/1ILx+T7sZ6CDTmyvCw28S8SYodmEq9lGLRzNLpbfyUef6a852OOG",
+	"Crdoyt2uta2Bp4oon7/75b3bfRc9dn729vzyzeWFO/V+PnvjPoO9HS5zty2poJ2bgnT5BI9aLfRIRCwT",
+	"X+oh7SnLcj3Koe4zFDQTab20LYb9ttvIy/dawRz68Scu18JLeJ+Loci39BR8h1anqEdBtYXaRprpLuq3",
+	"iHEY2OLh7C8RjJyi64Eq9QqtzyJjdXatVYSpY2CarBannw5U9Pn3CFroQVEuKWLBwq0HkYF9uxX+0Ou0",
+	"XqtjYaJiLfAjeFyvV+nAeaidXkc8y3K9LEtz5QnsRGpI20/HmgHGsi/Tbip8wvs+ttA8VCqlYxE4w9mr",
+	"nCkLSa/OJSHmKhbpEtSRajlBmX0AheaU7EIZaZNRBs94FortUD1VsseDILjujcbM67m+qYrpsiLOgK79",
+	"bkv9sIEJN+IugxObBh0eIIjgXml1IAEg6HHXdxr1roElbSLPjTHvZnHOeGHE6sNMK+JgnXI4tNhQKmnG",
+	"Ijl1Di7CCiEMEb8VjSlPeNDzibZds56buz2eabkwxWSJFJwNITXHxjy1dYtZTDJLBeOcxVzxfFapK8+4",
+	"MSI5AUMIn4HxoFQDVzHoxz57f/bx/GdmBDT4YalNeEZLDUoxeRalLQ8X8MBgMybOa3ZLKgKLMjJ27iBf",
+	"TqOYNZlTbmZETExNbLYwK+shr+D+D5LzxEe11BSgjHdx2oO/Go76hjnZ/sTHnErravxtBlGQ1UhZH/E+",
+	"m+60P5pOn3uh1Xod5687lY4pLoswveVO2HWBfR5zPRxtRFzfAvqMoNofcIVaC3rcl/0Oc89uo0lj3eqA",
+	"rWVpjjpZllXFBp8Wywp8sR2cBOg/lmRHANdwJ3KoVTuuNL1DFQKQ3ktlrOBJy2kKc7tlOruUg95XX6ew",
+	"iZwsL05wQo30VXh3yMyRGTXUeb1DgedOU/egZc9pcKESjHYqPWVanQLGqFBQEVy5B0/TPoteDw9hQU7Y",
+	"4OB4cBCh2SUt0yqdIdxpnYubzYRtKYx4ODl6LqFYp4RiC3mcO7gWFcmSsgl2PuY5j0EwTRGPofb2CJvl",
+	"M5HHQtlDoWKdiMR372fcjvvsbKDwZPN1iM4KSVgqb0NvDWL2gBx+W0LP9FiER6v7C7G0o95ARQGiuhcw",
+	"DdyfYIsC9ijW9/RYhEDA7i/Eu42+c8931g5A8g5U9NMl1Qj5p/5/eORf//e//2cdTNF3wxb9urjhQ/kg",
+	"qTMK0bg3LyM0fkXb0YqqpD0//LCKs6e3D5DTZ+C8nUM9VfydTmwQb3xApfkhT5cErH/ht1QAvxRnnj6G",
+	"+5LVUQmzG6eHTtiLY2YGyjdcYlIXAKVgW0+lEX12Qf0mtkT2e3l83MPECTQK+KJ+txcGqh5G9cUPvkml",
+	"TK+jDiPPrK3o/ixNd4QAXltvbZmn7f1xii5wvh4I/R4fhkhYjX5ZmoJuSXSF9szLLIYxTpmm7pFaKcZC",
+	"HUa95r0ziD5cQaFicXjmJmL1fcor/AWd9xOsntiyCmxfE7M+Pp/PlWwE0NfhzHdCdFCrjisP80pucksb",
+	"zfARPxR3bihLa9fxJ/DoNIVWEdNzNhhXlJmCkUAVnwfn6LMz4BKgLwfKCJUYgJub4xaEVmg3UqiJwWdh",
+	"26BzJcBnAAyQHnw1UORU5FwZX0mn70Se8gzpfuF6M9ZTCBkbrRXjASuExVxB5nSgEIrTKQyuZlBT158b",
+	"mTQ1lCYCeqIafecmoZAN1FAIqu8bIiPwrCQJpvDPhM/c8QHxbYY1i9GYm2v3QHiSE8qTgcKGXg+DD/Oa",
+	"SmsBGd+aHrX4wuEMYW/DoOsPSgxFUlYmQk2lU1zsE5VAB7JHN3o3Yirb9PWZ8D/VUorizNJLFJRNVRxc",
+	"9tFtsTZwOCdQ1zJZGx3u119fX7RDzU11fjtM9fQa/r+Tadt0e5vzWGwyWsC+bmLg/DRfztGSVeWxnSPW",
+	"3Opx75w1U+5kQBewcuIcB2w5bEX9y/WkmYs04VYcunscNE5f+/Np74UxtD3a6g4e/LOeYhWr1XBa9mC+",
+	"xT2fZG4Xfn9soAIWg2Q+UuHPoSFuQzFQuH0gfgHtWtSk4zZ2DBV+7tDJbTuWm3t2mzx+/3J3T2sTNwc2",
+	"5UMEyc+KROLJsUZ8nA6mficUQTwpTzrSXIDZSTJYUZnwcYPSBEW36A5VtOaRsbngk1bleQUycmicKOEV",
+	"PR+7cOP6xpD+BO+HzukRz8wJi2SCCoih3PUGKoI74PmN0ulkpMeihFseOd1XTjbAN8rypu4nbKLvEFw8",
+	"CLPzd/6GWkDpaY/EvaQFzln0hht7CPc8fH2B/QCoAZ0GJY3hycFyPbk2luf2r06bQfF6rCcTN1TqivZI",
+	"FWjSvPiBGRFrlRjYUs5IgD0FpgJnOLmhywBKJv0YuWJjXeQ95qtzocUADY5ECzNQSluoHiAEV+iktqeY",
+	"kaz0ebvRyASQ1m9yPTXONU00+ZMTI9I70ej94eCedeKzTnyKOhE2fbkLIALrDxVSgn12eQ8RLhMOhGWz",
+	"gRt/JTjwJnqpkbOcNmzJcJaLWMg7kThLl3yB8gQD3NVyeOUboN9WvkLtmFvOYr45b7kV9/YIZvewVBgb",
+	"kJafKXckQgwMr+9CQ/6o01RPSx2Z1iuBtlCKa/ZHrkEPxprZwQaqTg/WZ5+QVUE79YPlDbTmUIqIyYOR",
+	"vBOq55FCJoWx7j4WruqzM49xDG+A0LwQwSeLROYEaO8Bt0i3tThJVzAPa4Tr6XY+t1pyxt0JHErr0Ufj",
+	"2AqHu0NFsE1xKFSfbFgd6mYUMwjr1IU+UMmqH9RatapNz41L7qUtFWczXLS0kluRXN/MurrnLsq96X43",
+	"hZFKGHN9K2a7a/AzRN3WN/8S8bxn93lwkIuR1GpwcDI4EMXg4PeIfDc+4t8YNhGWo2VcGAtIE1yqJVaH",
+	"/33bxnl1/Jc/1XbOy7VNKGjuvOaWMu0rN/d8mXicFoYCnY3ihlRv1x3ZLWAZrPO8ToyVlW+HjVIP93b+",
+	"eVu+3deT/uwkhODO2tXBA9SZZbTzTorpX4dFmkbYGQMVckp73gOwEpQOR0BnVXmGDABvR+H/l9tRbV37",
+	"V85mNQHjDI2hkTQWSRhIl7Nvo5paB4ICDzPj/OKBcr6Msb7K6zvn3ughkyqVSjhbSWSGTsbmbll4vjQD",
+	"RdxKJ9CeLNMUk643AhrUrfaJW/C5IR0w5lkmlHHfgWeDHj40q6/XqAuPHnO4rUhKfx9yx85Vc8MqstKX",
+	"gQuMdYPLCwhPnIas8AsmFVqLMTfC+JZ85R4wUDAR16kemQij+URiFC1MhBtkBkQg7S3wTmw3DgzsP7m7",
+	"6HJ/f86A0ZGdayCu6LOf5F1goXPvaw2LvBng7euMO8MlOmV8oCY8dWdfSRQiR0rnIiH+Og5cByrhecIS",
+	"MeEqMZUo6bwnBg/KeO7OjWVZuj1lqd2yPQouAMhLS4VqoXx/TAWKc0yoDN6gAnrAbyOtrmOthqmMMbEU",
+	"5cIWuboW99JYqUbRdw/CjObG+Whp1y6p55atiz8O6FgMZQR0lFkNGUmepxIQHTFtVzmpFokZnxY14KMu",
+	"8q4Fj065km5dW18vAlTA50efKV67KyxFXdt5cSI9x4qsRxnil8fHdVVW52vyclkjbGJ1vqYKf9M1t9Ep",
+	"MxqiH+60BzBfpwipb0Rkba00W2k5OGPXapjagz5Eu/UDmgZd1Z0/yEmzw9nQ2aZ7NFomJKnzCB9BQDe0",
+	"tNs37lGFMmY5kjGMRGnIKYucYJmC595nZ579xhlDEz4LNrLfbisIa/a8pS7y2YdCbWk67rO/cZeuxh91",
+	"LowQam3wI3xYh9hHb7UltAjjkTvK1tRqXB1rlrbXMCsBI35FfCFIsRIUk8+VaKxXAF/4RghFQGtB82Di",
+	"1QwUAiG9QYqUmKep0zbDVI7GyJzt9JhIfED/1fFfvIZJUz11CgXfMoJyrbrrlHFjGb5D2lJthN8+74On",
+	"uA/OYe0W7aoO5F5PMqEMt8vwBeStIOFCZCZFFI86/8YwHkM198mCwDOiMJMEMw9ZARaVT0yiCkWCABaX",
+	"wggW+Zs35oPKy59F+SmK8sciDwQDNzy+7VSaV5Td1oBfpCoRGmcUUqNYmKplVrEcBSGB3MELjKYyL/0B",
+	"b4Gw93wkDBtBoUsoBkpny9KaW9a6VMS4/ooRN3FUCVW2RdthDmqhIE98yk18gMZyA63putUGoQznSy+v",
+	"o4LgTvmSKgV1GJ+eP/W3qCKobpL7LOVStTvVgZybOod6zEgVCxD+HlZ++Qg0APdhc7P7LhR/iTzXuekN",
+	"FH6noUQ8qSJZegjHps1BI9zpgN+ngFy68SkM57S4lqL8Sb8jLpppExd6d66auLdCJYeJ4Ekq1RJz4B2G",
+	"qTKnSZRl2ZgbcQJ74V7EhZVq1KNcSNDVziSFADgT0o5FPlCRlROhC3s9MVEP+8FE2SINN4gAxzhqFhA3",
+	"1gs/1K/QCAjv/kTNgCthQx9xUq5jd6YA8Ege+pTSEtgky7SKRa+aXTOlH4eADrU0HhzJC+7bQFF+pkle",
+	"YTDnfixfobj+WJuAJyqziFkI5y+vZCs3ENvmbrFFsR1yma4U2ZPQfwXY5dLTxPWYGA5FbA2EJXIxAbIe",
+	"p4ilXQisIbz5Usn2iUcEvOCYmUbaIzinIRleHvVaEYxY+05w0/vV7oIvQ/oxGtup6OfAEipW9sDPp2SQ",
+	"vRUpqRZj2T0m7nlsU4BzBavW9AfqtcUAMlJvAfRKicovhwgJm1DCSOkphuOiq7Ofzq7fvvt4ffbh/OfX",
+	"/7i8iAYKLq5kkAGrohlJlN5wz4GLP1Q44kFyOL2KDDx+rreDNOrfcnCR5iV9w3jJWluORtnuCQJCP5VC",
+	"fWNYpAubFTZiiYhTngtzWi2MgvAK/CBgUUCic6BuCMgO49rQq1vLzRL6MqrUXvAp3U6ktG0Ap2hPmlL/",
+	"/B731kOlLc/U7O9X7962ST0u3E68gI8Iz4WjJ3PDr/lmNQMr3dlVcKkVWh2O9hRST3hnhBr7sGWNpVB7",
+	"HES6MM7YkVp53vqBim6FyK791UswUb/WsPUHXJAnav3g6J2ih7VPFuV1d5cV5eOwakq3y+8HoSECR6YH",
+	"NcBSjgWts8jDKtSMczBSRvxOVCpfOBvmwoyJ55zw7Vol+Lw6wOcEzBOT5J+gV9e5imBjUDwR2MBqckIi",
+	"0rGEL6W0buNE93Fma8Uks2wCfoBzZvXUs/Wnqf/aBAQRj9MYakfg7nDqD3U+5Xni3YZARANuA5KyUblJ",
+	"Dl8OVKXmEHzsir/g3XAIFUFJADripwRzxJF7zT8FgFvcc7QqnXafbPJAo1lhr4E8JyrHNaqib1PJfQ+r",
+	"ztwcOce9/H6+BJJdCcGAwy3juZWxzLiypj9JWlG4vl5F5YT0qaZX8xk0+YsMZbvT7etuewgFYq0EzE6S",
+	"dY6QRLQhe5hwBfBGHJlUibjvMYPFoirxv2zmY76yInuDVWl7M+v/wPWL+Patmcg0rRSWzlUQPyXfIKQ/",
+	"a2/DO/YKwBldT3rxiEY4Z+//BqCRphKCvFDtAmy+BKcUZHGFIH45Qrg/ATz67P7B4qvl2SmgMSjyHODX",
+	"rMh8wL1mqvVKE0MX1khkJb265WnSL+M10gwU2COAwUFvOBLWZ7iWlCSeUEjUFrky7hnM6oEKwI0EeE6B",
+	"nyXgnv59nRztcT/A7Z+yBXJenaenWrJI7+CtkZsZG3PVbcagtpmW58zeajYscrCMvRtB59TC9qIzv77D",
+	"hgDsYQAYu3WfnDbsE1bZJqW535ga4zJ93hlfcAbNffpg28Hcymx9vbLABxVAzsb8zvm2lcL2oBXJly2g",
+	"NB62DjnNVvcWttA6Cmaglu2ctn3j3vR533zB++bqVma0b7rdLxjKXaY0MLCjxNRj3SG5Pkmkr3NYFG0s",
+	"gVcJ/ip27kLSH6iLAvsOzQLB6GlIPBgIfTUKOo73ue79SQoxLl4nPRyBCWkFQtjPeop08QjDBW6tJyXS",
+	"Q/x/ALwYc6R7Ax/hRsR84vFDJ72BColo7SRUYrwkgdyvcr90sk63hor5HB/q9QrVYAwU1tqFUgzGLYu4",
+	"udbDqM/+gdeboHtK9LBUDK1TC4BxEVWBdwg6ocTGidy2tLmMQYfgLehb9N65RShAKH1CosypTIQCxcWG",
+	"RZoCCqZ7S/brx/OeB7TwVVIInQZbd8KMXlbdfxVWanHDPiiS2JeGZfSM4lNDTEMZWwPPJ/y2O1ZE3GHu",
+	"4CDhrQZLSvlfO2IyFTdjrW+XROnSpOzOadx6n/wttmFD/BrkhiZotcD4xeiswWVaLo0XkvDRdnhO1J5l",
+	"y7aUKtMaHO9guFnNoiJPox4zchTAMSFRGBkR58JGAa4WT3rPYiMN0TCYsZ4qKjNrhSiiuT3YD5IO3X0D",
+	"MJ0XXT+7rSaJ1rFahAnT+iDIOPTwzXBTugA8KW7csG4EgNKoJNMSZW0BEH2lmC86LP6So8/0lwdDSYQP",
+	"G9clED8vJXBDnCySrS1Yl2sS96qx2koaNnIefAcnyYWgyCJNCxW3G5aIVN6JXIptJr7XSszawYRuRWVG",
+	"1wdM1E4wP6bhZTY/gGHFF+uyxeSmwnxZWusLXm6fRULxm1QkJ8DNEgXGcSCggc7asKjG6iwjvDO4yrni",
+	"iW5Gjkf0yEeQ/L0d8e/xIR0xXHYsSudASLSdNK15zh1VNvM6ENi94DZGNzqZRUtNw4vqQbGLrKwJyryc",
+	"2hTGMvN4zM/+zcLUrDZUS2Hpd0v56G+LYe+tD88NpP3oM/09m8M+a9NLfpb2e+z5p+y7uTq8TYuZ6Sen",
+	"35lG9HcsDVd3gDzgGh/lgv7bHou+KIQvVPc1jxirynWBrGm+/hEDVoVCmjhERByoiAZyKJOoz94pEbqV",
+	"MqESbDeZTYFQDeHzkvKBzSWCNOQ/kBC+XIcdFm/QaSszhHWDFM3X3XWnEKVxttMSGYEfYFkv/TgJ5hRx",
+	"CPpq1UX1SFc8tvfw8MYMLKDS2EZLuBtDnTNVi2V1toxoAS+r7K+YxKzBIj6pYnCIhE0EV9hR5ZNUVuu+",
+	"x4Ie5npy4t4lKnc8pnj1ncjxsPBHQEXd4TEwUFEiTczzRLhj49Kb4eDs1uUrWF+VB87LXBOUg3okodub",
+	"4Q6TJFYR8j68hJNk7+14WkOJ/Yj1ARUxw1p/J+g+R+N0Tu5J0wB4JuoxXYn59hi3AzXRxrIXvePjYyTr",
+	"tHIiTig3Q01mhAyMvKBucwdO0KUK7Uff2rybs78Prmca4QbRv5fdP73scZ0zzTCXlhSdxHhQqzpZLbso",
+	"gHSo3pPSnfRqt9cOMWS5vHCG8oBIh+tETYkpxTp71En4o87Zy1eURyRZcGcqJ95LI0eK2yJHvwJIk5pE",
+	"EsbkzwIc2dejlgEvqBLjq0zzPgTACrNk3Z3B7AsHpWETnogeGN2eHNkz788ywSKp+wbKb31YOpNqFJ3i",
+	"2gdD0Yo0NWysp5AMF6qx6MMNay/xx0c1loE5AyZux6Ucaz6RrfEhtw2RFTN2x7uykqeocrAuoYL6Iy3j",
+	"WOK5sATTsT6bvD7YZz4OX6PhWA0t+JUXAN4HQmbztQlWKO6lUIYjp4uD+NNYewYKTiQkAYQ50bVClliY",
+	"psXjagYOdW3hKFm8nCO9TrESalYUn4geC4gCr5FyBSpTasUizRHA8OQVhHLII0lWLkE5Vtwqf5u2Cge6",
+	"clfyxi+IuGiF9qAJpRfpJttcWetwyoTPFiU1fLeSQ0g71e2c/iHQwyEfPtoC9zWBhe5VENNzPCkoTTJQ",
+	"/kc8dQ9DZGtJFnH4bkTgTVXKgZfHxwhI5u5rBspixVYgH42Qg+gkYjfCc3RjlQYGuHC7tBIQeDakT2U9",
+	"x2ZqZ+9+Fg3Mm8G92r1mfJJufq+P4t62Rxz9IkMu6u9X797CH/959ssb5G7GDxnHWJz7vM8iICh1ownM",
+	"EJVR3h/SN87F57cC5Ceafw+Ckegi/0PvGYwzKgxY76pz9M06wVFA4XKG3WK90Hp7c7EiMnx3dMdTmcyh",
+	"WdfF2/+iIt5PXUjPMF7lNy5F9x6OZSmIyVjEt6t3kTvlYBX67BNFpKa59oznXDGp4GtvdlidQu8wZ1mu",
+	"b1IxYd++evnyu05K2NyI6+d4KD61GlCYpN1SeTTK52d3Zi9P6mx77PoL3/KJ6KptdMND5RExhRZNxR1O",
+	"mJULuDoWD5zFqMyBJAw58vusOUbvi7DnAqaIn2yKOBYiaVTWPmj/cELTqcDsrE2GhaH4C8z3bsu+TLHQ",
+	"uq8K3jdGyFtWl9UWty0y/nWuLIYcHnJl6eRYk299qWvpGxn2vmbPzuGO9R1+0feuL/yDjj7TX2vZACRI",
+	"u8vRojlGwyDsoxchipFxOy6DGHdhAO1VtaFnQyr7/csDoG6Xk2JycPLyxas/v/p/3//p1Z+hYQU/LNtV",
+	"pLJiJPK1wiBfjrHijNqurZSx4Kkd/3uZSP0MP9lnEJOe0GD+Q/XvDua6iItc2tnByX/9sx6ZFNDQj2wE",
+	"OhYGAig8lXdVLPmJsPzgnzBPE2FzGZtl8/QL/WTlRIF7H5g0lhSZz8/G+xxIMERhmLsHE/eZNuh74Fbq",
+	"fqbopcBLLB/fPEc6E4pnsu8Xv22izrWyOY/tFuGhB4Kr+fvVu7fvbv4l4tbITkzv8ERwalpW9+MYyLPx",
+	"VUKIqnl1IdT471Yb54fj70tKrlxw4xxiguGNuVK6wfIZCftB8ATokh/tfIm52ucBI53RngALGrKth6Ru",
+	"8zR7vblk//yjolr3NGP+ES3S7/t19zBvGNUhqng2FnnTgVy/w+eDG8FzkbubOYOAZ/L6VsC93SmBHPd4",
+	"wBR5enBycASnB910oRQuBHTAtgMfotJhDJy8k0lhnYt1GkBUDcukokZg6FVZ6Mw1DeYUuPpAfiTzRpbf",
+	"Smk49Gs38MVDTqDk1fN8SVbT2Cr38A3jLXe5FSLDVETCLb/hRjCpmBnzrPo+vudl8RY6hNxqTE8+h9BH",
+	"EMnQGDgBjAMMP8ZCujWqTptP6TYboYngyWEqrBU5+60QhaC7J+lvdGP3HoUR+TeGjQqZVF8hSX9rm4NQ",
+	"GudHXW05d76gFarMnWa5hrwpt0xpIBlFRz1h0lanDGi3Fp949v41uxUz40HLfbq0tmSQGl289peyO9/X",
+	"2tb7CKh7dvFKPA177pDGo7dXmvS2qhAqN4SN9/s/f/+/AAAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

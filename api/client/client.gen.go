@@ -18,6 +18,30 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for ActionKind.
+const (
+	ActionKindDeadLetter      ActionKind = "dead_letter"
+	ActionKindDeadLetterGroup ActionKind = "dead_letter_group"
+	ActionKindRedrive         ActionKind = "redrive"
+	ActionKindTopicPolicy     ActionKind = "topic_policy"
+)
+
+// Valid indicates whether the value is a known member of the ActionKind enum.
+func (e ActionKind) Valid() bool {
+	switch e {
+	case ActionKindDeadLetter:
+		return true
+	case ActionKindDeadLetterGroup:
+		return true
+	case ActionKindRedrive:
+		return true
+	case ActionKindTopicPolicy:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for AuditEventType.
 const (
 	AuditEventTypeCompensationCompleted     AuditEventType = "compensation.completed"
@@ -264,6 +288,51 @@ func (e DeadLetterErrorClass) Valid() bool {
 	}
 }
 
+// Defines values for DeadLetterGroupPatchState.
+const (
+	DeadLetterGroupPatchStateACKNOWLEDGED DeadLetterGroupPatchState = "ACKNOWLEDGED"
+	DeadLetterGroupPatchStateNEW          DeadLetterGroupPatchState = "NEW"
+	DeadLetterGroupPatchStateRESOLVED     DeadLetterGroupPatchState = "RESOLVED"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterGroupPatchState enum.
+func (e DeadLetterGroupPatchState) Valid() bool {
+	switch e {
+	case DeadLetterGroupPatchStateACKNOWLEDGED:
+		return true
+	case DeadLetterGroupPatchStateNEW:
+		return true
+	case DeadLetterGroupPatchStateRESOLVED:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterGroupState.
+const (
+	DeadLetterGroupStateACKNOWLEDGED DeadLetterGroupState = "ACKNOWLEDGED"
+	DeadLetterGroupStateNEW          DeadLetterGroupState = "NEW"
+	DeadLetterGroupStateREGRESSED    DeadLetterGroupState = "REGRESSED"
+	DeadLetterGroupStateRESOLVED     DeadLetterGroupState = "RESOLVED"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterGroupState enum.
+func (e DeadLetterGroupState) Valid() bool {
+	switch e {
+	case DeadLetterGroupStateACKNOWLEDGED:
+		return true
+	case DeadLetterGroupStateNEW:
+		return true
+	case DeadLetterGroupStateREGRESSED:
+		return true
+	case DeadLetterGroupStateRESOLVED:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeadLetterHeaderPatchOp.
 const (
 	DeadLetterHeaderPatchOpRemove DeadLetterHeaderPatchOp = "remove"
@@ -435,6 +504,30 @@ func (e DeadLetterTargetKind) Valid() bool {
 	case DeadLetterTargetKindSagaStep:
 		return true
 	case DeadLetterTargetKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterTopicAlerts.
+const (
+	DeadLetterTopicAlertsAge      DeadLetterTopicAlerts = "age"
+	DeadLetterTopicAlertsCount    DeadLetterTopicAlerts = "count"
+	DeadLetterTopicAlertsNewGroup DeadLetterTopicAlerts = "new_group"
+	DeadLetterTopicAlertsRate     DeadLetterTopicAlerts = "rate"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterTopicAlerts enum.
+func (e DeadLetterTopicAlerts) Valid() bool {
+	switch e {
+	case DeadLetterTopicAlertsAge:
+		return true
+	case DeadLetterTopicAlertsCount:
+		return true
+	case DeadLetterTopicAlertsNewGroup:
+		return true
+	case DeadLetterTopicAlertsRate:
 		return true
 	default:
 		return false
@@ -624,6 +717,141 @@ const (
 func (e NoCompensation) Valid() bool {
 	switch e {
 	case NoCompensationNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveAction.
+const (
+	RedriveActionDELETE  RedriveAction = "DELETE"
+	RedriveActionDISCARD RedriveAction = "DISCARD"
+	RedriveActionREQUEUE RedriveAction = "REQUEUE"
+	RedriveActionRESOLVE RedriveAction = "RESOLVE"
+	RedriveActionRETRY   RedriveAction = "RETRY"
+)
+
+// Valid indicates whether the value is a known member of the RedriveAction enum.
+func (e RedriveAction) Valid() bool {
+	switch e {
+	case RedriveActionDELETE:
+		return true
+	case RedriveActionDISCARD:
+		return true
+	case RedriveActionREQUEUE:
+		return true
+	case RedriveActionRESOLVE:
+		return true
+	case RedriveActionRETRY:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveItemState.
+const (
+	RedriveItemStateBOUNCED RedriveItemState = "BOUNCED"
+	RedriveItemStateDONE    RedriveItemState = "DONE"
+	RedriveItemStateFAILED  RedriveItemState = "FAILED"
+	RedriveItemStateSKIPPED RedriveItemState = "SKIPPED"
+	RedriveItemStateTAKEN   RedriveItemState = "TAKEN"
+	RedriveItemStateWAITING RedriveItemState = "WAITING"
+)
+
+// Valid indicates whether the value is a known member of the RedriveItemState enum.
+func (e RedriveItemState) Valid() bool {
+	switch e {
+	case RedriveItemStateBOUNCED:
+		return true
+	case RedriveItemStateDONE:
+		return true
+	case RedriveItemStateFAILED:
+		return true
+	case RedriveItemStateSKIPPED:
+		return true
+	case RedriveItemStateTAKEN:
+		return true
+	case RedriveItemStateWAITING:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveOrder.
+const (
+	RedriveOrderOLDEST RedriveOrder = "OLDEST"
+	RedriveOrderPERKEY RedriveOrder = "PER_KEY"
+)
+
+// Valid indicates whether the value is a known member of the RedriveOrder enum.
+func (e RedriveOrder) Valid() bool {
+	switch e {
+	case RedriveOrderOLDEST:
+		return true
+	case RedriveOrderPERKEY:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveState.
+const (
+	RedriveStateAWAITINGAPPROVAL RedriveState = "AWAITING_APPROVAL"
+	RedriveStateCANCELED         RedriveState = "CANCELED"
+	RedriveStateCOMPLETED        RedriveState = "COMPLETED"
+	RedriveStateHALTED           RedriveState = "HALTED"
+	RedriveStatePAUSED           RedriveState = "PAUSED"
+	RedriveStatePENDING          RedriveState = "PENDING"
+	RedriveStateRUNNING          RedriveState = "RUNNING"
+)
+
+// Valid indicates whether the value is a known member of the RedriveState enum.
+func (e RedriveState) Valid() bool {
+	switch e {
+	case RedriveStateAWAITINGAPPROVAL:
+		return true
+	case RedriveStateCANCELED:
+		return true
+	case RedriveStateCOMPLETED:
+		return true
+	case RedriveStateHALTED:
+		return true
+	case RedriveStatePAUSED:
+		return true
+	case RedriveStatePENDING:
+		return true
+	case RedriveStateRUNNING:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedriveVerb.
+const (
+	RedriveVerbApprove RedriveVerb = "approve"
+	RedriveVerbCancel  RedriveVerb = "cancel"
+	RedriveVerbPause   RedriveVerb = "pause"
+	RedriveVerbResume  RedriveVerb = "resume"
+	RedriveVerbUpdate  RedriveVerb = "update"
+)
+
+// Valid indicates whether the value is a known member of the RedriveVerb enum.
+func (e RedriveVerb) Valid() bool {
+	switch e {
+	case RedriveVerbApprove:
+		return true
+	case RedriveVerbCancel:
+		return true
+	case RedriveVerbPause:
+		return true
+	case RedriveVerbResume:
+		return true
+	case RedriveVerbUpdate:
 		return true
 	default:
 		return false
@@ -1026,6 +1254,24 @@ func (e ListAPIKeysParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListActionsParamsInclude.
+const (
+	ListActionsParamsIncludeExactTotal ListActionsParamsInclude = "exact_total"
+	ListActionsParamsIncludeTotal      ListActionsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListActionsParamsInclude enum.
+func (e ListActionsParamsInclude) Valid() bool {
+	switch e {
+	case ListActionsParamsIncludeExactTotal:
+		return true
+	case ListActionsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListArchivedDeadLettersParamsView.
 const (
 	ListArchivedDeadLettersParamsViewBasic ListArchivedDeadLettersParamsView = "basic"
@@ -1056,6 +1302,24 @@ func (e ListArchivedDeadLettersParamsInclude) Valid() bool {
 	case ListArchivedDeadLettersParamsIncludeExactTotal:
 		return true
 	case ListArchivedDeadLettersParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLetterGroupsParamsInclude.
+const (
+	ListDeadLetterGroupsParamsIncludeExactTotal ListDeadLetterGroupsParamsInclude = "exact_total"
+	ListDeadLetterGroupsParamsIncludeTotal      ListDeadLetterGroupsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLetterGroupsParamsInclude enum.
+func (e ListDeadLetterGroupsParamsInclude) Valid() bool {
+	switch e {
+	case ListDeadLetterGroupsParamsIncludeExactTotal:
+		return true
+	case ListDeadLetterGroupsParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -1137,6 +1401,24 @@ func (e GetDeadLetterParamsInclude) Valid() bool {
 	case GetDeadLetterParamsIncludePayload:
 		return true
 	case GetDeadLetterParamsIncludeRaw:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListRedrivesParamsInclude.
+const (
+	ListRedrivesParamsIncludeExactTotal ListRedrivesParamsInclude = "exact_total"
+	ListRedrivesParamsIncludeTotal      ListRedrivesParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListRedrivesParamsInclude enum.
+func (e ListRedrivesParamsInclude) Valid() bool {
+	switch e {
+	case ListRedrivesParamsIncludeExactTotal:
+		return true
+	case ListRedrivesParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -1449,11 +1731,40 @@ type APIKeyList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
+// Action What somebody did.
+type Action struct {
+	// Actor Absent when it was Skald itself.
+	Actor *string   `json:"actor,omitempty"`
+	At    time.Time `json:"at"`
+
+	// Detail What changed, without contents; of a deletion what there was.
+	Detail JSONObject         `json:"detail,omitempty"`
+	ID     openapi_types.UUID `json:"id"`
+
+	// Kind What an action was done to.
+	Kind      ActionKind `json:"kind"`
+	Reason    *string    `json:"reason,omitempty"`
+	RequestID *string    `json:"request_id,omitempty"`
+
+	// Subject The id, fingerprint or topic that it was done to; `*` stands for a tenant's default policy.
+	Subject string `json:"subject"`
+	Verb    string `json:"verb"`
+}
+
 // ActionInput defines model for ActionInput.
 type ActionInput struct {
 	// Reason Recorded in the saga's error.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
+}
+
+// ActionKind What an action was done to.
+type ActionKind string
+
+// ActionList defines model for ActionList.
+type ActionList struct {
+	Actions    []Action   `json:"actions"`
+	Pagination Pagination `json:"pagination"`
 }
 
 // AnyJSON Any JSON value. In answers the text `***` for those who lack `payloads:read`.
@@ -1602,6 +1913,9 @@ type CompleteStepInput struct {
 
 // ContentText What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
 type ContentText = string
+
+// CountsByName defines model for CountsByName.
+type CountsByName map[string]int64
 
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
@@ -1755,6 +2069,21 @@ type DeadLetterActionInput struct {
 	Reason *Reason `json:"reason,omitempty"`
 }
 
+// DeadLetterAlert When the letters of a topic should wake somebody; what is left out or 0 never does.
+type DeadLetterAlert struct {
+	// AgeMS Age of the oldest open letter.
+	AgeMS *int64 `json:"age_ms,omitempty"`
+
+	// Count Open letters.
+	Count *int64 `json:"count,omitempty"`
+
+	// NewGroup An error that was never seen before.
+	NewGroup *bool `json:"new_group,omitempty"`
+
+	// Rate Letters in five minutes.
+	Rate *int64 `json:"rate,omitempty"`
+}
+
 // DeadLetterAncestor A letter of a lineage.
 type DeadLetterAncestor struct {
 	Archived   *bool               `json:"archived,omitempty"`
@@ -1772,6 +2101,13 @@ type DeadLetterAncestor struct {
 	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
 	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
 	Status DeadLetterStatus `json:"status"`
+}
+
+// DeadLetterArrivals How many letters arrived in the last five minutes, hour and day.
+type DeadLetterArrivals struct {
+	Last1H  int64 `json:"last_1h"`
+	Last24H int64 `json:"last_24h"`
+	Last5M  int64 `json:"last_5m"`
 }
 
 // DeadLetterAttempt One retry.
@@ -1810,9 +2146,27 @@ type DeadLetterAttemptList struct {
 	Attempts []DeadLetterAttempt `json:"attempts"`
 }
 
+// DeadLetterBackoff The time between retries.
+type DeadLetterBackoff struct {
+	InitialIntervalMS int64 `json:"initial_interval_ms"`
+
+	// Jitter Share of the interval by which it varies to either side.
+	Jitter        float64 `json:"jitter"`
+	MaxIntervalMS int64   `json:"max_interval_ms"`
+	Multiplier    float64 `json:"multiplier"`
+}
+
 // DeadLetterBatch defines model for DeadLetterBatch.
 type DeadLetterBatch struct {
 	Messages []DeadLetterInput `json:"messages"`
+}
+
+// DeadLetterCounts Live letters by status.
+type DeadLetterCounts struct {
+	DEAD     int64 `json:"DEAD"`
+	PENDING  int64 `json:"PENDING"`
+	RESOLVED int64 `json:"RESOLVED"`
+	RETRYING int64 `json:"RETRYING"`
 }
 
 // DeadLetterCurrent What the dead letter is instead.
@@ -1843,6 +2197,107 @@ type DeadLetterEncoding string
 
 // DeadLetterErrorClass Whether trying again is likely to help.
 type DeadLetterErrorClass string
+
+// DeadLetterFilter The filters of `GET /dlq/messages`, under their names; all must fit.
+type DeadLetterFilter struct {
+	Assignee      *Label                 `json:"assignee,omitempty"`
+	ConsumerGroup *Label                 `json:"consumer_group,omitempty"`
+	CorrelationID *Label                 `json:"correlation_id,omitempty"`
+	CreatedFrom   *time.Time             `json:"created_from,omitempty"`
+	CreatedTo     *time.Time             `json:"created_to,omitempty"`
+	ErrorClass    []DeadLetterErrorClass `json:"error_class,omitempty"`
+	ErrorContains *Label                 `json:"error_contains,omitempty"`
+	ErrorType     *Label                 `json:"error_type,omitempty"`
+	Fingerprint   *string                `json:"fingerprint,omitempty"`
+	GenerationMin *int32                 `json:"generation_min,omitempty"`
+
+	// Header As `name=value`.
+	Header    []string `json:"header,omitempty"`
+	JobRunID  *UUID    `json:"job_run_id,omitempty"`
+	Key       *string  `json:"key,omitempty"`
+	KeyBase64 *string  `json:"key_base64,omitempty"`
+
+	// Label It must have all.
+	Label         []string   `json:"label,omitempty"`
+	LastRetryFrom *time.Time `json:"last_retry_from,omitempty"`
+	LastRetryTo   *time.Time `json:"last_retry_to,omitempty"`
+
+	// Payload As `path=value`.
+	Payload       []string               `json:"payload,omitempty"`
+	RedriveID     *UUID                  `json:"redrive_id,omitempty"`
+	Resolution    []DeadLetterResolution `json:"resolution,omitempty"`
+	RetryCountMax *int32                 `json:"retry_count_max,omitempty"`
+	RetryCountMin *int32                 `json:"retry_count_min,omitempty"`
+	RootID        *UUID                  `json:"root_id,omitempty"`
+	SagaID        *UUID                  `json:"saga_id,omitempty"`
+	Source        []DeadLetterSource     `json:"source,omitempty"`
+
+	// Status By default those that the action can do something to.
+	Status []DeadLetterStatus `json:"status,omitempty"`
+
+	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	Topic   *string `json:"topic,omitempty"`
+	TraceID *Label  `json:"trace_id,omitempty"`
+}
+
+// DeadLetterGroup Letters with one fingerprint, which is one kind of error.
+type DeadLetterGroup struct {
+	Assignee    *string   `json:"assignee,omitempty"`
+	ErrorType   *string   `json:"error_type,omitempty"`
+	Fingerprint string    `json:"fingerprint"`
+	FirstSeen   time.Time `json:"first_seen"`
+	LastSeen    time.Time `json:"last_seen"`
+
+	// Message The error with all that varies replaced by `#`.
+	Message string  `json:"message"`
+	Note    *string `json:"note,omitempty"`
+
+	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to ten thousand.
+	Open *int64 `json:"open,omitempty"`
+
+	// OpenIsCapped There are at least `open`.
+	OpenIsCapped *bool `json:"open_is_capped,omitempty"`
+
+	// Received Letters ever.
+	Received int64 `json:"received"`
+
+	// SampleID The latest letter.
+	SampleID openapi_types.UUID `json:"sample_id"`
+
+	// State A RESOLVED group becomes REGRESSED with its next letter.
+	State DeadLetterGroupState `json:"state"`
+
+	// Topic Of its first letter.
+	Topic     string    `json:"topic"`
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Version Grows when people change it, not with its letters; the ETag.
+	Version int64 `json:"version"`
+}
+
+// DeadLetterGroupList defines model for DeadLetterGroupList.
+type DeadLetterGroupList struct {
+	Groups     []DeadLetterGroup `json:"groups"`
+	Pagination Pagination        `json:"pagination"`
+}
+
+// DeadLetterGroupPatch defines model for DeadLetterGroupPatch.
+type DeadLetterGroupPatch struct {
+	Assignee *string `json:"assignee,omitempty"`
+	Note     *string `json:"note,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// State Not REGRESSED.
+	State *DeadLetterGroupPatchState `json:"state,omitempty"`
+}
+
+// DeadLetterGroupPatchState Not REGRESSED.
+type DeadLetterGroupPatchState string
+
+// DeadLetterGroupState A RESOLVED group becomes REGRESSED with its next letter.
+type DeadLetterGroupState string
 
 // DeadLetterHeader `value` is there when it is UTF-8, `value_base64` whenever there is a value.
 // A request has one of them, or neither for a header without a value.
@@ -1979,6 +2434,86 @@ type DeadLetterPlace struct {
 	Topic     string `json:"topic"`
 }
 
+// DeadLetterPolicy defines model for DeadLetterPolicy.
+type DeadLetterPolicy struct {
+	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	Alert DeadLetterAlert `json:"alert"`
+
+	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	AllowedTargets []string `json:"allowed_targets"`
+
+	// ArchiveDays How long they stay in the archive after that.
+	ArchiveDays int32 `json:"archive_days"`
+
+	// AutoRetry Letters of Kafka and REST are retried by themselves.
+	AutoRetry bool `json:"auto_retry"`
+
+	// Backoff The time between retries.
+	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// Inherited There is none of its own; this is what serves instead.
+	Inherited bool `json:"inherited"`
+
+	// MaxGenerations How often a letter may come back before it is POISON.
+	MaxGenerations int32 `json:"max_generations"`
+
+	// MaxRetries Of letters that bring no number of their own.
+	MaxRetries int32 `json:"max_retries"`
+
+	// Ordered Letters of one key are driven one after the other, as they arrived.
+	Ordered bool `json:"ordered"`
+
+	// Redact Members of payloads that nobody is shown, as dotted paths.
+	Redact []string `json:"redact"`
+
+	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
+	RetentionDays int32 `json:"retention_days"`
+
+	// Topic Absent of the tenant's default.
+	Topic     *string    `json:"topic,omitempty"`
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	UpdatedBy *string    `json:"updated_by,omitempty"`
+
+	// Version The ETag; 0 when it is inherited.
+	Version int64 `json:"version"`
+}
+
+// DeadLetterPolicyInput How the letters of a topic are treated.
+type DeadLetterPolicyInput struct {
+	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	Alert *DeadLetterAlert `json:"alert,omitempty"`
+
+	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	AllowedTargets []string `json:"allowed_targets,omitempty"`
+
+	// ArchiveDays How long they stay in the archive after that.
+	ArchiveDays int32 `json:"archive_days"`
+
+	// AutoRetry Letters of Kafka and REST are retried by themselves.
+	AutoRetry bool `json:"auto_retry"`
+
+	// Backoff The time between retries.
+	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// MaxGenerations How often a letter may come back before it is POISON.
+	MaxGenerations int32 `json:"max_generations"`
+
+	// MaxRetries Of letters that bring no number of their own.
+	MaxRetries int32 `json:"max_retries"`
+
+	// Ordered Letters of one key are driven one after the other, as they arrived.
+	Ordered bool `json:"ordered"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Redact Members of payloads that nobody is shown, as dotted paths.
+	Redact []string `json:"redact,omitempty"`
+
+	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
+	RetentionDays int32 `json:"retention_days"`
+}
+
 // DeadLetterRequeueInput defines model for DeadLetterRequeueInput.
 type DeadLetterRequeueInput struct {
 	MaxRetries *int32 `json:"max_retries,omitempty"`
@@ -2091,6 +2626,22 @@ type DeadLetterRevisionList struct {
 // DeadLetterSource Where it came from.
 type DeadLetterSource string
 
+// DeadLetterStat defines model for DeadLetterStat.
+type DeadLetterStat struct {
+	Count         int64  `json:"count"`
+	OriginalTopic string `json:"original_topic"`
+
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status DeadLetterStatus `json:"status"`
+}
+
+// DeadLetterStats defines model for DeadLetterStats.
+type DeadLetterStats struct {
+	// Stats By topic and status; pairs without letters are left out.
+	Stats []DeadLetterStat `json:"stats"`
+}
+
 // DeadLetterStatus PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
 // or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
 type DeadLetterStatus string
@@ -2117,6 +2668,37 @@ type DeadLetterTargetMethod string
 
 // DeadLetterTargetKind defines model for DeadLetterTargetKind.
 type DeadLetterTargetKind string
+
+// DeadLetterTopic defines model for DeadLetterTopic.
+type DeadLetterTopic struct {
+	// Alerts Members of the policy's `alert` that are exceeded.
+	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
+
+	// Arrivals How many letters arrived in the last five minutes, hour and day.
+	Arrivals DeadLetterArrivals `json:"arrivals"`
+
+	// Counts Live letters by status.
+	Counts DeadLetterCounts `json:"counts"`
+
+	// OldestOpenAgeMS Its age.
+	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
+
+	// OldestOpenAt Arrival of the oldest open letter; absent when none is open.
+	OldestOpenAt *time.Time `json:"oldest_open_at,omitempty"`
+
+	// TopGroups The largest, up to five.
+	TopGroups []DeadLetterGroup `json:"top_groups,omitempty"`
+	Topic     string            `json:"topic"`
+}
+
+// DeadLetterTopicAlerts defines model for DeadLetterTopic.Alerts.
+type DeadLetterTopicAlerts string
+
+// DeadLetterTopicList defines model for DeadLetterTopicList.
+type DeadLetterTopicList struct {
+	Pagination Pagination        `json:"pagination"`
+	Topics     []DeadLetterTopic `json:"topics"`
+}
 
 // DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` DELETE.
 type DeadLetterVerb string
@@ -2319,6 +2901,48 @@ type Foresight struct {
 // ForesightDryRun defines model for Foresight.DryRun.
 type ForesightDryRun bool
 
+// GroupDiscardInput As in `RedriveInput`.
+type GroupDiscardInput struct {
+	// DryRun Only count.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// MaxMessages At most so many letters.
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason Reason `json:"reason"`
+}
+
+// GroupRedriveInput As in `RedriveInput`.
+type GroupRedriveInput struct {
+	// Canary The first letters of a redrive, which are watched before the rest follows.
+	Canary *RedriveCanary `json:"canary,omitempty"`
+
+	// DryRun Only count.
+	DryRun *bool `json:"dry_run,omitempty"`
+	Force  *bool `json:"force,omitempty"`
+
+	// MaxMessages At most so many letters.
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
+	// other, each only when the one before was acknowledged; a failure skips the rest
+	// of its key.
+	Order *RedriveOrder `json:"order,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn *RedriveStop `json:"stop_on,omitempty"`
+}
+
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
@@ -2452,6 +3076,234 @@ type Redelivered struct {
 	Redelivered int  `json:"redelivered"`
 }
 
+// Redrive defines model for Redrive.
+type Redrive struct {
+	// Action What is done to each letter, as in the operations on one letter.
+	Action RedriveAction `json:"action"`
+
+	// Actor Who asked for it.
+	Actor string `json:"actor"`
+
+	// AllowedActions What can be done to it now.
+	AllowedActions   []RedriveVerb `json:"allowed_actions"`
+	ApprovalRequired bool          `json:"approval_required"`
+	ApprovedBy       *string       `json:"approved_by,omitempty"`
+
+	// Bounced Of those done, how many came back.
+	Bounced int64 `json:"bounced"`
+
+	// Canary The first letters of a redrive, which are watched before the rest follows.
+	Canary       *RedriveCanary `json:"canary,omitempty"`
+	CanaryPassed *bool          `json:"canary_passed,omitempty"`
+	Concurrency  int            `json:"concurrency"`
+	CreatedAt    time.Time      `json:"created_at"`
+	Done         int64          `json:"done"`
+	EndedAt      *time.Time     `json:"ended_at,omitempty"`
+
+	// Eta When it will be through at its rate, while it is RUNNING.
+	Eta    *time.Time `json:"eta,omitempty"`
+	Failed int64      `json:"failed"`
+
+	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Filter   AnyJSON `json:"filter,omitempty"`
+	Force    bool    `json:"force"`
+	Gathered bool    `json:"gathered"`
+
+	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
+	HaltReason *string            `json:"halt_reason,omitempty"`
+	ID         openapi_types.UUID `json:"id"`
+
+	// Left Letters found that it has not come to.
+	Left int64 `json:"left"`
+
+	// Matched Letters it has found; all of them once `gathered`.
+	Matched     int64  `json:"matched"`
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
+	// other, each only when the one before was acknowledged; a failure skips the rest
+	// of its key.
+	Order         RedriveOrder `json:"order"`
+	RatePerSecond float64      `json:"rate_per_second"`
+	Reason        *string      `json:"reason,omitempty"`
+	ScheduledFor  *time.Time   `json:"scheduled_for,omitempty"`
+
+	// Selected How many `ids` it was given; absent with a filter.
+	Selected *int64 `json:"selected,omitempty"`
+
+	// Skipped Their status had changed, or their key was blocked.
+	Skipped   int64      `json:"skipped"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+
+	// State PENDING gathers its letters, or its time has not come; HALTED has stopped itself
+	// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
+	State RedriveState `json:"state"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn RedriveStop `json:"stop_on"`
+
+	// Target Where a retry drives a letter.
+	Target *DeadLetterTarget `json:"target,omitempty"`
+
+	// Transform Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Transform AnyJSON   `json:"transform,omitempty"`
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Version Grows with every decision; the ETag.
+	Version int64 `json:"version"`
+
+	// WatchedAt Since when its canary is watched.
+	WatchedAt *time.Time `json:"watched_at,omitempty"`
+}
+
+// RedriveAction What is done to each letter, as in the operations on one letter.
+type RedriveAction string
+
+// RedriveCanary The first letters of a redrive, which are watched before the rest follows.
+type RedriveCanary struct {
+	// Count How many.
+	Count int32 `json:"count"`
+
+	// MaxBounceRatio More than this share of those done halts; 0 by default: any.
+	MaxBounceRatio *float64 `json:"max_bounce_ratio,omitempty"`
+
+	// WatchSeconds How long to wait for letters that come back; 0 by default.
+	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
+}
+
+// RedriveInput One of `ids`, `filter` and `all`.
+type RedriveInput struct {
+	// Action What is done to each letter, as in the operations on one letter.
+	Action RedriveAction `json:"action"`
+
+	// All Every letter is meant; without it a filter that restricts nothing is refused.
+	All *bool `json:"all,omitempty"`
+
+	// ApprovalRequired Somebody else must approve it first.
+	ApprovalRequired *bool `json:"approval_required,omitempty"`
+
+	// Canary The first letters of a redrive, which are watched before the rest follows.
+	Canary *RedriveCanary `json:"canary,omitempty"`
+
+	// Concurrency HTTP requests at once, per node; 8 by default.
+	Concurrency *int32 `json:"concurrency,omitempty"`
+
+	// DryRun Only count.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Filter The filters of `GET /dlq/messages`, under their names; all must fit.
+	Filter *DeadLetterFilter `json:"filter,omitempty"`
+
+	// Force Of RETRY only: DEAD letters too.
+	Force *bool `json:"force,omitempty"`
+
+	// Ids 1 to 10,000 letters.
+	Ids []UUID `json:"ids,omitempty"`
+
+	// MaxMessages At most so many letters.
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// Order OLDEST by default.
+	Order *RedriveOrder `json:"order,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Required for everything but RETRY.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// ScheduledFor Not before this time.
+	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn *RedriveStop `json:"stop_on,omitempty"`
+
+	// Target Of RETRY only, instead of the target of each letter; kinds `kafka` and `http`.
+	Target *DeadLetterTarget `json:"target,omitempty"`
+
+	// Transform Of RETRY only. A JSON Patch (RFC 6902) of every payload; a letter that it does not fit fails. The letters themselves are not changed.
+	Transform []JSONObject `json:"transform,omitempty"`
+}
+
+// RedriveItem defines model for RedriveItem.
+type RedriveItem struct {
+	// Detail Why it failed or was skipped.
+	Detail    *string            `json:"detail,omitempty"`
+	MessageID openapi_types.UUID `json:"message_id"`
+
+	// Position In the redrive.
+	Position int64 `json:"position"`
+
+	// State BOUNCED is a letter that was done and has come back.
+	State     RedriveItemState `json:"state"`
+	UpdatedAt time.Time        `json:"updated_at"`
+}
+
+// RedriveItemList defines model for RedriveItemList.
+type RedriveItemList struct {
+	Items      []RedriveItem `json:"items"`
+	Pagination Pagination    `json:"pagination"`
+}
+
+// RedriveItemState BOUNCED is a letter that was done and has come back.
+type RedriveItemState string
+
+// RedriveList defines model for RedriveList.
+type RedriveList struct {
+	Pagination Pagination `json:"pagination"`
+	Redrives   []Redrive  `json:"redrives"`
+}
+
+// RedriveOrder OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
+// other, each only when the one before was acknowledged; a failure skips the rest
+// of its key.
+type RedriveOrder string
+
+// RedrivePatch defines model for RedrivePatch.
+type RedrivePatch struct {
+	Concurrency *int32 `json:"concurrency,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn *RedriveStop `json:"stop_on,omitempty"`
+}
+
+// RedrivePreview What a redrive would be done to.
+type RedrivePreview struct {
+	// BlockedKeys Keys of ordered topics with an older open letter that is not among them.
+	BlockedKeys int64 `json:"blocked_keys"`
+
+	// ByGroup By fingerprint, the 20 largest.
+	ByGroup  CountsByName `json:"by_group"`
+	ByStatus CountsByName `json:"by_status"`
+	ByTopic  CountsByName `json:"by_topic"`
+	Matched  int64        `json:"matched"`
+
+	// Sample Up to ten of them.
+	Sample []DeadLetter `json:"sample"`
+}
+
+// RedriveState PENDING gathers its letters, or its time has not come; HALTED has stopped itself
+// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
+type RedriveState string
+
+// RedriveStop When a redrive halts by itself.
+type RedriveStop struct {
+	// FailureRatio More than this share of the letters tried, of at least 20, has failed.
+	FailureRatio *float64 `json:"failure_ratio,omitempty"`
+
+	// Failures So many letters have failed.
+	Failures *int64 `json:"failures,omitempty"`
+}
+
+// RedriveVerb An action of the API, named as in its path; `update` is PATCH.
+type RedriveVerb string
+
 // ResumeInput defines model for ResumeInput.
 type ResumeInput struct {
 	// KeepDeadline Whether the deadline stays where it was.
@@ -2491,6 +3343,34 @@ type RetentionRun struct {
 
 	// Workflows Of a dry run only; the workflows that have expired sagas, by name.
 	Workflows []ExpiredSagas `json:"workflows,omitempty"`
+}
+
+// RetryAllInput defines model for RetryAllInput.
+type RetryAllInput struct {
+	// DryRun Only count.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// MaxMessages At most so many letters.
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// RetryAllResult defines model for RetryAllResult.
+type RetryAllResult struct {
+	// Message In words.
+	Message string `json:"message"`
+
+	// Preview With `dry_run`.
+	Preview *RedrivePreview `json:"preview,omitempty"`
+	Redrive *Redrive        `json:"redrive,omitempty"`
+
+	// RetriedCount Letters that were retried with success, so far.
+	RetriedCount int64 `json:"retried_count"`
 }
 
 // RetryClass Why an attempt failed. A refusal is never retried.
@@ -3166,6 +4046,9 @@ type DLQFingerprintFilter = string
 // DLQGenerationMin defines model for DLQGenerationMin.
 type DLQGenerationMin = int32
 
+// DLQGroupTopic defines model for DLQGroupTopic.
+type DLQGroupTopic = Label
+
 // DLQHeaderFilter defines model for DLQHeaderFilter.
 type DLQHeaderFilter = []string
 
@@ -3217,6 +4100,9 @@ type DLQSourceFilter = []DeadLetterSource
 // DLQStatusFilter defines model for DLQStatusFilter.
 type DLQStatusFilter = []DeadLetterStatus
 
+// DLQTopic defines model for DLQTopic.
+type DLQTopic = string
+
 // DLQTopicFilter defines model for DLQTopicFilter.
 type DLQTopicFilter = Label
 
@@ -3237,6 +4123,9 @@ type EventCursor = string
 
 // EventType defines model for EventType.
 type EventType = []AuditEventType
+
+// Fingerprint defines model for Fingerprint.
+type Fingerprint = string
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -3265,6 +4154,12 @@ type PageSize = int32
 // Prefer defines model for Prefer.
 type Prefer = string
 
+// RedriveID defines model for RedriveID.
+type RedriveID = UUID
+
+// RedriveWait defines model for RedriveWait.
+type RedriveWait = string
+
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
@@ -3287,8 +4182,14 @@ type WorkflowName = string
 // name, once the saga is completed.
 type ActionAccepted = Saga
 
+// DeadLetterGroupFound Letters with one fingerprint, which is one kind of error.
+type DeadLetterGroupFound = DeadLetterGroup
+
 // DeadLetterPage defines model for DeadLetterPage.
 type DeadLetterPage = DeadLetterList
+
+// DeadLetterPolicyFound defines model for DeadLetterPolicyFound.
+type DeadLetterPolicyFound = DeadLetterPolicy
 
 // DeadLetterState defines model for DeadLetterState.
 type DeadLetterState = DeadLetter
@@ -3302,6 +4203,12 @@ type Failure = Problem
 // Foreseen What an action would do. Nothing has been done.
 type Foreseen = Foresight
 
+// RedriveAccepted defines model for RedriveAccepted.
+type RedriveAccepted = Redrive
+
+// RedriveFound defines model for RedriveFound.
+type RedriveFound = Redrive
+
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
 
@@ -3314,8 +4221,8 @@ type WorkflowPage = WorkflowList
 // WorkflowState defines model for WorkflowState.
 type WorkflowState = Workflow
 
-// Action defines model for Action.
-type Action = ActionInput
+// ActionRequestBody defines model for Action.
+type ActionRequestBody = ActionInput
 
 // CompleteStep defines model for CompleteStep.
 type CompleteStep = CompleteStepInput
@@ -3370,6 +4277,40 @@ type ListAPIKeysParams struct {
 
 // ListAPIKeysParamsInclude defines parameters for ListAPIKeys.
 type ListAPIKeysParamsInclude string
+
+// ListActionsParams defines parameters for ListActions.
+type ListActionsParams struct {
+	Kind *ActionKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Subject The id, fingerprint or topic that it was done to.
+	Subject *Label `form:"subject,omitempty" json:"subject,omitempty"`
+	Actor   *Label `form:"actor,omitempty" json:"actor,omitempty"`
+	Verb    *Label `form:"verb,omitempty" json:"verb,omitempty"`
+
+	// From Only actions of this time or later.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only actions before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListActionsParamsInclude defines parameters for ListActions.
+type ListActionsParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
@@ -3556,6 +4497,51 @@ type ExportDeadLettersParams struct {
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListDeadLetterGroupsParams defines parameters for ListDeadLetterGroups.
+type ListDeadLetterGroupsParams struct {
+	// State Repeatable.
+	State []DeadLetterGroupState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Topic The topic of the first letter.
+	Topic *DLQGroupTopic `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListDeadLetterGroupsParamsInclude defines parameters for ListDeadLetterGroups.
+type ListDeadLetterGroupsParamsInclude string
+
+// UpdateDeadLetterGroupParams defines parameters for UpdateDeadLetterGroup.
+type UpdateDeadLetterGroupParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// DiscardDeadLetterGroupParams defines parameters for DiscardDeadLetterGroup.
+type DiscardDeadLetterGroupParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RetryDeadLetterGroupParams defines parameters for RetryDeadLetterGroup.
+type RetryDeadLetterGroupParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListDeadLettersParams defines parameters for ListDeadLetters.
 type ListDeadLettersParams struct {
 	// Status Repeatable.
@@ -3722,6 +4708,123 @@ type RetryDeadLetterParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// GetDefaultPolicyParams defines parameters for GetDefaultPolicy.
+type GetDefaultPolicyParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
+type PutDefaultPolicyParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListRedrivesParams defines parameters for ListRedrives.
+type ListRedrivesParams struct {
+	// State Repeatable.
+	State []RedriveState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListRedrivesParamsInclude defines parameters for ListRedrives.
+type ListRedrivesParamsInclude string
+
+// CreateRedriveParams defines parameters for CreateRedrive.
+type CreateRedriveParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// GetRedriveParams defines parameters for GetRedrive.
+type GetRedriveParams struct {
+	// Wait How long to wait for the end of the redrive, for example `30s` or `1m30s`.
+	// The server may cut it short.
+	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// UpdateRedriveParams defines parameters for UpdateRedrive.
+type UpdateRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ApproveRedriveParams defines parameters for ApproveRedrive.
+type ApproveRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// CancelRedriveParams defines parameters for CancelRedrive.
+type CancelRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListRedriveItemsParams defines parameters for ListRedriveItems.
+type ListRedriveItemsParams struct {
+	// State Repeatable.
+	State []RedriveItemState `form:"state,omitempty" json:"state,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// PauseRedriveParams defines parameters for PauseRedrive.
+type PauseRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ResumeRedriveParams defines parameters for ResumeRedrive.
+type ResumeRedriveParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListDeadLetterTopicsParams defines parameters for ListDeadLetterTopics.
+type ListDeadLetterTopicsParams struct {
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetTopicPolicyParams defines parameters for GetTopicPolicy.
+type GetTopicPolicyParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// PutTopicPolicyParams defines parameters for PutTopicPolicy.
+type PutTopicPolicyParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ListDeadLettersOfTopicParams defines parameters for ListDeadLettersOfTopic.
 type ListDeadLettersOfTopicParams struct {
 	// Status Repeatable.
@@ -3751,6 +4854,19 @@ type ListDeadLettersOfTopicParamsView string
 
 // ListDeadLettersOfTopicParamsInclude defines parameters for ListDeadLettersOfTopic.
 type ListDeadLettersOfTopicParamsInclude string
+
+// RetryAllDeadLettersParams defines parameters for RetryAllDeadLetters.
+type RetryAllDeadLettersParams struct {
+	// Wait How long to wait for the end of the redrive, for example `30s` or `1m30s`.
+	// The server may cut it short.
+	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
@@ -4327,6 +5443,15 @@ type CreateAPIKeyJSONRequestBody = APIKeyInput
 // RestoreDeadLetterJSONRequestBody defines body for RestoreDeadLetter for application/json ContentType.
 type RestoreDeadLetterJSONRequestBody = DeadLetterActionInput
 
+// UpdateDeadLetterGroupJSONRequestBody defines body for UpdateDeadLetterGroup for application/json ContentType.
+type UpdateDeadLetterGroupJSONRequestBody = DeadLetterGroupPatch
+
+// DiscardDeadLetterGroupJSONRequestBody defines body for DiscardDeadLetterGroup for application/json ContentType.
+type DiscardDeadLetterGroupJSONRequestBody = GroupDiscardInput
+
+// RetryDeadLetterGroupJSONRequestBody defines body for RetryDeadLetterGroup for application/json ContentType.
+type RetryDeadLetterGroupJSONRequestBody = GroupRedriveInput
+
 // PushDeadLetterJSONRequestBody defines body for PushDeadLetter for application/json ContentType.
 type PushDeadLetterJSONRequestBody = DeadLetterInput
 
@@ -4350,6 +5475,33 @@ type ResolveDeadLetterJSONRequestBody = DeadLetterActionInput
 
 // RetryDeadLetterJSONRequestBody defines body for RetryDeadLetter for application/json ContentType.
 type RetryDeadLetterJSONRequestBody = DeadLetterRetryInput
+
+// PutDefaultPolicyJSONRequestBody defines body for PutDefaultPolicy for application/json ContentType.
+type PutDefaultPolicyJSONRequestBody = DeadLetterPolicyInput
+
+// CreateRedriveJSONRequestBody defines body for CreateRedrive for application/json ContentType.
+type CreateRedriveJSONRequestBody = RedriveInput
+
+// UpdateRedriveJSONRequestBody defines body for UpdateRedrive for application/json ContentType.
+type UpdateRedriveJSONRequestBody = RedrivePatch
+
+// ApproveRedriveJSONRequestBody defines body for ApproveRedrive for application/json ContentType.
+type ApproveRedriveJSONRequestBody = DeadLetterActionInput
+
+// CancelRedriveJSONRequestBody defines body for CancelRedrive for application/json ContentType.
+type CancelRedriveJSONRequestBody = DeadLetterActionInput
+
+// PauseRedriveJSONRequestBody defines body for PauseRedrive for application/json ContentType.
+type PauseRedriveJSONRequestBody = DeadLetterActionInput
+
+// ResumeRedriveJSONRequestBody defines body for ResumeRedrive for application/json ContentType.
+type ResumeRedriveJSONRequestBody = DeadLetterActionInput
+
+// PutTopicPolicyJSONRequestBody defines body for PutTopicPolicy for application/json ContentType.
+type PutTopicPolicyJSONRequestBody = DeadLetterPolicyInput
+
+// RetryAllDeadLettersJSONRequestBody defines body for RetryAllDeadLetters for application/json ContentType.
+type RetryAllDeadLettersJSONRequestBody = RetryAllInput
 
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
@@ -4752,6 +5904,15 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
 	RevokeAPIKey(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListActions List operators' actions
+	//
+	// What somebody did to dead letters, their groups, policies and redrives, newest
+	// first, as it was written in the transaction of the change. Sagas have a trail of
+	// their own: `/saga-events`.
+	//
+	// Corresponds with GET /api/v1/audit (the `ListActions` operationId).
+	ListActions(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// VerifyAudit Verify the audit trail
 	//
 	// Recomputes the digest of each event and the hash of each seal of the
@@ -4804,6 +5965,72 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
 	ExportDeadLetters(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDeadLetterGroups List groups of letters with the same error
+	//
+	// Those seen last first.
+	//
+	// Corresponds with GET /api/v1/dlq/groups (the `ListDeadLetterGroups` operationId).
+	ListDeadLetterGroups(ctx context.Context, params *ListDeadLetterGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDeadLetterGroup Get a group
+	//
+	// Corresponds with GET /api/v1/dlq/groups/{fingerprint} (the `GetDeadLetterGroup` operationId).
+	GetDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateDeadLetterGroupWithBody Say what has become of an error
+	//
+	// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
+	UpdateDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateDeadLetterGroup Say what has become of an error
+	//
+	// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
+	UpdateDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, body UpdateDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DiscardDeadLetterGroupWithBody Give up the letters of a group
+	//
+	// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
+	DiscardDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DiscardDeadLetterGroup Give up the letters of a group
+	//
+	// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
+	DiscardDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, body DiscardDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryDeadLetterGroupWithBody Retry the letters of a group
+	//
+	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
+	RetryDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryDeadLetterGroup Retry the letters of a group
+	//
+	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
+	RetryDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, body RetryDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ImportDeadLettersWithBody Import dead letters
 	//
@@ -5036,15 +6263,261 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
 	ListDeadLetterRevisions(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetDefaultPolicy Get the policy of topics without one
+	//
+	// The tenant's default; with `inherited` what the server is configured with.
+	//
+	// Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
+	GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutDefaultPolicyWithBody Set the policy of topics without one
+	//
+	// As `PUT /dlq/topics/{topic}/policy`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
+	PutDefaultPolicyWithBody(ctx context.Context, params *PutDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutDefaultPolicy Set the policy of topics without one
+	//
+	// As `PUT /dlq/topics/{topic}/policy`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
+	PutDefaultPolicy(ctx context.Context, params *PutDefaultPolicyParams, body PutDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListRedrives List redrives
+	//
+	// Newest first.
+	//
+	// Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
+	ListRedrives(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRedriveWithBody Do something to many letters
+	//
+	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
+	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
+	// every letter is done; letters whose status has changed meanwhile are skipped.
+	// docs/redrives.md is the guide.
+	//
+	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
+	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
+	// `dlq:admin`. A dry run needs no more than `dlq:write`.
+	//
+	// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
+	// as long as the redrive is there.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
+	CreateRedriveWithBody(ctx context.Context, params *CreateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRedrive Do something to many letters
+	//
+	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
+	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
+	// every letter is done; letters whose status has changed meanwhile are skipped.
+	// docs/redrives.md is the guide.
+	//
+	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
+	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
+	// `dlq:admin`. A dry run needs no more than `dlq:write`.
+	//
+	// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
+	// as long as the redrive is there.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
+	CreateRedrive(ctx context.Context, params *CreateRedriveParams, body CreateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRedrive Get a redrive with its progress
+	//
+	// With `wait` the answer comes when the redrive is COMPLETED, CANCELED or HALTED,
+	// or when the wait is over. Its `ETag` names what people decide about it; progress
+	// does not change it.
+	//
+	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id} (the `GetRedrive` operationId).
+	GetRedrive(ctx context.Context, redriveID RedriveID, params *GetRedriveParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRedriveWithBody Change the pace of a redrive
+	//
+	// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
+	// `{}` stops on nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
+	UpdateRedriveWithBody(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRedrive Change the pace of a redrive
+	//
+	// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
+	// `{}` stops on nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
+	UpdateRedrive(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, body UpdateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveRedriveWithBody Approve a redrive that waits for it
+	//
+	// Somebody else than who asked for it.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
+	ApproveRedriveWithBody(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveRedrive Approve a redrive that waits for it
+	//
+	// Somebody else than who asked for it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
+	ApproveRedrive(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, body ApproveRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelRedriveWithBody End a redrive
+	//
+	// Letters that it has not come to stay as they are.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
+	CancelRedriveWithBody(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelRedrive End a redrive
+	//
+	// Letters that it has not come to stay as they are.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
+	CancelRedrive(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListRedriveItems List the letters of a redrive
+	//
+	// In the order of the redrive.
+	//
+	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
+	ListRedriveItems(ctx context.Context, redriveID RedriveID, params *ListRedriveItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseRedriveWithBody Pause a redrive
+	//
+	// Letters on their way are finished; no others are taken.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
+	PauseRedriveWithBody(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseRedrive Pause a redrive
+	//
+	// Letters on their way are finished; no others are taken.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
+	PauseRedrive(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeRedriveWithBody Let a paused or halted redrive go on
+	//
+	// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
+	ResumeRedriveWithBody(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeRedrive Let a paused or halted redrive go on
+	//
+	// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
+	ResumeRedrive(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDeadLetterStats Count letters by topic and status
+	//
+	// Live letters, by topic and status.
+	//
+	// Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
+	GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDeadLetterTopics List topics that have letters
+	//
+	// By name.
+	//
+	// Corresponds with GET /api/v1/dlq/topics (the `ListDeadLetterTopics` operationId).
+	ListDeadLetterTopics(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDeadLetterTopic Get the statistics of a topic
+	//
+	// Corresponds with GET /api/v1/dlq/topics/{topic} (the `GetDeadLetterTopic` operationId).
+	GetDeadLetterTopic(ctx context.Context, topic DLQTopic, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTopicPolicy Get the policy of a topic
+	//
+	// With `inherited` when the topic has none of its own: version 0, and what serves it instead.
+	//
+	// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
+	GetTopicPolicy(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutTopicPolicyWithBody Set the policy of a topic
+	//
+	// The whole policy. It counts for letters that arrive, fail or end from now on;
+	// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
+	PutTopicPolicyWithBody(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutTopicPolicy Set the policy of a topic
+	//
+	// The whole policy. It counts for letters that arrive, fail or end from now on;
+	// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
+	PutTopicPolicy(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, body PutTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListDeadLettersOfTopic List the dead letters of a topic
 	//
 	// Newest first. Characters such as `/` are percent-encoded in the path. A
 	// topic that is named like another path here (`messages`, `topics`, `groups`,
-	// `redrives`, `archive`, `stats`, `export`, `import`) is listed by
+	// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
 	// `GET /dlq/messages?topic=…`.
 	//
 	// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
 	ListDeadLettersOfTopic(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryAllDeadLettersWithBody Retry every letter of a topic that waits
+	//
+	// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
+	// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// of the redrive, which goes on. `dry_run` only counts.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
+	RetryAllDeadLettersWithBody(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryAllDeadLetters Retry every letter of a topic that waits
+	//
+	// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
+	// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// of the redrive, which goes on. `dry_run` only counts.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
+	RetryAllDeadLetters(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListEvents Read the feed of all audit events
 	//
@@ -5868,6 +7341,25 @@ func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, reqEditors ...Re
 	return c.Client.Do(req)
 }
 
+// ListActions List operators' actions
+//
+// What somebody did to dead letters, their groups, policies and redrives, newest
+// first, as it was written in the transaction of the change. Sagas have a trail of
+// their own: `/saga-events`.
+//
+// Corresponds with GET /api/v1/audit (the `ListActions` operationId).
+func (c *Client) ListActions(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListActionsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // VerifyAudit Verify the audit trail
 //
 // Recomputes the digest of each event and the hash of each seal of the
@@ -5971,6 +7463,152 @@ func (c *Client) RestoreDeadLetter(ctx context.Context, messageID DeadLetterID, 
 // Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
 func (c *Client) ExportDeadLetters(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExportDeadLettersRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDeadLetterGroups List groups of letters with the same error
+//
+// Those seen last first.
+//
+// Corresponds with GET /api/v1/dlq/groups (the `ListDeadLetterGroups` operationId).
+func (c *Client) ListDeadLetterGroups(ctx context.Context, params *ListDeadLetterGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDeadLetterGroupsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDeadLetterGroup Get a group
+//
+// Corresponds with GET /api/v1/dlq/groups/{fingerprint} (the `GetDeadLetterGroup` operationId).
+func (c *Client) GetDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDeadLetterGroupRequest(c.Server, fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateDeadLetterGroupWithBody Say what has become of an error
+//
+// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
+func (c *Client) UpdateDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateDeadLetterGroupRequestWithBody(c.Server, fingerprint, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateDeadLetterGroup Say what has become of an error
+//
+// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
+func (c *Client) UpdateDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, body UpdateDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateDeadLetterGroupRequest(c.Server, fingerprint, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DiscardDeadLetterGroupWithBody Give up the letters of a group
+//
+// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
+func (c *Client) DiscardDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDiscardDeadLetterGroupRequestWithBody(c.Server, fingerprint, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DiscardDeadLetterGroup Give up the letters of a group
+//
+// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
+func (c *Client) DiscardDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, body DiscardDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDiscardDeadLetterGroupRequest(c.Server, fingerprint, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryDeadLetterGroupWithBody Retry the letters of a group
+//
+// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
+func (c *Client) RetryDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryDeadLetterGroupRequestWithBody(c.Server, fingerprint, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryDeadLetterGroup Retry the letters of a group
+//
+// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
+func (c *Client) RetryDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, body RetryDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryDeadLetterGroupRequest(c.Server, fingerprint, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6442,16 +8080,522 @@ func (c *Client) ListDeadLetterRevisions(ctx context.Context, messageID DeadLett
 	return c.Client.Do(req)
 }
 
+// GetDefaultPolicy Get the policy of topics without one
+//
+// The tenant's default; with `inherited` what the server is configured with.
+//
+// Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
+func (c *Client) GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDefaultPolicyRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutDefaultPolicyWithBody Set the policy of topics without one
+//
+// As `PUT /dlq/topics/{topic}/policy`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
+func (c *Client) PutDefaultPolicyWithBody(ctx context.Context, params *PutDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutDefaultPolicyRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutDefaultPolicy Set the policy of topics without one
+//
+// As `PUT /dlq/topics/{topic}/policy`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
+func (c *Client) PutDefaultPolicy(ctx context.Context, params *PutDefaultPolicyParams, body PutDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutDefaultPolicyRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListRedrives List redrives
+//
+// Newest first.
+//
+// Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
+func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRedrivesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRedriveWithBody Do something to many letters
+//
+// A redrive works on a snapshot of letters: those of `ids`, or those that fit
+// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
+// every letter is done; letters whose status has changed meanwhile are skipped.
+// docs/redrives.md is the guide.
+//
+// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
+// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
+// `dlq:admin`. A dry run needs no more than `dlq:write`.
+//
+// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
+// as long as the redrive is there.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
+func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRedriveRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRedrive Do something to many letters
+//
+// A redrive works on a snapshot of letters: those of `ids`, or those that fit
+// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
+// every letter is done; letters whose status has changed meanwhile are skipped.
+// docs/redrives.md is the guide.
+//
+// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
+// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
+// `dlq:admin`. A dry run needs no more than `dlq:write`.
+//
+// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
+// as long as the redrive is there.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
+func (c *Client) CreateRedrive(ctx context.Context, params *CreateRedriveParams, body CreateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRedriveRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRedrive Get a redrive with its progress
+//
+// With `wait` the answer comes when the redrive is COMPLETED, CANCELED or HALTED,
+// or when the wait is over. Its `ETag` names what people decide about it; progress
+// does not change it.
+//
+// Corresponds with GET /api/v1/dlq/redrives/{redrive_id} (the `GetRedrive` operationId).
+func (c *Client) GetRedrive(ctx context.Context, redriveID RedriveID, params *GetRedriveParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRedriveRequest(c.Server, redriveID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRedriveWithBody Change the pace of a redrive
+//
+// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
+// `{}` stops on nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
+func (c *Client) UpdateRedriveWithBody(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRedriveRequestWithBody(c.Server, redriveID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRedrive Change the pace of a redrive
+//
+// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
+// `{}` stops on nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
+func (c *Client) UpdateRedrive(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, body UpdateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRedriveRequest(c.Server, redriveID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveRedriveWithBody Approve a redrive that waits for it
+//
+// Somebody else than who asked for it.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
+func (c *Client) ApproveRedriveWithBody(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveRedriveRequestWithBody(c.Server, redriveID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveRedrive Approve a redrive that waits for it
+//
+// Somebody else than who asked for it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
+func (c *Client) ApproveRedrive(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, body ApproveRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveRedriveRequest(c.Server, redriveID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelRedriveWithBody End a redrive
+//
+// Letters that it has not come to stay as they are.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
+func (c *Client) CancelRedriveWithBody(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelRedriveRequestWithBody(c.Server, redriveID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelRedrive End a redrive
+//
+// Letters that it has not come to stay as they are.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
+func (c *Client) CancelRedrive(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelRedriveRequest(c.Server, redriveID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListRedriveItems List the letters of a redrive
+//
+// In the order of the redrive.
+//
+// Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
+func (c *Client) ListRedriveItems(ctx context.Context, redriveID RedriveID, params *ListRedriveItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRedriveItemsRequest(c.Server, redriveID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseRedriveWithBody Pause a redrive
+//
+// Letters on their way are finished; no others are taken.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
+func (c *Client) PauseRedriveWithBody(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseRedriveRequestWithBody(c.Server, redriveID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseRedrive Pause a redrive
+//
+// Letters on their way are finished; no others are taken.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
+func (c *Client) PauseRedrive(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseRedriveRequest(c.Server, redriveID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeRedriveWithBody Let a paused or halted redrive go on
+//
+// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
+func (c *Client) ResumeRedriveWithBody(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeRedriveRequestWithBody(c.Server, redriveID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeRedrive Let a paused or halted redrive go on
+//
+// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
+func (c *Client) ResumeRedrive(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeRedriveRequest(c.Server, redriveID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDeadLetterStats Count letters by topic and status
+//
+// Live letters, by topic and status.
+//
+// Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
+func (c *Client) GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDeadLetterStatsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDeadLetterTopics List topics that have letters
+//
+// By name.
+//
+// Corresponds with GET /api/v1/dlq/topics (the `ListDeadLetterTopics` operationId).
+func (c *Client) ListDeadLetterTopics(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDeadLetterTopicsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDeadLetterTopic Get the statistics of a topic
+//
+// Corresponds with GET /api/v1/dlq/topics/{topic} (the `GetDeadLetterTopic` operationId).
+func (c *Client) GetDeadLetterTopic(ctx context.Context, topic DLQTopic, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDeadLetterTopicRequest(c.Server, topic)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTopicPolicy Get the policy of a topic
+//
+// With `inherited` when the topic has none of its own: version 0, and what serves it instead.
+//
+// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
+func (c *Client) GetTopicPolicy(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTopicPolicyRequest(c.Server, topic, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutTopicPolicyWithBody Set the policy of a topic
+//
+// The whole policy. It counts for letters that arrive, fail or end from now on;
+// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
+func (c *Client) PutTopicPolicyWithBody(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutTopicPolicyRequestWithBody(c.Server, topic, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutTopicPolicy Set the policy of a topic
+//
+// The whole policy. It counts for letters that arrive, fail or end from now on;
+// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
+func (c *Client) PutTopicPolicy(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, body PutTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutTopicPolicyRequest(c.Server, topic, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListDeadLettersOfTopic List the dead letters of a topic
 //
 // Newest first. Characters such as `/` are percent-encoded in the path. A
 // topic that is named like another path here (`messages`, `topics`, `groups`,
-// `redrives`, `archive`, `stats`, `export`, `import`) is listed by
+// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
 // `GET /dlq/messages?topic=…`.
 //
 // Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
 func (c *Client) ListDeadLettersOfTopic(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListDeadLettersOfTopicRequest(c.Server, topic, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryAllDeadLettersWithBody Retry every letter of a topic that waits
+//
+// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
+// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// of the redrive, which goes on. `dry_run` only counts.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
+func (c *Client) RetryAllDeadLettersWithBody(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryAllDeadLettersRequestWithBody(c.Server, topic, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryAllDeadLetters Retry every letter of a topic that waits
+//
+// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
+// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// of the redrive, which goes on. `dry_run` only counts.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
+func (c *Client) RetryAllDeadLetters(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryAllDeadLettersRequest(c.Server, topic, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -8161,6 +10305,168 @@ func NewRevokeAPIKeyRequest(server string, keyID KeyID) (*http.Request, error) {
 	return req, nil
 }
 
+// NewListActionsRequest constructs an http.Request for the ListActions method
+func NewListActionsRequest(server string, params *ListActionsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/audit")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Subject != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "subject", *params.Subject, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Actor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "actor", *params.Actor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Verb != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "verb", *params.Verb, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewVerifyAuditRequest constructs an http.Request for the VerifyAudit method
 func NewVerifyAuditRequest(server string, params *VerifyAuditParams) (*http.Request, error) {
 	var err error
@@ -9158,6 +11464,340 @@ func NewExportDeadLettersRequest(server string, params *ExportDeadLettersParams)
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListDeadLetterGroupsRequest constructs an http.Request for the ListDeadLetterGroups method
+func NewListDeadLetterGroupsRequest(server string, params *ListDeadLetterGroupsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/groups")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Topic != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetDeadLetterGroupRequest constructs an http.Request for the GetDeadLetterGroup method
+func NewGetDeadLetterGroupRequest(server string, fingerprint Fingerprint) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fingerprint", fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/groups/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateDeadLetterGroupRequest calls the generic UpdateDeadLetterGroup builder with application/json body
+func NewUpdateDeadLetterGroupRequest(server string, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, body UpdateDeadLetterGroupJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateDeadLetterGroupRequestWithBody(server, fingerprint, params, "application/json", bodyReader)
+}
+
+// NewUpdateDeadLetterGroupRequestWithBody constructs an http.Request for the UpdateDeadLetterGroup method, with any body, and a specified content type
+func NewUpdateDeadLetterGroupRequestWithBody(server string, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fingerprint", fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/groups/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewDiscardDeadLetterGroupRequest calls the generic DiscardDeadLetterGroup builder with application/json body
+func NewDiscardDeadLetterGroupRequest(server string, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, body DiscardDeadLetterGroupJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDiscardDeadLetterGroupRequestWithBody(server, fingerprint, params, "application/json", bodyReader)
+}
+
+// NewDiscardDeadLetterGroupRequestWithBody constructs an http.Request for the DiscardDeadLetterGroup method, with any body, and a specified content type
+func NewDiscardDeadLetterGroupRequestWithBody(server string, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fingerprint", fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/groups/%s/discard", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRetryDeadLetterGroupRequest calls the generic RetryDeadLetterGroup builder with application/json body
+func NewRetryDeadLetterGroupRequest(server string, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, body RetryDeadLetterGroupJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetryDeadLetterGroupRequestWithBody(server, fingerprint, params, "application/json", bodyReader)
+}
+
+// NewRetryDeadLetterGroupRequestWithBody constructs an http.Request for the RetryDeadLetterGroup method, with any body, and a specified content type
+func NewRetryDeadLetterGroupRequestWithBody(server string, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fingerprint", fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/groups/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -10375,6 +13015,969 @@ func NewListDeadLetterRevisionsRequest(server string, messageID DeadLetterID) (*
 	return req, nil
 }
 
+// NewGetDefaultPolicyRequest constructs an http.Request for the GetDefaultPolicy method
+func NewGetDefaultPolicyRequest(server string, params *GetDefaultPolicyParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/policy")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfNoneMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPutDefaultPolicyRequest calls the generic PutDefaultPolicy builder with application/json body
+func NewPutDefaultPolicyRequest(server string, params *PutDefaultPolicyParams, body PutDefaultPolicyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutDefaultPolicyRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPutDefaultPolicyRequestWithBody constructs an http.Request for the PutDefaultPolicy method, with any body, and a specified content type
+func NewPutDefaultPolicyRequestWithBody(server string, params *PutDefaultPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/policy")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListRedrivesRequest constructs an http.Request for the ListRedrives method
+func NewListRedrivesRequest(server string, params *ListRedrivesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/redrives")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateRedriveRequest calls the generic CreateRedrive builder with application/json body
+func NewCreateRedriveRequest(server string, params *CreateRedriveParams, body CreateRedriveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateRedriveRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateRedriveRequestWithBody constructs an http.Request for the CreateRedrive method, with any body, and a specified content type
+func NewCreateRedriveRequestWithBody(server string, params *CreateRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/redrives")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetRedriveRequest constructs an http.Request for the GetRedrive method
+func NewGetRedriveRequest(server string, redriveID RedriveID, params *GetRedriveParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUpdateRedriveRequest calls the generic UpdateRedrive builder with application/json body
+func NewUpdateRedriveRequest(server string, redriveID RedriveID, params *UpdateRedriveParams, body UpdateRedriveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateRedriveRequestWithBody(server, redriveID, params, "application/json", bodyReader)
+}
+
+// NewUpdateRedriveRequestWithBody constructs an http.Request for the UpdateRedrive method, with any body, and a specified content type
+func NewUpdateRedriveRequestWithBody(server string, redriveID RedriveID, params *UpdateRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewApproveRedriveRequest calls the generic ApproveRedrive builder with application/json body
+func NewApproveRedriveRequest(server string, redriveID RedriveID, params *ApproveRedriveParams, body ApproveRedriveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewApproveRedriveRequestWithBody(server, redriveID, params, "application/json", bodyReader)
+}
+
+// NewApproveRedriveRequestWithBody constructs an http.Request for the ApproveRedrive method, with any body, and a specified content type
+func NewApproveRedriveRequestWithBody(server string, redriveID RedriveID, params *ApproveRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/approve", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewCancelRedriveRequest calls the generic CancelRedrive builder with application/json body
+func NewCancelRedriveRequest(server string, redriveID RedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelRedriveRequestWithBody(server, redriveID, params, "application/json", bodyReader)
+}
+
+// NewCancelRedriveRequestWithBody constructs an http.Request for the CancelRedrive method, with any body, and a specified content type
+func NewCancelRedriveRequestWithBody(server string, redriveID RedriveID, params *CancelRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListRedriveItemsRequest constructs an http.Request for the ListRedriveItems method
+func NewListRedriveItemsRequest(server string, redriveID RedriveID, params *ListRedriveItemsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/items", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPauseRedriveRequest calls the generic PauseRedrive builder with application/json body
+func NewPauseRedriveRequest(server string, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPauseRedriveRequestWithBody(server, redriveID, params, "application/json", bodyReader)
+}
+
+// NewPauseRedriveRequestWithBody constructs an http.Request for the PauseRedrive method, with any body, and a specified content type
+func NewPauseRedriveRequestWithBody(server string, redriveID RedriveID, params *PauseRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/pause", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewResumeRedriveRequest calls the generic ResumeRedrive builder with application/json body
+func NewResumeRedriveRequest(server string, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeRedriveRequestWithBody(server, redriveID, params, "application/json", bodyReader)
+}
+
+// NewResumeRedriveRequestWithBody constructs an http.Request for the ResumeRedrive method, with any body, and a specified content type
+func NewResumeRedriveRequestWithBody(server string, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetDeadLetterStatsRequest constructs an http.Request for the GetDeadLetterStats method
+func NewGetDeadLetterStatsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/stats")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListDeadLetterTopicsRequest constructs an http.Request for the ListDeadLetterTopics method
+func NewListDeadLetterTopicsRequest(server string, params *ListDeadLetterTopicsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/topics")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetDeadLetterTopicRequest constructs an http.Request for the GetDeadLetterTopic method
+func NewGetDeadLetterTopicRequest(server string, topic DLQTopic) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/topics/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetTopicPolicyRequest constructs an http.Request for the GetTopicPolicy method
+func NewGetTopicPolicyRequest(server string, topic DLQTopic, params *GetTopicPolicyParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfNoneMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPutTopicPolicyRequest calls the generic PutTopicPolicy builder with application/json body
+func NewPutTopicPolicyRequest(server string, topic DLQTopic, params *PutTopicPolicyParams, body PutTopicPolicyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutTopicPolicyRequestWithBody(server, topic, params, "application/json", bodyReader)
+}
+
+// NewPutTopicPolicyRequestWithBody constructs an http.Request for the PutTopicPolicy method, with any body, and a specified content type
+func NewPutTopicPolicyRequestWithBody(server string, topic DLQTopic, params *PutTopicPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListDeadLettersOfTopicRequest constructs an http.Request for the ListDeadLettersOfTopic method
 func NewListDeadLettersOfTopicRequest(server string, topic string, params *ListDeadLettersOfTopicParams) (*http.Request, error) {
 	var err error
@@ -10491,6 +14094,106 @@ func NewListDeadLettersOfTopicRequest(server string, topic string, params *ListD
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRetryAllDeadLettersRequest calls the generic RetryAllDeadLetters builder with application/json body
+func NewRetryAllDeadLettersRequest(server string, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetryAllDeadLettersRequestWithBody(server, topic, params, "application/json", bodyReader)
+}
+
+// NewRetryAllDeadLettersRequestWithBody constructs an http.Request for the RetryAllDeadLetters method, with any body, and a specified content type
+func NewRetryAllDeadLettersRequestWithBody(server string, topic DLQTopic, params *RetryAllDeadLettersParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/%s/retry-all", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -14629,6 +18332,17 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
 	RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
 
+	// ListActionsWithResponse List operators' actions
+	//
+	// What somebody did to dead letters, their groups, policies and redrives, newest
+	// first, as it was written in the transaction of the change. Sagas have a trail of
+	// their own: `/saga-events`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/audit (the `ListActions` operationId).
+	ListActionsWithResponse(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*ListActionsResponse, error)
+
 	// VerifyAuditWithResponse Verify the audit trail
 	//
 	// Recomputes the digest of each event and the hash of each seal of the
@@ -14689,6 +18403,76 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
 	ExportDeadLettersWithResponse(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*ExportDeadLettersResponse, error)
+
+	// ListDeadLetterGroupsWithResponse List groups of letters with the same error
+	//
+	// Those seen last first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/groups (the `ListDeadLetterGroups` operationId).
+	ListDeadLetterGroupsWithResponse(ctx context.Context, params *ListDeadLetterGroupsParams, reqEditors ...RequestEditorFn) (*ListDeadLetterGroupsResponse, error)
+
+	// GetDeadLetterGroupWithResponse Get a group
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/groups/{fingerprint} (the `GetDeadLetterGroup` operationId).
+	GetDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, reqEditors ...RequestEditorFn) (*GetDeadLetterGroupResponse, error)
+
+	// UpdateDeadLetterGroupWithBodyWithResponse Say what has become of an error
+	//
+	// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
+	UpdateDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDeadLetterGroupResponse, error)
+
+	// UpdateDeadLetterGroupWithResponse Say what has become of an error
+	//
+	// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
+	UpdateDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, body UpdateDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDeadLetterGroupResponse, error)
+
+	// DiscardDeadLetterGroupWithBodyWithResponse Give up the letters of a group
+	//
+	// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
+	DiscardDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DiscardDeadLetterGroupResponse, error)
+
+	// DiscardDeadLetterGroupWithResponse Give up the letters of a group
+	//
+	// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
+	DiscardDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, body DiscardDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*DiscardDeadLetterGroupResponse, error)
+
+	// RetryDeadLetterGroupWithBodyWithResponse Retry the letters of a group
+	//
+	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
+	RetryDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryDeadLetterGroupResponse, error)
+
+	// RetryDeadLetterGroupWithResponse Retry the letters of a group
+	//
+	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
+	RetryDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, body RetryDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryDeadLetterGroupResponse, error)
 
 	// ImportDeadLettersWithBodyWithResponse Import dead letters
 	//
@@ -14933,17 +18717,279 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
 	ListDeadLetterRevisionsWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*ListDeadLetterRevisionsResponse, error)
 
+	// GetDefaultPolicyWithResponse Get the policy of topics without one
+	//
+	// The tenant's default; with `inherited` what the server is configured with.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
+	GetDefaultPolicyWithResponse(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*GetDefaultPolicyResponse, error)
+
+	// PutDefaultPolicyWithBodyWithResponse Set the policy of topics without one
+	//
+	// As `PUT /dlq/topics/{topic}/policy`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
+	PutDefaultPolicyWithBodyWithResponse(ctx context.Context, params *PutDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDefaultPolicyResponse, error)
+
+	// PutDefaultPolicyWithResponse Set the policy of topics without one
+	//
+	// As `PUT /dlq/topics/{topic}/policy`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
+	PutDefaultPolicyWithResponse(ctx context.Context, params *PutDefaultPolicyParams, body PutDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutDefaultPolicyResponse, error)
+
+	// ListRedrivesWithResponse List redrives
+	//
+	// Newest first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
+	ListRedrivesWithResponse(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*ListRedrivesResponse, error)
+
+	// CreateRedriveWithBodyWithResponse Do something to many letters
+	//
+	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
+	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
+	// every letter is done; letters whose status has changed meanwhile are skipped.
+	// docs/redrives.md is the guide.
+	//
+	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
+	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
+	// `dlq:admin`. A dry run needs no more than `dlq:write`.
+	//
+	// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
+	// as long as the redrive is there.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
+	CreateRedriveWithBodyWithResponse(ctx context.Context, params *CreateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRedriveResponse, error)
+
+	// CreateRedriveWithResponse Do something to many letters
+	//
+	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
+	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
+	// every letter is done; letters whose status has changed meanwhile are skipped.
+	// docs/redrives.md is the guide.
+	//
+	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
+	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
+	// `dlq:admin`. A dry run needs no more than `dlq:write`.
+	//
+	// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
+	// as long as the redrive is there.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
+	CreateRedriveWithResponse(ctx context.Context, params *CreateRedriveParams, body CreateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRedriveResponse, error)
+
+	// GetRedriveWithResponse Get a redrive with its progress
+	//
+	// With `wait` the answer comes when the redrive is COMPLETED, CANCELED or HALTED,
+	// or when the wait is over. Its `ETag` names what people decide about it; progress
+	// does not change it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id} (the `GetRedrive` operationId).
+	GetRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *GetRedriveParams, reqEditors ...RequestEditorFn) (*GetRedriveResponse, error)
+
+	// UpdateRedriveWithBodyWithResponse Change the pace of a redrive
+	//
+	// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
+	// `{}` stops on nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
+	UpdateRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRedriveResponse, error)
+
+	// UpdateRedriveWithResponse Change the pace of a redrive
+	//
+	// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
+	// `{}` stops on nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
+	UpdateRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, body UpdateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRedriveResponse, error)
+
+	// ApproveRedriveWithBodyWithResponse Approve a redrive that waits for it
+	//
+	// Somebody else than who asked for it.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
+	ApproveRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveRedriveResponse, error)
+
+	// ApproveRedriveWithResponse Approve a redrive that waits for it
+	//
+	// Somebody else than who asked for it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
+	ApproveRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, body ApproveRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveRedriveResponse, error)
+
+	// CancelRedriveWithBodyWithResponse End a redrive
+	//
+	// Letters that it has not come to stay as they are.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
+	CancelRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error)
+
+	// CancelRedriveWithResponse End a redrive
+	//
+	// Letters that it has not come to stay as they are.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
+	CancelRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error)
+
+	// ListRedriveItemsWithResponse List the letters of a redrive
+	//
+	// In the order of the redrive.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
+	ListRedriveItemsWithResponse(ctx context.Context, redriveID RedriveID, params *ListRedriveItemsParams, reqEditors ...RequestEditorFn) (*ListRedriveItemsResponse, error)
+
+	// PauseRedriveWithBodyWithResponse Pause a redrive
+	//
+	// Letters on their way are finished; no others are taken.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
+	PauseRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error)
+
+	// PauseRedriveWithResponse Pause a redrive
+	//
+	// Letters on their way are finished; no others are taken.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
+	PauseRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error)
+
+	// ResumeRedriveWithBodyWithResponse Let a paused or halted redrive go on
+	//
+	// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
+	ResumeRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error)
+
+	// ResumeRedriveWithResponse Let a paused or halted redrive go on
+	//
+	// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
+	ResumeRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error)
+
+	// GetDeadLetterStatsWithResponse Count letters by topic and status
+	//
+	// Live letters, by topic and status.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
+	GetDeadLetterStatsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDeadLetterStatsResponse, error)
+
+	// ListDeadLetterTopicsWithResponse List topics that have letters
+	//
+	// By name.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/topics (the `ListDeadLetterTopics` operationId).
+	ListDeadLetterTopicsWithResponse(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*ListDeadLetterTopicsResponse, error)
+
+	// GetDeadLetterTopicWithResponse Get the statistics of a topic
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/topics/{topic} (the `GetDeadLetterTopic` operationId).
+	GetDeadLetterTopicWithResponse(ctx context.Context, topic DLQTopic, reqEditors ...RequestEditorFn) (*GetDeadLetterTopicResponse, error)
+
+	// GetTopicPolicyWithResponse Get the policy of a topic
+	//
+	// With `inherited` when the topic has none of its own: version 0, and what serves it instead.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
+	GetTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*GetTopicPolicyResponse, error)
+
+	// PutTopicPolicyWithBodyWithResponse Set the policy of a topic
+	//
+	// The whole policy. It counts for letters that arrive, fail or end from now on;
+	// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
+	PutTopicPolicyWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutTopicPolicyResponse, error)
+
+	// PutTopicPolicyWithResponse Set the policy of a topic
+	//
+	// The whole policy. It counts for letters that arrive, fail or end from now on;
+	// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
+	PutTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, body PutTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutTopicPolicyResponse, error)
+
 	// ListDeadLettersOfTopicWithResponse List the dead letters of a topic
 	//
 	// Newest first. Characters such as `/` are percent-encoded in the path. A
 	// topic that is named like another path here (`messages`, `topics`, `groups`,
-	// `redrives`, `archive`, `stats`, `export`, `import`) is listed by
+	// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
 	// `GET /dlq/messages?topic=…`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
 	ListDeadLettersOfTopicWithResponse(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*ListDeadLettersOfTopicResponse, error)
+
+	// RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
+	//
+	// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
+	// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// of the redrive, which goes on. `dry_run` only counts.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
+	RetryAllDeadLettersWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryAllDeadLettersResponse, error)
+
+	// RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
+	//
+	// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
+	// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// of the redrive, which goes on. `dry_run` only counts.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
+	RetryAllDeadLettersWithResponse(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryAllDeadLettersResponse, error)
 
 	// ListEventsWithResponse Read the feed of all audit events
 	//
@@ -16018,6 +20064,63 @@ func (r RevokeAPIKeyResponse) ContentType() string {
 	return ""
 }
 
+// ListActionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListActions
+type ListActionsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListActionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ActionList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListActionsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListActionsResponse) GetJSON200() *ActionList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListActionsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListActionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListActionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListActionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListActionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // VerifyAuditResponseDefaultHeaders the declared response headers of an HTTP default response for VerifyAudit
 type VerifyAuditResponseDefaultHeaders struct {
 	Allow           *string
@@ -16311,6 +20414,337 @@ func (r ExportDeadLettersResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ExportDeadLettersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListDeadLetterGroupsResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetterGroups
+type ListDeadLetterGroupsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListDeadLetterGroupsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterGroupList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListDeadLetterGroupsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDeadLetterGroupsResponse) GetJSON200() *DeadLetterGroupList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDeadLetterGroupsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDeadLetterGroupsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDeadLetterGroupsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDeadLetterGroupsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDeadLetterGroupsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetDeadLetterGroupResponse200Headers the declared response headers of an HTTP 200 response for GetDeadLetterGroup
+type GetDeadLetterGroupResponse200Headers struct {
+	ETag string
+}
+
+// GetDeadLetterGroupResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetterGroup
+type GetDeadLetterGroupResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetDeadLetterGroupResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterGroupFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetDeadLetterGroupResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetDeadLetterGroupResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDeadLetterGroupResponse) GetJSON200() *DeadLetterGroupFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDeadLetterGroupResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDeadLetterGroupResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDeadLetterGroupResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDeadLetterGroupResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDeadLetterGroupResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateDeadLetterGroupResponse200Headers the declared response headers of an HTTP 200 response for UpdateDeadLetterGroup
+type UpdateDeadLetterGroupResponse200Headers struct {
+	ETag string
+}
+
+// UpdateDeadLetterGroupResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateDeadLetterGroup
+type UpdateDeadLetterGroupResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type UpdateDeadLetterGroupResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterGroupFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateDeadLetterGroupResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *UpdateDeadLetterGroupResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateDeadLetterGroupResponse) GetJSON200() *DeadLetterGroupFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateDeadLetterGroupResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateDeadLetterGroupResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateDeadLetterGroupResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateDeadLetterGroupResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateDeadLetterGroupResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DiscardDeadLetterGroupResponse202Headers the declared response headers of an HTTP 202 response for DiscardDeadLetterGroup
+type DiscardDeadLetterGroupResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+// DiscardDeadLetterGroupResponseDefaultHeaders the declared response headers of an HTTP default response for DiscardDeadLetterGroup
+type DiscardDeadLetterGroupResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type DiscardDeadLetterGroupResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedrivePreview
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *RedriveAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *DiscardDeadLetterGroupResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *DiscardDeadLetterGroupResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DiscardDeadLetterGroupResponse) GetJSON200() *RedrivePreview {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r DiscardDeadLetterGroupResponse) GetJSON202() *RedriveAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DiscardDeadLetterGroupResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DiscardDeadLetterGroupResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DiscardDeadLetterGroupResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DiscardDeadLetterGroupResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DiscardDeadLetterGroupResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RetryDeadLetterGroupResponse202Headers the declared response headers of an HTTP 202 response for RetryDeadLetterGroup
+type RetryDeadLetterGroupResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+// RetryDeadLetterGroupResponseDefaultHeaders the declared response headers of an HTTP default response for RetryDeadLetterGroup
+type RetryDeadLetterGroupResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RetryDeadLetterGroupResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedrivePreview
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *RedriveAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *RetryDeadLetterGroupResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RetryDeadLetterGroupResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RetryDeadLetterGroupResponse) GetJSON200() *RedrivePreview {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RetryDeadLetterGroupResponse) GetJSON202() *RedriveAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RetryDeadLetterGroupResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryDeadLetterGroupResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryDeadLetterGroupResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryDeadLetterGroupResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryDeadLetterGroupResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17266,6 +21700,1024 @@ func (r ListDeadLetterRevisionsResponse) ContentType() string {
 	return ""
 }
 
+// GetDefaultPolicyResponse200Headers the declared response headers of an HTTP 200 response for GetDefaultPolicy
+type GetDefaultPolicyResponse200Headers struct {
+	ETag string
+}
+
+// GetDefaultPolicyResponse304Headers the declared response headers of an HTTP 304 response for GetDefaultPolicy
+type GetDefaultPolicyResponse304Headers struct {
+	ETag string
+}
+
+// GetDefaultPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for GetDefaultPolicy
+type GetDefaultPolicyResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetDefaultPolicyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetDefaultPolicyResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetDefaultPolicyResponse304Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetDefaultPolicyResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDefaultPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDefaultPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDefaultPolicyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDefaultPolicyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDefaultPolicyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDefaultPolicyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PutDefaultPolicyResponse200Headers the declared response headers of an HTTP 200 response for PutDefaultPolicy
+type PutDefaultPolicyResponse200Headers struct {
+	ETag string
+}
+
+// PutDefaultPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for PutDefaultPolicy
+type PutDefaultPolicyResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type PutDefaultPolicyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutDefaultPolicyResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *PutDefaultPolicyResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutDefaultPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutDefaultPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutDefaultPolicyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutDefaultPolicyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutDefaultPolicyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutDefaultPolicyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListRedrivesResponseDefaultHeaders the declared response headers of an HTTP default response for ListRedrives
+type ListRedrivesResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListRedrivesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedriveList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListRedrivesResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRedrivesResponse) GetJSON200() *RedriveList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListRedrivesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRedrivesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRedrivesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRedrivesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRedrivesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateRedriveResponse202Headers the declared response headers of an HTTP 202 response for CreateRedrive
+type CreateRedriveResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+// CreateRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for CreateRedrive
+type CreateRedriveResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CreateRedriveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedrivePreview
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *RedriveAccepted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *CreateRedriveResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CreateRedriveResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateRedriveResponse) GetJSON200() *RedrivePreview {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r CreateRedriveResponse) GetJSON202() *RedriveAccepted {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateRedriveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateRedriveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateRedriveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateRedriveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetRedriveResponse200Headers the declared response headers of an HTTP 200 response for GetRedrive
+type GetRedriveResponse200Headers struct {
+	ETag              string
+	PreferenceApplied *string
+}
+
+// GetRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for GetRedrive
+type GetRedriveResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetRedriveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedriveFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetRedriveResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetRedriveResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRedriveResponse) GetJSON200() *RedriveFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRedriveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRedriveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRedriveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRedriveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateRedriveResponse200Headers the declared response headers of an HTTP 200 response for UpdateRedrive
+type UpdateRedriveResponse200Headers struct {
+	ETag              string
+	PreferenceApplied *string
+}
+
+// UpdateRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateRedrive
+type UpdateRedriveResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type UpdateRedriveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedriveFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateRedriveResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *UpdateRedriveResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateRedriveResponse) GetJSON200() *RedriveFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateRedriveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateRedriveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateRedriveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateRedriveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ApproveRedriveResponse200Headers the declared response headers of an HTTP 200 response for ApproveRedrive
+type ApproveRedriveResponse200Headers struct {
+	ETag              string
+	PreferenceApplied *string
+}
+
+// ApproveRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for ApproveRedrive
+type ApproveRedriveResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ApproveRedriveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedriveFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ApproveRedriveResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ApproveRedriveResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ApproveRedriveResponse) GetJSON200() *RedriveFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ApproveRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApproveRedriveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApproveRedriveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApproveRedriveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApproveRedriveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelRedriveResponse200Headers the declared response headers of an HTTP 200 response for CancelRedrive
+type CancelRedriveResponse200Headers struct {
+	ETag              string
+	PreferenceApplied *string
+}
+
+// CancelRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for CancelRedrive
+type CancelRedriveResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CancelRedriveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedriveFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CancelRedriveResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CancelRedriveResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelRedriveResponse) GetJSON200() *RedriveFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelRedriveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelRedriveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelRedriveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelRedriveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListRedriveItemsResponseDefaultHeaders the declared response headers of an HTTP default response for ListRedriveItems
+type ListRedriveItemsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListRedriveItemsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedriveItemList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListRedriveItemsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRedriveItemsResponse) GetJSON200() *RedriveItemList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListRedriveItemsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRedriveItemsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRedriveItemsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRedriveItemsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRedriveItemsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PauseRedriveResponse200Headers the declared response headers of an HTTP 200 response for PauseRedrive
+type PauseRedriveResponse200Headers struct {
+	ETag              string
+	PreferenceApplied *string
+}
+
+// PauseRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for PauseRedrive
+type PauseRedriveResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type PauseRedriveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedriveFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PauseRedriveResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *PauseRedriveResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PauseRedriveResponse) GetJSON200() *RedriveFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PauseRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PauseRedriveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PauseRedriveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PauseRedriveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PauseRedriveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResumeRedriveResponse200Headers the declared response headers of an HTTP 200 response for ResumeRedrive
+type ResumeRedriveResponse200Headers struct {
+	ETag              string
+	PreferenceApplied *string
+}
+
+// ResumeRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for ResumeRedrive
+type ResumeRedriveResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ResumeRedriveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedriveFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ResumeRedriveResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ResumeRedriveResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeRedriveResponse) GetJSON200() *RedriveFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResumeRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResumeRedriveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeRedriveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeRedriveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResumeRedriveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetDeadLetterStatsResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetterStats
+type GetDeadLetterStatsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetDeadLetterStatsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterStats
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetDeadLetterStatsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDeadLetterStatsResponse) GetJSON200() *DeadLetterStats {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDeadLetterStatsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDeadLetterStatsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDeadLetterStatsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDeadLetterStatsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDeadLetterStatsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListDeadLetterTopicsResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetterTopics
+type ListDeadLetterTopicsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListDeadLetterTopicsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterTopicList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListDeadLetterTopicsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDeadLetterTopicsResponse) GetJSON200() *DeadLetterTopicList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDeadLetterTopicsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDeadLetterTopicsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDeadLetterTopicsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDeadLetterTopicsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDeadLetterTopicsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetDeadLetterTopicResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetterTopic
+type GetDeadLetterTopicResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetDeadLetterTopicResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterTopic
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetDeadLetterTopicResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDeadLetterTopicResponse) GetJSON200() *DeadLetterTopic {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDeadLetterTopicResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDeadLetterTopicResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDeadLetterTopicResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDeadLetterTopicResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDeadLetterTopicResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetTopicPolicyResponse200Headers the declared response headers of an HTTP 200 response for GetTopicPolicy
+type GetTopicPolicyResponse200Headers struct {
+	ETag string
+}
+
+// GetTopicPolicyResponse304Headers the declared response headers of an HTTP 304 response for GetTopicPolicy
+type GetTopicPolicyResponse304Headers struct {
+	ETag string
+}
+
+// GetTopicPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for GetTopicPolicy
+type GetTopicPolicyResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetTopicPolicyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetTopicPolicyResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetTopicPolicyResponse304Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetTopicPolicyResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTopicPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTopicPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTopicPolicyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTopicPolicyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTopicPolicyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTopicPolicyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PutTopicPolicyResponse200Headers the declared response headers of an HTTP 200 response for PutTopicPolicy
+type PutTopicPolicyResponse200Headers struct {
+	ETag string
+}
+
+// PutTopicPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for PutTopicPolicy
+type PutTopicPolicyResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type PutTopicPolicyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutTopicPolicyResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *PutTopicPolicyResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutTopicPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutTopicPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutTopicPolicyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutTopicPolicyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutTopicPolicyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutTopicPolicyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListDeadLettersOfTopicResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLettersOfTopic
 type ListDeadLettersOfTopicResponseDefaultHeaders struct {
 	Allow           *string
@@ -17317,6 +22769,87 @@ func (r ListDeadLettersOfTopicResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListDeadLettersOfTopicResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RetryAllDeadLettersResponse200Headers the declared response headers of an HTTP 200 response for RetryAllDeadLetters
+type RetryAllDeadLettersResponse200Headers struct {
+	IdempotentReplayed *string
+	PreferenceApplied  *string
+}
+
+// RetryAllDeadLettersResponse202Headers the declared response headers of an HTTP 202 response for RetryAllDeadLetters
+type RetryAllDeadLettersResponse202Headers struct {
+	IdempotentReplayed *string
+	Location           string
+	PreferenceApplied  *string
+}
+
+// RetryAllDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for RetryAllDeadLetters
+type RetryAllDeadLettersResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RetryAllDeadLettersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RetryAllResult
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *RetryAllResult
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RetryAllDeadLettersResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *RetryAllDeadLettersResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RetryAllDeadLettersResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RetryAllDeadLettersResponse) GetJSON200() *RetryAllResult {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RetryAllDeadLettersResponse) GetJSON202() *RetryAllResult {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RetryAllDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryAllDeadLettersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryAllDeadLettersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryAllDeadLettersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryAllDeadLettersResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -20862,6 +26395,23 @@ func (c *ClientWithResponses) RevokeAPIKeyWithResponse(ctx context.Context, keyI
 	return ParseRevokeAPIKeyResponse(rsp)
 }
 
+// ListActionsWithResponse List operators' actions
+//
+// What somebody did to dead letters, their groups, policies and redrives, newest
+// first, as it was written in the transaction of the change. Sagas have a trail of
+// their own: `/saga-events`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/audit (the `ListActions` operationId).
+func (c *ClientWithResponses) ListActionsWithResponse(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*ListActionsResponse, error) {
+	rsp, err := c.ListActions(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListActionsResponse(rsp)
+}
+
 // VerifyAuditWithResponse Verify the audit trail
 //
 // Recomputes the digest of each event and the hash of each seal of the
@@ -20957,6 +26507,124 @@ func (c *ClientWithResponses) ExportDeadLettersWithResponse(ctx context.Context,
 		return nil, err
 	}
 	return ParseExportDeadLettersResponse(rsp)
+}
+
+// ListDeadLetterGroupsWithResponse List groups of letters with the same error
+//
+// Those seen last first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/groups (the `ListDeadLetterGroups` operationId).
+func (c *ClientWithResponses) ListDeadLetterGroupsWithResponse(ctx context.Context, params *ListDeadLetterGroupsParams, reqEditors ...RequestEditorFn) (*ListDeadLetterGroupsResponse, error) {
+	rsp, err := c.ListDeadLetterGroups(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDeadLetterGroupsResponse(rsp)
+}
+
+// GetDeadLetterGroupWithResponse Get a group
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/groups/{fingerprint} (the `GetDeadLetterGroup` operationId).
+func (c *ClientWithResponses) GetDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, reqEditors ...RequestEditorFn) (*GetDeadLetterGroupResponse, error) {
+	rsp, err := c.GetDeadLetterGroup(ctx, fingerprint, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDeadLetterGroupResponse(rsp)
+}
+
+// UpdateDeadLetterGroupWithBodyWithResponse Say what has become of an error
+//
+// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
+func (c *ClientWithResponses) UpdateDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDeadLetterGroupResponse, error) {
+	rsp, err := c.UpdateDeadLetterGroupWithBody(ctx, fingerprint, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateDeadLetterGroupResponse(rsp)
+}
+
+// UpdateDeadLetterGroupWithResponse Say what has become of an error
+//
+// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
+func (c *ClientWithResponses) UpdateDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, body UpdateDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDeadLetterGroupResponse, error) {
+	rsp, err := c.UpdateDeadLetterGroup(ctx, fingerprint, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateDeadLetterGroupResponse(rsp)
+}
+
+// DiscardDeadLetterGroupWithBodyWithResponse Give up the letters of a group
+//
+// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
+func (c *ClientWithResponses) DiscardDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DiscardDeadLetterGroupResponse, error) {
+	rsp, err := c.DiscardDeadLetterGroupWithBody(ctx, fingerprint, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDiscardDeadLetterGroupResponse(rsp)
+}
+
+// DiscardDeadLetterGroupWithResponse Give up the letters of a group
+//
+// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
+func (c *ClientWithResponses) DiscardDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, body DiscardDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*DiscardDeadLetterGroupResponse, error) {
+	rsp, err := c.DiscardDeadLetterGroup(ctx, fingerprint, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDiscardDeadLetterGroupResponse(rsp)
+}
+
+// RetryDeadLetterGroupWithBodyWithResponse Retry the letters of a group
+//
+// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
+func (c *ClientWithResponses) RetryDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryDeadLetterGroupResponse, error) {
+	rsp, err := c.RetryDeadLetterGroupWithBody(ctx, fingerprint, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryDeadLetterGroupResponse(rsp)
+}
+
+// RetryDeadLetterGroupWithResponse Retry the letters of a group
+//
+// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
+func (c *ClientWithResponses) RetryDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, body RetryDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryDeadLetterGroupResponse, error) {
+	rsp, err := c.RetryDeadLetterGroup(ctx, fingerprint, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryDeadLetterGroupResponse(rsp)
 }
 
 // ImportDeadLettersWithBodyWithResponse Import dead letters
@@ -21340,11 +27008,395 @@ func (c *ClientWithResponses) ListDeadLetterRevisionsWithResponse(ctx context.Co
 	return ParseListDeadLetterRevisionsResponse(rsp)
 }
 
+// GetDefaultPolicyWithResponse Get the policy of topics without one
+//
+// The tenant's default; with `inherited` what the server is configured with.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
+func (c *ClientWithResponses) GetDefaultPolicyWithResponse(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*GetDefaultPolicyResponse, error) {
+	rsp, err := c.GetDefaultPolicy(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDefaultPolicyResponse(rsp)
+}
+
+// PutDefaultPolicyWithBodyWithResponse Set the policy of topics without one
+//
+// As `PUT /dlq/topics/{topic}/policy`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
+func (c *ClientWithResponses) PutDefaultPolicyWithBodyWithResponse(ctx context.Context, params *PutDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDefaultPolicyResponse, error) {
+	rsp, err := c.PutDefaultPolicyWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutDefaultPolicyResponse(rsp)
+}
+
+// PutDefaultPolicyWithResponse Set the policy of topics without one
+//
+// As `PUT /dlq/topics/{topic}/policy`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
+func (c *ClientWithResponses) PutDefaultPolicyWithResponse(ctx context.Context, params *PutDefaultPolicyParams, body PutDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutDefaultPolicyResponse, error) {
+	rsp, err := c.PutDefaultPolicy(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutDefaultPolicyResponse(rsp)
+}
+
+// ListRedrivesWithResponse List redrives
+//
+// Newest first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
+func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*ListRedrivesResponse, error) {
+	rsp, err := c.ListRedrives(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRedrivesResponse(rsp)
+}
+
+// CreateRedriveWithBodyWithResponse Do something to many letters
+//
+// A redrive works on a snapshot of letters: those of `ids`, or those that fit
+// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
+// every letter is done; letters whose status has changed meanwhile are skipped.
+// docs/redrives.md is the guide.
+//
+// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
+// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
+// `dlq:admin`. A dry run needs no more than `dlq:write`.
+//
+// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
+// as long as the redrive is there.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
+func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Context, params *CreateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRedriveResponse, error) {
+	rsp, err := c.CreateRedriveWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRedriveResponse(rsp)
+}
+
+// CreateRedriveWithResponse Do something to many letters
+//
+// A redrive works on a snapshot of letters: those of `ids`, or those that fit
+// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
+// every letter is done; letters whose status has changed meanwhile are skipped.
+// docs/redrives.md is the guide.
+//
+// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
+// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
+// `dlq:admin`. A dry run needs no more than `dlq:write`.
+//
+// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
+// as long as the redrive is there.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
+func (c *ClientWithResponses) CreateRedriveWithResponse(ctx context.Context, params *CreateRedriveParams, body CreateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRedriveResponse, error) {
+	rsp, err := c.CreateRedrive(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRedriveResponse(rsp)
+}
+
+// GetRedriveWithResponse Get a redrive with its progress
+//
+// With `wait` the answer comes when the redrive is COMPLETED, CANCELED or HALTED,
+// or when the wait is over. Its `ETag` names what people decide about it; progress
+// does not change it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/redrives/{redrive_id} (the `GetRedrive` operationId).
+func (c *ClientWithResponses) GetRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *GetRedriveParams, reqEditors ...RequestEditorFn) (*GetRedriveResponse, error) {
+	rsp, err := c.GetRedrive(ctx, redriveID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRedriveResponse(rsp)
+}
+
+// UpdateRedriveWithBodyWithResponse Change the pace of a redrive
+//
+// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
+// `{}` stops on nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
+func (c *ClientWithResponses) UpdateRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRedriveResponse, error) {
+	rsp, err := c.UpdateRedriveWithBody(ctx, redriveID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRedriveResponse(rsp)
+}
+
+// UpdateRedriveWithResponse Change the pace of a redrive
+//
+// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
+// `{}` stops on nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
+func (c *ClientWithResponses) UpdateRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, body UpdateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRedriveResponse, error) {
+	rsp, err := c.UpdateRedrive(ctx, redriveID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRedriveResponse(rsp)
+}
+
+// ApproveRedriveWithBodyWithResponse Approve a redrive that waits for it
+//
+// Somebody else than who asked for it.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
+func (c *ClientWithResponses) ApproveRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveRedriveResponse, error) {
+	rsp, err := c.ApproveRedriveWithBody(ctx, redriveID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveRedriveResponse(rsp)
+}
+
+// ApproveRedriveWithResponse Approve a redrive that waits for it
+//
+// Somebody else than who asked for it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
+func (c *ClientWithResponses) ApproveRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, body ApproveRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveRedriveResponse, error) {
+	rsp, err := c.ApproveRedrive(ctx, redriveID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveRedriveResponse(rsp)
+}
+
+// CancelRedriveWithBodyWithResponse End a redrive
+//
+// Letters that it has not come to stay as they are.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
+func (c *ClientWithResponses) CancelRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error) {
+	rsp, err := c.CancelRedriveWithBody(ctx, redriveID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelRedriveResponse(rsp)
+}
+
+// CancelRedriveWithResponse End a redrive
+//
+// Letters that it has not come to stay as they are.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
+func (c *ClientWithResponses) CancelRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error) {
+	rsp, err := c.CancelRedrive(ctx, redriveID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelRedriveResponse(rsp)
+}
+
+// ListRedriveItemsWithResponse List the letters of a redrive
+//
+// In the order of the redrive.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
+func (c *ClientWithResponses) ListRedriveItemsWithResponse(ctx context.Context, redriveID RedriveID, params *ListRedriveItemsParams, reqEditors ...RequestEditorFn) (*ListRedriveItemsResponse, error) {
+	rsp, err := c.ListRedriveItems(ctx, redriveID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRedriveItemsResponse(rsp)
+}
+
+// PauseRedriveWithBodyWithResponse Pause a redrive
+//
+// Letters on their way are finished; no others are taken.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
+func (c *ClientWithResponses) PauseRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error) {
+	rsp, err := c.PauseRedriveWithBody(ctx, redriveID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseRedriveResponse(rsp)
+}
+
+// PauseRedriveWithResponse Pause a redrive
+//
+// Letters on their way are finished; no others are taken.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
+func (c *ClientWithResponses) PauseRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error) {
+	rsp, err := c.PauseRedrive(ctx, redriveID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseRedriveResponse(rsp)
+}
+
+// ResumeRedriveWithBodyWithResponse Let a paused or halted redrive go on
+//
+// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
+func (c *ClientWithResponses) ResumeRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error) {
+	rsp, err := c.ResumeRedriveWithBody(ctx, redriveID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeRedriveResponse(rsp)
+}
+
+// ResumeRedriveWithResponse Let a paused or halted redrive go on
+//
+// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
+func (c *ClientWithResponses) ResumeRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error) {
+	rsp, err := c.ResumeRedrive(ctx, redriveID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeRedriveResponse(rsp)
+}
+
+// GetDeadLetterStatsWithResponse Count letters by topic and status
+//
+// Live letters, by topic and status.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
+func (c *ClientWithResponses) GetDeadLetterStatsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDeadLetterStatsResponse, error) {
+	rsp, err := c.GetDeadLetterStats(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDeadLetterStatsResponse(rsp)
+}
+
+// ListDeadLetterTopicsWithResponse List topics that have letters
+//
+// By name.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/topics (the `ListDeadLetterTopics` operationId).
+func (c *ClientWithResponses) ListDeadLetterTopicsWithResponse(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*ListDeadLetterTopicsResponse, error) {
+	rsp, err := c.ListDeadLetterTopics(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDeadLetterTopicsResponse(rsp)
+}
+
+// GetDeadLetterTopicWithResponse Get the statistics of a topic
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/topics/{topic} (the `GetDeadLetterTopic` operationId).
+func (c *ClientWithResponses) GetDeadLetterTopicWithResponse(ctx context.Context, topic DLQTopic, reqEditors ...RequestEditorFn) (*GetDeadLetterTopicResponse, error) {
+	rsp, err := c.GetDeadLetterTopic(ctx, topic, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDeadLetterTopicResponse(rsp)
+}
+
+// GetTopicPolicyWithResponse Get the policy of a topic
+//
+// With `inherited` when the topic has none of its own: version 0, and what serves it instead.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
+func (c *ClientWithResponses) GetTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*GetTopicPolicyResponse, error) {
+	rsp, err := c.GetTopicPolicy(ctx, topic, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTopicPolicyResponse(rsp)
+}
+
+// PutTopicPolicyWithBodyWithResponse Set the policy of a topic
+//
+// The whole policy. It counts for letters that arrive, fail or end from now on;
+// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
+func (c *ClientWithResponses) PutTopicPolicyWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutTopicPolicyResponse, error) {
+	rsp, err := c.PutTopicPolicyWithBody(ctx, topic, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutTopicPolicyResponse(rsp)
+}
+
+// PutTopicPolicyWithResponse Set the policy of a topic
+//
+// The whole policy. It counts for letters that arrive, fail or end from now on;
+// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
+func (c *ClientWithResponses) PutTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, body PutTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutTopicPolicyResponse, error) {
+	rsp, err := c.PutTopicPolicy(ctx, topic, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutTopicPolicyResponse(rsp)
+}
+
 // ListDeadLettersOfTopicWithResponse List the dead letters of a topic
 //
 // Newest first. Characters such as `/` are percent-encoded in the path. A
 // topic that is named like another path here (`messages`, `topics`, `groups`,
-// `redrives`, `archive`, `stats`, `export`, `import`) is listed by
+// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
 // `GET /dlq/messages?topic=…`.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -21356,6 +27408,40 @@ func (c *ClientWithResponses) ListDeadLettersOfTopicWithResponse(ctx context.Con
 		return nil, err
 	}
 	return ParseListDeadLettersOfTopicResponse(rsp)
+}
+
+// RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
+//
+// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
+// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// of the redrive, which goes on. `dry_run` only counts.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
+func (c *ClientWithResponses) RetryAllDeadLettersWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryAllDeadLettersResponse, error) {
+	rsp, err := c.RetryAllDeadLettersWithBody(ctx, topic, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryAllDeadLettersResponse(rsp)
+}
+
+// RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
+//
+// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
+// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// of the redrive, which goes on. `dry_run` only counts.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
+func (c *ClientWithResponses) RetryAllDeadLettersWithResponse(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryAllDeadLettersResponse, error) {
+	rsp, err := c.RetryAllDeadLetters(ctx, topic, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryAllDeadLettersResponse(rsp)
 }
 
 // ListEventsWithResponse Read the feed of all audit events
@@ -22883,6 +28969,66 @@ func ParseRevokeAPIKeyResponse(rsp *http.Response) (*RevokeAPIKeyResponse, error
 	return response, nil
 }
 
+// ParseListActionsResponse parses an HTTP response from a ListActionsWithResponse call
+func ParseListActionsResponse(rsp *http.Response) (*ListActionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListActionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ActionList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListActionsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseVerifyAuditResponse parses an HTTP response from a VerifyAuditWithResponse call
 func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -23182,6 +29328,388 @@ func ParseExportDeadLettersResponse(rsp *http.Response) (*ExportDeadLettersRespo
 	switch {
 	case true:
 		var headers ExportDeadLettersResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListDeadLetterGroupsResponse parses an HTTP response from a ListDeadLetterGroupsWithResponse call
+func ParseListDeadLetterGroupsResponse(rsp *http.Response) (*ListDeadLetterGroupsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDeadLetterGroupsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterGroupList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListDeadLetterGroupsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetDeadLetterGroupResponse parses an HTTP response from a GetDeadLetterGroupWithResponse call
+func ParseGetDeadLetterGroupResponse(rsp *http.Response) (*GetDeadLetterGroupResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDeadLetterGroupResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterGroupFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetDeadLetterGroupResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers GetDeadLetterGroupResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateDeadLetterGroupResponse parses an HTTP response from a UpdateDeadLetterGroupWithResponse call
+func ParseUpdateDeadLetterGroupResponse(rsp *http.Response) (*UpdateDeadLetterGroupResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateDeadLetterGroupResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterGroupFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateDeadLetterGroupResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers UpdateDeadLetterGroupResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDiscardDeadLetterGroupResponse parses an HTTP response from a DiscardDeadLetterGroupWithResponse call
+func ParseDiscardDeadLetterGroupResponse(rsp *http.Response) (*DiscardDeadLetterGroupResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DiscardDeadLetterGroupResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedrivePreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest RedriveAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers DiscardDeadLetterGroupResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers DiscardDeadLetterGroupResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRetryDeadLetterGroupResponse parses an HTTP response from a RetryDeadLetterGroupWithResponse call
+func ParseRetryDeadLetterGroupResponse(rsp *http.Response) (*RetryDeadLetterGroupResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryDeadLetterGroupResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedrivePreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest RedriveAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers RetryDeadLetterGroupResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers RetryDeadLetterGroupResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
@@ -24257,6 +30785,1165 @@ func ParseListDeadLetterRevisionsResponse(rsp *http.Response) (*ListDeadLetterRe
 	return response, nil
 }
 
+// ParseGetDefaultPolicyResponse parses an HTTP response from a GetDefaultPolicyWithResponse call
+func ParseGetDefaultPolicyResponse(rsp *http.Response) (*GetDefaultPolicyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDefaultPolicyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterPolicyFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetDefaultPolicyResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetDefaultPolicyResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers304 = &headers
+	case true:
+		var headers GetDefaultPolicyResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutDefaultPolicyResponse parses an HTTP response from a PutDefaultPolicyWithResponse call
+func ParsePutDefaultPolicyResponse(rsp *http.Response) (*PutDefaultPolicyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutDefaultPolicyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterPolicyFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutDefaultPolicyResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers PutDefaultPolicyResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListRedrivesResponse parses an HTTP response from a ListRedrivesWithResponse call
+func ParseListRedrivesResponse(rsp *http.Response) (*ListRedrivesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRedrivesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedriveList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListRedrivesResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateRedriveResponse parses an HTTP response from a CreateRedriveWithResponse call
+func ParseCreateRedriveResponse(rsp *http.Response) (*CreateRedriveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateRedriveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedrivePreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest RedriveAccepted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers CreateRedriveResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers CreateRedriveResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetRedriveResponse parses an HTTP response from a GetRedriveWithResponse call
+func ParseGetRedriveResponse(rsp *http.Response) (*GetRedriveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRedriveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedriveFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetRedriveResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers GetRedriveResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateRedriveResponse parses an HTTP response from a UpdateRedriveWithResponse call
+func ParseUpdateRedriveResponse(rsp *http.Response) (*UpdateRedriveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateRedriveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedriveFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateRedriveResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers UpdateRedriveResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseApproveRedriveResponse parses an HTTP response from a ApproveRedriveWithResponse call
+func ParseApproveRedriveResponse(rsp *http.Response) (*ApproveRedriveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApproveRedriveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedriveFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ApproveRedriveResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers ApproveRedriveResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelRedriveResponse parses an HTTP response from a CancelRedriveWithResponse call
+func ParseCancelRedriveResponse(rsp *http.Response) (*CancelRedriveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelRedriveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedriveFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CancelRedriveResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers CancelRedriveResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListRedriveItemsResponse parses an HTTP response from a ListRedriveItemsWithResponse call
+func ParseListRedriveItemsResponse(rsp *http.Response) (*ListRedriveItemsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRedriveItemsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedriveItemList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListRedriveItemsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePauseRedriveResponse parses an HTTP response from a PauseRedriveWithResponse call
+func ParsePauseRedriveResponse(rsp *http.Response) (*PauseRedriveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PauseRedriveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedriveFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PauseRedriveResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers PauseRedriveResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseResumeRedriveResponse parses an HTTP response from a ResumeRedriveWithResponse call
+func ParseResumeRedriveResponse(rsp *http.Response) (*ResumeRedriveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeRedriveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedriveFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ResumeRedriveResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers ResumeRedriveResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetDeadLetterStatsResponse parses an HTTP response from a GetDeadLetterStatsWithResponse call
+func ParseGetDeadLetterStatsResponse(rsp *http.Response) (*GetDeadLetterStatsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDeadLetterStatsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterStats
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetDeadLetterStatsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListDeadLetterTopicsResponse parses an HTTP response from a ListDeadLetterTopicsWithResponse call
+func ParseListDeadLetterTopicsResponse(rsp *http.Response) (*ListDeadLetterTopicsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDeadLetterTopicsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterTopicList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListDeadLetterTopicsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetDeadLetterTopicResponse parses an HTTP response from a GetDeadLetterTopicWithResponse call
+func ParseGetDeadLetterTopicResponse(rsp *http.Response) (*GetDeadLetterTopicResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDeadLetterTopicResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterTopic
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetDeadLetterTopicResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetTopicPolicyResponse parses an HTTP response from a GetTopicPolicyWithResponse call
+func ParseGetTopicPolicyResponse(rsp *http.Response) (*GetTopicPolicyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTopicPolicyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterPolicyFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetTopicPolicyResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetTopicPolicyResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers304 = &headers
+	case true:
+		var headers GetTopicPolicyResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutTopicPolicyResponse parses an HTTP response from a PutTopicPolicyWithResponse call
+func ParsePutTopicPolicyResponse(rsp *http.Response) (*PutTopicPolicyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutTopicPolicyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterPolicyFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutTopicPolicyResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers PutTopicPolicyResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListDeadLettersOfTopicResponse parses an HTTP response from a ListDeadLettersOfTopicWithResponse call
 func ParseListDeadLettersOfTopicResponse(rsp *http.Response) (*ListDeadLettersOfTopicResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -24290,6 +31977,114 @@ func ParseListDeadLettersOfTopicResponse(rsp *http.Response) (*ListDeadLettersOf
 	switch {
 	case true:
 		var headers ListDeadLettersOfTopicResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRetryAllDeadLettersResponse parses an HTTP response from a RetryAllDeadLettersWithResponse call
+func ParseRetryAllDeadLettersResponse(rsp *http.Response) (*RetryAllDeadLettersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryAllDeadLettersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RetryAllResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest RetryAllResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RetryAllDeadLettersResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers RetryAllDeadLettersResponse202Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers RetryAllDeadLettersResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

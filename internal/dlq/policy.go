@@ -76,3 +76,16 @@ func (p *Policy) Allows(target string) bool {
 	}
 	return false
 }
+
+// AllowsTarget tells whether a letter of a topic may be driven to another target
+// than its own: any topic where the policy names no targets, and only URLs that
+// it names.
+func (p *Policy) AllowsTarget(topic string, to *Target) bool {
+	switch to.Kind {
+	case ToKafka:
+		return to.Topic == "" || to.Topic == topic || len(p.AllowedTargets) == 0 || p.Allows(to.Topic)
+	case ToHTTP:
+		return p.Allows(to.URL)
+	}
+	return false
+}

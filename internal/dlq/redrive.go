@@ -143,11 +143,28 @@ const (
 	ApproveRedrive RedriveVerb = "approve"
 )
 
+// RedriveVerbs is every verb.
+var RedriveVerbs = []RedriveVerb{PauseRedrive, ResumeRedrive, CancelRedrive, ApproveRedrive}
+
 var redriveMoves = map[RedriveVerb]map[RedriveState]RedriveState{
 	PauseRedrive:   {RedrivePending: RedrivePaused, RedriveRunning: RedrivePaused},
 	ResumeRedrive:  {RedrivePaused: RedrivePending, RedriveHalted: RedrivePending},
 	CancelRedrive:  {RedrivePending: RedriveCanceled, AwaitingApproval: RedriveCanceled, RedriveRunning: RedriveCanceled, RedrivePaused: RedriveCanceled, RedriveHalted: RedriveCanceled},
 	ApproveRedrive: {AwaitingApproval: RedrivePending},
+}
+
+// Actions lists what can be done to a redrive now; never nil.
+func (r *Redrive) Actions() []string {
+	out := []string{}
+	for _, v := range RedriveVerbs {
+		if _, can := redriveMoves[v][r.State]; can {
+			out = append(out, string(v))
+		}
+	}
+	if !r.State.Terminal() {
+		out = append(out, VerbUpdate)
+	}
+	return out
 }
 
 // Moved applies a verb. A resumed redrive is PENDING until a node takes it up,
@@ -156,13 +173,7 @@ var redriveMoves = map[RedriveVerb]map[RedriveState]RedriveState{
 func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
 	to, ok := redriveMoves[verb][r.State]
 	if !ok {
-		var allowed []string
-		for _, v := range []RedriveVerb{PauseRedrive, ResumeRedrive, CancelRedrive, ApproveRedrive} {
-			if _, can := redriveMoves[v][r.State]; can {
-				allowed = append(allowed, string(v))
-			}
-		}
-		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(allowed)
+		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(r.Actions())
 	}
 	if verb == ApproveRedrive {
 		if actor == r.Actor {
@@ -230,6 +241,9 @@ const (
 	ItemSkipped ItemState = "SKIPPED"
 	ItemBounced ItemState = "BOUNCED"
 )
+
+// ItemStates is every state.
+var ItemStates = []ItemState{ItemWaiting, ItemTaken, ItemDone, ItemFailed, ItemSkipped, ItemBounced}
 
 // Item is one letter of a redrive.
 type Item struct {

@@ -95,7 +95,7 @@ type RedriveEdit struct {
 // Edited applies an edit. Faults: Conflict when the redrive is over; Invalid.
 func (r Redrive) Edited(e RedriveEdit, limits RedriveLimits, now time.Time) (Redrive, error) {
 	if r.State.Terminal() {
-		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s and changes no more", r.State).Allowing([]string{})
+		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s and changes no more", r.State).Allowing(r.Actions())
 	}
 	if e.Rate != nil {
 		r.Rate = *e.Rate
@@ -135,6 +135,9 @@ func (f *Filter) Empty() bool {
 	}
 	return v.IsZero()
 }
+
+// Exact tells whether a filter names one topic.
+func (f *Filter) Exact() bool { return f.Topic != "" && !strings.HasSuffix(f.Topic, "*") }
 
 // workable are the statuses of letters that an action does something to.
 func (a RedriveAction) workable(force bool) []Status {
@@ -303,8 +306,8 @@ func TargetMistakes(pointer string, t Target) []fault.Field {
 		if u, err := url.Parse(t.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(t.URL) > maxURL {
 			w.add(pointer+"/url", "invalid", "must be an absolute http or https URL without credentials, of at most %d bytes", maxURL)
 		}
-		if !slices.Contains([]string{"", "POST", "PUT", "PATCH"}, t.Method) {
-			w.add(pointer+"/method", "enum", "must be POST, PUT or PATCH")
+		if !slices.Contains([]string{"", "POST", "PUT", "PATCH", "DELETE"}, t.Method) {
+			w.add(pointer+"/method", "enum", "must be POST, PUT, PATCH or DELETE")
 		}
 		if t.Topic != "" || t.Partition != nil {
 			w.add(pointer+"/topic", "excluded", "is for the kind %s only", ToKafka)

@@ -9,6 +9,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/webhook"
@@ -62,6 +64,13 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 		"DeliveryStatus":        texts(webhook.Statuses),
 		"StepStateName":         saga.StepStateNames,
 		"CompensationStateName": saga.UndoStateNames,
+		"RedriveAction":         texts(dlq.RedriveActions),
+		"RedriveState":          texts(dlq.RedriveStates),
+		"RedriveOrder":          {string(dlq.Oldest), string(dlq.PerKey)},
+		"RedriveItemState":      texts(dlq.ItemStates),
+		"RedriveVerb":           texts(append(dlq.RedriveVerbs, dlq.VerbUpdate)),
+		"DeadLetterGroupState":  texts(dlq.GroupStates),
+		"ActionKind":            texts(operator.Kinds),
 	} {
 		var got []string
 		for _, v := range schemas[name].Value.Enum {

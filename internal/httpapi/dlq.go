@@ -17,7 +17,13 @@ import (
 // DeadLetters is what the edge needs of the dead-letter queue. Every field is
 // required.
 type DeadLetters struct {
-	Letters dlq.Letters
+	Letters  dlq.Letters
+	Redrives dlq.Redrives
+	Overview dlq.Overview
+	Actions  operator.Log // of operators, on all of these
+	Limits   dlq.RedriveLimits
+	// WakeRedrives has the loops of this node look for redrives now.
+	WakeRedrives func()
 	// PolicyOf returns the policy of a topic: its own, the tenant's, or the
 	// configuration's.
 	PolicyOf func(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)

@@ -85,3 +85,9 @@ func (p paging) answer(more bool, total int64, next func() string) api.Paginatio
 	}
 	return out
 }
+
+// onward is answer for lists that only go forward, by cursor.
+func (p paging) onward(more bool, next func() string) api.Pagination {
+	p.page, p.total = 0, false
+	return p.answer(more, 0, next)
+}

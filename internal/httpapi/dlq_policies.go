@@ -1,0 +1,137 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// defaultSubject stands in the audit trail for a tenant's default policy.
+const defaultSubject = "*"
+
+// GetTopicPolicy answers the policy of a topic.
+func (s *server) GetTopicPolicy(ctx context.Context, in api.GetTopicPolicyRequestObject) (api.GetTopicPolicyResponseObject, error) {
+	return s.policy(ctx, in.Topic, in.Params.IfNoneMatch)
+}
+
+// GetDefaultPolicy answers the policy of topics that have none.
+func (s *server) GetDefaultPolicy(ctx context.Context, in api.GetDefaultPolicyRequestObject) (api.GetDefaultPolicyResponseObject, error) {
+	return s.policy(ctx, "", in.Params.IfNoneMatch)
+}
+
+// PutTopicPolicy sets the policy of a topic.
+func (s *server) PutTopicPolicy(ctx context.Context, in api.PutTopicPolicyRequestObject) (api.PutTopicPolicyResponseObject, error) {
+	return s.putPolicy(ctx, in.Topic, in.Params.IfMatch, in.Body)
+}
+
+// PutDefaultPolicy sets the policy of topics that have none.
+func (s *server) PutDefaultPolicy(ctx context.Context, in api.PutDefaultPolicyRequestObject) (api.PutDefaultPolicyResponseObject, error) {
+	return s.putPolicy(ctx, "", in.Params.IfMatch, in.Body)
+}
+
+func (s *server) policy(ctx context.Context, topic string, ifNone *string) (answer, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	p, err := s.DeadLetters.Overview.Policy(ctx, requestOf(ctx).tenant.ID, topic)
+	if err != nil {
+		return answer{}, err
+	}
+	if p.Version == 0 {
+		// What serves instead may change while the version stays 0.
+		return policyAnswer(&p, topic), nil
+	}
+	return policyAnswer(&p, topic).unchanged(ifNone)
+}
+
+func (s *server) putPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyInput) (answer, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	req := requestOf(ctx)
+	p := policyOf(b)
+	p.TenantID, p.Topic, p.UpdatedBy = req.tenant.ID, topic, req.principal
+	if err := dlq.CheckPolicy(&p); err != nil {
+		return answer{}, err
+	}
+	for range maxReloads {
+		there, err := s.DeadLetters.Overview.Policy(ctx, p.TenantID, topic)
+		if err != nil {
+			return answer{}, err
+		}
+		switch fits, err := ifMatch(match, there.Version); {
+		case err != nil:
+			return answer{}, err
+		case !fits:
+			return answer{}, stale(dlq.CodeStale, "policy", there.Version)
+		}
+		p.Version, p.UpdatedAt = there.Version+1, s.now()
+		subject := topic
+		if subject == "" {
+			subject = defaultSubject
+		}
+		by := s.acted(ctx, p.UpdatedAt, operator.TopicPolicy, subject, verbUpdate, text(b.Reason), map[string]any{"policy": toAPIPolicy(&p, topic)})
+		switch err := s.DeadLetters.Overview.PutPolicy(ctx, p, by); {
+		case err == nil:
+			return policyAnswer(&p, topic), nil
+		case !fault.IsCode(err, dlq.CodeStale):
+			return answer{}, err
+		}
+	}
+	return answer{}, fault.New(fault.Unavailable, codeUnavailable, "the policy keeps changing; try again")
+}
+
+func policyAnswer(p *dlq.Policy, topic string) answer {
+	return answer{status: http.StatusOK, body: toAPIPolicy(p, topic), etag: etagOf(p.Version)}
+}
+
+func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {
+	out := dlq.Policy{
+		MaxRetries: int(b.MaxRetries), AutoRetry: b.AutoRetry, Ordered: b.Ordered, RetentionDays: int(b.RetentionDays), ArchiveDays: int(b.ArchiveDays),
+		MaxGenerations: int(b.MaxGenerations), Redact: b.Redact, AllowedTargets: b.AllowedTargets,
+		Backoff: retry.Policy{
+			InitialIntervalMS: b.Backoff.InitialIntervalMS, MaxIntervalMS: b.Backoff.MaxIntervalMS, Multiplier: b.Backoff.Multiplier, Jitter: &b.Backoff.Jitter,
+		},
+	}
+	if a := b.Alert; a != nil {
+		number := func(n *int64) int64 {
+			if n == nil {
+				return 0
+			}
+			return *n
+		}
+		out.Alert = dlq.Alert{Count: number(a.Count), Rate: number(a.Rate), AgeMS: number(a.AgeMS), NewGroup: a.NewGroup != nil && *a.NewGroup}
+	}
+	return out
+}
+
+func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
+	out := api.DeadLetterPolicy{
+		Topic: unlessEmpty(topic), MaxRetries: int32(p.MaxRetries), AutoRetry: p.AutoRetry, Ordered: p.Ordered, RetentionDays: int32(p.RetentionDays), //nolint:gosec // CheckPolicy bounds them
+		ArchiveDays: int32(p.ArchiveDays), MaxGenerations: int32(p.MaxGenerations), Redact: p.Redact, AllowedTargets: p.AllowedTargets, //nolint:gosec // as above
+		Backoff: api.DeadLetterBackoff{InitialIntervalMS: p.Backoff.InitialIntervalMS, MaxIntervalMS: p.Backoff.MaxIntervalMS, Multiplier: p.Backoff.Multiplier},
+		Alert:   api.DeadLetterAlert{Count: &p.Alert.Count, Rate: &p.Alert.Rate, AgeMS: &p.Alert.AgeMS, NewGroup: &p.Alert.NewGroup},
+		Version: p.Version, Inherited: p.Version == 0, UpdatedBy: unlessEmpty(p.UpdatedBy),
+	}
+	if p.Backoff.Jitter != nil {
+		out.Backoff.Jitter = *p.Backoff.Jitter
+	}
+	if out.Redact == nil {
+		out.Redact = []string{}
+	}
+	if out.AllowedTargets == nil {
+		out.AllowedTargets = []string{}
+	}
+	if !p.UpdatedAt.IsZero() {
+		out.UpdatedAt = &p.UpdatedAt
+	}
+	return out
+}
+
+func (a answer) VisitGetTopicPolicyResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a answer) VisitPutTopicPolicyResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a answer) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a answer) VisitPutDefaultPolicyResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -1,0 +1,289 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+const (
+	verbCreate = "create"
+	verbUpdate = "update"
+)
+
+// retryAllWait is how long retry-all waits when nobody says otherwise.
+const retryAllWait = 10 * time.Second
+
+// bulk is a request for a redrive.
+type bulk struct {
+	redrive dlq.Redrive
+	all     bool // every letter is meant
+	dryRun  bool
+	key     *string // Idempotency-Key
+}
+
+// CreateRedrive stores a redrive of many letters, or counts them.
+func (s *server) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestObject) (api.CreateRedriveResponseObject, error) {
+	b, err := redriveAsked(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	b.key = in.Params.IdempotencyKey
+	return s.redrive(ctx, b)
+}
+
+// RetryDeadLetterGroup retries the letters of a group.
+func (s *server) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLetterGroupRequestObject) (api.RetryDeadLetterGroupResponseObject, error) {
+	b := in.Body
+	if b == nil {
+		b = &api.GroupRedriveInput{}
+	}
+	asked, err := redriveAsked(ctx, &api.RedriveInput{
+		Action: api.RedriveAction(dlq.BulkRetry), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint}, MaxMessages: b.MaxMessages,
+		RatePerSecond: b.RatePerSecond, Order: b.Order, Force: b.Force, Canary: b.Canary, StopOn: b.StopOn, DryRun: b.DryRun, Reason: b.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	asked.key = in.Params.IdempotencyKey
+	return s.redriveGroup(ctx, in.Fingerprint, asked)
+}
+
+// DiscardDeadLetterGroup gives up the letters of a group.
+func (s *server) DiscardDeadLetterGroup(ctx context.Context, in api.DiscardDeadLetterGroupRequestObject) (api.DiscardDeadLetterGroupResponseObject, error) {
+	b := in.Body
+	asked, err := redriveAsked(ctx, &api.RedriveInput{
+		Action: api.RedriveAction(dlq.BulkDiscard), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint}, MaxMessages: b.MaxMessages,
+		RatePerSecond: b.RatePerSecond, DryRun: b.DryRun, Reason: &b.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	asked.key = in.Params.IdempotencyKey
+	return s.redriveGroup(ctx, in.Fingerprint, asked)
+}
+
+func (s *server) redriveGroup(ctx context.Context, fingerprint string, asked bulk) (answer, error) {
+	if _, err := s.DeadLetters.Overview.Group(ctx, requestOf(ctx).tenant.ID, fingerprint); err != nil {
+		return answer{}, err
+	}
+	return s.redrive(ctx, asked)
+}
+
+// RetryAllDeadLetters retries what waits of a topic, and waits for it.
+func (s *server) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLettersRequestObject) (api.RetryAllDeadLettersResponseObject, error) {
+	wait, honoured, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	if in.Params.Wait == nil && honoured == "" {
+		wait = min(retryAllWait, s.Limits.MaxWait)
+	}
+	b := in.Body
+	if b == nil {
+		b = &api.RetryAllInput{}
+	}
+	asked, err := redriveAsked(ctx, &api.RedriveInput{
+		Action: api.RedriveAction(dlq.BulkRetry), Filter: &api.DeadLetterFilter{Topic: &in.Topic}, MaxMessages: b.MaxMessages,
+		RatePerSecond: b.RatePerSecond, DryRun: b.DryRun, Reason: b.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	asked.key, asked.all = in.Params.IdempotencyKey, asked.redrive.Filter.Empty()
+	r, err := s.newRedrive(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	if asked.dryRun {
+		p, err := s.preview(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return answer{status: http.StatusOK, body: api.RetryAllResult{Message: fmt.Sprintf("%d letters would be retried", p.Matched), Preview: p}}, nil
+	}
+	r, replayed, err := s.storeRedrive(ctx, r, requestOf(ctx).who)
+	if err == nil {
+		r, err = s.awaitRedrive(ctx, r, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := answer{status: http.StatusAccepted, location: redrivePath(r.ID), replayed: replayed, waited: honoured}
+	message := fmt.Sprintf("%d of %d letters retried so far; the redrive goes on", r.Done, r.Matched)
+	if over(r.State) {
+		out.status, out.location = http.StatusOK, ""
+		message = fmt.Sprintf("%d of %d letters retried, %d failed, %d skipped; the redrive is %s", r.Done, r.Matched, r.Failed, r.Skipped, r.State)
+	}
+	out.body = api.RetryAllResult{RetriedCount: r.Done, Message: message, Redrive: new(toAPIRedrive(&r, s.now()))}
+	return out, nil
+}
+
+// redrive answers a request for a redrive: what it would be done to, or that it
+// is durable.
+func (s *server) redrive(ctx context.Context, asked bulk) (answer, error) {
+	r, err := s.newRedrive(ctx, asked)
+	if err != nil {
+		return answer{}, err
+	}
+	if asked.dryRun {
+		p, err := s.preview(ctx, r)
+		return answer{status: http.StatusOK, body: p}, err
+	}
+	who := requestOf(ctx).who
+	if r.NeedsAdmin(s.DeadLetters.Limits.Bulk) {
+		if err := who.Require(access.DLQAdmin); err != nil {
+			return answer{}, s.tooMuch(&r)
+		}
+	}
+	r, replayed, err := s.storeRedrive(ctx, r, who)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{
+		status: http.StatusAccepted, body: toAPIRedrive(&r, s.now()), etag: etagOf(r.Version), location: redrivePath(r.ID), replayed: replayed,
+	}, nil
+}
+
+// tooMuch says why an operator may not have a redrive.
+func (s *server) tooMuch(r *dlq.Redrive) error {
+	if r.Action == dlq.BulkDelete || r.Action == dlq.BulkRequeue {
+		return fault.New(fault.Forbidden, access.CodeForbidden, "%s of many letters needs the permission %s", r.Action, access.DLQAdmin)
+	}
+	return fault.New(fault.Forbidden, access.CodeForbidden,
+		"without %s a redrive may touch at most %d letters: give max_messages or fewer ids", access.DLQAdmin, s.DeadLetters.Limits.Bulk)
+}
+
+// newRedrive makes the redrive that is asked for, complete but for what the
+// store gives it. Faults: those of the rules; Unavailable without letters.
+func (s *server) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error) {
+	req := requestOf(ctx)
+	r := asked.redrive
+	r.TenantID, r.Actor = req.tenant.ID, req.principal
+	id := s.NewID()
+	if key := keyOf(req, asked.key); key != nil {
+		id, r.RequestHash = redriveID(req, key.Key), key.Hash
+	}
+	r, err := dlq.NewRedrive(r, asked.all, id, s.DeadLetters.Limits, s.now())
+	if err == nil && r.Target != nil {
+		err = s.mayTarget(ctx, &r)
+	}
+	return r, err
+}
+
+// redriveID makes the id of a redrive of an Idempotency-Key, so that a second
+// request under it meets the first wherever it is: a UUIDv8.
+func redriveID(req *request, key string) uuid.UUID {
+	sum := sha256.Sum256([]byte("redrive\n" + req.tenant.ID.String() + "\n" + req.principal + "\n" + req.route + "\n" + key))
+	id := uuid.UUID(sum[:16])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return id
+}
+
+// mayTarget returns nil unless it is plain that the letters may not be driven to
+// a target: those of several topics are looked at when each is driven. Fault:
+// Invalid with dlq.CodeTarget.
+func (s *server) mayTarget(ctx context.Context, r *dlq.Redrive) error {
+	switch t := r.Target; {
+	case t.Kind == dlq.ToHTTP:
+		if reason := s.CheckEndpoint(t.URL); reason != "" {
+			return notAllowed("/target/url", reason)
+		}
+	case t.Topic != "" && s.DeadLetters.ForbiddenTopic(t.Topic):
+		return notAllowed("/target/topic", readAsDeadLetters)
+	}
+	if r.Filter == nil || !r.Filter.Exact() {
+		return nil
+	}
+	p, err := s.DeadLetters.PolicyOf(ctx, r.TenantID, r.Filter.Topic)
+	if err != nil || p.AllowsTarget(r.Filter.Topic, r.Target) {
+		return err
+	}
+	return notAllowed("/target", "is none of the policy's allowed_targets")
+}
+
+// storeRedrive stores a redrive, or finds the one of the same request. Faults:
+// Invalid with CodeKeyUsed when its Idempotency-Key stands for another request.
+func (s *server) storeRedrive(ctx context.Context, r dlq.Redrive, who access.Principal) (stored dlq.Redrive, replayed bool, err error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	by := s.acted(ctx, r.CreatedAt, operator.Redrive, r.ID.String(), verbCreate, r.Reason, redriveDetail(&r))
+	switch err := s.DeadLetters.Redrives.Create(ctx, r, by); {
+	case err == nil:
+		s.DeadLetters.WakeRedrives()
+		return r, false, nil
+	case !fault.IsCode(err, dlq.CodeRedriveExists):
+		return r, false, err
+	}
+	there, err := s.DeadLetters.Redrives.Get(ctx, r.TenantID, r.ID)
+	if err == nil && string(there.RequestHash) != string(r.RequestHash) {
+		err = keyReused()
+	}
+	return there, err == nil, err
+}
+
+// preview counts what a redrive would be done to.
+func (s *server) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePreview, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	p, err := s.DeadLetters.Redrives.Preview(ctx, r.TenantID, r)
+	if err != nil {
+		return nil, err
+	}
+	out := toAPIPreview(&p)
+	for i := range p.Sample {
+		out.Sample = append(out.Sample, toAPILetter(&p.Sample[i], letterView{}))
+	}
+	return out, nil
+}
+
+// acted is the record of what the one who asks did.
+func (s *server) acted(ctx context.Context, at time.Time, kind operator.Kind, subject, verb, reason string, detail map[string]any) operator.Action {
+	var doc json.RawMessage
+	if detail != nil {
+		doc = detailOf(detail)
+	}
+	return byOf(ctx, &reason).Did(s.NewID(), requestOf(ctx).tenant.ID, at, kind, subject, verb, doc)
+}
+
+// redriveDetail is what the audit trail says of a new redrive, without what its
+// filter and transform say of contents.
+func redriveDetail(r *dlq.Redrive) map[string]any {
+	out := map[string]any{"action": r.Action, "rate_per_second": r.Rate}
+	if r.IDs != nil {
+		out["ids"] = len(r.IDs)
+	}
+	if f := r.Filter; f != nil {
+		for name, value := range map[string]string{"topic": f.Topic, "fingerprint": f.Fingerprint} {
+			if value != "" {
+				out[name] = value
+			}
+		}
+		out["status"] = f.Statuses
+	}
+	if r.Max > 0 {
+		out["max_messages"] = r.Max
+	}
+	for name, set := range map[string]bool{"force": r.Force, "transform": r.Transform != nil, "approval_required": r.Approval} {
+		if set {
+			out[name] = true
+		}
+	}
+	if r.Target != nil {
+		out["target"] = r.Target
+	}
+	return out
+}
+
+func redrivePath(id uuid.UUID) string { return "/api/v1/dlq/redrives/" + id.String() }

@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// PauseRedrive keeps a redrive from taking more letters.
+func (s *server) PauseRedrive(ctx context.Context, in api.PauseRedriveRequestObject) (api.PauseRedriveResponseObject, error) {
+	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.PauseRedrive, in.Body)
+}
+
+// ResumeRedrive lets a paused or halted redrive go on.
+func (s *server) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestObject) (api.ResumeRedriveResponseObject, error) {
+	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.ResumeRedrive, in.Body)
+}
+
+// CancelRedrive ends a redrive.
+func (s *server) CancelRedrive(ctx context.Context, in api.CancelRedriveRequestObject) (api.CancelRedriveResponseObject, error) {
+	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.CancelRedrive, in.Body)
+}
+
+// ApproveRedrive agrees to a redrive that somebody else asked for.
+func (s *server) ApproveRedrive(ctx context.Context, in api.ApproveRedriveRequestObject) (api.ApproveRedriveResponseObject, error) {
+	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.ApproveRedrive, in.Body)
+}
+
+func (s *server) moveRedrive(ctx context.Context, id uuid.UUID, match *string, verb dlq.RedriveVerb, b *api.DeadLetterActionInput) (answer, error) {
+	reason := ""
+	if b != nil {
+		reason = text(b.Reason)
+	}
+	return s.changeRedrive(ctx, id, match, string(verb), reason, nil, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
+		return r.Moved(verb, requestOf(ctx).principal, now)
+	})
+}
+
+// UpdateRedrive changes the pace of a redrive.
+func (s *server) UpdateRedrive(ctx context.Context, in api.UpdateRedriveRequestObject) (api.UpdateRedriveResponseObject, error) {
+	b := in.Body
+	edit := dlq.RedriveEdit{Rate: b.RatePerSecond, StopOn: stopOf(b.StopOn)}
+	if b.Concurrency != nil {
+		edit.Concurrency = new(int(*b.Concurrency))
+	}
+	detail := map[string]any{}
+	if edit.Rate != nil {
+		detail["rate_per_second"] = *edit.Rate
+	}
+	if edit.Concurrency != nil {
+		detail["concurrency"] = *edit.Concurrency
+	}
+	if edit.StopOn != nil {
+		detail["stop_on"] = *edit.StopOn
+	}
+	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, verbUpdate, text(b.Reason), detail, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
+		return r.Edited(edit, s.DeadLetters.Limits, now)
+	})
+}
+
+// changeRedrive reads a redrive, decides, and stores the decision, and anew
+// when somebody else changed it meanwhile.
+func (s *server) changeRedrive(ctx context.Context, id uuid.UUID, match *string, verb, reason string, detail map[string]any,
+	decide func(r dlq.Redrive, now time.Time) (dlq.Redrive, error)) (answer, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	for range maxReloads {
+		r, err := s.DeadLetters.Redrives.Get(ctx, requestOf(ctx).tenant.ID, id)
+		if err != nil {
+			return answer{}, err
+		}
+		switch fits, err := ifMatch(match, r.Version); {
+		case err != nil:
+			return answer{}, err
+		case !fits:
+			return answer{}, stale(dlq.CodeStale, "redrive", r.Version)
+		}
+		after, err := decide(r, s.now())
+		if err != nil {
+			return answer{}, err
+		}
+		by := s.acted(ctx, after.UpdatedAt, operator.Redrive, id.String(), verb, reason, detail)
+		switch err := s.DeadLetters.Redrives.Change(ctx, after, by); {
+		case err == nil:
+			s.DeadLetters.WakeRedrives()
+			return s.redriveAnswer(&after), nil
+		case !fault.IsCode(err, dlq.CodeStale):
+			return answer{}, err
+		}
+	}
+	return answer{}, fault.New(fault.Unavailable, codeUnavailable, "the redrive keeps changing; try again")
+}
+
+func (s *server) redriveAnswer(r *dlq.Redrive) answer {
+	return answer{status: http.StatusOK, body: toAPIRedrive(r, s.now()), etag: etagOf(r.Version)}
+}
+
+func (a answer) VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error    { return a.write(w) }
+func (a answer) VisitCreateRedriveResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitListRedrivesResponse(w http.ResponseWriter) error           { return a.write(w) }
+func (a answer) VisitGetRedriveResponse(w http.ResponseWriter) error             { return a.write(w) }
+func (a answer) VisitUpdateRedriveResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitListRedriveItemsResponse(w http.ResponseWriter) error       { return a.write(w) }
+func (a answer) VisitPauseRedriveResponse(w http.ResponseWriter) error           { return a.write(w) }
+func (a answer) VisitResumeRedriveResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitCancelRedriveResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a answer) VisitApproveRedriveResponse(w http.ResponseWriter) error         { return a.write(w) }
+func (a answer) VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a answer) VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error { return a.write(w) }

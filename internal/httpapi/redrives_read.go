@@ -1,0 +1,153 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/binary"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// GetRedrive answers a redrive, at its end when the client waits for that.
+func (s *server) GetRedrive(ctx context.Context, in api.GetRedriveRequestObject) (api.GetRedriveResponseObject, error) {
+	wait, honoured, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.readRedrive(ctx, in.RedriveID)
+	if err == nil {
+		r, err = s.awaitRedrive(ctx, r, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := s.redriveAnswer(&r)
+	a.waited = honoured
+	return a, nil
+}
+
+func (s *server) readRedrive(ctx context.Context, id uuid.UUID) (dlq.Redrive, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.DeadLetters.Redrives.Get(ctx, requestOf(ctx).tenant.ID, id)
+}
+
+// over tells whether waiting for a redrive makes no more sense.
+func over(state dlq.RedriveState) bool { return state.Terminal() || state == dlq.RedriveHalted }
+
+// awaitRedrive returns the redrive as it is when it is over, the wait is, or
+// the server begins to stop.
+func (s *server) awaitRedrive(ctx context.Context, r dlq.Redrive, wait time.Duration) (dlq.Redrive, error) {
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	interval := firstPoll
+	for wait > 0 && !over(r.State) {
+		poll := time.NewTimer(interval)
+		select {
+		case <-ctx.Done():
+			poll.Stop()
+			return r, ctx.Err()
+		case <-end.C:
+			wait = 0
+		case <-s.Stopping:
+			wait = 0
+		case <-poll.C:
+			interval = min(2*interval, lastPoll)
+		}
+		poll.Stop()
+		var err error
+		if r, err = s.readRedrive(ctx, r.ID); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// ListRedrives answers a page of redrives, newest first.
+func (s *server) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObject) (api.ListRedrivesResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list("state")
+	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	q := dlq.Query{Limit: paging.size, Offset: paging.offset(), Total: paging.total}
+	if paging.page == 0 {
+		at, id, err := timeAndID(paging.after)
+		if err != nil {
+			return nil, err
+		}
+		q.After = &dlq.Cursor{At: at, ID: id}
+	}
+	page, err := s.DeadLetters.Redrives.List(ctx, req.tenant.ID, as[dlq.RedriveState](p.State), q)
+	if err != nil {
+		return nil, err
+	}
+	out := api.RedriveList{Redrives: make([]api.Redrive, len(page.Redrives))}
+	for i := range page.Redrives {
+		out.Redrives[i] = toAPIRedrive(&page.Redrives[i], s.now())
+	}
+	out.Pagination = paging.answer(page.More, page.Total, func() string {
+		last := &page.Redrives[len(page.Redrives)-1]
+		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// ListRedriveItems answers a page of the letters of a redrive, in its order.
+func (s *server) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRequestObject) (api.ListRedriveItemsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list("state")
+	paging, err := s.pagingOf(list, nil, p.PageSize, p.Cursor, nil)
+	if err != nil {
+		return nil, err
+	}
+	var after int64
+	if p.Cursor != nil {
+		if len(paging.after) != 8 {
+			return nil, badCursor()
+		}
+		after = int64(binary.BigEndian.Uint64(paging.after)) //nolint:gosec // as it was made
+	}
+	items, more, err := s.DeadLetters.Redrives.Items(ctx, req.tenant.ID, in.RedriveID, as[dlq.ItemState](p.State), after, paging.size)
+	if err != nil {
+		return nil, err
+	}
+	out := api.RedriveItemList{Items: make([]api.RedriveItem, len(items))}
+	for i := range items {
+		out.Items[i] = api.RedriveItem{
+			Position: items[i].Seq, MessageID: items[i].LetterID, State: api.RedriveItemState(items[i].State),
+			Detail: unlessEmpty(items[i].Detail), UpdatedAt: items[i].UpdatedAt,
+		}
+	}
+	out.Pagination = paging.onward(more, func() string {
+		return s.cursors.seal(list, binary.BigEndian.AppendUint64(nil, uint64(items[len(items)-1].Seq))) //nolint:gosec // read back as it was
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// as returns the words of the contract as those of the rules, which a test
+// keeps the same.
+func as[T, W ~string](words []W) []T {
+	var out []T
+	for _, w := range words {
+		out = append(out, T(w))
+	}
+	return out
+}
+
+// word is the text of an enum that was not required, "" without it.
+func word[W ~string](w *W) string {
+	if w == nil {
+		return ""
+	}
+	return string(*w)
+}
