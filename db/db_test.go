@@ -71,15 +71,15 @@ func shape(t *testing.T, pool *sql.DB) []string {
 	var all []string
 	for _, query := range []string{
 		// Their order counts, not their numbers: one that was dropped and made again has a new one.
-		`SELECT format('column %s.%s %s %s null=%s default=%s generated=%s', table_name, column_name,
-		               row_number() OVER (PARTITION BY table_name ORDER BY ordinal_position), data_type,
-		               is_nullable, column_default, generation_expression) FROM information_schema.columns WHERE table_schema = 'saga'`,
-		`SELECT format('constraint %s on %s: %s', conname, conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = 'saga'::regnamespace`,
-		`SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'saga'`,
-		`SELECT 'trigger ' || pg_get_triggerdef(g.oid) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid WHERE c.relnamespace = 'saga'::regnamespace AND NOT g.tgisinternal`,
-		`SELECT 'function ' || pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'saga'::regnamespace`,
-		`SELECT format('view %s: %s', viewname, definition) FROM pg_views WHERE schemaname = 'saga'`,
-		`SELECT format('options of %s: %s', relname, reloptions) FROM pg_class WHERE relnamespace = 'saga'::regnamespace AND relkind = 'r'`,
+		`SELECT format('column %s.%s %s %s null=%s default=%s generated=%s', table_schema || '.' || table_name, column_name,
+		               row_number() OVER (PARTITION BY table_schema, table_name ORDER BY ordinal_position), data_type,
+		               is_nullable, column_default, generation_expression) FROM information_schema.columns WHERE table_schema IN ('saga', 'dlq', 'jobs')`,
+		`SELECT format('constraint %s on %s: %s', conname, conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace::regnamespace::text IN ('saga', 'dlq', 'jobs')`,
+		`SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname IN ('saga', 'dlq', 'jobs')`,
+		`SELECT 'trigger ' || pg_get_triggerdef(g.oid) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid WHERE c.relnamespace::regnamespace::text IN ('saga', 'dlq', 'jobs') AND NOT g.tgisinternal`,
+		`SELECT 'function ' || pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace::regnamespace::text IN ('saga', 'dlq', 'jobs')`,
+		`SELECT format('view %s: %s', viewname, definition) FROM pg_views WHERE schemaname IN ('saga', 'dlq', 'jobs')`,
+		`SELECT format('options of %s: %s', relname, reloptions) FROM pg_class WHERE relnamespace::regnamespace::text IN ('saga', 'dlq', 'jobs') AND relkind = 'r'`,
 		`SELECT format('version %s: %s', version, description) FROM saga.saga_schema_version`,
 	} {
 		all = append(all, texts(t, pool, query+` ORDER BY 1`)...)
@@ -90,8 +90,8 @@ func shape(t *testing.T, pool *sql.DB) []string {
 // ours counts what Skald has made in a database, but for its own record of migrations.
 func ours(t *testing.T, pool *sql.DB) int {
 	t.Helper()
-	return ask[int](t, pool, `SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = 'saga')
-		+ (SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('saga')) + (SELECT count(*) FROM pg_proc WHERE pronamespace = to_regnamespace('saga'))`)
+	return ask[int](t, pool, `SELECT (SELECT count(*) FROM pg_namespace WHERE nspname IN ('saga', 'dlq', 'jobs'))
+		+ (SELECT count(*) FROM pg_class WHERE relnamespace::regnamespace::text IN ('saga', 'dlq', 'jobs')) + (SELECT count(*) FROM pg_proc WHERE pronamespace::regnamespace::text IN ('saga', 'dlq', 'jobs'))`)
 }
 
 func TestUpDownUpLeadsToTheSameSchema(t *testing.T) {

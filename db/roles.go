@@ -58,8 +58,8 @@ SELECT 'login ' || session_user || ' may not act as ' || r.name FROM roles r
  WHERE to_regrole(r.name) IS NOT NULL AND r.name <> 'saga_readonly_role'
    AND NOT pg_has_role(session_user, to_regrole(r.name), CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
 UNION ALL
-SELECT 'table ' || c.relname || ' is open' FROM pg_class c
- WHERE c.relnamespace = to_regnamespace('saga') AND c.relkind IN ('r', 'p')
+SELECT 'table ' || c.oid::regclass || ' is open' FROM pg_class c
+ WHERE c.relnamespace IN (to_regnamespace('saga'), to_regnamespace('dlq'), to_regnamespace('jobs')) AND c.relkind IN ('r', 'p')
    AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
    AND NOT (c.relrowsecurity AND c.relforcerowsecurity
             AND (SELECT count(*) FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname IN ('tenant_rows', 'engine_rows', 'readonly_rows')) = 3)

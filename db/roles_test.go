@@ -20,15 +20,15 @@ import (
 // withoutTenant are the tables that have no tenant_id, and why they need none.
 // A new one belongs here by decision, not by oversight.
 var withoutTenant = map[string]string{
-	"saga_step_logs":         "its rows are their saga's: policy through saga_states",
-	"saga_step_logs_archive": "its rows are their saga's: policy through saga_states_archive",
-	"saga_schema_version":    "says nothing about anybody",
-	"engine_nodes":           "nodes drive the sagas of all tenants; the engine's alone",
-	"deployment_secrets":     "keys of the deployment; the engine's alone",
-	"publications":           "who publishes the events of all tenants; the engine's alone",
-	"feed_clock":             "one number about the cluster; the engine's alone",
-	"saga_counts_horizon":    "how far the statistics have come; everybody may know",
-	"api_keys":               "read before it is known who asks; the engine's alone",
+	"saga.saga_step_logs":         "its rows are their saga's: policy through saga_states",
+	"saga.saga_step_logs_archive": "its rows are their saga's: policy through saga_states_archive",
+	"saga.saga_schema_version":    "says nothing about anybody",
+	"saga.engine_nodes":           "nodes drive the sagas of all tenants; the engine's alone",
+	"saga.deployment_secrets":     "keys of the deployment; the engine's alone",
+	"saga.publications":           "who publishes the events of all tenants; the engine's alone",
+	"saga.feed_clock":             "one number about the cluster; the engine's alone",
+	"saga.saga_counts_horizon":    "how far the statistics have come; everybody may know",
+	"saga.api_keys":               "read before it is known who asks; the engine's alone",
 }
 
 // as returns a connection of a login without rights of its own, which acts as role.
@@ -52,13 +52,16 @@ func denied(err error) bool {
 	return errors.As(err, &e) && e.Code == "42501"
 }
 
-// tables returns the tables of schema saga and whether each has a tenant.
+// ourSchemas is for queries: whose relations are ours.
+const ourSchemas = `::regnamespace::text IN ('saga', 'dlq', 'jobs')`
+
+// tables returns our tables, with their schemas, and whether each has a tenant.
 func tables(t *testing.T, pool *sql.DB) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, line := range texts(t, pool, `SELECT format('%s %s', c.relname, a.attname) FROM pg_class c
+	for _, line := range texts(t, pool, `SELECT format('%s %s', c.oid::regclass, a.attname) FROM pg_class c
 		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
-		WHERE c.relnamespace = 'saga'::regnamespace AND c.relkind IN ('r', 'p')`) {
+		WHERE c.relnamespace`+ourSchemas+` AND c.relkind IN ('r', 'p')`) {
 		name, tenant, _ := strings.Cut(line, " ")
 		found[name] = tenant != ""
 	}
@@ -76,18 +79,18 @@ func TestEveryTableWithATenantIsSecured(t *testing.T) {
 		if why := withoutTenant[table]; hasTenant != (why == "") {
 			t.Errorf("%s: has a tenant: %v; the list says %q", table, hasTenant, why)
 		}
-		if !hasTenant && !strings.HasPrefix(table, "saga_step_logs") {
+		if !hasTenant && !strings.HasPrefix(table, "saga.saga_step_logs") {
 			continue
 		}
-		if !ask[bool](t, pool, `SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = ('saga.' || $1)::regclass`, table) {
+		if !ask[bool](t, pool, `SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = $1::regclass`, table) {
 			t.Errorf("%s: row-level security is not forced", table)
 		}
 		got := texts(t, pool, `SELECT format('%s %s %s to %s: %s / %s', policyname, permissive, cmd, array_to_string(roles, ','), qual, with_check)
-			FROM pg_policies WHERE schemaname = 'saga' AND tablename = $1 ORDER BY policyname`, table)
+			FROM pg_policies WHERE schemaname || '.' || tablename = $1 ORDER BY policyname`, table)
 		own := `(tenant_id = ( SELECT (NULLIF(current_setting('skald.tenant_id'::text, true), ''::text))::uuid AS "nullif"))`
 		if !hasTenant {
 			heads := strings.Replace(table, "step_logs", "states", 1)
-			own = fmt.Sprintf("( SELECT true\n   FROM saga.%s s\n  WHERE (s.id = %s.saga_id))", heads, table)
+			own = fmt.Sprintf("( SELECT true\n   FROM %s s\n  WHERE (s.id = %s.saga_id))", heads, strings.TrimPrefix(table, "saga."))
 		}
 		want := []string{
 			"engine_rows PERMISSIVE ALL to saga_engine_role: true / true",
@@ -104,7 +107,9 @@ func TestEveryTableWithATenantIsSecured(t *testing.T) {
 }
 
 // secret tells whether a table is nothing to read reports with.
-func secret(table string) bool { return strings.HasSuffix(table, "_secrets") || table == "api_keys" }
+func secret(table string) bool {
+	return strings.HasSuffix(table, "_secrets") || table == "saga.api_keys"
+}
 
 // Requirements S2-121, S2-122, T15.
 func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
@@ -121,7 +126,7 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 	}
 	for table, hasTenant := range tables(t, pool) {
 		want := map[string]string{db.AppRole: "", db.EngineRole: "SELECT INSERT UPDATE DELETE", db.ReadonlyRole: "SELECT"}
-		if hasTenant || strings.HasPrefix(table, "saga_step_logs") {
+		if hasTenant || strings.HasPrefix(table, "saga.saga_step_logs") {
 			want[db.AppRole] = "SELECT INSERT UPDATE DELETE"
 		}
 		switch {
@@ -129,32 +134,34 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 			want[db.AppRole], want[db.EngineRole] = "SELECT INSERT", "SELECT INSERT"
 		case secret(table):
 			want[db.ReadonlyRole] = ""
-		case table == "saga_schema_version":
+		case table == "saga.saga_schema_version":
 			want[db.AppRole], want[db.EngineRole] = "SELECT", "SELECT"
-		case table == "saga_counts_horizon":
+		case table == "saga.saga_counts_horizon":
 			want[db.AppRole] = "SELECT"
 		}
 		if strings.HasSuffix(table, "_archive") {
 			want[db.AppRole] = "SELECT"
 		}
 		for _, role := range roles {
-			if got := grants("saga."+table, role, "SELECT INSERT UPDATE DELETE TRUNCATE REFERENCES TRIGGER", "has_table_privilege"); got != want[role] {
+			if got := grants(table, role, "SELECT INSERT UPDATE DELETE TRUNCATE REFERENCES TRIGGER", "has_table_privilege"); got != want[role] {
 				t.Errorf("%s on %s: %q, want %q", role, table, got, want[role])
 			}
 		}
-		if n := ask[int](t, pool, `SELECT count(*) FROM pg_class, aclexplode(relacl) a WHERE oid = ('saga.' || $1)::regclass AND a.grantee = 0`, table); n > 0 {
+		if n := ask[int](t, pool, `SELECT count(*) FROM pg_class, aclexplode(relacl) a WHERE oid = $1::regclass AND a.grantee = 0`, table); n > 0 {
 			t.Errorf("%s: everybody has %d privileges", table, n)
 		}
 	}
 	for _, role := range roles {
-		if got := grants("saga", role, "USAGE CREATE", "has_schema_privilege"); got != "USAGE" {
-			t.Errorf("%s on the schema: %q, want USAGE", role, got)
+		for _, schema := range []string{"saga", "dlq"} {
+			if got := grants(schema, role, "USAGE CREATE", "has_schema_privilege"); got != "USAGE" {
+				t.Errorf("%s on the schema %s: %q, want USAGE", role, schema, got)
+			}
 		}
 		want := "USAGE"
 		if role == db.ReadonlyRole {
 			want = ""
 		}
-		for _, sequence := range texts(t, pool, `SELECT oid::regclass FROM pg_class WHERE relnamespace = 'saga'::regnamespace AND relkind = 'S'`) {
+		for _, sequence := range texts(t, pool, `SELECT oid::regclass FROM pg_class WHERE relnamespace`+ourSchemas+` AND relkind = 'S'`) {
 			if got := grants(sequence, role, "USAGE UPDATE", "has_sequence_privilege"); got != want {
 				t.Errorf("%s on %s: %q, want %q", role, sequence, got, want)
 			}
@@ -169,18 +176,19 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 func TestFunctionsAndViewsLendNobodyTheirOwnersRights(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
-	if open := texts(t, pool, `SELECT relname FROM pg_class WHERE relnamespace = 'saga'::regnamespace AND relkind = 'v' AND relname NOT IN ('tenant_metadata', 'tenant_metadata_archive')
+	if open := texts(t, pool, `SELECT relname FROM pg_class WHERE relnamespace`+ourSchemas+` AND relkind = 'v' AND relname NOT LIKE 'tenant\_%'
 		AND NOT coalesce(reloptions @> ARRAY['security_invoker=true'], false)`); len(open) > 0 {
 		t.Errorf("views that show every tenant's rows to the application role: %v", open)
 	}
 	for _, tt := range []struct{ name, query string }{
-		{"functions whose search_path the caller chooses", `SELECT proname FROM pg_proc WHERE pronamespace = 'saga'::regnamespace
+		{"functions whose search_path the caller chooses", `SELECT proname FROM pg_proc WHERE pronamespace` + ourSchemas + `
+			AND prokind <> 'p' -- one that commits cannot have settings; its names are qualified
 			AND NOT coalesce(array_to_string(proconfig, ' ') LIKE '%search_path=%', false)`},
-		{"functions of the owner's rights that others than the engine may call", `SELECT proname FROM pg_proc WHERE pronamespace = 'saga'::regnamespace AND prosecdef
+		{"functions of the owner's rights that others than the engine may call", `SELECT proname FROM pg_proc WHERE pronamespace` + ourSchemas + ` AND prosecdef
 			AND proname <> 'feed_horizon' -- shows one transaction id
 			AND (has_function_privilege('saga_app_role', oid, 'EXECUTE') OR has_function_privilege('saga_readonly_role', oid, 'EXECUTE'))`},
 		{"functions that everybody may call", `SELECT proname FROM pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowner))) a
-			WHERE pronamespace = 'saga'::regnamespace AND a.grantee = 0`},
+			WHERE pronamespace` + ourSchemas + ` AND a.grantee = 0`},
 	} {
 		if found := texts(t, pool, tt.query); len(found) > 0 {
 			t.Errorf("%s: %v", tt.name, found)
@@ -198,7 +206,7 @@ func seeded(t *testing.T) (dsn string, tenants [2]uuid.UUID) {
 	dsn, tenants = testdb.DSN(t), [2]uuid.UUID{uuid.New(), uuid.New()}
 	pool := open(t, dsn)
 	for _, s := range texts(t, pool, `SELECT format('ALTER TABLE %s DROP CONSTRAINT %I CASCADE', conrelid::regclass, conname) FROM pg_constraint
-		WHERE connamespace = 'saga'::regnamespace AND contype IN ('c', 'f') AND conparentid = 0`) {
+		WHERE connamespace`+ourSchemas+` AND contype IN ('c', 'f') AND conparentid = 0`) {
 		execute(t, pool, s)
 	}
 	for table, hasTenant := range tables(t, pool) {
@@ -206,7 +214,7 @@ func seeded(t *testing.T) (dsn string, tenants [2]uuid.UUID) {
 			continue
 		}
 		columns := texts(t, pool, `SELECT quote_ident(attname) || ' ' || atttypid::regtype FROM pg_attribute
-			WHERE attrelid = ('saga.' || $1)::regclass AND attnum > 0 AND attnotnull AND NOT atthasdef AND attidentity = '' AND attname <> 'tenant_id'`, table)
+			WHERE attrelid = $1::regclass AND attnum > 0 AND attnotnull AND NOT atthasdef AND attidentity = '' AND attname <> 'tenant_id'`, table)
 		for i, tenant := range tenants {
 			names, values := "tenant_id", "'"+tenant.String()+"'"
 			for _, column := range columns {
@@ -222,7 +230,7 @@ func seeded(t *testing.T) (dsn string, tenants [2]uuid.UUID) {
 				}
 				names, values = names+", "+name, values+", '"+value+"'"
 			}
-			execute(t, pool, `INSERT INTO saga.`+table+` (`+names+`) VALUES (`+values+`)`)
+			execute(t, pool, `INSERT INTO `+table+` (`+names+`) VALUES (`+values+`)`)
 		}
 	}
 	execute(t, pool, `INSERT INTO saga.saga_step_logs (saga_id, step_index, step_name, action, status) SELECT id, 0, 's', 'EXECUTE', 'RUNNING' FROM saga.saga_states`)
@@ -235,10 +243,10 @@ func TestEveryTableShowsATenantItsOwnRows(t *testing.T) {
 	dsn, tenants := seeded(t)
 	app, engine := as(t, dsn, db.AppRole), as(t, dsn, db.EngineRole)
 	for table, hasTenant := range tables(t, open(t, dsn)) {
-		if !hasTenant && table != "saga_step_logs" {
+		if !hasTenant && table != "saga.saga_step_logs" {
 			continue
 		}
-		count := `SELECT count(*) FROM saga.` + table
+		count := `SELECT count(*) FROM ` + table
 		for _, tt := range []struct {
 			tenant uuid.UUID
 			want   int
@@ -266,8 +274,8 @@ func TestNoRoleCanChangeTheAuditTrail(t *testing.T) {
 		for _, role := range roles {
 			conn := as(t, dsn, role)
 			for _, statement := range []string{
-				`UPDATE saga.%s SET tenant_id = tenant_id`, `DELETE FROM saga.%s`, `TRUNCATE saga.%s`, `TRUNCATE saga.%s CASCADE`, `DROP TABLE saga.%s`,
-				`ALTER TABLE saga.%s DISABLE TRIGGER ALL`, `ALTER TABLE saga.%s DISABLE ROW LEVEL SECURITY`,
+				`UPDATE %s SET tenant_id = tenant_id`, `DELETE FROM %s`, `TRUNCATE %s`, `TRUNCATE %s CASCADE`, `DROP TABLE %s`,
+				`ALTER TABLE %s DISABLE TRIGGER ALL`, `ALTER TABLE %s DISABLE ROW LEVEL SECURITY`,
 			} {
 				if _, err := inTenant(t.Context(), conn, tenants[0], fmt.Sprintf(statement, table)); !denied(err) {
 					t.Errorf("%s: "+statement+": %v, want it denied", role, table, err)
@@ -281,7 +289,7 @@ func TestNoRoleCanChangeTheAuditTrail(t *testing.T) {
 }
 
 func appendOnly(table string) bool {
-	return table == "saga_events" || table == "saga_events_archive" || strings.HasPrefix(table, "audit_")
+	return table == "saga.saga_events" || table == "saga.saga_events_archive" || strings.HasPrefix(table, "saga.audit_")
 }
 
 // Requirement S2-122, T15.
@@ -292,7 +300,7 @@ func TestTheReadonlyRoleReadsEverythingAndWritesNothing(t *testing.T) {
 	execute(t, pool, `CREATE TABLE saga.later (n int)`)
 	for table, hasTenant := range tables(t, pool) {
 		var n int
-		err := conn.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.`+table).Scan(&n)
+		err := conn.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&n)
 		if secret(table) {
 			if !denied(err) {
 				t.Errorf("%s: %v, want it denied", table, err)
@@ -302,16 +310,16 @@ func TestTheReadonlyRoleReadsEverythingAndWritesNothing(t *testing.T) {
 		}
 		column := "tenant_id"
 		if !hasTenant {
-			column = ask[string](t, pool, `SELECT attname FROM pg_attribute WHERE attrelid = ('saga.' || $1)::regclass AND attnum > 0 AND attidentity = '' LIMIT 1`, table)
+			column = ask[string](t, pool, `SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND attidentity = '' LIMIT 1`, table)
 		}
-		for _, statement := range []string{"INSERT INTO saga.%s DEFAULT VALUES", "DELETE FROM saga.%s", "TRUNCATE saga.%s", "UPDATE saga.%s SET " + column + " = NULL"} {
+		for _, statement := range []string{"INSERT INTO %s DEFAULT VALUES", "DELETE FROM %s", "TRUNCATE %s", "UPDATE %s SET " + column + " = NULL"} {
 			if _, err := conn.ExecContext(t.Context(), fmt.Sprintf(statement, table)); !denied(err) {
 				t.Errorf(statement+": %v, want it denied", table, err)
 			}
 		}
 	}
-	for _, view := range texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga'`) {
-		if _, err := conn.ExecContext(t.Context(), `SELECT * FROM saga.`+view); err != nil {
+	for _, view := range texts(t, pool, `SELECT schemaname || '.' || viewname FROM pg_views WHERE schemaname IN ('saga', 'dlq', 'jobs')`) {
+		if _, err := conn.ExecContext(t.Context(), `SELECT * FROM `+view); err != nil {
 			t.Errorf("read %s: %v", view, err)
 		}
 	}
@@ -332,7 +340,7 @@ func TestTablesOfLaterMigrationsAreSecuredToo(t *testing.T) {
 	dsn := testdb.DSN(t)
 	execute(t, open(t, dsn), `CREATE TABLE saga.later (tenant_id uuid NOT NULL, n int)`)
 	var insecure *db.Insecure
-	if err := db.Secured(t.Context(), dsn); !errors.As(err, &insecure) || !slices.Equal(insecure.Problems, []string{"table later is open"}) {
+	if err := db.Secured(t.Context(), dsn); !errors.As(err, &insecure) || !slices.Equal(insecure.Problems, []string{"table saga.later is open"}) {
 		t.Errorf("an open table: %v", err)
 	}
 	if _, err := db.Up(t.Context(), dsn); err != nil {

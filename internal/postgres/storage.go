@@ -10,22 +10,23 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// tableUsage and indexUsage are seed 2's monitoring queries for the schema saga.
+// tableUsage and indexUsage are seed 2's monitoring queries, for all our
+// schemas. Tables of saga go by their bare names.
 const tableUsage = `
-SELECT c.relname, pg_total_relation_size(c.oid), pg_relation_size(c.oid),
+SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || c.relname, pg_total_relation_size(c.oid), pg_relation_size(c.oid),
        coalesce(pg_total_relation_size(nullif(c.reltoastrelid, 0)), 0), pg_indexes_size(c.oid),
        u.n_live_tup, u.n_dead_tup, u.n_mod_since_analyze, u.last_vacuum, u.last_autovacuum, u.last_analyze, u.last_autoanalyze
   FROM pg_class c JOIN pg_stat_user_tables u ON u.relid = c.oid
- WHERE c.relnamespace = 'saga'::regnamespace AND c.relkind = 'r'
+ WHERE u.schemaname IN ('saga', 'dlq', 'jobs') AND c.relkind = 'r'
  ORDER BY 2 DESC, 1`
 
 const indexUsage = `
-SELECT u.relname, u.indexrelname, pg_relation_size(u.indexrelid), i.indisunique, i.indisvalid, u.idx_scan, u.idx_tup_read, u.idx_tup_fetch
+SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || u.relname, u.indexrelname, pg_relation_size(u.indexrelid), i.indisunique, i.indisvalid, u.idx_scan, u.idx_tup_read, u.idx_tup_fetch
   FROM pg_stat_user_indexes u JOIN pg_index i ON i.indexrelid = u.indexrelid
- WHERE u.schemaname = 'saga'
+ WHERE u.schemaname IN ('saga', 'dlq', 'jobs')
  ORDER BY 1, 2`
 
-// Storage reports what the tables of the schema saga take and how they and
+// Storage reports what our tables take and how they and
 // their indexes are used (S2-126, S2-127).
 func (db *DB) Storage(ctx context.Context) (saga.Storage, error) {
 	tx, err := db.read.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})

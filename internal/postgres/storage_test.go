@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/skald-saga/skald/internal/postgres"
@@ -29,13 +30,17 @@ func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 	found := map[string]saga.Table{}
 	for _, table := range report.Tables {
 		found[table.Name] = table
+		schema, name, other := strings.Cut(table.Name, ".")
+		if !other {
+			schema, name = "saga", table.Name
+		}
 		if table.TotalBytes < table.HeapBytes+table.ToastBytes+table.IndexBytes {
 			t.Errorf("%s: its parts are larger than it: %+v", table.Name, table)
 		}
-		if want := ask[int64](t, db.SQL(), `SELECT pg_total_relation_size(('saga.' || $1)::regclass)`, table.Name); table.TotalBytes != want {
+		if want := ask[int64](t, db.SQL(), `SELECT pg_total_relation_size(($1 || '.' || $2)::regclass)`, schema, name); table.TotalBytes != want {
 			t.Errorf("%s takes %d bytes, want %d", table.Name, table.TotalBytes, want)
 		}
-		if want := ask[int](t, db.SQL(), `SELECT count(*) FROM pg_indexes WHERE schemaname = 'saga' AND tablename = $1`, table.Name); len(table.Indexes) != want {
+		if want := ask[int](t, db.SQL(), `SELECT count(*) FROM pg_indexes WHERE schemaname = $1 AND tablename = $2`, schema, name); len(table.Indexes) != want {
 			t.Errorf("%s has %d indexes in the report, want %d", table.Name, len(table.Indexes), want)
 		}
 		for _, index := range table.Indexes {
@@ -44,7 +49,7 @@ func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 			}
 		}
 	}
-	if want := ask[int](t, db.SQL(), `SELECT count(*) FROM pg_tables WHERE schemaname = 'saga'`); len(report.Tables) != want {
+	if want := ask[int](t, db.SQL(), `SELECT count(*) FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'jobs')`); len(report.Tables) != want {
 		t.Errorf("%d tables, want %d", len(report.Tables), want)
 	}
 	states := found["saga_states"]
