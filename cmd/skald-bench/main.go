@@ -47,6 +47,8 @@ func dispatch(ctx context.Context, args []string) error {
 			return fill(ctx, args[1:], os.Stdout)
 		case "read":
 			return read(ctx, args[1:], os.Stdout)
+		case "generate-letters":
+			return fillLetters(ctx, args[1:], os.Stdout)
 		}
 	}
 	return measure(ctx, args, os.Stdout)

@@ -8,7 +8,7 @@ CREATE TABLE dlq.dlq_messages_archive (
     tenant_id         uuid         NOT NULL,
     seq               bigint       NOT NULL,
     version           bigint       NOT NULL,
-    original_topic    varchar(255) NOT NULL,
+    original_topic    varchar(255) COLLATE "C" NOT NULL,
     error_message     text         NOT NULL,
     retry_count       integer      NOT NULL,
     max_retries       integer      NOT NULL,
@@ -67,6 +67,7 @@ CREATE TABLE dlq.dlq_messages_archive (
 );
 CREATE INDEX idx_dlq_messages_archive_topic ON dlq.dlq_messages_archive (tenant_id, original_topic, archived_at, id);
 CREATE INDEX idx_dlq_messages_archive_at ON dlq.dlq_messages_archive (tenant_id, archived_at, id);
+CREATE INDEX idx_dlq_messages_archive_resolution ON dlq.dlq_messages_archive (tenant_id, resolution, archived_at, id);
 CREATE INDEX idx_dlq_messages_archive_age ON dlq.dlq_messages_archive (archived_at, id);
 CREATE INDEX idx_dlq_messages_archive_lineage ON dlq.dlq_messages_archive (tenant_id, root_id);
 CREATE INDEX idx_dlq_messages_archive_terms ON dlq.dlq_messages_archive USING gin (terms);

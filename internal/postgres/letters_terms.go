@@ -28,7 +28,8 @@ const (
 	termSource      kind = 's'
 	termErrorType   kind = 't'
 	termErrorClass  kind = 'c'
-	termGroup       kind = 'g' // consumer group
+	termConsumers   kind = 'g' // consumer group
+	termFingerprint kind = 'f' // for the archive; live letters have an index
 	termCorrelation kind = 'r'
 	termTrace       kind = 'x'
 	termSaga        kind = 'a'
@@ -75,7 +76,8 @@ func letterTerms(l *dlq.Letter, isSealed bool) []int32 {
 	add(termSource, string(l.Source))
 	add(termErrorClass, string(l.Failure.Class))
 	unlessEmpty(termErrorType, l.Failure.Type)
-	unlessEmpty(termGroup, l.ConsumerGroup)
+	unlessEmpty(termConsumers, l.ConsumerGroup)
+	unlessEmpty(termFingerprint, l.Fingerprint)
 	unlessEmpty(termCorrelation, l.CorrelationID)
 	unlessEmpty(termTrace, l.TraceID)
 	unlessEmpty(termAssignee, l.Assignee)

@@ -93,7 +93,7 @@ func TestWordsOfMessages(t *testing.T) {
 func TestTermsOfALetter(t *testing.T) {
 	t.Parallel()
 	l := dlq.Letter{
-		TenantID: uuid.MustParse("11111111-1111-4111-8111-111111111111"), Source: dlq.FromKafka, ConsumerGroup: "g", CorrelationID: "c", TraceID: "t",
+		TenantID: uuid.MustParse("11111111-1111-4111-8111-111111111111"), Source: dlq.FromKafka, ConsumerGroup: "g", Fingerprint: "ff", CorrelationID: "c", TraceID: "t",
 		Assignee: "ada", Labels: []string{"x", "y"}, Link: dlq.Link{SagaID: uuid.Max, JobRunID: uuid.Max}, Encoding: dlq.JSON,
 		Failure: dlq.Failure{Message: "no no", Type: "E", Class: dlq.Permanent},
 		Content: dlq.Content{Key: []byte{0}, Payload: []byte(`{"n":1}`), Headers: []dlq.Header{
@@ -102,7 +102,7 @@ func TestTermsOfALetter(t *testing.T) {
 	}
 	of := func(l dlq.Letter, k kind, value string) int32 { return term(l.TenantID, k, value) }
 	readable := []int32{
-		of(l, termSource, "KAFKA"), of(l, termGroup, "g"), of(l, termCorrelation, "c"), of(l, termTrace, "t"), of(l, termAssignee, "ada"),
+		of(l, termSource, "KAFKA"), of(l, termConsumers, "g"), of(l, termFingerprint, "ff"), of(l, termCorrelation, "c"), of(l, termTrace, "t"), of(l, termAssignee, "ada"),
 		of(l, termLabel, "x"), of(l, termLabel, "y"), of(l, termSaga, uuid.Max.String()), of(l, termJobRun, uuid.Max.String()),
 		of(l, termErrorType, "E"), of(l, termErrorClass, "PERMANENT"), of(l, termWord, "no"),
 	}

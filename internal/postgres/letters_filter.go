@@ -1,0 +1,346 @@
+package postgres
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// letterTable is a table of letters, as lists look at it.
+type letterTable struct {
+	table string
+	// view is the table for those who look for terms: behind row-level security
+	// their index serves only those whom no policy stops (migration 0090).
+	view string
+	at   string // the time that lists are ordered by
+	// groups and redrives: it has an index for these.
+	groups, redrives bool
+}
+
+var (
+	liveLetters     = letterTable{"dlq.dlq_messages", "dlq.tenant_messages", "created_at", true, true}
+	archivedLetters = letterTable{"dlq.dlq_messages_archive", "dlq.tenant_messages_archive", "archived_at", false, false}
+)
+
+// selectLetters returns the queries that together select each letter of a filter
+// once, each with tail at its end; the table's alias is m. What an index holds in
+// order only for one value (a status of a topic, say) is asked for value by value:
+// each part then ends after a page.
+//
+// The order of parts is of no use to anybody: whoever wants one sorts their union.
+func (t *letterTable) selectLetters(tenant uuid.UUID, q dlq.Query, columns, tail string) (parts []string, args []any) {
+	w := where{}
+	from := t.table
+	if byTerms(t, &q.Filter) {
+		from = t.view
+	}
+	column, choices := t.choices(&q.Filter)
+	w.letters(t, tenant, q, column)
+	if choices == nil {
+		return []string{"(SELECT " + columns + " FROM " + from + " m WHERE " + w.text() + tail + ")"}, w.args
+	}
+	for _, c := range choices {
+		own := where{conditions: slices.Clip(w.conditions), args: w.args}
+		own.add("m."+column+c.is, c.value)
+		parts = append(parts, "(SELECT "+columns+" FROM "+from+" m WHERE "+own.text()+tail+")")
+		w.args = own.args
+	}
+	return parts, w.args
+}
+
+// choice is a condition on one column.
+type choice struct {
+	is    string // the comparison, e.g. " = ?"
+	value any
+}
+
+// choices are conditions on one column of which each letter of the filter fits
+// exactly one; none: one index holds all letters in order.
+func (t *letterTable) choices(f *dlq.Filter) (column string, out []choice) {
+	exact := f.Topic != "" && !strings.HasSuffix(f.Topic, "*")
+	var values []string
+	switch {
+	case len(f.Resolutions) > 0 && (t == &archivedLetters || !exact && f.Fingerprint == ""):
+		column, values = "resolution", texts(f.Resolutions)
+	case t == &archivedLetters: // its indexes hold no status
+	case len(f.Statuses) > 0:
+		column, values = "status", texts(f.Statuses)
+	case exact || f.Fingerprint != "":
+		column, values = "status", texts(dlq.Statuses)
+	case f.RetryCountMin != nil && *f.RetryCountMin > 0:
+		return "retry_count", retryChoices(*f.RetryCountMin, f.RetryCountMax)
+	}
+	values = slices.Clone(values)
+	slices.Sort(values)
+	for _, v := range slices.Compact(values) {
+		out = append(out, choice{" = ?", v})
+	}
+	return column, out
+}
+
+// severalRetries is how many numbers of retries are looked for one by one. Letters
+// with more are few.
+const severalRetries = 8
+
+func retryChoices(from int, to *int) (out []choice) {
+	last := from + severalRetries - 1
+	if to != nil {
+		last = min(last, *to)
+	}
+	for n := from; n <= last; n++ {
+		out = append(out, choice{" = ?", n})
+	}
+	if to == nil || *to > last {
+		out = append(out, choice{" > ?", last})
+	}
+	return out
+}
+
+// byTerms tells whether terms find what f asks for.
+func byTerms(t *letterTable, f *dlq.Filter) bool {
+	return f.Sources != nil || f.Classes != nil || f.ErrorType != "" || f.ErrorContains != "" || f.ConsumerGroup != "" || f.Key != nil ||
+		len(f.Headers) > 0 || len(f.Payload) > 0 || len(f.Labels) > 0 || f.Assignee != "" || f.CorrelationID != "" || f.TraceID != "" ||
+		f.SagaID != uuid.Nil || f.JobRunID != uuid.Nil || f.Fingerprint != "" && !t.groups
+}
+
+// letters adds the conditions of a filter, but for those that are choices of a
+// column, and of the page's place.
+func (w *where) letters(t *letterTable, tenant uuid.UUID, q dlq.Query, chosen string) {
+	f := &q.Filter
+	w.add("m.tenant_id = ?", tenant)
+	if topic, ok := strings.CutSuffix(f.Topic, "*"); ok {
+		// The column is in byte order. Not LIKE: row-level security lets nothing near
+		// the index that is not known to leak nothing.
+		w.add("m.original_topic >= ?", topic)
+		if next := after(topic); next != "" {
+			w.add("m.original_topic < ?", next)
+		}
+	} else if f.Topic != "" {
+		w.add("m.original_topic = ?", f.Topic)
+	}
+	if chosen != "status" {
+		w.among("status", texts(f.Statuses))
+	}
+	if chosen != "resolution" {
+		w.among("resolution", texts(f.Resolutions))
+	}
+	if t.groups && f.Fingerprint != "" {
+		w.add("m.fingerprint = ?", f.Fingerprint)
+	}
+	if f.RedriveID != uuid.Nil {
+		w.add("m.redrive_id = ?", f.RedriveID)
+	}
+	w.found(t, f)
+	w.terms(t, tenant, f)
+	w.ranges(f)
+	switch {
+	case f.RootID == uuid.Nil:
+	case t == &archivedLetters:
+		w.add("m.root_id = ?", f.RootID)
+	default: // the first of a lineage bears its id, the others have come back
+		w.add("(m.id = ? AND m.root_id = m.id OR m.root_id = ? AND m.generation > 0)", f.RootID, f.RootID)
+	}
+	if q.After != nil {
+		than := "<"
+		if q.Oldest {
+			than = ">"
+		}
+		w.add("(m."+t.at+", m.id) "+than+" (?, ?)", q.After.At, q.After.ID)
+	}
+}
+
+// found adds that the row itself is what terms have found it by: two values may
+// have one hash. All in one condition that the planner takes for true of nearly
+// every row. What it estimates of them would count twice, for they say what the
+// terms say: it would hope for a hundredth of the rows that there are.
+func (w *where) found(t *letterTable, f *dlq.Filter) {
+	own := where{args: w.args}
+	own.checks(f)
+	if !t.groups && f.Fingerprint != "" {
+		own.add("m.fingerprint = ?", f.Fingerprint)
+	}
+	if w.args = own.args; own.conditions != nil {
+		w.conditions = append(w.conditions, "CASE WHEN "+own.text()+" THEN 1 ELSE 0 END <> 0")
+	}
+}
+
+// checks adds what terms stand for.
+func (w *where) checks(f *dlq.Filter) {
+	for _, eq := range []struct{ column, value string }{
+		{"error_type", f.ErrorType}, {"consumer_group", f.ConsumerGroup}, {"assignee", f.Assignee},
+		{"correlation_id", f.CorrelationID}, {"trace_id", f.TraceID},
+	} {
+		if eq.value != "" {
+			w.add("m."+eq.column+" = ?", eq.value)
+		}
+	}
+	for _, eq := range []struct {
+		column string
+		value  uuid.UUID
+	}{{"saga_id", f.SagaID}, {"job_run_id", f.JobRunID}} {
+		if eq.value != uuid.Nil {
+			w.add("m."+eq.column+" = ?", eq.value)
+		}
+	}
+	w.among("source", texts(f.Sources))
+	w.among("error_class", texts(f.Classes))
+	if f.Key != nil {
+		w.add("m.message_key = ?", f.Key)
+	}
+	if len(f.Labels) > 0 {
+		w.add("m.labels @> ?", pq.Array(f.Labels))
+	}
+	for name, value := range f.Headers {
+		w.add("position(?::bytea in m.headers) > 0", appendHeader(nil, dlq.Header{Name: name, Value: []byte(value)}))
+	}
+	for path, value := range f.Payload {
+		_, doc := asked(value)
+		w.add("m.payload #> ? = ?::jsonb", pq.Array(strings.Split(path, ".")), string(doc))
+	}
+	if f.ErrorContains != "" {
+		asks := words(f.ErrorContains)
+		if len(asks) == 0 {
+			w.add("false") // no word is in no message
+		}
+		for _, word := range asks {
+			// What PostgreSQL makes small beside ASCII depends on the database: of a word
+			// with other letters the term has to do.
+			if !strings.ContainsFunc(word, func(r rune) bool { return r > 127 }) {
+				w.add("position(? in lower(m.error_message)) > 0", word)
+			}
+		}
+	}
+}
+
+// among adds that column is one of values, unless they are nil.
+func (w *where) among(column string, values []string) {
+	if values != nil {
+		w.add("m."+column+" = ANY (?::text[])", pq.Array(values))
+	}
+}
+
+func texts[T ~string](values []T) []string {
+	if values == nil {
+		return nil
+	}
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// terms adds what the terms must be.
+func (w *where) terms(t *letterTable, tenant uuid.UUID, f *dlq.Filter) {
+	var all []int32
+	add := func(k kind, value string) { all = append(all, term(tenant, k, value)) }
+	anyOf := func(k kind, values []string) {
+		switch len(values) {
+		case 0:
+		case 1:
+			add(k, values[0])
+		default:
+			var alternatives []int32
+			for _, v := range values {
+				alternatives = append(alternatives, term(tenant, k, v))
+			}
+			w.add("m.terms && ?::integer[]", termArray(alternatives))
+		}
+	}
+	anyOf(termSource, texts(f.Sources))
+	anyOf(termErrorClass, texts(f.Classes))
+	for _, eq := range []struct {
+		kind  kind
+		value string
+	}{
+		{termErrorType, f.ErrorType}, {termConsumers, f.ConsumerGroup}, {termAssignee, f.Assignee},
+		{termCorrelation, f.CorrelationID}, {termTrace, f.TraceID},
+	} {
+		if eq.value != "" {
+			add(eq.kind, eq.value)
+		}
+	}
+	if !t.groups && f.Fingerprint != "" {
+		add(termFingerprint, f.Fingerprint)
+	}
+	if f.SagaID != uuid.Nil {
+		add(termSaga, f.SagaID.String())
+	}
+	if f.JobRunID != uuid.Nil {
+		add(termJobRun, f.JobRunID.String())
+	}
+	if f.Key != nil {
+		add(termKey, string(f.Key))
+	}
+	for _, label := range f.Labels {
+		add(termLabel, label)
+	}
+	for name, value := range f.Headers {
+		add(termHeader, headerTerm(name, value))
+	}
+	for path, value := range f.Payload {
+		s, _ := asked(value)
+		add(termPayload, memberTerm(path, s))
+	}
+	for _, word := range words(f.ErrorContains) {
+		add(termWord, word)
+	}
+	if all != nil {
+		slices.Sort(all) // maps have no order, and equal questions should be equal
+		w.add("m.terms @> ?::integer[]", termArray(all))
+	}
+}
+
+// ranges adds what lies between bounds.
+func (w *where) ranges(f *dlq.Filter) {
+	for _, r := range []struct {
+		condition string
+		at        time.Time
+	}{
+		{"m.created_at >= ?", f.CreatedFrom},
+		{"m.created_at < ?", f.CreatedTo},
+		{"m.last_retry_at >= ?", f.LastRetryFrom},
+		{"m.last_retry_at < ?", f.LastRetryTo},
+	} {
+		if !r.at.IsZero() {
+			w.add(r.condition, r.at)
+		}
+	}
+	if !f.LastRetryTo.IsZero() { // nothing is retried before it came, give or take what two clocks differ
+		w.add("m.created_at < ?", f.LastRetryTo.Add(time.Minute))
+	}
+	if f.RetryCountMin != nil {
+		w.add("m.retry_count >= ?", *f.RetryCountMin)
+		if *f.RetryCountMin > 0 {
+			w.add("m.retry_count > 0") // in the words of the index
+		}
+	}
+	if f.RetryCountMax != nil {
+		w.add("m.retry_count <= ?", *f.RetryCountMax)
+	}
+	if f.GenerationMin > 0 {
+		w.add("m.generation > 0 AND m.generation >= ?", f.GenerationMin)
+	}
+}
+
+// after returns the first text, byte by byte, that does not begin with prefix
+// and is more than it; "": all that are more begin with it. What UTF-8 does not
+// have as a last byte is left out, or PostgreSQL would refuse it.
+func after(prefix string) string {
+	runes := []rune(prefix)
+	for i := len(runes) - 1; i >= 0; i-- {
+		next := runes[i] + 1
+		if next == 0xD800 {
+			next = 0xE000 // surrogates are no characters
+		}
+		if next <= 0x10FFFF {
+			return string(append(runes[:i], next))
+		}
+	}
+	return ""
+}

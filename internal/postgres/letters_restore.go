@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// movedColumns are the columns of dlq_messages that a move between it and its
+// archive takes along: all but those that say that a retry is under way, which
+// neither has then. Both tables have them under these names.
+const movedColumns = `id, tenant_id, seq, version, original_topic, error_message, retry_count, max_retries, payload, status,
+	created_at, updated_at, last_retry_at, source, payload_raw, payload_encoding, message_key, headers, dlq_topic, dlq_partition,
+	dlq_offset, original_partition, original_offset, original_timestamp, consumer_group, error_type, error_class, error_stack,
+	fingerprint, terms, saga_id, step_index, step_name, step_action, job_run_id, webhook_id, delivery_id, correlation_id, trace_id,
+	dedupe_key, labels, assignee, note, resolution, next_retry_at, terminal_at, attempts, redrive_id, target, revision, ordered,
+	root_id, parent_id, generation`
+
+// restoreLetter moves a letter back: the row deleted is the row inserted. It is
+// PENDING, with at least one retry left (invariant D3), and nobody retries it
+// unasked. A dedupe key that another letter bears by now is given up, and so is
+// the place in Kafka if it was read again.
+var restoreLetter = `
+WITH gone AS (
+	DELETE FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2
+	RETURNING ` + qualified("a", movedColumns) + `
+), back AS (
+	INSERT INTO dlq.dlq_messages AS m (` + movedColumns + `)
+	OVERRIDING SYSTEM VALUE
+	SELECT ` + strings.NewReplacer(
+	"g.version", "g.version + 1", "g.max_retries", "greatest(g.max_retries, g.retry_count + 1)", "g.status", "'PENDING'", "g.updated_at", "$3::timestamptz",
+	"g.dedupe_key", `CASE WHEN (SELECT o.id FROM dlq.dlq_messages o WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
+	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset", placeFree("g.dlq_offset"),
+	"g.resolution", "NULL", "g.next_retry_at", "NULL::timestamptz", "g.terminal_at", "NULL::timestamptz",
+).Replace(qualified("g", movedColumns)) + `
+	  FROM gone g
+	RETURNING ` + letterColumns + `
+)
+SELECT * FROM back`
+
+// placeFree is a column of a record's place, unless another letter has it.
+func placeFree(column string) string {
+	return `CASE WHEN (SELECT o.id FROM dlq.dlq_messages o WHERE o.dlq_topic = g.dlq_topic AND o.dlq_partition = g.dlq_partition
+		AND o.dlq_offset = g.dlq_offset) IS NULL THEN ` + column + ` END`
+}
+
+// qualified puts an alias before each name of a list.
+func qualified(alias, names string) string {
+	fields := strings.Split(names, ",")
+	for i, f := range fields {
+		fields[i] = alias + "." + strings.TrimSpace(f)
+	}
+	return strings.Join(fields, ", ")
+}
+
+var tellRestored = insertActions(1)
+
+// Restore implements dlq.Letters.
+func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time, by operator.Action) (dlq.Letter, error) {
+	r := restoration{tenant, id, now, by}
+	l, err := again(func() (dlq.Letter, error) { return st.restore(ctx, r) })
+	if dataError(err) { // a key or a place was taken while the statement ran: now it is seen
+		l, err = st.restore(ctx, r)
+	}
+	return l, outage("restore dead letter", err)
+}
+
+type restoration struct {
+	tenant, id uuid.UUID
+	at         time.Time
+	by         operator.Action
+}
+
+// restore acts as the engine: who acts for a tenant may not delete from archives.
+func (st *Letters) restore(ctx context.Context, r restoration) (dlq.Letter, error) {
+	tx, err := st.db.write.BeginTxx(ctx, nil) // for column
+	if err != nil {
+		return dlq.Letter{}, err
+	}
+	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	l, err := st.db.scanLetter(tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at))
+	if errors.Is(err, sql.ErrNoRows) {
+		return dlq.Letter{}, dlq.NotFound(r.id)
+	}
+	if err != nil {
+		return dlq.Letter{}, err
+	}
+	var told actionColumns
+	told.add(&r.by)
+	if _, err := tx.ExecContext(ctx, tellRestored, parameters(told.columns[:])...); err != nil {
+		return dlq.Letter{}, err
+	}
+	return l, tx.Commit()
+}
