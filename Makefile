@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test race chaos lint generate verify-generated bench bench-read postgres
+.PHONY: help build run demo test race chaos lint generate verify-generated bench bench-read postgres kafka kafka-stop test-kafka bench-dlq
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,9 +25,18 @@ test: postgres ## every test; fails, never skips, when a component is missing
 	$(GO) vet ./...
 	$(GO) test -timeout 15m ./...
 
+kafka: ## one real Apache Kafka broker on 127.0.0.1:19092 (SKALD_KAFKA_PORT), its jars from Maven Central
+	@sh scripts/kafka.sh start
+
+kafka-stop: ## end it
+	@sh scripts/kafka.sh stop
+
+test-kafka: postgres ## the integration suite of internal/kafka on a real broker
+	@GO='$(GO)' sh scripts/kafka.sh test
+
 race: postgres ## the packages that share memory, under the race detector
 	$(GO) test -race -timeout 15m ./internal/engine/... ./internal/groupcommit/... ./internal/memstore/... \
-		./internal/postgres/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./examples/...
+		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./examples/...
 
 chaos: postgres ## kill two nodes a hundred times under load, then check every ledger (about ten minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run Chaos ./internal/chaos

@@ -2810,6 +2810,9 @@ type Explanation struct {
 	// Actions What can be done about it, and by whom.
 	Actions []ExplainedAction `json:"actions"`
 
+	// BlockedBy The dead letter that the saga waits for, because one of its compensations gave up. Retry that (`POST /dlq/messages/{message_id}/retry`), or resolve it when the step was undone elsewhere.
+	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
+
 	// Deadline Of the present phase.
 	Deadline *time.Time `json:"deadline,omitempty"`
 
@@ -3455,6 +3458,9 @@ type Saga struct {
 	// CurrentStep Index of the step in flight, or being undone; `total_steps` when all are done.
 	CurrentStep     int     `json:"current_step"`
 	CurrentStepName *string `json:"current_step_name,omitempty"`
+
+	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is `failed` it waits for that; while it is `compensating` the letter is being retried.
+	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
 
 	// DefinitionID The workflow's name and version, `name@version`.
 	DefinitionID string  `json:"definition_id"`

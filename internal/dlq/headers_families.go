@@ -118,6 +118,9 @@ func tell(headers []Header) told {
 		name := strings.ToLower(h.Name)
 		if s, ok := slots[name]; ok {
 			v := &t.vals[s.family][s.field]
+			if len(h.Value) == 0 {
+				continue // it tells nothing
+			}
 			if v.at == 0 {
 				v.first = h.Value
 			}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/operator"
 )
 
 // Letters of sagas and webhooks are retried by their source: it goes on, and
@@ -35,6 +37,9 @@ type News struct {
 	Token uuid.UUID
 	// Actor is who had it tried, "" when nobody is known.
 	Actor string
+	// Action is what somebody has done to the letter by way of its source; stored
+	// with the rest. Nil: nothing.
+	Action *operator.Action
 }
 
 // Lease is how long a retry that its source makes is left alone by those who

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
@@ -69,6 +71,9 @@ func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObjec
 	}
 	if x.Next != "" {
 		out.Next = &x.Next
+	}
+	if x.BlockedBy != uuid.Nil {
+		out.BlockedBy = &x.BlockedBy
 	}
 	if st := x.Step; st != nil {
 		out.Step = &api.ExplainedStep{Name: st.Name, Index: st.Index, Action: api.StepAction(st.Action), Attempts: st.Attempts, MaxAttempts: st.MaxAttempts}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strconv"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
@@ -63,6 +65,9 @@ func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
 	}
 	if s.Error != nil {
 		out.ErrorMessage = &s.Error.Message
+	}
+	if id := s.DeadLetter(); id != uuid.Nil {
+		out.DeadLetterID = &id
 	}
 	return out
 }

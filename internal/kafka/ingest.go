@@ -22,6 +22,7 @@ type Arrivals interface {
 	// Arrive is dlq.Queue's: durable on return, each record once by its place;
 	// fault Invalid when the content of one is refused, and then none is stored.
 	Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error)
+	// PolicyOf is asked with every record: it remembers its answers for a while.
 	PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
 }
 
@@ -157,7 +158,7 @@ func (p Pattern) Forbidden(topic string) bool {
 // and only then are the offsets committed. Several nodes share the partitions.
 // The error is one of the configuration; everything else is tried again.
 func Ingest(ctx context.Context, cfg IngestConfig) error {
-	in := &ingest{IngestConfig: cfg.complete(), policies: newPolicies(cfg.Store, cfg.Intake.Tenant, cfg.Now)}
+	in := &ingest{IngestConfig: cfg.complete()}
 	if err := cfg.Check(); err != nil {
 		return err
 	}
@@ -176,8 +177,7 @@ func Ingest(ctx context.Context, cfg IngestConfig) error {
 // ingest is the loop's state.
 type ingest struct {
 	IngestConfig
-	policies *policies
-	client   *kgo.Client
+	client *kgo.Client
 
 	mu      sync.Mutex
 	owned   map[place]bool // partitions of this member

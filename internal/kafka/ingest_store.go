@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -132,7 +131,7 @@ func (in *ingest) letters(ctx context.Context, records []*kgo.Record) ([]dlq.Arr
 	for i, r := range records {
 		batch[i] = in.Intake.Arrival(recordOf(r))
 		a := &batch[i]
-		policy, err := in.policies.of(ctx, a.OriginalTopic)
+		policy, err := in.Store.PolicyOf(ctx, a.TenantID, a.OriginalTopic)
 		if err != nil {
 			return nil, fmt.Errorf("policy of a topic: %w", err)
 		}
@@ -261,50 +260,4 @@ func sizeOf(r *kgo.Record) int {
 		n += len(h.Key) + len(h.Value)
 	}
 	return n
-}
-
-// policies remembers the policies of topics for a few seconds: they are asked
-// for with every record.
-type policies struct {
-	store  Arrivals
-	tenant uuid.UUID
-	now    func() time.Time
-
-	mu    sync.Mutex
-	known map[string]known
-}
-
-type known struct {
-	policy dlq.Policy
-	until  time.Time
-}
-
-const (
-	policyAge   = 5 * time.Second
-	maxPolicies = 10_000 // names of topics come from headers, and so from anybody
-)
-
-func newPolicies(store Arrivals, tenant uuid.UUID, now func() time.Time) *policies {
-	return &policies{store: store, tenant: tenant, now: now, known: map[string]known{}}
-}
-
-func (p *policies) of(ctx context.Context, topic string) (dlq.Policy, error) {
-	now := p.now()
-	p.mu.Lock()
-	k, ok := p.known[topic]
-	p.mu.Unlock()
-	if ok && now.Before(k.until) {
-		return k.policy, nil
-	}
-	policy, err := p.store.PolicyOf(ctx, p.tenant, topic)
-	if err != nil {
-		return policy, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.known) >= maxPolicies {
-		clear(p.known)
-	}
-	p.known[topic] = known{policy, now.Add(policyAge)}
-	return policy, nil
 }

@@ -148,6 +148,9 @@ func (m *memory) commit(c *saga.Change) error {
 	if !ok {
 		return fault.New(fault.Invalid, saga.CodeUnstorable, "the store refused this change of saga %s", c.After.ID)
 	}
+	if c.Letter != nil {
+		c.After.Interventions.DeadLetter = uuid.Nil // there are no dead letters here
+	}
 	s := copySaga(&c.After.Saga)
 	s.Tenant, s.TimeoutAt, s.CompensationTimeoutAt, s.SuspendedAt = now.Tenant, now.TimeoutAt, now.CompensationTimeoutAt, now.SuspendedAt
 	m.operate(&s, c.Operated)

@@ -79,6 +79,12 @@ func (db *DB) tellLetters(ctx context.Context, tx *sqlx.Tx, all []news, found ma
 		if err := db.putTold(ctx, tx, &before, &after, ended); err != nil {
 			return err
 		}
+		if told.Action == nil {
+			continue
+		}
+		if err := putAction(ctx, tx, *told.Action); err != nil {
+			return err
+		}
 	}
 	if fresh.columns[0].n == 0 {
 		return nil

@@ -165,10 +165,10 @@ type Change struct {
 	Operated *Operated
 	// Letter is what the change tells of the saga's dead letter; nil for nearly
 	// every change, and Operated is not nil when it is not. PostgreSQL writes what
-	// comes of it (dlq.Letter.Hear) with the rest; the store in memory has no dead
-	// letters and passes it over. Of GaveUp, when no open letter has its ID,
-	// News.Letter is kept, and its id is put into After.Interventions.DeadLetter,
-	// also in the caller's.
+	// comes of it (dlq.Letter.Hear) with the rest. Of GaveUp, when no open letter has
+	// its ID, News.Letter is kept, and its id is put into
+	// After.Interventions.DeadLetter, also in the caller's. The store in memory has
+	// no dead letters: it takes the id out there.
 	Letter *dlq.News
 }
 

@@ -1,0 +1,165 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// sagaLetters carries dead letters back to the sagas that wait for them. It is a
+// redrive.Driver: the saga undoes again, and its own changes say in the end what
+// became of the letter. All fields are required.
+type sagaLetters struct {
+	Sagas      saga.Store
+	Letters    dlq.Letters
+	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
+	Commit     func(context.Context, saga.Change) error // of one change, as engine.Config.Commit
+	Wake       func(uuid.UUID)                          // tells the engine of a saga that is due
+	Now        func() time.Time
+	NewID      func() uuid.UUID
+	// CompensationTimeout is engine.Config's.
+	CompensationTimeout time.Duration
+}
+
+const (
+	sagasAtOnce = 64 // letters of a batch; their commits gather into groups
+	sagaTries   = 20 // of a saga that keeps changing
+)
+
+// Drive implements redrive.Driver.
+func (d *sagaLetters) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
+	results := make([]dlq.Result, len(batch))
+	var busy sync.WaitGroup
+	places := make(chan struct{}, sagasAtOnce)
+	for i := range batch {
+		places <- struct{}{}
+		busy.Go(func() {
+			results[i] = d.drive(ctx, &batch[i])
+			<-places
+		})
+	}
+	busy.Wait()
+	return results
+}
+
+func (d *sagaLetters) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
+	r := dlq.Result{StartedAt: d.Now(), Accepted: true, Outcome: dlq.Uncertain}
+	err := d.tell(ctx, &l.Letter, operator.By{Actor: l.Actor}, nil, func(run *saga.Run) (saga.Event, error) {
+		if run.State == saga.Compensating {
+			return nil, errUnderWay // somebody was faster
+		}
+		return saga.ResumeRequested{By: l.Actor, Reason: fmt.Sprintf("dead letter %s is retried", l.ID)}, nil
+	})
+	if errors.Is(err, errUnderWay) {
+		err = nil
+	}
+	r.EndedAt = d.Now()
+	switch f := fault.As(err); {
+	case err == nil:
+	case errors.Is(err, errNotRead), fault.IsCode(err, dlq.CodeStale):
+		r.Accepted, r.Outcome, r.Error = false, dlq.Withdrawn, "the saga cannot be reached; try again"
+	case f != nil:
+		r.Accepted, r.Outcome, r.Error = false, dlq.FailedDrive, f.Detail
+	default:
+		// Nobody knows whether the saga undoes again. If it does not, the lease of
+		// the letter passes, and the retry counts as one that was lost.
+		r.Error = "the database did not say whether the saga goes on"
+	}
+	return r
+}
+
+// UndoneByHand notes that what a letter stands for was undone outside of Skald:
+// the saga that waits for it goes on, and its change resolves the letter; one
+// that no saga waits for is resolved alone. Returns the letter as it then is.
+// Faults: Conflict when it is being retried, or its saga is in the archive;
+// NotFound; dlq.CodeStale when it keeps changing.
+func (d *sagaLetters) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
+	action := by.Did(d.NewID(), l.TenantID, d.Now(), operator.DeadLetter, l.ID.String(), dlq.VerbResolve, nil)
+	err := d.tell(ctx, &l, by, &action, func(run *saga.Run) (saga.Event, error) {
+		if run.State != saga.Failed {
+			return nil, l.Conflict("resolved by hand while its saga undoes again")
+		}
+		return saga.StepOrdered{Step: run.CurrentStep, Order: saga.Order{Verb: saga.UndoneStep, By: by.Actor, Reason: by.Reason}}, nil
+	})
+	if fault.IsCode(err, codeNotWaiting) {
+		after, err := l.ResolvedByHand(dlq.Moment{Now: d.Now()})
+		if err != nil {
+			return l, err
+		}
+		return after, d.Letters.Change(ctx, after, action)
+	}
+	if err != nil {
+		return l, err
+	}
+	return d.Letters.Get(ctx, l.TenantID, l.ID)
+}
+
+// codeNotWaiting is the fault of a letter that no saga waits for.
+const codeNotWaiting = "DLQ_NO_SAGA_WAITS"
+
+var (
+	errUnderWay = errors.New("the saga undoes again already")
+	errNotRead  = errors.New("the saga cannot be read")
+)
+
+// tell applies what event makes of the saga of a letter, unless that is an error.
+// action is stored with it, unless nil. Faults: Conflict, also codeNotWaiting;
+// dlq.CodeStale. After errNotRead nothing was written; after another error nobody
+// knows.
+func (d *sagaLetters) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action, event func(*saga.Run) (saga.Event, error)) error {
+	for range sagaTries {
+		run, err := d.waiting(ctx, l)
+		if err != nil {
+			return err
+		}
+		e, err := event(&run)
+		if err != nil {
+			return err
+		}
+		change, err := saga.Apply(run, e, saga.Moment{
+			Now: d.Now(), NewID: d.NewID, CompensationTimeout: d.CompensationTimeout, Actor: by.Actor, RequestID: by.RequestID,
+		})
+		if err != nil {
+			return err
+		}
+		change.Letter.Action = action
+		switch err := d.Commit(ctx, change); {
+		case err == nil:
+			d.Wake(run.ID)
+			return nil
+		case !fault.IsCode(err, saga.CodeStale):
+			return err
+		}
+	}
+	return fault.New(fault.Precondition, dlq.CodeStale, "the saga %s keeps changing", l.Link.SagaID)
+}
+
+// waiting reads the saga that waits for l, or is at it again.
+func (d *sagaLetters) waiting(ctx context.Context, l *dlq.Letter) (saga.Run, error) {
+	loaded, err := d.Sagas.Load(ctx, []uuid.UUID{l.Link.SagaID})
+	if err != nil {
+		return saga.Run{}, errors.Join(errNotRead, err)
+	}
+	if len(loaded) == 0 || loaded[0].Saga.Tenant.ID != l.TenantID {
+		return saga.Run{}, fault.New(fault.Conflict, dlq.CodeConflict, "the saga %s is in the archive: restore it first", l.Link.SagaID)
+	}
+	s := &loaded[0].Saga
+	if s.DeadLetter() != l.ID {
+		return saga.Run{}, fault.New(fault.Conflict, codeNotWaiting, "the saga %s is %s and does not wait for this dead letter", s.ID, s.State)
+	}
+	def, err := d.Definition(ctx, s.Tenant.ID, s.WorkflowName, s.WorkflowVersion)
+	if err != nil {
+		return saga.Run{}, errors.Join(errNotRead, err)
+	}
+	return saga.Rebuild(*s, def, loaded[0].Logs), nil
+}

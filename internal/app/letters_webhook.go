@@ -1,0 +1,49 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/webhook"
+)
+
+// webhookLetters has deliveries that were given up sent again. It is a
+// redrive.Driver: what comes of the delivery is the end of the letter. All
+// fields are required.
+type webhookLetters struct {
+	Webhooks   webhook.Store
+	Deliveries webhook.Log
+	Now        func() time.Time
+}
+
+// Drive implements redrive.Driver.
+func (d *webhookLetters) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
+	results := make([]dlq.Result, len(batch))
+	for i := range batch {
+		results[i] = d.drive(ctx, &batch[i])
+	}
+	return results
+}
+
+func (d *webhookLetters) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
+	r := dlq.Result{StartedAt: d.Now()}
+	hook, err := d.Webhooks.Get(ctx, l.TenantID, l.Link.WebhookID)
+	switch {
+	case err == nil && !hook.Enabled:
+		// It would wait for nobody knows how long; that is no failure of the letter's.
+		r.Outcome, r.Error = dlq.Withdrawn, fmt.Sprintf("the webhook %s is disabled (%s): enable it first", hook.ID, hook.DisabledReason)
+	case err == nil:
+		_, err = d.Deliveries.Redeliver(ctx, l.TenantID, l.Link.WebhookID, l.Link.DeliveryID, d.Now())
+		r.Accepted, r.Outcome = true, dlq.Uncertain // also when nobody knows: the lease of the letter tells then
+	case fault.As(err) == nil:
+		r.Outcome, r.Error = dlq.Withdrawn, "the webhook cannot be read"
+	}
+	if f := fault.As(err); f != nil {
+		r.Accepted, r.Outcome, r.Error = false, dlq.FailedDrive, f.Detail
+	}
+	r.EndedAt = d.Now()
+	return r
+}

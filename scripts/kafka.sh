@@ -1,0 +1,134 @@
+#!/bin/sh
+# One real Apache Kafka broker (KRaft) on loopback, for tests and for trying
+# things out: Kafka's own jars from Maven Central, data in .skald-kafka/.
+#
+#   scripts/kafka.sh start    start it unless it runs, and print its address
+#   scripts/kafka.sh stop     end the one that start has started
+#   scripts/kafka.sh test     run the integration suite of internal/kafka on it
+#
+# SKALD_KAFKA_PORT (19092) is its port; the next one is the controller's.
+# MAVEN_CENTRAL is the URL of a mirror of Maven Central, when Maven's own
+# settings (~/.m2/settings.xml) name none.
+#
+# Exit status 3 means that there can be no Kafka here, and the last line says
+# why; anything else but 0 is a failure.
+set -eu
+cd "$(dirname "$0")/.."
+dir=$(pwd)/.skald-kafka
+port=${SKALD_KAFKA_PORT:-19092}
+controller=$((port + 1))
+version=4.1.0
+
+unavailable() {
+	echo "NO REAL KAFKA HERE: $1" >&2
+	exit 3
+}
+
+running() { [ -f "$dir/pid" ] && kill -0 "$(cat "$dir/pid")" 2>/dev/null; }
+
+# usable tells whether there is a Java that Kafka 4 runs on.
+usable() { command -v java >/dev/null && [ "$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')" -ge 17 ] 2>/dev/null; }
+
+install() {
+	[ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null || return 0
+	echo "installing $* with apt" >&2
+	apt-get -qq update >&2 || true # the lists of yesterday may do
+	DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" >&2 || true
+}
+
+jars() {
+	[ -f "$dir/libs/kafka_2.13-$version.jar" ] && [ -f "$dir/libs/.complete" ] && return 0
+	command -v mvn >/dev/null || install maven
+	command -v mvn >/dev/null || unavailable "Maven (mvn) is missing, which fetches Kafka's jars"
+	mkdir -p "$dir"
+	set -- -q -B -f scripts/kafka/pom.xml
+	if [ -n "${MAVEN_CENTRAL:-}" ]; then
+		cat >"$dir/settings.xml" <<-XML
+			<settings><mirrors><mirror><id>central-mirror</id><mirrorOf>central</mirrorOf><url>$MAVEN_CENTRAL</url></mirror></mirrors></settings>
+		XML
+		set -- "$@" -s "$dir/settings.xml"
+	fi
+	rm -rf "$dir/libs"
+	if ! mvn "$@" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$dir/libs" >"$dir/maven.log" 2>&1; then
+		tail -n 3 "$dir/maven.log" >&2
+		unavailable "Maven could not fetch Kafka's jars (all of it is in $dir/maven.log)"
+	fi
+	touch "$dir/libs/.complete"
+}
+
+start() {
+	if running; then return 0; fi
+	usable || install default-jre-headless
+	usable || unavailable "there is no Java 17 or later"
+	jars
+	rm -rf "$dir/data" # every start is a new cluster: nothing of it is worth keeping
+	mkdir -p "$dir/data"
+	cat >"$dir/server.properties" <<-PROPERTIES
+		process.roles=broker,controller
+		node.id=1
+		controller.quorum.voters=1@127.0.0.1:$controller
+		listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
+		advertised.listeners=PLAINTEXT://127.0.0.1:$port
+		controller.listener.names=CONTROLLER
+		listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+		log.dirs=$dir/data
+		auto.create.topics.enable=false
+		group.initial.rebalance.delay.ms=0
+		offsets.topic.replication.factor=1
+		offsets.topic.num.partitions=4
+		transaction.state.log.replication.factor=1
+		transaction.state.log.min.isr=1
+		share.coordinator.state.topic.replication.factor=1
+		share.coordinator.state.topic.min.isr=1
+		socket.request.max.bytes=209715200
+		replica.fetch.max.bytes=20971520
+	PROPERTIES
+	java -cp "$dir/libs/*" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn kafka.tools.StorageTool format --standalone -t "$(java -cp "$dir/libs/*" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn kafka.tools.StorageTool random-uuid)" -c "$dir/server.properties" >"$dir/format.log" 2>&1 || {
+		cat "$dir/format.log" >&2
+		exit 1
+	}
+	nohup java -Xms256m -Xmx1g -cp "$dir/libs/*" -Dorg.slf4j.simpleLogger.showDateTime=true kafka.Kafka "$dir/server.properties" >"$dir/broker.log" 2>&1 </dev/null &
+	echo $! >"$dir/pid"
+	for _ in $(seq 240); do
+		if grep -q 'Kafka Server started' "$dir/broker.log"; then return 0; fi
+		running || break
+		sleep 0.25
+	done
+	tail -n 20 "$dir/broker.log" >&2
+	echo "the broker did not start; its log is $dir/broker.log" >&2
+	stop
+	exit 1
+}
+
+stop() {
+	running || { rm -f "$dir/pid"; return 0; }
+	pid=$(cat "$dir/pid")
+	kill "$pid"
+	for _ in $(seq 80); do
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.25
+	done
+	kill -9 "$pid" 2>/dev/null || true
+	rm -f "$dir/pid"
+}
+
+case ${1:-} in
+start)
+	start
+	echo "Apache Kafka $version on 127.0.0.1:$port, process $(cat "$dir/pid"); end it with make kafka-stop"
+	;;
+stop) stop ;;
+test)
+	if ! running; then
+		trap stop EXIT
+		trap 'exit 1' HUP INT TERM
+		start
+	fi
+	echo "the integration suite runs on Apache Kafka $version, 127.0.0.1:$port"
+	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m ./internal/kafka
+	;;
+*)
+	sed -n '2,16p' "$0" >&2
+	exit 2
+	;;
+esac
