@@ -52,6 +52,28 @@ type Alert struct {
 	NewGroup bool  `json:"new_group,omitempty"` // an error never seen before
 }
 
+// Exceeded returns the members of an alert that a topic exceeds, under their
+// JSON names: open letters, arrivals, the age of the oldest open letter, and
+// whether there is an error that nobody has looked at.
+func (a Alert) Exceeded(open int64, topic *TopicStats, unknown bool, now time.Time) []string {
+	var out []string
+	for _, bound := range []struct {
+		name         string
+		limit, value int64
+	}{{"count", a.Count, open}, {"rate", a.Rate, topic.Last5m}} {
+		if bound.limit > 0 && bound.value > bound.limit {
+			out = append(out, bound.name)
+		}
+	}
+	if a.AgeMS > 0 && topic.Oldest != nil && now.Sub(*topic.Oldest).Milliseconds() > a.AgeMS {
+		out = append(out, "age")
+	}
+	if a.NewGroup && unknown {
+		out = append(out, "new_group")
+	}
+	return out
+}
+
 // NextRetry returns when a letter is retried after so many failures, nil when
 // it is not retried by itself. jitter is in [0,1).
 func (p *Policy) NextRetry(source Source, failures int, now time.Time, jitter float64) *time.Time {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -64,5 +65,47 @@ func TestAGroupIsEditedByPeople(t *testing.T) {
 	_, err = g.Edited(dlq.GroupEdit{State: new(dlq.GroupRegressed), Assignee: new(strings.Repeat("a", 256)), Note: new("\x00")}, newAt)
 	if diff := cmp.Diff([]string{"/assignee", "/note", "/state"}, pointers(t, err)); diff != "" {
 		t.Errorf("mistakes (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnAlertNamesWhatIsExceeded(t *testing.T) {
+	t.Parallel()
+	old := newAt.Add(-time.Minute)
+	all := dlq.Alert{Count: 10, Rate: 5, AgeMS: 59_999, NewGroup: true}
+	for name, tt := range map[string]struct {
+		alert   dlq.Alert
+		open    int64
+		topic   dlq.TopicStats
+		unknown bool
+		want    []string
+	}{
+		"everything":      {all, 11, dlq.TopicStats{Last5m: 6, Oldest: &old}, true, []string{"count", "rate", "age", "new_group"}},
+		"just not":        {dlq.Alert{Count: 10, Rate: 5, AgeMS: 60_000}, 10, dlq.TopicStats{Last5m: 5, Oldest: &old}, true, nil},
+		"nothing is open": {all, 0, dlq.TopicStats{}, false, nil},
+		"nobody cares":    {dlq.Alert{}, 1 << 40, dlq.TopicStats{Last5m: 1 << 40, Oldest: &old}, true, nil},
+	} {
+		if diff := cmp.Diff(tt.want, tt.alert.Exceeded(tt.open, &tt.topic, tt.unknown, newAt)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestWhereLettersOfATopicMayBeDriven(t *testing.T) {
+	t.Parallel()
+	open, strict := dlq.Policy{}, dlq.Policy{AllowedTargets: []string{"retry.*", "https://h/in/*"}}
+	for _, tt := range []struct {
+		policy *dlq.Policy
+		to     dlq.Target
+		want   bool
+	}{
+		{&open, dlq.Target{Kind: dlq.ToKafka}, true}, {&open, dlq.Target{Kind: dlq.ToKafka, Topic: "any"}, true},
+		{&open, dlq.Target{Kind: dlq.ToHTTP, URL: "https://h/in/1"}, false}, {&open, dlq.Target{Kind: dlq.ToSaga}, false},
+		{&strict, dlq.Target{Kind: dlq.ToKafka, Topic: "orders"}, true}, {&strict, dlq.Target{Kind: dlq.ToKafka, Topic: "any"}, false},
+		{&strict, dlq.Target{Kind: dlq.ToKafka, Topic: "retry.orders"}, true}, {&strict, dlq.Target{Kind: dlq.ToHTTP, URL: "https://h/in/1"}, true},
+		{&strict, dlq.Target{Kind: dlq.ToHTTP, URL: "https://h/out"}, false},
+	} {
+		if got := tt.policy.AllowsTarget("orders", &tt.to); got != tt.want {
+			t.Errorf("%v to %+v: %t", tt.policy.AllowedTargets, tt.to, got)
+		}
 	}
 }

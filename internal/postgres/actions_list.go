@@ -1,0 +1,79 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// Actions is operator.Log on PostgreSQL.
+type Actions struct{ db *DB }
+
+// NewActions returns the record of operators' actions of db.
+func NewActions(db *DB) *Actions { return &Actions{db} }
+
+// maxActions is how far actions are counted.
+const maxActions = 10_000
+
+// Actions implements operator.Log.
+func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Filter) (operator.Page, error) {
+	var page operator.Page
+	w := where{}
+	w.add("a.tenant_id = ?", tenant)
+	for _, eq := range []struct{ column, value string }{
+		{"a.kind", string(f.Kind)}, {"a.subject", f.Subject}, {"a.actor", f.Actor}, {"a.verb", f.Verb},
+	} {
+		if eq.value != "" {
+			w.add(eq.column+" = ?", eq.value)
+		}
+	}
+	if !f.From.IsZero() {
+		w.add("a.at >= ?", f.From)
+	}
+	if !f.To.IsZero() {
+		w.add("a.at < ?", f.To)
+	}
+	const newest = " ORDER BY a.at DESC, a.id DESC"
+	count, counted := fmt.Sprintf(`SELECT count(*) FROM (SELECT a.id FROM saga.audit_actions a WHERE %s%s LIMIT %d) AS few`, w.text(), newest, maxActions+1), w.args
+	if f.After != nil {
+		w.add("(a.at, a.id) < (?, ?)", f.After.At, f.After.ID)
+	}
+	query := fmt.Sprintf(`SELECT a.id, a.tenant_id, a.at, a.kind, a.subject, a.verb, a.actor, a.reason, a.request_id, a.detail
+		FROM saga.audit_actions a WHERE %s%s LIMIT %d OFFSET %d`, w.text(), newest, f.Limit+1, f.Offset)
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if f.Total {
+			if err := tx.GetContext(ctx, &page.Total, count, counted...); err != nil {
+				return err
+			}
+			if page.TotalCapped = page.Total > maxActions; page.TotalCapped {
+				page.Total = maxActions
+			}
+		}
+		rows, err := tx.QueryContext(ctx, query, w.args...)
+		if err != nil {
+			return err
+		}
+		return eachRow(rows, func() error {
+			a, err := scanAction(rows)
+			page.Actions = append(page.Actions, a)
+			return err
+		})
+	})
+	if page.More = len(page.Actions) > f.Limit; page.More {
+		page.Actions = page.Actions[:f.Limit]
+	}
+	return page, outage("list operators' actions", err)
+}
+
+func scanAction(rows *sql.Rows) (a operator.Action, err error) {
+	var detail []byte
+	err = rows.Scan(&a.ID, &a.TenantID, &a.At, &a.Kind, &a.Subject, &a.Verb, &a.Actor, &a.Reason, &a.RequestID, &detail)
+	utc(&a.At)
+	a.Detail = detail
+	return a, err
+}

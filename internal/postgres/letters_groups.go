@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// How far the open letters of a group are counted: of one, and of each in a list.
+const (
+	maxOpen       = 10_000
+	maxOpenListed = 1_000
+)
+
+// openLetter is the condition of letters m that nobody has dealt with.
+const openLetter = `(m.status IN ('PENDING', 'RETRYING') OR m.status = 'DEAD' AND m.resolution <> 'DISCARDED')`
+
+// groupColumns are a group's columns in the order of scanGroup.
+const groupColumns = `g.tenant_id, g.fingerprint, g.version, g.state, g.topic, g.error_type, g.message, g.received, g.first_seen, g.last_seen,
+	g.sample_id, g.assignee, g.note, g.updated_at`
+
+// selectGroups reads groups of a condition and counts their open letters up to
+// open; tail is the order and the bounds of the page.
+func selectGroups(condition, tail string, open int) string {
+	return `
+SELECT ` + groupColumns + `, o.open
+  FROM (SELECT ` + groupColumns + ` FROM dlq.dlq_groups g WHERE ` + condition + tail + `) AS g
+ CROSS JOIN LATERAL (SELECT count(*) AS open FROM (
+	SELECT m.id FROM dlq.dlq_messages m WHERE m.tenant_id = g.tenant_id AND m.fingerprint = g.fingerprint AND ` + openLetter +
+		fmt.Sprint(" LIMIT ", open+1) + `) AS few) AS o
+ ORDER BY g.last_seen DESC, g.fingerprint DESC`
+}
+
+func scanGroup(rows *sql.Rows, open int64) (g dlq.Group, err error) {
+	err = rows.Scan(&g.TenantID, &g.Fingerprint, &g.Version, &g.State, &g.Topic, &g.ErrorType, &g.Message, &g.Received, &g.FirstSeen, &g.LastSeen,
+		&g.Sample, &g.Assignee, &g.Note, &g.UpdatedAt, &g.Open)
+	utc(&g.FirstSeen, &g.LastSeen, &g.UpdatedAt)
+	if g.OpenCapped = g.Open > open; g.OpenCapped {
+		g.Open = open
+	}
+	return g, err
+}
+
+// Groups implements dlq.Overview.
+func (st *Letters) Groups(ctx context.Context, tenant uuid.UUID, f dlq.GroupFilter) (dlq.GroupPage, error) {
+	var page dlq.GroupPage
+	w := where{}
+	w.add("g.tenant_id = ?", tenant)
+	if f.Topic != "" {
+		w.add("g.topic = ?", f.Topic)
+	}
+	if f.States != nil {
+		w.add("g.state = ANY(?)", list(texts(f.States)))
+	}
+	count, counted := `SELECT count(*) FROM dlq.dlq_groups g WHERE `+w.text(), w.args
+	if f.After != nil {
+		w.add("(g.last_seen, g.fingerprint) < (?, ?)", f.After.LastSeen, f.After.Fingerprint)
+	}
+	query := selectGroups(w.text(), fmt.Sprintf(" ORDER BY g.last_seen DESC, g.fingerprint DESC LIMIT %d OFFSET %d", f.Limit+1, f.Offset), maxOpenListed)
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if f.Total {
+			if err := tx.GetContext(ctx, &page.Total, count, counted...); err != nil {
+				return err
+			}
+		}
+		var err error
+		page.Groups, err = queryGroups(ctx, tx, maxOpenListed, query, w.args...)
+		return err
+	})
+	if page.More = len(page.Groups) > f.Limit; page.More {
+		page.Groups = page.Groups[:f.Limit]
+	}
+	return page, outage("list groups of dead letters", err)
+}
+
+func queryGroups(ctx context.Context, tx *sqlx.Tx, open int64, query string, args ...any) ([]dlq.Group, error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	var out []dlq.Group
+	return out, eachRow(rows, func() error {
+		g, err := scanGroup(rows, open)
+		out = append(out, g)
+		return err
+	})
+}
+
+// Group implements dlq.Overview.
+func (st *Letters) Group(ctx context.Context, tenant uuid.UUID, fingerprint string) (dlq.Group, error) {
+	var found []dlq.Group
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) (err error) {
+		found, err = queryGroups(ctx, tx, maxOpen,
+			selectGroups(`g.tenant_id = $1 AND g.fingerprint = $2`, "", maxOpen), tenant, fingerprint)
+		return err
+	})
+	switch {
+	case err != nil:
+		return dlq.Group{}, outage("get a group of dead letters", err)
+	case found == nil:
+		return dlq.Group{}, noGroup(fingerprint)
+	}
+	return found[0], nil
+}
+
+func noGroup(fingerprint string) error {
+	return fault.New(fault.NotFound, dlq.CodeGroupNotFound, "there is no group of dead letters %s", fingerprint)
+}
+
+// ChangeGroup implements dlq.Overview.
+func (st *Letters) ChangeGroup(ctx context.Context, g dlq.Group, by operator.Action) error {
+	return outage("change a group of dead letters", st.db.inTenant(ctx, g.TenantID, func(tx *sqlx.Tx) error {
+		var version int64
+		err := tx.GetContext(ctx, &version, `SELECT g.version FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.fingerprint = $2 FOR NO KEY UPDATE`, g.TenantID, g.Fingerprint)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return noGroup(g.Fingerprint)
+		case err != nil:
+			return err
+		case version != g.Version-1:
+			return fault.New(fault.Precondition, dlq.CodeStale, "the group of dead letters is at version %d", version)
+		}
+		if _, err := tx.ExecContext(ctx, `
+			UPDATE dlq.dlq_groups SET state = $3, assignee = $4, note = $5, updated_at = $6, version = $7 WHERE tenant_id = $1 AND fingerprint = $2`,
+			g.TenantID, g.Fingerprint, g.State, g.Assignee, g.Note, g.UpdatedAt, g.Version); err != nil {
+			return err
+		}
+		return putAction(ctx, tx, by)
+	}))
+}

@@ -1,0 +1,233 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+var _ dlq.Overview = (*postgres.Letters)(nil)
+
+func failing(topic, message string) func(*dlq.Letter) {
+	return func(l *dlq.Letter) { l.OriginalTopic, l.Failure.Message = topic, message }
+}
+
+// terminalLetter is a letter that has become terminal.
+func terminalLetter(l dlq.Letter, s dlq.Status, r dlq.Resolution) dlq.Letter {
+	l.Status, l.Resolution, l.NextRetryAt, l.TerminalAt = s, r, nil, &l.CreatedAt
+	return l
+}
+
+func (b letterbox) did(kind operator.Kind, subject, verb string) operator.Action {
+	return operator.By{Actor: "key:ann", Reason: "because", RequestID: "req-1"}.Did(newID(), b.tenant, now(), kind, subject, verb, json.RawMessage(`{"a": 1}`))
+}
+
+func TestGroupsCountTheirOpenLetters(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	b.push(t, b.letter(failing("refunds", "no such account")))
+	letters := b.push(t, terminalLetter(b.letter(), dlq.Dead, dlq.Discarded), b.letter(), b.letter(), b.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
+	page, err := b.Groups(t.Context(), b.tenant, dlq.GroupFilter{Limit: 1, Total: true})
+	if err != nil || page.Total != 2 || !page.More || len(page.Groups) != 1 {
+		t.Fatalf("page 1: %+v, %v", page, err)
+	}
+	g := page.Groups[0]
+	if g.Topic != "orders" || g.Received != 4 || g.Open != 3 || g.OpenCapped || g.Version != 1 || g.State != dlq.GroupNew || g.Sample != letters[3].ID {
+		t.Errorf("group %+v", g)
+	}
+	page, err = b.Groups(t.Context(), b.tenant, dlq.GroupFilter{Limit: 1, After: &dlq.GroupCursor{LastSeen: g.LastSeen, Fingerprint: g.Fingerprint}})
+	if err != nil || page.More || len(page.Groups) != 1 || page.Groups[0].Topic != "refunds" {
+		t.Errorf("page 2: %+v, %v", page, err)
+	}
+	for name, f := range map[string]dlq.GroupFilter{"another state": {States: []dlq.GroupState{dlq.GroupResolved}}, "another topic": {Topic: "none"}} {
+		f.Limit = 10
+		if page, err := b.Groups(t.Context(), b.tenant, f); err != nil || len(page.Groups) != 0 {
+			t.Errorf("%s: %+v, %v", name, page, err)
+		}
+	}
+
+	edited, err := g.Edited(dlq.GroupEdit{State: new(dlq.GroupResolved), Assignee: new("ann"), Note: new("fixed")}, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := b.did(operator.DeadGroup, g.Fingerprint, "update")
+	if err := b.ChangeGroup(t.Context(), edited, change); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ChangeGroup(t.Context(), edited, b.did(operator.DeadGroup, g.Fingerprint, "update")); !fault.IsCode(err, dlq.CodeStale) {
+		t.Errorf("a second change of one version: %v", err)
+	}
+	if got, err := b.Group(t.Context(), b.tenant, g.Fingerprint); err != nil || cmp.Diff(edited, got) != "" {
+		t.Errorf("changed: %v (-want +got):\n%s", err, cmp.Diff(edited, got))
+	}
+	b.push(t, b.letter())
+	got, err := b.Group(t.Context(), b.tenant, g.Fingerprint)
+	if err != nil || got.State != dlq.GroupRegressed || got.Version != 3 || got.Received != 5 || got.Open != 4 {
+		t.Errorf("after another letter: %+v, %v", got, err)
+	}
+	if _, err := b.Group(t.Context(), newID(), g.Fingerprint); !fault.IsCode(err, dlq.CodeGroupNotFound) {
+		t.Errorf("somebody else's group: %v", err)
+	}
+	foreign := edited
+	foreign.TenantID = newID()
+	by := b.did(operator.DeadGroup, g.Fingerprint, "update")
+	by.TenantID = foreign.TenantID
+	if err := b.ChangeGroup(t.Context(), foreign, by); !fault.IsCode(err, dlq.CodeGroupNotFound) {
+		t.Errorf("a change of somebody else's group: %v", err)
+	}
+	b.actions(t, operator.Filter{Kind: operator.DeadGroup, Verb: "update", Limit: 10}, change)
+}
+
+// actions fails the test unless these are the actions of a filter.
+func (b letterbox) actions(t *testing.T, f operator.Filter, want ...operator.Action) {
+	t.Helper()
+	page, err := postgres.NewActions(b.db).Actions(t.Context(), b.tenant, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, page.Actions); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	none, err := b.Stats(t.Context(), b.tenant)
+	if err != nil || len(none) != 0 {
+		t.Errorf("of nobody: %+v, %v", none, err)
+	}
+	orders := b.push(t, terminalLetter(b.letter(), dlq.Resolved, dlq.Manual), b.letter(), b.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
+	b.push(t, b.letter(failing("a/b c", "x")), b.letter(failing("Zebra", "y")))
+	want := map[dlq.Status]int64{dlq.Pending: 1, dlq.Resolved: 1, dlq.Dead: 1}
+	seen := map[string]map[dlq.Status]int64{}
+	for after, more := "", true; more; {
+		var page []dlq.TopicStats
+		if page, more, err = b.Topics(t.Context(), b.tenant, after, 2); err != nil || len(page) == 0 {
+			t.Fatalf("topics after %q: %+v, %v", after, page, err)
+		}
+		for i := range page {
+			after = page[i].Topic
+			seen[after] = page[i].Counts
+		}
+	}
+	if diff := cmp.Diff(map[string]map[dlq.Status]int64{"orders": want, "a/b c": {dlq.Pending: 1}, "Zebra": {dlq.Pending: 1}}, seen); diff != "" {
+		t.Errorf("topics (-want +got):\n%s", diff)
+	}
+	got, err := b.Topic(t.Context(), b.tenant, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.Counts); diff != "" || got.Oldest == nil || !got.Oldest.Equal(orders[1].CreatedAt) || got.Last5m != 3 || got.Last1h != 3 || got.Last24h != 3 ||
+		len(got.TopGroups) != 1 || got.TopGroups[0].Open != 2 || len(got.Alerts) != 0 {
+		t.Errorf("orders: %+v (-want +got):\n%s", got, diff)
+	}
+	stats, err := b.Stats(t.Context(), b.tenant)
+	if err != nil || len(stats) != 3 {
+		t.Errorf("stats: %+v, %v", stats, err)
+	}
+	for _, s := range stats {
+		if diff := cmp.Diff(seen[s.Topic], s.Counts); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", s.Topic, diff)
+		}
+	}
+	for _, tenant := range []uuid.UUID{b.tenant, newID()} {
+		if _, err := b.Topic(t.Context(), tenant, "none"); !fault.IsCode(err, dlq.CodeTopicNotFound) {
+			t.Errorf("no topic: %v", err)
+		}
+	}
+}
+
+func TestAPolicyServesItsTopicAndTheTenantsServesTheRest(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	got, err := b.Policy(t.Context(), b.tenant, "orders")
+	want := dlq.DefaultPolicy
+	want.TenantID, want.Topic = b.tenant, "orders"
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Fatalf("before: %v (-want +got):\n%s", err, diff)
+	}
+	put := func(topic string, version int64, retries int) (dlq.Policy, error) {
+		p := dlq.DefaultPolicy
+		p.TenantID, p.Topic, p.Version, p.MaxRetries, p.UpdatedBy, p.UpdatedAt = b.tenant, topic, version, retries, "key:ann", now()
+		p.Alert, p.Redact, p.AllowedTargets = dlq.Alert{Count: 1, AgeMS: 1, Rate: 1, NewGroup: true}, []string{"a.b"}, []string{"retry.*"}
+		return p, b.PutPolicy(t.Context(), p, b.did(operator.TopicPolicy, topic, "update"))
+	}
+	common, err := put("", 1, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited := common
+	inherited.Topic, inherited.Version, inherited.UpdatedBy, inherited.UpdatedAt = "orders", 0, "", time.Time{}
+	if got, err = b.Policy(t.Context(), b.tenant, "orders"); err != nil || cmp.Diff(inherited, got) != "" {
+		t.Errorf("inherited: %v (-want +got):\n%s", err, cmp.Diff(inherited, got))
+	}
+	if _, err := put("orders", 1, 6); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []int64{1, 3} {
+		if _, err := put("orders", version, 8); !fault.IsCode(err, dlq.CodeStale) {
+			t.Errorf("version %d over 1: %v", version, err)
+		}
+	}
+	own, err := put("orders", 2, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = b.Policy(t.Context(), b.tenant, "orders"); err != nil || cmp.Diff(own, got) != "" {
+		t.Errorf("its own: %v (-want +got):\n%s", err, cmp.Diff(own, got))
+	}
+	if got, err = b.Policy(t.Context(), newID(), "orders"); err != nil || got.Version != 0 || got.MaxRetries != dlq.DefaultPolicy.MaxRetries {
+		t.Errorf("somebody else's: %+v, %v", got, err)
+	}
+	topic, err := b.Topic(t.Context(), b.tenant, "orders") // a policy names it
+	if err != nil || topic.Alerts != nil || topic.Oldest != nil {
+		t.Errorf("a topic without letters: %+v, %v", topic, err)
+	}
+	b.push(t, b.letter(), b.letter())
+	topic, err = b.Topic(t.Context(), b.tenant, "orders")
+	if diff := cmp.Diff([]string{"count", "rate", "age", "new_group"}, topic.Alerts); diff != "" || err != nil {
+		t.Errorf("alerts: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestActionsAreKeptAndFound(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	l := b.push(t, b.letter())[0]
+	g, err := b.Group(t.Context(), b.tenant, l.Fingerprint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []operator.Action
+	for i, verb := range []string{"discard", "requeue", "discard"} {
+		g.Version++
+		a := b.did(operator.DeadLetter, l.ID.String(), verb) // whatever the change is
+		if i == 2 {
+			a.Actor, a.Reason, a.RequestID, a.Detail = "", "", "", nil
+		}
+		if err := b.ChangeGroup(t.Context(), g, a); err != nil {
+			t.Fatal(err)
+		}
+		all = append([]operator.Action{a}, all...)
+	}
+	b.actions(t, operator.Filter{Limit: 10}, all...)
+	b.actions(t, operator.Filter{Limit: 10, Verb: "requeue", Kind: operator.DeadLetter, Subject: l.ID.String(), Actor: "key:ann"}, all[1])
+	b.actions(t, operator.Filter{Limit: 10, From: all[1].At, To: all[0].At}, all[1])
+	b.actions(t, operator.Filter{Limit: 10, After: &operator.Cursor{At: all[1].At, ID: all[1].ID}}, all[2])
+	b.actions(t, operator.Filter{Limit: 1, Offset: 2}, all[2])
+	page, err := postgres.NewActions(b.db).Actions(t.Context(), b.tenant, operator.Filter{Limit: 2, Total: true})
+	if err != nil || page.Total != 3 || page.TotalCapped || !page.More || len(page.Actions) != 2 {
+		t.Errorf("page 1: %+v, %v", page, err)
+	}
+	b.tenant = newID()
+	b.actions(t, operator.Filter{Limit: 10})
+}

@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// policy reads the policy of exactly a topic; with Version 0 the one that serves
+// it instead.
+func (st *Letters) policy(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topic string) (dlq.Policy, error) {
+	p := st.common
+	rows, err := tx.QueryContext(ctx, `
+		SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`, tenant, topic)
+	if err != nil {
+		return p, err
+	}
+	own := false
+	err = eachRow(rows, func() (err error) {
+		p, err = scanPolicy(rows)
+		own = p.Topic == topic
+		return err
+	})
+	if !own {
+		p.Version, p.UpdatedBy, p.UpdatedAt = 0, "", time.Time{}
+	}
+	p.TenantID, p.Topic = tenant, topic
+	return p, err
+}
+
+// PutPolicy implements dlq.Overview.
+func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Action) error {
+	backoff, err := json.Marshal(p.Backoff)
+	if err != nil {
+		return fmt.Errorf("encode backoff: %w", err)
+	}
+	alert, err := json.Marshal(p.Alert)
+	if err != nil {
+		return fmt.Errorf("encode alert: %w", err)
+	}
+	statement := `
+		UPDATE dlq.dlq_policies
+		   SET version = $3, max_retries = $4, backoff = $5, auto_retry = $6, ordered = $7, retention_days = $8, archive_days = $9,
+		       max_generations = $10, alert = $11, redact = $12, allowed_targets = $13, updated_by = $14, updated_at = $15
+		 WHERE tenant_id = $1 AND topic = $2 AND version = $3 - 1`
+	if p.Version == 1 {
+		statement = `
+		INSERT INTO dlq.dlq_policies (tenant_id, topic, version, max_retries, backoff, auto_retry, ordered, retention_days, archive_days,
+		       max_generations, alert, redact, allowed_targets, updated_by, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+		ON CONFLICT (tenant_id, topic) DO NOTHING`
+	}
+	return outage("set the policy of a topic", st.db.inTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
+		res, err := tx.ExecContext(ctx, statement, p.TenantID, p.Topic, p.Version, p.MaxRetries, string(backoff), p.AutoRetry, p.Ordered, p.RetentionDays, p.ArchiveDays,
+			p.MaxGenerations, string(alert), list(p.Redact), list(p.AllowedTargets), p.UpdatedBy, p.UpdatedAt)
+		if err != nil {
+			return err
+		}
+		switch n, err := res.RowsAffected(); {
+		case err != nil:
+			return err
+		case n == 0:
+			return fault.New(fault.Precondition, dlq.CodeStale, "the policy is no longer at version %d", p.Version-1)
+		}
+		return putAction(ctx, tx, by)
+	}))
+}
