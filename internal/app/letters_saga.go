@@ -21,7 +21,7 @@ import (
 // became of the letter. All fields are required.
 type sagaLetters struct {
 	Sagas      saga.Store
-	Letters    dlq.Letters
+	Letters    letterStore
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
 	Commit     func(context.Context, saga.Change) error // of one change, as engine.Config.Commit
 	Wake       func(uuid.UUID)                          // tells the engine of a saga that is due
@@ -29,6 +29,12 @@ type sagaLetters struct {
 	NewID      func() uuid.UUID
 	// CompensationTimeout is engine.Config's.
 	CompensationTimeout time.Duration
+}
+
+// letterStore is the part of dlq.Letters that resolves one.
+type letterStore interface {
+	Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, error)
+	Change(ctx context.Context, l dlq.Letter, by operator.Action) error
 }
 
 const (

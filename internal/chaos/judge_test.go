@@ -33,6 +33,7 @@ type verdict struct {
 	takeovers, lost int
 	unknown         int // creates whose outcome no client knows
 	outsideDirty    int // effects that remain, of sagas that say so
+	letters         int // dead letters of compensations
 }
 
 // judge compares all there is, after the run has come to rest.
@@ -72,6 +73,9 @@ func (w *world) judge(ctx context.Context) (*verdict, error) {
 		}
 	}
 	if err := w.checkTrail(ctx, v); err != nil {
+		return nil, err
+	}
+	if err := w.checkUndoLetters(ctx, v); err != nil {
 		return nil, err
 	}
 	for _, n := range w.nodes {

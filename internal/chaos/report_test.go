@@ -100,6 +100,7 @@ func (w *world) dull(v *verdict) []string {
 	for _, s := range []saga.State{saga.Completed, saga.Compensated, saga.Cancelled, saga.TimedOut, saga.Failed} {
 		need("sagas that ended "+s.String(), v.ends[s], cmp.Or(w.plan.sagas/200, 1))
 	}
+	need("dead letters of compensations", v.letters, v.ends[saga.Failed])
 	need("takeovers", v.takeovers, w.plan.kills)
 	need("calls whose owner died", v.lost, 1)
 	need("duplicates", v.duplicates, w.plan.kills)

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+type (
+	// SagaLetters is sagaLetters.
+	SagaLetters = sagaLetters
+	// WebhookLetters is webhookLetters.
+	WebhookLetters = webhookLetters
+	// LetterStore is letterStore.
+	LetterStore = letterStore
+)
+
+// NewSagaLetters returns the driver as a node beside those of the test would
+// have it: without an engine of its own.
+func NewSagaLetters(db *postgres.DB, letters letterStore) *sagaLetters {
+	sagas := postgres.NewSagas(db)
+	return &sagaLetters{
+		Sagas: sagas, Letters: letters, Definition: newPinned(postgres.NewWorkflows(db)).definition,
+		Commit: func(ctx context.Context, c saga.Change) error {
+			errs, err := sagas.Commit(ctx, []saga.Change{c})
+			if err == nil {
+				err = errs[0]
+			}
+			return err
+		},
+		Wake: func(uuid.UUID) {}, NewID: newID,
+		Now: func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) },
+	}
+}
