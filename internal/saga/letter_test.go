@@ -152,6 +152,9 @@ func TestWhatWasUndoneByHandIsClean(t *testing.T) {
 		if c.Letter.Told != dlq.ByHand || c.After.State != Cancelled || *c.After.Clean != (verb != SkipStep) {
 			t.Errorf("%s: the letter %s, the saga %s, clean %v", verb, c.Letter.Told, c.After.State, *c.After.Clean)
 		}
+		if v := Steps(c.After, c.Logs)[0]; verb == UndoneStep && (v.State != StepStateCompensated || v.Compensation.State != UndoStateSkipped) {
+			t.Errorf("its step is shown %s, its undo %s", v.State, v.Compensation.State)
+		}
 		if l := c.Logs[0]; verb == UndoneStep && (l.Status != LogSkipped || !l.Final || string(l.Response) != `{"by":"carla","actor":"key-1","reason":"called the bank"}`) {
 			t.Errorf("its log: %+v, %s", l, l.Response)
 		}

@@ -232,7 +232,7 @@ var logMeanings = map[LogStatus]string{
 	LogSuccess: "done",
 	LogFailed:  "refused, failed, or without an answer",
 	LogTimeout: "no answer in time",
-	LogSkipped: "nothing to call: the step has no compensation, or an operator skipped it",
+	LogSkipped: "nothing to call: the step has no compensation, or an operator skipped it or says that it was undone elsewhere",
 	LogRunning: "the call is in flight and takes long",
 }
 

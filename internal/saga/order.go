@@ -129,7 +129,7 @@ func (o *Order) account() json.RawMessage {
 		Reason string `json:"reason,omitempty"`
 	}{o.By, o.Actor, o.Reason})
 	if err != nil { // only text that the edge has refused already
-		return nil
+		return json.RawMessage(`{}`)
 	}
 	return doc
 }
@@ -144,8 +144,8 @@ func (d *decision) logByHand(a Action, status LogStatus, o Order, e *Error) {
 	switch {
 	case status == LogSuccess:
 		l.Response = o.Output
-	case o.Verb == UndoneStep:
-		l.Response = o.account()
+	case o.Verb == UndoneStep: // as if there were nothing to call, but with who says so
+		l.Outcome, l.Response = nil, o.account()
 	}
 	d.Logs = append(d.Logs, l)
 }

@@ -45,8 +45,8 @@ func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Run {
 		if l.Attempt <= r.base(l.StepIndex, l.Action) {
 			continue // of an earlier run of the step
 		}
-		if l.Action == Compensate && (l.Status == LogSuccess || l.Status == LogSkipped && l.Outcome != nil) {
-			r.undone = true // or given up by hand
+		if l.Action == Compensate && (l.Status == LogSuccess || l.Status == LogSkipped && (l.Outcome != nil || l.Response != nil)) {
+			r.undone = true // or given up by hand, or undone elsewhere
 		}
 		if l.Action == Compensate && l.StepIndex == s.CurrentStep && l.Attempt == s.Attempt && l.refusal() {
 			r.undoRefused = true

@@ -47,8 +47,11 @@ func (w *world) expectedView(r *Run, i int) (StepState, UndoState) {
 	case !r.State.Forward() && r.State != Completed && r.restartAt() > i:
 		return passed, -1
 	case w.undoByHand[i] && !r.State.Forward() && r.State != Completed && (r.State != Failed && r.State != Compensating || i > r.CurrentStep):
-		if u := w.row(i, Compensate, LogSkipped); u != nil && u.Outcome != nil {
+		switch u := w.row(i, Compensate, LogSkipped); {
+		case u != nil && u.Outcome != nil:
 			return passed, UndoStateSkipped
+		case u != nil: // undone elsewhere
+			return StepStateCompensated, UndoStateSkipped
 		}
 		return StepStateCompensated, UndoStateCompleted
 	case !r.State.Forward() && r.State != Completed && w.skipped[i] && !w.doubt[i]:

@@ -201,6 +201,7 @@ func (w *world) noteByHand(before *Run, c *Change) {
 	for _, l := range c.Logs {
 		k := work{l.StepIndex, l.Action}
 		switch {
+		case l.Status == LogSkipped && l.Response != nil: // undone elsewhere
 		case l.Outcome == nil || *l.Outcome != outcomeOperator:
 			continue
 		case l.Completes:
