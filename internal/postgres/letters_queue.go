@@ -43,16 +43,22 @@ const claimLetter = `
        retry_token = gen_random_uuid(), retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
        attempts = m.attempts + 1, version = m.version + 1`
 
+// claimedBytes bounds the payloads that are claimed at once, which a node holds
+// in memory: when so many bytes are taken, no further letter is.
+const claimedBytes = 64 << 20
+
 // claimDue takes what idx_dlq_messages_due says is due. MATERIALIZED keeps the
 // locks to the rows that are taken, whatever the planner makes of the join
 // (requirements 3.2, defect B9).
 const claimDue = `
-WITH due AS MATERIALIZED (
-	SELECT m.id FROM dlq.dlq_messages m
+WITH locked AS MATERIALIZED (
+	SELECT m.id, m.next_retry_at, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
 	 WHERE m.status = 'PENDING' AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
 	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE ` + olderOfKey + `))
 	 ORDER BY m.next_retry_at, m.seq LIMIT $3
 	 FOR NO KEY UPDATE OF m SKIP LOCKED
+), due AS (
+	SELECT s.id FROM (SELECT l.id, sum(l.size) OVER (ORDER BY l.next_retry_at, l.seq) - l.size AS before FROM locked l) AS s WHERE s.before < $4
 )
 UPDATE dlq.dlq_messages m` + claimLetter + `
   FROM due WHERE m.id = due.id AND m.status = 'PENDING'
@@ -60,7 +66,7 @@ RETURNING ` + letterColumns + `, m.attempts`
 
 // Due implements dlq.Queue.
 func (st *LetterQueue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Duration, limit int) ([]dlq.Drive, error) {
-	rows, err := st.db.queryRead(ctx, claimDue, kindNames(kinds), lease.Microseconds(), limit)
+	rows, err := st.db.queryRead(ctx, claimDue, kindNames(kinds), lease.Microseconds(), limit, claimedBytes)
 	if err != nil {
 		return nil, fmt.Errorf("claim dead letters: %w", err)
 	}

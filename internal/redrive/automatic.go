@@ -46,5 +46,5 @@ func (r *Redriver) due(ctx, drives context.Context, kind dlq.TargetKind) (more b
 			return false
 		}
 	}
-	return len(batch) == r.atOnce(kind)
+	return true
 }

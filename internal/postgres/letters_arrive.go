@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// Arrive implements dlq.Queue. A batch is stored whole or not at all: what was
+// not stored is read again.
+func (st *LetterQueue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
+	if len(batch) == 0 {
+		return 0, nil
+	}
+	stored, err = again(func() (n int, err error) {
+		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+			n, err = st.arrive(ctx, tx, batch)
+			return err
+		})
+		return n, err
+	})
+	return stored, outage("store dead letters of Kafka", err)
+}
+
+func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (int, error) {
+	batch = slices.Clone(batch)
+	if err := st.link(ctx, tx, batch); err != nil {
+		return 0, err
+	}
+	letters := newLetters{db: st.db}
+	for i := range batch {
+		if err := letters.add(&batch[i].Letter); err != nil {
+			return 0, err
+		}
+	}
+	insert, err := st.db.prepared(ctx, st.db.write, pushLetters)
+	if err != nil {
+		return 0, err
+	}
+	rows, err := tx.StmtxContext(ctx, insert).QueryContext(ctx, letters.parameters()...)
+	if err != nil {
+		return 0, err
+	}
+	isNew := map[uuid.UUID]bool{}
+	err = eachRow(rows, func() error {
+		var id uuid.UUID
+		var seq int64
+		err := rows.Scan(&id, &seq)
+		isNew[id] = true
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(isNew), st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
+}
+
+// parents finds the letters that came back as others: of each lineage the latest
+// of that generation, or of the last one before it that there still is. Those
+// that are live are locked, so that whoever is just ending their retry, and this,
+// come one after the other: the second sees what the first has written.
+const parents = `
+SELECT b.n, p.id, p.generation FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::bigint[]) AS b (n, tenant_id, root_id, generation)
+ CROSS JOIN LATERAL (
+	SELECT l.id, l.generation FROM (
+		SELECT m.id, m.generation, m.seq FROM dlq.dlq_messages m WHERE m.tenant_id = b.tenant_id AND m.id = b.root_id
+		UNION ALL
+		SELECT m.id, m.generation, m.seq FROM dlq.dlq_messages m
+		 WHERE m.tenant_id = b.tenant_id AND m.root_id = b.root_id AND m.generation > 0 AND m.generation <= b.generation
+		UNION ALL
+		SELECT a.id, a.generation, a.seq FROM dlq.dlq_messages_archive a
+		 WHERE a.tenant_id = b.tenant_id AND a.root_id = b.root_id AND a.generation <= b.generation) AS l
+	 ORDER BY l.generation DESC, l.seq DESC LIMIT 1) AS p`
+
+const lockParents = `
+SELECT m.id FROM dlq.dlq_messages m JOIN unnest($1::uuid[], $2::uuid[]) AS p (tenant_id, id) ON m.tenant_id = p.tenant_id AND m.id = p.id
+ ORDER BY m.id FOR NO KEY UPDATE OF m`
+
+// link fills in the parents of letters that have come back.
+func (st *LetterQueue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {
+	var c [4]column
+	for i := range batch {
+		if a := &batch[i]; a.BounceOf != uuid.Nil {
+			c[0].int(int64(i))
+			c[1].uuid(a.TenantID)
+			c[2].uuid(a.BounceOf)
+			c[3].int(int64(a.BounceOn))
+		}
+	}
+	if c[0].n == 0 {
+		return nil
+	}
+	find, err := st.db.prepared(ctx, st.db.write, parents)
+	if err != nil {
+		return err
+	}
+	rows, err := tx.StmtxContext(ctx, find).QueryContext(ctx, parameters(c[:])...)
+	if err != nil {
+		return err
+	}
+	var lock [2]column
+	err = eachRow(rows, func() error {
+		var i, generation int
+		var parent uuid.UUID
+		if err := rows.Scan(&i, &parent, &generation); err != nil {
+			return err
+		}
+		a := &batch[i]
+		a.RootID, a.ParentID = a.BounceOf, parent
+		lock[0].uuid(a.TenantID)
+		lock[1].uuid(parent)
+		return nil
+	})
+	if err != nil || lock[0].n == 0 {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, lockParents, parameters(lock[:])...)
+	return err
+}
+
+// markBouncedLetters tells of letters that were redriven that they have come
+// back, and counts them with the redrive that drove them last, if the record
+// bears its id.
+const markBouncedLetters = `
+WITH back AS (
+	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1
+	  FROM (SELECT DISTINCT b.tenant_id, b.id, b.redrive_id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS b (tenant_id, id, redrive_id)) AS b
+	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND m.status = 'RESOLVED' AND m.resolution IN ('REDRIVEN', 'CONFIRMED')
+	RETURNING m.tenant_id, m.id, m.redrive_id, b.redrive_id AS told
+), items AS (
+	UPDATE dlq.dlq_redrive_items i SET state = 'BOUNCED', updated_at = clock_timestamp()
+	  FROM back WHERE back.redrive_id = back.told AND i.redrive_id = back.redrive_id AND i.tenant_id = back.tenant_id
+	   AND i.message_id = back.id AND i.state = 'DONE'
+	RETURNING i.tenant_id, i.redrive_id
+)
+UPDATE dlq.dlq_redrives d SET bounced = d.bounced + n.count, updated_at = clock_timestamp()
+  FROM (SELECT i.tenant_id, i.redrive_id, count(*) FROM items i GROUP BY i.tenant_id, i.redrive_id) AS n
+ WHERE d.tenant_id = n.tenant_id AND d.id = n.redrive_id`
+
+func (st *LetterQueue) markBounced(ctx context.Context, tx *sqlx.Tx, bounced []dlq.Arrival) error {
+	if len(bounced) == 0 {
+		return nil
+	}
+	var c [3]column
+	for i := range bounced {
+		c[0].uuid(bounced[i].TenantID)
+		c[1].uuid(bounced[i].ParentID)
+		c[2].uuidUnlessZero(bounced[i].OnRedrive)
+	}
+	if _, err := tx.ExecContext(ctx, markBouncedLetters, parameters(c[:])...); err != nil {
+		return fmt.Errorf("mark letters that came back: %w", err)
+	}
+	return nil
+}

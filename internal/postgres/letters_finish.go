@@ -1,0 +1,291 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// finishInserts are what a batch of ends consists of: first what becomes of the
+// letters, then their attempts, in the order of finishes.add.
+var finishInserts = [...]struct{ name, travels string }{
+	{"tenant_id", "uuid"}, {"id", "uuid"}, {"token", "uuid"}, {"status", "text"}, {"resolution", "text"}, {"retry_count", "bigint"},
+	{"next_retry_at", "timestamptz"}, {"terminal_at", "timestamptz"}, {"at", "timestamptz"},
+	{"number", "bigint"}, {"revision", "bigint"}, {"target", "text"}, {"outcome", "text"}, {"error", "text"}, {"status_code", "bigint"},
+	{"written_topic", "text"}, {"written_partition", "bigint"}, {"written_offset", "bigint"}, {"redrive_id", "uuid"}, {"actor", "text"},
+	{"started_at", "timestamptz"}, {"ended_at", "timestamptz"},
+}
+
+// finishes is a batch of ends as parameters.
+type finishes struct {
+	columns [len(finishInserts)]column
+}
+
+func (c *finishes) add(f *dlq.Finish) error {
+	a := &f.Attempt
+	target, err := json.Marshal(a.Target)
+	if err != nil {
+		return fmt.Errorf("encode target: %w", err)
+	}
+	col := c.columns[:]
+	next := func() *column {
+		at := &col[0]
+		col = col[1:]
+		return at
+	}
+	next().uuid(f.TenantID)
+	next().uuid(f.LetterID)
+	next().uuid(f.Token)
+	next().text(string(f.Status))
+	next().textUnlessEmpty(string(f.Resolution))
+	next().int(int64(f.RetryCount))
+	next().timeOrNull(f.NextRetryAt)
+	next().timeOrNull(f.TerminalAt)
+	next().time(f.At)
+	next().int(int64(a.Number))
+	next().int(int64(a.Revision))
+	next().json(target)
+	next().text(string(a.Outcome))
+	next().text(a.Error)
+	next().int(int64(a.StatusCode))
+	topic, partition, offset := next(), next(), next()
+	if w := a.Written; w == nil {
+		topic.null()
+		partition.null()
+		offset.null()
+	} else {
+		topic.text(w.Topic)
+		partition.int(int64(w.Partition))
+		offset.int(w.Offset)
+	}
+	next().uuidUnlessZero(a.RedriveID)
+	next().text(a.Actor)
+	next().time(a.StartedAt)
+	next().time(a.EndedAt)
+	return nil
+}
+
+// lockFinished locks the letters that are still held by their tokens, in one
+// order. It is a statement of its own: the next one then sees what those who
+// held the locks have written, a letter that has come back among it.
+const lockFinished = `
+SELECT m.id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS f (tenant_id, id, token)
+  JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
+ WHERE m.status = 'RETRYING' AND m.retry_token = f.token
+ ORDER BY m.id FOR NO KEY UPDATE OF m`
+
+// finishLetters ends retries whose tokens still hold their letters ($1: and whose
+// leases have passed), and notes the attempts. A letter that has come back
+// before this was stored is BOUNCED at once. An attempt that was taken for
+// abandoned gets its real outcome when that is told late.
+//
+// It answers the number in the batch of each end that is stored, now or before,
+// with the resolution of the letter.
+var finishLetters = func() string {
+	names, types := make([]string, len(finishInserts)), make([]string, len(finishInserts))
+	for i, c := range finishInserts {
+		names[i], types[i] = c.name, fmt.Sprintf("$%d::%s[]", 2+i, c.travels)
+	}
+	attempt := names[9:]
+	return `
+WITH f AS MATERIALIZED (
+	SELECT * FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS f (` + strings.Join(names, ", ") + `, n)
+), ended AS (
+	UPDATE dlq.dlq_messages m
+	   SET status = f.status, retry_count = f.retry_count, next_retry_at = f.next_retry_at, terminal_at = f.terminal_at,
+	       resolution = CASE WHEN f.resolution = 'REDRIVEN' AND EXISTS (
+	              SELECT 1 FROM dlq.dlq_messages b
+	               WHERE b.tenant_id = m.tenant_id AND b.root_id = m.root_id AND b.generation > 0 AND b.generation = m.generation + 1 AND b.parent_id = m.id)
+	         THEN 'BOUNCED' ELSE f.resolution END,
+	       retry_token = NULL, retry_lease_until = NULL, updated_at = f.at, version = m.version + 1
+	  FROM f
+	 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND m.status = 'RETRYING' AND m.retry_token = f.token
+	   AND (NOT $1 OR m.retry_lease_until < clock_timestamp())
+	RETURNING f.n, coalesce(m.resolution, '') AS resolution
+), noted AS (
+	INSERT INTO dlq.dlq_attempts AS a (message_id, tenant_id, token, ` + strings.Join(attempt, ", ") + `)
+	SELECT f.id, f.tenant_id, f.token, f.` + strings.Replace(strings.Join(attempt, ", f."), "f.target", "f.target::jsonb", 1) + `
+	  FROM f JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
+	 WHERE NOT $1 OR f.n IN (SELECT e.n FROM ended e)
+	ON CONFLICT (message_id, number) DO UPDATE
+	   SET outcome = EXCLUDED.outcome, error = EXCLUDED.error, status_code = EXCLUDED.status_code, ended_at = EXCLUDED.ended_at,
+	       written_topic = EXCLUDED.written_topic, written_partition = EXCLUDED.written_partition, written_offset = EXCLUDED.written_offset
+	 WHERE a.token = EXCLUDED.token AND a.outcome = '` + string(dlq.Abandoned) + `'
+)
+SELECT e.n, e.resolution FROM ended e
+UNION ALL
+SELECT f.n, coalesce(m.resolution, '') FROM f
+  JOIN dlq.dlq_attempts a ON a.message_id = f.id AND a.tenant_id = f.tenant_id AND a.number = f.number
+  JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
+ WHERE a.token = f.token AND a.outcome = f.outcome AND a.ended_at = f.ended_at AND f.n NOT IN (SELECT e.n FROM ended e)`
+}()
+
+// finished is what became of one end of a batch.
+type finished struct {
+	held       bool // it is stored
+	resolution dlq.Resolution
+}
+
+// finish stores ends in tx, a transaction of the writers' connections.
+func (db *DB) finish(ctx context.Context, tx *sqlx.Tx, lapsed bool, batch []dlq.Finish) ([]finished, error) {
+	var c finishes
+	for i := range batch {
+		if err := c.add(&batch[i]); err != nil {
+			return nil, err
+		}
+	}
+	args := parameters(c.columns[:])
+	lock, err := db.prepared(ctx, db.write, lockFinished)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.StmtxContext(ctx, lock).ExecContext(ctx, args[:3]...); err != nil {
+		return nil, err
+	}
+	store, err := db.prepared(ctx, db.write, finishLetters)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.StmtxContext(ctx, store).QueryContext(ctx, append([]any{lapsed}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]finished, len(batch))
+	return out, eachRow(rows, func() error {
+		var n int
+		var resolution dlq.Resolution
+		err := rows.Scan(&n, &resolution)
+		out[n-1] = finished{true, resolution}
+		return err
+	})
+}
+
+// inWrite runs f in a transaction of the writers' connections.
+func (db *DB) inWrite(ctx context.Context, f func(*sqlx.Tx) error) error {
+	tx, err := db.write.BeginTxx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Finish implements dlq.Queue.
+func (st *LetterQueue) Finish(ctx context.Context, batch []dlq.Finish) ([]bool, error) {
+	done, err := st.end(ctx, false, batch)
+	if err != nil {
+		return nil, fmt.Errorf("finish retries of dead letters: %w", err)
+	}
+	held := make([]bool, len(batch))
+	for i := range done {
+		held[i] = done[i].held
+	}
+	return held, nil
+}
+
+func (st *LetterQueue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]finished, error) {
+	return again(func() (done []finished, err error) {
+		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) (err error) {
+			done, err = st.db.finish(ctx, tx, lapsed, batch)
+			return err
+		})
+		return done, err
+	})
+}
+
+// lostRetries finds retries whose lease has passed, those first that have
+// waited longest. What goes on elsewhere is not lost: a saga that is being
+// undone, a delivery that is being made.
+const lostRetries = `
+SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retries, m.retry_token, m.attempts, m.revision, m.target,
+       coalesce(m.last_retry_at, m.updated_at), clock_timestamp(),
+       (SELECT i.redrive_id FROM dlq.dlq_redrive_items i WHERE i.redrive_id = m.redrive_id AND i.message_id = m.id AND i.state = 'TAKEN'),
+       CASE m.source
+         WHEN 'SAGA' THEN EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.tenant_id = m.tenant_id AND s.id = m.saga_id AND s.state NOT IN (3, 5, 6, 7, 8))
+         WHEN 'WEBHOOK' THEN EXISTS (SELECT 1 FROM saga.webhook_deliveries d
+                WHERE d.tenant_id = m.tenant_id AND d.webhook_id = m.webhook_id AND d.id = m.delivery_id AND d.status = 'pending')
+         ELSE false END
+  FROM dlq.dlq_messages m
+ WHERE m.status = 'RETRYING' AND m.retry_lease_until < clock_timestamp()
+ ORDER BY m.retry_lease_until LIMIT $1`
+
+// Reclaim implements dlq.Queue. A lease that is prolonged meanwhile is not
+// ended: the statement looks again.
+func (st *LetterQueue) Reclaim(ctx context.Context, limit int) (int, error) {
+	lost, going, err := st.lost(ctx, limit)
+	if err != nil {
+		return 0, fmt.Errorf("look for lost retries: %w", err)
+	}
+	if len(going) > 0 {
+		if _, err := st.Extend(ctx, going, dlq.Lease); err != nil {
+			return 0, err
+		}
+	}
+	if len(lost) == 0 {
+		return 0, nil
+	}
+	done, err := st.end(ctx, true, lost)
+	n := 0
+	for i := range done {
+		if done[i].held {
+			n++
+		}
+	}
+	return n, outage("reclaim dead letters", err)
+}
+
+func (st *LetterQueue) lost(ctx context.Context, limit int) (lost []dlq.Finish, going []uuid.UUID, err error) {
+	rows, err := st.db.queryRead(ctx, lostRetries, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	var drives []dlq.Drive
+	var results []dlq.Result
+	err = eachRow(rows, func() error {
+		var d dlq.Drive
+		var started, now time.Time
+		var redrive uuid.NullUUID
+		var target []byte
+		var goesOn bool
+		if err := rows.Scan(&d.ID, &d.TenantID, &d.Source, &d.OriginalTopic, &d.RetryCount, &d.MaxRetries, &d.Token, &d.Number, &d.Revision, &target,
+			&started, &now, &redrive, &goesOn); err != nil {
+			return err
+		}
+		if goesOn {
+			going = append(going, d.Token)
+			return nil
+		}
+		if err := json.Unmarshal(target, &d.To); err != nil {
+			return fmt.Errorf("stored target: %w", err)
+		}
+		d.RedriveID = redrive.UUID
+		drives = append(drives, d)
+		results = append(results, dlq.Result{
+			Outcome: dlq.Abandoned, Error: "whoever retried it is gone", StartedAt: started.UTC(), EndedAt: now.UTC(),
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range drives {
+		d := &drives[i]
+		p, err := st.PolicyOf(ctx, d.TenantID, d.OriginalTopic)
+		if err != nil {
+			return nil, nil, err
+		}
+		lost = append(lost, d.Finished(results[i], &p, dlq.Moment{Now: results[i].EndedAt, Jitter: rand.Float64()}))
+	}
+	return lost, going, nil
+}

@@ -1,0 +1,368 @@
+package postgres_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+var kafkaOnly = []dlq.TargetKind{dlq.ToKafka}
+
+// mailroom is a letterbox with the queue that the loops see. Its database is the
+// test's own: the loops act for all tenants.
+type mailroom struct {
+	letterbox
+	queue *postgres.LetterQueue
+}
+
+func newMailroom(t *testing.T) mailroom {
+	t.Helper()
+	b := newLetterbox(t)
+	return mailroom{b, postgres.NewLetterQueue(b.db, dlq.DefaultPolicy)}
+}
+
+// due is a letter whose retry is due.
+func (m mailroom) due(change ...func(*dlq.Letter)) dlq.Letter {
+	l := m.letter(change...)
+	l.NextRetryAt = new(now().Add(-time.Minute))
+	return l
+}
+
+func (m mailroom) claim(t *testing.T, limit int) []dlq.Drive {
+	t.Helper()
+	drives, err := m.queue.Due(t.Context(), kafkaOnly, time.Minute, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return drives
+}
+
+// end finishes a drive by the rules.
+func (m mailroom) end(t *testing.T, d dlq.Drive, outcome dlq.AttemptOutcome) bool {
+	t.Helper()
+	held, err := m.queue.Finish(t.Context(), []dlq.Finish{endOf(d, outcome)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held[0]
+}
+
+func endOf(d dlq.Drive, outcome dlq.AttemptOutcome) dlq.Finish {
+	r := dlq.Result{Outcome: outcome, StartedAt: now(), EndedAt: now()}
+	if outcome != dlq.Acknowledged {
+		r.Error = "no luck"
+	}
+	return d.Finished(r, &dlq.DefaultPolicy, dlq.Moment{Now: now(), Jitter: 0.5})
+}
+
+// attempts are the outcomes of a letter's retries, in order.
+func (m mailroom) attempts(t *testing.T, id uuid.UUID) string {
+	t.Helper()
+	return ask[string](t, m.db.SQL(), `SELECT coalesce(string_agg(outcome, ' ' ORDER BY number), '') FROM dlq.dlq_attempts WHERE message_id = $1`, id)
+}
+
+func (m mailroom) expire(t *testing.T) {
+	t.Helper()
+	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET retry_lease_until = now() - interval '1 second' WHERE status = 'RETRYING'`)
+}
+
+func TestADueLetterIsClaimedOnceByManyClaimers(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	var batch []dlq.Letter
+	for range 400 {
+		batch = append(batch, m.due())
+	}
+	m.push(t, batch...)
+	var mu sync.Mutex
+	seen := map[uuid.UUID]int{}
+	var claimers sync.WaitGroup
+	for range 8 {
+		claimers.Go(func() {
+			for {
+				drives, err := m.queue.Due(t.Context(), kafkaOnly, time.Minute, 7)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if len(drives) == 0 {
+					return
+				}
+				mu.Lock()
+				for _, d := range drives {
+					seen[d.ID]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	claimers.Wait()
+	for range 60 { // what a claimer passed over while another one held it
+		for _, d := range m.claim(t, 7) {
+			seen[d.ID]++
+		}
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("letter %s was claimed %d times", id, n)
+		}
+	}
+	if len(seen) != len(batch) {
+		t.Errorf("%d of %d letters were claimed", len(seen), len(batch))
+	}
+}
+
+func TestOnlyWhatIsDueAndCanBeReachedIsClaimed(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	late := m.letter()
+	late.NextRetryAt = new(now().Add(time.Hour))
+	byHand := m.letter()
+	byHand.NextRetryAt = nil
+	elsewhere := m.due(func(l *dlq.Letter) { l.Target = dlq.Target{Kind: dlq.ToHTTP, URL: "http://x"} })
+	want := m.due(func(l *dlq.Letter) { l.Content.Payload = []byte("hello"); l.RedriveID = newID() })
+	m.push(t, late, byHand, elsewhere, want)
+	got := m.claim(t, 10)
+	if len(got) != 1 || got[0].ID != want.ID {
+		t.Fatalf("claimed %+v", got)
+	}
+	d := got[0]
+	if d.Status != dlq.Retrying || d.Token == uuid.Nil || d.LeaseUntil == nil || d.LastRetryAt == nil || d.Number != 1 || d.Version != 2 ||
+		d.To != (dlq.Target{Kind: dlq.ToKafka, Topic: "orders"}) || string(d.Send.Payload) != "hello" || d.RedriveID != uuid.Nil || d.Forced {
+		t.Errorf("drive %+v", d)
+	}
+	stored := m.get(t, d.ID)
+	if stored.Token != d.Token || stored.RedriveID != want.RedriveID {
+		t.Errorf("stored %+v", stored)
+	}
+}
+
+func TestLettersOfOneKeyAreClaimedInTheOrderOfTheirArrival(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	keyed := func(key string) dlq.Letter {
+		return m.due(func(l *dlq.Letter) { l.Content.Key = []byte(key); l.Ordered = true })
+	}
+	// Ordered by New only where the policy says so.
+	pushed := m.push(t, func() (out []dlq.Letter) {
+		for _, key := range []string{"a", "a", "b", "a"} {
+			l := keyed(key)
+			l.Ordered = true
+			out = append(out, l)
+		}
+		return out
+	}()...)
+	ids := func(drives []dlq.Drive) (out []uuid.UUID) {
+		for _, d := range drives {
+			out = append(out, d.ID)
+		}
+		return out
+	}
+	first := m.claim(t, 10)
+	if diff := cmp.Diff([]uuid.UUID{pushed[0].ID, pushed[2].ID}, ids(first)); diff != "" {
+		t.Fatalf("first of each key (-want +got):\n%s", diff)
+	}
+	if more := m.claim(t, 10); more != nil {
+		t.Fatalf("claimed %v beside them", ids(more))
+	}
+	// One that failed and waits keeps the others waiting; one that is through lets go.
+	m.end(t, first[1], dlq.FailedDrive)
+	m.end(t, first[0], dlq.FailedDrive)
+	if more := m.claim(t, 10); more != nil {
+		t.Fatalf("claimed %v while the first waits", ids(more))
+	}
+	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = $1`, pushed[0].ID)
+	m.end(t, m.claim(t, 10)[0], dlq.Acknowledged)
+	if next := m.claim(t, 10); !slices.Equal(ids(next), []uuid.UUID{pushed[1].ID}) {
+		t.Errorf("then %v, want the second of the key", ids(next))
+	}
+}
+
+func TestARetryEndsByTheRules(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	for _, tt := range []struct {
+		name     string
+		outcomes []dlq.AttemptOutcome
+		status   dlq.Status
+		why      dlq.Resolution
+		count    int
+	}{
+		{"acknowledged", []dlq.AttemptOutcome{dlq.Acknowledged}, dlq.Resolved, dlq.Redriven, 0},
+		{"failed once", []dlq.AttemptOutcome{dlq.FailedDrive}, dlq.Pending, "", 1},
+		{"uncertain counts", []dlq.AttemptOutcome{dlq.Uncertain}, dlq.Pending, "", 1},
+		{"withdrawn does not count", []dlq.AttemptOutcome{dlq.Withdrawn, dlq.Withdrawn}, dlq.Pending, "", 0},
+		{"failed to the end", []dlq.AttemptOutcome{dlq.FailedDrive, dlq.Uncertain, dlq.FailedDrive}, dlq.Dead, dlq.Exhausted, 3},
+		{"failed and then acknowledged", []dlq.AttemptOutcome{dlq.FailedDrive, dlq.Acknowledged}, dlq.Resolved, dlq.Redriven, 1},
+	} {
+		l := m.push(t, m.due())[0]
+		var tried []string
+		for _, outcome := range tt.outcomes {
+			execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = $1 AND status = 'PENDING'`, l.ID)
+			for _, d := range m.claim(t, 1) {
+				if !m.end(t, d, outcome) {
+					t.Errorf("%s: %s was not stored", tt.name, outcome)
+				}
+			}
+			tried = append(tried, string(outcome))
+		}
+		got := m.get(t, l.ID)
+		if got.Status != tt.status || got.Resolution != tt.why || got.RetryCount != tt.count || got.Token != uuid.Nil ||
+			(got.NextRetryAt != nil) != (tt.status == dlq.Pending) || (got.TerminalAt != nil) != tt.status.Terminal() {
+			t.Errorf("%s: %s %s after %d, next %v, terminal %v", tt.name, got.Status, got.Resolution, got.RetryCount, got.NextRetryAt, got.TerminalAt)
+		}
+		if a := m.attempts(t, l.ID); a != strings.Join(tried, " ") {
+			t.Errorf("%s: attempts %s", tt.name, a)
+		}
+		execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = NULL WHERE id = $1`, l.ID)
+	}
+}
+
+func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	l := m.push(t, m.due())[0]
+	d := m.claim(t, 1)[0]
+	end := endOf(d, dlq.FailedDrive)
+	for range 2 { // the answer was lost
+		if held, err := m.queue.Finish(t.Context(), []dlq.Finish{end}); err != nil || !held[0] {
+			t.Fatalf("held %v, %v", held, err)
+		}
+	}
+	if got := m.get(t, l.ID); got.RetryCount != 1 || got.Version != 3 {
+		t.Fatalf("count %d, version %d", got.RetryCount, got.Version)
+	}
+	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = $1`, l.ID)
+	lost := m.claim(t, 1)[0]
+	m.expire(t)
+	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 1 {
+		t.Fatalf("reclaimed %d, %v", n, err)
+	}
+	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 0 {
+		t.Fatalf("reclaimed %d again, %v", n, err)
+	}
+	before := m.get(t, l.ID)
+	if before.Status != dlq.Pending || before.RetryCount != 2 || before.NextRetryAt == nil || m.attempts(t, l.ID) != "FAILED ABANDONED" {
+		t.Fatalf("reclaimed: %s, %d retries, next %v, %s", before.Status, before.RetryCount, before.NextRetryAt, m.attempts(t, l.ID))
+	}
+	if m.end(t, lost, dlq.Acknowledged) {
+		t.Error("the end of a lost retry was stored")
+	}
+	if diff := cmp.Diff(before, m.get(t, l.ID)); diff != "" {
+		t.Errorf("a late end changed the letter:\n%s", diff)
+	}
+	if a := m.attempts(t, l.ID); a != "FAILED ACKNOWLEDGED" {
+		t.Errorf("attempts %s: what is known late should be kept", a)
+	}
+	// A node that is gone for the last time.
+	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = $1`, l.ID)
+	m.claim(t, 1)
+	m.expire(t)
+	if _, err := m.queue.Reclaim(t.Context(), 10); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.get(t, l.ID); got.Status != dlq.Dead || got.Resolution != dlq.Exhausted || got.RetryCount != 3 {
+		t.Errorf("%s %s after %d", got.Status, got.Resolution, got.RetryCount)
+	}
+}
+
+func TestFinishAndReclaimAgreeWhoeverIsFirst(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	for range 15 {
+		l := m.push(t, m.due())[0]
+		d := m.claim(t, 1)[0]
+		m.expire(t)
+		var held bool
+		var reclaimed int
+		var both sync.WaitGroup
+		both.Go(func() { held = m.end(t, d, dlq.Acknowledged) })
+		both.Go(func() {
+			var err error
+			if reclaimed, err = m.queue.Reclaim(t.Context(), 10); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		got := m.get(t, l.ID)
+		if held == (reclaimed == 1) || held != (got.Status == dlq.Resolved) || got.RetryCount != reclaimed {
+			t.Fatalf("held %v, reclaimed %d, then %s after %d", held, reclaimed, got.Status, got.RetryCount)
+		}
+		execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = NULL WHERE id = $1`, l.ID)
+	}
+}
+
+func TestALeaseIsProlongedForWhoHoldsIt(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	m.push(t, m.due(), m.due())
+	drives := m.claim(t, 2)
+	m.end(t, drives[0], dlq.Acknowledged)
+	held, err := m.queue.Extend(t.Context(), []uuid.UUID{drives[0].Token, drives[1].Token, newID()}, time.Hour)
+	if err != nil || !slices.Equal(held, []uuid.UUID{drives[1].Token}) {
+		t.Fatalf("held %v, %v", held, err)
+	}
+	if l := m.get(t, drives[1].ID); l.LeaseUntil.Sub(now()) < 50*time.Minute {
+		t.Errorf("its lease ends %v", l.LeaseUntil)
+	}
+}
+
+func TestWhatGoesOnElsewhereIsNotReclaimed(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	hook, delivery := newID(), newID()
+	l := m.due(func(l *dlq.Letter) { l.Link.WebhookID, l.Link.DeliveryID = hook, delivery })
+	l.Source = dlq.FromWebhook
+	m.push(t, l)
+	m.claim(t, 1)
+	m.expire(t)
+	execute(t, m.db.SQL(), `
+		INSERT INTO saga.webhooks (tenant_id, id, url, event_types, workflow_names, enabled, disabled_reason, created_by, version, created_at, updated_at, cursor_txid, cursor_id)
+		VALUES ($1, $2, 'https://x', '{}', '{}', true, '', '', 1, now(), now(), '0', 0)`, m.tenant, hook)
+	execute(t, m.db.SQL(), `
+		INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, id, event_id, event_type, saga_id, body, status, due_at, created_at)
+		VALUES ($1, $2, $3, 1, 'x', $3, '{}', 'pending', now(), now())`, m.tenant, hook, delivery)
+	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 0 {
+		t.Fatalf("reclaimed %d, %v", n, err)
+	}
+	if got := m.get(t, l.ID); got.Status != dlq.Retrying || got.LeaseUntil.Before(now()) {
+		t.Errorf("%s until %v", got.Status, got.LeaseUntil)
+	}
+	execute(t, m.db.SQL(), `DELETE FROM saga.webhook_deliveries WHERE id = $1`, delivery)
+	m.expire(t)
+	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 1 {
+		t.Fatalf("reclaimed %d, %v", n, err)
+	}
+}
+
+func TestALetterOfASagaThatIsBeingUndoneIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	registered(t, m.db)
+	k := lettered{t, m.db.SQL(), postgres.NewSagas(m.db), m.Letters}
+	run := k.begun(1)[0]
+	m.tenant = run.Tenant.ID
+	ofSaga := func(id uuid.UUID) dlq.Letter {
+		l := m.due(func(l *dlq.Letter) { l.Link = dlq.Link{SagaID: id, StepName: "charge", Action: "COMPENSATE"} })
+		l.Source = dlq.FromSaga
+		return l
+	}
+	undone, gone := ofSaga(run.ID), ofSaga(newID())
+	m.push(t, undone, gone)
+	m.claim(t, 2)
+	m.expire(t)
+	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 1 {
+		t.Fatalf("reclaimed %d, %v; want the one without a saga", n, err)
+	}
+	if a, b := m.get(t, undone.ID), m.get(t, gone.ID); a.Status != dlq.Retrying || a.RetryCount != 0 || b.Status != dlq.Pending || b.RetryCount != 1 {
+		t.Errorf("the saga's is %s after %d, the other %s after %d", a.Status, a.RetryCount, b.Status, b.RetryCount)
+	}
+}

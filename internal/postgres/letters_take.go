@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// maxBlocking is how many letters are named that keep one of their key waiting.
+const maxBlocking = 10
+
+// Take implements dlq.Queue, in the name of the letter's tenant. The revision,
+// the claim and the action are stored together.
+func (st *LetterQueue) Take(ctx context.Context, c dlq.Claim, lease time.Duration) (dlq.Drive, error) {
+	d, err := again(func() (dlq.Drive, error) {
+		var d dlq.Drive
+		err := st.db.inTenant(ctx, c.TenantID, func(tx *sqlx.Tx) (err error) {
+			d, err = st.take(ctx, tx, &c, lease)
+			return err
+		})
+		return d, err
+	})
+	return d, outage("claim a dead letter", err)
+}
+
+func (st *LetterQueue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time.Duration) (d dlq.Drive, err error) {
+	l, err := st.db.scanLetter(tx.QueryRowContext(ctx, `SELECT `+letterColumns+` FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 FOR NO KEY UPDATE`,
+		c.TenantID, c.LetterID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return d, dlq.NotFound(c.LetterID)
+	}
+	if err != nil {
+		return d, err
+	}
+	if err := st.takeable(ctx, tx, &l, c); err != nil {
+		return d, err
+	}
+	revision := l.Revision
+	if c.Revision != nil {
+		if revision, err = st.db.putRevision(ctx, tx, c.TenantID, *c.Revision); err != nil {
+			return d, err
+		}
+	}
+	claimed, err := st.db.scanLetter(tx.QueryRowContext(ctx, `UPDATE dlq.dlq_messages m`+claimLetter+`, revision = $4
+		WHERE m.tenant_id = $1 AND m.id = $3 RETURNING `+letterColumns+`, m.attempts`,
+		c.TenantID, lease.Microseconds(), c.LetterID, revision), &d.Number)
+	if err != nil {
+		return d, err
+	}
+	d.Letter, d.Send, d.To, d.Actor = claimed, claimed.Content, claimed.Destination(c.Target), c.Actor
+	d.Forced, d.Was = l.Status == dlq.Dead, l.Resolution
+	d.RedriveID = uuid.Nil // it is nobody's redrive; the column keeps the last one
+	drives := []dlq.Drive{d}
+	if err := st.db.revise(ctx, tx, drives); err != nil {
+		return d, err
+	}
+	return drives[0], putAction(ctx, tx, c.By)
+}
+
+// takeable returns why a letter, whose row is locked, cannot be claimed.
+func (st *LetterQueue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dlq.Claim) error {
+	switch {
+	case c.Version != 0 && c.Version != l.Version:
+		return dlq.Stale(l.ID, l.Version)
+	case l.Status != dlq.Pending && !(l.Status == dlq.Dead && c.Force):
+		return l.Conflict("retried")
+	}
+	if to := l.Destination(c.Target); !slices.Contains(c.Kinds, to.Kind) {
+		return fault.New(fault.Unavailable, dlq.CodeNoKafka, "this server has no way to targets of kind %s", to.Kind)
+	}
+	if !l.Ordered {
+		return nil
+	}
+	var older []string
+	err := tx.SelectContext(ctx, &older, `
+		SELECT o.id FROM dlq.dlq_messages m JOIN dlq.dlq_messages o ON `+olderOfKey+`
+		 WHERE m.tenant_id = $1 AND m.id = $2 ORDER BY o.seq LIMIT $3`, l.TenantID, l.ID, maxBlocking)
+	if err != nil || older == nil {
+		return err
+	}
+	return fault.New(fault.Conflict, dlq.CodeKeyBlocked, "older dead letters of its key are open: %s", strings.Join(older, ", ")).
+		Allowing([]string{dlq.VerbDiscard, dlq.VerbResolve})
+}
+
+// putRevision stores an edited content under the next number of its letter, and
+// returns that. The letter's row is locked.
+func (db *DB) putRevision(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, r dlq.Revision) (number int, err error) {
+	err = tx.GetContext(ctx, &number, `SELECT coalesce(max(number), 0) + 1 FROM dlq.dlq_revisions WHERE tenant_id = $1 AND message_id = $2`, tenant, r.LetterID)
+	if err != nil {
+		return 0, err
+	}
+	place := db.keys.Of(tenant, r.LetterID)
+	content, err := sealContent(&place, revisionFields(number), r.Content)
+	if err != nil {
+		return 0, err
+	}
+	patch, err := seal(&place, revisionField(fieldPatch, number), r.Patch)
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, `
+		INSERT INTO dlq.dlq_revisions (message_id, tenant_id, number, message_key, headers, payload_raw, patch, author, reason, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, $8, $9, $10)`,
+		r.LetterID, tenant, number, content[0], content[1], content[2], nullText(patch), r.Author, r.Reason, r.CreatedAt)
+	return number, err
+}
+
+// nullText is JSON as a parameter, NULL when nil.
+func nullText(doc []byte) sql.NullString {
+	return sql.NullString{String: string(doc), Valid: doc != nil}
+}

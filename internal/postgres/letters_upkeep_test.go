@@ -1,0 +1,73 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+func TestUpkeepOfLetters(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	ctx := t.Context()
+	old := m.push(t, m.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }))[0]
+	m.push(t, m.letter(), m.due())
+	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET resolution = 'DISCARDED', terminal_at = now() - interval '31 days' WHERE id = $1`, old.ID)
+	m.claim(t, 10)
+	b, err := m.queue.Backlog(ctx)
+	if err != nil || cmp.Diff(map[dlq.Status]int64{dlq.Pending: 1, dlq.Retrying: 1}, b.ByStatus) != "" || b.Oldest.IsZero() {
+		t.Fatalf("backlog %+v, %v", b, err)
+	}
+	for name, f := range map[string]func(context.Context, int) (int, error){"archived": m.queue.Archive, "then": m.queue.Archive} {
+		if _, err := f(ctx, 10); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	if got := m.get(t, old.ID); got.ArchivedAt == nil {
+		t.Error("it is not archived")
+	}
+	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days' WHERE id = $1`, old.ID)
+	if n, err := m.queue.Purge(ctx, 10); err != nil || n != 1 {
+		t.Fatalf("purged %d, %v", n, err)
+	}
+	execute(t, m.db.SQL(), `UPDATE dlq.dlq_arrivals SET minute = minute - interval '3 days' WHERE tenant_id = $1`, m.tenant)
+	if n, err := m.queue.Expire(ctx, 10); err != nil || n == 0 {
+		t.Fatalf("expired %d, %v", n, err)
+	}
+}
+
+func TestThePolicyOfATopic(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	put := func(topic string, retries int) {
+		execute(t, m.db.SQL(), fmt.Sprintf(`
+			INSERT INTO dlq.dlq_policies (tenant_id, topic, version, max_retries, backoff, auto_retry, ordered, retention_days, archive_days, max_generations, alert, updated_at)
+			VALUES ($1, $2, 1, %d, '{"initial_interval_ms": 5}', true, false, 1, 2, 3, '{"count": 9}', now())`, retries), m.tenant, topic)
+	}
+	get := func(topic string) dlq.Policy {
+		t.Helper()
+		p, err := m.queue.PolicyOf(t.Context(), m.tenant, topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if p := get("a"); p.MaxRetries != dlq.DefaultPolicy.MaxRetries || p.Version != 0 {
+		t.Errorf("without any: %+v", p)
+	}
+	put("", 7)
+	put("b", 8)
+	if p := get("c"); p.MaxRetries != 7 || p.Alert.Count != 9 || p.Backoff.InitialIntervalMS != 5 {
+		t.Errorf("the tenant's: %+v", p)
+	}
+	if p := get("b"); p.MaxRetries != 8 {
+		t.Errorf("its own: %+v", p)
+	}
+	if p := get("a"); p.MaxRetries != dlq.DefaultPolicy.MaxRetries {
+		t.Errorf("within a second nobody asks again, but got %+v", p)
+	}
+}

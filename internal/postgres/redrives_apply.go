@@ -1,0 +1,263 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// Apply implements dlq.Redrives. Letters, actions, items and progress are stored
+// together: a node that dies has done a batch or has not.
+func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int) (int, error) {
+	n, err := again(func() (n int, err error) {
+		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+			a := applying{st: st, tx: tx}
+			if err := a.begin(ctx, r, limit); err != nil {
+				return err
+			}
+			n = len(a.items)
+			return a.apply(ctx)
+		})
+		return n, err
+	})
+	if errors.Is(err, errNotRunning) {
+		return 0, nil
+	}
+	return n, outage("apply redrive", err)
+}
+
+// applying is one call of Apply. The redrive's row is locked, and so are the
+// letters.
+type applying struct {
+	st    *Redrives
+	tx    *sqlx.Tx
+	r     dlq.Redrive
+	at    time.Time
+	items []item
+
+	changed struct {
+		columns [9]column
+		deleted column
+		actions actionColumns
+	}
+}
+
+// item is a waiting letter of a redrive, with what the rules ask of it.
+type item struct {
+	seq    int64
+	letter dlq.Letter // without content; its status is "" when it is gone
+	state  dlq.ItemState
+	why    string
+}
+
+func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err error) {
+	var allowance float64
+	var first bool
+	a.r, err = scanRedrive(a.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID), &a.at, &allowance, &first)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errNotRunning
+	}
+	if err != nil {
+		return err
+	}
+	a.at = a.at.UTC()
+	return a.load(ctx, limit)
+}
+
+// waitingLetters are the next letters of a redrive, and those of them that are
+// gone. Letters that somebody changes at this moment are left for the next time.
+const waitingLetters = `
+WITH waiting AS MATERIALIZED (
+	SELECT i.seq, i.message_id FROM dlq.dlq_redrive_items i
+	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'WAITING' ORDER BY i.seq LIMIT $3
+), locked AS MATERIALIZED (
+	SELECT m.id, m.version, m.source, m.original_topic, m.status, m.resolution, m.retry_count, m.max_retries, m.next_retry_at, m.terminal_at,
+	       m.created_at, m.fingerprint, m.error_type, m.root_id
+	  FROM waiting w JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = w.message_id
+	   FOR NO KEY UPDATE OF m SKIP LOCKED
+)
+SELECT w.seq, w.message_id, coalesce(m.version, 0), coalesce(m.source, ''), coalesce(m.original_topic, ''), coalesce(m.status, ''), coalesce(m.resolution, ''),
+       coalesce(m.retry_count, 0), coalesce(m.max_retries, 0), m.next_retry_at, m.terminal_at, coalesce(m.created_at, now()),
+       coalesce(m.fingerprint, ''), coalesce(m.error_type, ''), coalesce(m.root_id, w.message_id)
+  FROM waiting w LEFT JOIN locked m ON m.id = w.message_id
+ WHERE m.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages x WHERE x.tenant_id = $1 AND x.id = w.message_id)
+ ORDER BY w.seq`
+
+func (a *applying) load(ctx context.Context, limit int) error {
+	rows, err := a.tx.QueryContext(ctx, waitingLetters, a.r.TenantID, a.r.ID, limit)
+	if err != nil {
+		return err
+	}
+	return eachRow(rows, func() error {
+		i := item{letter: dlq.Letter{TenantID: a.r.TenantID}}
+		l := &i.letter
+		err := rows.Scan(&i.seq, &l.ID, &l.Version, &l.Source, &l.OriginalTopic, &l.Status, &l.Resolution, &l.RetryCount, &l.MaxRetries, &l.NextRetryAt, &l.TerminalAt,
+			&l.CreatedAt, &l.Fingerprint, &l.Failure.Type, &l.RootID)
+		utc(l.NextRetryAt, l.TerminalAt, &l.CreatedAt)
+		a.items = append(a.items, i)
+		return err
+	})
+}
+
+func (a *applying) apply(ctx context.Context) error {
+	if len(a.items) == 0 {
+		return nil
+	}
+	var seqs, states, whys column
+	for i := range a.items {
+		it := &a.items[i]
+		if err := a.one(ctx, it); err != nil {
+			return err
+		}
+		seqs.int(it.seq)
+		states.text(string(it.state))
+		whys.text(it.why)
+	}
+	if err := a.storeLetters(ctx); err != nil {
+		return err
+	}
+	_, err := a.tx.ExecContext(ctx, applyItems, a.r.TenantID, a.r.ID, seqs.parameter(), states.parameter(), whys.parameter())
+	return err
+}
+
+const applyItems = `
+WITH moved AS (
+	UPDATE dlq.dlq_redrive_items i SET state = s.state, detail = s.why, updated_at = clock_timestamp()
+	  FROM unnest($3::bigint[], $4::text[], $5::text[]) AS s (seq, state, why)
+	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq AND i.state = 'WAITING'
+	RETURNING i.state
+), n AS (
+	SELECT count(*) FILTER (WHERE moved.state = 'DONE') AS done, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped FROM moved
+)
+UPDATE dlq.dlq_redrives d SET done = d.done + n.done, skipped = d.skipped + n.skipped, updated_at = clock_timestamp()
+  FROM n WHERE d.tenant_id = $1 AND d.id = $2`
+
+// verbs are what the actions of letters are called.
+var verbs = map[dlq.RedriveAction]string{
+	dlq.BulkDiscard: dlq.VerbDiscard, dlq.BulkResolve: dlq.VerbResolve, dlq.BulkRequeue: dlq.VerbRequeue, dlq.BulkDelete: dlq.VerbDelete,
+}
+
+// one applies the rules to one letter, and gathers what is to be stored.
+func (a *applying) one(ctx context.Context, it *item) error {
+	l := &it.letter
+	m := dlq.Moment{Now: a.at, Jitter: rand.Float64()}
+	it.state = dlq.ItemSkipped
+	switch {
+	case l.Status == "":
+		it.why = "it is archived or deleted"
+		return nil
+	case a.r.Action != dlq.BulkRequeue && l.Source == dlq.FromSaga && l.Status != dlq.Resolved:
+		it.why = "a saga waits for it"
+		return nil
+	}
+	after, err := *l, error(nil)
+	switch a.r.Action {
+	case dlq.BulkDiscard:
+		after, err = l.Discarded(m)
+	case dlq.BulkResolve:
+		after, err = l.ResolvedByHand(m)
+	case dlq.BulkRequeue:
+		p, e := a.st.queue.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+		if e != nil {
+			return e
+		}
+		after, err = l.Requeued(false, nil, &p, m)
+	case dlq.BulkDelete:
+		err = l.Deletable()
+	default:
+		return fmt.Errorf("a redrive with the action %s is not applied", a.r.Action)
+	}
+	if err != nil {
+		it.why = fmt.Sprintf("it is %s", l.Status)
+		return nil
+	}
+	it.state = dlq.ItemDone
+	return a.gather(l, &after, m.Now)
+}
+
+func (a *applying) gather(before, after *dlq.Letter, at time.Time) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	by := operator.By{Actor: a.r.Actor, Reason: a.r.Reason}
+	detail := []byte(`{"redrive_id":"` + a.r.ID.String() + `"}`)
+	if a.r.Action == dlq.BulkDelete {
+		detail = before.Tombstone()
+	}
+	action := by.Did(id, before.TenantID, at, operator.DeadLetter, before.ID.String(), verbs[a.r.Action], detail)
+	a.changed.actions.add(&action)
+	if a.r.Action == dlq.BulkDelete {
+		a.changed.deleted.uuid(before.ID)
+		return nil
+	}
+	c := a.changed.columns[:]
+	c[0].uuid(after.ID)
+	c[1].int(before.Version)
+	c[2].text(string(after.Status))
+	c[3].textUnlessEmpty(string(after.Resolution))
+	c[4].int(int64(after.RetryCount))
+	c[5].int(int64(after.MaxRetries))
+	c[6].timeOrNull(after.NextRetryAt)
+	c[7].timeOrNull(after.TerminalAt)
+	c[8].time(after.UpdatedAt)
+	return nil
+}
+
+const applyLetters = `
+UPDATE dlq.dlq_messages m
+   SET version = c.version + 1, status = c.status, resolution = c.resolution, retry_count = c.retry_count, max_retries = c.max_retries,
+       next_retry_at = c.next_retry_at, terminal_at = c.terminal_at, updated_at = c.updated_at
+  FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[])
+       AS c (id, version, status, resolution, retry_count, max_retries, next_retry_at, terminal_at, updated_at)
+ WHERE m.tenant_id = $1 AND m.id = c.id AND m.version = c.version`
+
+// deleteLetters takes a letter with all that is its own.
+const deleteLetters = `
+WITH attempts AS (
+	DELETE FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = ANY ($2::uuid[])
+), revisions AS (
+	DELETE FROM dlq.dlq_revisions r WHERE r.tenant_id = $1 AND r.message_id = ANY ($2::uuid[])
+)
+DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[])`
+
+func (a *applying) storeLetters(ctx context.Context) error {
+	if n := a.changed.columns[0].n; n > 0 {
+		if err := a.mustChange(ctx, n, applyLetters, append([]any{a.r.TenantID}, parameters(a.changed.columns[:])...)...); err != nil {
+			return err
+		}
+	}
+	if n := a.changed.deleted.n; n > 0 {
+		if err := a.mustChange(ctx, n, deleteLetters, a.r.TenantID, a.changed.deleted.parameter()); err != nil {
+			return err
+		}
+	}
+	if a.changed.actions.columns[0].n == 0 {
+		return nil
+	}
+	_, err := a.tx.ExecContext(ctx, insertActions(1), parameters(a.changed.actions.columns[:])...)
+	return err
+}
+
+// mustChange runs a statement that changes n letters, all of them locked.
+func (a *applying) mustChange(ctx context.Context, n uint32, query string, args ...any) error {
+	res, err := a.tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	if got, err := res.RowsAffected(); err != nil || got != int64(n) {
+		return fmt.Errorf("%d of %d locked letters were changed: %w", got, n, errors.Join(err, errMoved))
+	}
+	return nil
+}
+
+var errMoved = errors.New("somebody changed a row that is locked")

@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+func unmarshalTarget(stored []byte, t *dlq.Target) error {
+	if err := json.Unmarshal(stored, t); err != nil {
+		return fmt.Errorf("stored target: %w", err)
+	}
+	return nil
+}
+
+// finishItems notes what became of letters that were taken, and counts them.
+// What is not TAKEN any more is counted already, or waits again.
+const finishItems = `
+WITH moved AS (
+	UPDATE dlq.dlq_redrive_items i SET state = f.state, detail = f.detail, lease_until = NULL, updated_at = clock_timestamp()
+	  FROM unnest($3::uuid[], $4::text[], $5::text[]) AS f (message_id, state, detail)
+	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.message_id = f.message_id AND i.state = 'TAKEN'
+	RETURNING i.state
+), n AS (
+	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
+	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced FROM moved
+)
+UPDATE dlq.dlq_redrives d
+   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, updated_at = clock_timestamp()
+  FROM n WHERE d.tenant_id = $1 AND d.id = $2`
+
+// FinishItems implements dlq.Redrives. The letters are of one tenant. One that
+// was lost meanwhile is left to Judge.
+func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Finish) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	_, err := again(func() (struct{}, error) {
+		return struct{}{}, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+			done, err := st.db.finish(ctx, tx, false, batch)
+			if err != nil {
+				return err
+			}
+			var c [3]column
+			for i := range batch {
+				if !done[i].held {
+					continue
+				}
+				state, detail := itemState(&batch[i], done[i].resolution)
+				c[0].uuid(batch[i].LetterID)
+				c[1].text(string(state))
+				c[2].text(detail)
+			}
+			if c[0].n == 0 {
+				return nil
+			}
+			_, err = tx.ExecContext(ctx, finishItems, append([]any{batch[0].TenantID, r}, parameters(c[:])...)...)
+			return err
+		})
+	})
+	return outage("finish letters of a redrive", err)
+}
+
+func itemState(f *dlq.Finish, stored dlq.Resolution) (dlq.ItemState, string) {
+	switch {
+	case f.Attempt.Outcome == dlq.Withdrawn:
+		return dlq.ItemWaiting, ""
+	case f.Status == dlq.Resolved && stored == dlq.Bounced:
+		return dlq.ItemBounced, ""
+	case f.Status == dlq.Resolved:
+		return dlq.ItemDone, ""
+	}
+	return dlq.ItemFailed, f.Attempt.Error
+}
+
+// settleLost tells of letters that were taken, and whose leases have ended, what
+// became of them since: their target has told (it had accepted them), or their
+// retry was reclaimed and they wait again. Those that are still on their way
+// stay so.
+const settleLost = `
+WITH lost AS MATERIALIZED (
+	SELECT i.seq, i.message_id FROM dlq.dlq_redrive_items i
+	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'TAKEN' AND i.lease_until < clock_timestamp()
+	 ORDER BY i.seq FOR NO KEY UPDATE OF i SKIP LOCKED
+), news AS (
+	SELECT l.seq, CASE
+	         WHEN m.status = 'RETRYING' THEN 'TAKEN'
+	         WHEN m.status = 'RESOLVED' AND m.resolution = 'BOUNCED' AND a.redrive_id = $2 THEN 'BOUNCED'
+	         WHEN m.status = 'RESOLVED' AND a.redrive_id = $2 AND a.outcome = 'ACKNOWLEDGED' THEN 'DONE'
+	         WHEN a.redrive_id = $2 AND a.outcome IN ('FAILED', 'UNCERTAIN') THEN 'FAILED'
+	         ELSE 'WAITING' END AS state, coalesce(a.error, '') AS error
+	  FROM lost l
+	  LEFT JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = l.message_id
+	  LEFT JOIN dlq.dlq_attempts a ON a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts
+), moved AS (
+	UPDATE dlq.dlq_redrive_items i
+	   SET state = n.state, detail = CASE n.state WHEN 'FAILED' THEN n.error ELSE '' END, updated_at = clock_timestamp(),
+	       lease_until = CASE n.state WHEN 'TAKEN' THEN clock_timestamp() + interval '10 seconds' END
+	  FROM news n WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = n.seq
+	RETURNING i.state
+), n AS (
+	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
+	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced FROM moved
+)
+UPDATE dlq.dlq_redrives d
+   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, updated_at = clock_timestamp()
+  FROM n WHERE d.tenant_id = $1 AND d.id = $2 AND n.done + n.failed > 0`
+
+const lockRedrive = `
+SELECT ` + redriveColumns + `, clock_timestamp(),
+       (SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'TAKEN')
+  FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2`
+
+// Judge implements dlq.Redrives. Only one that runs is judged; others are
+// returned as they are.
+func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID) (dlq.Redrive, error) {
+	r, err := again(func() (r dlq.Redrive, err error) {
+		err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+			r, err = judge(ctx, tx, tenant, id)
+			return err
+		})
+		return r, err
+	})
+	return r, outage("judge redrive", err)
+}
+
+func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (r dlq.Redrive, err error) {
+	// The lock, and then what it guards: the count of a statement that had to wait
+	// for it would be older than the row.
+	var state dlq.RedriveState
+	err = tx.GetContext(ctx, &state, `SELECT d.state FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return r, noRedrive(id)
+	}
+	if err == nil && state == dlq.RedriveRunning {
+		_, err = tx.ExecContext(ctx, settleLost, tenant, id)
+	}
+	if err != nil {
+		return r, err
+	}
+	var now time.Time
+	var busy int64
+	if r, err = scanRedrive(tx.QueryRowContext(ctx, lockRedrive, tenant, id), &now, &busy); err != nil || state != dlq.RedriveRunning {
+		return r, err
+	}
+	after, changed := r.Judge(busy, now.UTC())
+	if !changed {
+		return r, nil
+	}
+	after.Version, after.UpdatedAt = r.Version+1, now.UTC()
+	_, err = tx.ExecContext(ctx, `
+		UPDATE dlq.dlq_redrives SET version = $3, state = $4, halt_reason = $5, watched_at = $6, canary_ok = $7, ended_at = $8, updated_at = $9
+		 WHERE tenant_id = $1 AND id = $2`, tenant, id, after.Version, after.State, after.HaltReason, after.WatchedAt, after.CanaryOK, after.EndedAt, after.UpdatedAt)
+	return after, err
+}
