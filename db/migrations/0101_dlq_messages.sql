@@ -79,11 +79,11 @@ CREATE TABLE dlq.dlq_messages (
     CONSTRAINT chk_dlq_messages_terminal CHECK ((status IN ('RESOLVED', 'DEAD')) = (terminal_at IS NOT NULL))
 ) WITH (fillfactor = 85);
 
--- Lists, newest first: of each status of a topic, a group, and so on. Then
--- counts by topic or group and status read no row.
+-- Lists, newest first: of each status of a topic, a group, and so on. Counts of
+-- what is open, by topic or group, read no row: what was discarded is not.
 CREATE INDEX idx_dlq_messages_created_at ON dlq.dlq_messages (tenant_id, created_at, id);
-CREATE INDEX idx_dlq_messages_original_topic ON dlq.dlq_messages (tenant_id, original_topic, status, created_at, id);
-CREATE INDEX idx_dlq_messages_group ON dlq.dlq_messages (tenant_id, fingerprint, status, created_at, id);
+CREATE INDEX idx_dlq_messages_original_topic ON dlq.dlq_messages (tenant_id, original_topic, status, created_at, id) INCLUDE (resolution);
+CREATE INDEX idx_dlq_messages_group ON dlq.dlq_messages (tenant_id, fingerprint, status, created_at, id) INCLUDE (resolution);
 CREATE INDEX idx_dlq_messages_status ON dlq.dlq_messages (tenant_id, status, created_at, id);
 CREATE INDEX idx_dlq_messages_terms ON dlq.dlq_messages USING gin (terms);
 CREATE INDEX idx_dlq_messages_resolution ON dlq.dlq_messages (tenant_id, resolution, created_at, id) WHERE resolution IS NOT NULL;
@@ -181,7 +181,7 @@ CREATE TABLE dlq.dlq_groups (
     fingerprint varchar(32)  NOT NULL,
     version     bigint       NOT NULL DEFAULT 1,
     state       varchar(12)  NOT NULL DEFAULT 'NEW' CHECK (state IN ('NEW', 'ACKNOWLEDGED', 'RESOLVED', 'REGRESSED')),
-    topic       varchar(255) NOT NULL,
+    topic       varchar(255) COLLATE "C" NOT NULL,
     error_type  varchar(255) NOT NULL DEFAULT '',
     message     text         NOT NULL,
     received    bigint       NOT NULL DEFAULT 0,
@@ -194,11 +194,12 @@ CREATE TABLE dlq.dlq_groups (
     PRIMARY KEY (tenant_id, fingerprint)
 ) WITH (fillfactor = 70);
 CREATE INDEX idx_dlq_groups_seen ON dlq.dlq_groups (tenant_id, last_seen, fingerprint);
+CREATE INDEX idx_dlq_groups_topic ON dlq.dlq_groups (tenant_id, topic, last_seen, fingerprint);
 
 -- Arrivals per topic and minute: growth without counting letters.
 CREATE TABLE dlq.dlq_arrivals (
     tenant_id uuid         NOT NULL,
-    topic     varchar(255) NOT NULL,
+    topic     varchar(255) COLLATE "C" NOT NULL,
     minute    timestamptz  NOT NULL,
     received  bigint       NOT NULL,
     PRIMARY KEY (tenant_id, topic, minute)
@@ -206,7 +207,7 @@ CREATE TABLE dlq.dlq_arrivals (
 
 CREATE TABLE dlq.dlq_policies (
     tenant_id       uuid         NOT NULL,
-    topic           varchar(255) NOT NULL, -- '': of topics that have none
+    topic           varchar(255) COLLATE "C" NOT NULL, -- '': of topics that have none
     version         bigint       NOT NULL,
     max_retries     integer      NOT NULL,
     backoff         jsonb        NOT NULL,

@@ -74,6 +74,8 @@ func scanAction(rows *sql.Rows) (a operator.Action, err error) {
 	var detail []byte
 	err = rows.Scan(&a.ID, &a.TenantID, &a.At, &a.Kind, &a.Subject, &a.Verb, &a.Actor, &a.Reason, &a.RequestID, &detail)
 	utc(&a.At)
-	a.Detail = detail
+	if err == nil {
+		a.Detail, err = canonical(detail) // as it was before jsonb
+	}
 	return a, err
 }

@@ -27,7 +27,7 @@ func terminalLetter(l dlq.Letter, s dlq.Status, r dlq.Resolution) dlq.Letter {
 }
 
 func (b letterbox) did(kind operator.Kind, subject, verb string) operator.Action {
-	return operator.By{Actor: "key:ann", Reason: "because", RequestID: "req-1"}.Did(newID(), b.tenant, now(), kind, subject, verb, json.RawMessage(`{"a": 1}`))
+	return operator.By{Actor: "key:ann", Reason: "because", RequestID: "req-1"}.Did(newID(), b.tenant, now(), kind, subject, verb, json.RawMessage(`{"a":1}`))
 }
 
 func TestGroupsCountTheirOpenLetters(t *testing.T) {

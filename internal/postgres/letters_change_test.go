@@ -1,0 +1,220 @@
+package postgres_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+func (b letterbox) told(t *testing.T, f operator.Filter) []operator.Action {
+	t.Helper()
+	f.Limit = 200
+	p, err := postgres.NewActions(b.db).Actions(t.Context(), b.tenant, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Actions
+}
+
+func moment() dlq.Moment { return dlq.Moment{Now: now(), Jitter: 0.5} }
+
+func TestAChangeIsStoredWithItsAction(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	l := b.push(t, b.letter(b.everything))[0]
+	for _, change := range []func(l dlq.Letter) (dlq.Letter, error){
+		func(l dlq.Letter) (dlq.Letter, error) {
+			return l.Edited(dlq.Edit{MaxRetries: new(9), NextRetryAt: new(now().Add(time.Hour)), Labels: []string{"x"}, Assignee: new("bo"), Note: new("n")}, moment())
+		},
+		func(l dlq.Letter) (dlq.Letter, error) { return l.Discarded(moment()) },
+		func(l dlq.Letter) (dlq.Letter, error) { return l.Requeued(true, nil, &dlq.DefaultPolicy, moment()) },
+		func(l dlq.Letter) (dlq.Letter, error) { return l.ResolvedByHand(moment()) },
+		func(l dlq.Letter) (dlq.Letter, error) { return l.Edited(dlq.Edit{Labels: []string{}}, moment()) },
+	} {
+		changed, err := change(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := b.action(changed, "change")
+		by.Detail = []byte(`{"a":1}`)
+		if err := b.Change(t.Context(), changed, by); err != nil {
+			t.Fatal(err)
+		}
+		if len(changed.Labels) == 0 {
+			changed.Labels = nil
+		}
+		if diff := cmp.Diff(changed, b.get(t, l.ID)); diff != "" {
+			t.Errorf("(-changed +stored):\n%s", diff)
+		}
+		if got := b.told(t, operator.Filter{Subject: l.ID.String()}); len(got) == 0 || cmp.Diff(by, got[0]) != "" {
+			t.Errorf("told %+v, want %+v", got, by)
+		}
+		// The same again is refused, and tells nothing.
+		n := len(b.told(t, operator.Filter{}))
+		if err := b.Change(t.Context(), changed, b.action(changed, "change")); !fault.IsCode(err, dlq.CodeStale) || len(b.told(t, operator.Filter{})) != n {
+			t.Errorf("the same version again: %v", err)
+		}
+		l = changed
+	}
+	// What was changed is found by what it is now.
+	for label, want := range map[string]int{"x": 0, "b": 0} {
+		if p, err := b.List(t.Context(), b.tenant, dlq.Query{Limit: 5, Filter: dlq.Filter{Labels: []string{label}}}); err != nil || len(p.Letters) != want {
+			t.Errorf("label %s: %d letters, %v", label, len(p.Letters), err)
+		}
+	}
+	if p, err := b.List(t.Context(), b.tenant, dlq.Query{Limit: 5, Filter: dlq.Filter{Assignee: "bo"}}); err != nil || len(p.Letters) != 1 {
+		t.Errorf("assignee: %d letters, %v", len(p.Letters), err)
+	}
+}
+
+func TestWhoseLetterIsGoneOrForeignIsToldSo(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	l := b.push(t, b.letter())[0]
+	foreign := l
+	foreign.TenantID = newID()
+	foreign.Version++
+	other := b
+	other.tenant = foreign.TenantID
+	missing := b.letter()
+	for what, err := range map[string]error{
+		"change a foreign one":  b.Change(t.Context(), foreign, other.action(foreign, "change")),
+		"delete a foreign one":  b.Delete(t.Context(), foreign, other.action(foreign, "delete")),
+		"change a missing one":  b.Change(t.Context(), missing, b.action(missing, "change")),
+		"delete a missing one":  b.Delete(t.Context(), missing, b.action(missing, "delete")),
+		"restore a foreign one": second(b.Restore(t.Context(), foreign.TenantID, l.ID, now(), other.action(l, "restore"))),
+		"restore a live one":    second(b.Restore(t.Context(), b.tenant, l.ID, now(), b.action(l, "restore"))),
+		"lineage of another's":  second(b.Lineage(t.Context(), foreign.TenantID, l.ID)),
+	} {
+		if fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if diff := cmp.Diff(l, b.get(t, l.ID)); diff != "" || len(b.told(t, operator.Filter{})) != 0 {
+		t.Errorf("something changed or was told:\n%s", diff)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// archiveAll archives every letter that has ended.
+func (b letterbox) archiveAll(t *testing.T) {
+	t.Helper()
+	execute(t, b.db.SQL(), `SELECT dlq.archive_batch(0, 0, 1000)`)
+}
+
+func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	ended := func(l *dlq.Letter) {
+		b.everything(l)
+		l.MaxRetries = 0
+		l.RetryCount = 0
+	}
+	l := b.push(t, b.letter(ended))[0]
+	keeper := b.push(t, b.letter())[0]
+	b.archiveAll(t)
+	got := b.get(t, l.ID)
+	if got.ArchivedAt == nil || got.ArchiveReason != "RETENTION" {
+		t.Fatalf("archived at %v because of %q", got.ArchivedAt, got.ArchiveReason)
+	}
+	archived := got
+	got.ArchivedAt, got.ArchiveReason = nil, ""
+	if diff := cmp.Diff(l, got); diff != "" {
+		t.Errorf("(-live +archived):\n%s", diff)
+	}
+	if p, err := b.ListArchived(t.Context(), b.tenant, dlq.Query{Limit: 5, Total: true}); err != nil || len(p.Letters) != 1 || p.Total != 1 || cmp.Diff(archived, p.Letters[0]) != "" {
+		t.Errorf("listed %+v, %v", p, err)
+	}
+	// Somebody else has its key and its place by now.
+	b.push(t, b.letter(func(o *dlq.Letter) { o.DedupeKey = l.DedupeKey }), b.letter(func(o *dlq.Letter) { o.Arrived = l.Arrived }))
+	by := b.action(l, "restore")
+	restored, err := b.Restore(t.Context(), b.tenant, l.ID, now(), by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := l
+	want.Version, want.Status, want.Resolution, want.TerminalAt, want.NextRetryAt = l.Version+1, dlq.Pending, "", nil, nil
+	want.MaxRetries, want.DedupeKey, want.Arrived, want.UpdatedAt = 1, "", nil, restored.UpdatedAt
+	if diff := cmp.Diff(want, restored); diff != "" {
+		t.Errorf("(-want +restored):\n%s", diff)
+	}
+	if diff := cmp.Diff(restored, b.get(t, l.ID)); diff != "" {
+		t.Errorf("(-restored +stored):\n%s", diff)
+	}
+	if told := b.told(t, operator.Filter{Verb: "restore"}); len(told) != 1 || cmp.Diff(by, told[0]) != "" {
+		t.Errorf("told %+v", told)
+	}
+	if _, err := b.Restore(t.Context(), b.tenant, l.ID, now(), b.action(l, "restore")); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("again: %v", err)
+	}
+	if diff := cmp.Diff(keeper, b.get(t, keeper.ID)); diff != "" {
+		t.Errorf("another one changed:\n%s", diff)
+	}
+}
+
+func TestTheArchiveIsListedByEveryFilter(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	b.aMess(t, 200)
+	b.archiveAll(t)
+	p, err := b.ListArchived(t.Context(), b.tenant, dlq.Query{Limit: 200})
+	if err != nil || len(p.Letters) < 50 {
+		t.Fatalf("%d archived, %v", len(p.Letters), err)
+	}
+	all := p.Letters
+	for _, f := range letterFilters(&all[20]) {
+		var want, got []dlq.Letter
+		for i := range all {
+			if f.fits(&all[i]) {
+				want = append(want, all[i])
+			}
+		}
+		for after, more := (*dlq.Cursor)(nil), true; more; {
+			p, err := b.ListArchived(t.Context(), b.tenant, dlq.Query{Filter: f.Filter, Limit: 7, After: after, Total: true})
+			if err != nil {
+				t.Fatal(f.name, err)
+			}
+			if after == nil && p.Total != int64(len(want)) {
+				t.Errorf("%s: total %d, want %d", f.name, p.Total, len(want))
+			}
+			got = append(got, p.Letters...)
+			if more = p.More; more {
+				last := p.Letters[len(p.Letters)-1]
+				after = &dlq.Cursor{At: *last.ArchivedAt, ID: last.ID}
+			}
+		}
+		if diff := cmp.Diff(idsOf(want), idsOf(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", f.name, diff)
+		}
+	}
+}
+
+func TestALineageIsLiveAndArchivedLetters(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	root := b.push(t, b.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }))[0]
+	var want []string
+	back := func(parent uuid.UUID, generation int) dlq.Letter {
+		return b.push(t, b.letter(func(l *dlq.Letter) { l.RootID, l.ParentID, l.Generation = root.ID, parent, generation }))[0]
+	}
+	first := back(root.ID, 1)
+	last := back(first.ID, 2)
+	b.push(t, b.letter()) // of no concern
+	b.archiveAll(t)
+	want = []string{root.ID.String(), first.ID.String(), last.ID.String()}
+	for _, l := range []dlq.Letter{root, first, last} {
+		got, err := b.Lineage(t.Context(), b.tenant, l.ID)
+		if err != nil || !slices.Equal(idsOf(got), want) || got[0].ArchivedAt == nil || got[1].ArchivedAt != nil {
+			t.Errorf("lineage %v, %v; want %v", idsOf(got), err, want)
+		}
+	}
+}
