@@ -2342,7 +2342,8 @@ type DeadLetterImportError struct {
 	Problem ItemProblem `json:"problem"`
 }
 
-// DeadLetterInput A payload is JSON (`payload`) or any bytes (`payload_base64`). Lengths are in
+// DeadLetterInput A payload is JSON (`payload`), kept with its members sorted and without
+// blanks, or any bytes (`payload_base64`), kept as they are. Lengths are in
 // bytes of UTF-8.
 type DeadLetterInput struct {
 	// ConsumerGroup At most 255 bytes, as are the following up to `trace_id`.

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"encoding/base64"
 	"encoding/json"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -32,7 +31,7 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 		SagaID: unlessNil(l.Link.SagaID), JobRunID: unlessNil(l.Link.JobRunID), WebhookID: unlessNil(l.Link.WebhookID), DeliveryID: unlessNil(l.Link.DeliveryID),
 		StepName: unlessEmpty(l.Link.StepName), StepAction: wordUnlessEmpty[api.StepAction](l.Link.Action),
 		CorrelationID: unlessEmpty(l.CorrelationID), TraceID: unlessEmpty(l.TraceID), DedupeKey: unlessEmpty(l.DedupeKey),
-		Labels: slices.Concat([]string{}, l.Labels), Assignee: unlessEmpty(l.Assignee), Note: unlessEmpty(l.Note),
+		Labels: append([]string{}, l.Labels...), Assignee: unlessEmpty(l.Assignee), Note: unlessEmpty(l.Note),
 		Target: toAPITarget(&l.Target), Revision: l.Revision, Ordered: l.Ordered, RedriveID: unlessNil(l.RedriveID),
 		RootID: l.RootID, ParentID: unlessNil(l.ParentID), Generation: l.Generation,
 		ArchivedAt: l.ArchivedAt, ArchiveReason: unlessEmpty(l.ArchiveReason), AllowedActions: []api.DeadLetterVerb{},

@@ -225,6 +225,7 @@ var contractRouter = func() func(*testing.T) routers.Router {
 			doc.Servers = nil
 			router, err = gorillamux.NewRouter(doc)
 			openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
+			openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
 		})
 		if err != nil {
 			t.Fatalf("read the contract: %v", err)

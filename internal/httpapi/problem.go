@@ -154,7 +154,7 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 		if m == http.MethodHead {
 			asked = http.MethodGet
 		}
-		if s.router.Match(chi.NewRouteContext(), asked, r.URL.Path) {
+		if s.router.Match(chi.NewRouteContext(), asked, r.URL.EscapedPath()) {
 			allowed = append(allowed, m)
 		}
 	}

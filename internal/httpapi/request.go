@@ -50,6 +50,9 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		s.fail(out, r, fault.New(fault.Malformed, codeInvalidParameter, "the path holds a NUL character or is not UTF-8"))
 		return
 	}
+	// Routed as it was sent: parameters are decoded after that, and only once. A
+	// topic may hold any character.
+	r.URL.RawPath = r.URL.EscapedPath()
 	s.router.ServeHTTP(out, r)
 }
 
