@@ -278,8 +278,8 @@ func TestSealedLettersShowNothingAndOpen(t *testing.T) {
 			if diff := cmp.Diff(want, b.get(t, want.ID)); diff != "" {
 				t.Errorf("(-pushed +read):\n%s", diff)
 			}
-			all := ask[string](t, b.db.SQL(), `SELECT string_agg(m::text || convert_from(coalesce(m.payload_raw, ''), 'LATIN1') || convert_from(coalesce(m.headers, ''), 'LATIN1')
-				|| convert_from(coalesce(m.message_key, ''), 'LATIN1'), '') FROM dlq.dlq_messages m`)
+			all := ask[string](t, b.db.SQL(), `SELECT string_agg(m::text || encode(coalesce(m.payload_raw, ''), 'escape') || encode(coalesce(m.headers, ''), 'escape')
+				|| encode(coalesce(m.message_key, ''), 'escape'), '') FROM dlq.dlq_messages m`)
 			if strings.Contains(all, canary) == tt.on {
 				t.Errorf("the row shows the canary: %v", !tt.on == false)
 			}

@@ -191,7 +191,7 @@ DELETE FROM saga.webhook_deliveries WHERE ctid = ANY (ARRAY(
 	 WHERE d.created_at < $1 AND d.status <> 'pending'
 	   AND (d.status <> 'failed' OR NOT EXISTS (
 	        SELECT 1 FROM dlq.dlq_messages m
-	         WHERE m.tenant_id = d.tenant_id AND m.dedupe_key = 'webhook:' || d.id AND m.status <> 'RESOLVED' AND m.resolution IS DISTINCT FROM 'DISCARDED'))
+	         WHERE m.tenant_id = d.tenant_id AND m.dedupe_key = 'skald:webhook:' || d.id AND m.status <> 'RESOLVED' AND m.resolution IS DISTINCT FROM 'DISCARDED'))
 	 LIMIT 5000 FOR UPDATE OF d SKIP LOCKED))`
 
 // Expire implements webhook.Queue, in batches.

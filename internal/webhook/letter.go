@@ -12,8 +12,9 @@ import (
 // it is sent again the letter is being retried, and what comes of it is the
 // letter's end, or its next failure. Tests of an endpoint leave none.
 
-// LetterKey is the dedupe key of a delivery's letter.
-func (d *Delivery) LetterKey() string { return "webhook:" + d.ID.String() }
+// LetterKey is the dedupe key of a delivery's letter; clients cannot push one that
+// begins so.
+func (d *Delivery) LetterKey() string { return "skald:webhook:" + d.ID.String() }
 
 // letterTopic is the topic of the letters of a subscription.
 func letterTopic(id uuid.UUID) string { return "webhook." + id.String() }

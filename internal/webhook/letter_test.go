@@ -45,7 +45,7 @@ func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
 				t.Fatalf("tells %+v; want %q", n, tt.want)
 			case n.Told == dlq.GaveUp:
 				l := n.Letter
-				if l.Failure.Class != tt.class || l.Failure.Type != tt.kind || l.Failure.Message != r.Delivery.Error || l.DedupeKey != "webhook:"+tt.d.ID.String() ||
+				if l.Failure.Class != tt.class || l.Failure.Type != tt.kind || l.Failure.Message != r.Delivery.Error || l.DedupeKey != "skald:webhook:"+tt.d.ID.String() ||
 					l.OriginalTopic != "webhook."+tt.d.WebhookID.String() || string(l.Content.Payload) != string(tt.d.Body) || l.Status != dlq.Pending ||
 					l.NextRetryAt != nil || l.Link != (dlq.Link{WebhookID: tt.d.WebhookID, DeliveryID: tt.d.ID}) || l.Target.Kind != dlq.ToWebhook {
 					t.Errorf("%+v", l)
