@@ -98,7 +98,7 @@ var testArrows = map[string][]string{
 	"internal/delivery":    {"internal/memstore", "internal/workflow"},
 	"internal/kafka":       {"internal/memstore", "internal/postgres", "internal/testdb", "internal/saga", "internal/workflow"},
 	"internal/redrive":     {"internal/postgres", "internal/testdb"},
-	"internal/httpapi":     {"api/client", "internal/audit", "internal/identity", "internal/memstore", "internal/postgres", "internal/redrive", "internal/retry", "internal/testdb"},
+	"internal/httpapi":     {"api/client", "internal/audit", "internal/egress", "internal/identity", "internal/memstore", "internal/postgres", "internal/redrive", "internal/retry", "internal/testdb"},
 	"internal/identity":    {"internal/memstore"},
 	"internal/memstore":    {"internal/storetest"},
 	"internal/participant": {"internal/workflow"},

@@ -103,7 +103,7 @@ var problems = []problemKind{
 	{dlq.CodeInvalid, []int{422}, "Invalid dead letter", "What was pushed, imported or edited cannot be a dead letter, or the change of one cannot be. `errors` lists every mistake."},
 	{dlq.CodeConflict, []int{409}, "The dead letter's status forbids this", "The action is not possible in the present status of the dead letter, or it is in the archive. `current` tells its status and version, `allowed_actions` what is possible."},
 	{dlq.CodeStale, []int{412}, "The dead letter has changed", "If-Match named another version than the present one of the dead letter, its group, its topic's policy, or the redrive. Read it again and decide again."},
-	{dlq.CodeKeyBlocked, []int{409}, "An older letter of the key is open", "The topic is ordered, and an older dead letter with the same key waits or is being retried. `errors` names it: deal with that one first."},
+	{dlq.CodeKeyBlocked, []int{409}, "An older letter of the key is open", "The topic is ordered, and an older dead letter with the same key waits or is being retried. `detail` names it: deal with that one first."},
 	{dlq.CodeTarget, []int{422}, "Target not allowed", "A retry may not go there: the topic is one that is read as dead letters, or neither the letter nor its topic's policy allows the topic or URL, or the server's egress rules do not."},
 	{dlq.CodeNoKafka, []int{503}, "No Kafka", "No brokers are configured, so nothing can be driven to a topic. Nothing was changed or counted."},
 	{dlq.CodeFailed, []int{502}, "The target did not take it", "The retry was made, and the target refused the letter or did not answer. It counts: `message` is the dead letter as it is now, PENDING or DEAD."},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -224,6 +225,7 @@ func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 		header  *api.RequiredHeaderError
 		many    *api.TooManyValuesForParamError
 		typ     *json.UnmarshalTypeError
+		when    *time.ParseError
 	)
 	switch {
 	case errors.As(err, &format):
@@ -237,6 +239,9 @@ func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &typ):
 		// The schema calls 1.0 an integer; Go does not.
 		err = schemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type", Message: "is not of the right type, or written with a fraction"})
+	case errors.As(err, &when):
+		// The schema knows the form of a time, and nothing of leap years.
+		err = schemaFault(fault.Field{Code: "invalid", Message: "holds " + clip(when.Value) + ", and there is no such time"})
 	}
 	s.fail(w, r, err)
 }

@@ -1,0 +1,234 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+func TestTheStoreInMemoryHasNoDeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	n := 0
+	for _, op := range operations(t, strings.NewReplacer("{message_id}", uuid.NewString(), "{topic}", "orders")) {
+		if !strings.HasPrefix(op.path, "/api/v1/dlq/") {
+			continue
+		}
+		r := e.send(op.method, op.path, "")
+		if p := r.wants(503, "DLQ_UNAVAILABLE"); !strings.Contains(p.Detail, "PostgreSQL") || r.header.Get("Retry-After") == "" {
+			t.Errorf("%s %s: %+v", op.method, op.path, p)
+		}
+		n++
+	}
+	if n < 20 {
+		t.Errorf("only %d operations", n)
+	}
+	newEdge(t, guarded).send("GET", letters, "").wants(401, access.CodeRequired)
+}
+
+func TestWhoLacksPayloadsReadSeesThatALetterIsAndNotWhatIsInIt(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, guarded)
+	q.target.answer(500)
+	l := q.push(q.toTarget(`"payload":{"a":"canary"},"key":"canary","error_stack":"at canary","headers":[{"name":"h","value":"canary"},{"name":"none"}],"max_retries":5`), as("operator")...)
+	raw := q.push(`{"original_topic":"orders","error_message":"boom","payload_base64":"Y2FuYXJ5/w==","key_base64":"Y2FuYXJ5/w=="}`, as("operator")...)
+	if r := q.send("POST", at(l)+"/retry", `{"payload_patch":[{"op":"add","path":"/b","value":"canary"}],"headers_patch":[{"op":"set","name":"x","value":"canary"}],"key_base64":"Y2FuYXJ5"}`, as("operator")...); r.status != 502 || strings.Contains(string(r.body), "canary") {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	for _, path := range []string{at(l), at(l) + "?include=raw&include=attempts&include=lineage", at(raw), letters + "?view=full", topicPath("orders") + "?view=full", at(l) + "/revisions", at(l) + "/attempts"} {
+		open, covered := q.send("GET", path, "", as("operator")...), q.send("GET", path, "", as("auditor")...)
+		if open.status != 200 || covered.status != 200 {
+			t.Fatalf("%s: %d and %d", path, open.status, covered.status)
+		}
+		for _, secret := range []string{"canary", "Y2FuYXJ5"} {
+			if strings.Contains(string(covered.body), secret) {
+				t.Errorf("%s shows an auditor %s", path, covered.body)
+			}
+		}
+		if strings.Contains(string(open.body), "***") {
+			t.Errorf("%s hides from an operator: %s", path, open.body)
+		}
+	}
+	got := q.send("GET", at(l), "", as("auditor")...).letter(200)
+	if string(got.Payload) != `"***"` || *got.Key != "***" || *got.KeyBase64 != "***" || *got.ErrorStack != "***" || *got.Headers[0].Value != "***" || *got.Headers[0].ValueBase64 != "***" ||
+		got.Headers[1].Value != nil || got.Headers[0].Name != "h" || got.ErrorMessage != "boom" {
+		t.Errorf("%+v", got)
+	}
+	for _, filter := range []string{"key=canary", "key_base64=AA%3D%3D", "header=h=canary", "payload=a=canary"} {
+		for _, list := range []string{letters, "/api/v1/dlq/archive"} {
+			if p := q.send("GET", list+"?"+filter, "", as("auditor")...).wants(403, access.CodeForbidden); !strings.Contains(p.Detail, "payloads:read") {
+				t.Errorf("%s: %s", filter, p.Detail)
+			}
+			if r := q.send("GET", list+"?"+filter, "", as("operator")...); r.status != 200 {
+				t.Errorf("%s: %d %s", filter, r.status, r.body)
+			}
+		}
+	}
+}
+
+func TestWhatAPolicyRedactsNobodyIsShown(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.policy.Redact = []string{"card.number", "people.name", "gone.x"}
+	l := q.push(q.toTarget(`"payload":{"card":{"number":"canary","kind":"V"},"people":[{"name":"canary","age":1.0},{"age":2}],"gone":7,"x\"<":[[],{}]}`))
+	const masked = `{"card":{"number":"***","kind":"V"},"people":[{"name":"***","age":1.0},{"age":2}],"gone":7,"x\"<":[[],{}]}`
+	if !jsonEqual(t, string(l.Payload), masked) {
+		t.Errorf("pushed: %s", l.Payload)
+	}
+	text := q.push(`{"original_topic":"orders","error_message":"boom","payload_base64":"Y2FuYXJ5IHs="}`)
+	if string(text.Payload) != `"***"` {
+		t.Errorf("text: %s", text.Payload)
+	}
+	q.target.answer(500)
+	q.send("POST", at(l)+"/retry", `{"payload_patch":[{"op":"add","path":"/card/number","value":"canary2"}]}`).wants(502, "DLQ_PROCESS_FAILED")
+	for _, path := range []string{at(l) + "?include=raw", at(text) + "?include=raw", at(l) + "/revisions", letters + "?view=full"} {
+		if r := q.send("GET", path, ""); strings.Contains(string(r.body), "canary") || strings.Contains(string(r.body), "Y2FuYX") || r.status != 200 {
+			t.Errorf("%s: %d %s", path, r.status, r.body)
+		}
+	}
+	if got := q.target.last(t).body; !strings.Contains(got, `"number":"canary2"`) {
+		t.Errorf("what is sent is redacted too: %s", got)
+	}
+}
+
+func jsonEqual(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	reply{t: t, body: []byte(a)}.into(&x)
+	reply{t: t, body: []byte(b)}.into(&y)
+	return cmp.Equal(x, y)
+}
+
+// letterOperations lists those on single letters, with a body each that is all right.
+func letterOperations(t *testing.T, id string) []operation {
+	t.Helper()
+	return slices.DeleteFunc(operations(t, strings.NewReplacer("{message_id}", id)), func(op operation) bool {
+		return !strings.Contains(op.path, id)
+	})
+}
+
+func letterBody(op operation) string {
+	switch {
+	case op.method == http.MethodPatch:
+		return `{"note":"x"}`
+	case strings.HasSuffix(op.path, "/ack"):
+		return `{"generation":0,"outcome":"PROCESSED"}`
+	}
+	return ""
+}
+
+func TestEveryOperationOnALetterForEveryRole(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, guarded)
+	for role, may := range map[string][]string{
+		"auditor": {"dlq:read"}, "operator": {"dlq:read", "dlq:write"}, "admin": {"dlq:read", "dlq:write", "dlq:admin"}, "nobody": nil,
+	} {
+		l := q.push(q.toTarget(""), as("admin")...)
+		ops := letterOperations(t, l.ID.String())
+		if len(ops) < 12 {
+			t.Fatalf("only %d operations", len(ops))
+		}
+		for _, op := range ops {
+			r := q.send(op.method, op.path, letterBody(op), as(role)...)
+			switch allowed := slices.Contains(may, op.permission); {
+			case !allowed:
+				r.wants(403, access.CodeForbidden)
+			case r.status >= 400 && r.status != 404 && r.status != 409:
+				t.Errorf("%s %s as %s: %d %s", op.method, op.path, role, r.status, r.body)
+			}
+		}
+	}
+}
+
+func TestALetterOfAnotherTenantDoesNotExist(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, guarded)
+	l := q.push(q.toTarget(`"payload":"canary","dedupe_key":"d","labels":["canary"]`), as("operator")...)
+	none := uuid.Must(uuid.NewV7()).String()
+	same := strings.NewReplacer(none, "ID", l.ID.String(), "ID")
+	theirs, nobodys := letterOperations(t, l.ID.String()), letterOperations(t, none)
+	for i, op := range theirs {
+		id := append(as("foreign"), "X-Request-Id", "r")
+		a, b := q.send(op.method, op.path, letterBody(op), id...), q.send(nobodys[i].method, nobodys[i].path, letterBody(op), id...)
+		if a.status != 404 || same.Replace(string(a.body)) != same.Replace(string(b.body)) {
+			t.Errorf("%s %s: %d %s, and of nobody's %s", op.method, op.path, a.status, a.body, b.body)
+		}
+	}
+	for _, list := range []string{letters, letters + "?view=full&label=canary", topicPath("orders"), "/api/v1/dlq/archive", letters + "?root_id=" + l.ID.String()} {
+		if got := q.send("GET", list, "", as("foreign")...).messages(); len(got.Messages) > 0 || *got.Pagination.TotalCount != 0 {
+			t.Errorf("%s: %+v", list, got)
+		}
+	}
+	if lines, _ := q.exported("", as("foreign")...); len(lines) > 0 {
+		t.Errorf("exported: %v", lines)
+	}
+	if other := q.push(q.toTarget(`"dedupe_key":"d"`), as("foreign")...); other.ID == l.ID {
+		t.Error("a dedupe key counts for all tenants")
+	}
+	if kept := q.send("GET", at(l), "", as("operator")...).letter(200); kept.Version != 1 || kept.Status != client.DeadLetterStatusPENDING {
+		t.Errorf("%+v", kept)
+	}
+}
+
+// TestNoInputOfTheQueueIsAServerError sends what people and fuzzers send.
+func TestNoInputOfTheQueueIsAServerError(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	l := q.push(q.toTarget(`"payload":{"a":1},"max_retries":1000`))
+	saga := q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}})
+	bodies := []string{
+		``, `{}`, `[]`, `null`, `0`, `"x"`, `{`, "\xff", `{"a":1,"a":2}`, `{"reason":null}`, `{"reason":1}`, `{"force":"yes"}`, `{"force":true}`, `{"payload":null}`, `{"payload":"\ud800"}`,
+		`{"payload":1e400}`, `{"payload":[[[[[]]]]]}`, `{"payload_patch":[{}]}`, `{"payload_patch":[{"op":"test","path":"","value":1}]}`, `{"payload_patch":[{"op":"add","path":"/a/b/c","value":1e400}]}`,
+		`{"payload_patch":[{"op":"copy","from":"/a","path":"/a/a"}]}`, `{"payload_patch":[{"op":"move","from":"","path":"/a"}]}`, `{"payload_patch":[{"op":"add","path":"/-","value":1}]}`,
+		`{"headers_patch":[{"op":"set","name":"bad header\r\n","value":"x\r\ny"}]}`, `{"headers_patch":[{"op":"set","name":"host","value":"evil"}]}`, `{"headers_patch":[{"op":"set","name":"ö"}]}`,
+		`{"target":{}}`, `{"target":{"url":""}}`, `{"target":{"url":"::"}}`, `{"target":{"url":"http://[::1%25eth0]:99999/"}}`, `{"target":{"partition":2147483647}}`, `{"target":{"topic":"\u0001"}}`,
+		`{"generation":9223372036854775807,"outcome":"FAILED"}`, `{"generation":1.0,"outcome":"FAILED"}`, `{"generation":1e9,"outcome":"FAILED"}`, `{"max_retries":1e2}`, `{"max_retries":1000,"reset_retry_count":false}`,
+		`{"labels":["\u0000"]}`, `{"labels":[" ",""]}`, `{"note":"\u0000"}`, `{"note":"\ufffe\u200b"}`, `{"next_retry_at":"9999-12-31T23:59:60Z"}`, `{"next_retry_at":"2026-02-30T00:00:00Z"}`, `{"next_retry_at":"9999-12-31T23:59:59.999999999-18:00"}`,
+		`{"original_topic":"t","error_message":"e","headers":[{"name":""}]}`, `{"original_topic":" ","error_message":" ","payload":1e-400}`, `{"original_topic":"t","error_message":"e","payload":123456789012345678901234567890.5}`,
+		`{"original_topic":"t","error_message":"e","key_base64":""}`, `{"original_topic":"t","error_message":"e","original_offset":1e15}`, `{"original_topic":"t","error_message":"e","original_timestamp":"9999-12-31T23:59:59Z"}`,
+		`{"original_topic":"t","error_message":"e","target":{"kind":"http","url":"javascript:alert(1)"}}`, `{"original_topic":"t","error_message":"` + strings.Repeat(`\"`, 4096) + `"}`,
+		`{"messages":[{"original_topic":"t","error_message":"e","payload":1e400}]}`, `{"messages":[null]}`, `{"messages":[{"original_topic":"t","error_message":"e","labels":["\u0007"]}]}`,
+	}
+	queries := []string{
+		"", "?", "?page=2147483647", "?cursor=%00", "?cursor=" + strings.Repeat("A", 80), "?error_contains=%27%3B--", "?error_contains=%25", "?topic=%25*", "?topic=*", "?topic=**", "?topic=a*b", "?topic=%5C*", "?key=", "?header=a=",
+		"?payload=a..b=1", "?payload=.=1", "?payload=a=%7B", "?payload=a=1e400", "?payload=a=null", "?payload=0=x", "?label=%27", "?assignee=%F0%9F%92%A9", "?retry_count_min=1000000&retry_count_max=0",
+		"?created_from=9999-12-31T23:59:59.999999999Z", "?created_to=1970-01-01T00:00:00-23:59", "?include=exact_total&page_size=1", "?view=full&page_size=200", "?status=PENDING&status=PENDING", "?limit=1", "?force=maybe",
+	}
+	for _, op := range operations(t, strings.NewReplacer("{message_id}", l.ID.String(), "{topic}", "%25*")) {
+		if !strings.HasPrefix(op.path, "/api/v1/dlq/") || strings.Contains(op.path, "{") {
+			continue
+		}
+		if op.method == http.MethodGet {
+			for _, query := range queries {
+				if r := q.send("GET", op.path+query, ""); r.status >= 500 {
+					t.Errorf("GET %s%s: %d %s", op.path, query, r.status, r.body)
+				}
+			}
+			continue
+		}
+		if op.method == http.MethodDelete || strings.HasSuffix(op.path, "/retry-all") { // each of these waits
+			continue
+		}
+		for _, path := range []string{op.path, strings.ReplaceAll(op.path, l.ID.String(), saga.ID.String())} {
+			for _, body := range bodies {
+				r := q.send(op.method, path, body)
+				if r.status < 500 {
+					continue
+				}
+				switch code := r.problem().Code; { // what a retry may say of its target
+				case strings.HasSuffix(path, "/retry") && (code == "DLQ_NO_KAFKA" || code == "DLQ_PROCESS_FAILED"):
+				default:
+					t.Errorf("%s %s %s: %d %s", op.method, path, body, r.status, r.body)
+				}
+			}
+		}
+	}
+}

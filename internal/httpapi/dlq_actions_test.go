@@ -1,0 +1,310 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+func quoted(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}
+
+func TestPatchChangesNotesAndNeverContent(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	l := q.push(q.toTarget(`"payload":1`))
+	next := time.Now().UTC().Add(time.Hour).Truncate(time.Microsecond)
+	r, err := q.UpdateDeadLetterWithResponse(t.Context(), l.ID, &client.UpdateDeadLetterParams{IfMatch: new(`"1"`)}, client.DeadLetterPatch{
+		MaxRetries: new(int32(5)), NextRetryAt: &next, Labels: []string{"z", "a", "z"}, Assignee: new("ann"), Note: new("looks bad"), Reason: new("triage"),
+	})
+	if err != nil || r.JSON200 == nil {
+		t.Fatalf("%v %s", err, r.Body)
+	}
+	got := *r.JSON200
+	if got.MaxRetries != 5 || !got.NextRetryAt.Equal(next) || !cmp.Equal(got.Labels, []string{"a", "z"}) || *got.Assignee != "ann" || *got.Note != "looks bad" || got.Version != 2 || string(got.Payload) != "1" {
+		t.Errorf("%s", r.Body)
+	}
+	if kept := q.send("GET", at(l), "").letter(200); !cmp.Equal(kept, got) {
+		t.Errorf("(-answered +kept):\n%s", cmp.Diff(got, kept))
+	}
+	if cleared := q.send("PATCH", at(l), `{"labels":[],"assignee":"","note":""}`).letter(200); len(cleared.Labels) > 0 || cleared.Assignee != nil || cleared.Note != nil || cleared.MaxRetries != 5 {
+		t.Errorf("%+v", cleared)
+	}
+	for _, body := range []string{`{}`, `{"payload":1}`, `{"status":"DEAD"}`, `{"labels":[""]}`, `{"max_retries":-1}`, `{"reason":"only"}`, `{"next_retry_at":"0001-01-01T00:00:00Z"}`, `null`} {
+		q.send("PATCH", at(l), body).wants(422, "REQ_SCHEMA")
+	}
+	q.target.answer(500)
+	q.send("POST", at(l)+"/retry", "").wants(502, "DLQ_PROCESS_FAILED")
+	q.send("PATCH", at(l), `{"max_retries":1}`).wants(422, "DLQ_INVALID")
+	p := q.send("PATCH", at(l), `{"note":"x"}`, "If-Match", `"1"`).wants(412, "DLQ_VERSION_CONFLICT")
+	if p.Current == nil || p.Current.Version < 4 {
+		t.Errorf("stale: %+v", p.Current)
+	}
+	q.send("PATCH", at(l), `{"note":"x"}`, "If-Match", "1").wants(400, "REQ_INVALID_PARAMETER")
+	dead := q.send("POST", at(l)+"/discard", "").letter(200)
+	q.send("PATCH", at(l), `{"next_retry_at":"2030-01-01T00:00:00Z"}`, "If-Match", quoted(itoa(dead.Version))).wants(409, "DLQ_CONFLICT")
+}
+
+func itoa(n int64) string {
+	b, _ := json.Marshal(n)
+	return string(b)
+}
+
+func TestOperatorsMoveLetters(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	l := q.push(q.toTarget(`"max_retries":1`))
+	act := func(verb, body string) client.DeadLetter {
+		t.Helper()
+		r := q.send("POST", at(l)+"/"+verb, body)
+		got := r.letter(http.StatusOK)
+		if r.header.Get("ETag") != quoted(itoa(got.Version)) {
+			t.Errorf("%s: ETag %s of version %d", verb, r.header.Get("ETag"), got.Version)
+		}
+		return got
+	}
+	refuse := func(verb, body string) {
+		t.Helper()
+		p := q.send("POST", at(l)+"/"+verb, body).wants(409, "DLQ_CONFLICT")
+		if p.Current == nil || p.Current.Version == 0 || p.AllowedActions == nil && verb != "ack" {
+			t.Errorf("%s: %+v", verb, p)
+		}
+	}
+	refuse("requeue", "")
+	refuse("ack", `{"generation":0,"outcome":"PROCESSED"}`)
+	if d := act("discard", `{"reason":"not worth it"}`); d.Status != client.DeadLetterStatusDEAD || *d.Resolution != client.DeadLetterResolutionDISCARDED || d.TerminalAt == nil {
+		t.Errorf("discarded: %+v", d)
+	}
+	refuse("discard", "")
+	if r := act("requeue", `{"reset_retry_count":true,"max_retries":4}`); r.Status != client.DeadLetterStatusPENDING || r.MaxRetries != 4 || r.RetryCount != 0 || r.Resolution != nil {
+		t.Errorf("requeued: %+v", r)
+	}
+	retried := q.send("POST", at(l)+"/retry", "")
+	if retried.status != 200 {
+		t.Fatalf("%d %s", retried.status, retried.body)
+	}
+	refuse("resolve", "")
+	refuse("ack", `{"generation":1,"outcome":"PROCESSED"}`)
+	if a := act("ack", `{"generation":0,"outcome":"FAILED"}`); a.Status != client.DeadLetterStatusPENDING || a.RetryCount != 1 {
+		t.Errorf("refuted: %+v", a)
+	}
+	if r := q.send("POST", at(l)+"/retry", ""); r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	confirmed := act("ack", `{"generation":0,"outcome":"PROCESSED"}`)
+	if *confirmed.Resolution != client.DeadLetterResolutionCONFIRMED {
+		t.Errorf("confirmed: %+v", confirmed)
+	}
+	if again := act("ack", `{"generation":0,"outcome":"PROCESSED"}`); again.Version != confirmed.Version {
+		t.Errorf("confirmed twice: version %d after %d", again.Version, confirmed.Version)
+	}
+	refuse("ack", `{"generation":0,"outcome":"FAILED"}`)
+	for _, body := range []string{"{}", `{"generation":-1,"outcome":"FAILED"}`, `{"generation":0,"outcome":"MAYBE"}`} {
+		q.send("POST", at(l)+"/ack", body).wants(422, "REQ_SCHEMA")
+	}
+	q.audited(l.ID, "discard not worth it", "requeue", "retry", "ack", "retry", "ack")
+	l = q.push(q.toTarget(""))
+	if r := act("resolve", `{"reason":"booked by hand"}`); r.Status != client.DeadLetterStatusRESOLVED || *r.Resolution != client.DeadLetterResolutionMANUAL {
+		t.Errorf("resolved: %+v", r)
+	}
+	for _, verb := range []string{"retry", "requeue", "discard", "resolve"} {
+		q.send("POST", at(l)+"/"+verb, "", "If-Match", `"1"`).wants(412, "DLQ_VERSION_CONFLICT")
+		refuse(verb, "")
+		q.send("POST", at(l)+"/"+verb, `{"colour":1}`).wants(422, "REQ_SCHEMA")
+	}
+	q.send("DELETE", at(l), "", "If-Match", `"1"`).wants(412, "DLQ_VERSION_CONFLICT")
+	gone, err := q.DeleteDeadLetterWithResponse(t.Context(), l.ID, &client.DeleteDeadLetterParams{Reason: new("GDPR")})
+	if err != nil || gone.JSON200 == nil || gone.JSON200.ID != l.ID {
+		t.Fatalf("%v %s", err, gone.Body)
+	}
+	q.send("GET", at(l), "").wants(404, "DLQ_NOT_FOUND")
+	q.send("DELETE", at(l), "").wants(404, "DLQ_NOT_FOUND")
+	q.audited(l.ID, "resolve booked by hand", "delete GDPR")
+}
+
+// audited checks what is kept of the actions on a letter, oldest first: verbs
+// and reasons.
+func (q *queue) audited(id uuid.UUID, want ...string) {
+	q.t.Helper()
+	page, err := q.actions.Actions(q.t.Context(), tenant.ID, operator.Filter{Kind: operator.DeadLetter, Subject: id.String(), Limit: 200})
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	var got []string
+	for _, a := range slices.Backward(page.Actions) {
+		got = append(got, strings.TrimSpace(a.Verb+" "+a.Reason))
+		if a.Actor == "" || a.RequestID == "" {
+			q.t.Errorf("%+v", a)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		q.t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+// meanwhile changes a letter whenever somebody else is about to, a few times.
+type meanwhile struct {
+	dlq.Letters
+	times int
+}
+
+func (m *meanwhile) Change(ctx context.Context, l dlq.Letter, by operator.Action) error {
+	if m.times--; m.times >= 0 {
+		now, err := m.Get(ctx, l.TenantID, l.ID)
+		if err != nil {
+			return err
+		}
+		other, err := now.Edited(dlq.Edit{Assignee: new("bob")}, dlq.Moment{Now: time.Now().UTC()})
+		if err != nil {
+			return err
+		}
+		other.Version = now.Version + 1
+		if err := m.Letters.Change(ctx, other, operator.Action{ID: uuid.New(), TenantID: l.TenantID, At: time.Now(), Kind: operator.DeadLetter, Subject: l.ID.String(), Verb: "update", Actor: "bob", RequestID: "r"}); err != nil {
+			return err
+		}
+	}
+	return m.Letters.Change(ctx, l, by)
+}
+
+func TestWhoeverIsFasterTheOtherDecidesAnew(t *testing.T) {
+	t.Parallel()
+	race := &meanwhile{times: 2}
+	q := newQueue(t, func(c *httpapi.Config) { race.Letters, c.DeadLetters.Letters = c.DeadLetters.Letters, race })
+	l := q.push(q.toTarget(""))
+	if got := q.send("PATCH", at(l), `{"note":"mine"}`).letter(200); got.Version != 4 || *got.Note != "mine" || *got.Assignee != "bob" {
+		t.Errorf("%+v", got)
+	}
+	race.times = 1
+	if got := q.send("POST", at(l)+"/discard", "").letter(200); got.Version != 6 || got.Status != client.DeadLetterStatusDEAD {
+		t.Errorf("%+v", got)
+	}
+	race.times = 1
+	q.send("PATCH", at(l), `{"note":"other"}`, "If-Match", `"6"`).wants(412, "DLQ_VERSION_CONFLICT")
+	race.times = 1000
+	if r := q.send("PATCH", at(l), `{"note":"other"}`); r.wants(503, "SYS_UNAVAILABLE").Detail == "" {
+		t.Errorf("%s", r.body)
+	}
+}
+
+func TestAnOlderLetterOfTheKeyGoesFirst(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.policy.Ordered = true
+	first := q.push(q.toTarget(`"key":"k"`))
+	other := q.push(q.toTarget(`"key":"other"`))
+	second := q.push(q.toTarget(`"key":"k"`))
+	p := q.send("POST", at(second)+"/retry", "").wants(409, "DLQ_KEY_BLOCKED")
+	if !second.Ordered || !strings.Contains(p.Detail, first.ID.String()) || p.Current == nil {
+		t.Errorf("%+v", p)
+	}
+	for _, l := range []client.DeadLetter{other, first, second} {
+		if r := q.send("POST", at(l)+"/retry", ""); r.status != 200 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
+}
+
+func TestALetterThatASagaWaitsForIsNotGivenUpByAccident(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	waiting := func() client.DeadLetter {
+		return q.store(dlq.Letter{
+			Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}, Link: dlq.Link{SagaID: uuid.New(), StepIndex: 2, StepName: "pay", Action: "COMPENSATE"},
+		})
+	}
+	l := waiting()
+	got := q.send("GET", at(l), "").letter(200)
+	if got.Source != client.DeadLetterSourceSAGA || *got.StepIndex != 2 || *got.StepName != "pay" || *got.StepAction != client.StepActionCOMPENSATE || got.Target.Kind != client.DeadLetterTargetKindSagaStep {
+		t.Errorf("%+v", got)
+	}
+	for _, op := range [][]string{{"POST", at(l) + "/discard"}, {"DELETE", at(l)}} {
+		p := q.send(op[0], op[1], "").wants(409, "DLQ_SAGA_WAITS")
+		if p.Current == nil || !strings.Contains(p.Detail, got.SagaID.String()) {
+			t.Errorf("%v: %+v", op, p)
+		}
+	}
+	if d := q.send("POST", at(l)+"/discard", `{"force":true}`).letter(200); *d.Resolution != client.DeadLetterResolutionDISCARDED {
+		t.Errorf("forced: %+v", d)
+	}
+	q.send("DELETE", at(l), "").wants(409, "DLQ_SAGA_WAITS")
+	if r := q.send("DELETE", at(l)+"?force=true&reason=x", ""); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	l = waiting()
+	if r := q.send("POST", at(l)+"/resolve", `{"reason":"refunded by hand"}`).letter(200); *r.Resolution != client.DeadLetterResolutionMANUAL {
+		t.Errorf("resolved: %+v", r)
+	}
+	q.send("POST", at(l)+"/resolve", "").wants(409, "DLQ_CONFLICT")
+	if r := q.send("DELETE", at(l), ""); r.status != 200 {
+		t.Errorf("a resolved one: %d %s", r.status, r.body)
+	}
+}
+
+func TestAnArchivedLetterIsReadAndRestored(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	l := q.push(q.toTarget(`"payload":{"n":1}`))
+	live := q.push(q.toTarget(""))
+	archived := "/api/v1/dlq/archive/" + l.ID.String()
+	q.send("GET", archived, "").wants(404, "DLQ_NOT_FOUND")
+	p := q.send("POST", archived+"/restore", "").wants(409, "DLQ_CONFLICT")
+	if p.Current == nil || p.Current.Status != client.DeadLetterStatusPENDING {
+		t.Errorf("a live one: %+v", p)
+	}
+	q.send("POST", at(l)+"/resolve", "").letter(200)
+	for range 100 { // a letter is archived when its retention has passed on the database's clock
+		if n, err := q.loops.Archive(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		} else if n > 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for _, path := range []string{at(l), archived} {
+		r := q.send("GET", path, "")
+		got := r.letter(200)
+		if got.Archived == nil || !*got.Archived || got.ArchivedAt == nil || string(got.Payload) != `{"n":1}` || r.header.Get("ETag") != `"2-archived"` ||
+			!cmp.Equal(got.AllowedActions, []client.DeadLetterVerb{client.DeadLetterVerbRestore}) {
+			t.Errorf("%s: %v %s", path, r.header, r.body)
+		}
+		if r := q.send("GET", path, "", "If-None-Match", `"2-archived"`); r.status != 304 {
+			t.Errorf("%s again: %d", path, r.status)
+		}
+	}
+	for _, op := range [][]string{
+		{"POST", at(l) + "/retry", ""}, {"POST", at(l) + "/requeue", ""}, {"POST", at(l) + "/discard", ""}, {"POST", at(l) + "/resolve", ""},
+		{"POST", at(l) + "/ack", `{"generation":0,"outcome":"FAILED"}`}, {"PATCH", at(l), `{"note":"x"}`}, {"DELETE", at(l), ""},
+	} {
+		if p := q.send(op[0], op[1], op[2]).wants(409, "DLQ_CONFLICT"); p.AllowedActions == nil || !cmp.Equal(p.AllowedActions, []string{"restore"}) {
+			t.Errorf("%v: %+v", op, p)
+		}
+	}
+	if list := q.send("GET", "/api/v1/dlq/archive?topic=orders&resolution=MANUAL&view=full", "").messages(); len(list.Messages) != 1 || list.Messages[0].ID != l.ID || list.Messages[0].Payload == nil {
+		t.Errorf("the archive: %+v", list)
+	}
+	if list := q.send("GET", letters, "").messages(); len(list.Messages) != 1 || list.Messages[0].ID != live.ID {
+		t.Errorf("the live ones: %+v", list)
+	}
+	restored := q.send("POST", archived+"/restore", `{"reason":"again"}`).letter(200)
+	if restored.Status != client.DeadLetterStatusPENDING || restored.NextRetryAt != nil || restored.Archived != nil {
+		t.Errorf("restored: %+v", restored)
+	}
+	q.send("GET", archived, "").wants(404, "DLQ_NOT_FOUND")
+	if kept := q.send("GET", at(l), "").letter(200); !cmp.Equal(kept, restored) {
+		t.Errorf("(-answered +kept):\n%s", cmp.Diff(restored, kept))
+	}
+}

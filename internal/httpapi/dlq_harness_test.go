@@ -1,0 +1,205 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/redrive"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+const letters = "/api/v1/dlq/messages"
+
+// queue is an edge with a dead-letter queue on PostgreSQL, whose letters are
+// driven to target over HTTP. There is no Kafka.
+type queue struct {
+	*edge
+	letters dlq.Letters
+	loops   dlq.Queue
+	target  *receiver
+	actions operator.Log
+	policy  dlq.Policy // of all topics; to be changed before requests
+}
+
+func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	allowed, err := egress.NewPolicy(nil, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := redrive.NewHTTP(redrive.HTTPConfig{Policy: allowed, Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(web.Close)
+	q := &queue{policy: dlq.DefaultPolicy, target: newReceiver(t)}
+	q.policy.AutoRetry = false
+	swift := q.policy
+	swift.RetentionDays = 0 // what has ended is archived at once
+	store := postgres.NewLetters(db, q.policy)
+	loops := postgres.NewLetterQueue(db, swift)
+	q.actions = postgres.NewActions(db)
+	q.letters, q.loops = store, loops
+	redrives := postgres.NewRedrives(db, loops)
+	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
+	driver := redrive.New(redrive.Config{
+		Queue: q.loops, Redrives: redrives, Forbidden: forbidden, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web, dlq.ToSaga: accepts{}},
+	})
+	q.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
+		c.Now = time.Now
+		c.DeadLetters = &httpapi.DeadLetters{
+			Letters: q.letters, Drive: driver.Now, ForbiddenTopic: forbidden,
+			PolicyOf: func(_ context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error) {
+				p := q.policy
+				p.TenantID, p.Topic = tenant, topic
+				return p, nil
+			},
+			UndoneByHand: q.undoneByHand,
+			Redrives:     redrives, Overview: store, Actions: q.actions, WakeRedrives: func() {},
+			Limits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 1000, Bulk: 100},
+		}
+	}}, change...)...)
+	return q
+}
+
+// accepts is a target that tells later what comes of its letters, as sagas do.
+type accepts struct{}
+
+func (accepts) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
+	out := make([]dlq.Result, len(batch))
+	for i := range out {
+		out[i] = dlq.Result{Accepted: true, StartedAt: time.Now(), EndedAt: time.Now()}
+	}
+	return out
+}
+
+// undoneByHand does what a saga does to its letter.
+func (q *queue) undoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	after, err := l.ResolvedByHand(dlq.Moment{Now: now})
+	if err != nil {
+		return l, err
+	}
+	return after, q.letters.Change(ctx, after, by.Did(uuid.Must(uuid.NewV7()), l.TenantID, now, operator.DeadLetter, l.ID.String(), "saga-resolve", nil))
+}
+
+// receiver is a target that letters are driven to.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	status int
+	got    []received
+}
+
+type received struct {
+	header http.Header
+	body   string
+}
+
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := &receiver{status: http.StatusOK}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.got = append(r.got, received{req.Header, string(body)})
+		w.WriteHeader(r.status)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) answer(status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = status
+}
+
+func (r *receiver) last(t *testing.T) received {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.got) == 0 {
+		t.Fatal("the target got nothing")
+	}
+	return r.got[len(r.got)-1]
+}
+
+// push stores a letter; it must be new.
+func (q *queue) push(body string, header ...string) client.DeadLetter {
+	q.t.Helper()
+	r := q.send("POST", letters, body, header...)
+	var l client.DeadLetter
+	if r.into(&l); r.status != http.StatusCreated || r.header.Get("Location") != letters+"/"+l.ID.String() || r.header.Get("ETag") != `"1"` {
+		q.t.Fatalf("push %s: %d %v %s", body, r.status, r.header, r.body)
+	}
+	return l
+}
+
+// toTarget is the body of a letter for the target.
+func (q *queue) toTarget(more string) string {
+	if more != "" {
+		more = "," + more
+	}
+	return `{"original_topic":"orders","error_message":"boom","target":{"kind":"http","url":"` + q.target.URL + `"}` + more + `}`
+}
+
+// at is the path of a letter.
+func at(l client.DeadLetter) string { return letters + "/" + l.ID.String() }
+
+// letter reads a letter as its answer has it.
+func (r reply) letter(status int) client.DeadLetter {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Fatalf("%d %s, want %d", r.status, r.body, status)
+	}
+	var l client.DeadLetter
+	r.into(&l)
+	return l
+}
+
+// messages reads a list.
+func (r reply) messages() client.DeadLetterList {
+	r.t.Helper()
+	if r.status != http.StatusOK {
+		r.t.Fatalf("%d %s", r.status, r.body)
+	}
+	var list client.DeadLetterList
+	r.into(&list)
+	return list
+}
+
+// store keeps a letter of another source than REST.
+func (q *queue) store(l dlq.Letter) client.DeadLetter {
+	q.t.Helper()
+	l.TenantID, l.OriginalTopic, l.Failure.Message, l.MaxRetries = tenant.ID, "saga.order.pay.compensate", "gave up", 3
+	l = dlq.New(l, uuid.Must(uuid.NewV7()), &q.policy, dlq.Moment{Now: time.Now().UTC().Truncate(time.Microsecond)})
+	pushed, err := q.letters.Push(q.t.Context(), []dlq.Letter{l})
+	if err != nil || pushed[0].Err != nil {
+		q.t.Fatal(err, pushed)
+	}
+	return client.DeadLetter{ID: l.ID}
+}
+
+// topicPath is the path of the list of a topic.
+func topicPath(topic string) string { return "/api/v1/dlq/" + url.PathEscape(topic) }

@@ -1,0 +1,205 @@
+package httpapi_test
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+func TestEveryFilterOfTheListFindsWhatFits(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	saga, run := uuid.NewString(), uuid.NewString()
+	a := q.push(`{"original_topic":"orders.eu","error_message":"Timeout while calling the bank","error_type":"T1","error_class":"TRANSIENT","consumer_group":"g1","key":"k1",
+		"headers":[{"name":"h","value":"x=1"},{"name":"other","value":"y"}],"payload":{"order":{"customer":"c-17"},"total":12.5},"correlation_id":"c1","trace_id":"t1","labels":["red","big"],
+		"saga_id":"` + saga + `","job_run_id":"` + run + `"}`)
+	between := time.Now().UTC()
+	b := q.push(q.toTarget(`"error_type":"T2","error_class":"PERMANENT","max_retries":9,"key_base64":"AP8="`))
+	c := q.push(`{"original_topic":"orders","error_message":"refused","max_retries":0}`)
+	q.target.answer(500)
+	q.send("POST", at(b)+"/retry", "").wants(502, "DLQ_PROCESS_FAILED")
+	q.send("PATCH", at(c), `{"assignee":"ann"}`).letter(200)
+	name := map[uuid.UUID]string{a.ID: "a", b.ID: "b", c.ID: "c"}
+	for query, want := range map[string]string{
+		"":                                "cba",
+		"order=asc":                       "abc",
+		"status=PENDING":                  "ba",
+		"status=PENDING&status=DEAD":      "cba",
+		"status=RETRYING":                 "",
+		"topic=orders":                    "cb",
+		"topic=orders.*":                  "a",
+		"topic=orders*":                   "cba",
+		"fingerprint=" + a.Fingerprint:    "a",
+		"error_type=T2":                   "b",
+		"error_class=TRANSIENT":           "a",
+		"error_contains=BANK timeout":     "a",
+		"error_contains=ban":              "",
+		"consumer_group=g1":               "a",
+		"key=k1":                          "a",
+		"key_base64=AP8%3D":               "b",
+		"header=h=x=1":                    "a",
+		"header=h=x":                      "",
+		"header=h=x=1&header=other=y":     "a",
+		"header=h=x=1&header=other=z":     "",
+		"payload=order.customer=c-17":     "a",
+		"payload=total=12.5":              "a",
+		"payload=total=13":                "",
+		"created_to=" + rfc(between):      "a",
+		"created_from=" + rfc(between):    "cb",
+		"last_retry_from=" + rfc(between): "b",
+		"last_retry_to=" + rfc(between):   "",
+		"retry_count_min=1":               "b",
+		"retry_count_max=0":               "ca",
+		"resolution=EXHAUSTED":            "c",
+		"generation_min=1":                "",
+		"source=REST":                     "cba",
+		"source=KAFKA&source=SAGA":        "",
+		"saga_id=" + saga:                 "a",
+		"job_run_id=" + run:               "a",
+		"correlation_id=c1":               "a",
+		"trace_id=t1":                     "a",
+		"label=red":                       "a",
+		"label=red&label=big":             "a",
+		"label=red&label=small":           "",
+		"assignee=ann":                    "c",
+		"root_id=" + b.ID.String():        "b",
+		"redrive_id=" + uuid.NewString():  "",
+		"topic=orders&status=DEAD":        "c",
+	} {
+		list := q.send("GET", letters+"?"+strings.ReplaceAll(query, " ", "%20"), "").messages()
+		got := ""
+		for _, l := range list.Messages {
+			got += name[l.ID]
+		}
+		if got != want || *list.Pagination.TotalCount != int64(len(want)) {
+			t.Errorf("%s found %q and counted %d, want %q", query, got, *list.Pagination.TotalCount, want)
+		}
+	}
+	basic := q.send("GET", letters+"?topic=orders.eu", "").messages().Messages[0]
+	full := q.send("GET", letters+"?topic=orders.eu&view=full", "").messages().Messages[0]
+	if basic.Payload != nil || basic.Headers != nil || basic.Key != nil || basic.PayloadBytes != nil {
+		t.Errorf("without view=full: %+v", basic)
+	}
+	if diff := cmp.Diff(q.send("GET", at(a), "").letter(200), full); diff != "" {
+		t.Errorf("(-alone +with view=full):\n%s", diff)
+	}
+}
+
+func rfc(t time.Time) string { return url.QueryEscape(t.Format(time.RFC3339Nano)) }
+
+func TestFiltersThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	for query, code := range map[string]string{
+		"colour=red": "REQ_UNKNOWN_PARAMETER", "header.h=x": "REQ_UNKNOWN_PARAMETER", "sort=x": "REQ_UNKNOWN_PARAMETER",
+	} {
+		q.send("GET", letters+"?"+query, "").wants(400, code)
+	}
+	for _, query := range []string{
+		"status=OPEN", "topic=", "topic=a&topic=b", "fingerprint=xyz", "error_class=BAD", "resolution=GONE", "source=MARS", "saga_id=1",
+		"saga_id=00000000-0000-0000-0000-000000000000", "created_from=yesterday", "created_from=0001-01-01T00:00:00Z", "created_from=2026-99-99T00:00:00Z",
+		"retry_count_min=-1", "retry_count_max=x", "generation_min=1.5", "key=a&key_base64=AA%3D%3D", "key_base64=%21", "header=h", "header=%3Dx",
+		"header=h=1&header=h=2", "payload=x", "label=", "order=up", "view=all", "page=1&cursor=x", "cursor=AAAA", "page=0", "page_size=201", "page=10000&page_size=200",
+		"assignee=%00",
+	} {
+		q.send("GET", letters+"?"+query, "").wants(400, "REQ_INVALID_PARAMETER")
+	}
+}
+
+func TestPagesMissAndRepeatNothing(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	var want []uuid.UUID
+	for range 7 {
+		want = append(want, q.push(`{"original_topic":"orders","error_message":"boom"}`).ID)
+	}
+	q.push(`{"original_topic":"other","error_message":"boom"}`)
+	for path, newestFirst := range map[string]bool{letters + "?topic=orders": true, letters + "?topic=orders&order=asc": false, topicPath("orders") + "?status=PENDING": true} {
+		for _, mode := range []string{"page", "cursor"} {
+			var got []uuid.UUID
+			next := path + "&page_size=3&page=1"
+			for n := 2; next != ""; n++ {
+				list := q.send("GET", next, "").messages()
+				for _, l := range list.Messages {
+					got = append(got, l.ID)
+				}
+				switch {
+				case !list.Pagination.HasNext:
+					next = ""
+				case mode == "page":
+					next = path + "&page_size=3&page=" + string(rune('0'+n))
+				default:
+					next = path + "&page_size=3&cursor=" + *list.Pagination.NextCursor
+				}
+			}
+			if newestFirst {
+				slices.Reverse(got)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s by %s (-want +got):\n%s", path, mode, diff)
+			}
+		}
+	}
+	cursor := *q.send("GET", letters+"?topic=orders&page_size=3", "").messages().Pagination.NextCursor
+	for _, path := range []string{letters + "?topic=other&cursor=", letters + "?topic=orders&order=asc&cursor=", topicPath("orders") + "?cursor=", "/api/v1/dlq/archive?topic=orders&cursor="} {
+		q.send("GET", path+cursor, "").wants(400, "REQ_INVALID_PARAMETER")
+	}
+	if p := q.send("GET", letters+"?topic=orders&cursor="+cursor+"&include=total", "").messages().Pagination; p.TotalCount == nil || *p.TotalCount != 7 || p.Page != nil {
+		t.Errorf("include=total: %+v", p)
+	}
+}
+
+func TestATopicMayHaveAnyName(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	names := []string{
+		"a/b", "/a", "a//b", "a%b", "a%2Fb", "a%zz", "a b", "a+b", "a?b", "a#b", "a;b", "a,b", "a=b", "a&b", "a:b", "[a]", "ö/ü", "注文", "*a", "...", "a\\b", "\"a\"", "{topic}", "messages2",
+	}
+	for _, name := range names {
+		body := `{"original_topic":` + quoted(name) + `,"error_message":"boom"}`
+		l := q.push(body)
+		list := q.send("GET", topicPath(name), "").messages()
+		if len(list.Messages) != 1 || list.Messages[0].ID != l.ID || list.Messages[0].OriginalTopic != name {
+			t.Errorf("%q lists %+v", name, list.Messages)
+		}
+		generated, err := q.ListDeadLettersOfTopicWithResponse(t.Context(), name, nil)
+		if err != nil || generated.JSON200 == nil || len(generated.JSON200.Messages) != 1 {
+			t.Errorf("%q by the client: %v %s", name, err, generated.Body)
+		}
+	}
+	for _, name := range []string{"messages", "topics", "groups", "redrives", "archive", "stats", "export", "import"} {
+		l := q.push(`{"original_topic":"` + name + `","error_message":"boom"}`)
+		list := q.send("GET", letters+"?topic="+name, "").messages()
+		if len(list.Messages) != 1 || list.Messages[0].ID != l.ID {
+			t.Errorf("?topic=%s lists %+v", name, list.Messages)
+		}
+	}
+	if list := q.send("GET", "/api/v1/dlq/messages", "").messages(); len(list.Messages) != 20 {
+		t.Errorf("the literal path lists %d", len(list.Messages))
+	}
+	q.send("GET", "/api/v1/dlq/a%00b", "").wants(400, "REQ_INVALID_PARAMETER")
+	q.send("GET", "/api/v1/dlq/"+strings.Repeat("x", 256), "").wants(400, "REQ_INVALID_PARAMETER")
+	q.send("GET", "/api/v1/dlq/a/b", "").wants(404, "REQ_NOT_FOUND")
+}
+
+func TestALetterThatIsNotThereIsNotFound(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	none := client.DeadLetter{ID: uuid.Must(uuid.NewV7())}
+	for _, op := range [][]string{
+		{"GET", at(none), ""}, {"GET", at(none) + "/attempts", ""}, {"GET", at(none) + "/lineage", ""}, {"GET", at(none) + "/revisions", ""},
+		{"PATCH", at(none), `{"note":"x"}`}, {"DELETE", at(none), ""}, {"POST", at(none) + "/retry", ""}, {"POST", at(none) + "/requeue", ""},
+		{"POST", at(none) + "/discard", ""}, {"POST", at(none) + "/resolve", ""}, {"POST", at(none) + "/ack", `{"generation":0,"outcome":"FAILED"}`},
+		{"GET", "/api/v1/dlq/archive/" + none.ID.String(), ""}, {"POST", "/api/v1/dlq/archive/" + none.ID.String() + "/restore", ""},
+	} {
+		q.send(op[0], op[1], op[2]).wants(404, "DLQ_NOT_FOUND")
+	}
+	q.send("GET", letters+"/not-a-uuid", "").wants(400, "REQ_INVALID_PARAMETER")
+}

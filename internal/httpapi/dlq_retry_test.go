@@ -1,0 +1,188 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+func TestARetrySucceedsOrSaysWhyNot(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	l := q.push(q.toTarget(`"payload":{"n":1.00},"max_retries":2`))
+	q.target.answer(422)
+	p := q.send("POST", at(l)+"/retry", `{"reason":"try"}`).wants(502, "DLQ_PROCESS_FAILED")
+	if p.Message == nil || p.Message.ID != l.ID || p.Message.Status != client.DeadLetterStatusPENDING || p.Message.RetryCount != 1 || p.Message.Payload != nil {
+		t.Fatalf("the problem's message: %+v", p.Message)
+	}
+	p = q.send("POST", at(l)+"/retry", "").wants(502, "DLQ_PROCESS_FAILED")
+	if p.Message.Status != client.DeadLetterStatusDEAD || *p.Message.Resolution != client.DeadLetterResolutionEXHAUSTED || p.Message.RetryCount != 2 {
+		t.Fatalf("after the last retry: %+v", p.Message)
+	}
+	p = q.send("POST", at(l)+"/retry", "").wants(409, "DLQ_CONFLICT")
+	if p.Current == nil || p.Current.Status != client.DeadLetterStatusDEAD || p.AllowedActions == nil {
+		t.Errorf("a DEAD letter: %+v", p)
+	}
+	p = q.send("POST", at(l)+"/retry", `{"force":true}`).wants(502, "DLQ_PROCESS_FAILED")
+	if p.Message.Status != client.DeadLetterStatusDEAD || p.Message.RetryCount != 2 {
+		t.Errorf("forced in vain: %+v", p.Message)
+	}
+	q.target.answer(200)
+	ok, err := q.RetryDeadLetterWithResponse(t.Context(), l.ID, nil, client.DeadLetterRetryInput{Force: new(true)})
+	if err != nil || ok.JSON200 == nil {
+		t.Fatalf("%v %s", err, ok.Body)
+	}
+	if m := ok.JSON200.Message; m.Status != client.DeadLetterStatusRESOLVED || *m.Resolution != client.DeadLetterResolutionREDRIVEN || string(m.Payload) != `{"n":1.00}` || ok.HTTPResponse.Header.Get("ETag") == "" {
+		t.Errorf("%+v", m)
+	}
+	if got := q.target.last(t); got.body != `{"n":1.00}` || got.header.Get("X-Dlq-Message-Id") != l.ID.String() {
+		t.Errorf("sent %+v", got)
+	}
+	q.send("POST", at(l)+"/retry", `{"force":true}`).wants(409, "DLQ_CONFLICT")
+
+	attempts, err := q.ListDeadLetterAttemptsWithResponse(t.Context(), l.ID)
+	if err != nil || attempts.JSON200 == nil {
+		t.Fatalf("%v %s", err, attempts.Body)
+	}
+	var outcomes []string
+	for i, a := range attempts.JSON200.Attempts {
+		outcomes = append(outcomes, string(a.Outcome))
+		if a.Number != i+1 || a.Actor == nil || a.StatusCode == nil || a.Target.Kind != client.DeadLetterTargetKindHTTP {
+			t.Errorf("attempt %+v", a)
+		}
+	}
+	if diff := cmp.Diff([]string{"FAILED", "FAILED", "FAILED", "ACKNOWLEDGED"}, outcomes); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	full := q.send("GET", at(l)+"?include=attempts&include=lineage&include=payload", "").letter(200)
+	if len(full.Attempts) != 4 || len(full.Lineage) != 1 || full.Lineage[0].ID != l.ID {
+		t.Errorf("%+v", full)
+	}
+}
+
+func TestARetryWithoutItsTargetChangesNothing(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	l := q.push(`{"original_topic":"orders","error_message":"boom"}`)
+	r := q.send("POST", at(l)+"/retry", "")
+	if r.wants(503, "DLQ_NO_KAFKA"); r.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	if now := q.send("GET", at(l), "").letter(200); now.Version != 1 || now.Status != client.DeadLetterStatusPENDING || now.RetryCount != 0 {
+		t.Errorf("%+v", now)
+	}
+	saga := q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}, Link: dlq.Link{SagaID: uuid.New(), StepName: "pay", Action: "COMPENSATE"}})
+	var accepted client.DeadLetterRetried
+	r = q.send("POST", at(saga)+"/retry", "")
+	if r.into(&accepted); r.status != http.StatusAccepted || accepted.Message.Status != client.DeadLetterStatusRETRYING {
+		t.Errorf("accepted: %d %s", r.status, r.body)
+	}
+	p := q.send("POST", at(saga)+"/retry", "").wants(409, "DLQ_CONFLICT")
+	if p.Current == nil || p.Current.Status != client.DeadLetterStatusRETRYING {
+		t.Errorf("while it is retried: %+v", p)
+	}
+	q.send("DELETE", at(saga), "").wants(409, "DLQ_CONFLICT")
+	for body, code := range map[string]string{
+		`{"payload":1}`: "REQ_SCHEMA", `{"target":{"topic":"orders"}}`: "DLQ_TARGET_NOT_ALLOWED",
+	} {
+		q.send("POST", at(q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}}))+"/retry", body).wants(422, code)
+	}
+}
+
+func TestAnEditIsARevisionAndTheOriginalStays(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	l := q.push(q.toTarget(`"payload":{"n":1.00,"who":"a"},"headers":[{"name":"H","value":"1"},{"name":"H","value":"2"},{"name":"gone","value":"x"}],"max_retries":9`))
+	q.target.answer(500)
+	retry := func(body string, status int) {
+		t.Helper()
+		if r := q.send("POST", at(l)+"/retry", body); r.status != status {
+			t.Fatalf("%s: %d %s", body, r.status, r.body)
+		}
+	}
+	retry(`{"payload_patch":[{"op":"replace","path":"/who","value":"b"}],"headers_patch":[{"op":"remove","name":"gone"},{"op":"set","name":"H","value":"3"}],"reason":"wrong customer"}`, 502)
+	if got := q.target.last(t); got.body != `{"n":1.00,"who":"b"}` {
+		t.Errorf("sent %+v", got)
+	}
+	retry("", 502) // what it has is the edit now
+	if got := q.target.last(t); got.body != `{"n":1.00,"who":"b"}` {
+		t.Errorf("sent %+v", got)
+	}
+	retry(`{"payload_patch":[{"op":"add","path":"/more","value":[]}],"key_base64":"aw=="}`, 502)
+	if got := q.target.last(t); got.body != `{"n":1.00,"who":"b","more":[]}` {
+		t.Errorf("an edit of an edit sent %+v", got)
+	}
+	q.target.answer(200)
+	retry(`{"payload_base64":"AP8="}`, 200)
+	if got := q.target.last(t); got.body != "\x00\xff" {
+		t.Errorf("sent %+v", got)
+	}
+	now := q.send("GET", at(l), "").letter(200)
+	if string(now.Payload) != `{"n":1.00,"who":"a"}` || len(now.Headers) != 3 || now.Revision != 3 {
+		t.Errorf("the original: %+v", now)
+	}
+	r, err := q.ListDeadLetterRevisionsWithResponse(t.Context(), l.ID)
+	if err != nil || r.JSON200 == nil || len(r.JSON200.Revisions) != 3 {
+		t.Fatalf("%v %s", err, r.Body)
+	}
+	first, second := r.JSON200.Revisions[0], r.JSON200.Revisions[1]
+	if string(first.Payload) != `{"n":1.00,"who":"b"}` || !strings.Contains(string(first.PayloadPatch), `"/who"`) || *first.Reason != "wrong customer" || first.Author == "" || first.KeyBase64 != nil ||
+		*second.KeyBase64 != "aw==" || *r.JSON200.Revisions[2].PayloadBase64 != "AP8=" {
+		t.Errorf("revisions %s", r.Body)
+	}
+	for _, edited := range r.JSON200.Revisions {
+		if len(edited.Headers) != 1 || edited.Headers[0].Name != "H" || *edited.Headers[0].Value != "3" {
+			t.Errorf("headers of revision %d: %+v", edited.Number, edited.Headers)
+		}
+	}
+}
+
+func TestEditsAndTargetsThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.policy.AllowedTargets = []string{"orders.retry", q.target.URL + "/allowed/*"}
+	l := q.push(q.toTarget(`"payload":{"n":1}`))
+	for name, tt := range map[string]struct {
+		body    string
+		code    string
+		pointer string
+	}{
+		"two payloads":             {`{"payload":1,"payload_base64":"AA=="}`, "REQ_SCHEMA", "/payload"},
+		"no base64":                {`{"payload_base64":"?"}`, "REQ_SCHEMA", "/payload_base64"},
+		"two keys":                 {`{"key_base64":"AA==","target":{"key_base64":"AA=="}}`, "REQ_SCHEMA", "/target/key_base64"},
+		"a patch that fails":       {`{"payload_patch":[{"op":"remove","path":"/nope"}]}`, "DLQ_INVALID", "/payload_patch/0"},
+		"a patch that is none":     {`{"payload_patch":[{"op":"grow","path":"/n"}]}`, "DLQ_INVALID", "/payload_patch/0"},
+		"a value for a removal":    {`{"headers_patch":[{"op":"remove","name":"a","value":"b"}]}`, "REQ_SCHEMA", "/headers_patch/0/value"},
+		"another verb":             {`{"headers_patch":[{"op":"grow","name":"a"}]}`, "REQ_SCHEMA", "/headers_patch/0/op"},
+		"a topic and a URL":        {`{"target":{"topic":"orders","url":"` + q.target.URL + `"}}`, "REQ_SCHEMA", "/target/url"},
+		"a topic nobody allows":    {`{"target":{"topic":"stranger"}}`, "DLQ_TARGET_NOT_ALLOWED", "/target/topic"},
+		"a dead-letter topic":      {`{"target":{"topic":"orders.dlq"}}`, "DLQ_TARGET_NOT_ALLOWED", "/target/topic"},
+		"a URL nobody allows":      {`{"target":{"url":"http://127.0.0.1:9/"}}`, "DLQ_TARGET_NOT_ALLOWED", "/target/url"},
+		"a method that is none":    {`{"target":{"method":"GET"}}`, "REQ_SCHEMA", "/target/method"},
+		"an unknown member":        {`{"colour":1}`, "REQ_SCHEMA", "/colour"},
+		"a reason that is a novel": {`{"reason":"` + strings.Repeat("x", 501) + `"}`, "REQ_SCHEMA", "/reason"},
+	} {
+		p := q.send("POST", at(l)+"/retry", tt.body).wants(422, tt.code)
+		if len(p.Errors) == 0 || !strings.HasPrefix(p.Errors[0].Pointer, tt.pointer) {
+			t.Errorf("%s: errors %+v, want %s", name, p.Errors, tt.pointer)
+		}
+	}
+	if now := q.send("GET", at(l), "").letter(200); now.Version != 1 || now.Revision != 0 {
+		t.Errorf("after refusals: %+v", now)
+	}
+	q.send("POST", at(l)+"/retry", "", "If-Match", `"7"`).wants(412, "DLQ_VERSION_CONFLICT")
+	q.send("POST", at(l)+"/retry", `{"target":{"topic":"orders.retry"}}`).wants(503, "DLQ_NO_KAFKA")
+	if r := q.send("POST", at(l)+"/retry", `{"target":{"url":"`+q.target.URL+`/allowed/x","method":"PUT"}}`, "If-Match", `"1"`); r.status != 200 {
+		t.Errorf("an allowed URL: %d %s", r.status, r.body)
+	}
+	own := q.push(`{"original_topic":"orders.dlq","error_message":"boom"}`)
+	q.send("POST", at(own)+"/retry", "").wants(422, "DLQ_TARGET_NOT_ALLOWED")
+	q.policy.AllowedTargets = []string{"http://169.254.1.1/*"}
+	q.send("POST", at(own)+"/retry", `{"target":{"url":"http://169.254.1.1/x"}}`).wants(422, "DLQ_TARGET_NOT_ALLOWED")
+}
