@@ -77,6 +77,7 @@ type node struct {
 	notices  *notices
 	writes   *writes
 	calls    *participant.Client
+	letters  *letters // nil: there is no dead-letter queue
 	engine   *engine.Engine
 	checker  *identity.Checker // nil in development mode
 	metrics  *ops.Metrics
@@ -115,15 +116,19 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 	if n.notices, err = n.newNotices(policy, name, now, newID); err != nil {
 		return nil, err
 	}
+	definitions := newPinned(n.workflows)
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
-		Definition: newPinned(n.workflows).definition, Call: n.calls.Call,
+		Definition: definitions.definition, Call: n.calls.Call,
 		Node: name, Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
 		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
 		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
 	})
+	if n.letters, err = n.newLetters(policy, definitions); err != nil {
+		return nil, err
+	}
 	if n.checker, err = checker(ctx, cfg, n.keys, addr, now, opt.Log); err != nil {
 		return nil, err
 	}
@@ -134,7 +139,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
 		},
 		Webhooks: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
-		Keys: n.keys, Development: n.checker == nil,
+		DeadLetters: n.lettersEdge(), Keys: n.keys, Development: n.checker == nil,
 		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
 		CursorKey: cursorKey,
 		Limits: httpapi.Limits{
@@ -204,7 +209,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var parts sync.WaitGroup
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	parts.Go(func() {
 		if err := n.engine.Run(work); err != nil {
 			failed <- err
@@ -228,6 +233,9 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 		audit.Seal(work, audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed})
 	})
 	parts.Go(func() { n.notices.run(work) })
+	if n.letters != nil {
+		parts.Go(func() { n.letters.run(work, func(err error) { failed <- err }) })
+	}
 	if n.checker != nil {
 		parts.Go(func() { n.checker.Run(work) })
 	}
@@ -266,6 +274,9 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	n.writes.Close()
 	n.tail.Close()
 	n.calls.Close()
+	if n.letters != nil {
+		n.letters.close()
+	}
 	return err
 }
 

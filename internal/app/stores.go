@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -25,6 +26,7 @@ type stores struct {
 	keys         access.Store
 	hooks        hookStore
 	publications saga.Publications
+	mail         *mail // nil: there are no dead letters without PostgreSQL
 	// secret returns 32 random bytes by name, the same for as long as the store lasts.
 	secret  func(ctx context.Context, name string) ([]byte, error)
 	storage func(ctx context.Context) (saga.Storage, error) // nil: it takes no tables
@@ -61,7 +63,7 @@ func openStores(ctx context.Context, cfg *config.Config, from *logins, now func(
 	if err != nil {
 		return s, nil, nil, err
 	}
-	s, err = postgresStores(ctx, db, log)
+	s, err = postgresStores(ctx, db, letterPolicy(cfg.DLQ), log)
 	if err != nil {
 		stop()
 		return s, nil, nil, err
@@ -69,7 +71,7 @@ func openStores(ctx context.Context, cfg *config.Config, from *logins, now func(
 	return s, lost, stop, nil
 }
 
-func postgresStores(ctx context.Context, db *postgres.DB, log *slog.Logger) (stores, error) {
+func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log *slog.Logger) (stores, error) {
 	if err := db.AdmitKeys(ctx); err != nil {
 		return stores{}, err
 	}
@@ -81,9 +83,13 @@ func postgresStores(ctx context.Context, db *postgres.DB, log *slog.Logger) (sto
 	if restored {
 		log.Warn("the database was restored from another cluster: the feed of events goes on after what it brought along")
 	}
+	queue := postgres.NewLetterQueue(db, common)
 	return stores{
 		sagas: postgres.NewSagas(db), workflows: postgres.NewWorkflows(db), trail: trail, keys: postgres.NewKeys(db),
 		hooks: postgres.NewWebhooks(db), publications: postgres.NewPublications(db),
+		mail: &mail{
+			letters: postgres.NewLetters(db, common), queue: queue, redrives: postgres.NewRedrives(db, queue), actions: postgres.NewActions(db),
+		},
 		secret: db.Secret, storage: db.Storage, ping: db.Ping,
 	}, nil
 }

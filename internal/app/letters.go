@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"sync"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/redrive"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// mail is what is kept of dead letters.
+type mail struct {
+	letters interface {
+		dlq.Letters
+		dlq.Overview
+	}
+	queue    dlq.Queue
+	redrives dlq.Redrives
+	actions  operator.Log
+}
+
+// letters is the dead-letter queue of a node.
+type letters struct {
+	redriver *redrive.Redriver
+	sagas    *sagaLetters
+	http     *redrive.HTTP
+	kafka    *kafka.Redriver     // nil: no brokers
+	ingest   *kafka.IngestConfig // nil: no dead-letter topics
+	topics   kafka.Pattern
+}
+
+// webhooksAtOnce bounds the letters of webhooks that are claimed at once: they
+// are taken back one by one.
+const webhooksAtOnce = 32
+
+// newLetters returns the dead-letter queue, nil where nothing is kept of it.
+func (n *node) newLetters(policy *egress.Policy, definitions *pinned) (*letters, error) {
+	if n.mail == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	d, m := n.cfg.DLQ, n.metrics
+	l := &letters{
+		sagas: &sagaLetters{
+			Sagas: n.sagas, Letters: n.mail.letters, Definition: definitions.definition, Commit: n.writes.Commit, Wake: n.engine.Wake,
+			Now: n.now, NewID: newID, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
+		},
+		http: redrive.NewHTTP(redrive.HTTPConfig{
+			Policy: policy, Timeout: d.HTTPTimeout, Concurrency: d.HTTPConcurrency, Version: n.opt.Version.Version, Now: n.now, Log: n.opt.Log,
+		}),
+	}
+	var err error
+	if l.topics, err = deadTopics(n.cfg); err != nil {
+		return nil, err
+	}
+	if l.ingest, err = n.newIngest(n.mail.queue); err != nil {
+		return nil, err
+	}
+	if l.kafka, err = n.newKafkaDriver(); err != nil {
+		return nil, err
+	}
+	drivers := map[dlq.TargetKind]redrive.Driver{
+		dlq.ToHTTP: l.http, dlq.ToSaga: l.sagas,
+		dlq.ToWebhook: &webhookLetters{Webhooks: n.hooks, Deliveries: n.hooks, Now: n.now},
+	}
+	if l.kafka != nil {
+		drivers[dlq.ToKafka] = l.kafka
+	}
+	l.redriver = redrive.New(redrive.Config{
+		Queue: n.mail.queue, Redrives: n.mail.redrives, Drivers: drivers, Forbidden: l.topics.Forbidden, Now: n.now, Log: n.opt.Log,
+		Poll: d.PollInterval, Lease: d.Lease, Batch: d.Batch,
+		AtOnce: map[dlq.TargetKind]int{dlq.ToHTTP: 4 * d.HTTPConcurrency, dlq.ToWebhook: webhooksAtOnce},
+		Observer: redrive.Observer{
+			Drove: m.LetterDrove, Loop: func(name string) { m.Loop("dlq_" + name) },
+			Reclaimed: m.LettersReclaimed, Archived: m.LettersArchived, Purged: m.LettersPurged,
+			Backlog: func(b dlq.Backlog) { m.LettersWaiting(b, n.now()) },
+		},
+	})
+	return l, nil
+}
+
+// letterPolicy is the policy of topics that have none.
+func letterPolicy(d config.DLQ) dlq.Policy {
+	p := dlq.DefaultPolicy
+	p.MaxRetries, p.AutoRetry, p.MaxGenerations, p.RetentionDays, p.ArchiveDays = d.MaxRetries, d.AutoRetry, d.MaxGenerations, d.RetentionDays, d.ArchiveDays
+	p.Backoff = retry.Policy{
+		InitialIntervalMS: d.InitialInterval.Milliseconds(), MaxIntervalMS: d.MaxInterval.Milliseconds(), Multiplier: float64(d.Multiplier), Jitter: p.Backoff.Jitter,
+	}
+	return p
+}
+
+// lettersEdge is what the API needs of the queue.
+func (n *node) lettersEdge() *httpapi.DeadLetters {
+	l, d := n.letters, n.cfg.DLQ
+	if l == nil {
+		return nil
+	}
+	return &httpapi.DeadLetters{
+		Letters: n.mail.letters, Redrives: n.mail.redrives, Overview: n.mail.letters, Actions: n.mail.actions,
+		Limits:       dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)},
+		WakeRedrives: l.redriver.Wake, PolicyOf: n.mail.queue.PolicyOf, Drive: l.redriver.Now,
+		ForbiddenTopic: l.topics.Forbidden, UndoneByHand: l.sagas.UndoneByHand,
+	}
+}
+
+// run drives letters, and reads those of Kafka, until ctx ends. failed is told
+// of an error after which ingestion cannot go on.
+func (l *letters) run(ctx context.Context, failed func(error)) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { l.redriver.Run(ctx) })
+	if l.ingest == nil {
+		return
+	}
+	parts.Go(func() {
+		if err := kafka.Ingest(ctx, *l.ingest); err != nil {
+			failed(err)
+		}
+	})
+}
+
+// close gives up connections. Nothing is driven any more.
+func (l *letters) close() {
+	l.http.Close()
+	if l.kafka != nil {
+		l.kafka.Close()
+	}
+}
