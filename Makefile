@@ -60,3 +60,7 @@ bench: postgres build ## sagas per second, latency, CPU, WAL and memory on this 
 bench-read: postgres build ## every list, filter and lookup on 2,000,000 sagas and 6,000,000 step logs (15 minutes, 8 GB)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench read
+
+bench-dlq: postgres build ## dead letters: from Kafka to rows, a bulk redrive, memory with large records (a fake broker; BROKERS=host:port for another)
+	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+	./bin/skald-bench dlq $(if $(BROKERS),-brokers $(BROKERS))

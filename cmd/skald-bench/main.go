@@ -5,6 +5,8 @@
 //	skald-bench [flags]              a whole run; see -help
 //	skald-bench participant [flags]  the participant alone
 //	skald-bench load [flags]         one load generator alone; prints JSON
+//	skald-bench dlq [flags]          measure ingestion from Kafka and a redrive to it
+//	skald-bench broker               a fake Kafka broker alone
 //	skald-bench generate [flags]     fill a database with sagas of ninety days
 //	skald-bench read [flags]         measure every list, filter and lookup on such data
 package main
@@ -39,6 +41,10 @@ func main() {
 func dispatch(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
+		case "broker":
+			return bench.ServeBroker(ctx, os.Stdout)
+		case "dlq":
+			return letters(ctx, args[1:], os.Stdout)
 		case "participant":
 			return serveParticipant(ctx, args[1:])
 		case "load":

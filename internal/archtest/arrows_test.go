@@ -116,7 +116,7 @@ var drivers = map[string][]string{
 	"github.com/lib/pq":              {"internal/postgres", "db", "internal/devpg", "internal/testdb", "internal/bench"},
 	"github.com/hashicorp/vault/api": {"internal/vault"},
 	"github.com/prometheus/":         {"internal/ops"},
-	"github.com/twmb/franz-go/":      {"internal/kafka"},
+	"github.com/twmb/franz-go/":      {"internal/kafka", "internal/bench"},
 	"github.com/knadh/koanf":         {"internal/config"},
 	"github.com/getkin/kin-openapi":  {"internal/httpapi", "api", "api/client"},
 	"github.com/go-chi/chi/v5":       {"internal/httpapi", "api", "api/client"},

@@ -23,35 +23,40 @@ const (
 )
 
 // startParticipant starts the participant's process and learns its address.
-func (r *run) startParticipant(ctx context.Context) error {
-	cmd := exec.Command(r.cfg.Self, "participant", "-listen", "127.0.0.1:0")
+func (r *run) startParticipant(ctx context.Context) (err error) {
+	r.participant, r.participantAddr, err = startAnnounced(ctx, "participant", r.cfg.Self, "participant", "-listen", "127.0.0.1:0")
+	return err
+}
+
+// startAnnounced starts a process of this program that writes its address, one
+// line, as soon as it serves.
+func startAnnounced(ctx context.Context, name, self string, args ...string) (c *child, addr string, err error) {
+	cmd := exec.Command(self, args...)
 	cmd.Env, cmd.Stderr = environment(), os.Stderr
 	// A pipe of our own: one from StdoutPipe would be closed by Wait, which
 	// startChild calls at once.
 	output, input, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("start participant: %w", err)
+		return nil, "", fmt.Errorf("start %s: %w", name, err)
 	}
 	defer output.Close()
 	cmd.Stdout = input
-	participant, err := startChild("participant", cmd)
+	c, err = startChild(name, cmd)
 	// Without our copy of it the pipe ends when the process does.
 	_ = input.Close()
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	r.participant = participant
 	if err := output.SetReadDeadline(time.Now().Add(readyTimeout)); err != nil {
-		return fmt.Errorf("wait for the participant's address: %w", err)
+		return c, "", fmt.Errorf("wait for the address of the %s: %w", name, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = output.Close() })
 	defer stop()
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
-		return fmt.Errorf("wait for the participant's address: %w", err)
+		return c, "", fmt.Errorf("wait for the address of the %s: %w", name, err)
 	}
-	r.participantAddr = strings.TrimSpace(line)
-	return nil
+	return c, strings.TrimSpace(line), nil
 }
 
 // measureStart starts the server and notes into ready how long it took from

@@ -78,7 +78,7 @@ func (b *inbox) Arrive(ctx context.Context, batch []dlq.Arrival) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := b.arrive(ctx, batch)
+	n, err := b.queue.Arrive(ctx, batch)
 	b.stored.Add(int64(n))
 	if err == nil && b.after != nil {
 		err = b.after(batch)
