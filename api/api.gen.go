@@ -1739,22 +1739,23 @@ type APIKeyList struct {
 
 // Action What somebody did.
 type Action struct {
-	// Actor Absent when it was Skald itself.
-	Actor *string   `json:"actor,omitempty"`
-	At    time.Time `json:"at"`
-
-	// Detail What changed, without contents; of a deletion what there was.
-	Detail JSONObject         `json:"detail,omitempty"`
-	ID     openapi_types.UUID `json:"id"`
+	ID openapi_types.UUID `json:"id"`
+	At time.Time          `json:"at"`
 
 	// Kind What an action was done to.
-	Kind      ActionKind `json:"kind"`
-	Reason    *string    `json:"reason,omitempty"`
-	RequestID *string    `json:"request_id,omitempty"`
+	Kind ActionKind `json:"kind"`
 
 	// Subject The id, fingerprint or topic that it was done to; `*` stands for a tenant's default policy.
 	Subject string `json:"subject"`
 	Verb    string `json:"verb"`
+
+	// Actor Absent when it was Skald itself.
+	Actor     *string `json:"actor,omitempty"`
+	Reason    *string `json:"reason,omitempty"`
+	RequestID *string `json:"request_id,omitempty"`
+
+	// Detail What changed, without contents; of a deletion what there was.
+	Detail JSONObject `json:"detail,omitempty"`
 }
 
 // ActionInput defines model for ActionInput.
@@ -2112,9 +2113,9 @@ type DeadLetterAncestor struct {
 
 // DeadLetterArrivals How many letters arrived in the last five minutes, hour and day.
 type DeadLetterArrivals struct {
+	Last5M  int64 `json:"last_5m"`
 	Last1H  int64 `json:"last_1h"`
 	Last24H int64 `json:"last_24h"`
-	Last5M  int64 `json:"last_5m"`
 }
 
 // DeadLetterAttempt One retry.
@@ -2156,12 +2157,12 @@ type DeadLetterAttemptList struct {
 
 // DeadLetterBackoff The time between retries.
 type DeadLetterBackoff struct {
-	InitialIntervalMS int64 `json:"initial_interval_ms"`
+	InitialIntervalMS int64   `json:"initial_interval_ms"`
+	MaxIntervalMS     int64   `json:"max_interval_ms"`
+	Multiplier        float64 `json:"multiplier"`
 
 	// Jitter Share of the interval by which it varies to either side.
-	Jitter        float64 `json:"jitter"`
-	MaxIntervalMS int64   `json:"max_interval_ms"`
-	Multiplier    float64 `json:"multiplier"`
+	Jitter float64 `json:"jitter"`
 }
 
 // DeadLetterBatch defines model for DeadLetterBatch.
@@ -2171,10 +2172,10 @@ type DeadLetterBatch struct {
 
 // DeadLetterCounts Live letters by status.
 type DeadLetterCounts struct {
-	DEAD     int64 `json:"DEAD"`
 	PENDING  int64 `json:"PENDING"`
-	RESOLVED int64 `json:"RESOLVED"`
 	RETRYING int64 `json:"RETRYING"`
+	RESOLVED int64 `json:"RESOLVED"`
+	DEAD     int64 `json:"DEAD"`
 }
 
 // DeadLetterCurrent What the dead letter is instead.
@@ -2250,34 +2251,34 @@ type DeadLetterFilter struct {
 
 // DeadLetterGroup Letters with one fingerprint, which is one kind of error.
 type DeadLetterGroup struct {
-	Assignee    *string   `json:"assignee,omitempty"`
-	ErrorType   *string   `json:"error_type,omitempty"`
-	Fingerprint string    `json:"fingerprint"`
-	FirstSeen   time.Time `json:"first_seen"`
-	LastSeen    time.Time `json:"last_seen"`
-
-	// Message The error with all that varies replaced by `#`.
-	Message string  `json:"message"`
-	Note    *string `json:"note,omitempty"`
-
-	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to ten thousand.
-	Open *int64 `json:"open,omitempty"`
-
-	// OpenIsCapped There are at least `open`.
-	OpenIsCapped *bool `json:"open_is_capped,omitempty"`
-
-	// Received Letters ever.
-	Received int64 `json:"received"`
-
-	// SampleID The latest letter.
-	SampleID openapi_types.UUID `json:"sample_id"`
+	Fingerprint string `json:"fingerprint"`
 
 	// State A RESOLVED group becomes REGRESSED with its next letter.
 	State DeadLetterGroupState `json:"state"`
 
 	// Topic Of its first letter.
-	Topic     string    `json:"topic"`
-	UpdatedAt time.Time `json:"updated_at"`
+	Topic     string  `json:"topic"`
+	ErrorType *string `json:"error_type,omitempty"`
+
+	// Message The error with all that varies replaced by `#`.
+	Message string `json:"message"`
+
+	// Received Letters ever.
+	Received int64 `json:"received"`
+
+	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to ten thousand.
+	Open *int64 `json:"open,omitempty"`
+
+	// OpenIsCapped There are at least `open`.
+	OpenIsCapped *bool     `json:"open_is_capped,omitempty"`
+	FirstSeen    time.Time `json:"first_seen"`
+	LastSeen     time.Time `json:"last_seen"`
+
+	// SampleID The latest letter.
+	SampleID  openapi_types.UUID `json:"sample_id"`
+	Assignee  *string            `json:"assignee,omitempty"`
+	Note      *string            `json:"note,omitempty"`
+	UpdatedAt time.Time          `json:"updated_at"`
 
 	// Version Grows when people change it, not with its letters; the ETag.
 	Version int64 `json:"version"`
@@ -2445,46 +2446,46 @@ type DeadLetterPlace struct {
 
 // DeadLetterPolicy defines model for DeadLetterPolicy.
 type DeadLetterPolicy struct {
-	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
-	Alert DeadLetterAlert `json:"alert"`
-
-	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
-	AllowedTargets []string `json:"allowed_targets"`
-
-	// ArchiveDays How long they stay in the archive after that.
-	ArchiveDays int32 `json:"archive_days"`
-
-	// AutoRetry Letters of Kafka and REST are retried by themselves.
-	AutoRetry bool `json:"auto_retry"`
-
-	// Backoff The time between retries.
-	Backoff DeadLetterBackoff `json:"backoff"`
-
-	// Inherited There is none of its own; this is what serves instead.
-	Inherited bool `json:"inherited"`
-
-	// MaxGenerations How often a letter may come back before it is POISON.
-	MaxGenerations int32 `json:"max_generations"`
+	// Topic Absent of the tenant's default.
+	Topic *string `json:"topic,omitempty"`
 
 	// MaxRetries Of letters that bring no number of their own.
 	MaxRetries int32 `json:"max_retries"`
 
+	// Backoff The time between retries.
+	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// AutoRetry Letters of Kafka and REST are retried by themselves.
+	AutoRetry bool `json:"auto_retry"`
+
 	// Ordered Letters of one key are driven one after the other, as they arrived.
 	Ordered bool `json:"ordered"`
-
-	// Redact Members of payloads that nobody is shown, as dotted paths.
-	Redact []string `json:"redact"`
 
 	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
 	RetentionDays int32 `json:"retention_days"`
 
-	// Topic Absent of the tenant's default.
-	Topic     *string    `json:"topic,omitempty"`
-	UpdatedAt *time.Time `json:"updated_at,omitempty"`
-	UpdatedBy *string    `json:"updated_by,omitempty"`
+	// ArchiveDays How long they stay in the archive after that.
+	ArchiveDays int32 `json:"archive_days"`
+
+	// MaxGenerations How often a letter may come back before it is POISON.
+	MaxGenerations int32 `json:"max_generations"`
+
+	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	Alert DeadLetterAlert `json:"alert"`
+
+	// Redact Members of payloads that nobody is shown, as dotted paths.
+	Redact []string `json:"redact"`
+
+	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	AllowedTargets []string `json:"allowed_targets"`
+
+	// Inherited There is none of its own; this is what serves instead.
+	Inherited bool `json:"inherited"`
 
 	// Version The ETag; 0 when it is inherited.
-	Version int64 `json:"version"`
+	Version   int64      `json:"version"`
+	UpdatedBy *string    `json:"updated_by,omitempty"`
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 }
 
 // DeadLetterPolicyInput How the letters of a topic are treated.
@@ -2636,12 +2637,12 @@ type DeadLetterSource string
 
 // DeadLetterStat defines model for DeadLetterStat.
 type DeadLetterStat struct {
-	Count         int64  `json:"count"`
 	OriginalTopic string `json:"original_topic"`
 
 	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
 	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
 	Status DeadLetterStatus `json:"status"`
+	Count  int64            `json:"count"`
 }
 
 // DeadLetterStats defines model for DeadLetterStats.
@@ -2679,24 +2680,25 @@ type DeadLetterTargetKind string
 
 // DeadLetterTopic defines model for DeadLetterTopic.
 type DeadLetterTopic struct {
-	// Alerts Members of the policy's `alert` that are exceeded.
-	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
-
-	// Arrivals How many letters arrived in the last five minutes, hour and day.
-	Arrivals DeadLetterArrivals `json:"arrivals"`
+	Topic string `json:"topic"`
 
 	// Counts Live letters by status.
 	Counts DeadLetterCounts `json:"counts"`
 
-	// OldestOpenAgeMS Its age.
-	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
-
 	// OldestOpenAt Arrival of the oldest open letter; absent when none is open.
 	OldestOpenAt *time.Time `json:"oldest_open_at,omitempty"`
 
+	// OldestOpenAgeMS Its age.
+	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
+
+	// Arrivals How many letters arrived in the last five minutes, hour and day.
+	Arrivals DeadLetterArrivals `json:"arrivals"`
+
 	// TopGroups The largest, up to five.
 	TopGroups []DeadLetterGroup `json:"top_groups,omitempty"`
-	Topic     string            `json:"topic"`
+
+	// Alerts Members of the policy's `alert` that are exceeded.
+	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
 }
 
 // DeadLetterTopicAlerts defines model for DeadLetterTopic.Alerts.
@@ -3089,82 +3091,83 @@ type Redelivered struct {
 
 // Redrive defines model for Redrive.
 type Redrive struct {
+	ID openapi_types.UUID `json:"id"`
+
 	// Action What is done to each letter, as in the operations on one letter.
 	Action RedriveAction `json:"action"`
-
-	// Actor Who asked for it.
-	Actor string `json:"actor"`
-
-	// AllowedActions What can be done to it now.
-	AllowedActions   []RedriveVerb `json:"allowed_actions"`
-	ApprovalRequired bool          `json:"approval_required"`
-	ApprovedBy       *string       `json:"approved_by,omitempty"`
-
-	// Bounced Of those done, how many came back.
-	Bounced int64 `json:"bounced"`
-
-	// Canary The first letters of a redrive, which are watched before the rest follows.
-	Canary       *RedriveCanary `json:"canary,omitempty"`
-	CanaryPassed *bool          `json:"canary_passed,omitempty"`
-	Concurrency  int            `json:"concurrency"`
-	CreatedAt    time.Time      `json:"created_at"`
-	Done         int64          `json:"done"`
-	EndedAt      *time.Time     `json:"ended_at,omitempty"`
-
-	// Eta When it will be through at its rate, while it is RUNNING.
-	Eta    *time.Time `json:"eta,omitempty"`
-	Failed int64      `json:"failed"`
-
-	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	Filter   AnyJSON `json:"filter,omitempty"`
-	Force    bool    `json:"force"`
-	Gathered bool    `json:"gathered"`
-
-	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
-	HaltReason *string            `json:"halt_reason,omitempty"`
-	ID         openapi_types.UUID `json:"id"`
-
-	// Left Letters found that it has not come to.
-	Left int64 `json:"left"`
-
-	// Matched Letters it has found; all of them once `gathered`.
-	Matched     int64  `json:"matched"`
-	MaxMessages *int64 `json:"max_messages,omitempty"`
-
-	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
-	// other, each only when the one before was acknowledged; a failure skips the rest
-	// of its key.
-	Order         RedriveOrder `json:"order"`
-	RatePerSecond float64      `json:"rate_per_second"`
-	Reason        *string      `json:"reason,omitempty"`
-	ScheduledFor  *time.Time   `json:"scheduled_for,omitempty"`
-
-	// Selected How many `ids` it was given; absent with a filter.
-	Selected *int64 `json:"selected,omitempty"`
-
-	// Skipped Their status had changed, or their key was blocked.
-	Skipped   int64      `json:"skipped"`
-	StartedAt *time.Time `json:"started_at,omitempty"`
 
 	// State PENDING gathers its letters, or its time has not come; HALTED has stopped itself
 	// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
 	State RedriveState `json:"state"`
 
-	// StopOn When a redrive halts by itself.
-	StopOn RedriveStop `json:"stop_on"`
+	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
+	HaltReason *string `json:"halt_reason,omitempty"`
+
+	// Selected How many `ids` it was given; absent with a filter.
+	Selected *int64 `json:"selected,omitempty"`
+
+	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Filter        AnyJSON `json:"filter,omitempty"`
+	MaxMessages   *int64  `json:"max_messages,omitempty"`
+	RatePerSecond float64 `json:"rate_per_second"`
+	Concurrency   int     `json:"concurrency"`
+
+	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
+	// other, each only when the one before was acknowledged; a failure skips the rest
+	// of its key.
+	Order RedriveOrder `json:"order"`
 
 	// Target Where a retry drives a letter.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
 	// Transform Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	Transform AnyJSON   `json:"transform,omitempty"`
-	UpdatedAt time.Time `json:"updated_at"`
+	Transform AnyJSON `json:"transform,omitempty"`
+	Force     bool    `json:"force"`
+
+	// Canary The first letters of a redrive, which are watched before the rest follows.
+	Canary       *RedriveCanary `json:"canary,omitempty"`
+	CanaryPassed *bool          `json:"canary_passed,omitempty"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn           RedriveStop `json:"stop_on"`
+	ScheduledFor     *time.Time  `json:"scheduled_for,omitempty"`
+	ApprovalRequired bool        `json:"approval_required"`
+	Reason           *string     `json:"reason,omitempty"`
+
+	// Actor Who asked for it.
+	Actor      string  `json:"actor"`
+	ApprovedBy *string `json:"approved_by,omitempty"`
+
+	// Matched Letters it has found; all of them once `gathered`.
+	Matched  int64 `json:"matched"`
+	Gathered bool  `json:"gathered"`
+	Done     int64 `json:"done"`
+	Failed   int64 `json:"failed"`
+
+	// Skipped Their status had changed, or their key was blocked.
+	Skipped int64 `json:"skipped"`
+
+	// Bounced Of those done, how many came back.
+	Bounced int64 `json:"bounced"`
+
+	// Left Letters found that it has not come to.
+	Left int64 `json:"left"`
+
+	// Eta When it will be through at its rate, while it is RUNNING.
+	Eta       *time.Time `json:"eta,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+
+	// WatchedAt Since when its canary is watched.
+	WatchedAt *time.Time `json:"watched_at,omitempty"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	UpdatedAt time.Time  `json:"updated_at"`
 
 	// Version Grows with every decision; the ETag.
 	Version int64 `json:"version"`
 
-	// WatchedAt Since when its canary is watched.
-	WatchedAt *time.Time `json:"watched_at,omitempty"`
+	// AllowedActions What can be done to it now.
+	AllowedActions []RedriveVerb `json:"allowed_actions"`
 }
 
 // RedriveAction What is done to each letter, as in the operations on one letter.
@@ -3238,16 +3241,16 @@ type RedriveInput struct {
 
 // RedriveItem defines model for RedriveItem.
 type RedriveItem struct {
-	// Detail Why it failed or was skipped.
-	Detail    *string            `json:"detail,omitempty"`
+	// Position In the redrive.
+	Position  int64              `json:"position"`
 	MessageID openapi_types.UUID `json:"message_id"`
 
-	// Position In the redrive.
-	Position int64 `json:"position"`
-
 	// State BOUNCED is a letter that was done and has come back.
-	State     RedriveItemState `json:"state"`
-	UpdatedAt time.Time        `json:"updated_at"`
+	State RedriveItemState `json:"state"`
+
+	// Detail Why it failed or was skipped.
+	Detail    *string   `json:"detail,omitempty"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // RedriveItemList defines model for RedriveItemList.
@@ -3286,17 +3289,18 @@ type RedrivePatch struct {
 
 // RedrivePreview What a redrive would be done to.
 type RedrivePreview struct {
-	// BlockedKeys Keys of ordered topics with an older open letter that is not among them.
-	BlockedKeys int64 `json:"blocked_keys"`
+	Matched int64        `json:"matched"`
+	ByTopic CountsByName `json:"by_topic"`
 
 	// ByGroup By fingerprint, the 20 largest.
 	ByGroup  CountsByName `json:"by_group"`
 	ByStatus CountsByName `json:"by_status"`
-	ByTopic  CountsByName `json:"by_topic"`
-	Matched  int64        `json:"matched"`
 
 	// Sample Up to ten of them.
 	Sample []DeadLetter `json:"sample"`
+
+	// BlockedKeys Keys of ordered topics with an older open letter that is not among them.
+	BlockedKeys int64 `json:"blocked_keys"`
 }
 
 // RedriveState PENDING gathers its letters, or its time has not come; HALTED has stopped itself
@@ -3373,15 +3377,15 @@ type RetryAllInput struct {
 
 // RetryAllResult defines model for RetryAllResult.
 type RetryAllResult struct {
+	// RetriedCount Letters that were retried with success, so far.
+	RetriedCount int64 `json:"retried_count"`
+
 	// Message In words.
-	Message string `json:"message"`
+	Message string   `json:"message"`
+	Redrive *Redrive `json:"redrive,omitempty"`
 
 	// Preview With `dry_run`.
 	Preview *RedrivePreview `json:"preview,omitempty"`
-	Redrive *Redrive        `json:"redrive,omitempty"`
-
-	// RetriedCount Letters that were retried with success, so far.
-	RetriedCount int64 `json:"retried_count"`
 }
 
 // RetryClass Why an attempt failed. A refusal is never retried.
@@ -23418,560 +23422,564 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L39ctu4li/6Krg6U7XTPbQif+TLrl3nuG2n2xPHybadzkxt9xEhEpLYpgA1AVnR7vKt8zTnweZJbmEt",
-	"gAQpkCJlJ7Onb88fszsWCYDAwvpev/V7LxKzueCMK9k7/L03ZTRmGfzncZqKpf6PmMkoS+YqEbx32LuZ",
-	"MjJjaipiSdQ0kWRO1ZRMqQyI4ORg8KLfC3oymrIZ1S+r1Zz1DntSZQmf9B4egt7ZDZ34h71nmUwEJ2JM",
-	"1JSRjEmxyCIWkIST3xZCManHzthviyRjce9QZQvmzjWnSrFMj/a/b3t//9+3vV/+9bb3L73As4jzmM3m",
-	"QjGurtg8pSs9XHVJ10yR5ZRxQjlhNEsTlhE9OZOKLBM1hUVKOmMkHy1a7bxjK7KkklAulyxjMaETmvDy",
-	"pjC+mPUO/97TH9D7xbe+jxkbs4zxiB3P52niW57esSVNFFFTqnBKecdiMhYZLi/EQUJCeUwSSaaCi0XG",
-	"4k0HdMVUtjoeK5b59iQSPJaE6p/JcppEU0K5UFOWEZWtyIzeMUkk45KVp5klPJnpr97NPzfhik1YBnN+",
-	"/vz5eKGmjKskooqtT/yTWBIl9MgxoSTKWKyfpamhut3mj3oIenOa0RlThrhPFpkUmX9TQ86+qGEET4SW",
-	"GOd0wsiIjUXGAkIlSXDLJ8k940GZHG75OEn1RH1y9iVKFzGTJNTvh/1b3gt6iZ7otwXLVr2gx+lMrxRn",
-	"K+8Y/XLB+ERNe4d7g4PXgd5C+4ddH82cXvztWMpkwhl7CwvQo/gmo+ap0nT/krFx77D3P54XDOE5/iqf",
-	"X9ARS+0cJ4LLxYxlP2ZiMW+eKDKPDif62W2nyzKWUn0+mybLHxwm8ZaTZYwqFr/NxGydNs55lC5kcg+U",
-	"7V0Bvj0c69fd+ccim1HVO+zFVLEdlcxYr+YAzQJuxPr0QEttpldiy8nPskxkJymVstjp8hqu2JxRRUdp",
-	"7SKYHmMY6UFKq0gUm8lNZ3HKaHzBNBMvltJ7CPRVOMf3dwf52mmW0VV56YIrmvDa1X8WGQgtqghNUyKi",
-	"aJFp2aIvLqybzJiUdMICspyKFAUP5SsSUbnpg83U25EdrP5mNd9wb3Eq+Pytpnmb8AnL5lnCVe0WAUeH",
-	"66o5H8wo6z59XIzXq5HDfx/svKE7419+3997+Jc6uvuRcZbBxX2vp/GxfjFWjFumm7E403wXBFukBfCI",
-	"RncBoYqkjEpVt95JPs9wlnD/JUm42t/rAckZeTWA/wsKCTbwSjD9HXrbbsQ8ifyCRemfrEAZJ5nU69Vb",
-	"VbdgeGG7s/4JFLm6Yz4mqOihaqAkuafpAgVbqOf+K/w77JPiwh/CnZktpCLjpHaLcVj/zXcE2sHgzcuS",
-	"QNtbI402t/7fxOhqsUEs/CpGw2zRSSR8+nR+aqd4x1Y/UMleHtRtpT7YO7YCXjGCJ12xf8dWYd1e3bHV",
-	"EN+ok/uvd9/s1dyZd2y1cUVUEsW+qIb56ybG8/FODFS2WT4c6ssK1DKl90zTTt0yUiDbTRSza65gvQbk",
-	"EsxeDcFcUKlAvd1SwqdUqmGmB3iMkM9XsZWYd9awtaT/kMW+4/thRUKrRVAVHpFQ/x4GhLMlg4ufSRWQ",
-	"0YrEbEwXaS1piazKBazJQ6VmaHpYv+FzevG3j3SVChrX864Zm41YphkpJf92/eGSzPENHzfT1qnhZgGY",
-	"RuwLnc1TdstDWGQ/WkglZiz7a7Sz+yokIiOhEoqmf93d679o4oC1urxZzbdiglcoDeu2C/Upo/aAwW7E",
-	"J4hSLYk0QWnbCv5ad6LmpW3Z6BWTIl2UlfiuqmWWj/EYzbJYSTuWARf1RCy4ek+/1AkZvI6Rfmo4o1+e",
-	"XrVwVoEq0sZVfA0F50oItYnOxJgIzkiacEYn9WcphNqWlq7phDbLfEkndOvRwee0PZWiz+oxFIoraHf5",
-	"rxVVi0eYaxLef9RqcYRWd6lBNxZZMkk4TVFJ7pOTKc1oBBQlF9EUePnzkNCMkTnLIsbVDuORiNGdBZ+m",
-	"Wf267lzvLnQdLC9etPKvwAc06V3lz8jtSJGBXBqxScJ5wicgqSgJvy8LJYIySfa/D7+CSXCT0WiDhan0",
-	"I1t6T3KKOD/Nhy8fibGucfz6c2l3U1ma3LNsVTtZbB54mtmy1dXCY5qGerSQRFPKJ0wSLtQ0P13w/0qy",
-	"Nxige3AJblqxSGMypfM54wGJxZJryaum7JZHNE2NmManRozMaMzqFY04W2nTxuf5HAmRMsrR4X7PuKpz",
-	"eB6X3Z1AqlopCB3/J+WE6THWHJ/9r+jNhFXfwJ+38ELpl9c9Ja1Y2/EiTlQxe4mxvfAxNsetUkOLZUdJ",
-	"qwDGZseJE3R4x1bru/RzIpNRysjx9cn5uSZRw0/LHIcSTeT5Pub2u1l5JbLRa88/3W/5f3b+31/+teYr",
-	"xu+piqbry/9REMGJ4OmKJOV4EJlSE3oKz27oJKxf/HgHB38M1z8fXwrOahZ5DJec7A8O1hYpVZKmXZaq",
-	"p2le75rB4F8wB+fD1QIkjYdnZfhLSGgcowUgFZuTVExAe0M+lHAyTpPJVJFnqCOQq0+Xl+eXP34XEDG+",
-	"5Rj6UVOWMZJIUPmoJFIIrv+XwihEQTQoFXxSz8QSXK7/nlqr0SzZYzJuVJLMdtxom87n76Rg+9A4NozY",
-	"MO6+MQPDQ/MfqFeHwAPHNNP/A3/R/D6Rt/y3RRLdHZnIG0R7NKtMJKHpkq4kblWfhOwLjdTQjg1DsHxu",
-	"xuPA7m1EOWwgkSbmtoTNxi3XetAsSdNEcPnIvYWl9IKes7Bt9vkdq5fFd+xpxPBHOvGIg7eZmJHdAKRu",
-	"4Zogu308B/I9BO+GMvkHC8mMrrRgpYrMhFRkdxAMBgPXY2fkXr/WuJ+wLoZVsCnyqb/pOvmH57ve6wXC",
-	"cQGFIqvR9HVE9gYtnDD5V7dc716b1UJI2SOS356QV3sHgz4JlzRRf90fhJr28wi5Vt//p/lFhoGJHC8T",
-	"Lom4Z1o7rmWNZspNMWtwT9RSYMl98UgqNHN9ponyBys0w9NHBtH5sVGoGI+LxAYYoKL6640B99PuTP9n",
-	"/5Zrg0KyTO+PJttoocmByKnIGrxPetI6AbK/t1l8aOu6dhsLw/qRe3it2NxvQemZ0LWnpVJuOiU8Zl9q",
-	"TD39YOOS1r/y54Qt/Yc309amGBNGoyncviMSjqhMorDFlbvXw/rcnjBCL+iNF2nqd3xuT076UDbQErnR",
-	"FsY3p6XPbDQV4q6WnJb4+5NQ1GeR3Y1TsbyEoZsoS+/Z0jxdQ1HwP10o6gEfZlL9IOKEYQJVhJP/3osE",
-	"VwytAzqfp0kEQcjnv0r8ud2X4nDnfL5QesKHoHci9GkrZi/Tk0zjDppPVt2Kkr3/xN9ZHdj9Yv1bmnD2",
-	"pJPpAZu+9K3IoqebEUbbOJ09haed1o7aNP0Vk4vZ082Lw7lnCK7sJxxfZatiePgiORdcunfwOIrYXGES",
-	"3ZPMqoUk7t86m6EwpdZ+4kVGtQWuFdMFj7X2RlfAi4FnG29KIglHRuQkX9okSd8izGPP4ZlSLuOOm8zY",
-	"9Kon/fGh7MTD7C6x4PFXuNgweN3+QfLJ1ttR/gprMDzx+i8SqXzLP8Y0QTEmMaOxSe6QffI5UVOxUCTU",
-	"+sFftQ4Qaim0wtg4FzaAGWDc3nwR0I1UNLrr98pfJdIkWn2tw8HR605nDr8+0fFcK6q+xvnULd45lUd+",
-	"AfqWn5yv2IHrPwB/r3KXeMEqH3QhcAF+VQhyto0qZMfsd1N4tKSiSbrImg5wnolRymb/2m0XPuJbvk0A",
-	"f82ScUWWmeCTykfnKetNx4gPWUG0kyc6N73jpERjsvJONVu56e1qcjNunsiYZIw/pYRnMplMVf2+lYIP",
-	"6KkyMYTwUffhUqj3Ik7GtXnqXq8owyAC0eM8anpjkD/5bTTj1l1Gm0dR3EXjg2KThEtCFRE8YmTBUyat",
-	"pNdDx4uUxdo60+aVBMONzueZuKfpf70WEHTgHGYDujMOm7LypBKs5Wk9kdJVFGjsOBUaTW+ul3Q8ODby",
-	"04pCM2jdXhi7+1GXztrbJmP96ZZuxvXrV5wtq2VCrim/5WG2J3ln/u5kbz/tSbVSO+hmndRuVBuFNGbj",
-	"hCcKPtNZ+RNTacNR3zzFycK4ZjbQDz6em1ApjWP4Opp+zMScZQp8NmOaShb05s6ffu9pe+6e+UJHDMqe",
-	"EoVRHOAoAeEsgT9n7F7csZhw8MvNE1N4VY3PBz3KV0PFOMXdXP+9SMhsm+NZvDNaeWgx6OF6ZKchk7j0",
-	"7GIBTru1xyA7dSHz9VZOVRA60oRHySzhCwWyo9383Pj11n6YZ2ycfKm5uotRmkRkTjNlbzBYWCOmlgwK",
-	"CiRa5jLS2lPfN7E5yE6bZd+p2f9MpGyjONPPPAQ9JI1h4tGsjkcSNGFQ5AoyCkubWndQZtwZ/RXTQqrB",
-	"nuKJhG94ImMTwzzXXcAFh/x7DxZiXKvm1MxelG5BYK9ciY5LF6HwoIvRryxSejF4udEV1PGGl26gN5ke",
-	"neZTISQDosHHcesZWGTG/dsnb7U+F88gtMXTVWC03NHKJLLp4Y4IywOO+QGHfv5QvqxrPIhbqiaMx1JP",
-	"kyjJ0vER4XphlaBFt7vmzfAMSJxM9B5oXTfshyQchiT8XyEJd8I+udaT0lQvSMKmgUQRHN3vfYw3dknq",
-	"3/qubI4arF+CagoKk+Z2lQ+pPob68sWL/RfNqbTrF+ubzlpc1hbT2kCtCeUaqs/Vf6yFLlNYJUTUzBFs",
-	"nEWfX/2dBtWm45WeJ0NNgu2zvlA1eKhmNgS9OZ0kPFcPG/0WxZPVD83XUxrP+8l5NKXxcz3mvRQzNhLx",
-	"isQJqBpraow3/8/IkGlRXnd9R9PYcBGvROwiCWOmaAKJNzRNP4x7h39v3sN/u/5w+cFsxi/ez8Rkyxgd",
-	"GFqXMLqoPMKwccxSBh74JVY8sAxKHfodlJi7hMftwnHv9JNw1lR6RWAeFzRcae1nucCv9UqeJA6IkzwI",
-	"yZlQRAhpoua8Ys1dlTgi4fchkYpqMQBOBXNf/yLznJjCe7u2jnuWjVqKcKplNOxRsXwzQD1FbyOYi12t",
-	"JoBGIotZbIt3JZ3Qv0isVl0XMS1kDB5RrrC1y3iu+dB3hng8pEu5jQ4556YXbNMEYkbjITqooUoq/1de",
-	"QQ/HP8RzBAMUnR6+hC1czjbME17swDsjW07zdXinWc5m1slXmn340jRXWCgGhWB9cs7z9GwUa18UCb//",
-	"/vvQpFdoLW85FSSl0R0JTXBGHmaMoiTmizSlI62XoNn/ZWcidsxytAncv6LL95js3nN+3ZF3yXxHzPEY",
-	"duZCS+csj7wWiccduf+1mDFMPAe2gA5eTCqkcDf65BJ0QZOn3lo4fJ4KB1QkUX3iigtMQ5kknGmJo7lR",
-	"rnyucxi9DVgVeLh7ADJEsdncw/Y+jPOU1L9ISCOFG12fluaOvPsQ9EYLmXAmpZa36wzNeXpvoC3lMmpE",
-	"0/O7b/TzDcAh85RGzECjQNIvpKFbJpUmUgVkzND3K1XG6Czn41DFjjAx9evVXwc8rk14GjAFSsvf169D",
-	"YnxM1UbnjCOI3UH28kGUyc3vkEvvDLSfS+M1F99iNmJZQCaZWGqa1mI+4ZaSe0E1S96XWe6uWNszbDmU",
-	"1nXVTg/RW4jernU15Ecw6FBXFmmMQ4cEEmjTVXE5jFiCn63ackRoCsnSqlwR1HfX/PIh6OUDtzlsXKkz",
-	"wos1xcN7y44/nhdqPJsmUD/bfHn1yDYNsI2V5RKwfnVON1+0V/pBrCvrfGALWac4hjkZhGTGKIe02ihN",
-	"9DCl7cfp2dy7c6H5+EN8gsfsSwggRHArZJG62LiNr/Mp9AAlgKRBE4d7Y9/zu8PcTdTcTWvlUtHZvKXC",
-	"7ryvmXReDtY4kaZW66ptsa7XXp2yyCwt1e4UH5CzXq/kz/nMFuoOHtwW9UFfTeMxK9qs8JTZa63SiXJI",
-	"sTTV9HlEYhHJ5zhJfxYT9mWe0oRLyHl11VHguFLRTDF7Rv3I5JDlfxjTJHV+pjxiqfMHfYLxUCyU/QPc",
-	"jcqg8Le1keGv+fD6Z8Yl7IbzfunP7hClH+pGKS1l/bfa8cpLg8LrvlFpnL+wL1O6kOaLNOPpGylQ3q1h",
-	"bn+4m2znWv81NkmLwzmVsvhzxqQSmftvla02ji0XM2fHF3LOeFwa0/09n7nyHYzHw7HIouIvejM4TkET",
-	"6ft7lDKaVQ4beETlb1ppnrPYb+LoC/Azy5JxUkTwOlz9aMqiOxYPCxbQ7EOzz0tG0xaPA17GcETjjssq",
-	"nCbroRvgjonXwoTCICITPkmZufMR5WSEvte43+TqyC3QZKJ1hlkiZ6YUbZZIPeQwZ0oLzr7MWaSKfQt6",
-	"ekN8L+FG+Y6uiw6hH2e/+ZVuPUNul4DbI+d3oFtDVS48xWKyYqrqSQX0nQ1VLy5vNn4Pc0Q+rjxlLQ58",
-	"/UMAhkOvswB0NOTWJ+/YXBGWSoY1YIB7JWZzfX9ISpVWlxN1y+eZuGemhlh/td4HjJFPRQoqaIKuhxmN",
-	"9Shsibn/ZeqbUjmtq0Z9eeCrRsXz7xgjMyf6mLPQQwS4XncJvkOBImcvEeG9UYJMBBG8bOJCaAdNa/c8",
-	"upJQ0BN36xNfCsdod4aH9KgRY9zaDP640IKbLy6YVwVJCBVSa486FBZAOgB49qHAFtIA4eJLstS7YVYS",
-	"EKpuealQDm0fdKy6RShAW0cwOnwTVH7aWC9WMCKtbUAZcY9X3PWqLDeosmzfWZ/QNO14AX8SS0IhTpxE",
-	"yZxyYByZ1oeYx5c+VWq+iXH9dHPzERZS/Sp42btsRzD7DGMsqdXEsuCxYEXpbl60vxRZTEIuOAtzKxTr",
-	"cy0ygRLwsv4kwVkLswo/IWh+6FKU1v7wS+Vr8rSRjicypvhdesl5tZNic5LII0LtPU1Slqd0KZsKW/Fv",
-	"oWrWRsJbja8TL+volcFq2qF3VV72YXTUbvxVeYF0B0RreAmfBGSXmLrqgOyR/MMDsk9Qsw3IATHaV98N",
-	"Nx5sCjXC1LkpuKnaqEQlUL61xueNe8MZNyjOtLKZm65WMY2j9pg90Zq7KTV3SEGz+9zIadBG10unuql9",
-	"YqHMS432p/Fyl6JOzfERqtVkojKapN8uPOIeoFmo/2ggenfDvqg6A9bN2ycRzbKEyQLd8NHefM85LriS",
-	"P6wskfiP0KO6eILua5+LSSzbZaJhELl9KPvOhwtiM1qMp56cF0ryVCx5gVfeHAlE9Ei7JN/JOvUYHb8z",
-	"TcVSc7siDuWLA6NpY6JoWgKYjN6OAFY/s2y05slxXal7D0GPZtE0uWfDujiv+/zL4vnYk9LnPnrgPNqe",
-	"ubsjvNAjWDzvpmUd7D8EJTlY2VLwZhvAiL/a58It9vPYRHaatvQVSNoSOHhjpOZVt0jN/pu1vElP3lSi",
-	"iOYl91rjZlnbVMSqLzxm8WLONgabDnbts5Asy/w+eUrmCzktRfdRhUPkeY8h4O7qPkxRwF5tTHVwt+y1",
-	"VWMMePc2UN3ukb3JxzOwX80nlj8NBW+b1YZCaLijDPJhbHSqnqZeg4OmBN3kYZQJmjgw6JGt6LMgh25q",
-	"BgXnS168WP+lmhAKJOpmuGtpcRQbcK/7zUaVSyC7D6VE6ir4LYHnjkjG5kwBszYYN1twAcSfbmICEErs",
-	"SKX6AxxA504E/rIQiO0iSi6R+UJKyEISST7dvN153V8Lvjj4ztuRM4SzAR65HJ1Yz+Wt2eKDPZuRjb7g",
-	"bSQMBONSRiUbLrhKvBhKhQV2dXZz9R/nlz8eEXhYcy9OuIC0NJZKRvRCEiZNmLHbUiBgby7EJglmHttK",
-	"gPEIPOmNEuy1seHM97SP4L2wzij3SBpz8ox2hjPF5SSLjmepV82F2qApaK3EeuKbcF41f9KapGZ9hjMZ",
-	"gwPeNhZ7kqGYxeq2evF18AqmRfzMoRiPJVNttGyXQA7cIcCbY3nsWvJswyj77iiPCKHuvSgNZMFP65/H",
-	"NjV1Dn5wEqMRtASjxpa05aKAWLQ5wdnmIgCXKAcwNeJWt7Q/K/kK5u3HcbxX7kArxXxiSgtFMFYdF1DZ",
-	"1WXL6dtLxjfOvAAra5DzWmpA9o1KgF9bmIgT31rmOGX4KY2YX+7o7+SmdpvGO4YmgL5k0SMDv78grpcP",
-	"gQuD5ScvKlVOVqCFxpm4Z1VuvYmcDvDrc6DtbcC5qwljDrh1e2aLL94nsra4zyQPm64wwGRX0GVKHpGB",
-	"zXu3d7g9QR3AbhuQa+/Ebv8Py0wd0Oz2e/2mHExrrxBBOg5iTXfFpnbpaq+UrNMJNLqanQaZLTRqQzPX",
-	"is1N3qn7TS/W8mrqz2h/v3UyzT5kw9BswlT7j7zB592zegF1GNkMBEKTYTpiwNSvzq4/XPx8dkpERk7P",
-	"jk+3EPlv2ubxHGgZsJjH3YoNq4lApjjWU1+SiaV0C6YwuHUEF8xCAHSJqlUzIx0wsU7X4JU3H6kitqu2",
-	"bJkflVXBoEBVd3wQpb0t9ikoAOPLrbPKmMHGCsiJ0GFrha4WOLD6joUZrDnUmr11x9HdNt7rJpsW2up9",
-	"2YnT33aKx8KikCgSWewvcWqMM4iFikTZkf/x6sPJ2fX12Wkv6L09Pr84O/W66gs/XjOkADxVJZDS3to1",
-	"bNrTx9dAtFxp0ypSlqnOpUUmh8DxfVBThSKngCiyBJRaU310hHU3idbSxoqIBVStDEw1Yiy86ecTNpx5",
-	"dL3jSQ7YJ9KYSUXEnHEHwaeeX9QE9xY+R8+HYlC5xaicLQsfZrXwwDSWy2P8uA2SMV7v09Pk5o3dWdsr",
-	"4WSsNTSsoe6+5g1UYu3fboRy7Cgz1FVlKmfdyjP+epvC94ohUWZI7a3zLXxSJaut9Zt7axp561dfPqmC",
-	"ffAkKty+P7HXPlfimhtquR1iRNeB3CJ7YEb5Kuda1tNvizEodHEq7lBApmKB/fBiulonW/Ci7U6bM5a8",
-	"7AHe3DvY+tUXs85vVs7BDhPkX+GsasP2F2U6HXb/A0dH3+oxZah0ocSMqiRqdKdDmIHH26qspZKaxugE",
-	"lqVsSNWosAVHP6l87sm7yw+fL85Ofzw7PcSoNeh1kPqVqD5B1QWa6EUsUzThKbaV5kJBchXv3/JPlydn",
-	"VzfH55fYbM8W248Y431y/MPx5emHSz3IcioYAv/G1k87EZz1b/nn85ufTq+OP+MIdnz9HEJZQZqR/hOG",
-	"ASCBy2pa7jcUylbQy1fVC3r5InpBL59rXSF7Gp74umLst+P4L7dJr6m6+pHJDSMRN2Th/3Rz89Ges+0O",
-	"3u9tcl883urUMm2ZJUoh2NzTOqI07Y4ycccyoN054EpXqmmqRf94k4rr4bdqnENxrngrdrVNzasTGX+i",
-	"gPdaHWtThlIx3A80uhPj8RYZxJpUc2gbY42uc2DAdaLpEIpP72lqNO91AZOjSwwOXg829zIIer8myt80",
-	"fkqzXJG305LRyoJLKHJPISikBDHoSTKJKwF5sRgBUEzRXsErAw1xmejM03/jbJGqZJ4m+J1Ny6sZyy6w",
-	"qit5TmX9G0rz5xu+iZ5M65oOt8G4Oba5DQaLudw1CbfCtg/ZcE/yyZu/C7O0Ol6TC63yWZ1wtCLIuNcv",
-	"yenZ8ekWCtvHs8vT88sft3jTevq2ehVjro9VE+3inRGddQW4JxvOZJFl3evXPxugjlKeX6LNXKlMGKN8",
-	"OlvaKmX35MbsPU8SKhgydozmrThlmDva7eK1AihZN7M2LCWREc3ibbxPY4t9X9FfUylQWceybAfKtFQ/",
-	"7Ho0ntCPdeaE6GpICaKHVubk/YGhA9OvUvAQ0asU+6KwqWTC89RQ7PFEb3kBGYEd/SRU9uozOCLhKOE0",
-	"W4VIp/m7JvwZllVlgEUMegqjnfim1y3pzaqqRR5U2Qq6DU5oAnjzaXLH0pWWolOWzt1Czpur48vr87PL",
-	"m57mUVfvjy/xvz9dah3+csNaip6RHRWSMbwIxxD+eHZDnsfpb88tew8DA4qPOQKczpg8WmsyX9HSnEzH",
-	"FlnIviTDlq9Vcw3bvWa8Gjbm2w2sUYmOBQdFpl5HGe0Ql6eE2YwtuDY7ZeuPL+fdtXqlkn7Xvv2h602C",
-	"VseP73BsM+M8zE6SUFOnaSNeyih6ynbe1dS2NmWRJqFtU+v+ajKa8/zr3Td7XhxPfUae7AtPU/+v0K4/",
-	"WGu13/pqlPvjt37NyX5ZP36ni/xXPP6y36PN8ZddwI/qhL6+mHJL86e4YdUG5U8yZpFk0aqOuGPZcZ4f",
-	"sXUT7+rGFsprmc5+KFoXYs2KsrqMwQyLKCexgECbLebbIruxXb9uAzT2DZpcd+rHWk5l2BKmrdqHpqMF",
-	"aYxHyGSoJIE7cJn6l1LyeLMyUyPg/Vns65LT83sm1dD2l+jAOLu94qT2r5MJRj5hn/LKVePoyRhgZUEy",
-	"a/g//FVY/jzVh6An5ozXx0YxkStjORB3nkPDRUZOz69Pjq9Oz06DvPXqYg7dVyHKLRaS8niLGLBe0zCR",
-	"w4hCdaBvP0zXVqpIyqhUJNTvhHXGUsRskNT/mex+qwi4hCvYkP+nWJ6V1gpGuhVEVeXGGVytWh7zAbPh",
-	"3Aw5L4V0TlZqkZ+kbdo5E/PUInaRRAUQAgFChiw9PILtM5eqBnw51ccWu9rEIzflyFBF6X67F9c94JqE",
-	"o182c8Qt3OdgXm1jiphWYF8JSMksayOQUmU9H7dwmbrcvCrTanlbqSv+YPDoRKXaqu9LocjV2Y9XkBrl",
-	"egYuzz73gmosL3f6eTuVbtq9a/8SjgtODMdCRiwSMyaLdRVXjLMv7s1vt1j9n2akDQ6Nn3JLr4PgD1H/",
-	"NznBGXPrM6ACKCD4iPUBwQMQeM1z06lBIL3lxznu3pSitoC+qhnoUVZ2IYwvGqY53nExyJpKYRNZmwmw",
-	"EqWG0bZM2N+z7z8u73/fCwzefFPxENtd1cpJinlIQslUaBURCRqK7bsHJ5FIbBg7WunTCUiYsZm4Z/qV",
-	"mUHZYbN+6xPYoNaKuZvEKE0sVE/kJeX8yPy/OIfR7DoWc9uRoXmvz2dzkXWVCXmtq/QqGyuEmqnWtzbr",
-	"L6BTyqaM+umCxyaw3jVyBR+ZI3RUBZKBgNiIIJLAMJufrHrx7WuBu3EO8oT59DYHdWYzWjqclm2r6+ut",
-	"39+Ib2Qa/W3abG1vFt39KllKegHFSBu+s1UsY70TEsYBEolw0M9yl/93Abljc0fJm7HZSPMCCYcCpqzh",
-	"v7d8lFJ+J4FRU74yoYZn1RCAHRJruFcYfEAeIE3I4ZbnYQqsIfWw9HUPduWrFAGApr0XL3AlGL0wqRlj",
-	"kaYIo4tmTmjtZ7/NtanGfq3evbrDiPTkZIICIwW4CYMxARCFffJ+IRGjDNwFBkw3idnsEBuXyzuaxof+",
-	"VT62TN1XmV7+kF29V6+D3Td7uKcNy8jr1f3H8vKAvEt+aHi/1sSvLdTOT3wweLrC7DXvc7s0IfSTreUG",
-	"vRUZydvd9TdBkThYLmd5W5zCYe0ngrJDu2nzScwiEdfgHxbl1f4h9vcCgEWFrGbzt93BoCCLllXZ6+XC",
-	"nvwdbfH9RZouDX+Rdb17vK7SjR6KFpW1+YBvBoNXu2/e7L04eHUwePNmt/XgzTW3+fh7uwevDl7vvzx4",
-	"1XrkrnW43tJbzy3XfDOa0oxGNv2/KTTQEphpvRjWT127A/LeIVCH/K1g8i7IcWI/8TUtsg27pgmavMO6",
-	"PEFbWgkRDkkSdYSgPbLiTXZpnrxLeKxZAR3fUROxnyo1D/u9xqK2NS23uZarWdO4KPAGOmpT5q2nQh/w",
-	"6Uttlt/Zl/OI5K+v5sjJ19TBldPONJwl3P3r7qP8Oh6wjq2Dok73rHYiBPCDTBKX1cBmAhRByrX9mgff",
-	"wseLkw0QFp61dGg/95W8Y82+K8xz7mxSCAkPk4STd5pPrbsEtoKy2Meqou0ALFzXeoPrp3LHLHcspg3s",
-	"2jdcNOxG1BXkzdQitmSL8PhDUcuKksqnSSEOgpYWn64uZEBGTCYxtm0USx6US/1ndAV+niNjgnyf97xz",
-	"O2lxAwI8WigSPg8DEv5PI4/+Tnf+8UttUsDe4OB1hyu/O/AEYi30XExX0o8WlQpAEWaQzrrKQR/xvRz/",
-	"l25QIvdfvtic/kwXSuC1b0SGgZsAG3R1dn0D1qgDX6OmbCZZel+yq5zo16jIgG9HHDZl/iHoJXzKskTV",
-	"x+DADkV3q6GIIzRSE4mVq5JloKEUyafrK9R8uMhAkk0gXjRnxXRFImGRWtDhZdzHHz+cX3+43MiUN/Hk",
-	"TdIhdUOkI01+hAvTb6cA6xFL/hTWxmb4IAiRl+GDoDNOjlct1JRlgeNAgRK+uohpTH1d9N4bP44YW+9P",
-	"jo8OoFSJRNhLmCYWSrEYGn7L2ivdwpu74UZnzPZA2HCn84AJ1GJhFi+L83OE254m9wCikDEsADGfp9kW",
-	"7B/gRuiNlZuv/6bbX2NHmeI9k2xbbTr4ZKFb+05NU+XayO6NCdMekYEbs8k5xTbl0yXdtIT9YJlXiVeW",
-	"MBrKp19h8Ou8JTCiMqfxdRnowkkUDLCN0N7Gj6rJswYQANyOmM7qyXf5U+L/KfGfXuL/KYv/+WRxt5yF",
-	"P2X3V5fd31ZkNUueK/bbgi3YNuVIlVv1uHvRnUwlsz6PHEmmSv0PGz7dzddep5xEEah07ufkc0iuzk6v",
-	"zn8+uyTPtDxzcAJodMfFMmXxhMUkUd8F5OTD5dvzq/dnp7f8mannB6QZJciIkXkmIiYli78LyA8fPl2e",
-	"nJ3qMcvwkZQj5SGdfhfc8vfHl5+OL/pAi4duAuXZv/90/On6Ro/ChRGuKRvrhSAThdHvGJtLzWxBmtLo",
-	"7rtybZT9vF7Qy5ffC3pmgb2gh/P3gl4+dS/o5XP3gh5OtiHl54rJRbpVYaKBYjNMsvBlVVt2laG966Ft",
-	"9rtDzOxtF2GvRXgpf+XeYNeEZQOyNxj4gMcDBO8F7mRr6nCSZgCD3Zoiyk0MQp+V7AyUlb/VvRBC08Ym",
-	"h7udYNPiQevZzufexdPu95C3WN3qqQtBKcqptUxdRyUwwezh3Prkt4pao0e/UrrgEdKNsWHD4O7Y6lsF",
-	"+/IcEeNTgnrIxgCfHTLfrqrbGdJXYDvIs6u3J+Tlm8Hed3kvLhfTdAkQbSNGtI3uRBhzpY6oZfs6Eqcr",
-	"9PoxNJT4d5e2XXFPgLJtEPJh8yW4KSKdHfz9hniMFMb+MtApTGWrQ2sGY2aQtkX75BiNV1Csl7agB2/K",
-	"LQcpnmaMxivMMLIPlDMBCFjA0pcd1ETp0B1Riy5aTqew5nEBO9T313aoqSj1hvz44RoKiD/B/z++OfkJ",
-	"UAEuzm7OvNL3yZMBcv+Tq9MfvNmo0y+ytLuZvomGCqChTgREWJxoQ8Vc0j6xVk5euGJQrTGFS8gCAtFB",
-	"Ia54VhZqugHCau+RgHoH5Yykp+8GsVskCW2RQPzmSfotDLbE+fonQ05/OgTzNTnU8fNelBh/A75aHUSU",
-	"oewOgIH2Ym6R+GDBp7bTIQ0/2KxF2kmav+M6rzz14r8bs22ciZlbIfHu+O27YyyK0Ez6+vhH/a9/+/BD",
-	"L+h9Pvvhpw8f3m0wlK4V7bpvuTHctWhuQ2uE7VEpN2YAFQjNsPYNR6FoZ2tE2nfWinyNp5zHBnzoiMxp",
-	"YgpKxUI5iJUsh9Ddss53IzHiKjd/vc9stNkdBfSL8bAHeRcYkkgyYtrwN77goHCLad1HLqKIsZjFt1xk",
-	"YHTGjKaYhR2gUcEZiyWhZM4yKXgfW9fH6W/9GfbJBXUqGTMSraKUlV0LHQGNfLdhKy3Rm/FGa10HtgV3",
-	"lzy7d9iFuiSFCoVtzdsMlciYO3dEtBrnBsJcIttK1asw/JLaV7MUTOnDEso7tiIxixJtldQsqwsueMXV",
-	"Ul9jur6SSipizWK6KJ8VDcwook3nU51ho6JaUtJ8zcqbr7dDT46qD7vSC7BZsUk4lYrp/zZp4r0ccX/T",
-	"FbIH0DU5SDZGBMAHZROlQ3ghLHRo9gUZS4lx2o+zoP0ZFtpicW2B4u37nPUQXQFL3DKcad+wOOQd3jVQ",
-	"d1pkAgz6EMrN61DTz5Uk1S4iLQWyO7qvMRV+Qz0me7klD+TZJBIeaJ/9p8R8WJQT+2rUswmTKjAVLePk",
-	"nm0hHmvrjut0kZpkOXOUDkVsuG76vS100+2yaM3nbKPQ4rXdpECY4Ttk5UK7VR9QvkE5MbR1/PE8gDA9",
-	"4K4l2AxxTtX0iISYCAKVuCCaAhLGgLYXEhRRriSz0awMo069oGeCcT0Dn3MPPCC6ywvme9BFkyksuQfP",
-	"eC2LSxPOHtfV4Z+tc3PQ0xdTLJSXt5wY0Axtd0C/XadkATr+hX62k0cqd1/u7R20Qlqt6TZ4jhszXqhF",
-	"xtzpi2WHbZmN38WDDVS3gDxn95AGhbS6pIDEp1kg4/FcJFw196WvVojgL2TEJgu+uTB2JOIOrS1dN+4v",
-	"PuS+k1Qs4jP4HkAkh1g705+wjR+pO0a7C8teVa5XBYK/2T/Tr95fZXff1E8viS3DwZsGTx8RSpQtzeem",
-	"l17NwLXle3UzhkZr2kliaICDzZDMh7SCXAG4D/NCpx2FnP3yi/WdPE1H/PZyO2NyLrhkw7o4Y47Nae9D",
-	"joIOh9nv+QFrWnY26+AswAteAGF16Rzl7XHhDFCiC8fPkN/0Fq4sXN8WSoJp/px0qt0x7O5rVe44a2qh",
-	"JZSOZo2CQkOUoet04DkXEFnhcJBwj0NkDCH4FiaQ1rSYH93yME/IwZ/mVEoWE3EPvTVNwyNzqvAA43SU",
-	"OnKPCF72NZiV9fIO3AjTY4v38/m8msQZj0/oQjI/tzMQu3ESQ8H0RAsV/elLik2zctQIxebDfMaI8oil",
-	"ZnajqfQAqCqjSmT+dXyZ62O7phMqO/sAZ/Mc8LhZVBVAChWYeD0tmnAgLbQORPnKRCmX2JWleeilyO7G",
-	"qVjWdPSr0mb58cD5iHyVPjI9+zJPacJZfJy3Kuxi27brb0gn1AwPrh3K/UXGc5bNEulPfAaGqxUQgOwc",
-	"MWIyabVeEosyUnPNDlHbYtGZxy6ncWs+LPlWkMFcxHnn0cTArAD9+/KJk3tWj46MUF1UMjIVaVyTeIqN",
-	"rdlcRNNWmOBrrbDbVrT5GoNoQx0zkTX7WhWcB2wO0D7GIpsIhc3gN58WTFP+qMBsU+NhXSs2/zpUXHTp",
-	"fAgatN0Tmqbm6gMojOlAI8mYZibnlMwzBq4FExNHwztH4dmAyWK7gW5O2nUX2WygtOMxhrXgCoLiQjkK",
-	"QWna2oMqJHHnY6pTxiLKNVuIIdV3JKB3Czb+geYcGFpqpUZUWaJHmxilIrrLLdH1m++C/+fQp2Vw+QCS",
-	"8RaSEaeCS6+GcYmpp2RC7xlZzPsEkjxwoGchuLxL6OPPfzf/NUzih+fgJAi/g8QN4xSANLjiQrI56AEL",
-	"DpvFUsmWU5axVgp7Ln59rt8SaU+pZO017iYwJDCP8IGAcLZkAKmeyfahJC2BasGQtClRQ1RTOtfnARhu",
-	"/QYzpAOOg5UlrSgQJU9X04Fxxbg/wy1FSkMQW8SG9KMyJGaAdl/VCjlTH0IOl9nOvrGvoG0jDWtvtXUg",
-	"B7QapS/ccIzmt1UvuYCKGM26wGyzPXB79oDQh27/Wy0yjg60xWyD4lkNSppzc6wni4lZLMw5Mrvz+YUI",
-	"ek2Nbt+KLGInRtP7o/nusjzNuVXy4lpuAnxZ7a79sXar08czyRjXaso30JO6+fLyw1xz5FWaKsZMG6lS",
-	"W4/aaIZLjAJySm2XvxkjK4ZePifby/+9XnCwkjgwGQ0OnDmuQS9Bn/lMzJzC0cj0E1jb/iKw7WGiyN68",
-	"Pwxbqn0mKruBK2H00xnXUebMCnGoYutqaSmZTLeqRaB5mATTemPRJ5fIl+EQR4xxUOd8OYJxoobgnKqD",
-	"n1rNi5Y5jju0+BtOnSjJ0nE37Ct9tjXTRo7ub3OVsVPlOEfe0lo+SSR8WqA5BgS8j3JELnrLc/BucMu0",
-	"0nBK19q3aOxmNbRE1kxFcbaCuHghMlW2YL/4rE59DdtfcEcH8PrqQTjqTcEq1kJtht1U+vYzHlvdFi93",
-	"wofj1FJhdUgolo2gEw9d6eNIOMGnAetfq9/YuZEggC/qlaQ4zBFLxZLQjMGx2LuPWIT6WNHDHGMPUq9d",
-	"nitHT7lF1YYKSMhmn1JtfijRX3dgmnMttJASXVjaNqfqu/IQa+7UhGutA0nCSXiF7UFghNBTgVTQXzU0",
-	"lRpzuR7MwsV88kOVSVFqqNwc5jO9O1pE+TKq2HDOsiEiR9YXqc6hbbp+JkA/raZPLmImj0gYp7/1bfeU",
-	"DGLDBYxYkHMJeAxLCJ1Ha9pM5ne9P9j1dJfsjDzUUtUAWnFP+qvQSkShBdnG1cMgJ/hwmcV1I7G8euif",
-	"jPpM3lSrbfiQxf9/IlnN7sR82OYFWNm1EnN/RP2nm5uPrTTnapGTRUhXglACWYVRMqdc9ckVi5OMRUqa",
-	"Th/3gJWO3u11at9Gk21QQitpsB+ubypAndvWy3izA49HUDLMAjJVaq6FuP5f6U0TbNZg9fA+lvMTo6ma",
-	"bpHfvChl1XkTAduXf55rnfqT7A61CKV1W2Sf17hvg56MTLCl44BqMU+ZHI6ZiqZeuIXknhHoMgKKiEyg",
-	"GxLMRsxLW+TsmVkz5utddsYVNlaGCWGmjKlFxreaasGT3xYeF9k7KPEG5HlJ8CH0IksBcFuQiQnddSZT",
-	"YtxIoFrqFdU2DL2nqS+H4q2mAYRI4Myoo5HgRicjo0WSxnp8jN8dkTgT85o5/J56pKf8a+1CLF2Ud3zt",
-	"1L2k7dRkd8YXxPeKdlPastEmkRaHHsFuAk2NDR9ipmiSbiwXK9zLrawp84VvE5bGTZVea8U+EUatzKp8",
-	"G+ikK9Xunza2Ak/lLVTK4lDrzgW9rInYMX/8VQrev6LL93nHnfzXHXmXzHfEHOfdgfQV/TF61oegd2G7",
-	"JXYEG7kUJ070ouxt5f6sw4+lpIwOfHJK5dC67ddvGzjlo0UmfTlXH018gn2hkUpNoDK0A4ZH1oc3Zgzy",
-	"qUrOA5ou6aoOWNkHvm7dVoDOhEsKW3QgoBM2lMk/2ObAnRKKpgWEx7q/H+jdGK0Jmoymle2RAwIeDAYD",
-	"suApk5KEsDVDGBlTSqi8Y7HmU9vwdFhgQzsxeyC4R873hH1yky1Mbxr4CyTDKKHHQUgHcATos7nlBvjI",
-	"BtX0pwpxp/8fYNgcGgyIUtsy2BVgPl7TvXK3i1MJCgL0XfHt+OPV2xPy5uDFK19yAIKG1QZAP0DvavAL",
-	"RIKP0yRSgeMcqHqkaBSxuQJ3NdTwF8nJt9xQf1iZM7R+s4xhG8mKa6rZadaC+ZgtKRXBRt5Mg2tFRyk7",
-	"MmU2Wl31pRNU6lIjp5l7RzBw2wd+3RsD2243HKHjnMBvgCXwFqAvR+Asl+gW8qs2/AjEnkhAVepvqmuu",
-	"i6OeQWrmLJGK3mmVY8HzaIUxTVoHU9sKx9fgm5OKemORN9DLXE0LwspX0ViR5aCLdD1JH6A7MJ3Ti78N",
-	"P159ODm7vh6+PT6/ODsNg7Um/nnuMBfL/lq5t1m+F8O9UtpcmBu5lf/izRuHjx4MNleCJSqt2VR9a8CD",
-	"KrLYNPYD5IQxsspsRUSE1yFqJqe9/GzXMTvShN9Bq8kpI6zI6ChQO+JKOkGW7OTo/L2gC5IzJp/iBzth",
-	"VHNxHBILrPblnEUDe0b67ZoZGPvtLIcq1zUDy+PqoE/wd5Jws6EjEa9Asul/cAPYBF4DOmPQiyYz/b02",
-	"p1HZyfPNacLWuaqJb75jc7U5tvnCC2t+xUwS6TYB105pCFX7HN71f2aR19oR2khkrKkhKqR3ylpUX3fW",
-	"DqCs7psBrqHmszKTRfjkQV0ztpP/Fil/RYMotEV/nl+wWZ9ZS+iC9hqW8bYSUmbBUKHlq3mczzNxT9Nh",
-	"sc8+SwIfq8fpHYkFj1hckwylzXmM8k3FEn2+OT7dFpr0lo5ufG2IaeH+z8x9DpH7me7UW1TJ6C/fwvO0",
-	"RXGNot7MWUgUWCZpqslITTNw2YBGJklGFQOo3LxG5OrT5eX55Y/tM9aK1O+OX4jmVwdQroaIw4SCWVNz",
-	"rlOaqmFd0srn6cp8+k/HFzdnp4dYYbDImAyD/L+HgIOJfcyQ2s1fvDe7ZYZaysaqPtSAyqkyynMpnwO7",
-	"xHfc7xmtc2KaCc0sMO8RBDZsmF7wiJHQbnK41eTlkFBnWJGnCeqsR1gaQioeL/KUxYuUxTaPrmVWIEtZ",
-	"5G1f8JPlh2ESy9CiNEJRS1F2Dc3WjbNim/bgd0lt//IkM4AlZEpj0xw7tipXAoB6sCKT57vN7IpmXTlm",
-	"qyzKPESVJ1J2j2x1R6SzYHTQqopL/T0dGNjXaG6uqQPNmZhFgEL0iCbmQW+JTMJbSnitNUmbeiYJClTo",
-	"sUHXIx3tFVTgjXnalU3IqF7esnS2HMEKheL8fTqNVdMKHuhIDCOhncIue2MKvcaw6pICUNOLfV2ta9BR",
-	"i2Ijj+Jn0mm00gc5U9adgrXzANYwt/DMRPAKlG2BxXtz9R8F0m6BlgP/9bdPZ5/OmiOYZUWqe/WP2/Lf",
-	"NBYwgW+L0Q84ingwFrfduNhsgpH0RUW8rl7LUTdDrLdIJdBCyxX2HvCSvBcXuKbkFKwfV+klWvmQR2Tg",
-	"BJQPSXWFRcA/X6KXsxZiCjbMXI7GjgICai3ADikB1OdY+eW1NW/c65cHm0C41yJBdWBcj8iI+YClIiA1",
-	"tY4GstH0cqBp6smO2da8S9M6H6JxhyWSzBjl6igH+0pULq5xpzUhZ0mkZB4oBXjR8ULWoe17zbIKMxYz",
-	"Boj5gOIM1YDGStMLyMtCPEbOluZT2TaqUNvNzUfruZQEKhQjFkCyDBcxOyKvW1PYy4NNt3L7jKVWBkch",
-	"7N/i867lsWbdAnslgqerQxcxWRIlhH8Vie+6QttSE35y8qFamfjYCLTS5cAHofzPkZbVzltd1uXXQw4X",
-	"p2eVHJ0/RBZX283BfK61bbky7KJwchcdb4BS+14zpjzIJXTwNmLYibe0Vd4fp4c/WY/a0uUMXJzuAiQZ",
-	"wDoK3eoIQNuautMWKn/DZH3SAOaNuroBYT0q2tdYOz8WDA39cYIYKBKzsAvZbdvuYJ6cUNZuexrA70Zo",
-	"KCNFm6S5ahHwrSJc1IX+wDGDajkxYJJGN69Bt7bVn628L7bNZy0ekbnZXg7otXRbW616l3LLtbtVuBbb",
-	"kEletJJvQWFKORNsOLkt8ElyiuvijgYq+VroJLiQjcAka0exDuxqGqoksnJNAdUUCqw5IpbmurRreX0+",
-	"Pr9BfNKb43fQDOX0w6U2tjC02gt61+/OP34stUZpMMC+IcCcIfzOx9oCKNkM3PZ0PlitwSf+Dy1aIWi7",
-	"UEM0pxlNU5b2ycezq+G7s/84rLa1s12xSq2wbrnphYXFSTx1gBv0g0YcLisdejT7Nv5hYEwyt1tvualk",
-	"v2OrMqgMLr0X9MwCm468Xbfrql1c0tMfo2j/mRTfLSnenlrG7hO23KoW0MqcIknJuIDWLVqLvXDHfD3L",
-	"3rEVkjs2/EL0W+MupBwuTuaifBr9A1UPOjO9CGdbeHxHK4O52lqZQyjUH1aXdOYr9vphRcYJn7BsniXc",
-	"JHTtDSxmaN/M2a6QvjwVvJiDg3Z5z4mldHWI09ncl7LyCZBPFbO5I7MtAFA38t/C/Zl/uHNg7j7mCw3K",
-	"hNbAq2ukqMUUR4erNBg+wDgg0gAd0JIZK0W4jkwwDiHFTaoj1vbd8mehE9ALvwMpbKLkCE0QH5GTD+8/",
-	"XpzdmF59J8eXJ2cX+h8ZAw5VByp+bIT28Pjjx6sPP0OPMhMRhXqPT9cgrnFx0N7MTKP/20zSxNGBeXRG",
-	"HucOYwB3Imb72ZLdSlcnN2DZxWPp2BiI6y7GRYro3iDA4GCOyvgI36WNr/q8WiXnA5nSe+abc2tHRAPf",
-	"/gootq46OAc0OAc9A9Hc8oBFoanXEJB+bZvkoTvG5sN6vBqLrWXz/PRT0MoSkNuxL8WSyk1tQf8JkSA8",
-	"B216Xm7RHRmc6YhhJwHULu/26cQssNmq6aQZg0Y6S9I0MW76/i2/MKDzmvMNDjUFwcAGDwv61GdE0pU8",
-	"Iju7h7kfp09ypM2UKlAwTcAJHkY4NMROTFOzQEOvFhDP12oqB8fzAgN/GJuRbLwAn22NBly6izu79biB",
-	"LWavQQ8kN0UtOmf6SipzxE4VoT2Pp1t4I3Ftc0dBHxtqtuzzRuSeK3Qe5a1bAxNnslRCEg7IyfFh3jd6",
-	"mW9eXhpQOPXIucpxBOdUKiSRbVGW8w24WnSGNDMn1JAhYWkBQidYQ2rfOiIDk3WuN6cNsrITQvBUL3uT",
-	"Gy2bxHXkjVyUsMs4Kq0h0MwTXjCgdoCBFy0UkVORKS1Y0d0POpC9oxA72dV/9rPb/DnvdcknBwv2qHT7",
-	"pUWFuYdEZXASw6cEWpfQ4qwLLlyBKLpJ4yyQFvIzbkzdVNnqOE23uUJ/YiX8U2Ml1J51yy6+tb1V11y3",
-	"kPDvr01zLPMuUShr0dfVTRjSwyhBVqQft3SZmUZKddVrF27UHtiI7cIP1jw0XJIy0BQ6pt0zxNZcdO5i",
-	"NuXJq2x1klIpa1COeRXNnRxj4JumWEWsCdnM6OrKBvcf4OeUZmFQu0vvaZJSpE/UlIYIKB/0Eg4VvUML",
-	"WF6jQm/bKDcTsxwxyIdEw+bYj3uScNPoyjBVMHB5zL4cOTcydytiNWJu3QjODE02q8PNSfO/PFUBbKJ3",
-	"qmgT+GjkMoyJzVg2gYonGxl7tf/6JUTGTKdUqnBDJ0xJaHNqu+oektHqlrt7qAXYX6QNpmntBXB51ZDO",
-	"52niz3nUw9vUCW3QAiyVXGQulJDt04A3Cu8c+MVw2P4t/+zmeuD5Yw3lCkUsgHaZx4midxDTI6GzpWEd",
-	"TNJ/O5MqW30E+N5tHJ5OGy4LPJWJWUlzyVvmIv4AYF/lDyEb+IsnPyzhiUpoOgSavqep18bQtxeyo5y0",
-	"MxSy3u4Na3Ie0qFaSPlfE+WtfPoMKLhamZTzTOv4o5XjlgHJnVEei9kjHS5VEGQfUrO2rdI0MJXRmVS5",
-	"NdHfMnWucesvTV5aghZwXWpzHq0YHLxuN/EiVYm+d1mNMbGIpmZGjPbYVRifmBvw2bTrNatxtSSVrYZN",
-	"GZ5W+JFjbhDD00Qq8+c8YaxDuU8ukX2a+ddBSrgSPof2md7cTKQMuGIsQGHNeawTVZthFwAr+4GvgVDP",
-	"4WWDHo1nCfcKdW2GdOQ84YwpGlNFwVFHuYGScPFNQgRdDTF8KBZqvigwEzW/lyCMtIgPsDoih+hLpOMq",
-	"8fhcNlZ93VQL1l04aaxux8p12SfnHOhFBnn2IUYgVbYCc/SWm/QJXBrGJEFepWIibe044oTruTogLZa7",
-	"GdQVPx/sPgQN5j0AG4DdjAs0og2fD2wJBDwArrZy4x4rNd359pz5tuuKvW9g7cGXMWzR6njv1UPQGy1k",
-	"wpmUQ9Pwur6y9+DB+n6HhRDeZqX7MBLswLojnYGPwbTmOSJwETCozcZjgNnS1zJjM5rw5i3de/GAbTQs",
-	"psnQtuXaatG7D05TjpqWRVizBm6rAFEwqQJbwXQM6TglgihkGUtx/RuK03dfPLKx+v5LD9Jo1U6N2ReX",
-	"obiAnCIzHW8Qmv7IwoEA4wnxFDU31YqDRYZt1z31dWVhNU1VKgAUMaPxEB0ftV23IJbs4gTApXXJBplZ",
-	"DuaPjalctpl39oGIg20GpN86KpUohsWofBI6kau13sQtofzHoCzmhOHREQtdFKw6LSiM/z0gof7T/zL/",
-	"DDciU5RGb6LCfawCHUa2jVCjU862G3Iv7oHbcq1dXwD39X37+rC2rN99fA9sRq11q5pKYffr9BVJkzGD",
-	"Hs9t1neRP1zBkbDSfIte9nuDWtA4d617AKbEYjnM5UK9g9j2tTY5+ZHawF1fWqSmbMHr2aERkCb9TN+N",
-	"iWCSCL4FO9yDTDuwmbfYs903JUz6x7oFPtQqT4fWI1C6fyEqY6HWXVKaMXRgG6/ALW9Q19DLfVve/d1c",
-	"S5/nRuxGBdvYu+44r7s0p6hgt8F7/qaDVXgVOaebxdfrbeouXQJ51b2VRQVnqHNbiwq6DcgmraL609OT",
-	"XO2FJvMQpnZay0jyq757RoRrcUoj/R+LOd6XdvqtYvMLMWlUbjWDlQs5d4v1a2smbfEPZ8ui9Wbny7tv",
-	"urnGw601sBdOQ9itBhisdZTdlB/tXpU3ORoa3MwN2G5VoCiV0YhtvAKvtsmrdj/xdafSW8zA377w1qWp",
-	"weaedxVwovxpZ8HtJtuv79NS7aO3NklVcXL5WEUR8HR9SR1pXsFed2ljXe66lbb11bhtanAdA/ZxWT/g",
-	"HdHrBX9C+ByW/vx3/T8Pz/WPYXDLjW+h2mMyTwLKddoiR2jH1Z6d1jz5fE57Q/tvrULb/zacyc05Yl8U",
-	"4/GO0zwSStt27DD5H8YIKuVkO2/onF2okB3zldtot6W+VbXgU1hIIjsU5DfBVcFuQ7TJmyUgFY3uhsCN",
-	"/MB/yYxJRWfz9qX+NX2H/dCqs9xNZ25csV538jrC36bq9iwBBTcssQaERDGWqUnO0Ev1JCxXPCTtNEcT",
-	"e/glqOs8bPVGcGIFRC6iqb6i1DQUIeiN7RNIAxCckQXXbEtOrVcMDFX7TRATSkxP7DWXQat+TRUDr4To",
-	"3SIwUzWhWs3Z1gYql35Z6dJqCsGHFuMR+SVo3L3DXsaMN9l3QNCVFB0W3LfzrnYPew/Ab4ZSbvkdWx2S",
-	"EGcIybODwRts6Bci5PWQfUkkegGe7Q0GKJIxhEgn9Lsyq83XWXnXy8462kceK6JthkFhT3hrGAsLBpPc",
-	"6IxB//KjHFYzZfRem4JNIbR+pXlem3riklmylpLvxmExXPTyQOtBmVa1s7XsQ+M5qUQqTQ1K03XIdUR/",
-	"3F1Wri96jLR6rQmMpsY71lrjh8uUcFtIXQ/g+qiISVl59pj7eY4e3AnELAtK7A4R37HojFTOo9j0AOOl",
-	"1VBpqyzITZE2KIdFLakDVa2ptusdIiaJVFC0kqeuEsyzMVJmxjKWrgglqeZNR/iJYcK1RhNWgAY6gnf7",
-	"VGlfI07FpLIeQHdGcvYFYqbSLrYZ7GBv9+DVwev9lwevumetl31iNRCoNJOMaF27CLKUYm2RSu6Zq32i",
-	"edHYNLus833DskRpe5i3jk9tTE/EITdWIxZ+Dj9+b8aiRJqWVH1StLRPJLm+Ob66OTs9ImG24Bz+CmXl",
-	"4OHI9zm85TRjFnzvCF3c+IseJC8zOao6v82PZ5fXxzf6zVtePKBffuagAGA04bugcLQ/A6EcC+uVh1qa",
-	"Wx7mDoaQPMtrAiwXWh8RAhFY1aoXaLvU69XdciyLuTg7rWuub/bFNuJzaa/63xUSNV/pYje5LfLzr6gl",
-	"Xn2mWgmI5BbARnmWvVYqLS8oSaO+DdxYbF5UkYEbL2ZEjG+5pRUD9R6QEO9k8e8iVlb6k/l280e0L825",
-	"mr8dmXIBiQ3jsURA2c5ptpQnIPmW4eHnu+YNXjuL86Qo4UkGZMTUkjGOEhoUNvf0uqYoVnyL9H4yjBcI",
-	"fFUPgPRWK0HgBQUALR73Sd47M0lRhwLhCr47f6ZHOZ/DH8NN3cTNLb8KHFtrh/qIAV+XYqyPHe2VL0jW",
-	"6NF26fARE78pasUgV7lGDbQlbAbKEBkReeZsaJATe07d3+VVrnkBCSbHAzn4aeUxWVjVyJ6+l0P2hUUL",
-	"tUnPQO8isBa+cstDu/k0Iaxdcac9nnQhmOTysEcM9qLk23700naLthuW/zYP1+yY/a/0y1ZdrS28s9Uv",
-	"rx5TUGbm6wzDx5IqV3udCa4fYB3NrV2BJsULhfQWuiaVQzH2366YKjqikv1FkigV0V3eVBnW1xrOssL6",
-	"rE9aG+H+eadikdk5wFYPCrAJW9pkvVBdV7DnrECJFvMv5kSJJ1zA/rYoLmsBQFcza63wOwpdU9xuDdcI",
-	"qKQ0a2ubYFHrnQBppASZizTtE8iHxPQ9vbnGMWHVYWMmlMrNS8XljpLvQsjk2rVfxzW5R0+Og2/bK0eV",
-	"VlfNGArOs9WUMoxtdAi+g04Czc+9+bWXdIaNrx3fmS11jJ0MX3INv2PRHLREoqAjBFhkutRmHZUQba4g",
-	"bG3sj+13cHyCFnQ207GwFC4sJEKcTCApXOvz/ZCEw5CEhyEJd8KikmvvxYsAy020vm0hom3iVYZjeEug",
-	"ttnnJm9VXhqtdy/vL63oHXsiP5O/oV8OF1wiQO81LdrwO63Yzv797OTTzZl7sc5qb9A2YucrZ7xuleTq",
-	"elNbO0R/hsK3TW4UGLZu+y/EZAt8V1s5ZgzsIhwrOLp+twV5dSiiInTMlO31tJeeXNYtlPLcmp3Jx+i7",
-	"Lx+V7rfbLd0PFP9xwmna1M/TqQBEsC2D+Ix4W3CUtsev5lsO2nN9xtzrlg0WKoqZ6W8/9HdTy8OJTk9i",
-	"QrlcsgzMR5ER9gUQcRARcngweIOhT8MdmxM/3zitsR6RejfA1DsocXzMOLtbZqvtPTKzDPwmLXPDkHGs",
-	"p4e9sulhUFe5oYVQRTNtl/J88Mjkod1XXoj7IrfGWb67JkesWU7kZM7gXSvt/0ZoR7OJfzABlicGPiqP",
-	"zyfDcOSGnaxT+LUa5PA640QyqrxxvRadVhPNRVy5gYVII5sSmBsFn05Ozq6vXX3/5vz92QdoPl6AR1qL",
-	"oU5/gcjFpaH6Jv+7J+yzwe9uWyXUTf1zdyC8D0a8OzSGLQelojzO2w5WyHVDcaOJRhsloqikn9GYbYYL",
-	"KVkqrRJjXVsnB3rdQlPYsudURy0gF6ieZJT5Qg27ZNdb16Y5kU7LrpapNsefa5u9Y/5311W3loeP7WpT",
-	"ps8BMTcxILskswGUvSINPiD7uff6oBRHCcgLUnJyv3ThkYvS2RY9ehQbtkkGKnOTLoK4i0Q0wtCmijrL",
-	"C4qLXqGW0j3xM3CR2X6pHUBljI9wiB3k/cVBU5EW3sRtWkPTUdoBbPdGP/4JFPSN6Dvl5edT+TbIGbYr",
-	"fjeNh9gyv0av/vn45NOn9wXAY8poxmKyYmqL3ZoyOi+Oo+PLQGKPe7vDSUGRX81JWTbJabr6B2vPRvCt",
-	"hRLbv3lPo8Vi1vHFzi8l98yhiq7t4kScjBMWD6F7qXeX2g1UKySU0F9Vc60vaDZh5J6mCyYDcse0+aoN",
-	"w637vtfM8xOj84DcfDi+vgGHnyGwwLRfm9G5LKEwPAbYxzBQdz2ly1TekvJVKR9nULrytYdV3Bcfu4F8",
-	"MI+snWuWnunN+d9/H+y8oTvj4523v/z++mHH/edBl3/u7j38i49Efy7Cch3Y3WiRpFatWVfWxGyW+H+a",
-	"1IRjfhQkYymj0iJtEpgBnLr9DR3hmjPFi1jgRHjP4DMbTYW465qxv4VCat+p6R/bWBOrf0+klk4dG6/a",
-	"lzZ3/rSPevebcfjNXwbA7hlXkCW7URqY3T7Tb9zACya9IeGTYd7hua6BmsWZzzHrMbPHoH+1788CzSWH",
-	"C09J+ik2V06Y6UBJFlCUTkkmlkU3ShMoNI2eebX63Kupt9WqWZQxXw3dVCy5aSnlQtLm1lvNSHWBOfzR",
-	"5IknEx4QzpZ5H4HW6cLmPK9x1R4Bv027x0WWem/At6tFq6Y5tN2Hz+YliLz59X39ceXLXr5AazMXl684",
-	"0xIzadORsYHzncHo20LCeXO3M2jYOBFE8BLmW1GkusS5Lay56/DRf9IGkFh6PCoPDd9R8JR1ktd/zsti",
-	"QkgBLrJLITlvnrFx8sV9yvV49L8PjzAFasYol4SmaemOlJHHNqZYl9qUrV8a80VbIYDWFt7sDrw9+R3O",
-	"Xt4zlS1YJZH8K7D+ZhKC8O4RCblYlpLaTS58Hv0Nzb2H5eRtHKRKAG4JuGVRbGwJTVNY0MvH8PrvDCtq",
-	"8V2fri6+EtvQa2i4v98w+dzc2vbGn1WuNtno+cAbM07MiNt0hXnM1Xh6yv+voqy6Hb3OFY+vrAYj8rJs",
-	"gvnQAyHUb8YUibRdAElEWlHZssHyBs+Ys9XeOuiRFOlCMTJVaq6lhf5fST5dXRToZLa2iLBJxqQk2SJl",
-	"ICjEsk+uWJxkgDhlG9bZkG+1QGdw8Hqj+PAerh/zGcgUk4AcQHzpgGK3lWttSoc2ybWpoLOkaxSOr4aK",
-	"ccpVc98GfMY2QYmmQjLuF1oxu2epmM9Y85AgMqAXAZV3knABeKkQ0SdRxmLGVUJT/xR3bFULpHT88Ry6",
-	"b+Vt1GwP3M3d+lg2S6S0kHnt07AysRlfCBAMAcsDb4VnZwQkKySIkwnQqxkAsvqRpvFA2oYTzNMz+itG",
-	"bTxeJPNEwjc8kbFJK9+A/dLyxroLrw5ZWWZlTYFLq2Uy8/IccwMfxXPr6iZtLY6mr6KasHsu65tS3cNG",
-	"qWM+6bR4o5K00hb560WTamrvKGdLpxcBAkLapj18ZfdgA1giOHcVk6q53tFuqGmzYSeesMIfsCoqk/ut",
-	"U+r3W6FvPeSFYaYeoH1uVp5bIWubfCJIAGAMJtEUP8X0kGjJYyq5KWWr3yvjXQIFL05BpWCPlYriDSVg",
-	"WmfhpuqYkjIo+xDabeFejQ+5cCxWqKdkrxdnVjqIepO9iVGcTFl011npfcTdbYodtCbHb0WC+nBpitLG",
-	"mHjahP1lXTxXXcTwlhNyrTszZy+bjum0tOWd2lY+MhncC1DamLHshtLzrOUA0RMSJYv86iermN+EDLJ2",
-	"yP4U8m+UKo5pFO2hLFxsEQ/6v2KzuWYXBTAoeKAsiD8iCvbJMcEVoLCBhRv3Zvgvv2Oe1C3P2JhljEeI",
-	"xGkSg8aGc0KbAYjdkUQRgF7QFtShHgASlfuXx+/P+nOqpg/hLU+4EgbE/y/SYAcG+lnbVgAfJPAcZoji",
-	"38mHvIVDwmN5yy3AWyIJX6Rpn4T/opdsvoESxb4o91M4SZRpWpC5nck2UL15cMtk/u4Z4M2QGNujWVAv",
-	"lsXXrBqoSVN/KlQPywRz32X1ChRMFMQ8pLVL8h/H7y+QNhIukxgJuNwPpLPsaveKnnljwxDnw76lu83t",
-	"dNXO32ZNio0Ot3zozR438+gN++I90PW9J1jahYcai2gxg6iZAWenPJqKDDk2TRMqmd98LB1Qtw3PXWUr",
-	"OkubibBEfEZrr/dw1OwizrO+eRiFW2SJWl3rEzIOjXli4b/WHE3GNwBXg5J/+3yDafdRmoAbB5sQUs1l",
-	"iWSKHC/UVGTJPzBGAdkGvcPelNEYlFgUnb1/3zn+eL7zjq2KbabzRP/7IeiNGM18fSKKxeRr0RMApYE2",
-	"he/lI06VmvceHiBDaOwJ81/f0TTWKh3CEslDVEAcAB1JaJQJiV6XJGLStCKHRFjTtPmWm/RVoJ4StHZA",
-	"4kWmFW8tVD4KqSYZu/7bRf+W3/Lvvz8R/B6Fhux//71twzMbscz0HuH0jg0jKtkRcGn869XbE7K/v/9G",
-	"D/np5gRWcctniV4ngi4cEVu4gm+4rS7Js/A//8//Hc5k+F2fvDeT5dcAxTNintj+L31yhQUSRtwv+B0X",
-	"S56vVGT5n35bsGwFvd5nTJmvAKUAvEn40ZDZCt97huER/W/T7yGEzjwRLP35PBOjlM3+VfO9ML+ytxya",
-	"E705ePHqO6s0ScieI2EkYhYe6UelfVv2ZzFC0gIwu63RJzdT/ZVQRgL+R+wvD30tADmIaQuPQmBQSAQx",
-	"wID+kYnqFM/O6MoOZRdkJjdfbLaPJLHz2eYFTbGShP++Yx7aOY9Nbwu8Xn+RgS1/vuUQ6NfSmWOfDuwD",
-	"DNrk7t5rB+QrICyVjFDwCWjL39Bb7iCEhXhuk83HjgQfJ5NFxmKSSLlgWUCovOVh6W4fkh/gvpH//D//",
-	"F0tu8kt9CH8ztbXFVi24NqjC53SePL/fDbFPB2KfFN4urRxCZToEPL/sFL/Ys7X8S5+txH64STS95ZlI",
-	"GbZc1Qoc+ZxTdeEZtS1TF8i5mD2HRJKDwW7erQPxqp01HQz2oamH4z8jMxEzpAZwwppuKgUKT598nopb",
-	"ntLoruiWJQ8zRuOQSGY+HBSM8PvvvwfFc57SiOVNt9CdE9EsW5kjvAFHHh5fXhOeFDq2cTgLbCjieIT1",
-	"4eDLmsRu+TNKPn06P/0ucH64AodiSJ5Zqtrfc4iq9Oh7+qvIQoNKVPw14fqvzwZECfLyxYv9F9+RaCr0",
-	"DXIry4qQu3Mw+BH6Jq3MVxw5pb5ge+sdFjxdkYzNGVUFDLkzDNDDs4PB/ndmx0wyGWyZFd8ysD02bZAP",
-	"eLfTJcF0uNa8JdMiITy7oZPQ5v9ZP1HCb/lvC6GY7JPwfLzzHhqI6U+ZCi7g+gheSv+wdZLPDnb3clwD",
-	"uAX6y3GLzOh6v8/HO5eCMztwPtiPZzfk2f7g4Lu+vcJmwVxwdmjQ1jmzk9pwc0Aydi/uIEXdEM1ECMuZ",
-	"z2M2mwvFeLTSmxV+/HB9Q8xdfQ77FdpOX3kfHFEg4NM7BsIwdMbRvCAEbgtsxty7OcvMEQdkniU8SuY0",
-	"haEzsVBoOyYS0jtvOcQ28m7nB4CSIHFISWcFMAKdUG24ybw40IJO4nO33NT92y/ImBSLLGKmiCWBApaA",
-	"jFM6mbCYFF+h78U8pSsWHxJtUIRHxVHZyZGx2bngWwFyFQQfLuRgb09LUvxLZiXqQrJbvpgTLvRLffJx",
-	"IadYH18iRtgbbEwpcaeNjbJkaYr9ke4Ym4OUgA0r2lcvbUQHGuohylVmJYI2HOBmhHM6YSF5Bk6WXWzd",
-	"D38byuQfLCSufDPYWQhmhSwgA/mJjXMJJD7FjM37JIQGCtEikyILA8h2AGsSc1nwz9VzGicpyjAYVCs9",
-	"fEViNgddKyaaIzPQOpALQAO/TCxth0J9/+2RHt3y8mLx87nJowNegp9kknn/Ck+bFoBpEjGOGMhGaT2e",
-	"6xXt7PUHJmkKVUx5+Pz5crnsU/i5L7LJc/OufH5xfnJ2eX0G74BJrlJmNU/HY3vYG/R38RExZ5zOk95h",
-	"b78/6O9j6u0UtHR7GaHr1vPcN/HctNedC+mxhk4F9CtbFuzSRBBj/cNopSUFS8fwiG3kl/eplm5r9Vu+",
-	"BG0on1jvp7hHEN/iJmoLxPQ8J2O2JFbztFIFKAblNuz9TGQsdBMYE0lmApNtYnFkuX0Ci+d9cl10H9d6",
-	"wi0veovr43f01RyJeMbQzYGQVNaNj8ecqyfnce+wly144crRW291WbD36xoYm1smFmlMRm6j+dGqgJKw",
-	"phBoyYUlVHRiRovZl9rx8EtepvyDiFfomOXKBItdrflXk1FbjNXKa4WukYeHB6eQGUhubzB4+tmuFhzN",
-	"Mk9NimZVseDM9N/GHe2bfkDUNDfxzZIv+/lbTMlFW3cxm9FspS+v6bxeqEl/kW4ne7cFN1TkTCRA0NgO",
-	"d64mqs1vMBjxVz1R+W7Koqpp4kudBRS8wiDUK8khbjBWmKZmlZIoMYHY4hFJaTbRVwwMHs0qM6n65ATF",
-	"Ks0bZdqkD6mSGVXaaAV3bES5NPQKac365qNcxImx9NIEviQzTl99ExMw90S2MrVCuADpu0ATpmxJ11ck",
-	"JTuFh4puQLjPRaaegmpy/AH8YrcaxMQl9F+mIH/YCs5AS/jHENA82dEKXS3tXLpJ0eTY1X4R2sEq0Ghk",
-	"aErS4wUlHRzs2ltuDAV83nec2nY+/nj+Ti+oDTsEVbQwslCpAp9qunIx/Si0y74XdxhBNfeujkfmeLgN",
-	"LDKoXw9YtUn+mTWTuCkW7agQsZPrvLrFZj3/iA7bVs9dJ/9o9ewJqE9tnjxH5eZG6zY9FCVf6VoipYA7",
-	"2nMzj4nWKPVp6FN5itupZ8otIPfOga/Gc+nwB3vrghqV6aZwDBTorKDUg6oUmIAw9AMWSxNHETxih0jn",
-	"VLPJqbld1pTpk88WzK1wOqRCKmOVsXwWUHPRnIIL27/l7wwZ66ubd7oztzzn+6DmiHIWFGpbFZMMm9LD",
-	"PUR4KK45JrgewHI0k64xA0wQwEPufR2NBAfP1RHXt22iORXi3X2yqU8w/cF8Xo1kMaadcev2sVQvBob4",
-	"e+9CRLQeNVSr8dbBpo29XvXjPOwtd/I/PP6yvEeSsvel+3XxCKnnv2NW4YMjrdb0gZxgKuJjA9vSdHD6",
-	"LfhVrS5qbm7p0B5/Dj8y9dWO4Tmyknpr8K31+Rg/NBcxM46Kgs1puyzh5IU13bRJhX4jQq3Uhh4gxsGU",
-	"98NGPXMRRYzFXu0QX/7vSBCoVqLC8kSEcIVs/6loQbP9WqUR6FmKGQNfdZzEYF07Pibr25xkYjGXAfb2",
-	"T1jZ92Qr8ozpERhPi7bZllmizXCLO+TE0PKgAtCKtd+Nf1VlNEkBcR2nF0t+SEJwN+5gnnhYq5aaHmJr",
-	"ZORT7u4S3l6vw5Hf6Vc8eqWmhCQOyDjhE5bNs4QrSA4U8yQydT6FGUuUqNM3i1TfdqsyHX/0gmp0ZMj3",
-	"fZLB7lk22mYsjwaeu4rHTr6JyABEO6vbG6jBcudvV17RuADT1j5fRK0dILaa+U8TwLk7m00AcypPZgUg",
-	"fxCZ/Isd2uWmwBvXmWmc/gbxuHVG+vyeZcl4VctPr5he4EIZqRkn4JexkWSs+bOhBm0M5D9JRm0c+pbn",
-	"fqhoShNOnkF4E9lefxZ/V/arRlMW3UlCyUgswCk7p5k6wpLWW46+VH1vhpL9FpK/Guc7/GPBVeJUHUI2",
-	"OIZQ9GrwYtxy521o2J0m7J7FfXKtxDx3pmLVO0p7W9S4zASf+Ng0buIx7P4G70FRUQ9rUgK/94jsVgo+",
-	"69iFXrj/4rYprl7nHe+FWYt0FzMYtFhOmswSVbuWcquh3c05c1/1uuqz+Vkfk3m/0TE71pT3FFcWZlyh",
-	"MQzmKugBLW4ses3W7myc/vbceN03+c2sc9460JDwUpuvUmR8AJZDcs8gf6TvV0HMWKeMxib7t7NWe3rx",
-	"N0QvfAuLaMPNTy/+dqO1jU5vvC3UlU7vQcLOzWrOur91klIpt3hNcEUT3u3NE8HlYsayH7X+2unNd2zV",
-	"9fkfqGQvDzq99RO4CTq98hFTRrptAzox3mr9qdMbN6Ll8xdUKshd7jBH/k7rWeBpCGy8T3j3d+iX1u9A",
-	"FW0ieKdt/pFxwwvaL+8a8g06TaNNpU4v/JsYXS14x4uTd1PtxoEy2vFrwE7o9MaxlMmEs27TXKGx2u0d",
-	"ITpwRYO9/kfQ+ZuFdyHXzKc8iaqeS2DX/+DI/jj9ra2u7sj9578bePSN7sg1od1dZuevQvPMzUcxvhSc",
-	"QRbXo08ih63dHxxsfu9SqPcGBu7pXJe+A3za83tuW5rXOjLPFRkx7Kv78ezy9Pzyx8AmjnGhSMZUlrC4",
-	"yG/pe3yRMMWTkcF6joZ/i+0jSelYTeeDhycijieKFfhOGpViyLdrdejrrkp96uzLXGT1/soLULyta1Kk",
-	"cR7yDiBmBcnyWNMAgOacYdp0npU+vuWhcz58vlAh5vcSwE4kCScjUOMCY6jnsWlJV5jQM2IRnTHrnTTL",
-	"CZxsP2672ThThX1yWRSczai80zb0jQWG00s16U/h77c9xuPbHiYWBuQ//8//fUDkJ+cnrCYhtz0nl07/",
-	"HR4uGkThft5ybaZFC2Vyr6FB6JRKQvN8u0N9rvi0qeXLxJ3+yDGZCAYpnTYj75abNPNEmYJoxNTVowa5",
-	"ewPijsaC6pOz2JY+WgxgCy9yy3FWKAVYu43425+G1J+G1J+G1J+G1J+G1B/DkPK4VG1OuxJGCh1BitrT",
-	"e1VbFCP7nNB5XrpplWJSUbWkK6Wz5y5CKmuXjI+W1twNV6uj7/fLDo/X/b9ruSS+2Haua0E+LBRrzJ4k",
-	"7/YMVY3Otp5fbcTwdK3aeANanGSMo76CPt6aAHKhbPyIo24IUVxBIrrN+/GGdG1rhHzvW5VIVxaSK/Eu",
-	"dNl68XQr9qrHAxWn92eMsm6/NwcrkeqeLFaJw+mBLTMs1cBgTez2BjUO//x3J0Gh0SFS2Y7OirejED/a",
-	"u4Fap1jwJ3NX4G532E0ouEEkz4r4MrZlnsBsS6Sh7iRnnDRjfXJMrs6uP1z8fHaK8+fOiquzH6/Orq/P",
-	"TvHMtbGkpYqhBB+rQiSmJz2kNh4r11v19Hmelc9B7NRWCZ//deR0bf0C2qDG80RYtw4XdpklirW6sc/j",
-	"REY0i+tdYMc2Lwsp0jyPCQnGJ1ZlMIl005b65GMBMlgOfprqT704m/zlTcQyk35r6izymSFd7ysRKXzL",
-	"KX5hh5Tkp6yYgq3/mLF7CDnU5ak6tWcm6cy4ukJTXeY4pcBBBKl4GMnfG+xtvhBmIccGzvApeLOm28Wc",
-	"FI41iRp3e3bd4S7liEybbpJR6ltdH7vHY5FFLCQ0lcK+f3p2fEoEZ/IJrhis/Q98wQxtfaMSxD/shQKn",
-	"zdNfp2Rm/fT+q3ORcAYV19a5W0Dc7Q7I+x8gYxwoRytFJoJwx9hcgu6TxAgHccsNlvEUUorzWA6EaGIo",
-	"riFTsWT3LCNirBA4IZEEl8fiPjk3Rfzqlq8Ff45MzZtJYxoxfW72qSSPIPUJfo0DaXTLR4xovRDvLmCL",
-	"cBKCwDd4CLGAiJNUYl6Uz3iz33GxZR93u2vV2rD/drLJCa4gidRdpjyKYjKqNFd8AnrHWTf6FWb0y44m",
-	"rB3T6mt3cPD6xauXgw4+BxOXbFeRGRRoSjZ2hnLgrZNjFonZKOEWGuL48vQIwy3Y2QwvbpZ7G0xwBR/+",
-	"cBWQ0UI5YgQLkMIgx5ixuCwpHbE0zOfok/COrfRzd2w1xNiX/pd532I+mCE4YzEuyoHBqaDYbHas/BnF",
-	"+TOK82cU588ozp9RnD9wOtzpxd8+ADD5n6lzXzt1bsuMubpC91ODTmmRyBz4LEdbR9SfMGbxYs6GWoeA",
-	"yliAfLQqt9HTISvosFLkvjcYFA5uVMQtHhkOChooA33imJM1ADFEKrLecRuhIrgeKFgNk5jNDm8Xg8F+",
-	"dMdW8B8sPLIF9LfcfEkFp6sykRezy6PizBdy+oissW9kW1eSn/7rzAOfYXCOhhgSAtYfVWrpz27opG4O",
-	"89hzeOYh6Hmw2ja9WrySv/EQdCjgN+76zjX8TwlY0LzFRVC3HrCgyyZ//b15JIP8uJBTQjflpK7Zgy9f",
-	"vXq1t/uyg0vE2oPPRzZO5OeuiH7Kwc+Bdc0Ipi9DhKlM3DYT2pKzA4dr6YeMRlPNkcFFgt5+hHXTVqey",
-	"mK0qo5FyuRgk/kHO3mY+Jntfmw/90DHI88TTX+Hmt/BTwG73nogiF3OiBHkxGHR3VTyCNKvJ8DFLmfL0",
-	"rPhsg5BFtibU+98n4LE+0tQDcAGJCshyukLH3NKpckfIxYTf8hBLZ0NHdcBQKSKELqmeZ4xoz2U5O3gT",
-	"kAVPmZS33LjTvcEm+IinzNuvhAFSKVAXWl9yfe2pXu5GaCrfm6b/ddDadw2PP3SO3n71m3UK5xLXCPpE",
-	"kgm0n3r8hcKJNjP5OsdeUAOOYS+BcW8FiHdvJKDtZRLd9ckxL7n11vBmb3lofzcONfvPIVVhDV7e1yNo",
-	"RK8ThMbxIXxgaK95GOC/04QzhH6lhUCyC5Q29V2aVPfvAhJmdBmSZ9YTWPgRNdOCq6L/I8ijYZCoD/5I",
-	"xb6o7/plL6X1PsoQ26WlS7oqIGprbpwBa/XnWdlOumYWR98Jehld9oKe3QKAeIWv97bZfWTy1R+q5GfL",
-	"Qp8nyaSxAbmIZtADX1uc7F4bdSbodkgkY1q3UtkqNBCICHRo2FybpJpvUAL2rRJqvlYuzVPVFp0gKDno",
-	"EHMm5ilUhzBCR4jW35XWOmhCzyk2q6vHxoqM31z2ycerDyeYqQXtELKZNMDhmCnw7Ors9Or857PLPLXr",
-	"5MPl2/Or92en3x3d8rfH5xfwKmKzakV8TJMUwL9VtirKZwobzSYdiAzzB8CZ0r/lNyxNEz5xFqSWScRy",
-	"oC0YqoLE5aN5Gt1xsUxZPPljEv5xdNfV1fGtaV8fZcW4g1AfkBT/alRvJV5dAPODU1/X3xDSOy7E56Or",
-	"Jb+6ZmoWW5fhe66kSQN4uuRe5BEwJp7ukxTJ+g92Y4qgZSmWRWm+EhTO2CwP95DT8+uT46vTs1O/9XbL",
-	"W5lvpMl6q6YK/oFYTzVJ8J+E3UCSXYkCyaOSgfxUaLXo+qKMIicJc3BYxgqmB9JL80LbGQJ6W6AKVyn9",
-	"1cZIYh6YQauuKZsFpiCZxw7wft5mczDYaHVdmPX/d2Bodq01zMwcxZMyM8ojqJS3TXJkxHhMTQf/r8re",
-	"4M4uGkAAQE1agwHALly2Z4zgyI9XYGT4YABgkj8kW7rCb/snZUtweoYt5SbbVJPbIwrE6ihJivS+HZyE",
-	"Ldzwy8n3x5efji+gNQK0PcKcwsJNeMud7mLQJpBKsuCQRTpakSmwKR7bWnt/wi8s9p+DIv/7Ylhc05XV",
-	"YFwBCMisjKam5S9LJYMM1CcXixtyzh2QeaS7HMpB0WzCsMrEOhcPMYhuwvT6F0Xv8HEb3A7I3mCv5L2G",
-	"Djy/ipEZKSaKpalE4FU0QqwJkqiAvBjs3fLw9OJvQ2NnDtGEdRo02bsq81BVWFoTF6pPjvktZ3GiWGz9",
-	"L/nNonlgoRwqPDRxsGSScJqW3TumeQku2urVkuVdvHC8Fnnzfyi2rrLVN8mXL8+Z+H38N2WaTdRRxbFh",
-	"OerW0eeHIq3+233WsecW4a1LDGyk+UKMgF2d3Vz9h7a1/j/2vre3bRzr96sQeTMzgOOknc7u3QSLi2yS",
-	"memi0/Y27RYX14uIkWibG5nUilQcbzHA/TTPB3s+yQOec0hJtuS/cjJp86qpbUkUecjz//fzYKuIjZpA",
-	"6mOH9941ZZIv+gAQWOoxpacPmYY8ClnF9eIQMMXhUEDqtiBULZhO9VDFh/DAp2Da+9EuC1bUD9ZugxYC",
-	"kHu6s+kz5LZf5hUG/GN6h9NAxzcWTrCSaIG1TpoqO637eat/B7ckhv2Ni7Q6TN/gEEIX6iMlcYDRFkYC",
-	"yldnwPhFvQpaic3yqM1M+oZF7z9RTxs+4egL/Ps7SUPUXIey82I9WG4FBrivKPOcoOxq/3a86HPb2/cs",
-	"rsdT1tIp8sHf5LGgN2gADZAbL7fJ+n4rCBo0bauRM7yUdKap8lJidq1+Lrt+kbIUyYwVz8xY2wo6x0ml",
-	"2UomJiI8oIAXOHRef4RNWqVDdCNGUhnoS/S4ejclgxjktA3LuRVAoQoYSEonzt8BA3KgkOq5UsKplTgt",
-	"O5IR6QZJjcdlCyqbCK6mY5kKSKybW5llgLgH3AJhOSaJt6hGhUyQDzgKBh0UeAuli9EYwhpYw+a+798U",
-	"6e01QDFFYSzfAxZiMbmhOkaYpIHSOYsm/P46lDX+cArErs7yRBKD3gKh9IfL//Pp8tMlfH5x+eby4yWR",
-	"vEbhJIL6siSfsbxQxBSvNDHGjrlildeA10K+Fu9x+iWXxIhMHy8UnXuSN6hFAeIQjOsMVIVcee6GlbqV",
-	"JuI02jR/1ILx+T7sZ6CDTmyvCw28S8SYodmEq9lGLRzNLpbfyUdf6K852OOGCrdoyt2uta2Bp4oon7/7",
-	"7b3bfRc9dn729vzyzeWFO/V+PXvjPoO9HS5zty2poJ2bgnT5BI9aLfRIRCwTX+oh7SnLcj3Koe4zFDQT",
-	"ab20LYb9ttvIy/dawRz68Wcu18JLeJ+Loci39BR8h1anqEdBtYXaRprpLuq3iHEY2OLh7C8RjJyi64Eq",
-	"9QqtzyJjdXatVYSpY2CarBannw5U9OX3CFroQVEuKWLBwq0HkYF9uxX+0Ou0XqtjYaJiLfAjeFyvV+nA",
-	"eaidXkc8y3K9LEtz5QnsRGpI20/HmgHGsi/Tbip8wvs+ttA8VCqlYxE4w9mrnCkLSa/OJSHmKhbpEtSR",
-	"ajlBmX0AheaU7EIZaZNRBs94FortUD1VsseDILjujcbM67m+qYrpsiLOgK79bkv9sIEJN+IugxObBh0e",
-	"IIjgXml1IAEg6HHXdxr1roElbSLPjTHvZnHOeGHE6sNMK+JgnXI4tNhQKmnGIjl1Di7CCiEMEb8VjSlP",
-	"eNDzibZds56buz2eabkwxWSJFJwNITXHxjy1dYtZTDJLBeOcxVzxfFapK8+4MSI5AUMIn4HxoFQDVzHo",
-	"xz57f/bx/FdmBDT4YalNeEZLDUoxeRalLQ8X8MBgMybOa3ZLKgKLMjJ27iBfTqOYNZlTbmZETExNbLYw",
-	"K+shr+D+D5LzxEe11BSgjHdx2oO/Go76hjnZ/sTHnErravxtBlGQ1UhZH/E+m+60P5pOn3uh1Xod5687",
-	"lY4pLoswveVO2HWBfR5zPRxtRFzfAvqMoNofcIVaC3rcl/0Oc89uo0lj3eqArWVpjjpZllXFBp8Xywp8",
-	"sR2cBOg/lmRHANdwJ3KoVTuuNL1DFQKQ3ktlrOBJy2kKc7tlOruUg943X6ewiZwsL05wQo30VXh3yMyR",
-	"GTXUeb1DgedOU/egZc9pcKESjHYqPWVanQLGqFBQEVy5B0/TPoteDw9hQU7Y4OB4cBCh2SUt0yqdIdxp",
-	"nYubzYRtKYx4ODl6LqFYp4RiC3mcO7gWFcmSsgl2PuY5j0EwTRGPofb2CJvlM5HHQtlDoWKdiMR372fc",
-	"jvvsbKDwZPN1iM4KSVgqb0NvDWL2gBx+X0LP9FiER6v7C7G0o95ARQGiuhcwDdyfYIsC9ijW9/RYhEDA",
-	"7i/Eu41+cM931g5A8g5U9Msl1Qj5p/5veORf//v//9c6mKLvhi36dXHDh/JBUmcUonFvXkZo/Iq2oxVV",
-	"SXt++mkVZ09vHyCnz8B5O4d6qvg7ndgg3viASvNDni4JWP/Gb6kAfinOPH0M9yWroxJmN04PnbAXx8wM",
-	"lG+4xKQuAErBtp5KI/rsgvpNbIns9/L4uIeJE2gU8EX9bi8MVD2M6osffJNKmV5HHUaeWVvR/Vma7ggB",
-	"vLbe2jJP2/vjFF3gfD0Q+j0+DJGwGv2yNAXdkugK7ZmXWQxjnDJN3SO1UoyFOox6zXtnEH24gkLF4vDM",
-	"TcTq+5RX+As67ydYPbFlFdi+JmZ9fD6fK9kIoK/Dme+E6KBWHVce5pXc5JY2muEjfiju3FCW1q7jT+DR",
-	"aQqtIqbnbDCuKDMFI4EqPg/O0WdnwCVAXw6UESoxADc3xy0IrdBupFATg8/CtkHnSoDPABggPfhqoMip",
-	"yLkyvpJO34k85RnS/cL1ZqynEDI2WivGA1YIi7mCzOlAIRSnUxhczaCmrj83MmlqKE0E9EQ1+s5NQiEb",
-	"qKEQVN83REbgWUkSTOGfCZ+54wPi2wxrFqMxN9fugfAkJ5QnA4UNvR4GH+Y1ldYCMr41PWrxhcMZwt6G",
-	"QdcflBiKpKxMhJpKp7jYZyqBDmSPbvRuxFS26esz4X+qpRTFmaWXKCibqji47KPbYm3gcE6grmWyNjrc",
-	"p0+vL9qh5qY6vx2menoN/9/JtG26vc15LDYZLWBfNzFwfp4v52jJqvLYzhFrbvW4d86aKXcyoAtYOXGO",
-	"A7YctqL+5XrSzEWacCsO3T0OGqev/fm098IY2h5tdQcP/lVPsYrVajgtezDf4p5PMrcLfzw2UAGLQTIf",
-	"qfDn0BC3oRgo3D4Qv4B2LWrScRs7hgo/d+jkth3LzT27TR5/fLm7p7WJmwOb8iGC5GdFIvHkWCM+TgdT",
-	"vxOKIJ6UJx1pLsDsJBmsqEz4uEFpgqJbdIcqWvPI2FzwSavyvAIZOTROlPCKno9duHF9Z0h/gvdD5/SI",
-	"Z+aERTJBBcRQ7noDFcEd8PxG6XQy0mNRwi2PnO4rJxvgG2V5U/cTNtF3CC4ehNn5O39DLaD0tEfiXtIC",
-	"5yx6w409hHsevr7AfgDUgE6Dksbw5GC5nlwby3P7V6fNoHg91pOJGyp1RXukCjRpXvzEjIi1SgxsKWck",
-	"wJ4CU4EznNzQZQAlk36MXLGxLvIe89W50GKABkeihRkopS1UDxCCK3RS21PMSFb6vN1oZAJI6ze5nhrn",
-	"miaa/MmJEemdaPT+cHDPOvFZJz5FnQibvtwFEIH1hwopwT67vIcIlwkHwrLZwI2/Ehx4E73UyFlOG7Zk",
-	"OMtFLOSdSJylS75AeYIB7mo5vPIN0G8rX6F2zC1nMd+ct9yKe3sEs3tYKowNSMvPlDsSIQaG13ehIX/W",
-	"aaqnpY5M65VAWyjFNfsj16AHY83sYANVpwfrs8/IqqCd+sHyBlpzKEXE5MFI3gnV80ghk8JYdx8LV/XZ",
-	"mcc4hjdAaF6I4JNFInMCtPeAW6TbWpykK5iHNcL1dDufWy054+4EDqX16KNxbIXD3aEi2KY4FKpPNqwO",
-	"dTOKGYR16kIfqGTVD2qtWtWm58Yl99KWirMZLlpaya1Irm9mXd1zF+XedL+bwkgljLm+FbPdNfgZom7r",
-	"m3+JeN6z+zI4yMVIajU4OBkciGJw8HtEvhsf8e8MmwjL0TIujAWkCS7VEqvD/75t47w6/sufajvn5dom",
-	"FDR3XnNLmfaVm3u+TDxOC0OBzkZxQ6q3647sFrAM1nleJ8bKyrfDRqmHezv/vC3f7ttJf3YSQnBn7erg",
-	"AerMMtp5J8X0r8MiTSPsjIEKOaU97wFYCUqHI6CzqjxDBoC3o/D/y+2otq79K2ezmoBxhsbQSBqLJAyk",
-	"y9n3UU2tA0GBh5lxfvFAOV/GWF/l9YNzb/SQSZVKJZytJDJDJ2Nztyw8X5qBIm6lE2hPlmmKSdcbAQ3q",
-	"VvvELfjckA4Y8ywTyrjvwLNBDx+a1ddr1IVHjzncViSlvw+5Y+equWEVWenLwAXGusHlBYQnTkNW+AWT",
-	"Cq3FmBthfEu+cg8YKJiI61SPTITRfCIxihYmwg0yAyKQ9hZ4J7YbBwb2n9xddLl/PGfA6MjONRBX9Nkv",
-	"8i6w0Ln3tYZF3gzw9nXGneESnTI+UBOeurOvJAqRI6VzkRB/HQeuA5XwPGGJmHCVmEqUdN4TgwdlPHfn",
-	"xrIs3Z6y1G7ZHgUXAOSlpUK1UL4/pgLFOSZUBm9QAT3g95FW17FWw1TGmFiKcmGLXF2Le2msVKPohwdh",
-	"RnPjfLS0a5fUc8vWxR8HdCyGMgI6yqyGjCTPUwmIjpi2q5xUi8SMT4sa8FEXedeCR6dcSbeura8XASrg",
-	"86MvFK/dFZairu28OJGeY0XWowzxy+Pjuiqr8zV5uawRNrE6X1OFv+ma2+iUGQ3RD3faA5ivU4TUNyKy",
-	"tlaarbQcnLFrNUztQR+i3foBTYOu6s4f5KTZ4WzobNM9Gi0TktR5hI8goBta2u0b96hCGbMcyRhGojTk",
-	"lEVOsEzBc++zM89+44yhCZ8FG9lvtxWENXveUhf57EOhtjQd99nfuEtX4886F0YItTb4ET6sQ+yjt9oS",
-	"WoTxyB1la2o1ro41S9trmJWAEZ8QXwhSrATF5HMlGusVwBe+EUIR0FrQPJh4NQOFQEhvkCIl5mnqtM0w",
-	"laMxMmc7PSYSH9B/dfwXr2HSVE+dQsG3jKBcq+46ZdxYhu+QtlQb4bfP++Ap7oNzWLtFu6oDudeTTCjD",
-	"7TJ8AXkrSLgQmUkRxaPOvzOMx1DNfbIg8IwozCTBzENWgEXlE5OoQpEggMWlMIJF/uaN+aDy8mdRfoqi",
-	"/LHIA8HADY9vO5XmFWW3NeAXqUqExhmF1CgWpmqZVSxHQUggd/ACo6nMS3/AWyDsPR8Jw0ZQ6BKKgdLZ",
-	"srTmlrUuFTGuv2LETRxVQpVt0XaYg1ooyBOfchMfoLHcQGu6brVBKMP52svrqCC4U76kSkEdxqfnT/0t",
-	"qgiqm+Q+S7lU7U51IOemzqEeM1LFAoS/h5VfPgINwH3Y3Oy+C8VfIs91bnoDhd9pKBFPqkiWHsKxaXPQ",
-	"CHc64PcpIJdufArDOS2upSh/0u+Ii2baxIXenasm7q1QyWEieJJKtcQceIdhqsxpEmVZNuZGnMBeuBdx",
-	"YaUa9SgXEnS1M0khAM6EtGORD1Rk5UTowl5PTNTDfjBRtkjDDSLAMY6aBcSN9cIP9Rs0AsK7P1Ez4ErY",
-	"0EeclOvYnSkAPJKHPqW0BDbJMq1i0atm10zpxyGgQy2NB0fygvs2UJSfaZJXGMy5H8s3KK4/1ybgicos",
-	"YhbC+csr2coNxLa5W2xRbIdcpitF9iT0XwF2ufQ0cT0mhkMRWwNhiVxMgKzHKWJpFwJrCG++VLJ94hEB",
-	"LzhmppH2CM5pSIaXR71WBCPWvhPc9H6zu+DrkH6MxnYq+jmwhIqVPfDzKRlkb0VKqsVYdo+Jex7bFOBc",
-	"wao1/YF6bTGAjNRbAL1SovLLIULCJpQwUnqK4bjo6uyXs+u37z5en304//X1Py4vooGCiysZZMCqaEYS",
-	"pTfcc+DiDxWOeJAcTq8iA4+f6+0gjfq3HFykeUnfMF6y1pajUbZ7goDQT6VQ3xkW6cJmhY1YIuKU58Kc",
-	"VgujILwCPwhYFJDoHKgbArLDuDb06tZys4S+jCq1F3xKtxMpbRvAKdqTptQ/v8e99VBpyzM1+/vVu7dt",
-	"Uo8LtxMv4CPCc+Hoydzwa75ZzcBKd3YVXGqFVoejPYXUE94ZocY+bFljKdQeB5EujDN2pFaet36golsh",
-	"smt/9RJM1G81bP0BF+SJWj84eqfoYe2TRXnd3WVF+TismtLt8vtBaIjAkelBDbCUY0HrLPKwCjXjHIyU",
-	"Eb8TlcoXzoa5MGPiOSd8u1YJPq8O8DkB88Qk+Rfo1XWuItgYFE8ENrCanJCIdCzhSymt2zjRfZzZWjHJ",
-	"LJuAH+CcWT31bP1p6r82AUHE4zSG2hG4O5z6Q51PeZ54tyEQ0YDbgKRsVG6Sw5cDVak5BB+74i94NxxC",
-	"RVASgI74KcEcceRe808B4Bb3HK1Kp90nmzzQaFbYayDPicpxjaro21Ry38OqMzdHznEvv58vgWRXQjDg",
-	"cMt4bmUsM66s6U+SVhSub1dROSF9qunVfAZN/iJD2e50+7rbHkKBWCsBs5NknSMkEW3IHiZcAbwRRyZV",
-	"Iu57zGCxqEr8L5v5mK+syN5gVdrezPo/cP0ivn1rJjJNK4WlcxXET8k3COnP2tvwjr0CcEbXk148ohHO",
-	"2fu/AWikqYQgL1S7AJuvwSkFWVwhiF+PEO5PAI++uH+w+Gp5dgpoDIo8B/g1KzIfcK+Zar3SxNCFNRJZ",
-	"Sa9ueZr0y3iNNAMF9ghgcNAbjoT1Ga4lJYknFBK1Ra6MewazeqACcCMBnlPgZwm4p39fJ0d73A9w+6ds",
-	"gZxX5+mplizSO3hr5GbGxlx1mzGobablObO3mg2LHCxj70bQObWwvejMr++wIQB7GADGbt0npw37hFW2",
-	"SWnuN6bGuEyfd8ZXnEFznz7YdjC3MltfryzwQQWQszG/c75tpbA9aEXyZQsojYetQ06z1b2FLbSOghmo",
-	"ZTunbd+4N33eN1/xvrm6lRntm273C4ZylykNDOwoMfVYd0iuTxLp6xwWRRtL4FWCv4qdu5D0B+qiwL5D",
-	"s0AwehoSDwZCX42CjuN9rnt/kkKMi9dJD0dgQlqBEParniJdPMJwgVvrSYn0EP8fAC/GHOnewEe4ETGf",
-	"ePzQSW+gQiJaOwmVGC9JIPer3C+drNOtoWI+x4d6vUI1GAOFtXahFINxyyJurvUw6rN/4PUm6J4SPSwV",
-	"Q+vUAmBcRFXgHYJOKLFxIrctbS5j0CF4C/oWvXduEQoQSp+QKHMqE6FAcbFhkaaAgunekn36eN7zgBa+",
-	"Sgqh02DrTpjRy6r7r8JKLW7YB0US+9qwjJ5RfGqIaShja+D5hN92x4qIO8wdHCS81WBJKf9rR0ym4mas",
-	"9e2SKF2alN05jVvvs7/FNmyI34Lc0AStFhi/GJ01uEzLpfFCEj7aDs+J2rNs2ZZSZVqD4x0MN6tZVORp",
-	"1GNGjgI4JiQKIyPiXNgowNXiSe9ZbKQhGgYz1lNFZWatEEU0twf7QdKhu28ApvOi62e31STROlaLMGFa",
-	"HwQZhx6+GW5KF4AnxY0b1o0AUBqVZFqirC0Aoq8U80WHxV9y9IX+8mAoifBh47oE4uelBG6Ik0WytQXr",
-	"ck3iXjVWW0nDRs6D7+AkuRAUWaRpoeJ2wxKRyjuRS7HNxPdaiVk7mNCtqMzo+oCJ2gnmxzS8zOYHMKz4",
-	"Yl22mNxUmC9La33By+2zSCh+k4rkBLhZosA4DgQ00FkbFtVYnWWEdwZXOVc80c3I8Yge+QiSv7cj/j0+",
-	"pCOGy45F6RwIibaTpjXPuaPKZl4HArsX3MboRiezaKlpeFE9KHaRlTVBmZdTm8JYZh6P+dm/WZia1YZq",
-	"KSz9bikf/W0x7L314bmBtB99ob9nc9hnbXrJz9J+jz3/lH03V4e3aTEz/eT0O9OI/o6l4eoOkAdc46Nc",
-	"0H/bY9EXhfCF6r7mEWNVuS6QNc3XP2LAqlBIE4eIiAMV0UAOZRL12TslQrdSJlSC7SazKRCqIXxeUj6w",
-	"uUSQhvwHEsKX67DD4g06bWWGsG6Qovm6u+4UojTOdloiI/ADLOulHyfBnCIOQV+tuqge6YrH9h4e3piB",
-	"BVQa22gJd2Ooc6ZqsazOlhEt4GWV/RWTmDVYxCdVDA6RsIngCjuqfJLKat33WNDDXE9O3LtE5Y7HFK++",
-	"EzkeFv4IqKg7PAYGKkqkiXmeCHdsXHozHJzdunwF66vywHmZa4JyUI8kdHsz3GGSxCpC3oeXcJLsvR1P",
-	"ayixn7E+oCJmWOvvBN3naJzOyT1pGgDPRD2mKzHfHuN2oCbaWPaid3x8jGSdVk7ECeVmqMmMkIGRF9Rt",
-	"7sAJulSh/exbm3dz9vfB9Uwj3CD697L7p5c9rnOmGebSkqKTGA9qVSerZRcFkA7Ve1K6k17t9tohhiyX",
-	"F85QHhDpcJ2oKTGlWGePOgl/1jl7+YryiCQL7kzlxHtp5EhxW+ToVwBpUpNIwpj8WYAj+3bUMuAFVWJ8",
-	"lWnehwBYYZasuzOYfeGgNGzCE9EDo9uTI3vm/VkmWCR130D5rQ9LZ1KNolNc+2AoWpGmho31FJLhQjUW",
-	"fbhh7SX++KjGMjBnwMTtuJRjzSeyNT7ktiGyYsbueFdW8hRVDtYlVFB/pGUcSzwXlmA61meT1wf7zMfh",
-	"azQcq6EFv/ICwPtAyGy+NsEKxb0UynDkdHEQfx5rz0DBiYQkgDAnulbIEgvTtHhczcChri0cJYuXc6TX",
-	"KVZCzYriE9FjAVHgNVKuQGVKrVikOQIYnryCUA55JMnKJSjHilvlb9NW4UBX7kre+BURF63QHjSh9CLd",
-	"ZJsrax1OmfDZoqSG71ZyCGmnup3TPwR6OOTDR1vgviaw0L0KYnqOJwWlSQbK/4in7mGIbC3JIg7fjQi8",
-	"qUo58PL4GAHJ3H3NQFms2ArkoxFyEJ1E7EZ4jm6s0sAAF26XVgICz4b0uazn2Ezt7N3PooF5M7hXu9eM",
-	"T9LN7/VR3Nv2iKNfZMhF/f3q3Vv44/+e/fYGuZvxQ8YxFuc+77MICErdaAIzRGWU94f0jXPx+a0A+Ynm",
-	"34NgJLrI/9B7BuOMCgPWu+ocfbNOcBRQuJxht1gvtN7eXKyIDN8d3fFUJnNo1nXx9r+oiPdTF9IzjFf5",
-	"jUvRvYdjWQpiMhbx7epd5E45WIU++0wRqWmuPeM5V0wq+NqbHVan0DvMWZbrm1RM2PevXr78oZMSNjfi",
-	"+jkeik+tBhQmabdUHo3y+cWd2cuTOtseu/7Ct3wiumob3fBQeURMoUVTcYcTZuUCro7FA2cxKnMgCUOO",
-	"/D5rjtH7Iuy5gCniJ5sijoVIGpW1D9o/nNB0KjA7a5NhYSj+AvO927IvUyy07quC940R8pbVZbXFbYuM",
-	"f5sriyGHh1xZOjnW5Ftf6lr6Roa9r9mzc7hjfYdf9L3rC/+goy/011o2AAnS7nK0aI7RMAj76EWIYmTc",
-	"jssgxl0YQHtVbejZkMr++PIAqNvlpJgcnLx88erPr/7Xj3969WdoWMEPy3YVqawYiXytMMjXY6w4o7Zr",
-	"K2UseGrH/1kmUr/CT/YZxKQnNJj/UP27g7ku4iKXdnZw8v/+WY9MCmjoRzYCHQsDARSeyrsqlvxEWH7w",
-	"T5inibC5jM2yefqNfrJyosC9D0waS4rM52fjfQ4kGKIwzN2DiftMG/Q9cCt1P1P0UuAllo9vniOdCcUz",
-	"2feL3zZR51rZnMd2i/DQA8HV/P3q3dt3N/8ScWtkJ6Z3eCI4NS2r+3EM5Nn4KiFE1by6EGr8T6uN89Px",
-	"jyUlVy64cQ4xwfDGXCndYPmMhP0geAJ0yY92vsRc7fOAkc5oT4AFDdnWQ1K3eZq93lyyf/5RUa17mjH/",
-	"iBbp9/26e5g3jOoQVTwbi7zpQK7f4cvBjeC5yN3NnEHAM3l9K+De7pRAjns8YIo8PTg5OILTg266UAoX",
-	"Ajpg24EPUekwBk7eyaSwzsU6DSCqhmVSUSMw9KosdOaaBnMKXH0gP5J5I8tvpTQc+rUb+OIhJ1Dy6nm+",
-	"JKtpbJV7+IbxlrvcCpFhKiLhlt9wI5hUzIx5Vn0f3/OyeAsdQm41piefQ+gjiGRoDJwAxgGGH2Mh3RpV",
-	"p82ndJuN0ETw5DAV1oqc/bsQhaC7J+m/6cbuPQoj8u8MGxUyqb5Ckv67bQ5CaZwfdbXl3PmCVqgyd5rl",
-	"GvKm3DKlgWQUHfWESVudMqDdWnzi2fvX7FbMjAct9+nS2pJBanTx2t/K7nxfa1vvI6Du2cUr8TTsuUMa",
-	"j95eadLbqkKo3BA23u///P1/AgAA//8=",
+	"7P19c9u4lieOvxX8tFN10z20YjvOk123dt2x0+1J4uTaTmemrntFiIQkXlOAmoCs6HblV/tq9oXNK/kW",
+	"zgFIkAKfJCfT09vzx9yORQIgcHCez+f8NojEfCE440oOjn8bzBiNWQb/eZqmYqX/I2YyypKFSgQfHA9u",
+	"ZozMmZqJWBI1SyRZUDUjMyoDIjg52n86HAQDGc3YnOqX1XrBBscDqbKETwdfvgSD8xs69Q97zzKZCE7E",
+	"hKgZIxmTYplFLCAJJ78uhWJSj52xX5dJxuLBscqWzJ1rQZVimR7tf98O/v6/bwe//Ovt4F8GgWcRFzGb",
+	"L4RiXF2xRUrXerjqkq6ZIqsZ44RywmiWJiwjenImFVklagaLlHTOSD5atN57w9ZkRSWhXK5YxmJCpzTh",
+	"5U1hfDkfHP99oD9g8ItvfR8yNmEZ4xE7XSzSxLc8vWMrmiiiZlThlPKOxWQiMlxeiIOEhPKYJJLMBBfL",
+	"jMVtB3TFVLY+nSiW+fYkEjyWhOqfyWqWRDNCuVAzlhGVrcmc3jFJJOOSlaeZJzyZ668+yD834YpNWQZz",
+	"fvr06XSpZoyrJKKKbU78k1gRJfTIMaEkylisn6WpobqD5o/6EgwWNKNzpgxxv1pmUmT+TQ05+6xGETwR",
+	"WmJc0CkjYzYRGQsIlSTBLZ8m94wHZXK45ZMk1RMNyfnnKF3GTJJQvx8Ob/kgGCR6ol+XLFsPggGnc71S",
+	"nK28Y/TzW8anajY4Ptw/ehHoLbR/OPDRzNnbv51KmUw5Y69hAXoU32TUPFWa7l8yNhkcD/7H44IhPMZf",
+	"5eO3dMxSO8crweVyzrIfM7FcNE8UmUdHU/3sttNlGUupPp+2yfIHR0m85WQZo4rFrzMx36SNCx6lS5nc",
+	"A2V7V4Bvjyb6dXf+icjmVA2OBzFVbE8lczaoOUCzgBuxOT3QUpfpldhy8vMsE9mrlEpZ7HR5DVdswaii",
+	"47R2EUyPMYr0IKVVJIrNZdtZnDEav2WaiRdLGXwJ9FW4wPcP9vO10yyj6/LSBVc04bWr/yQyEFpUEZqm",
+	"RETRMtOyRV9cWDeZMynplAVkNRMpCh7K1ySisu2DzdTbkR2s/ma9aLm3OBV8/lbTvE74lGWLLOGqdouA",
+	"o8N11ZwPZpR1nz4pxhvUyOG/7++9pHuTX357cvjlX+ro7kfGWQYX952exsf6xUQxbpluxuJM810QbJEW",
+	"wGMa3QWEKpIyKlXdeqf5PKN5wv2XJOHqyeEASM7Iq334v6CQYPteCaa/Q2/bjVgkkV+wKP2TFSiTJJN6",
+	"vXqr6hYML2x31j+BIld3zKcEFT1UDZQk9zRdomAL9dx/hX+HQ1Jc+GO4M/OlVGSS1G4xDuu/+Y5AO9p/",
+	"+awk0A43SKPLrf83Mb5atoiFf4jxKFv2EgkfP16c2SnesPUPVLJnR3VbqQ/2jq2BV4zhSVfs37F1WLdX",
+	"d2w9wjfq5P6Lg5eHNXfmDVu3rohKothn1TB/3cR4Pt6Jgcra5cOxvqxALTN6zzTt1C0jBbJto5gDcwXr",
+	"NSCXYA5rCOYtlQrU2y0lfEqlGmV6gF2EfL6KrcS8s4atJf37LPYd3w9rElotgqrwhIT69zAgnK0YXPxM",
+	"qoCM1yRmE7pMa0lLZFUuYE0eKjVD08P6DZ+zt3/7QNepoHE975qz+ZhlmpFS8m/X7y/JAt/wcTNtnRpu",
+	"FoBpxD7T+SJltzyERQ6jpVRizrK/RnsHz0MiMhIqoWj614PD4dMmDliry5vVfCsmeIXSsG67UJ8yag8Y",
+	"7EZ8gijVkkgTlLat4K91J2pe2paNXjEp0mVZie+rWmb5GLtolsVKurEMuKivxJKrd/RznZDB6xjpp0Zz",
+	"+vnhVQtnFagita7iayg4V0KoNjoTEyI4I2nCGZ3Wn6UQaltauqZT2izzJZ3SrUcHn9P2VIo+q10oFFfQ",
+	"7fJfK6qWO5hrEt7fabU4Qqe71KAbiyyZJpymqCQPyasZzWgEFCWX0Qx4+eOQ0IyRBcsixtUe45GI0Z0F",
+	"n6ZZ/abuXO8udB0sT5928q/ABzTpXeXPyO1IkYFcGrNpwnnCpyCpKAm/LwslgjJJDr8Pv4JJcJPRqMXC",
+	"VPqRLb0nOUVcnOXDl4/EWNc4fv25dLupLE3uWbaunSw2DzzMbNn6aukxTUM9WkiiGeVTJgkXapafLvh/",
+	"JTnc30f34ArctGKZxmRGFwvGAxKLFdeSV83YLY9omhoxjU+NGZnTmNUrGnG21qaNz/M5FiJllKPD/Z5x",
+	"VefwPC27O4FUtVIQOv5PygnTY2w4Podf0ZsJq76BP2/hhdIvb3pKOrG202WcqGL2EmN76mNsjlulhhbL",
+	"jpJOAYx2x4kTdHjD1pu79HMik3HKyOn1q4sLTaKGn5Y5DiWayPN9zO13s/JKZGPQnX+63/L/2/v///Kv",
+	"NV8xeUdVNNtc/o+CCE4ET9ckKceDyIya0FN4fkOnYf3iJ3s4+C5c/2JyKTirWeQpXHLyZP9oY5FSJWna",
+	"Z6l6mub1bhgM/gVzcD5cLUHSeHhWhr+EhMYxWgBSsQVJxRS0N+RDCSeTNJnOFHmEOgK5+nh5eXH543cB",
+	"EZNbjqEfNWMZI4kElY9KIoXg+n8pjEIURINSwaf1TCzB5frvqbUazZI9JmOrkmS240bbdD5/JwXbh8ax",
+	"YcSGcQ+NGRgem/9AvToEHjihmf4f+Ivm94m85b8uk+juxETeINqjWWUiCU1XdC1xq4YkZJ9ppEZ2bBiC",
+	"5XMzHgd2byPKYQOJNDG3FWw2brnWg+ZJmiaCyx33FpYyCAbOwrbZ5zesXhbfsYcRwx/o1CMOXmdiTg4C",
+	"kLqFa4IcDPEcyPcQvBvJ5J8sJHO61oKVKjIXUpGD/WB/f9/12Bm5N6w17qesj2EVtEU+9TddJ//0fNc7",
+	"vUA4LqBQZDWavk7I4X4HJ0z+1R3Xe9hltRBS9ojk16/I88Oj/SEJVzRRf32yH2razyPkWn3/n+YXGQYm",
+	"crxKuCTinmntuJY1minbYtbgnqilwJL7YkcqNHN9oonyBys0w9NHBtH5iVGoGI+LxAYYoKL6640B99PB",
+	"XP/n8JZrg0KyTO+PJttoqcmByJnIGrxPetI6AfLksF18aOu6dhsLw3rHPbxWbOG3oPRM6NrTUik3nRIe",
+	"s881pp5+sHFJm1/5c8JW/sOba2tTTAij0Qxu3wkJx1QmUdjhyt3rYX1uTxhhEAwmyzT1Oz63Jyd9KC20",
+	"RG60hfHNaekTG8+EuKslpxX+/iAU9Ulkd5NUrC5h6CbK0nu2Mk/XUBT8Tx+K+oIPM6l+EHHCMIEqwsl/",
+	"G0SCK4bWAV0s0iSCIOTjf0j8uduX4nAXfLFUesIvweCV0KetmL1MDzKNO2g+WXUrSvb+A39ndWD3i/Vv",
+	"acLZg06mB2z60tciix5uRhitdTp7Cg87rR21aforJpfzh5sXh3PPEFzZDzi+ytbF8PBFciG4dO/gaRSx",
+	"hcIkugeZVQtJ3L9NNkNhSq39xMuMagtcK6ZLHmvtja6BFwPPNt6URBKOjMhJvrRJkr5FmMcewzOlXMY9",
+	"N5mx6VVP+uOXshMPs7vEksdf4WLD4HX7B8knW29H+SuswfDA63+bSOVb/immCYoJiRmNTXKHHJJPiZqJ",
+	"pSKh1g/+qnWAUEuhNcbGubABzADj9uaLgG6kotHdcFD+KpEm0fprHQ6OXnc6C/j1gY7nWlH1Nc6nbvHO",
+	"qez4BehbfnC+Ygeu/wD8vcpd4iWrfNBbgQvwq0KQs21UITvmsJ/CoyUVTdJl1nSAi0yMUzb/13678AHf",
+	"8m0C+GtWjCuyygSfVj46T1lvOkZ8yAqivTzRuekdJyUak5X3qtnKTW9Xk5tx80TGJGP8ISU8k8l0pur3",
+	"rRR8QE+ViSGEO92HS6HeiTiZ1Oape72iDIMIRI+z0/TGIH/w22jGrbuMNo+iuIvGB8WmCZeEKiJ4xMiS",
+	"p0xaSa+Hjpcpi7V1ps0rCYYbXSwycU/T/3otIOjBOcwG9GccNmXlQSVYx9N6IKWrKNDYcyo0mt7cLOn4",
+	"4tjIDysKzaB1e2Hs7p0unbW3Tcb6wy3djOvXrzhbVcuEXFN+y8PsTvLO/P3J3n7ag2qldtB2ndRuVBeF",
+	"NGaThCcKPtNZ+QNTacNR3zzEycK4ZjbQDz5cmFApjWP4Opp+yMSCZQp8NhOaShYMFs6ffhtoe+6e+UJH",
+	"DMqeEoVRHOAoAeEsgT9n7F7csZhw8MstElN4VY3PBwPK1yPFOMXd3Py9SMjsmuNZvDNee2gxGOB6ZK8h",
+	"k7j07HIJTruNxyA7dSnz9VZOVRA61oRHyTzhSwWyo9v83Pj1Nn5YZGySfK65ustxmkRkQTNlbzBYWGOm",
+	"VgwKCiRa5jLS2tPQN7E5yF6bZd+p2f9MpKxVnOlnvgQDJI1R4tGsTscSNGFQ5AoyCkubWndQZtw5/Qem",
+	"hVSDPcUTCW95ImNTwzw3XcAFh/z7ABZiXKvm1MxelG5BYK9ciY5LF6HwoIvxP1ik9GLwcqMrqOcNL91A",
+	"bzI9Os1nQkgGRIOP49YzsMiM+3dIXmt9Lp5DaIun68BoueO1SWTTw50Qlgcc8wMO/fyhfFk3eBC3VE0Y",
+	"j6WeJlGSpZMTwvXCKkGLfnfNm+EZkDiZ6j3Qum44DEk4Ckn4v0IS7oVDcq0npalekIRNA4kiOLrfhxhv",
+	"7JPUv/VdaY8abF6CagoKk+Z2lQ+pPob67OnTJ0+bU2k3L9Y3nbW4rB2mtYFaE8o1VJ+r/1gLXaawSoio",
+	"mSPYOIs+v/o7DapNzyu9SEaaBLtnfaFq8KWa2RAMFnSa8Fw9bPRbFE9WPzRfT2k87yfn0ZTGz/WY91LM",
+	"2VjEaxInoGpsqDHe/D8jQ2ZFed31HU1jw0U2JWIw+LyH5R3Hz7T20lUqOu8dgranaAIJOTRN308Gx39v",
+	"3tt/u35/+d5s0i/ez8ckzBgdG1rHMDqqPMFwcsxSBp75FVZCsAxKIIbuyl52VHScVw6+BIO7hMfdwndv",
+	"9JPO20+ATqj0iU/nsedFfNFwt9pHX2iVd4k75ZVmSRwQJyEREj6hMBFSTw0NxJpjK3FCwu9DIhXVogUc",
+	"FYYH/EXmeTaFR7h2TUdfgsE9y8aNC3/qVReo1gfucNfsZ5nB6m/PNkpAcQrVZNNILzC2hcKSTulfJFbG",
+	"boqzDvIMjzFXDrtlV9d86BtDeJ7rQLmNRDnnqRdsUxJiRuMROsOhIiv/V16tD2QxwvMFYxcdLL7kMFzO",
+	"NowaXuzBpyNbuvN1+LRZTjub5mvNknwpoWssSoOisyG54HkqOIrQz4qE33//fWhSObRGuZoJktLojoQm",
+	"ECSPM0ZR6vNlmtKx1oHQxfB5byr2zHK0uT28oqt3mFg/cH7dk3fJYk8s8Bj2FkJrAlke5S2SnHtKmmsx",
+	"Z5jkDuwCncmYwEjhbgzJJeidJie+syD6NBMOgEmihsQVTZjyMk0409JNc6lc0W3kPAdHIKMUmy887PD9",
+	"JE9//YuElFW40fUpcO7ImvGPlzLhTEot2xuZ2+G+tsrLCBVNzx9oSRQ1gJQsUhoxA8MCCcaQ8m6ZVJpI",
+	"FZAJQz+zVBmj85y/Q8U8QtLUr1d/HfC4LqFwwC8oLV/LNUzCj6lqdQQ5wt0d5DAfRJk6gB55+xUh67Wf",
+	"CV/OxywLyDQTK03TWnVIuKXkQVDNyPdlsVd0Ac5WI2ndZN10G72F6FnbVG1+BOMR9XKRxjh0SCBZN10X",
+	"l8OIJfjZqkInhKaQmK3K1UfDqhKXD9zlsHGlJcFdVU68t+z0w0VhMrBZArW6zZdXj2xTDrtYdBUdUy5o",
+	"+0XTqpWpgut9YEtZp4yGORmEZM4ohxTeKE30MMOqZqf5j3fnQvPxx/gEj9nnEACP4FbIIk2ycRtf5FPo",
+	"AUpgTPtNHO6lfc/venM3UXM3rfVLReeL/gaBZtJ56VnjRJparVu4w7peeHXKIou1VCdUfEDOer2SP+cz",
+	"W6g7eHBb1CJ9NY3HrKhd4Smz11qlE+WQYmmq6fOExCKSj3GS4Twm7PMipQmXkF/rqqPAcaWimWL2jIaR",
+	"yVfL/zChSer8THnEUucP+gTjkVgq+we4G5VB4W8bI8Nf8+H1z4xL2A3n/dKf3SFKP9SNUlrK5m+145WX",
+	"BkXeQ6PSOH9hn2d0Kc0XacYzNFKgvFuj3P5wN9nOtflrbBIkRwsqZfHnjEklMvffKlu3ji2Xc2fHl3LB",
+	"eFwa0/09n7nyHYzHo4nIouIvejM4TkET6ft7lDKaVQ4beETlb1ppXrDYb+LoC/Azy5JJUkQLe1z9aMai",
+	"OxaPChbQ7K+zz0tG0w6PAzbHaEzjnssqHDGbYSLgjonXwoQiJCITPk2ZufMR5WSMft7YG0mxbpLcAk2m",
+	"WmeYJ3Juyt7midRDjnKmtOTs84JFqti3YKA3xPcSbpTv6ProEPpx9qtf6dYz5HYJuENyfge6NVQAw1Ms",
+	"Jmumql5bQPppqbBxebPxe5gj8nHlGetw4JsfApAfep0FeKQhtyF5wxaKsFQyrDcDjC0xX+j7Q1KqtLqc",
+	"qFu+yMQ9M/XK+qv1PmA8fiZSUEETdD3MaaxHYSusMyhT34zKWV3l67MjX+Urnn/PeJw50V3OQg8R4Hrd",
+	"JfgOBQqqvUSE90YJMhVE8LKJC2EkNK3d8+hLQsFA3G1OfCkco90ZHlKxxoxxazP4Y1BLbr64YF4V1CJU",
+	"SK096lBYAKkHEEWAYl5IOYSLL8lK74ZZSUCouuWlojy0fdBZ6xa8AG2dwOjwTVBlauPKWC2JtNaCaOIe",
+	"r7gbVFluUGXZvrN+RdO05wX8SawIhZh0EiULyoFxZFofYh6//UypRRvj+unm5gMspPpV8LJ32Y5g9hnG",
+	"WL6riWXJY8GKMuEcIGAlspiEXHAW5lYo1gJbFAQl4GX9SYKzDmYVfkLQ/NClKK39yy+Vr8lTVHqeyITi",
+	"d+kl55VVii1IIk8Itfc0SVmePqZs2m3Fv4WqWRcJbzW+Xrysp1cGK3dH3lV52YfRUfvxV+UF7d0nWsNL",
+	"+DQgB8TUcAfkkOQfHpAnBDXbgBwRo30N3dDmUVtYE6bOTcG2yqYSlUCp2AafN+4NZ9ygONPKZrZdrWIa",
+	"R+0xe6I1d1PW7pCCZve5kdOgjW6WafVT+8RSmZca7U/j5S5FqZrjI1SryURlNEm/XXjEPUCzUP/RQETw",
+	"hn1WdQasWyNAIpplCZMFkuLO3nzPOS65kj+sLZH4j9CjungC/Bufiwkz22W9YcC6e9j8zodBYrNnjKee",
+	"XBRK8kyseIGN3pwmgEiVdkm+k3VqP3p+Z5qKleZ2RRzKF1tG08ZE0bQEMNnDPcGyfmbZeMOT47pSD78E",
+	"A5pFs+SejTrEhZ8+K56PPemD7qNHzqOjbcL2T5/qESx2eNOyjp58CUpysLKl4M024BR/tc+FW+znqYns",
+	"NG3pc5C0JSDyxkjN836RmicvN3I0PTlaiSKal9xrjZtlXdMeq77wmMXLBWsNNh0d2GchMZf5ffKULJZy",
+	"Vor6owqHKPceQ8Dd1ScwRQGx1Sdl4skLq8YYoPBtYMHdI3uZj2cgxppPLH8aiuva1YZCaLij7OfD2OhU",
+	"PU29AAdNCSbKwygTNHFg0BNbPWgBFd2UDQrOl7xQsv5LNSEUqNfN0NrSYjY2YGwPm40ql0AOvpSStqtA",
+	"uwSeOyEZWzAFzNrg6WzBBRDruokJQChxi8QeBzy6F4E/KwRit4iSS2S+kBKykESSjzev914MN4IvDpb0",
+	"duQM4WyAYi5HJzbzhmu2+OjQZn+jL3gbCQPBuJRRyUZLrhIvXlNhgV2d31z9x8XljycEHtbcixMuIAWO",
+	"pZIRvZCESRNm7JmjpnfVXIg2CWYe20qA8Qg86Y0S7IWx4cz3dI/gPbXOKPdIGvP/jHaGM8XlJIueZ6lX",
+	"zYVq0RS0VmI98U2Yspo/aU1Ssz7DmYzBAW8biz3JUMxiJV29+Dp6DtMiVudITCaSqS5atksgR+4Q4M2x",
+	"PHYjUbdhlCfuKDuEUA+flgayQKuNOZgLmtU5+MFJjEbQCowaWz6XiwJike0EZ+0FBy5R7sPUiJHd0f6s",
+	"5CuYt3fjeM/dgdaK+cSUFopgrDouoLKry5bud5eML515AcLWoPR11IDsG5UAv7YwEZO+s8xxSv5TGjG/",
+	"3NHfyU2dOI33DE0AfcmiHwd+f0Fcz74ELuSWn7yoVDlZgRYaZ+KeVbl1Gzkd4dfnoN7bAIFXE8YcIO3u",
+	"zBZfvE9kbSGhSUg2HWiAya6ho5U8Ifs2x97e4e4EdQS7bQC1vRO7vUYsM3UAurvv9ctyMK27QgTpOIhr",
+	"3RcH26Wrw1KyTi+A6mp2GmS20KgLzVwrtjB5p+43Pd3Iq6k/oydPOifTPIFsGJpNmer+kTf4vHtWT6Hm",
+	"I5uDQGgyTMcMmPrV+fX7tz+fnxGRkbPz07MtRP7Lrnk8R1oGLBdxv8LGaiKQKcT11LJkYiXd4iwMbp3A",
+	"BbNwA32iatXMSAe4rNc1eO7NR6qI7aotW+ZHZVUwKBDcHR9EaW+LfQoKcPpym64yPrGxAnIidNhaoasF",
+	"DoS/Y2EGGw61Zm/daXS3jfe6yaaFFn6f9+L0173isbAoWopEFvvLqRrjDGKpIlF25H+4ev/q/Pr6/GwQ",
+	"DF6fXrw9P/O66gs/XjN8ATxVJZDS3to1tO3p7jUQHVfatIqUZap3GZPJIXB8H9RUp8gZoJesABHXVDqd",
+	"YC1PorW0iSJiCdUs+6byMRbe9PMpG809ut7pNAcHFGnMpCJiwbiDFlTPL2qCe0ufo+d9MajcYlTOVoUP",
+	"s1p4YJrY5TF+3AbJGK/36Wly88burO2VcDLRGhrWa/dfcwuVWPu3H6GcOsoMdVWZyll38oy/2KbIvmJI",
+	"lBlSd+t8C59UyWrr/Obhhkbe+dVnD6pgHz2ICvfEn9hrnytxzZa6cYcY0XUgt8gemFO+zrmW9fTbYgwK",
+	"HaOKOxSQmVhi772YrjfJFrxoB7PmjKVG0sp9cYdHuwzzxA7zdL7DKAfVs7JDBvmXOqttOaKilKfHCb3n",
+	"6Axc71IWS5dKzKlKokaXO4QieLytWlsqu2mMYGDpSks6R4V1ODpM5XNfvbl8/+nt+dmP52fHGNkG3Q/S",
+	"wxI1JKjeQFO/iGWKJjzFNtdcKEjA4sNb/vHy1fnVzenFJTb/s8X/Y8b4kJz+cHp59v5SD7KaCYZAxLH1",
+	"5U4FZ8Nb/uni5qezq9NPOIIdXz+H0FqQiqT/hKECSPKy2pj7DYVCFgzyVQ2CQb6IQTDI59pU2h6Gb76o",
+	"OAS63ZZn26TgVMMByAhHkYgbMvV/urn5YM/ZdisfDtpcHLtbplrurbJEKQS/e1hnlabdcSbuWAa0uwCc",
+	"60rFTRWEAG9ScT38lo9zKM4V78SutqmLdaLnDxQU36h1bcpiKob7gUZ3YjLZIstYk2oOtWMs1k0ODDhT",
+	"NB1Bgeo9TY12vilscrSL/aMX+629FaqRvET5G9rPaJYr/nYJZLy2wBeK3FMIIilBDLKTTOJKAF8sxwBi",
+	"U7R+8MrGnNBKF0qb81/v2zX/mi9TlSzSBL+/adk1424ufFP/8pzi5reV1pIfShv9mdY7PW6PcZ1sc3sM",
+	"lnS56xNui21/0nKv8smbvwszv3peq7dajbR65nhNkNFvXqqz89OzHVQ2TZcfzi/PLi5/3EnxCwbWq7ij",
+	"FmpjvTvpxJVzsh/ojO6sN8A9bDnDZZb1r6H/ZABISrmGiTa1pTKhlPJpbmkvlV2krRmEnkRYMKbsGM1b",
+	"ccYwf7XfRe2EKrdp6rUsJZERzeJtPGATi/Vf0Y9TKdAYwNJwB7q1VMPselUe0Jd27oQJa0gJIphWjuX9",
+	"kKHj1D+k4CGidSn2WWETzYTn6anY04re8gK2AjsYSqgu1mdwQsJxwmm2DpFO83dNCDYsq+IAAxkMFEZc",
+	"8U2va9Sb2VWLtKiyNXRXnNIE8PXT5I6lay2ZZyxduMWkN1enl9cX55c3A83Hrt6dXuJ/f7zUNsJly1qK",
+	"Hpk9FZ4JvAjHEP54fkMex+mvj604CAPTBADzFDidM3my0VS/ogU62ZYdMqF9iY4dX6vmO3Z7zXhWbNy5",
+	"HzilEj2LHopswZ4y3SEuTxm1GVtwbdbKzh9fzv3r9EolBbB7u0fXowWtnXfv6Gyz8zzMTpJQU6dpm17K",
+	"anrI9uXV9LoupZkmqW5jGZu1pqWEOOf5FwcvD724pfqMPBkgeDvBkWHwYXyb0QXJsKk/cil1rt91cl7s",
+	"c6OcDJzN43e65n/F4y/7Vbocf9kNvVPn983FlFu4P8QNqzZkf5Axi0SPTrXMPUuf8xyNrZuWVze2UF7L",
+	"dPZD0aoR62aU1WUMbllEOYkFBPtsQeEWGZbd+pMbsLNv0NS7V//ZcjrFllBx1b47PS1OY2xCNkUlEd2B",
+	"B9W/lBLYm5WZevflYfe0+qNNkdoYOUOIBNt0o59b9aXltNu9Dl5Zpzhhk8gwdgu7nNfeGtdTxgDtC9Jx",
+	"w/8RNsYfnnbJuoUEKLFgvD7sizlqGcvxzPP0IC4ycnZx/er06uz8LMg72C4X0MQWAvhiKSmP+4aKKyFV",
+	"vb5RIkcRhSJI36aZRrhUkZRRqUio3wmbU3/RKx8xGxf2fz677x/0rzrx4fY3pD8qlifl9crCgyBRJ7iu",
+	"ys3fQO46rOd77zFL0M0cbC412TWh66hDQpc2wBdMLFILcUYSFUA8CO4NpDXiAT5IqtfBBiRpOVHKlgrb",
+	"tC03YcsQWInpuBzEpY+adK1f2nn5FoEFMAy3MaJM07avBENlltUKQ1VZz4ctnMOuHKpK400odMNL3QdB",
+	"S9sxzau2Zv5SKHJ1/uMVJJa5Po3L80+DoBrlzN2V3p6ybbt37V/CacHs4VjImEVizmSxruK+cfbZ5Q/d",
+	"Fqv/04zU4or5KbdRe6gsIVouJqM6Y251C9RPBQQfsd4reABC0nlmPzX4rbf8NEctnFHUc9DLNgcN0IpH",
+	"BEdGkzpHoC4G2VCGbBpwMwFWFBgYbctyh0P7/m5VE0+8EO7NNxUPsdtVrZykWIQklEyFVgmSoB3ZDolw",
+	"EonE1r7jtT6dgIQZm4t7pl+ZG4wiNh92PoEWhVws3BRQaaLEeiIvKedH5v/FOYxmp7dY2N4ZzXt9MV+I",
+	"rK9MyCuFpVdXWSNQT7U6uNlOBX1WNtUjzJY8NikHfWN08JE5vklVIBkAjVb8lQSGaX+yGn+wrwXuxjm4",
+	"HebTuxzUuc316XFatgFyeV9fZ2JODoat6FCmJWPbZmtLuejDWMnf0gsoRmr5zk5RmM2eVRjBSCSCaT/K",
+	"gxXfBeSOLRyNb87mY80LJBwKGOGG/97ycUr5nQRGTfnaBEkeVYMXdkisgF9j2AR5gDTBklueB1iwAtfD",
+	"0jd975WvUgTgrQ6fPsWVYNzFJK1MRJoiCDFaUqG1/P24IW0IBRtoAdUdRpwsJ48WGCmAdRiEDgB4HJJ3",
+	"S4kIb+DoMFDESczmx9hiXt7RND72r3LXIn9fXX/5Qw70Xr0IDl4e4p42LCOv9vcfy7Mj8ib5oeF9vz+i",
+	"qcw9P/H9/Ycra9/wm3dLoEIP30bW1GuRkbwx4bANyMVBwjnPGxgVrnY/EZRd8U2bT2IWibgGPbIoTvcP",
+	"8eQwAFBZyAk3fzvY3y/IomNN+2axtSezSVt8f5Gm98VfZF2XJa+Tt7XSpENdcj7gy/395wcvXx4+PXp+",
+	"tP/y5UHnwZsrlvPxDw+Onh+9ePLs6HnnkftWMXsLlz23XPPNaEYzGtniiaagRkdYq81SYj91HeyTdw6B",
+	"OuRvBZN3QY77/YGvaZGH2TeB0mRk1mVQ2sJUiM1IkqgThDySFT+4S/PkTcJjzQro5I6aXIOZUotwOGgs",
+	"CdzQcpsr4Zo1jbcFWkNPbcq89VDYDT59qcvye/tydkhz+2qOnHxNPVw53UzDecLdvx7s5NfxQJ1sHc51",
+	"+px1EyGAvmTSz6wGNhegCFKu7dc8bBjuLk5aAEA8a+nRKPAreceafVeYAd7bpBASHiYJJ280n9p0CWwF",
+	"BPIEa7K2g/9wHfANrp/KHbPcsZg2sGtvuWjYy6kvRJ6p5OzIFuHxSujMVgWj1PJpVYgooSXHx6u3MiBj",
+	"JpMYm22KFQ/KoAlzugafz4kxR77POxW6vcq4gVMeLxUJH4cBCf+nkU1/p3v//KU2teFw/+hFj+t/sL/f",
+	"gDx14CD6xXQt/SBcqQBwZgYZvescSxPfy2GVaYt2+eTZ0+6Z4c/1wpZKIG9oBN+B6wI7d3V+fQMmq4MQ",
+	"pGZsLll6XzK+fKA7X4LBuCgm6EZNtvqg2s6Hz1iWqPq4IBix6Ks1JHSCFm4isWhYsgzUmyLntn7lEJTW",
+	"HL3IwpJNYGo0Z+p0TSJhEXPQdWYc0R/eX1y/v2xl710jji86yJzUje2ONSETLkwPpAJASaz4jkKnwuC6",
+	"wDtB+kAZ3gk6F+V44kLNWBY4LhoosWwBKcQcI+rrhPjOeI3ExPqacix7ABBLJEKUwpSxUIrF0Ahe1jKN",
+	"Dr7jrjxjH3OHTPOKFq6Rx2qgQA5Tn1mcHzbwkzS5B/SLjGFVjvlWzSVhYwHwQ++4bGcwXfnLs/rgsqmu",
+	"NNnK1Y6Sw7YK6J3izE+dAcbNOJrNMekbE2A+IftugCnnTDukDxxsRFnKmB/jnCk6DLyEzVEmnooE2uRl",
+	"gRHy+X3ZlNgujEjBfbuoG9t4gDV11wBBgMMUU4g9OUbb6Cr/z+knvyuV5JuoIbuoHr9P2f87kvffXMZv",
+	"kW3x30YP+G8r+r+xyGqWPFfs1yVbsm1KwCq3ard70Z9MJbPemhxBqEr9X1o+3c2R36ScRBGoXh/m5HNM",
+	"rs7Pri5+Pr8kj7Q8c7AfaHTHxSpl8ZTFJFHfBeTV+8vXF1fvzs9u+SOD0QAIQ0qQMSOLTERMShZ/F5Af",
+	"3n+8fHV+pscsw4ZSjpSHdPpdcMvfnV5+PH07BFo8drNLz//9p9OP1zd6FC6McE3ZRC8EmSiMfsfYQmpm",
+	"C9KURnfflevR7OcNgkG+/EEwMAscBAOcfxAM8qkHwSCfexAMcLKWZKUrJpfpVsWgBoLPMMnCC1dt1VaG",
+	"dK+3fJ70hxY63C43oBbZp/yVh/sHJqAckMP9fR/gfICgzcCdbB0jTtIMSnFQU7jaxiD0WcneAGn5W/2L",
+	"TzRttIUK7ARtiwetZ7toQZ8Ygd+332F164cuvqUopzYykR2VwIThRwsbTdgq3o6xiEq5iEdIN0a1DYO7",
+	"Y+tvFabMs1uMQwtqUBtDk3bIfLuqDnNIvIHtII+uXr8iz17uH36X92BzsWxXAM03ZkSb9U5sNFfqiFp1",
+	"r91xuoFvHkMDDEN/adsXywYo24ZPv7RfgpsiRtsjUmGIx0hh7CsEHeJUtj62ZjDmNGlbdEhO0XgFxXpl",
+	"i6jwptxykOJpxmi8xtwo+0A5h4GABSx9eU1NlA5dMbXoouVEEGseF1BSXhqcMzUTpZ6gH95fQ9H2R/j/",
+	"pzevfgIkhrfnN+de6fvgaQy5y8rV6Y9etur0yyztb6a30VABHtWLgAiLE22omEs6JNbKyat6DJo5Jp8J",
+	"WUBfOujTFc/KUs1aYMkOdwRSPCrnUj18F5CDIr1pi9Tnlw/SZ2N/S+y23xli/sMh12/IoZ6f97TE+BsK",
+	"lOpgvwxl9wCKtBdzi5QNCyi2nQ5p+EG7Fmknaf6O67za14v7b8y2SSbmbm3Hm9PXb06xnEMz6evTH/W/",
+	"/u39D4Ng8On8h5/ev3/TYihdK9p333JjeAcQoR7tMQ4eBKX0sDW/qUDvhu9rOS5Fe1ss0r6zUXxtvOk8",
+	"NiBSJ2RBE1PoK5bKQTNlObzylvXXrQSLq2z/ep9paXNXCkge44UP8g5BJJFkzBI+tf7ioHCdaf1ILqOI",
+	"sZjFt1xkYJjGjKaYYx6g4cEZiyWhZMEyKfiQxCKSj+P01+EceyiDypVMGInWUcrK7oeeQFO+G7OVJunN",
+	"56O17gXbnr1PFuEb7FBeujeFUrfhkYYKccwMPCFa1XMjZy6RbaUOVoRCSTWsWQomLGK16B1bk5hFibZc",
+	"apbVBzO+wnzq62w3V1JJtKxZTB8FtaKlGWW16XyqM7QqsyVFztfIvvl6O/TkmAOwK4MAG1mbdFqpmP5v",
+	"kwQ/yLsxtF0hewB9U59kY9QA/FQ2DTyEF8JCz2afkbGUGKf9ONvQIcMyYiwdLhDefZ9Tp9pCMo8DX90x",
+	"/GnfqNycKIcm7DaOgTKs5n0AjP4I6vjrUPcvlCTVLjT9oQpLM/manOF31uP7l9s7QeJQIuGB/l1QzGUf",
+	"FYXWvuL/bMqkCkytzyS5Z1uIVn9Fdl0KRv/0wsgea05ZLVdYv7eFTrxd3rH5tG0UaWQFbUqJGb5HHjO0",
+	"9/U1ZjCINob+Tj9cBJAeABh7CTbfXFA1OyEhpqZA7TKIu4CEMSArhgTFnisdbRQtw2jXIBiYIODAQCXd",
+	"A1+J7nKIgQF0bWUKQQrAI1/LNtOEs926iPzeOoUHA315xVJ5edErg2Si7R3o7+wUeUCHydDPpvII6cGz",
+	"w8OjdnReLX/93S0vcGMmS7XMmDt9seywa3K237WEDXu3gM9n95CxhbS6ooC6qNkk4/FCJNyHXVjb/9kA",
+	"VAN00pK3lxKPRdyjlarrPv7Fh9L4KhXL+By+B9DtIcbP9Cds47/qj/fvQvxXFfZ10THC7B/BsmJ/XeJ9",
+	"U//GJLYMB28aPH1CKFEWzICb3o01A9cWPNbNGBpNbC+JoeESNt8yH9KOcWMhlswLvXYUqhzKL9Z3jl0w",
+	"Hid82r3OIWNyIbhko7r4Zo7Dau9DjqgPhzn0Nuzv3EmvhzMCL3gBetanU5m3p4ozQIkuHN9FftM7uNBw",
+	"fVsoCabZeNKr2smwu69V6+SsqYOWUDqaDQoKDVGGriOD51xAZIUTQ8I9DpExhOCvmEI61XJxcsvDPBEI",
+	"f1pQKVlMxD30cjUNtsypwgOM03HqyD0ieNl/YVY2yDu+I7CRhTvI5/NqEuc8fkWXkvm5nYFTjpMYSsyn",
+	"WqjoT19RbNKW42wothjlM0aURyw1sxtNZQCIYRlVIvOv4/NCH9s1nVLZ2/c4X+Tg1s2iqoCeqLQZ0NOi",
+	"WQjSQutAlK9NdHSFXYCah16J7G6SilVNB8kqbZYfD5yPyFfpI9Pzz4uUJpzFp3lrzD72crd+mnRKzfDg",
+	"LqLcX5a9YNk8kf7sa2C4WgEBeNYxIyaDV+slsSijctfsELUtPZ157HIat+b9im8FD81FnHe6TQwwDdC/",
+	"L485uWf1SNiIdEYlIzORxjUJr9hInS1ENOuE/77Rer1rDaCvyYw27DEDWrOvdcF5wOYA7WMisqlQCnxb",
+	"7acF05Q/KjDb1HhY14otvg4VF11hvwQN2u4rmqbm6gOMjulmJMmEZibXlSwyBu4HE4tHwzvHLWpBsbHd",
+	"Z9uThd1FNhso3XiMYS24gqC4UI5CUJq29qAKSdz7mOqUsYhyzRZiSDEeC+gDhE2koLkLhrQ6qRFVlujR",
+	"JsapiO5yS3Tz5ruNHnKY23IjgQCSAJeSEadsTa+GcYkpr2RK7xlZLoYEkktwoEchuNFLSPOPfzP/NUri",
+	"L4/BSRB+BwkjxikA6XfFhWQL0AOWHDaLpZKtZixjnRT2XPz63Mkl0p5Rybpr3E3wUWAe4QMB4WzFAD4/",
+	"k93DU1oC1cJHaVOihqhmdKHPA1Dvhg1mSA/kCytLOlEgSp6+pgPjinF/Zl2KlIaAxQit6cexSMwA3b6q",
+	"EzqpPgREIOxs39hX0LaRhrV32jqQA1qN0hduNEHz26qXXEAljmZdYLbZnssDe0Dol7f/rZYZRwfact6i",
+	"eFYDnebcHOvJoogWC3OOzO58fiGCQVNj5dcii9gro+n90Xx3WZ5e3SlpciMnAr6sdtf+WLvV6+OZZIxr",
+	"NeUb6En9fHn5YW448ioNOmOmjVSprUdtNMMlRgE5o7Zj5JyRNUMvn5Nl5v9eL5xaSRyYLAkHuh7XoJeg",
+	"z3wu5k6Na2R6R2xsfxEs9zBRZG/eH0Yd1T4T6W3hShhRdcZ1lDmzQhyq2LpaWkqms61qIGgeJsF04lgM",
+	"ySXyZTjEMWMc1DlfbmKcqBE4p+oAu9aLoj2S4w4t/oZTJ0qydNIPLUyfbc20kaP72xxp7Ho6ybHKtJZP",
+	"EgmfFmiOAWG5kxzDjN7yHFEd3DKdNJzStfYtGjuXjSyRNVNRnK0h1l6ITJUt2S8+q1Nfw+4X3NEBvL56",
+	"EI56U7B6tlCbYTeVvv2Mx1a3xcud8NEktVRYHRKKdCPoukTX+jgSTvBp6Oug1W/sAkoQ8hj1SlIc5pil",
+	"YkVoxuBY7N1H9EZ9rOhhjrGfrdcuz5Wjh9yiavMMJGSzT6k2P5QYbjowzbkWWkiJLixtm1P1XXmIQfdq",
+	"uLbRbSbhJLzCVjAwQuipfCrorxqaSo257PeBaPPTRcnyg7tJUWrg3RzmM31aOkT5MqrYaMGyEWJt1hfH",
+	"LqBNv34mQD+tpk8uYiZPSBinvw5tp5wMYsMF8FqQcwl4DEsXnUdr2pTmd324v9Hkcxuspo6qBtCKe9Jf",
+	"hVYiCu3mWlcPg7zCh8ssrh+J5VVLvzPqM9kdnbbhfRb/v0Symt2JxajLC7CyayUW/oj6Tzc3HzppztXi",
+	"KosprwShBDIVo2RBuRqSKxYnGYuUNO1X7gFdHr3bm9S+jSbboIRWUmvfX99UoE23rdPxZhyejqFUmQVk",
+	"ptRCC3H9v9KbetiswerhfSznJ0ZTNdsiZ3pZytTzJhd2Lzu90Dr1R9kfnBJK+vpmvde7b4OBjEywpeeA",
+	"arlImRxNmIpmXpiH5J4RaNICiohMoPMVzEbMS31z/IpZM+brU3fOFTbmhglhpoypZca3mmrJk1+XHhfZ",
+	"GygtB6x+SfAh9CJLARhjkN0JLY+mM2LcSKBa6hXVNoe9p6kvh+K1pgGEZuDMqKOR4EYnI+NlksZ6fIzf",
+	"nZA4E4uaOfyeeqSn/GvtQixdlHd849S9pO3UgvdGZMT3itZi2rLRJpEWhx7BbgJNjUUbMVM0SVvL1Ar3",
+	"cidrynzh64SlcVPC5UaRUYRRK7Mq3wY66Uq1+6eNrcBT8QsVujjUpnNBL2sq9swf/yEFH17R1bu8R1H+",
+	"6568SxZ7YoHz7kH6iv4YPeuXYPDWdsbsCXJyKV450Yuyt5X7sw4/lJIyevDJGZUj67bfvG3glI+WmfTl",
+	"XH0w8Qn2mUYqNYHK0A4Ynlgf3oQxyKcqOQ9ouqLrOihqH1y9dVsBKhQuKezQs4FO2Ugm/2TtgTslFE0L",
+	"6JBNfz/QuzFaEzQZTdviEwc2Pdjf3ydLnjIpSQhbM4KRMaWEyjsWaz61DU+HBTb0dbMHgnvkfE84JDfZ",
+	"0nTzgb9AMowSehyEkgBHgD6bW24Al2xQTX+qEHf6/wF2zrHBnij1j4NdAebjNd0rd7s4laAgQN8V344/",
+	"Xr1+RV4ePX3uSw5AsLLaAOh76FMOfoFI8EmaRCpwnANVjxSNIrZQ4K4G7IAiOfmWG+oPK3OG1m+WMWwZ",
+	"WnFNtRcutDAfsyWl4tvIm2lwreg4ZSemdEerq0kzhOCzwv21DXy67fm/6Y2BbbcbjpB1TuA3wNJ7ixKY",
+	"w46WS4ML+VUbfgRiTySgOQ3b6qnr4qjnkJo5T6Sid1rlWPI8WmFMk87B1K7C8QX45qSi3ljkDfStV7OC",
+	"sPJVNFZ5OagmfU/SB4EPTOfs7d9GH67evzq/vh69Pr14e34W4v1x4/h57jAXq+FGmblZvhf1vlK3U5gb",
+	"uZX/9OVLh48e7bdXlyUqrdlUfWvAgyqy2PRFBMSGCbLKbE1EhNchaianw/xsN7FC0oTfQf/PGSOsyOgo",
+	"0ELiSjpBluzl/Qya8T6rVRmYfIof7IRRzcVxSCyw2pdzFg3sGem3b2Zg7LezHKrc1Awsj6uDXMHfScLN",
+	"ho5FvAbJpv/BDVAUeA3onEH3nsx0RGtPo7KT55vThOlzVRPffMMWqj22+dQLBH/FTBLpNgHXXmkIVfsc",
+	"3vV/ZpHX2hNSSWSsqTMtpHfKOgTD0qw9GpC5bwa4hprPykwW4YMHdc3YpzZIWGISNFL+6gZRaI5tQvpw",
+	"30Fl7Z7pBZ1KLEfuJL3Ml0DpVpNlp7UGulhk4p6mo+I0mlDYDl7k77SDDR8eQHR8ySMW1yRTCclMlHAm",
+	"VugzznH1dqigPHwOQcz+XvMqVDKOMcKE85atwTJT49qI3K3xrPDljsAyT0CzEpztACBxeNS/0sddgpbS",
+	"TFFvTi+kMKySNNV0rGYZOJNAV5Qko4oBeHBevXL18fLy4vLH/pWphy9LGerbbsRTaKWeqvboQg0YTV3E",
+	"pNqhfErBRmshpUP96IymalSXjvNptjZb99Pp25vzs2OsnVhmTIZB/t8jQBbFnnZ4D81fWnXsnkiLB5Bp",
+	"PVH1wRVUx5UxF0oZLErsctOxS0CdD9fMbqaERZxAXMdmKQgeMRLaYwl3WcmhJzy2S7P43sGuDbz9zcjX",
+	"ZhiqHHfa6CrfCkJ08BJ88DMWL1MW2yzEngj2YDOwlEXe9hc/WdEQJrEMLdAm1AcVVe7ayqHG77PDKWpO",
+	"oO33uv78SWawZciMxqZle2w12QTwEWF1Jn16F3p6hoZUtrWI6NxUP48JVprpP9kurOie7LMtMAkNMkzV",
+	"/lQZ5VJvwRY8Gtqd7NJk4UmXZv6aBtH+jFkEcFUP0rT/yVNI8gUe5y0EvdZ2gE0clASVFmgLQzfjVN0+",
+	"99BbOZln0NncmiqLKWtAlolZ+VhQk0/xtFp2wc8deWmUHadGz97SQsU0MqikWJVO3W34UFXEG8yNom7M",
+	"o6qbzCitpkP6m/WMIQwCYHMsLMI3EbyChlzAOd9c/UcB1lyAKcF//e3j+cfz5mB0WY3tX8iF/atLvSlM",
+	"DoNt8wBQnHgwFvrfeEttrpj0Bbi8XnvL0dtR+jtkhWiZ62o3HmybvBEdeBnlDAxZ1/4gWtuSJ2TfyQ04",
+	"JtUVFrkb+RK93LxI4oANM5ejsSmFgLIZMCNLPQ7ydgvltTVv3ItnR2047htBvTqsth2Sm95j1Q9Iba2U",
+	"gmw27UBomnoSnbax1NGornMHG89mIsmcUa5Ociy4ROXqAu60JuQsiZTMY96AUDtZyrqGDV7bucKZxZxB",
+	"0wUAAofCTmM96wXkFT6bY2+Z8lWxPyvUdnPzwTqhJYFi04gFkPfERcxOyIvOFPbsqO1Wbp981skOK7SF",
+	"1/i8a4RtOBqAvRLB0/WxC7otiRLCv4rEd12hZ6+JJDqpbZ2cMtgFt9Iow4fC/fvIsOsWeCjn2m1Gj96e",
+	"nVfSrf4QCXldNwdT8za25cqwiyJeUTRNAkodDnw2VXmQS2hfb8SwEzrrWs3WP1nwqzRoLl3OwIV6L3C2",
+	"AXel0K1OANOvqTVzYSY0TDYkDXjwqMUbHN+TogOSdWDEgqEHY5IgnI3EhPpCdtvOTZjyKJS1FR8GM74R",
+	"5ctI0SZprjrE7qtgJXVRXPBEoVpODNao0c1b3UxFUW//xh6m920t5JS58V7O2IxL3cdm1jvptZt3MTaf",
+	"boa4ZJLXLuVbVphhzmQtp74FTE1OrX2CD0BhXwukBhfSik+zcUSbmMGmn08iK1ccAHOhzp4jGG6uh7tW",
+	"26fTixuEvr05fQO9eM7eX2pDDSPsg2Bw/ebiw4dSZ54G4+0b4gyay9H7WDvgdJuBu57Oe6tx+FSHYwts",
+	"CZoylJItaEbTlKVD8uH8avTm/D+Oq10VbVO2Uie2W25asWGNGk8d/A79oBGlq0qDKM36jTMdmJrMbd5b",
+	"bgAN7ti6jC2ESx8EA7PApiPv1ia+alOXdPxdlPQ/ayP61UbYU8vYfcJWW5WEWrlU5KoZ99GmNWwhOO6Y",
+	"r2XeG7ZGcsd+cwisbJyQlMPFyVxAWKO7oNpC56YV5nwHD/WzL8FgvDbQvp2VQkTW/WF9See++r8f1mSS",
+	"8CnLFlnCTY7f4b6Flx1Wxex4PeqGs1CattrCe13g528zxmE5BrVti1wAwZgvfFlPHwFUVzGbfjTfAlu3",
+	"KRfg6WarQ+uCzTfHOWx33/NFB2WCbeD5NdLYwt6j01caSChgQBBhgUZ+yZyVwocnJgKKqPcmcxZLRW/5",
+	"o9CJoobfgTQ3uRWIdBGfkFfv3314e35jWk6+Or18df5W/yNjwOnqcO9PjfAfnX74cPX+Z2i1Z8LYUD70",
+	"8RrEPi4OuvSZafR/m0maJAMwod7g+NxhMODSxORRWwFeaU7mRon7eE0dOwdbD4hJkXF8uB9gsDUH+dzB",
+	"f2qD2j7PWskBQmb0nvnm3NoZ0sD/vwIosqtWLgBc0AFjQXDAPGhSaPw1BKRf2yYX7Y6xxage/shCtdm0",
+	"Uf0UdGSF5gLYXmVFZVt3298hsIjnoE3r1i2afINDHyERJWAk5k1rnbgJ9gw2DWFj0GznSZomJlQwvOVv",
+	"TV8Ezfn2jzUFwcAGXk2yTKthkq7lCdk7OM59SUOSA7emVIGiaoJe8DCi6yEUZ5qaBRp6tfiKvo5pOdai",
+	"F2f6/cSMZGMW+GxncOnSXdw7qIeh7DB7DRgluSmgDTjTV1KZI3aKUu15PNzCG4lrmzsKet1Is2Wf5yP3",
+	"nqEDK+9AHJhYl6USknAA4o6P8/bnq3zz8kqTwrFILlQOS7mgUiGJbAvanW/A1bI3Qp45oYYsEUsLEL7B",
+	"kmT71gnZN0UMenO6AHU7YQxPMbw3V9aySVxH3mtICbuMk9IaAs084QWDkQiQitFSETkTmdKCFUMOoAPZ",
+	"OwrxmwP9Zz+7zZ/zXpd8crCET0q3X1qQoXvIewdHNXxKoHUJLc76wAwWALVtnoMCuCM/48ZMYJWtT9N0",
+	"myv0J/TG7xp6o/asOzajrm0RvOEmhvqRYXsL6cLa7xMVs16CupIcQ4bhsGqOZkWWexeXXMUiNv3A6gom",
+	"37rZBcBqzAvoOYC+YVIGmoondJdMuoNN16C7sLYyDZWtX6VUyhqQbV5tJkBOMVhPUyxi14RvZnR1a9N2",
+	"AtAPlWZ5UDpO72mSUqRn1KxG2M8gGCQcCspHFi+/RuXetj90JuY5YJUPCIktsA39NOGmd5thwmAQ85h9",
+	"PnFucO7OxGLY3BoSnBm6bVafm2s2fnmo+utE71TRHXNn4DyM481ZNoWCOxvNe/7kxTOI5pkGwVThhk6Z",
+	"ktDd1zaTPibj9S1391ALvL9IGwDU2g7AQqsRXSzSxJ8bqoe36R7aAAZUNLnMXCQr2yYEbxfeP/DH4bDD",
+	"W/7JzU/B88cS3jWKZMCMM48TRe8gDklCZ0vDOpSu/3YmWLb+AOjR2zhanc5yFvcsE/OSppN3ikb4C4Be",
+	"yx9CNvAXT05bwhOV0HQENH1PU69Nom8vZHQ5qXIolL3NQzb0Akjh6qAV/CNR3sK7TwDCrJVPuci0TTBe",
+	"O24ckPQZ5bGY7+igqWJw+4DCtS2WpoEpzM+kyq2P4Zbpfo1bf2ly6RK0mOvSwfMoyf7Ri24TL1OV6HuX",
+	"1Rgfy2hmZsQok12F8aG5gaa2Xa9ZjatVqWw9aspKtcKPnHIDWJ8mUpk/50luPYrKcons0+S/DlDHlfA5",
+	"w8/15mYiZcAVYwEKbs5jnWjeHJtQWNkPfA2Eeo5uHAxoPE+4V6hrs6Un5wnnTNGYKgqOPcoNkokLrxMi",
+	"5m+IYUuxVItlAdmp+b0EYaRFfIDVKTlCZCId14rHR9NaW3hTxUtw0cwRXAGBE+SQXHCgFxnkGZMY+VTZ",
+	"GszXW25SPnBpGAsFeZWKqbTQBQhTr+fqAfRZbqZRF7I4OvgSNLgDAFcD7GxcoBFt+Hxgy0bgAXDNlftG",
+	"eYqyjg6d+bZrBv/EdFUA38eoQ3EN1DGOlzLhTMqR6fNeX0ZjKhYjhimpKIS3rnaIYAc2He8MfBKmM9QJ",
+	"gYuAwXQ2mQDKm76WGZvThDdv6SGWTBaQOiPbFW7repfCT+nvmIWFieDmChCElSqwFUzDmp5TIoZHlrEU",
+	"19+CjYA1oruUfT7zAN1W7dqYfXYZiosHKzLTcAk7I5xYNBpgPCGeouamWnGwwMTdzL0XlYXV9PSplMDG",
+	"jMYjdJTUNn2DGLYLUwGX1iUbZGZ5Lwnsi+ayzbyxFEQobC8q/dZJqQ41LEbl09CJdG202+7YSWICymJO",
+	"GB4dsdBFwarTgsL46wMS6j/9L/PP9qLN0uhNVPgE635Hke1i1ejEs92uNiqHbce/bm0pqvWt8PqoFlWi",
+	"WlmJWrdqrzqHkrM0mTBoW95lfW/zhyslmFaab1FwBsX+rVcAytKgD/solwv1DmXbqt3UEUSqhbs+s0Bh",
+	"2ZLXs0MjIE3am74bU8EkEXyrqrFgYGzmbYr0XpZaIuzqFnhfqzwdW49A6f6FqIyFWndJacbQ4W28Are8",
+	"QV1Dr/gt3wA/QC19kRuxrQq2sXerBc6de6NspJNMaU3Py2p1pVzQdvH1YteS1Of9O6lUEo56d1WpFvdq",
+	"2aRVVH9KfZKrvVxkJqztdDaS5B/67hkRrsUpjfR/LBd4X7rpt4ot3orG5udHmsHKpVy48Ay1RZ+2YImz",
+	"VdH5NdgGzkE/FI+21sCeOv2It0a1KDc07pG7DWAQjj7TAi1YLZdXGY1Y6xV4vmsh8YtehcRYNfAgZcRH",
+	"++0tFyuhj/xpZ8Eda5br2wRV2zhuTFJVnFw+VlEEPE2HUkeaV6D/XdrYlLtudXB9BXGXumHHgN0tSwi8",
+	"I3q94E8IH8PSH/+m/+fLY/1jGNxy41uotjjNk4ZynbbIKdpztWenM1Q+n9Nd0/5bq9D2vw1ncnOU2GfF",
+	"eLzn9C6Fcrw9O0z+hwlimjlZ1i2N2wsVsmeedBftttQ2rRb7DItfZOdGTc1oabDbEG3yZhVIRaO7EXAj",
+	"P+5kMmdS0fmie/OymrbXfmTfee6mMzeuWK87eR3hb1MpfJ6AghuWWAPi1hjL1CRz6KV6EqUrHpJumqOJ",
+	"PfwS1DW+tnojOLECIpfRTF9RavrZEPTGDgmkDQjOyJJrtiVn1isGhqr9JogJJaYl+4bLoFO7sIqBVwKU",
+	"7xCYqZpQnebsagOVy9WsdOk0heAjCzGK/BI07sHxIGPGm+w7IGiKiw4L7tt5V7uHvQfcQUMpt/yOrY9J",
+	"iDOE5NHR/kvsJxki4vqIfU4kegEeHe7vo0jGECKd0u/KrDZfZ+VdLzvraR95rIiuWQiFPeGtuywsGEyK",
+	"o3MG7fNPclTXlNF7bQo2hdCGld6NXWqgS2bJRvq/G4fFcNGzI60HZVrVzjayFY3npBKpNLUvTdch1xH9",
+	"cXdZub7oMdLqtSYwmhrvWGeNHy5Twm3xdz1+8E4Rk7Ly7DH385w+uBMIbBeU2B02HMBiN1I5j2LTA4yX",
+	"VkOlnbIm2yJtUMKLWlIPqtpQbTcblEwTqaBYJk91JZiLY6TMnGUsXRNKUs2bTvATw4RrjSasgCP0xI73",
+	"qdK+PrCKSWU9gO6M5PwzxEylXWwzQMPhwdHzoxdPnh0975/lXvaJ1SDw0kwyonXtIshSirVFCnOTXI9q",
+	"W8/2ss73DcshpW2h3zk+1ZrOiEO2VkEWfg4/fHTGokSajmhDEmqtG4RSIsn1zenVzfnZCQmzJefwVyiF",
+	"Bw9Hvs/hLacZswiLJ+jixl/0IHlZyknV+W1+PL+8Pr3Rb97y4gH98iMHuQCjCd8FhaP9EQjlWFivPNTe",
+	"3PIwdzCE5FFeQ2C50OaIEIjAalq9QDBp0JEvbzmW0bw9PytLY7NHWhzjvtg+kC7tVf+7QqLmK128qXzy",
+	"geMmqSVefaZaCYjkFmBMeVa+ViotLyhJo6EN3FhoaFSRgRsv50RMbrmlFdNpICAh3sni30WsrPQn8+3m",
+	"j2hfmnM1fzsx5QVSwQqxpEDZxn229Ccg+Zbh4ee75g1eO4vzpCjhSQZkzNSKMY4SGhQ29/R2LGak99NR",
+	"vESwrnrQptdaCQIvKIB+8XhI8tatSYo6FAhX8N35Mz1qURedGG7qJnFum4S5/6VE0DsP+KIUY911tOe+",
+	"IFmjR9ulwx0mflnUlkFuc40aaEveDOQjMiLyyNnQICf2nLq/y6tr84ITTKYHcvDTyi5ZWNXInr6XI/aZ",
+	"RUvVpmegdxFYC1+7paU98TufboaxdiddCCa5PGyHwZ6WfNs7L+2g6Ppi+W/zcM2O2f9Kv2zV1drBO1v9",
+	"8uoxBWVmvskwfCypcrU3meDmAdbR3MYVaFK8UEhvoWtSORIT/+2KqaJjKtlfJIlSEd3lPb1hfdvgcR44",
+	"eSPaCPfPOxPLzM4BtnpQgFzYUijrheqNtO2sQIkO8y8XRIkHXMCTbdFjNgKArmbWWeF3FLqmuN0GFhNQ",
+	"SWnWzjbBstY7AdJICbIQaTokkA+J6Xt6c41jwqrDxkwolaeXitEdJd+Frsm1a7+Oa3KPHrwNg+3uHVU6",
+	"rTXjMjjPVlPKMLbRI/gOOgn03vfm117SOfZdd3xntjQydjJ8yTX8jkV20JGLgo4QYFHqSpt1VEK0uYIK",
+	"1tqe3e/g+AgdEG2mY2EpvLUQCnEyhaRwrc8PQxKOQhIehyTcC4vKr8OnTwMsN9H6toXVtolXGY7h7Q63",
+	"zT43eavyUmq9e3l7c0Xv2AP5mfz9JHOI4xIBeq+pYosiymev2/m/n7/6eHPuXqzz2hu0jdj5yhmvWyW5",
+	"ut7Uzg7Rn6E4rs2NAsPWbf9bMd0Ck9ZWjhkDuwjHCo6u322BaR2KqAgdM2V3Pe2ZJ5d1C6U8t2bnu7Qj",
+	"gJS67dP9Dvql+4HiP0k4TZvayToVgAjyZVCqEecLjtK2mNZ8y0Gors+Ye7Fd5wuxVJGYa3U3ZjX1GJBo",
+	"X7TEJpTLFcvAfBQZYZ8BQQdRLEdH+y8x9Gm4Y3Pi50unM9sOqXf7mHoHJY67jHOwZbba4Y6ZZeA36Zgb",
+	"hoxjMz3suU0Pg7rKlg5WG20SuqQ8H+2YPHTw3AvLX+TWOMt31+SINcuJnMwZvGul/W+FlDSb+AcTYHli",
+	"4E55fD4ZhiM37GSdwq/VIIfXGSeSUeWN67Vo9JtoLuLKDSxEGtuUwNwo+Pjq1fn1tavv31y8O38Pve8L",
+	"0EprMdTpLxC5uDRU3+R/94R9Wvzutr1D3dQ/9wfge2/Eu0Nj2PFSKsrjvOtlhVxbihtNNNooEUVV/ZzG",
+	"rB1epGSpdEqMdW0dDBxtpylsU4jSXwvIBaonGWWxVKM+2fXWtWlOpNeyq2WqzfFnPx9HSb/FqjvLw21k",
+	"oJtQXabPfWJuYkAOSGYDKIdFGnxAnuTe66NSHCUgT0nJyf3MhXQuSmfbyBtWNuqSDFTmJn0EcR+JaISh",
+	"TRV1lhcUF71CLaV74mfgIrPtenuA0Bgf4Wi8VqyugHwm0sKbuE1ncjpOe4D83ujHP4KC3orWU15+PpVv",
+	"g5xh+2KO03iklouU1TXK/Pn01ceP7wpAyJTRjMVkzdQWuzVjdFEcR8+XgcR2e7vHSUGRX81JWTbJabr+",
+	"J+vORvCtpRLbv3lPo+Vy3vPF3i8l98yhip47PRdxMklYPILmud5d6jZQrZBQQn9VzbV+S7MpI/c0XTIZ",
+	"kDumzVdtGG5zuSEMUzPPT4wuAnLz/vT6Bhx+hsAC06ZuTheyhMLQa26/58xdT+kylbekfFXKxxmUrnzt",
+	"YRX3xcduIB/MI2sXmqVnenP+99/3917Svcnp3utffnvxZc/951Gffx4cfvkXH4n+XITlerC78TJJrVqz",
+	"qayJ+Tzx/zStCcf8KEjGUkalReYkMAM4db0uXCea2JwpXsQCp8J7Bp/YeCbEXd+M/S0UUvuOryq0rSZW",
+	"/55ILZ36zZm/1N6e1T7q3W/G4Td/GQC7Z1xBlmyrNDC7fa7fuIEXTHpDwqejvMF4XdM3i2+fY+VjZo9B",
+	"AuveUwYaco6WnpL0M+ztnTDTtZMsoSidkkysig6eJlBo+ozzavW5V1PvqlWzKGO+GrqZWHHTBsuFsM2t",
+	"t5qR6gJz+KPJE0+mPCCcrfL+BZ3Thc15XuOqPQK+tw9Jv5Ol3hvw7WrRqmkOXffhk3kJIm9+fV9/XPmy",
+	"ly/QxszF5SvOtMRMunSRbOB85zD6tpBw3tztDJpMTgURvIT5VhSprnBuC4PuOnwkNmblYuXxqHxp+I6C",
+	"p2ySvP5zXhYTQgpwkV0KyXmLjE2Sz+5Trsdj+H14gilQc0a5JDRNS3ekjDzWmmJdaq22eWnMF22FGFpb",
+	"eHPg9nDzcvbynqlsySqJ5F+B9TeTEIR3T0jIxaqU1G5y4fPob2juPSwnbx8hVQJwS8Ati2JjS2iawoJB",
+	"PobXf2dYUYfv+nj19iuxDb2Ghvv7DZPPza3tbvxZ5arNRs8Hbs04MSNu041ml6vx8JT/X0VZdTt6nSse",
+	"X1kNRqRm2QTzoQdCaOCMKRJpuwCSiLSiMuyO5l2qGG32jDlb7a2DHkuRLhUjM6UWWlro/5Xk49XbAp3M",
+	"1hYRNs2YlCRbpgwEhVgNyRWLkwwQp2yTPRvyrRbo7B+9aBUf3sP1Y0QDmWISkAOgLx0Q7a5yrUvpUJtc",
+	"mwk6T/pG4fh6pBinXDX3ecBnbNOUaCYk436hFbN7lorFnDUPCSIDehdQeScJF4CXChF9EmUsZlwlNPVP",
+	"ccfWtUBKpx8uoOtX3r7N9u1tNQ4WLJsnUlrIvO5pWJloxxcCBEPA8sBb4dkZAckKCeJkAvRqBoCs0muA",
+	"4IF0DSeYp+f0Hxi18XiRzBMJb3kiY9NOvgH7peWNdRdeHbKyzMqaApdWy2Tm5TnmBu7Ec+vqJm0tjqav",
+	"opqwfy7ry1LdQ6vUMZ90VrxRSVrpivz1tEk1tXeUs5XTuwABIW2TH762e9AClgjOXcWkaq53tBtq2nLY",
+	"iaes8Aesi8rkYeeU+ied0Le+5IVhph6ge25WnlshaxuQIkgAYAwm0Qw/xfSc6MhjKrkpZavfK+NdAgUv",
+	"TkGlYI+ViuINJWBaZ+Gm6pmSsl/2IXTbwsMaH3LhWKxQT8leL86sdBD1JnsTo3g1Y9Fdb6V3h7vbFDvo",
+	"TI7figT14dIUpY0x8bQJ+8umeK66iOEtJ+Rad2bOXjYd01lpy3u1y9wxGdwLUNqYseyG0vOs5QDRExIl",
+	"i/zqB6uYb0MG2Thkfwr5N0oVxzSK7lAWLraIB/1fsflCs4sCGBQ8UBbEHxEFh+SU4ApQ2MDCjXsz/Jff",
+	"ME/qlmdswjLGI0TiNIlBE8M5oc0AxO5IoghAL2gL6lgPAInKw8vTd+fDBVWzL+EtT7gSBsT/L9JgBwb6",
+	"WdtWAB8k8BxmiOLfyfu8hUPCY3nLLcBbIglfpumQhP+il2y+gRLFPiv3UzhJlGlakLmdzFqo3jy4ZTJ/",
+	"/wzwZkiM7dEsqBfL4mtWDdSkqT8UqodlgrnvsnoFCiYKYh7S2iX5j9N3b5E2Ei6TGAm43A+kt+zq9oqe",
+	"ubVhiPNh39Ld5nbG6uZvsyZFq8MtH7rd42YevWGfvQe6ufcES7vwUGMRLecQNTPg7JRHM5Ehx6ZpQiXz",
+	"m4+lA+q34bmrbE3naTMRlojPaO31Ho6aXcR5NjcPo3DLLFHra31CxqGxSCz814ajyfgG4GpQ8m+fbjDt",
+	"PkoTcONg00KquSyRTJHTpZqJLPknxigg22BwPJgxGoMSi6Jz8O97px8u9t6wdbHNdJHof38JBmNGM1+f",
+	"iGIx+Vr0BEBpoE3he/mIM6UWgy9fIENo4gnzX9/RNNYqHcISyWNUQBwAHUlolAmJXpckYtK0QIdEWNMs",
+	"+pab9FWgnhK0dkDiZaYVby1UPgipphm7/tvb4S2/5d9//0rwexQacvj997YNz3zMMtN7hNM7NoqoZCfA",
+	"pfGvV69fkSdPnrzUQ368eQWruOXzRK8TQRdOiC1cwTfc1pjkUfif/+f/juYy/G5I3pnJ8muA4hkxT2z/",
+	"lyG5wgIJI+6X/I6LFc9XKrL8T78uWbaGHvNzpsxXgFIA3iT8aMhshe89x/CI/rfp9xBCZ54Ilv54kYlx",
+	"yub/qvlemF/ZWw7NiV4ePX3+nVWaJGTPkTASMQtP9KPSvi2H8xghaQGY3dbok5uZ/kooIwH/I/a1h74W",
+	"gBzEtIVHITAoJIIYYED/xER1imfndG2Hsgsyk5svNttHktj5bPOCplhJwn/fMw/tXcSmtwVer7/IwJY/",
+	"33II9GvpzLFPB/YNBm3y4PCFA/IVEJZKRij4BLTlb+gtdxDCQjy3yeZjR4JPkukyYzFJpFyyLCBU3vKw",
+	"dLePyQ9w38h//p//iyU3+aU+hr+Z2tpiq5ZcG1ThY7pIHt8fhNinA7FPCm+XVg6hMh0Cnp/3il/s2Vr+",
+	"pc9WYv/cJJrd8kykDFu0agWOfMqpuvCM2harS+RczJ5DIsnR/kHerQPxqp01He0/gaYejv+MzEXMkBrA",
+	"CWu6qRQoPEPyaSZueUqju6JbljzOGI1DIpn5cFAwwu+//x4Uz0VKI5Y33UJ3TkSzbG2O8AYceXh8eU14",
+	"UujYxuEssKGI4xHWh4MvaxK75Y8o+fjx4uy7wPnhChyKIXlkqerJoUNUpUff0X+ILDSoRMVfE67/+mif",
+	"KEGePX365Ol3JJoJfYPcyrIi5O4cDH6Evklr8xUnTqkv2N56hwVP1yRjC0ZVAUPuDAP08Oho/8l3ZsdM",
+	"MhlsmRXfMrA9OW2QD3i30yXBdMTWvCXTIiE8v6HT0Ob/WT9Rwm/5r0uhmByS8GKy9w4aiOlPmQku4PoI",
+	"Xkr/sHWSj44ODnNcA7gF+stxi8zoer8vJnuXgjM7cD7Yj+c35NGT/aPvhvYKmwVzwdmxQVvnzE5qw80B",
+	"ydi9uIMUdUM0UyEsZ76I2XwhFOPRWm9W+OH99Q0xd/Ux7FdoO33lfXBEgYBP7xgIw9AZR/OCELgtsBlz",
+	"7xYsM0cckEWW8ChZ0BSGzsRSoe2YSEjvvOUQ28i7ox8BSoLEISWdF8AIdEq14Sbz4kALOonP3XJT92+/",
+	"IGNSLLOImSKWBApYAjJJ6XTKYlJ8hb4Xi5SuWXxMtEERnhRHZSdHxmbngm8FyFUQfLiQo8NDLUnxL5mV",
+	"qEvJbvlyQbjQLw3Jh6WcYX18iRhhb7BhpcSdNjbKiqUp9ke6Y2wBUgI2rGh3vbIRHWiohyhXmZUI2nCA",
+	"mxEu6JSF5BE4WQ6w1T/8bSSTf7KQuPLNYGchmBWygAzkJzbaJZD4FDO2GJIQGihEy0yKLAwg2wGsScxl",
+	"wT9Xz2mSpCjDYFCt9PA1idkCdK2YaI7MQOtALgAN/DKxsh0K9f23R3pyy8uLxc/nJo8OeAl+kknm/Ss8",
+	"bVoApknEOGIgG6X1dKFXtHc43DdJU6hiyuPHj1er1ZDCz0ORTR+bd+Xjtxevzi+vz+EdMMlVyqzm6Xhs",
+	"jwf7wwN8RCwYp4tkcDx4MtwfPsHU2xlo6fYyQtetx7lv4rFpx7sQ0mMNnQnoV7Yq2KWJIMb6h/FaSwqW",
+	"TuAR28gv72st3Vbst3wF2lA+sd5PcY8gvsVN1BaI6ZFOJmxFrOZppQpQDMpt2Pu5yFjoJjAmkswFJtvE",
+	"4sRy+wQWz4fkuuhWrvWEW170ItfH7+irORLxnKGbAyGprBsfjzlXTy7iwfEgW/LClaO33uqyYO/XNTw2",
+	"t0ws05iM3cb043UBJWFNIdCSC0uo6NyMFrMvtePLL3mZ8g8iXqNjlisTLHa15n+YjNpirE5eK3SNfPny",
+	"xSlkBpI73N9/+NmulhzNMk9NimZVseDM9OvGHR2afkDUNDfxzZIv+/FrTMlFW3c5n9NsrS+v6dReqEl/",
+	"kW7ne7dlN1TkTCVA0NgOd64mqs1vMBjxVz1R+W7Koqpp6kudBRS8wiDUK8khbjBWmKZmlZIoMYXY4glJ",
+	"aTbVVwwMHs0qM6mG5BWKVZo3yrRJH1Ilc6q00Qru2IhyaegV0pr1zUe5iBNj6aUJfElmnL76JiZg7ols",
+	"bWqFcAHSd4GmTNmSrq9ISnYKDxXdgHBfiEw9BNXk+AP4xW41iIlL6L/MQP6wNZyBlvC7ENAi2dMKXS3t",
+	"XLpJ0eTU1X4R2sEq0GhkaErS4wUlHRzs2ltuDAV83nec2nY+/XDxRi+oCzsEVbQwslCpAp9qunYx/Si0",
+	"zr4XdxhBNfeujkfmeLgNLDKoXw9YtUn+mTWTuCkW3agQsZPrvLrFZj3+gA7bTs9dJ//s9OwrUJ+6PHmB",
+	"ys2N1m0GKEq+0rVESgF3tOdmnhKtUerT0KfyELdTz5RbQO6dA1+N59LhD/bWBTUq003hGCjQWUGpB1Up",
+	"MAFh6AcsViaOInjEjpHOqWaTM3O7rCkzJJ8smFvhdEiFVMYqY/ksoOaiOQUXdnjL3xgy1lc373RnbnnO",
+	"90HNEeUsKNS2KiYZNqiHe4jwUFxzTHA9gOVoJt1gBpgggIc8+DoaCQ6eqyOub9tEcyrEe/BgU7/C9Afz",
+	"eTWSxZh2xq07xFK9GBjib4O3IqL1qKFajbcONm3sDaof52FvuZP/y+6X5R2SlL0v/a+LR0g9/g2zCr84",
+	"0mpDH8gJpiI+WtiWpoOzb8GvanVRc3NLh7b7OfzI1Fc7hsfISuqtwdfW52P80FzEzDgqCjan7bKEk6fW",
+	"dNMmFfqNCLVSG3qAGAdT3g8b9cxlFDEWe7VDfPm/I0GgWokKywMRwhWy/YeiBc32a5VGoGcp5gx81XES",
+	"g3Xt+Jisb3OaieVCBtjbP2Fl35OtyDOmR2A8LdpmW2WJNsMt7pATQ8uDCkAr1n43/lWV0SQFxHWcXqz4",
+	"MQnB3biHeeJhrVpqeohtkJFPubtLeHe9Dkd+o1/x6JWaEpI4IJOET1m2yBKuIDlQLJLI1PkUZixRok7f",
+	"LFJ9u63KdPzRC6rRkSHf90EGu2fZeJuxPBp47iqeOPkmIgMQ7axub6AGy52/W3lF4wJMW/t8EbV2gNhq",
+	"5j9NAOfutJsA5lQezApA/iAy+Rc7tMtNgTduMtM4/RXicZuM9PE9y5LJupafXjG9wKUyUjNOwC9jI8lY",
+	"82dDDdoYyH+SjNo49C3P/VDRjCacPILwJrK94Tz+ruxXjWYsupOEkrFYglN2QTN1giWttxx9qfrejCT7",
+	"NSR/Nc53+MeSq8SpOoRscAyh6NXgxbjlztvQsDtN2D2Lh+RaiUXuTMWqd5T2tqhxlQk+9bFp3MRT2P0W",
+	"70FRUQ9rUgK/94QcVAo+69iFXrj/4nYprt7kHe+EWYt0F7O/32E5aTJPVO1ayq2GDtpz5r7qddVn87M+",
+	"JvN+o2N2oinvIa4szLhGYxjMVdADOtxY9Jpt3Nk4/fWx8bq3+c2sc9460JDwUpuvUmR8AJZDcs8gf2To",
+	"V0HMWGeMxib7t7dWe/b2b4he+BoW0YWbn739243WNnq98bpQV3q9Bwk7N+sF6//Wq5RKucVrgiua8H5v",
+	"vhJcLucs+1Hrr73efMPWfZ//gUr27KjXWz+Bm6DXKx8wZaTfNqAT47XWn3q9cSM6Pv+WSgW5yz3myN/p",
+	"PAs8DYGNdwnv/w793PkdqKJNBO+1zT8ybnhB9+VdQ75Br2m0qdTrhX8T46sl73lx8m6q/ThQRnt+DdgJ",
+	"vd44lTKZctZvmis0Vvu9I0QPrmiw1/8IOn+z8C7kmvmUB1HVcwns+h8c2R+nv3bV1R25//g3A4/e6o7c",
+	"ENr9ZXb+KjTPbD+KyaXgDLK4dj6JHLb2yf5R+3uXQr0zMHAP57r0HeDDnt9j29K81pF5ociYYV/dD+eX",
+	"ZxeXPwY2cYwLRTKmsoTFRX7L0OOLhCkejAw2czT8W2wfSUrHajoffHkg4nigWIHvpFEphny7Toe+6arU",
+	"p84+L0RW7698C4q3dU2KNM5D3gHErCBZHmsaANCcM0ybzrPSJ7c8dM6HL5YqxPxeAtiJJOFkDGpcYAz1",
+	"PDYt6RoTesYsonNmvZNmOYGT7cdtNxtnqnBILouCszmVd9qGvrHAcHqpJv0p/O12wHh8O8DEwoD85//5",
+	"v18Q+cn5CatJyO3AyaXTf4eHiwZRuJ+3XJtp0VKZ3GtoEDqjktA83+5Ynys+bWr5MnGnP3JCpoJBSqfN",
+	"yLvlJs08UaYgGjF19ahB7t6AuKOxoIbkPLaljxYD2MKL3HKcFUoBNm4j/vanIfWnIfWnIfWnIfWnIfXH",
+	"MKQ8LlWb066EkUInkKL28F7VDsXIPid0npduWqWYVFQt6Urp7LmLkMraJeOjpTX3w9Xq6fv9vMfjTf/v",
+	"Ri6JL7ad61qQDwvFGvMHybs9R1Wjt63nVxsxPF2rNt6AFicZ46ivoI+3JoBcKBs/4qgtIYorSES3eT/e",
+	"kK5tjZDvfacS6cpCciXehS7bLJ7uxF71eKDiDP6MUdbtd3uwEqnuwWKVOJwe2DLDUg0M1sRub1Dj8I9/",
+	"cxIUGh0ile3orXg7CvHO3g3UOsWSP5i7Ane7x25CwQ0ieVbEl7Et8wRmWyINdSc546QZG5JTcnV+/f7t",
+	"z+dnOH/urLg6//Hq/Pr6/AzPXBtLWqoYSvCxKkRietBD6uKxcr1VD5/nWfkcxE7tlPD5X0dO19YvoA1q",
+	"PE+EdetxYVdZolinG/s4TmREs7jeBXZq87KQIs3zmJBgfGJVBpNIN21pSD4UIIPl4Kep/tSLs8lf3kQs",
+	"M+m3ps4inxnS9b4SkcK3nOEX9khJfsiKKdj6Dxm7h5BDXZ6qU3tmks6Mqys01WWOUwocRJCKh5H8w/3D",
+	"9gthFnJq4Awfgjdrul0uSOFYk6hxd2fXPe5SjsjUdpOMUt/p+tg9nogsYiGhqRT2/bPz0zMiOJMPcMVg",
+	"7X/gC2Zo6xuVIP5hLxQ4bR7+OiVz66f3X523CWdQcW2duwXE3cE+efcDZIwD5WilyEQQ7hhbSNB9khjh",
+	"IG65wTKeQUpxHsuBEE0MxTVkJlbsnmVETBQCJySS4PJYPCQXpohf3fKN4M+JqXkzaUxjps/NPpXkEaQh",
+	"wa9xII1u+ZgRrRfi3QVsEU5CEPgGDyEWEHGSSiyK8hlv9jsutuzj7natOhv23042OcEVJJG6y5RHUUxG",
+	"leaKD0DvOGurX2FOP+9pwtozrb4O9o9ePH3+bL+Hz8HEJbtVZAYFmpKNnaEceO3kmEViPk64hYY4vTw7",
+	"wXALdjbDi5vl3gYTXMGH318FZLxUjhjBAqQwyDFmLC5LSscsDfM5hiS8Y2v93B1bjzD2pf9l3reYD2YI",
+	"zliMi3JgcCooNu2OlT+jOH9Gcf6M4vwZxfkzivMHToc7e/u39wBM/mfq3NdOndsyY66u0P3MoFNaJDIH",
+	"PsvR1hH1J4xZvFywkdYhoDIWIB+tym30dMgKOq4UuR/u7xcOblTELR4ZDgoaKAN94pSTDQAxRCqy3nEb",
+	"oSK4HihYDZOYzY9vl/v7T6I7tob/YOGJLaC/5eZLKjhdlYm8mF0eFWexlLMdssa+kW1dSX76rzMPfIbB",
+	"BRpiSAhYf1SppT+/odO6Ocxjj+GZL8HAg9XW9mrxSv7Gl6BHAb9x1/eu4X9IwILmLS6CuvWABX02+evv",
+	"zY4M8sNSzghty0ndsAefPX/+/PDgWQ+XiLUHH49tnMjPXRH9lIOfA+uaEUxfhghTmbhtJrQlZwcON9IP",
+	"GY1mmiODiwS9/Qjrpq1OZTFbVUYj5XIxSPyDnL12PiYHX5sP/dAzyPPA01/h5nfwU8BuDx6IIpcLogR5",
+	"ur/f31WxA2lWk+FjljLl6VnxyQYhi2xNqPe/T8BjfaKpB+ACEhWQ1WyNjrmVU+WOkIsJv+Uhls6GjuqA",
+	"oVJECF1RPc8E0Z7Lcnb/ZUCWPGVS3nLjTvcGm+AjHjJvvxIGSKVAXWhzyfW1p3q5rdBUvjdN/+ugs+8a",
+	"Hv/SO3r71W/WGZxLXCPoE0mm0H5q9wuFE7Uz+TrHXlADjmEvgXFvBYh3bySg7WUS3Q3JKS+59TbwZm95",
+	"aH83DjX7zxFVYQ1e3tcjaESvE4TG8TF8YGiveRjgv9OEM4R+pYVAsguUNvVdmlT37wISZnQVkkfWE1j4",
+	"ETXTgqui/yPIo2GQqA/+SMU+q++GZS+l9T7KENulpSu6LiBqa26cAWv151nZTrpmFkffCQYZXQ2Cgd0C",
+	"gHiFr/e22d0x+eoPVfKzZaHPg2TS2IBcRDPoga8tTnavjToTdDsmkjGtW6lsHRoIRAQ6NGyuS1LNNygB",
+	"+1YJNV8rl+ahaoteISg56BALJhYpVIcwQseI1t+X1npoQo8pNqurx8aKjN9cDsmHq/evMFML2iFkc2mA",
+	"wzFT4NHV+dnVxc/nl3lq16v3l68vrt6dn313cstfn168hVcRm1Ur4hOapAD+rbJ1UT5T2Gg26UBkmD8A",
+	"zpThLb9haZrwqbMgtUoilgNtwVAVJC4fzdPojotVyuLpH5PwT6O7vq6Ob037+igrxh2E+oCk+Fejeivx",
+	"6gKY7536umFLSO+0EJ87V0t+dc3ULLYuw/dCSZMG8HDJvcgjYEw83QcpkvUfbGuKoGUplkVpvhIUztgs",
+	"D/eQs4vrV6dXZ+dnfuvtlncy30iT9VZNFfwDsZ5qkuDvhN1Akl2JAslOyUB+KrRadH1RRpGThDk4LGMF",
+	"0wPppXmh7QwBvS1QhauU/mpjJDEPzKFV14zNA1OQzGMHeD9vs7m/32p1vTXr/+/A0Oxaa5iZOYoHZWaU",
+	"R1Apb5vkyIjxmJoO/l+VvcGdXTaAAICatAEDgF24bM8YwZEfr8HI8MEAwCR/SLZ0hd/2O2VLcHqGLeUm",
+	"20yT2w4FYnWUJEV63w1OwhZu+OXku9PLj6dvoTUCtD3CnMLCTXjLne5i0CaQSrLkkEU6XpMZsCke21p7",
+	"f8IvLPb3QZH/fTEsrunaajCuAARkVkZT0/KXpf8fe9+/3LaN7f8qGP/TdkaWXTfd/a49O9/x2m6bnTTJ",
+	"xslmdq52TEiEJKwpgEuAVrSZztynuQ92n+QOzjkASYnUT0quE//V1JJAEDjA+f35GAEVqK2rxRU15yWQ",
+	"eZS7AOVgeTYS2GXig4vnmESnNL37xPJ7/LpPbnfY2elZJXoNDDz/0n0aKWZWJIlB4FV0QrwLIm2H/Xh6",
+	"1lPR9au/3ZGfeYcubImgyZ9VE1JVUWVOStsuu1Q9JWJpRezjL+Fk8ZBYqKYKzykPJkdS8aQa3iHyEpy0",
+	"t6uNCCxeON4adfNf1LVus9lB6uWrz5T1Mf73VZmV9mIusOFv1K2zz78VZfWHe63LmlOEp04SbCS9IWbA",
+	"3t28f/cP52t5sFXERo0h9bHDe++aMskWfQAILHWY0tNDpiFPQlZxvTgELHG4FJC6LQhVA6ZTNVTxLjzw",
+	"KZj2frbLghXVi7XdoIUA5J72bPoUue2XeYUB/5je4SLQ8Y2FE6w4WmCtk6bMTuu+3ujfwZDEsL9xkVaL",
+	"6RucQuhCfaQkDjDawkxA+eoUGL+oV0ErsVketZ5J37Do7QfqacMnnHyG//5G0hDV16HsvFkHy63ABPcV",
+	"ZZ4TlF3t35Y3fe54+57F9XjKGjpF3vlBHgt6gyZQA7lxtk3W92tB0KBlW42c4aWkNU2VFRKza/Vz0fWL",
+	"lKVIZqx4asbaltA5zkvNVjI2EeEBBbzAofP6I2zSKhyivhhJZaAv0ePq9QsGMchpG5ZxK4BCFTCQlI6d",
+	"vwMGZE8h1XOphFMrcVF0JCPSDZIaj4sWVDYRXE3HMhGQWDf3Mk0BcQ+4BcJ2TGJvUY1yGSMfcBQMOijw",
+	"FkrnozGENbCGzX3e7efJ/R1AMUVhLt8CFmI+6VMdIyxST+mMRRP+6S6UNX53AcSuzvJEEoPOAqH0u5u/",
+	"fbj5cAN/v755dfP+hkheo3ATQX1ZnM1YlitiileaGGPHXLHSa8BrIV+L9zj9lktiRKY/LxSde5I3qEUB",
+	"4hCM6/RUiVx5bsBS3UodcRodmt9rwfh8H/Yz0EErtte1Bt4lYszQbMLVbKMWjnoXy5/kk8/0rznY45oK",
+	"t2jK3am1jYGnkihfvfn1rTt91x12dfn66ubVzbW79X65fOX+Bmc7/MwNW1BBOzcF6fIJHrVc6BGLgYx9",
+	"qYe0FyzN9CiDus9Q0Eyk9dI2GPbbHiMv32sFc+jLH7lcCy/hbSaGItvSU/AdWq2iHgXVFmobaaXbqN8i",
+	"xmFgi4e7v0AwcoquA6rUK7Qui4zV6Z1WEaaOgWmyXJx+0VPR598iaKEHRbmkiAULtw4iA/t2K/yl12q9",
+	"VsvCRMVa4EfwQbVepQXnoXJ7nfA0zfSyLM2tJ7ATiSFtPx1rBhjLvky7rvAJx31soTlUKqVlEbjE1Svd",
+	"KQtJr9YlYcDVQCRLUEfK5QRF9gEUmlOyC2WkdUYZPONZKLZD9VTxHi+C4LrXGjMv5/qmSqbLijgDuva7",
+	"bfVhAxNuxm0GJzYNOhwgiOBeaXUgASDo8dS3GvWugCVtIs+1Me96cU55bsTqy0wr4mCdcri02FAqacYi",
+	"vnAOLsIKIQwRvxe1KU940PONtl2znlu7Pd5pmTD5ZIkUXA4hNcfGPLFVi1lMUksF45wNuOLZrFRXnnJj",
+	"RHwOhhA+A+NBiQauYtCPXfb28v3VL8wIaPDDUpvwjIYalHzyLEpbXi7ggcFhjJ3X7LZUBBZlZOzcQb6c",
+	"RjFrMqf0Z0RMTE1sNjcr6yFvYfyD5DzxUQ01BSjjbdz24K+Gq75mTba/8TGn0rgbf5lBFGQ1UtZ7HGfT",
+	"k/Z70+lzL7Rar+P6tafSMcVlEaa3OAm7brDPY66Ho42I61tAnxFU+wF3qLGgx33YbTH37A6aNNbtDtha",
+	"ltaolW1ZVWzwcbGswBfbwU2A/mNBdgRwDQ8ig1q101LTO1QhAOm9VMYKHjfcprC2W6azCznofPV1CpvI",
+	"yfLiBCfUSF+Fo0Nmjsyooc6qHQo8c5q6Ay17ToMLFWO0U+kp0+oCMEaFgorg0hg8Sbosejk8hg05Z72j",
+	"095RhGaXtEyrZIZwp1UubjYTtqEw4nBy9FxCsU4JxRbyOHdxLSqSJWUT7GrMMz4AwTT5YAy1tyfYLJ+K",
+	"bCCUPRZqoGMR++79lNtxl132FN5svg7RWSExS+R96K1BzB6Qw28L6JkOi/Bqdf9CLO2o01NRgKjuBEwD",
+	"90+wRQF7FOt7OixCIGD3L8S7jb5zz3fWDkDy9lT08w3VCPmn/n945J//97//Zx1M0TfDBv26eOBD+SCp",
+	"MwrRuDcvIjR+R5vRisqkPT/+uIqzp7MPkNNn4LydQz1l/J1WbBBvfECl+TFPlgSsf+X3VAC/FGee/gzj",
+	"ktVRCrMbp4fO2fenzPSUb7jEpC4ASsGxnkojuuya+k1sgex3dnrawcQJNAr4on53FnqqGkb1xQ++SaVI",
+	"r6MOI8+sqej+Mkl2hABeW29tmaft/H6KLnC9DoR+jw9DJKxavyxJQLfEukR75mUWwxgXTFP3SKUUY6EO",
+	"o1rz3hpEH+6gUANxfOkWYvU4xS/8D1rvJ1i9sEUV2L4WZn18Pp8r2Qigr8WVb4XooFIdV1zmpdzkljaa",
+	"4SN+LB7cVJbWruNX4NFJAq0ipuNsMK4oMwUzgSo+D87RZZfAJUAf9pQRKjYANzfHLQit0G6mUBODz8K2",
+	"QedKgM8AGCAd+KinyKnIuDK+kk4/iCzhKdL9wu/NWE8hZGy0VowHrBA24Aoypz2FUJxOYXA1g5q67tzM",
+	"pKmgNBHQE9XoOzcJhaynhkJQfd8QGYFnBUkwhX8mfOauD4hvM6xZjMbc3LkHwpOcUJ73FDb0ehh8WNdE",
+	"WgvI+NZ0qMUXLmcIexsGXX9QYijiojIRaiqd4mIfqQQ6kD262bsZU9mmr8+E/1MNpSjOLL1BQdlUxcHP",
+	"3rsj1gQO5wTqTsZro8N9+PDyuhlqbqqz+2Gip3fw/zuZtnXD24wPxCazBezrOgbOj/PlHA1ZVT6wc8Sa",
+	"Wz3ujbNmipMM6AJWTpzjgC2Hjah/mZ7Uc5HG3IpjN8ZR7fI1P5/OXphD06OtbuHBv+gpVrFaDbdlB9Zb",
+	"fOKT1J3CH04NVMBikMxHKvw9NMRjKHoKjw/EL6Bdi5p03MEeQIWfu3Qy24zl5p7dJI8/nO3uaW3i5sCh",
+	"PESQ/DKPJd4ca8TH6WLqtkIRxOPipiPNBZidJIMllQl/rlGaoOgW3aGS1jwxNhN80qg8b0FGjo0TJfxF",
+	"x8cu3Ly+MaQ/wfuhe3rEU3POIhmjAmIod52eimAEvL9ROp2MdFgUc8sjp/uKxQb4RlkM6r7CJvoBwcWD",
+	"MDt/5y+oBZSedkjcC1rgjEWvuLHHMObxy2vsB0AN6DQoaQxPDpbpyZ2xPLN/dtoMitcHejJxU6WuaI9U",
+	"gSbN9z8yIwZaxQaOlDMS4EyBqcAZLm7oMoCSST9HrthY51mH+epcaDFAgyPWwvSU0haqBwjBFTqp7QVm",
+	"JEt93m42Mgak9X6mp8a5prEmf3JiRPIgar0/nNyzTnzWiU9RJ8KhL04BRGD9pUJKsMtuPkGEy4QLYdlq",
+	"4MFfCQ68iV6q5SynA1swnGViIOSDiJ2lS75AcYMB7moxveIN0G8rXqFyzS1nMd+ct9yKT/YEVve4UBgb",
+	"kJZfKnclQgwMf9+GhvxJJ4meFjoyqVYCbaEU1+yPXIMejNWzg/VUlR6syz4iq4J26gfLG2jPoRQRkwcj",
+	"+SBUxyOFTHJj3TgWftVllx7jGN4AoXkhgk8WicwI0N4DbpFua3CSbmEd1gjX03A+t1pwxj0InErj1Ufz",
+	"2AqHu0VFsE1xKFSfbFgd6lYUMwjr1IUeqGTVT2qtWtW65w4K7qUtFWc9XLS0klsR3/VnbY25i3KvG6+f",
+	"G6mEMXf3Yra7Br9E1G3d/5cYzHt2n3tHmRhJrXpH570jkfeOfovId+Mj/o1hE2E5Wsa5sYA0waVaYnX4",
+	"7zcdnBenf/pD5eScrW1CQXPnHbeUaV95uOfLxAdJbijQWStuSPV215LdApbBOs9rxVhZ+XbYKHW4t/PP",
+	"2/Ltvp70ZyshBHfXrg4eoM4sop0PUkz/PMyTJMLOGKiQU9rzHoCVoHS4AlqryjNkAHg7Cv9/uR3V1LV/",
+	"62xWEzDO0BgaSWORhIF0Ofs2qqh1ICjwMDPOL+4p58sY66u8vnPujR4yqRKphLOVRGroZqzvloXnS9NT",
+	"xK10Du3JMkkw6doX0KButU/cgs8N6YAxT1OhjPsMPBv08KFZfb1GXXj0mMOwIi78fcgdO1fNTStPC18G",
+	"fmCsm1yWQ3jiImSFv2dSobU44EYY35Kv3AN6ChbiLtEjE2E0n0iMooWFcJNMgQikuQXeie3GgYH9J3cX",
+	"Xe4frhgwOrIrDcQVXfazfAgsdO59rWGRNwO8fZ1yZ7hEF4z31IQn7u4riELkSOlMxMRfx4HrQMU8i1ks",
+	"JlzFphQlnffE4EEpz9y9sSxLt6cstdu2R8EFAHlpqFDNle+PKUFxjgmVwRtUQA/4baTV3UCrYSIHmFiK",
+	"MmHzTN2JT9JYqUbRdwdhRnPzfLS0a5vUc8v2xV8HdC2GMgK6yqyGjCTPEgmIjpi2K91Ui8SMT4sa8FE3",
+	"edeCR6dcSbeura8XASrg7yefKV67KyxFVdt5cSI9x/K0Qxnis9PTqiqr8jV5uawQNrEqX1OJv+mO2+iC",
+	"GQ3RD3fbA5ivU4TUNyLSplaarbQc3LFrNUztQR+i3foOTYO26s4PctPscDe0dugejZYJSeo8wkcQ0A0t",
+	"7eaDe1KijFmOZAwzURpyyiIjWKbguXfZpWe/ccbQhM+CjeyP2wrCmj0fqets9i5XW5qO++xv3KWr8Sed",
+	"CSOEWhv8CB/WIvbRa20JLcJ45I6iNbUcV8eape01zErAiA+ILwQpVoJi8rkSjfUK4Av3hVAEtBY0DyZe",
+	"TU8hENIrpEgZ8CRx2maYyNEYmbOdHhOxD+i/OP2T1zBJoqdOoeBbRlCuVXWdUm4sw3dIGqqN8NPnc/AU",
+	"z8EV7N2iXdWC3OtJKpThdhm+gLwXJFyIzKSI4lFn3xjGB1DNfb4g8IwozCTBzENWgEXFE+OoRJEggMUl",
+	"N4JFfvDafFDx82dRfoqi/D7PAsFAnw/uW5XmFWW3FeAXqQqExhmF1CgWpiqZVSxHQUggd/ECo6nMCn/A",
+	"WyDsLR8Jw0ZQ6BKKgZLZsrTmlrUuJTGuvmLEzSAqhSqbou2wBpVQkCc+5WZwhMZyDa3putUGoQznSy+v",
+	"o4LgVvmSSgV1GJ+ev/W3qCIoH5JPacKlanaqAzk3dQ51mJFqIED4O1j55SPQANyHzc3us1D8JbJMZ6bT",
+	"U/iZhhLxuIxk6SEc6w4HzXCnC36fAnLj5qcwnNPgWoriK92WuGimdVzo7blq4pMVKj6OBY8TqZaYA28w",
+	"TJU6TaIsS8fciHM4C5/EILdSjTqUCwm62pmkEABnQtqxyHoqsnIidG7vJibqYD+YKFqkYYAIcIyjegFx",
+	"c732U/0KjYDw7k/UDLgVNvQRx8U+tmcKAI/ksU8pLYFNskyrgeiUs2um8OMQ0KGSxoMrecF96ynKz9TJ",
+	"K0zmys/lKxTXnyoL8ERlFjEL4f7lpWzlBmJb3y22KLZDLpOVInse+q8Au1x6mrgOE8OhGFgDYYlMTICs",
+	"xyliaRcCawhvvlSyfeIRAS84ZqaR9gjuaUiGF1e9VgQj1nwS3PJ+tafgy5B+jMa2KvoZsISKlT3w8ykZ",
+	"ZG9FSqrFWHaHiU98YBOAcwWr1nR76qXFADJSbwH0SoHKL4cICRtTwkjpKYbjotvLny/vXr95f3f57uqX",
+	"l3+/uY56Cn5cyiADVkU9kii94Z4DF7+rcMRBcjidkgw8fq63hTTqXzJwkeYlfcN4yVpHjmbZ7AkCQj+V",
+	"Qn1jWKRzm+Y2YrEYJDwT5qJcGAXhFfhCwKKARGdP9QnIDuPa0Ktbyc0S+jKq1E7wKd1JpLRtAKdoTppS",
+	"//wez9ah0paXavbX2zevm6QeN24nXsBHhOfC2ZO54fd8s5qBle7sKrjUEq0OR3sKqSe8M0KNfdiyxhKo",
+	"PQ4inRtn7EitPG99T0X3QqR3/tdLMFG/1rD1O9yQJ2r94Oydooe9jxfldXeXFeXjuGxKN8vvO6EhAkem",
+	"BzXAUo4FrbPIwypUjHMwUkb8QZQqXzgbZsKMieec8O0aJfiqPMHnBMwTk+SfoVfXuYpgY1A8EdjAKnJC",
+	"ItKyhC+ltG7iRPdxZmvFJLVsAn6Ac2b11LP1J4n/2AQEEY/TGGpHYHS49Yc6m/Is9m5DIKIBtwFJ2ajc",
+	"JIMPe6pUcwg+dslf8G44hIqgJAAd8QuCOeLIveafAsAt7jlaFU67TzZ5oNE0t3dAnhMV8xqV0bep5L6D",
+	"VWdujZzjXnw+XwLJboVgwOGW8szKgUy5sqY7iRtRuL5eReWE9KmmV7MZNPmLFGW71ePrhj2GArFGAmYn",
+	"yTpDSCI6kB1MuAJ4I85Mqlh86jCDxaIq9t+s52O+tSJ9hVVpezPrf8f1i/j2jZnIJCkVls5VED8l3yCk",
+	"Pytvw1v2CsAZXU968YpGOGfv/wagkboSgixXzQJsvgSnFGRxhSB+OUK4PwE8+ez+g8VXy7NTQGOQZxnA",
+	"r1mR+oB7xVTrFCaGzq2RyEp6e8+TuFvEa6TpKbBHAIOD3nAkrM9wLSlJPKeQqM0zZdwzmNU9FYAbCfCc",
+	"Aj9LwD39+zo52uN5gOGfsgVyVV6np1qySO/grZH+jI25ajdjUDlMy3NmrzUb5hlYxt6NoHtq4XjRnV89",
+	"YUMA9jAAjN14Ti5qzgkrHZPC3K9NjXGZPJ+MLziD5v56sONg7mW6vl5Z4IMKIGdj/uB821Jhe9CK5Mvm",
+	"UBoPR4ecZqs7C0doHQXTU8tOTtO5cW/6fG6+4HNzey9TOjftnhcM5S5TGhjYUWLqse6QXJ8k0tc5LIo2",
+	"lsCrGL81cO5C3O2p6xz7Ds0CwehFSDwYCH3VCjrO97nu/UkKMW5eKz0cgQlpBULYL3qKdPEIwwVurScl",
+	"0kP8/wB4MeZI9wY+Ql8M+MTjh046PRUS0dpJqMR4SQy5X+W+6WSdhoaK+Qwf6vUK1WD0FNbahVIMxi2L",
+	"uLnTw6jL/o6/N0H3FOhhiRhapxYA4yIqA+8QdEKBjRO5Y2kzOQAdgkPQp+i9c4tQgFD6hESZUxkLBYqL",
+	"DfMkARRM95bsw/urjge08FVSCJ0GR3fCjF5W3X8bdmrxwB4USexLwzJ6RvGpIKahjK2B5xO+2x4rIp4w",
+	"d3GQ8JaDJYX8rx0xmYr+WOv7JVG6JC66c2qP3kc/xDZsiF+D3NACrRYYvxmtNbhMi63xQhL+tB2eE7Vn",
+	"2aItpcy0Btc7GG5WsyjPkqjDjBwFcExIFEZGDDJhowBXize9Z7GRhmgYzFhPFZWZNUIU0doe7QdJh0bf",
+	"AEzn+7af3VSTRPtYLsKEZT0IMg49fDPclDYAT/K+m1ZfACiNilMtUdYWANFXivmiw+J/cvKZ/uXBUGLh",
+	"w8ZVCcS/FxK4IU4WydYWrMsViXtRW20lDRs5D76Fm+RaUGSRloWK2w2LRSIfRCbFNgvfaSRmbWFBt6Iy",
+	"o98HTNRWMD+m4WU2v4BhxxfrssWkX2K+LKz1BS+3yyKheD8R8Tlws0SBcRwIaKCzNmyqsTpNCe8MfuVc",
+	"8VjXI8cjeuQjSP7ervi3+JCWGC5bFqUrICTaTprWvOdOSod5HQjsTnAbo76OZ9FS0/C6fFHsIitrgjIv",
+	"pzaFucw8HvOzf7OwNKsN1UJYuu1SPvphMey99eW5gbSffKZ/z+awz5r0kl+l/V57/in7bq4Ob9NgZvrF",
+	"6bamEf2IheHqLpAD7vFJJuh/m2PR17nwheq+5hFjVZnOkTXN1z9iwCpXSBOHiIg9FdFEjmUcddkbJUK3",
+	"UipUjO0msykQqiF8Xlw8sL5EkKb8OxLCs3XYYXGAVluZIawbpGi+7q49hSiNs52WyAh8Act66ctxMKeI",
+	"Q9BXqy6qR/rFY3sPhzdmYAOVxjZawt0Y6oypSiyrtW1EC3hZZX/JJGY1FvF5GYNDxGwiuMKOKp+kslp3",
+	"PRb0MNOTc/cuUXHiMcWrH0SGl4W/AkrqDq+BnopiaQY8i4W7Nm68GQ7OblW+gvVVeuC8zNVBOahHErq9",
+	"Ge6wSGIVIe/hJZwke2/X0xpK7CesDyiJGdb6O0H3ORqnczJPmgbAM1GH6VLMt8O47amJNpZ93zk9PUWy",
+	"Tisn4pxyM9RkRsjAyAvqDnfgBF2q0H7yrc27Ofv74HqmGW4Q/Ttr/+lFj+ucaYa5tDhvJcaDWtXJatFF",
+	"AaRD1Z6U9qRXu7N2jCHL5YUzlAdEOlwnakpMKdbZoU7Cn3TGzl5QHpFkwd2pnHgvjRwpbvMM/QogTaoT",
+	"SZiTvwtwZl+PWga8oFKMr7TM+xAAK8ySfXcGsy8clIZNeCw6YHR7cmTPvD9LBYuk7hoov/Vh6VSqUXSB",
+	"ex8MRSuSxLCxnkIyXKjaog83rb3EHx/VWAbmDFi4HbdyrPlENsaH3DFEVsyBu96VlTxBlYN1CSXUH2kZ",
+	"xxLPhS2YjvXl5OXRPvNx+Bo112powS+9APA+EDKbr02wQnEvhTJcOW1cxB/H2jNQcCIhCSDMsa4UsgyE",
+	"qds8rmbgUFc2jpLFyznSqxQroWZF8YnosIAo8BIpV6AypVIsUh8BDE9eQSiHPJJk5RKUY8mt8sM0VTjQ",
+	"L3clb/yCiItWaA9aUHqRdrLNpb0Ot0z426Kkhs9Wcghpp7qd0z8Eejjkw0db4FNFYKF7FcT0Cm8KSpP0",
+	"lP8ST9zDENlakkUcPhsReFOZcuDs9BQBydy4pqcsVmwF8tEIOYjOI9YXnqMbqzQwwIXHpZGAwLMhfSzq",
+	"OTZTO3v3s2hi3gzuVMaa8Umy+VjvxSfbHHH0mwy5qL/evnkN//jH5a+vkLsZ/8g4xuLc37ssAoJSN5vA",
+	"DFGa5adj+sS5+PxegPxE8+9BMBJt5H/oPYNxRoUB6/3qCn2zVnAUULicYbdYL7Te2VysiAyfnTzwRMZz",
+	"aNZV8fbfKIn3UxfSS4xX+YNL0b3DsSwFMRmLwf3qU+RuOdiFLvtIEalppj3jOVdMKvjYmx1WJ9A7zFma",
+	"6X4iJuzbF2dn37VSwuZmXL3HQ/Gp1YDCJO2WyqNWPj+7O3t5Umfba9f/8DWfiLbaRje8VB4RU2jRVNzh",
+	"hlm5gatj8cBZjMocSMKQI7/L6mP0vgh7LmCK+MkmHwyEiGuVtQ/aH05oWhWYnbXJMDcUf4H13m3blykW",
+	"2vdVwfvaCHnD7rLK5jZFxr/OncWQwyF3lm6ONfnWl7qWvpFh73v27BzuWN/hN33v+sI/6OQz/WstG4AE",
+	"aXc5WjTHaBqEffR9iGKk3I6LIMZDmEBzVW3o2ZDK/nB2BNTtcpJPjs7Pvn/xxxf/74c/vPgjNKzgH4t2",
+	"FamsGIlsrTDIl2OsOKO2bStlLHhix/9ZJlK/wFf2GcSkJ9SY/1D9u4O5LgZ5Ju3s6Py//lmNTApo6Ec2",
+	"Aj0QBgIoPJEPZSz5ibD86J+wThNhMzkwy9bpV/rKyoUC9z4waSwpMp9fjbcZkGCI3DA3BhOfUm3Q98Cj",
+	"1P5K0UuBl1g8vn6NdCoUT2XXb37TQl1pZTM+sFuEhw4EV/PX2zev3/T/JQaNkZ0BvcMTwalp2N33YyDP",
+	"xlcJIar63YVQ438abZwfT38oKLkywY1ziAmGd8CV0jWWz0jYd4LHQJf8aPfLgKt9XjDSGe0xsKAh23pI",
+	"6tYvs9ebS87P30uqdU8r5h/RIP2+X3cP64ZRHaKKZ2OR1V3I1RE+H/UFz0TmBnMGAU/l3b2Asd0tgRz3",
+	"eMHkWXJ0fnQCtwcNulAKFwI6YNuBD1HqMAZO3skkt87FugggqoalUlEjMPSqLHTmmhpzClx9ID+SWS3L",
+	"b6k0HPq1a/jiISdQ8Op5viSraW6lMXzDeMMo90KkmIqIueV9bgSTipkxT8vv43teFofQIeRWYXryOYQu",
+	"gkiGxsAJYBxg+HEgpNuj8rL5lG69ERoLHh8nwlqRsX/nIhc0epz8mwZ275EbkX1j2CiXcfkV4uTfTWsQ",
+	"SuP8rMst584XtEIVudM005A35ZYpDSSj6KjHTNrykgHt1uITL9++ZPdiZjxouU+XVrYMUqOLv/216M73",
+	"tbbVPgLqnl38Jd6GHXdJ49XbKUx6W1YIpQHh4P32z9/+LwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -1,0 +1,61 @@
+package httpapi_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/redrive"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// newQueueEdge starts an edge with a dead-letter queue on PostgreSQL, whose
+// loops run. Letters are driven over HTTP, none by themselves, and there is no
+// Kafka.
+func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	loopback, err := egress.NewPolicy(nil, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	web := redrive.NewHTTP(redrive.HTTPConfig{Policy: loopback, Version: "1.2.3", Now: time.Now, Log: quiet})
+	t.Cleanup(web.Close)
+	policy := dlq.DefaultPolicy
+	policy.AutoRetry = false
+	store, loops := postgres.NewLetters(db, policy), postgres.NewLetterQueue(db, policy)
+	bulk := postgres.NewRedrives(db, loops)
+	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
+	driver := redrive.New(redrive.Config{
+		Queue: loops, Redrives: bulk, Forbidden: forbidden, Now: time.Now, Log: quiet, Poll: 100 * time.Millisecond,
+		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web},
+	})
+	running, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		driver.Run(running)
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	return newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
+		c.Now, c.Limits.MaxWait = time.Now, time.Minute
+		c.DeadLetters = &httpapi.DeadLetters{
+			Letters: store, Redrives: bulk, Overview: store, Actions: postgres.NewActions(db),
+			Limits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
+			Drive: driver.Now, ForbiddenTopic: forbidden, PolicyOf: loops.PolicyOf,
+			UndoneByHand: func(_ context.Context, l dlq.Letter, _ operator.By) (dlq.Letter, error) { return l, nil },
+		}
+	}}, change...)...)
+}

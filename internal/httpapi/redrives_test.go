@@ -1,0 +1,299 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+const redrives = "/api/v1/dlq/redrives"
+
+// pushed stores n letters of a topic for a target and returns their ids, oldest
+// first. payload is a format for the number of each.
+func (e *edge) pushed(topic, url, payload string, n int, header ...string) []uuid.UUID {
+	e.t.Helper()
+	ids := make([]uuid.UUID, 0, n)
+	for first := 0; first < n; first += 500 {
+		var letters []string
+		for i := first; i < min(n, first+500); i++ {
+			letters = append(letters, fmt.Sprintf(`{"original_topic":%q,"error_message":"connection to 10.0.0.%d refused","error_type":"IOError","payload":%s,"target":{"kind":"http","url":%q}}`,
+				topic, i%250, fmt.Sprintf(payload, i), url))
+		}
+		r := e.send("POST", "/api/v1/dlq/messages/batch", `{"messages":[`+strings.Join(letters, ",")+`]}`, header...)
+		var out client.DeadLetterResults
+		if r.into(&out); r.status != http.StatusOK || len(out.Results) != len(letters) {
+			e.t.Fatalf("push: %d %.500s", r.status, r.body)
+		}
+		for _, result := range out.Results {
+			if result.Problem != nil {
+				e.t.Fatalf("push: %+v", *result.Problem)
+			}
+			ids = append(ids, *result.ID)
+		}
+	}
+	return ids
+}
+
+// bulk asks for a redrive, which must be accepted.
+func (e *edge) bulk(body string, header ...string) client.Redrive {
+	e.t.Helper()
+	r := e.send("POST", redrives, body, header...)
+	var out client.Redrive
+	if r.into(&out); r.status != http.StatusAccepted || r.header.Get("Location") != redrives+"/"+out.ID.String() || r.header.Get("ETag") != `"1"` {
+		e.t.Fatalf("redrive %s: %d %v %s", body, r.status, r.header, r.body)
+	}
+	return out
+}
+
+// until reads a redrive until it is as it should be.
+func (e *edge) until(id uuid.UUID, what string, is func(client.Redrive) bool) client.Redrive {
+	e.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		var out client.Redrive
+		e.send("GET", redrives+"/"+id.String(), "").into(&out)
+		if is(out) {
+			return out
+		}
+		if time.Now().After(deadline) {
+			e.t.Fatalf("the redrive is not %s: %+v", what, out)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func inState(state client.RedriveState) func(client.Redrive) bool {
+	return func(r client.Redrive) bool { return r.State == state }
+}
+
+// later is a time at which no test runs any more.
+func later() string { return time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339) }
+
+// nowhere is a target that nothing reaches.
+func nowhere(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	return s.URL + "/in"
+}
+
+func TestARedriveThatCannotBeIsRefusedWithEveryMistake(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	id := uuid.NewString()
+	for _, tt := range []struct {
+		name, body, code string
+		pointers         []string
+	}{
+		{"no action", `{"all":true}`, "REQ_SCHEMA", []string{"/action"}},
+		{"an action that does not exist", `{"action":"FORGET","all":true}`, "REQ_SCHEMA", []string{"/action"}},
+		{"an unknown member", `{"action":"RETRY","all":true,"colour":"red"}`, "REQ_SCHEMA", []string{"/colour"}},
+		{"an unknown filter", `{"action":"RETRY","filter":{"topics":"orders"}}`, "REQ_SCHEMA", []string{"/filter/topics"}},
+		{"an unknown status", `{"action":"RETRY","filter":{"status":["OPEN"]}}`, "REQ_SCHEMA", []string{"/filter/status/0"}},
+		{"a filter that is half a pair", `{"action":"RETRY","filter":{"payload":["customer"]}}`, "REQ_SCHEMA", []string{"/filter/payload"}},
+		{"a filter by nobody", `{"action":"RETRY","filter":{"saga_id":"00000000-0000-0000-0000-000000000000"}}`, "REQ_SCHEMA", []string{"/filter/saga_id"}},
+		{"nothing that it is for", `{"action":"RETRY"}`, "DLQ_INVALID", []string{"/ids"}},
+		{"an empty filter", `{"action":"RETRY","filter":{}}`, "DLQ_INVALID", []string{"/filter"}},
+		{"an empty filter in disguise", `{"action":"RETRY","filter":{"status":[],"label":[],"topic":"*"}}`, "DLQ_INVALID", []string{"/filter"}},
+		{"ids and a filter", `{"action":"RETRY","ids":["` + id + `"],"filter":{"topic":"a"}}`, "DLQ_INVALID", []string{"/ids"}},
+		{"no reason", `{"action":"DELETE","ids":["` + id + `"]}`, "DLQ_INVALID", []string{"/reason"}},
+		{"a rate beyond the limit", `{"action":"RETRY","ids":["` + id + `"],"rate_per_second":5001}`, "DLQ_INVALID", []string{"/rate_per_second"}},
+		{"a patch that is none", `{"action":"RETRY","ids":["` + id + `"],"transform":[{"op":"add","path":"a","value":1}]}`, "DLQ_INVALID", []string{"/transform/0/path"}},
+		{"a target it may not go to", `{"action":"RETRY","filter":{"topic":"orders"},"target":{"kind":"http","url":"http://127.0.0.1:9/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target"}},
+		{"a target that nobody may go to", `{"action":"RETRY","ids":["` + id + `"],"target":{"kind":"http","url":"http://169.254.169.254/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target/url"}},
+		{"several at once", `{"action":"DISCARD","filter":{},"force":true,"max_messages":1}`, "DLQ_INVALID", []string{"/filter", "/force", "/reason"}},
+	} {
+		p := e.send("POST", redrives, tt.body).wants(http.StatusUnprocessableEntity, tt.code)
+		var got []string
+		for _, field := range p.Errors {
+			got = append(got, field.Pointer)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(tt.pointers, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	e.send("GET", redrives+"?colour=red", "").wants(http.StatusBadRequest, "REQ_UNKNOWN_PARAMETER")
+	e.send("GET", redrives+"?state=DONE", "").wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+	var list client.RedriveList
+	e.send("GET", redrives, "").into(&list)
+	if len(list.Redrives) != 0 || *list.Pagination.TotalCount != 0 {
+		t.Errorf("a refused redrive was stored: %+v", list)
+	}
+}
+
+func TestADryRunCountsAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	e.pushed("orders", nowhere(t), `{"n":%d}`, 25)
+	e.pushed("refunds", nowhere(t), `{"n":%d}`, 5)
+	var p client.RedrivePreview
+	r := e.send("POST", redrives, `{"action":"RETRY","filter":{"error_type":"IOError"},"dry_run":true}`)
+	r.into(&p)
+	if r.status != http.StatusOK || p.Matched != 30 || !maps.Equal(p.ByTopic, client.CountsByName{"orders": 25, "refunds": 5}) ||
+		!maps.Equal(p.ByStatus, client.CountsByName{"PENDING": 30}) || len(p.ByGroup) != 2 || len(p.Sample) != 10 || p.BlockedKeys != 0 {
+		t.Errorf("dry run: %d %.600s", r.status, r.body)
+	}
+	r = e.send("POST", redrives, `{"action":"RETRY","filter":{"payload":["n=3"],"topic":"orders"},"dry_run":true}`)
+	if r.into(&p); p.Matched != 1 {
+		t.Errorf("by a member of the payload: %d %.600s", r.status, r.body)
+	}
+	var all client.RetryAllResult
+	r = e.send("POST", "/api/v1/dlq/orders/retry-all", `{"dry_run":true,"max_messages":7}`)
+	if r.into(&all); r.status != http.StatusOK || all.RetriedCount != 0 || all.Preview == nil || all.Preview.Matched != 7 || all.Redrive != nil {
+		t.Errorf("dry run of retry-all: %d %.600s", r.status, r.body)
+	}
+	var list client.RedriveList
+	var stats client.DeadLetterStats
+	e.send("GET", redrives, "").into(&list)
+	e.send("GET", "/api/v1/dlq/stats", "").into(&stats)
+	want := []client.DeadLetterStat{{OriginalTopic: "orders", Status: "PENDING", Count: 25}, {OriginalTopic: "refunds", Status: "PENDING", Count: 5}}
+	if diff := cmp.Diff(want, stats.Stats); diff != "" || len(list.Redrives) != 0 {
+		t.Errorf("after dry runs: %+v (-want +got):\n%s", list.Redrives, diff)
+	}
+}
+
+func TestAnIdempotencyKeyMakesOneRedrive(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	ids := e.pushed("orders", nowhere(t), `{"n":%d}`, 2)
+	body := `{"action":"DISCARD","ids":["` + ids[0].String() + `"],"reason":"duplicates"}`
+	first := e.bulk(body, "Idempotency-Key", "k-1")
+	r := e.send("POST", redrives, body, "Idempotency-Key", "k-1")
+	var again client.Redrive
+	r.into(&again)
+	if r.status != http.StatusAccepted || again.ID != first.ID || r.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("again: %d %v %s", r.status, r.header, r.body)
+	}
+	e.send("POST", redrives, strings.Replace(body, "duplicates", "mistakes", 1), "Idempotency-Key", "k-1").wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
+	if other := e.bulk(body, "Idempotency-Key", "k-2"); other.ID == first.ID {
+		t.Error("two keys made one redrive")
+	}
+	// Under the same key another operation is another request.
+	e.send("POST", "/api/v1/dlq/orders/retry-all?wait=0s", `{"max_messages":1}`, "Idempotency-Key", "k-1")
+	var list client.RedriveList
+	e.send("GET", redrives+"?page_size=1", "").into(&list)
+	if *list.Pagination.TotalCount != 3 || len(list.Redrives) != 1 || !list.Pagination.HasNext {
+		t.Errorf("redrives: %+v", list)
+	}
+	next := client.RedriveList{}
+	e.send("GET", redrives+"?page_size=1&cursor="+*list.Pagination.NextCursor, "").into(&next)
+	if len(next.Redrives) != 1 || next.Redrives[0].ID == list.Redrives[0].ID {
+		t.Errorf("page 2: %+v", next)
+	}
+}
+
+func TestEachActionDoesWhatItSays(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	ids := e.pushed("orders", nowhere(t), `{"n":%d}`, 5)
+	status := func(id uuid.UUID) string {
+		r := e.send("GET", "/api/v1/dlq/messages/"+id.String(), "")
+		if r.status == http.StatusNotFound {
+			return "GONE"
+		}
+		var l client.DeadLetter
+		r.into(&l)
+		if l.Resolution != nil {
+			return string(l.Status) + " " + string(*l.Resolution)
+		}
+		return string(l.Status)
+	}
+	for _, tt := range []struct {
+		action string
+		id     uuid.UUID
+		want   string
+	}{
+		{"DISCARD", ids[0], "DEAD DISCARDED"}, {"RESOLVE", ids[1], "RESOLVED MANUAL"}, {"DELETE", ids[2], "GONE"}, {"REQUEUE", ids[0], "PENDING"},
+	} {
+		made := e.bulk(`{"action":"` + tt.action + `","ids":["` + tt.id.String() + `"],"reason":"r"}`)
+		r := e.send("GET", redrives+"/"+made.ID.String()+"?wait=30s", "")
+		var done client.Redrive
+		if r.into(&done); done.State != "COMPLETED" || done.Done != 1 || done.Failed != 0 || *done.Selected != 1 || len(done.AllowedActions) != 0 {
+			t.Errorf("%s: %s", tt.action, r.body)
+		}
+		if got := status(tt.id); got != tt.want {
+			t.Errorf("after %s the letter is %s, want %s", tt.action, got, tt.want)
+		}
+		var actions client.ActionList
+		e.send("GET", "/api/v1/audit?kind=dead_letter&subject="+tt.id.String()+"&verb="+strings.ToLower(tt.action), "").into(&actions)
+		if len(actions.Actions) != 1 || *actions.Actions[0].Reason != "r" {
+			t.Errorf("%s left the actions %+v", tt.action, actions.Actions)
+		}
+	}
+	// What somebody else has dealt with meanwhile is skipped.
+	made := e.bulk(`{"action":"DISCARD","ids":["` + ids[1].String() + `","` + ids[3].String() + `","` + uuid.NewString() + `"],"reason":"r"}`)
+	done := e.until(made.ID, "over", inState("COMPLETED"))
+	if done.Done != 1 || done.Skipped+done.Failed != done.Matched-1 {
+		t.Errorf("of three letters, of which one can be discarded: %+v", done)
+	}
+	var items client.RedriveItemList
+	e.send("GET", redrives+"/"+made.ID.String()+"/items?state=DONE", "").into(&items)
+	if len(items.Items) != 1 || items.Items[0].MessageID != ids[3] {
+		t.Errorf("items: %+v", items)
+	}
+	e.send("GET", redrives+"/"+made.ID.String()+"/items?cursor=abc", "").wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+}
+
+func TestARedriveIsStoppedAndChangedByPeople(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	e.pushed("orders", nowhere(t), `{"n":%d}`, 3)
+	made := e.bulk(`{"action":"RETRY","filter":{"topic":"orders"},"scheduled_for":"` + later() + `","reason":"later"}`)
+	path := redrives + "/" + made.ID.String()
+	var r client.Redrive
+	step := func(method, what, body string, header ...string) reply {
+		out := e.send(method, path+what, body, header...)
+		r = client.Redrive{}
+		out.into(&r)
+		return out
+	}
+	if p := e.send("POST", path+"/resume", "").wants(http.StatusConflict, "DLQ_REDRIVE_CONFLICT"); !slices.Equal(p.AllowedActions, []string{"pause", "cancel", "update"}) {
+		t.Errorf("a waiting redrive allows %v", p.AllowedActions)
+	}
+	if out := step("PATCH", "", `{"rate_per_second":7,"stop_on":{"failures":3}}`, "If-Match", `"1"`); out.status != 200 || r.RatePerSecond != 7 || *r.StopOn.Failures != 3 || out.header.Get("ETag") != `"2"` {
+		t.Errorf("patched: %d %s", out.status, out.body)
+	}
+	for _, call := range [][3]string{{"PATCH", "", `{"rate_per_second":8}`}, {"POST", "/pause", ""}, {"POST", "/cancel", ""}} {
+		e.send(call[0], path+call[1], call[2], "If-Match", `"1"`).wants(http.StatusPreconditionFailed, "DLQ_VERSION_CONFLICT")
+	}
+	e.send("PATCH", path, `{"rate_per_second":100000}`).wants(http.StatusUnprocessableEntity, "DLQ_INVALID")
+	e.send("PATCH", path, `{"colour":"red"}`).wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+	if out := step("POST", "/pause", `{"reason":"wait"}`, "If-Match", `"2"`); out.status != 200 || r.State != "PAUSED" {
+		t.Errorf("paused: %d %s", out.status, out.body)
+	}
+	if out := step("POST", "/resume", ""); out.status != 200 || r.State != "PENDING" {
+		t.Errorf("resumed: %d %s", out.status, out.body)
+	}
+	if out := step("POST", "/cancel", ""); out.status != 200 || r.State != "CANCELED" || r.EndedAt == nil || len(r.AllowedActions) != 0 {
+		t.Errorf("canceled: %d %s", out.status, out.body)
+	}
+	e.send("PATCH", path, `{"rate_per_second":8}`).wants(http.StatusConflict, "DLQ_REDRIVE_CONFLICT")
+	e.send("POST", path+"/cancel", "").wants(http.StatusConflict, "DLQ_REDRIVE_CONFLICT")
+	var actions client.ActionList
+	e.send("GET", "/api/v1/audit?kind=redrive&subject="+made.ID.String(), "").into(&actions)
+	var verbs []string
+	for _, a := range actions.Actions {
+		verbs = append(verbs, a.Verb)
+	}
+	if diff := cmp.Diff([]string{"cancel", "resume", "pause", "update", "create"}, verbs); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+	if a := actions.Actions; *a[4].Reason != "later" || *a[4].Actor != "anonymous" || !json.Valid(a[4].Detail) || *a[2].Reason != "wait" {
+		t.Errorf("actions: %+v", a)
+	}
+	for _, what := range []string{"", "/items"} {
+		e.send("GET", redrives+"/"+uuid.NewString()+what, "").wants(http.StatusNotFound, "DLQ_REDRIVE_NOT_FOUND")
+	}
+}
