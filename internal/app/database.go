@@ -101,7 +101,8 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
 		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source, Unsecured: unsecured,
 		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
-		Encryption: keys, Unreadable: func(ctx context.Context, err error) {
+		LetterRetries: &cfg.DLQ.MaxRetries,
+		Encryption:    keys, Unreadable: func(ctx context.Context, err error) {
 			log.ErrorContext(ctx, "a saga is left alone: its sealed content does not open", slog.Any("error", err))
 		},
 	})

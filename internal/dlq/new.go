@@ -47,6 +47,16 @@ func New(l Letter, id uuid.UUID, p *Policy, m Moment) Letter {
 	return l
 }
 
+// Allowed returns a letter that nobody has retried yet with another number of
+// retries; it is DEAD when that is none (invariant D3).
+func (l Letter) Allowed(retries int, m Moment) Letter {
+	l.MaxRetries = retries
+	if l.Status == Pending && retries <= l.RetryCount {
+		l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt = Dead, Exhausted, &m.Now, nil
+	}
+	return l
+}
+
 // EncodingOf tells what the bytes of a payload are.
 func EncodingOf(payload []byte) Encoding {
 	switch {

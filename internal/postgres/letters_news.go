@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -61,7 +62,12 @@ func (db *DB) tellLetters(ctx context.Context, tx *sqlx.Tx, all []news, found ma
 	for _, told := range all {
 		before, known := found[told.ID]
 		if told.Told == dlq.GaveUp && (!known || !before.TakesUp(told.News)) {
-			if err := fresh.add(&told.Letter); err != nil {
+			retries, err := db.letterRetries(ctx, tx, &told.Letter)
+			if err != nil {
+				return err
+			}
+			l := told.Letter.Allowed(retries, told.at)
+			if err := fresh.add(&l); err != nil {
 				return err
 			}
 			if told.Letter.DedupeKey == "" {
@@ -105,6 +111,19 @@ func (db *DB) tellLetters(ctx context.Context, tx *sqlx.Tx, all []news, found ma
 		return fmt.Errorf("%d of %d dead letters are there already", n-stored, n)
 	}
 	return nil
+}
+
+// letterRetries is how often a letter may be retried, by the policy of its topic,
+// its tenant, or the configuration's.
+func (db *DB) letterRetries(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter) (int, error) {
+	n := db.retries
+	err := tx.QueryRowContext(ctx, `
+		SELECT p.max_retries FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`,
+		l.TenantID, l.OriginalTopic).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return n, err
 }
 
 // putLetter writes what news change of a letter, and the retry that they ended.

@@ -28,6 +28,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/credentials"
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/envelope"
 )
 
@@ -52,6 +53,9 @@ type Config struct {
 	// Unreadable is told of sealed content that does not open, where the engine
 	// leaves out a saga because of it. The error shows no content. Optional.
 	Unreadable func(ctx context.Context, err error)
+	// LetterRetries is how often letters of sagas and webhooks may be retried where
+	// neither topic nor tenant has a policy; nil: dlq.DefaultPolicy's.
+	LetterRetries *int
 }
 
 // DB is an open database. Close it when nothing uses its stores any more.
@@ -69,6 +73,7 @@ type DB struct {
 	countFor   time.Duration
 	keys       *envelope.Keyring // nil: nothing is sealed
 	unreadable func(context.Context, error)
+	retries    int      // Config.LetterRetries
 	statements sync.Map // statement → *sqlx.Stmt
 }
 
@@ -100,7 +105,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor, keys: cfg.Encryption, unreadable: cfg.Unreadable}
+	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor, keys: cfg.Encryption, unreadable: cfg.Unreadable, retries: dlq.DefaultPolicy.MaxRetries}
+	if cfg.LetterRetries != nil {
+		db.retries = *cfg.LetterRetries
+	}
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
 	// Lists find a few rows by an index, in memory or on an SSD. At the default

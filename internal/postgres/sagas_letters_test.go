@@ -233,6 +233,31 @@ func TestAChangeThatIsNotWrittenTellsNothing(t *testing.T) {
 	}
 }
 
+func TestThePolicyOfATopicSaysHowOftenALetterIsRetried(t *testing.T) {
+	t.Parallel()
+	k := letters(t)
+	for _, tt := range []struct {
+		topic      string
+		retries    int
+		status     dlq.Status
+		resolution dlq.Resolution
+	}{
+		{"", 7, dlq.Pending, ""},
+		{"saga.order.reserve.compensate", 0, dlq.Dead, dlq.Exhausted},
+	} {
+		execute(t, k.db, `
+			INSERT INTO dlq.dlq_policies (tenant_id, topic, version, max_retries, backoff, auto_retry, ordered, retention_days, archive_days, max_generations, updated_at)
+			VALUES ($1, $2, 1, $3, '{}', true, false, 30, 365, 3, now())`, big, tt.topic, tt.retries)
+		run := k.play(k.begun(1)[0], refusal("no"))
+		if l := k.letter(run.DeadLetter()); l.MaxRetries != tt.retries || l.Status != tt.status || l.Resolution != tt.resolution {
+			t.Errorf("policy of %q: %d retries, %s %s", tt.topic, l.MaxRetries, l.Status, l.Resolution)
+		}
+		if run = k.play(run, resume(), done()); run.State != saga.Compensated {
+			t.Errorf("resumed, the saga is %s", run.State)
+		}
+	}
+}
+
 // Letters cost changes without any nothing.
 func TestOrdinaryChangesKnowNothingOfLetters(t *testing.T) {
 	t.Parallel()
