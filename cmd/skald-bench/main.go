@@ -9,6 +9,8 @@
 //	skald-bench broker               a fake Kafka broker alone
 //	skald-bench generate [flags]     fill a database with sagas of ninety days
 //	skald-bench read [flags]         measure every list, filter and lookup on such data
+//	skald-bench generate-letters [flags]  fill a database with dead letters
+//	skald-bench read-letters [flags]      measure every list and filter of dead letters on such data
 package main
 
 import (
@@ -55,6 +57,8 @@ func dispatch(ctx context.Context, args []string) error {
 			return read(ctx, args[1:], os.Stdout)
 		case "generate-letters":
 			return fillLetters(ctx, args[1:], os.Stdout)
+		case "read-letters":
+			return readLetters(ctx, args[1:], os.Stdout)
 		}
 	}
 	return measure(ctx, args, os.Stdout)
