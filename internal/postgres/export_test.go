@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -29,6 +30,13 @@ const (
 	SagaColumns      = sagaColumns
 	LogColumns       = logColumns
 
+	LetterColumns   = letterColumns
+	MovedColumns    = movedColumns
+	AttemptColumns  = attemptColumns
+	RevisionColumns = revisionColumns
+	GroupColumns    = groupColumns
+	PolicyColumns   = policyColumns
+
 	ClaimDeliveries = claimDeliveries
 	ReadyWebhooks   = readyWebhooks
 	RedeliverFailed = redeliverFailed
@@ -36,6 +44,13 @@ const (
 )
 
 var (
+	PushLetters      = pushLetters
+	KnownLetters     = knownLetters
+	GetLetter        = getLetter
+	Lineage          = lineage
+	RestoreLetter    = restoreLetter
+	LetterAttempts   = letterAttempts
+	LetterRevisions  = letterRevisions
 	Archivable       = archivable
 	ArchiveFailed    = archiveFailed
 	CountArchived    = countArchived
@@ -56,6 +71,37 @@ var (
 	CommitOperated   = commitOperated
 	SealEvents       = sealEvents
 )
+
+// InsertedLetters are the columns of a new letter.
+func InsertedLetters() (names []string) {
+	for _, c := range letterInserts {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// PageOfLetters and CountOfLetters are the queries of a list.
+func PageOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) { return liveLetters.page(tenant, q) }
+
+func CountOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
+	return liveLetters.count(tenant, q)
+}
+
+func PageOfArchive(tenant uuid.UUID, q dlq.Query) (string, []any) {
+	return archivedLetters.page(tenant, q)
+}
+
+// PushParameters are what Push sends for batch.
+func PushParameters(t *testing.T, batch []dlq.Letter) []any {
+	t.Helper()
+	c := newLetters{db: new(DB)}
+	for i := range batch {
+		if err := c.add(&batch[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.parameters()
+}
 
 func Lists(db *DB) *sql.DB { return db.list.DB }
 

@@ -1,7 +1,9 @@
 package postgres_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,6 +106,64 @@ func TestWhoseLetterIsGoneOrForeignIsToldSo(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// driven claims and finishes a letter with an edited content, as the loops do.
+func (b letterbox) driven(t *testing.T, l dlq.Letter) dlq.Drive {
+	t.Helper()
+	queue := postgres.NewLetterQueue(b.db, dlq.DefaultPolicy)
+	d, err := queue.Take(t.Context(), dlq.Claim{
+		TenantID: b.tenant, LetterID: l.ID, Kinds: dlq.TargetKinds, Actor: "ada", By: b.action(l, dlq.VerbRetry), Force: true,
+		Revision: &dlq.Revision{LetterID: l.ID, Content: dlq.Content{Payload: []byte("edited")}, Author: "ada", Reason: "better", CreatedAt: now(), Patch: []byte(`[{"op":"test"}]`)},
+	}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	l := b.push(t, b.letter())[0]
+	kept := b.push(t, b.letter())[0]
+	d := b.driven(t, l)
+	b.driven(t, kept)
+	if err := b.Delete(t.Context(), d.Letter, b.action(l, dlq.VerbDelete)); !fault.IsCode(err, dlq.CodeStale) {
+		t.Errorf("delete while it is retried: %v", err)
+	}
+	f := d.Finished(dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: now(), EndedAt: now()}, &dlq.DefaultPolicy, moment())
+	if ok, err := postgres.NewLetterQueue(b.db, dlq.DefaultPolicy).Finish(t.Context(), []dlq.Finish{f}); err != nil || !ok[0] {
+		t.Fatal(ok, err)
+	}
+	attempts, err := b.Attempts(t.Context(), b.tenant, l.ID)
+	if err != nil || len(attempts) != 1 || cmp.Diff(f.Attempt, attempts[0]) != "" {
+		t.Errorf("attempts %+v, %v; want %+v", attempts, err, f.Attempt)
+	}
+	revisions, err := b.Revisions(t.Context(), b.tenant, l.ID)
+	if err != nil || len(revisions) != 1 || string(revisions[0].Content.Payload) != "edited" || string(revisions[0].Patch) != `[{"op":"test"}]` || revisions[0].Number != 1 {
+		t.Errorf("revisions %+v, %v", revisions, err)
+	}
+	if strangers, err := b.Attempts(t.Context(), newID(), l.ID); err != nil || len(strangers) != 0 {
+		t.Errorf("a stranger sees %v, %v", strangers, err)
+	}
+	l = b.get(t, l.ID)
+	tomb := b.action(l, dlq.VerbDelete)
+	tomb.Detail = l.Tombstone()
+	if err := b.Delete(t.Context(), l, tomb); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Get(t.Context(), b.tenant, l.ID); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("it is there: %v", err)
+	}
+	left := ask[string](t, b.db.SQL(), fmt.Sprintf(`SELECT concat((SELECT count(*) FROM dlq.dlq_messages), ' ', (SELECT count(*) FROM dlq.dlq_revisions WHERE message_id = '%s'),
+		' ', (SELECT count(*) FROM dlq.dlq_attempts WHERE message_id = '%[1]s'), ' ', (SELECT count(*) FROM dlq.dlq_revisions))`, l.ID))
+	if left != "1 0 0 1" {
+		t.Errorf("left: %s", left)
+	}
+	if got := b.told(t, operator.Filter{Verb: dlq.VerbDelete}); len(got) != 1 || !strings.Contains(string(got[0].Detail), l.Fingerprint) {
+		t.Errorf("told %+v", got)
+	}
+}
 
 // archiveAll archives every letter that has ended.
 func (b letterbox) archiveAll(t *testing.T) {

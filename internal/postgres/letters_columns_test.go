@@ -1,0 +1,58 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// namesOf are the columns of a table or view of the dead-letter queue, sorted.
+func namesOf(t *testing.T, db *sql.DB, table string) []string {
+	t.Helper()
+	names := strings.Fields(ask[string](t, db, `SELECT string_agg(column_name, ' ') FROM information_schema.columns
+		WHERE table_schema = 'dlq' AND table_name = '`+table+`'`))
+	slices.Sort(names)
+	return names
+}
+
+// Every column is read and written, but for those that are left out on purpose.
+func TestListsOfColumnsOfLettersAreComplete(t *testing.T) {
+	t.Parallel()
+	db := connect(t, testdb.DSN(t)).SQL()
+	selected := func(list string) (names []string) {
+		for _, m := range regexp.MustCompile(`\b(?:[a-z]\.)?([a-z_]+)(?:,|$)`).FindAllStringSubmatch(list, -1) {
+			names = append(names, m[1])
+		}
+		return names
+	}
+	for _, tt := range []struct {
+		what    string
+		columns []string
+		table   string
+		but     []string
+	}{
+		{"what is read of a letter", selected(postgres.LetterColumns), "dlq_messages", []string{"payload", "terms", "attempts"}},
+		{"what is read of an archived letter", selected(postgres.LetterColumns), "dlq_messages_archive", []string{"payload", "terms", "attempts", "archived_at", "archive_reason"}},
+		{"what is written of a letter", postgres.InsertedLetters(), "dlq_messages", []string{"seq", "attempts", "retry_token", "retry_lease_until"}},
+		{"what is moved of a letter", selected(postgres.MovedColumns), "dlq_messages", []string{"retry_token", "retry_lease_until"}},
+		{"what is read of an attempt", selected(postgres.AttemptColumns), "dlq_attempts", []string{"tenant_id"}},
+		{"what is read of a revision", selected(postgres.RevisionColumns), "dlq_revisions", []string{"tenant_id"}},
+		{"what is read of a group", selected(postgres.GroupColumns), "dlq_groups", nil},
+		{"what is read of a policy", selected(postgres.PolicyColumns), "dlq_policies", nil},
+		{"the view of letters", namesOf(t, db, "tenant_messages"), "dlq_messages", nil},
+		{"the view of the archive", namesOf(t, db, "tenant_messages_archive"), "dlq_messages_archive", nil},
+	} {
+		got := append(slices.Clone(tt.columns), tt.but...)
+		slices.Sort(got)
+		if diff := cmp.Diff(namesOf(t, db, tt.table), got); diff != "" {
+			t.Errorf("%s (-table +list):\n%s", tt.what, diff)
+		}
+	}
+}
