@@ -30,6 +30,7 @@ var tenant = uuid.MustParse("00000000-0000-0000-0000-000000000001")
 // given: a record that is read twice has two, and only one of them is stored.
 type inbox struct {
 	t       *testing.T
+	db      *postgres.DB
 	letters *postgres.Letters
 	queue   *postgres.LetterQueue
 	// before, after are asked around each batch that is stored; an error is what
@@ -42,7 +43,6 @@ type inbox struct {
 	paused atomic.Bool
 	failed atomic.Int64
 	fewer  atomic.Int64 // stored in a reduced form
-	rounds chan struct{}
 }
 
 func newInbox(t *testing.T, dsn string) *inbox {
@@ -54,14 +54,14 @@ func newInbox(t *testing.T, dsn string) *inbox {
 	t.Cleanup(db.Close)
 	policy := dlq.DefaultPolicy
 	return &inbox{
-		t: t, letters: postgres.NewLetters(db, policy), queue: postgres.NewLetterQueue(db, policy),
-		ids: map[dlq.Place][]uuid.UUID{}, rounds: make(chan struct{}, 1),
+		t: t, db: db, letters: postgres.NewLetters(db, policy), queue: postgres.NewLetterQueue(db, policy),
+		ids: map[dlq.Place][]uuid.UUID{},
 	}
 }
 
 // newInboxOf is another node's view of the same store.
 func newInboxOf(b *inbox) *inbox {
-	return &inbox{t: b.t, letters: b.letters, queue: b.queue, ids: map[dlq.Place][]uuid.UUID{}, rounds: make(chan struct{}, 1)}
+	return &inbox{t: b.t, letters: b.letters, queue: b.queue, ids: map[dlq.Place][]uuid.UUID{}}
 }
 
 // Arrive implements kafka.Arrivals.
@@ -100,12 +100,6 @@ func (b *inbox) ingest(c *cluster, change ...func(*kafka.IngestConfig)) (stop fu
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Batch: 100, NewTopics: time.Second,
 		Observer: kafka.IngestObserver{
 			Paused: func(p bool) { b.paused.Store(p) }, Failed: func() { b.failed.Add(1) }, Refused: func() { b.fewer.Add(1) },
-			Round: func() {
-				select {
-				case b.rounds <- struct{}{}:
-				default:
-				}
-			},
 		},
 	}
 	for _, f := range change {
