@@ -6476,8 +6476,8 @@ type ClientInterface interface {
 
 	// PutTopicPolicyWithBody Set the policy of a topic
 	//
-	// The whole policy. It counts for letters that arrive, fail or end from now on;
-	// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	// The whole policy. It counts, within a second, for letters that arrive, fail
+	// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -6486,8 +6486,8 @@ type ClientInterface interface {
 
 	// PutTopicPolicy Set the policy of a topic
 	//
-	// The whole policy. It counts for letters that arrive, fail or end from now on;
-	// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	// The whole policy. It counts, within a second, for letters that arrive, fail
+	// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8513,8 +8513,8 @@ func (c *Client) GetTopicPolicy(ctx context.Context, topic DLQTopic, params *Get
 
 // PutTopicPolicyWithBody Set the policy of a topic
 //
-// The whole policy. It counts for letters that arrive, fail or end from now on;
-// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+// The whole policy. It counts, within a second, for letters that arrive, fail
+// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8533,8 +8533,8 @@ func (c *Client) PutTopicPolicyWithBody(ctx context.Context, topic DLQTopic, par
 
 // PutTopicPolicy Set the policy of a topic
 //
-// The whole policy. It counts for letters that arrive, fail or end from now on;
-// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+// The whole policy. It counts, within a second, for letters that arrive, fail
+// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -18946,8 +18946,8 @@ type ClientWithResponsesInterface interface {
 
 	// PutTopicPolicyWithBodyWithResponse Set the policy of a topic
 	//
-	// The whole policy. It counts for letters that arrive, fail or end from now on;
-	// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	// The whole policy. It counts, within a second, for letters that arrive, fail
+	// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18956,8 +18956,8 @@ type ClientWithResponsesInterface interface {
 
 	// PutTopicPolicyWithResponse Set the policy of a topic
 	//
-	// The whole policy. It counts for letters that arrive, fail or end from now on;
-	// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	// The whole policy. It counts, within a second, for letters that arrive, fail
+	// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27369,8 +27369,8 @@ func (c *ClientWithResponses) GetTopicPolicyWithResponse(ctx context.Context, to
 
 // PutTopicPolicyWithBodyWithResponse Set the policy of a topic
 //
-// The whole policy. It counts for letters that arrive, fail or end from now on;
-// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+// The whole policy. It counts, within a second, for letters that arrive, fail
+// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27385,8 +27385,8 @@ func (c *ClientWithResponses) PutTopicPolicyWithBodyWithResponse(ctx context.Con
 
 // PutTopicPolicyWithResponse Set the policy of a topic
 //
-// The whole policy. It counts for letters that arrive, fail or end from now on;
-// retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+// The whole policy. It counts, within a second, for letters that arrive, fail
+// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -111,3 +111,10 @@ func (p *Policy) AllowsTarget(topic string, to *Target) bool {
 	}
 	return false
 }
+
+// AllowsDrive tells whether a letter may be driven to a target: its own, or
+// another one that AllowsTarget.
+func (p *Policy) AllowsDrive(l *Letter, to *Target) bool {
+	own := l.Destination(nil)
+	return own.Kind == to.Kind && own.Topic == to.Topic && own.URL == to.URL || p.AllowsTarget(l.OriginalTopic, to)
+}

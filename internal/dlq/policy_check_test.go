@@ -109,3 +109,21 @@ func TestWhereLettersOfATopicMayBeDriven(t *testing.T) {
 		}
 	}
 }
+
+func TestALetterMayAlwaysGoToItsOwnTarget(t *testing.T) {
+	t.Parallel()
+	strict := dlq.Policy{AllowedTargets: []string{"retry.*"}}
+	for name, own := range map[string]dlq.Target{
+		"a topic": {Kind: dlq.ToKafka, Topic: "elsewhere"}, "its original topic": {Kind: dlq.ToKafka}, "a URL": {Kind: dlq.ToHTTP, URL: "https://h/in"},
+		"a saga": {Kind: dlq.ToSaga}, "a webhook": {Kind: dlq.ToWebhook},
+	} {
+		l := dlq.Letter{OriginalTopic: "orders", Target: own}
+		to := l.Destination(nil)
+		if !strict.AllowsDrive(&l, &to) {
+			t.Errorf("%s: a letter may not go to its own target", name)
+		}
+		if other := (dlq.Target{Kind: dlq.ToHTTP, URL: "https://h/other"}); strict.AllowsDrive(&l, &other) {
+			t.Errorf("%s: a letter may go anywhere", name)
+		}
+	}
+}

@@ -41,7 +41,8 @@ type DeadLetters struct {
 }
 
 func (d *DeadLetters) complete() bool {
-	return d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.ForbiddenTopic != nil && d.UndoneByHand != nil
+	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.Limits.MaxRate > 0 && d.WakeRedrives != nil &&
+		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.ForbiddenTopic != nil && d.UndoneByHand != nil
 }
 
 // queueOpen refuses the operations of the dead-letter queue where there is none.

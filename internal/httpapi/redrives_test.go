@@ -297,3 +297,26 @@ func TestARedriveIsStoppedAndChangedByPeople(t *testing.T) {
 		e.send("GET", redrives+"/"+uuid.NewString()+what, "").wants(http.StatusNotFound, "DLQ_REDRIVE_NOT_FOUND")
 	}
 }
+
+func TestATargetIsAllowedByThePolicyOfEachTopic(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	target := newService(t)
+	policy := somePolicy + `,"allowed_targets":["` + target.URL + `/*"]}`
+	if r := e.send("PUT", "/api/v1/dlq/topics/refunds/policy", policy); r.status != http.StatusOK {
+		t.Fatalf("policy: %d %s", r.status, r.body)
+	}
+	e.pushed("orders", nowhere(t), `{"n":%d}`, 2)
+	allowed := e.pushed("refunds", nowhere(t), `{"n":%d}`, 2)
+	made := e.bulk(`{"action":"RETRY","all":true,"target":{"kind":"http","url":"` + target.URL + `/again"}}`)
+	done := e.until(made.ID, "completed", inState("COMPLETED"))
+	taken, _ := target.counts()
+	if diff := cmp.Diff(once(allowed), taken); diff != "" || done.Done != 2 || done.Failed != 2 {
+		t.Errorf("%+v; the target has (-want +got):\n%s", done, diff)
+	}
+	var items client.RedriveItemList
+	e.send("GET", redrives+"/"+made.ID.String()+"/items?state=FAILED", "").into(&items)
+	if len(items.Items) != 2 || !strings.Contains(*items.Items[0].Detail, "policy") {
+		t.Errorf("failed: %+v", items.Items)
+	}
+}

@@ -26,7 +26,7 @@ type how struct {
 func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as how) (ends []dlq.Finish, ok bool) {
 	policies := r.policies(ctx, batch)
 	release := r.hold(ctx, batch)
-	results := r.send(ctx, batch, as)
+	results := r.send(ctx, batch, policies, as)
 	release()
 	if failpoint.Hit(failpoint.LetterAfterDrive) != nil {
 		return nil, false
@@ -45,8 +45,8 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as how) (ends [
 	return ends, failpoint.Hit(failpoint.LetterBeforeFinish) == nil
 }
 
-// policies returns the policy of each letter. It only says when the next retry
-// is: without the database the built-in one does.
+// policies returns the policy of each letter: without the database the built-in
+// one, which lets records go to any topic.
 func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy {
 	out := make([]dlq.Policy, len(batch))
 	for i := range batch {
@@ -61,11 +61,15 @@ func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy
 }
 
 // send hands each letter to the driver of its kind.
-func (r *Redriver) send(ctx context.Context, batch []dlq.Drive, as how) []dlq.Result {
+func (r *Redriver) send(ctx context.Context, batch []dlq.Drive, policies []dlq.Policy, as how) []dlq.Result {
 	results := make([]dlq.Result, len(batch))
 	byKind := map[dlq.TargetKind][]int{}
 	for i := range batch {
 		d := &batch[i]
+		if !policies[i].AllowsDrive(&d.Letter, &d.To) { // of a redrive of several topics nobody could say before
+			results[i] = r.refused("the policy of its topic does not allow the target")
+			continue
+		}
 		if d.To.Kind == dlq.ToKafka && r.cfg.Forbidden(d.To.Topic) {
 			results[i] = r.refused(fmt.Sprintf("nothing is driven to the topic %q: what is written there comes back as a dead letter", d.To.Topic))
 			continue
