@@ -108,11 +108,12 @@ func (r *Redriver) bulk(ctx, drives context.Context) {
 
 // work goes on with one redrive as long as there is something to do at once.
 func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) {
+	p := r.slowly()
 	for range bulkRounds {
 		if ctx.Err() != nil {
 			return
 		}
-		progress, again, err := r.step(ctx, drives, a)
+		progress, again, err := r.step(ctx, drives, a, p)
 		if err != nil {
 			r.warn(ctx, "a redrive cannot go on", err, slog.String("redrive_id", a.ID.String()))
 			return
@@ -135,7 +136,7 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) {
 
 // step gathers, and does what is to be done to one batch. progress tells that
 // something was done, again that more can be done at once.
-func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive) (progress, again bool, err error) {
+func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace) (progress, again bool, err error) {
 	if a.State == dlq.RedrivePending || !a.Gathered {
 		done, err := r.cfg.Redrives.Gather(ctx, a, 2*r.cfg.Batch)
 		if err != nil {
@@ -150,48 +151,53 @@ func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive) (progress, a
 		n, err := r.cfg.Redrives.Apply(ctx, a, r.cfg.Batch)
 		return progress || n > 0, again || n > 0, err
 	}
-	n, limit, err := r.take(ctx, drives, a)
+	full, n, err := r.take(ctx, drives, a, p)
 	// In the order of keys the next letters wait for these.
-	return progress || n > 0, again || n == limit || n > 0 && a.Order == dlq.PerKey, err
+	return progress || n > 0, again || full || n > 0 && a.Order == dlq.PerKey, err
 }
 
-// take drives one batch of a redrive's letters.
-func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive) (n, limit int, err error) {
-	limit = r.bulkLimit(a)
+// pace is how many letters of a redrive are claimed at once. What is claimed is
+// driven to its end, however the redrive is paused meanwhile, so it begins with
+// few, and grows while none of them goes to a target that may be slow.
+type pace struct{ limit int }
+
+// bulkMixed is how many letters are claimed when some may be for slow targets.
+const bulkMixed = 64
+
+func (r *Redriver) slowly() *pace { return &pace{min(bulkMixed, r.cfg.Batch)} }
+
+func (r *Redriver) next(p *pace, batch []dlq.Drive) {
+	p.limit = min(2*p.limit, r.cfg.Batch)
+	for i := range batch {
+		if r.atOnce(batch[i].To.Kind) < r.cfg.Batch {
+			*p = *r.slowly()
+			return
+		}
+	}
+}
+
+// take drives one batch of a redrive's letters; full tells that it was as many
+// as may be claimed at once.
+func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace) (full bool, n int, err error) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
-	batch, err := r.cfg.Redrives.TakeItems(call, a, r.kinds, r.cfg.Lease, limit)
+	batch, err := r.cfg.Redrives.TakeItems(call, a, r.kinds, r.cfg.Lease, p.limit)
 	cancel()
 	if err != nil {
-		return 0, limit, fmt.Errorf("take letters: %w", err)
+		return false, 0, fmt.Errorf("take letters: %w", err)
 	}
+	full = len(batch) == p.limit
+	r.next(p, batch)
 	if len(batch) == 0 || failpoint.Hit(failpoint.LetterAfterClaim) != nil {
-		return len(batch), limit, nil
+		return full, len(batch), nil
 	}
 	ends, ok := r.drive(drives, batch, how{prepare: transformed(a), httpAtOnce: a.Concurrency})
 	if !ok {
-		return len(batch), limit, nil
+		return full, len(batch), nil
 	}
 	if ends = settled(ends); len(ends) > 0 {
 		err = r.store(drives, func(ctx context.Context) error { return r.cfg.Redrives.FinishItems(ctx, a.ID, ends) })
 	}
-	return len(batch), limit, err
-}
-
-// bulkMixed bounds a claim that may bring letters for slow endpoints: what is
-// claimed is driven to its end, however the redrive is paused meanwhile.
-const bulkMixed = 64
-
-// bulkLimit is how many letters of a redrive are claimed at once.
-func (r *Redriver) bulkLimit(a dlq.Redrive) int {
-	if a.Target != nil {
-		return r.atOnce(a.Target.Kind)
-	}
-	for _, kind := range r.kinds {
-		if r.atOnce(kind) < bulkMixed {
-			return min(bulkMixed, r.cfg.Batch)
-		}
-	}
-	return r.cfg.Batch
+	return full, len(batch), err
 }
 
 // transformed returns what changes the payloads of a redrive, nil: nothing does.

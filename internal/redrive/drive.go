@@ -74,6 +74,10 @@ func (r *Redriver) send(ctx context.Context, batch []dlq.Drive, policies []dlq.P
 			results[i] = r.refused(fmt.Sprintf("nothing is driven to the topic %q: what is written there comes back as a dead letter", d.To.Topic))
 			continue
 		}
+		if d.Revision == 0 && slices.Contains(d.Labels, dlq.LabelTruncated) {
+			results[i] = r.refused("only a part of its payload is kept: retry it with the whole payload")
+			continue
+		}
 		if as.prepare != nil {
 			if err := as.prepare(d); err != nil {
 				results[i] = r.refused(err.Error())
