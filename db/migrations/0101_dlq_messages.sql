@@ -99,10 +99,9 @@ CREATE INDEX idx_dlq_messages_lease ON dlq.dlq_messages (retry_lease_until) WHER
 CREATE INDEX idx_dlq_messages_terminal ON dlq.dlq_messages (terminal_at, id) WHERE status IN ('RESOLVED', 'DEAD');
 -- Letters of one key, in the order of their arrival.
 CREATE INDEX idx_dlq_messages_key ON dlq.dlq_messages (tenant_id, original_topic, message_key, seq) WHERE ordered AND status IN ('PENDING', 'RETRYING');
--- What exists once: a record of Kafka, a dedupe key, the open letter of a saga.
+-- What exists once: a record of Kafka, a dedupe key.
 CREATE UNIQUE INDEX idx_dlq_messages_place ON dlq.dlq_messages (dlq_topic, dlq_partition, dlq_offset) WHERE dlq_topic IS NOT NULL;
 CREATE UNIQUE INDEX idx_dlq_messages_dedupe ON dlq.dlq_messages (tenant_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
-CREATE INDEX idx_dlq_messages_saga ON dlq.dlq_messages (saga_id) WHERE saga_id IS NOT NULL;
 
 CREATE TRIGGER trg_dlq_messages_updated_at BEFORE UPDATE ON dlq.dlq_messages
     FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION dlq.update_updated_at();

@@ -31,6 +31,9 @@ const (
 	LogColumns       = logColumns
 
 	LetterColumns   = letterColumns
+	ClaimDue        = claimDue
+	LostRetries     = lostRetries
+	Parents         = parents
 	MovedColumns    = movedColumns
 	AttemptColumns  = attemptColumns
 	RevisionColumns = revisionColumns

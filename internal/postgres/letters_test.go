@@ -22,14 +22,16 @@ import (
 type letterbox struct {
 	*postgres.Letters
 	db     *postgres.DB
+	dsn    string // with all rights
 	tenant uuid.UUID
 }
 
 // newLetterbox opens a store as production does: with a login of no rights of its own.
 func newLetterbox(t *testing.T) letterbox {
 	t.Helper()
-	db := connect(t, plainLogin(t, testdb.DSN(t)))
-	return letterbox{postgres.NewLetters(db, dlq.DefaultPolicy), db, newID()}
+	dsn := testdb.DSN(t)
+	db := connect(t, plainLogin(t, dsn))
+	return letterbox{postgres.NewLetters(db, dlq.DefaultPolicy), db, dsn, newID()}
 }
 
 // letter returns a new letter of the tenant, completed by the rules.

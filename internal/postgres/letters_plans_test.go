@@ -1,0 +1,231 @@
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// A hundred thousand letters: so many different ones that the store wrote, and
+// copies of them, which have the same terms.
+const (
+	differentLetters = 2000
+	copiesOfLetters  = 50
+)
+
+// manyLetters fills a database. One in two letters that have ended is archived.
+func manyLetters(t *testing.T) (letterbox, []dlq.Letter) {
+	t.Helper()
+	b := newLetterbox(t)
+	all := b.aMess(t, differentLetters)
+	// What is rare among them is rarer than aMess makes it.
+	rare := b.push(t, b.letter(b.everything, func(l *dlq.Letter) {
+		l.OriginalTopic, l.Failure.Message, l.Content.Payload = "rare.topic", "an unheard of mishap", []byte(`{"rare":{"id":77}}`)
+		l.Failure.Type, l.ConsumerGroup, l.Assignee, l.Labels = "Rare", "rare", "nobody else", []string{"unique"}
+		l.Content.Key, l.Content.Headers = []byte("rare"), []dlq.Header{{Name: "rare", Value: []byte("1")}}
+	}))
+	names := strings.Split(postgres.MovedColumns, ",")
+	for i, name := range names {
+		switch names[i] = "m." + strings.TrimSpace(name); names[i] {
+		case "m.id", "m.root_id": // copies of what has come back have roots of their own
+			names[i] = "md5(" + names[i] + " || ' ' || n)::uuid"
+		case "m.tenant_id": // a fifth is somebody else's
+			names[i] = "CASE WHEN n % 5 = 0 THEN 'c0000000-0000-4000-8000-000000000000' ELSE m.tenant_id END"
+		case "m.seq":
+			names[i] = "(SELECT max(seq) FROM dlq.dlq_messages) + row_number() OVER ()"
+		case "m.created_at":
+			names[i] += " - n * interval '1 day'"
+		case "m.dedupe_key", "m.dlq_topic", "m.dlq_partition", "m.dlq_offset":
+			names[i] = "CASE WHEN n < 3 AND m.dlq_topic IS NOT NULL THEN " + strings.Replace(names[i], "m.dlq_topic", "m.dlq_topic || n", 1) + " END"
+			if strings.Contains(names[i], "dedupe_key") {
+				names[i] = "CASE WHEN n < 3 THEN m.dedupe_key || n END"
+			}
+		}
+	}
+	for _, s := range []string{
+		fmt.Sprintf(`INSERT INTO dlq.dlq_messages (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM dlq.dlq_messages m, generate_series(1, %d) AS n WHERE m.error_type <> 'Rare'`,
+			postgres.MovedColumns, strings.Join(names, ", "), copiesOfLetters),
+		`UPDATE dlq.dlq_messages SET retry_token = gen_random_uuid(), retry_lease_until = now(), status = 'RETRYING', next_retry_at = NULL WHERE id IN (SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' LIMIT 50)`,
+		`UPDATE dlq.dlq_messages SET message_key = 'k', ordered = true WHERE id IN (SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' LIMIT 500)`,
+		`SELECT dlq.archive_batch(0, 0, 25000)`,
+	} {
+		execute(t, b.db.SQL(), s)
+	}
+	vacuum := observer(t, b.dsn)
+	execute(t, vacuum, `VACUUM (ANALYZE) dlq.dlq_messages, dlq.dlq_messages_archive, dlq.dlq_groups, saga.audit_actions`)
+	return b, append(all, rare...)
+}
+
+// TestLargeQueue shows that each filter of letters, and each query of the loops,
+// is served by an index, and that each index serves one.
+func TestLargeQueue(t *testing.T) {
+	t.Parallel()
+	b, all := manyLetters(t)
+	rare, like := &all[len(all)-1], &all[1000]
+	seen := map[string]bool{}
+	check := func(t *testing.T, p plan, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			for name := range strings.SplitSeq(w, "|") {
+				seen[name] = true
+			}
+		}
+		wantIndexes(t, p, want...)
+	}
+	lists := inTenant(t, b.db, b.tenant)
+	const inOrder, terms = "idx_dlq_messages_created_at", "idx_dlq_messages_terms"
+	for _, tt := range letterPurposes(rare, like) {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, q := range []dlq.Query{{Limit: 50}, {Limit: 50, After: &dlq.Cursor{At: like.CreatedAt.Add(-20 * 24 * time.Hour), ID: like.ID}}, {Limit: 50, Oldest: true}} {
+				q.Filter = tt.Filter
+				query, args := postgres.PageOfLetters(b.tenant, q)
+				check(t, explain(t, lists, query, args...), tt.indexes...)
+			}
+			query, args := postgres.CountOfLetters(b.tenant, dlq.Query{Filter: tt.Filter, TotalCap: 10_000})
+			check(t, explain(t, lists, query, args...), tt.indexes...)
+		})
+	}
+	t.Run("what a status holds in order is not sorted", func(t *testing.T) {
+		query, args := postgres.PageOfLetters(b.tenant, dlq.Query{Limit: 50, Filter: dlq.Filter{Statuses: []dlq.Status{dlq.Dead}}})
+		p := explain(t, lists, query, args...)
+		if p.has("Bitmap Heap Scan") || !p.has("Index Only Scan") {
+			t.Errorf("the plan reads all of them:\n%s", p)
+		}
+	})
+	t.Run("what many have is read in order, not gathered", func(t *testing.T) {
+		query, args := postgres.PageOfLetters(b.tenant, dlq.Query{Limit: 50, Filter: dlq.Filter{Classes: []dlq.ErrorClass{dlq.Permanent}}})
+		check(t, explain(t, lists, query, args...), inOrder)
+	})
+	archived := []letterPurpose{
+		{"the archive", dlq.Filter{}, []string{"idx_dlq_messages_archive_at"}},
+		{"the archive of a topic", dlq.Filter{Topic: "stock"}, []string{"idx_dlq_messages_archive_topic"}},
+		{"the archive by resolution", dlq.Filter{Resolutions: []dlq.Resolution{dlq.Manual}}, []string{"idx_dlq_messages_archive_resolution"}},
+		{"the archive by what few have", dlq.Filter{ErrorContains: "unheard"}, []string{"idx_dlq_messages_archive_terms"}},
+		{"the archive of a lineage", dlq.Filter{RootID: like.RootID}, []string{"idx_dlq_messages_archive_lineage"}},
+	}
+	for _, tt := range archived {
+		t.Run(tt.name, func(t *testing.T) {
+			query, args := postgres.PageOfArchive(b.tenant, dlq.Query{Limit: 50, Filter: tt.Filter})
+			check(t, explain(t, lists, query, args...), tt.indexes...)
+		})
+	}
+	points := connection(t, postgres.Points(b.db))
+	for name, tt := range map[string]struct {
+		query   string
+		indexes []string
+	}{
+		"one letter": {postgres.GetLetter, []string{"dlq_messages_pkey", "dlq_messages_archive_pkey"}},
+		"a lineage":  {postgres.Lineage, []string{"dlq_messages_pkey", "idx_dlq_messages_lineage", "idx_dlq_messages_archive_lineage"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check(t, explain(t, points, tt.query, b.tenant, like.ID), tt.indexes...)
+			check(t, explainGeneric(t, points, tt.query, b.tenant, like.ID), tt.indexes...)
+		})
+	}
+	points.Close()
+	b.testLoopPlans(t, rare, check)
+	t.Run("every index has a purpose", func(t *testing.T) {
+		names := strings.Fields(ask[string](t, b.db.SQL(), `SELECT string_agg(indexname, ' ') FROM pg_indexes WHERE schemaname = 'dlq' AND tablename IN ('dlq_messages', 'dlq_messages_archive')`))
+		for _, name := range names {
+			if !seen[name] && !strings.HasSuffix(name, "_pkey") {
+				t.Errorf("no query needs %s", name)
+			}
+		}
+		if !slices.Contains(names, terms) {
+			t.Errorf("there are only %v", names)
+		}
+	})
+}
+
+// testLoopPlans looks at what is asked for all tenants.
+func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*testing.T, plan, ...string)) {
+	reads := connection(t, b.db.SQL())
+	kinds := "{kafka,http}"
+	one := func(v any) string { return fmt.Sprintf("{%v}", v) }
+	for name, tt := range map[string]struct {
+		query   string
+		args    []any
+		indexes []string
+	}{
+		"what is due": {postgres.ClaimDue, []any{kinds, 60_000_000, 100, 64 << 20}, []string{"idx_dlq_messages_due", "idx_dlq_messages_key"}},
+		"what was pushed before": {postgres.KnownLetters, []any{"{1}", one(b.tenant), one(uuid.Max), one(rare.DedupeKey), one("orders.dlq"), "{1}", "{7}"},
+			[]string{"dlq_messages_pkey", "dlq_messages_archive_pkey", "idx_dlq_messages_dedupe", "idx_dlq_messages_place"}},
+		"what came back": {postgres.Parents, []any{"{1}", one(b.tenant), one(uuid.Max), "{3}"}, []string{"dlq_messages_pkey", "idx_dlq_messages_lineage", "idx_dlq_messages_archive_lineage"}},
+		"what is archived": {`SELECT m.id FROM dlq.dlq_messages m WHERE m.status IN ('RESOLVED', 'DEAD') AND m.terminal_at < clock_timestamp() - interval '30 days'
+			 ORDER BY m.terminal_at, m.id LIMIT 1000 FOR UPDATE OF m SKIP LOCKED`, nil, []string{"idx_dlq_messages_terminal"}},
+		"what is purged": {`SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.archived_at < clock_timestamp() - interval '365 days'
+			 ORDER BY m.archived_at, m.id LIMIT 1000 FOR UPDATE OF m SKIP LOCKED`, nil, []string{"idx_dlq_messages_archive_age"}},
+	} {
+		t.Run(name, func(t *testing.T) { check(t, explain(t, reads, tt.query, tt.args...), tt.indexes...) })
+	}
+	t.Run("retries that are lost", func(t *testing.T) {
+		// The planner would rather read the table of sagas, which is empty here.
+		if _, err := reads.ExecContext(t.Context(), `SET enable_seqscan = off`); err != nil {
+			t.Fatal(err)
+		}
+		check(t, explain(t, reads, postgres.LostRetries, 100), "idx_dlq_messages_lease")
+	})
+	reads.Close()
+	t.Run("a batch is stored without a scan", func(t *testing.T) {
+		writers := connection(t, postgres.Writers(b.db))
+		args := postgres.PushParameters(t, []dlq.Letter{b.letter(), b.letter()})
+		for _, p := range []plan{explain(t, writers, postgres.PushLetters, args...), explainGeneric(t, writers, postgres.PushLetters, args...)} {
+			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
+			wantNestedLoops(t, p)
+		}
+	})
+}
+
+type letterPurpose struct {
+	name string
+	dlq.Filter
+	indexes []string
+}
+
+func letterPurposes(rare, like *dlq.Letter) []letterPurpose {
+	const inOrder, terms, topic, status = "idx_dlq_messages_created_at", "idx_dlq_messages_terms", "idx_dlq_messages_original_topic", "idx_dlq_messages_status"
+	at := like.CreatedAt
+	by := func(name string, f dlq.Filter, indexes ...string) letterPurpose {
+		return letterPurpose{name, f, indexes}
+	}
+	return []letterPurpose{
+		by("all", dlq.Filter{}, inOrder),
+		by("topic", dlq.Filter{Topic: "orders.made"}, topic),
+		by("topic and status", dlq.Filter{Topic: "orders.made", Statuses: []dlq.Status{dlq.Dead}}, topic),
+		by("few topics", dlq.Filter{Topic: "rare.*"}, topic),
+		by("many topics", dlq.Filter{Topic: "orders.*"}, topic+"|"+inOrder),
+		by("status", dlq.Filter{Statuses: []dlq.Status{dlq.Pending}}, status),
+		by("statuses", dlq.Filter{Statuses: []dlq.Status{dlq.Pending, dlq.Dead}}, status),
+		by("resolution", dlq.Filter{Resolutions: []dlq.Resolution{dlq.Manual}}, "idx_dlq_messages_resolution"),
+		by("group", dlq.Filter{Fingerprint: like.Fingerprint}, "idx_dlq_messages_group"),
+		by("error type", dlq.Filter{ErrorType: "Rare"}, terms),
+		by("error words", dlq.Filter{ErrorContains: "unheard mishap"}, terms),
+		by("consumer group", dlq.Filter{ConsumerGroup: "rare"}, terms),
+		by("key", dlq.Filter{Key: []byte("rare")}, terms),
+		by("header", dlq.Filter{Headers: map[string]string{"rare": "1"}}, terms),
+		by("payload", dlq.Filter{Payload: map[string]string{"rare.id": "77"}}, terms),
+		by("label", dlq.Filter{Labels: []string{"unique"}}, terms),
+		by("label and status", dlq.Filter{Labels: []string{"unique"}, Statuses: []dlq.Status{dlq.Dead}}, terms),
+		by("assignee", dlq.Filter{Assignee: "nobody else"}, terms),
+		by("correlation id", dlq.Filter{CorrelationID: "c-1"}, terms),
+		by("trace id", dlq.Filter{TraceID: "t-1"}, terms),
+		by("saga", dlq.Filter{SagaID: rare.Link.SagaID}, terms),
+		by("job run", dlq.Filter{JobRunID: rare.Link.JobRunID}, terms),
+		by("source", dlq.Filter{Sources: []dlq.Source{dlq.FromSaga}}, terms+"|"+inOrder),
+		by("lineage", dlq.Filter{RootID: rare.RootID}, "idx_dlq_messages_lineage", "dlq_messages_pkey"),
+		by("redrive", dlq.Filter{RedriveID: rare.RedriveID}, "idx_dlq_messages_redrive"),
+		by("created", dlq.Filter{CreatedFrom: at.Add(-time.Hour), CreatedTo: at}, inOrder),
+		by("retried", dlq.Filter{LastRetryFrom: at.Add(-48 * time.Hour), LastRetryTo: at.Add(-48*time.Hour + 10*time.Minute)}, "idx_dlq_messages_retried|"+inOrder),
+		by("retried in a short while", dlq.Filter{LastRetryFrom: at, LastRetryTo: at.Add(time.Microsecond)}, "idx_dlq_messages_retried"),
+		by("retries", dlq.Filter{RetryCountMin: new(3)}, "idx_dlq_messages_retry_count"),
+		by("retries from and to", dlq.Filter{RetryCountMin: new(3), RetryCountMax: new(4)}, "idx_dlq_messages_retry_count"),
+		by("generation", dlq.Filter{GenerationMin: 3}, "idx_dlq_messages_generation"),
+	}
+}
