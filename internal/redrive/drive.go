@@ -66,7 +66,8 @@ func (r *Redriver) send(ctx context.Context, batch []dlq.Drive, policies []dlq.P
 	byKind := map[dlq.TargetKind][]int{}
 	for i := range batch {
 		d := &batch[i]
-		if !policies[i].AllowsDrive(&d.Letter, &d.To) { // of a redrive of several topics nobody could say before
+		// Of a redrive of several topics nobody could say before.
+		if d.RedriveID != uuid.Nil && !policies[i].AllowsDrive(&d.Letter, &d.To) {
 			results[i] = r.refused("the policy of its topic does not allow the target")
 			continue
 		}
