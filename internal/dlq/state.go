@@ -53,7 +53,6 @@ const (
 	SourceGoesOn  Trigger = "its saga or delivery goes on"
 	SourceDone    Trigger = "its saga or delivery has got over it"
 	SourceGaveUp  Trigger = "its saga or delivery has given up once more"
-	SourceDropped Trigger = "its webhook is gone"
 )
 
 // Edge is one legal move.
@@ -89,8 +88,6 @@ var Edges = []Edge{
 	{Retrying, Dead, SourceGaveUp},
 	{Resolved, Pending, SourceGaveUp},
 	{Resolved, Dead, SourceGaveUp},
-	{Pending, Dead, SourceDropped},
-	{Retrying, Dead, SourceDropped},
 }
 
 // CanMove tells whether the table has the move.

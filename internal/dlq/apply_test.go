@@ -1,0 +1,285 @@
+package dlq
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func testMoment() Moment { return Moment{Now: testNow, Jitter: 0.5} }
+
+// deed is something that may happen to a letter, and the trigger it stands for.
+// after is nil when it is refused.
+type deed struct {
+	name  string
+	on    Trigger
+	apply func(Letter) *Letter
+}
+
+// finished is what a retry of l makes of it, as a store writes it.
+func finished(l Letter, forced bool, was Resolution, outcome AttemptOutcome) *Letter {
+	p := DefaultPolicy
+	d := Drive{Letter: l, Forced: forced, Was: was}
+	f := d.Finished(Result{Outcome: outcome}, &p, testMoment())
+	l.Status, l.Resolution, l.RetryCount, l.NextRetryAt, l.TerminalAt = f.Status, f.Resolution, f.RetryCount, f.NextRetryAt, f.TerminalAt
+	l.Token, l.LeaseUntil = uuid.Nil, nil
+	return &l
+}
+
+// claimed is l as a claim leaves it.
+func claimed(l Letter, force bool) *Letter {
+	if l.Status != Pending && !(force && l.Status == Dead) {
+		return nil
+	}
+	until := testNow.Add(time.Minute)
+	l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt, l.Token, l.LeaseUntil = Retrying, "", nil, nil, uuid.New(), &until
+	return &l
+}
+
+func orNil(l Letter, err error) *Letter {
+	if err != nil {
+		return nil
+	}
+	return &l
+}
+
+func retried(forced bool, was Resolution, outcome AttemptOutcome) func(Letter) *Letter {
+	return func(l Letter) *Letter {
+		if l.Status != Retrying {
+			return nil
+		}
+		return finished(l, forced, was, outcome)
+	}
+}
+
+func hears(what Told) func(Letter) *Letter {
+	return func(l Letter) *Letter {
+		after, _, changed := l.Hear(&News{Told: what, Letter: l, Token: uuid.New()}, testMoment())
+		if !changed {
+			return nil
+		}
+		return &after
+	}
+}
+
+func deeds() []deed {
+	p := DefaultPolicy
+	m := testMoment()
+	return []deed{
+		{"claim", Claimed, func(l Letter) *Letter { return claimed(l, false) }},
+		{"claim by force", Claimed, func(l Letter) *Letter { return claimed(l, true) }},
+		{"acknowledged", Acked, retried(false, "", Acknowledged)},
+		{"failed", RetryFailed, retried(false, "", FailedDrive)},
+		{"uncertain", RetryFailed, retried(false, "", Uncertain)},
+		{"abandoned", RetryFailed, retried(false, "", Abandoned)},
+		{"failed by force", LastFailed, retried(true, Poison, FailedDrive)},
+		{"withdrawn", RetryWithdraw, func(l Letter) *Letter {
+			if l.Status != Retrying {
+				return nil
+			}
+			return finished(l, l.RetryCount >= l.MaxRetries, "", Withdrawn) // only force claims those
+		}},
+		{"withdrawn by force", RetryWithdraw, retried(true, Discarded, Withdrawn)},
+		{"came back", CameBack, func(l Letter) *Letter {
+			if l.Status != Resolved || l.Resolution != Redriven && l.Resolution != Confirmed {
+				return nil
+			}
+			l.Resolution = Bounced
+			return &l
+		}},
+		{"confirmed", Confirm, func(l Letter) *Letter { return orNil(l.Acknowledged(l.Generation, true, &p, m)) }},
+		{"refuted", Refute, func(l Letter) *Letter { return orNil(l.Acknowledged(l.Generation, false, &p, m)) }},
+		{"requeued", Requeue, func(l Letter) *Letter { return orNil(l.Requeued(false, nil, &p, m)) }},
+		{"requeued anew", Requeue, func(l Letter) *Letter { return orNil(l.Requeued(true, new(2), &p, m)) }},
+		{"discarded", Discard, func(l Letter) *Letter { return orNil(l.Discarded(m)) }},
+		{"resolved", Resolve, func(l Letter) *Letter { return orNil(l.ResolvedByHand(m)) }},
+		{"its source goes on", SourceGoesOn, hears(GoesOn)},
+		{"its source is through", SourceDone, hears(WentWell)},
+		{"its source gave up", SourceGaveUp, hears(GaveUp)},
+	}
+}
+
+// invariants of a stored letter: D3, and the CHECKs of its table.
+func broken(l *Letter) string {
+	switch {
+	case l.RetryCount < 0 || l.RetryCount > l.MaxRetries:
+		return fmt.Sprintf("%d of %d retries", l.RetryCount, l.MaxRetries)
+	case l.Status == Pending && l.RetryCount >= l.MaxRetries:
+		return "PENDING, and nothing can fetch it"
+	case l.Status.Terminal() != (l.TerminalAt != nil), l.Status.Terminal() != (l.Resolution != ""):
+		return fmt.Sprintf("%s, %q since %v", l.Status, l.Resolution, l.TerminalAt)
+	case (l.Status == Retrying) != (l.Token != uuid.Nil), (l.Status == Retrying) != (l.LeaseUntil != nil):
+		return fmt.Sprintf("%s with the token %s", l.Status, l.Token)
+	case l.Status == Dead && l.Resolution == Exhausted && l.RetryCount < l.MaxRetries:
+		return "exhausted with retries left"
+	case l.Status != Pending && l.NextRetryAt != nil:
+		return fmt.Sprintf("%s with a next retry", l.Status)
+	}
+	return ""
+}
+
+// edgeOf returns the edge that a deed took; one trigger stands for another
+// where a rule decides which it is.
+func edgeOf(before, after *Letter, on Trigger) (Edge, bool) {
+	if on == RetryFailed && after.Status == Dead {
+		on = LastFailed
+	}
+	e := Edge{before.Status, after.Status, on}
+	return e, slices.Contains(Edges, e)
+}
+
+// start is a new letter.
+func start(source Source, retries int) Letter {
+	p := DefaultPolicy
+	return New(Letter{Source: source, OriginalTopic: "t", Failure: Failure{Message: "m"}, MaxRetries: retries}, uuid.New(), &p, testMoment())
+}
+
+// TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken goes wherever letters with few
+// retries can go.
+func TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken(t *testing.T) {
+	t.Parallel()
+	taken := map[Edge]bool{}
+	type place struct {
+		source     Source
+		status     Status
+		why        Resolution
+		count, max int
+	}
+	seen := map[place]bool{}
+	var queue []Letter
+	visit := func(l Letter) {
+		at := place{l.Source, l.Status, l.Resolution, l.RetryCount, l.MaxRetries}
+		if l.MaxRetries <= 4 && !seen[at] {
+			seen[at] = true
+			queue = append(queue, l)
+		}
+	}
+	for _, source := range []Source{FromKafka, FromSaga, FromWebhook} {
+		for retries := range 4 {
+			visit(start(source, retries))
+		}
+	}
+	for len(queue) > 0 {
+		l := queue[0]
+		queue = queue[1:]
+		if why := broken(&l); why != "" {
+			t.Fatalf("%s: %+v", why, l)
+		}
+		for _, d := range deeds() {
+			after := d.apply(l)
+			if after == nil {
+				continue
+			}
+			if d.name == "failed by force" || d.name == "withdrawn by force" {
+				if after.Status != Dead {
+					t.Errorf("%s leaves a letter %s", d.name, after.Status)
+				}
+			}
+			e, ok := edgeOf(&l, after, d.on)
+			stays := l.Status == after.Status && (d.on == SourceGaveUp || d.on == SourceGoesOn)
+			if !ok && !stays {
+				t.Errorf("%s moved %s %s to %s %s: there is no such edge", d.name, l.Status, l.Resolution, after.Status, after.Resolution)
+			}
+			taken[e] = true
+			visit(*after)
+		}
+	}
+	for _, e := range Edges {
+		if !taken[e] {
+			t.Errorf("nothing goes from %s to %s when %s", e.From, e.To, e.On)
+		}
+	}
+}
+
+func TestNoLifeLeavesALetterThatNothingCanFetch(t *testing.T) {
+	t.Parallel()
+	all := deeds()
+	rapid.Check(t, func(t *rapid.T) {
+		l := start(rapid.SampledFrom(Sources).Draw(t, "source"), rapid.IntRange(0, 5).Draw(t, "retries"))
+		for range rapid.IntRange(1, 40).Draw(t, "deeds") {
+			before := l
+			if rapid.Bool().Draw(t, "edit") {
+				edited, err := l.Edited(Edit{MaxRetries: new(rapid.IntRange(0, 6).Draw(t, "max"))}, testMoment())
+				if err == nil {
+					l = edited
+				}
+			}
+			if after := rapid.SampledFrom(all).Draw(t, "deed").apply(l); after != nil {
+				l = *after
+			}
+			exhausted := l.Resolution == Exhausted && before.Resolution == Exhausted && l.Status == Dead // an edit may leave it retries
+			if why := broken(&l); why != "" && !exhausted {
+				t.Fatalf("%s: %+v", why, l)
+			}
+		}
+	})
+}
+
+func TestAFinishedDrive(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name       string
+		count, max int
+		forced     bool
+		was        Resolution
+		result     Result
+		status     Status
+		why        Resolution
+		after      int
+	}{
+		{"first failure goes back", 0, 3, false, "", Result{Outcome: FailedDrive}, Pending, "", 1},
+		{"last failure is dead", 2, 3, false, "", Result{Outcome: FailedDrive}, Dead, Exhausted, 3},
+		{"uncertain counts", 1, 3, false, "", Result{Outcome: Uncertain}, Pending, "", 2},
+		{"acknowledged counts nothing", 1, 3, false, "", Result{Outcome: Acknowledged}, Resolved, Redriven, 1},
+		{"withdrawn counts nothing", 1, 3, false, "", Result{Outcome: Withdrawn}, Pending, "", 1},
+		{"accepted stays", 1, 3, false, "", Result{Accepted: true, Outcome: Uncertain}, Retrying, "", 1},
+		{"forced and failed stays dead", 0, 3, true, Discarded, Result{Outcome: FailedDrive}, Dead, Discarded, 1},
+		{"forced and exhausted", 3, 3, true, Exhausted, Result{Outcome: FailedDrive}, Dead, Exhausted, 3},
+		{"forced poison stays poison", 3, 3, true, Poison, Result{Outcome: FailedDrive}, Dead, Poison, 3},
+		{"forced and withdrawn", 0, 3, true, Poison, Result{Outcome: Withdrawn}, Dead, Poison, 0},
+		{"forced and acknowledged", 3, 3, true, Exhausted, Result{Outcome: Acknowledged}, Resolved, Redriven, 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := Drive{Letter: Letter{Source: FromKafka, Status: Retrying, RetryCount: tt.count, MaxRetries: tt.max}, Forced: tt.forced, Was: tt.was, Number: 7}
+			p := DefaultPolicy
+			f := d.Finished(tt.result, &p, testMoment())
+			if f.Status != tt.status || f.Resolution != tt.why || f.RetryCount != tt.after || f.Attempt.Number != 7 {
+				t.Errorf("%s %s after %d, want %s %s after %d", f.Status, f.Resolution, f.RetryCount, tt.status, tt.why, tt.after)
+			}
+			if (f.NextRetryAt != nil) != (tt.status == Pending) || (f.TerminalAt != nil) != tt.status.Terminal() {
+				t.Errorf("next %v, terminal %v", f.NextRetryAt, f.TerminalAt)
+			}
+		})
+	}
+}
+
+func TestWhatAStatusForbidsIsAConflict(t *testing.T) {
+	t.Parallel()
+	p := DefaultPolicy
+	for _, status := range Statuses {
+		l := Letter{Status: status, MaxRetries: 3}
+		for name, err := range map[string]error{
+			VerbRequeue: second(l.Requeued(false, nil, &p, testMoment())), VerbDiscard: second(l.Discarded(testMoment())),
+			VerbResolve: second(l.ResolvedByHand(testMoment())), VerbDelete: l.Deletable(),
+		} {
+			allowed := slices.Contains(l.Actions(), name)
+			if (err == nil) != allowed || err != nil && fault.KindOf(err) != fault.Conflict {
+				t.Errorf("%s %s: %v; allowed: %v", name, status, err, allowed)
+			}
+		}
+	}
+	if err := second((Letter{Status: Pending, RetryCount: 2, MaxRetries: 3}).Edited(Edit{MaxRetries: new(2)}, testMoment())); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("a bound that leaves no retry: %v", err)
+	}
+}
+
+func second(_ Letter, err error) error { return err }
