@@ -69,7 +69,7 @@ var arrows = map[string][]string{
 		"internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/workflow"},
 	// measuring and examples
 	"cmd/skald-bench":       {"internal/bench", "internal/devpg"},
-	"internal/bench":        {"db", "internal/dlq", "internal/postgres", "internal/workflow"},
+	"internal/bench":        {"db", "internal/dlq", "internal/fault", "internal/operator", "internal/postgres", "internal/workflow"},
 	"examples/order":        {"examples/order/shop"},
 	"examples/order/ledger": {},
 	"examples/order/shop":   {"examples/order/ledger"},

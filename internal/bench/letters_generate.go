@@ -15,6 +15,8 @@ import (
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -61,7 +63,11 @@ func GenerateLetters(ctx context.Context, cfg LettersConfig) error {
 		return err
 	}
 	defer store.Close()
-	if err := pushGenerated(ctx, postgres.NewLetters(store, dlq.DefaultPolicy), cfg); err != nil {
+	letters := postgres.NewLetters(store, dlq.DefaultPolicy)
+	if err := keepGenerated(ctx, letters, cfg); err != nil {
+		return err
+	}
+	if err := pushGenerated(ctx, letters, cfg); err != nil {
 		return err
 	}
 	pool, err := sql.Open("postgres", cfg.DatabaseURL)
@@ -83,6 +89,21 @@ func GenerateLetters(ctx context.Context, cfg LettersConfig) error {
 	// As after generating sagas.
 	if _, err := pool.ExecContext(ctx, `CHECKPOINT`); err != nil {
 		fmt.Fprintf(cfg.Out, "no checkpoint: %v\n", err)
+	}
+	return nil
+}
+
+// keepGenerated gives tenants a policy by which no server archives their letters
+// while it is measured; one that has a policy keeps it.
+func keepGenerated(ctx context.Context, letters *postgres.Letters, cfg LettersConfig) error {
+	for _, tenant := range append([]string{cfg.Tenant.String()}, otherTenants...) {
+		p := dlq.DefaultPolicy
+		p.TenantID, p.Version, p.RetentionDays, p.UpdatedAt = uuid.MustParse(tenant), 1, 3650, time.Now()
+		by := operator.By{Reason: "generated letters stay where they are"}
+		err := letters.PutPolicy(ctx, p, by.Did(uuid.Must(uuid.NewV7()), p.TenantID, p.UpdatedAt, operator.TopicPolicy, "", "put", nil))
+		if err != nil && fault.KindOf(err) != fault.Precondition {
+			return err
+		}
 	}
 	return nil
 }

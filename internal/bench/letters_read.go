@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -189,12 +190,12 @@ func letterFilters(k knownLetters) []filter {
 		{"label of few", one("label", "ticket-100")},
 		{"assignee", one("assignee", "ada")},
 	}
-	for name, words := range map[string][]string{
-		"status": {"PENDING", "RETRYING", "RESOLVED", "DEAD"}, "source": {"KAFKA", "REST", "SAGA", "JOB", "WEBHOOK"},
-		"resolution": {"REDRIVEN", "CONFIRMED", "BOUNCED", "MANUAL", "DISCARDED", "EXHAUSTED", "POISON"},
+	for _, of := range []struct{ name, words string }{
+		{"status", "PENDING RETRYING RESOLVED DEAD"}, {"source", "KAFKA REST SAGA JOB WEBHOOK"},
+		{"resolution", "REDRIVEN CONFIRMED BOUNCED MANUAL DISCARDED EXHAUSTED POISON"},
 	} {
-		for _, word := range words {
-			all = append(all, filter{name + " " + word, one(name, word)})
+		for word := range strings.FieldsSeq(of.words) {
+			all = append(all, filter{of.name + " " + word, one(of.name, word)})
 		}
 	}
 	return all
