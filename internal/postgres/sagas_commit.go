@@ -266,8 +266,10 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 }
 
 func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[uuid.UUID]bool, error) {
-	if slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Letter != nil }) {
-		return st.updateTold(ctx, batch)
+	for i := range batch {
+		if batch[i].Letter != nil {
+			return st.updateTold(ctx, batch)
+		}
 	}
 	query, args, err := st.db.changeColumns(batch)
 	if err != nil {
