@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/app"
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/operator"
@@ -56,7 +57,7 @@ func newStranded(t *testing.T) *stranded {
 	}))
 	t.Cleanup(participant.Close)
 	dsn := testdb.DSN(t)
-	s.node = start(t, dsn, "a")
+	s.node = start(t, dsn, "a", func(c *config.Config) { c.DLQ.Lease = 3 * time.Second })
 	if status, doc := call(t, "POST", s.url+"/api/v1/workflows", strings.ReplaceAll(oneUndo, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
@@ -160,6 +161,60 @@ func TestAFailedCompensationIsRetriedByItsLetter(t *testing.T) {
 		retries != "1 FAILED carla, 2 ACKNOWLEDGED carla" {
 		t.Errorf("its retries: %s, %v", retries, err)
 	}
+}
+
+func TestALetterOfASagaThroughTheAPI(t *testing.T) {
+	s := newStranded(t)
+	verb := func(letter uuid.UUID, verb, body string) (int, map[string]any) {
+		t.Helper()
+		return call(t, "POST", s.url+"/api/v1/dlq/messages/"+letter.String()+"/"+verb, body)
+	}
+	id, letter := s.fail()
+	if status, doc := verb(letter, "discard", `{"reason": "no"}`); status != 409 || doc["code"] != dlq.CodeSagaWaits {
+		t.Errorf("discard while the saga waits: %d %v", status, doc)
+	}
+	s.broken.Store(false)
+	if status, doc := verb(letter, "retry", `{"reason": "it is back"}`); status != 202 || doc["message"].(map[string]any)["status"] != "RETRYING" {
+		t.Fatalf("retry: %d %v", status, doc)
+	}
+	if doc := s.ends(id, isState("compensated")); doc["clean"] != true || s.letter(letter).Resolution != dlq.Confirmed {
+		t.Errorf("the saga %v, the letter %s", doc, s.letter(letter).Resolution)
+	}
+	if status, doc := verb(letter, "retry", `{"force": true}`); status != 409 {
+		t.Errorf("retried once more: %d %v", status, doc)
+	}
+	s.broken.Store(true)
+	id, letter = s.fail()
+	if status, doc := verb(letter, "resolve", `{"reason": "by hand"}`); status != 200 || doc["resolution"] != "MANUAL" {
+		t.Fatalf("resolve: %d %v", status, doc)
+	}
+	if doc := s.ends(id, isState("compensated")); doc["clean"] != true {
+		t.Errorf("the saga %v", doc)
+	}
+}
+
+// A node that dies between the claim of a letter and the change of its saga
+// leaves both as they were, but for the count.
+func TestAClaimThatDidNotReachTheSagaIsTakenBack(t *testing.T) {
+	s := newStranded(t)
+	id, letter := s.fail()
+	s.claimed(letter)
+	if _, err := s.db.ExecContext(t.Context(), `UPDATE dlq.dlq_messages SET retry_lease_until = now() - interval '1 second' WHERE id = $1`, letter); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); s.letter(letter).Status == dlq.Retrying; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody takes the letter back")
+		}
+	}
+	if l := s.letter(letter); l.Status != dlq.Pending || l.RetryCount != 1 {
+		t.Errorf("the letter is %s after %d retries", l.Status, l.RetryCount)
+	}
+	s.broken.Store(false)
+	if status, doc := call(t, "POST", s.url+"/api/v1/dlq/messages/"+letter.String()+"/retry", `{}`); status != 202 {
+		t.Fatalf("retry: %d %v", status, doc)
+	}
+	s.ends(id, isState("compensated"))
 }
 
 func TestALetterOfASagaThatDoesNotWaitIsNotDriven(t *testing.T) {
