@@ -2342,9 +2342,9 @@ type DeadLetterImportError struct {
 	Problem ItemProblem `json:"problem"`
 }
 
-// DeadLetterInput A payload is JSON (`payload`), kept with its members sorted and without
-// blanks, or any bytes (`payload_base64`), kept as they are. Lengths are in
-// bytes of UTF-8.
+// DeadLetterInput A payload is JSON (`payload`), kept in its canonical form: without blanks,
+// members sorted, shorter names first. Or it is any bytes (`payload_base64`),
+// kept as they are. Lengths are in bytes of UTF-8.
 type DeadLetterInput struct {
 	// ConsumerGroup At most 255 bytes, as are the following up to `trace_id`.
 	ConsumerGroup *string `json:"consumer_group,omitempty"`

@@ -80,7 +80,7 @@ func (p *Policy) NextRetry(source Source, failures int, now time.Time, jitter fl
 	if !p.AutoRetry || !source.automatic() {
 		return nil
 	}
-	at := now.Add(p.Backoff.Delay(failures+1, jitter, 0))
+	at := now.Add(p.Backoff.Delay(failures+1, jitter, 0)).Truncate(time.Microsecond) // as it is stored
 	return &at
 }
 
