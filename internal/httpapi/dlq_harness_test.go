@@ -61,24 +61,31 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	redrives := postgres.NewRedrives(db, loops)
 	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
 	driver := redrive.New(redrive.Config{
-		Queue: q.loops, Redrives: redrives, Forbidden: forbidden, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Queue: ruled{loops, q}, Redrives: redrives, Forbidden: forbidden, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web, dlq.ToSaga: accepts{}},
 	})
 	q.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now = time.Now
 		c.DeadLetters = &httpapi.DeadLetters{
 			Letters: q.letters, Drive: driver.Now, ForbiddenTopic: forbidden,
-			PolicyOf: func(_ context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error) {
-				p := q.policy
-				p.TenantID, p.Topic = tenant, topic
-				return p, nil
-			},
-			UndoneByHand: q.undoneByHand,
-			Redrives:     redrives, Overview: store, Actions: q.actions, WakeRedrives: func() {},
+			PolicyOf: ruled{loops, q}.PolicyOf, UndoneByHand: q.undoneByHand,
+			Redrives: redrives, Overview: store, Actions: q.actions, WakeRedrives: func() {},
 			Limits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 1000, Bulk: 100},
 		}
 	}}, change...)...)
 	return q
+}
+
+// ruled has the test's policy for all topics.
+type ruled struct {
+	dlq.Queue
+	q *queue
+}
+
+func (r ruled) PolicyOf(_ context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error) {
+	p := r.q.policy
+	p.TenantID, p.Topic = tenant, topic
+	return p, nil
 }
 
 // accepts is a target that tells later what comes of its letters, as sagas do.

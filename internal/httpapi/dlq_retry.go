@@ -104,10 +104,7 @@ func (s *server) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRe
 
 // retryTarget returns another target for a retry, nil for the letter's own.
 func (s *server) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
-	own := l.Target
-	if own.Kind == dlq.ToKafka && own.Topic == "" {
-		own.Topic = l.OriginalTopic
-	}
+	own := l.Destination(nil)
 	if t == nil || t.Topic == nil && t.URL == nil && t.Partition == nil && t.Method == nil {
 		if own.Kind == dlq.ToKafka && s.DeadLetters.ForbiddenTopic(own.Topic) {
 			return nil, notAllowed("/target/topic", "the letter's own topic "+readAsDeadLetters)
@@ -133,16 +130,7 @@ func (s *server) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLett
 	if s.DeadLetters.ForbiddenTopic(to.Topic) {
 		return nil, notAllowed("/target/topic", readAsDeadLetters)
 	}
-	if to.Topic != own.Topic && to.Topic != l.OriginalTopic {
-		p, err := s.DeadLetters.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
-		if err != nil {
-			return nil, err
-		}
-		if len(p.AllowedTargets) > 0 && !p.Allows(to.Topic) {
-			return nil, notAllowed("/target/topic", "is none of the policy's allowed_targets")
-		}
-	}
-	return &to, nil
+	return &to, s.allowed(ctx, l, &to, "/target/topic")
 }
 
 func (s *server) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
@@ -156,19 +144,20 @@ func (s *server) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target, t 
 	if to.URL == "" {
 		return nil, schemaFault(fault.Field{Pointer: "/target/url", Code: "required", Message: "is required"})
 	}
-	if to.URL != own.URL {
-		p, err := s.DeadLetters.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
-		if err != nil {
-			return nil, err
-		}
-		if !p.Allows(to.URL) {
-			return nil, notAllowed("/target/url", "is neither the letter's own nor one of the policy's allowed_targets")
-		}
-	}
 	if reason := s.CheckEndpoint(to.URL); reason != "" {
 		return nil, notAllowed("/target/url", reason)
 	}
-	return &to, nil
+	return &to, s.allowed(ctx, l, &to, "/target/url")
+}
+
+// allowed returns nil when the policy lets the letter go there. Fault: Invalid
+// with dlq.CodeTarget.
+func (s *server) allowed(ctx context.Context, l *dlq.Letter, to *dlq.Target, pointer string) error {
+	p, err := s.DeadLetters.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+	if err != nil || p.AllowsDrive(l, to) {
+		return err
+	}
+	return notAllowed(pointer, "is neither the letter's own nor one of the policy's allowed_targets")
 }
 
 // revisionOf makes a revision of an edit, nil when nothing is edited. It begins
