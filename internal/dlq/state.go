@@ -99,3 +99,12 @@ func CanMove(from Status, on Trigger) bool {
 	}
 	return false
 }
+
+// Status returns the status of letters with this resolution.
+func (r Resolution) Status() Status {
+	switch r {
+	case Redriven, Confirmed, Bounced, Manual:
+		return Resolved
+	}
+	return Dead
+}

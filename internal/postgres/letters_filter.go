@@ -35,6 +35,9 @@ var (
 // The order of parts is of no use to anybody: whoever wants one sorts their union.
 func (t *letterTable) selectLetters(tenant uuid.UUID, q dlq.Query, columns, tail string) (parts []string, args []any) {
 	w := where{}
+	if !reconcile(&q.Filter) {
+		w.add("false")
+	}
 	from := t.table
 	if byTerms(t, &q.Filter) {
 		from = t.view
@@ -51,6 +54,23 @@ func (t *letterTable) selectLetters(tenant uuid.UUID, q dlq.Query, columns, tail
 		w.args = own.args
 	}
 	return parts, w.args
+}
+
+// reconcile leaves those statuses and resolutions of a filter that some letter can
+// have together: nobody looks through all REDRIVEN ones for one that is DEAD. false:
+// no letter can.
+func reconcile(f *dlq.Filter) bool {
+	if len(f.Resolutions) == 0 {
+		return true
+	}
+	if len(f.Statuses) > 0 {
+		f.Resolutions = slices.DeleteFunc(slices.Clone(f.Resolutions), func(r dlq.Resolution) bool { return !slices.Contains(f.Statuses, r.Status()) })
+	}
+	f.Statuses = nil
+	for _, r := range f.Resolutions {
+		f.Statuses = append(f.Statuses, r.Status())
+	}
+	return len(f.Resolutions) > 0
 }
 
 // choice is a condition on one column.

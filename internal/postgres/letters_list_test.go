@@ -50,6 +50,10 @@ func letterFilters(like *dlq.Letter) []letterFilter {
 		{"resolutions", dlq.Filter{Resolutions: []dlq.Resolution{dlq.Manual, dlq.Exhausted}}, func(l *dlq.Letter) bool {
 			return l.Resolution == dlq.Manual || l.Resolution == dlq.Exhausted
 		}},
+		{"what cannot be", dlq.Filter{Statuses: []dlq.Status{dlq.Dead}, Resolutions: []dlq.Resolution{dlq.Manual}}, func(*dlq.Letter) bool { return false }},
+		{"what can be, in part", dlq.Filter{Statuses: []dlq.Status{dlq.Dead, dlq.Pending}, Resolutions: []dlq.Resolution{dlq.Manual, dlq.Exhausted}}, func(l *dlq.Letter) bool {
+			return l.Resolution == dlq.Exhausted
+		}},
 		{"source", dlq.Filter{Sources: []dlq.Source{dlq.FromKafka}}, func(l *dlq.Letter) bool { return l.Source == dlq.FromKafka }},
 		{"sources", dlq.Filter{Sources: []dlq.Source{dlq.FromKafka, dlq.FromSaga}}, func(l *dlq.Letter) bool { return l.Source == dlq.FromKafka || l.Source == dlq.FromSaga }},
 		{"class", dlq.Filter{Classes: []dlq.ErrorClass{dlq.Permanent}}, func(l *dlq.Letter) bool { return l.Failure.Class == dlq.Permanent }},
@@ -177,7 +181,7 @@ func TestEveryFilterFindsItsLetters(t *testing.T) {
 				want = append(want, all[i])
 			}
 		}
-		if len(want) == 0 && !slices.Contains([]string{"no word", "a part of a word", "topics that nobody has"}, f.name) {
+		if len(want) == 0 && !slices.Contains([]string{"no word", "a part of a word", "topics that nobody has", "what cannot be"}, f.name) {
 			t.Errorf("%s: nothing to find", f.name)
 		}
 		b.wantList(t, f.name, f.Filter, want)
