@@ -2252,7 +2252,7 @@ type DeadLetterGroup struct {
 	Message string  `json:"message"`
 	Note    *string `json:"note,omitempty"`
 
-	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to ten thousand.
+	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to ten thousand, in lists and statistics up to one thousand.
 	Open *int64 `json:"open,omitempty"`
 
 	// OpenIsCapped There are at least `open`.
