@@ -20,8 +20,9 @@ const (
 	maxOpenListed = 1_000
 )
 
-// openLetter is the condition of letters m that nobody has dealt with.
-const openLetter = `(m.status IN ('PENDING', 'RETRYING') OR m.status = 'DEAD' AND m.resolution <> 'DISCARDED')`
+// openLetter is the condition of letters m that nobody has dealt with. In these
+// words their indexes pass over the others, and no row is read.
+const openLetter = `(m.status IN ('PENDING', 'RETRYING', 'DEAD') AND (m.resolution IS NULL OR m.resolution <> 'DISCARDED'))`
 
 // groupColumns are a group's columns in the order of scanGroup.
 const groupColumns = `g.tenant_id, g.fingerprint, g.version, g.state, g.topic, g.error_type, g.message, g.received, g.first_seen, g.last_seen,
