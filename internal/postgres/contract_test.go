@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -106,8 +108,24 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 		Keys:         postgres.NewKeys(db),
 		Webhooks:     postgres.NewWebhooks(db),
 		Publications: postgres.NewPublications(db),
-		Now:          time.Now,
-		Settle:       func(t *testing.T) { settle(t, db.SQL()) },
+		OpenLetters: func(t *testing.T, id uuid.UUID) (open []uuid.UUID) {
+			t.Helper()
+			rows, err := db.SQL().QueryContext(t.Context(), `SELECT id FROM dlq.dlq_messages WHERE saga_id = $1 AND status <> 'RESOLVED'`, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var letter uuid.UUID
+				if err := rows.Scan(&letter); err != nil {
+					t.Fatal(err)
+				}
+				open = append(open, letter)
+			}
+			return open
+		},
+		Now:    time.Now,
+		Settle: func(t *testing.T) { settle(t, db.SQL()) },
 		// The server's clock cannot be put forward, so all it is compared with is put back.
 		Advance: func(d time.Duration) {
 			execute(t, db.SQL(), `UPDATE saga.webhook_deliveries SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())

@@ -58,13 +58,19 @@ func (db *DB) lockTold(ctx context.Context, tx *sqlx.Tx, all []news) (map[uuid.U
 // tellLetters writes what comes of all, of which found are those of lockTold. tx is
 // of the writers' connections, or nothing in all is GaveUp.
 func (db *DB) tellLetters(ctx context.Context, tx *sqlx.Tx, all []news, found map[uuid.UUID]dlq.Letter) error {
+	allowed := map[policyKey]int{}    // what was read of policies
 	fresh, n := newLetters{db: db}, 0 // n: those that nothing can be in the way of
 	for _, told := range all {
 		before, known := found[told.ID]
 		if told.Told == dlq.GaveUp && (!known || !before.TakesUp(told.News)) {
-			retries, err := db.letterRetries(ctx, tx, &told.Letter)
-			if err != nil {
-				return err
+			topic := policyKey{told.tenant, told.Letter.OriginalTopic}
+			retries, read := allowed[topic]
+			if !read {
+				var err error
+				if retries, err = db.letterRetries(ctx, tx, topic); err != nil {
+					return err
+				}
+				allowed[topic] = retries
 			}
 			l := told.Letter.Allowed(retries, told.at)
 			if err := fresh.add(&l); err != nil {
@@ -113,13 +119,13 @@ func (db *DB) tellLetters(ctx context.Context, tx *sqlx.Tx, all []news, found ma
 	return nil
 }
 
-// letterRetries is how often a letter may be retried, by the policy of its topic,
-// its tenant, or the configuration's.
-func (db *DB) letterRetries(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter) (int, error) {
+// letterRetries is how often letters of a topic may be retried, by the policy of
+// the topic, of the tenant, or the configuration's.
+func (db *DB) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (int, error) {
 	n := db.retries
 	err := tx.QueryRowContext(ctx, `
 		SELECT p.max_retries FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`,
-		l.TenantID, l.OriginalTopic).Scan(&n)
+		of.tenant, of.topic).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -15,6 +16,7 @@ import (
 var interventions = []contract{
 	{"after every intervention the rebuilt run is the one that was committed", intervenedStepByStep},
 	{"one batch holds ordinary changes and interventions", intervenedInABatch},
+	{"a compensation that gives up leaves a dead letter, where there are any", undoGivesUp},
 	{"a result and a retry policy read back", rareFields},
 }
 
@@ -113,6 +115,37 @@ func intervenedInABatch(f *fixture) {
 	}
 	if moved := after[2].TimeoutAt.Sub(*runs[2].TimeoutAt); moved < 50*time.Minute || moved > 70*time.Minute {
 		f.t.Errorf("the deadline of a minute became an hour, and moved by %s", moved)
+	}
+}
+
+func undoGivesUp(f *fixture) {
+	run := f.play(f.stored(f.owned(f.owner))[0], f.done(`1`), f.refused(``))
+	lost := f.apply(run, f.refused(``)) // decided, and then somebody else was faster
+	for range 3 {
+		run = f.play(run, f.refused(``))
+		f.check(run)
+		open := []uuid.UUID(nil)
+		if f.OpenLetters != nil {
+			open = f.OpenLetters(f.t, run.ID)
+		}
+		switch {
+		case f.OpenLetters == nil && run.DeadLetter() != uuid.Nil:
+			f.t.Fatal("the saga names a letter of a store that has none")
+		case f.OpenLetters != nil && (len(open) != 1 || open[0] != run.DeadLetter()):
+			f.t.Fatalf("the open letters are %s, the saga names %s", open, run.DeadLetter())
+		}
+		if err := f.commit(lost)[0]; !fault.IsCode(err, saga.CodeStale) {
+			f.t.Fatalf("an outdated change: %v", err)
+		}
+		run = f.play(run, saga.ResumeRequested{By: "op"})
+	}
+	run = f.play(run, f.done(``))
+	f.check(run)
+	if run.State != saga.Compensated {
+		f.t.Errorf("undone at last, the saga is %s", run.State)
+	}
+	if f.OpenLetters != nil && len(f.OpenLetters(f.t, run.ID)) != 0 {
+		f.t.Errorf("undone at last, it has the open letters %s", f.OpenLetters(f.t, run.ID))
 	}
 }
 

@@ -7,12 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
-// Env is one empty store and its clock. All fields but
+// Env is one empty store and its clock. All fields but OpenLetters and
 // BriefErrors are required.
 type Env struct {
 	Sagas        saga.Store
@@ -33,6 +35,9 @@ type Env struct {
 	// may do that by moving those times back, so a test that has advanced must
 	// not compare them with what it wrote before.
 	Advance func(d time.Duration)
+	// OpenLetters returns the dead letters of a saga that are not resolved; nil:
+	// the store has no dead letters.
+	OpenLetters func(t *testing.T, saga uuid.UUID) []uuid.UUID
 	// BriefErrors: the audit trail keeps errors without what participants said.
 	BriefErrors bool
 	// Settle returns when every transaction that is open now has ended: until
