@@ -121,6 +121,35 @@ func (b letterbox) driven(t *testing.T, l dlq.Letter) dlq.Drive {
 	return d
 }
 
+func TestALetterThatIsRetriedIsDescribedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	before := b.push(t, b.letter())[0]
+	d := b.driven(t, before)
+	edited, err := d.Edited(dlq.Edit{Note: new("mine"), Assignee: new("bo"), Labels: []string{"x"}}, moment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Change(t.Context(), edited, b.action(edited, dlq.VerbUpdate)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(edited, b.get(t, edited.ID)); diff != "" {
+		t.Errorf("(-edited +stored):\n%s", diff)
+	}
+	// Whoever saw it before the retry began cannot end the retry.
+	discarded, err := before.Discarded(moment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Change(t.Context(), discarded, b.action(discarded, dlq.VerbDiscard)); !fault.IsCode(err, dlq.CodeStale) {
+		t.Errorf("discard what is being retried: %v", err)
+	}
+	f := d.Finished(dlq.Result{Outcome: dlq.Acknowledged, StartedAt: now(), EndedAt: now()}, &dlq.DefaultPolicy, moment())
+	if ok, err := postgres.NewLetterQueue(b.db, dlq.DefaultPolicy).Finish(t.Context(), []dlq.Finish{f}); err != nil || !ok[0] {
+		t.Errorf("the retry lost its letter: %v, %v", ok, err)
+	}
+}
+
 func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
 	t.Parallel()
 	b := newLetterbox(t)
