@@ -114,8 +114,8 @@ func (r *letterRun) prepare(ctx context.Context) (err error) {
 func (r *letterRun) start(ctx context.Context) error {
 	r.run = &run{cfg: Config{Skald: r.cfg.Skald, DatabaseURL: r.cfg.DatabaseURL, Dir: r.cfg.Dir, Out: r.cfg.Out, ServerEnv: append([]string{
 		"SKALD_KAFKA_BROKERS=" + strings.Join(r.brokers, ","), "SKALD_INGEST_TOPICS=^bench[.].*[.]dlq$",
-		// Letters wait for their automatic retry, as they do: the index is filled.
-		"SKALD_DLQ_INITIAL_INTERVAL=24h", "SKALD_DLQ_MAX_INTERVAL=24h", "SKALD_DLQ_MAX_REDRIVE_RATE=1000000",
+		// Jitter would make some due while the redrive runs, which it then skips.
+		"SKALD_DLQ_AUTO_RETRY=false", "SKALD_DLQ_MAX_REDRIVE_RATE=1000000",
 	}, r.cfg.ServerEnv...)}}
 	var ready Millis
 	return r.run.measureStart(ctx, &ready)
