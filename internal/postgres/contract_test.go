@@ -122,6 +122,9 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 				}
 				open = append(open, letter)
 			}
+			if err := rows.Err(); err != nil {
+				t.Fatal(err)
+			}
 			return open
 		},
 		Now:    time.Now,
