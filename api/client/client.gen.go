@@ -6506,8 +6506,8 @@ type ClientInterface interface {
 
 	// RetryAllDeadLettersWithBody Retry every letter of a topic that waits
 	//
-	// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
-	// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
+	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
 	// of the redrive, which goes on. `dry_run` only counts.
 	//
 	// Takes any type of body and a specified content type.
@@ -6517,8 +6517,8 @@ type ClientInterface interface {
 
 	// RetryAllDeadLetters Retry every letter of a topic that waits
 	//
-	// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
-	// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
+	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
 	// of the redrive, which goes on. `dry_run` only counts.
 	//
 	// Takes a body of the `application/json` content type.
@@ -8573,8 +8573,8 @@ func (c *Client) ListDeadLettersOfTopic(ctx context.Context, topic string, param
 
 // RetryAllDeadLettersWithBody Retry every letter of a topic that waits
 //
-// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
-// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
+// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
 // of the redrive, which goes on. `dry_run` only counts.
 //
 // Takes any type of body and a specified content type.
@@ -8594,8 +8594,8 @@ func (c *Client) RetryAllDeadLettersWithBody(ctx context.Context, topic DLQTopic
 
 // RetryAllDeadLetters Retry every letter of a topic that waits
 //
-// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
-// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
+// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
 // of the redrive, which goes on. `dry_run` only counts.
 //
 // Takes a body of the `application/json` content type.
@@ -18978,8 +18978,8 @@ type ClientWithResponsesInterface interface {
 
 	// RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
 	//
-	// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
-	// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
+	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
 	// of the redrive, which goes on. `dry_run` only counts.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -18989,8 +18989,8 @@ type ClientWithResponsesInterface interface {
 
 	// RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
 	//
-	// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
-	// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
+	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
 	// of the redrive, which goes on. `dry_run` only counts.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -27419,8 +27419,8 @@ func (c *ClientWithResponses) ListDeadLettersOfTopicWithResponse(ctx context.Con
 
 // RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
 //
-// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
-// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
+// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
 // of the redrive, which goes on. `dry_run` only counts.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -27436,8 +27436,8 @@ func (c *ClientWithResponses) RetryAllDeadLettersWithBodyWithResponse(ctx contex
 
 // RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
 //
-// Makes a redrive of the PENDING letters of the topic, and waits for its end: 10 s
-// unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
+// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
 // of the redrive, which goes on. `dry_run` only counts.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

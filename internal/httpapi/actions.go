@@ -58,7 +58,7 @@ func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObjec
 func toAPIAction(a *operator.Action) api.Action {
 	return api.Action{
 		ID: a.ID, At: a.At, Kind: api.ActionKind(a.Kind), Subject: a.Subject, Verb: a.Verb, Actor: unlessEmpty(a.Actor),
-		Reason: unlessEmpty(a.Reason), RequestID: unlessEmpty(a.RequestID), Detail: api.JSONObject(a.Detail),
+		Reason: unlessEmpty(a.Reason), RequestID: unlessEmpty(a.RequestID), Detail: a.Detail,
 	}
 }
 

@@ -55,6 +55,46 @@ func TestHowMuchSomebodyMayTouchIsCheckedBeforeAnythingIsStored(t *testing.T) {
 	}
 }
 
+func TestTheStoreInMemoryHasNoRecordOfActions(t *testing.T) {
+	t.Parallel()
+	newEdge(t).send("GET", "/api/v1/audit", "").wants(http.StatusServiceUnavailable, "DLQ_UNAVAILABLE")
+}
+
+func TestAFilterInABodyHasEveryFilterOfTheList(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	e.pushed("orders", nowhere(t), `{"n":%d,"who":{"name":"ann"}}`, 2)
+	id := uuid.NewString()
+	all := map[string]string{ // filter → whether it lets the first letter through
+		`"status":["PENDING","DEAD"]`: "2", `"topic":"ord*"`: "2", `"fingerprint":"` + e.group() + `"`: "2", `"error_type":"IOError"`: "2",
+		`"error_class":["UNKNOWN"]`: "2", `"error_contains":"Connection refused"`: "2", `"consumer_group":"g"`: "0", `"key":"k"`: "0", `"key_base64":"aw=="`: "0",
+		`"header":["h=v"]`: "0", `"payload":["n=1","who.name=ann"]`: "1", `"created_from":"2020-01-01T00:00:00.5Z"`: "2", `"created_to":"2020-01-01T00:00:00+02:00"`: "0",
+		`"last_retry_from":"2020-01-01T00:00:00Z"`: "0", `"last_retry_to":"2020-01-01T00:00:00Z"`: "0", `"retry_count_min":1`: "0", `"retry_count_max":0`: "2",
+		`"resolution":["MANUAL"]`: "0", `"generation_min":1`: "0", `"source":["REST","KAFKA"]`: "2", `"saga_id":"` + id + `"`: "0", `"job_run_id":"` + id + `"`: "0",
+		`"correlation_id":"c"`: "0", `"trace_id":"t"`: "0", `"label":["a","b"]`: "0", `"assignee":"ann"`: "0", `"redrive_id":"` + id + `"`: "0", `"root_id":"` + id + `"`: "0",
+	}
+	properties := openapiYAML(t).Components.Schemas["DeadLetterFilter"].Value.Properties
+	if len(all) != len(properties) {
+		t.Errorf("%d filters are tried, the contract has %d", len(all), len(properties))
+	}
+	for filter, want := range all {
+		r := e.send("POST", redrives, `{"action":"RETRY","filter":{`+filter+`},"dry_run":true}`)
+		var p client.RedrivePreview
+		if r.into(&p); r.status != http.StatusOK || fmt.Sprint(p.Matched) != want {
+			t.Errorf("%s: %d, matched %d, want %s: %.300s", filter, r.status, p.Matched, want, r.body)
+		}
+	}
+	for _, parameter := range openapiYAML(t).Paths.Find("/api/v1/dlq/messages").Get.Parameters {
+		switch name := parameter.Value.Name; name {
+		case "order", "view", "page", "page_size", "cursor", "include":
+		default:
+			if properties[name] == nil {
+				t.Errorf("the list filters by %s, and no redrive", name)
+			}
+		}
+	}
+}
+
 func TestARedriveIsApprovedBySomebodyElse(t *testing.T) {
 	t.Parallel()
 	people := map[string]string{"admin": "key:admin", "root": "key:*:root"}

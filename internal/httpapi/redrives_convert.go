@@ -124,8 +124,8 @@ func stopOf(in *api.RedriveStop) *dlq.StopOn {
 func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 	out := api.Redrive{
 		ID: r.ID, Action: api.RedriveAction(r.Action), State: api.RedriveState(r.State), HaltReason: unlessEmpty(r.HaltReason),
-		Filter: api.AnyJSON(r.Query), RatePerSecond: r.Rate, Concurrency: r.Concurrency, Order: api.RedriveOrder(r.Order),
-		Transform: api.AnyJSON(r.Transform), Force: r.Force, ScheduledFor: r.ScheduledFor, ApprovalRequired: r.Approval, Reason: unlessEmpty(r.Reason),
+		Filter: r.Query, RatePerSecond: r.Rate, Concurrency: r.Concurrency, Order: api.RedriveOrder(r.Order),
+		Transform: r.Transform, Force: r.Force, ScheduledFor: r.ScheduledFor, ApprovalRequired: r.Approval, Reason: unlessEmpty(r.Reason),
 		Actor: r.Actor, ApprovedBy: unlessEmpty(r.ApprovedBy), Matched: r.Matched, Gathered: r.Gathered, Done: r.Done, Failed: r.Failed,
 		Skipped: r.Skipped, Bounced: r.Bounced, Left: r.Left(), Eta: r.ETA(now), CreatedAt: r.CreatedAt, StartedAt: r.StartedAt,
 		WatchedAt: r.WatchedAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt, Version: r.Version, AllowedActions: as[api.RedriveVerb](r.Actions()),
