@@ -96,7 +96,7 @@ func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 	}
 	// The administrator does as told.
 	execute(t, s.DSN(devpg.Database), db.RolesSQL(insecure.Login))
-	if err := inProd(t, weak); !errors.As(err, &insecure) || !strings.Contains(err.Error(), "table saga_states is open") {
+	if err := inProd(t, weak); !errors.As(err, &insecure) || !strings.Contains(err.Error(), "table saga.saga_states is open") {
 		t.Errorf("with roles, and tables that are still open: %v", err)
 	}
 	if _, err := db.Up(t.Context(), weak); err != nil {
