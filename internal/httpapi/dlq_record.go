@@ -131,7 +131,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 		add("/step_action", "enum", "must be EXECUTE or COMPENSATE")
 	}
 	if t := &l.Target; t.Kind != "" && !slices.Contains(dlq.TargetKinds, t.Kind) || len(t.Topic) > dlq.MaxTopic || len(t.URL) > maxURL ||
-		t.Partition != nil && *t.Partition < 0 || t.Method != "" && !slices.Contains(methods, t.Method) {
+		t.Partition != nil && *t.Partition < 0 || t.Method != "" && !api.DeadLetterTargetMethod(t.Method).Valid() {
 		add("/target", "invalid", "is no target")
 	}
 	for pointer, word := range map[string]struct {

@@ -60,7 +60,8 @@ Every error of the API is a problem document (RFC 9457, ` + "`application/proble
 Decide by ` + "`code`" + `: it is stable. ` + "`title`" + ` says the same in words, ` + "`detail`" + ` what happened this time.
 ` + "`errors`" + ` lists every mistake found, ` + "`pointer`" + ` being a JSON Pointer into the body or the name of a
 parameter or header. ` + "`allowed_actions`" + ` comes with 409 where the state of a thing
-forbids what was asked.
+forbids what was asked; of a dead letter ` + "`current`" + ` then tells its status and version. ` + "`message`" + ` is the dead
+letter that a target did not take.
 
 400 means that the request could not be read, 422 that it was read and is wrong. Trying again helps after 503,
 after 409 with Retry-After, and never after another 4xx unless something else changes first.
