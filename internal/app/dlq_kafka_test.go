@@ -1,0 +1,103 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// TestDeadLettersComeFromKafkaAndGoBack lets two nodes share dead-letter topics,
+// and drives what came back: one letter by hand, the others in bulk.
+func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "orders", "orders.dlq"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.ConsumeTopics("orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const all = 60
+	want := map[string]string{}
+	for i := range all {
+		key, value := fmt.Sprintf("k-%d", i), fmt.Sprintf(`{"n":%d,"n":1.00}`, i)
+		want[key] = value
+		client.Produce(t.Context(), &kgo.Record{Topic: "orders.dlq", Key: []byte(key), Value: []byte(value), Headers: []kgo.RecordHeader{
+			{Key: "kafka_dlt-original-topic", Value: []byte("orders")}, {Key: "kafka_dlt-exception-message", Value: []byte("no stock")},
+		}}, nil)
+	}
+	if err := client.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dsn := testdb.DSN(t)
+	read := func(c *config.Config) {
+		c.Kafka.Brokers, c.Ingest.Topics, c.DLQ.AutoRetry = broker.ListenAddrs(), `[.]dlq$`, false
+	}
+	a, b := start(t, dsn, "a", read), start(t, dsn, "b", read)
+
+	deadline := time.Now().Add(time.Minute)
+	var list map[string]any
+	for {
+		_, list = call(t, "GET", a.url+"/api/v1/dlq/orders?view=full&page_size=200", "")
+		if messages, _ := list["messages"].([]any); len(messages) == all {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute: %v", list)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	first := list["messages"].([]any)[0].(map[string]any)
+	if first["error_message"] != "no stock" || first["source"] != "KAFKA" || first["status"] != "PENDING" {
+		t.Errorf("a letter: %v", first)
+	}
+	id := first["id"].(string)
+	if status, doc := call(t, "POST", b.url+"/api/v1/dlq/messages/"+id+"/retry", `{"target":{"kind":"kafka","topic":"orders.dlq"}}`); status != 422 {
+		t.Errorf("a target that is read: %d %v, want 422", status, doc)
+	}
+	if status, doc := call(t, "POST", b.url+"/api/v1/dlq/messages/"+id+"/retry", `{}`); status != 200 {
+		t.Errorf("retry: %d %v", status, doc)
+	}
+	status, redrive := call(t, "POST", b.url+"/api/v1/dlq/redrives", `{"action":"RETRY","filter":{"topic":"orders"},"rate_per_second":1000}`)
+	for status/100 == 2 && redrive["state"] != "COMPLETED" {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute: %v", redrive)
+		}
+		time.Sleep(20 * time.Millisecond)
+		status, redrive = call(t, "GET", a.url+"/api/v1/dlq/redrives/"+redrive["id"].(string), "")
+	}
+	if status != 200 || redrive["done"] != float64(all-1) || redrive["failed"] != 0.0 {
+		t.Fatalf("redrive: %d %v", status, redrive)
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), deadline)
+	defer cancel()
+	got := map[string]string{}
+	for records := 0; records < all; {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("%d of %d records came", records, all)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			records++
+			got[string(r.Key)] = string(r.Value)
+		})
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-dead +driven):\n%s", d)
+	}
+	if m := metrics(t, a) + metrics(t, b); !strings.Contains(m, `skald_loop_last_success_timestamp_seconds{loop="ingest"}`) || !strings.Contains(m, "skald_dlq_ingest_records_total") {
+		t.Error("the metrics lack those of ingestion")
+	}
+}
