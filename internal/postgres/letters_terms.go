@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"encoding/json"
 	"hash/fnv"
 	"io"
@@ -126,54 +125,6 @@ func words(message string) []string {
 		}
 	}
 	return out
-}
-
-// members returns the first scalar members of a JSON text as path, NUL, value.
-// Members of arrays have numbers for names. One whose path has a dot in a name is
-// left out: its path would be another one's.
-func members(doc []byte) []string {
-	d := json.NewDecoder(bytes.NewReader(doc))
-	d.UseNumber()
-	w := walk{tokens: d}
-	w.value("", 0)
-	return w.found
-}
-
-// walk goes through a JSON text, which is known to be one.
-type walk struct {
-	tokens *json.Decoder
-	found  []string
-}
-
-// value reads one value; false: enough, or the end. A path of "" is the text's
-// own, or one that is left out.
-func (w *walk) value(path string, depth int) bool {
-	t, err := w.tokens.Token()
-	if err != nil {
-		return false
-	}
-	delim, isDelim := t.(json.Delim)
-	if !isDelim {
-		if s, ok := scalar(t); ok && path != "" && depth <= maxPayloadDepth {
-			w.found = append(w.found, memberTerm(path, s))
-		}
-		return len(w.found) < maxPayloadTerms
-	}
-	for i := 0; w.tokens.More(); i++ {
-		name := strconv.Itoa(i)
-		if delim == '{' {
-			key, err := w.tokens.Token()
-			if err != nil {
-				return false
-			}
-			name, _ = key.(string)
-		}
-		if !w.value(below(path, name, depth), depth+1) {
-			return false
-		}
-	}
-	_, err = w.tokens.Token() // the closing one
-	return err == nil
 }
 
 func below(path, name string, depth int) string {
