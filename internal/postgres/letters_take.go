@@ -114,7 +114,7 @@ func (db *DB) putRevision(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, r 
 	return number, err
 }
 
-// nullText is JSON as a parameter, NULL when nil.
+// nullText passes a JSON document as a parameter, NULL when nil.
 func nullText(doc []byte) sql.NullString {
 	return sql.NullString{String: string(doc), Valid: doc != nil}
 }
