@@ -90,6 +90,11 @@ func CountOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
 	return liveLetters.count(tenant, q)
 }
 
+// GatherLetters reads a page as lists do whose planner had no luck.
+func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query) ([]dlq.Letter, bool, error) {
+	return st.gather(ctx, tenant, &liveLetters, q)
+}
+
 func PageOfArchive(tenant uuid.UUID, q dlq.Query) (string, []any) {
 	return archivedLetters.page(tenant, q)
 }

@@ -34,13 +34,11 @@ var (
 //
 // The order of parts is of no use to anybody: whoever wants one sorts their union.
 func (t *letterTable) selectLetters(tenant uuid.UUID, q dlq.Query, columns, tail string) (parts []string, args []any) {
+	possible := reconcile(&q.Filter)
+	from := t.from(&q.Filter)
 	w := where{}
-	if !reconcile(&q.Filter) {
+	if !possible {
 		w.add("false")
-	}
-	from := t.table
-	if byTerms(t, &q.Filter) {
-		from = t.view
 	}
 	column, choices := t.choices(&q.Filter)
 	w.letters(t, tenant, q, column)
@@ -54,6 +52,23 @@ func (t *letterTable) selectLetters(tenant uuid.UUID, q dlq.Query, columns, tail
 		w.args = own.args
 	}
 	return parts, w.args
+}
+
+// from is what is looked into.
+func (t *letterTable) from(f *dlq.Filter) string {
+	if byTerms(t, f) {
+		return t.view
+	}
+	return t.table
+}
+
+// conditions are those of a filter in one query, which knows of no order.
+func (t *letterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w where) {
+	if !reconcile(&q.Filter) {
+		w.add("false")
+	}
+	w.letters(t, tenant, q, "")
+	return t.from(&q.Filter), w
 }
 
 // reconcile leaves those statuses and resolutions of a filter that some letter can

@@ -28,16 +28,11 @@ func (st *Letters) ListArchived(ctx context.Context, tenant uuid.UUID, q dlq.Que
 }
 
 func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query) (dlq.Page, error) {
-	var page dlq.Page
-	query, args := t.page(tenant, q)
-	err := st.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		l, err := st.db.scanAnyLetter(rows)
-		page.Letters = append(page.Letters, l)
-		return err
-	}, args...)
+	letters, err := st.find(ctx, tenant, t, q)
 	if err != nil {
 		return dlq.Page{}, fmt.Errorf("list dead letters: %w", err)
 	}
+	page := dlq.Page{Letters: letters}
 	if page.More = len(page.Letters) > q.Limit; page.More {
 		page.Letters = page.Letters[:q.Limit]
 	}
@@ -45,6 +40,35 @@ func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *letterTable, q
 		err = st.total(ctx, tenant, t, q, &page)
 	}
 	return page, err
+}
+
+// find reads a page, and one letter more if there is a next one.
+func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query) ([]dlq.Letter, error) {
+	query, args := t.page(tenant, q)
+	var letters []dlq.Letter
+	read := func(tx *sqlx.Tx) error {
+		letters = nil
+		rows, err := tx.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		return eachRow(rows, func() error {
+			l, err := st.db.scanAnyLetter(rows)
+			letters = append(letters, l)
+			return err
+		})
+	}
+	if combined(t, &q.Filter) {
+		err := st.db.within(ctx, tenant, luck, read)
+		if !ranOut(err) || ctx.Err() != nil {
+			return letters, err
+		}
+		if few, ok, err := st.gather(ctx, tenant, t, q); ok || err != nil {
+			return few, err
+		}
+	}
+	err := st.db.inTenant(ctx, tenant, read)
+	return letters, err
 }
 
 // order is the ORDER BY of a list over alias.
@@ -65,16 +89,20 @@ func (t *letterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []
 	}
 	order := " ORDER BY m." + t.at + direction + ", m.id" + direction
 	parts, args := t.selectLetters(tenant, q, "m."+t.at+" AS at, m.id", fmt.Sprint(order, " LIMIT ", q.Offset+q.Limit+1))
+	return "SELECT " + t.listed(q.Bare) + " FROM (SELECT p.at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p" + t.order(&q, "p") +
+		fmt.Sprint(" LIMIT ", q.Limit+1, " OFFSET ", q.Offset) + ") AS page JOIN " + t.table + " m ON m.id = page.id" + t.order(&q, "page"), args
+}
+
+// listed are the columns of scanAnyLetter.
+func (t *letterTable) listed(bare bool) string {
 	columns := letterColumns
-	if q.Bare {
+	if bare {
 		columns = bareColumns
 	}
-	archived := ", NULL::timestamptz, NULL::text"
 	if t == &archivedLetters {
-		archived = ", m.archived_at, m.archive_reason"
+		return columns + ", m.archived_at, m.archive_reason"
 	}
-	return "SELECT " + columns + archived + " FROM (SELECT p.at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p" + t.order(&q, "p") +
-		fmt.Sprint(" LIMIT ", q.Limit+1, " OFFSET ", q.Offset) + ") AS page JOIN " + t.table + " m ON m.id = page.id" + t.order(&q, "page"), args
+	return columns + ", NULL::timestamptz, NULL::text"
 }
 
 // bareColumns are letterColumns without what may be megabytes.
