@@ -285,7 +285,7 @@ CREATE TABLE dlq.dlq_redrive_items (
     PRIMARY KEY (redrive_id, seq)
 ) WITH (fillfactor = 70);
 CREATE INDEX idx_dlq_redrive_items_waiting ON dlq.dlq_redrive_items (redrive_id, seq) WHERE state = 'WAITING';
-CREATE INDEX idx_dlq_redrive_items_taken ON dlq.dlq_redrive_items (redrive_id, lease_until) WHERE state = 'TAKEN';
+CREATE INDEX idx_dlq_redrive_items_taken ON dlq.dlq_redrive_items (redrive_id, message_id) WHERE state = 'TAKEN';
 CREATE UNIQUE INDEX idx_dlq_redrive_items_message ON dlq.dlq_redrive_items (redrive_id, message_id);
 
 -- Lists by terms: the index of an operator that is not known to leak nothing

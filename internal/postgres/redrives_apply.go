@@ -61,8 +61,8 @@ type item struct {
 
 func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err error) {
 	var allowance float64
-	var first bool
-	a.r, err = scanRedrive(a.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID), &a.at, &allowance, &first)
+	var planner string
+	a.r, err = scanRedrive(a.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID), &a.at, &allowance, &planner)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errNotRunning
 	}
@@ -129,11 +129,14 @@ func (a *applying) apply(ctx context.Context) error {
 	return err
 }
 
+// applyItems finds items as finishItems does.
 const applyItems = `
-WITH moved AS (
+WITH s AS MATERIALIZED (
+	SELECT s.state, s.why, x.place FROM unnest($3::bigint[], $4::text[], $5::text[]) AS s (seq, state, why)
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
+), moved AS (
 	UPDATE dlq.dlq_redrive_items i SET state = s.state, detail = s.why, updated_at = clock_timestamp()
-	  FROM unnest($3::bigint[], $4::text[], $5::text[]) AS s (seq, state, why)
-	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq AND i.state = 'WAITING'
+	  FROM s WHERE i.ctid = s.place AND i.tenant_id = $1 AND i.state || '' = 'WAITING'
 	RETURNING i.state
 ), n AS (
 	SELECT count(*) FILTER (WHERE moved.state = 'DONE') AS done, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped FROM moved

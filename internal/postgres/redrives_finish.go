@@ -23,11 +23,19 @@ func unmarshalTarget(stored []byte, t *dlq.Target) error {
 
 // finishItems notes what became of letters that were taken, and counts them.
 // What is not TAKEN any more is counted already, or waits again.
+//
+// Items are looked up one by one, and changed by their place: nothing is known
+// yet of a redrive that was just gathered, and the planner would compare each of
+// its items with each of the batch.
 const finishItems = `
-WITH moved AS (
-	UPDATE dlq.dlq_redrive_items i SET state = f.state, detail = f.detail, lease_until = NULL, updated_at = clock_timestamp()
+WITH f AS MATERIALIZED (
+	SELECT f.state, f.detail, x.place
 	  FROM unnest($3::uuid[], $4::text[], $5::text[]) AS f (message_id, state, detail)
-	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.message_id = f.message_id AND i.state = 'TAKEN'
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i
+	        WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.message_id = f.message_id OFFSET 0) AS x
+), moved AS (
+	UPDATE dlq.dlq_redrive_items i SET state = f.state, detail = f.detail, lease_until = NULL, updated_at = clock_timestamp()
+	  FROM f WHERE i.ctid = f.place AND i.tenant_id = $1 AND i.state || '' = 'TAKEN'
 	RETURNING i.state
 ), n AS (
 	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,

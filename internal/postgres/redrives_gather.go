@@ -144,6 +144,15 @@ const (
 	previewGroups = 20
 )
 
+// blockedKeys counts keys by their oldest open letter, as TakeItems looks at it.
+const blockedKeys = `
+SELECT count(*) FROM (
+	SELECT m.tenant_id, m.original_topic, m.message_key, max(m.seq) AS seq FROM page p JOIN dlq.dlq_messages m ON m.id = p.id
+	 WHERE m.ordered GROUP BY m.tenant_id, m.original_topic, m.message_key) AS m
+ CROSS JOIN LATERAL (SELECT o.id FROM dlq.dlq_messages o WHERE ` + olderOfKey + ` ORDER BY o.seq LIMIT 1) AS o
+  LEFT JOIN page x ON x.id = o.id
+ WHERE x.id IS NULL`
+
 // Preview implements dlq.Redrives. Blocked keys are those of Ordered letters
 // that wait for an older open letter which is not among the matched ones.
 func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive) (dlq.Preview, error) {
@@ -160,9 +169,7 @@ func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive
 		if err := eachRow(rows, func() error { return countPreview(&p, rows) }); err != nil {
 			return err
 		}
-		err = tx.GetContext(ctx, &p.BlockedKeys, with+`
-			SELECT count(DISTINCT (m.original_topic, m.message_key)) FROM page p JOIN dlq.dlq_messages m ON m.id = p.id
-			 WHERE m.ordered AND EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE `+olderOfKey+` AND o.id NOT IN (SELECT x.id FROM page x))`, s.args...)
+		err = tx.GetContext(ctx, &p.BlockedKeys, with+blockedKeys, s.args...)
 		if err != nil {
 			return err
 		}

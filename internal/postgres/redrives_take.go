@@ -20,14 +20,18 @@ import (
 const takeWindow = 500
 
 // lockRunning locks a redrive that runs, with the letters that its rate leaves at
-// this moment: a bucket that fills at the rate, holds one
-// second's worth, at least one letter, and begins with one. Nodes that come at the
-// same time get nothing, and come again.
+// this moment: a bucket that fills at the rate, holds one second's worth, at least
+// one letter, and begins with one. Nodes that come at the same time get nothing,
+// and come again.
+//
+// For the rest of the transaction there are no bitmap scans: the next items of a
+// redrive, of which the statistics know nothing yet, are to be read in the order
+// of their index, not all of them and sorted.
 const lockRunning = `
 SELECT ` + redriveColumns + `, c.at,
        CASE WHEN d.granted_at IS NULL THEN 1
             ELSE least(greatest(d.rate, 1), d.allowance + d.rate * greatest(extract(epoch FROM c.at - d.granted_at), 0)) END,
-       d.granted_at IS NULL
+       set_config('enable_bitmapscan', 'off', true)
   FROM dlq.dlq_redrives d CROSS JOIN (SELECT clock_timestamp() AS at) AS c
  WHERE d.tenant_id = $1 AND d.id = $2 AND d.state = 'RUNNING'
    FOR NO KEY UPDATE OF d SKIP LOCKED`
@@ -41,7 +45,7 @@ var errNotRunning = errors.New("the redrive does not run, or another node is tak
 func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, kinds []dlq.TargetKind, lease time.Duration, limit int) ([]dlq.Drive, error) {
 	var drives []dlq.Drive
 	err := st.inRead(ctx, func(tx *sqlx.Tx) error {
-		t := taking{st: st, tx: tx, kinds: kinds, lease: lease}
+		t := taking{st: st, tx: tx, kinds: kinds, lease: lease, seqs: map[uuid.UUID]int64{}}
 		if err := t.begin(ctx, r, limit); err != nil {
 			return err
 		}
@@ -85,6 +89,7 @@ type taking struct {
 	allowance float64
 	n         int // letters that may be taken
 	chosen    []uuid.UUID
+	seqs      map[uuid.UUID]int64 // of the chosen
 	skipped   []skipped
 }
 
@@ -95,8 +100,8 @@ type skipped struct {
 }
 
 func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error) {
-	var first bool
-	t.r, err = scanRedrive(t.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID), &t.at, &t.allowance, &first)
+	var planner string
+	t.r, err = scanRedrive(t.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID), &t.at, &t.allowance, &planner)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errNotRunning
 	}
@@ -254,6 +259,7 @@ func (t *taking) choose(all []candidate) {
 			skip(c, "an older letter of its key is open")
 		default:
 			t.chosen = append(t.chosen, c.id)
+			t.seqs[c.id] = c.seq
 			busy[key] = true
 		}
 	}
@@ -263,7 +269,7 @@ func (t *taking) choose(all []candidate) {
 const claimChosen = `
 WITH locked AS MATERIALIZED (
 	SELECT m.id, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
-	 WHERE m.tenant_id = $1 AND m.id = ANY ($3::uuid[]) AND (m.status = 'PENDING' OR m.status = 'DEAD' AND $4)
+	 WHERE m.tenant_id = $1 AND m.id = ANY ($3::uuid[]) AND (m.status || '' = 'PENDING' OR m.status || '' = 'DEAD' AND $4)
 	 ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
 ), was AS MATERIALIZED (
 	SELECT m.id, m.resolution FROM dlq.dlq_messages m
@@ -306,15 +312,20 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 }
 
 // storeTaken notes what was claimed and what was skipped, and takes the claimed
-// from the bucket.
+// from the bucket. It finds items as finishItems does.
 const storeTaken = `
-WITH taken AS (
+WITH chosen AS MATERIALIZED (
+	SELECT x.place FROM unnest($3::bigint[]) AS s (seq)
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
+), refused AS MATERIALIZED (
+	SELECT s.why, x.place FROM unnest($5::bigint[], $6::text[]) AS s (seq, why)
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
+), taken AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'TAKEN', lease_until = clock_timestamp() + $4 * interval '1 microsecond', updated_at = clock_timestamp()
-	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.message_id = ANY ($3::uuid[]) AND i.state = 'WAITING'
+	  FROM chosen c WHERE i.ctid = c.place AND i.tenant_id = $1 AND i.state || '' = 'WAITING'
 ), passed AS (
-	UPDATE dlq.dlq_redrive_items i SET state = 'SKIPPED', detail = s.why, updated_at = clock_timestamp()
-	  FROM unnest($5::bigint[], $6::text[]) AS s (seq, why)
-	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq AND i.state = 'WAITING'
+	UPDATE dlq.dlq_redrive_items i SET state = 'SKIPPED', detail = r.why, updated_at = clock_timestamp()
+	  FROM refused r WHERE i.ctid = r.place AND i.tenant_id = $1 AND i.state || '' = 'WAITING'
 	RETURNING i.seq
 )
 UPDATE dlq.dlq_redrives d
@@ -322,15 +333,15 @@ UPDATE dlq.dlq_redrives d
  WHERE d.tenant_id = $1 AND d.id = $2`
 
 func (t *taking) store(ctx context.Context, drives []dlq.Drive) error {
-	ids := make([]uuid.UUID, len(drives))
+	taken := make([]int64, len(drives))
 	for i := range drives {
-		ids[i] = drives[i].ID
+		taken[i] = t.seqs[drives[i].ID]
 	}
 	seqs, whys := make([]int64, len(t.skipped)), make([]string, len(t.skipped))
 	for i, s := range t.skipped {
 		seqs[i], whys[i] = s.seq, s.why
 	}
-	_, err := t.tx.ExecContext(ctx, storeTaken, t.r.TenantID, t.r.ID, pq.Array(ids), t.lease.Microseconds(), pq.Array(seqs), pq.Array(whys),
+	_, err := t.tx.ExecContext(ctx, storeTaken, t.r.TenantID, t.r.ID, pq.Array(taken), t.lease.Microseconds(), pq.Array(seqs), pq.Array(whys),
 		t.allowance-float64(len(drives)), t.at)
 	return err
 }
