@@ -77,7 +77,7 @@ var arrows = map[string][]string{
 	"docs":               {},
 	"internal/archtest":  {},
 	"internal/chaos":     {},
-	"internal/storetest": {"internal/access", "internal/dlq", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
+	"internal/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	"internal/testdb":    {"db", "internal/devpg"},
 }
 
@@ -96,7 +96,7 @@ var testArrows = map[string][]string{
 	"internal/engine":      {"internal/groupcommit", "internal/memstore"},
 	"internal/audit":       {"internal/memstore", "internal/postgres", "internal/testdb", "internal/workflow"},
 	"internal/delivery":    {"internal/memstore", "internal/workflow"},
-	"internal/kafka":       {"internal/memstore", "internal/postgres", "internal/testdb", "internal/saga", "internal/workflow"},
+	"internal/kafka":       {"internal/memstore", "internal/operator", "internal/postgres", "internal/testdb", "internal/saga", "internal/workflow"},
 	"internal/redrive":     {"internal/operator", "internal/postgres", "internal/retry", "internal/testdb"},
 	"internal/httpapi":     {"api/client", "internal/audit", "internal/egress", "internal/identity", "internal/memstore", "internal/postgres", "internal/redrive", "internal/retry", "internal/testdb"},
 	"internal/identity":    {"internal/memstore"},
