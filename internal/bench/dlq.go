@@ -182,11 +182,22 @@ func (r *letterRun) watch(ctx context.Context, n int64) (first int64, begun, end
 		if stored >= n {
 			ended = time.Now()
 			s, p := r.cpu()
-			wall := ended.Sub(begun).Seconds()
-			return first, begun, ended, fmt.Sprintf("server %.2f cores, PostgreSQL %.2f", (s-server).Seconds()/wall, (p-postgres).Seconds()/wall), nil
+			return first, begun, ended, used(s-server, p-postgres, ended.Sub(begun), n-first), nil
 		}
-		pause(ctx, 50*time.Millisecond)
+		pause(ctx, metricsPoll)
 	}
+}
+
+// metricsPoll is how often the server is asked how far it is: seldom, because
+// telling costs it some.
+const metricsPoll = 200 * time.Millisecond
+
+// used tells what server and database have used for n letters, which says more
+// than the rate where a machine does other things too.
+func used(server, postgres, wall time.Duration, n int64) string {
+	each := func(cpu time.Duration) float64 { return float64(cpu.Microseconds()) / float64(max(n, 1)) }
+	return fmt.Sprintf("server %.2f cores (%.0f µs each), PostgreSQL %.2f (%.0f µs each)",
+		server.Seconds()/wall.Seconds(), each(server), postgres.Seconds()/wall.Seconds(), each(postgres))
 }
 
 // cpu is what the server and the database have used; zero where it cannot be read.

@@ -63,8 +63,8 @@ func (r *letterRun) redrive(ctx context.Context) error {
 	}
 	s, p := r.cpu()
 	rate := float64(r.cfg.Redriven) / took.Seconds()
-	fmt.Fprintf(r.cfg.Out, "redrive: %d letters in %.1f s: %.0f/s (target %d); server %.2f cores, PostgreSQL %.2f; each is acknowledged, and one record\n",
-		r.cfg.Redriven, took.Seconds(), rate, redriveTarget, (s-server).Seconds()/took.Seconds(), (p-postgres).Seconds()/took.Seconds())
+	fmt.Fprintf(r.cfg.Out, "redrive: %d letters in %.1f s: %.0f/s (target %d); %s; each is acknowledged, and one record\n",
+		r.cfg.Redriven, took.Seconds(), rate, redriveTarget, used(s-server, p-postgres, took, int64(r.cfg.Redriven)))
 	if rate < redriveTarget {
 		r.missed = append(r.missed, fmt.Errorf("redrive: %.0f letters a second, not %d", rate, redriveTarget))
 	}
