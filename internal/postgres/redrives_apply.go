@@ -162,7 +162,8 @@ func (a *applying) one(ctx context.Context, it *item) error {
 		it.why = "a saga waits for it"
 		return nil
 	}
-	after, err := *l, error(nil)
+	after := *l
+	var err error
 	switch a.r.Action {
 	case dlq.BulkDiscard:
 		after, err = l.Discarded(m)
