@@ -158,7 +158,7 @@ func (w *where) letters(t *letterTable, tenant uuid.UUID, q dlq.Query, chosen st
 	} else if f.Topic != "" {
 		w.add("m.original_topic = ?", f.Topic)
 	}
-	if chosen != "status" {
+	if chosen != "status" && len(f.Resolutions) == 0 { // resolutions say it, and said twice the planner counts it twice
 		w.among("status", texts(f.Statuses))
 	}
 	if chosen != "resolution" {
