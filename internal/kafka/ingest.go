@@ -105,7 +105,7 @@ func (c IngestConfig) options() []kgo.Opt {
 		kgo.MetadataMaxAge(c.NewTopics),
 		// Memory: so many fetches are asked for or waiting to be polled, whatever
 		// the number of brokers. A record that is larger than a fetch comes alone.
-		kgo.MaxDecompressBatchBytes(256 << 20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxBytes(c.MaxBytes), kgo.FetchMaxPartitionBytes(min(c.MaxBytes, 4<<20)),
+		kgo.MaxDecompressBatchBytes(256 << 20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxBytes(c.MaxBytes), kgo.FetchMaxPartitionBytes(min(c.MaxBytes, 1<<20)),
 	}
 	if c.Exclude != "" {
 		opts = append(opts, kgo.ConsumeExcludeTopics(c.Exclude))
@@ -233,7 +233,9 @@ const idle = 5 * time.Second
 func (in *ingest) poll(ctx context.Context) ([]*kgo.Record, error) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, idle)
-		fetches := in.client.PollRecords(wait, 2*in.Batch*in.Workers)
+		// All that is there, which MaxBytes bounds: the first few thousand would be
+		// of one partition, and so one worker's.
+		fetches := in.client.PollFetches(wait)
 		cancel()
 		in.mu.Lock()
 		clear(in.gone) // what is polled now is of partitions that are ours
