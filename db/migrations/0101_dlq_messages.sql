@@ -102,7 +102,7 @@ CREATE INDEX idx_dlq_messages_terminal ON dlq.dlq_messages (terminal_at, id) WHE
 -- Letters of one key, in the order of their arrival.
 CREATE INDEX idx_dlq_messages_key ON dlq.dlq_messages (tenant_id, original_topic, message_key, seq) WHERE ordered AND status IN ('PENDING', 'RETRYING');
 -- What exists once: a record of Kafka, a dedupe key.
-CREATE UNIQUE INDEX idx_dlq_messages_place ON dlq.dlq_messages (dlq_topic, dlq_partition, dlq_offset) WHERE dlq_topic IS NOT NULL;
+CREATE UNIQUE INDEX idx_dlq_messages_place ON dlq.dlq_messages (tenant_id, dlq_topic, dlq_partition, dlq_offset) WHERE dlq_topic IS NOT NULL;
 CREATE UNIQUE INDEX idx_dlq_messages_dedupe ON dlq.dlq_messages (tenant_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 CREATE TRIGGER trg_dlq_messages_updated_at BEFORE UPDATE ON dlq.dlq_messages

@@ -70,6 +70,8 @@ CREATE INDEX idx_dlq_messages_archive_at ON dlq.dlq_messages_archive (tenant_id,
 CREATE INDEX idx_dlq_messages_archive_resolution ON dlq.dlq_messages_archive (tenant_id, resolution, archived_at, id);
 CREATE INDEX idx_dlq_messages_archive_age ON dlq.dlq_messages_archive (archived_at, id);
 CREATE INDEX idx_dlq_messages_archive_lineage ON dlq.dlq_messages_archive (tenant_id, root_id);
+-- A record that is read once more is known, also when its letter is archived.
+CREATE INDEX idx_dlq_messages_archive_place ON dlq.dlq_messages_archive (tenant_id, dlq_topic, dlq_partition, dlq_offset) WHERE dlq_topic IS NOT NULL;
 CREATE INDEX idx_dlq_messages_archive_terms ON dlq.dlq_messages_archive USING gin (terms);
 
 CREATE VIEW dlq.tenant_messages_archive AS

@@ -102,6 +102,8 @@ func (c IngestConfig) options() []kgo.Opt {
 		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // what was deleted is gone, the rest is read
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		// Partitions of a node that died go to another one after so long.
+		kgo.SessionTimeout(10 * time.Second), kgo.HeartbeatInterval(2 * time.Second),
 		kgo.MetadataMaxAge(c.NewTopics),
 		// Memory: so many fetches are asked for or waiting to be polled, whatever
 		// the number of brokers. A record that is larger than a fetch comes alone.

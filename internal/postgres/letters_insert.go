@@ -44,9 +44,9 @@ var groupInserts = [...]struct{ name, travels string }{
 // statement of the writers' connections:
 //
 //   - stored (id, tenant_id, seq, original_topic, fingerprint, created_at): the
-//     letters that are new, in the order of the batch. One whose dedupe key, place
-//     in Kafka or id (archived ones too) is there already is not in it, and what
-//     is there stays as it is.
+//     letters that are new, in the order of the batch. One whose dedupe key,
+//     place in Kafka or id is there already is not in it (archived places and
+//     ids count too), and what is there stays as it is.
 //   - the groups of those, and their arrivals by topic and minute; a RESOLVED
 //     group becomes REGRESSED, with an operator.Action by nobody.
 //
@@ -73,6 +73,8 @@ func insertLetters(first int) string {
 	SELECT ` + strings.Join(values, ", ") + `
 	  FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS l (` + columns + `, n)
 	 WHERE (SELECT a.id FROM dlq.dlq_messages_archive a WHERE a.id = l.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
+	   AND (l.dlq_topic IS NULL OR (SELECT a.id FROM dlq.dlq_messages_archive a
+	        WHERE a.tenant_id = l.tenant_id AND a.dlq_topic = l.dlq_topic AND a.dlq_partition = l.dlq_partition AND a.dlq_offset = l.dlq_offset LIMIT 1) IS NULL)
 	 ORDER BY l.dlq_topic, l.dlq_partition, l.dlq_offset, l.n
 	ON CONFLICT DO NOTHING
 	RETURNING m.id, m.tenant_id, m.seq, m.original_topic, m.fingerprint, m.created_at
@@ -129,9 +131,6 @@ type groupKey struct {
 	tenant      uuid.UUID
 	fingerprint string
 }
-
-// newLetterParameters are how many parameters newLetters.parameters returns.
-const newLetterParameters = len(letterInserts) + len(groupInserts)
 
 func (c *newLetters) parameters() []any { return parameters(c.columns[:], c.groups[:]) }
 

@@ -156,7 +156,7 @@ func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*tes
 	}{
 		"what is due": {postgres.ClaimDue, []any{kinds, 60_000_000, 100, 64 << 20}, []string{"idx_dlq_messages_due", "idx_dlq_messages_key"}},
 		"what was pushed before": {postgres.KnownLetters, []any{"{1}", one(b.tenant), one(uuid.Max), one(rare.DedupeKey), one("orders.dlq"), "{1}", "{7}"},
-			[]string{"dlq_messages_pkey", "dlq_messages_archive_pkey", "idx_dlq_messages_dedupe", "idx_dlq_messages_place"}},
+			[]string{"dlq_messages_pkey", "dlq_messages_archive_pkey", "idx_dlq_messages_dedupe", "idx_dlq_messages_place", "idx_dlq_messages_archive_place"}},
 		"what came back": {postgres.Parents, []any{"{1}", one(b.tenant), one(uuid.Max), "{3}"}, []string{"dlq_messages_pkey", "idx_dlq_messages_lineage", "idx_dlq_messages_archive_lineage"}},
 		"what is archived": {`SELECT m.id FROM dlq.dlq_messages m WHERE m.status IN ('RESOLVED', 'DEAD') AND m.terminal_at < clock_timestamp() - interval '30 days'
 			 ORDER BY m.terminal_at, m.id LIMIT 1000 FOR UPDATE OF m SKIP LOCKED`, nil, []string{"idx_dlq_messages_terminal"}},
@@ -203,7 +203,7 @@ func letterPurposes(rare, like *dlq.Letter) []letterPurpose {
 		by("many topics", dlq.Filter{Topic: "orders.*"}, topic+"|"+inOrder),
 		by("status", dlq.Filter{Statuses: []dlq.Status{dlq.Pending}}, status),
 		by("statuses", dlq.Filter{Statuses: []dlq.Status{dlq.Pending, dlq.Dead}}, status),
-		by("resolution", dlq.Filter{Resolutions: []dlq.Resolution{dlq.Manual}}, "idx_dlq_messages_resolution"),
+		by("resolution", dlq.Filter{Resolutions: []dlq.Resolution{dlq.Manual}}, "idx_dlq_messages_resolution|idx_dlq_messages_original_topic"),
 		by("group", dlq.Filter{Fingerprint: like.Fingerprint}, "idx_dlq_messages_group"),
 		by("error type", dlq.Filter{ErrorType: "Rare"}, terms),
 		by("error words", dlq.Filter{ErrorContains: "unheard mishap"}, terms),

@@ -31,6 +31,9 @@ SELECT m.*, k.n
 	UNION ALL
 	SELECT ` + letterColumns + `, NULL, NULL FROM dlq.dlq_messages m
 	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place
+	UNION ALL
+	SELECT ` + letterColumns + `, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m
+	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place
 	 LIMIT 1) AS m`
 
 // pushTries is how often what was in the way of a letter may be gone when it is

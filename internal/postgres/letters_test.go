@@ -180,6 +180,15 @@ func TestARecordOfKafkaIsStoredOnce(t *testing.T) {
 	if err != nil || pushed[0].Duplicate || !pushed[1].Duplicate || pushed[2].Letter.Seq >= pushed[0].Letter.Seq {
 		t.Errorf("pushed %+v, %v", pushed, err)
 	}
+	// It stays known when its letter is archived: offsets may be read again.
+	super := observer(t, b.dsn)
+	execute(t, super, `UPDATE dlq.dlq_messages SET status = 'RESOLVED', terminal_at = now() - interval '31 days' WHERE dlq_offset = 7`)
+	if n := ask[int](t, super, `SELECT dlq.archive_batch(NULL, 30, 10)`); n != 1 {
+		t.Fatalf("%d letters were archived, want 1", n)
+	}
+	if pushed, err = b.Push(t.Context(), []dlq.Letter{at(7), at(10)}); err != nil || !pushed[0].Duplicate || pushed[1].Duplicate {
+		t.Errorf("pushed once more: %+v, %v", pushed, err)
+	}
 }
 
 func TestOneLetterThatIsRefusedLeavesTheOthers(t *testing.T) {
