@@ -126,7 +126,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
 		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
 	})
-	if n.letters, err = n.newLetters(policy, definitions); err != nil {
+	if n.letters, err = n.newLetters(policy, name, definitions); err != nil {
 		return nil, err
 	}
 	if n.checker, err = checker(ctx, cfg, n.keys, addr, now, opt.Log); err != nil {

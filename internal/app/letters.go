@@ -40,7 +40,7 @@ type letters struct {
 const webhooksAtOnce = 32
 
 // newLetters returns the dead-letter queue, nil where nothing is kept of it.
-func (n *node) newLetters(policy *egress.Policy, definitions *pinned) (*letters, error) {
+func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinned) (*letters, error) {
 	if n.mail == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -58,7 +58,7 @@ func (n *node) newLetters(policy *egress.Policy, definitions *pinned) (*letters,
 	if l.topics, err = deadTopics(n.cfg); err != nil {
 		return nil, err
 	}
-	if l.ingest, err = n.newIngest(n.mail.queue); err != nil {
+	if l.ingest, err = n.newIngest(name, n.mail.queue); err != nil {
 		return nil, err
 	}
 	if l.kafka, err = n.newKafkaDriver(); err != nil {

@@ -16,7 +16,7 @@ func deadTopics(cfg config.Config) (kafka.Pattern, error) {
 }
 
 // newIngest returns how dead letters come from Kafka, nil when they do not.
-func (n *node) newIngest(store kafka.Arrivals) (*kafka.IngestConfig, error) {
+func (n *node) newIngest(name string, store kafka.Arrivals) (*kafka.IngestConfig, error) {
 	in, m := n.cfg.Ingest, n.metrics
 	if in.Topics == "" || len(n.cfg.Kafka.Brokers) == 0 || store == nil {
 		return nil, nil //nolint:nilnil // it is off
@@ -29,7 +29,7 @@ func (n *node) newIngest(store kafka.Arrivals) (*kafka.IngestConfig, error) {
 		}
 	}
 	cfg := &kafka.IngestConfig{
-		Connection: brokers(n.cfg), Topics: in.Topics, Exclude: in.Exclude, Group: in.Group, Latest: in.Start == "latest",
+		Connection: brokers(n.cfg), Topics: in.Topics, Exclude: in.Exclude, Group: in.Group, Member: name, Latest: in.Start == "latest",
 		Intake: dlq.Intake{Tenant: tenant, Suffixes: in.Suffixes, Prefixes: in.Prefixes},
 		Store:  store, NewID: newID, Now: n.now, Log: n.opt.Log, Batch: in.Batch, MaxBytes: int32(in.MaxBytes), //nolint:gosec // validated
 		Observer: kafka.IngestObserver{

@@ -33,6 +33,7 @@ type IngestConfig struct {
 	Topics  string // regular expression: the dead-letter topics
 	Exclude string // regular expression: not these; "": no exception
 	Group   string // consumer group
+	Member  string // this node's name in it, the same over restarts, which takes its partitions back at once; "": a new one at each start
 	Latest  bool   // a partition that the group has never read begins at its end, not at its beginning
 	Intake  dlq.Intake
 	Store   Arrivals
@@ -108,6 +109,9 @@ func (c IngestConfig) options() []kgo.Opt {
 		// Memory: so many fetches are asked for or waiting to be polled, whatever
 		// the number of brokers. A record that is larger than a fetch comes alone.
 		kgo.MaxDecompressBatchBytes(256 << 20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxBytes(c.MaxBytes), kgo.FetchMaxPartitionBytes(min(c.MaxBytes, 1<<20)),
+	}
+	if c.Member != "" {
+		opts = append(opts, kgo.InstanceID(c.Member))
 	}
 	if c.Exclude != "" {
 		opts = append(opts, kgo.ConsumeExcludeTopics(c.Exclude))
