@@ -23,10 +23,7 @@ var plans = map[string]plan{
 // TestChaos is the proof that nothing a saga was promised depends on a process
 // staying alive.
 func TestChaos(t *testing.T) {
-	p, known := plans[os.Getenv("SKALD_CHAOS")]
-	if !known {
-		t.Fatalf("SKALD_CHAOS=%q; it may be empty or long", os.Getenv("SKALD_CHAOS"))
-	}
+	p := plans[chaosMode(t)]
 	w := newWorld(t, p, seed(t), binary(t, buildPlain))
 	began := time.Now()
 	ctx := t.Context()
@@ -74,6 +71,16 @@ func TestChaos(t *testing.T) {
 	for _, missing := range w.dull(v) {
 		t.Errorf("the run proves nothing: %s", missing)
 	}
+}
+
+// chaosMode is how much is done: "" or long.
+func chaosMode(t *testing.T) string {
+	t.Helper()
+	mode := os.Getenv("SKALD_CHAOS")
+	if _, known := plans[mode]; !known {
+		t.Fatalf("SKALD_CHAOS=%q; it may be empty or long", mode)
+	}
+	return mode
 }
 
 // seed is that of the environment, or a random one.

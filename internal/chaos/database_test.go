@@ -98,6 +98,27 @@ func (db *database) crash(ctx context.Context) error {
 	return nil
 }
 
+// shut lets nobody in for a while and ends who is in. Nothing is lost; it is
+// only away.
+func (db *database) shut(ctx context.Context, d time.Duration) error {
+	door, err := sql.Open("postgres", db.server.DSN("postgres"))
+	if err != nil {
+		return err
+	}
+	defer door.Close()
+	for _, s := range []string{
+		`ALTER DATABASE ` + devpg.Database + ` WITH ALLOW_CONNECTIONS false`,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '` + devpg.Database + `'`,
+	} {
+		if _, err := door.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	pause(ctx, d)
+	_, err = door.ExecContext(context.WithoutCancel(ctx), `ALTER DATABASE `+devpg.Database+` WITH ALLOW_CONNECTIONS true`)
+	return err
+}
+
 // cut ends all connections of one kind (reading, writing, lease), whatever
 // they are in the middle of. Young ones are spared: a node that loses its
 // database while it starts rightly gives up.

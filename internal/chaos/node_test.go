@@ -66,7 +66,7 @@ func (n *node) start(extra ...string) error {
 		"SKALD_LEASE_TTL="+n.w.plan.lease.String(),
 		"SKALD_REAPER_INTERVAL=200ms",
 		"SKALD_ENGINE_SLOW_STEP_AFTER=100ms", // so that RUNNING rows are written too
-	), extra...)
+	), append(n.w.env, extra...)...)
 	proc, err := launch(cmd)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)

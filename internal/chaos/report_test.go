@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-saga/skald/examples/order/ledger"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -31,6 +32,18 @@ func (w *world) summary(v *verdict, looks int, took time.Duration) string {
 
 // report prints what went wrong, and the stories of the first sagas concerned.
 func (w *world) report(v *verdict) {
+	found := w.reportFindings()
+	told := map[string]bool{}
+	for _, f := range found {
+		if r := v.sagas[f.Saga]; r != nil && !told[r.id] && len(told) < maxTimelines {
+			told[r.id] = true
+			w.t.Log(w.timeline(r))
+		}
+	}
+}
+
+// reportFindings prints what went wrong and returns it.
+func (w *world) reportFindings() []ledger.Violation {
 	found := w.all()
 	for i, f := range found {
 		if i == maxShown {
@@ -39,13 +52,7 @@ func (w *world) report(v *verdict) {
 		}
 		w.t.Errorf("violation: %s", f)
 	}
-	told := map[string]bool{}
-	for _, f := range found {
-		if r := v.sagas[f.Saga]; r != nil && !told[r.id] && len(told) < maxTimelines {
-			told[r.id] = true
-			w.t.Log(w.timeline(r))
-		}
-	}
+	return found
 }
 
 // timeline is everything that happened to a saga, and around it, in order.

@@ -39,6 +39,7 @@ type world struct {
 	t     *testing.T
 	dir   string
 	bin   string
+	env   []string // of every node, beside what a node always has
 	plan  plan
 	seed  uint64
 	diary *diary
