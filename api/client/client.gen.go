@@ -1937,7 +1937,11 @@ type DeadLetter struct {
 	// Attempts With `include=attempts`.
 	Attempts      []DeadLetterAttempt `json:"attempts,omitempty"`
 	ConsumerGroup *string             `json:"consumer_group,omitempty"`
-	CorrelationID *string             `json:"correlation_id,omitempty"`
+
+	// ContentOmitted Present, and true, in a list of whole messages when payload, key, headers
+	// and stack have more than 256 kB together: ask for the message itself.
+	ContentOmitted *bool   `json:"content_omitted,omitempty"`
+	CorrelationID  *string `json:"correlation_id,omitempty"`
 
 	// CreatedAt When it arrived here.
 	CreatedAt time.Time `json:"created_at"`

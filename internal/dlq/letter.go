@@ -172,6 +172,7 @@ type Letter struct {
 	ConsumerGroup string
 	Failure       Failure
 	Content       Content
+	Omitted       bool // Content and Failure.Stack were left out for their size: Query.Largest
 	Encoding      Encoding
 	Fingerprint   string // 32 hex digits; of which Group
 	Link          Link

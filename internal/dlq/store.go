@@ -54,6 +54,9 @@ type Query struct {
 	Oldest   bool // oldest first; else newest first
 	// Bare leaves out Content and Failure.Stack, which may be megabytes a letter.
 	Bare bool
+	// Largest leaves those out of letters that have more bytes of them (Omitted);
+	// 0: of none. A page of letters of 10 MB would be gigabytes.
+	Largest int
 }
 
 // Cursor is the last letter of the page before, at full precision.

@@ -46,7 +46,9 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 	for _, verb := range actions {
 		out.AllowedActions = append(out.AllowedActions, api.DeadLetterVerb(verb))
 	}
-	if v.content {
+	if v.content && l.Omitted {
+		out.ContentOmitted = new(true)
+	} else if v.content {
 		out.ErrorStack = unlessEmpty(l.Failure.Stack)
 		c := &l.Content
 		if c.Payload != nil {

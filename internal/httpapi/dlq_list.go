@@ -75,7 +75,7 @@ func (s *server) listLetters(ctx context.Context, f dlq.Filter, p letterPage) (a
 		return answer{}, err
 	}
 	q := dlq.Query{
-		Filter: f, Limit: paging.size, Offset: paging.offset(), Total: paging.total, TotalCap: paging.countUpTo(), Oldest: p.oldest, Bare: !p.full,
+		Filter: f, Limit: paging.size, Offset: paging.offset(), Total: paging.total, TotalCap: paging.countUpTo(), Oldest: p.oldest, Bare: !p.full, Largest: largestListed,
 	}
 	if paging.page == 0 {
 		if q.After, err = letterCursor(paging.after); err != nil {
@@ -104,6 +104,10 @@ func (s *server) listLetters(ctx context.Context, f dlq.Filter, p letterPage) (a
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
+
+// largestListed is how many bytes a letter in a list shows: of 200 letters that
+// is 50 MB at most.
+const largestListed = 256 << 10
 
 // redactions returns what says which members of a topic's payloads nobody is
 // shown; it asks once for each topic.

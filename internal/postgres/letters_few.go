@@ -66,7 +66,7 @@ func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *letterTable,
 		ok = true
 		places = places[min(q.Offset, len(places)):]
 		places = places[:min(q.Limit+1, len(places))]
-		letters, err = st.lettersAt(ctx, tx, tenant, t, places, q.Bare)
+		letters, err = st.lettersAt(ctx, tx, tenant, t, places, &q)
 		return err
 	})
 	if ranOut(err) && ctx.Err() == nil {
@@ -105,19 +105,19 @@ func (t *letterTable) places(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID,
 }
 
 // lettersAt reads the letters at places. One that is gone by now is left out.
-func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *letterTable, places []place, bare bool) ([]dlq.Letter, error) {
+func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *letterTable, places []place, q *dlq.Query) ([]dlq.Letter, error) {
 	ids := make([]uuid.UUID, len(places))
 	index := make(map[uuid.UUID]int, len(places))
 	for i, p := range places {
 		ids[i], index[p.id] = p.id, i
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT `+t.listed(bare)+` FROM `+t.table+` m WHERE m.tenant_id = $1 AND m.id = ANY ($2)`, tenant, pq.Array(ids))
+	rows, err := tx.QueryContext(ctx, `SELECT `+t.listed(q)+` FROM `+t.table+` m WHERE m.tenant_id = $1 AND m.id = ANY ($2)`, tenant, pq.Array(ids))
 	if err != nil {
 		return nil, err
 	}
 	letters := make([]dlq.Letter, 0, len(places))
 	if err := eachRow(rows, func() error {
-		l, err := st.db.scanAnyLetter(rows)
+		l, err := st.db.scanListed(rows)
 		letters = append(letters, l)
 		return err
 	}); err != nil {

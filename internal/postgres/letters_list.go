@@ -53,7 +53,7 @@ func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *letterTable, q
 			return err
 		}
 		return eachRow(rows, func() error {
-			l, err := st.db.scanAnyLetter(rows)
+			l, err := st.db.scanListed(rows)
 			letters = append(letters, l)
 			return err
 		})
@@ -89,20 +89,35 @@ func (t *letterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []
 	}
 	order := " ORDER BY m." + t.at + direction + ", m.id" + direction
 	parts, args := t.selectLetters(tenant, q, "m."+t.at+" AS at, m.id", fmt.Sprint(order, " LIMIT ", q.Offset+q.Limit+1))
-	return "SELECT " + t.listed(q.Bare) + " FROM (SELECT p.at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p" + t.order(&q, "p") +
+	return "SELECT " + t.listed(&q) + " FROM (SELECT p.at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p" + t.order(&q, "p") +
 		fmt.Sprint(" LIMIT ", q.Limit+1, " OFFSET ", q.Offset) + ") AS page JOIN " + t.table + " m ON m.id = page.id" + t.order(&q, "page"), args
 }
 
-// listed are the columns of scanAnyLetter.
-func (t *letterTable) listed(bare bool) string {
-	columns := letterColumns
-	if bare {
+// listed are the columns of scanListed.
+func (t *letterTable) listed(q *dlq.Query) string {
+	columns, omitted := letterColumns, "false"
+	switch {
+	case q.Bare:
 		columns = bareColumns
+	case q.Largest > 0:
+		omitted = fmt.Sprintf(`coalesce(octet_length(m.payload_raw), 0) + coalesce(octet_length(m.headers), 0)
+			+ coalesce(octet_length(m.message_key), 0) + octet_length(m.error_stack) > %d`, q.Largest)
+		unless := func(column string) string { return "CASE WHEN NOT (" + omitted + ") THEN " + column + " END" }
+		columns = strings.NewReplacer("m.error_stack", "coalesce("+unless("m.error_stack")+", '')", "m.message_key", unless("m.message_key"),
+			"m.headers", unless("m.headers"), "m.payload_raw", unless("m.payload_raw")).Replace(letterColumns)
 	}
 	if t == &archivedLetters {
-		return columns + ", m.archived_at, m.archive_reason"
+		return columns + ", m.archived_at, m.archive_reason, " + omitted
 	}
-	return columns + ", NULL::timestamptz, NULL::text"
+	return columns + ", NULL::timestamptz, NULL::text, " + omitted
+}
+
+// scanListed reads one row of listed.
+func (db *DB) scanListed(row scanner) (dlq.Letter, error) {
+	var omitted bool
+	l, err := db.scanAnyLetter(row, &omitted)
+	l.Omitted = omitted
+	return l, err
 }
 
 // bareColumns are letterColumns without what may be megabytes.

@@ -297,3 +297,32 @@ func TestACountStopsAtItsBound(t *testing.T) {
 		}
 	}
 }
+
+// A list of whole letters is bounded: what is large is read on its own.
+func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	b := newLetterbox(t)
+	b.push(t, b.letter(func(l *dlq.Letter) { l.Content.Payload, l.Encoding = make([]byte, 1000), dlq.Binary }),
+		b.letter(func(l *dlq.Letter) { l.Content.Payload, l.Encoding = make([]byte, 1001), dlq.Binary }),
+		b.letter(func(l *dlq.Letter) {
+			l.Content.Payload, l.Content.Headers = nil, []dlq.Header{{Name: "h", Value: make([]byte, 2000)}}
+		}))
+	for largest, omitted := range map[int]int{0: 0, 1000: 2, 500: 3} {
+		p, err := b.List(t.Context(), b.tenant, dlq.Query{Limit: 5, Largest: largest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, l := range p.Letters {
+			if l.Omitted {
+				got++
+			}
+			if empty := l.Content.Payload == nil && l.Content.Headers == nil && l.Content.Key == nil; empty != l.Omitted {
+				t.Errorf("largest %d: omitted %v, content %d and %d bytes", largest, l.Omitted, len(l.Content.Payload), len(l.Content.Headers))
+			}
+		}
+		if got != omitted || len(p.Letters) != 3 {
+			t.Errorf("largest %d: %d of %d letters are left out, want %d of 3", largest, got, len(p.Letters), omitted)
+		}
+	}
+}
