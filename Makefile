@@ -36,10 +36,10 @@ test-kafka: postgres ## the integration suite of internal/kafka on a real broker
 
 race: postgres ## the packages that share memory, under the race detector
 	$(GO) test -race -timeout 15m ./internal/engine/... ./internal/groupcommit/... ./internal/memstore/... \
-		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./examples/...
+		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./internal/kafka/... ./examples/...
 
-chaos: postgres ## kill two nodes a hundred times under load, then check every ledger (about ten minutes)
-	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run Chaos ./internal/chaos
+chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
+	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive' ./internal/chaos
 
 lint: ## vet, gofmt and golangci-lint
 	$(GO) vet ./...
