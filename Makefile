@@ -36,7 +36,7 @@ test-kafka: postgres ## the integration suite of internal/kafka on a real broker
 
 race: postgres ## the packages that share memory, under the race detector
 	$(GO) test -race -timeout 15m ./internal/engine/... ./internal/groupcommit/... ./internal/memstore/... \
-		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./internal/kafka/... ./examples/...
+		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./examples/...
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive' ./internal/chaos
