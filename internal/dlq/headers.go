@@ -48,7 +48,8 @@ const (
 // last count. Whatever the record contains, the letter can be stored: texts are
 // made so, and content is kept as it came.
 func (in Intake) Arrival(r Record) Arrival {
-	t := tell(r.Content.Headers)
+	var t told
+	t.tell(r.Content.Headers)
 	a := Arrival{Letter: Letter{
 		TenantID: in.Tenant, Source: FromKafka, Arrived: &r.Place, Content: r.Content, MaxRetries: -1,
 		CorrelationID: t.correlation, TraceID: t.trace,

@@ -29,7 +29,7 @@ const (
 
 // families is the headers of each tool, in the order in which they are asked.
 // Names are in lower case here and compared in any case.
-var families = []map[string]field{
+var families = [...]map[string]field{
 	{ // ours, written by a redrive; the failure by consumers that want to tell it without a framework
 		HeaderTopic: fTopic, HeaderPartition: fPartition, HeaderOffset: fOffset, "x-dlq-original-timestamp": fTimestamp,
 		"x-dlq-consumer-group": fGroup, "x-dlq-error-message": fMessage, "x-dlq-error-type": fType, "x-dlq-error-stack": fStack, "x-dlq-error-class": fClass,
@@ -101,15 +101,15 @@ type value struct {
 	at          int // index of the last, from 1; 0: none
 }
 
-// told is what the headers of a record tell.
+// told is what the headers of a record tell. It is large, and stays on the stack.
 type told struct {
-	vals               [][fields]value
+	vals               [len(families)][fields]value
 	correlation, trace string
 }
 
-// tell sorts headers. It looks at each once: this runs for every record.
-func tell(headers []Header) told {
-	t := told{vals: make([][fields]value, len(families))}
+// tell sorts headers into t, which is empty. It looks at each once: this runs for
+// every record.
+func (t *told) tell(headers []Header) {
 	best := len(correlations) + 1
 	for i, h := range headers {
 		if len(h.Name) > 64 {
@@ -139,7 +139,6 @@ func tell(headers []Header) told {
 			t.trace = hexID(string(h.Value))
 		}
 	}
-	return t
 }
 
 // first returns the first value that a family has for a field: of a record that

@@ -14,9 +14,12 @@ import (
 // integer of 4 or 8 bytes. Digits are text: as an integer they would be more
 // than any partition, offset or time of today.
 func number(value []byte) (int64, bool) {
-	s := plain(value)
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return n, n >= 0
+	// What begins with another byte is no text of digits, and an error costs more
+	// than looking.
+	if s := plain(value); s != "" && (isDigit(s[0]) || s[0] == '+' || s[0] == '-') {
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return n, n >= 0
+		}
 	}
 	switch len(value) {
 	case 4:

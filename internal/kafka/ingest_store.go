@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -26,12 +25,12 @@ func (in *ingest) round(ctx context.Context, records []*kgo.Record) error {
 	for _, r := range records {
 		ends[place{r.Topic, r.Partition}] = &kgo.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, LeaderEpoch: r.LeaderEpoch}
 	}
-	shares := in.shares(records)
+	todo := newWork(records, in.Batch, in.BatchBytes)
 	clear(records)
-	errs := make([]error, len(shares))
+	errs := make([]error, in.Workers)
 	var all sync.WaitGroup
-	for i, share := range shares {
-		all.Go(func() { errs[i] = in.store(ctx, share) })
+	for i := range errs {
+		all.Go(func() { errs[i] = in.store(ctx, todo) })
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -63,33 +62,21 @@ func (in *ingest) round(ctx context.Context, records []*kgo.Record) error {
 
 const commitTimeout = 5 * time.Second
 
-var partitionSeed = maphash.MakeSeed()
-
-// shares divides records among the workers, whole partitions each.
-func (in *ingest) shares(records []*kgo.Record) [][]*kgo.Record {
-	shares := make([][]*kgo.Record, in.Workers)
-	for _, r := range records {
-		i := int(maphash.Comparable(partitionSeed, place{r.Topic, r.Partition}) % uint64(in.Workers)) //nolint:gosec // less than Workers
-		shares[i] = append(shares[i], r)
-	}
-	return slices.DeleteFunc(shares, func(s []*kgo.Record) bool { return len(s) == 0 })
-}
-
-// store stores records in batches, however long that takes. The error is ctx's.
-func (in *ingest) store(ctx context.Context, records []*kgo.Record) error {
-	for len(records) > 0 {
-		n, size := 0, 0
-		for n < len(records) && n < in.Batch && (n == 0 || size+sizeOf(records[n]) <= in.BatchBytes) {
-			size += sizeOf(records[n])
-			n++
+// store stores batches until nothing is left to do, however long that takes. The
+// error is ctx's.
+func (in *ingest) store(ctx context.Context, todo *work) error {
+	for {
+		batch, of := todo.take()
+		if batch == nil {
+			return nil
 		}
-		if err := in.storeBatch(ctx, records[:n]); err != nil {
+		if err := in.storeBatch(ctx, batch); err != nil {
+			todo.end()
 			return err
 		}
-		clear(records[:n]) // they may be ten megabytes each
-		records = records[n:]
+		clear(batch)
+		todo.giveBack(of)
 	}
-	return nil
 }
 
 // storeBatch tries until the batch is stored, or is no longer ours.

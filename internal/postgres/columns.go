@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ const arrayHead = 5 * 4
 
 // next opens the place of the next element, of so many bytes; nullSize for NULL.
 func (c *column) next(size int) []byte {
-	if c.b == nil {
+	if len(c.b) == 0 {
 		c.b = make([]byte, arrayHead, 256)
 	}
 	c.n++
@@ -38,6 +39,14 @@ func (c *column) next(size int) []byte {
 }
 
 const nullSize = -1
+
+// reset makes a column empty, and keeps its memory unless that is much.
+func (c *column) reset() {
+	if cap(c.b) > maxSpare {
+		c.b = nil
+	}
+	*c = column{b: c.b[:min(len(c.b), arrayHead)]}
+}
 
 // parameter returns the finished array. Without any value the type of its
 // elements is not known, and the text form needs none.
@@ -59,6 +68,35 @@ func (c *column) null() {
 func (c *column) int(v int64) {
 	c.of = oid.T_int8
 	c.b = binary.BigEndian.AppendUint64(c.next(8), uint64(v)) //nolint:gosec // the same 64 bits
+}
+
+// int4 writes an integer of 32 bits, for what is stored as an array of such.
+func (c *column) int4(v int32) {
+	c.of = oid.T_int4
+	c.b = binary.BigEndian.AppendUint32(c.next(4), uint32(v)) //nolint:gosec // the same 32 bits
+}
+
+// uniform tells whether all elements are the same.
+func (c *column) uniform() bool {
+	if c.nulls > 0 || c.n == 0 {
+		return c.n == c.nulls
+	}
+	each := len(c.b) - arrayHead // of one element, if all are as long
+	if each%int(c.n) != 0 {
+		return false
+	}
+	each /= int(c.n)
+	return bytes.Equal(c.b[arrayHead:len(c.b)-each], c.b[arrayHead+each:])
+}
+
+// first returns the first element of a column that is uniform, as a parameter of
+// its own; nil: NULL.
+func (c *column) first() any {
+	if c.n == c.nulls {
+		return nil
+	}
+	size := binary.BigEndian.Uint32(c.b[arrayHead:])
+	return c.b[arrayHead+4:][:size:size]
 }
 
 // intUnless writes v, or NULL when it is what stands for nothing.

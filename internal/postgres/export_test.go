@@ -48,6 +48,8 @@ const (
 
 var (
 	PushLetters      = pushLetters
+	ArriveLetters    = arriveLetters
+	ArriveAlike      = arriveAlike
 	KnownLetters     = knownLetters
 	GetLetter        = getLetter
 	Lineage          = lineage
@@ -110,6 +112,25 @@ func PushParameters(t *testing.T, batch []dlq.Letter) []any {
 	}
 	return c.parameters()
 }
+
+// AlikeParameters are what Arrive sends for a batch that is alike.
+func AlikeParameters(t *testing.T, batch []dlq.Letter) []any {
+	t.Helper()
+	c := newLetters{db: new(DB)}
+	for i := range batch {
+		if err := c.add(&batch[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args, ok := c.parametersOnce()
+	if !ok {
+		t.Fatal("the batch is not alike")
+	}
+	return args
+}
+
+// TermsOf are what a letter that is not sealed is found by.
+func TermsOf(l *dlq.Letter) []int32 { return letterTerms(l, false) }
 
 func Lists(db *DB) *sql.DB { return db.list.DB }
 

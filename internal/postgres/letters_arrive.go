@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,32 +13,63 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
+// arriveLetters and arriveAlike store a batch that is expected to be new, and
+// tell how many of it are; of the second all is the same that may travel once.
+var (
+	arriveLetters = `WITH ` + insertLetters(batchShape{sure: true}) + ` SELECT count(*) FROM stored s`
+	arriveAlike   = `WITH ` + insertLetters(batchShape{sure: true, once: true}) + ` SELECT count(*) FROM stored s`
+)
+
+// errKnown says that a letter of a batch that is expected to be new is there.
+var errKnown = errors.New("a dead letter of Kafka is there already")
+
 // Arrive implements dlq.Queue. A batch is stored whole or not at all: what was
-// not stored is read again.
+// not stored is read again. It is taken for new: only what a crash, or a
+// partition that changed hands, left uncommitted is read twice.
 func (st *LetterQueue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
 	if len(batch) == 0 {
 		return 0, nil
 	}
-	stored, err = again(func() (n int, err error) {
-		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
-			n, err = st.arrive(ctx, tx, batch)
-			return err
-		})
-		return n, err
+	batch = slices.Clone(batch)
+	// The order in which rows are locked.
+	slices.SortStableFunc(batch, func(a, b dlq.Arrival) int {
+		return cmp.Or(cmp.Compare(a.Arrived.Topic, b.Arrived.Topic), cmp.Compare(a.Arrived.Partition, b.Arrived.Partition), cmp.Compare(a.Arrived.Offset, b.Arrived.Offset))
 	})
+	try := func(sure bool) (n int, err error) {
+		return again(func() (int, error) {
+			err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+				n, err = st.arrive(ctx, tx, slices.Clone(batch), sure)
+				return err
+			})
+			return n, err
+		})
+	}
+	stored, err = try(true)
+	if errors.Is(err, errKnown) || sqlState(err) == "23505" {
+		stored, err = try(false)
+	}
 	return stored, outage("store dead letters of Kafka", err)
 }
 
-func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (int, error) {
-	batch = slices.Clone(batch)
+// arrive stores a batch; sure: errKnown, or a unique violation, when not all of
+// it is new.
+func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival, sure bool) (int, error) {
 	if err := st.link(ctx, tx, batch); err != nil {
 		return 0, err
 	}
-	letters := newLetters{db: st.db}
+	letters := spareLetters.Get().(*newLetters)
+	defer letters.spare()
+	letters.db = st.db
 	for i := range batch {
 		if err := letters.add(&batch[i].Letter); err != nil {
 			return 0, err
 		}
+	}
+	if sure {
+		if err := st.storeNew(ctx, tx, letters, len(batch)); err != nil {
+			return 0, err
+		}
+		return len(batch), st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil }))
 	}
 	insert, err := st.db.prepared(ctx, st.db.write, pushLetters)
 	if err != nil {
@@ -58,6 +91,27 @@ func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arri
 		return 0, err
 	}
 	return len(isNew), st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
+}
+
+// storeNew stores n letters that are expected to be new.
+func (st *LetterQueue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLetters, n int) error {
+	query := arriveAlike
+	args, alike := letters.parametersOnce()
+	if !alike {
+		query, args = arriveLetters, letters.parameters()
+	}
+	insert, err := st.db.prepared(ctx, st.db.write, query)
+	if err != nil {
+		return err
+	}
+	var stored int
+	if err := tx.StmtxContext(ctx, insert).QueryRowContext(ctx, args...).Scan(&stored); err != nil {
+		return err
+	}
+	if stored < n { // the rest is in the archive
+		return errKnown
+	}
+	return nil
 }
 
 // parents finds the letters that came back as others: of each lineage the latest

@@ -1,13 +1,17 @@
 package postgres_test
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
 )
 
 func TestARedrivenLetterThatComesBackIsLinked(t *testing.T) {
@@ -99,5 +103,60 @@ func TestABounceIsNeverLostToARace(t *testing.T) {
 		if got := m.get(t, parent.ID); got.Resolution != dlq.Bounced {
 			t.Fatalf("round %d: the parent is %s %s", i, got.Status, got.Resolution)
 		}
+	}
+}
+
+// However much of a batch travels once, and whether it is new or partly known,
+// each letter is stored as it came.
+func TestALetterArrivesTheSameInEveryBatch(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	db := connect(t, m.dsn).SQL()
+	full, plain := m.letter(m.everything), m.letter(func(l *dlq.Letter) { l.Source = dlq.FromKafka })
+	offset := int64(0)
+	another := func(l dlq.Letter) dlq.Arrival {
+		offset++
+		l.ID, l.Arrived = newID(), &dlq.Place{Topic: "same.dlq." + m.tenant.String(), Offset: offset}
+		if l.DedupeKey != "" {
+			l.DedupeKey = l.ID.String()
+		}
+		return dlq.Arrival{Letter: l}
+	}
+	known := another(plain)
+	for _, tt := range []struct {
+		name   string
+		batch  []dlq.Arrival
+		stored int
+	}{
+		{"all alike", []dlq.Arrival{known, another(plain), another(plain)}, 3},
+		{"one with everything", []dlq.Arrival{another(full)}, 1},
+		{"backwards", []dlq.Arrival{another(full), another(plain), another(full)}, 3},
+		{"one is known", []dlq.Arrival{another(full), known, another(plain)}, 2},
+		{"all are known", []dlq.Arrival{known, known}, 0},
+	} {
+		slices.Reverse(tt.batch)
+		if n, err := m.queue.Arrive(t.Context(), tt.batch); err != nil || n != tt.stored {
+			t.Fatalf("%s: stored %d, %v, want %d", tt.name, n, err, tt.stored)
+		}
+		for _, a := range tt.batch {
+			got, want := m.get(t, a.ID), a.Letter
+			want.Seq = got.Seq
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s: (-arrived +stored):\n%s", tt.name, d)
+			}
+			of := full
+			if want.Assignee == "" {
+				of = plain
+			}
+			if d := cmp.Diff(fmt.Sprint(postgres.TermsOf(&of)), ask[string](t, db, `SELECT translate(terms::text, '{,}', '[ ]') FROM dlq.dlq_messages WHERE id = '`+a.ID.String()+`'`)); d != "" {
+				t.Errorf("%s: terms (-want +stored):\n%s", tt.name, d)
+			}
+		}
+	}
+	if n := ask[int64](t, db, `SELECT sum(received)::bigint FROM dlq.dlq_groups`); n != 9 {
+		t.Errorf("groups have received %d", n)
+	}
+	if n := ask[int64](t, db, `SELECT sum(received)::bigint FROM dlq.dlq_arrivals`); n != 9 {
+		t.Errorf("topics have received %d", n)
 	}
 }

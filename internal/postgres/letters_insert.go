@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -14,22 +15,26 @@ import (
 )
 
 // letterInserts are the columns of a new letter, the types in which a batch of
-// them travels, and the casts of those that are stored as another type. In the
-// order of newLetters.add.
-var letterInserts = [...]struct{ name, travels, stored string }{
-	{"id", "uuid", ""}, {"tenant_id", "uuid", ""}, {"version", "bigint", ""}, {"original_topic", "text", ""},
-	{"error_message", "text", ""}, {"retry_count", "bigint", ""}, {"max_retries", "bigint", ""}, {"payload", "text", "::jsonb"},
-	{"status", "text", ""}, {"created_at", "timestamptz", ""}, {"updated_at", "timestamptz", ""}, {"last_retry_at", "timestamptz", ""},
-	{"source", "text", ""}, {"payload_raw", "bytea", ""}, {"payload_encoding", "text", ""}, {"message_key", "bytea", ""},
-	{"headers", "bytea", ""}, {"dlq_topic", "text", ""}, {"dlq_partition", "bigint", ""}, {"dlq_offset", "bigint", ""},
-	{"original_partition", "bigint", ""}, {"original_offset", "bigint", ""}, {"original_timestamp", "timestamptz", ""},
-	{"consumer_group", "text", ""}, {"error_type", "text", ""}, {"error_class", "text", ""}, {"error_stack", "text", ""},
-	{"fingerprint", "text", ""}, {"terms", "text", "::integer[]"}, {"saga_id", "uuid", ""}, {"step_index", "bigint", ""},
-	{"step_name", "text", ""}, {"step_action", "text", ""}, {"job_run_id", "uuid", ""}, {"webhook_id", "uuid", ""},
-	{"delivery_id", "uuid", ""}, {"correlation_id", "text", ""}, {"trace_id", "text", ""}, {"dedupe_key", "text", ""},
-	{"labels", "text", "::text[]"}, {"assignee", "text", ""}, {"note", "text", ""}, {"resolution", "text", ""},
-	{"next_retry_at", "timestamptz", ""}, {"terminal_at", "timestamptz", ""}, {"redrive_id", "uuid", ""}, {"target", "text", "::jsonb"},
-	{"revision", "bigint", ""}, {"ordered", "bool", ""}, {"root_id", "uuid", ""}, {"parent_id", "uuid", ""}, {"generation", "bigint", ""},
+// them travels, and the casts of those that are stored as another type. Those
+// that are often the same in a whole batch may travel once. In the order of
+// newLetters.add.
+var letterInserts = [...]struct {
+	name, travels, stored string
+	once                  bool
+}{
+	{"id", "uuid", "", false}, {"tenant_id", "uuid", "", true}, {"version", "bigint", "", true}, {"original_topic", "text", "", false},
+	{"error_message", "text", "", false}, {"retry_count", "bigint", "", true}, {"max_retries", "bigint", "", true}, {"payload", "text", "::jsonb", false},
+	{"status", "text", "", true}, {"created_at", "timestamptz", "", true}, {"updated_at", "timestamptz", "", true}, {"last_retry_at", "timestamptz", "", true},
+	{"source", "text", "", true}, {"payload_raw", "bytea", "", false}, {"payload_encoding", "text", "", false}, {"message_key", "bytea", "", false},
+	{"headers", "bytea", "", false}, {"dlq_topic", "text", "", false}, {"dlq_partition", "bigint", "", false}, {"dlq_offset", "bigint", "", false},
+	{"original_partition", "bigint", "", false}, {"original_offset", "bigint", "", false}, {"original_timestamp", "timestamptz", "", false},
+	{"consumer_group", "text", "", false}, {"error_type", "text", "", false}, {"error_class", "text", "", false}, {"error_stack", "text", "", false},
+	{"fingerprint", "text", "", false}, {"terms", "bigint", "", false}, {"saga_id", "uuid", "", true}, {"step_index", "bigint", "", true},
+	{"step_name", "text", "", true}, {"step_action", "text", "", true}, {"job_run_id", "uuid", "", true}, {"webhook_id", "uuid", "", true},
+	{"delivery_id", "uuid", "", true}, {"correlation_id", "text", "", false}, {"trace_id", "text", "", false}, {"dedupe_key", "text", "", true},
+	{"labels", "text", "::text[]", true}, {"assignee", "text", "", true}, {"note", "text", "", true}, {"resolution", "text", "", true},
+	{"next_retry_at", "timestamptz", "", false}, {"terminal_at", "timestamptz", "", true}, {"redrive_id", "uuid", "", true}, {"target", "text", "::jsonb", true},
+	{"revision", "bigint", "", true}, {"ordered", "bool", "", false}, {"root_id", "uuid", "", false}, {"parent_id", "uuid", "", true}, {"generation", "bigint", "", true},
 }
 
 // groupInserts are the columns of the distinct groups of a batch, in the order
@@ -39,8 +44,19 @@ var groupInserts = [...]struct{ name, travels string }{
 	{"tenant_id", "uuid"}, {"fingerprint", "text"}, {"topic", "text"}, {"error_type", "text"}, {"message", "text"}, {"regression", "uuid"},
 }
 
+// batchShape says what a batch of new letters is like.
+type batchShape struct {
+	// once: the columns that may travel once do.
+	once bool
+	// sure: the letters are expected to be new, have ids that nobody has ever had,
+	// and come in the order in which rows are locked. One that is there already is then an error (known tells), not
+	// passed over: asking each index first, and marking each row as inserted for
+	// certain, is a tenth of what a letter costs.
+	sure bool
+}
+
 // insertLetters is a list of WITH members that store a batch of new letters,
-// whose parameters from $first on are those of newLetters.parameters, in one
+// whose parameters from $1 on are those of newLetters.parameters, in one
 // statement of the writers' connections:
 //
 //   - stored (id, tenant_id, seq, original_topic, fingerprint, created_at): the
@@ -57,26 +73,41 @@ var groupInserts = [...]struct{ name, travels string }{
 //
 // Hash joins are off on those connections, so nothing is joined here that is as
 // long as the batch.
-func insertLetters(first int) string {
-	names, values, types := make([]string, len(letterInserts)), make([]string, len(letterInserts)), make([]string, len(letterInserts))
+func insertLetters(shape batchShape) string {
+	var names, values, arrays, types []string
 	for i, c := range letterInserts {
-		names[i], values[i], types[i] = c.name, "l."+c.name+c.stored, fmt.Sprintf("$%d::%s[]", first+i, c.travels)
+		names = append(names, c.name)
+		switch {
+		case c.name == "terms":
+			arrays, types = append(arrays, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+			values = append(values, termsOf(1+len(letterInserts)+len(groupInserts)))
+		case shape.once && c.once: // a subquery, so that it is cast once too
+			values = append(values, fmt.Sprintf("(SELECT $%d::%s%s)", 1+i, c.travels, c.stored))
+		default:
+			arrays, types = append(arrays, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+			values = append(values, "l."+c.name+c.stored)
+		}
 	}
-	first += len(letterInserts)
 	groupNames, groupTypes := make([]string, len(groupInserts)), make([]string, len(groupInserts))
 	for i, c := range groupInserts {
-		groupNames[i], groupTypes[i] = c.name, fmt.Sprintf("$%d::%s[]", first+i, c.travels)
+		groupNames[i], groupTypes[i] = c.name, fmt.Sprintf("$%d::%s[]", 1+len(letterInserts)+i, c.travels)
 	}
-	columns := strings.Join(names, ", ")
+	archived := "(SELECT a.id FROM dlq.dlq_messages_archive a WHERE a.id = l.id) IS NULL AND" // NOT EXISTS would be a join, of the whole archive
+	tenant, order, otherwise := "l.tenant_id", "ORDER BY l.dlq_topic, l.dlq_partition, l.dlq_offset, l.n", "ON CONFLICT DO NOTHING"
+	if shape.once {
+		tenant = values[1]
+	}
+	if shape.sure {
+		archived, order, otherwise = "", "", ""
+	}
 	return `stored AS (
-	INSERT INTO dlq.dlq_messages AS m (` + columns + `)
+	INSERT INTO dlq.dlq_messages AS m (` + strings.Join(names, ", ") + `)
 	SELECT ` + strings.Join(values, ", ") + `
-	  FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS l (` + columns + `, n)
-	 WHERE (SELECT a.id FROM dlq.dlq_messages_archive a WHERE a.id = l.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
-	   AND (l.dlq_topic IS NULL OR (SELECT a.id FROM dlq.dlq_messages_archive a
-	        WHERE a.tenant_id = l.tenant_id AND a.dlq_topic = l.dlq_topic AND a.dlq_partition = l.dlq_partition AND a.dlq_offset = l.dlq_offset LIMIT 1) IS NULL)
-	 ORDER BY l.dlq_topic, l.dlq_partition, l.dlq_offset, l.n
-	ON CONFLICT DO NOTHING
+	  FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS l (` + strings.Join(arrays, ", ") + `, n)
+	 WHERE ` + archived + ` (l.dlq_topic IS NULL OR (SELECT a.id FROM dlq.dlq_messages_archive a
+	        WHERE a.tenant_id = ` + tenant + ` AND a.dlq_topic = l.dlq_topic AND a.dlq_partition = l.dlq_partition AND a.dlq_offset = l.dlq_offset LIMIT 1) IS NULL)
+	 ` + order + `
+	` + otherwise + `
 	RETURNING m.id, m.tenant_id, m.seq, m.original_topic, m.fingerprint, m.created_at
 ), known AS MATERIALIZED (
 	SELECT g.tenant_id, g.fingerprint, g.state
@@ -119,9 +150,20 @@ func insertLetters(first int) string {
 )`
 }
 
+// Terms travel as one list for the whole batch, and of each letter where in it
+// its own begin and how many they are.
+const termBits = 12 // of their number, which is far less than 4096
+
+// termsOf is the array of a letter's terms, of the list in parameter n.
+func termsOf(n int) string {
+	begin, count := fmt.Sprintf("(l.terms >> %d)::integer", termBits), fmt.Sprintf("(l.terms & %d)::integer", 1<<termBits-1)
+	return fmt.Sprintf("($%d::integer[])[%s + 1 : %s + %s]", n, begin, begin, count)
+}
+
 // newLetters gathers a batch of letters for insertLetters.
 type newLetters struct {
 	db      *DB
+	terms   column // of all, one after the other
 	columns [len(letterInserts)]column
 	groups  [len(groupInserts)]column
 	seen    map[groupKey]struct{}
@@ -132,7 +174,46 @@ type groupKey struct {
 	fingerprint string
 }
 
-func (c *newLetters) parameters() []any { return parameters(c.columns[:], c.groups[:]) }
+// spareLetters are batches that have been sent, for their memory: it is some
+// kilobytes a letter.
+var spareLetters = sync.Pool{New: func() any { return new(newLetters) }}
+
+// maxSpare is how many bytes of a column are kept.
+const maxSpare = 1 << 20
+
+// spare gives c back, whose parameters nobody uses any more.
+func (c *newLetters) spare() {
+	for _, list := range [][]column{c.columns[:], c.groups[:]} {
+		for i := range list {
+			list[i].reset()
+		}
+	}
+	c.terms.reset()
+	clear(c.seen)
+	c.db = nil
+	spareLetters.Put(c)
+}
+
+func (c *newLetters) parameters() []any {
+	return parameters(c.columns[:], c.groups[:], []column{c.terms})
+}
+
+// parametersOnce returns the parameters of a batch whose columns that may travel
+// once do; false: they differ.
+func (c *newLetters) parametersOnce() ([]any, bool) {
+	for i := range letterInserts {
+		if letterInserts[i].once && !c.columns[i].uniform() {
+			return nil, false
+		}
+	}
+	args := c.parameters()
+	for i := range letterInserts {
+		if letterInserts[i].once {
+			args[i] = c.columns[i].first()
+		}
+	}
+	return args, true
+}
 
 // add appends one letter, sealed if db seals.
 func (c *newLetters) add(l *dlq.Letter) error {
@@ -202,7 +283,11 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	next().text(string(l.Failure.Class))
 	next().text(stack)
 	next().text(l.Fingerprint)
-	next().text(termArray(letterTerms(l, place.Seals())))
+	terms := letterTerms(l, place.Seals())
+	next().int(int64(c.terms.n)<<termBits | int64(len(terms)))
+	for _, t := range terms {
+		c.terms.int4(t)
+	}
 	next().uuidUnlessZero(l.Link.SagaID)
 	if l.Link.StepName == "" {
 		next().null()

@@ -180,6 +180,15 @@ func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*tes
 			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
 			wantNestedLoops(t, p)
 		}
+		one := b.letter()
+		alike := postgres.AlikeParameters(t, []dlq.Letter{one, one})
+		for _, p := range []plan{
+			explain(t, writers, postgres.ArriveLetters, args...), explainGeneric(t, writers, postgres.ArriveLetters, args...),
+			explain(t, writers, postgres.ArriveAlike, alike...), explainGeneric(t, writers, postgres.ArriveAlike, alike...),
+		} {
+			check(t, p, "idx_dlq_messages_archive_place", "dlq_groups_pkey")
+			wantNestedLoops(t, p)
+		}
 	})
 }
 

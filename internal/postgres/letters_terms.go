@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"encoding/json"
-	"hash/fnv"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -51,14 +49,27 @@ const (
 	maxPayloadView  = 256 << 10
 )
 
+// hash is FNV-1a of 64 bits, written out: a letter has thirty terms.
+type hash uint64
+
+const (
+	hashBasis hash = 14695981039346656037
+	hashPrime hash = 1099511628211
+)
+
+func hashed[T string | []byte](h hash, s T) hash {
+	for i := range len(s) {
+		h = (h ^ hash(s[i])) * hashPrime
+	}
+	return h
+}
+
+// term folds a hash.
+func (h hash) term() int32 { return int32(uint32(h ^ h>>32)) } //nolint:gosec // all 32 bits count
+
 // term hashes one value.
 func term(tenant uuid.UUID, k kind, value string) int32 {
-	h := fnv.New64a()
-	_, _ = h.Write(tenant[:])
-	_, _ = h.Write([]byte{byte(k)})
-	_, _ = io.WriteString(h, value)
-	sum := h.Sum64()
-	return int32(uint32(sum ^ sum>>32)) //nolint:gosec // all 32 bits count
+	return hashed(hashed(hashed(hashBasis, tenant[:]), []byte{byte(k)}), value).term()
 }
 
 // letterTerms returns a letter's terms, in order, each once. Of sealed letters
@@ -66,7 +77,9 @@ func term(tenant uuid.UUID, k kind, value string) int32 {
 // everybody try out what they may be.
 func letterTerms(l *dlq.Letter, isSealed bool) []int32 {
 	terms := make([]int32, 0, 64)
-	add := func(k kind, value string) { terms = append(terms, term(l.TenantID, k, value)) }
+	of := hashed(hashBasis, l.TenantID[:])
+	kindOf := func(k kind) hash { return (of ^ hash(k)) * hashPrime }
+	add := func(k kind, value string) { terms = append(terms, hashed(kindOf(k), value).term()) }
 	unlessEmpty := func(k kind, value string) {
 		if value != "" {
 			add(k, value)
@@ -94,11 +107,11 @@ func letterTerms(l *dlq.Letter, isSealed bool) []int32 {
 	}
 	if !isSealed {
 		if l.Content.Key != nil {
-			add(termKey, string(l.Content.Key))
+			terms = append(terms, hashed(kindOf(termKey), l.Content.Key).term())
 		}
 		for _, h := range l.Content.Headers[:min(len(l.Content.Headers), maxHeaderTerms)] {
 			if h.Value != nil && len(h.Value) <= maxTermValue {
-				add(termHeader, headerTerm(h.Name, string(h.Value)))
+				terms = append(terms, hashed(hashed(hashed(kindOf(termHeader), h.Name), "\x00"), h.Value).term()) // of headerTerm
 			}
 		}
 		if l.Encoding == dlq.JSON && len(l.Content.Payload) <= maxPayloadView {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"hash/fnv"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,21 @@ func TestHeadersKeepTheirOrderAndRepetitions(t *testing.T) {
 			if got, err := unpackHeaders(packed[:n]); err == nil && len(got) >= len(headers) {
 				t.Errorf("cut after %d bytes, it reads as %v", n, got)
 			}
+		}
+	}
+}
+
+// Terms are stored: with another hash, what is there would not be found any more.
+func TestATermIsTheHashThatIsStored(t *testing.T) {
+	t.Parallel()
+	tenant := uuid.New()
+	for _, value := range []string{"", "a", "name\x00value", strings.Repeat("ж", 300)} {
+		h := fnv.New64a()
+		h.Write(tenant[:])
+		h.Write([]byte("h" + value))
+		want := int32(uint32(h.Sum64() ^ h.Sum64()>>32))
+		if got := term(tenant, termHeader, value); got != want {
+			t.Errorf("the term of %q is %d, want %d", value, got, want)
 		}
 	}
 }

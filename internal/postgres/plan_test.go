@@ -36,8 +36,9 @@ func explainGeneric(t *testing.T, conn *sql.Conn, query string, args ...any) pla
 	t.Helper()
 	literals := make([]string, len(args))
 	for i, a := range args {
-		if _, binary := a.([]byte); binary {
-			a = "{}" // an array in binary form has no literal, and its content does not matter here
+		if _, binary := a.([]byte); binary || a == nil {
+			literals[i] = "NULL" // what is in binary form has no literal, and its content does not matter here
+			continue
 		}
 		literals[i] = fmt.Sprintf("'%s'", strings.ReplaceAll(fmt.Sprint(a), "'", "''"))
 	}

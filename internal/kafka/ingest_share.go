@@ -1,0 +1,94 @@
+package kafka
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// line is what is left of a partition's records, in their order.
+type line struct{ records []*kgo.Record }
+
+// work divides the records of a round among workers, batch by batch: whoever is
+// free takes of the partitions that have most left. What one worker is storing
+// of a partition is stored before anybody takes more of it, so that its letters
+// arrive in its order.
+type work struct {
+	batch, bytes int // most of one batch
+
+	mu    sync.Mutex
+	freed sync.Cond // when lines come back, and at the end
+	idle  []*line   // that nobody stores of
+	busy  int       // workers who may give lines back
+	ended bool
+}
+
+func newWork(records []*kgo.Record, batch, bytes int) *work {
+	w := &work{batch: batch, bytes: bytes}
+	w.freed.L = &w.mu
+	lines := map[place]*line{}
+	for _, r := range records {
+		at := place{r.Topic, r.Partition}
+		if lines[at] == nil {
+			lines[at] = &line{}
+			w.idle = append(w.idle, lines[at])
+		}
+		lines[at].records = append(lines[at].records, r)
+	}
+	return w
+}
+
+// take waits for a batch and returns it with the lines it is of, to be given
+// back; nil: nothing is left to do.
+func (w *work) take() (batch []*kgo.Record, of []*line) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !w.ended && len(w.idle) == 0 && w.busy > 0 {
+		w.freed.Wait()
+	}
+	if w.ended || len(w.idle) == 0 {
+		return nil, nil
+	}
+	slices.SortStableFunc(w.idle, func(a, b *line) int { return len(b.records) - len(a.records) })
+	size := 0
+	for len(w.idle) > 0 {
+		l := w.idle[0]
+		n := 0
+		for ; n < len(l.records) && len(batch) < w.batch; n++ {
+			next := sizeOf(l.records[n])
+			if len(batch) > 0 && size+next > w.bytes {
+				break
+			}
+			batch, size = append(batch, l.records[n]), size+next
+		}
+		if n == 0 {
+			break
+		}
+		clear(l.records[:n]) // they may be ten megabytes each
+		l.records, w.idle, of = l.records[n:], w.idle[1:], append(of, l)
+	}
+	w.busy++
+	return batch, of
+}
+
+// giveBack is called when a batch is stored.
+func (w *work) giveBack(of []*line) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy--
+	for _, l := range of {
+		if len(l.records) > 0 {
+			w.idle = append(w.idle, l)
+		}
+	}
+	w.freed.Broadcast()
+}
+
+// end makes everybody stop.
+func (w *work) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.freed.Broadcast()
+}

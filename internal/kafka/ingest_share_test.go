@@ -1,0 +1,68 @@
+package kafka
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Whoever is free gets the next batch, nobody one of a partition of which another
+// is storing, and each partition's records come in their order.
+func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
+	t.Parallel()
+	var records []*kgo.Record
+	for partition, n := range []int{1, 250, 40, 100} {
+		for i := range n {
+			records = append(records, &kgo.Record{Topic: "x.dlq", Partition: int32(partition), Offset: int64(i), Value: make([]byte, 10)})
+		}
+	}
+	large := &kgo.Record{Topic: "y.dlq", Value: make([]byte, 10_000)}
+	records = append(records, large)
+	todo := newWork(records, 100, 5000)
+	next, seen := map[place]int64{}, 0
+	taken := func() (of []*line) {
+		t.Helper()
+		batch, of := todo.take()
+		size := 0
+		for _, r := range batch {
+			at := place{r.Topic, r.Partition}
+			if r.Offset != next[at] {
+				t.Errorf("partition %d: offset %d, want %d", r.Partition, r.Offset, next[at])
+			}
+			next[at]++
+			seen++
+			size += sizeOf(r)
+		}
+		if len(batch) > 100 || size > 5000 && len(batch) > 1 {
+			t.Errorf("a batch has %d records of %d bytes", len(batch), size)
+		}
+		return of
+	}
+	first, second, third := taken(), taken(), taken()
+	if next[place{"x.dlq", 1}] != 100 || next[place{"x.dlq", 3}] != 100 || next[place{"x.dlq", 2}] != 40 || next[place{"x.dlq", 0}] != 1 || next[place{"y.dlq", 0}] != 0 {
+		t.Errorf("three have taken %v", next)
+	}
+	for _, of := range [][]*line{third, second, first} {
+		todo.giveBack(of)
+	}
+	for {
+		of := taken()
+		if of == nil {
+			break
+		}
+		todo.giveBack(of)
+	}
+	if seen != len(records) {
+		t.Errorf("%d records were taken, want %d", seen, len(records))
+	}
+	// At the end nobody waits.
+	ended := newWork(records[:1], 1, 1)
+	_, of := ended.take()
+	waited := make(chan bool)
+	go func() { batch, _ := ended.take(); waited <- batch == nil }()
+	ended.end()
+	if !<-waited {
+		t.Error("after the end there was work")
+	}
+	ended.giveBack(of)
+}
