@@ -73,7 +73,7 @@ func (c *connector) connect(ctx context.Context, l credentials.Login) (pqConn, p
 		_ = raw.Close()
 		return nil, probe{}, fmt.Errorf("the driver's %T lacks methods", raw)
 	}
-	return full, newProbe(d.last), nil
+	return full, newProbe(d.last.Load().Conn), nil
 }
 
 // pqConn is what database/sql makes use of in a connection of lib/pq.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -55,7 +56,7 @@ func (c *deadlineConn) Write(b []byte) (int, error) {
 // cancel statements.
 type remembering struct {
 	dialer
-	last net.Conn // before TLS
+	last atomic.Pointer[deadlineConn] // before TLS; statements are canceled while others are
 }
 
 func (d *remembering) DialTimeout(network, addr string, timeout time.Duration) (net.Conn, error) {
@@ -67,7 +68,7 @@ func (d *remembering) DialTimeout(network, addr string, timeout time.Duration) (
 func (d *remembering) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := d.dialer.DialContext(ctx, network, addr)
 	if dc, ok := c.(*deadlineConn); ok {
-		d.last = dc.Conn
+		d.last.Store(dc)
 	}
 	return c, err
 }
