@@ -17,6 +17,7 @@ func letters(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("skald-bench dlq", flag.ContinueOnError)
 	flags.StringVar(&cfg.Skald, "skald", "./bin/skald", "server binary to measure")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory for the private PostgreSQL and the server's log, kept (default: a temporary one, removed)")
+	flags.StringVar(&cfg.DatabaseURL, "database-url", "", "an empty, durable database (default: a private one)")
 	flags.IntVar(&cfg.Records, "records", 400_000, "small records to ingest")
 	flags.IntVar(&cfg.Redriven, "redriven", 100_000, "letters to drive back")
 	flags.IntVar(&cfg.Large, "large", 200, "records of 10 MB")
@@ -43,11 +44,13 @@ func letters(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	cfg.Dir = dir
 	defer func() { err = errors.Join(err, remove()) }()
-	url, stop, err := privateDatabase(ctx, dir)
-	if err != nil {
-		return err
+	if cfg.DatabaseURL == "" {
+		url, stop, err := privateDatabase(ctx, dir)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		cfg.DatabaseURL = url
 	}
-	defer func() { err = errors.Join(err, stop()) }()
-	cfg.DatabaseURL = url
 	return bench.DLQ(ctx, cfg)
 }

@@ -214,7 +214,8 @@ type Redrives interface {
 	// be claimed, or whose target is none of kinds, are SKIPPED.
 	TakeItems(ctx context.Context, r Redrive, kinds []TargetKind, lease time.Duration, limit int) ([]Drive, error)
 	// FinishItems is Queue.Finish with the progress of the redrive, both or
-	// neither. A letter whose drive was Withdrawn waits again.
+	// neither. A letter whose drive was Withdrawn waits again. One that stays
+	// RETRYING, because its target tells later, is looked at again by Judge.
 	FinishItems(ctx context.Context, r uuid.UUID, batch []Finish) error
 	// Apply does the action of a redrive that is not RETRY to up to limit letters,
 	// with an operator.Action each.

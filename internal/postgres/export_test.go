@@ -31,7 +31,9 @@ const (
 	LogColumns       = logColumns
 
 	LetterColumns   = letterColumns
+	ClaimChosen     = claimChosen
 	ClaimDue        = claimDue
+	LockRunning     = lockRunning
 	LostRetries     = lostRetries
 	Parents         = parents
 	MovedColumns    = movedColumns

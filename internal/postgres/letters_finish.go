@@ -138,6 +138,9 @@ type finished struct {
 
 // finish stores ends in tx, a transaction of the writers' connections.
 func (db *DB) finish(ctx context.Context, tx *sqlx.Tx, lapsed bool, batch []dlq.Finish) ([]finished, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
 	var c finishes
 	for i := range batch {
 		if err := c.add(&batch[i]); err != nil {

@@ -34,7 +34,8 @@ WITH f AS MATERIALIZED (
 	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i
 	        WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.message_id = f.message_id OFFSET 0) AS x
 ), moved AS (
-	UPDATE dlq.dlq_redrive_items i SET state = f.state, detail = f.detail, lease_until = NULL, updated_at = clock_timestamp()
+	UPDATE dlq.dlq_redrive_items i SET state = f.state, detail = f.detail, updated_at = clock_timestamp(),
+	       lease_until = CASE f.state WHEN 'TAKEN' THEN clock_timestamp() + interval '1 second' END
 	  FROM f WHERE i.ctid = f.place AND i.tenant_id = $1 AND i.state || '' = 'TAKEN'
 	RETURNING i.state
 ), n AS (
@@ -46,26 +47,40 @@ UPDATE dlq.dlq_redrives d
   FROM n WHERE d.tenant_id = $1 AND d.id = $2`
 
 // FinishItems implements dlq.Redrives. The letters are of one tenant. One that
-// was lost meanwhile is left to Judge.
+// was lost meanwhile is left to Judge, and so is one that was accepted: soon, not
+// when the lease ends under which it was taken.
 func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Finish) error {
 	if len(batch) == 0 {
 		return nil
 	}
+	var ended, accepted []dlq.Finish
+	for i := range batch {
+		if batch[i].Status == dlq.Retrying {
+			accepted = append(accepted, batch[i])
+		} else {
+			ended = append(ended, batch[i])
+		}
+	}
 	_, err := again(func() (struct{}, error) {
 		return struct{}{}, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
-			done, err := st.db.finish(ctx, tx, false, batch)
+			done, err := st.db.finish(ctx, tx, false, ended)
 			if err != nil {
 				return err
 			}
 			var c [3]column
-			for i := range batch {
-				if !done[i].held {
-					continue
-				}
-				state, detail := itemState(&batch[i], done[i].resolution)
-				c[0].uuid(batch[i].LetterID)
+			add := func(f *dlq.Finish, state dlq.ItemState, detail string) {
+				c[0].uuid(f.LetterID)
 				c[1].text(string(state))
 				c[2].text(detail)
+			}
+			for i := range ended {
+				if done[i].held {
+					state, detail := itemState(&ended[i], done[i].resolution)
+					add(&ended[i], state, detail)
+				}
+			}
+			for i := range accepted {
+				add(&accepted[i], dlq.ItemTaken, "")
 			}
 			if c[0].n == 0 {
 				return nil
@@ -92,7 +107,8 @@ func itemState(f *dlq.Finish, stored dlq.Resolution) (dlq.ItemState, string) {
 // settleLost tells of letters that were taken, and whose leases have ended, what
 // became of them since: their target has told (it had accepted them), or their
 // retry was reclaimed and they wait again. Those that are still on their way
-// stay so.
+// stay so, and are looked at again soon. Letters are looked up one by one, for
+// the reason that finishItems has.
 const settleLost = `
 WITH lost AS MATERIALIZED (
 	SELECT i.seq, i.message_id FROM dlq.dlq_redrive_items i
@@ -106,12 +122,12 @@ WITH lost AS MATERIALIZED (
 	         WHEN a.redrive_id = $2 AND a.outcome IN ('FAILED', 'UNCERTAIN') THEN 'FAILED'
 	         ELSE 'WAITING' END AS state, coalesce(a.error, '') AS error
 	  FROM lost l
-	  LEFT JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = l.message_id
-	  LEFT JOIN dlq.dlq_attempts a ON a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts
+	  LEFT JOIN LATERAL (SELECT m.status, m.resolution, m.attempts FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = l.message_id OFFSET 0) AS m ON true
+	  LEFT JOIN LATERAL (SELECT a.redrive_id, a.outcome, a.error FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts OFFSET 0) AS a ON true
 ), moved AS (
 	UPDATE dlq.dlq_redrive_items i
 	   SET state = n.state, detail = CASE n.state WHEN 'FAILED' THEN n.error ELSE '' END, updated_at = clock_timestamp(),
-	       lease_until = CASE n.state WHEN 'TAKEN' THEN clock_timestamp() + interval '10 seconds' END
+	       lease_until = CASE n.state WHEN 'TAKEN' THEN clock_timestamp() + interval '2 seconds' END
 	  FROM news n WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = n.seq
 	RETURNING i.state
 ), n AS (

@@ -26,12 +26,14 @@ const takeWindow = 500
 //
 // For the rest of the transaction there are no bitmap scans: the next items of a
 // redrive, of which the statistics know nothing yet, are to be read in the order
-// of their index, not all of them and sorted.
+// of their index, not all of them and sorted. And there are only nested loops: of
+// letters that came just now the planner knows as little, and would rather read
+// all of them once than a few hundred by their places.
 const lockRunning = `
 SELECT ` + redriveColumns + `, c.at,
        CASE WHEN d.granted_at IS NULL THEN 1
             ELSE least(greatest(d.rate, 1), d.allowance + d.rate * greatest(extract(epoch FROM c.at - d.granted_at), 0)) END,
-       set_config('enable_bitmapscan', 'off', true)
+       set_config('enable_bitmapscan', 'off', true) || set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true)
   FROM dlq.dlq_redrives d CROSS JOIN (SELECT clock_timestamp() AS at) AS c
  WHERE d.tenant_id = $1 AND d.id = $2 AND d.state = 'RUNNING'
    FOR NO KEY UPDATE OF d SKIP LOCKED`
@@ -265,20 +267,30 @@ func (t *taking) choose(all []candidate) {
 	}
 }
 
-// claimChosen passes over letters that somebody is changing at this moment.
+// claimChosen passes over letters that somebody is changing at this moment, and
+// those that somebody has changed since it began: they wait for the next time.
+//
+// Letters are looked up by their ids alone, and then changed by their place, which
+// the lock keeps. Their tenant is compared afterwards: where nothing is known of
+// the table yet, the planner takes an index of all that a tenant has for as good.
 const claimChosen = `
 WITH locked AS MATERIALIZED (
-	SELECT m.id, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
-	 WHERE m.tenant_id = $1 AND m.id = ANY ($3::uuid[]) AND (m.status || '' = 'PENDING' OR m.status || '' = 'DEAD' AND $4)
-	 ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
+	SELECT x.tenant_id, x.place, x.seq, x.resolution, x.size
+	  FROM unnest($3::uuid[]) AS c (id)
+	 CROSS JOIN LATERAL (
+		SELECT m.tenant_id, m.ctid AS place, m.seq, coalesce(m.resolution, '') AS resolution, coalesce(octet_length(m.payload_raw), 0) AS size
+		  FROM dlq.dlq_messages m
+		 WHERE m.id = c.id AND (m.status || '' = 'PENDING' OR m.status || '' = 'DEAD' AND $4)
+		OFFSET 0 FOR NO KEY UPDATE OF m SKIP LOCKED) AS x
+	 WHERE x.tenant_id = $1
 ), was AS MATERIALIZED (
-	SELECT m.id, m.resolution FROM dlq.dlq_messages m
-	  JOIN (SELECT l.id, sum(l.size) OVER (ORDER BY l.seq) - l.size AS before FROM locked l) AS s ON s.id = m.id
-	 WHERE m.tenant_id = $1 AND s.before < $6
+	SELECT s.tenant_id, s.place, s.resolution FROM (
+		SELECT l.tenant_id, l.place, l.resolution, sum(l.size) OVER (ORDER BY l.seq) - l.size AS before FROM locked l) AS s
+	 WHERE s.before < $6
 )
 UPDATE dlq.dlq_messages m` + claimLetter + `, redrive_id = $5
-  FROM was WHERE m.tenant_id = $1 AND m.id = was.id
-RETURNING ` + letterColumns + `, m.attempts, coalesce(was.resolution, '')`
+  FROM was WHERE m.ctid = was.place AND m.tenant_id = was.tenant_id
+RETURNING ` + letterColumns + `, m.attempts, was.resolution`
 
 func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 	if len(t.chosen) == 0 {

@@ -2,6 +2,7 @@ package redrive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -93,9 +94,12 @@ func (r *Redriver) bulk(ctx, drives context.Context) {
 			}
 			places <- struct{}{} // only this loop fills them
 			working.Go(func() {
-				r.work(ctx, drives, a)
+				more := r.work(ctx, drives, a)
 				r.turns.end(a.ID)
 				<-places
+				if more {
+					r.wake(LoopBulk)
+				}
 			})
 		}
 		wait := r.cfg.Poll
@@ -106,54 +110,76 @@ func (r *Redriver) bulk(ctx, drives context.Context) {
 	}
 }
 
-// work goes on with one redrive as long as there is something to do at once.
-func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) {
+// work goes on with one redrive as long as there is something to do at once;
+// unfinished tells that there still is, after the others.
+//
+// While one batch is on its way, and its ends are stored, the next is claimed.
+func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished bool) {
 	p := r.slowly()
-	for range bulkRounds {
-		if ctx.Err() != nil {
-			return
+	var under, next *flight
+	more := true
+	for round := 0; more || under != nil; round++ {
+		landed := make(chan error, 1)
+		if under != nil {
+			go func() { landed <- r.land(drives, a.ID, under) }()
 		}
-		progress, again, err := r.step(ctx, drives, a, p)
+		var progress, tried bool
+		var err error
+		if next = nil; more && ctx.Err() == nil {
+			next, progress, more, err = r.step(ctx, drives, a, p, under)
+			tried = true
+		}
+		if under != nil {
+			err = errors.Join(err, <-landed)
+			// In the order of keys the next letters wait for these. And a claim finds
+			// nothing while ends are being counted, which locks the redrive too.
+			progress, more = true, more || a.Order == dlq.PerKey || tried && next == nil
+		}
+		under = next
 		if err != nil {
 			r.warn(ctx, "a redrive cannot go on", err, slog.String("redrive_id", a.ID.String()))
-			return
+			more = false
+			continue
 		}
 		if r.turns.mustJudge(a.ID, progress, r.cfg.Poll) {
-			before := a.State
+			before := a
 			if a, err = r.cfg.Redrives.Judge(ctx, a.TenantID, a.ID); err != nil {
 				r.warn(ctx, "cannot judge a redrive", err, slog.String("redrive_id", a.ID.String()))
-				return
+				a, more = before, false
+				continue
 			}
-			if a.State == dlq.RedriveHalted && before != a.State {
+			if a.State == dlq.RedriveHalted && before.State != a.State {
 				r.cfg.Log.WarnContext(ctx, "redrive halted", slog.String("redrive_id", a.ID.String()), slog.String("reason", a.HaltReason))
 			}
 		}
-		if !again || a.State != dlq.RedriveRunning {
-			return
+		more = more && ctx.Err() == nil && a.State == dlq.RedriveRunning
+		if more && round >= bulkRounds {
+			unfinished, more = true, false
 		}
 	}
+	return unfinished
 }
 
 // step gathers, and does what is to be done to one batch. progress tells that
-// something was done, again that more can be done at once.
-func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace) (progress, again bool, err error) {
+// something was done, again that more can be done at once. A batch that is on its
+// way, behind before, is to be landed.
+func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace, before *flight) (under *flight, progress, again bool, err error) {
 	if a.State == dlq.RedrivePending || !a.Gathered {
 		done, err := r.cfg.Redrives.Gather(ctx, a, 2*r.cfg.Batch)
 		if err != nil {
-			return false, false, fmt.Errorf("gather: %w", err)
+			return nil, false, false, fmt.Errorf("gather: %w", err)
 		}
 		progress, again = true, true
 		if !done {
-			return progress, again, nil
+			return nil, progress, again, nil
 		}
 	}
 	if a.Action != dlq.BulkRetry {
 		n, err := r.cfg.Redrives.Apply(ctx, a, r.cfg.Batch)
-		return progress || n > 0, again || n > 0, err
+		return nil, progress || n > 0, again || n > 0, err
 	}
-	full, n, err := r.take(ctx, drives, a, p)
-	// In the order of keys the next letters wait for these.
-	return progress || n > 0, again || full || n > 0 && a.Order == dlq.PerKey, err
+	under, full, n, err := r.take(ctx, drives, a, p, before)
+	return under, progress || n > 0, again || full || n > 0 && a.Order == dlq.PerKey, err
 }
 
 // pace is how many letters of a redrive are claimed at once. What is claimed is
@@ -166,38 +192,69 @@ const bulkMixed = 64
 
 func (r *Redriver) slowly() *pace { return &pace{min(bulkMixed, r.cfg.Batch)} }
 
-func (r *Redriver) next(p *pace, batch []dlq.Drive) {
+// next tells whether a batch is on its way for a moment only.
+func (r *Redriver) next(p *pace, batch []dlq.Drive) (fast bool) {
 	p.limit = min(2*p.limit, r.cfg.Batch)
+	size := 0
 	for i := range batch {
+		size += len(batch[i].Send.Payload)
 		if r.atOnce(batch[i].To.Kind) < r.cfg.Batch {
 			*p = *r.slowly()
-			return
+			return false
 		}
 	}
+	return size <= flightBytes
 }
 
-// take drives one batch of a redrive's letters; full tells that it was as many
-// as may be claimed at once.
-func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace) (full bool, n int, err error) {
+// flightBytes is how much of payloads is driven while the next batch is claimed:
+// two batches of large letters would not fit into a node's memory.
+const flightBytes = 8 << 20
+
+// flight is a batch that is on its way.
+type flight struct {
+	done chan struct{} // closed when it has ended
+	ends []dlq.Finish  // what is to be stored, after that
+}
+
+// take claims one batch of a redrive's letters and sends it on its way, in its
+// order behind before; full tells that it was as many as may be claimed at once.
+// What may take long has ended when it returns, and under is nil.
+func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace, before *flight) (under *flight, full bool, n int, err error) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	batch, err := r.cfg.Redrives.TakeItems(call, a, r.kinds, r.cfg.Lease, p.limit)
 	cancel()
 	if err != nil {
-		return false, 0, fmt.Errorf("take letters: %w", err)
+		return nil, false, 0, fmt.Errorf("take letters: %w", err)
 	}
 	full = len(batch) == p.limit
-	r.next(p, batch)
+	fast := r.next(p, batch)
 	if len(batch) == 0 || failpoint.Hit(failpoint.LetterAfterClaim) != nil {
-		return full, len(batch), nil
+		return nil, full, len(batch), nil
 	}
-	ends, ok := r.drive(drives, batch, how{prepare: transformed(a), httpAtOnce: a.Concurrency})
-	if !ok {
-		return full, len(batch), nil
+	as := how{prepare: transformed(a), httpAtOnce: a.Concurrency}
+	if before != nil {
+		as.after = before.done
 	}
-	if ends = settled(ends); len(ends) > 0 {
-		err = r.store(drives, func(ctx context.Context) error { return r.cfg.Redrives.FinishItems(ctx, a.ID, ends) })
+	f := &flight{done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		if ends, ok := r.drive(drives, batch, as); ok {
+			f.ends = ends
+		}
+	}()
+	if !fast {
+		return nil, full, len(batch), r.land(drives, a.ID, f)
 	}
-	return full, len(batch), err
+	return f, full, len(batch), nil
+}
+
+// land waits for a batch, and stores what became of it.
+func (r *Redriver) land(drives context.Context, redrive uuid.UUID, under *flight) error {
+	<-under.done
+	if len(under.ends) == 0 {
+		return nil
+	}
+	return r.store(drives, func(ctx context.Context) error { return r.cfg.Redrives.FinishItems(ctx, redrive, under.ends) })
 }
 
 // transformed returns what changes the payloads of a redrive, nil: nothing does.

@@ -19,6 +19,8 @@ type how struct {
 	// prepare changes what is sent of a letter; its error fails it. nil: nothing.
 	prepare    func(*dlq.Drive) error
 	httpAtOnce int // requests at once; 0: as many as the driver makes
+	// after is closed when those are sent that go before; nil: there are none.
+	after <-chan struct{}
 }
 
 // drive sends claimed letters and returns what is to be stored of each, in
@@ -26,6 +28,9 @@ type how struct {
 func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as how) (ends []dlq.Finish, ok bool) {
 	policies := r.policies(ctx, batch)
 	release := r.hold(ctx, batch)
+	if as.after != nil {
+		<-as.after
+	}
 	results := r.send(ctx, batch, policies, as)
 	release()
 	if failpoint.Hit(failpoint.LetterAfterDrive) != nil {

@@ -143,11 +143,15 @@ func (c Config) complete() Config {
 
 // Wake has the loops look for work at once instead of at their next poll.
 func (r *Redriver) Wake() {
-	for _, c := range r.wakes {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+	for loop := range r.wakes {
+		r.wake(loop)
+	}
+}
+
+func (r *Redriver) wake(loop string) {
+	select {
+	case r.wakes[loop] <- struct{}{}:
+	default:
 	}
 }
 

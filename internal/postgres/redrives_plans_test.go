@@ -1,0 +1,49 @@
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// TestAClaimReadsNoMoreThanItTakes plans it for letters that came just now:
+// PostgreSQL has not analysed them, and thinks that they are few.
+func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
+	t.Parallel()
+	m := newRedriving(t)
+	letters := m.pushed(t, 1)
+	names := strings.Split(postgres.MovedColumns, ",")
+	for i, name := range names {
+		switch names[i] = "m." + strings.TrimSpace(name); names[i] {
+		case "m.id", "m.root_id":
+			names[i] = "gen_random_uuid()"
+		case "m.seq":
+			names[i] = "m.seq + n"
+		}
+	}
+	execute(t, m.db.SQL(), fmt.Sprintf(`INSERT INTO dlq.dlq_messages (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM dlq.dlq_messages m, generate_series(1, 3000) AS n`,
+		postgres.MovedColumns, strings.Join(names, ", ")))
+	r := m.create(t, m.redrive(t, dlq.BulkRetry))
+	tx, err := m.db.SQL().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing is kept
+	if _, err := tx.ExecContext(t.Context(), postgres.LockRunning, r.TenantID, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	ids := slices.Repeat([]string{letters[0].ID.String()}, 500)
+	p := explain(t, tx, postgres.ClaimChosen, r.TenantID, 60_000_000, pq.Array(ids), false, r.ID, 64<<20)
+	p.each(func(n plan) {
+		byPlace, byID := n.Type == "Tid Scan", n.Index == "dlq_messages_pkey" && strings.Contains(n.Cond, "(id = ")
+		if n.Relation == "dlq_messages" && n.Type != "ModifyTable" && !byPlace && !byID {
+			t.Errorf("letters are found by %s:\n%s", n, p)
+		}
+	})
+}
