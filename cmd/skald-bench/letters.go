@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/bench"
 )
@@ -31,15 +28,10 @@ func fillLetters(ctx context.Context, args []string, out io.Writer) error {
 func addLettersFlags(flags *flag.FlagSet, cfg *bench.LettersConfig) {
 	flags.IntVar(&cfg.Letters, "letters", 1_000_000, "dead letters to make")
 	flags.DurationVar(&cfg.Over, "over", 90*24*time.Hour, "time over which they came, up to now")
-	flags.Func("tenant", "tenant of nine letters of ten (default: the server's default tenant)", func(text string) (err error) {
-		if cfg.Tenant, err = uuid.Parse(text); err != nil {
-			return fmt.Errorf("want a UUID: %w", err)
-		}
-		return nil
-	})
+	addTenantFlag(flags, &cfg.Tenant, "nine letters of ten")
 }
 
-func readLetters(ctx context.Context, args []string, out io.Writer) (err error) {
+func readLetters(ctx context.Context, args []string, out io.Writer) error {
 	cfg := bench.LettersReadConfig{Out: out}
 	flags := flag.NewFlagSet("skald-bench read-letters", flag.ContinueOnError)
 	flags.StringVar(&cfg.Skald, "skald", "./bin/skald", "server binary to measure")
@@ -51,19 +43,5 @@ func readLetters(ctx context.Context, args []string, out io.Writer) (err error) 
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	dir, remove, err := runDir(cfg.Dir)
-	if err != nil {
-		return err
-	}
-	cfg.Dir = dir
-	defer func() { err = errors.Join(err, remove()) }()
-	if cfg.Data.DatabaseURL == "" {
-		url, stop, err := privateDatabase(ctx, dir)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, stop()) }()
-		cfg.Data.DatabaseURL = url
-	}
-	return bench.ReadLetters(ctx, cfg)
+	return prepared(ctx, &cfg.Dir, &cfg.Data.DatabaseURL, func() error { return bench.ReadLetters(ctx, cfg) })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/bench"
 )
 
-func read(ctx context.Context, args []string, out io.Writer) (err error) {
+func read(ctx context.Context, args []string, out io.Writer) error {
 	cfg := bench.ReadConfig{Out: out}
 	flags := flag.NewFlagSet("skald-bench read", flag.ContinueOnError)
 	flags.StringVar(&cfg.Skald, "skald", "./bin/skald", "server binary to measure")
@@ -21,19 +21,25 @@ func read(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	dir, remove, err := runDir(cfg.Dir)
+	return prepared(ctx, &cfg.Dir, &cfg.Data.DatabaseURL, func() error { return bench.Read(ctx, cfg) })
+}
+
+// prepared runs a measurement in a directory and on a database, which are made
+// for it, and filled in, where none is named.
+func prepared(ctx context.Context, dir, url *string, measure func() error) (err error) {
+	made, remove, err := runDir(*dir)
 	if err != nil {
 		return err
 	}
-	cfg.Dir = dir
+	*dir = made
 	defer func() { err = errors.Join(err, remove()) }()
-	if cfg.Data.DatabaseURL == "" {
-		url, stop, err := privateDatabase(ctx, dir)
+	if *url == "" {
+		private, stop, err := privateDatabase(ctx, made)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, stop()) }()
-		cfg.Data.DatabaseURL = url
+		*url = private
 	}
-	return bench.Read(ctx, cfg)
+	return measure()
 }

@@ -89,21 +89,25 @@ func Generate(ctx context.Context, cfg GenerateConfig) error {
 	if err := generatePieces(ctx, pool, cfg); err != nil {
 		return err
 	}
-	for _, finish := range []string{
+	return settle(ctx, pool, cfg.Out,
 		`VACUUM (ANALYZE) saga.saga_states, saga.saga_step_logs, saga.workflows, saga.workflow_definitions`,
 		`SELECT saga.recount_sagas()`,
-		`VACUUM (ANALYZE) saga.saga_counts, saga.saga_counts_pending`,
-	} {
+		`VACUUM (ANALYZE) saga.saga_counts, saga.saga_counts_pending`)
+}
+
+// settle brings a database to rest after its data has been generated.
+func settle(ctx context.Context, pool *sql.DB, out io.Writer, statements ...string) error {
+	for _, finish := range statements {
 		begun := time.Now()
 		if _, err := pool.ExecContext(ctx, finish); err != nil {
 			return fmt.Errorf("%s: %w", finish, err)
 		}
-		fmt.Fprintf(cfg.Out, "%s: %s\n", finish, time.Since(begun).Round(time.Millisecond))
+		fmt.Fprintf(out, "%s: %s\n", finish, time.Since(begun).Round(time.Millisecond))
 	}
 	// What has been generated is written out now, not while the first questions
 	// are asked. Not every login may; then PostgreSQL does so in its own time.
 	if _, err := pool.ExecContext(ctx, `CHECKPOINT`); err != nil {
-		fmt.Fprintf(cfg.Out, "no checkpoint: %v\n", err)
+		fmt.Fprintf(out, "no checkpoint: %v\n", err)
 	}
 	return nil
 }
@@ -143,12 +147,10 @@ func generatedDefinition(name string, steps int) []byte {
 // generatePieces makes the sagas piece by piece on two connections, oldest
 // first: their ids then grow as those of real ones do.
 func generatePieces(ctx context.Context, pool *sql.DB, cfg GenerateConfig) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	until := time.Now().UTC().Truncate(time.Second)
 	var next, made atomic.Int64
 	begun := time.Now()
-	work := func() error {
+	work := func(ctx context.Context) error {
 		conn, err := pool.Conn(ctx)
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)
@@ -173,11 +175,18 @@ func generatePieces(ctx context.Context, pool *sql.DB, cfg GenerateConfig) error
 		}
 		return ctx.Err()
 	}
+	return twice(ctx, work)
+}
+
+// twice runs work two times at once; when one fails, the other's context ends.
+func twice(ctx context.Context, work func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var workers sync.WaitGroup
 	errs := make([]error, 2)
 	for i := range errs {
 		workers.Go(func() {
-			if errs[i] = work(); errs[i] != nil {
+			if errs[i] = work(ctx); errs[i] != nil {
 				cancel()
 			}
 		})

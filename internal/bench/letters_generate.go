@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,22 +74,10 @@ func GenerateLetters(ctx context.Context, cfg LettersConfig) error {
 		return fmt.Errorf("open the database: %w", err)
 	}
 	defer pool.Close()
-	for _, finish := range []string{
+	return settle(ctx, pool, cfg.Out,
 		// A retry that no server ends while lists are read.
 		`UPDATE dlq.dlq_messages SET retry_lease_until = now() + interval '365 days' WHERE status = 'RETRYING'`,
-		`VACUUM (ANALYZE) dlq.dlq_messages, dlq.dlq_groups, dlq.dlq_arrivals`,
-	} {
-		begun := time.Now()
-		if _, err := pool.ExecContext(ctx, finish); err != nil {
-			return fmt.Errorf("%s: %w", finish, err)
-		}
-		fmt.Fprintf(cfg.Out, "%s: %s\n", finish, time.Since(begun).Round(time.Millisecond))
-	}
-	// As after generating sagas.
-	if _, err := pool.ExecContext(ctx, `CHECKPOINT`); err != nil {
-		fmt.Fprintf(cfg.Out, "no checkpoint: %v\n", err)
-	}
-	return nil
+		`VACUUM (ANALYZE) dlq.dlq_messages, dlq.dlq_groups, dlq.dlq_arrivals`)
 }
 
 // keepGenerated gives tenants a policy by which no server archives their letters
@@ -110,12 +97,10 @@ func keepGenerated(ctx context.Context, letters *postgres.Letters, cfg LettersCo
 
 // pushGenerated stores the letters in batches on two connections, oldest first.
 func pushGenerated(ctx context.Context, letters *postgres.Letters, cfg LettersConfig) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	g := newLetterGenerator(cfg, time.Now().UTC().Truncate(time.Second))
 	var next, made atomic.Int64
 	begun := time.Now()
-	work := func() error {
+	work := func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			first := int(next.Add(lettersPerPush) - lettersPerPush)
 			if first >= cfg.Letters {
@@ -141,17 +126,7 @@ func pushGenerated(ctx context.Context, letters *postgres.Letters, cfg LettersCo
 		}
 		return ctx.Err()
 	}
-	var workers sync.WaitGroup
-	errs := make([]error, 2)
-	for i := range errs {
-		workers.Go(func() {
-			if errs[i] = work(); errs[i] != nil {
-				cancel()
-			}
-		})
-	}
-	workers.Wait()
-	return errors.Join(errs...)
+	return twice(ctx, work)
 }
 
 // The spread of generated letters.

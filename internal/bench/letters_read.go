@@ -2,12 +2,9 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -32,40 +29,20 @@ type LettersReadConfig struct {
 // ReadLetters measures every list of dead letters of a server, each filter alone,
 // with a status and with a topic, and the overviews. It prints them to cfg.Out.
 // An error means that a promise is broken, or that an answer was none.
-func ReadLetters(ctx context.Context, cfg LettersReadConfig) (err error) {
-	if cfg.Samples < 20 || cfg.Depth < 1 {
-		return errors.New("samples must be at least 20 and depth at least 1")
-	}
-	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
-		return fmt.Errorf("resolve the path of the server: %w", err)
-	}
-	if cfg.Data.Letters > 0 {
-		cfg.Data.Out = cfg.Out
-		if err := GenerateLetters(ctx, cfg.Data); err != nil {
-			return fmt.Errorf("generate: %w", err)
+func ReadLetters(ctx context.Context, cfg LettersReadConfig) error {
+	generate := func() error {
+		if cfg.Data.Letters <= 0 {
+			return nil
 		}
+		data := cfg.Data
+		data.Out = cfg.Out
+		return GenerateLetters(ctx, data)
 	}
-	db, err := openDatabase(ctx, cfg.Data.DatabaseURL)
-	if err != nil {
-		return err
+	common := ReadConfig{
+		Skald: cfg.Skald, Dir: cfg.Dir, Samples: cfg.Samples, Depth: cfg.Depth, Out: cfg.Out,
+		Data: GenerateConfig{DatabaseURL: cfg.Data.DatabaseURL, Tenant: cfg.Data.Tenant},
 	}
-	defer db.close()
-	machine, err := describeMachine(cfg.Skald, db)
-	if err != nil {
-		return err
-	}
-	printMachine(cfg.Out, machine)
-	server := &run{cfg: Config{Skald: cfg.Skald, DatabaseURL: cfg.Data.DatabaseURL, Dir: cfg.Dir, Out: cfg.Out}}
-	var ready Millis
-	if err := server.measureStart(ctx, &ready); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.stopChildren()) }()
-	r := &reader{
-		ReadConfig: ReadConfig{Samples: cfg.Samples, Depth: cfg.Depth, Out: cfg.Out, Data: GenerateConfig{Tenant: cfg.Data.Tenant}},
-		db:         db.pool, url: server.serverURL, client: &http.Client{Timeout: time.Minute}, now: time.Now,
-	}
-	return r.measureLetters(ctx)
+	return ask(ctx, common, generate, (*reader).measureLetters)
 }
 
 func (r *reader) measureLetters(ctx context.Context) error {
@@ -90,11 +67,7 @@ func (r *reader) measureLetters(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(r.Out, "\n%d questions, %d missed their target\n", r.asked, r.missed)
-	if r.missed > 0 {
-		return fmt.Errorf("%d of %d questions missed their target", r.missed, r.asked)
-	}
-	return nil
+	return r.verdict()
 }
 
 // knownLetters is what generated letters can be asked for.

@@ -47,18 +47,28 @@ const (
 // Read measures every list, filter and lookup of a server on a large database,
 // and prints them to cfg.Out. An error means that a promise is broken, or that
 // an answer was none.
-func Read(ctx context.Context, cfg ReadConfig) (err error) {
+func Read(ctx context.Context, cfg ReadConfig) error {
+	generate := func() error {
+		if cfg.Data.Sagas <= 0 {
+			return nil
+		}
+		data := cfg.Data
+		data.Out = cfg.Out
+		return Generate(ctx, data)
+	}
+	return ask(ctx, cfg, generate, (*reader).measure)
+}
+
+// ask prepares the data, starts a server on it and has measure ask it.
+func ask(ctx context.Context, cfg ReadConfig, generate func() error, measure func(*reader, context.Context) error) (err error) {
 	if cfg.Samples < 20 || cfg.Depth < 1 {
 		return errors.New("samples must be at least 20 and depth at least 1")
 	}
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
 	}
-	if cfg.Data.Sagas > 0 {
-		cfg.Data.Out = cfg.Out
-		if err := Generate(ctx, cfg.Data); err != nil {
-			return fmt.Errorf("generate: %w", err)
-		}
+	if err := generate(); err != nil {
+		return fmt.Errorf("generate: %w", err)
 	}
 	db, err := openDatabase(ctx, cfg.Data.DatabaseURL)
 	if err != nil {
@@ -78,7 +88,7 @@ func Read(ctx context.Context, cfg ReadConfig) (err error) {
 	}
 	defer func() { err = errors.Join(err, server.stopChildren()) }()
 	r := &reader{ReadConfig: cfg, db: db.pool, url: server.serverURL, client: &http.Client{Timeout: time.Minute}, now: time.Now}
-	return r.measure(ctx)
+	return measure(r, ctx)
 }
 
 // reader asks one question after the other.
@@ -127,6 +137,11 @@ func (r *reader) measure(ctx context.Context) error {
 			return err
 		}
 	}
+	return r.verdict()
+}
+
+// verdict prints how many questions missed their target; an error if any did.
+func (r *reader) verdict() error {
 	fmt.Fprintf(r.Out, "\n%d questions, %d missed their target\n", r.asked, r.missed)
 	if r.missed > 0 {
 		return fmt.Errorf("%d of %d questions missed their target", r.missed, r.asked)
