@@ -38,19 +38,5 @@ func letters(ctx context.Context, args []string, out io.Writer) (err error) {
 	if cfg.Self, err = os.Executable(); err != nil {
 		return fmt.Errorf("find the running program: %w", err)
 	}
-	dir, remove, err := runDir(cfg.Dir)
-	if err != nil {
-		return err
-	}
-	cfg.Dir = dir
-	defer func() { err = errors.Join(err, remove()) }()
-	if cfg.DatabaseURL == "" {
-		url, stop, err := privateDatabase(ctx, dir)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, stop()) }()
-		cfg.DatabaseURL = url
-	}
-	return bench.DLQ(ctx, cfg)
+	return prepared(ctx, &cfg.Dir, &cfg.DatabaseURL, func() error { return bench.DLQ(ctx, cfg) })
 }
