@@ -29,6 +29,11 @@ var withoutTenant = map[string]string{
 	"saga.feed_clock":             "one number about the cluster; the engine's alone",
 	"saga.saga_counts_horizon":    "how far the statistics have come; everybody may know",
 	"saga.api_keys":               "read before it is known who asks; the engine's alone",
+	"jobs.leader":                 "who leads the scheduler of all tenants; the engine's alone",
+	"jobs.schedulers":             "nodes that would lead; the engine's alone",
+	"jobs.settings":               "of the deployment; the engine's alone",
+	"jobs.settings_version":       "of the deployment; the engine's alone",
+	"jobs.settings_history":       "of the deployment; the engine's alone",
 }
 
 // as returns a connection of a login without rights of its own, which acts as role.

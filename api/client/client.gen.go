@@ -22,6 +22,13 @@ import (
 const (
 	ActionKindDeadLetter      ActionKind = "dead_letter"
 	ActionKindDeadLetterGroup ActionKind = "dead_letter_group"
+	ActionKindJobBackfill     ActionKind = "job_backfill"
+	ActionKindJobBulk         ActionKind = "job_bulk"
+	ActionKindJobDefinition   ActionKind = "job_definition"
+	ActionKindJobRun          ActionKind = "job_run"
+	ActionKindJobScheduler    ActionKind = "job_scheduler"
+	ActionKindJobSettings     ActionKind = "job_settings"
+	ActionKindJobWorker       ActionKind = "job_worker"
 	ActionKindRedrive         ActionKind = "redrive"
 	ActionKindTopicPolicy     ActionKind = "topic_policy"
 )
@@ -32,6 +39,20 @@ func (e ActionKind) Valid() bool {
 	case ActionKindDeadLetter:
 		return true
 	case ActionKindDeadLetterGroup:
+		return true
+	case ActionKindJobBackfill:
+		return true
+	case ActionKindJobBulk:
+		return true
+	case ActionKindJobDefinition:
+		return true
+	case ActionKindJobRun:
+		return true
+	case ActionKindJobScheduler:
+		return true
+	case ActionKindJobSettings:
+		return true
+	case ActionKindJobWorker:
 		return true
 	case ActionKindRedrive:
 		return true

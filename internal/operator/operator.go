@@ -1,5 +1,5 @@
 // Package operator is what is kept of the actions of operators on anything but
-// sagas: dead letters, redrives, policies, later job runs. Sagas have their own
+// sagas: dead letters, redrives, policies, job runs. Sagas have their own
 // trail of events. An action is written in the transaction of the change it
 // tells of, and never changed again (DESIGN.md section 5: /audit).
 package operator
@@ -21,10 +21,21 @@ const (
 	DeadGroup   Kind = "dead_letter_group" // subject: the fingerprint
 	TopicPolicy Kind = "topic_policy"      // subject: the topic
 	Redrive     Kind = "redrive"
+
+	JobDefinition Kind = "job_definition"
+	JobRun        Kind = "job_run"
+	JobBackfill   Kind = "job_backfill"
+	JobBulk       Kind = "job_bulk"
+	JobWorker     Kind = "job_worker"
+	JobScheduler  Kind = "job_scheduler" // subject: the node that leads
+	JobSettings   Kind = "job_settings"  // subject: the setting
 )
 
 // Kinds is every kind.
-var Kinds = []Kind{DeadLetter, DeadGroup, TopicPolicy, Redrive}
+var Kinds = []Kind{
+	DeadLetter, DeadGroup, TopicPolicy, Redrive,
+	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings,
+}
 
 // Action is one thing somebody did.
 type Action struct {

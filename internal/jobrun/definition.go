@@ -1,0 +1,155 @@
+package jobrun
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/schedule"
+)
+
+// Type says what makes runs of a definition by itself (A-01). Any definition can
+// be run by hand.
+type Type string
+
+// Types.
+const (
+	OnTime   Type = "time"
+	OnEvent  Type = "event"
+	OnDemand Type = "manual"
+)
+
+// Policy says what happens when a run is due while another one of the same
+// concurrency key has not ended (A-01, S18).
+type Policy string
+
+// Concurrency policies.
+const (
+	Forbid  Policy = "forbid"  // the new one is SKIPPED; by hand it is refused
+	Allow   Policy = "allow"   // any number at once
+	Replace Policy = "replace" // the old one is canceled, and then the new one begins
+	Queue   Policy = "queue"   // one after the other, in the order of their due times
+)
+
+// Policies is every policy.
+var Policies = []Policy{Forbid, Allow, Replace, Queue}
+
+// Misfire says what happens to slots that lie behind by more than the
+// definition's grace: nobody led, or it was paused (A-04, S22).
+type Misfire string
+
+// Misfire policies. Slots that do not run are recorded as SKIPPED, so that the
+// gap can be seen; of more than Spec.CatchUpLimit only the newest are.
+const (
+	SkipLate Misfire = "skip"
+	FireOnce Misfire = "fire_once" // the newest of them runs
+	CatchUp  Misfire = "catch_up"  // all of them run, oldest first, up to Spec.CatchUpLimit
+)
+
+// Misfires is every misfire policy.
+var Misfires = []Misfire{SkipLate, FireOnce, CatchUp}
+
+// Spec is what a definition says, versioned as one. JSON is the form in which it
+// is stored and sent.
+type Spec struct {
+	Description string            `json:"description,omitempty"`
+	Type        Type              `json:"type"`
+	CommandName string            `json:"command_name"` // what a worker runs
+	DefaultArgs json.RawMessage   `json:"default_args,omitempty"`
+	ArgsSchema  json.RawMessage   `json:"args_schema,omitempty"` // JSON Schema; nil: anything
+	Schedule    *schedule.Spec    `json:"schedule,omitempty"`    // of OnTime
+	Event       *EventTrigger     `json:"event,omitempty"`       // of OnEvent
+	TimeoutMS   int64             `json:"timeout_ms,omitempty"`  // of one attempt, from its start; 0: none
+	Retry       retry.Policy      `json:"retry"`                 // of failures; MaxAttempts 1: none
+	MaxLosses   int               `json:"max_losses,omitempty"`  // assignments that may be lost, S7; 0: the setting
+	Queue       string            `json:"queue,omitempty"`       // "": default
+	Priority    int               `json:"priority,omitempty"`    // -100..100, higher first
+	Requires    map[string]string `json:"required_labels,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"` // of its runs, for lists
+	Concurrency Policy            `json:"concurrency_policy,omitempty"`
+	// ConcurrencyKey is shared by all definitions of the tenant that name it; "":
+	// the definition's own.
+	ConcurrencyKey string  `json:"concurrency_key,omitempty"`
+	QueueLimit     int     `json:"queue_limit,omitempty"`     // of Queue: how many may wait; 0: any number
+	RetryHoldsKey  bool    `json:"retry_holds_key,omitempty"` // a retry that waits keeps the next slot from starting
+	Misfire        Misfire `json:"misfire_policy,omitempty"`
+	MisfireGraceMS int64   `json:"misfire_grace_ms,omitempty"` // 0: the setting skip_late_runs_after_seconds
+	CatchUpLimit   int     `json:"catch_up_limit,omitempty"`   // 0: 100
+	JitterMS       int64   `json:"jitter_ms,omitempty"`        // a run starts up to so much after its slot
+	// DeadLetter says whether a run that gave up becomes a dead letter; nil: yes for
+	// events, sagas and dead letters, else no (one-product.md, point 4).
+	DeadLetter *bool `json:"dead_letter,omitempty"`
+}
+
+// EventTrigger selects events.
+type EventTrigger struct {
+	EventType string `json:"event_type"` // exact, or with one * at its end
+	// Match restricts to payloads in which each dotted path has this value, a JSON scalar.
+	Match map[string]json.RawMessage `json:"match,omitempty"`
+	// Args says what the run gets: "event" (id, type, payload and times; the
+	// default) or "payload".
+	Args string `json:"args,omitempty"`
+}
+
+// Limits of definitions.
+const (
+	MaxName         = 255
+	MaxDescription  = 2000
+	MaxQueueName    = 100
+	MaxLabels       = 32
+	MaxArgs         = 1 << 20            // bytes
+	MaxTimeoutMS    = 7 * 24 * 3_600_000 // a week
+	MaxCatchUp      = 10_000
+	DefaultCatchUp  = 100
+	DefaultQueue    = "default"
+	SystemQueue     = "system" // of built-in definitions, which Skald's own worker runs
+	SystemPrefix    = "system."
+	MaxReason       = 500
+	MaxWord         = 255
+	MaxPriority     = 100
+	MaxRetries      = 1000
+	MaxBackfill     = 100_000 // slots of one
+	MaxClaim        = 1000    // runs of one claim, or calls of one batch
+	MaxLogChunk     = 256 << 10
+	MaxResult       = 1 << 20
+	MaxEmitted      = 100
+	MaxErrorMessage = 8 << 10
+	MaxErrorStack   = 64 << 10
+)
+
+// Definition is a job as it stands.
+type Definition struct {
+	ID          uuid.UUID
+	TenantID    uuid.UUID
+	Name        string // unique per tenant while it is not deleted
+	Version     int64  // ETag
+	SpecVersion int    // of Spec
+	Spec        Spec
+	Enabled     bool
+	PausedAt    *time.Time
+	PausedUntil *time.Time // nil: until somebody resumes it
+	PauseReason string
+	BuiltIn     bool // Skald's own: it can be paused and run, not deleted
+
+	LastMaterializedAt time.Time  // slots up to here are runs, or recorded as skipped
+	NextDueAt          *time.Time // nil: never by itself
+
+	CreatedAt, UpdatedAt time.Time
+	CreatedBy, UpdatedBy string
+	DeletedAt            *time.Time
+}
+
+// Paused tells whether no runs are made by themselves at now.
+func (d *Definition) Paused(now time.Time) bool {
+	return d.PausedAt != nil && (d.PausedUntil == nil || now.Before(*d.PausedUntil))
+}
+
+// SpecVersion is one version of what a definition said.
+type SpecVersion struct {
+	Number    int
+	Spec      Spec
+	CreatedAt time.Time
+	CreatedBy string
+}

@@ -1,0 +1,106 @@
+package jobrun
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// NewEvent is an event that is to be published.
+type NewEvent struct {
+	ID            uuid.UUID       `json:"-"`
+	Type          string          `json:"event_type"`
+	Payload       json.RawMessage `json:"payload,omitempty"`
+	DedupeKey     string          `json:"dedupe_key,omitempty"` // unique per type, while the setting event_dedupe_hours lasts (S16)
+	CorrelationID string          `json:"correlation_id,omitempty"`
+	OccurredAt    *time.Time      `json:"occurred_at,omitempty"` // nil: now
+}
+
+// PublishedEvent is seed 5's Event (A-05).
+type PublishedEvent struct {
+	NewEvent
+	TenantID    uuid.UUID
+	CreatedAt   time.Time
+	ProcessedAt *time.Time // nil: its runs are not all made yet
+	SourceRunID uuid.UUID
+	Deliveries  []EventDelivery
+}
+
+// EventDelivery is what an event has led to for one definition.
+type EventDelivery struct {
+	DefinitionID uuid.UUID
+	RunID        uuid.UUID // zero: none yet
+	Attempts     int
+	Error        string
+	DeliveredAt  *time.Time
+	NextTryAt    *time.Time
+	LetterID     uuid.UUID
+}
+
+// EventFilter selects events; zero fields do not restrict.
+type EventFilter struct {
+	Type          string
+	Processed     *bool
+	CorrelationID string
+	From, To      time.Time // created: inclusive, exclusive
+}
+
+// Events is events and what they trigger.
+type Events interface {
+	// Publish stores an event durably; of a dedupe key that counts, the one that is
+	// there (created false).
+	Publish(ctx context.Context, tenant uuid.UUID, e NewEvent) (stored PublishedEvent, created bool, err error)
+	Event(ctx context.Context, tenant, id uuid.UUID) (PublishedEvent, error)
+	ListEvents(ctx context.Context, tenant uuid.UUID, f EventFilter, p Paging) ([]PublishedEvent, Paged, error)
+	// Deliver makes the runs of up to limit events (sweep 9): one for each definition
+	// that is enabled, not paused, and matches. What fails is tried again later, and
+	// becomes a dead letter in the end.
+	Deliver(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
+}
+
+// SettingValue is a setting as it stands.
+type SettingValue struct {
+	Setting
+	Value     float64
+	IsDefault bool
+	UpdatedBy string
+	UpdatedAt *time.Time
+}
+
+// SettingChange is one change in the past.
+type SettingChange struct {
+	Version  int64
+	Name     string
+	Old, New *float64 // nil: the default
+	By       string
+	Reason   string
+	At       time.Time
+}
+
+// SettingsStore keeps the settings of the deployment.
+type SettingsStore interface {
+	Settings(ctx context.Context) (Settings, error)
+	SettingValues(ctx context.Context) (values []SettingValue, version int64, err error)
+	// ChangeSettings sets values, nil: back to the default, if the version is still
+	// that one (0: any). Faults: Precondition (CodeStale), Invalid (CodeSetting).
+	ChangeSettings(ctx context.Context, version int64, values map[string]*float64, by operator.Action) (Settings, error)
+	SettingsHistory(ctx context.Context, limit int) ([]SettingChange, error)
+}
+
+// Offloading moves logs out of the database (J-39 to J-41, S20).
+type Offloading interface {
+	// Offloadable returns up to limit runs that ended before and still have chunks
+	// here, oldest first.
+	Offloadable(ctx context.Context, before time.Time, limit int) ([]Run, error)
+	// Offloaded stores where the log of a run is and deletes its chunks, in one
+	// transaction, if the number of chunks and bytes is still as given: what came
+	// meanwhile is not lost (J9). False: it was not.
+	Offloaded(ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64) (bool, error)
+	// Purge deletes runs of this kind that ended before, with attempts, events and
+	// chunks, and returns their log refs, whose objects are deleted afterwards.
+	Purge(ctx context.Context, before time.Time, limit int) (refs []string, deleted int, err error)
+}

@@ -1,0 +1,136 @@
+package jobrun
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Ask is a run that somebody or something wants.
+type Ask struct {
+	ID           uuid.UUID // zero: a new one
+	Trigger      Trigger
+	Key          string    // idempotency key, complete: KeyOf…
+	ScheduledFor time.Time // zero: now
+	Args         json.RawMessage
+	Priority     *int // nil: the definition's
+	Labels       map[string]string
+	// Immediate runs take no part in overlap checks: respect_concurrency false.
+	Immediate     bool
+	Policy        Policy // "": the definition's; of a backfill's overlap
+	RootRunID     uuid.UUID
+	RetryOfRunID  uuid.UUID
+	RetryNumber   int
+	SagaID        uuid.UUID
+	SagaStep      int
+	SagaAction    string
+	EventID       uuid.UUID
+	LetterID      uuid.UUID
+	BackfillID    uuid.UUID
+	CorrelationID string
+	TraceID       string
+}
+
+// Idempotency keys of runs (S4). Each is unique within its tenant.
+
+// TimeKey is of the slot of a definition (J-22).
+func TimeKey(definition uuid.UUID, slot time.Time) string {
+	return fmt.Sprintf("time:%s:%s", definition, slot.UTC().Format(time.RFC3339Nano))
+}
+
+// EventKey is of what an event makes of a definition.
+func EventKey(event, definition uuid.UUID) string {
+	return fmt.Sprintf("event:%s:%s", event, definition)
+}
+
+// ManualKey is of a request's Idempotency-Key by a principal, or of a fresh id.
+func ManualKey(key string) string { return "manual:" + key }
+
+// BackfillKey is of a slot of a backfill.
+func BackfillKey(backfill uuid.UUID, slot time.Time) string {
+	return fmt.Sprintf("backfill:%s:%s", backfill, slot.UTC().Format(time.RFC3339Nano))
+}
+
+// SagaKey is of a saga's step: the n-th time that its action is tried.
+func SagaKey(saga uuid.UUID, step int, action string, n int) string {
+	return fmt.Sprintf("saga:%s:%d:%s:%d", saga, step, action, n)
+}
+
+// LetterKey is of the n-th retry of a dead letter.
+func LetterKey(letter uuid.UUID, n int) string { return fmt.Sprintf("dlq:%s:%d", letter, n) }
+
+// New returns the run that a asks of d: PENDING, and admitted when it is due and
+// takes no part in overlap checks; the others are admitted by the leader.
+func New(d *Definition, a Ask, s Settings, m Moment) Run {
+	id := a.ID
+	if id == uuid.Nil {
+		id = m.NewID()
+	}
+	slot := a.ScheduledFor
+	if slot.IsZero() {
+		slot = m.Now
+	}
+	due := slot
+	if a.Trigger == ByTime && d.Spec.JitterMS > 0 {
+		due = due.Add(time.Duration(m.Jitter * float64(d.Spec.JitterMS) * float64(time.Millisecond)))
+	}
+	r := Run{
+		ID: id, TenantID: d.TenantID, DefinitionID: d.ID, DefinitionName: d.Name, SpecVersion: d.SpecVersion,
+		CommandName: d.Spec.CommandName, Version: 1, State: Pending, Trigger: a.Trigger, ScheduledFor: slot.UTC(), AvailableAt: due.UTC(),
+		Queue: d.Spec.Queue, Priority: d.Spec.Priority, RequiredLabels: Pairs(d.Spec.Requires), Labels: Pairs(d.Spec.Labels, a.Labels),
+		Args: a.Args, IdempotencyKey: a.Key, Concurrency: d.Spec.Concurrency, TimeoutMS: d.Spec.TimeoutMS,
+		MaxLosses: d.Spec.MaxLosses, Continuation: NoDoubt, RootRunID: a.RootRunID, RetryOfRunID: a.RetryOfRunID, RetryNumber: a.RetryNumber,
+		SagaID: a.SagaID, SagaStep: a.SagaStep, SagaAction: a.SagaAction, EventID: a.EventID, LetterID: a.LetterID, BackfillID: a.BackfillID,
+		CorrelationID: a.CorrelationID, TraceID: a.TraceID, CreatedAt: m.Now, UpdatedAt: m.Now,
+	}
+	if r.Queue == "" {
+		r.Queue = DefaultQueue
+	}
+	if r.MaxLosses == 0 {
+		r.MaxLosses = s.Int(MaxLosses)
+	}
+	if r.RootRunID == uuid.Nil {
+		r.RootRunID = id
+	}
+	if r.Args == nil {
+		r.Args = d.Spec.DefaultArgs
+	}
+	if a.Priority != nil {
+		r.Priority = *a.Priority
+	}
+	if a.Policy != "" {
+		r.Concurrency = a.Policy
+	}
+	if r.Concurrency == "" {
+		r.Concurrency = Allow
+	}
+	if r.Concurrency != Allow && !a.Immediate {
+		if r.ConcurrencyKey = d.Spec.ConcurrencyKey; r.ConcurrencyKey == "" {
+			r.ConcurrencyKey = d.ID.String()
+		}
+	}
+	if r.ConcurrencyKey == "" && !due.After(m.Now) {
+		r.AdmittedAt = &m.Now
+	}
+	return r
+}
+
+// Pairs returns labels as name=value, sorted; of names that occur twice the last
+// map counts.
+func Pairs(sets ...map[string]string) []string {
+	all := map[string]string{}
+	for _, set := range sets {
+		for k, v := range set {
+			all[k] = v
+		}
+	}
+	out := make([]string, 0, len(all))
+	for k, v := range all {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return out
+}

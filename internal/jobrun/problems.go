@@ -1,0 +1,112 @@
+package jobrun
+
+import (
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Codes of problems.
+const (
+	CodeNotFound      = "JOB_DEFINITION_NOT_FOUND"
+	CodeRunNotFound   = "JOB_RUN_NOT_FOUND"
+	CodeInvalid       = "JOB_INVALID"
+	CodeNameTaken     = "JOB_NAME_TAKEN"
+	CodeStale         = "JOB_VERSION_CONFLICT" // somebody else was faster
+	CodeConflict      = "JOB_STATE_CONFLICT"   // its state forbids it; to a worker: it has ended
+	CodeForbidden     = "JOB_CONCURRENCY_FORBID"
+	CodeActiveRuns    = "JOB_ACTIVE_RUNS"
+	CodeBuiltIn       = "JOB_BUILT_IN"
+	CodeFenceLost     = "JOB_FENCE_LOST"  // another attempt has it: kill the process, discard the result
+	CodeStaleEpoch    = "JOB_STALE_EPOCH" // assigned under an epoch that the run no longer carries
+	CodeNotStarted    = "JOB_NOT_STARTED" // complete before start: an error of the worker
+	CodeCancelWins    = "JOB_CANCEL_WINS" // the cancel was there first
+	CodeWorkerGone    = "JOB_WORKER_GONE" // 410: register anew
+	CodeWorkerUnknown = "JOB_WORKER_NOT_FOUND"
+	CodeNotConfirming = "JOB_NOT_CONFIRMING"
+	CodeLogGap        = "JOB_LOG_CONFLICT" // another chunk has that number
+	CodeNoLeader      = "JOB_NO_LEADER"
+	CodeSetting       = "JOB_SETTING_INVALID"
+	CodeUnavailable   = "JOB_UNAVAILABLE" // there are no job runs without PostgreSQL
+)
+
+// Call is what a worker asks for a run.
+type Call string
+
+// Calls that carry a fence.
+const (
+	CallStart    Call = "start"
+	CallProgress Call = "progress"
+	CallLogs     Call = "logs"
+	CallComplete Call = "complete"
+	CallFail     Call = "fail"
+	CallRelease  Call = "release"
+	CallCancel   Call = "cancel-ack"
+	CallConfirm  Call = "confirm-continuation"
+)
+
+// outcome is the state in which a call leaves a run that it ends.
+var outcome = map[Call][]State{
+	CallComplete: {Succeeded}, CallFail: {Failed, TimedOut}, CallCancel: {Canceled},
+}
+
+// Judge says what a worker's call on r means that the store did not carry out:
+// nil and true when it is a repetition of one that was, so that repeats over a
+// bad network are safe; else the refusal, with what the worker is to do in its
+// detail. retry is true when the run has what the call needs and only changed
+// meanwhile: the same call is made again (S12).
+func Judge(r *Run, f Fence, c Call) (replayed, again bool, refusal error) {
+	if r.WorkerID != f.WorkerID || r.Attempt != f.Attempt || r.LeaseToken != f.LeaseToken {
+		return false, false, fault.New(fault.Conflict, CodeFenceLost,
+			"attempt %d of this run is no longer yours, the run is %s: stop it and discard its result", f.Attempt, r.State)
+	}
+	if r.LeaderEpoch != f.LeaderEpoch {
+		return false, false, fault.New(fault.Conflict, CodeStaleEpoch,
+			"the run was assigned under epoch %d, not %d: stop it and discard its result", r.LeaderEpoch, f.LeaderEpoch)
+	}
+	switch {
+	case r.State.Terminal():
+		for _, s := range outcome[c] {
+			if r.State == s {
+				return true, false, nil
+			}
+		}
+		if r.State == Canceled && (c == CallComplete || c == CallFail) {
+			return false, false, fault.New(fault.Conflict, CodeCancelWins, "the run was canceled before: discard its result")
+		}
+		if c == CallLogs {
+			return false, true, nil // the last lines of a run that has ended are welcome
+		}
+		return false, false, fault.New(fault.Conflict, CodeConflict, "the run is %s already: discard its result", r.State)
+	case r.State == Orphaned:
+		if c == CallRelease {
+			return true, false, nil
+		}
+		return false, false, fault.New(fault.Conflict, CodeFenceLost, "the run was given up by the leader: stop it and discard its result")
+	case r.State == Running && c == CallStart:
+		return true, false, nil
+	case r.State == Assigned && c != CallStart && c != CallRelease && c != CallCancel:
+		return false, false, fault.New(fault.Conflict, CodeNotStarted, "the run is assigned to you, but was not started")
+	case c == CallConfirm && r.Continuation != Confirming:
+		return true, false, nil // nobody doubts it any more
+	case c == CallCancel && r.CancelRequestedAt == nil:
+		return false, false, fault.New(fault.Conflict, CodeConflict, "nobody has asked to cancel this run")
+	}
+	return false, true, nil
+}
+
+// Conflict is the fault of a run whose state forbids an operator's action.
+func (r *Run) Conflict(what string) *fault.Error {
+	return fault.New(fault.Conflict, CodeConflict, "the job run is %s and cannot be %s", r.State, what).Allowing(r.Actions())
+}
+
+// Actions lists what an operator can do to a run now.
+func (r *Run) Actions() []string {
+	switch r.State {
+	case Pending:
+		return []string{"cancel"}
+	case Assigned, Orphaned, Running:
+		return []string{"cancel", "reassign"}
+	case Succeeded, Failed, TimedOut, Canceled, Skipped:
+		return []string{"rerun"}
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package jobrun
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Run is one execution of a definition (seed 5's JobRun, A-03).
+type Run struct {
+	ID             uuid.UUID
+	TenantID       uuid.UUID
+	DefinitionID   uuid.UUID
+	DefinitionName string
+	SpecVersion    int
+	CommandName    string
+	Version        int64 // J-03; grows with every transition, not with renewals (S12)
+
+	State   State
+	Trigger Trigger
+	// ScheduledFor is the slot, UTC; of what has none when it was asked for (S4).
+	ScheduledFor time.Time
+	AvailableAt  time.Time  // not to be assigned before
+	AdmittedAt   *time.Time // due, and allowed by its policy: claimable; nil: not yet
+
+	Queue          string
+	Priority       int
+	RequiredLabels []string // name=value, sorted
+	Labels         []string // name=value, sorted
+	Args           json.RawMessage
+	IdempotencyKey string // unique per tenant
+	ConcurrencyKey string // "": any number at once
+	Concurrency    Policy
+	TimeoutMS      int64 // 0: none
+
+	Attempt      int // the fence's counter: grows at every assignment, never falls
+	FailuresUsed int // budget of failures, over the whole chain of retries
+	LossesUsed   int // budget of losses, of this row
+	MaxLosses    int
+
+	// The fence; zero unless it was assigned once.
+	WorkerID       uuid.UUID
+	AssignedAt     *time.Time
+	LeaseToken     uuid.UUID
+	LeaseExpiresAt *time.Time
+	LeaderEpoch    int64
+	FencingSeq     int64
+
+	StartedAt         *time.Time
+	FinishedAt        *time.Time
+	Continuation      Continuation
+	ConfirmStartedAt  *time.Time
+	ConfirmDeadlineAt *time.Time
+	CancelRequestedAt *time.Time
+	CancelReason      string
+	Progress          *Progress
+	Checkpoint        json.RawMessage // handed to the next attempt
+
+	ExitCode  *int
+	Result    json.RawMessage
+	Error     *Error
+	Resources Resources
+	LogBytes  int64
+	LogRef    string // "": its log is in the database
+	LogSHA256 []byte
+
+	RootRunID     uuid.UUID // the first of its chain of retries; itself
+	RetryOfRunID  uuid.UUID // zero: none
+	RetryNumber   int       // 0: not a retry
+	SagaID        uuid.UUID
+	SagaStep      int
+	SagaAction    string // EXECUTE or COMPENSATE
+	EventID       uuid.UUID
+	LetterID      uuid.UUID // of the dead letter that it retries
+	BackfillID    uuid.UUID
+	CorrelationID string
+	TraceID       string
+
+	CreatedAt, UpdatedAt time.Time
+}
+
+// Progress is what a worker tells on the way.
+type Progress struct {
+	Percent  *float64           `json:"percent,omitempty"` // 0..100
+	Message  string             `json:"message,omitempty"` // at most 1000 characters
+	Counters map[string]float64 `json:"counters,omitempty"`
+}
+
+// Error is why a run failed.
+type Error struct {
+	Code      string `json:"code"` // the worker's word, or one of ours (ErrLost …)
+	Type      string `json:"type,omitempty"`
+	Message   string `json:"message"`
+	Stack     string `json:"stack,omitempty"`
+	Retryable bool   `json:"retryable"` // false: another attempt will not help
+}
+
+// Codes of errors that Skald itself gives.
+const (
+	ErrLost     = "LOST"      // its workers were lost too often (S7)
+	ErrTimedOut = "TIMED_OUT" // past its timeout
+)
+
+// Resources is what an execution used, as its worker measured it (A-03). Nil: unknown.
+type Resources struct {
+	CPUSecondsTotal *float64
+	PeakRSSBytes    *int64
+	IOReadBytes     *int64
+	IOWriteBytes    *int64
+}
+
+// Fence proves on every call that a worker still owns a run (jobrun.md 5b). The
+// token decides; the others are in the condition too and make refusals readable.
+type Fence struct {
+	WorkerID    uuid.UUID
+	Attempt     int
+	LeaseToken  uuid.UUID
+	LeaderEpoch int64
+}
+
+// Fence returns the run's present fence; zero when nobody has it.
+func (r *Run) Fence() Fence {
+	return Fence{WorkerID: r.WorkerID, Attempt: r.Attempt, LeaseToken: r.LeaseToken, LeaderEpoch: r.LeaderEpoch}
+}
+
+// Attempt is one assignment of a run and what became of it (S19).
+type Attempt struct {
+	Number     int
+	Fence      Fence
+	FencingSeq int64
+	AssignedAt time.Time
+	StartedAt  *time.Time
+	EndedAt    *time.Time // nil: under way
+	Outcome    string     // ORPHANED, RELEASED, REASSIGNED, a terminal state, or "" while under way
+	Reason     string
+}
+
+// Event is a decision about a run: who made it, under which epoch, and why.
+type Event struct {
+	At       time.Time
+	Kind     EventKind
+	From, To State // equal or "": no transition
+	Version  int64
+	Attempt  int
+	Epoch    int64     // 0: not the leader's
+	WorkerID uuid.UUID // zero: none
+	Actor    string    // subject of the credential; "": Skald
+	Reason   string
+}
+
+// EventKind names a decision.
+type EventKind string
+
+// Kinds of events.
+const (
+	WasCreated    EventKind = "created"
+	WasAdmitted   EventKind = "admitted"
+	WasHeldBack   EventKind = "held_back" // by its concurrency policy
+	WasSkipped    EventKind = "skipped"
+	WasAssigned   EventKind = "assigned"
+	WasStarted    EventKind = "started"
+	WasDoubted    EventKind = "confirming"
+	WasConfirmed  EventKind = "confirmed"
+	WasOrphaned   EventKind = "orphaned"
+	WasReleased   EventKind = "released"
+	WasReassigned EventKind = "reassigned"
+	WasCancelAsk  EventKind = "cancel_requested"
+	WasCanceled   EventKind = "canceled"
+	WasSucceeded  EventKind = "succeeded"
+	WasFailed     EventKind = "failed"
+	WasTimedOut   EventKind = "timed_out"
+	WasRetried    EventKind = "retry_created"
+	WasDeadLetter EventKind = "dead_lettered"
+	WasRefused    EventKind = "refused" // a call with an old fence (J3)
+	WasOffloaded  EventKind = "log_offloaded"
+)

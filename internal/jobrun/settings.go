@@ -1,0 +1,151 @@
+package jobrun
+
+import (
+	"math"
+	"time"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Setting is one thing that operators may change while Skald runs.
+type Setting struct {
+	Name    string
+	Unit    string // "seconds", "count", "weight", "days", "share" or "" of a switch
+	Default float64
+	Min     float64
+	Max     float64
+	Whole   bool
+	Switch  bool   // 0 or 1, told as a boolean
+	Effect  string // when a change is felt
+	Meaning string
+}
+
+// Names of settings.
+const (
+	LeaderTick        = "leader_tick_seconds"
+	LeaderTTL         = "leader_ttl_seconds"
+	AssignAhead       = "assign_ahead_seconds"
+	HeartbeatInterval = "heartbeat_interval_seconds"
+	HeartbeatTTL      = "heartbeat_ttl_seconds"
+	DetachGrace       = "worker_detach_grace_seconds"
+	RunLease          = "run_lease_seconds"
+	AssignLease       = "assign_lease_seconds"
+	ReassignAfter     = "reassign_after_seconds"
+	ConfirmFor        = "continuation_confirm_seconds"
+	CancelGrace       = "cancel_grace_seconds"
+	TimeoutGrace      = "timeout_grace_seconds"
+	MaxLosses         = "max_attempts"
+	MaxRunsPerWorker  = "max_jobs_per_worker"
+	OrphanBackoff     = "orphan_backoff_seconds"
+	SkipLateAfter     = "skip_late_runs_after_seconds"
+	LogRetentionDays  = "log_retention_days_db"
+	RunRetentionDays  = "run_retention_days"
+	EventDedupeHours  = "event_dedupe_hours"
+	EventRetention    = "event_retention_days"
+	SweepLimit        = "sweep_limit"
+)
+
+// SettingsList is every setting in the order in which they are shown. What of
+// A-07 is not here does not apply where workers pull: docs/requirements.md says
+// of each what does instead.
+var SettingsList = []Setting{
+	{Name: LeaderTick, Unit: "seconds", Default: 1, Min: 0.1, Max: 60, Effect: tick, Meaning: "how often the leader sweeps"},
+	{Name: LeaderTTL, Unit: "seconds", Default: 10, Min: 3, Max: 120, Effect: tick, Meaning: "how long the leader leads without renewing (leader_stale_seconds)"},
+	{Name: AssignAhead, Unit: "seconds", Default: 60, Min: 1, Max: 3600, Effect: tick, Meaning: "how long before its slot a run is made"},
+	{Name: HeartbeatInterval, Unit: "seconds", Default: 5, Min: 0.5, Max: 60, Effect: beat, Meaning: "how often workers are asked to send heartbeats"},
+	{Name: HeartbeatTTL, Unit: "seconds", Default: 15, Min: 1, Max: 300, Effect: tick, Meaning: "without a heartbeat for so long a worker is LOST and gets nothing new"},
+	{Name: DetachGrace, Unit: "seconds", Default: 10, Min: 0, Max: 3600, Effect: tick, Meaning: "a worker that is LOST for so long is DETACHED for good"},
+	{Name: RunLease, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: beat, Meaning: "how long a started run is its worker's without a heartbeat"},
+	{Name: AssignLease, Unit: "seconds", Default: 20, Min: 1, Max: 3600, Effect: claim, Meaning: "how long a worker has to start what it was assigned"},
+	{Name: ReassignAfter, Unit: "seconds", Default: 0, Min: 0, Max: 3600, Effect: tick, Meaning: "how long after that an assigned run is orphaned (J-33; the lease itself is the seed's wait)"},
+	{Name: ConfirmFor, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: tick, Meaning: "how long a running run whose lease ran out may be confirmed, before it is orphaned (S3, S14)"},
+	{Name: CancelGrace, Unit: "seconds", Default: 30, Min: 0, Max: 86400, Effect: tick, Meaning: "how long a worker has to stop a run that is to be canceled, before it is fenced (S9)"},
+	{Name: TimeoutGrace, Unit: "seconds", Default: 5, Min: 0, Max: 3600, Effect: tick, Meaning: "how long after its timeout a run is fenced, if its worker has not ended it (S21)"},
+	{Name: MaxLosses, Unit: "count", Default: 5, Min: 1, Max: 100, Whole: true, Effect: next, Meaning: "how many assignments of a run may be lost before it is FAILED as LOST (S7)"},
+	{Name: MaxRunsPerWorker, Unit: "count", Default: 100, Min: 1, Max: 10_000, Whole: true, Effect: claim, Meaning: "how many runs a worker may hold at once, whatever it asks for"},
+	{Name: OrphanBackoff, Unit: "seconds", Default: 1, Min: 0, Max: 3600, Effect: tick, Meaning: "how long an orphaned run waits for its next assignment"},
+	{Name: SkipLateAfter, Unit: "seconds", Default: 300, Min: 0, Max: 604800, Effect: tick, Meaning: "how late a slot may be before its definition's misfire policy decides"},
+	{Name: LogRetentionDays, Unit: "days", Default: 7, Min: 0, Max: 3650, Effect: tick, Meaning: "how long the log of an ended run stays in the database, where there is another place for it (J-39)"},
+	{Name: RunRetentionDays, Unit: "days", Default: 90, Min: 1, Max: 36500, Effect: tick, Meaning: "how long ended runs are kept"},
+	{Name: EventDedupeHours, Unit: "hours", Default: 24, Min: 0, Max: 8760, Effect: tick, Meaning: "how long a dedupe key of an event counts (S16)"},
+	{Name: EventRetention, Unit: "days", Default: 30, Min: 1, Max: 3650, Effect: tick, Meaning: "how long processed events are kept"},
+	{Name: SweepLimit, Unit: "count", Default: 1000, Min: 10, Max: 10_000, Whole: true, Effect: tick, Meaning: "how many runs one sweep moves in one transaction"},
+}
+
+// When a change is felt.
+const (
+	tick  = "next tick"
+	beat  = "next heartbeat"
+	claim = "next claim"
+	next  = "next run"
+)
+
+// Settings are the values of all settings, at one version.
+type Settings struct {
+	Version int64
+	values  map[string]float64 // those that differ from their default
+}
+
+// NewSettings returns the settings with these values; names that are unknown and
+// values that are out of bounds count as the default.
+func NewSettings(version int64, values map[string]float64) Settings {
+	s := Settings{Version: version, values: map[string]float64{}}
+	for name, v := range values {
+		if CheckSetting(name, v) == nil {
+			s.values[name] = v
+		}
+	}
+	return s
+}
+
+// Number returns a setting's value in its unit.
+func (s Settings) Number(name string) float64 {
+	if v, ok := s.values[name]; ok {
+		return v
+	}
+	if d, ok := FindSetting(name); ok {
+		return d.Default
+	}
+	return 0
+}
+
+// IsDefault tells whether nobody has changed the setting.
+func (s Settings) IsDefault(name string) bool { _, ok := s.values[name]; return !ok }
+
+// Seconds returns the value of a setting whose unit is seconds.
+func (s Settings) Seconds(name string) time.Duration {
+	return time.Duration(s.Number(name) * float64(time.Second))
+}
+
+// Int returns the value of a whole setting.
+func (s Settings) Int(name string) int { return int(s.Number(name)) }
+
+// FindSetting returns what is known of a setting.
+func FindSetting(name string) (Setting, bool) {
+	for _, d := range SettingsList {
+		if d.Name == name {
+			return d, true
+		}
+	}
+	return Setting{}, false
+}
+
+// CheckSetting returns what is wrong with a value: a fault of kind Invalid, nil
+// when it may be set.
+func CheckSetting(name string, v float64) error {
+	d, ok := FindSetting(name)
+	switch {
+	case !ok:
+		return mistake(name, "unknown", "there is no setting %q", name)
+	case math.IsNaN(v) || v < d.Min || v > d.Max:
+		return mistake(name, "out_of_range", "must be from %v to %v", d.Min, d.Max)
+	case d.Whole && v != math.Trunc(v):
+		return mistake(name, "not_whole", "must be a whole number")
+	}
+	return nil
+}
+
+func mistake(name, code, format string, args ...any) error {
+	f := fault.New(fault.Invalid, CodeSetting, format, args...)
+	return f.With(fault.Field{Pointer: "/" + name, Code: code, Message: f.Detail})
+}

@@ -1,0 +1,103 @@
+// Package jobrun is the rulebook of job runs: what a definition may say, which
+// states a run has, who may move it, what a retry is, and what a worker's call
+// means that comes too late (seed 5, 004_*; requirements/jobrun.md). It decides;
+// it keeps nothing, and time, ids and chance are arguments.
+package jobrun
+
+import "slices"
+
+// State is where a run stands.
+type State string
+
+// States, in seed 5's words.
+const (
+	Pending   State = "PENDING"  // not with a worker yet
+	Assigned  State = "ASSIGNED" // promised to a worker, which has not started it
+	Running   State = "RUNNING"
+	Orphaned  State = "ORPHANED" // its worker is gone; another attempt may follow
+	Succeeded State = "SUCCEEDED"
+	Failed    State = "FAILED"
+	TimedOut  State = "TIMED_OUT"
+	Canceled  State = "CANCELED"
+	Skipped   State = "SKIPPED" // never started, on purpose
+)
+
+// States is every state.
+var States = []State{Pending, Assigned, Running, Orphaned, Succeeded, Failed, TimedOut, Canceled, Skipped}
+
+// ActiveStates are the states of runs that have not ended.
+var ActiveStates = []State{Pending, Assigned, Running, Orphaned}
+
+// Terminal tells whether runs of this state never change again (J-15).
+func (s State) Terminal() bool { return !slices.Contains(ActiveStates, s) }
+
+// Continuation says whether a RUNNING run is in doubt (J-16). It is not a state:
+// a run that is confirmed goes on, and nothing went backwards.
+type Continuation string
+
+// Continuations.
+const (
+	NoDoubt    Continuation = "NONE"
+	Confirming Continuation = "CONFIRMING" // its lease ran out; until the deadline nobody else gets it
+)
+
+// Trigger is why a run exists.
+type Trigger string
+
+// Triggers.
+const (
+	ByTime     Trigger = "TIME"
+	ByEvent    Trigger = "EVENT"
+	ByHand     Trigger = "MANUAL"
+	ByRetry    Trigger = "RETRY"
+	ByBackfill Trigger = "BACKFILL"
+	BySaga     Trigger = "SAGA"
+	ByLetter   Trigger = "DLQ"
+)
+
+// Triggers is every trigger.
+var Triggers = []Trigger{ByTime, ByEvent, ByHand, ByRetry, ByBackfill, BySaga, ByLetter}
+
+// Mover is who may make a move.
+type Mover string
+
+// Movers.
+const (
+	Worker   Mover = "worker"   // the holder of the fence
+	Leader   Mover = "leader"   // the holder of the present epoch
+	Operator Mover = "operator" // a person, through the API
+)
+
+// Edge is one legal move.
+type Edge struct {
+	From, To State
+	By       []Mover
+}
+
+// Edges is the transition table (J-06 to J-15, completed by S2, S6, S7, S9): what
+// is not in it does not happen. The database refuses the rest too (migration 0112).
+var Edges = []Edge{
+	{Pending, Assigned, []Mover{Worker}}, // it asks; any node assigns under the present epoch
+	{Pending, Canceled, []Mover{Operator, Leader}},
+	{Pending, Skipped, []Mover{Leader}},
+	{Assigned, Running, []Mover{Worker}},
+	{Assigned, Orphaned, []Mover{Leader, Worker, Operator}}, // its lease ran out; given back; taken away
+	{Assigned, Canceled, []Mover{Operator, Leader}},
+	{Assigned, Skipped, []Mover{Leader}},
+	{Running, Succeeded, []Mover{Worker}},
+	{Running, Failed, []Mover{Worker}},
+	{Running, TimedOut, []Mover{Worker, Leader}},
+	{Running, Canceled, []Mover{Worker, Leader, Operator}},
+	{Running, Orphaned, []Mover{Leader, Worker, Operator}},
+	{Orphaned, Assigned, []Mover{Worker}},
+	{Orphaned, Failed, []Mover{Leader}}, // no assignment left
+	{Orphaned, TimedOut, []Mover{Leader}},
+	{Orphaned, Canceled, []Mover{Operator, Leader}},
+}
+
+// CanMove tells whether the table has the move.
+func CanMove(from, to State, by Mover) bool {
+	return slices.ContainsFunc(Edges, func(e Edge) bool {
+		return e.From == from && e.To == to && slices.Contains(e.By, by)
+	})
+}

@@ -1,0 +1,42 @@
+package jobrun_test
+
+import (
+	"testing"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+func TestTheTableHasTheMovesOfTheSeed(t *testing.T) {
+	for _, m := range []struct {
+		from, to jobrun.State
+		by       jobrun.Mover
+	}{
+		{jobrun.Pending, jobrun.Assigned, jobrun.Worker},  // J-06
+		{jobrun.Assigned, jobrun.Running, jobrun.Worker},  // J-07
+		{jobrun.Running, jobrun.Succeeded, jobrun.Worker}, // J-08
+		{jobrun.Running, jobrun.Failed, jobrun.Worker},    // J-09
+		{jobrun.Running, jobrun.TimedOut, jobrun.Worker},  // J-10
+		{jobrun.Assigned, jobrun.Canceled, jobrun.Operator},
+		{jobrun.Running, jobrun.Canceled, jobrun.Worker},
+		{jobrun.Assigned, jobrun.Orphaned, jobrun.Leader}, // J-13
+		{jobrun.Orphaned, jobrun.Assigned, jobrun.Worker}, // J-14
+	} {
+		if !jobrun.CanMove(m.from, m.to, m.by) {
+			t.Errorf("%s → %s by %s is not in the table", m.from, m.to, m.by)
+		}
+	}
+}
+
+func TestNothingGoesBack(t *testing.T) {
+	for _, e := range jobrun.Edges {
+		if e.From.Terminal() {
+			t.Errorf("%s → %s: a terminal run moves (J-15)", e.From, e.To)
+		}
+		if e.To == jobrun.Pending {
+			t.Errorf("%s → %s goes back", e.From, e.To)
+		}
+	}
+	if jobrun.CanMove(jobrun.Running, jobrun.Assigned, jobrun.Leader) {
+		t.Error("a running run is assigned again without having been given up")
+	}
+}

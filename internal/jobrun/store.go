@@ -1,0 +1,239 @@
+package jobrun
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// Cursor is the last row of the page before, at full precision.
+type Cursor struct {
+	At time.Time
+	ID uuid.UUID
+}
+
+// Paging is a page of a list, newest first.
+type Paging struct {
+	Limit    int     // 1..200
+	Offset   int     // page mode
+	After    *Cursor // cursor mode; then Offset is 0
+	Total    bool    // count as well
+	TotalCap int64   // where counting stops; 0: nowhere
+}
+
+// Paged tells about a page.
+type Paged struct {
+	More        bool
+	Total       int64
+	TotalCapped bool
+}
+
+// DefinitionFilter selects definitions; zero fields do not restrict.
+type DefinitionFilter struct {
+	Name    string // exact, or with one * at its end
+	Type    Type
+	Enabled *bool
+	Paused  *bool
+	Label   string // name=value
+	Command string
+	BuiltIn *bool
+}
+
+// Definitions is job definitions as their users see them. A tenant sees only its
+// own (fault NotFound). Any other error than the stated faults is an outage, and
+// the outcome of a write is then unknown.
+type Definitions interface {
+	// Create stores a new definition with its first spec version. Fault: Conflict
+	// (CodeNameTaken).
+	Create(ctx context.Context, d Definition, by operator.Action) error
+	// Definition returns one by its id or name. Fault: NotFound.
+	Definition(ctx context.Context, tenant uuid.UUID, idOrName string) (Definition, error)
+	ListDefinitions(ctx context.Context, tenant uuid.UUID, f DefinitionFilter, p Paging) ([]Definition, Paged, error)
+	// Change stores a definition if the stored version is d.Version-1, and its spec
+	// when d.SpecVersion has grown. A resumed or changed definition's next slot is
+	// d.NextDueAt. Faults: NotFound, Stale, CodeNameTaken.
+	Change(ctx context.Context, d Definition, by operator.Action) error
+	// Delete marks it deleted if the version is d.Version. With runs that have not
+	// ended: Conflict (CodeActiveRuns), unless force; then they are canceled, or
+	// asked to be.
+	Delete(ctx context.Context, d Definition, force bool, by operator.Action) error
+	// Versions returns what it said, newest first, at most 200.
+	Versions(ctx context.Context, tenant, id uuid.UUID) ([]SpecVersion, error)
+}
+
+// Filter selects runs; zero fields do not restrict. JSON is how a bulk keeps it.
+type Filter struct {
+	States        []State   `json:"states,omitempty"`
+	Triggers      []Trigger `json:"triggers,omitempty"`
+	DefinitionID  uuid.UUID `json:"definition_id,omitzero"`
+	WorkerID      uuid.UUID `json:"worker_id,omitzero"`
+	Queue         string    `json:"queue,omitempty"`
+	Label         string    `json:"label,omitempty"` // name=value
+	CorrelationID string    `json:"correlation_id,omitempty"`
+	SagaID        uuid.UUID `json:"saga_id,omitzero"`
+	RootRunID     uuid.UUID `json:"root_run_id,omitzero"`
+	BackfillID    uuid.UUID `json:"backfill_id,omitzero"`
+	ErrorCode     string    `json:"error_code,omitempty"`
+	ScheduledFrom time.Time `json:"scheduled_from,omitzero"` // inclusive
+	ScheduledTo   time.Time `json:"scheduled_to,omitzero"`   // exclusive
+	CreatedFrom   time.Time `json:"created_from,omitzero"`
+	CreatedTo     time.Time `json:"created_to,omitzero"`
+	FinishedFrom  time.Time `json:"finished_from,omitzero"`
+	FinishedTo    time.Time `json:"finished_to,omitzero"`
+	LateByMS      int64     `json:"late_by_ms,omitempty"` // started, or still waiting, so long after its slot
+}
+
+// Runs is job runs as operators see them. A tenant sees only its own.
+type Runs interface {
+	// Create stores a run and its action. A run of that idempotency key is not
+	// stored again: it is returned, and created is false. Fault: Conflict
+	// (CodeForbidden) when its policy is forbid, its trigger MANUAL and another run
+	// of its key has not ended; the detail names that run.
+	Create(ctx context.Context, r Run, by operator.Action) (stored Run, created bool, err error)
+	// Run returns one. Fault: NotFound.
+	Run(ctx context.Context, tenant, id uuid.UUID) (Run, error)
+	ListRuns(ctx context.Context, tenant uuid.UUID, f Filter, p Paging) ([]Run, Paged, error)
+	// Attempts returns the attempts of a run, oldest first, the present one too.
+	Attempts(ctx context.Context, tenant, id uuid.UUID) ([]Attempt, error)
+	// Events returns the decisions about a run, oldest first, with those that its
+	// row and its attempts tell; at most 1000.
+	Events(ctx context.Context, tenant, id uuid.UUID) ([]Event, error)
+	// Cancel ends a run that is with no worker, or has not been started; of a RUNNING
+	// one it asks the worker to stop (CancelRequestedAt), with force it fences the
+	// worker and ends it. Fault: Conflict when it has ended.
+	Cancel(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (Run, error)
+	// Reassign takes a run from its worker: ASSIGNED → ORPHANED, without a token, to
+	// be claimed at once; RUNNING only with force. Its loss counts nothing. Of an
+	// ORPHANED one it ends the wait. Fault: Conflict.
+	Reassign(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (Run, error)
+	// Logs returns up to limit chunks from (attempt, seq) on, in order; after the log
+	// was offloaded none. Attempt 0: of all attempts.
+	Logs(ctx context.Context, tenant, id uuid.UUID, from LogPlace, limit int) ([]LogChunk, error)
+}
+
+// LogPlace is where a chunk stands in the log of a run.
+type LogPlace struct {
+	Attempt int
+	Seq     int
+}
+
+// LogChunk is a piece of a run's log.
+type LogChunk struct {
+	LogPlace
+	At     time.Time // when it was stored, database clock
+	Stream string    // stdout, stderr or the worker's word, at most 10 characters
+	Body   []byte    // at most MaxLogChunk
+}
+
+// ClaimAsk is a worker's wish for work.
+type ClaimAsk struct {
+	TenantID uuid.UUID
+	WorkerID uuid.UUID
+	Slots    int      // 1..MaxClaim
+	Queues   []string // nil: those that it registered; others are not given
+	ClaimID  string   // "" or at most 100 characters: a repetition gives the same runs again
+	Start    bool     // they are RUNNING at once: for those who do not check before they start
+}
+
+// Offer is a claimed run.
+type Offer struct {
+	Run
+	LastCheckpoint json.RawMessage
+}
+
+// FencingToken is what a worker hands on to other systems: grows with every
+// assignment of a concurrency key. "<epoch>.<seq>".
+func (r *Run) FencingToken() string { return fencingToken(r.LeaderEpoch, r.FencingSeq) }
+
+// Result is what a worker reports of a run: complete when Error is nil.
+type Result struct {
+	TenantID  uuid.UUID
+	RunID     uuid.UUID
+	Fence     Fence
+	Value     json.RawMessage
+	Error     *Error
+	TimedOut  bool // with Error: TIMED_OUT instead of FAILED
+	ExitCode  *int
+	Resources Resources
+	Emit      []Emitted
+}
+
+// Emitted is what a run leaves behind with its success, in the same transaction:
+// an event, or a run of another definition.
+type Emitted struct {
+	Event *NewEvent
+	Run   *NextRun
+}
+
+// NextRun is a run that a run wants to follow it.
+type NextRun struct {
+	Definition   string          `json:"definition"` // id or name
+	Args         json.RawMessage `json:"args,omitempty"`
+	ScheduledFor *time.Time      `json:"scheduled_for,omitempty"`
+	Key          string          `json:"idempotency_key,omitempty"` // "": the place in the list
+}
+
+// Done is what became of a Result.
+type Done struct {
+	Run      Run
+	Replayed bool      // it was there before
+	RetryID  uuid.UUID // the run that follows; zero: none
+	RetryAt  *time.Time
+	LetterID uuid.UUID // the dead letter; zero: none
+	Err      error     // a fault of this one: see Judge
+}
+
+// Work is the worker's side (jobrun.md 5b). All times are the database's. A tenant's
+// workers get only its runs. Refusals are faults, with the codes that Judge gives.
+type Work interface {
+	// Register stores a worker that starts, under a new id (W1).
+	Register(ctx context.Context, w WorkerProcess) error
+	// Heartbeat renews the leases whose fence is right and takes them out of doubt,
+	// in one statement (W2). seq lower than the last one changes nothing of the
+	// worker. Fault: Gone (CodeWorkerGone) when it is detached or unknown.
+	Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64, beats []Beat) (WorkerProcess, []Lease, error)
+	// Claim assigns runs to a worker that is ACTIVE and whose heartbeat is fresh, under
+	// the present epoch (W3). Without a leader, or for a worker that drains, it gives
+	// none. Fault: Gone.
+	Claim(ctx context.Context, a ClaimAsk) ([]Offer, error)
+	// Start makes runs RUNNING (W4, J-25): one Done for each, in order.
+	Start(ctx context.Context, tenant uuid.UUID, fences []RunFence) ([]Done, error)
+	// Progress keeps what a worker tells, and renews the lease (W5).
+	Progress(ctx context.Context, tenant uuid.UUID, b Beat) (Run, error)
+	// AppendLog stores a chunk; the same again is nothing new (W6). next is the
+	// number that follows the highest stored one. Fault: CodeLogGap when another
+	// chunk has its number.
+	AppendLog(ctx context.Context, tenant, run uuid.UUID, f Fence, c LogChunk) (next int, err error)
+	// Finish ends runs as their workers report (W7, W8), with all that follows from
+	// it in the same transaction: one Done for each, in order.
+	Finish(ctx context.Context, results []Result) ([]Done, error)
+	// Release gives a run back: ORPHANED, claimable at once, no budget used (W9).
+	Release(ctx context.Context, tenant, run uuid.UUID, f Fence, reason string) (Run, error)
+	// AckCancel ends a run that was asked to cancel (W10).
+	AckCancel(ctx context.Context, tenant, run uuid.UUID, f Fence) (Run, error)
+	// Confirm takes a run out of doubt before the deadline (W11).
+	Confirm(ctx context.Context, tenant, run uuid.UUID, f Fence) (Run, error)
+	// CheckFence remembers the newest token that key has shown, and tells whether
+	// this one is not older.
+	CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error)
+}
+
+// RunFence names a run and who holds it.
+type RunFence struct {
+	RunID uuid.UUID
+	Fence Fence
+}
+
+// Workers is workers as operators see them.
+type Workers interface {
+	Worker(ctx context.Context, tenant, id uuid.UUID) (WorkerProcess, error)
+	ListWorkers(ctx context.Context, tenant uuid.UUID, states []WorkerState, p Paging) ([]WorkerProcess, Paged, error)
+	// Move drains, undrains or detaches a worker (to ACTIVE, DRAINING, DETACHED).
+	// Detached is for good: its runs are in doubt at once, and the process must
+	// register anew (A-13). Faults: NotFound, Conflict.
+	Move(ctx context.Context, tenant, id uuid.UUID, to WorkerState, by operator.Action) (WorkerProcess, error)
+}

@@ -1,0 +1,63 @@
+package jobrun
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// WorkerState is what a worker may do.
+type WorkerState string
+
+// States of workers.
+const (
+	WorkerActive   WorkerState = "ACTIVE"
+	WorkerDraining WorkerState = "DRAINING" // finishes what it has, gets nothing new
+	WorkerLost     WorkerState = "LOST"     // its heartbeats stopped; one more revives it
+	WorkerDetached WorkerState = "DETACHED" // for good: the process must register anew
+)
+
+// WorkerProcess is one process that runs jobs. A restart is another one (S15).
+type WorkerProcess struct {
+	ID           uuid.UUID
+	TenantID     uuid.UUID
+	Version      int64 // ETag
+	State        WorkerState
+	Name         string
+	Node         string // host
+	PID          int64
+	SDK          string
+	SDKVersion   string
+	Labels       []string // name=value, sorted
+	Queues       []string // at least one
+	Commands     []string // what it can run; empty: anything
+	MaxRuns      int      // runs at once (A-07: max_jobs_per_worker)
+	Principal    string   // subject of the credential that registered it
+	Running      int      // as its last heartbeat told
+	Load         float64
+	HeartbeatSeq int64
+	RegisteredAt time.Time
+	HeartbeatAt  time.Time // database clock
+	DrainAt      *time.Time
+	LostAt       *time.Time
+	DetachedAt   *time.Time
+	Reason       string
+}
+
+// Beat is what a heartbeat says of one run.
+type Beat struct {
+	RunID    uuid.UUID
+	Fence    Fence
+	Progress *Progress // nil: as it was
+	// Checkpoint nil: as it was.
+	Checkpoint []byte
+}
+
+// Lease is what a heartbeat answers for one run.
+type Lease struct {
+	RunID           uuid.UUID
+	OK              bool // false: stop it, Reason says why
+	ExpiresAt       time.Time
+	CancelRequested bool
+	Reason          string // a code of a refusal, or the reason of the cancel
+}
