@@ -27,6 +27,7 @@ const (
 	Unauthenticated                 // who asks is not known: 401
 	Forbidden                       // who asks is known, and may not: 403
 	Upstream                        // another system did not take what was sent there: 502
+	Gone                            // it was there, and will not come back: 410
 )
 
 // Field is one mistake in the input.

@@ -47,7 +47,7 @@ type problemKind struct {
 }
 
 // problems is every code the API answers with, in the order of the document.
-var problems = []problemKind{
+var problems = slices.Concat([]problemKind{
 	{codeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. Nothing of it was read further."},
 	{codeUnreadable, []int{400}, "Request unreadable", "The connection ended or stalled before the whole body had come."},
 	{codeInvalidUTF8, []int{400}, "Not UTF-8", "The body is not UTF-8."},
@@ -115,10 +115,11 @@ var problems = []problemKind{
 	{dlq.CodeRedriveExists, []int{409}, "Redrive exists already", "There is a redrive of this id already."},
 	{dlq.CodeSelfApproval, []int{403}, "Own redrive", "A redrive that needs approval is approved by somebody else than who asked for it."},
 	{dlq.CodeUnavailable, []int{503}, "No dead-letter queue", "The server was started with `--store memory`, which has no dead-letter queue."},
+}, jobProblems, []problemKind{
 	{codeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is out of reach. Try again after Retry-After. A write may have happened: with an Idempotency-Key or a saga_id of your own, trying again is safe."},
 	{codeTooManyStreams, []int{503}, "Too many streams", "This node has as many live streams of events open as it allows (`server.max_streams`). Try again after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
 	{codeInternal, []int{500}, "Internal error", "A defect in Skald, logged under the request id."},
-}
+})
 
 // problemsPage is where the codes are explained.
 const problemsPage = "https://github.com/skald-saga/skald/blob/main/docs/problems.md"

@@ -43,6 +43,7 @@ type route struct {
 	bodyLimit    int64
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
 	deadLetters  bool             // of the dead-letter queue or the record of actions, which there may not be
+	jobs         bool             // of job runs, which there may not be
 }
 
 // loadContract reads the embedded contract.
@@ -118,7 +119,7 @@ func relax(doc *openapi3.T) {
 }
 
 func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operation, l Limits) *route {
-	rt := &route{name: method + " " + path, query: map[string]bool{}, bodyLimit: l.MaxBodyBytes, deadLetters: strings.HasPrefix(path, "/api/v1/dlq/") || path == "/api/v1/audit"}
+	rt := &route{name: method + " " + path, query: map[string]bool{}, bodyLimit: l.MaxBodyBytes, deadLetters: strings.HasPrefix(path, "/api/v1/dlq/") || path == "/api/v1/audit", jobs: ofJobs(path)}
 	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // bodies that carry records of others
 		rt.bodyLimit = max(rt.bodyLimit, int64(most))
 	}

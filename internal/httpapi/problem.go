@@ -78,6 +78,8 @@ func statusOf(k fault.Kind) int {
 		return http.StatusForbidden
 	case fault.Upstream:
 		return http.StatusBadGateway
+	case fault.Gone:
+		return http.StatusGone
 	}
 	return http.StatusInternalServerError
 }

@@ -84,7 +84,7 @@ This page is generated from the code (` + "`go test ./internal/httpapi -update`"
 // TestEveryCodeIsListed reads the constants that hold codes, so that a new
 // one cannot be forgotten.
 func TestEveryCodeIsListed(t *testing.T) {
-	shape := regexp.MustCompile(`^(REQ|AUTH|SAGA|WORKFLOW|WEBHOOK|DLQ|SYS)_[A-Z0-9_]+$`)
+	shape := regexp.MustCompile(`^(REQ|AUTH|SAGA|WORKFLOW|WEBHOOK|DLQ|JOB|SYS)_[A-Z0-9_]+$`)
 	name := regexp.MustCompile(`^[cC]ode[A-Z]`)
 	listed := map[string]bool{}
 	for _, k := range problems {
@@ -94,7 +94,7 @@ func TestEveryCodeIsListed(t *testing.T) {
 		listed[k.code] = true
 	}
 	found := map[string]bool{}
-	for _, dir := range []string{".", "../access", "../saga", "../workflow", "../webhook", "../dlq"} {
+	for _, dir := range []string{".", "../access", "../saga", "../workflow", "../webhook", "../dlq", "../jobrun"} {
 		for code := range codeConstants(t, dir, name, shape) {
 			found[code] = true
 			if !listed[code] {

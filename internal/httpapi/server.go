@@ -94,6 +94,8 @@ type Config struct {
 	// DeadLetters is the dead-letter queue. Optional: there is none, and its
 	// operations answer 503.
 	DeadLetters *DeadLetters
+	// Jobs is job runs. Optional: there are none, and their operations answer 503.
+	Jobs *Jobs
 	// Node tells who drives a saga, see saga.Ownership. Optional: nobody knows.
 	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
 	// Tenant is the tenant of requests whose credential names none.
@@ -155,7 +157,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
-	checked := s.router.With(s.authorize, s.queueOpen, s.checkQuery, s.checkBody,
+	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody,
 		nethttpmiddleware.OapiRequestValidatorWithOptions(c.doc, &nethttpmiddleware.Options{
 			Options: openapi3filter.Options{
 				MultiError:          true,

@@ -73,7 +73,10 @@ type DB struct {
 	countFor   time.Duration
 	keys       *envelope.Keyring // nil: nothing is sealed
 	unreadable func(context.Context, error)
-	retries    int      // Config.LetterRetries
+	retries    int // Config.LetterRetries
+	admitted   admissions
+	dsn        string // for the connection that listens, with logins
+	logins     credentials.Source
 	statements sync.Map // statement → *sqlx.Stmt
 }
 
@@ -105,7 +108,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor, keys: cfg.Encryption, unreadable: cfg.Unreadable, retries: dlq.DefaultPolicy.MaxRetries}
+	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor, keys: cfg.Encryption, unreadable: cfg.Unreadable, retries: dlq.DefaultPolicy.MaxRetries, dsn: cfg.DSN, logins: cfg.Logins}
 	if cfg.LetterRetries != nil {
 		db.retries = *cfg.LetterRetries
 	}

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/credentials"
+)
+
+const (
+	listenAgain = time.Second      // after a connection was lost
+	listenPing  = 30 * time.Second // whether it still lives
+)
+
+// hearOthers calls heard with the payload of each notification until ctx ends.
+// The connection is one of its own: what listens cannot be shared.
+func (db *DB) hearOthers(ctx context.Context, heard func(payload string)) {
+	for ctx.Err() == nil {
+		if !db.pooled { // a pooler gives each transaction another connection: nothing is ever heard
+			db.hear(ctx, heard)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(listenAgain):
+		}
+	}
+}
+
+// hear listens until the connection or ctx ends.
+func (db *DB) hear(ctx context.Context, heard func(payload string)) {
+	login, err := db.logins.Login(ctx, credentials.Login{})
+	if err != nil {
+		return
+	}
+	heardOf := make(chan *pq.Notification, 32)
+	conn, err := pq.NewListenerConn(signedIn(db.dsn, login), heardOf)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if _, err := conn.Listen(runsChannel); err != nil {
+		return
+	}
+	ping := time.NewTicker(listenPing)
+	defer ping.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n, open := <-heardOf:
+			if !open {
+				return
+			}
+			if n != nil {
+				heard(n.Extra)
+			}
+		case <-ping.C:
+			if conn.Ping() != nil {
+				return
+			}
+		}
+	}
+}
+
+// signedIn is an address of the database with this login in it.
+func signedIn(dsn string, l credentials.Login) string {
+	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+		quote := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+		for name, value := range map[string]string{"user": l.User, "password": l.Password} {
+			if value != "" {
+				dsn += " " + name + "='" + quote.Replace(value) + "'"
+			}
+		}
+		return dsn
+	}
+	u, err := url.Parse(dsn)
+	if err != nil || l == (credentials.Login{}) {
+		return dsn
+	}
+	user, password := u.User.Username(), l.Password
+	if l.User != "" {
+		user = l.User
+	}
+	if password == "" {
+		password, _ = u.User.Password()
+	}
+	u.User = url.UserPassword(user, password)
+	return u.String()
+}

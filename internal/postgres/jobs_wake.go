@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// admissions gathers which queues have got runs that may be claimed, until
+// other nodes are told. Gathered, because a NOTIFY in each transaction would
+// make all of them commit one after the other: PostgreSQL holds a lock of the
+// whole cluster from there to the commit.
+type admissions struct {
+	mu      sync.Mutex
+	woke    func(tenant uuid.UUID, queue string) // nil: nobody listens on this node
+	pending map[string]struct{}                  // payloads of notifications
+	signal  chan struct{}                        // nil until somebody listens; capacity 1
+}
+
+// runsAdmitted tells claims that wait, here at once and on other nodes soon, that
+// a queue has got runs that may be claimed. Called after the commit. Nothing is
+// lost when it is not called or the node dies before others know: claims that
+// wait also look by themselves, every second or two.
+func (db *DB) runsAdmitted(tenant uuid.UUID, queue string) {
+	a := &db.admitted
+	a.mu.Lock()
+	woke := a.woke
+	if a.signal != nil {
+		a.pending[tenant.String()+":"+queue] = struct{}{}
+		select {
+		case a.signal <- struct{}{}:
+		default:
+		}
+	}
+	a.mu.Unlock()
+	if woke != nil {
+		woke(tenant, queue)
+	}
+}
+
+func (a *admissions) take() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]string, 0, len(a.pending))
+	for p := range a.pending {
+		out = append(out, p)
+	}
+	clear(a.pending)
+	return out
+}
+
+// runsChannel is where nodes tell each other; the payload is tenant:queue.
+const runsChannel = "skald_job_runs"
+
+// tellEvery is the least time between two statements that tell other nodes.
+const tellEvery = 20 * time.Millisecond
+
+// RunsAdmitted calls woke whenever a queue has got runs that may be claimed,
+// on this node or, by LISTEN and NOTIFY, on others, until ctx ends; one at a time
+// for those of other nodes. It is a hint: some are told twice, and some, while
+// the connection is lost or where a pooler stands in between, not at all. At
+// most one call at a time for each DB.
+func (db *DB) RunsAdmitted(ctx context.Context, woke func(tenant uuid.UUID, queue string)) {
+	a := &db.admitted
+	a.mu.Lock()
+	a.woke, a.pending, a.signal = woke, map[string]struct{}{}, make(chan struct{}, 1)
+	a.mu.Unlock()
+	var parts sync.WaitGroup
+	defer func() {
+		parts.Wait()
+		a.mu.Lock()
+		a.woke, a.pending, a.signal = nil, nil, nil
+		a.mu.Unlock()
+	}()
+	parts.Go(func() { db.tellOthers(ctx, a.signal) })
+	db.hearOthers(ctx, func(payload string) {
+		id, queue, _ := strings.Cut(payload, ":")
+		if tenant, err := uuid.Parse(id); err == nil {
+			woke(tenant, queue)
+		}
+	})
+}
+
+// tellOthers sends what was gathered. What cannot be sent is forgotten: the
+// others look by themselves.
+func (db *DB) tellOthers(ctx context.Context, signal <-chan struct{}) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signal:
+		}
+		payloads := db.admitted.take()
+		bounded, cancel := context.WithTimeout(ctx, time.Second)
+		_, _ = db.read.ExecContext(bounded, `SELECT pg_notify('`+runsChannel+`', p) FROM unnest(string_to_array($1, E'\n')) AS p`, strings.Join(payloads, "\n"))
+		cancel()
+		pause.Reset(tellEvery)
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/credentials"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	type hint struct {
+		tenant uuid.UUID
+		queue  string
+	}
+	heard := map[string]chan hint{"here": make(chan hint, 1000), "there": make(chan hint, 1000)}
+	nodes := map[string]*DB{}
+	for name, c := range heard {
+		db, err := Open(t.Context(), Config{DSN: dsn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes[name] = db
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			db.RunsAdmitted(ctx, func(tenant uuid.UUID, queue string) { c <- hint{tenant, queue} })
+		}()
+		t.Cleanup(func() { stop(); <-ended; db.Close() })
+	}
+	want := hint{uuid.New(), "mail:urgent"}
+	deadline := time.After(20 * time.Second)
+	for got := map[string]bool{}; len(got) < 2; {
+		nodes["here"].runsAdmitted(want.tenant, want.queue) // again, until the other one listens
+		for name, c := range heard {
+			select {
+			case h := <-c:
+				if h != want {
+					t.Fatalf("%s heard %v", name, h)
+				}
+				got[name] = true
+			case <-time.After(10 * time.Millisecond):
+			case <-deadline:
+				t.Fatalf("heard: %v", got)
+			}
+		}
+	}
+}
+
+func TestTheListenerSignsInAsTheOthersDo(t *testing.T) {
+	for _, tt := range []struct {
+		dsn   string
+		login credentials.Login
+		want  string
+	}{
+		{"postgres://a:b@h/d?sslmode=disable", credentials.Login{}, "postgres://a:b@h/d?sslmode=disable"},
+		{"postgres://a:b@h/d?sslmode=disable", credentials.Login{User: "x", Password: "p@ss"}, "postgres://x:p%40ss@h/d?sslmode=disable"},
+		{"postgres://a:b@h/d", credentials.Login{Password: "new"}, "postgres://a:new@h/d"},
+		{"host=h dbname=d", credentials.Login{Password: `it's`}, `host=h dbname=d password='it\'s'`},
+	} {
+		if got := signedIn(tt.dsn, tt.login); got != tt.want {
+			t.Errorf("signedIn(%q, %v) = %q, want %q", tt.dsn, tt.login, got, tt.want)
+		}
+	}
+}
