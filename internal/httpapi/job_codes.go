@@ -7,6 +7,7 @@ import "github.com/skald-saga/skald/internal/jobrun"
 var jobProblems = []problemKind{
 	{jobrun.CodeNotFound, []int{404, 422}, "No such job definition", "The tenant has no job definition of this id or name. 404 where the path names it, 422 where a body does."},
 	{jobrun.CodeRunNotFound, []int{404}, "No such job run", "The tenant has no job run of this id."},
+	{jobrun.CodeEventNotFound, []int{404}, "No such event", "The tenant has no event of this id."},
 	{jobrun.CodeInvalid, []int{422}, "Invalid job", "What was sent cannot be a job definition, a run's arguments, an event or what a worker reports. `errors` lists every mistake."},
 	{jobrun.CodeNameTaken, []int{409}, "Name taken", "The tenant has another job definition of this name."},
 	{jobrun.CodeStale, []int{412}, "It has changed", "If-Match named another version than the present one of the job definition, the settings or the worker. Read it again and decide again."},

@@ -8,6 +8,7 @@ import (
 const (
 	CodeNotFound      = "JOB_DEFINITION_NOT_FOUND"
 	CodeRunNotFound   = "JOB_RUN_NOT_FOUND"
+	CodeEventNotFound = "JOB_EVENT_NOT_FOUND"
 	CodeInvalid       = "JOB_INVALID"
 	CodeNameTaken     = "JOB_NAME_TAKEN"
 	CodeStale         = "JOB_VERSION_CONFLICT" // somebody else was faster
