@@ -13,7 +13,10 @@ CREATE TABLE jobs.leader (
     acquired_at timestamptz  NOT NULL,
     expires_at  timestamptz  NOT NULL,               -- by the database's clock
     -- What it has done, for those who ask whether it is alive (O5).
-    swept_at    timestamptz
+    swept_at    timestamptz,
+    -- Makes the epoch part of a key: only a change of it waits for those who hold the
+    -- row FOR KEY SHARE, and they are the leader's own writes (J5). Renewals do not.
+    CONSTRAINT uq_leader_epoch UNIQUE (name, epoch)
 ) WITH (fillfactor = 50);
 
 -- Nodes that lead or would lead (A-09).

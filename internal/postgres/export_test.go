@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -175,4 +176,9 @@ func CreateParameters(t *testing.T, batch []saga.NewSaga) []any {
 		t.Fatal(err)
 	}
 	return args
+}
+
+// AsLeader calls f with a transaction of the leader of a term.
+func AsLeader(ctx context.Context, db *DB, t jobrun.Term, f func(*sqlx.Tx) error) error {
+	return db.asLeader(ctx, t, f)
 }

@@ -9,8 +9,9 @@
 // which sees all. Writes of sagas go through connections on which the planner
 // may only choose nested loops over indexes: with default settings it picks
 // hash joins and scans while tables are young, and the cached plan stays as
-// they grow (trap X46). Leases have a connection of their own, so that they are
-// renewed however busy the others are (invariant F30).
+// they grow (trap X46). Leases have connections of their own, so that they are
+// renewed however busy the others are (invariant F30): the engine's, and the one of
+// who leads the job runs.
 package postgres
 
 import (
@@ -36,7 +37,7 @@ import (
 // counts mean the defaults in the comments.
 type Config struct {
 	DSN              string
-	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (10)
+	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (11)
 	MaxIdleConns     int           // 3; kept open for reads by key, where MaxOpenConns leaves room
 	ConnMaxLifetime  time.Duration // 5 min
 	StatementTimeout time.Duration // 30 s; enforced by the server; negative: its own settings hold
@@ -93,9 +94,13 @@ const (
 // transitions) and one for claims.
 const writers = 3
 
-// shares divides the connections that are neither the writers' nor the lease's.
+// leases is how many connections renew leases: of a node, and of the leader of
+// the job runs. Neither ever waits for the other.
+const leases = 2
+
+// shares divides the connections that are neither the writers' nor the leases'.
 func (c *Config) shares() (point, list, read int) {
-	rest := max(6, c.MaxOpenConns-writers-1)
+	rest := max(6, c.MaxOpenConns-writers-leases)
 	point = min(max(2, c.MaxIdleConns), rest-4)
 	list = (rest - point) / 2
 	return point, list, rest - point - list
@@ -131,7 +136,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		{&db.list, "api", appRole, lists, cfg.StatementTimeout, cheap},
 		{&db.read, "upkeep", engineRole, reads, cfg.StatementTimeout, cheap},
 		{&db.write, "writer", engineRole, writers, cfg.StatementTimeout, planner},
-		{&db.lease, "lease", engineRole, 1, 2 * time.Second, nil},
+		{&db.lease, "lease", engineRole, leases, 2 * time.Second, nil},
 	} {
 		set := map[string]string{}
 		if !cfg.Unsecured {

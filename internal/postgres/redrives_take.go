@@ -46,7 +46,7 @@ var errNotRunning = errors.New("the redrive does not run, or another node is tak
 // PER_KEY of any key, only the first letter that is not through is taken.
 func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, kinds []dlq.TargetKind, lease time.Duration, limit int) ([]dlq.Drive, error) {
 	var drives []dlq.Drive
-	err := st.inRead(ctx, func(tx *sqlx.Tx) error {
+	err := st.db.inRead(ctx, func(tx *sqlx.Tx) error {
 		t := taking{st: st, tx: tx, kinds: kinds, lease: lease, seqs: map[uuid.UUID]int64{}}
 		if err := t.begin(ctx, r, limit); err != nil {
 			return err
@@ -65,19 +65,6 @@ func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, kinds []dlq.Ta
 		return nil, nil
 	}
 	return drives, outage("take letters of a redrive", err)
-}
-
-// inRead runs f in a transaction that sees every tenant.
-func (st *Redrives) inRead(ctx context.Context, f func(*sqlx.Tx) error) error {
-	tx, err := st.db.read.BeginTxx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
 }
 
 // taking is one call of TakeItems. The redrive's row is locked.
