@@ -25,6 +25,7 @@ var customRules = map[string]string{
 	"api_key":       "an API key, as skald key generate prints it",
 	"issuer_url":    "an https URL; http only for a loopback host",
 	"vault_address": "http:// or https:// with a host and maybe a port, such as https://vault.internal:8200",
+	"offload_url":   "file:// and the absolute path of a directory, or s3:// and a bucket, maybe with a prefix",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }
 
@@ -47,6 +48,7 @@ func newChecker() *validator.Validate {
 		"node_id":       nodeID.MatchString,
 		"vault_address": vaultAddress,
 		"egress_entry":  egressEntry,
+		"offload_url":   offloadURL,
 		"broker":        broker,
 		"pattern":       pattern,
 		"api_key":       apiKey,
@@ -74,7 +76,7 @@ func (l *loader) check(cfg Config) {
 		}
 		l.add(key, l.origin(key), detail)
 	}
-	for _, r := range slices.Concat(rules, vaultRules) {
+	for _, r := range slices.Concat(rules, vaultRules, jobsRules) {
 		if l.has(r.key) || l.has(r.with...) {
 			continue
 		}

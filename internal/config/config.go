@@ -34,6 +34,7 @@ type Config struct {
 	Kafka      Kafka      `koanf:"kafka" doc:"Kafka (docs/kafka.md): audit events are published there, dead letters come from there and go back; off without brokers."`
 	Ingest     Ingest     `koanf:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); off without topics."`
 	DLQ        DLQ        `koanf:"dlq" doc:"The dead-letter queue (docs/dlq.md). What concerns letters is the default of topics without a policy of their own."`
+	Jobs       Jobs       `koanf:"jobs" doc:"Job runs."`
 	Retention  Retention  `koanf:"retention" doc:"How long ended sagas stay live before they are archived, where their workflow does not say."`
 	Test       TestSeams  `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
 	Failpoints string     `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`

@@ -204,6 +204,10 @@ var samples = map[string]struct {
 	"dlq.redrive_rate":                    {"60", 60},
 	"dlq.max_redrive_rate":                {"500", 500},
 	"dlq.bulk_limit":                      {"50", 50},
+	"jobs.log_offload_url":                {"s3://logs/jobs?region=eu-1", "s3://logs/jobs?region=eu-1"},
+	"jobs.log_s3_access_key":              {"skald", "skald"},
+	"jobs.log_s3_secret_key":              {"hunter4", Secret("hunter4")},
+	"jobs.log_s3_secret_key_file":         {"testdata/password", "testdata/password"},
 	"retention.completed":                 {"2h", 2 * time.Hour},
 	"retention.failed":                    {"3h", 3 * time.Hour},
 	"retention.interval":                  {"2s", 2 * time.Second},
@@ -217,10 +221,13 @@ const sampleMaster = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
 
 // beside is what a setting cannot do without.
 var beside = map[string][]string{
-	"auth.jwks_url":      {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
-	"ingest.topics":      {"SKALD_KAFKA_BROKERS=a:9092"},
-	"vault.static_path":  {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db"},
-	"vault.dynamic_path": {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db", "SKALD_DATABASE_AUTO_MIGRATE=false"},
+	"auth.jwks_url":               {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
+	"ingest.topics":               {"SKALD_KAFKA_BROKERS=a:9092"},
+	"jobs.log_s3_access_key":      {"SKALD_LOG_OFFLOAD_URL=s3://logs", "SKALD_JOBS_LOG_S3_SECRET_KEY=x"},
+	"jobs.log_s3_secret_key":      {"SKALD_LOG_OFFLOAD_URL=s3://logs", "SKALD_JOBS_LOG_S3_ACCESS_KEY=x"},
+	"jobs.log_s3_secret_key_file": {"SKALD_LOG_OFFLOAD_URL=s3://logs", "SKALD_JOBS_LOG_S3_ACCESS_KEY=x"},
+	"vault.static_path":           {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db"},
+	"vault.dynamic_path":          {"SKALD_VAULT_ADDRESS=https://vault", "SKALD_VAULT_TOKEN=x", "SKALD_DATABASE_HOST=db", "SKALD_DATABASE_AUTO_MIGRATE=false"},
 }
 
 func TestEverySettingIsReadUnderEachOfItsNames(t *testing.T) {
@@ -272,6 +279,8 @@ func TestTheNamesOthersRelyOn(t *testing.T) {
 		"SKALD_TEST_CLOCK_OFFSET":           "test.clock_offset",
 		"SKALD_PG_BIN":                      "database.embedded_bin",
 		"SKALD_ENGINE_DEFAULT_STEP_TIMEOUT": "engine.default_step_timeout",
+		"SKALD_LOG_OFFLOAD_URL":             "jobs.log_offload_url",
+		"SKALD_JOBS__LOG_OFFLOAD_URL":       "jobs.log_offload_url",
 		"SKALD_BOOTSTRAP_ADMIN_KEY":         "auth.bootstrap_admin_key",
 	} {
 		c, err := Load("", []string{"SKALD_ENV=test", name + "=" + samples[key].text})

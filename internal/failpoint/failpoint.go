@@ -46,7 +46,25 @@ const (
 	LetterAfterDrive   Name = "dlq.after_drive"
 	LetterBeforeFinish Name = "dlq.before_finish"
 	LetterMidArchive   Name = "dlq.archive_mid"
+
+	SchedTickBefore    Name = "sched.tick_before"
+	SchedTickInserted  Name = "sched.tick_after_insert"
+	SchedSweep         Name = "sched.sweep"
+	LeaderAcquireAfter Name = "leader.acquire_after"
+	LeaderRenew        Name = "leader.renew"
+	WorkerStart        Name = "worker.start"
+	WorkerComplete     Name = "worker.complete"
+	LogAfterWrite      Name = "log.after_write"  // the bytes are stored, under no name
+	LogAfterRename     Name = "log.after_rename" // the log has its name, the database does not know
+	LogBeforeTx        Name = "log.before_tx"
+	LogAfterTx         Name = "log.after_tx"
 )
+
+// Jobs lists the points of a job run's life, in its order.
+var Jobs = []Name{
+	SchedTickBefore, SchedTickInserted, SchedSweep, LeaderAcquireAfter, LeaderRenew,
+	WorkerStart, WorkerComplete, LogAfterWrite, LogAfterRename, LogBeforeTx, LogAfterTx,
+}
 
 // Letters lists the points of a dead letter's life, in its order.
 var Letters = []Name{
@@ -55,7 +73,7 @@ var Letters = []Name{
 }
 
 // All lists every point.
-var All = slices.Concat(Sagas, Letters)
+var All = slices.Concat(Sagas, Letters, Jobs)
 
 // Sagas lists the points of a saga's life, in its order.
 var Sagas = []Name{

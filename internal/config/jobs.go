@@ -1,0 +1,58 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// Jobs says where the logs of job runs go in the end. LogS3SecretKey holds the
+// content of LogS3SecretKeyFile when that is given.
+type Jobs struct {
+	LogOffloadURL      string `koanf:"log_offload_url" env:"SKALD_LOG_OFFLOAD_URL" validate:"omitempty,offload_url" doc:"Where logs go after log_retention_days_db: file:///var/lib/skald/logs, or s3://bucket/prefix?endpoint=https://s3.internal&region=eu-1&path_style=true, of which region is required without endpoint. Empty means that they stay in the database. All nodes must see the same place."`
+	LogS3AccessKey     string `koanf:"log_s3_access_key" validate:"max=255" doc:"Access key for S3; empty means the role of the machine or pod (AWS)."`
+	LogS3SecretKey     Secret `koanf:"log_s3_secret_key" doc:"Secret key that belongs to it. Excludes log_s3_secret_key_file."`
+	LogS3SecretKeyFile string `koanf:"log_s3_secret_key_file" doc:"File that holds the secret key; line ends after it are dropped. Excludes log_s3_secret_key."`
+}
+
+// offloadURL tells whether s has the form of a place for logs; package logstore
+// is stricter.
+func offloadURL(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil || u.User != nil || u.Fragment != "" {
+		return false
+	}
+	switch u.Scheme {
+	case "file":
+		return (u.Host == "" || u.Host == "localhost") && path.IsAbs(u.Path) && u.RawQuery == ""
+	case "s3":
+		return u.Host != ""
+	}
+	return false
+}
+
+// plainEndpoint tells whether logs would travel over a network in the clear.
+func plainEndpoint(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "s3" {
+		return false
+	}
+	endpoint, err := url.Parse(u.Query().Get("endpoint"))
+	return err == nil && endpoint.Scheme == "http" && !loopbackAddr(net.JoinHostPort(endpoint.Hostname(), "80"))
+}
+
+var jobsRules = []rule{
+	{"jobs.log_offload_url", []string{"app.environment"}, func(c Config) string {
+		return unless(c.App.Environment != Prod || !plainEndpoint(c.Jobs.LogOffloadURL),
+			"must not have an http endpoint in prod: logs would travel in the clear")
+	}},
+	{"jobs.log_s3_access_key", []string{"jobs.log_offload_url"}, func(c Config) string {
+		return unless(c.Jobs.LogS3AccessKey == "" || strings.HasPrefix(c.Jobs.LogOffloadURL, "s3:"),
+			"is of no use unless jobs.log_offload_url is s3://")
+	}},
+	{"jobs.log_s3_secret_key", []string{"jobs.log_s3_access_key", "jobs.log_s3_secret_key_file"}, func(c Config) string {
+		return unless((c.Jobs.LogS3AccessKey == "") == (c.Jobs.LogS3SecretKey == ""),
+			"and jobs.log_s3_access_key need each other")
+	}},
+}

@@ -1,0 +1,153 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+)
+
+// unfinished is the directory of files that have no name yet. What lies there
+// for staleAfter was left by a crash.
+const (
+	unfinished = ".unfinished"
+	staleAfter = 24 * time.Hour
+)
+
+// files keeps objects in a directory. Every path is resolved within it by the
+// operating system (os.Root): neither .. nor a symbolic link leads out.
+type files struct{ root *os.Root }
+
+func openFiles(u *url.URL) (*files, error) {
+	if u.Host != "" && u.Host != "localhost" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !filepath.IsAbs(u.Path) || path.Clean(u.Path) == "/" {
+		return nil, errors.New("a file URL is file:// and the absolute path of a directory, nothing else")
+	}
+	if err := os.MkdirAll(u.Path, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory: %w", err)
+	}
+	root, err := os.OpenRoot(u.Path)
+	if err != nil {
+		return nil, fmt.Errorf("open the directory: %w", err)
+	}
+	f := &files{root}
+	if err := f.prepare(); err != nil {
+		return nil, errors.Join(fmt.Errorf("use the directory: %w", err), root.Close())
+	}
+	return f, nil
+}
+
+// prepare finds out whether the directory can be written, and sweeps it.
+func (f *files) prepare() error {
+	if err := f.root.MkdirAll(unfinished, 0o700); err != nil {
+		return err
+	}
+	probe, name, err := f.create()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(probe.Close(), f.root.Remove(name)); err != nil {
+		return err
+	}
+	left, err := fs.ReadDir(f.root.FS(), unfinished)
+	if err != nil {
+		return err
+	}
+	for _, entry := range left {
+		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > staleAfter {
+			_ = f.root.Remove(path.Join(unfinished, entry.Name())) // another process may be at it too
+		}
+	}
+	return nil
+}
+
+func (f *files) create() (file *os.File, name string, err error) {
+	name = path.Join(unfinished, uuid.NewString())
+	file, err = f.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	return file, name, err
+}
+
+func (f *files) temp() (*os.File, error) {
+	file, name, err := f.create()
+	if err == nil {
+		_ = f.root.Remove(name)
+	}
+	return file, err
+}
+
+// put is the order of F54: write, fsync, rename, fsync of every directory on
+// the way. A crash at any point leaves the object whole or absent.
+func (f *files) put(ctx context.Context, key string, content *spool) (err error) {
+	file, temp, err := f.create()
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, within{ctx, content.reader()})
+	if err = errors.Join(err, file.Sync(), file.Close(), failpoint.Hit(failpoint.LogAfterWrite)); err == nil {
+		if err = f.root.MkdirAll(path.Dir(key), 0o700); err == nil {
+			err = f.root.Rename(temp, key)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, f.root.Remove(temp))
+	}
+	if err := failpoint.Hit(failpoint.LogAfterRename); err != nil {
+		return err
+	}
+	for dir := path.Dir(key); ; dir = path.Dir(dir) {
+		if err := f.sync(dir); err != nil || dir == "." {
+			return err
+		}
+	}
+}
+
+// sync makes the names in a directory durable.
+func (f *files) sync(dir string) error {
+	d, err := f.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (f *files) open(_ context.Context, key string) (io.ReadCloser, error) {
+	info, err := f.root.Lstat(key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, gone()
+	case err != nil:
+		return nil, fmt.Errorf("open a stored log: %w", err)
+	case !info.Mode().IsRegular(): // a pipe would block, a link is not ours
+		return nil, fmt.Errorf("%w: it is not a file", ErrCorrupt)
+	}
+	file, err := f.root.Open(key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, gone()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open a stored log: %w", err)
+	}
+	return file, nil
+}
+
+func (f *files) remove(_ context.Context, key string) error {
+	err := f.root.Remove(key)
+	if err == nil {
+		err = f.sync(path.Dir(key))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete a stored log: %w", err)
+	}
+	return nil
+}
+
+func (f *files) close() error { return f.root.Close() }

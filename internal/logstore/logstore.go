@@ -1,0 +1,218 @@
+// Package logstore keeps the logs of job runs outside of the database, once
+// they have been there for log_retention_days_db (J-39 to J-41): in a directory,
+// or in a bucket of anything that speaks S3.
+//
+// An object is one gzip file. Its name is made here and holds the SHA-256 of
+// what is stored. So two logs never share a name, writing the same log again
+// changes nothing, and whoever reads finds out whether it is what was written.
+package logstore
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// CodeGone is the code of the fault NotFound when an object is not there.
+const CodeGone = "JOB_LOG_GONE"
+
+var (
+	// ErrCorrupt means that what is stored is not what was written.
+	ErrCorrupt = errors.New("the stored log is damaged")
+	// ErrRef means that a reference is none that Put has made.
+	ErrRef = errors.New("this is no reference to a stored log")
+)
+
+// Options of a store. All are optional.
+type Options struct {
+	// AccessKey and SecretKey sign requests to S3. Without them it is the role
+	// of the machine or pod that counts, as AWS tells it.
+	AccessKey, SecretKey string
+	// TempDir is where uploads of more than 4 MB (compressed) wait, for S3 only;
+	// "" means the system's.
+	TempDir string
+	// IOTimeout is how long S3 may be silent in the midst of a request; 0 means
+	// 30 s. It bounds no request as a whole: that is for the caller's context.
+	IOTimeout time.Duration
+}
+
+// Object is a stored log. Size and SHA256 are of the bytes that are stored,
+// that is, of the compressed ones.
+type Object struct {
+	Ref    string // what Get, Verify and Delete take; the same in every store
+	Size   int64
+	SHA256 [sha256.Size]byte
+}
+
+// Store keeps objects. It is safe for concurrent use, also by several
+// processes on one directory or bucket.
+type Store struct{ objects backend }
+
+// backend is where bytes go. Keys are references that have been checked.
+type backend interface {
+	// put returns when the content is durable under key, replacing what was
+	// there in one step.
+	put(ctx context.Context, key string, content *spool) error
+	// open returns what is stored, or the fault NotFound.
+	open(ctx context.Context, key string) (io.ReadCloser, error)
+	// remove does nothing when there is nothing.
+	remove(ctx context.Context, key string) error
+	// temp makes a file for what is too large for memory. It has no name any
+	// more where the system allows that, so that a crash leaves nothing.
+	temp() (*os.File, error)
+	close() error
+}
+
+// Open returns the store behind a URL:
+//
+//	file:///var/lib/skald/logs
+//	s3://bucket/prefix?endpoint=https://s3.internal:9000&region=eu-1&path_style=true
+//
+// Without endpoint it is AWS and region is required; with it region may be left
+// out. path_style chooses where the bucket's name goes; left out, the endpoint
+// decides. An empty URL is an error: without offload logs stay in the database.
+// A directory is made if it is missing, and must be writable; S3 is not asked.
+func Open(_ context.Context, rawURL string, o Options) (*Store, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, errors.New("logstore: the URL cannot be read") // err would cite it
+	}
+	var objects backend
+	switch u.Scheme {
+	case "file":
+		objects, err = openFiles(u)
+	case "s3":
+		objects, err = openS3(u, o)
+	default:
+		err = errors.New("the URL must begin with file:// or s3://")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("logstore: %w", err)
+	}
+	return &Store{objects}, nil
+}
+
+// Close releases what the store holds. Readers stay usable.
+func (s *Store) Close() error { return s.objects.close() }
+
+// Put stores all of r, compressed, reads it back and compares. When it returns
+// no error, the log is durable and whole (S20). After an error nothing is
+// promised, and the same call may be made again: the same content gives the
+// same Object, and replaces what is left of an earlier attempt.
+func (s *Store) Put(ctx context.Context, name Name, r io.Reader) (Object, error) {
+	if err := name.check(); err != nil {
+		return Object{}, err
+	}
+	content := newSpool(s.objects.temp)
+	defer content.close()
+	if err := compress(content, within{ctx, r}); err != nil {
+		return Object{}, fmt.Errorf("compress a log: %w", err)
+	}
+	o := Object{Size: content.size, SHA256: content.sum()}
+	o.Ref = name.ref(o.SHA256)
+	if err := s.objects.put(ctx, o.Ref, content); err != nil {
+		return Object{}, fmt.Errorf("store a log: %w", err)
+	}
+	if err := s.Verify(ctx, o.Ref, o.SHA256, o.Size); err != nil {
+		return Object{}, fmt.Errorf("read a log back: %w", err)
+	}
+	return o, nil
+}
+
+// compress gives equal bytes for equal content: the compressor is fed in blocks
+// of one size, however r comes, and its header holds no time.
+func compress(to io.Writer, r io.Reader) error {
+	zip := gzip.NewWriter(to)
+	blocks := bufio.NewWriterSize(zip, 64<<10)
+	_, err := blocks.ReadFrom(r)
+	return errors.Join(err, blocks.Flush(), zip.Close())
+}
+
+// Get reads a log, uncompressed, from offset (in bytes of the log) to its end.
+// At the end, all that is stored has been compared with the checksum in its
+// name: a log that is damaged, cut or exchanged ends with ErrCorrupt instead of
+// io.EOF. An offset beyond the end gives nothing. To skip to an offset costs
+// as much as reading up to it.
+//
+// Faults: NotFound (CodeGone), Invalid for a negative offset. A reference that
+// is none is ErrRef; anything else is an outage, also in the midst of reading.
+func (s *Store) Get(ctx context.Context, ref string, offset int64) (io.ReadCloser, error) {
+	sum, err := s.sumOf(ref)
+	if err != nil {
+		return nil, err
+	}
+	if offset < 0 {
+		return nil, fault.New(fault.Invalid, "JOB_LOG_OFFSET", "the offset must not be negative")
+	}
+	stored, err := s.objects.open(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return newReader(ctx, stored, sum, offset), nil
+}
+
+// Verify reads all that is stored and compares it with sum, size, and the
+// checksum in the reference. It returns nil, ErrCorrupt, ErrRef, the fault
+// NotFound, or an outage.
+func (s *Store) Verify(ctx context.Context, ref string, sum [sha256.Size]byte, size int64) error {
+	named, err := s.sumOf(ref)
+	if err != nil {
+		return err
+	}
+	if named != sum {
+		return fmt.Errorf("%w: another checksum is expected than its name tells", ErrCorrupt)
+	}
+	stored, err := s.objects.open(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stored.Close() }()
+	hash := sha256.New()
+	n, err := io.Copy(hash, within{ctx, stored})
+	switch {
+	case err != nil:
+		return fmt.Errorf("read a stored log: %w", err)
+	case n != size:
+		return fmt.Errorf("%w: %d bytes instead of %d", ErrCorrupt, n, size)
+	case [sha256.Size]byte(hash.Sum(nil)) != sum:
+		return fmt.Errorf("%w: its checksum is wrong", ErrCorrupt)
+	}
+	return nil
+}
+
+// Delete removes a log. That there is none is no error.
+func (s *Store) Delete(ctx context.Context, ref string) error {
+	if _, err := s.sumOf(ref); err != nil {
+		return err
+	}
+	return s.objects.remove(ctx, ref)
+}
+
+func (s *Store) sumOf(ref string) (sum [sha256.Size]byte, err error) {
+	_, sum, err = parse(ref)
+	return sum, err
+}
+
+func gone() error { return fault.New(fault.NotFound, CodeGone, "the log is no longer stored") }
+
+// within ends a copy when the context does.
+type within struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (w within) Read(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.r.Read(p)
+}

@@ -1,0 +1,178 @@
+package logstore
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+)
+
+const (
+	defaultIOTimeout = 30 * time.Second
+	dialTimeout      = 10 * time.Second
+	attempts         = 3 // of each request, when the server is at fault or away
+)
+
+// bucket keeps objects under a prefix of a bucket.
+type bucket struct {
+	client       minio.Core
+	transport    *http.Transport
+	name, prefix string
+	tempDir      string
+}
+
+var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+
+func openS3(u *url.URL, o Options) (*bucket, error) {
+	if u.User != nil {
+		return nil, errors.New("credentials do not belong into the URL: set them apart")
+	}
+	prefix := strings.Trim(u.Path, "/")
+	if !bucketName.MatchString(u.Host) || u.Fragment != "" || prefix != "" && "/"+prefix != path.Clean("/"+prefix) {
+		return nil, errors.New("an S3 URL is s3://bucket/prefix")
+	}
+	host, settings, err := readS3Query(u.Query())
+	if err != nil {
+		return nil, err
+	}
+	settings.Creds = credentials.NewStaticV4(o.AccessKey, o.SecretKey, "")
+	if o.AccessKey == "" {
+		settings.Creds = credentials.NewIAM("")
+	}
+	transport, err := minio.DefaultTransport(settings.Secure)
+	if err != nil {
+		return nil, err
+	}
+	silence := o.IOTimeout
+	if silence <= 0 {
+		silence = defaultIOTimeout
+	}
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext(ctx, network, addr)
+		return &deadlined{conn, silence}, err
+	}
+	settings.Transport, settings.MaxRetries = transport, attempts
+	client, err := minio.New(host, &settings)
+	if err != nil {
+		return nil, err
+	}
+	return &bucket{minio.Core{Client: client}, transport, u.Host, prefix, o.TempDir}, nil
+}
+
+// readS3Query reads endpoint, region and path_style, and refuses all else.
+func readS3Query(query url.Values) (host string, o minio.Options, err error) {
+	for name, values := range query {
+		if len(values) != 1 {
+			return "", o, fmt.Errorf("%s is given more than once", name)
+		}
+	}
+	host, o.Secure, o.Region = "s3.amazonaws.com", true, query.Get("region")
+	if endpoint := query.Get("endpoint"); endpoint != "" {
+		e, err := url.Parse(endpoint)
+		if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || strings.Trim(e.Path, "/") != "" || e.RawQuery != "" || e.User != nil {
+			return "", o, errors.New("endpoint must be http:// or https:// and a host, maybe with a port")
+		}
+		host, o.Secure = e.Host, e.Scheme == "https"
+		if o.Region == "" {
+			o.Region = "us-east-1" // what servers that know no regions expect
+		}
+	}
+	if o.Region == "" {
+		return "", o, errors.New("region is required without endpoint")
+	}
+	switch query.Get("path_style") {
+	case "":
+	case "true":
+		o.BucketLookup = minio.BucketLookupPath
+	case "false":
+		o.BucketLookup = minio.BucketLookupDNS
+	default:
+		return "", o, errors.New("path_style must be true or false")
+	}
+	for name := range query {
+		if name != "endpoint" && name != "region" && name != "path_style" {
+			return "", o, fmt.Errorf("there is no parameter %s", name)
+		}
+	}
+	return host, o, nil
+}
+
+// deadlined gives up on a peer that is silent in the midst of a request, which
+// a context with a long life would wait for.
+type deadlined struct {
+	net.Conn
+	silence time.Duration
+}
+
+func (c *deadlined) Read(p []byte) (int, error) {
+	_ = c.SetReadDeadline(time.Now().Add(c.silence)) // a closed connection says so in Read
+	return c.Conn.Read(p)
+}
+
+func (c *deadlined) Write(p []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(c.silence))
+	return c.Conn.Write(p)
+}
+
+func (b *bucket) key(ref string) string { return path.Join(b.prefix, ref) }
+
+// put uploads in one request, which S3 makes visible whole or not at all. The
+// checksum is part of the signature, so that the server compares it too.
+func (b *bucket) put(ctx context.Context, ref string, content *spool) error {
+	if err := failpoint.Hit(failpoint.LogAfterWrite); err != nil {
+		return err
+	}
+	sum := content.sum()
+	_, err := b.client.PutObject(ctx, b.name, b.key(ref), content.reader(), content.size, "", hex.EncodeToString(sum[:]),
+		minio.PutObjectOptions{ContentType: "application/gzip"})
+	if err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	return failpoint.Hit(failpoint.LogAfterRename)
+}
+
+func (b *bucket) open(ctx context.Context, ref string) (io.ReadCloser, error) {
+	body, _, _, err := b.client.GetObject(ctx, b.name, b.key(ref), minio.GetObjectOptions{})
+	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+		return nil, gone()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open a stored log: %w", err)
+	}
+	return body, nil
+}
+
+func (b *bucket) remove(ctx context.Context, ref string) error {
+	err := b.client.RemoveObject(ctx, b.name, b.key(ref), minio.RemoveObjectOptions{})
+	if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchKey {
+		return fmt.Errorf("delete a stored log: %w", err)
+	}
+	return nil
+}
+
+func (b *bucket) temp() (*os.File, error) {
+	file, err := os.CreateTemp(b.tempDir, "skald-log-")
+	if err == nil {
+		_ = os.Remove(file.Name())
+	}
+	return file, err
+}
+
+func (b *bucket) close() error {
+	b.transport.CloseIdleConnections()
+	return nil
+}
