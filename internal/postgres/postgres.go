@@ -79,6 +79,7 @@ type DB struct {
 	dsn        string // for the connection that listens, with logins
 	logins     credentials.Source
 	statements sync.Map // statement → *sqlx.Stmt
+	specs      specCache
 }
 
 // errAddress has no cause: that would cite the address, and in it the password.

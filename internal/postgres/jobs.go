@@ -1,0 +1,44 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/skald-saga/skald/internal/envelope"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// Jobs is job runs (jobrun.Runs) and the worker's side of them (jobrun.Work) on
+// PostgreSQL.
+//
+// What workers say goes through the writers' connections, as transitions of sagas
+// do: fixed statements, prepared once, with batches as binary columns; each of
+// them names its tenant. What people ask goes through inTenant, unless runs or
+// dead letters come of it.
+//
+// Rows are locked in this order: the worker's, runs by id, dead letters, sagas.
+//
+// With encryption (Config.Encryption) arguments, results, errors, checkpoints and
+// logs of runs are sealed. Then lists show of an error its code alone.
+type Jobs struct {
+	db       *DB
+	settings func(context.Context) (jobrun.Settings, error)
+}
+
+// NewJobs returns the job runs of db. settings returns the settings as they
+// stand; it is asked at every call of a worker.
+func NewJobs(db *DB, settings func(context.Context) (jobrun.Settings, error)) *Jobs {
+	return &Jobs{db, settings}
+}
+
+// The fields of a run that are sealed.
+var (
+	fieldRunArgs       = envelope.Field{Name: "jobs.args"}
+	fieldRunCheckpoint = envelope.Field{Name: "jobs.checkpoint"}
+	fieldRunResult     = envelope.Field{Name: "jobs.result"}
+	fieldRunError      = envelope.Field{Name: "jobs.error"}
+)
+
+// fieldRunLog names a chunk of a run's log.
+func fieldRunLog(at jobrun.LogPlace) envelope.Field {
+	return envelope.Field{Name: "jobs.log", Attempt: at.Attempt, Step: at.Seq}
+}
