@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // time zones, for machines that have none
 
 	"github.com/alecthomas/kong"
 

@@ -118,6 +118,7 @@ var support = []string{"internal/storetest", "internal/testdb", "internal/archte
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{
+	"github.com/adhocore/gronx":      {"internal/schedule"},
 	"github.com/jmoiron/sqlx":        {"internal/postgres"},
 	"github.com/lib/pq":              {"internal/postgres", "db", "internal/devpg", "internal/testdb", "internal/bench"},
 	"github.com/hashicorp/vault/api": {"internal/vault"},

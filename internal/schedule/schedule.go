@@ -73,3 +73,60 @@ type Tick struct {
 	Wall string // the wall-clock time that it stands for: 2026-03-08T02:30:00
 }
 
+// Schedule is a compiled Spec. It does not change, and many may use it at once.
+type Schedule struct {
+	zone     *time.Location
+	from, to int64 // Unix seconds: no tick before from, none at or after to
+
+	every  int64 // seconds of an interval; 0 means programs
+	anchor int64 // Unix seconds, a tick of the interval
+
+	programs   []program // due when one of them is
+	realTime   bool
+	tellGaps   bool // a gap can cost ticks
+	skipGaps   bool
+	repeatBoth bool
+}
+
+// Next returns the first tick strictly after the given time; false when there
+// is none any more. No tick is later than the year 9999.
+func (s *Schedule) Next(after time.Time) (Tick, bool) {
+	var first Tick
+	found := false
+	s.walk(after, false, func(t Tick) bool {
+		first, found = t, true
+		return false
+	})
+	return first, found
+}
+
+// Ticks returns the ticks in (after, until] in order, no more than limit of them.
+func (s *Schedule) Ticks(after, until time.Time, limit int) []Tick {
+	var ticks []Tick
+	if limit <= 0 {
+		return nil
+	}
+	s.walk(after, false, func(t Tick) bool {
+		if t.At.After(until) {
+			return false
+		}
+		ticks = append(ticks, t)
+		return len(ticks) < limit
+	})
+	return ticks
+}
+
+// Preview returns the next ticks strictly after the given time for people, no
+// more than count entries: among the ticks stand the wall-clock times that a
+// gap costs (SkippedGap), At being the end of the gap.
+func (s *Schedule) Preview(after time.Time, count int) []Tick {
+	var ticks []Tick
+	if count <= 0 {
+		return nil
+	}
+	s.walk(after, true, func(t Tick) bool {
+		ticks = append(ticks, t)
+		return len(ticks) < count
+	})
+	return ticks
+}

@@ -1,0 +1,160 @@
+package schedule
+
+import "time"
+
+const (
+	day = 24 * 60 * 60 // seconds
+
+	// reach is how far a clock change can be felt, in seconds: no zone is further
+	// than 16 hours from UTC, and none ever changed by more than 24.
+	reach = 26 * 60 * 60
+
+	earliest = -62135596800 // Unix seconds of 0001-01-01T00:00:00Z
+	latest   = 253402300800 // and of 10000-01-01T00:00:00Z, which has no form in RFC 3339
+
+	wallForm = "2006-01-02T15:04:05"
+)
+
+// walk yields the ticks strictly after the given time in order until yield
+// returns false, and with tell also the times that gaps cost.
+func (s *Schedule) walk(after time.Time, tell bool, yield func(Tick) bool) {
+	u := max(after.Unix(), earliest-1) // Unix rounds down, so the next whole second is after it
+	if u >= latest {
+		return
+	}
+	u = max(u+1, s.from)
+	if s.every > 0 {
+		s.walkInterval(u, yield)
+		return
+	}
+	for u < min(s.to, latest) {
+		next, more := s.walkSpan(s.spanAt(u), u, tell, yield)
+		if !more {
+			return
+		}
+		u = next
+	}
+}
+
+func (s *Schedule) walkInterval(u int64, yield func(Tick) bool) {
+	n := (u - s.anchor) / s.every
+	if (u-s.anchor)%s.every > 0 {
+		n++
+	}
+	for at := s.anchor + n*s.every; at < min(s.to, latest); at += s.every {
+		if !yield(Tick{At: time.Unix(at, 0).UTC(), Wall: time.Unix(at, 0).In(s.zone).Format(wallForm)}) {
+			return
+		}
+	}
+}
+
+// span is a time without clock changes: from start to before end, in Unix
+// seconds, the wall clock is offset seconds ahead of UTC. The span after it may
+// have the same offset.
+type span struct{ start, end, offset int64 }
+
+// spanAt returns the span that u is in, so its end is later than u.
+func (s *Schedule) spanAt(u int64) span {
+	t := time.Unix(u, 0).In(s.zone)
+	p := span{start: earliest - reach, end: latest + reach}
+	_, offset := t.Zone()
+	p.offset = int64(offset)
+	start, end := t.ZoneBounds()
+	if !start.IsZero() {
+		p.start = start.Unix()
+	}
+	if !end.IsZero() {
+		p.end = end.Unix()
+	}
+	if p.end <= u {
+		// Where a zone's table has ended and its rule goes on, Go ends each year
+		// after 365 days, and so before December 31 of leap years (go1.26).
+		p.end = max(p.end+day, u+1)
+	}
+	return p
+}
+
+// walkSpan yields the ticks of a span from u on, and returns where to go on.
+func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (next int64, more bool) {
+	emit := func(at, wall int64, note Note) bool {
+		return at < s.to && yield(Tick{At: time.Unix(at, 0).UTC(), Note: note, Wall: time.Unix(wall, 0).UTC().Format(wallForm)})
+	}
+	// Wall-clock times are seconds too, read as if they were UTC.
+	from := u + p.offset
+	shown := from // before this, the wall clock shows what it has shown already
+	if u-p.start < reach {
+		before := p.start + s.spanAt(p.start-1).offset
+		shown = max(shown, before)
+		if u == p.start && before < from && !s.walkGap(before, from, tell, func(wall int64, note Note) bool { return emit(u, wall, note) }) {
+			return 0, false
+		}
+	}
+	if !s.realTime && !s.repeatBoth {
+		from = shown
+	}
+	for {
+		wall, ok := s.slot(from)
+		if !ok {
+			return 0, false
+		}
+		if wall >= p.end+p.offset {
+			if from >= p.end+p.offset-reach {
+				return p.end, true // the clock may go back there to before from
+			}
+			// There is nothing before wall, so the spans until then can be passed over.
+			return max(p.end, wall-reach), true
+		}
+		note := Note("")
+		switch {
+		case wall < shown:
+			note = Repeated
+		case !s.realTime && !s.repeatBoth && s.showsAgain(p, wall):
+			note = RepetitionLeftOut
+		}
+		if !emit(wall-p.offset, wall, note) {
+			return 0, false
+		}
+		from = wall + 1
+	}
+}
+
+// walkGap yields what becomes of the wall-clock times from before to until,
+// which do not exist. Times that would fire at the end of the gap make one
+// tick, and none beside the one that is due at that moment anyway.
+func (s *Schedule) walkGap(before, until int64, tell bool, yield func(int64, Note) bool) bool {
+	switch moves := !s.realTime && !s.skipGaps; {
+	case moves:
+		wall, ok := s.slot(before)
+		if !ok || wall >= until {
+			return true
+		}
+		if due, _ := s.slot(until); due == until {
+			return true
+		}
+		return yield(wall, MovedGap)
+	case tell && s.tellGaps:
+		for wall, ok := s.slot(before); ok && wall < until; wall, ok = s.slot(wall + 1) {
+			if !yield(wall, SkippedGap) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// showsAgain tells whether the wall clock goes back at the end of the span to
+// show this time once more.
+func (s *Schedule) showsAgain(p span, wall int64) bool {
+	return wall >= p.end+p.offset-reach && p.end < latest && wall >= p.end+s.spanAt(p.end).offset
+}
+
+// slot returns the first wall-clock time from wall on at which the schedule is due.
+func (s *Schedule) slot(wall int64) (int64, bool) {
+	first, found := int64(0), false
+	for i := range s.programs {
+		if at, ok := s.programs[i].next(wall); ok && (!found || at < first) {
+			first, found = at, true
+		}
+	}
+	return first, found
+}
