@@ -1,7 +1,9 @@
 package jobrun
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -110,7 +112,7 @@ func (s Settings) Number(name string) float64 {
 }
 
 // IsDefault tells whether nobody has changed the setting.
-func (s Settings) IsDefault(name string) bool { _, ok := s.values[name]; return !ok }
+func (s Settings) IsDefault(name string) bool { _, differs := s.values[name]; return !differs }
 
 // Seconds returns the value of a setting whose unit is seconds.
 func (s Settings) Seconds(name string) time.Duration {
@@ -143,6 +145,36 @@ func CheckSetting(name string, v float64) error {
 		return mistake(name, "not_whole", "must be a whole number")
 	}
 	return nil
+}
+
+// CheckSettings returns what is wrong with changes (nil: back to the default) of
+// which after is what comes: a fault of kind Invalid with every mistake, nil when
+// there is none.
+func CheckSettings(changes map[string]*float64, after Settings) error {
+	var wrong []fault.Field
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		d, _ := FindSetting(name)
+		v := d.Default
+		if changes[name] != nil {
+			v = *changes[name]
+		}
+		if f := fault.As(CheckSetting(name, v)); f != nil {
+			wrong = append(wrong, f.Fields...)
+		}
+	}
+	if wrong == nil {
+		// A worker must be able to miss a heartbeat without losing anything.
+		for _, longer := range []string{HeartbeatTTL, RunLease} {
+			if after.Number(longer) < 2*after.Number(HeartbeatInterval) {
+				wrong = append(wrong, fault.Field{Pointer: "/" + longer, Code: "too_short", Message: "must be at least twice " + HeartbeatInterval})
+			}
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	f := fault.New(fault.Invalid, CodeSetting, "%s %s", wrong[0].Pointer, wrong[0].Message)
+	return f.With(wrong...)
 }
 
 func mistake(name, code, format string, args ...any) error {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
 )
 
 // WorkerState is what a worker may do.
@@ -42,6 +44,43 @@ type WorkerProcess struct {
 	LostAt       *time.Time
 	DetachedAt   *time.Time
 	Reason       string
+}
+
+// Moved changes w's state as an operator asks: to ACTIVE, DRAINING or DETACHED.
+// A LOST one stays it, and drains when a heartbeat has revived it, if DrainAt is
+// set then. changed is false when it is so already. Fault: Conflict for one that
+// is DETACHED: the process must register anew.
+func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
+	draining := w.DrainAt != nil
+	switch {
+	case w.State == to && w.State != WorkerLost:
+		return false, nil
+	case w.State == WorkerDetached:
+		return false, fault.New(fault.Conflict, CodeConflict, "the worker is detached for good: its process must register anew").Allowing(w.Actions())
+	case w.State == WorkerLost && to != WorkerDetached:
+		if draining == (to == WorkerDraining) {
+			return false, nil
+		}
+		if to == WorkerActive {
+			w.DrainAt = nil
+		}
+		return true, nil
+	}
+	if w.State = to; to == WorkerActive {
+		w.DrainAt = nil
+	}
+	return true, nil
+}
+
+// Actions lists what an operator can do to a worker now; never nil.
+func (w *WorkerProcess) Actions() []string {
+	switch {
+	case w.State == WorkerDetached:
+		return []string{}
+	case w.State == WorkerDraining, w.DrainAt != nil:
+		return []string{"undrain", "detach"}
+	}
+	return []string{"drain", "detach"}
 }
 
 // Beat is what a heartbeat says of one run.

@@ -1,0 +1,91 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+func jobAction(tenant uuid.UUID, kind operator.Kind, subject, verb string) operator.Action {
+	return operator.By{Actor: "key:ops", Reason: "a test", RequestID: "r1"}.Did(uuid.Must(uuid.NewV7()), tenant, time.Now().UTC(), kind, subject, verb, nil)
+}
+
+func openJobs(t *testing.T) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+func TestSettingsAreChangedAllOrNone(t *testing.T) {
+	t.Parallel()
+	db := openJobs(t)
+	st, other := postgres.NewJobSettings(db), postgres.NewJobSettings(db)
+	tenant := uuid.New()
+	did := func() operator.Action { return jobAction(tenant, operator.JobSettings, jobrun.RunLease, "change") }
+	change := func(version int64, values map[string]*float64) (jobrun.Settings, error) {
+		return st.ChangeSettings(t.Context(), version, values, did())
+	}
+	first, err := st.Current(t.Context())
+	if err != nil || first.Version != 1 || first.Number(jobrun.RunLease) != 30 || !first.IsDefault(jobrun.RunLease) {
+		t.Fatalf("at first: %+v, %v", first, err)
+	}
+	after, err := change(first.Version, map[string]*float64{jobrun.RunLease: new(45.5), jobrun.MaxLosses: new(7.0)})
+	if err != nil || after.Version != 2 || after.Number(jobrun.RunLease) != 45.5 || after.Int(jobrun.MaxLosses) != 7 {
+		t.Fatalf("changed: %+v, %v", after, err)
+	}
+	if now, err := st.Current(t.Context()); err != nil || now.Version != 2 {
+		t.Errorf("the node that changed them sees %+v, %v", now, err)
+	}
+	if _, err := change(1, map[string]*float64{jobrun.RunLease: new(50.0)}); fault.KindOf(err) != fault.Precondition || !fault.IsCode(err, jobrun.CodeStale) {
+		t.Errorf("with an old version: %v", err)
+	}
+	for name, values := range map[string]map[string]*float64{
+		"unknown": {jobrun.RunLease: new(50.0), "colour": new(1.0)}, "out of bounds": {jobrun.RunLease: new(0.0)},
+		"not whole": {jobrun.MaxLosses: new(1.5)}, "leases shorter than heartbeats": {jobrun.HeartbeatInterval: new(40.0)},
+		"unknown, to its default": {"colour": nil},
+	} {
+		if _, err := change(0, values); fault.KindOf(err) != fault.Invalid || !fault.IsCode(err, jobrun.CodeSetting) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	same, err := change(0, map[string]*float64{jobrun.RunLease: new(45.5)})
+	if err != nil || same.Version != 2 {
+		t.Errorf("what is so already: %+v, %v", same, err)
+	}
+	last, err := change(0, map[string]*float64{jobrun.RunLease: nil})
+	if err != nil || last.Version != 3 || last.Number(jobrun.RunLease) != 30 {
+		t.Errorf("back to the default: %+v, %v", last, err)
+	}
+	seen, err := other.Settings(t.Context())
+	if err != nil || seen.Version != 3 || seen.Int(jobrun.MaxLosses) != 7 || !seen.IsDefault(jobrun.RunLease) {
+		t.Errorf("another node sees %+v, %v", seen, err)
+	}
+	history, err := st.SettingsHistory(t.Context(), 10)
+	if err != nil || len(history) != 3 || history[0].Version != 3 || history[0].New != nil || *history[0].Old != 45.5 || history[0].By != "key:ops" || history[0].Reason != "a test" {
+		t.Errorf("history: %+v, %v", history, err)
+	}
+	values, version, err := st.SettingValues(t.Context())
+	if err != nil || version != 3 || len(values) != len(jobrun.SettingsList) {
+		t.Fatalf("values: %d, %v", version, err)
+	}
+	for _, v := range values {
+		if v.IsDefault != (v.Name != jobrun.MaxLosses) || v.IsDefault && v.Value != v.Default {
+			t.Errorf("%+v", v)
+		}
+	}
+	page, err := postgres.NewActions(db).Actions(t.Context(), tenant, operator.Filter{Kind: operator.JobSettings, Limit: 10})
+	if err != nil || len(page.Actions) != 2 {
+		t.Errorf("%d actions were recorded (%v), want one for each change", len(page.Actions), err)
+	}
+}
