@@ -1,0 +1,159 @@
+package jobrun
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Candidate is a run of a concurrency key as its admission sees it.
+type Candidate struct {
+	ID           uuid.UUID
+	RootRunID    uuid.UUID
+	State        State // not terminal
+	Trigger      Trigger
+	Policy       Policy
+	ScheduledFor time.Time
+	AvailableAt  time.Time
+	Due          bool // AvailableAt has come
+	Admitted     bool // may be claimed, or is with a worker
+	// CancelRequested: its worker is to stop it.
+	CancelRequested bool
+	QueueLimit      int  // of Queue: how many may wait; 0: any number
+	HoldsKey        bool // as a retry that waits it keeps others from starting
+}
+
+// Step is what becomes of a candidate.
+type Step string
+
+// Steps. Candidates without one wait.
+const (
+	StepAdmit     Step = "admit"      // it may be claimed
+	StepSkip      Step = "skip"       // it ends as SKIPPED
+	StepCancel    Step = "cancel"     // it ends as CANCELED: nobody runs it
+	StepAskCancel Step = "ask_cancel" // its worker is asked to stop it
+)
+
+// Admission is a decision about a candidate, and why.
+type Admission struct {
+	ID     uuid.UUID
+	Step   Step
+	Reason string
+}
+
+// AdmitKey decides about the runs of one concurrency key (S18, sweep 10): at most
+// one of them is with a worker, or may be claimed. all are those that are with a
+// worker or may be claimed, those that wait and are due, and retries that wait
+// even if they are not due.
+//
+// What is due while another one has not ended does as its own policy says: forbid
+// skips it, queue lets it wait, replace ends the other one, and then it begins. A
+// retry goes on with something old: it waits under forbid too, and it replaces
+// nothing, but is skipped when something newer has the key. A canceled run that
+// still runs keeps its key until its worker or the grace has ended it (S9).
+func AdmitKey(all []Candidate) []Admission {
+	k := admission{}
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b Candidate) int {
+		return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), cmp.Compare(a.ID.String(), b.ID.String()))
+	})
+	for i := range all {
+		c := &all[i]
+		switch {
+		case c.State != Pending || c.Admitted:
+			k.holders = append(k.holders, c)
+		case c.Trigger == ByRetry && c.HoldsKey && k.retry == nil:
+			k.retry = c
+		case c.Due:
+			k.waiting = append(k.waiting, c)
+		}
+	}
+	if len(k.holders) == 0 {
+		k.choose()
+	}
+	if len(k.holders) > 0 {
+		k.hold(k.holders[0])
+	}
+	return k.decided
+}
+
+type admission struct {
+	holders []*Candidate
+	retry   *Candidate // the first one that waits and holds the key
+	waiting []*Candidate
+	decided []Admission
+	fresh   bool // the holder was admitted just now
+}
+
+func (k *admission) decide(c *Candidate, s Step, format string, args ...any) {
+	k.decided = append(k.decided, Admission{ID: c.ID, Step: s, Reason: fmt.Sprintf(format, args...)})
+}
+
+// choose admits the first that may begin while the key is free.
+func (k *admission) choose() {
+	if c := k.retry; c != nil {
+		k.holders = append(k.holders, c)
+		if c.Due {
+			k.decide(c, StepAdmit, "")
+			k.fresh = true
+		}
+		return
+	}
+	for len(k.waiting) > 0 {
+		c := k.waiting[0]
+		k.waiting = k.waiting[1:]
+		if by := k.replacer(); c.Policy == Replace && by != nil {
+			k.decide(c, StepSkip, "replaced by run %s of %s before it began", by.ID, stamp(by.ScheduledFor))
+			continue
+		}
+		k.decide(c, StepAdmit, "")
+		k.holders, k.fresh = append(k.holders, c), true
+		return
+	}
+}
+
+// replacer is the newest that waits and replaces what was before; nil: none.
+func (k *admission) replacer() *Candidate {
+	for _, c := range slices.Backward(k.waiting) {
+		if c.Policy == Replace && c.Trigger != ByRetry {
+			return c
+		}
+	}
+	return nil
+}
+
+// hold decides about those that wait while h has the key.
+func (k *admission) hold(h *Candidate) {
+	by, queued := k.replacer(), 0
+	for _, c := range k.waiting {
+		retry := c.Trigger == ByRetry
+		switch {
+		case c.Policy == Forbid && !retry:
+			k.decide(c, StepSkip, "forbidden while run %s of %s has not ended", h.ID, stamp(h.ScheduledFor))
+		case c.Policy == Replace && retry:
+			k.decide(c, StepSkip, "something newer has its key: run %s of %s", h.ID, stamp(h.ScheduledFor))
+		case c.Policy == Replace && c != by:
+			k.decide(c, StepSkip, "replaced by run %s of %s before it began", by.ID, stamp(by.ScheduledFor))
+		case c.Policy == Queue && !retry:
+			if queued++; c.QueueLimit > 0 && queued > c.QueueLimit {
+				k.decide(c, StepSkip, "%d runs wait for its key already, as many as may", c.QueueLimit)
+			}
+		}
+	}
+	if by == nil || k.fresh {
+		return
+	}
+	for _, old := range k.holders {
+		switch {
+		case old.State != Running:
+			k.decide(old, StepCancel, "replaced by run %s of %s", by.ID, stamp(by.ScheduledFor))
+		case !old.CancelRequested:
+			k.decide(old, StepAskCancel, "replaced by run %s of %s", by.ID, stamp(by.ScheduledFor))
+		}
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,178 @@
+package jobrun
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/skald-saga/skald/internal/schedule"
+)
+
+// maxPlanned is how many slots one plan has beyond those that are late; what is
+// left is in the next plan.
+const maxPlanned = 1000
+
+// PlanSlots returns the slots of d after LastMaterializedAt up to until, as runs,
+// and how far that is (A-04, J8, S22). It depends on nothing but the definition
+// and the time: what was stored as its next slot does not count (F45).
+//
+// Slots that are late by more than the definition's grace do as its misfire
+// policy says; at most Spec.CatchUpLimit of them become rows, the newest, and the
+// oldest of these tells since when there are none. Slots of a pause are SKIPPED
+// as they pass, and nothing is made ahead of its end.
+func PlanSlots(d *Definition, s *schedule.Schedule, until time.Time, set Settings, m Moment) ([]Slot, Advance) {
+	p := plan{d: d, s: s, set: set, m: m}
+	grace := time.Duration(d.Spec.MisfireGraceMS) * time.Millisecond
+	if grace == 0 {
+		grace = set.Seconds(SkipLateAfter)
+	}
+	at := d.LastMaterializedAt
+	if late := m.Now.Add(-grace - 1); at.Before(late) { // what is late by the grace itself is on time
+		p.late(at, late)
+		at = late
+	}
+	return p.slots, p.onTime(at, until)
+}
+
+type plan struct {
+	d     *Definition
+	s     *schedule.Schedule
+	set   Settings
+	m     Moment
+	slots []Slot
+}
+
+// onTime adds the slots after at that are not late.
+func (p *plan) onTime(at, until time.Time) Advance {
+	a := Advance{Definition: p.d.ID, Version: p.d.Version, Until: at}
+	ticks := p.s.Ticks(at, until, maxPlanned)
+	full := len(ticks) == maxPlanned
+	for _, t := range ticks {
+		if p.pausedAt(t.At) && t.At.After(p.m.Now) {
+			until, full = p.m.Now, false // whether it is skipped is not known yet
+			break
+		}
+		p.add(t.At, p.skipPaused(t.At))
+		a.Until = t.At
+	}
+	if !full && a.Until.Before(until) {
+		a.Until = until
+	}
+	if next, ok := p.s.Next(a.Until); ok {
+		a.NextDueAt = &next.At
+	}
+	return a
+}
+
+// late adds slots in (from, to], which are late.
+func (p *plan) late(from, to time.Time) {
+	limit := cmp.Or(p.d.Spec.CatchUpLimit, DefaultCatchUp)
+	ticks, more := newest(p.s, from, to, limit+1)
+	if len(ticks) > limit { // the oldest one stands for itself and those before it
+		more = more || len(ticks) > limit+1
+		if p.d.Spec.Misfire != CatchUp {
+			ticks, more = ticks[1:], true
+		}
+	}
+	once := len(ticks) - 1 // the newest that no pause covers
+	for once >= 0 && p.pausedAt(ticks[once].At) {
+		once--
+	}
+	for i, t := range ticks {
+		why := p.skipPaused(t.At)
+		switch {
+		case why != "":
+		case p.d.Spec.Misfire == CatchUp:
+			if len(ticks) > limit && i == 0 {
+				why = fmt.Sprintf("more than %d slots are to be caught up with, and it is older than those", limit)
+			}
+		case p.d.Spec.Misfire == FireOnce && i == once:
+		case p.d.Spec.Misfire == FireOnce:
+			why = "late: of the slots that were missed only the newest runs"
+		default:
+			why = fmt.Sprintf("late: it was due at %s, and now it is %s", stamp(t.At), stamp(p.m.Now))
+		}
+		if i == 0 && more && why != "" {
+			why += fmt.Sprintf("; earlier slots since %s are not recorded", stamp(from))
+		}
+		p.add(t.At, why)
+	}
+}
+
+// newest returns the last ticks in (from, to], up to limit, oldest first; more
+// says that there are others before them. It does not go through all of them: a
+// job that runs every second may have been away for a year.
+func newest(s *schedule.Schedule, from, to time.Time, limit int) (ticks []schedule.Tick, more bool) {
+	for span := time.Duration(limit) * time.Second; ; span *= 2 {
+		start := to.Add(-span)
+		if span <= 0 || !start.After(from) { // <= 0: the years of a duration are over
+			start = from
+		}
+		if start.Equal(from) || len(s.Ticks(start, to, limit+1)) > limit {
+			return last(s, start, to, limit, start.After(from))
+		}
+	}
+}
+
+// last is newest where going through all of them is cheap: at half the span
+// there were not too many.
+func last(s *schedule.Schedule, from, to time.Time, limit int, more bool) ([]schedule.Tick, bool) {
+	var ticks []schedule.Tick
+	for {
+		page := s.Ticks(from, to, limit)
+		ticks = append(ticks, page...)
+		if over := len(ticks) - limit; over > 0 {
+			ticks, more = ticks[over:], true
+		}
+		if len(page) < limit {
+			return ticks, more
+		}
+		from = page[len(page)-1].At
+	}
+}
+
+// pausedAt tells whether a slot lies in the pause.
+func (p *plan) pausedAt(slot time.Time) bool {
+	d := p.d
+	return d.PausedAt != nil && !slot.Before(*d.PausedAt) && (d.PausedUntil == nil || slot.Before(*d.PausedUntil))
+}
+
+// skipPaused is why a slot of the pause does not run; "": it is none.
+func (p *plan) skipPaused(slot time.Time) string {
+	if !p.pausedAt(slot) {
+		return ""
+	}
+	return PausedReason(p.d.PauseReason)
+}
+
+// PausedReason is why a slot of a pause is skipped; reason is the pause's.
+func PausedReason(reason string) string {
+	if reason == "" {
+		return "paused"
+	}
+	return "paused: " + reason
+}
+
+// add adds a slot, as a SKIPPED run when there is a reason for that.
+func (p *plan) add(slot time.Time, skipped string) {
+	m := p.m
+	key := TimeKey(p.d.ID, slot)
+	m.Jitter = chance(key) // of the slot, not of who makes it
+	r := New(p.d, Ask{Trigger: ByTime, Key: key, ScheduledFor: slot}, p.set, m)
+	if skipped != "" {
+		r.State, r.FinishedAt, r.AdmittedAt = Skipped, &m.Now, nil
+	}
+	p.slots = append(p.slots, Slot{Definition: p.d, Run: r, Reason: skipped})
+}
+
+// chance is a number in [0,1) that is always the same for a text.
+func chance(of string) float64 {
+	h := fnv.New64a()
+	h.Write([]byte(of)) //nolint:errcheck // it never fails
+	x := h.Sum64()
+	x ^= x >> 33 // FNV's upper bits depend little on the last bytes
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return float64(x>>11) / (1 << 53)
+}
