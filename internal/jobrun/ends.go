@@ -48,7 +48,8 @@ type Outcome struct {
 	LogRef    string
 }
 
-// Ended returns what the end of r by o means. spec is what the run's definition
+// Ended returns what the end of r by o means. What was to be canceled is not tried
+// again, however it ended, and is no dead letter. spec is what the run's definition
 // said in the run's version.
 func Ended(r Run, spec *Spec, o Outcome, m Moment) Ending {
 	from := r.State
@@ -74,7 +75,7 @@ func Ended(r Run, spec *Spec, o Outcome, m Moment) Ending {
 	switch {
 	case o.State == Succeeded:
 		e.tellLetter(dlq.WentWell, m)
-	case !failed:
+	case !failed, r.CancelRequestedAt != nil: // nobody wants it any more
 		e.tellLetter(dlq.Stopped, m)
 	case r.Error.Retryable && r.FailuresUsed < spec.Retry.Or(DefaultRetry).MaxAttempts:
 		e.retry(spec, m)
@@ -103,7 +104,7 @@ func (e *Ending) retry(spec *Spec, m Moment) {
 		Labels: r.Labels, Args: r.Args, ConcurrencyKey: r.ConcurrencyKey, Concurrency: r.Concurrency, TimeoutMS: r.TimeoutMS,
 		FailuresUsed: r.FailuresUsed, MaxLosses: r.MaxLosses, Continuation: NoDoubt, Checkpoint: r.Checkpoint,
 		RootRunID: r.RootRunID, RetryOfRunID: r.ID, RetryNumber: r.RetryNumber + 1,
-		IdempotencyKey: fmt.Sprintf("retry:%s:%d", r.ID, r.RetryNumber+1),
+		IdempotencyKey: RetryKey(r.ID, r.RetryNumber+1),
 		SagaID:         r.SagaID, SagaStep: r.SagaStep, SagaAction: r.SagaAction, EventID: r.EventID, LetterID: r.LetterID,
 		BackfillID: r.BackfillID, CorrelationID: r.CorrelationID, TraceID: r.TraceID, CreatedAt: m.Now, UpdatedAt: m.Now,
 	}

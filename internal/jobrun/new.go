@@ -59,6 +59,9 @@ func SagaKey(saga uuid.UUID, step int, action string, n int) string {
 	return fmt.Sprintf("saga:%s:%d:%s:%d", saga, step, action, n)
 }
 
+// RetryKey is of the n-th retry of a chain, which follows that run.
+func RetryKey(run uuid.UUID, n int) string { return fmt.Sprintf("retry:%s:%d", run, n) }
+
 // LetterKey is of the n-th retry of a dead letter.
 func LetterKey(letter uuid.UUID, n int) string { return fmt.Sprintf("dlq:%s:%d", letter, n) }
 

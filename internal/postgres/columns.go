@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"strings"
 	"time"
 
@@ -114,6 +115,15 @@ func (c *column) intOrNull(v *int64) {
 		return
 	}
 	c.int(*v)
+}
+
+func (c *column) floatOrNull(v *float64) {
+	if v == nil {
+		c.null()
+		return
+	}
+	c.of = oid.T_float8
+	c.b = binary.BigEndian.AppendUint64(c.next(8), math.Float64bits(*v))
 }
 
 func (c *column) bool(v bool) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -35,14 +36,21 @@ func runNotFound() error {
 	return fault.New(fault.NotFound, jobrun.CodeRunNotFound, "there is no such job run")
 }
 
-// lockRun reads a run in tx and locks it. Fault: NotFound.
-func (db *DB) lockRun(ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID) (jobrun.Run, error) {
-	r, err := db.scanRun(tx.QueryRowContext(ctx, `
-		SELECT `+runColumns+` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2 FOR NO KEY UPDATE OF r`, tenantID, id))
+const lockOneRun = `
+SELECT ` + runColumns + `, clock_timestamp() FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2 FOR NO KEY UPDATE OF r`
+
+// lockRun reads a run in tx, of the writers' connections, and locks it; now is
+// the database's clock. Fault: NotFound.
+func (db *DB) lockRun(ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID) (r jobrun.Run, now time.Time, err error) {
+	stmt, err := db.prepared(ctx, db.write, lockOneRun)
+	if err != nil {
+		return r, now, err
+	}
+	r, err = db.scanRun(tx.StmtxContext(ctx, stmt).QueryRowContext(ctx, tenantID, id), &now)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = runNotFound()
 	}
-	return r, err
+	return r, now.UTC(), err
 }
 
 // runOfKey reads the run of an idempotency key. Fault: NotFound.

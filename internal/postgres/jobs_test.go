@@ -169,7 +169,9 @@ func TestARunThatIsAskedForWaitsForNobodyWhosePolicyIsForbid(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
 	d := j.define(t, func(d *jobrun.Definition) { d.Spec.Concurrency = jobrun.Forbid })
-	later := j.run(d, func(a *jobrun.Ask) { a.Trigger, a.ScheduledFor, a.Key = jobrun.ByTime, now().Add(time.Minute), "time:1" })
+	later := j.run(d, func(a *jobrun.Ask) {
+		a.Trigger, a.ScheduledFor, a.Key = jobrun.ByTime, now().Add(time.Minute), "time:1"
+	})
 	first := j.create(t, later, j.run(d))[1] // the slot is not due yet, and in nobody's way
 	second := j.run(d)
 	_, _, err := j.Create(t.Context(), second, j.action(second))

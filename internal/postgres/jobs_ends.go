@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// momentAt is a moment of the database's clock.
+func momentAt(now time.Time) jobrun.Moment {
+	return jobrun.Moment{Now: now.UTC(), Jitter: rand.Float64(), NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }}
+}
+
+// storeEnd writes the end of a run that is still as it was read.
+const storeEnd = `
+UPDATE jobs.job_runs r
+   SET state = $5, version = $6, finished_at = $7, updated_at = $7, failures_used = $8, losses_used = $9, continuation_state = 'NONE',
+       continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, exit_code = $10, result = $11::jsonb,
+       error = $12::jsonb, error_code = $13, error_summary = $14, resource_cpu_seconds_total = $15, resource_peak_rss_bytes = $16,
+       resource_io_read_bytes = $17, resource_io_write_bytes = $18
+ WHERE r.tenant_id = $1 AND r.id = $2 AND r.version = $3 AND r.state || '' = $4`
+
+// putEnding writes the end of a run, and all that follows from it, in tx, a
+// transaction of the writers' connections: the row, if it is still as before,
+// decisions, the run that retries it, what is told of dead letters, and the saga
+// that waits for it. at is the moment of the end. Fault: Conflict (CodeStale) when
+// somebody else moved the run; then nothing of tx is to be kept.
+func (db *DB) putEnding(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, e *jobrun.Ending, at time.Time) error {
+	if err := db.putEnd(ctx, tx, before, &e.Run); err != nil {
+		return err
+	}
+	var told runEvents
+	for _, ev := range e.Events {
+		if e.Run.Error != nil && db.keys.Seals() && ev.Reason == e.Run.Summary() {
+			ev.Reason = e.Run.Error.Code
+		}
+		told.add(&e.Run, ev)
+	}
+	if err := db.putRunEvents(ctx, tx, &told); err != nil {
+		return err
+	}
+	if e.Retry != nil {
+		created, err := db.insertRuns(ctx, tx, []jobrun.Run{*e.Retry})
+		if err != nil {
+			return err
+		}
+		if !created[0] {
+			return fmt.Errorf("the retry of run %s is there already", e.Run.ID)
+		}
+	}
+	if e.News != nil {
+		all := []news{db.newsOfRun(e, at)}
+		found, err := db.lockTold(ctx, tx, all)
+		if err != nil {
+			return err
+		}
+		if err := db.tellLetters(ctx, tx, all, found); err != nil {
+			return err
+		}
+	}
+	if e.Final && e.Run.SagaID != uuid.Nil {
+		return db.sagaRunEnded(ctx, tx, &e.Run)
+	}
+	return nil
+}
+
+// putEnd writes the row of a run that has ended, if it is still as before.
+func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before, r *jobrun.Run) error {
+	place := db.keys.Of(r.TenantID, r.ID)
+	result, err := seal(&place, fieldRunResult, r.Result)
+	if err != nil {
+		return err
+	}
+	failure, code, summary, err := sealedRunError(&place, r)
+	if err != nil {
+		return err
+	}
+	stmt, err := db.prepared(ctx, db.write, storeEnd)
+	if err != nil {
+		return err
+	}
+	done, err := tx.StmtxContext(ctx, stmt).ExecContext(ctx, r.TenantID, r.ID, before.Version, before.State,
+		r.State, r.Version, r.FinishedAt, r.FailuresUsed, r.LossesUsed, r.ExitCode, nullIfEmpty(string(result)),
+		nullIfEmpty(string(failure)), code, summary, r.Resources.CPUSecondsTotal, r.Resources.PeakRSSBytes, r.Resources.IOReadBytes, r.Resources.IOWriteBytes)
+	if err != nil {
+		return err
+	}
+	if n, err := done.RowsAffected(); err != nil || n == 1 {
+		return err
+	}
+	return fault.New(fault.Conflict, jobrun.CodeStale, "somebody else has changed job run %s meanwhile", r.ID)
+}
+
+// newsOfRun is what a run's end tells of its dead letter. While content is sealed,
+// nothing that a worker has said goes into the letter's error.
+func (db *DB) newsOfRun(e *jobrun.Ending, at time.Time) news {
+	n := news{e.News, e.Run.TenantID, dlq.Moment{Now: at}}
+	if n.Told == dlq.GaveUp && db.keys.Seals() {
+		plain := *e.News
+		l := &plain.Letter
+		l.Failure.Message, l.Failure.Stack = fmt.Sprintf("the job run gave up: %s", l.Failure.Type), ""
+		l.Fingerprint = dlq.Fingerprint(l.OriginalTopic, l.ConsumerGroup, l.Failure)
+		n.News = &plain
+	}
+	return n
+}

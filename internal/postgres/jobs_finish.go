@@ -1,0 +1,201 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// fenceTypes are the columns of a batch of fences, which begin each batch of
+// calls: which run, and who says that it is theirs.
+var fenceTypes = [...]struct{ name, travels string }{
+	{"tenant_id", "uuid"}, {"id", "uuid"}, {"worker", "uuid"}, {"attempt", "bigint"}, {"token", "uuid"}, {"epoch", "bigint"},
+}
+
+func addFence(c []column, tenantID, run uuid.UUID, f jobrun.Fence) {
+	c[0].uuid(tenantID)
+	c[1].uuid(run)
+	c[2].uuid(f.WorkerID)
+	c[3].int(int64(f.Attempt))
+	c[4].uuid(f.LeaseToken)
+	c[5].int(f.LeaderEpoch)
+}
+
+// fenced is the condition that r is with whom f says. The state is compared as no
+// index has it: runs are looked up by their ids, not among all of a worker.
+const fenced = `r.id = f.id AND r.tenant_id = f.tenant_id AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt
+   AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND r.state || ''`
+
+// successTypes are the columns of a batch of plain successes after the fences.
+var successTypes = [...]struct{ name, travels string }{
+	{"exit_code", "bigint"}, {"result", "text"}, {"cpu", "float8"}, {"rss", "bigint"}, {"reads", "bigint"}, {"writes", "bigint"},
+}
+
+// finishRuns ends runs that have succeeded, and of which nothing else follows. It
+// answers the number in the batch of each that it ended.
+var finishRuns = func() string {
+	var names, types []string
+	for i, c := range slices.Concat(fenceTypes[:], successTypes[:]) {
+		names, types = append(names, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+	}
+	return `
+UPDATE jobs.job_runs r
+   SET state = 'SUCCEEDED', version = r.version + 1, finished_at = clock_timestamp(), updated_at = clock_timestamp(), continuation_state = 'NONE',
+       continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, exit_code = f.exit_code, result = f.result::jsonb,
+       resource_cpu_seconds_total = coalesce(f.cpu, r.resource_cpu_seconds_total), resource_peak_rss_bytes = coalesce(f.rss, r.resource_peak_rss_bytes),
+       resource_io_read_bytes = coalesce(f.reads, r.resource_io_read_bytes), resource_io_write_bytes = coalesce(f.writes, r.resource_io_write_bytes)
+  FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS f (` + strings.Join(names, ", ") + `, n)
+ WHERE ` + fenced + ` = 'RUNNING' AND r.saga_id IS NULL AND r.letter_id IS NULL
+RETURNING f.n, r.version, r.started_at, r.finished_at`
+}()
+
+// Finish implements jobrun.Work (W7, W8). Plain successes are one statement for
+// the whole batch; whatever something else follows from is a transaction for
+// each, on its locked row.
+func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.Done, error) {
+	out := make([]jobrun.Done, len(results))
+	settled := make([]bool, len(results))
+	var plain []int
+	for i := range results {
+		if r := &results[i]; r.Error == nil && len(r.Emit) == 0 {
+			plain = append(plain, i)
+		}
+	}
+	// In the order of their ids, in which all lock runs.
+	slices.SortFunc(plain, func(a, b int) int { return compareIDs(results[a].RunID, results[b].RunID) })
+	_, err := again(func() (struct{}, error) { return struct{}{}, st.succeed(ctx, results, plain, out, settled) })
+	if err != nil && !dataError(err) { // what cannot be stored is found one by one
+		return nil, fmt.Errorf("finish job runs: %w", err)
+	}
+	for i := range results {
+		if settled[i] {
+			continue
+		}
+		if out[i], err = st.finishOne(ctx, &results[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
+
+// succeed ends those of results whose numbers are plain, and notes which it did.
+func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []int, out []jobrun.Done, settled []bool) error {
+	if len(plain) == 0 {
+		return nil
+	}
+	var fences [len(fenceTypes)]column
+	var said [len(successTypes)]column
+	for _, i := range plain {
+		r := &results[i]
+		place := st.db.keys.Of(r.TenantID, r.RunID)
+		result, err := seal(&place, fieldRunResult, r.Value)
+		if err != nil {
+			return err
+		}
+		addFence(fences[:], r.TenantID, r.RunID, r.Fence)
+		if r.ExitCode == nil {
+			said[0].null()
+		} else {
+			said[0].int(int64(*r.ExitCode))
+		}
+		said[1].json(result)
+		said[2].floatOrNull(r.Resources.CPUSecondsTotal)
+		said[3].intOrNull(r.Resources.PeakRSSBytes)
+		said[4].intOrNull(r.Resources.IOReadBytes)
+		said[5].intOrNull(r.Resources.IOWriteBytes)
+	}
+	rows, err := st.db.queryWrite(ctx, finishRuns, parameters(fences[:], said[:])...)
+	if err != nil {
+		return err
+	}
+	return eachRow(rows, func() error {
+		var n int
+		var version int64
+		var started, finished time.Time
+		if err := rows.Scan(&n, &version, &started, &finished); err != nil {
+			return err
+		}
+		i := plain[n-1]
+		settled[i] = true
+		out[i] = jobrun.Done{Run: heldRun(results[i].TenantID, results[i].RunID, results[i].Fence)}
+		r := &out[i].Run
+		r.State, r.Version, r.StartedAt, r.FinishedAt = jobrun.Succeeded, version, &started, &finished
+		r.Result, r.ExitCode, r.Resources = results[i].Value, results[i].ExitCode, results[i].Resources
+		utc(r.StartedAt, r.FinishedAt)
+		return nil
+	})
+}
+
+// heldRun is what is known of a run without reading it.
+func heldRun(tenantID, id uuid.UUID, f jobrun.Fence) jobrun.Run {
+	return jobrun.Run{ID: id, TenantID: tenantID, WorkerID: f.WorkerID, Attempt: f.Attempt, LeaseToken: f.LeaseToken, LeaderEpoch: f.LeaderEpoch}
+}
+
+// finishOne ends one run with all that follows. What its own fault is, is in Done;
+// the error is an outage.
+func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done, err error) {
+	o := jobrun.Outcome{State: jobrun.Succeeded, By: jobrun.Worker, ExitCode: f.ExitCode, Result: f.Value, Resources: f.Resources}
+	c := workerCall{f.TenantID, f.RunID, f.Fence, jobrun.CallComplete}
+	if f.Error != nil {
+		c.call, o.State, o.Error = jobrun.CallFail, jobrun.Failed, f.Error
+		if f.TimedOut {
+			o.State = jobrun.TimedOut
+		}
+	}
+	var made followers
+	d.Run, d.Replayed, err = st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
+		e, err := st.end(ctx, tx, &r, o, now)
+		if err != nil {
+			return r, err
+		}
+		if n := e.Retry; n != nil {
+			d.RetryID, d.RetryAt = n.ID, &n.AvailableAt
+		}
+		if e.News != nil && e.News.Told == dlq.GaveUp {
+			d.LetterID = e.News.Letter.ID
+		}
+		made, err = st.emit(ctx, tx, &e.Run, f.Emit, now)
+		return e.Run, err
+	})
+	switch {
+	case err == nil:
+		st.db.runsCreated(made.runs, made.created)
+	case fault.As(err) != nil:
+		d.Err = err
+	case dataError(err):
+		d.Err = fault.New(fault.Invalid, jobrun.CodeInvalid, "what the run left behind cannot be stored").Because(err)
+	default:
+		return d, fmt.Errorf("finish job run %s: %w", f.RunID, err)
+	}
+	if d.Replayed && c.call == jobrun.CallFail {
+		return d, st.retryOf(ctx, &d)
+	}
+	return d, nil
+}
+
+const retryOfRun = `SELECT r.id, r.available_at FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.idempotency_key = $2`
+
+// retryOf fills in which run retries the one that d is about.
+func (st *Jobs) retryOf(ctx context.Context, d *jobrun.Done) error {
+	rows, err := st.db.queryWrite(ctx, retryOfRun, d.Run.TenantID, jobrun.RetryKey(d.Run.ID, d.Run.RetryNumber+1))
+	if err != nil {
+		return fmt.Errorf("look for the retry of job run %s: %w", d.Run.ID, err)
+	}
+	return eachRow(rows, func() error {
+		d.RetryAt = new(time.Time)
+		err := rows.Scan(&d.RetryID, d.RetryAt)
+		utc(d.RetryAt)
+		return err
+	})
+}
