@@ -89,7 +89,8 @@ func (c *cron) dueOn(date time.Time) bool {
 			onDay = onDay || nearest(date, want, last) == d
 		}
 	}
-	onWeekday := fits(week, weekday, 0, 6) || weekday == 0 && fits(week, 7, 0, 7) && !strings.Contains(week, "*")
+	week = strings.ReplaceAll(","+week, ",7/", ",0/")[1:]
+	onWeekday := fits(week, weekday, 0, 6) || weekday == 0 && fits(week, 7, 0, 6) // 2/3 ends on Saturday, 2-7/3 on Sunday
 	for part := range strings.SplitSeq(week, ",") {
 		if n, ok := strings.CutSuffix(part, "L"); ok {
 			want, _ := strconv.Atoi(n)
