@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: object-store help build run demo test race chaos lint generate verify-generated bench bench-read bench-dlq-read postgres kafka kafka-stop test-kafka bench-dlq
+.PHONY: help object-store redis build run demo test race chaos lint generate verify-generated bench bench-read bench-dlq-read postgres kafka kafka-stop test-kafka bench-dlq
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ build: ## bin/skald
 object-store: ## build the S3 server of the tests (versitygw, pinned in tools/s3), once on a machine
 	@$(GO) tool -n -modfile=tools/s3/go.mod versitygw >/dev/null
 
+redis: ## the program redis-server, for tests
+	@sh scripts/redis-server.sh
+
 postgres:
 	@sh scripts/postgres-binaries.sh
 
@@ -24,7 +27,7 @@ run: postgres build ## start Skald on http://127.0.0.1:8080 with a private Postg
 demo: postgres build ## run three orders through a private server and check the ledgers
 	./bin/skald demo
 
-test: postgres object-store ## every test; fails, never skips, when a component is missing
+test: postgres object-store redis ## every test; fails, never skips, when a component is missing
 	$(GO) vet ./...
 	$(GO) test -timeout 15m ./...
 

@@ -25,6 +25,7 @@ var customRules = map[string]string{
 	"api_key":       "an API key, as skald key generate prints it",
 	"issuer_url":    "an https URL; http only for a loopback host",
 	"vault_address": "http:// or https:// with a host and maybe a port, such as https://vault.internal:8200",
+	"redis_url":     "redis:// or rediss:// and a host, maybe with :password@ or user:password@, port and /database",
 	"offload_url":   "file:// and the absolute path of a directory, or s3:// and a bucket, maybe with a prefix",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }
@@ -49,6 +50,7 @@ func newChecker() *validator.Validate {
 		"vault_address": vaultAddress,
 		"egress_entry":  egressEntry,
 		"offload_url":   offloadURL,
+		"redis_url":     redisURL,
 		"broker":        broker,
 		"pattern":       pattern,
 		"api_key":       apiKey,

@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// Jobs says where the logs of job runs go in the end. LogS3SecretKey holds the
-// content of LogS3SecretKeyFile when that is given.
+// Jobs says where the logs of job runs go in the end, and which Redis may help.
+// LogS3SecretKey holds the content of LogS3SecretKeyFile when that is given.
 type Jobs struct {
 	LogOffloadURL      string `koanf:"log_offload_url" env:"SKALD_LOG_OFFLOAD_URL" validate:"omitempty,offload_url" doc:"Where logs go after log_retention_days_db: file:///var/lib/skald/logs, or s3://bucket/prefix?endpoint=https://s3.internal&region=eu-1&path_style=true, of which region is required without endpoint. Empty means that they stay in the database. All nodes must see the same place."`
 	LogS3AccessKey     string `koanf:"log_s3_access_key" validate:"max=255" doc:"Access key for S3; empty means the role of the machine or pod (AWS)."`
 	LogS3SecretKey     Secret `koanf:"log_s3_secret_key" doc:"Secret key that belongs to it. Excludes log_s3_secret_key_file."`
 	LogS3SecretKeyFile string `koanf:"log_s3_secret_key_file" doc:"File that holds the secret key; line ends after it are dropped. Excludes log_s3_secret_key."`
+	RedisURL           Secret `koanf:"redis_url" env:"SKALD_REDIS_URL" validate:"omitempty,redis_url" doc:"Redis that notes which worker has which run, as a hint that may save work: redis://user:password@host:6379/0, or rediss:// for TLS. PostgreSQL decides, with it and without it. Empty means none."`
+	RedisPrefix        string `koanf:"redis_prefix" validate:"max=100" doc:"First word of its keys, which are PREFIX:jobrun:lease:RUN; empty leaves it and its colon out."`
 }
 
 // offloadURL tells whether s has the form of a place for logs; package logstore
@@ -32,6 +34,19 @@ func offloadURL(s string) bool {
 	return false
 }
 
+// redisURL tells whether s has the form of a Redis URL; package redislease is
+// stricter.
+func redisURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "redis" || u.Scheme == "rediss") && u.Hostname() != ""
+}
+
+// plainPassword tells whether a password would travel over a network in the clear.
+func plainPassword(s Secret) bool {
+	u, err := url.Parse(string(s))
+	return err == nil && u.Scheme == "redis" && u.User != nil && !loopbackAddr(net.JoinHostPort(u.Hostname(), "80"))
+}
+
 // plainEndpoint tells whether logs would travel over a network in the clear.
 func plainEndpoint(s string) bool {
 	u, err := url.Parse(s)
@@ -46,6 +61,10 @@ var jobsRules = []rule{
 	{"jobs.log_offload_url", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || !plainEndpoint(c.Jobs.LogOffloadURL),
 			"must not have an http endpoint in prod: logs would travel in the clear")
+	}},
+	{"jobs.redis_url", []string{"app.environment"}, func(c Config) string {
+		return unless(c.App.Environment != Prod || !plainPassword(c.Jobs.RedisURL),
+			"must be rediss:// in prod: the password would travel in the clear")
 	}},
 	{"jobs.log_s3_access_key", []string{"jobs.log_offload_url"}, func(c Config) string {
 		return unless(c.Jobs.LogS3AccessKey == "" || strings.HasPrefix(c.Jobs.LogOffloadURL, "s3:"),

@@ -1,0 +1,197 @@
+// Package redislease keeps the short leases of job runs in Redis (J-24), as
+// hints: the leases in PostgreSQL decide, and a Redis that is slow, gone, empty
+// or wrong costs speed and nothing else (docs/decisions/0034-redis-leases.md).
+//
+// All of Redis is one goroutine's with one connection. Callers hand it their
+// notes and go on; one that asks waits for the timeout at most.
+package redislease
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+const (
+	// defaultTimeout is how long a round trip may take, and so how long a caller
+	// waits who asks something.
+	defaultTimeout = 50 * time.Millisecond
+	// dialTimeout may be longer: no caller waits for it.
+	dialTimeout = time.Second
+	// queued is how many notes may wait; further ones are lost.
+	queued = 4096
+	// batch is how many commands go out in one round trip.
+	batch = 512
+	// After a failure Redis is left alone for minPause, twice as long after each
+	// further one, at most maxPause.
+	minPause = 250 * time.Millisecond
+	maxPause = 15 * time.Second
+)
+
+// Config of the hints. URL and Log are required.
+type Config struct {
+	URL     string        // redis://user:password@host:6379/0, or rediss:// for TLS
+	Prefix  string        // first word of every key, such as "scheduler"; "": none
+	Timeout time.Duration // 0: 50 ms
+	Log     *slog.Logger
+	// Done is told of every round trip, and of what did not get to Redis. Nil: nobody is.
+	Done func(Outcome)
+}
+
+// Outcome is what became of some commands.
+type Outcome struct {
+	Commands int
+	Lost     bool // they did not reach Redis, or its answer did not come
+	Took     time.Duration
+}
+
+// Hints is jobrun.LeaseHints in Redis. Run must run for them to be of any use.
+type Hints struct {
+	cfg   Config
+	queue chan command
+}
+
+// command is one command for Redis, and who waits for its answer.
+type command struct {
+	name  string
+	args  []any
+	reply chan<- []bool // nil: nobody waits; else it has room for the answer
+	want  []string      // of an MGET: what each value must be
+}
+
+// New checks the configuration and connects to nothing.
+func New(cfg Config) (*Hints, error) {
+	if err := CheckURL(cfg.URL); err != nil {
+		return nil, err
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.Done == nil {
+		cfg.Done = func(Outcome) {}
+	}
+	return &Hints{cfg, make(chan command, queued)}, nil
+}
+
+// hold notes a worker unless a later attempt is there, or something that is not
+// ours. ARGV: attempt, value, milliseconds.
+const hold = `local v = redis.pcall('GET', KEYS[1])
+if type(v) == 'table' then return 0 end
+if v and v ~= ARGV[2] then
+  local a = tonumber(string.match(v, '^(%d+) '))
+  if not a or a >= tonumber(ARGV[1]) then return 0 end
+end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1`
+
+// release deletes what is this very fence's. ARGV: value.
+const release = `if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0`
+
+func (h *Hints) key(run uuid.UUID) string {
+	key := "jobrun:lease:" + run.String()
+	if h.cfg.Prefix != "" {
+		key = h.cfg.Prefix + ":" + key
+	}
+	return key
+}
+
+// value is attempt, worker and token: what a runner on the same machine may
+// compare with what it was given.
+func value(f jobrun.Fence) string {
+	return fmt.Sprintf("%d %s %s", f.Attempt, f.WorkerID, f.LeaseToken)
+}
+
+// Hold implements jobrun.LeaseHints.
+func (h *Hints) Hold(runs ...jobrun.HeldRun) {
+	for _, r := range runs {
+		h.note(command{name: "EVAL", args: []any{hold, 1, h.key(r.RunID), r.Fence.Attempt, value(r.Fence), max(r.TTL.Milliseconds(), 1)}})
+	}
+}
+
+// Release implements jobrun.LeaseHints.
+func (h *Hints) Release(runs ...jobrun.RunFence) {
+	for _, r := range runs {
+		h.note(command{name: "EVAL", args: []any{release, 1, h.key(r.RunID), value(r.Fence)}})
+	}
+}
+
+// note queues a command, or loses it.
+func (h *Hints) note(c command) bool {
+	select {
+	case h.queue <- c:
+		return true
+	default:
+		h.cfg.Done(Outcome{Commands: 1, Lost: true})
+		return false
+	}
+}
+
+// Alive implements jobrun.LeaseHints.
+func (h *Hints) Alive(ctx context.Context, runs []jobrun.RunFence) []bool {
+	unknown := make([]bool, len(runs))
+	if len(runs) == 0 {
+		return unknown
+	}
+	reply := make(chan []bool, 1)
+	c := command{name: "MGET", reply: reply}
+	for _, r := range runs {
+		c.args, c.want = append(c.args, h.key(r.RunID)), append(c.want, value(r.Fence))
+	}
+	if !h.note(c) {
+		return unknown
+	}
+	late := time.NewTimer(h.cfg.Timeout)
+	defer late.Stop()
+	select {
+	case alive := <-reply:
+		if alive == nil {
+			return unknown
+		}
+		return alive
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return unknown
+}
+
+// Run talks to Redis until ctx ends. What is queued then is lost.
+func (h *Hints) Run(ctx context.Context) {
+	w := wire{cfg: h.cfg}
+	defer w.drop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case first := <-h.queue:
+			w.send(ctx, h.gather(first))
+		}
+	}
+}
+
+// gather takes what is queued besides first, without waiting.
+func (h *Hints) gather(first command) []command {
+	commands := []command{first}
+	for len(commands) < batch {
+		select {
+		case c := <-h.queue:
+			commands = append(commands, c)
+		default:
+			return commands
+		}
+	}
+	return commands
+}
+
+// CheckURL returns what is wrong with a URL, without citing it.
+func CheckURL(rawURL string) error {
+	_, err := parseURL(rawURL)
+	return err
+}
+
+var _ jobrun.LeaseHints = (*Hints)(nil)

@@ -1,0 +1,108 @@
+package redislease
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// Note returns w, which notes in the hints who has which run, after the
+// database has said so. What w does and answers stays as it is. lease is how long
+// a started run is its worker's without a heartbeat.
+func Note(w jobrun.Work, hints jobrun.LeaseHints, lease func() time.Duration) jobrun.Work {
+	return &noting{w, hints, lease}
+}
+
+type noting struct {
+	jobrun.Work
+	hints jobrun.LeaseHints
+	lease func() time.Duration
+}
+
+func (n *noting) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+	offers, err := n.Work.Claim(ctx, a)
+	for i := range offers {
+		n.hold(&offers[i].Run)
+	}
+	return offers, err
+}
+
+func (n *noting) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.RunFence) ([]jobrun.Done, error) {
+	done, err := n.Work.Start(ctx, tenant, fences)
+	for i := range done {
+		if done[i].Err == nil {
+			n.hold(&done[i].Run)
+		}
+	}
+	return done, err
+}
+
+// Heartbeat notes the leases that were renewed. When the database is away it
+// notes what the worker says of itself: that it lives is true all the same.
+func (n *noting) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64, beats []jobrun.Beat) (jobrun.WorkerProcess, []jobrun.Lease, error) {
+	w, leases, err := n.Work.Heartbeat(ctx, tenant, worker, seq, load, beats)
+	renewed := map[uuid.UUID]bool{}
+	for _, l := range leases {
+		renewed[l.RunID] = l.OK
+	}
+	away := err != nil && fault.KindOf(err) == 0
+	for _, b := range beats {
+		if away || renewed[b.RunID] {
+			n.hints.Hold(jobrun.HeldRun{RunFence: jobrun.RunFence{RunID: b.RunID, Fence: b.Fence}, TTL: n.lease()})
+		}
+	}
+	return w, leases, err
+}
+
+func (n *noting) Progress(ctx context.Context, tenant uuid.UUID, b jobrun.Beat) (jobrun.Run, error) {
+	r, err := n.Work.Progress(ctx, tenant, b)
+	if err == nil {
+		n.hold(&r)
+	}
+	return r, err
+}
+
+func (n *noting) Confirm(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Run, error) {
+	r, err := n.Work.Confirm(ctx, tenant, run, f)
+	if err == nil {
+		n.hold(&r)
+	}
+	return r, err
+}
+
+func (n *noting) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.Done, error) {
+	done, err := n.Work.Finish(ctx, results)
+	for i := range done {
+		if done[i].Err == nil {
+			n.hints.Release(jobrun.RunFence{RunID: results[i].RunID, Fence: results[i].Fence})
+		}
+	}
+	return done, err
+}
+
+func (n *noting) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Run, error) {
+	r, err := n.Work.Release(ctx, tenant, run, f, reason)
+	if err == nil {
+		n.hints.Release(jobrun.RunFence{RunID: run, Fence: f})
+	}
+	return r, err
+}
+
+func (n *noting) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Run, error) {
+	r, err := n.Work.AckCancel(ctx, tenant, run, f)
+	if err == nil {
+		n.hints.Release(jobrun.RunFence{RunID: run, Fence: f})
+	}
+	return r, err
+}
+
+// hold notes a run that the database has just given, or left, to its worker.
+func (n *noting) hold(r *jobrun.Run) {
+	if r.State == jobrun.Assigned || r.State == jobrun.Running {
+		n.hints.Hold(jobrun.HeldRun{RunFence: jobrun.RunFence{RunID: r.ID, Fence: r.Fence()}, TTL: n.lease()})
+	}
+}
