@@ -113,6 +113,7 @@ const (
 	MaxBackfill     = 100_000 // slots of one
 	MaxClaim        = 1000    // runs of one claim, or calls of one batch
 	MaxLogChunk     = 256 << 10
+	MaxLog          = 64 << 20 // bytes of a run's log, over all its attempts
 	MaxResult       = 1 << 20
 	MaxEmitted      = 100
 	MaxErrorMessage = 8 << 10

@@ -38,10 +38,13 @@ func dataError(err error) bool {
 	return strings.HasPrefix(s, "22") || strings.HasPrefix(s, "23") || strings.HasPrefix(s, "54")
 }
 
+// uniqueViolation is the SQLSTATE of a key that is taken.
+const uniqueViolation = "23505"
+
 // violates tells whether err is a unique violation of the named constraint.
 func violates(err error, constraint string) bool {
 	var e *pq.Error
-	return errors.As(err, &e) && e.Code == "23505" && e.Constraint == constraint
+	return errors.As(err, &e) && e.Code == uniqueViolation && e.Constraint == constraint
 }
 
 // serverReadOnly tells whether a write met a server that takes none: a standby,

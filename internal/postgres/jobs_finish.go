@@ -160,7 +160,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 			return r, err
 		}
 		if n := e.Retry; n != nil {
-			d.RetryID, d.RetryAt = n.ID, &n.AvailableAt
+			d.RetryID, d.RetryAt = n.ID, new(n.AvailableAt.Truncate(time.Microsecond)) // as it is stored
 		}
 		if e.News != nil && e.News.Told == dlq.GaveUp {
 			d.LetterID = e.News.Letter.ID

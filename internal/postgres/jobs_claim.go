@@ -1,0 +1,226 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// claimable is what a worker w may get of the queue q, in the order of
+// idx_job_runs_claimable, which the lateral subqueries keep. $9: no run with a
+// concurrency key.
+const claimable = `
+	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
+	  FROM jobs.job_runs r
+	 WHERE r.tenant_id = $1 AND r.queue = q.queue AND r.state IN ('PENDING', 'ORPHANED') AND r.admitted_at IS NOT NULL
+	   AND r.cancel_requested_at IS NULL AND r.required_labels <@ q.labels AND (q.commands = '{}' OR r.command_name = ANY (q.commands))
+	   AND (r.concurrency_key IS NULL OR NOT $9 AND (SELECT o.id FROM jobs.job_runs o
+	          WHERE o.tenant_id = $1 AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED') LIMIT 1) IS NULL)
+	 ORDER BY r.priority DESC, r.scheduled_for, r.id`
+
+// claimRuns assigns runs to the worker $2 under the present epoch. Of several
+// queues it looks first how many of each come to the front, and then locks so
+// many of each, so that no other worker is kept from runs that nobody takes. Of a
+// concurrency key it takes one; that another claim takes one of the same key
+// meanwhile is a violation of idx_job_runs_concurrency_key.
+const claimRuns = `
+WITH e AS MATERIALIZED (
+	SELECT l.epoch FROM jobs.leader l WHERE l.name = 'default' AND l.expires_at > clock_timestamp()
+), w AS MATERIALIZED (
+	SELECT w.labels, w.commands, w.queues, least($3::bigint, least(w.max_runs, $6::bigint) -
+	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = $2 AND h.state IN ('ASSIGNED', 'RUNNING'))) AS room
+	  FROM jobs.workers w
+	 WHERE w.tenant_id = $1 AND w.id = $2 AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'
+	   AND EXISTS (SELECT FROM e) AND NOT EXISTS (SELECT FROM jobs.claims k WHERE k.worker_id = $2 AND k.claim_id = $5)
+), q AS MATERIALIZED (
+	SELECT DISTINCT q.queue, w.labels, w.commands, w.room
+	  FROM w CROSS JOIN unnest(w.queues) AS q (queue) WHERE w.room > 0 AND ($4::text[] IS NULL OR q.queue = ANY ($4::text[]))
+), front AS MATERIALIZED (
+	SELECT q.queue FROM q CROSS JOIN LATERAL (` + claimable + ` LIMIT q.room) AS r
+	 WHERE (SELECT count(*) FROM q) > 1
+	 ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT $3::bigint
+), places AS MATERIALIZED (
+	SELECT q.queue, q.labels, q.commands, q.room FROM q WHERE (SELECT count(*) FROM q) = 1
+	UNION ALL
+	SELECT q.queue, q.labels, q.commands, least(q.room, (SELECT count(*) FROM front f WHERE f.queue = q.queue)) FROM q WHERE (SELECT count(*) FROM q) > 1
+), locked AS MATERIALIZED (
+	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
+	  FROM places AS q CROSS JOIN LATERAL (` + claimable + ` LIMIT q.room FOR NO KEY UPDATE OF r SKIP LOCKED) AS r
+), chosen AS MATERIALIZED (
+	SELECT l.id FROM (
+		SELECT l.id, l.concurrency_key, row_number() OVER (PARTITION BY l.concurrency_key ORDER BY l.priority DESC, l.scheduled_for, l.id) AS nth FROM locked l) AS l
+	 WHERE l.concurrency_key IS NULL OR l.nth = 1
+), assigned AS (
+	UPDATE jobs.job_runs r
+	   SET state = 'ASSIGNED', version = r.version + 1, attempt = r.attempt + 1, assigned_worker_id = $2, assigned_at = clock_timestamp(),
+	       lease_token = gen_random_uuid(), lease_expires_at = clock_timestamp() + $8 * interval '1 microsecond', leader_epoch = e.epoch,
+	       fencing_seq = nextval('jobs.fencing'), started_at = NULL, continuation_state = 'NONE', continuation_check_started_at = NULL,
+	       continuation_check_deadline_at = NULL, progress = NULL, updated_at = clock_timestamp()
+	  FROM chosen c CROSS JOIN e
+	 WHERE r.id = c.id AND r.tenant_id = $1
+	RETURNING ` + runColumns + `
+), kept AS (
+	INSERT INTO jobs.claims (worker_id, claim_id, tenant_id, run_ids, created_at)
+	SELECT $2, $5, $1, array_agg(a.id), clock_timestamp() FROM assigned a WHERE $5 <> '' HAVING count(*) > 0
+)
+SELECT * FROM assigned`
+
+// startClaimed starts what was just assigned. It is a statement of its own: no
+// run becomes RUNNING that was not ASSIGNED (J-06, J-07), and PostgreSQL changes a
+// row once per statement.
+const startClaimed = `
+UPDATE jobs.job_runs r
+   SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(),
+       lease_expires_at = clock_timestamp() + $4 * interval '1 microsecond'
+  FROM unnest($3::uuid[]) AS f (id)
+ WHERE r.id = f.id AND r.tenant_id = $1 AND r.assigned_worker_id = $2 AND r.state || '' = 'ASSIGNED'
+RETURNING r.id, r.version, r.started_at, r.lease_expires_at`
+
+// claimed reads what a claim with this id gave, as far as the worker still has it.
+const claimed = `
+SELECT ` + runColumns + `
+  FROM jobs.claims k CROSS JOIN LATERAL unnest(k.run_ids) AS f (id) JOIN jobs.job_runs r ON r.id = f.id AND r.tenant_id = k.tenant_id
+ WHERE k.tenant_id = $1 AND k.worker_id = $2 AND k.claim_id = $3 AND r.assigned_worker_id = $2 AND r.state || '' IN ('ASSIGNED', 'RUNNING')`
+
+const workerState = `SELECT w.state FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2`
+
+// claimTries is how often another claim may be faster with a concurrency key,
+// before runs with keys are left out.
+const claimTries = 3
+
+// Claim implements jobrun.Work (W3). A worker that claims several times at once may
+// get as much more than its maximum as it asks for meanwhile.
+func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+	settings, err := st.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var offers []jobrun.Offer
+	for try := range 2 * claimTries {
+		offers, err = st.claim(ctx, a, settings, try >= claimTries)
+		if !collided(err) && sqlState(err) != uniqueViolation {
+			break
+		}
+	}
+	if err == nil && len(offers) == 0 {
+		offers, err = st.claimedBefore(ctx, a)
+	}
+	if err != nil {
+		return nil, outage("claim job runs", err)
+	}
+	slices.SortFunc(offers, func(a, b jobrun.Offer) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.ScheduledFor.Compare(b.ScheduledFor), compareIDs(a.ID, b.ID))
+	})
+	return offers, nil
+}
+
+func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings, keyless bool) ([]jobrun.Offer, error) {
+	var queues *string
+	if a.Queues != nil {
+		queues = new(textArray(a.Queues))
+	}
+	args := []any{a.TenantID, a.WorkerID, min(a.Slots, jobrun.MaxClaim), queues, a.ClaimID, s.Int(jobrun.MaxRunsPerWorker),
+		s.Seconds(jobrun.HeartbeatTTL).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds(), keyless}
+	if !a.Start {
+		rows, err := st.db.queryWrite(ctx, claimRuns, args...)
+		if err != nil {
+			return nil, err
+		}
+		return st.offers(ctx, rows)
+	}
+	var offers []jobrun.Offer
+	return offers, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+		rows, err := st.db.queryIn(ctx, tx, claimRuns, args...)
+		if err != nil {
+			return err
+		}
+		if offers, err = st.offers(ctx, rows); err != nil || len(offers) == 0 {
+			return err
+		}
+		return st.startOffers(ctx, tx, offers, s)
+	})
+}
+
+// offers reads assigned runs. Nobody gets one whose content does not open: it is
+// as good as lost by its worker.
+func (st *Jobs) offers(ctx context.Context, rows *sql.Rows) (offers []jobrun.Offer, err error) {
+	err = eachRow(rows, func() error {
+		r, err := st.db.scanRun(rows)
+		if err != nil {
+			return st.db.passOver(ctx, err)
+		}
+		offers = append(offers, jobrun.Offer{Run: r, LastCheckpoint: r.Checkpoint})
+		return nil
+	})
+	return offers, err
+}
+
+func (st *Jobs) startOffers(ctx context.Context, tx *sqlx.Tx, offers []jobrun.Offer, s jobrun.Settings) error {
+	slices.SortFunc(offers, func(a, b jobrun.Offer) int { return compareIDs(a.ID, b.ID) })
+	var ids column
+	at := make(map[uuid.UUID]*jobrun.Run, len(offers))
+	for i := range offers {
+		ids.uuid(offers[i].ID)
+		at[offers[i].ID] = &offers[i].Run
+	}
+	rows, err := st.db.queryIn(ctx, tx, startClaimed, offers[0].TenantID, offers[0].WorkerID, ids.parameter(), s.Seconds(jobrun.RunLease).Microseconds())
+	if err != nil {
+		return err
+	}
+	started := 0
+	err = eachRow(rows, func() error {
+		var id uuid.UUID
+		var version int64
+		var begin, until time.Time
+		if err := rows.Scan(&id, &version, &begin, &until); err != nil {
+			return err
+		}
+		started++
+		r := at[id]
+		r.State, r.Version, r.StartedAt, r.LeaseExpiresAt = jobrun.Running, version, &begin, &until
+		utc(r.StartedAt, r.LeaseExpiresAt)
+		r.UpdatedAt = *r.StartedAt
+		return nil
+	})
+	if err == nil && started != len(offers) {
+		err = fmt.Errorf("%d of %d runs that were just assigned could not be started", len(offers)-started, len(offers))
+	}
+	return err
+}
+
+// claimedBefore answers a claim that got nothing: with what the same claim got
+// before, if anything. Fault: Gone.
+func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+	rows, err := st.db.queryWrite(ctx, workerState, a.TenantID, a.WorkerID)
+	if err != nil {
+		return nil, err
+	}
+	state := jobrun.WorkerDetached
+	if err := eachRow(rows, func() error { return rows.Scan(&state) }); err != nil {
+		return nil, err
+	}
+	if state == jobrun.WorkerDetached {
+		return nil, workerGone()
+	}
+	if a.ClaimID == "" {
+		return nil, nil
+	}
+	if rows, err = st.db.queryWrite(ctx, claimed, a.TenantID, a.WorkerID, a.ClaimID); err != nil {
+		return nil, err
+	}
+	return st.offers(ctx, rows)
+}
+
+// workerGone is the fault of a worker that is detached, or unknown to its tenant.
+func workerGone() error {
+	return fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop what it runs and register anew")
+}

@@ -1,0 +1,229 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+var _ jobrun.Work = (*postgres.Jobs)(nil)
+
+// worker registers one that takes everything of the default queue.
+func (j jobs) worker(t *testing.T, change ...func(*jobrun.WorkerProcess)) uuid.UUID {
+	t.Helper()
+	w := jobrun.WorkerProcess{ID: newID(), TenantID: j.tenant, Name: "w", Queues: []string{jobrun.DefaultQueue}, MaxRuns: 1000, Principal: "p"}
+	for _, c := range change {
+		c(&w)
+	}
+	if err := j.Register(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	return w.ID
+}
+
+// claim gives a worker as many runs as it can get.
+func (j jobs) claim(t *testing.T, worker uuid.UUID, change ...func(*jobrun.ClaimAsk)) []jobrun.Offer {
+	t.Helper()
+	a := jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: worker, Slots: 100}
+	for _, c := range change {
+		c(&a)
+	}
+	offers, err := j.Claim(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return offers
+}
+
+func ids(offers []jobrun.Offer) (out []uuid.UUID) {
+	for _, o := range offers {
+		out = append(out, o.ID)
+	}
+	return out
+}
+
+func (j jobs) start(t *testing.T, runs ...jobrun.Run) []jobrun.Done {
+	t.Helper()
+	var fences []jobrun.RunFence
+	for i := range runs {
+		fences = append(fences, jobrun.RunFence{RunID: runs[i].ID, Fence: runs[i].Fence()})
+	}
+	done, err := j.Start(t.Context(), j.tenant, fences)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// running makes a run that a worker has started.
+func (j jobs) running(t *testing.T, worker uuid.UUID, d jobrun.Definition, change ...func(*jobrun.Ask)) jobrun.Run {
+	t.Helper()
+	r := j.create(t, j.run(d, change...))[0]
+	for _, o := range j.claim(t, worker, func(a *jobrun.ClaimAsk) { a.Start = true }) {
+		if o.ID == r.ID {
+			return o.Run
+		}
+	}
+	t.Fatalf("run %s was not to be had", r.ID)
+	return r
+}
+
+func success(r jobrun.Run) jobrun.Result {
+	return jobrun.Result{TenantID: r.TenantID, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(`{"n": 1}`), ExitCode: new(0),
+		Resources: jobrun.Resources{CPUSecondsTotal: new(1.5), PeakRSSBytes: new(int64(1 << 20))}}
+}
+
+func failure(r jobrun.Run, retryable bool) jobrun.Result {
+	return jobrun.Result{TenantID: r.TenantID, RunID: r.ID, Fence: r.Fence(), ExitCode: new(3),
+		Error: &jobrun.Error{Code: "E_DISK", Message: "the disk is full", Retryable: retryable}}
+}
+
+func (j jobs) finish(t *testing.T, results ...jobrun.Result) []jobrun.Done {
+	t.Helper()
+	done, err := j.Finish(t.Context(), results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+func (j jobs) events(t *testing.T, run uuid.UUID, kind jobrun.EventKind) int {
+	t.Helper()
+	return j.count(t, `SELECT count(*) FROM jobs.job_run_events WHERE run_id = $1 AND kind = $2`, run, kind)
+}
+
+func TestARunIsClaimedStartedAndFinished(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	low := j.run(j.job, func(a *jobrun.Ask) { a.Priority = new(-5) })
+	high := j.run(j.job, func(a *jobrun.Ask) { a.Priority = new(5); a.Args = json.RawMessage(`{"x": 1}`) })
+	later := j.run(j.job, func(a *jobrun.Ask) { a.ScheduledFor = now().Add(time.Hour) })
+	j.create(t, low, high, later)
+
+	offers := j.claim(t, w)
+	if want := []uuid.UUID{high.ID, low.ID}; !slices.Equal(ids(offers), want) {
+		t.Fatalf("claimed %v, want %v", ids(offers), want)
+	}
+	o := offers[0]
+	if o.State != jobrun.Assigned || o.Attempt != 1 || o.LeaderEpoch != 1 || o.WorkerID != w || o.LeaseToken == uuid.Nil || o.FencingSeq == 0 || string(o.Args) != `{"x": 1}` {
+		t.Errorf("assigned %+v", o.Run)
+	}
+	if o.LeaseToken == offers[1].LeaseToken || o.FencingSeq == offers[1].FencingSeq {
+		t.Error("two assignments have one token")
+	}
+	done := j.start(t, offers[1].Run, o.Run)
+	if done[1].Run.ID != high.ID || done[1].Run.State != jobrun.Running || done[1].Run.Version != o.Version+1 || done[1].Replayed || done[1].Err != nil {
+		t.Errorf("started %+v", done[1])
+	}
+	if again := j.start(t, o.Run)[0]; !again.Replayed || again.Run.Version != done[1].Run.Version {
+		t.Errorf("started again: %+v", again)
+	}
+	got := j.finish(t, success(o.Run))[0]
+	stored := j.get(t, high.ID)
+	if got.Err != nil || got.Replayed || got.Run.Version != stored.Version || stored.State != jobrun.Succeeded || string(stored.Result) != `{"n": 1}` ||
+		*stored.ExitCode != 0 || *stored.Resources.CPUSecondsTotal != 1.5 || stored.FinishedAt == nil {
+		t.Errorf("finished %+v as %+v", got, stored)
+	}
+	if again := j.finish(t, success(o.Run))[0]; !again.Replayed || again.Err != nil || again.Run.Version != stored.Version {
+		t.Errorf("finished again: %+v", again)
+	}
+	if n := j.count(t, `SELECT count(*) FROM jobs.job_run_events WHERE run_id = $1`, high.ID); n != 0 {
+		t.Errorf("%d events tell what the row says", n)
+	}
+}
+
+func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	d := j.define(t, func(d *jobrun.Definition) { d.Spec.DeadLetter = new(true) })
+	r := j.running(t, w, d)
+	root := r.ID
+	for n := 1; n < 3; n++ {
+		done := j.finish(t, failure(r, true))[0]
+		if done.Err != nil || done.RetryID == uuid.Nil || done.LetterID != uuid.Nil {
+			t.Fatalf("failure %d: %+v", n, done)
+		}
+		if again := j.finish(t, failure(r, true))[0]; !again.Replayed || again.RetryID != done.RetryID || !again.RetryAt.Equal(*done.RetryAt) {
+			t.Errorf("failed again: %+v, want the retry %s", again, done.RetryID)
+		}
+		next := j.get(t, done.RetryID)
+		if next.Trigger != jobrun.ByRetry || next.RetryOfRunID != r.ID || next.RootRunID != root || next.FailuresUsed != n || next.RetryNumber != n ||
+			next.AdmittedAt != nil || !next.AvailableAt.After(*done.Run.FinishedAt) {
+			t.Errorf("retry %d is %+v", n, next)
+		}
+		j.admit(t, next.ID)
+		offers := j.claim(t, w, func(a *jobrun.ClaimAsk) { a.Start = true })
+		if len(offers) != 1 || offers[0].ID != next.ID {
+			t.Fatalf("claimed %v, want %s", ids(offers), next.ID)
+		}
+		r = offers[0].Run
+	}
+	done := j.finish(t, failure(r, true))[0]
+	if done.Err != nil || done.RetryID != uuid.Nil || done.LetterID == uuid.Nil {
+		t.Fatalf("the last failure: %+v", done)
+	}
+	var topic, message string
+	if err := j.db.SQL().QueryRowContext(t.Context(), `SELECT original_topic, error_message FROM dlq.dlq_messages WHERE id = $1 AND tenant_id = $2 AND job_run_id = $3`,
+		done.LetterID, j.tenant, r.ID).Scan(&topic, &message); err != nil || topic != "job."+d.Name || message != "the disk is full" {
+		t.Errorf("the letter is about %q, %q (%v)", topic, message, err)
+	}
+	if j.events(t, r.ID, jobrun.WasFailed) != 1 || j.events(t, r.ID, jobrun.WasDeadLetter) != 1 {
+		t.Error("the end of the chain is not on record")
+	}
+}
+
+// admit does what the leader does when a run is due.
+func (j jobs) admit(t *testing.T, run uuid.UUID) {
+	t.Helper()
+	execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET available_at = now(), admitted_at = now(), version = version + 1 WHERE id = $1`, run)
+}
+
+func TestARunEmitsEventsWithItsSuccess(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	r := j.running(t, j.worker(t), j.job)
+	res := success(r)
+	res.Emit = []jobrun.Emitted{{Event: &jobrun.NewEvent{Type: "report.done", Payload: json.RawMessage(`{"a":1}`)}}}
+	if done := j.finish(t, res)[0]; done.Err != nil {
+		t.Fatal(done.Err)
+	}
+	if again := j.finish(t, res)[0]; !again.Replayed {
+		t.Errorf("again: %+v", again)
+	}
+	if n := j.count(t, `SELECT count(*) FROM jobs.events WHERE source_run_id = $1 AND event_type = 'report.done' AND tenant_id = $2`, r.ID, j.tenant); n != 1 {
+		t.Errorf("%d events, want 1", n)
+	}
+}
+
+func TestAReleasedRunCostsNothingAndIsClaimableAtOnce(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	r := j.running(t, w, j.job)
+	back, err := j.Release(t.Context(), j.tenant, r.ID, r.Fence(), "deploy")
+	if err != nil || back.State != jobrun.Orphaned {
+		t.Fatalf("released: %+v, %v", back, err)
+	}
+	if again, err := j.Release(t.Context(), j.tenant, r.ID, r.Fence(), "deploy"); err != nil || again.Version != back.Version {
+		t.Errorf("released again: %+v, %v", again, err)
+	}
+	next := j.claim(t, j.worker(t))
+	if len(next) != 1 || next[0].Attempt != 2 || next[0].LossesUsed != 0 || next[0].FailuresUsed != 0 || next[0].StartedAt != nil {
+		t.Fatalf("claimed after the release: %+v", next)
+	}
+	if n := j.count(t, `SELECT count(*) FROM jobs.job_run_attempts WHERE run_id = $1 AND attempt = 1 AND outcome = 'RELEASED' AND worker_id = $2 AND started_at IS NOT NULL`, r.ID, w); n != 1 {
+		t.Error("the first attempt is not on record")
+	}
+	if _, err := j.Release(t.Context(), j.tenant, r.ID, r.Fence(), ""); !fault.IsCode(err, jobrun.CodeFenceLost) {
+		t.Errorf("released after the next assignment: %v", err)
+	}
+}
