@@ -735,6 +735,45 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for JobRunState.
+const (
+	JobRunStateASSIGNED  JobRunState = "ASSIGNED"
+	JobRunStateCANCELED  JobRunState = "CANCELED"
+	JobRunStateFAILED    JobRunState = "FAILED"
+	JobRunStateORPHANED  JobRunState = "ORPHANED"
+	JobRunStatePENDING   JobRunState = "PENDING"
+	JobRunStateRUNNING   JobRunState = "RUNNING"
+	JobRunStateSKIPPED   JobRunState = "SKIPPED"
+	JobRunStateSUCCEEDED JobRunState = "SUCCEEDED"
+	JobRunStateTIMEDOUT  JobRunState = "TIMED_OUT"
+)
+
+// Valid indicates whether the value is a known member of the JobRunState enum.
+func (e JobRunState) Valid() bool {
+	switch e {
+	case JobRunStateASSIGNED:
+		return true
+	case JobRunStateCANCELED:
+		return true
+	case JobRunStateFAILED:
+		return true
+	case JobRunStateORPHANED:
+		return true
+	case JobRunStatePENDING:
+		return true
+	case JobRunStateRUNNING:
+		return true
+	case JobRunStateSKIPPED:
+		return true
+	case JobRunStateSUCCEEDED:
+		return true
+	case JobRunStateTIMEDOUT:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NoCompensation.
 const (
 	NoCompensationNone NoCompensation = "none"
@@ -1212,6 +1251,30 @@ func (e WebhookInputFrom) Valid() bool {
 	}
 }
 
+// Defines values for WorkerState.
+const (
+	WorkerStateACTIVE   WorkerState = "ACTIVE"
+	WorkerStateDETACHED WorkerState = "DETACHED"
+	WorkerStateDRAINING WorkerState = "DRAINING"
+	WorkerStateLOST     WorkerState = "LOST"
+)
+
+// Valid indicates whether the value is a known member of the WorkerState enum.
+func (e WorkerState) Valid() bool {
+	switch e {
+	case WorkerStateACTIVE:
+		return true
+	case WorkerStateDETACHED:
+		return true
+	case WorkerStateDRAINING:
+		return true
+	case WorkerStateLOST:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WorkflowCheckValid.
 const (
 	WorkflowCheckValidTrue WorkflowCheckValid = true
@@ -1626,6 +1689,24 @@ func (e ListWebhookDeliveriesParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListWorkersParamsInclude.
+const (
+	ListWorkersParamsIncludeExactTotal ListWorkersParamsInclude = "exact_total"
+	ListWorkersParamsIncludeTotal      ListWorkersParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListWorkersParamsInclude enum.
+func (e ListWorkersParamsInclude) Valid() bool {
+	switch e {
+	case ListWorkersParamsIncludeExactTotal:
+		return true
+	case ListWorkersParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListWorkflowsParamsView.
 const (
 	ListWorkflowsParamsViewBasic ListWorkflowsParamsView = "basic"
@@ -1908,6 +1989,68 @@ type Call struct {
 	HTTP HTTPCall `json:"http"`
 }
 
+// ClaimInput What the worker wants.
+type ClaimInput struct {
+	// ClaimID A name for this claim, so that it may be repeated.
+	ClaimID *string `json:"claim_id,omitempty"`
+
+	// Queues Only of these, of those that it has registered.
+	Queues []string `json:"queues,omitempty"`
+
+	// Slots How many runs, at most.
+	Slots int32 `json:"slots"`
+
+	// Start The runs are RUNNING at once, without a call of start.
+	Start *bool `json:"start,omitempty"`
+
+	// WaitMS How long to wait for the first one; 0 without it.
+	WaitMS *int32 `json:"wait_ms,omitempty"`
+}
+
+// ClaimedRun A run for the worker.
+type ClaimedRun struct {
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args    AnyJSON `json:"args,omitempty"`
+	Attempt int32   `json:"attempt"`
+
+	// Checkpoint What the attempt before has left.
+	Checkpoint     AnyJSON             `json:"checkpoint,omitempty"`
+	Command        string              `json:"command"`
+	ConcurrencyKey *string             `json:"concurrency_key,omitempty"`
+	CorrelationID  *string             `json:"correlation_id,omitempty"`
+	Definition     string              `json:"definition"`
+	DefinitionID   *openapi_types.UUID `json:"definition_id,omitempty"`
+	EventID        *openapi_types.UUID `json:"event_id,omitempty"`
+
+	// FencingToken For other systems: grows with every assignment of the concurrency key.
+	FencingToken   string              `json:"fencing_token"`
+	IdempotencyKey string              `json:"idempotency_key"`
+	LeaderEpoch    int64               `json:"leader_epoch"`
+	LeaseExpiresAt time.Time           `json:"lease_expires_at"`
+	LeaseToken     openapi_types.UUID  `json:"lease_token"`
+	Priority       int32               `json:"priority"`
+	Queue          string              `json:"queue"`
+	RunID          openapi_types.UUID  `json:"run_id"`
+	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
+	ScheduledFor   time.Time           `json:"scheduled_for"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State JobRunState `json:"state"`
+
+	// TimeoutMS 0: none.
+	TimeoutMS int64   `json:"timeout_ms"`
+	TraceID   *string `json:"trace_id,omitempty"`
+	Trigger   string  `json:"trigger"`
+	Version   int64   `json:"version"`
+}
+
+// ClaimedRuns Runs for the worker.
+type ClaimedRuns struct {
+	// LeaseMS How long it has, from when it asked: to start them, or with start until the next heartbeat.
+	LeaseMS int64        `json:"lease_ms"`
+	Runs    []ClaimedRun `json:"runs"`
+}
+
 // Compensation A call that undoes the step, or the word `none` when there is nothing to undo.
 type Compensation struct {
 	union json.RawMessage
@@ -1928,6 +2071,47 @@ type CompensationState struct {
 
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
+
+// CompleteBatch Runs that have ended.
+type CompleteBatch = json.RawMessage
+
+// CompleteInput How a run has succeeded.
+type CompleteInput struct {
+	Attempt int32 `json:"attempt"`
+
+	// Emit Events and runs, stored in the same transaction.
+	Emit        []EmittedItem `json:"emit,omitempty"`
+	ExitCode    *int32        `json:"exit_code,omitempty"`
+	LeaderEpoch int64         `json:"leader_epoch"`
+	LeaseToken  UUID          `json:"lease_token"`
+
+	// Resources What a run has used.
+	Resources *RunResources `json:"resources,omitempty"`
+
+	// Result At most 1 MiB.
+	Result   AnyJSON `json:"result,omitempty"`
+	WorkerID UUID    `json:"worker_id"`
+}
+
+// CompleteItem A run that has ended: succeeded without an error.
+type CompleteItem struct {
+	Attempt int32         `json:"attempt"`
+	Emit    []EmittedItem `json:"emit,omitempty"`
+
+	// Error Why a run has failed.
+	Error       *RunErrorInput `json:"error,omitempty"`
+	ExitCode    *int32         `json:"exit_code,omitempty"`
+	LeaderEpoch int64          `json:"leader_epoch"`
+	LeaseToken  UUID           `json:"lease_token"`
+
+	// Resources What a run has used.
+	Resources *RunResources `json:"resources,omitempty"`
+
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result   AnyJSON `json:"result,omitempty"`
+	RunID    UUID    `json:"run_id"`
+	TimedOut *bool   `json:"timed_out,omitempty"`
+}
 
 // CompleteStepInput defines model for CompleteStepInput.
 type CompleteStepInput struct {
@@ -2795,6 +2979,39 @@ type DeliveryList struct {
 // `discarded` was passed over when the webhook was enabled from now on.
 type DeliveryStatus string
 
+// EmittedEvent An event.
+type EmittedEvent struct {
+	CorrelationID *string    `json:"correlation_id,omitempty"`
+	DedupeKey     *string    `json:"dedupe_key,omitempty"`
+	EventType     string     `json:"event_type"`
+	OccurredAt    *time.Time `json:"occurred_at,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+}
+
+// EmittedItem One of the two.
+type EmittedItem struct {
+	// Event An event.
+	Event *EmittedEvent `json:"event,omitempty"`
+
+	// Run A run of another definition.
+	Run *EmittedRun `json:"run,omitempty"`
+}
+
+// EmittedRun A run of another definition.
+type EmittedRun struct {
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args AnyJSON `json:"args,omitempty"`
+
+	// Definition Its id or name.
+	Definition string `json:"definition"`
+
+	// IdempotencyKey Unique among what the run emits; its place in the list without it.
+	IdempotencyKey *string    `json:"idempotency_key,omitempty"`
+	ScheduledFor   *time.Time `json:"scheduled_for,omitempty"`
+}
+
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
@@ -2881,6 +3098,46 @@ type Explanation struct {
 
 // ExplanationWaitsFor defines model for Explanation.WaitsFor.
 type ExplanationWaitsFor string
+
+// FailInput How a run has failed.
+type FailInput struct {
+	Attempt int32 `json:"attempt"`
+
+	// Error Why a run has failed.
+	Error       RunErrorInput `json:"error"`
+	ExitCode    *int32        `json:"exit_code,omitempty"`
+	LeaderEpoch int64         `json:"leader_epoch"`
+	LeaseToken  UUID          `json:"lease_token"`
+
+	// Resources What a run has used.
+	Resources *RunResources `json:"resources,omitempty"`
+
+	// TimedOut TIMED_OUT instead of FAILED.
+	TimedOut *bool `json:"timed_out,omitempty"`
+	WorkerID UUID  `json:"worker_id"`
+}
+
+// FenceCheck Whether a token is the newest.
+type FenceCheck struct {
+	FenceKey     string `json:"fence_key"`
+	FencingToken string `json:"fencing_token"`
+
+	// Ok False: refuse the write.
+	Ok bool `json:"ok"`
+}
+
+// FenceCheckInput A fencing token.
+type FenceCheckInput struct {
+	FencingToken string `json:"fencing_token"`
+}
+
+// FenceInput Proof that the run is still the worker's.
+type FenceInput struct {
+	Attempt     int32 `json:"attempt"`
+	LeaderEpoch int64 `json:"leader_epoch"`
+	LeaseToken  UUID  `json:"lease_token"`
+	WorkerID    UUID  `json:"worker_id"`
+}
 
 // ForceCompleteInput defines model for ForceCompleteInput.
 type ForceCompleteInput struct {
@@ -3003,6 +3260,38 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
+// Heartbeat What the worker may go on with.
+type Heartbeat struct {
+	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
+
+	// LeaseMS How long the leases last, from when the heartbeat was sent.
+	LeaseMS         int64        `json:"lease_ms"`
+	Leases          []LeaseState `json:"leases"`
+	SettingsVersion int64        `json:"settings_version"`
+
+	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
+	// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
+	// good.
+	State WorkerState `json:"state"`
+}
+
+// HeartbeatInput A heartbeat.
+type HeartbeatInput = json.RawMessage
+
+// HeartbeatRun A run that the worker has.
+type HeartbeatRun struct {
+	Attempt int32 `json:"attempt"`
+
+	// Checkpoint What the next attempt is given; as it was without it.
+	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
+	LeaderEpoch *int64  `json:"leader_epoch,omitempty"`
+	LeaseToken  UUID    `json:"lease_token"`
+
+	// Progress As it was without it.
+	Progress *RunProgress `json:"progress,omitempty"`
+	RunID    UUID         `json:"run_id"`
+}
+
 // IndexUsage defines model for IndexUsage.
 type IndexUsage struct {
 	Bytes int64  `json:"bytes"`
@@ -3032,8 +3321,49 @@ type ItemProblem struct {
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
 
+// JobRunState Where a run stands. docs/jobs.md has the life cycle.
+type JobRunState string
+
 // Label defines model for Label.
 type Label = string
+
+// LeaseState What a heartbeat has done for one run.
+type LeaseState struct {
+	// CancelRequested Stop it, and acknowledge that.
+	CancelRequested *bool      `json:"cancel_requested,omitempty"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// Ok False: stop it.
+	Ok bool `json:"ok"`
+
+	// Reason Why it is not ok, as a code; or why it is to be canceled.
+	Reason *string            `json:"reason,omitempty"`
+	RunID  openapi_types.UUID `json:"run_id"`
+}
+
+// LogInput A piece of a log.
+type LogInput struct {
+	Attempt int32 `json:"attempt"`
+
+	// Chunk As text.
+	Chunk *string `json:"chunk,omitempty"`
+
+	// ChunkBase64 As bytes.
+	ChunkBase64 *string `json:"chunk_base64,omitempty"`
+	LeaderEpoch int64   `json:"leader_epoch"`
+	LeaseToken  UUID    `json:"lease_token"`
+	Seq         int32   `json:"seq"`
+
+	// Stream stdout without it.
+	Stream   *string `json:"stream,omitempty"`
+	WorkerID UUID    `json:"worker_id"`
+}
+
+// LogStored A piece of a log is stored.
+type LogStored struct {
+	// NextSeq The number after the highest that is stored.
+	NextSeq int32 `json:"next_seq"`
+}
 
 // NoCompensation defines model for NoCompensation.
 type NoCompensation string
@@ -3097,6 +3427,20 @@ type ProblemField struct {
 
 	// Pointer A JSON Pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
+}
+
+// ProgressInput How far a run has come.
+type ProgressInput struct {
+	Attempt int32 `json:"attempt"`
+
+	// Checkpoint What the next attempt is given.
+	Checkpoint  AnyJSON            `json:"checkpoint,omitempty"`
+	Counters    map[string]float64 `json:"counters,omitempty"`
+	LeaderEpoch int64              `json:"leader_epoch"`
+	LeaseToken  UUID               `json:"lease_token"`
+	Message     *string            `json:"message,omitempty"`
+	Percent     *float64           `json:"percent,omitempty"`
+	WorkerID    UUID               `json:"worker_id"`
 }
 
 // Reason Kept in the audit trail.
@@ -3344,6 +3688,15 @@ type RedriveStop struct {
 // RedriveVerb An action of the API, named as in its path; `update` is PATCH.
 type RedriveVerb string
 
+// ReleaseInput Why a run is given back.
+type ReleaseInput struct {
+	Attempt     int32   `json:"attempt"`
+	LeaderEpoch int64   `json:"leader_epoch"`
+	LeaseToken  UUID    `json:"lease_token"`
+	Reason      *string `json:"reason,omitempty"`
+	WorkerID    UUID    `json:"worker_id"`
+}
+
 // ResumeInput defines model for ResumeInput.
 type ResumeInput struct {
 	// KeepDeadline Whether the deadline stays where it was.
@@ -3439,6 +3792,123 @@ type RetryPolicy = json.RawMessage
 
 // Role Each role may do all that the one before may.
 type Role string
+
+// RunContinues A run that goes on.
+type RunContinues struct {
+	CancelRequested *bool      `json:"cancel_requested,omitempty"`
+	Continue        bool       `json:"continue"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// LeaseMS From when it was asked.
+	LeaseMS int64              `json:"lease_ms"`
+	RunID   openapi_types.UUID `json:"run_id"`
+}
+
+// RunEnded What became of a run.
+type RunEnded struct {
+	Attempt int32 `json:"attempt"`
+
+	// DlqMessageID The dead letter, when nothing more is tried.
+	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
+	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
+
+	// Replayed It was done before, by the same call.
+	Replayed *bool      `json:"replayed,omitempty"`
+	RetryAt  *time.Time `json:"retry_at,omitempty"`
+
+	// RetryRunID The run that tries it again.
+	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
+	RunID      openapi_types.UUID  `json:"run_id"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State   JobRunState `json:"state"`
+	Version int64       `json:"version"`
+}
+
+// RunErrorInput Why a run has failed.
+type RunErrorInput struct {
+	Code    string  `json:"code"`
+	Message *string `json:"message,omitempty"`
+
+	// Retryable True without it. False: another attempt would not help.
+	Retryable *bool   `json:"retryable,omitempty"`
+	Stack     *string `json:"stack,omitempty"`
+	Type      *string `json:"type,omitempty"`
+}
+
+// RunLease The lease of a run.
+type RunLease struct {
+	CancelReason *string `json:"cancel_reason,omitempty"`
+
+	// CancelRequested Stop it, and acknowledge that.
+	CancelRequested bool       `json:"cancel_requested"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// LeaseMS From when it was asked.
+	LeaseMS int64              `json:"lease_ms"`
+	RunID   openapi_types.UUID `json:"run_id"`
+}
+
+// RunProgress How far a run has come.
+type RunProgress struct {
+	Counters map[string]float64 `json:"counters,omitempty"`
+	Message  *string            `json:"message,omitempty"`
+	Percent  *float64           `json:"percent,omitempty"`
+}
+
+// RunResources What a run has used.
+type RunResources struct {
+	CPUSecondsTotal *float64 `json:"cpu_seconds_total,omitempty"`
+	IoReadBytes     *int64   `json:"io_read_bytes,omitempty"`
+	IoWriteBytes    *int64   `json:"io_write_bytes,omitempty"`
+	PeakRssBytes    *int64   `json:"peak_rss_bytes,omitempty"`
+}
+
+// RunResult What became of one.
+type RunResult struct {
+	CancelRequested *bool               `json:"cancel_requested,omitempty"`
+	DlqMessageID    *openapi_types.UUID `json:"dlq_message_id,omitempty"`
+	LeaseExpiresAt  *time.Time          `json:"lease_expires_at,omitempty"`
+
+	// Problem A problem with one item of many.
+	Problem    *ItemProblem        `json:"problem,omitempty"`
+	Replayed   *bool               `json:"replayed,omitempty"`
+	RetryAt    *time.Time          `json:"retry_at,omitempty"`
+	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
+	RunID      openapi_types.UUID  `json:"run_id"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State *JobRunState `json:"state,omitempty"`
+
+	// Status The status that the call for this run alone would have.
+	Status  int32  `json:"status"`
+	Version *int64 `json:"version,omitempty"`
+}
+
+// RunResults What became of each, in order.
+type RunResults struct {
+	// LeaseMS Of those that were started, from when start was called.
+	LeaseMS *int64      `json:"lease_ms,omitempty"`
+	Results []RunResult `json:"results"`
+}
+
+// RunStarted A run that is running.
+type RunStarted struct {
+	CancelRequested *bool      `json:"cancel_requested,omitempty"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// LeaseMS How long the lease lasts, from when start was called.
+	LeaseMS int64 `json:"lease_ms"`
+
+	// Replayed It was started before, by the same call.
+	Replayed  *bool              `json:"replayed,omitempty"`
+	RunID     openapi_types.UUID `json:"run_id"`
+	StartedAt *time.Time         `json:"started_at,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State   JobRunState `json:"state"`
+	Version int64       `json:"version"`
+}
 
 // Saga `metadata` is an object, and so is `result`: the outputs of the steps by
 // name, once the saga is completed.
@@ -3660,6 +4130,111 @@ type SagaStatisticsList struct {
 
 // SagaStatus The status to poll. Each state has one.
 type SagaStatus string
+
+// SchedulerLeader Who leads the scheduler.
+type SchedulerLeader struct {
+	AcquiredAt *time.Time `json:"acquired_at,omitempty"`
+
+	// Alive False: nobody leads right now, and nothing new is assigned.
+	Alive     bool                `json:"alive"`
+	Epoch     int64               `json:"epoch"`
+	ExpiresAt *time.Time          `json:"expires_at,omitempty"`
+	LeaderID  *openapi_types.UUID `json:"leader_id,omitempty"`
+	Node      *string             `json:"node,omitempty"`
+	Standbys  []SchedulerNode     `json:"standbys"`
+
+	// SweptAt When it last has been through everything.
+	SweptAt *time.Time `json:"swept_at,omitempty"`
+}
+
+// SchedulerNode A node that leads or would lead.
+type SchedulerNode struct {
+	// LeaderID One per process start.
+	LeaderID  openapi_types.UUID `json:"leader_id"`
+	Leads     bool               `json:"leads"`
+	Node      string             `json:"node"`
+	SeenAt    time.Time          `json:"seen_at"`
+	StartedAt time.Time          `json:"started_at"`
+}
+
+// Setting A setting.
+type Setting struct {
+	Default float64 `json:"default"`
+
+	// Effect When a change is felt.
+	Effect    string     `json:"effect"`
+	IsDefault bool       `json:"is_default"`
+	Maximum   float64    `json:"maximum"`
+	Meaning   string     `json:"meaning"`
+	Minimum   float64    `json:"minimum"`
+	Name      string     `json:"name"`
+	Unit      string     `json:"unit"`
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	UpdatedBy *string    `json:"updated_by,omitempty"`
+	Value     float64    `json:"value"`
+
+	// Whole Only whole numbers.
+	Whole bool `json:"whole"`
+}
+
+// SettingChange A change of a setting.
+type SettingChange struct {
+	ChangedAt time.Time `json:"changed_at"`
+	ChangedBy *string   `json:"changed_by,omitempty"`
+	Name      string    `json:"name"`
+
+	// NewValue Without it: the default.
+	NewValue *float64 `json:"new_value,omitempty"`
+
+	// OldValue Without it: the default.
+	OldValue *float64 `json:"old_value,omitempty"`
+	Reason   *string  `json:"reason,omitempty"`
+	Version  int64    `json:"version"`
+}
+
+// SettingChangeList Changes of settings.
+type SettingChangeList struct {
+	Items []SettingChange `json:"items"`
+}
+
+// Settings All settings.
+type Settings struct {
+	Settings []Setting `json:"settings"`
+
+	// Version Of all of them.
+	Version int64 `json:"version"`
+}
+
+// SettingsPatch What is to change.
+type SettingsPatch struct {
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Values By the name of the setting.
+	Values map[string]*float64 `json:"values"`
+}
+
+// StartBatch Runs to start.
+type StartBatch = json.RawMessage
+
+// StartInput Proof that the run is still the worker's.
+type StartInput struct {
+	Attempt     int32 `json:"attempt"`
+	LeaderEpoch int64 `json:"leader_epoch"`
+	LeaseToken  UUID  `json:"lease_token"`
+
+	// Version Of the run as it was claimed. The fence decides.
+	Version  *int64 `json:"version,omitempty"`
+	WorkerID UUID   `json:"worker_id"`
+}
+
+// StartItem A run to start.
+type StartItem struct {
+	Attempt     int32 `json:"attempt"`
+	LeaderEpoch int64 `json:"leader_epoch"`
+	LeaseToken  UUID  `json:"lease_token"`
+	RunID       UUID  `json:"run_id"`
+}
 
 // Step defines model for Step.
 type Step struct {
@@ -3941,6 +4516,115 @@ type Whoami struct {
 	TenantRegion string             `json:"tenant_region"`
 }
 
+// Worker A process that runs jobs.
+type Worker struct {
+	AllowedActions []string `json:"allowed_actions"`
+
+	// Commands Empty: everything.
+	Commands     []string   `json:"commands,omitempty"`
+	DetachedAt   *time.Time `json:"detached_at,omitempty"`
+	DrainAt      *time.Time `json:"drain_at,omitempty"`
+	HeartbeatAt  time.Time  `json:"heartbeat_at"`
+	HeartbeatSeq *int64     `json:"heartbeat_seq,omitempty"`
+
+	// Labels As name=value.
+	Labels  []string   `json:"labels,omitempty"`
+	Load    float64    `json:"load"`
+	LostAt  *time.Time `json:"lost_at,omitempty"`
+	MaxRuns int32      `json:"max_runs"`
+	Name    string     `json:"name"`
+	Node    *string    `json:"node,omitempty"`
+	Pid     *int64     `json:"pid,omitempty"`
+
+	// Principal Whose credential registered it.
+	Principal    *string   `json:"principal,omitempty"`
+	Queues       []string  `json:"queues"`
+	Reason       *string   `json:"reason,omitempty"`
+	RegisteredAt time.Time `json:"registered_at"`
+
+	// Running As its last heartbeat told.
+	Running    int32   `json:"running"`
+	Sdk        *string `json:"sdk,omitempty"`
+	SdkVersion *string `json:"sdk_version,omitempty"`
+
+	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
+	// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
+	// good.
+	State    WorkerState        `json:"state"`
+	Version  int64              `json:"version"`
+	WorkerID openapi_types.UUID `json:"worker_id"`
+}
+
+// WorkerActionInput Why.
+type WorkerActionInput struct {
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// WorkerInput A worker that starts.
+type WorkerInput struct {
+	// Commands What it can run, as command_name of the definitions; without it everything.
+	Commands []string `json:"commands,omitempty"`
+
+	// Labels What runs may require, as name and value.
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// MaxRuns How many runs at once; the setting max_jobs_per_worker bounds it, which is also what holds without it.
+	MaxRuns *int32 `json:"max_runs,omitempty"`
+
+	// Name For people: it need not be unique.
+	Name string `json:"name"`
+
+	// Node Host.
+	Node *string `json:"node,omitempty"`
+	Pid  *int64  `json:"pid,omitempty"`
+
+	// Queues From which it gets runs; without it from default.
+	Queues []string `json:"queues,omitempty"`
+
+	// Sdk What it is written with.
+	Sdk *string `json:"sdk,omitempty"`
+
+	// Version Of the SDK.
+	Version *string `json:"version,omitempty"`
+}
+
+// WorkerList A page of workers.
+type WorkerList struct {
+	Items      []Worker   `json:"items"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// WorkerRegistration What the worker has to know.
+type WorkerRegistration struct {
+	// AssignLeaseMS How long it has to start what it was given.
+	AssignLeaseMS int64 `json:"assign_lease_ms"`
+
+	// HeartbeatIntervalMS How often to send a heartbeat.
+	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
+
+	// HeartbeatTTLMS Without one for so long the worker is LOST.
+	HeartbeatTTLMS int64 `json:"heartbeat_ttl_ms"`
+
+	// MaxRuns How many runs it may hold at once.
+	MaxRuns int32 `json:"max_runs"`
+
+	// RunLeaseMS How long a run is the worker's without a heartbeat that names it.
+	RunLeaseMS      int64 `json:"run_lease_ms"`
+	SettingsVersion int64 `json:"settings_version"`
+
+	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
+	// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
+	// good.
+	State    WorkerState        `json:"state"`
+	WorkerID openapi_types.UUID `json:"worker_id"`
+}
+
+// WorkerState ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
+// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
+// good.
+type WorkerState string
+
 // Workflow defines model for Workflow.
 type Workflow struct {
 	Name    string `json:"name"`
@@ -4147,6 +4831,9 @@ type RedriveID = UUID
 // RedriveWait defines model for RedriveWait.
 type RedriveWait = string
 
+// RunID defines model for RunID.
+type RunID = UUID
+
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
@@ -4161,6 +4848,9 @@ type Wait = string
 
 // WebhookID defines model for WebhookID.
 type WebhookID = UUID
+
+// WorkerID defines model for WorkerID.
+type WorkerID = UUID
 
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
@@ -4196,8 +4886,14 @@ type RedriveAccepted = Redrive
 // RedriveFound defines model for RedriveFound.
 type RedriveFound = Redrive
 
+// SettingsFound All settings.
+type SettingsFound = Settings
+
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
+
+// WorkerFound A process that runs jobs.
+type WorkerFound = Worker
 
 // WorkflowCreated defines model for WorkflowCreated.
 type WorkflowCreated = Workflow
@@ -4231,6 +4927,9 @@ type Resume = ResumeInput
 
 // Retry defines model for Retry.
 type Retry = RetryInput
+
+// WorkerAction Why.
+type WorkerAction = WorkerActionInput
 
 // RunRetentionParams defines parameters for RunRetention.
 type RunRetentionParams struct {
@@ -4855,6 +5554,23 @@ type RetryAllDeadLettersParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// GetRunLogParams defines parameters for GetRunLog.
+type GetRunLogParams struct {
+	// Attempt Only this attempt; all of them without it.
+	Attempt *int32 `form:"attempt,omitempty" json:"attempt,omitempty"`
+
+	// AfterSeq Only chunks after this number, of `attempt`, which is then required.
+	AfterSeq *int32 `form:"after_seq,omitempty" json:"after_seq,omitempty"`
+
+	// Stream Only chunks of this stream, such as stdout.
+	Stream *string `form:"stream,omitempty" json:"stream,omitempty"`
+	Follow *bool   `form:"follow,omitempty" json:"follow,omitempty"`
+	Accept *string `json:"Accept,omitempty"`
+
+	// LastEventID The last id that was received. Wins over `attempt` and `after_seq`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	// EventType Repeatable.
@@ -5225,6 +5941,24 @@ type SuspendSagaParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// GetSettingsParams defines parameters for GetSettings.
+type GetSettingsParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// ChangeSettingsParams defines parameters for ChangeSettings.
+type ChangeSettingsParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListSettingChangesParams defines parameters for ListSettingChanges.
+type ListSettingChangesParams struct {
+	// Limit 100 without it.
+	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // ListSagaStatisticsParams defines parameters for ListSagaStatistics.
 type ListSagaStatisticsParams struct {
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
@@ -5327,6 +6061,30 @@ type RotateWebhookSecretParams struct {
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
+
+// ListWorkersParams defines parameters for ListWorkers.
+type ListWorkersParams struct {
+	// State Repeatable.
+	State []WorkerState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListWorkersParamsInclude defines parameters for ListWorkers.
+type ListWorkersParamsInclude string
 
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
@@ -5490,6 +6248,33 @@ type PutTopicPolicyJSONRequestBody = DeadLetterPolicyInput
 // RetryAllDeadLettersJSONRequestBody defines body for RetryAllDeadLetters for application/json ContentType.
 type RetryAllDeadLettersJSONRequestBody = RetryAllInput
 
+// CheckFenceJSONRequestBody defines body for CheckFence for application/json ContentType.
+type CheckFenceJSONRequestBody = FenceCheckInput
+
+// AcknowledgeCancelJSONRequestBody defines body for AcknowledgeCancel for application/json ContentType.
+type AcknowledgeCancelJSONRequestBody = FenceInput
+
+// CompleteRunJSONRequestBody defines body for CompleteRun for application/json ContentType.
+type CompleteRunJSONRequestBody = CompleteInput
+
+// ConfirmContinuationJSONRequestBody defines body for ConfirmContinuation for application/json ContentType.
+type ConfirmContinuationJSONRequestBody = FenceInput
+
+// FailRunJSONRequestBody defines body for FailRun for application/json ContentType.
+type FailRunJSONRequestBody = FailInput
+
+// AppendRunLogJSONRequestBody defines body for AppendRunLog for application/json ContentType.
+type AppendRunLogJSONRequestBody = LogInput
+
+// ReportProgressJSONRequestBody defines body for ReportProgress for application/json ContentType.
+type ReportProgressJSONRequestBody = ProgressInput
+
+// ReleaseRunJSONRequestBody defines body for ReleaseRun for application/json ContentType.
+type ReleaseRunJSONRequestBody = ReleaseInput
+
+// StartRunJSONRequestBody defines body for StartRun for application/json ContentType.
+type StartRunJSONRequestBody = StartInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -5535,6 +6320,12 @@ type SkipStepJSONRequestBody = ForceInput
 // SuspendSagaJSONRequestBody defines body for SuspendSaga for application/json ContentType.
 type SuspendSagaJSONRequestBody = ActionInput
 
+// StepDownLeaderJSONRequestBody defines body for StepDownLeader for application/json ContentType.
+type StepDownLeaderJSONRequestBody = WorkerActionInput
+
+// ChangeSettingsJSONRequestBody defines body for ChangeSettings for application/json ContentType.
+type ChangeSettingsJSONRequestBody = SettingsPatch
+
 // CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
 type CreateWebhookJSONRequestBody = WebhookInput
 
@@ -5546,6 +6337,30 @@ type EnableWebhookJSONRequestBody = WebhookEnableInput
 
 // RedeliverFailedJSONRequestBody defines body for RedeliverFailed for application/json ContentType.
 type RedeliverFailedJSONRequestBody = RedeliverInput
+
+// RegisterWorkerJSONRequestBody defines body for RegisterWorker for application/json ContentType.
+type RegisterWorkerJSONRequestBody = WorkerInput
+
+// ClaimRunsJSONRequestBody defines body for ClaimRuns for application/json ContentType.
+type ClaimRunsJSONRequestBody = ClaimInput
+
+// CompleteRunsJSONRequestBody defines body for CompleteRuns for application/json ContentType.
+type CompleteRunsJSONRequestBody = CompleteBatch
+
+// DetachWorkerJSONRequestBody defines body for DetachWorker for application/json ContentType.
+type DetachWorkerJSONRequestBody = WorkerActionInput
+
+// DrainWorkerJSONRequestBody defines body for DrainWorker for application/json ContentType.
+type DrainWorkerJSONRequestBody = WorkerActionInput
+
+// WorkerHeartbeatJSONRequestBody defines body for WorkerHeartbeat for application/json ContentType.
+type WorkerHeartbeatJSONRequestBody = HeartbeatInput
+
+// StartRunsJSONRequestBody defines body for StartRuns for application/json ContentType.
+type StartRunsJSONRequestBody = StartBatch
+
+// UndrainWorkerJSONRequestBody defines body for UndrainWorker for application/json ContentType.
+type UndrainWorkerJSONRequestBody = WorkerActionInput
 
 // RegisterWorkflowJSONRequestBody defines body for RegisterWorkflow for application/json ContentType.
 type RegisterWorkflowJSONRequestBody = WorkflowInput
@@ -5767,6 +6582,36 @@ type ServerInterface interface {
 	// RetryAllDeadLetters Retry every letter of a topic that waits
 	// (POST /api/v1/dlq/{topic}/retry-all)
 	RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams)
+	// CheckFence Check a fencing token
+	// (POST /api/v1/fences/{fence_key}/check)
+	CheckFence(w http.ResponseWriter, r *http.Request, fenceKey Label)
+	// AcknowledgeCancel Say that a run was stopped
+	// (POST /api/v1/job-runs/{run_id}/cancel-ack)
+	AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID)
+	// CompleteRun Say that a run has succeeded
+	// (POST /api/v1/job-runs/{run_id}/complete)
+	CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID)
+	// ConfirmContinuation Say that a run in doubt goes on
+	// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
+	ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID)
+	// FailRun Say that a run has failed
+	// (POST /api/v1/job-runs/{run_id}/fail)
+	FailRun(w http.ResponseWriter, r *http.Request, runID RunID)
+	// GetRunLog Read a run's log
+	// (GET /api/v1/job-runs/{run_id}/logs)
+	GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams)
+	// AppendRunLog Add a piece of a run's log
+	// (POST /api/v1/job-runs/{run_id}/logs)
+	AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID)
+	// ReportProgress Tell how far a run has come
+	// (POST /api/v1/job-runs/{run_id}/progress)
+	ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID)
+	// ReleaseRun Give a run back
+	// (POST /api/v1/job-runs/{run_id}/release)
+	ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID)
+	// StartRun Start a run
+	// (POST /api/v1/job-runs/{run_id}/start)
+	StartRun(w http.ResponseWriter, r *http.Request, runID RunID)
 	// ListEvents Read the feed of all audit events
 	// (GET /api/v1/saga-events)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
@@ -5839,6 +6684,21 @@ type ServerInterface interface {
 	// SuspendSaga Suspend a saga
 	// (POST /api/v1/sagas/{saga_id}/suspend)
 	SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams)
+	// GetLeader Who leads the scheduler
+	// (GET /api/v1/scheduler/leader)
+	GetLeader(w http.ResponseWriter, r *http.Request)
+	// StepDownLeader End the leadership of whoever leads
+	// (POST /api/v1/scheduler/leader/step-down)
+	StepDownLeader(w http.ResponseWriter, r *http.Request)
+	// GetSettings Read the settings of job runs
+	// (GET /api/v1/settings)
+	GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams)
+	// ChangeSettings Change settings
+	// (PATCH /api/v1/settings)
+	ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams)
+	// ListSettingChanges Who changed which setting
+	// (GET /api/v1/settings/history)
+	ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams)
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
@@ -5884,6 +6744,36 @@ type ServerInterface interface {
 	// WhoAmI Who one is and what one may do
 	// (GET /api/v1/whoami)
 	WhoAmI(w http.ResponseWriter, r *http.Request)
+	// ListWorkers List workers
+	// (GET /api/v1/workers)
+	ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams)
+	// RegisterWorker Register a worker
+	// (POST /api/v1/workers)
+	RegisterWorker(w http.ResponseWriter, r *http.Request)
+	// GetWorker Get a worker
+	// (GET /api/v1/workers/{worker_id})
+	GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	// ClaimRuns Ask for runs
+	// (POST /api/v1/workers/{worker_id}/claim)
+	ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	// CompleteRuns Say how up to 1000 runs ended
+	// (POST /api/v1/workers/{worker_id}/complete)
+	CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	// DetachWorker Give a worker up
+	// (POST /api/v1/workers/{worker_id}/detach)
+	DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	// DrainWorker Give a worker nothing new
+	// (POST /api/v1/workers/{worker_id}/drain)
+	DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	// WorkerHeartbeat Tell that a worker lives, and renew its leases
+	// (POST /api/v1/workers/{worker_id}/heartbeat)
+	WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	// StartRuns Start up to 1000 runs
+	// (POST /api/v1/workers/{worker_id}/start)
+	StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	// UndrainWorker Give a worker runs again
+	// (POST /api/v1/workers/{worker_id}/undrain)
+	UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
@@ -6229,6 +7119,66 @@ func (_ Unimplemented) RetryAllDeadLetters(w http.ResponseWriter, r *http.Reques
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// CheckFence Check a fencing token
+// (POST /api/v1/fences/{fence_key}/check)
+func (_ Unimplemented) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey Label) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AcknowledgeCancel Say that a run was stopped
+// (POST /api/v1/job-runs/{run_id}/cancel-ack)
+func (_ Unimplemented) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CompleteRun Say that a run has succeeded
+// (POST /api/v1/job-runs/{run_id}/complete)
+func (_ Unimplemented) CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ConfirmContinuation Say that a run in doubt goes on
+// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
+func (_ Unimplemented) ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// FailRun Say that a run has failed
+// (POST /api/v1/job-runs/{run_id}/fail)
+func (_ Unimplemented) FailRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetRunLog Read a run's log
+// (GET /api/v1/job-runs/{run_id}/logs)
+func (_ Unimplemented) GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AppendRunLog Add a piece of a run's log
+// (POST /api/v1/job-runs/{run_id}/logs)
+func (_ Unimplemented) AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReportProgress Tell how far a run has come
+// (POST /api/v1/job-runs/{run_id}/progress)
+func (_ Unimplemented) ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReleaseRun Give a run back
+// (POST /api/v1/job-runs/{run_id}/release)
+func (_ Unimplemented) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StartRun Start a run
+// (POST /api/v1/job-runs/{run_id}/start)
+func (_ Unimplemented) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListEvents Read the feed of all audit events
 // (GET /api/v1/saga-events)
 func (_ Unimplemented) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
@@ -6373,6 +7323,36 @@ func (_ Unimplemented) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaI
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetLeader Who leads the scheduler
+// (GET /api/v1/scheduler/leader)
+func (_ Unimplemented) GetLeader(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StepDownLeader End the leadership of whoever leads
+// (POST /api/v1/scheduler/leader/step-down)
+func (_ Unimplemented) StepDownLeader(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetSettings Read the settings of job runs
+// (GET /api/v1/settings)
+func (_ Unimplemented) GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ChangeSettings Change settings
+// (PATCH /api/v1/settings)
+func (_ Unimplemented) ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSettingChanges Who changed which setting
+// (GET /api/v1/settings/history)
+func (_ Unimplemented) ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListSagaStatistics Count sagas by workflow
 // (GET /api/v1/statistics/sagas)
 func (_ Unimplemented) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
@@ -6460,6 +7440,66 @@ func (_ Unimplemented) TestWebhook(w http.ResponseWriter, r *http.Request, webho
 // WhoAmI Who one is and what one may do
 // (GET /api/v1/whoami)
 func (_ Unimplemented) WhoAmI(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWorkers List workers
+// (GET /api/v1/workers)
+func (_ Unimplemented) ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RegisterWorker Register a worker
+// (POST /api/v1/workers)
+func (_ Unimplemented) RegisterWorker(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetWorker Get a worker
+// (GET /api/v1/workers/{worker_id})
+func (_ Unimplemented) GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ClaimRuns Ask for runs
+// (POST /api/v1/workers/{worker_id}/claim)
+func (_ Unimplemented) ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CompleteRuns Say how up to 1000 runs ended
+// (POST /api/v1/workers/{worker_id}/complete)
+func (_ Unimplemented) CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DetachWorker Give a worker up
+// (POST /api/v1/workers/{worker_id}/detach)
+func (_ Unimplemented) DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DrainWorker Give a worker nothing new
+// (POST /api/v1/workers/{worker_id}/drain)
+func (_ Unimplemented) DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// WorkerHeartbeat Tell that a worker lives, and renew its leases
+// (POST /api/v1/workers/{worker_id}/heartbeat)
+func (_ Unimplemented) WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StartRuns Start up to 1000 runs
+// (POST /api/v1/workers/{worker_id}/start)
+func (_ Unimplemented) StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UndrainWorker Give a worker runs again
+// (POST /api/v1/workers/{worker_id}/undrain)
+func (_ Unimplemented) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -10178,6 +11218,361 @@ func (siw *ServerInterfaceWrapper) RetryAllDeadLetters(w http.ResponseWriter, r 
 	handler.ServeHTTP(w, r)
 }
 
+// CheckFence operation middleware
+func (siw *ServerInterfaceWrapper) CheckFence(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "fence_key" -------------
+	var fenceKey Label
+
+	err = runtime.BindStyledParameterWithOptions("simple", "fence_key", chi.URLParam(r, "fence_key"), &fenceKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fence_key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CheckFence(w, r, fenceKey)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AcknowledgeCancel operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeCancel(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeCancel(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CompleteRun operation middleware
+func (siw *ServerInterfaceWrapper) CompleteRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CompleteRun(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ConfirmContinuation operation middleware
+func (siw *ServerInterfaceWrapper) ConfirmContinuation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ConfirmContinuation(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FailRun operation middleware
+func (siw *ServerInterfaceWrapper) FailRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FailRun(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetRunLog operation middleware
+func (siw *ServerInterfaceWrapper) GetRunLog(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRunLogParams
+
+	// ------------- Optional query parameter "attempt" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "attempt", r.URL.Query(), &params.Attempt, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "attempt"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "after_seq" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after_seq", r.URL.Query(), &params.AfterSeq, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after_seq"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after_seq", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "stream" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "stream", r.URL.Query(), &params.Stream, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "stream"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "stream", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "follow" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "follow", r.URL.Query(), &params.Follow, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "follow"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "follow", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Accept" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept")]; found {
+		var Accept string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Accept", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept", valueList[0], &Accept, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Accept", Err: err})
+			return
+		}
+
+		params.Accept = &Accept
+
+	}
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetRunLog(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AppendRunLog operation middleware
+func (siw *ServerInterfaceWrapper) AppendRunLog(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AppendRunLog(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReportProgress operation middleware
+func (siw *ServerInterfaceWrapper) ReportProgress(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReportProgress(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReleaseRun operation middleware
+func (siw *ServerInterfaceWrapper) ReleaseRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReleaseRun(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StartRun operation middleware
+func (siw *ServerInterfaceWrapper) StartRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartRun(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListEvents operation middleware
 func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
 
@@ -12372,6 +13767,149 @@ func (siw *ServerInterfaceWrapper) SuspendSaga(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// GetLeader operation middleware
+func (siw *ServerInterfaceWrapper) GetLeader(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetLeader(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StepDownLeader operation middleware
+func (siw *ServerInterfaceWrapper) StepDownLeader(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StepDownLeader(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSettings operation middleware
+func (siw *ServerInterfaceWrapper) GetSettings(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSettingsParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSettings(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ChangeSettings operation middleware
+func (siw *ServerInterfaceWrapper) ChangeSettings(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ChangeSettingsParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ChangeSettings(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSettingChanges operation middleware
+func (siw *ServerInterfaceWrapper) ListSettingChanges(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSettingChangesParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSettingChanges(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListSagaStatistics operation middleware
 func (siw *ServerInterfaceWrapper) ListSagaStatistics(w http.ResponseWriter, r *http.Request) {
 
@@ -13066,6 +14604,313 @@ func (siw *ServerInterfaceWrapper) WhoAmI(w http.ResponseWriter, r *http.Request
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.WhoAmI(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListWorkers operation middleware
+func (siw *ServerInterfaceWrapper) ListWorkers(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWorkersParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWorkers(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RegisterWorker operation middleware
+func (siw *ServerInterfaceWrapper) RegisterWorker(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RegisterWorker(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetWorker operation middleware
+func (siw *ServerInterfaceWrapper) GetWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetWorker(w, r, workerID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ClaimRuns operation middleware
+func (siw *ServerInterfaceWrapper) ClaimRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ClaimRuns(w, r, workerID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CompleteRuns operation middleware
+func (siw *ServerInterfaceWrapper) CompleteRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CompleteRuns(w, r, workerID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DetachWorker operation middleware
+func (siw *ServerInterfaceWrapper) DetachWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DetachWorker(w, r, workerID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DrainWorker operation middleware
+func (siw *ServerInterfaceWrapper) DrainWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DrainWorker(w, r, workerID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WorkerHeartbeat operation middleware
+func (siw *ServerInterfaceWrapper) WorkerHeartbeat(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WorkerHeartbeat(w, r, workerID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StartRuns operation middleware
+func (siw *ServerInterfaceWrapper) StartRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartRuns(w, r, workerID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UndrainWorker operation middleware
+func (siw *ServerInterfaceWrapper) UndrainWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UndrainWorker(w, r, workerID)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -13892,6 +15737,36 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.PutTopicPolicy)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/fences/{fence_key}/check", wrapper.CheckFence)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/cancel-ack", wrapper.AcknowledgeCancel)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/complete", wrapper.CompleteRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/confirm-continuation", wrapper.ConfirmContinuation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/fail", wrapper.FailRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}/logs", wrapper.GetRunLog)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/logs", wrapper.AppendRunLog)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/progress", wrapper.ReportProgress)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/release", wrapper.ReleaseRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/start", wrapper.StartRun)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
 	})
 	r.Group(func(r chi.Router) {
@@ -13964,6 +15839,21 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/suspend", wrapper.SuspendSaga)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/leader", wrapper.GetLeader)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/leader/step-down", wrapper.StepDownLeader)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/settings", wrapper.GetSettings)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/settings", wrapper.ChangeSettings)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/settings/history", wrapper.ListSettingChanges)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/statistics/sagas", wrapper.ListSagaStatistics)
 	})
 	r.Group(func(r chi.Router) {
@@ -14007,6 +15897,36 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/whoami", wrapper.WhoAmI)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/workers", wrapper.ListWorkers)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/workers", wrapper.RegisterWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/workers/{worker_id}", wrapper.GetWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/claim", wrapper.ClaimRuns)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/complete", wrapper.CompleteRuns)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/detach", wrapper.DetachWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/drain", wrapper.DrainWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/heartbeat", wrapper.WorkerHeartbeat)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/start", wrapper.StartRuns)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/undrain", wrapper.UndrainWorker)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/workflows", wrapper.ListWorkflows)
@@ -14147,6 +16067,15 @@ type RedriveFoundJSONResponse struct {
 	Headers RedriveFoundResponseHeaders
 }
 
+type SettingsFoundResponseHeaders struct {
+	ETag string
+}
+type SettingsFoundJSONResponse struct {
+	Body Settings
+
+	Headers SettingsFoundResponseHeaders
+}
+
 type WebhookStateResponseHeaders struct {
 	ETag string
 }
@@ -14154,6 +16083,15 @@ type WebhookStateJSONResponse struct {
 	Body Webhook
 
 	Headers WebhookStateResponseHeaders
+}
+
+type WorkerFoundResponseHeaders struct {
+	ETag string
+}
+type WorkerFoundJSONResponse struct {
+	Body Worker
+
+	Headers WorkerFoundResponseHeaders
 }
 
 type WorkflowCreatedResponseHeaders struct {
@@ -16957,6 +18895,589 @@ func (response RetryAllDeadLettersdefaultApplicationProblemPlusJSONResponse) Vis
 	return err
 }
 
+type CheckFenceRequestObject struct {
+	FenceKey Label `json:"fence_key"`
+	Body     *CheckFenceJSONRequestBody
+}
+
+type CheckFenceResponseObject interface {
+	VisitCheckFenceResponse(w http.ResponseWriter) error
+}
+
+type CheckFence200JSONResponse FenceCheck
+
+func (response CheckFence200JSONResponse) VisitCheckFenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckFencedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CheckFencedefaultApplicationProblemPlusJSONResponse) VisitCheckFenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeCancelRequestObject struct {
+	RunID RunID `json:"run_id"`
+	Body  *AcknowledgeCancelJSONRequestBody
+}
+
+type AcknowledgeCancelResponseObject interface {
+	VisitAcknowledgeCancelResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeCancel200JSONResponse RunEnded
+
+func (response AcknowledgeCancel200JSONResponse) VisitAcknowledgeCancelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeCanceldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response AcknowledgeCanceldefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeCancelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteRunRequestObject struct {
+	RunID RunID `json:"run_id"`
+	Body  *CompleteRunJSONRequestBody
+}
+
+type CompleteRunResponseObject interface {
+	VisitCompleteRunResponse(w http.ResponseWriter) error
+}
+
+type CompleteRun200JSONResponse RunEnded
+
+func (response CompleteRun200JSONResponse) VisitCompleteRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CompleteRundefaultApplicationProblemPlusJSONResponse) VisitCompleteRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmContinuationRequestObject struct {
+	RunID RunID `json:"run_id"`
+	Body  *ConfirmContinuationJSONRequestBody
+}
+
+type ConfirmContinuationResponseObject interface {
+	VisitConfirmContinuationResponse(w http.ResponseWriter) error
+}
+
+type ConfirmContinuation200JSONResponse RunContinues
+
+func (response ConfirmContinuation200JSONResponse) VisitConfirmContinuationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmContinuationdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ConfirmContinuationdefaultApplicationProblemPlusJSONResponse) VisitConfirmContinuationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailRunRequestObject struct {
+	RunID RunID `json:"run_id"`
+	Body  *FailRunJSONRequestBody
+}
+
+type FailRunResponseObject interface {
+	VisitFailRunResponse(w http.ResponseWriter) error
+}
+
+type FailRun200JSONResponse RunEnded
+
+func (response FailRun200JSONResponse) VisitFailRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response FailRundefaultApplicationProblemPlusJSONResponse) VisitFailRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunLogRequestObject struct {
+	RunID  RunID `json:"run_id"`
+	Params GetRunLogParams
+}
+
+type GetRunLogResponseObject interface {
+	VisitGetRunLogResponse(w http.ResponseWriter) error
+}
+
+type GetRunLog200ApplicationXNdjsonResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response GetRunLog200ApplicationXNdjsonResponse) VisitGetRunLogResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type GetRunLog200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response GetRunLog200TextEventStreamResponse) VisitGetRunLogResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type GetRunLog200TextResponse string
+
+func (response GetRunLog200TextResponse) VisitGetRunLogResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(200)
+
+	_, err := w.Write([]byte(fmt.Sprint(response)))
+	return err
+}
+
+type GetRunLogdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetRunLogdefaultApplicationProblemPlusJSONResponse) VisitGetRunLogResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AppendRunLogRequestObject struct {
+	RunID RunID `json:"run_id"`
+	Body  *AppendRunLogJSONRequestBody
+}
+
+type AppendRunLogResponseObject interface {
+	VisitAppendRunLogResponse(w http.ResponseWriter) error
+}
+
+type AppendRunLog200JSONResponse LogStored
+
+func (response AppendRunLog200JSONResponse) VisitAppendRunLogResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AppendRunLogdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response AppendRunLogdefaultApplicationProblemPlusJSONResponse) VisitAppendRunLogResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportProgressRequestObject struct {
+	RunID RunID `json:"run_id"`
+	Body  *ReportProgressJSONRequestBody
+}
+
+type ReportProgressResponseObject interface {
+	VisitReportProgressResponse(w http.ResponseWriter) error
+}
+
+type ReportProgress200JSONResponse RunLease
+
+func (response ReportProgress200JSONResponse) VisitReportProgressResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportProgressdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ReportProgressdefaultApplicationProblemPlusJSONResponse) VisitReportProgressResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseRunRequestObject struct {
+	RunID RunID `json:"run_id"`
+	Body  *ReleaseRunJSONRequestBody
+}
+
+type ReleaseRunResponseObject interface {
+	VisitReleaseRunResponse(w http.ResponseWriter) error
+}
+
+type ReleaseRun200JSONResponse RunEnded
+
+func (response ReleaseRun200JSONResponse) VisitReleaseRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ReleaseRundefaultApplicationProblemPlusJSONResponse) VisitReleaseRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartRunRequestObject struct {
+	RunID RunID `json:"run_id"`
+	Body  *StartRunJSONRequestBody
+}
+
+type StartRunResponseObject interface {
+	VisitStartRunResponse(w http.ResponseWriter) error
+}
+
+type StartRun200JSONResponse RunStarted
+
+func (response StartRun200JSONResponse) VisitStartRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response StartRundefaultApplicationProblemPlusJSONResponse) VisitStartRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListEventsRequestObject struct {
 	Params ListEventsParams
 }
@@ -18572,6 +21093,261 @@ func (response SuspendSagadefaultApplicationProblemPlusJSONResponse) VisitSuspen
 	return err
 }
 
+type GetLeaderRequestObject struct {
+}
+
+type GetLeaderResponseObject interface {
+	VisitGetLeaderResponse(w http.ResponseWriter) error
+}
+
+type GetLeader200JSONResponse SchedulerLeader
+
+func (response GetLeader200JSONResponse) VisitGetLeaderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetLeaderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetLeaderdefaultApplicationProblemPlusJSONResponse) VisitGetLeaderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StepDownLeaderRequestObject struct {
+	Body *StepDownLeaderJSONRequestBody
+}
+
+type StepDownLeaderResponseObject interface {
+	VisitStepDownLeaderResponse(w http.ResponseWriter) error
+}
+
+type StepDownLeader200JSONResponse SchedulerLeader
+
+func (response StepDownLeader200JSONResponse) VisitStepDownLeaderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StepDownLeaderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response StepDownLeaderdefaultApplicationProblemPlusJSONResponse) VisitStepDownLeaderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSettingsRequestObject struct {
+	Params GetSettingsParams
+}
+
+type GetSettingsResponseObject interface {
+	VisitGetSettingsResponse(w http.ResponseWriter) error
+}
+
+type GetSettings200JSONResponse struct{ SettingsFoundJSONResponse }
+
+func (response GetSettings200JSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSettings304Response = NotModifiedResponse
+
+func (response GetSettings304Response) VisitGetSettingsResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetSettingsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetSettingsdefaultApplicationProblemPlusJSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeSettingsRequestObject struct {
+	Params ChangeSettingsParams
+	Body   *ChangeSettingsJSONRequestBody
+}
+
+type ChangeSettingsResponseObject interface {
+	VisitChangeSettingsResponse(w http.ResponseWriter) error
+}
+
+type ChangeSettings200JSONResponse struct{ SettingsFoundJSONResponse }
+
+func (response ChangeSettings200JSONResponse) VisitChangeSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeSettingsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ChangeSettingsdefaultApplicationProblemPlusJSONResponse) VisitChangeSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSettingChangesRequestObject struct {
+	Params ListSettingChangesParams
+}
+
+type ListSettingChangesResponseObject interface {
+	VisitListSettingChangesResponse(w http.ResponseWriter) error
+}
+
+type ListSettingChanges200JSONResponse SettingChangeList
+
+func (response ListSettingChanges200JSONResponse) VisitListSettingChangesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSettingChangesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListSettingChangesdefaultApplicationProblemPlusJSONResponse) VisitListSettingChangesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListSagaStatisticsRequestObject struct {
 	Params ListSagaStatisticsParams
 }
@@ -19308,6 +22084,517 @@ type WhoAmIdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response WhoAmIdefaultApplicationProblemPlusJSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWorkersRequestObject struct {
+	Params ListWorkersParams
+}
+
+type ListWorkersResponseObject interface {
+	VisitListWorkersResponse(w http.ResponseWriter) error
+}
+
+type ListWorkers200JSONResponse WorkerList
+
+func (response ListWorkers200JSONResponse) VisitListWorkersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWorkersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListWorkersdefaultApplicationProblemPlusJSONResponse) VisitListWorkersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegisterWorkerRequestObject struct {
+	Body *RegisterWorkerJSONRequestBody
+}
+
+type RegisterWorkerResponseObject interface {
+	VisitRegisterWorkerResponse(w http.ResponseWriter) error
+}
+
+type RegisterWorker201ResponseHeaders struct {
+	Location *string
+}
+
+type RegisterWorker201JSONResponse struct {
+	Body    WorkerRegistration
+	Headers RegisterWorker201ResponseHeaders
+}
+
+func (response RegisterWorker201JSONResponse) VisitRegisterWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegisterWorkerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RegisterWorkerdefaultApplicationProblemPlusJSONResponse) VisitRegisterWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWorkerRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+}
+
+type GetWorkerResponseObject interface {
+	VisitGetWorkerResponse(w http.ResponseWriter) error
+}
+
+type GetWorker200JSONResponse struct{ WorkerFoundJSONResponse }
+
+func (response GetWorker200JSONResponse) VisitGetWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWorkerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetWorkerdefaultApplicationProblemPlusJSONResponse) VisitGetWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ClaimRunsRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+	Body     *ClaimRunsJSONRequestBody
+}
+
+type ClaimRunsResponseObject interface {
+	VisitClaimRunsResponse(w http.ResponseWriter) error
+}
+
+type ClaimRuns200JSONResponse ClaimedRuns
+
+func (response ClaimRuns200JSONResponse) VisitClaimRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ClaimRunsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ClaimRunsdefaultApplicationProblemPlusJSONResponse) VisitClaimRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteRunsRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+	Body     *CompleteRunsJSONRequestBody
+}
+
+type CompleteRunsResponseObject interface {
+	VisitCompleteRunsResponse(w http.ResponseWriter) error
+}
+
+type CompleteRuns200JSONResponse RunResults
+
+func (response CompleteRuns200JSONResponse) VisitCompleteRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteRunsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CompleteRunsdefaultApplicationProblemPlusJSONResponse) VisitCompleteRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DetachWorkerRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+	Body     *DetachWorkerJSONRequestBody
+}
+
+type DetachWorkerResponseObject interface {
+	VisitDetachWorkerResponse(w http.ResponseWriter) error
+}
+
+type DetachWorker200JSONResponse struct{ WorkerFoundJSONResponse }
+
+func (response DetachWorker200JSONResponse) VisitDetachWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DetachWorkerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DetachWorkerdefaultApplicationProblemPlusJSONResponse) VisitDetachWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DrainWorkerRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+	Body     *DrainWorkerJSONRequestBody
+}
+
+type DrainWorkerResponseObject interface {
+	VisitDrainWorkerResponse(w http.ResponseWriter) error
+}
+
+type DrainWorker200JSONResponse struct{ WorkerFoundJSONResponse }
+
+func (response DrainWorker200JSONResponse) VisitDrainWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DrainWorkerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DrainWorkerdefaultApplicationProblemPlusJSONResponse) VisitDrainWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WorkerHeartbeatRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+	Body     *WorkerHeartbeatJSONRequestBody
+}
+
+type WorkerHeartbeatResponseObject interface {
+	VisitWorkerHeartbeatResponse(w http.ResponseWriter) error
+}
+
+type WorkerHeartbeat200JSONResponse Heartbeat
+
+func (response WorkerHeartbeat200JSONResponse) VisitWorkerHeartbeatResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WorkerHeartbeatdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response WorkerHeartbeatdefaultApplicationProblemPlusJSONResponse) VisitWorkerHeartbeatResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartRunsRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+	Body     *StartRunsJSONRequestBody
+}
+
+type StartRunsResponseObject interface {
+	VisitStartRunsResponse(w http.ResponseWriter) error
+}
+
+type StartRuns200JSONResponse RunResults
+
+func (response StartRuns200JSONResponse) VisitStartRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartRunsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response StartRunsdefaultApplicationProblemPlusJSONResponse) VisitStartRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UndrainWorkerRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+	Body     *UndrainWorkerJSONRequestBody
+}
+
+type UndrainWorkerResponseObject interface {
+	VisitUndrainWorkerResponse(w http.ResponseWriter) error
+}
+
+type UndrainWorker200JSONResponse struct{ WorkerFoundJSONResponse }
+
+func (response UndrainWorker200JSONResponse) VisitUndrainWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UndrainWorkerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response UndrainWorkerdefaultApplicationProblemPlusJSONResponse) VisitUndrainWorkerResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -20172,6 +23459,36 @@ type StrictServerInterface interface {
 	// RetryAllDeadLetters Retry every letter of a topic that waits
 	// (POST /api/v1/dlq/{topic}/retry-all)
 	RetryAllDeadLetters(ctx context.Context, request RetryAllDeadLettersRequestObject) (RetryAllDeadLettersResponseObject, error)
+	// CheckFence Check a fencing token
+	// (POST /api/v1/fences/{fence_key}/check)
+	CheckFence(ctx context.Context, request CheckFenceRequestObject) (CheckFenceResponseObject, error)
+	// AcknowledgeCancel Say that a run was stopped
+	// (POST /api/v1/job-runs/{run_id}/cancel-ack)
+	AcknowledgeCancel(ctx context.Context, request AcknowledgeCancelRequestObject) (AcknowledgeCancelResponseObject, error)
+	// CompleteRun Say that a run has succeeded
+	// (POST /api/v1/job-runs/{run_id}/complete)
+	CompleteRun(ctx context.Context, request CompleteRunRequestObject) (CompleteRunResponseObject, error)
+	// ConfirmContinuation Say that a run in doubt goes on
+	// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
+	ConfirmContinuation(ctx context.Context, request ConfirmContinuationRequestObject) (ConfirmContinuationResponseObject, error)
+	// FailRun Say that a run has failed
+	// (POST /api/v1/job-runs/{run_id}/fail)
+	FailRun(ctx context.Context, request FailRunRequestObject) (FailRunResponseObject, error)
+	// GetRunLog Read a run's log
+	// (GET /api/v1/job-runs/{run_id}/logs)
+	GetRunLog(ctx context.Context, request GetRunLogRequestObject) (GetRunLogResponseObject, error)
+	// AppendRunLog Add a piece of a run's log
+	// (POST /api/v1/job-runs/{run_id}/logs)
+	AppendRunLog(ctx context.Context, request AppendRunLogRequestObject) (AppendRunLogResponseObject, error)
+	// ReportProgress Tell how far a run has come
+	// (POST /api/v1/job-runs/{run_id}/progress)
+	ReportProgress(ctx context.Context, request ReportProgressRequestObject) (ReportProgressResponseObject, error)
+	// ReleaseRun Give a run back
+	// (POST /api/v1/job-runs/{run_id}/release)
+	ReleaseRun(ctx context.Context, request ReleaseRunRequestObject) (ReleaseRunResponseObject, error)
+	// StartRun Start a run
+	// (POST /api/v1/job-runs/{run_id}/start)
+	StartRun(ctx context.Context, request StartRunRequestObject) (StartRunResponseObject, error)
 	// ListEvents Read the feed of all audit events
 	// (GET /api/v1/saga-events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
@@ -20244,6 +23561,21 @@ type StrictServerInterface interface {
 	// SuspendSaga Suspend a saga
 	// (POST /api/v1/sagas/{saga_id}/suspend)
 	SuspendSaga(ctx context.Context, request SuspendSagaRequestObject) (SuspendSagaResponseObject, error)
+	// GetLeader Who leads the scheduler
+	// (GET /api/v1/scheduler/leader)
+	GetLeader(ctx context.Context, request GetLeaderRequestObject) (GetLeaderResponseObject, error)
+	// StepDownLeader End the leadership of whoever leads
+	// (POST /api/v1/scheduler/leader/step-down)
+	StepDownLeader(ctx context.Context, request StepDownLeaderRequestObject) (StepDownLeaderResponseObject, error)
+	// GetSettings Read the settings of job runs
+	// (GET /api/v1/settings)
+	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
+	// ChangeSettings Change settings
+	// (PATCH /api/v1/settings)
+	ChangeSettings(ctx context.Context, request ChangeSettingsRequestObject) (ChangeSettingsResponseObject, error)
+	// ListSettingChanges Who changed which setting
+	// (GET /api/v1/settings/history)
+	ListSettingChanges(ctx context.Context, request ListSettingChangesRequestObject) (ListSettingChangesResponseObject, error)
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (ListSagaStatisticsResponseObject, error)
@@ -20289,6 +23621,36 @@ type StrictServerInterface interface {
 	// WhoAmI Who one is and what one may do
 	// (GET /api/v1/whoami)
 	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (WhoAmIResponseObject, error)
+	// ListWorkers List workers
+	// (GET /api/v1/workers)
+	ListWorkers(ctx context.Context, request ListWorkersRequestObject) (ListWorkersResponseObject, error)
+	// RegisterWorker Register a worker
+	// (POST /api/v1/workers)
+	RegisterWorker(ctx context.Context, request RegisterWorkerRequestObject) (RegisterWorkerResponseObject, error)
+	// GetWorker Get a worker
+	// (GET /api/v1/workers/{worker_id})
+	GetWorker(ctx context.Context, request GetWorkerRequestObject) (GetWorkerResponseObject, error)
+	// ClaimRuns Ask for runs
+	// (POST /api/v1/workers/{worker_id}/claim)
+	ClaimRuns(ctx context.Context, request ClaimRunsRequestObject) (ClaimRunsResponseObject, error)
+	// CompleteRuns Say how up to 1000 runs ended
+	// (POST /api/v1/workers/{worker_id}/complete)
+	CompleteRuns(ctx context.Context, request CompleteRunsRequestObject) (CompleteRunsResponseObject, error)
+	// DetachWorker Give a worker up
+	// (POST /api/v1/workers/{worker_id}/detach)
+	DetachWorker(ctx context.Context, request DetachWorkerRequestObject) (DetachWorkerResponseObject, error)
+	// DrainWorker Give a worker nothing new
+	// (POST /api/v1/workers/{worker_id}/drain)
+	DrainWorker(ctx context.Context, request DrainWorkerRequestObject) (DrainWorkerResponseObject, error)
+	// WorkerHeartbeat Tell that a worker lives, and renew its leases
+	// (POST /api/v1/workers/{worker_id}/heartbeat)
+	WorkerHeartbeat(ctx context.Context, request WorkerHeartbeatRequestObject) (WorkerHeartbeatResponseObject, error)
+	// StartRuns Start up to 1000 runs
+	// (POST /api/v1/workers/{worker_id}/start)
+	StartRuns(ctx context.Context, request StartRunsRequestObject) (StartRunsResponseObject, error)
+	// UndrainWorker Give a worker runs again
+	// (POST /api/v1/workers/{worker_id}/undrain)
+	UndrainWorker(ctx context.Context, request UndrainWorkerRequestObject) (UndrainWorkerResponseObject, error)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
 	ListWorkflows(ctx context.Context, request ListWorkflowsRequestObject) (ListWorkflowsResponseObject, error)
@@ -21881,6 +25243,330 @@ func (sh *strictHandler) RetryAllDeadLetters(w http.ResponseWriter, r *http.Requ
 	}
 }
 
+// CheckFence operation middleware
+func (sh *strictHandler) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey Label) {
+	var request CheckFenceRequestObject
+
+	request.FenceKey = fenceKey
+
+	var body CheckFenceJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CheckFence(ctx, request.(CheckFenceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CheckFence")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CheckFenceResponseObject); ok {
+		if err := validResponse.VisitCheckFenceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AcknowledgeCancel operation middleware
+func (sh *strictHandler) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID) {
+	var request AcknowledgeCancelRequestObject
+
+	request.RunID = runID
+
+	var body AcknowledgeCancelJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeCancel(ctx, request.(AcknowledgeCancelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeCancel")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeCancelResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeCancelResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CompleteRun operation middleware
+func (sh *strictHandler) CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+	var request CompleteRunRequestObject
+
+	request.RunID = runID
+
+	var body CompleteRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CompleteRun(ctx, request.(CompleteRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CompleteRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CompleteRunResponseObject); ok {
+		if err := validResponse.VisitCompleteRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ConfirmContinuation operation middleware
+func (sh *strictHandler) ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID) {
+	var request ConfirmContinuationRequestObject
+
+	request.RunID = runID
+
+	var body ConfirmContinuationJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ConfirmContinuation(ctx, request.(ConfirmContinuationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ConfirmContinuation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ConfirmContinuationResponseObject); ok {
+		if err := validResponse.VisitConfirmContinuationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FailRun operation middleware
+func (sh *strictHandler) FailRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+	var request FailRunRequestObject
+
+	request.RunID = runID
+
+	var body FailRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FailRun(ctx, request.(FailRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FailRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FailRunResponseObject); ok {
+		if err := validResponse.VisitFailRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRunLog operation middleware
+func (sh *strictHandler) GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams) {
+	var request GetRunLogRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRunLog(ctx, request.(GetRunLogRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRunLog")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetRunLogResponseObject); ok {
+		if err := validResponse.VisitGetRunLogResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AppendRunLog operation middleware
+func (sh *strictHandler) AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID) {
+	var request AppendRunLogRequestObject
+
+	request.RunID = runID
+
+	var body AppendRunLogJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AppendRunLog(ctx, request.(AppendRunLogRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AppendRunLog")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AppendRunLogResponseObject); ok {
+		if err := validResponse.VisitAppendRunLogResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReportProgress operation middleware
+func (sh *strictHandler) ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID) {
+	var request ReportProgressRequestObject
+
+	request.RunID = runID
+
+	var body ReportProgressJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReportProgress(ctx, request.(ReportProgressRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReportProgress")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReportProgressResponseObject); ok {
+		if err := validResponse.VisitReportProgressResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReleaseRun operation middleware
+func (sh *strictHandler) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+	var request ReleaseRunRequestObject
+
+	request.RunID = runID
+
+	var body ReleaseRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReleaseRun(ctx, request.(ReleaseRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReleaseRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReleaseRunResponseObject); ok {
+		if err := validResponse.VisitReleaseRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StartRun operation middleware
+func (sh *strictHandler) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+	var request StartRunRequestObject
+
+	request.RunID = runID
+
+	var body StartRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartRun(ctx, request.(StartRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartRunResponseObject); ok {
+		if err := validResponse.VisitStartRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListEvents operation middleware
 func (sh *strictHandler) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
 	var request ListEventsRequestObject
@@ -22656,6 +26342,149 @@ func (sh *strictHandler) SuspendSaga(w http.ResponseWriter, r *http.Request, sag
 	}
 }
 
+// GetLeader operation middleware
+func (sh *strictHandler) GetLeader(w http.ResponseWriter, r *http.Request) {
+	var request GetLeaderRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetLeader(ctx, request.(GetLeaderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetLeader")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetLeaderResponseObject); ok {
+		if err := validResponse.VisitGetLeaderResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StepDownLeader operation middleware
+func (sh *strictHandler) StepDownLeader(w http.ResponseWriter, r *http.Request) {
+	var request StepDownLeaderRequestObject
+
+	var body StepDownLeaderJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StepDownLeader(ctx, request.(StepDownLeaderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StepDownLeader")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StepDownLeaderResponseObject); ok {
+		if err := validResponse.VisitStepDownLeaderResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSettings operation middleware
+func (sh *strictHandler) GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams) {
+	var request GetSettingsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSettings(ctx, request.(GetSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSettings")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSettingsResponseObject); ok {
+		if err := validResponse.VisitGetSettingsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ChangeSettings operation middleware
+func (sh *strictHandler) ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams) {
+	var request ChangeSettingsRequestObject
+
+	request.Params = params
+
+	var body ChangeSettingsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ChangeSettings(ctx, request.(ChangeSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ChangeSettings")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ChangeSettingsResponseObject); ok {
+		if err := validResponse.VisitChangeSettingsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSettingChanges operation middleware
+func (sh *strictHandler) ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams) {
+	var request ListSettingChangesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSettingChanges(ctx, request.(ListSettingChangesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSettingChanges")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSettingChangesResponseObject); ok {
+		if err := validResponse.VisitListSettingChangesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListSagaStatistics operation middleware
 func (sh *strictHandler) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
 	var request ListSagaStatisticsRequestObject
@@ -23081,6 +26910,329 @@ func (sh *strictHandler) WhoAmI(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// ListWorkers operation middleware
+func (sh *strictHandler) ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams) {
+	var request ListWorkersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWorkers(ctx, request.(ListWorkersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWorkers")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWorkersResponseObject); ok {
+		if err := validResponse.VisitListWorkersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RegisterWorker operation middleware
+func (sh *strictHandler) RegisterWorker(w http.ResponseWriter, r *http.Request) {
+	var request RegisterWorkerRequestObject
+
+	var body RegisterWorkerJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RegisterWorker(ctx, request.(RegisterWorkerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RegisterWorker")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RegisterWorkerResponseObject); ok {
+		if err := validResponse.VisitRegisterWorkerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetWorker operation middleware
+func (sh *strictHandler) GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	var request GetWorkerRequestObject
+
+	request.WorkerID = workerID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetWorker(ctx, request.(GetWorkerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetWorker")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetWorkerResponseObject); ok {
+		if err := validResponse.VisitGetWorkerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ClaimRuns operation middleware
+func (sh *strictHandler) ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	var request ClaimRunsRequestObject
+
+	request.WorkerID = workerID
+
+	var body ClaimRunsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ClaimRuns(ctx, request.(ClaimRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ClaimRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ClaimRunsResponseObject); ok {
+		if err := validResponse.VisitClaimRunsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CompleteRuns operation middleware
+func (sh *strictHandler) CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	var request CompleteRunsRequestObject
+
+	request.WorkerID = workerID
+
+	var body CompleteRunsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CompleteRuns(ctx, request.(CompleteRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CompleteRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CompleteRunsResponseObject); ok {
+		if err := validResponse.VisitCompleteRunsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DetachWorker operation middleware
+func (sh *strictHandler) DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	var request DetachWorkerRequestObject
+
+	request.WorkerID = workerID
+
+	var body DetachWorkerJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DetachWorker(ctx, request.(DetachWorkerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DetachWorker")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DetachWorkerResponseObject); ok {
+		if err := validResponse.VisitDetachWorkerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DrainWorker operation middleware
+func (sh *strictHandler) DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	var request DrainWorkerRequestObject
+
+	request.WorkerID = workerID
+
+	var body DrainWorkerJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DrainWorker(ctx, request.(DrainWorkerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DrainWorker")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DrainWorkerResponseObject); ok {
+		if err := validResponse.VisitDrainWorkerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WorkerHeartbeat operation middleware
+func (sh *strictHandler) WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	var request WorkerHeartbeatRequestObject
+
+	request.WorkerID = workerID
+
+	var body WorkerHeartbeatJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WorkerHeartbeat(ctx, request.(WorkerHeartbeatRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WorkerHeartbeat")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WorkerHeartbeatResponseObject); ok {
+		if err := validResponse.VisitWorkerHeartbeatResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StartRuns operation middleware
+func (sh *strictHandler) StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	var request StartRunsRequestObject
+
+	request.WorkerID = workerID
+
+	var body StartRunsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartRuns(ctx, request.(StartRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartRunsResponseObject); ok {
+		if err := validResponse.VisitStartRunsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UndrainWorker operation middleware
+func (sh *strictHandler) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+	var request UndrainWorkerRequestObject
+
+	request.WorkerID = workerID
+
+	var body UndrainWorkerJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UndrainWorker(ctx, request.(UndrainWorkerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UndrainWorker")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UndrainWorkerResponseObject); ok {
+		if err := validResponse.VisitUndrainWorkerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListWorkflows operation middleware
 func (sh *strictHandler) ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams) {
 	var request ListWorkflowsRequestObject
@@ -23447,568 +27599,683 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P19c9s4li+OvxX8dLdqkl5asR3nya6pe92x0+1N4mRsp7Nb474iREISxxSgJiArmq786r6a+8L2lXwL",
-	"5wAkSIFPkpOdndvzx3RskwAIHJzn8zm/DyIxXwjOuJKD498HM0ZjlsE/T9NUrPQ/YiajLFmoRPDB8eBm",
-	"xsicqZmIJVGzRJIFVTMyozIggpOj/WfDQTCQ0YzNqX5ZrRdscDyQKkv4dPD1azA4v6FT/7D3LJOJ4ERM",
-	"iJoxkjEpllnEApJw8ttSKCb12Bn7bZlkLB4cq2zJ3LkWVCmW6dH+9+3gr//7dvDrv94O/mUQeBZxEbP5",
-	"QijG1RVbpHSth6su6ZopspoxTignjGZpwjKiJ2dSkVWiZrBISeeM5KNF6723bE1WVBLK5YplLCZ0ShNe",
-	"3hTGl/PB8V8H+gMGv/rW9zFjE5YxHrHTxSJNfMvTO7aiiSJqRhVOKe9YTCYiw+WFOEhIKI9JIslMcLHM",
-	"WNx2QFdMZevTiWKZb08iwWNJqP4zWc2SaEYoF2rGMqKyNZnTOyaJZFyy8jTzhCdz/dUH+ecmXLEpy2DO",
-	"z58/ny7VjHGVRFSxzYl/FiuihB45JpREGYv1szQ1VHfQ/FFfg8GCZnTOlCHu18tMisy/qSFnX9QogidC",
-	"S4wLOmVkzCYiYwGhkiS45dPknvGgTA63fJKkeqIhOf8SpcuYSRLq98PhLR8Eg0RP9NuSZetBMOB0rleK",
-	"s5V3jH55x/hUzQbHh/tHLwO9hfYXBz6aOXv3l1Mpkyln7A0sQI/im4yap0rT/UvGJoPjwf94UjCEJ/hX",
-	"+eQdHbPUzvFacLmcs+ynTCwXzRNF5tHRVD+77XRZxlKqz6dtsvzBURJvOVnGqGLxm0zMN2njgkfpUib3",
-	"QNneFeDbo4l+3Z1/IrI5VYPjQUwV21PJnA1qDtAs4EZsTg+01GV6Jbac/DzLRPY6pVIWO11ewxVbMKro",
-	"OK1dBNNjjCI9SGkViWJz2XYWZ4zG75hm4sVSBl8DfRUu8P2D/XztNMvourx0wRVNeO3qP4sMhBZVhKYp",
-	"EVG0zLRs0RcX1k3mTEo6ZQFZzUSKgofyNYmobPtgM/V2ZAerv1kvWu4tTgWfv9U0bxI+ZdkiS7iq3SLg",
-	"6HBdNeeDGWXdp0+K8QY1cviv+3uv6N7k19+fHn79lzq6+4lxlsHFfa+n8bF+MVGMW6absTjTfBcEW6QF",
-	"8JhGdwGhiqSMSlW33mk+z2iecP8lSbh6ejgAkjPyah/+FxQSbN8rwfR36G27EYsk8gsWpf9kBcokyaRe",
-	"r96qugXDC9ud9c+gyNUd8ylBRQ9VAyXJPU2XKNhCPfef4edwSIoLfwx3Zr6UikyS2i3GYf033xFoR/uv",
-	"npcE2uEGaXS59f8mxlfLFrHwNzEeZcteIuHTp4szO8Vbtv6RSvb8qG4r9cHesTXwijE86Yr9O7YO6/bq",
-	"jq1H+Ead3H958Oqw5s68ZevWFVFJFPuiGuavmxjPxzsxUFm7fDjWlxWoZUbvmaadumWkQLZtFHNgrmC9",
-	"BuQSzGENwbyjUoF6u6WET6lUo0wPsIuQz1exlZh31rC1pP+Qxb7j+3FNQqtFUBWekFD/PQwIZysGFz+T",
-	"KiDjNYnZhC7TWtISWZULWJOHSs3Q9LB+w+fs3V8+0nUqaFzPu+ZsPmaZZqSU/Nv1h0uywDd83Exbp4ab",
-	"BWAasS90vkjZLQ9hkcNoKZWYs+zP0d7Bi5CIjIRKKJr++eBw+KyJA9bq8mY134sJXqE0rNsu1KeM2gMG",
-	"uxGfIEq1JNIEpW0r+G3diZqXtmWjV0yKdFlW4vuqllk+xi6aZbGSbiwDLuprseTqPf1SJ2TwOkb6qdGc",
-	"fnl41cJZBapIrav4FgrOlRCqjc7EhAjOSJpwRqf1ZymE2paWrumUNst8Sad069HB57Q9laLPahcKxRV0",
-	"u/zXiqrlDuaahPd3Wi2O0OkuNejGIkumCacpKslD8npGMxoBRcllNANe/iQkNGNkwbKIcbXHeCRidGfB",
-	"p2lWv6k717sLXQfLs2ed/CvwAU16V/kzcjtSZCCXxmyacJ7wKUgqSsIfykKJoEySwx/Cb2AS3GQ0arEw",
-	"lX5kS+9JThEXZ/nw5SMx1jWOX38u3W4qS5N7lq1rJ4vNAw8zW7a+WnpM01CPFpJoRvmUScKFmuWnC/5f",
-	"SQ7399E9uAI3rVimMZnRxYLxgMRixbXkVTN2yyOapkZM41NjRuY0ZvWKRpyttWnj83yOhUgZ5ehwv2dc",
-	"1Tk8T8vuTiBVrRSEjv+TcsL0GBuOz+E39GbCqm/g11t4ofTLm56STqztdBknqpi9xNie+Rib41apocWy",
-	"o6RTAKPdceIEHd6y9eYu/ZLIZJwycnr9+uJCk6jhp2WOQ4km8nwfc/vdrLwS2Rh055/ut/z/9v7/v/5r",
-	"zVdM3lMVzTaX/5MgghPB0zVJyvEgMqMm9BSe39BpWL/4yR4OvgvXv5hcCs5qFnkKl5w83T/aWKRUSZr2",
-	"Waqepnm9GwaDf8EcnA9XS5A0Hp6V4V9CQuMYLQCp2IKkYgraG/KhhJNJmkxnijxCHYFcfbq8vLj86XFA",
-	"xOSWY+hHzVjGSCJB5aOSSCG4/i+FUYiCaFAq+LSeiSW4XP89tVajWbLHZGxVksx23GibzufvpGD70Dg2",
-	"jNgw7qExA8Nj8w/Uq0PggROa6f/AbzS/T+Qt/22ZRHcnJvIG0R7NKhNJaLqia4lbNSQh+0IjNbJjwxAs",
-	"n5vxOLB7G1EOG0ikibmtYLNxy7UeNE/SNBFc7ri3sJRBMHAWts0+v2X1sviOPYwY/kinHnHwJhNzchCA",
-	"1C1cE+RgiOdAfoDg3Ugmf2chmdO1FqxUkbmQihzsB/v7+67Hzsi9Ya1xP2V9DKugLfKpv+k6+bvnu97r",
-	"BcJxAYUiq9H0dUIO9zs4YfKv7rjewy6rhZCyRyS/eU1eHB7tD0m4oon689P9UNN+HiHX6vv/NH+RYWAi",
-	"x6uESyLumdaOa1mjmbItZg3uiVoKLLkvdqRCM9dnmih/sEIzPH1kEJ2fGIWK8bhIbIABKqq/3hhwPx3M",
-	"9T+Ht1wbFJJlen802UZLTQ5EzkTW4H3Sk9YJkKeH7eJDW9e121gY1jvu4bViC78FpWdC156WSrnplPCY",
-	"fakx9fSDjUva/MpfErbyH95cW5tiQhiNZnD7Tkg4pjKJwg5X7l4P63N7wgiDYDBZpqnf8bk9OelDaaEl",
-	"cqMtjO9OS5/ZeCbEXS05rfDvD0JRn0V2N0nF6hKGbqIsvWcr83QNRcF/+lDUV3yYSfWjiBOGCVQRTv77",
-	"IBJcMbQO6GKRJhEEIZ/8TeKfu30pDnfBF0ulJ/waDF4LfdqK2cv0INO4g+aTVbeiZO8/8HdWB3a/WP8t",
-	"TTh70Mn0gE1f+kZk0cPNCKO1TmdP4WGntaM2TX/F5HL+cPPicO4Zgiv7AcdX2boYHr5ILgSX7h08jSK2",
-	"UJhE9yCzaiGJ+7fJZihMqbWfeJlRbYFrxXTJY6290TXwYuDZxpuSSMKRETnJlzZJ0rcI89gTeKaUy7jn",
-	"JjM2vepJf/xaduJhdpdY8vgbXGwYvG7/IPlk6+0of4U1GB54/e8SqXzLP8U0QTEhMaOxSe6QQ/I5UTOx",
-	"VCTU+sGftQ4Qaim0xtg4FzaAGWDc3nwR0I1UNLobDspfJdIkWn+rw8HR605nAX99oOO5VlR9i/OpW7xz",
-	"Kjt+AfqWH5yv2IHrPwD/XuUu8ZJVPuidwAX4VSHI2TaqkB1z2E/h0ZKKJukyazrARSbGKZv/a79d+Ihv",
-	"+TYB/DUrxhVZZYJPKx+dp6w3HSM+ZAXRXp7o3PSOkxKNycp71Wzlpreryc24eSJjkjH+kBKeyWQ6U/X7",
-	"Vgo+oKfKxBDCne7DpVDvRZxMavPUvV5RhkEEosfZaXpjkD/4bTTj1l1Gm0dR3EXjg2LThEtCFRE8YmTJ",
-	"UyatpNdDx8uUxdo60+aVBMONLhaZuKfpf70WEPTgHGYD+jMOm7LyoBKs42k9kNJVFGjsORUaTW9ulnR8",
-	"dWzkhxWFZtC6vTB2906XztrbJmP94ZZuxvXrV5ytqmVCrim/5WF2J3ln/v5kbz/tQbVSO2i7Tmo3qotC",
-	"GrNJwhMFn+ms/IGptOGobx7iZGFcMxvoBx8vTKiUxjF8HU0/ZmLBMgU+mwlNJQsGC+dXvw+0PXfPfKEj",
-	"BmVPicIoDnCUgHCWwK8zdi/uWEw4+OUWiSm8qsbngwHl65FinOJubv69SMjsmuNZvDNee2gxGOB6ZK8h",
-	"k7j07HIJTruNxyA7dSnz9VZOVRA61oRHyTzhSwWyo9v83Pj1Nv6wyNgk+VJzdZfjNInIgmbK3mCwsMZM",
-	"rRgUFEi0zGWktaehb2JzkL02y75Ts/+ZSFmrONPPfA0GSBqjxKNZnY4laMKgyBVkFJY2te6gzLhz+jdM",
-	"C6kGe4onEt7yRMamhnluuoALDvnXASzEuFbNqZm9KN2CwF65Eh2XLkLhQRfjv7FI6cXg5UZXUM8bXrqB",
-	"3mR6dJrPhJAMiAYfx61nYJEZ9++QvNH6XDyH0BZP14HRcsdrk8imhzshLA845gcc+vlD+bJu8CBuqZow",
-	"Hks9TaIkSycnhOuFVYIW/e6aN8MzIHEy1Xugdd1wGJJwFJLwf4Uk3AuH5FpPSlO9IAmbBhJFcHS/DzHe",
-	"2Cepf+u70h412LwE1RQUJs3tKh9SfQz1+bNnT581p9JuXqzvOmtxWTtMawO1JpRrqD5X/7EWukxhlRBR",
-	"M0ewcRZ9fvV3GlSbnld6kYw0CXbP+kLV4Gs1syEYLOg04bl62Oi3KJ6sfmi+ntJ43k/OoymNn+sx76WY",
-	"s7GI1yROQNXYUGO8+X9GhsyK8rrrO5rGhotsSsRg8GUPyzuOn2vtpatUdN47BG1P0QQScmiafpgMjv/a",
-	"vLf/dv3h8oPZpF+9n49JmDE6NrSOYXRUeYLh5JilDDzzK6yEYBmUQAzdlb3qqOg4rxx8DQZ3CY+7he/e",
-	"6iedt58CnVDpE5/OYy+K+KLhbrWPvtQq7xJ3yivNkjggTkIiJHxCYSKknhoaiDXHVuKEhD+ERCqqRQs4",
-	"KgwP+JPM82wKj3Dtmo6+BoN7lo0bF/7Mqy5QrQ/c4a7ZzzKD1d+ebZSA4hSqyaaRXmBsC4UlndI/SayM",
-	"3RRnHeQZHmOuHHbLrq750LeG8DzXgXIbiXLOUy/YpiTEjMYjdIZDRVb+U16tD2QxwvMFYxcdLAHUVBYW",
-	"ovkFZiLrf41pdDdJ0tT+uEzvzD+1RQfT6R+sLyz/mSmV8Kn0Zp/h924jCeDFHoIgsrVB30YQmOW0ywG+",
-	"1jzPl3O6xqo3qGobkgue55qjjP6iSPjDDz+EJldEq6yrmSApje5IaCJN8jhjFNUKvkxTOtZKFvowvuxN",
-	"xZ5Zjrbnh1d09R4z9wfOX/fkXbLYEws8hr2F0KpGloeRiyzqnqLsWswZZtEDP0JvNWZIUrh8Q3IJiq1J",
-	"uu8s6T7PhIOQkqghcWUf5tRME860+NRsMNekG1nbwREIQcXmCw+//TDJ82v/JCEnFlhGfY6dO7KWLOOl",
-	"TDiTUisPjdzzcF+b/WUIjKbnD7SoixpQUBYpjZjBeYEMZsipt1wwTaQKyIShI1uqjNF5LkCgJB8xb+rX",
-	"q78OmGiXWDsAJJSWrwUnZvnHVLV6mhztwR3kMB9EmUKDHoUBFSnuNdAJX87HLAvINBMrTdNaN0m4peRB",
-	"UE3596XJV5QNzlYjaf1w3ZQnvYXoutvUnX4C6xQVf5HGOHRIIBs4XReXw8g9+LPVtU4ITSHzW5XLm4ZV",
-	"LTEfuMth40pLmkFV+/HestOPF4VNwmYJFAM3X149ss1p7GIyVpRYuaDtF03rbqbMrveBLWWdthvmZBCS",
-	"OaMccoSjNNHDDKuqo+Y/3p0Lzccf4xM8Zl9CQFSCWyGLPMzGbXyZT6EHKKE97TdxuFf2Pb9vz91Ezd20",
-	"WSEVnS/6WxyaSee1bY0TaWq1fucO63rpVVqLNNlSIVLxATnr9Ur+nM9soe7gwW1R7PTNNB6zonaFp8xe",
-	"a7ValEOKpammzxMSi0g+wUmG85iwL4uUJlxCAq+r7wLHlYpmitkzGkYmIS7/xYQmqfNnyiOWOr/QJxiP",
-	"xFLZX8DdqAwKv9sYGX6bD6//zLiE3XDeL/3aHaL0h7pRSkvZ/FvteOWlQRX50Kg0zm/YlxldSvNFmvEM",
-	"jRQo79YoN3DcTbZzbf41NhmYowWVsvh1xqQSmfuzytatY8vl3NnxpVwwHpfGdP+ez1z5Dsbj0URkUfEb",
-	"vRkcp6CJ9P0+ShnNKocNPKLyO600L1jsN3H0BfiFZckkKcKRPa5+NGPRHYtHBQtodgja5yWjaYfHAfxj",
-	"NKZxz2UVnp7NOBRwx8RrwkKVE5EJn6bM3PmIcjJGR3LsDdVYP0xu4iZTrTPMEzk3dXXzROohRzlTWnL2",
-	"ZcEiVexbMNAb4nsJN8p3dH10CP04+82vdOsZcrsE/C05vwPdGkqM4SkWkzVTVbcwQAm1lPC4vNk4VswR",
-	"+bjyjHU48M0PAUwRvc4CndKQ25C8ZQtFWCoZFrQBiJeYL/T9ISlVWl1O1C1fZOKemYJo/dV6HzDgPxMp",
-	"qKAJ+jbmNNajsBUWMpSpb0blrK609vmRr7QWz79nwM+c6C5noYcIcL3uEnyHAhXbXiLCe6MEmQoieNnE",
-	"hTgVmtbuefQloWAg7jYnvhSO0e4MD7leY8a4tRn8Qa4lN19cMK8KLBIqpNYedSgsgNwGCFNAtTDkNMLF",
-	"l2Sld8OsJCBU3fJS1R/aPugNditqgLZOYHT4JihjtYFrLMdEWmuBTHGPV9wNqiw3qLJs31m/pmna8wL+",
-	"LFaEQtA7iZIF5cA4Mq0PMU9gYKbUoo1x/Xxz8xEWUv0qeNm7bEcw+wxjrA/WxLLksWBFHXKOQLASWUxC",
-	"LjgLcysUi40tzIIS8LL+JMFZB7MKPyFofuhSlNb+9dfK1+Q5MD1PZELxu/SS89ItxRYkkSeE2nuapCzP",
-	"T1M2r7fi30LVrIuEtxpfL17W0yuDpcEj76q87MPoqP34q/KiAu8TreElfBqQA2KKxANySPIPD8hTgppt",
-	"QI6I0b6Gbuz0qC1uClPnpmBb6VSJSqAWbYPPG/eGM25QnGllM9uuVjGNo/aYPdGau6mbd0hBs/vcyGnQ",
-	"RjfrwPqpfWKpzEuN9qfxcpfCYM0BGKrVZKIymqTfL/7iHqBZqP9oIOR4w76oOgPWLUIgEc2yhMkCqnFn",
-	"b77nHJdcyR/Xlkj8R+hRXTwZBBufixk526XVYUS8e1z+zgdyYtNzjKeeXBRK8kyseAG+3pyHgFCYdkm+",
-	"k3WKS3p+Z5qKleZ2RRzKF7xG08aE6bQEMOnJPdG4fmHZeMOT47pSD78GA5pFs+SejToEnp89L56PPfmJ",
-	"7qNHzqOjbfICnj3TI1hw8qZlHT39GpTkYGVLwZtt0C/+bJ8Lt9jPUxPZadrSFyBpS0jnjZEa87xmFCMx",
-	"T5TyVU18zJhEyCUeEwjMARg1BF5Q4dVGkEHUkqggeavIbnleRoa5WHMBKCKUk8Nnz8ndj0SJKWSyHhMq",
-	"7/ICczO0vVmg7nqSU7tHnJ6+2khm9SSzJYponnivLQeWdc0Prfr0YxYvF6w1aHZ0YJ+FDGbmjy1QsljK",
-	"WSk9AlVRbAfgMWhc6ngKUxRYZH1yS56+tOqYQVTfBj/dJb1X+XjmeJtPLH8ayKdd/SmEnzvKfj6MjbLV",
-	"342X4Ggq4Wl5GH6CphoMemLLLC3ypJvbQsGJlFeU1n+pJoQCHrwZg1xacMsGMPJhs3HoEsjB11J2exWR",
-	"mMBzJyRjC6ZA6BjgoS24GYKCNzEzCIlukQHloGz3IvDnhWDvFhlzicwXGkMWkkjy6ebN3svhRhDJAd3e",
-	"jpwhLA+Y1eUoy2aCdc0WHx3aNHn0aW8jKSGomDIq2WjJVeIFtiosyavzm6v/uLj86YTAw5p7ccIF5Aqy",
-	"VDKiF5IwacKlPZP59K6aC9Emic1jWwliHkFEoFESvzS2qPme7pHIZ9ap5h5JY6Kk0TJxpricLNLzLPWq",
-	"uVAtGo/WrmxEoQl8V/MnrRFr1mc4kzGc4G3jeUgyFLNYclgvvo5ewLQIajoSk4lkqou14BLIkTsEeKUs",
-	"j93IaG4Y5ak7yg6h4MNnpYEsIm1jsuqCZnWBCnB2ozG3AuPM1hnmooBYCEDBWXtlhkuU+zA1gol3tKMr",
-	"eRfm7d043gt3oLViPjGlhSIY3Y4rq+yys9ppd8n4ypkXsH4NnGFHDci+UUlU0JYygvd3ljkONkJKI+aX",
-	"O/o7uSmop/GeoQmgL1k0LsHvL4jr+dfAxSbzkxeVKicr0ELjTNyzKrduI6cj/Poc/XwbxPRq4puDON6d",
-	"2eKL94msrbg01pFp1QNMdg2tv+QJ2bfFCPYOdyeoI9htgzzundhtymKZqYNk3n2vX5WDgt0VIkgrQgDw",
-	"voDhLl0dlpKOeiF5V7PsIEOHRl1o5lqxhcmfdb/p2UZ+UP0ZPX3aOSnoKWT10GzKVPePvMHn3bN6BsUx",
-	"2RwEQpNhOmbA1K/Orz+8++X8jIiMnJ2fnm0h8l91zUc60jJguYj7VYBWE5pMxbKn6CcTK+lWsWGQ7gQu",
-	"mMVl6BMdrGZ4Oghvva7BC29eVUVsV23ZMj8qq4JBAXXv+CBKe1vsU1Cg+Jf7mZWBnI0VkBOhw9YKXS1w",
-	"eh04Fmaw4Rhs9jqeRnfbeOGbbFrodfhlL05/2yseC4vqrkhksb/urDFeIpYqEuWAxMerD6/Pr6/PzwbB",
-	"4M3pxbvzM2/IofBHNuM8wFNVAintrV1D257uXizScaVNq0hZpnrXe5lcCMf3QU0Zj5wBzMsKoINNSdgJ",
-	"Fj0lWkubKCKWUPazb0pEY+FNo5+y0dyj651OcxRFkcZMKiIWjDuwSvX8oiZIufQ5ej4Ug8otRuVsVfhi",
-	"qwUUpttfnquA2yAZ4/U+PU1u3hiktb0STiZaQ8PC9v5rbqESa//2I5RTR5mhripTOetOHv6X26ARVAyJ",
-	"MkPqbp1v4ZMqWW2d3zzc0Mg7v/r8QRXsowdR4Z76E5TtcyWu2VJg7xAjug7kFlkQc8rXOdeynn5bVEKh",
-	"tVZxhwIyE0tsUhjT9SbZghftYNacedVIWrkv7vBol2Ge2mGezXcY5aB6VnbIIP9SZ7UtR1SUJPU4oQ8c",
-	"nYHrXeqH6VKJOVVJ1Ohyh1AEj7dVa0vlQ40RDCzBaUlLqbAOR4epfO7rt5cfPr87P/vp/OwYI/Sg+0Ga",
-	"W6KGBNUb6H4YsUzRhKfYD5wLBYlkfHjLP12+Pr+6Ob24xC6JFiVhzBgfktMfTy/PPlzqQVYzwRCxOba+",
-	"3KngbHjLP1/c/Hx2dfoZR7Dj6+cwYggpVfpXGCqA6J3VxtxvKBSyYJCvahAM8kUMgkE+16bS9jB882XF",
-	"IdDttjzfJpWoGg5ARjiKRNxQcfDzzc1He862rftw0Obi2N0y1XJvlSVKIUrgwzqrNO2OM3HHMqDdBQCC",
-	"VyqHqmgNeJOK6+G3fJxDca54J3a1TX2vkwXwQMH9jZrdpmysYrgfaXQnJpMtsqU1qeaYRMZi3eTAUG5N",
-	"0xEU2t7T1Gjnm8ImhwXZP3q539qEohrJS5S/8/+MZrnib5dAxmuLEKLIPYUgkhLEQGDJJK4E8MVyDGg/",
-	"RY8Mr2zMCa10obQ5/+2+XfOv+TJVySJN8Publl0z7ubCN/UvzylufltpLfmhtNGf6VHU4/bYBJItbo8B",
-	"3S63x8JtsX1iWu5VPnnzd2EGW89r9U6rkVbPHK8JMvrNS3V2fnq2g8qm6fLj+eXZxeVPOyl+wcB6FXfU",
-	"Qm2sdyeduHJO9gOd0Z31BriHLWe4zLL+WACfDVJLKWcy0aa2VCaUUj7NLe2lsou0NRPSk9ALxpQdo3kr",
-	"zhjm4fa7qJ3g9zZNvZalJDKiWbyNB2ximyJU9ONUCjQGsMTdwbgt1WK7XpUH9KWdO2HCGlKCCKaVY3nj",
-	"aGjN9TcpeIiwZop9UdhtNOF5mi02/6K3vIDfwFaPEqqk9RmckHCccJqtQ6TT/F0Tgg3LqjjgZQYDhRFX",
-	"fNPrGvVmdtVCUqpsDW0opzSBRgRpcsfStZbMM5Yu3KLYm6vTy+uL88ubgeZjV+9PL/Hfny61jXDZspai",
-	"mWhPhWcCL8IxhD+d35AncfrbEysOwsB0S8A8BU7nTJ6Ue29vWqdO1miHjG5fwmbH16r5jt1eM54VG3fu",
-	"h+KpRM/ijSJbsKdMd4jLUw5uxhZcm7Wy88eXc/86vVJJAezeF9P1aEEP7N1bX9vsPA+zkyTU1Gn6y5ey",
-	"mh6yz3s1va5LialJqttYxmbNbCkhznn+5cGrQy/Aqz4jTwYI3k5wZBicG99mdIF8bGokXUqd63ednBf7",
-	"3CgnA2fz+BdUzb798Zf9Kl2Ov+yG3qlF/uZiyr3uH+KGVTvXP8iYRaJHp5rsniXceY7G1t3dqxtbKK9l",
-	"Ovux6GmJ9T/K6jIG4C2inMQCgn22MHKLDMtujdwNKtx36H7eq1FvOZ1iS0y9aoOinhanMTYhm6KSiO7g",
-	"qOq/lBLYm5WZevflYfe0+qNNkdoYOUOoB9udpJ9b9ZXltNu9Dl5Zpzhhk8gwdgu7nNcQG9dTxgC1DNJx",
-	"w/8RNsYfnnXJuoUEKLFgvD7sizlqGcuB3/P0IC4ycnZx/fr06uz8LMhb/S4X0O0XAvhiKSmPobQnTaTK",
-	"Wz6pRKokkuZZKAozz/YNK1fCr/pbRokcRRQKP30bbLoLU0VSRqUioX4nbE4TRg9+xGwM2b9V7L5/gkDV",
-	"4Q+coiFVUrE8ga9Xxh4ElDpBlFW4xAZa2WE9j/yAGYVulmFzWcquyV9HHZK/oHKMiUVqYd1IogKIHcEd",
-	"gxRIPMAHSQs72MB5LSdV2fJom+LlJncZAisxKJfbuPRRk9r1azvf3yIIAUbkNgaX6YT3jaC3zLJaobcq",
-	"6/m4hSPZlVlVyb2JL2/4rvsgaHQ7poTV4gRcCkWuzn+6giQ01/9xef55EFQjorlr09uot233rv1LOC0E",
-	"AxwLGbNIzJks1lXcN86+uPyh22L1P81ILW6bn3N7tod6E6KVY7KvM+ZWwkCtVUDwEevpggcgfJ1XAVCD",
-	"WXvLT3OkxhlFnQg9cnPQFq0oRcRpNL9zWO9ikA3FyaYMNxNgRdmB0bYsjTi07+9WYfHUi4vffFPxELtd",
-	"1cpJikVIQslUaBUmCZqUbTsJJ5FI7Jc8XuvTCUiYsbm4Z/qVucFlYvNh5xNoUd7Fwk0XlSairCfyknJ+",
-	"ZP6/OIfR7CAXC9uQpHmvL+YLkfWVCXlVsfTqKmsEJ6pWEjfbtKD7yqbahdmSxyY9oW88Dz4yx3SpCiQD",
-	"GtKKOZPAMO1PVmMV9rXA3TgHq8R8epeDOrd5QT1Oy3aVLu/rm0zMycGwFRHL9Lls22xtVRfNLSu5XnoB",
-	"xUgt39kpYrPZCAyjHYlEAPFHeWDjcUDu2ALQnbX8iSgXPIloqjnw/DhnveOU8jsZ3PI5m481q5BwZgH2",
-	"kWfGV4+UOCQfMiMeKF+bsMujajjkcXDLYWYsql9jJAZZhbTxlzxkgzW9Hsa/6c2vfLsiAPx1+OwZjoaR",
-	"HJMGMxFpivDMaG+F1pfgR1RpwzzYwB+ongMiiDmZucBuAcbEYJcA9OWQvF9KxL4D14kBaU5iNj/G7v7y",
-	"jqbxsX+Vu8IG+JACyh9yoPfqZXDw6hD3tGEZOX6A/1ieH5G3yY8N7/s9HE2F8/mJ7+8/XKH8hie+W0oW",
-	"+gw38rDeiIzkPSGHbRA3DkbQed47qnDe+4mg7Nxv2nwSs0jENbiaRbm7f4inhwHA7UKWufndwf5+QRYd",
-	"q+Q3y7c9uVLaLvyTNG1H/iTrGlx53cattSsdKp3zAV/t7784ePXq8NnRi6P9V68OOg/eXAOdj394cPTi",
-	"6OXT50cvOo/cty7aWwrtueWab0YzmtHIlmM0hUk6An5tFif7qetgn7x3CNQhfyu+vAtyHPoPfE2LzM6+",
-	"KZkmx7MuJ9OWukK0R5JEnSAYlKx41l2aJ28THmtWQCd31GQvzJRahMNBY5Hhhi7cXFvXrI+8K/Afeupc",
-	"5q2HQoPwaVVdlt/b47ND4tw3c/fka+rh8OlmQM4T7v72YCfvjwc8ZesAsdNirpsIATwnk9BmNbACESt0",
-	"ApHh7uKkBVLEs5YePRq/kQ+t2cOFOeW9DQ8h4WGtzL/VfGrTcbAVtMhTrPLaDlDEddM3OIgqd8xyx2La",
-	"wK695aJhG62+4IGmNrQjW4THK8E4W2eMUsunVSFGhZYcn67eyYCMmUxi7HMqVjwowzDM6RrMvBNjjvyQ",
-	"N4l028RxAzQ9XioSPgkDEv5PI5v+Svf+/mttssTh/tHLHtf/YH+/AcvqwME6jOla+mG9UgGw1QxyhNc5",
-	"yii+lwNO0xbt8unzZ91zzV/ohS2VQN7QCOcD1wV27ur8+gZMVgdzSM3YXLL0vmR8+WB8vgaDcVGe0I2a",
-	"bD1DtdERn7EsUfXRQzBi0aNrSOgELdxEYhmyZBmoN0UWb/3KIcytOXqR1yWb4NloztTpmkTCYvCgg834",
-	"Iz5+uLj+cNnK3rvGJV92kDmpGy0ea0ImXJjuUAUkk1jxHYVOhcF1AYyChIQyYBT0dMqR1oWasSxwPDRQ",
-	"tNkCe4hZS9TXhPK9cR6JifVI5Sj/AEmWSARvhSljoRSLoQe/rGUaHTzMXXnGPmYjmbYeLVwjj+hAyR0m",
-	"U7M4P2zgJ2lyD3gaGcM6H/OtmkvCxgKEiN5x2c5guvKX5/UhaFOvafKfq808h2011TtFo585A4ybkTmb",
-	"I9c3Jgx9QvbdMFTOmXZIMjjYiMWUUUTGOVN0GHgJ7aNMPBUJtMnLAiPk8/uyKbFdYJKC+3ZRN7bxE2vq",
-	"roGWAIcpJiV7spa20VX+n9NP/qFUku+ihuyievxjyv5/IHn/3WX8FjkZ/230gP+2ov87i6xmyXPFfluy",
-	"JdumqKxyq3a7F/3JVDLrrckxiarU/7Xl092s+03KSRSBevhhTj7H5Or87Oril/NL8kjLMwdNgkZ3XKxS",
-	"Fk9ZTBL1OCCvP1y+ubh6f352yx8Z1AfALFKCjBlZZCJiUrL4cUB+/PDp8vX5mR6zDERKOVIe0unj4Ja/",
-	"P738dPpuCLR47Oarnv/7z6efrm/0KFwY4ZqyiV4IMlEY/Y6xhdTMFqQpje4elyvc7OcNgkG+/EEwMAsc",
-	"BAOcfxAM8qkHwSCfexAMcLKWlKYrJpfpVuWlBtTPMMnCC1dtYlcGia+3fJ72Bys63C6DoBYrqPyVh/sH",
-	"JqAckMP9fR+EfYAw0MCdbGUkTtIMc3FQUwrbxiD0WcnekGv5W/3LWTRttIUK7ARtiwetZ7toQZ8Ygd+3",
-	"32F164cu56UopzbylR2VwIThRwsbTdgq3o6xiEoBikdIN0a1DYO7Y+vvFabMs1uMQwuqWhtDk3bIfLuq",
-	"DnNIz4HtII+u3rwmz1/tHz7Ou9O56LgrAPsbM6LNeic2mit1RK26VwM5fdI3j6EB2KG/tO2LjgOUbcOn",
-	"X9svwU0Ro+0RqTDEY6QwtkKB3nkqWx9bMxhSVKm2RYfkFI1XUKxXtiwLb8otBymeZozGa1AT8wfKOQwE",
-	"LGDpy2tqonToF6pFFy0ngljzuACn8tLgnKmZKHVL/fjhGsrAP8H/n968/hmwHd6d35x7pe+DpzHkLitX",
-	"pz961arTL7O0v5neRkMFHFUvAiIsTrShYi7pkFgrJ68TMvjomHwmZAGm6eBZVzwrSzVrATo73BGa8aic",
-	"S/XwfUUOivSmLRKkXz1I5479LdHg/sEw+B8OC39DDvX8vGclxt9QxlQHJGYouwf0pL2YW6RsWIiy7XRI",
-	"ww/atUg7SfN3XOf1w95OAsZsm2Ri7laAvD198/YUiz40k74+/Un/9G8ffhwEg8/nP/784cPbFkPpWtG+",
-	"+5YbwzvAEvVouHHwILinh635TQUeOHxfy3Ep2ttikfadjXJu4003tZ5LeUIWNDGlw2KpHHxUlgM2b1nR",
-	"3UqwuMr2r/eZljZ3pQD5MV74IO85RBJJxizhU+svDgrXmdaP5DKKGItZfMtFBoZpzGiKtYcBGh6csVgS",
-	"ShYsk4IPSSwi+SROfxvOsbs0qFzJhJFoHaWs7H7oCV3luzFbaZLefD5a616wjev7ZBG+xd7tpXtTKHUb",
-	"HmmoOcfMwBOiVT03cuYS2VbqYEUolFTDmqVgwiLWlN6xNYlZlMS2leHmsvqg0FeYT3017uZKKomWNYvp",
-	"o6BWtDSjrDadT3WGVmW2pMj5Wvw3X2+HnhxzAHZlEGCLb5NOKxXT/zZJ8IO8v0PbFbIH0Df1STZGDcBP",
-	"ZdPAQ3ghLPRs9gUZS4lx2o+zLSIyLDbGAuMCM973OXWqLSTzOIDYHcOf9o3KzYlysMNu4xhwxGreBwDz",
-	"j6Davw7H/0JJUu1r0x/8sDSTr20afmd9x4BywyhIHEokPNC/r4q57KOiHNsHEZBNmVSBqfWZJPdsC9Hq",
-	"r9uuS8Hon14Y2WPNKavlCuv3ttCJt8s7Np+2jSKNrKBNKTHD98hjhsbHvlYPBiPH0N/px4sA0gMAtc+U",
-	"uy2omp2QEFNToMIZxF1AwhiwGkOCYs+VjjaKlmG0axAMTBBwYMCX7oGvRHc5EMEA+sAyhVAG4JGvZZtp",
-	"wtlufUn+0XqoBwN9ecVSeXnRa4ONou0d6HztFHlAz8rQz6byCOnB88PDo3a8Xy1//f0yL3BjJku1zJg7",
-	"fbHssGtytt+1hC2AtwDkZ/eQsYW0uqJrCwnDeLwQCfehIdZ2xjaQ1wDGtOTtBcdjEfdozuq6j3/14T6+",
-	"TsUyPofvAbx8iPEz/Qnb+K/6dxBwmwZUFfZ10YPC7B/B4mN/XeJ9U0fIJLYMB28aPH1CKFEW8oCbbpA1",
-	"A9cWPNbNGBpNbC+JoYUTtvMyH9KOhGNBm8wLvXYUqhzKL9b3ol0wHid82r3OIWNyIbhko7r4Zo7sau9D",
-	"jtEPh+mJYPbpzdfDGYEXvIBR69P7zNulxRmgRBeO7yK/6R1caLi+LZQE07486VXtZNjdt6p1ctbUQUso",
-	"Hc0GBYWGKEPXkcFzLiCywokh4R6HyBhC8FdMIZ1quTi55WGeCIR/WlApWUzEPXSHNS27zKnCA4zTcerI",
-	"PSJ42X9hVjbIe8gj/JEFRcjn82oS5zx+TZeS+bmdAWiOkxhKzKdaqOhPX1Fs+5ajcSi2GOUzRpRHLDWz",
-	"G01lALhiGVUi86/jy0If2zWdUtnb9zhf5HDZzaKqAKioNC7Q06JZCNJC60CUr010dIV9hZqHXonsbpKK",
-	"VU1Pyiptlh8PnI/IV+kj0/Mvi5QmnMWnebPNPvZytw6ddErN8OAuotxflr1g2TyR/uxrYLhaAQHA1zEj",
-	"JoNX6yWxKON81+wQtU1CnXnschq35sOKbwU4zUWc985NDHwN0L8vjzm5Z/XY2oiHRiUjM5HGNQmv2Jqd",
-	"LUQ064Qov9HMvWsNoK9tjTbsMQNas691wXnA5gDtYyKyqVAKfFvtpwXTlD8qMNvUeFjXii2+DRUXfWa/",
-	"Bg3a7muapubqA9iO6Y8kyYRmJteVLDIG7gcTi0fDO0c3asG6sf1s25OF3UU2GyjdeIxhLbiCoLhQjkJQ",
-	"mrb2oApJ3PuY6pSxiHLNFmJIMR4L6CyEbamgXQyGtDqpEVWW6NEmxqmI7nJLdPPmu60jcuDccmuCAJIA",
-	"l5IRp2xNr4ZxiSmvZErvGVkuhgSSS3CgRyG40UvY9U9+N/8aJfHXJ+AkCB9DwohxCkD6XXEh2QL0gCWH",
-	"zWKpZKsZy1gnhT0Xvz53com0Z1Sy7hp3E8gUmEf4QEA4WzEA5M9k9/CUlkC1IFPalKghqhld6PMAbLxh",
-	"gxnSA/nCypJOFIiSp6/pwLhi3J9ZlyKlIQQyAnD6cSwSM0C3r+qEYaoPAXEKO9s39hW0baRh7Z22DuSA",
-	"VqP0hRtN0Py26iUXUImjWReYbbaL88AeEPrl7b/VMuPoQFvOWxTPaqDTnJtjPVms0WJhzpHZnc8vRDBo",
-	"atX8RmQRe200vX82312Wp1d3SprcyImAL6vdtX+u3er18UwyxrWa8h30pH6+vPwwNxx5lZafMdNGqtTW",
-	"ozaa4RKjgJxR24NyzsiaoZfPyTLzf68XTq0kDkyWhAOGj2vQS9BnPhdzp8Y1Mt0oNra/CJZ7mCiyN+8f",
-	"Rh3VPhPpbeFKGFF1xnWUObNCHKrYulpaSqazrWogaB4mwXTiWAzJJfJlOMQxYxzUOV9uYpyoETin6gC7",
-	"1oui4ZLjDi1+h1MnSrJ00g8tTJ9tzbSRo/vbHGnsozrJscq0lk8SCZ8GIOwQljvJMczoLc9x18Et00nD",
-	"KV1r36KxF9rIElkzFcXZGmLthchU2ZL96rM69TXsfsEdHcDrqwfhqDcFq2cLtRl2U+nbz3hsdVu83Akf",
-	"TVJLhdUhoUg3gj5OdK2PI+EEn4ZOEVr9xr6iBIGRDYxkcZhjlooVoRmDY7F3H9Eb9bGihznGDrleuzxX",
-	"jh5yi6rtOJCQzT6l2vxQYrjpwDTnWmghJbqwtG1O1XflIQbdq4XbRv+ahJPwCpvLwAihp/KpoL9qaCo1",
-	"5rLfB6LNTxclyw/uJkWpJXhzmM90fukQ5cuoYqMFy0aItVlfHLuAxv/6mQD9tJo+uYiZPCFhnP42tL13",
-	"MogNF8BrQc4l4DEsXXQerWl8mt/14f5G29BtsJo6qhpAK+5JfxNaiSg0sGtdPQzyGh8us7h+JJZXLf2D",
-	"UZ/J7ui0DR+y+P8lktXsTixGXV6AlV0rsfBH1H++ufnYSXOuFldZ5HklCCWQqRglC8rVkFyxOMlYpKRp",
-	"6HIPGPTo3d6k9m002QYltJJa++H6pgJtum2djjfj8HQMpcosIDOlFlqI6/9Kb+phswarh/exnJ8ZTdVs",
-	"i5zpZSlTz5tc2L3s9ELr1J9kf3BKKOnrm/Ve774NBjIywZaeA6rlImVyNGEqmnlhHpJ7RqCVCygiMoFe",
-	"WjAbMS/1zfErZs2Yr/PdOVfY6hsmhJkyppYZ32qqJU9+W3pcZG+htBwQ/SXBh9CLLAVgjEF2JzRGms6I",
-	"cSOBaqlXVNtu9p6mvhyKN5oGEJqBM6OORoIbnYyMl0ka6/ExfndC4kwsaubwe+qRnvKvtQuxdFHe8Y1T",
-	"95K2UwveG5ER3yualWnLRptEWhx6BLsJNDUWbcRM0SRtLVMr3MudrCnzhW8SlsZNCZcbRUYRRq3Mqnwb",
-	"6KQr1e6fNrYCT8UvVOjiUJvOBb2sqdgzv/ybFHx4RVfv805G+V/35F2y2BMLnHcP0lf0x+hZvwaDd7bX",
-	"Zk+Qk0vx2olelL2t3J91+LGUlNGDT86oHFm3/eZtA6d8tMykL+fqo4lPsC80UqkJVIZ2wPDE+vAmjEE+",
-	"Vcl5QNMVXddBUfvg6q3bClChcElhh84OdMpGMvk7aw/cKaFoWkCHbPr7gd6N0ZqgyWgaIZ84sOnB/v4+",
-	"WfKUSUlC2JoRjIwpJVTesVjzqW14OiywofubPRDcI+d7wiG5yZam5w/8BpJhlNDjIJQEOAL02dxyA7hk",
-	"g2r6U4W40/8H2DnHBnui1GUOdgWYj9d0r9zt4lSCggB9V3w7/nj15jV5dfTshS85AMHKagOgH6DzOfgF",
-	"IsEnaRKpwHEOVD1SNIrYQoG7GrADiuTkW26oP6zMGVq/WcawCWnFNdVeuNDCfMyWlIpvI2+mwbWi45Sd",
-	"mNIdra4mzRCCzwv31zbw6a/Nq5veGNh2u+EIWecEfgMsvbcogTnsaLk0uJBfteFHIPZEAprTsK2eui6O",
-	"eg6pmfNEKnqnVY4lz6MVxjTpHEztKhxfgm9OKuqNRd5AJ3w1KwgrX0VjlZeDatL3JH0Q+MB0zt79ZfTx",
-	"6sPr8+vr0ZvTi3fnZyHeHzeOn+cOc7EabpSZm+V7Ue8rdTuFuZFb+c9evXL46NF+e3VZotKaTdW3Bjyo",
-	"IotN90RAbJggq8zWRER4HaJmcjrMz3YTKyRN+B10FJ0xwoqMjgItJK6kE2TJXt7PoBnvs1qVgcmn+MFO",
-	"GNVcHIfEAqt9OWfRwJ6RfvtmBsZ+O8uhyk3NwPK4OsgV/DtJuNnQsYjXINn0D9wARYHXgM4ZdO/JTN+0",
-	"9jQqO3m+OU2YPlc18c23pk1Tc2zzmRcI/oqZJNJtAq690hCq9jm86//MIq+1J6SSyFhT/1pI75R1CIal",
-	"WXu0KXPfDHANNZ+VmSzCBw/qmrFPbZCwxCRopPzVDaLQHNuE9OG+g8raPdMLOpVYjtxJepkvgdKtJstO",
-	"aw10scjEPU1HxWk0obAdvMzfaQcbPjyA6PiSRyyuSaYSkpko4Uys0Gec4+rtUEF5+AKCmP295lWoZBxj",
-	"hAnnLVuDZabGtRG5W+NZ4asdgWWegmYlONsBQOLwqH+lj7sELaWZot6cXkhhWCVpqulYzTJwJoGuKElG",
-	"FQPw4Lx65erT5eXF5U/9K1MPX5Uy1LfdiGfQnD1V7dGFGjCauohJtef5lIKN1kJKh/rRGU3VqC4d5/Ns",
-	"bbbu59N3N+dnx1g7scyYDIP83yNAFsWedngPzW9adeyeSIsHkGk9UfXBFVTHlTEXShksSuxy07FLQJ0P",
-	"18xupoRFnEBcx2YpCB4xEtpjCXdZyaEnPLZLS/newa4NvP3NyNdmGKocd9roPd8KQnTwCnzwMxYvUxbb",
-	"LMSeCPZgM7CURd72Fz9b0RAmsQwt0CbUBxVV7trKocbvs8Mpak6g7fe6Lv5JZrBlyIzGprF7bDXZBPAR",
-	"YXUmfXoXenqOhlS2tYjo3Ho/jwlWWu4/3S6s6J7s8y0wCQ0yTNX+VBnlUm/BFjwa2p3s0mThaZeW/5oG",
-	"0f6MWQRwVQ/S2v/pM0jyBR7nLQS91naATRyENrM0A5xv89IWiA+H3srJPIPO5tZUWUxZA7JMzMrHgpp8",
-	"iqfVsgt+7shLo+w4NXr2lhYqppFBJcWqdOpuw4eqIt5gbhR1Yx5V3WRGaTUd0t+sZwxhEACbY2ERvong",
-	"FTTkAs755uo/CrDmAkwJ/vWXT+efzpuD0WU1tn8hF3a5LvWmMDkMts0DQHHiwVjof+Mttbli0hfg8nrt",
-	"LUdvR+nvkBWiZa6r3XiwbfJGdOBllDMwZF37g2htS56QfSc34JhUV1jkbuRL9HLzIokDNsxcjsamFALK",
-	"ZsCMLPU4yNstlNfWvHEvnx+14bhvBPXqsNp2SG76gFU/ILW1Ugqy2bQDoWnqSXTaxlJHo7rOHWw8m4kk",
-	"c0a5Osmx4BKVqwu405qQsyRSMo95A0LtZCnrGjZ4becKZxZzBk0XAAgcCjuN9awXkFf4bI69ZcpXxf6s",
-	"UNvNzUfrhJYEik0jFkDeExcxOyEvO1PY86O2W7l98lknO6zQFt7g864RtuFoAPZKBE/Xxy7otiRKCP8q",
-	"Et91hZ69JpLopLZ1cspgF9xKowwfCvc/RoZdt8BDOdduM3r07uy8km71T5GQ13VzMDVvY1uuDLso4hVF",
-	"0ySg1OHAZ1OVB7mE9vVGDDuhs67VbP2TBb9Jg+bS5QxcqPcCZxtwVwrd6gQw/ZpaMxdmQsNkQ9KAB49a",
-	"vMHxPSk6IFkHRiwYejAmCcLZSEyoL2S37dyEKY9CWVvxYTDjG1G+jBRtkuaqQ+y+ClZSF8UFTxSq5cRg",
-	"jRrdvNXNVBT19m/sYXrf1kJOmRvv5YzNuNR9bGa9k167eRdj89lmiEsmee1SvmWFGeZM1nLqW8DU5NTa",
-	"J/gAFPatQGpwIa34NBtHtIkZbPr5JLJyxQEwF+rsOYLh5nq4a7V9Pr24Qejbm9O30Ivn7MOlNtQwwj4I",
-	"BtdvLz5+LHXmaTDeviPOoLkcvY+1A063Gbjr6XywGodPdTi2wJagKUMp2YJmNE1ZOiQfz69Gb8//47ja",
-	"VdE2ZSt1YrvlphUb1qjx1MHv0A8aUbqqNIjSrN8404GpydzmveUG0OCOrcvYQrj0QTAwC2w68m5t4qs2",
-	"dUnH30VJ/6M2ol9thD21jN0nbLVVSaiVS0WumnEfbVrDFoLjjvla5r1layR37DeHwMrGCUk5XJzMBYQ1",
-	"uguqLXRuWmHOd/BQP/8aDMZrA+3bWSlEZN0f15d07qv/+3FNJgmfsmyRJdzk+B3uW3jZYVXMjtejbjgL",
-	"pWmrLbzXBX7+NmMclmNQ27bIBRCM+cKX9fQJQHUVs+lH8y2wdZtyAZ5ttjq0Lth8c5zDdvc9X3RQJtgG",
-	"nl8jjS3sPTp9pYGEAgYEERZo5JfMWSl8eGIioIh6bzJnsVT0lj8KnShq+BikucmtQKSL+IS8/vD+47vz",
-	"G9Ny8vXp5evzd/qHjAGnq8O9PzXCf3T68ePVh1+g1Z4JY0P50KdrEPu4OOjSZ6bR/zaTNEkGYEK9wfG5",
-	"w2DApYnJo7YCvNKczI0S9/GaOnYOth4QkyLj+HA/wGBrDvK5g//UBrV9nrWSA4TM6D3zzbm1M6SB/38D",
-	"UGRXrVwAuKADxoLggHnQpND4awhIv7ZNLtodY4tRPfyRhWqzaaP6KejICs0FsL3Kisq27rb/gMAinoM2",
-	"rVu3aPINDn2ERJSAkZg3rXXiJtgz2DSEjUGznSdpmphQwfCWvzN9ETTn2z/WFAQDG3g1yTKthkm6lidk",
-	"7+A49yUNSQ7cmlIFiqoJesHDiK6HUJxpahZo6NXiK/o6puVYi16c6Q8TM5KNWeCzncGlS3dx76AehrLD",
-	"7DVglOSmgDbgTF9JZY7YKUq15/FwC28krm3uKOh1I82WfZ6P3HuGDqy8A3FgYl2WSkjCAYg7Ps7bn6/y",
-	"zcsrTQrHIrlQOSzlgkqFJLItaHe+AVfL3gh55oQaskQsLUD4BkuS7VsnZN8UMejN6QLU7YQxPMXw3lxZ",
-	"yyZxHXmvISXsMk5Kawg084QXDEYiQCpGS0XkTGRKC1YMOYAOZO8oxG8O9K/97DZ/zntd8snBEj4p3X5p",
-	"QYbuIe8dHNXwKYHWJbQ46wMzWADUtnkOCuCO/IwbM4FVtj5N022u0B/QG//Q0Bu1Z92xGXVti+ANNzHU",
-	"jwzbW0gX1n6fqJj1EtSV5BgyDIdVczQrsty7uOQqFrHpB1ZXMPnOzS4AVmNeQM8B9A2TMtBUPKG7ZNId",
-	"bLoG3YW1lWmobP06pVLWgGzzajMBcorBeppiEbsmfDOjq1ubthOAfqg0y4PScXpPk5QiPaNmNcJ+BsEg",
-	"4VBQPrJ4+TUq97b9oTMxzwGrfEBIbIFt6KcJN73bDBMGg5jH7MuJc4NzdyYWw+bWkODM0G2z+txcs/Hr",
-	"Q9VfJ3qniu6YOwPnYRxvzrIpFNzZaN6Lpy+fQzTPNAimCjd0ypSE7r62mfQxGa9vubuHWuD9SdoAoNZ2",
-	"ABZajehikSb+3FA9vE330AYwoKLJZeYiWdk2IXi78P6BPw6HHd7yz25+Cp4/lvCuUSQDZpx5nCh6B3FI",
-	"EjpbGtahdP23M8Gy9UdAj97G0ep0lrO4Z5mYlzSdvFM0wl8A9Fr+ELKBP3ly2hKeqISmI6Dpe5p6bRJ9",
-	"eyGjy0mVQ6HsbR6yoRdAClcHreBvifIW3n0GEGatfMpFpm2C8dpx44CkzyiPxXxHB00Vg9sHFK5tsTQN",
-	"TGF+JlVufQy3TPdr3PpLk0uXoMVclw6eR0n2j152m3iZqkTfu6zG+FhGMzMjRpnsKowPzQ00te16zWpc",
-	"rUpl61FTVqoVfuSUG8D6NJHK/DpPcutRVJZLZJ8m/22AOq6Ezxl+rjc3EykDrhgLUHBzHutE8+bYhMLK",
-	"fuBrINRzdONgQON5wr1CXZstPTlPOGeKxlRRcOxRbpBMXHidEDF/QwxbiqVaLAvITs3vJQgjLeIDrE7J",
-	"ESIT6bhWPD6a1trCmypegotmjuAKCJwgh+SCA73IIM+YxMinytZgvt5yk/KBS8NYKMirVEylhS5AmHo9",
-	"Vw+gz3IzjbqQxdHB16DBHQC4GmBn4wKNaMPnA1s2Ag+Aa67cN8pTlHV06My3XTP4p6arAvg+Rh2Ka6CO",
-	"cbyUCWdSjkyf9/oyGlOxGDFMSUUhvHW1QwQ7sOl4Z+CTMJ2hTghcBAyms8kEUN70tczYnCa8eUsPsWSy",
-	"gNQZ2a5wW9e7FH5Kf8csLEwEN1eAIKxUga1gGtb0nBIxPLKMpbj+FmwErBHdpezzuQfotmrXxuyLy1Bc",
-	"PFiRmYZL2BnhxKLRAOMJ8RQ1N9WKgwUm7mbuvawsrKanT6UENmY0HqGjpLbpG8SwXZgKuLQu2SAzy3tJ",
-	"YF80l23mjaUgQmF7Uem3Tkp1qGExKp+GTqRro912x04SE1AWc8Lw6IiFLgpWnRYUxl8fkFD/6n+ZH9uL",
-	"NkujN1HhU6z7HUW2i1WjE892u9qoHLYd/7q1pajWt8Lro1pUiWplJWrdqr3qHErO0mTCoG15l/W9yx+u",
-	"lGBaab5FwRkU+7deAShLgz7so1wu1DuUbat2U0cQqRbu+twChWVLXs8OjYA0aW/6bkwFk0TwrarGgoGx",
-	"mbcp0ntVaomwq1vgQ63ydGw9AqX7F6IyFmrdJaUZQ4e38Qrc8gZ1Db3it3wD/AC19EVuxLYq2MberRY4",
-	"d+6NspFOMqU1PS+r1ZVyQdvF18tdS1Jf9O+kUkk46t1VpVrcq2WTVlH9KfVJrvZykZmwttPZSJK/6btn",
-	"RLgWpzTS/1gu8L50028VW7wTjc3PjzSDlUu5cOEZaos+bcESZ6ui82uwDZyDfigeba2BPXP6EW+NalFu",
-	"aNwjdxvAIBx9pgVasFourzIasdYr8GLXQuKXvQqJsWrgQcqIj/bbWy5WQh/5086CO9Ys17cJqrZx3Jik",
-	"qji5fKyiCHiaDqWONK9A/7u0sSl33erg+griLnXDjgG7W5YQeEf0esGfED6BpT/5Xf/n6xP9xzC45ca3",
-	"UG1xmicN5TptkVO052rPTmeofD6nu6b9WavQ9t+GM7k5SuyLYjzec3qXQjnenh0m/8UEMc2cLOuWxu2F",
-	"CtkzT7qLdltqm1aLfYbFL7Jzo6ZmtDTYbYg2ebMKpKLR3Qi4kR93Mpkzqeh80b15WU3baz+y7zx305kb",
-	"V6zXnbyO8LepFD5PQMENS6wBcWuMZWqSOfRSPYnSFQ9JN83RxB5+DeoaX1u9EZxYAZHLaKavKDX9bAh6",
-	"Y4cE0gYEZ2TJNduSM+sVA0PVfhPEhBLTkn3DZdCpXVjFwCsByncIzFRNqE5zdrWByuVqVrp0mkLwkYUY",
-	"RX4JGvfgeJAx4032HRA0xUWHBfftvKvdw94D7qChlFt+x9bHJMQZQvLoaP8V9pMMEXF9xL4kEr0Ajw73",
-	"91EkYwiRTunjMqvN11l518vOetpHHiuiaxZCYU946y4LCwaT4uicQfv8kxzVNWX0XpuCTSG0YaV3Y5ca",
-	"6JJZspH+78ZhMVz0/EjrQZlWtbONbEXjOalEKk3tS9N1yHVEf9xdVq4veoy0eq0JjKbGO9ZZ44fLlHBb",
-	"/F2PH7xTxKSsPHvM/TynD+4EAtsFJXaHDQew2I1UzqPY9ADjpdVQaaesybZIG5TwopbUg6o2VNvNBiXT",
-	"RCoolslTXQnm4hgpM2cZS9eEklTzphP8xDDhWqMJK+AIPbHjfaq0rw+sYlJZD6A7Izn/AjFTaRfbDNBw",
-	"eHD04ujl0+dHL/pnuZd9YjUIvDSTjGhduwiylGJtkcLcJNej2tazvazzfcdySGlb6HeOT7WmM+KQrVWQ",
-	"hZ/DDx+dsSiRpiPakIRa6wahlEhyfXN6dXN+dkLCbMk5/BZK4cHDke9zeMtpxizC4gm6uPEvepC8LOWk",
-	"6vw2fzy/vD690W/e8uIB/fIjB7kAowmPg8LR/giEciysVx5qb255mDsYQvIoryGwXGhzRAhEYDWtXiCY",
-	"NOjIl7ccy2jenZ+VpbHZIy2OcV9sH0iX9qr/rpCo+UoXbyqffOC4SWqJV5+pVgIiuQUYU56Vr5VKywtK",
-	"0mhoAzcWGhpVZODGyzkRk1tuacV0GghIiHey+LmIlZV+Zb7d/BLtS3Ou5ncnprxAKlghlhQo27jPlv4E",
-	"JN8yPPx817zBa2dxnhQlPMmAjJlaMcZRQoPC5p7ejsWM9H46ipcI1lUP2vRGK0HgBQXQLx4PSd66NUlR",
-	"hwLhCr47f6ZHLeqiE8NN3STObZMw97+WCHrnAV+WYqy7jvbCFyRr9Gi7dLjDxK+K2jLIba5RA23Jm4F8",
-	"REZEHjkbGuTEnlP347y6Ni84wWR6IAc/reyShVWN7Ol7OWJfWLRUbXoGeheBtfC1W1raE7/z2WYYa3fS",
-	"hWCSy8N2GOxZybe989IOiq4vlv82D9fsmP2v9MtWXa0dvLPVL68eU1Bm5psMw8eSKld7kwluHmAdzW1c",
-	"gSbFC4X0FromlSMx8d+umCo6ppL9SZIoFdFd3tMb1rcNHueBkzeijXD/vDOxzOwcYKsHBciFLYWyXqje",
-	"SNvOCpToMP9yQZR4wAU83RY9ZiMA6GpmnRV+R6FritttYDEBlZRm7WwTLGu9EyCNlCALkaZDAvmQmL6n",
-	"N9c4Jqw6bMyEUnl6qRjdUfJd6Jpcu/bruCb36MHbMNju3lGl01ozLoPzbDWlDGMbPYLvoJNA731vfu0l",
-	"nWPfdcd3ZksjYyfDl1zD37HIDjpyUdARAixKXWmzjkqINldQwVrbs/sdHJ+gA6LNdCwshXcWQiFOppAU",
-	"rvX5YUjCUUjC45CEe2FR+XX47FmA5SZa37aw2jbxKsMxvN3httnnJm9VXkqtdy9vb67oHXsgP5O/n2QO",
-	"cVwiQO81VWxRRPnsdTv/9/PXn27O3Yt1XnuDthE73zjjdaskV9eb2tkh+gsUx7W5UWDYuu1/J6ZbYNLa",
-	"yjFjYBfhWMHR9bstMK1DERWhY6bsrqc99+SybqGU59bsfJd2BJBSt32630G/dD9Q/CcJp2lTO1mnAhBB",
-	"vgxKNeJ8wVHaFtOabzkI1fUZcy+363whlioSc63uxqymHgMS7YuW2IRyuWIZmI8iI+wLIOggiuXoaP8V",
-	"hj4Nd2xO/HzldGbbIfVuH1PvoMRxl3EOtsxWO9wxswz8Jh1zw5BxbKaHvbDpYVBX2dLBaqNNQpeU56Md",
-	"k4cOXnhh+YvcGmf57pocsWY5kZM5g3ettP+tkJJmE//JBFieGLhTHp9PhuHIDTtZp/BrNcjhdcaJZFR5",
-	"43otGv0mmou4cgMLkcY2JTA3Cj69fn1+fe3q+zcX788/QO/7ArTSWgx1+gtELi4N1Tf53z1hnxa/u23v",
-	"UDf1L/0B+D4Y8e7QGHa8lIryOO96WSHXluJGE402SkRRVT+nMWuHFylZKp0SY11bBwNH22kK2xSi9NcC",
-	"coHqSUZZLNWoT3a9dW2aE+m17GqZanP82c/HUdJvserO8nAbGegmVJfpc5+YmxiQA5LZAMphkQYfkKe5",
-	"9/qoFEcJyDNScnI/dyGdi9LZNvKGlY26JAOVuUkfQdxHIhphaFNFneUFxUWvUEvpnvgZuMhsu94eIDTG",
-	"RzgarxWrKyCfibTwJm7TmZyO0x4gvzf68U+goLei9ZSXn0/l2yBn2L6Y4zQeqeUiZXWNMn85ff3p0/sC",
-	"EDJlNGMxWTO1xW7NGF0Ux9HzZSCx3d7ucVJQ5FdzUpZNcpqu/866sxF8a6nE9m/e02i5nPd8sfdLyT1z",
-	"qKLnTs9FnEwSFo+gea53l7oNVCsklNBfVXOt39Fsysg9TZdMBuSOafNVG4bbXG4Iw9TM8zOji4DcfDi9",
-	"vgGHnyGwwLSpm9OFLKEw9Jrb7zlz11O6TOUtKV+V8nEGpStfe1jFffGxG8gH88jahWbpmd6c//3X/b1X",
-	"dG9yuvfm199fft1zfzzq8+PB4dd/8ZHoL0VYrge7Gy+T1Ko1m8qamM8T/5+mNeGYnwTJWMqotMicBGYA",
-	"p67XhetEE5szxYtY4FR4z+AzG8+EuOubsb+FQmrf8VWFttXE6r8nUkunfnPmL7W3Z7WPevebcfibvwyA",
-	"3TOuIEu2VRqY3T7Xb9zACya9IeHTUd5gvK7pm8W3z7HyMbPHIIF17ykDDTlHS09J+hn29k6Y6dpJllCU",
-	"TkkmVkUHTxMoNH3GebX63Kupd9WqWZQxXw3dTKy4aYPlQtjm1lvNSHWBOfyjyRNPpjwgnK3y/gWd04XN",
-	"eV7jqj0CvrcPSb+Tpd4b8P1q0appDl334bN5CSJvfn1ff1z5spcv0MbMxeUrzrTETLp0kWzgfOcw+raQ",
-	"cN7c7QyaTE4FEbyE+VYUqa5wbguD7jp8JDZm5WLl8ah8bfiOgqdskrz+dV4WE0IKcJFdCsl5i4xNki/u",
-	"U67HY/hDeIIpUHNGuSQ0TUt3pIw81ppiXWqttnlpzBdthRhaW3hz4PZw83L28p6pbMkqieTfgPU3kxCE",
-	"d09IyMWqlNRucuHz6G9o7j0sJ28fIVUCcEvALYtiY0tomsKCQT6G139nWFGH7/p09e4bsQ29hob7+x2T",
-	"z82t7W78WeWqzUbPB27NODEjbtONZper8fCU/19FWXU7ep0rHt9YDUakZtkE86EHQmjgjCkSabsAkoi0",
-	"ojLsjuZdqhht9ow5W+2tgx5LkS4VIzOlFlpa6P9K8unqXYFOZmuLCJtmTEqSLVMGgkKshuSKxUkGiFO2",
-	"yZ4N+VYLdPaPXraKD+/h+jGigUwxCcgB0JcOiHZXudaldKhNrs0EnSd9o3B8PVKMU66a+zzgM7ZpSjQT",
-	"knG/0IrZPUvFYs6ahwSRAb0LqLyThAvAS4WIPokyFjOuEpr6p7hj61ogpdOPF9D1K2/fZvv2thoHC5bN",
-	"EyktZF73NKxMtOMLAYIhYHngrfDsjIBkhQRxMgF6NQNAVuk1QPBAuoYTzNNz+jeM2ni8SOaJhLc8kbFp",
-	"J9+A/dLyxroLrw5ZWWZlTYFLq2Uy8/IccwN34rl1dZO2FkfTV1FN2D+X9VWp7qFV6phPOiveqCStdEX+",
-	"etakmto7ytnK6V2AgJC2yQ9f2z1oAUsE565iUjXXO9oNNW057MRTVvgD1kVl8rBzSv3TTuhbX/PCMFMP",
-	"0D03K8+tkLUNSBEkADAGk2iGn2J6TnTkMZXclLLV75XxLoGCF6egUrDHSkXxhhIwrbNwU/VMSdkv+xC6",
-	"beFhjQ+5cCxWqKdkrxdnVjqIepO9iVG8nrHorrfSu8PdbYoddCbH70WC+nBpitLGmHjahP11UzxXXcTw",
-	"lhNyrTszZy+bjumstOW92mXumAzuBShtzFh2Q+l51nKA6AmJkkV+9YNVzLchg2wcsj+F/DulimMaRXco",
-	"CxdbxIP+r9h8odlFAQwKHigL4o+IgkNySnAFKGxg4ca9Gf7L75gndcszNmEZ4xEicZrEoInhnNBmAGJ3",
-	"JFEEoBe0BXWsB4BE5eHl6fvz4YKq2dfwlidcCQPi/ydpsAMD/axtK4APEngOM0Tx9+RD3sIh4bG85Rbg",
-	"LZGEL9N0SMJ/0Us230CJYl+U+ymcJMo0LcjcTmYtVG8e3DKZv38GeDMkxvZoFtSLZfEtqwZq0tQfCtXD",
-	"MsHcd1m9AgUTBTEPae2S/Mfp+3dIGwmXSYwEXO4H0lt2dXtFz9zaMMT5sO/pbnM7Y3Xzt1mTotXhlg/d",
-	"7nEzj96wL94D3dx7gqVdeKixiJZziJoZcHbKo5nIkGPTNKGS+c3H0gH12/DcVbam87SZCEvEZ7T2eg9H",
-	"zS7iPJubh1G4ZZao9bU+IePQWCQW/mvD0WR8A3A1KPm3zzeYdh+lCbhxsGkh1VyWSKbI6VLNRJb8HWMU",
-	"kG0wOB7MGI1BiUXROfj3vdOPF3tv2brYZrpI9M9fg8GY0czXJ6JYTL4WPQFQGmhT+F4+4kypxeDrV8gQ",
-	"mnjC/Nd3NI21SoewRPIYFRAHQEcSGmVCotcliZg0LdAhEdY0i77lJn0VqKcErR2QeJlpxVsLlY9CqmnG",
-	"rv/ybnjLb/kPP7wW/B6Fhhz+8INtwzMfs8z0HuH0jo0iKtkJcGn87dWb1+Tp06ev9JCfbl7DKm75PNHr",
-	"RNCFE2ILV/ANtzUmeRT+5//5v6O5DB8PyXszWX4NUDwj5ont/zIkV1ggYcT9kt9xseL5SkWW/+q3JcvW",
-	"0GN+zpT5ClAKwJuEHw2ZrfC95xge0T+bfg8hdOaJYOlPFpkYp2z+r5rvhfmVveXQnOjV0bMXj63SJCF7",
-	"joSRiFl4oh+V9m05nMcISQvA7LZGn9zM9FdCGQn4H7GvPfS1AOQgpi08CoFBIRHEAAP6JyaqUzw7p2s7",
-	"lF2Qmdx88XXydwYf/KOIEyaLZkR5vzh06UHLuLGI15jcEwbkgLxPfiy3mOPxLc+bBYdf9ub0y55+Zw/f",
-	"MeFMyp0FQuNSKcxqzGGSJHYOwSxf3x9Jwn/fMw/tXcSm0wZe9j/JwBZj33JIO9C6AseuIdjFGD7o4PCl",
-	"AzkWEJZKRih4KARnlvpzdyUsxHO3bXZ4JPgkmS4zFpNEyiXLAkLlLQ9LnOaY/Ai3n/zn//m/WACUs5hj",
-	"+J2p9C32Zcm1eRc+oYvkyf1BiF1DEIml8L1pVRXq5CH8+mWv+IulNMtNNaVJ7OabRLNbnomUYcNYrU6S",
-	"z/kdK/y0tuHrEvkos+eQSHK0f5D3DkH0bGdNR/tPocWI480jcxEzpE1wCZveLgUm0JB8nolbntLorujd",
-	"JY8zRuOQSGY+HNSd8IcffgA1eJHSiOUtwIxXi8fQTuCW297REc2ytTnUG3A04oHmNetJYQMYh7jAhieO",
-	"x1ofF76sie6WP6Lk06eLs8eB84crcHiG5JGls6eHDpmVHn1P/yay0KAmFb9NuP7to32iBHn+7NnTZ49J",
-	"NBP6hruVb0VKgHNU+BH6pq/NV5w4pcjgG9B7Lni6JhlbMKoKmHRnGKCQR0f7Tx+bHTPJbrBlVr2Qge0Z",
-	"aoOQ+baXO3Zr3pdpkRWe39BpaPMTrR8r4bf8t6VQTA5JeDHZew8NzvSnzAQXcKEEL6Wn2DrOR0cHhznu",
-	"AtwL/eW4RWZ0vd8Xk71LwZkdOB/sp/Mb8ujp/tHjob3UZsFccHZs0OA5s5PacHhAMnYv7iCF3hDNVAgr",
-	"OS5iNl8IxXi01psVfvxwfUPM7X0C+xXaTmR5nx5RIPTTOwbCOnTG0dwhBGkAjMfcxAXLzBEHZJElPEoW",
-	"NIWhM7FUaNsmEtJPbznEXvLu7UeA4iBxSEnnBXADnVJtWMq8eNGCYuJzt9zgEtgvyJgUyyxipsgmgQKb",
-	"gExSOp2ymBRfoe/FIqVrFh8TbfCEJ8VR2cmR1dm54FsBEhYEMy7k6PBQS3r8TWYl/lKyW75cEC70S0Py",
-	"cSlnWL9fIkbYG2yoKXGnjQ21YmmK/ZvuGFuA3IANK9pxr2zECRr+IQpXZmWENmzgZoQLOmUheQROoIPH",
-	"6FrRvxvJ5O8sJK78NdheCLaFLCAD+Y6NgAkkZsWMLYYkhAYP0TKTIgsDyMYAaxdzbfDX1XOaJClKNRhU",
-	"K2VcC+gF6IIx0TyagVaEXAAaDGZiZTso6vtvj/TklpcXi5/PTZ4f8BL8JJNs/Gd42rQoTJOIccRoNkr1",
-	"6UKvaO9wuG+SulAFlsdPnqxWqyGFPw9FNn1i3pVP3l28Pr+8Pod3wGWgUmY1Y8ejfDzYHx7gI2LBOF0k",
-	"g+PB0+H+8CmmBs/AirCXEbqCPcl9J09Mu+CFkB5r7UxAP7VVwS5NhDPWfxivtaRg6QQesY0G877b0m0V",
-	"f8tXoK3lE+v9FPcIMlzcRG0hmR7uZMJWxGrGVqoAxaAkh72fi4yFboJlIslcYDJQLE4st09g8XxIrotu",
-	"6lpz0PqaXY8+fkefzpGS5wzdMAiZZcMMeMy5wnIRD44H2ZIXria99VbXBn9EXUNmc8vEMo3J2G2cP14X",
-	"UBfWVAMtvrDUis7SaNH7Uk++/pqXUf8o4jU6jrkywWxXq/+byfgtxurkVUPXzdevX51CayC5w/39h5/t",
-	"asnRbPTUzGhWFQvOTD9x3NGh6VdETfMV3yz5sp+8wZRhtMWX8znN1vrymk7yhZr0J+l25ndbikPF0FQC",
-	"RI7twOfqpoNjRNA8xr/qicp3UxZVV1Nfai+g9BUGq15JDsGDscw0NauURIkpxD5PSEqzqb5iYJBpVplJ",
-	"NSSvUazSvJGnTUqRKplTpY1qcBdHlEtDr5B2rW8+ykWcGEtDTWBOMuOU1jcxAXNUZGtTy4QLkL4LNGXK",
-	"lpx9Q1KyU3io6AaE+0Jk6iGoJsdHwC92q1VM3ET/Zgbyh63hDLSE34WAFsmeVuhqaefSTdomp672i9AT",
-	"VoFGs0NTkh4vKOngYHffcmMo4PO+49S2/enHi7d6QV3YIaiihdmFShX4fNO1izlIobX3vbjDCK+5d3U8",
-	"MsfrbWCRQf16wM5N8s+smcRNAelGhYjtXOd1LjbryUd0KHd67jr5e6dnX4P61OXJC1RubrRuM0BR8o2u",
-	"JVIKuMs9N/OUaI1Sn4Y+lYe4nXqm3AJy7xz4kjyXDv9gb11QozLdFK6CAj0WlHpQlQITsIZ+xWJl4jyC",
-	"R+wY6ZxqNjkzt8uaMkPy2YLNFW6IVEhlrDKWzwJqLppTcGGHt/ytIWN9dfNOfOaW53wf1BxRztJCbati",
-	"kmEDfbiHCF/FNccEZwRYjmbSDWaACQx4yINvo5Hg4Lk64vreTbSpQrwHDzb1a0zPMJ9XI1mMaWfczkMs",
-	"JYyBIf4+eCciWo9qqtV463LTxt6g+nEe9pYHIb7uflneI0nZ+9L/uniE1JPfMevxqyOtNvSBnGAq4qOF",
-	"bWk6OPse/KpWFzU3t3Rou5/DT0x9s2N4gqyk3hp8Y30+xjPNRcyMo6Jgc9ouSzh5Zk03bVKh34hQK7Wh",
-	"R4lxMOX9ulHPXEYRY7FXO8SX/zsSBKqVqLA8ECFcIdt/KFrQbL9WaQR6lmLOwHsdJzFY146Pyfo2p5lY",
-	"LmRAoKFLwsq+J1sxaEyPwHhatM22yhJthltcJCfGl4cZgFas/W78qyqjSQqI8Di9WPFjEoK7cQ/z2MNa",
-	"tdT0ONsgI59yd5fw7nodjvxWv+LRKzUlJHFAJgmfsmyRJVxB8qJYJJGpQyrMWKJEnb5ZpCJ3W5XpSKQX",
-	"VKMjQz7ygwx2z7LxNmN5NPDcVTxx8mFEBiDfWd3eQI2YO3+38o/GBZi2+/kiau0AsdXMf5gAzt1pNwHM",
-	"qTyYFYD8QWTyT3Zol5sCb9xkpnH6G0ToNhnpk3uWJZN1LT+9YnqBS2WkZpyAX8ZGurEm0YYatDGQ/0ky",
-	"auPktzz3Q0UzmnDyCAKeyPaG8/hx2a8azVh0JwklY7EEp+yCZuoES25vOfpS9b0ZSfZbSP5snO/ww5Kr",
-	"xKmKhGx1DKHo1eDFuOXO29BQPE3YPYuH5FqJRe5Mxap8lPa26HKVCT71sWncxFPY/RbvQVHxD2tSAr/3",
-	"hBxUClLr2IVeuP/idin+3uQd74VZi3QXs7/fYTlpMk9U7VrKrZAO2nP6vul11Wfziz4m836jY3aiKe8h",
-	"rizMuEZjGMxV0AM63Fj0mm3c2Tj97Ynxurf5zaxz3jrQkPBSm09TZKQA1kRyzyC/ZehXQcxYZ4zGJju5",
-	"t1Z79u4viK74BhbRhZufvfvLjdY2er3xplBXer0HCUU36wXr/9brlEq5xWuCK5rwfm++Flwu5yz7Seuv",
-	"vd58y9Z9n/+RSvb8qNdbP4OboNcrHzGJpN82oBPjjdafer1xIzo+/45KBbnVPebI3+k8CzwNgY33Ce//",
-	"Dv3S+R2o8k0E77XNPzFueEH35V1DvkGvabSp1OuFfxPjqyXveXHybq/9OFBGe34N2Am93jiVMply1m+a",
-	"KzRW+70jRA+uaLDh/xl0/mbhXcg18ykPoqrnEtj1PziyP05/66qrO3L/ye8Gvr3VHbkhtPvL7PxVaO7Z",
-	"fhSTS8EZZHHtfBI5rO7T/aP29y6Fem9g6h7Odek7wIc9vye25XqtI/NCkTHDvr8fzy/PLi5/CmziGBeK",
-	"ZExlCYuL/JahxxcJUzwYGWzmaPi32D6SlI7VdGb4+kDE8UCxAt9Jo1IM+XadDn3TValPnX1ZiKzeX/kO",
-	"FG/rmhRpnIe8A4hZQTI/1lwA4DpnmEidZ81PbnnonA9fLFWIGb8EUrlJwskY1LjAGOp5bFrSNSb0jFlE",
-	"58x6J81yAifbj9tuO85U4ZBcFgVxcyrvtA19Y4Hr9FJN+lP4++2A8fh2gImFAfnP//N/vyIylfMnrHYh",
-	"twMnl07/Hh4uGljhft5ybaZFS2WysaGB6YxKQvN8u2N9rvi0qTXMxJ3+yAmZCgYpnTYj75abxPNEmYJt",
-	"xPzVowa5ewPijsaCGpLz2JZmWoxiC39yy3FWKFXYuI34tz8MqT8MqT8MqT8MqT8MqX8OQ8rjUrU57UoY",
-	"KXQCKWoP71XtUCztc0LneemmlYtJRdWSrpTOnrsIqaxdMj5aWnM/3K+evt8vezze9P9u5JL4Ytu5rgX5",
-	"sFCsMX+QvNtzVDV623p+tRHD07Vq4w1ocZIxjvoK+nhrAsiFsvETjtoSoriCRHSb9+MN6drWDfnedyrh",
-	"riwkV+JdaLXN4u5O7FWPByrO4I8YZd1+twcrkeoeLFaJw+mBLTMs1cBgze72BjUO/+R3J0Gh0SFS2Y7e",
-	"irejEO/s3UCtUyz5g7krcLd77CYU3CDSaEV8GdsyT2C2JdxQd5IzTpqxITklV+fXH979cn6G8+fOiqvz",
-	"n67Or6/Pz/DMtbGkpYqhBB+rQqSoBz2kLh4r11v18Hmelc9BbNdOCZ//deR0bf0C2qDG80TYuR4XdpUl",
-	"inW6sU/iREY0i+tdYKc2Lwsp0jyPCQnGJ1ZlMIl005aG5GMBglgOfprqT704m/zlTcQyk35v6izymSFd",
-	"7xsRKXzLGX5hj5Tkh6yYgq3/mLF7CDnU5ak6tWcm6cy4ukJTXeY4pcBBBKl4GMk/3D9svxBmIacGbvEh",
-	"eLOm2+WCFI41iRp3d3bd4y7liFFtN8ko9Z2uj93jicgiFhKaSmHfPzs/PSOCM/kAVwzW/k98wQxtfacS",
-	"xH/aCwVOm4e/Tsnc+un9V+ddwhlUXFvnbgHBd7BP3v8IGeNAOVopMhGEO8YWEnSfJEY4iFtusJZnkFKc",
-	"x3IgRBNDcQ2ZiRW7ZxkRE4XACYkkuDwWD8mFKeJXt3wj+HNiat5MGtOY6XOzTyV5BGlI8GscyKVbPmZE",
-	"64V4dwFthJMQBL7BQ4gFRJykEouifMab/Y6LLfu4u12rzob995NNTnAFSaTuMuVRFJNRpbniA9A7ztrq",
-	"VygD+GhL+ujlsxfP93v4HExcsltFZlCgPdnYGcqBN06OWSTm44RbaIjTy7MTDLdg5zW8uFnubTDBFXz4",
-	"w1VAxkvliBEsQAqDHHXG4rKkdMzSMJ9jSMI7ttbP3bH1CGNf+ifzvsV8MENwxmJclAOMU8G1aXes/BHF",
-	"+SOK80cU548ozh9RnH/idLizd3/5AMDpf6TOfevUuS0z5uoK3c8MeqZFInPgsxxtHVF/wpjFywUbaR0C",
-	"KmMBktKq3EZPh6yg40qR++H+fuHgRkXc4pHhoKCBMtAnTjnZABBDpCLrHbcRKoLrgYLVMInZ/Ph2ub//",
-	"NLpja/gHC09sAb3F0qvidFUm8mJ2eVScxVLOdsga+062dSX56b/OPPAZBhdoiCEhYP1RpZb+/IZO6+Yw",
-	"jz2BZ74GAw9WW9urxSv5G1+DHgX8xl3fu4b/IQELmre4COrWAxb02eRvvzc7MsiPSzkjtC0ndcMefP7i",
-	"xYvDg+c9XCLWHnwytnEiP3dFPFQOfg6sa0awfxkiTGXitsHQlpwdONxIP2Q0mmmODC4S9PYjrJu2OpVF",
-	"cVUZjZTLxSDxD3L22vmYHHxrPvRjzyDPA09/hZvfwU8Buz14IIpcLogS5Nn+fn9XxQ6kWU2Gj1nKlKen",
-	"xmcbhCyyNaHe/z4Bj/WJph6AC0hUQFazNTrmVk6VO0IuJvyWh1g6GzqqA4ZKESF0RfU8E0SjLsvZ/VcB",
-	"WfKUSXnLjTvdG2yCj3jIvP1KGCCVAnWhzSXX157q5bZCU/neNP25g86+a3j8a+/o7Te/WWdwLnGNoE8k",
-	"mUJ7rN0vFE7UzuTrHHtBDTiGvQTGvRUgHr+RgLbXSnQ3JKe85NbbwJu95aH9u3Go2R9HVIU1eHnfjqAR",
-	"vU4QGsfH8IGhveZhgD+nCWcI/UoLgWQXKG3quzSp7o8DEmZ0FZJH1hNY+BE104Krov8R5NEwSNQHf6Ri",
-	"X9TjYdlLab2PMsR2bumKrguI2pobZ8Ba/XlWttOvmcXRd4JBRleDYGC3ACBe4eu9bYB3TL76pyr52bLQ",
-	"50EyaWxALqIZ9OjXFie710adCbodE8mY1q1Utg4NBCICHRo21yWp5juUgH2vhJpvlUvzULVFrxGUHHSI",
-	"BROLFKpDGKFjxO/vS2s9NKEnFJvp1WNjRcZvLofk49WH15ipBQ0Ssrk0wOGYKfDo6vzs6uKX88s8tev1",
-	"h8s3F1fvz88en9zyN6cX7+BVxGbViviEJimAf6tsXZTPFDaaTToQGeYPgDNleMtvWJomfOosSK2SiOVA",
-	"WzBUBYnLR/M0uuNilbJ4+s9J+KfRXV9Xx/emfX2UFeMOQn1AUvybUb2VeHUBzA9Ofd2wJaR3WojPnasl",
-	"v7lmahZbl+F7of4/9r52uW0ca/NWUP7T3Vu07Han33fHrqktj+3uzlQ6ycTJpKZWUyYsQhLGFMAhQCua",
-	"VFft1eyF7ZVs4ZwDkJRISZYoOU78q9OWRILEwfk+z2OoDaC75l7UEXBN3N1OhmSbN3Zli6BXKV5FOb0S",
-	"lcnYPJR72OXL64vzd5dXl83RW1+tFb6xZdHbfKvgV6R65psEvxB1A012NQlkWzUDNUuh96LbhzLKniTs",
-	"wRG5KJUeWC+nCz0zBHBboAs3N/rrghFJX5gAldhYTCIaSFZJBXg/0IAeH6+Mul7R+p+CQvNrbVFmtBWd",
-	"KjOuBjAp70lyzECoBIDpd63e4MwWS0AAwE1agAFAljDPGaMV6uMZBBlNMABwk69SLb3DZ/tC1RLsHqml",
-	"ELKNnbhtMSDWJklGp/frwUn4wY1mO/n7+esP56+AGgFoj7CnsEwT9lWFbwxoDLlhhYIu0tsZG4OaUomf",
-	"tW9u+IXFfhkS+XQxLK75zHswVQMIyKyCp0RJLFIjoAO1c7O4oue8AjKPchegHCzPRwKnTHxy8RSL6FSm",
-	"d59Yfodf98XtiJ0cn9Sy18DA8y99S1dKmBVpahB4FYMQH4JIG7Gfj0/6Kr589bcbijNvMIStEDT5s2pC",
-	"qSqurUlp22Pnqq9EIq1IfP4lnCweCgv1UuEp1cHkSCqe1tM7RF6Ci/Z+tRGBxQuvt0bf/Fel1m0+20u/",
-	"fP2esjnH/74us9KezSU2vEbduPr8R9lWv7/HOm84RXjqJMFG0hNiBezd1ft3/3CxlgdbRWzUBEofWzz3",
-	"tiWTfDEGgMRSxJSe7rMMeRSqiuvlIeAVB6WA1G1BqFowneqpinfhhk/BtferXZasqCvWbpMWApB7uvPp",
-	"M+TeXxYVBvxjeoazQMc3Fk6wkniBtU6aKl+t+3prfAeXfIureHCTVoflG1xCmEJ9pCIOcNzCSsD46gwY",
-	"v2hWQSvxsDpqM9O/YfHbDzTThnc4+gz//YOkIW7uQ9l6s/ZWW4EF7irLPCco2/q/HW/63PH2M4vr8ZS1",
-	"TIq88xd5LOgNWkAD5MbJJlXfbwVBg17bauQMLyWdWaq8lJhtu5/LqV+kLEUyY8UzM9a2gs5xWhm2komJ",
-	"CQ8o4AUOXdQf45BWGRDdipFUBuYSPa7ebckgBjVtw3JuBVCoAgaS0omLd8CB7Cukeq60cGolzsqJZES6",
-	"QVLjcTmCyiaCq+lYpgIK6+ZOZhkg7gG3QNiOSeI9qlEhE+QDjoNDBw3eQuliNIa0Bvawuc97t0V6dwNQ",
-	"THFYy/eAhVhMbqmPEV5SX+mcxRP+6Sa0Nf5wBsSuzvNEEoNogVD63dXfPlx9uIK/X169unp/RSSvcdBE",
-	"0F+W5DOWF4q445UmxtgxV6zyGPBYyNfiI06/5ZIYkenPC03nnuQNelGAOATzOn1VIVeeu2Clb6WJOI0O",
-	"zZfaMD4/h/0MdNCJ73WpgXeJGDM0m3A1e9AIR3OI5U/y0Wf61xzscUOHWzzl7tTa1sRTRZQv3vz+1p2+",
-	"y4hdnL++uHp1dem03m/nr9zf4GyHn7nLllTQLkxBunyCR602eiRiIBPf6iHtGctyPcqh7zM0NBNpvbQt",
-	"jv2mx8jL91rJHPryRy7Xwkt4m4uhyDeMFPyEVqeoR8G0hd5GetNd9G8R4zCwxYPuLxGMnKGLwJR6g9Zj",
-	"sbE6u9EqxtIxME1Wm9PP+ir+/EcMI/RgKJc0sWDj1l5kYNdhhVd6nfZrdSxM1KwFcQQf1PtVOggeatrr",
-	"iGdZrpdVaa49gZ1IDVn76VgzwFj2bdpNjU943ccWmn2VUjoWgXN8exWdslD06lwSBlwNRLoEdaTaTlBW",
-	"H8CgOSO70Eba5JTBPZ6FYjNUT5XsUBGE0L3RmXk5NzdVcV1W5BkwtN9uq/ebmHAr7jI58dCkwx6SCO6R",
-	"VicSAIIeT32nWe8aWNJD5Lkx590szhkvjFitzLQiDtYpB6XFhlJJMxbJmQtwEVYIYYj4nWgsecKNnjXa",
-	"ZsN67t3tUKflwhSTJVJwPoTSHBvz1NY9ZjHJLDWMczbgiuezSl95xo0RySk4QngPzAelGriKwT722Nvz",
-	"9xe/MSNgwA9bbcI9WnpQismzKG2oXCACg8OYuKjZbakILMrI2LmFfDmLYtZkTrmdETExDbHZwqzsh7yG",
-	"6++l5om3aukpQBnvQttDvBpUfcM72VzjY02ldTf+MoMsyGqkrPd4nYeetC/Nps890Gq7ju+vO5OOJS6L",
-	"ML3lSdh2g30dcz0cbURc3wD6jKDa97hDrQ097sNeh7Vnd9CksW53wNey9I462ZZVzQYfF9sKfLMdaAKM",
-	"H0uyI4BruBc59KodV4beoQsBSO+lMlbwpEWbwrvdsJxdykH0zfcpPEROljcnOKFG+iq8OlTm0MRgDUFC",
-	"+U8MtEoiyGvUZhZ47mx3BEN8kP4WKgkJUMW0OmO5cKfTSQx5ZzCLmqY9Fr8cHsIenbL+wXH/IEZPTFqm",
-	"VTpDBNQ6PTebCdvSK7E/0Xruqlinq2IDEZ3TZYu2ZUknBbsY85wPQDJNMRhDO+4Rzs9nIh8IZQ+FGuhE",
-	"JH6gP+N23GPnfYXKzrcmOsckYam8C+M2COMDcvh9iUYTsRi1rfsXwmvHUV/FAbU6CjAH7p/gngIcKbb8",
-	"RCxGbGD3L4TAjX9w93cOEKD09lX86xW1Dfm7/i+45Z//3//5v+vAjL4ZtpjcRR0QOgrJwlHWxj15mbTx",
-	"O9oOYFTl8fn551U0PtEucE+fsfS2zv5UIXk6cUu8PwLN54c8XZLD/p3fUU/8Uuh5+jMe3e/dGlPqLoYO",
-	"E2Z0BN5MX3EW/4/Y2SVnWX4gp6WSpTfus1P24zEzYVwTS8IARwUaYCqN6LFLmlaxJS7gyfFxhGUXGDPw",
-	"IwHu2PRVPQnrWyf8iEtZnEdzR3FdW8v+eZpuCSC8tonbsMobfTktG/i+9oSdjzdDHK3GqC5NwQwlukKa",
-	"5sUbkyBnTNPsSa2RY6GLo94x3xnAH+6gUANxeO5exOrrlL/wP+h8GmH1iy17yHb1YtZH9/OVlgfB+3X4",
-	"5juhSaj11pV6v1LZ3NCdM3zED8W9W8rSznf8CiN17n5lIueucUV1LVgJ9AB6aI8eOwcmAvqwrwyoesEH",
-	"4zlmQhikdiuFjhq8Fw4duqgDwgtAEIngo76i+CPnyvg+PH0v8pRnSBYMvzdjPYWEs9FaMR6QRtiAK6i7",
-	"9hUCeTqDwdUMOvJ6cyuTpobxRDBR1OHvIioUsr4aCkHdgUPkE56VFMOUPJrwmVMfkB1n2PEYj7m5cTeE",
-	"OzmhPO0rHAf2IPrwXlNpLeDqu9gPB4RBOUPS3DCYGYQGRZGUfY3QkekMF/tIDdSBKtKt3q2Ymj59dyf8",
-	"n2ppZHEe7BUKykNNHPzsvTtibdByTqBuZLI2ttyHDy8v24Hqpjq/G6Z6egP/v5UX3HR5m/OBeMhqATm7",
-	"ib/z43wzSEtNlg/sHC3nRrd747yZ8iQDNoGVExdj4MBiK2ZgrifNTKYJt+LQXeOg8fW135/OXlhD262t",
-	"7uDGv+kp9sBaDdoS8yXiE59k7hT+dGziKKTYfFLD66EhHkPRV3h8INUBw1404uMO9gD6A53SyW07Epy7",
-	"d5s8/nSyfVD2kIgIDuU+UuznRSJRc6yRXSfF1OuEYIgnpaYjywWInySDFZMJf24wmmDoFiOnitU8MjYX",
-	"fNJqPK9BRg6NEyX8ReTTHG5d3xmynxD8kJ4e8cycslgmaIAYyl3UVzFcAfU3SqeTkYjFCbc8dravfNkA",
-	"/ijLi7qvsIm+R2jyIMwu3vkLWgGlpxGJe0kqnLP4FTf2EK55+PISpwnQAjoLShbDU4vlenJjLM/tn501",
-	"g9b3gZ5M3FJpptrjXKBL8+PPlMI0cKSckwBnClwFzvDlhhkFaLj0a+SKjXWRR8z39sKAAjociRamr5S2",
-	"0HtA+K8wh23PsJ5ZmRJ3q5EJ4LTf5npqXBSbaIonJ0ak96Ix+sPFPdvEZ5v4FG0iHPryFECy1isVMoI9",
-	"dvUJkmEmKIRlbwMP/kpo4YfYpUbGczqwJT9aLgZC3ovEeboUC5QaDFBby+WVT4BxW/kINTW3nAP94azn",
-	"VnyyR/B2D0uD8QDK83PlVCLkwPD3XVjIX3Sa6mlpI9N6H9EGRnHN6co1yMVYM7dYX9XJxXrsI3IyaGd+",
-	"sDmC9hwaGbHOMJL3QkUeZ2RSGOuuY+FXPXbuEZLhCRDYF5L95JHInODwPVwX2baWIOka3sMamX26nK/M",
-	"loxz9wKX0qr6aB0boXh3aAg2aS2F3pUH9pa6N4rFhnW6SvfU8OoXtVana9N9ByVz04aGsxlsWlrJrUhu",
-	"bmddXXMb4950vdvCSCWMubkTs+0t+Dliduvbf4nBfGT3uX+Qi5HUqn9w2j8QRf/gj5hiNz7i3xk2EZaj",
-	"Z1wYCzgVXKolXof/ftvBeXH8p/+qnZyTtV0oGA294ZaK8isP93yT+SAtDCU6G8UNieJuOvJbwDNY536d",
-	"OCsrnw7HrPb3dP5+Gz7dt1Mp7SSF4HTt6uQB2swy23kvxfTPwyJNY5yrgf46pT1rAngJSgcV0FlPnyEH",
-	"wPtR+P/L/ai2mf9r57OagJCGztBIGosUDmTL2fdxzawDvYEHqXFxcV+5WMZY3yP2gwtv9JBJlUolnK8k",
-	"MkOasXnWFu4vTV8RM9MpDDdLqO0KxW4FjLdb7eu2EHNDOWDMs0wo4z6DyAYjfBh1X2/MF2495nBZkZTx",
-	"PpSZXajmllVkZSwDPzDWLS4vID1xFqrCPzKp0FsccCOMH+hX7gZ9BS/iJtUjE2M2nyiQ4oUX4RaZAY1I",
-	"+wC9E9sHJwZ2X9xdDLl/umDAB8kuNNBe9Niv8j5w2LnntYbF3g3w/nXGneMSnzHeVxOeOt1X0ozIkdK5",
-	"SIj9jgNTgkp4nrBETLhKTCVLOh+JwY0ynju9saxKt6Mqtdu2R0EVAHlp6W8tlJ+uqQB5jgnTwTtUQC74",
-	"fazVzUCrYSoHWFiKc2GLXN2IT9JYqUbxD3vhVXPrfLSya5fEdcv2xasDUouhjYBUmdVQkeR5KgEPEst2",
-	"FU21SOv4tIgFH3WTt+2NdMaVbOva9noR3gL+fvSZ8rXbglrUrZ0XJ7JzrMgiqhCfHB/XTVmd7cnLZY3u",
-	"idXZnirsTzfcxmfMaMh+OG0PUMDOENLUicjaBnE2snKgY9cat9qBPUS/9R26Bl11re9F02yhGzo7dI9G",
-	"6oQUdx4fJAjoAz3t9oN7VCGcWY6DDCtRGmrKIidQpxC599i5585xztCEz4KP7I/bCrqbHR+py3z2rlAb",
-	"uo67nI7cZibyF50LI4RaGzoJb9YhctJrbQlrwnjcj3KwtZpXx56lzS3MSriJD4hOBCVWAnLytRKN/QoQ",
-	"C98KoQimLVgeLLyavkIYpVdIsDLgaeqszTCVozHybjs7JhKf0H9x/CdvYdJUT51BwaeMoV2rHjpl3FiG",
-	"z5C2dBvhp8/n4CmegwvYu0W/qgO515NMKMPtMnQCeSdIuBDXSRFBpM6/M4wPoJv7dEHgGRGgSQKph6oA",
-	"i8s7JnGFYEEAB0xhBIv9xRvrQeXPn0X5KYry+yIP9AS3fHDXqTSvaLutwcZIVeI7ziilRrkwVausYjsK",
-	"AgrhmAVWMEM84D0Q9paPhGEjaHQJzUDpbFlZc8Nel4oY1x8x5mYQV1KVbdl2eAe1VJCnTeVmcIDOcgMp",
-	"6rrdBqEN52tvr6OG4E7ZlioNdZifntf6G3QRVA/JpyzlUrUH1YHamwaHImakGggQ/gg7v3wGGmD/cDTa",
-	"fRaav0Se69xEfYWfaWgRT6o4mB4Asulw0Aq3UvC7FJArtz6F6ZyW0FKUX+l1xGQzbWJS7y5UE5+sUMlh",
-	"IniSSrXEHXiDaarMWRJlWTbmRpzCWfgkBoWVahRRLSTYaueSQgKcCWnHIu+r2MqJ0IW9mZg4wnkwQdPU",
-	"0DSpcxYDCnLcLCBurZd+qd+gExCe/Ym6AdfChpHjpNzH7lwBYKE89CWlJaBLlmk1EFG1umbKOA7hIGpl",
-	"PFDJC+FbX1F9pkleYTEXfi3foLj+UnsBT1RmEfEQ9C+vVCsfILbN02KLYjvkMl0psqdh/gqQz6UnmYuY",
-	"GA7FwBpIS+RiAlQ/zhBLu5BYQ3D0pZLtC48Il8GxMo2kSaCnoRheqnqtCISs/SS41/vNnoKvQ/oxG9up",
-	"6OfAMSpWjsvPl2SQ+xUJrRZz2RETn/jApgAGC16t6fXVS4sJZCTuApSWEtNfDhFQNqGCkdJTTMfF1+e/",
-	"nt+8fvP+5vzdxW8v/351GfcV/LhSQQZYi2YcUnrCHScuvqh0xF5qOFFFBh6/1ttBGfUvOYRI85L+wHzJ",
-	"WkeOVtkeCQK+P7VCfWdYrAubFTZmiRikPBfmrNoYBekV+EKArYBCZ1/dEgwe5rVhVrdWmyXsZjSpUYgp",
-	"3Umksm0Ap2gvmtL8/A7P1r7Kludq9tfrN6/bpB43bitWwUcE98LVk7vh9/xhPQMrw9lVYKsVUh6O/hQS",
-	"V/hghAb7cGSNpdB7HES6MM7ZkVp51vu+iu+EyG78r5cgqn6raet3uCFP1PvB1TtDD3ufLMrr9iErysdh",
-	"1ZVul993QkMGjlwPGoClGgt6Z7GHVag55+CkjPi9qHS+cDbMhRkTSzqh47VK8EV1gc8FmCcmyb/CrK4L",
-	"FcHHoHwicInV5IREpGMJX0qI3cao7vPM1opJZtkE4gAXzOqp5/pPU/+xCQgiHuUx9I7A1UHrD3U+5Xni",
-	"w4ZAYwNhA1K6UbtJDh/2VaXnEGLsSrzgw3BIFUFLAAbiZwRzxJG5zd8FgFvcfbQqg3ZfbPIwpVlhb4B6",
-	"Jy7XNapid1PLfYRdZ+4ducC9/Hy+BZJdC8GAAS7juZUDmXFlTW+StKJwfbuGygnpUy2v5jMY8hcZynan",
-	"x9dd9hAaxFrpm50k6xwhiehARlhwBZxHXJlUifgUMYPNoirx32xmc762InuFXWk7c+u/4P5FfPrWSmSa",
-	"VhpL5zqIn1JsEMqftafhHUcFEIyuJ72oohEM2se/AWikqYUgL1S7AJuvISgFWVwhiF+PEO5OAI8+u/9g",
-	"89Xy6hSQIBR5DvBrVmQ+4V5z1aLSxdCFNRI5Ta/veJr0ynyNNH0F/ghgcNATjoT1Fa4lLYmnlBK1Ra6M",
-	"uwezuq8CcCPBpVPiZwm4p39eJ0c7PA9w+afsgVxU39NTbVmkZ/DeyO2MjbnqtmJQO0zLa2avNRsWOXjG",
-	"PowgPbVwvEjn10/YEIA9DGBot56Ts4ZzwirHpHT3G0tjXKbPJ+MrrqC5v+7tOJg7ma1vVxbYpALI2Zjf",
-	"u9i20tgerCLFsgW0xsPRoaDZ6mjhCK1jYPpq2clpOzfuSZ/PzVd8bq7vZEbnptvzgqncZUYDEztKTD3W",
-	"HVLzk0T6PodF0cYWeJXgtwYuXEh6fXVZ4NyhWaAnPQuFBwOpr0ZBx/U+970/SSHGzetkhiPwKK1ACPtN",
-	"T5FsHmG4IKz1lEZ6iP8fAC/GHMnipkgsMOATjx86ifoqFKK1k1CJ+ZIEar/KfdPJOl0aOuZzvKm3K9SD",
-	"0VfYaxdaMRi3LObmRg/jHvs7/t4E21Oih6ViaJ1ZAIyLuAq8Q9AJJTZO7I6lzeUAbAhegj7F6J1bhAKE",
-	"1iek2ZzKRCgwXGxYpCmgYLqnZB/eX0Qe0MJ3SSF0GhzdCTN6WXf/ddipxQO7VySxrw3L6BnFp4aYhjK2",
-	"Bp5P+G53nIp4wpziIOGtJktK+V87YzIVt2Ot75Zk6dKknM5pPHof/SU24VL8FuSGXtBqgfGb0dmAy7Tc",
-	"Gi8k4U+b4TnReJYtx1LCGAE0d+QCHTerWVzkaRwxI0cBHBMKhbERg1zYOMDVoqb3LDbSEA2DGeupojaz",
-	"VogiercHu0HSoas/AEznx67v3daTRPtYbcKE17oXZBy6+cNwU7oAPClu3bJuBYDSqCTTEmVtARB9pZgv",
-	"Biz+J0ef6V8eDCURPm1cl0D8eymBD8TJItnagLO5JnEvGrutpGEjF8F3oEkuBWUW6bVQc7thiUjlvcil",
-	"2OTFR620rh280I1Yz+j3ARO1E8yPaXiYhytg2PHFvmwxua2wZJbe+kKU22OxUPw2FckpcLPEga8cCGhg",
-	"sjZsqrE6ywjvDH7lQvFENyPHI3rkI0j+zlT8W7xJR2SYHYvSBRASbSZNa+q5o8phXgcCOwphY3yrk1m8",
-	"1DW8rCqKbWRlTVDm5SyosJaZx2N+jm8WXs1qR7UUll637JD+spj23lh5PkDajz7Tv2dz2Gdtdsm/pd2q",
-	"PX+XXQ9Xh6dpcTP9y+l1ZhH9FUvH1SmQPe7xUS7of9tz0ZeF8I3qvucRc1W5LpA1zfc/YsKqUEgTh4iI",
-	"fRXTQg5lEvfYGyXCtFImVILjJrMpEKohfF5S3rC5RZCW/AUJ4ck6RLJ4gU5HmSGtG6Rovu+uO4MojfOd",
-	"lsgIfAHbeunLSXCniEPQd6sumkf6xWNHD/t3ZmADlcYxWsLdGOqcqVouq7NtRA94WWd/xSVmDR7xaRWD",
-	"QyRsIrjCiSpfpLJa9zwW9DDXk1P3LHF54rHEq+9FjsrCq4CKuUM10FdxIs2A54lwauPKu+EQ7NblK3hf",
-	"lRvOy1wTlIN6JKHbmeMOL0msIuTdv4STZO9MPa1hxH7B/oCKmGGvvxN0X6NxNif3pGkAPBNHTFdyvhHj",
-	"tq8m2lj2Y3R8fIxknVZOxCnVZmjIjJCBkRfUHe7ACbrUoP3iR5u3C/Z3wfVMK3xA9u+k+7uXM65zrhnW",
-	"0pKikxwPWlUnq+UUBZAO1WdSupNe7c7aIaYslzfOUB0Q6XCdqCkxpVxnRJOEv+icnbygOiLJgtOpnHgv",
-	"jRwpbosc4wogTWoSSViT1wW4sm/HLANeUCXHV3nNuxAAK8ySfXcOs28clIZNeCIicLo9ObIn6Z9lgsVS",
-	"9wy03/q0dCbVKD7DvQ+OohVpathYT6EYLlRj04db1k7yj4/qLANzBry4LbdyrPlEtuaH3DFEVsyBU+/K",
-	"Sp6iycG+hArqj7SMY4vnwhZMx/p88vJgl/U4fIwGtRpG8CsPALwPhMzmexOsUNxLoQwqpwtF/HGsPQMF",
-	"JxKSAMKc6Fojy0CYps3jagYBdW3jqFi8nCO9TrESelYUn4iIBUSBl0i5Ap0ptWaR5gxguPMKQjnkkSQv",
-	"l6AcK2GVv0xbhwP9clvyxq+IuGiF9aAXSg/STbW5stdBy4S/LUpq+Gwlh5B2ptsF/UOgh0M+fPQFPtUE",
-	"FqZXQUwvUFNQmaSv/Jd46m6GyNaSPOLw2YjAm6qUAyfHxwhI5q5r+spix1YgH42Rg+g0ZrfCc3RjlwYm",
-	"uPC4tBIQeDakj2U/x8PMzs7jLFqYd4Oj2rVmfJI+/FrvxSfbnnH0mwy1qL9ev3kN//jH+e+vkLsZ/8g4",
-	"5uLc33ssBoJSt5rADFFZ5adD+sSF+PxOgPzE889BMBJd1H/oOYNzRo0B6/3qAmOzTnAUULicY7fYL7Te",
-	"2VzsiAyfHd3zVCZzaNZ18fbfqIj3UxfSc8xX+YNL2b39sSwFMRmLwd3qU+S0HOxCj32kjNQ0157xnCsm",
-	"FXzs3Q6rU5gd5izL9W0qJuz7FycnP3TSwuZWXNfjofnUakBhknZD49Eon5+dzl5e1NlU7fofvuYT0dXY",
-	"6AOVyiNiCi26iltomJUbuDoXD5zFaMyBJAw58nusOUfvm7DnEqaIn2yKwUCIpNFY+6T9/oSmU4HZ2poM",
-	"C0P5F3jf2237MsNC+74qed+YIW/ZXVbb3LbM+Le5s5hy2OfOkuZYk299aWjpBxl2vmfPweGW/R1+03du",
-	"L/yNjj7Tv9byAUiQtpejRXeMlkHYRz+GLEbG7bhMYtyHBbR31YaZDansTycHQN0uJ8Xk4PTkxxf//eJ/",
-	"/vRfL/4bBlbwj+W4ilRWjES+Vhrk63FWnFPbtZcyFjy14/8sE6nf4Cu7TGLSHRrcf+j+3cJdF4Mil3Z2",
-	"cPq//1nPTAoY6Ec2Aj0QBhIoPJX3VSz5ibD84J/wnibC5nJglr2n3+krK18UhPeBSWNJk/n823ibAwmG",
-	"KAxz12DiU6YNxh54lLp/U/RQECWWt29+RzoTimey5ze/7UVdaGVzPrAbpIf2BFfz1+s3r9/c/ksMWjM7",
-	"A3qGJ4JT07K778dAno2PElJUzbsLqcb/tPo4Px//VFJy5YIbFxATDO+AK6UbPJ+RsO8ET4Au+dH0y4Cr",
-	"XSoY6Zz2BFjQkG09FHWbX7O3m0vOz98rpnVHb8zfokX6/bzuDt4bZnWIKp6NRd6kkOtX+HxwK3gucncx",
-	"5xDwTN7cCbi20xLIcY8KpsjTg9ODI9AedNGFVriQ0AHfDmKIyoQxcPJOJoV1IdZZAFE1LJOKBoFhVmVh",
-	"Mtc0uFMQ6gP5kcwbWX4rreEwr93AFw81gZJXz/MlWU1rq1zDD4y3XOVOiAxLEQm3/JYbwaRiZsyz6vP4",
-	"mZfFS+iQcqsxPfkaQg9BJMNg4AQwDjD9OBDS7VH1tfmSbrMTmgieHKbCWpGzfxeiEHT1JP03Xdg9R2FE",
-	"/p1ho0Im1UdI0n+3vYPQGudXXR05d7GgFaqsnWa5hropt0xpIBnFQD1h0lZfGdBuLd7x/O1LdidmxoOW",
-	"+3JpbcugNLr429/L6Xzfa1ufI6Dp2cVfojaMnJJG1RuVLr2tGoTKBeHg/fHPP/5/AAAA//8=",
+	"7P19d9w2lieOvxX8avucTjJURZJlx5ZOn13FlhNNHNkjye2Z08oWUSSqihELYAhQUnUf/86+mn1h+0q+",
+	"B/cCJMgCn0pyJj2788e0oyIBELi4z/dz/zGJxDoTnHElJ8f/mKwYjVkO/zxNU3Gv/xEzGeVJphLBJ8eT",
+	"6xUja6ZWIpZErRJJMqpWZEVlQAQnR/vPp5NgIqMVW1P9stpkbHI8kSpP+HLy+XMwObumS/+wdyyXieBE",
+	"LIhaMZIzKYo8YgFJOPmtEIpJPXbOfiuSnMWTY5UXzJ0ro0qxXI/2P28mf/ufN5Nf/uVm8qdJ4FnEeczW",
+	"mVCMq0uWpXSjh2su6Yopcr9inFBOGM3ThOVET86kIveJWsEiJV0zUo4WbfZ+YhtyTyWhXN6znMWELmnC",
+	"65vCeLGeHP9toj9g8otvfR9ytmA54xE7zbI08S1P79g9TRRRK6pwSnnLYrIQOS4vxEFCQnlMEklWgosi",
+	"Z3HfAV0ylW9OF4rlvj2JBI8lofpncr9KohWhXKgVy4nKN2RNb5kkknHJ6tOsE56s9VcflJ+bcMWWLIc5",
+	"P336dFqoFeMqiahi2xP/KO6JEnrkmFAS5SzWz9LUUN1B90d9DiYZzemaKUPcr4tcity/qSFnD2oWwROh",
+	"JcaMLhmZs4XIWUCoJAlu+TK5Yzyok8MNXySpnmhKzh6itIiZJKF+P5ze8EkwSfREvxUs30yCCadrvVKc",
+	"rb5j9OEd40u1mhwf7h+9DPQW2j8c+Gjmzbt/O5UyWXLG3sIC9Ci+yah5qjbdn3K2mBxP/tu3FUP4Fn+V",
+	"376jc5baOV4LLos1y3/IRZF1TxSZR2dL/eyu0+U5S6k+n77JygdnSbzjZDmjisVvc7Hepo1zHqWFTO6A",
+	"sr0rwLdnC/26O/9C5GuqJseTmCq2p5I1m7QcoFnAtdieHmhpyPRK7Dj5WZ6L/HVKpax2ur6GS5Yxqug8",
+	"bV0E02PMIj1IbRWJYmvZdxZvGI3fMc3Eq6VMPgf6Kpzj+wf75dppntNNfemCK5rw1tV/EjkILaoITVMi",
+	"oqjItWzRFxfWTdZMSrpkAblfiRQFD+UbElHZ98Fm6t3IDlZ/vcl67i1OBZ+/0zRvE75keZYnXLVuEXB0",
+	"uK6a88GMsu3TF9V4kxY5/Lf9vVd0b/HLP54dfv5TG939wDjL4eL+rKfxsX6xUIxbppuzONd8FwRbpAXw",
+	"nEa3AaGKpIxK1bbeZTnPbJ1w/yVJuHp2OAGSM/JqH/4vqCTYvleC6e/Q23YtsiTyCxalf7ICZZHkUq9X",
+	"b1XbguGF3c76R1Dk2o75lKCih6qBkuSOpgUKtlDP/Rf473BKqgt/DHdmXUhFFknrFuOw/pvvCLSj/Vcv",
+	"agLtcIs0htz6fxXzy6JHLPwq5rO8GCUSPn48f2On+IltvqeSvThq20p9sLdsA7xiDk+6Yv+WbcK2vbpl",
+	"mxm+0Sb3Xx68Omy5Mz+xTe+KqCSKPaiO+dsmxvPxTgxU1i8fjvVlBWpZ0TumaadtGSmQbR/FHJgr2K4B",
+	"uQRz2EIw76hUoN7uKOFTKtUs1wM8RsiXq9hJzDtr2FnSv89j3/F9vyGh1SKoCk9IqH8PA8LZPYOLn0sV",
+	"kPmGxGxBi7SVtETe5ALW5KFSMzQ9rN/wefPu3z7QTSpo3M671mw9Z7lmpJT869X7C5LhGz5upq1Tw80C",
+	"MI3YA11nKbvhISxyGhVSiTXL/xLtHXwXEpGTUAlF078cHE6fd3HAVl3erOb3YoKXKA3btgv1KaP2gMFu",
+	"xCeIUi2JNEFp2wr+2nai5qVd2eglkyIt6kr8WNUyL8d4jGZZrWQYy4CL+loUXP1MH9qEDF7HSD81W9OH",
+	"p1ctnFWgitS7ii+h4FwKofroTCyI4IykCWd02X6WQqhdaemKLmm3zJd0SXceHXxOu1Mp+qweQ6G4gmGX",
+	"/0pRVTzCXJPw/qNWiyMMuksdurHIk2XCaYpK8pS8XtGcRkBRsohWwMu/DQnNGclYHjGu9hiPRIzuLPg0",
+	"zeq3ded2d6HrYHn+fJB/BT6gS++qf0ZpR4oc5NKcLRPOE74ESUVJ+E1dKBGUSXL6TfgFTILrnEY9FqbS",
+	"j+zoPSkp4vxNOXz9SIx1jeO3n8uwm8rS5I7lm9bJYvPA08yWby4Lj2ka6tFCEq0oXzJJuFCr8nTB/yvJ",
+	"4f4+ugfvwU0rijQmK5pljAckFvdcS161Yjc8omlqxDQ+NWdkTWPWrmjE+UabNj7P51yIlFGODvc7xlWb",
+	"w/O07u4EUtVKQej4PyknTI+x5ficfkFvJqz6Gv68gxdKv7ztKRnE2k6LOFHV7DXG9tzH2By3Sgst1h0l",
+	"gwIY/Y4TJ+jwE9ts79JfE5nMU0ZOr16fn2sSNfy0znEo0URe7mNpv5uVNyIbk+H80/2W/9/e//+Xf2n5",
+	"isXPVEWr7eX/IIjgRPB0Q5J6PIisqAk9hWfXdBm2L36xh4M/huufLy4EZy2LPIVLTp7tH20tUqokTccs",
+	"VU/Tvd4tg8G/YA7Oh8sCJI2HZ+X4S0hoHKMFIBXLSCqWoL0hH0o4WaTJcqXIV6gjkMuPFxfnFz98HRCx",
+	"uOEY+lErljOSSFD5qCRSCK7/l8IoREE0KBV82c7EElyu/55aq9Es2WMy9ipJZjuutU3n83dSsH1oHBtG",
+	"bBj31JiB4bH5B+rVIfDABc31/8BfNL9P5A3/rUii2xMTeYNoj2aViSQ0vacbiVs1JSF7oJGa2bFhCFbO",
+	"zXgc2L2NKIcNJNLE3O5hs3HLtR60TtI0EVw+cm9hKZNg4ixsl33+ibXL4lv2NGL4A116xMHbXKzJQQBS",
+	"t3JNkIMpngP5BoJ3M5n8nYVkTTdasFJF1kIqcrAf7O/vux47I/emrcb9ko0xrIK+yKf+pqvk757v+lkv",
+	"EI4LKBRZjaavE3K4P8AJU371wPUeDlkthJQ9Ivnta/Ld4dH+lIT3NFF/ebYfatovI+Raff/v5hcZBiZy",
+	"fJ9wScQd09pxK2s0U/bFrME90UqBNffFI6nQzPWJJsofrNAMTx8ZROcXRqFiPK4SG2CAhuqvNwbcTwdr",
+	"/c/pDdcGhWS53h9NtlGhyYHIlcg7vE960jYB8uywX3xcFrx9F60f/ZE7qC341kkq4/2xsyiW+a00PRO6",
+	"D7XkK82zhMfsocWc1A92Lml7J/+asHs/gay1RSsWhNFoBTf8hIRzKpMoHHCt7/SwPtcqjDAJJosiTf3O",
+	"1d1JVh9KD72Sa23F/O70+onNV0LctpLTPf7+JBT1SeS3HfbtPfz8ZDMtUnF/ASN30bA+nXvzdAvtwv+M",
+	"od3P+DCT6nsRJwzTwSKc/B+TSHDF0NahWZYmEYRUv/1V4s/DvhSHO+dZofSEn4PJa6HpSjF7bZ9kGnfQ",
+	"crLmVtS8F0/8nc2B3S/Wv6UJZ086mR6w60vfijx6uhlhtN7p7Ck87bR21K7pL5ks1k83Lw7nniE45p9w",
+	"fJVv3OGR4zwxTbqDVpPB9slMcOle+NMoYpnC/MMnmVzLfjysbZ5GYUqtOMZFTucpA52+4LFWfOkGRAyI",
+	"IuOISiThyPWcvFWbX+pbhHnsW3imlga65+aBdr3qyRz9XPd/YmKcKHj8BbgIDN62f5C3s/N21L/C2lpP",
+	"vP53iVS+5Z9ihqVYkJjR2OTFyCn5lKiVKBQJtdrzF63ahFrkbTCtgAsb+w0w5cF8EdCNVDS6nU7qXyXS",
+	"JNp8qcPB0dtOJ4Nfn+h4rhRVX+J82hbvnMojvwDd8k/OV+zA7R+Avze5S1ywxge9E7gAv94F6e5G77Jj",
+	"TsdpV1os0iQt8q4DzHIxT9n6X8btwgd8y7cJ4Oq6Z1yR+1zwZeOjy2z/rmPEh6zU2ytzxLvecbLJMc97",
+	"r5no3fV2My8cN0/kTDLGn1KdYDJZrlT7vtXiNujkM+GX8FH34UKon0WcLFpT/L0OZYbxF6LHedT0xpfx",
+	"5LfRjNt2GW0KSnUXjfuOLRMuCVVE8IiRgqdMWkmvh46LlMXa6NRWowR7lGZZLu5o+p+vBQQjOIfZgPGM",
+	"w2b7PKkEG3haT6R0VbUte05xS9eb29UwsNIrplTCl/JpN8OO2rYb0vxO8CZuwBf/mB1xvBhPK9XNoG0f",
+	"Yjwjj1s3mBJPewA4Zuuq4denoUXX02IqL570KxYgLn3KLmf3zXI314mz480azn+c+cfzIPtpT2oi2EH7",
+	"DQS7UUOsg5gtEp4o+Exn5U98zzqO+vopThbGNbOBsvbh3IT8aRzD19H0Qy4ylivw1i1oKlkwyZw//WOi",
+	"jes75guBMijfSxRGI+FKBYSzBP6csztxy2LCwfebJaaAsJlnEkwo38wU4xR3c/v3KrF4aK5y9c5846HF",
+	"YILrkaOGTOLas0UB7tqtxyDLupDlehunKgida8KjZJ3wQoEgHzY/Nx7drR+ynC2Sh5arW8zTJCIZzZW9",
+	"wWDuzpm6Z1AYI9FNIiOtyk59E5uDHLVZ9p2W/c9Fynp1C/3M52CCpDFLPGru6VyCWQJadUVGYW1T2w7K",
+	"jLumv2J6UzNoWT2R8J4ncrY0zHM7zFBxyL9NYCHGqW5OzexF7RYE9srV6Lh2EaoojZj/yiKlF4OXG/1y",
+	"I2947QZ6i0IwMLMSQjIgGnwct56BeWwc/1PyVivX8RpCtDzdBMbkmG9MQqYe7oSwMnBeHnDo5w/1y7rF",
+	"g7ilasJ4LPU0iZIsXZwQrhfWCIyNu2veTOWAxMlS74E2PMJpSMJZSML/EZJwL5ySKz0pTfWCJGwaSBTB",
+	"MfAyxbj5mOKUne9Kf7xo+xI0U6mYNLerfkjtuQAvnj9/9rw7JXz7Yv2us1aXdcC0NuHApCQYqi9tMazp",
+	"r1NYIwzZzRFshE2fX/udBtVm5JXOkpkmweHZi6gafG5m6ASTjC4TXqqHnU6k6snmh5brqY3n/eQyZtH5",
+	"uR5fixRrNhfxhsQJqBpbaow3j9XIkFVVJnp1S9PYcJFtiRhMHvawTOn4hdZehkpF571D0PYUTSCxjKbp",
+	"+8Xk+G/de/uvV+8v3ptN+sX7+ZhMHKOXSesYRkeVJ5iyELOUQZjkHit6WA6lPFN3Za8GKjrOKwefg8lt",
+	"wuNhgduf9JPO28+ATqj0iU/nse+qyLLhbq2PvtQqb4E75ZVmSRwQJ7EWEpehwBZSqA0NxJpjK3FCwm9C",
+	"IhXVogW8RoYH/FmW+WKVe751TUefg8kdy+edC3/uVReo1gducdfsZ5nB2m/PLkpAdQrNpOlILzC2Be+S",
+	"LumfJVZ4b4uzAfIMj7FUDodVCbR86E+G8DzXgXIbFnTOUy/Ypr3EjMYzjExAZWH5XyXqBJDFDM8XjF30",
+	"dgVQG1xZiOYPmFGv/zWn0e0iSVP7n0V6a/6JTgjzH9YxWf63dSD5sijxe3eRBPDiCEEQ2Rq3LyMIzHL6",
+	"5QDfaJ7ny53eYPUmVGdOyTkvayZQRj8oEn7zzTehyUfSKuv9SpCURrckNGE/eZwzimoFL9KUzrWShT6M",
+	"h72l2DPL0fb89JLe/4wVKBPn1z15m2R7IsNj2MuEVjXyMoGgqgYYKcquxJphNQjwIwwdYKYvhcs3JReg",
+	"2JrikcGS7tNKOEg/iZoSV/Zh3tYy4UyLT80GS026k7UdHIEQVGydefjt+0WZJ/5nCbndwDLac0XdkbVk",
+	"mRcy4UxKrTx0cs/DfW3216Fcup4/0KIu6kDzyVIaMYNXBJn4UBtiuWCaSBWQBcOoglQ5o+tSgAC0BGI3",
+	"ta9Xfx0w0SGJDwD0UVu+FpxYrRJT1etpcrQHd5DDchBlCmZGFLg0pLjXQCe8WM9ZHpBlLu41TWvdJOGW",
+	"kidBs3TFV+7RUDY4u59J64cbpjzpLUTX3bbu9ANYp6j4izTGoUMCWe3pprocRu7Bz1bXOiE0hQoGVS/T",
+	"mza1xHLgIYeNK61pBk3tx3vLTj+cVzYJWyVQ1N59efXINm92iMnYUGJlRvsvmtbdTLno6AMrZJu2G5Zk",
+	"EJI1oxxy3aM00cNMm6qj5j/enQvNxx/jEzxmDyEgg8GtkFWub+c2viyn0APUUMv2uzjcK/ue37fnbqLm",
+	"btqskIqus/EWh2bSZY1m50SaWq3fecC6XnqV1ioVu1ZQV31AyXq9kr/kMzuoO3hwOxTtfTGNx6yoX+Gp",
+	"s9dWrRblkGJpqunzhMQikt/iJNN1TNhDltKES0gSd/Vd4LhS0Vwxe0bTyKRCln9Y0CR1fqY8YqnzB32C",
+	"8UwUyv4B7kZjUPjb1sjw13J4/TPjEnbDeb/2Z3eI2g9to9SWsv1b63j1pQEawtSoNM5f2MOKFtJ8kWY8",
+	"UyMF6rs1Kw0cd5PtXNu/xib3dpZRKas/50wqkbv/rfJN79iyWDs7XsiM8bg2pvt7OXPjOxiPZwuRR9Vf",
+	"9GZwnIIm0vf3KGU0bxw28IjG37TSnLHYb+LoC/BXlieLpApHjrj60YpFtyyeVSyg2yFon5eMpgMeBxCb",
+	"2ZzGI5dVeXq241DAHROvCQvVekQmfJkyc+cjyskcHcmxN1Rj/TCliZsstc6wTuTa1IeuE6mHnJVMqeDs",
+	"IWORqvYtmOgN8b2EG+U7ujE6hH6c/eZXuvUMpV0C/paS34FuDaXy8BSLyYapplsYILF6StFc3mwcK+aI",
+	"fFx5xQYc+PaHADaOXmeFsmrIbUp+YpkiLJUMCzMBjE6sM31/SEqVVpcTdcOzXNwxU9ivv1rvAwb8VyIF",
+	"FTRB38aaxnoUdo/FMnXqW1G5aisRf3HkKxHH8x8Z8DMn+piz0EMEuF53Cb5DAeQBLxHhvVGCLAURvG7i",
+	"QpwKTWv3PMaSUDARt9sTXwjHaHeGh8S7OWPc2gz+IFfBzRdXzKsB74UKqbVHHQoLILcBwhRQ9Q4JpnDx",
+	"JbnXu2FWEhCqbnitehVtH/QGu1VbQFsnMDp8E5Rj28A1lhUjrfVA/7jHK24nTZYbNFm276xf0zQdeQF/",
+	"FPeEQtA7iZKMcmAcudaHmCcwsFIq62NcP15ff4CFNL8KXvYuO6XJepgf1ldZXiUs3VNj0TSEnR5/1mJ0",
+	"0zUzzq9EEngyIFKU/glTy5wDHAZuycig5G8FK5iHSt9rAkQikizAfwnJyplXgMK5TKRiJh/k8Zh99mn7",
+	"n9tqvEyF70pBRSXlG5IXXAa2tLs70njQW5oNymHeEnvQM0HenwFFsBmrVdDGICCIBYFh/NziniZqtpYj",
+	"SjIRNVRwdkL2y7mSno99Ngjfq8bDYadb7wOLDRrOiPtwqjet/A68FB6fZ77st/WMR7nusNz6/BZFERy8",
+	"wz0Y5WS/tF5wswiDDg53I2ULBQlnkVivKY+9WmMkeFTkOePRxu8WHeAJhQhkGcDo/nk2MPXJ1WZ7H14w",
+	"HmmdUolb5ok6vRU5QXR4uZH6Yh+DC1G6GScIR75mVUTe2RlyyzZTfx5XiUzTunspZNHNWCYQvGVLP9im",
+	"kZRRyWa7JJbhm+U+9O5cliciT9RmIPECq/ZnYRWDj9bR7/uftfn22ogcoUEOcY8icK9x5aJDSRR+Vrh/",
+	"TLjgzKveeZJDWp1j8GOyXLLc+5tJhh1EJQ1mWaIi1EKJ9uZXTKpOIg3qbN6kakV2Sz20Wdu55olV32uJ",
+	"x6G57fvTzezlSG6vX+ll9vg9nfIPdY2ALHKxLpM7IPp1DO0gtGzVc6wBxAGYCv6t4CpJTarzgyIrRnM1",
+	"Z1QNpKO8GBFqdWTiZw8yjksr5SebKby77viCfGohQitp6VPwWLAKwqkEb7sXeUxCfW3CMvCBOE0WoU4J",
+	"eFnvhuBsgBxErTnofuhC1Nb++ZfG15Rp1yONgAXF79JLLhEpFMtIIk8ItaZhkrKyJkDZur6GeoFXcYhT",
+	"yToZR8mAkYFA1H9n3lW1q6RjTXrlbaiyTzLG44QvA3JADL5WQA5J+eEBeUbQmRqQI2IcflNXrzzqS9WD",
+	"qcvoQx9OQ41KAPhiSy01jNAZN6jOtLGZfVermsbxtJk9wevJ8V+uv7nyq3c4QC0wwfcWNG4s4zQZA3dg",
+	"zPts3XHsyeIkKLbeMrm6ba5tSefZ1+5UC2c/djGj0QegTQetV8siihjzbkmXKdB9qdjah4pjHTU8NnYl",
+	"+vGr9Kk1IyqnXGImTM0G7jqNs3WiFIu9h7Ft8rKHRM0iEbOBWmKvxtu9FQ0ddogP2Nan9n74ZcEvy2fx",
+	"xSJ9Ekvs1IK5kZ+T78HsqpB4hgLuuGTu4vgMUt7aWE1563YxlQ0TkMgDjivar3wM3KTvefzFj78OX4Ka",
+	"h4jHy4KDdDTIJP+X3IGBDo/K1htUFlCGef3IwF4r5tEUX2EtjQuwiUKZl4ZuxsBUV1rEidLMOkl/v0zX",
+	"2t7iQv2bBsnd1+xBtaUKuNgbJKJ5njBZNXd5dN6kR30puJLfb6xu5D/CQd6U7c/F2qfdChix9mB4BcSt",
+	"DxbZFkKZnEhyXoUjV+KeV+0auys+sHmOXZLvZB1MlZHfmabiXiv5Vcavr0wAg8gmIVobPqYSeiR+/19Z",
+	"Pt8yW92ktcPPwYTm0Sq5Y7MBKf7PX1TPxx6+4z565Dw626UC4/lzPYJtZ9i1rKNnn4Oa+dfYUsgbNHi5",
+	"f7HPhTvs56lhn11b+h16f93eiJ05seZ5zShmAiXu9id8yJlEkHYeE0iBhvZ1kOKKoUWRMtvhTqJfwAue",
+	"dMNL9CQ0QtYCcIcpJ4fPX5Db74kSS6gZPiZU3pZuHjO0vVmglHjKgIfn9j57tVU27CkbTBTRPPGOxQQg",
+	"lodVBzazJ2MWFxnrTU8+OrDPQq0482dxUpIVclUrREEPDIYIPMEglzqewRRV94IxVTzPXlo1y/Rg3KXj",
+	"okt6r8rxzPF2n1j5NJBPv2VaCT93lP1yGJvP3H43XkJKTw2B38PwEwyKw6AnFl3M9qpxq4gopOuUQGrt",
+	"X6oJoWoo2N21UNp2OB3tC6fdYXiXQA4+13AEmj3MCDx3AnFhBULHQJXvwM2wjWAXM4Pk8x1qzZy+fKMI",
+	"/EUl2IfZjS6R+aJ4yEISST5ev917Od1K13Xa9O1GzlAAAV3u6j6b7fhEyxYfHVpAAswe3EVSQvo2KvTg",
+	"Gve2/iwdqJdn15f/cX7xw0nlR+eEC6jKZKlkRC8kYbIZeh5WNql31VyIPklsHttJEPMIci87JfFL44I1",
+	"3zM85/u5TV9yj6SzJNVomThTXC/LGXmWetVcqB6NR2tXNnezq12X5k+3BsfIcCZjOMHbxuGe5ChmEWmr",
+	"XXwdfQfTYhukmVgsJFNDrAWXQI7cISD/R3licz7z3x3lmTvKI5LuD5/XBrI9rDrLgjOat6WEQlohGnP3",
+	"YJxZeK1SFBDbNKQZ9+xjjs/3YWpsPzjQjm5UuJi3H8fxvnMH2ihfhtG5FopgdDsRnHqkymqnwyXjK2de",
+	"6A5mGqAM1IDsG42SEG0pY7vPwTLHgQRNacT8ckd/Jzc4kjTeMzQB9CWrVsf4/RVxvfgcuN0M/ORFpSrJ",
+	"CrTQOBd3rMmt+8jp6KXxbZl+ibv0WGyWGDo9CoczW3zxLpGt2FbGOjLNvYHJbohkPJYnZN/CPtg7PJyg",
+	"jmC3Ta9C78RuG2fLTJ3eh8P3+tWY9AxXIYICLmwZOLbFoEtXh7XyrlG9/5r1jFALRaMhNHOlWGYqld1v",
+	"er5VidV+Rs+eDS6/egb1UzRfMjX8I6/xefesngMMSb4GgdBlmM4ZMPXLs6v37/569oaInLw5O32zg8h/",
+	"NbTy60jLgCKLx2FtNUvHnHSYRpllM3sL06FP4IJZONIxHvdmLa3Tr2HUNfjOW8HWENtNW7bOj+qqYFA1",
+	"x3R8ELW9rSXp2CvlWt9Bo/WbsQJKInTYWqWrBU53VMfCDLYcg91ex9PodhcvfJdNqxle+LAXp7/tVY+F",
+	"FY5OJPLYn4ramSYgChWJehz+w+X712dXV2dvJsHk7en5u7M33kh75Y/shjeFp5oEUttbu4a+PX08LMfA",
+	"lXatImX5+HR0U3Xi+D6oAUyRK0A3vodmYwZ85wThZRLMZSWiAICVfQPGFQsvYMHSn811uiw7lYg0ZlIR",
+	"kTHuoIm384uW3JzC5+h5Xw0qdxiVs/vKF9uEqkDPUVUVgtsgGePtPj1Nbt7UG2t7JZwstIaGEILj19xD",
+	"Jdb+HRt8rpQZ6qoyzUTtIR7+l7vgPjYMiTpDGm6d7+CTqlltg9883NLIB7/64kkV7KMnUeGe+UvB7XM1",
+	"rtkDZegQI7oO5A7ZP1DaYbmW9fRb+A4KzfirOxSQlShyBPanG0/KKZVqdtCTFtBJWqUv7vDoMcM8s8M8",
+	"Xz9ilIOt/FIzZFB+qbPaniOqMkZGnNB7js7AzWOQ2mihxJqqJOp0uUMogse7qrU1oJbOCAaCnfRkYzZY",
+	"h6PDND739U8X7z+9O3vzw9mbY4zQg+4HqT2JmhJUb44BcIbliiY83aCMEQpK9vj0hn+8eH12eX16fnFs",
+	"C78gMjdnjE/J6fenF2/eX+hB7leCYf+12Ppyl4Kz6Q3/dH7945vL0084gh1fP4cRQ8gk1n/CUAFE76w2",
+	"5n5DpZAFk3JVk2BSLmISTMq5tpW2p+GbLxsOgWG35cUuGbTNcAAywjIfyY/t8OP19Qd7zpicUSsYbXFx",
+	"PN4y1XLvPk+Uwtylp3VWadqd5+KW5UC7WVl55ojrJi4m3qTqevgtH+dQnCs+iF3tgqTmZAE8UXB/Cx2t",
+	"Kwm5Gu57Gt2KxWKHunRNqiX6s7FYtzkwVKPQdAaQZnc0Ndr5trApAVj3j17u97atbUbyEpvk0kBAW9G8",
+	"VPztEsh8Y7FYFbmjEERSghiwcZnEjQC+KOaAq1xVbnplY0lotQulzfkv9+2af62LVCVZmrBGhdT2slvG",
+	"3V74tv7lOcXtb6utpTyUPvobkqBepymbQLLD7SkzOt2G+qMS0MvJu78LM9hGXqt3Wo20euZ8Q5DRb1+q",
+	"N2enbx6hsmm6/HB28eb84odHKX7BxHoVH6mF2ljvo3TixjnZD3RGd9Yb4B72nCEUgO5cde/mTCba1JbK",
+	"hFLqp7mjvfS4isHSmLJjdG/FG4blJ+Mu6qAyz21Tr2cpiYxoHu/iAVvYxqMN/TiVAo0BBBN0WjslLWXz",
+	"T+lLO3PChC2kBBFMK8dMeJFQaOb/qxQ8RAB5xR5UCDH0hJdptiHk6dIbXgGdwtP6jwTP4ISE84TTfBMi",
+	"nZbvmhBsWFfFoTNJMFEYccU3va5Rb2ZXa/MPlW8SvsTkV3D6Jbcs3WjJvGJp5sKPXV+eXlydn11cTzQf",
+	"u/z59AL//fFC2wgXPWt5m6RDEmJ9cbbUui3DH86uybdx+tu3VhyEgWkSinkKnK6ZPCE0Tcm6AAeB8lin",
+	"TtbogIxuX8LmwNea+Y7DXjOeFRt3HtcvRYmRNYtVtuBIme4Q1+eWgo9ZJLg2a+Xgj6/n/g16pZEC6INJ",
+	"enboh0mqPFqzdeLPMqnhhvSCadjsPA+zkyTU1PkXYAVhG3DK0f6rF7WyhMMe5JTtna+n1w0pFjFJdVvL",
+	"2EYnqyXEOc+/PHh16G2lo8/IkwGCtxMcGQZR+PEoMoeevXBS58ZdJ+fFMTfKycDZPv6MqtWXP/66X2Vo",
+	"DVPlhh7JBRx/9GffYsoY62xNH57khtXGfKJb6yR6DEK/GwmWV+ZojNxck6zh2dhKea3T2fdlJxMXt0lV",
+	"HbYjykksINhn8QB2yLCsdOHu+1emzG2LdRufx0hkgEUKgGNQA2JGpYmE34QBaIbsga6zlJEQDBA5/SZs",
+	"FHYdPn/eyzTcdIoduxc0+3KPtDiNsQnZFI1EdKdjjf6llsDercy0uy8Ph6fVH22L1M7IGYJq2qa849yq",
+	"ryyn3e118Mo6xQnbRIaxW9jlEjrDuJ5yBvjwkI4b/rewM/7wfEjWLSRAicyHhWSPG3PUcla22CvTg7jI",
+	"yZvzq9enl2/O3gToiWcxKTKtiCsI4ItCUh5DaU+aSFV2OleJVEkkzbNQFGaeHRtWboRf9bfMEjmLKOAd",
+	"+DY4Z1g2oUjKqFQk1O+E3WnC6MGPmI0h+7eK3Y1PEGg6/IFTdKRKKlYm8I3K2IOA0iC0owaX2MKFP2zn",
+	"ke8xo9DNMuwuS3ls8tfRgOQvqBxjIkstgD5JVACxI7hjkAKJB/gkaWEHWx116klVFhXEpni5yV2GwGoM",
+	"yuU2Ln20pHb90s/3dwhCgBG5i8GFguZLgZybZfWCnDfW82EHR7Irs5qSe7uTn+G77oP7DsTArilhrfA4",
+	"F0KRy7MfLiEJzfV/XJx9mgTNiGjp2vzF52Hr270r/xJOK8EAx0LmLBJrJqt1VfcNQK4q/jBssfqfZqQe",
+	"t82PpT07Qr0J0cox2dc5cythoNYqIPiI9XTBAxC+LqsAqOkOdMNPy54YK4o6EXrkEPnLilLs7YXmt4PF",
+	"aQfZUpxsynA3ATaUHRhtx9KIQ/v+4yosnnk7EHbfVDzEDzuAEoUiC0komQqtwiRBkzJFiHgSiUTA2vlG",
+	"n05AwpytxR3Tr6wNAjZbTwefQI/yLjI3XVSaiLKeyEvK5ZH5f3EOo9tBLjLb+rV7r8/XmcjHyoSyqlh6",
+	"dZUNwkA3K4m7bVrQfWVX7cKq4HETxHdgPA8+soQyawokg5XVC7WWwDD9TzZjFfa1wN04B6LLfPqQgzqz",
+	"eUEjTitNuIdpv83FmhxMe1FmslzMU0QG6tpsbVV/MI9u5XrpBVQj9XznDthbp2W0I5HYqu2rMrDxdUBu",
+	"WQZ9tLT8iSgXPIloqjnw+rhkvfOU8lsZ3PA1W881q5BwZgGRK/0P46tHSpyS97kRD5RvTNjlq2Y45Ovg",
+	"hsPMWFS/wUgMsgpp4y9lyAZrej2Mf9ub78eUOnz+HEfDSI5Jg1mINMVGWGhvhdaX4EdUGYTi6+IPNM8B",
+	"sdqdzFxgtwBjYrBLAJxsSn4uJHYZANeJaYeVxGx9HGoxGcpbmsbH/lU+FjbAhxRQ/5ADvVcvg4NXh7in",
+	"Hcso8QP8x/LiiPyUfN/xvt/D0VU4X574/v7TFcpveeKHpWShz3ArD+utyEnOFixnPGLTPogbByPorOzS",
+	"XTnv/URQd+53bT6JWSTilg4mVbm7f4hnhwE0NoIscwvftr9fkcXAKvnt8m1PrpS2C/8sTYPXP8u2VuJ9",
+	"IPH+2pUBlc7lgK/29787ePXq8PnRd0f7r14dDB68uwa6HP/w4Oi7o5fPXhx9N3jksXXR3lJozy3XfDNa",
+	"0ZxGthyjK0wyEPBruzi5BQhwn/zsEKhD/lZ8TXvQsZ/4mlaZnWNTMk2OZ1tOpi11hWiPJIk6QTAo2fCs",
+	"uzRPfkp4rFkBXdxSk72wUioLpz0I2k1duLu2rlsfeVfhP4zUucxbT4UG4dOqhix/tMfnEYlzX8zdU65p",
+	"hMNnmAG5Trj714NHeX884Ck7B4idZv7DRAjgOZmENquBVYhYoROIDB8vTnogRTxrGVhL/AV9aN0eLswp",
+	"H214CAkPa2X+J82nth0HO0GLPMMqr90ARVw3fYeDqHHHLHespg3s2nsuGjYsHwseaGpDB7JFeLwRjLN1",
+	"xii1fFoVYlRoyfHx8p0MyJzJBApOJBH3PKjDMKzpBsy8E2OOfBPa4KbbkJ+bll7zQpHw2zAg4X83sulv",
+	"dO/vv7QmSxzuH70c22WoFcvqwME6jOmmszOPtj2lopsSZRTfK1t70b6uPC+eD881/04vrFACeUMnnA9c",
+	"F9i5y7OrazBZHcwhtWJrydK7mvHlg/H5HEzmVXnCMGqy9QzNltJ8xfJEtUcPwYhFj64hoRO0cBOJZciS",
+	"5aDeVFm87SuHMLfm6FVel+yCZ6MlU6cbEgmLwWO6+aA/4sP786v3F73sfWhc8uUAmZO60eK5JmTChenD",
+	"XUEyiXv+SKHTYHBDAKMgIaEOGAXds8uedtDxJ3A8NFC02QN7iFlLNPKIvZ+N80gsrEeq7KcIkGSJRPBW",
+	"mDIWSrGYZFStZCvTGOBhHsoz9jEbyTRQ7eEaZUQHSu4wmZrF5WEDP0mTO8DTyBnW+ZhvXZStlN6cnb7R",
+	"Oy77GcxQ/vKiPQRt6jVN/rNinHL1Z+la0J3BkkdFo587A8y7kTm7I9fXJgwNbdOqMFTJmR6RZHCwFYup",
+	"o4jMS6boMPAa2kedeBoSaJuXBUbIl/dlW2K7wCQV9x2ibuzao6EFWgIcpnnZnvAJdJX/6/STP5RK8ruo",
+	"IY9RPf6Ysv8PJO9/dxm/Q07GP40e8E8r+n9nkdUteS4Z9Kfbpaiscasedy/Gk6lk1ltTYhJ52mx0frqb",
+	"db9NOYkyLaBK8jkml2dvLs//enZBvtLyzEGToNEtF/cpi5csJon6OiCv31+8Pb/8+ezNDf/KoD4AZpES",
+	"ZM5IlouIScnirwPy/fuPF6/P3ugx60CklCPlIZ1+Hdzwn08vPp6+mwItHrv5qmf//uPpx6trPQoXRrim",
+	"bKEXgkwURr9lLJOa2YI0pdHt1/UKN/t5k2BSLn8STMwCJ8EE558Ek3LqSTAp554EE5ysJ6Xpsmo/NLK8",
+	"1ID6GSZZeeEayRwNkPh2y+fZeLCiw90yCFqxgupfebh/YALKATnc3/dB2AcIAw3cyVZG4iTdMBcHLaWw",
+	"fQxCn5UcDblWvjW+nEXTRl+owE7Qt3jQenaLFoyJEfh9+wNWt3nqcl6KcmorX9lRCUwYfpbZaMJO8XaM",
+	"RTQKUDxCujOqbRhcW6PhLxCmLLNbjEMLqlo7Q5N2yHK7mg5zSM+B7SBfXb59TV682j/82umnXKHj3gPY",
+	"35wRbdY7sdFSqSPqfng1kJ73fUlXjWPo7OY+VtqORccByrbh08/9l+C6itGOiFQY4jFSuGzWD8Lv2JrB",
+	"kKJKtS06JadovIJifW/LsvCm3HCQ4mnOaLwBNbF8oJ7DQMAClr68pi5Kv7Z9C2k9EcSaxxU4lZcG10yt",
+	"RFxD6Xx/BWXgH+H/n16//hGwHd6dXZ95pe+TpzGULitXpz961avTF3k63kzvo6EKjmoUAREWJ9pQMZd0",
+	"SqyVU9YJGXx0TD4TsgLTdPCsG56VQq16gM4OHwnNeFTPpXr6viIHVXrTDgnSr56kc8f+jmhwfzAM/qfD",
+	"wt+SQyM/73mN8XeUMbUBiRnKHgE9aS/mDikbFqJsNx3S8IN+LdJO0v0dV2X9sLeTgDHbFrlYuxUgP52+",
+	"/ekUiz40k746/UH/17++/34STD6dff/j+/c/9RhKV4qO3bfSGH4ELNGIhhsHT4J7etib31ThgcP39RyX",
+	"oqMtFmnf2SrnNt50U+tZyBOS0cSUDotCOfiorARs3rGiu5dgcZX9X+8zLW3uSgXyY7zwQdlziCSSzFnC",
+	"l9ZfHFSus1oP6BsucjBMY0ZTrD0M0PDgjMWSUJKxXAo+JbGI5Ldx+tt0HcMQoHIlC0aiTZSyuvthJHSV",
+	"78bspEl68/loq3vhNuHxWKTIn/Q7jXtTKXVbHmmoOcfMwBOiVT03cuYS2U7qYEMo1FTDlqVgwiLWlN6y",
+	"DYlZlMS2leH2ssag0DeYT3s17vZKGomWLYsZo6A2tDSjrHadT3OGXmW2psg1W5tqMum+3g49OeYA7Mok",
+	"mOglTUw6rVRM/9skwU/K/g59V8gewNjUJ9kZNQA/lU0DD+GFsNKz2UPVXL5knPbjbIuIHIuNscC4woz3",
+	"fU6bagvJPA4g9sDwp32jcXOiEuxw2DgGHLGZ9wHA/DOo9m/D8T9XkjT72owHP6zN5Gubht/Z3jGg3jAK",
+	"EocSCQ+M76tiLvusKsf2QQTkSyZVYGp9Fskd20G0+uu221IwxqcXRvZYS8rqucL6vR104t3yjs2n7aJI",
+	"IyvoU0rM8CPymKHxsa/Vg8HIMfR3+uE8gPQAQO0z5W4ZVasTEmJqClQ4g7gLSBgDVmNIUOy50tFG0XKM",
+	"dk2CiQkCTgz40h3wlei2BCKYQB9YphDKADzyrWwzTTh7XF+SP1oPdWxfLwrl5UWvDTaKtneg87VT5AE9",
+	"K0M/myojpAcvDg+P+vF+tfz198s8x41ZFKrImTt9texwaHK237WELYB3AORnd5CxhbR6TzcWEobxOBMJ",
+	"96EhtnbGNpDXAMZU8P6C47mIRzRndd3Hv/hwH1+noojP4HsALx9i/Ex/wi7+q/EdBNymAU2FfVP1oDD7",
+	"R7D42F+XeNfVETKJLcPBmwZPnxBKlIU84KYbZMvArQWPbTOGRhPbS2Jo4YTtvMyH9CPhWNAm88KoHYUq",
+	"h/qL7b1oM8bjhC+H1znkTGaCSzZri2+WyK72PpQY/XCYngjmmN58I5wReMErGLUxvc+8XVqcAWp04fgu",
+	"yps+wIWG69tBSTDty5NR1U6G3X2pWidnTQO0hNrRbFFQaIgydB0ZvOQCIq+cGBLucYiMIQR/xRLSqYrs",
+	"5IaHZSIQ/pRRKVlMxB10hzUtu8ypwgOM03nqyD0ieN1/YVY2KXvII/yRBUUo5/NqEmfrRCmG/HaHQMYd",
+	"88mW7er3kRlY9dr4kS/XueNYlJEoKvJ8pLwYGzBu0KmzYB9pmiM6V5j6MVIzsFncGOGtnxOzp9616hqF",
+	"6JUXfOArl0VLNpTz+9gysbwAPd3mKMVsAc0SBPc1LFvKETH8aii/HazlNaJX7IA8mcRsnQnFeLTxIz58",
+	"5MlvBSN0LfiyCgLrr2XrRMkTNEJSGpUthNNEqtIbnKgdFqU3IS5SFs8WIh9K7Vs8ttw1L+3y+DUtJPMr",
+	"Uwb/PU5iQLBYap1Vc9Z7il0lS7AfxbJZydAiyiOWGuZmDKEJwBbmVIncz+YeMr3iK7qkcnRoY52VaPzd",
+	"mnCFf9Poi6KnRa8TKKP6CCnfmOSLe2xb1j30vchvF6m4b2l52zyW+uOB8xHlKr3H9ZClNOEsPi17+Y5x",
+	"xw1rAEyX1AwP3mjK/agPGcvXifQXd4A+p+0bwJOeM2IKBLTZE4t6G4GWHaK2B7Ezj11O59a8v+c74dlz",
+	"EZetuRODjgX07yuTSO5YO3Q/wi1SychKpHFLPj08MGOZiFaDGlbYN0rbd2iJsa8rluaXWGChtaNNpdiA",
+	"SwOMm4XIl0IpcJ33nxZMU/+owGxT52FdKZZ9GSqu2lh/DjqM6dc0Tc3VBywv035NkgXNTSo9yXIG3k2T",
+	"6oN+vRI8rQdKy7bL7q9FcBfZ7f8YxmMMa8EVBNWFcuyN2rStB1Up+qOPqc3WiyjXbCGGCoY5Skjsegfd",
+	"qDBiPshKabJEj7EyT0V0Wzq6tm++25mmxOWudz4JIMe4kIw4VbF6NYxLzKgnS3rHSJFNCeSu4UBfhRCl",
+	"q7XG+PYf5l+zJP78Lfggw68hH834HCG7t7qQLAMzo+CwWSyV7H7FcjbIH1CKX1+0qkbaKyrZcIO+C8MO",
+	"vC/4QEA4u2fQ7yOXw6PfWgK1Ythx9qBaiGpFM30eAL057fByjADWsbJkEAWi5BnrmWBcq53exN0UKQ0R",
+	"1hHf1w+Tk5gBhn3VIIhkfQgIgzrYfWJfQdeJNKx90NaBHNBqlL5wVt216qW2JdCARq+QbRI/sQeEYT/7",
+	"b1XkHP3zxbpH8WzmUZhzc5wzFsq4WphzZHbnywsRTLo6wb+lSbprNScFWwMEc+nQ9DqM/YmcneKkdKd2",
+	"pv0WHO5k2TKOPSSqbLrZB9qB6kvM8g6Np3uRqFooccv4mAYaRR4xOeDbLstnTZgjnonCw2iuz38+ezN7",
+	"//HazRTH9qt+PU9r+iwf3JXCYyfg26XcntT3orGx9jS99KeJ9vWKIYzfuEwYUGwpgTkNfrBh7tuUuNDz",
+	"WDN6i/voXxO+rI5ym+t6YAbf6nUdk5wtCol50fd5orxN3ptJY7eTwFlScwHdG7UbSKeZAXfLvz+1HWj0",
+	"RvrlHwfBwcvPNzdT57/+1KuDD/yuXT7pQy7AT+W4PRJJpEqgeQMjSKZ/lk/JlX5/fvE7X1XvCYk8Yq+N",
+	"M+C/WvQ4Lwv8dvHCmi9r3bX/Wrs16uOZZIxrS/Z3MKXHRZPLw9wKJTeazscsYzyWRHAI24CehwxnRW0X",
+	"9DUjG4ZxZqfOwf+9XkDfmkwznlmnHROuQS9Bn/larB2Ulcj0Q9va/ipd06Nnowbs/WE20DNgcg17FFfM",
+	"6XPGdex9s0Icqtq6VlpKlqudqnBpmaiDBW2xmJILVN3hEOeMcbD4fdUxcaJmEO5og4zdZFXLTycgX/0N",
+	"p06UZOliHF6tPtuWaSPHPWSr9LCT/6JEy1UrttbiMAaQ/YQTSAw7KVF06Q0vO/9AYHCQEVy71r5FYzfe",
+	"mSWybiqK883MBIaMVaXygv3iU1j1NRx+wR0z0ZstAvaT3hTEb6k8K7CbSt9+xmPr/sDLnfDZIrVU2BwS",
+	"YGIi6CRKN/o4Ek7waehVJhkxne0JtuYwQObVYc5Zqu2pnMGx2LuP+OH6WDHHAegUTmt7h0r7+Sm3qNkQ",
+	"DgnZ7JPWG6Aj3FZ4x5xrZajW6MLStjlV35WHLMhRTYS3OigmnISX2N4QRgg9tfcV/TVDoKnxqPrNpzV9",
+	"mLk4rX54YSnImvKNLbroTjQzvQcH5JnlVLFZxvIZor23w7NkLDeI8AFmCmj65CJm8oSEcfrb1HZ/zCE7",
+	"sYL+DUouAY8heIbzaEvr/fKuT/e3GtfvghY6UNUAWnFP+ovQSkShhXLv6mGQ1/hwncWNI7Gybv4PRn0m",
+	"v3jQNrzP4/+bSFazO5HNhrwAK7tSIvOnOvx4ff1hkOa8lehgeh8pQSiBWpkoyShXU3LJ4iRnkZKmpeAd",
+	"dEHCAOg2te+iyXYooQ27/f3VdQNcf9dKcW/Ny+kcwHJYQFZKZVqI6/+V3uKXbg1WD+9jOT8ymqrVDlV7",
+	"Ra1WxFveMhz45EdGczVndCe9uHKQgMqCWRT3iVp5iQHnmWk+kN/R1KRaDw4Pr3vg6DAwLSFKE2DOWhlr",
+	"Kmc3sERceVlZy9TDEwvf6cfL2MJWC12mVMKXcuZARw5Yw6Cgxic4BjO15/jBpd+cP2g5FmfLyy3oJJ7d",
+	"nInl5Nvk4u9pfe045Ii41+ZYjv197gFnysZDZB+n9rHpArr/Dj7q8tsh16wB3ebDhZHst9Yul4laodFV",
+	"Eaox/vBzAy2JlU09QaONSpBuihq/9S33APb1uhObpMJ+2z7pYPKwtxR75o+/SsGnl/T+Z4P549LBrnl1",
+	"qsFNVvRJHa7RikW3kH39FP6dkvVBI0Sbh5uYXNsTUzugz8fNkftP8ftmuVjmTI6wei8L/sG+5HFttX3a",
+	"mPb/Ta0cX21zLfv4zjmP2cNHOb6nByAhjQULaE9LCSYyMklkIwdURZYyOVswFa286JjJHSPAG+BqyARa",
+	"kMNsxLw0tjSymjVnPuZ6xgHa0EwIM+VMFTnfaaoCskq3Z/kJEPmgEaIk+BBmx0gB0OxQFAv9pJcrYsLj",
+	"oFzoFdUTthxr5o6mvtITCK0hoiVnxocSCW4cCWReJGmsx8fA8wmJc5G1zOHPQEJ6Kr/WLsTSRX3Ht07d",
+	"S9oOhN7oRhb4XtXjXQsyLUi0DefLlY9ZL9ZFzBRN0l50nyptZpDwNF/4NmFp3FWnuoXNEmE2nlmVbwOd",
+	"Kq/W/VN54akp2CCwGQ617RHvloLOr3vyNsn2RIbz7oHc0R+jZ9ULFPPLgrf04S2RGQpuEKENosSvYi5b",
+	"ICW8gBKnV1fnP1xg492PFxf4x/eXH348xT9efXz9+uwM8SwxyD8JqhSASTB5fXrx+gz/fPXT+YcPLX17",
+	"MagzvtrB0ZR3ccg7itKKok+zvOd5wb2ul4ilszJe5UmVVnD5kRs58KYllnVrpitkeMtx6VftiQBStTKh",
+	"oDWs92m1Me5dLhQRt9hBkujrcqKN1/vyd4Rjxe1oqR6shPm4srBSktds0upqvhPLHVuDJixiCPWeiuXT",
+	"aoYF97V+NM0MG9b+i8ODoyNfz009SjsEo6xaDTqjPTt69fzwpa/U8XdXE41pMgbEBOzSnNH19vdKFWvN",
+	"sLVA5KA/rPy7pxZ57R4k2StAp30kzWJSich9fjLI3fRah5C8j6jsFRj6KlmuwD2nGWFt2N5UtaYSYyf2",
+	"ffmFeO0kAdeTFrkfG+BDrXRyhFq+onJms1+3eR4sMypy6auM/mDSfNkDjVRq8v1DO2B4YvMcFoxBQlst",
+	"wErTe7ppaxjpayprQ/vQuwGXFA7ov0yXbCaTv7P+/HclFE0rgO/ttFlQr0xgL0EzdJGkiuXyxGluGuzv",
+	"75OCp0xKEsLWzGBkLPyk8pbFWlzuYkLAAhM5i2iW+cSoPRDcI+d7wim5zgvTmR/+AiWrSuhxEPAZgqX6",
+	"bG64aYtgc9P1pwpxq/8fOPyODUI0QFYqcP2ZGwG6rje82aD+6lSCigB9N2E3dfzy7Wvy6uj5d74aG2wp",
+	"0lpH8J4TamKnkeCLNIlU4ARQm1F7GkUsU5DSA3mbFYTIDTfUHzbmDK17ySaSNsL3/fBCPbqu2ZIaRGbk",
+	"Ldi5UnSeshMDsEXmG29VTgO7xlhwuzQ5fW1e3XZuwLbbDUfO7dRPBFgbaXv5lM3B6gCelbnUmsUPxK4V",
+	"sWTNpn2op23lCGcAoLBOpKK3WvMteJnRZVTcwTUJQ22xl5C/oI0SX0q/FlUZVauKsMpVdGKxOdjjY0/S",
+	"55oDpvPm3b/NPly+f312dTVD2ybE++OWw5QIH1zcT7fAYM3yvb1pG+haVUimjIQ+f/XK4aNH+/0YcIlK",
+	"WzZV3xrIMhF5LE9MmskarR2E0TCF49D/twfezZamN5WVNOGatyJQRVUYVWF6x42qnDzZK7sOd3flamIn",
+	"IUQEfrBTjWAujkNigTX2nbPoYM9Iv2MLbGO/W8+hym3NwPK4NmB0/J0k3GzoXMQbkGzgMzbtHCCyStcM",
+	"euznBGOl/dWIdvJyc7qQ960jd9fKDCgULKszIrFm/6xOeUTwARin7oD0dtBoK1C0pg+1bsPO7a62/ve3",
+	"4RyS3Uri9VU4R6wBm1uFyfo6TVV78QfIK79s8Yj8xPT59yU5P/duzyUzeCa7ZF6PKllrht/gXf9nVhAr",
+	"I7t7iJy1NUPV6jNAAcg2d1Nt1i7TYCvXyoWEWdfh5GqflZuK8yfP7jZjn9ps4ZokpJHyA22Jyjzq00QP",
+	"950GgcOrgqFpvlU7Bqlo5ksARbDLW65VY5plubij6OpM8r6GQAcvy3f6+14eHkCafMEjFrcU3grJTLrw",
+	"Stxj8ljZ4ukRYJ6H30E28/j0uWbXThxjhthHPVuDiKcmXBS5W+NZ4atH9jh4BuaD4OwRWOaHR+NB59wl",
+	"aFWUKeoNS0Atw32SppqO1SqHAB0YRJLkVDHoY1kCqZmYw3iQ1MNXNTSTXTdCHx36RXbsi9CWOllvxhpM",
+	"lhQcET2kdKgfXdFUzfod+D+evrs+e3OMMF5FzmQYlP+eQZO7UGuMId5D85deQ3Jk068DUEIWqj3LEm1O",
+	"ZWziWimLEo+56diwui0ubmY3U8IiTiDB05YrCB4xEtpjCR+zkkNPnuyOY323U9brVuvn7RTYPoW1YcAP",
+	"6Idx8GpHgCZ3DDCMWcoib6jtRysawiSWoU0psekzjo+VGufmI05RcwJ5m/idldfQ6BSNULKiMYlWlC9Z",
+	"bM21BFp1weoM1MZj6OkFegvynUXEwdBswDI5GBP/ar6GHfKL3ZN9sUN7LNOkoOlkUTnlUm/BDjwaOu8/",
+	"pt/3s84e3m5eHjhZYhZB5xT0wJxd0+XYVDt37ucACAE8zotJeqXtAFtBKAkqLVo4mJd2AB8/9IJ4lqV0",
+	"Nke0yWLqGpBlYlY+VtTkUzytll3xc0deGmXHgYu0t7RSMY0MqilWtVN3e483FfEOc6PCGPOo6qZESqvp",
+	"kJJp3b+IyA0w8ZltNksEbzTmrDqLXl/+R9U3tOrrAf/6t49nH8+6s9Lraux40C+oDqu3STfFDLbjOHSF",
+	"w4OxXahNSMAWjUlf0pA3NGU5en/D6AHlIVrmutqNp80CLpZydKXLFRiyrv1BtLYlT8i+UyRwTJor9Pg8",
+	"+jweesPM5ehMSBcAsQRmZK3ddtn5u7627o17+eKor6XwVqJUW9ugR1Q5GVRPkNpaKQXZbDrT0zT1VDzt",
+	"YqmjUd0W8zDu+0SSNaNcnTh5BqW6gDutCTlPIiXLPEJolrgoZFvvcK/t3ODMYs2g/zf0pAUQQGM96wWU",
+	"aFDbY+9Y+9WwPxvUdn39wUZaJIHs8IgFUADFIfPn5WAKe3HUdyt3r0IbZIdV2sJbfN41wrYcDcBeieDp",
+	"5tjt/yqJEsK/isR3XQ/0PTXhcqfGbZBTpnS89iX+/zFK7Qamf9eK7rZDpO/enDXqrv5LVOYN3Rys0dva",
+	"lkvDLqqgHPKbeaGQUqde0Nv6IBdCVWLYiQ8PRT4bXzXoKvJjg6+22e02ibiXM3CxpKqWr9ACoNKtTqC9",
+	"lLStrlCemF5TTTOhY7Ip6WhNjFq8gcs+KZudlQ6MWDD0YCwS7KwgsbK+kt1sLVkKjdJyhr4OtBWfpn1x",
+	"Z8MZI0W7pPkQiO4mbn5bqgJ4olAtJ6btndHNe91MFQDk+B7zQrZhYNvEBvjUIZV7noaNQ21mvZNeu/kx",
+	"xubz7Tiu+djallVmmDNZz6nv0DGhpNYxwQegsC/VLwEX0tsqYeuItttXvv948frsjdb06lf83maJa+Zi",
+	"w9llVMJabZ9Oz68xVf769KezC22hvb84c1PkbS58YKfqMt5+x5ZX5nKMPtYBLWPNwENP573VOHyqw7Ht",
+	"sQaaMmDKZDSnacrSKflwdjn76ew/jp025WC56mO7ZRv43zIP9gZx+AMDVsNTB+tZP2hEKeQ7Vsn8wPqN",
+	"Mx2Ymixt3htuwG9v2abe5gKXPgkmZoFdR/7BNiselYZS0/Efo6T/P5CEcSAJ9tRydpew+91KUcznVwmZ",
+	"xn20bQ1buOZbtpG+jIUNkru+QIAonyWRcUJSDhcnd3sTlhngWhnB9g0WuXtHD/WLz8FkvjFdJgcrhdjk",
+	"8fvNBV37gIC+35BFwpcsz/KEm0TWw33b6XDaFLPzzWwYJm9t2oYaMt9UrZx3GeOwHoPacTtB9aDrzJfa",
+	"9xH6Oypmc+zWO7R57MoF2NI4KhdsuTnOYbv7Xi46qBNsB89vkca2AzM6faVpHwAMCCIs+r+16lQLH56Y",
+	"CCg2YDbp4YgZdcO/Cp0oavg1SHOTW4GoyPEJef3+5w/vzvQI+ldbx4a5Lncsb2vBfGqE/+z0w4fL9389",
+	"fVcrnftw+vEKxD4ubhJMymncYrkOyQBMaDQ6LXcYDLg0MUPaQsE14FfdKPEYr6lj52AXbLGo0uoP94MG",
+	"PPMj/Kc2qO3zrNUcIGRF75hvzp2dIR38/wv053TVygwa0TjA3Vh+VwZNKo2/hYAgJ24Xjy32ujGottgL",
+	"zOq8/7xotpWy0JvJ94dIUNSHvksm4S1j2ay90YHFrraZ7fopIhXdQJfynJm4+rhC0j8EPqxnDxXjgwrL",
+	"WsIx2PxIQjckvUUk1Qy1inptsJIoj1bJneZ/CSfrJE0TE+iZ3vB3psG6llv7x/r+w8CmHFuyXCvRkm7k",
+	"Cdk7OC49gVNSZianVIGZYUKW8DD20cGefmlqFuhAvyxScY8Cq6U1lBcW6f3CjGQjTvjs4C61NU66d9De",
+	"cGrA7C1tp8h1hVDJmWaoyhyxgy1mz+PpFt5JXLvcUdDKZ1qo+vxWpe8T3Y+5nSkwkUpLJSTh0NE3Prbf",
+	"jNVGsHllMVzlFibnqmxAlVGpkER27f5bbsAQ+J5mpzs8oY4cH0sLEHxDZDn71gnZN3VWenOGdPx1glAe",
+	"TENvprNlk7gOTVypvspK2GWc1NYQaOYJL5huSNA8KSoUkSuRK60WYcAINFh7RyH6dqD/3N4rAZ7zXpdy",
+	"cvBjnNRuv7RY0XdQmgNhBviUQGuCting0IZCVSu6Pr9Phb9annFnHrfKN6dpussV+n8Iqn9oBNXWs74s",
+	"Qe/HVCNUZSpbTn4oceutYcscX82YmKb18bRVDRoyDKdNZ0Je1SgMcag2/Bk5A5Oqrab7nZsbAqzGvIB+",
+	"H1lEEZMS8N8W9DF5kAfbjl13Yd2VZHDkr1MqZUs7Td7sSk5OMdWCpgjrpAnfzOhaRqZ/PfQ5UprlAZgS",
+	"vaNJSpGeUbOaYe+XYJJwgFia2cbbLQaTyje7sKJFLtYl7rgPz5plCKCyTBDosmTC4M7gMXs4cW5w6YzG",
+	"ev3SlhWcGbrtVp+7K25+eSpEokTv1CwrPdeP7X+AUdg1y5dQE2xjsd89e/kCYrGmySxVuKFLpqTWo0MT",
+	"nQ2PyXxzw9091ALvz9KGb7W2Aw0g1YxmWZr4M3v18DZZZ0UlgtvLIncByU2DQHO78P6BNxWHnd7wT252",
+	"EZ4/ogxsUCQD9L95nCh6C1FkEjpbGraBrf/TmWD55gP0idzFTZ5IVLv0Xhr4+lysa5qOPmAYHyGYAEG/",
+	"fAjZgK8PDzQBpmkTV9aDHEoT5SY6olC2RNCtF0AC3gCt4NdEeWuDP0G7Ra18yizXNsF84zjhQNLnlMdi",
+	"/Uj3WrPbpq8lqLbF0jQw2CG5VKX1Md0xWbNz6y9MJmSCFnNbMn8Z49o/ejls4iJVib53eYvxUUQrMyPG",
+	"CO0qjAfUDRP27XrLalytSuWbWVdOsRV+5JSb1rTQRhv/XKYojigJLCWyT5P/MtB1l8IXyjjTm5uLlAFX",
+	"jAUouCWPdWKxa2w3bWU/8DUQ6mUfw2BC43XC/UK94K8FVwkvmNwdZHYpmCRiIECcJ4vTrMD/6+54cO0Q",
+	"129LIGtTJgPlqQPhqx+N5FZ+r7NEr4JY8DMej4bJgssxZ1EJiuDF7uvyTXtcBOlvs3oaUmdf3AA3t4Qa",
+	"1YSamDjIoE60i4QncjUmMQg2O0vpxqe4nDu5KnhvAhQWBvej0a6ppk9oHjRuFQqNntaNqsCZgUtpLWhJ",
+	"Ez5oYwYT38AELRc4s16703sT2sjbpls5VSSG1tqIvGoUumsgpqvTqQUkqet4vSqeH/vh5cGrw7ZDB+Nq",
+	"+8QBn6vC7SMGkpJirk1p42Gmg1aUVyzNpm2thLAbp7OiF8+fP3sRtKFLbWOIdjMp2KyWcwJ40R2qZrC5",
+	"fTsrKqWEv4zyc/BHAxr9owoWp8HA1o61nOkHF8z86ZFsfk94mP8EsJbP/k29dDsJ75D7ZLbU1tQ0tjQr",
+	"bKkU4g+2fEOXRZMIQM+e7QrdnogZ9NPdeYCM0dtZLuWOA7Tv+xDnaae65G04OEyP3VaSemX07jwoqwAU",
+	"u+S7C33eUJG+hLLzn62/VFlu/sZ5hayMKOgKuICadG1KFtqCB0h7EMQrup0V36IcP5XSVLSaAUjY8nGU",
+	"re31quGkpz1Mq1QrQWgqh7opuXd7AsGfQOjpnR0u9apvG2akl/e8P8saR27Z1Cv8hN3NXqQabjwMu3CM",
+	"L6GCbLdvgu5N8kmOqsfAMlQx1sYaxRPGIT38oeygTmv/ii7pSFoM10zRmCoKGXKUmzYLbu+PEC9BiPn/",
+	"olBZUTXBlYplEuICnK5ZgDAvZc/VRDpZLp50mV6Qrusmuq4eOjNQxgjFizC7ckrOObjuZFCaSlhCoPIN",
+	"WA433NRO4dKwqABCB6lYSgt0S+f4JlUjWufqja+qpNtyf48OPgcdmRlg5YGJgws0UQZ8PrD4K4hcntwx",
+	"q2a0oxsdHTrz7VQfdfTsM5rekIYyG4BSA4Bg80ImnEk5u2XdwGUW+qvG53aHDYlgB7YNOwbpIQCiyuMT",
+	"AhcBuRhbLKBv4ppuSM7WxoXSARiF2GMVAPvMREp3B46pUsZ8iCMW4QsyjgJsa0wVhG3v6WYHvBFEfM5z",
+	"luL6e5B0EWztMfhpLzyto5spBjF7cBmK22FZ5GTOEr4kBY8FZycWuxwYT4inqLUwmrOy1fewyPvLxsJm",
+	"/m5SDSy5WBs96KJs9c5BMYgLagyX1iUb4/Smd4wU2ZR8Aog2l22GyKsMCJPmVKhmUnVSA3QLq1H5MnRS",
+	"xvWPuHFOeL9XOMZsAXE70e56dMKCEGDXgsLIp4CE+k//w/xnP/pZbfQuKnyGAHozQJ3vzafi8WuT2d2A",
+	"4INkhQG8/MxkNdSB4uD1WSsGcROiDAOgqh++EbCb0mTBoG/QkPW9Kx9uYJlZab4DchOgZvZeAcB34ozF",
+	"clbKhfbcPkoylkvBDSBHpHq46wvbVkJrQK3s0AhIUz+q74YTPRoNvxRMTPrCLmhXr0rr4ykyNN63Kk/H",
+	"Njmjdv9CVMZCrbukNGeYe2gSNG54h7qGCYo3fAtFFK3xrMwn6I11mtSDJlKg/oLZDuCG8J71O7c/CY9m",
+	"tF98vXwsttt3Q9X/qul+o3JvWNmcfR0KveooeVo2aRXVj02RlGovh4ZSLHdoSFtUv+q7Z0S4Fqc00v8o",
+	"Mrwvw/RbxbJ3Ytmp3GoGKwuZuTinrehpNqzH2T30yml2/h2Oi6ofimc7a2DPzRA7D7DvDDCsc3ITVdXR",
+	"Z3oa0TRxJ1VOI9Z7Bb57LCLfy1GIfAi/8SR4fEf7Top2v3p26D7tLHgg+N8W6LdhYc0leCZpKk4uH2so",
+	"Ak5vBWvdp440r2nKddrYlruuY6Adim8IAJ9jwD6u3A4SVfR6wZ8QfgtL//Yf+n8+f6t/DIMbbnwLgtdr",
+	"Psvqu1KnrYrz9lzteWLklAEn3DObZaWl/W+tQtt/G87kFvuxB8V4vFcWchlcqz07TPmHBXbAcEKCOIyq",
+	"Z91XWnSlQo4EHBii3VaDO717PIq8okkqh+o0Pb01arHplpjyDLiRv0tRsmZS0XU23OPmVwFa2o6uy4wp",
+	"c+Oq9bqTtxH+LnkDZwkouGGNNSAAtLFMTV1N4u0t1/SQDNMcTRpoe5MNqzeCEysgsohW0HDSOOxN07op",
+	"gQoOwRkpuE2TwXfBULXfBBFE00h622UwYKFbBp6bSDAkR7ZpQg2ac6gNVMd9stJl0BSCz2xDKuSXoHFP",
+	"jic5M4l9vgMSJBbGYcF9O+9q92VDWUspN/yWbY5JiDOE5Kuj/Vdfg3skxHbQM/aQSPQCfHW4v48iGbO5",
+	"6ZJ+XWe15Tob73rZ2Uj7yGNFDC0IqewJL4BZZcFgfSJdM8LBKWR7gKWM3mlTsCubGUHfKvtkUCdO1yzZ",
+	"wtFwU+Ixc/fFkdaDcq1q51uFo8Zz0kgaNyAyXdeh1BH9JRCycX3LwCQQGEQmR2n8cJkSblEU27vNPSp5",
+	"ta48e8z9srwS7gR2iAhq7A67oWMFPWmcR7XpAaauN7PWBxWw9iU9AxYeakkjqGpLtd2KE7JlIhWgzpRV",
+	"xwTLooyUWbOcpRtCSap50wl+YphwrdGEDZTRka2gfaq0JzMLqqetB9CdkZw9QPq6tIvtRjo9PDj67ujl",
+	"sxdH342Hi6j7xFr6tdFcmv7cZZCllvYcKSwTcz2qjlYZV5jYbTrf74grBqWmgwPeEBjsi3XjkL1wYpWf",
+	"w99sMGdRIjFVgk1JqLVuEEqJJFfXp5fXZ29OSGiC3gZTEjwc5T6HN5zmzLYqOUEXN/6iBynxXU6azm/z",
+	"49nF1em1fvOGVw/ol79yIEAxmvB1UDnavwKhHAvrlQcQmxselg6GkHxVwjlYLrQ9IgQiEJZOLxBMGnTk",
+	"yxuOeDTvzt7UpbHZownEsTn+q74nDTr0kKj5She4vZx84rhJWolXn6lWAiK5Q35mCZCglUrLC2rSaGoD",
+	"N7aRIKrIwI2LNRGLG25pxfSlDUiId7L67ypWVvuT+XbzR7Qvzbmav50YpAepYIWI7qBMRg+zib8BKbcM",
+	"D7/cNW/w2lmcp1oMTzIgc6buGSRMsAzhldzTeyQqGL1bzuICUe/b0c8hpRQTNpQgjMdTYjsmQyiJIzC7",
+	"xCijv+imtX2JE8NN3XraXeth9z/XCPrRA76sxVgfO9p3viBZp0fbpcNHTPyqAmmCMvMWNdBiR5lMNWRE",
+	"5CtnQ4OS2Evq/rqEqSsztBDXAMjBTyuPKYhrRvb0vZyxBxYVqk/PQO8isBa+cTHaRjbCeb4dxno86UIw",
+	"yeVhjxjsec23/eilHVQ9wi3/HQsK1Yjd/qf5ZZuu1gHe2eaXN48pqDPzbYbhY0mNq73NBLcPsI3mtq5A",
+	"l+KFQnoHXZPKmVi0FF5RRedUsj9LEqUiui0LEDD7fofGNgdO3og2wv3zrkSR2znAVg8qtFiLSmO9UKNb",
+	"1jkrUGLA/EVGlHjCBTzbFYZ5KwDoamaDFX5HoeuK222BmgOV1GYdbBP05U0Lkok0nRIoTcX0Pb25xjFh",
+	"1WFjJtRwHmuojo6S72JAl9q1X8c1MP/5O0CGG50ILUjKqNUa7Vi+ziq4laPyS2lqgEwaehuWeXEBYAk4",
+	"fZ4sV9ClFFM0G4FUKmWy5G19VAZgAXpLLXbMLo7LFKnevCPeFsfQHDueb0ZQvj2aCz2kBxhd3rNMdeba",
+	"gZmg6RJAJGxPzcrUmw7H9KpdrBT9C3gKzqd5b1TtM8bml+vtRD0OiQYQsYo0hv/0pu3HLels77Wxy3KS",
+	"5SJi0qRnD0olg5n98aL202aMj03MHpnM3TgUjhGkagdqY1Yrst/jPSumwBAfe0oS39s+jzKeMKiyDXNY",
+	"W3OljMacSLJgqadx8udgksiZM6UX0Au5w7BKO0a52Y7tiljLZwaN5NcsPweTgifK/8PYPAfnHV+W3udg",
+	"ckfTgg1c8P3Ki8TwHlHwhTaf4Fkv+GeTMlGbxemDkiZqp1VtaHVIZnfsYkr6qA6mg4ZfA7GMpmTHKmun",
+	"atOXZdTZ2HdazqaVQDi7n5UHt40qhnXUxwaidbsNV/sJizT+MgN3lC4/opKkMoEMOTmH0EsGg0yMBpIN",
+	"vAieQEMHPmSgUX1O6pTZ58TGITs+bTRGSZp2fIp0Bh3zNT7FpDXM8n7hdlIem0/VThLl4ru2a1jjDD+2",
+	"jhKGM2xv3NjGEnDnRtaA8yJFtDoINXru3FYgV19bbmodMU5Y8jJf/fg64bW/bW1jc+vxI7zbrZWO73fY",
+	"68uCw0aXilljnws+gjj1GLahUL1/Xlck2FO+5vnI7nix3YJdcnE+5ALOyyTBGFR1qRLAO8IQsB+j7J8J",
+	"Xb2LPdjPBkcFFmWmNFmzGJulLRiPmClwk6P5xx8Crb0izZ1qbVvvxz8Vvn7Bdz2DsqL0EQfAsrH+xkFN",
+	"Zl/TNJ00qur6+8M4zzYr8jA1dETtAkiCjPFYepHiLujaaDRV6pEF+XbgoKbkCn5HuGhGAIdD67UBwqvf",
+	"J5IBPH0iVaM7YUv2Y6Ua+PNDPvLkt4LZQtEq0PrOtnKJkyXAG/KYhNOQhLOQhMchCffCCsP48PnzAIFT",
+	"tW1g2/vburUcx5i2AjeM3OeuZJ+y6lzvHiArrOkGsDufKE3Hb2CVrdZrBNh2BaokaeutPPv3s9cfr89c",
+	"v6S/czgUUezgtf/CBcM71Qi7yWiD88n+CjDPfVkoMGzb9r8Tyx16Y1t8LJOfUGWzC46Zc7s2yHYoouGz",
+	"d+TKsDDXC08p8A4xzTIZYC0fEy588ahqyYNx1ZIQN10knKYtLnDsw1FhWWOzQdMt32Cg6aPE7vhY5eR0",
+	"ym8vOHwJDahHF6mJQkVizWY2+74lGzujuUqiJKNcEcrlPcsh+i5ywh6gkxd2050d7b/CzHHDHbvrZl9V",
+	"2MGzR1Qu7mPlIoB1P2acgx2L/Q4fWZgHaScDS+uQcWxX131nq+sAIbx2V/e7Q9Lmvd7Q99Eja68Ovtty",
+	"cJTVRcZZXS7fXZMj1iqNryw8wrvW8HT3tLY1m/hfTICVdZWPKoP0yTAcuWMn2+KlWg1yeJ3JwTGRUJO5",
+	"xh5opMCnnGgu4soNxHGZ24rKMqb68fXrs6srN1x6ff7z2fuP17XmuTbg2qa/QOLnhaH6rvRFT9ZsT9qi",
+	"aWXdOvVfxzcCfW/Eu0NjaCFD6E0SLu5bLcJWmG7jGjJKRAVntaYx62+UU7NUBtUVu7ZOCS60g6awC47H",
+	"eC2gFKieWp6sULMx4AQ2M8ycyKhlNwHXu43x1jgCls+PXfVgefhYOKo6fe4TcxMDcmBhxQJyWKEIBORZ",
+	"mfx3VEtDDchzUssRfOG2lq9A4PvIG1Y2G1JLVecmYwTxGIlohKGttHWWF1QXvUEttXviZ+AipwOiZI2g",
+	"rkmxqvAqPdgqECO0T47NDdZiic7TEc3Gr/XjH60DtrvvVH355VS+DXKGHblHjMYzVWQpky169V9PX3/8",
+	"+HPVmDZlNGcx2TC1w26tGM12BzDVJPa4t0ecFGAktZyUZZOcppu/sxEpOvBWocTub97RqGiG83tfHP1S",
+	"csccqhi502sRJ4uExTOZ8Ih5d2nYQK1CQgn9VS3X+h3Nl4xg5Ccgt0ybr1kzh2bg5YYs1pZ5fmQ0C8j1",
+	"+9Ora3D4GQKDorckJ2uayVo/kbFguR7Pmbue2mWqb0n9qtSPM6hd+dbDqu6Lj92Ax9sjazPN0nO9Of/z",
+	"b/t7r+je4nTv7S//ePl5z/3PozH/eXD4+U8+Ev1rFZwZwe7mRZJatWZbWRPrdUuWy7Ilm/UHQXLsSWzD",
+	"QDADOHW9LlwnptSdJlUFjZfCewaf2HwlxO1YwIMdFFL7TktKSCekmP49kVo6jZuzfKmtN9Sn1cYAstlH",
+	"vfvNOPzmz7Jid4wrKDLulQZmt8/0G9fwgqkOSfgSr46fQLA42ZSRGDdaWRhletoNzW4MJtC3elZ4EP3e",
+	"MH3JoTUFNrcuANOPklzcn1i73uZZQ4NfLCyZ9obNhmrVLMqZD4JoJe45gJQGtWbMpfXWMlJbXjP+aMrs",
+	"kyUPCGf3TO+x3unB1dbmPK9w1R4Bv1NeW572pRN9YSifZpXI0H34ZF6CyJtf39cfV7/s9Qu0NXN1+aoz",
+	"rTGTLggdu2UdnO8MRt+1uaE3ezNnRAmyFETwWvfCCuPrHucmUglrq1mnjP6TNoDEvcej8rnjOyqesk3y",
+	"+s8lqkgIFdRVcS7UNmY5WyQP7lOux2P6TXiCFWRrRrkkBs+5vCNj+6u4KSrbl8Z80U69b1txS1qaQTic",
+	"vb5nKi9Yow7/C7D+bhKC8O4JCbm4r2ECGCiBMvobmnsPyykBystEGuzA1PQsagoLJuUYXv+dYUUDvuvj",
+	"5bsvxDb0Gjru7+9Yu29u7XDjzypXfTZ6OXBvwY4ZcVhy39Ndjaen/P8symrb0atS8fjCanC9Jseb+a8H",
+	"wibXOVMk0nYBpgomS75jDUuPZ8zZai+M3FyKtFCMrJTKtLTQ/yvJx8t3VfaehWYhDJoKkbxIGQgKcT8l",
+	"lyxOcgDspqYjrA35NvFN9o9e9ooP7+H6k/eBTDEJyCIdqBWTTjv4oXJtCPJKn1xbCbpOxkbh+GamGKdc",
+	"tcP16v3HZ0hEOZkzEq2EZNwvtGJ2x1KRrVn3kCAycmiwLm+lLWaDiD6JchYzrhLa0tbhlm1acahPP5yT",
+	"W7axMMBVr6Ne4yBj+TqR0nYcGJ6GlYt+eGboxQlQqHgrPDsjIFkhwY6v0EQ4h9bC0muA4IEMDSeYp9f0",
+	"V4zaeLxI5omE9zyRs+Ug34D90vrGugtvDtlYZmNNgUurdTLz8hxILx2dFmoL2oB88oJL8quY+1KEt1tU",
+	"DCeYSKzX1AvJcbbO1Oa4UVQ4fOCYKRqNbW4Z5zQZV163YjRXc0bVjm9J9tugqpVgAvBVnn06Ray0v4AD",
+	"ddwe2YyWAcU3qZDjw4s2tX5Ae6f2OqW2Ssiscd/bdy7LEx4lmS956hPgeVRM1sUTa0nq/K1gBRvLFttL",
+	"l6oJx/UEM3kEPnJIlDQVupbMiBJpPLDRloxv/ZWn8e2s3Rs6EAIcWdGgDkAjEu7HdXJ0s+0b0U9ztg71",
+	"uhkbcF2aJ9ZgAbWOrANghXFDMENyx+6sjy0d+ty6rF0WdGqKSYzHT9FcSV/Lyja2/8ngVGr1Ki94QLDt",
+	"pX565hYeVRgn8sTp/NomLx6jX+77womWGbcVW/V0hPUWhIGQxUY7QK7w8VULEcvgG4VWzw59fTod9uvp",
+	"ME/5BmejCny9J24xF9Eva1k/y1g+M8c5FwWPJXR/xbTSRCvxUiCwKCZdOQ14O4EMD4YARvoz+t+KnGRM",
+	"ZCk71qfNGcN2vnNGCkj23wHGkXuTVH8U0osJOVgQdYcqKzHibW4LO6zIkimol6jTOEC2Ou6yJ/IOdtSv",
+	"lWLBf1kTSe7zRCnGy0hacynDneymWuvqzU8DxvHFXdv57A71uqcko1i4jRfh0dW6Rhv3aAm7ecu85b39",
+	"7i1YxSWIsrycc2wFa1U7iGjMgtz6MwYBdGU2oJ9iouxIpn2ioTBtvkKgbGAXxUooA5buHU1b5xULTbd6",
+	"RsZjQiutafRUSvlnsXXvmIGfEymq5pFm+xJJ3r2/uh445VDunigQJ5o7W04/UAvMi0HHRW0tqVtFWrIq",
+	"6mqgFo9aesRDy2fa8uvZmPr+3TTRJ9InrSLpJz8PrTR2Oti6KjVddGtD2q92CwDt6evr87+enZA3l6fn",
+	"kC5tMNZledNWFOvhQPQ44EknQKDwMwSnubjh1fFqsg7rX2fANkOEYQKw/7vkjsW2YSlnD+qEvDm7Pn39",
+	"49kbgF8R+Q1fChHXwV9xzZNgYhc9CSZ6Lfov5m1vTMW6LR/la26D27YQrpoxVRbBeAi0VzW4zCFUqz/p",
+	"TfVGo1hnaMO4510hOeub5OzeuHNpbvuIsjiw4JJmD3p6bIK6rJhU3TDZdkORUZQTL1mVB7GpAO2ng5EY",
+	"nw1q2va5xBM2MJLDa9LKmhLpa9yILWGhtwS0ptSKHXxKXvAR3ppGTU4928Eb23AJFLwBFZVCHLrWS8FQ",
+	"ApazVuk5I0tx9utq3bAtPGyD9ak6+tapp5anUJ1Z7SDaUxXaOKbehtcrFt2ODvY94u52Ob4Gk+PvRYKI",
+	"MYIS0rBmlRfsl16cJnzLcba0nZmzl13H9Ka25WM4+2OL4L19bTsVJLeEoKzWNl3CEyWruvIna7TQ11Cm",
+	"FSKqkZX7+5TIY/nI8A4obkuaX7ZtNcXWmWYXVT9ZyLwBWfJnLaglZHWcElwBChtYuEnrCv/0D6wPu+E5",
+	"W7AccEGgGxcWRC0M59TrQI+M1pmgY4e2Wo71AFCgPb04/flsmlG1+hze8IQrQSiUWv1ZmpaTgX7W1JWa",
+	"Bwk8h5Wx+HfynhucwkXCY3nDrUaWSMKLNJ2S8E96yeYbKFHsQbmfwrW6fcMNHEHVjrSH6s2DO4IYjK98",
+	"7+6ksnsTFOptgfIl0RJayvOfqhmMZYKlb7Z5BSomCmIeyvkl+Y/Tn98hbSRcJjESsN4HwdmAa+eVXcNe",
+	"0TPDXe0BN7LP/55pRjY1YZTzBkyK3kSjcuhBrhj96DV78B7o9t4TRATGQ41FVKwhW9ha3TxaiRw5Nk0T",
+	"Kpk/bF47oHEbXqYIbeg67SbCGvEZrb3dJ9myizjPLz70MMmiIk/U5kqfkPE2ZYntGreVYGNyIuBqUPKv",
+	"n64RbiBKE0hfAU4bUc1liWSKnBZqJfLk75ibCVUWk2NtxcegxKLonPz73umH872f2KbaZpol+r8/B5M5",
+	"ozlG39sWU65FTwCUBtoUvleOuFIqm3z+DJVRC095w9UtTWN0+4DldGx8TFXfJUlolAuJ2SZJxGRAGMJM",
+	"s8zIbH7DTdkuUE+tI3tA4iLXircWKh+EVMucXf3bu+kNv+HffPNa8DsUGnL6zTcoH9cMoDzBeJSc3rJZ",
+	"RCU7AS6Nf718+5o8e/bslR7y4/VrWMUNXyd6neg+OCEWsAPfWCdpmpjfyFfh//lf/3u2luHXU/Kzmaxy",
+	"PoF4xlY5KVsoLXan5BKBIYy4L/gtF/e8XKnIyz/9VrB8QzKa0zVT5itAKYAsGvxoqOiF7z3DtFD936A+",
+	"cBLSLEuTCJb+bZaLecrW/6L5Xlhe2Rv+ld6AV0fPv/vaKk0SqgZJGImYhSf6UWnfltN1jJ2Ma2iH5Hql",
+	"vxLgMyDvCg5VX1dspD9n2sKjkBAtJPa+wEKGE5PNWj27phs7lF2Qmdx88VXydwYf/L2IE4bRKuiEYVXB",
+	"EFOZpmv6MJuLeINFTWFADsjPyfdObm2ADWQQgVm/+LC3pg97+p09fMekcVPuLFDSjSRSmNWYwyRJ7ByC",
+	"Wb6+P5KE/75nHto7j0OEHcXL/mcZWAz/Gw4eLa0rcMBQAPXRfNDB4UunU11AWCoZoeChEJxZ6i8zCGAh",
+	"nrtt45aR4ItkWUCCgZQFywNC5Q0Pa5zmmHwPt5/8n//1vxH4pGQxx/A3AxBf7UvBtXkXfkuz5Nu7g/CG",
+	"o6sVVMky58hGzCSknT/sVb9YSrPcVFMabDVYizc8FymT6EdOTFY03jEndQJ5p7brcF5zDokkR/sHgb2X",
+	"2HTdWdPR/rMpOefEyWIiaxEzpE1IhdNEFgs3tEs+rcQNT2l0K0lodGV5nDMah0Qy8+Gg7oTffPMNqMFZ",
+	"SiOM49iOjygiY0bjG462iiQRzfONOdRrSLDCAy1bHSSVDWASAcUCLDknU08fF76sie6Gf0XJx4/nb74O",
+	"nB8uIdErJF9ZOnt26JBZ7dGf6a8iD02zreqvCdd//WqfKEFePH/+7PnXJFoJfcNdxJ+qFMI5KutrpXxj",
+	"vuLEgWAD34Dec8HTDclZxqiquus7wwCFfHW0/+xrs2OmyA+2zKoXMsDNDmwthrYpGY2J3XKwroxj2/AS",
+	"bZ5p4RWeXdNlaCs0rUcr4Tf8t0IoJqckPF/s/UxVtAKrbSW4gKsleK1AxyJZfXV0cFg27oAbovcAN8uM",
+	"rnf+fLF3ITizA5eD/XB2Tb56tn/09dReb7NgLjg7RsoGaDac1BYEBCRnd+IWQAQM+Rgnt96z85itM6EY",
+	"jzZ628IP76+uibnH38LOYQ+4ClJDK3/WsFH0loHYDp1xNJ8IEdhSsyBzJzOWm8MOSJkSBUPnolDMeulv",
+	"WaZuOGSfWtZ8eARtQCQOKem66vxBlzThKPEQvsl2VcXnbrhpbGG/IGdSFHn0/7H3dctt3Mq6r4LSTexT",
+	"FEUrTrIj1apTjCQnXkuWvSQnrl2HqzQgByQRDQFmgBHF5XLVvjoPcB5iP9h+klPobmCG5Ax/xKHkH13Z",
+	"IjkABmj0f38tCGZEGmzU0E/4YCBilr+FuyHjhE9FfMSc6RMd50flJ0em5+eCd4UwA4hoXMjLw0Mn8/GT",
+	"1Mv+zIiOysZMafdQk73LIASi+4uUmYo4lbeOo7idJmtqIpIEwxo3QoxBgsCGGYqKUTTFl81RgCz10sKZ",
+	"OHBHojEfiIg9A3fQi+foZHGfXRv5bxGxoiSm5nDYrQ2ZQQqS/kWr0Wq1GJSmxUKMmyxS4s5e97LU6DRq",
+	"YLjG2b1YbYQfz59TXyYo32BQp54pJ6rHoBXGzHFrAfoR8gN3bm7KkOYzNeFIjztqdrH4+ooqHYGr4CtR",
+	"ufXf4NcRRn0S2RMKm3yTet0euxXtHzZbVNaGyrA5OjiYTCZNDl83dTo4oGfNwfnrk7OLqzN4BpwHNhFe",
+	"Ry74lo/2Ws0X+BM9FoqP5d7R3vfNVvN7LI4egj3hLyOPR1IdBC/KQZqBvTnWpsRuO9UCaDtnnJTjHbsv",
+	"ulMnM0TSh5/Q5VBHHtmJ+swh4+yoCehtYWK3n/oWu1TnN9HZSoayxvtiwryO7OULUAzKdNj7kU5FVCwx",
+	"lYa5z7AL87Hn+xIWr5rsCiQmRWcEaG5+Pe74C5p1aLU9EuiQwZ5rPuCAxxxUl9fx3tFemqnc6eS23mvd",
+	"4JkoKTcAyqJbBn07ugEWK2647Q1gn95oA30+t9nidHrtDpAsLl5WfPPpXwFI7hcdT9GFrCyl8xf1+z8p",
+	"3y4fay3/GjpxPn36VICaA5I7bLXqn+0yU2hAlmRyOFYVayUaeSeUrmiiPzn0vSibJSz74BUWTaNVno1G",
+	"PJ26y4uHUlCYviMDtdhGD0p1INTOBwZawbi7tgdeo1xX3DvCFqxH+K2baPZumhx3ZlBW3AzJVbnp+h10",
+	"a6EeThjVTBJapWFWDyAKeswSng7cFQPTzLHK1NgmO0Gx6kk7L8sxVo64deY1qDY9rgzRKxSeu5uPchEn",
+	"RnAsCtEZQe5pdxMlGKY6nRKaCy7AlF2ggbAedGeHpOSnKKGi9yDcxzq1dVBNyC7CNy7idVAExX0yBPkj",
+	"pnAGTsJvQ0Bjue8UukrauSiWrbN2UQ9G8E2vSqMB4ijJjdeY0cbBAu8oMhnw92XH6az89rvX/3ALWocd",
+	"giqaG2CoVIH3N5kWm1a6jQJlFGO9dO+qeGRo+LyERTaq1wMWrwyvWTFJsQhmPSr0+N3lv8o36+AdupbX",
+	"+t2V/Pdavz0B9WmdX75G5ea90232UJTs6FoipYDjvORm5hmM7lTquJ1upmABFe8ceJVKLh1+4W9do0Jl",
+	"ep87DfL2w6DUg6pUSDw2AFIBxKVVTxwhnXPHJod0u7wp02QffLfC3CGRaGPJKhNhFlBz0ZyCC9vsqH8Q",
+	"GburG/Kw6ZYHvg9qjp6tU0Nta84kc5awxnuIAN7KcUxwS4DlSJMuMANMZcBD3tuNRoKDB3Wk6IWnuNMc",
+	"8b6obeoTTNSg16uQLGTakQO6iZl0MTDEj3vnuser2+I6Nd4735yxtzf/ciXsLYQjPm1/Wd4gSfn7svl1",
+	"KRFSBx+x7vNTQVot6AOBYObExwq25ejg9CH4VaUuSjd35tC2P4dfhd3ZMRwgK6m2Bl95nw/5qKH9IDoq",
+	"cjbn7DKp2A/edHMmFfqNGPdSu6PAo0NNpHwyAOiZWa8nRFyqHeLDXyJBoFqJCktNhHCJbL8uWnBsv1Jp",
+	"BHo2eiTAjx3LGKzrgo/J+zYHqc7GpsHGOpE9KWZ9Tx4ziUyPRqGLjS+7IGToQrQvBBywvxTZ7+RftSmX",
+	"CdN98FnKlOmJOmIRuBv3sZI/qlRLqZptgYzKlLsbqdbX63Dkf7hHSvRKRwkybrC+VAORjlOpLKQx6rHs",
+	"ERJLbsYyq6v0zbwYe71VnfOuSHBBFToyVGTXMtitSLv3GatEAw+u4n4hM0an0CU+rdobQMkpzr8eAMbS",
+	"BWDvl3wRlXaAvtfMTyZA4e6sNgHoVGqzApA/6NR854cuclPgjYvMNE7+gljdIiM9uBWp7E8r+emlcAvM",
+	"LEnNWIJfxse8EZXJhxqcMRC+MoL7iHlHBT9Ub8ilYs8g9IlsrzmKn8/6VXtD0bsxjGMFpIihacUxgo51",
+	"FPpS3b25NuKviP2NnO/wR6asLOBCQd46hlDcavBidFThaemuSyLFrYib7MrqcXCmIi4hSnsPOzVJtRqU",
+	"sWncxDbs/grvQY55CGuCfoSid3PMXsxBclWxC0AwKL2463VenF/QG01rMcXFtFprLCeRI2kr17JYgrpi",
+	"aTu9ru5s/nDHRM8vdcz2HeXVcWVhRqy+QXMV9IA1bix6zRbubJz8dUBe91V+M++c9w40JLzEZ9bkuSmA",
+	"tilvBWS6NMtVEBrrVPCY8pQ31mpPz/+J/SVewSLW4ean5/9877SNjZ54lasrGz0HqUXvp2Ox+VMnCTfm",
+	"Ho9pZblUmz15opXJRiL91emvGz35DzHd9Pe/cCN+fLnRU7+Bm2CjR95hOslm24BOjFdOf9roifd6zd+f",
+	"c2Mhy3qDOcIza88Cv4bAxhupNn+G3639DOCcSa022uZfhSJesP7yriDfYKNpnKm00QN/193LTG14cdJU",
+	"JHzjLXif8g3fBuyEjZ5oQw2q2GyaSzRWN3tG6w24InXH+xp0/uXCO5dr9Cq1qOpBAhf9DwXZHyd/raur",
+	"F+T+wUdqYLfSHbkgtDeX2eFRaPe6+ij6F1oJyOLa+iRCpfj3rZern7vQ9g0B9dfnuiw7wHrPz63E6nSJ",
+	"I/O1ZV1ngwnD3p1dnL6++DWUdyttWSpsKrHEG4M2zRJfJExRGxks5miUb7H/iZw5VupN+akm4qgpVlB2",
+	"0qgUQ77dWoe+6Kp0py7uxjqt9leeg+LtXZM6iUPIuwExK0jrx+oLaDmnBKZUh/z5fkdFhfNR48xGmPvL",
+	"IKmbScW6oMY1yFAPsWnDp5jQ0xU9BHrCjEpcTqOQ7ad8v+HCVFGTXeSlcSNubnxvb8iscEul9KfoY2dP",
+	"qLizh4mFDfY///XfnxCbu/AV1r2wzl4hl859Dj8OaVMM97OjoKN4Zikv282GQAoh3+7InSv+mqoOU33j",
+	"XrLPBlpASqfPyOsoSkEPQG7Y9ciN2gjuDYg7kgXVZGexL9L0XZo8AGxH4awiLnMV4HdPhtSTIfVkSD0Z",
+	"Uk+G1NdhSJW4VH1Ou9UkhY4hRa1+r+oaZdNlTuiQl07NbCkV1Um6mXT24CLkpnLJ+NOZNW+GfL6h7/du",
+	"X8WL/t+FXJKy2HbQtSAfFoo1RrXk3Z6hqrGxrVeuNmJ4ulJtfA9anBFCob6CPt6KAHKubPyKo64IUVxC",
+	"IrrP+ykN6frmlWHv1yrmnltIUOKLsIiLZd5rsVc3Hqg4e08xyqr9Xh2sRKqrLVaJw7mBPTOcqYHB6t37",
+	"G9Q4/MHHQoLCUofI3HZsrHgXFOKtvRuodepM1eauwN3eYDeh4AZ7rcyJL7ItQwKzL+aGupPAOHkqmqzN",
+	"Ls+u3p7/cXaK8wdnxeXZr5dnV1dnp3jmzlhyUoUooYxVIWZUrYe0jseq6K2qP89z7nWwu81aCZ+PR05X",
+	"3i/gDGo8TwSg2+DCTlJpxVo39iCWpsfTuNoF1vZ5WUiR9HtMSCCf2DyDkaaYttRk7/I2ELPBT6r+dIvz",
+	"yV+liVg06UNTZ57PDOl6OyJSeJdTfMMNUpLrrJiCrX+XilsIOVTlqRZqzyjpjFxdEVWXFZxS4CCCVDyM",
+	"5B+2DldfCFpIm4AX6+DNjm6zMcsdawY17vXZ9QZ3KWBHrbpJpNSvdX38Hvd12hMRgpDT86dn7VOmlTA1",
+	"XDFY+1d8wYi2HqgE8au9UOC0qf86yZH305dfnXOpBFRce+duDsb3osXe/AIZ40A5TimiCMKNEGNsDyJj",
+	"BIboKOo2NeSI7U+xHAjRxFBcw4Z6Im5FSjjZWFmDyxNxk72mIn7bUQvBn2OqeaM0pq5w5+Z/JUMEqcnw",
+	"bQrgSx3VFczphXh3AXdEsQgEPuEhxBoiTsbqcV4+U5r9joud9XGvd63WNuwfTjYVgitIIlWXKURRKKPK",
+	"ccUa6B1nXelXmIXycZb0y//44acfWxv4HCguuV5FZiPHffKxM5QDrwo5Zj096krloSHaF6fHGG7B3vN4",
+	"cdPgbaDgCv747WWDdTNbECNYgBQ1Av6MR2iB3iBRmKPJohsxdb+7EdNrjH25v+h5j/lAQ0BDC1hUASJn",
+	"DuFmtWPlKYrzFMV5iuI8RXGeojhfcTrc6fk/3wKE+lPq3K5T5+6ZMVdV6H5KOJoeiawAn1XQ1hH1J4pF",
+	"nI3FtdMhoDIWwCm9yk16OmQFHc0VuR+2WrmDGxVxj0eGg4IGKkCfaCu2ACCGSEXeO+4jVAzXAwWrkYzF",
+	"6KiTtVrf927EFP4jomNfQO9R9eZxuuYmKsXsKlFxxpkZbpE19kC29Vzy0+OZB2WGwWs0xJAQsP5orpb+",
+	"7D0fVM1BPzuA33xq7JVgta16NH8kPPGpsUEBP7nrN67hrxOwYPkW50HdasCCTTZ593uzJYN8l5kh46ty",
+	"UhfswR9/+umnwxc/buAS8fbgQdfHicq5KyKjKvBzYF0zwv6bCAErZbEhhrPk/MDRQvqh4L2h48jgIkFv",
+	"P8K6OavTejxXm/KeLXIxSPyDnL3VfMzs7ZoP/bJhkKfm6S9x89fwU8Bu79VEkdmYWc1+aLU2d1VsQZrz",
+	"yfCxSERZG64PPgiZZ2tCvf+tNNTRdKgBLgD7bU7RMVdshoeQi1J1VISls1FBdcBQKSKETribp4+41LNy",
+	"tvVzg2UqEcZ0FLnTS4NN8BJ15u3PhQGwjahQJUuurj11y10JTVX2JHXHbaztu/ZtcjeM3u78Zp3CucQV",
+	"gl4aNoBGWdtfKJxoNZOvcuw1KsAx/CUg91YDkflJAvquK72bJmurGbfeAt5sR0X+e3Ko+T+vuY0q8PJ2",
+	"R9CIXqcZj+MjeMHIX/OogX8nUgmEfuW5QPILND713VCq+/MGi1I+idgz7wnM/YiOacFVcf9phGgYJOqD",
+	"P9KKO/u8Oeul9N5HE2Fjt2TCpzlEbcWNI7DW8jwr36uPZinoO429lE/2Gnt+CwDiFd6+tGnflslXX1XJ",
+	"zz0LfWrJpMn7cKepFAYsTnHrjDoKuh0xI4TTrWw6jQgCEYEOic2tk1TzACVgD5VQs6tcmrpqi04QlBx0",
+	"COyg7fRYwXgXkfw3pbUNNKEDjm31qrGxeuQ3N0327vLtCWZqQauEdGQIOBwzBZ5dnp1evv7j7CKkdp28",
+	"vXj1+vLN2enz44561X59Do8iNqtTxPtcJgD+bdNpXj6T22g+6UCnmD8AzpRmR70XSSLVoLAgO5E9EYC2",
+	"YKg5JK4ymue9G6UniYgHXyfht3s3m7o6Hpr23VHOGXcQ6gOSUjujei/xqgKYbwv1dc0VIb12Lj63rpbc",
+	"uWZKi63K8H1tDaUB1JfcizwCxsTTraVItvxgV6YIepbiWZTjK43cGZuGcA87fX110r48PTstt946ai3z",
+	"jS2z3uZTBb8i1jOfJPiZsBtIspuhQLZVMlA5FXoturooI89JwhwckYqc6YH0crzQd4aA3haows2V/jpj",
+	"RNIPRtS4ftSggmQVF4D3Q0PQVmul1XVO6/8SGJpfawUzo6OolZlx1YNKed+lyPSEigGYftfsDe5stgQE",
+	"ANSkBRgA7Bfme8Zohfx4CkZGGQwATPJVsqVLfLfPlC3B6RFbCibb0JHbFgViVZRkdHK7HpyEL9wol5Nv",
+	"2he/t8+hNQK0PcKcwtxN2FGFzmPQ0JAblinIIu1O2RDYlIp9rX15wi8s9vOgyC8Xw+KKT70GUxSAgMwq",
+	"eELNiUViBGSg1i4WV+ScF0Dmke4ClIPl6UBglYl3Lh5hEJ3C9O4by2/w5z643WCHrcMZ7zV04PlTd2mk",
+	"mFmRJAaBV9EI8SaItA32Q+uwo6LT839ek515jSZsoUGTv6smhKqimTUpbZusrTpKxNKK2Ptfws3iIbAw",
+	"Gyo8ojiYHEjFk1n3DjUvwUV7vdqI0MULx1sjb/6rYus2nT5IvvzsnLLcx/9+lmalPZ5zbHiOeu/o86c8",
+	"rf7hXqtdcovw1kmCjaQ3xAjY5dn7y/90tpYHW0Vs1BhCH1u897Yhk3TRBgDHUoMpPXnIMORBiCqu54eA",
+	"LQ5MAVu3BaKqwHSadVVchgm/BNXer3aZs2KWsdbrtBCA3FOfTj/GLvzLrMKAf0zvcBza8Q2FI6w4Wuha",
+	"J02xc637eaV9B0O+w1VsnKRVY/gGlxCqUB8piAPdbmElIHz1GDp+Ua2CVmKzOGp5z3/Done/U00bznDw",
+	"Ef79RNQQleehbH1YDxZbgQXuyss8Ryjb6r81H/rc9fY1i+v1KauoFLn0gzwW9AYtoARy4/A+Ud9vBUGD",
+	"tm01coanktokVZpTzLbZz3nVL7YsxWbGio/NUNsCOsdRodhKxiYiPKCAF9h3Vn+ERVq5QdQVA6kM1CV6",
+	"XL1u3kEMYtqGpdwKaKEKGEhKx87eAQWyo7DVcyGFUytxnFckI9INNjUe5iWobCS4mgxlIiCwbm7keAyI",
+	"e9BbIBzHKPYa1SCTMfYDjoJCBwneQulsMAS3Buawue+b3Sy5uQYopiis5RlgIWajLuUxwiZ1lE5ZNOJ3",
+	"1yGt8fkxNHZ1mic2MWgsNJS+PPvn72e/n8Hnp2fnZ+/PqMlrFDgR5JfF6ZSlmaIu8kpTx9ghV6zwGvBa",
+	"2K/FW5z+yCV1RKaPF5LOfZM3yEWBxiHo1+moQnPluQELeStljdPo0nyuCePzddhPQAe16F6nGvouUccM",
+	"zUZcTTcq4Sg3sfxNPvhI/5uDPS7JcIsm3N1aW+l4KpDyyds379ztO22wk/bFydn52anjer+1z91ncLfD",
+	"Y27YvBW0M1OwXT7BoxYTPWLRk7FP9ZD2mI1TPUgh7zMkNFPTemkrFPv7XiNP32s5c+jHH7hcCy/hXSr6",
+	"Ir2npeArtGpFPQqiLeQ20k7Xkb9FHYehWzzw/hzByAm6BohSL9CaLDJWj6+1ijB0DJ0mi8npxx0VffwU",
+	"QQk9CMolSSyYuPUgNLBrs8IzvVrztWomJkrWAjuC92bzVWowHma41wEfj1O9LEpz5RvYicSQtJ8MNQOM",
+	"ZZ+mXZb4hOM+NtE8VCilZhJo4+4VeMpC0Kt2Suhx1RPJEtSRYjpBHn0AgeaE7EIaaZlSBnM8EcX9UD1V",
+	"vENGEEz3UmXm9VzdVEF1WeFnQNN+u6N+WMeEW3GdzolNnQ4P4ERwr7TakQAQ9Hjra/V6z4AlbULPpT7v",
+	"cnIe88yI1cxMK+rBOuHAtFhfKmmGIj52Bi7CCiEMEb8RpSFPmOiJo92vWM/t3Q55WipMNlpCBe0+hObY",
+	"kCd2VmMWo7GlhHHOelzxdFrIKx9zY0R8BIoQzoH+oERDr2KQj032rv3+5DdmBBT4YapNmKMiByUbPZHS",
+	"PZkLWGBwGWNnNbsjFaGLMnbs3IK+nEQxa3ZO6U6pMTEVsdnMrMyHvILxHyTmiVNV5BQgjdfB7cFeDay+",
+	"ZE/uz/ExplJ5Gr9MwQuyGinrPY6z6U373GT63Autluu4f/WJdAxxWYTpzW/Ctgfs45jr4Wgj4vo9oM8I",
+	"qv0BT6gyocd92awx9uwumjTWnQ7oWpb2qJZjWZVs8GExrcAn2wEnQPsxb3YEcA23IoVctVah6B2yEKDp",
+	"vVTGCh5XcFPY23uGs3M6aHzzeQqb0Mny5ARH1Ni+CkeHyByKGIwhSAj/iZ5WcQP8GjM1Czx1srsBRXzg",
+	"/hYqDg5QxbQ6Zqlwt9NRDGlnUIuaJE0Wve7vwxkdsc5eq7MXoSYmLdMqmSIC6mx7bjYVtiJX4uFI6ymr",
+	"Yp2sinuQ6BwvW5QtSzIp2MmQp7wHlGmy3hDScQ+wfn4s0p5Qdl+ono5F7Av6x9wOm6zdUcjsfGqiU0xi",
+	"lsibUG6DMD5Ah89yNJoGi5Dbuv8hvHbU6KgooFY3AsyB+y+opwBHiik/DRYhNrD7H0LgRs/d/E4BApTe",
+	"jop+PaO0IT/r/4Yp//Y///Xf68CMvu1XiNxFHhAyCknCkdfGvXnutPEnWg1gVOzj88MPq9r4NHaBe/qE",
+	"pbe196cIyVOLWuL1EUg+3+fJEh/2G35DOfFLoefpY7y6z9waE8ouhgwTZnQDtJmO4iz6X5GTS06yPCel",
+	"peClN+67I/aixUwo18SQMMBRAQeYSCOa7JSqVWyOC3jYajUw7AJlBr4kwF2bjpp1wvrUCV/ikgfnUdyR",
+	"XVeVst9Oki0BhNcWcfeM8jY+n5QN3K8Hws7HyRBHq9SqSxIQQ7EuNE3z5I1OkGOmqfZkJpFjIYtjNmO+",
+	"NoA/PEGhemK/7TZi9Tj5E/6B2qsRVm9snkO2q41ZH93PR1o2gvercedraZMwk1uX8/1CZPOe6lzfrdcc",
+	"fIR/r2/E9NNBbyhWoY6g8mWmxooR2RtppgyD1B9m9RGL9A34gqEbsK/yUmIiUmb1jVAIxTbUE9VRfbh5",
+	"0gA0KoJrhkQ7ytiBcSU0YYT+BlDNjxUXCpVNHFWajkoFNlUu79sLb/dKYNHmUuXrA6mdbnLrFqIbXkGd",
+	"6DQmSafh9SCmf8wyk/EkmXp8w16WOnqYuherUNzCvi8lz2W3EWCZfefF+lk2bNWJ27RHSbTLpy9PshNA",
+	"iSjybaCGWnywblLGmTshTIW7EUUv+ESnN45wFm/an7prSrLg/tTdfXdLDj6mmSpkDewvBfm5/P3iwqlX",
+	"//N//1/IbEMFCtL0Qg+SlTklOZjOCSYrbBwkyVR52/j6DvpxcjkzdabiZXCAeE6UlllflW+aERu0ejwW",
+	"cc20pUdjD6G5mrKufj85OTs7PTs9DliZYgT9bkJLG2J9AERtU64MpkA3WRtaf1gJniTHgAPCYADSjlIS",
+	"3aW2sV/qZaY+M6I8oZV9jnTpLr1w3++AKt3YhNZVTZfzdZcvX/z88vvWy21IFmDL9t3uSZUF/a6cfD9A",
+	"zQByfkIyc9Ts9AbUIcCCdAZzIpXwJb7cCEzqdIICQONftn6GGgRzBBexo6RF4BCEyMGyB9B0y2kX1nxS",
+	"XPITYw0ETPsizCoroXYSlorFOuuGKerlrn0uk/U4K+Hq6ZS9f/3m7PT67e/vkRbdImG9CBHgqA7LnMkO",
+	"Lbh6GsBWN+TDbFM27N7p82PB7rC/RfaL4Iv1Um2iB9WR/7Zh44Q76hJ3lj2LsKTkCP48gG+i5w0PdwUo",
+	"ubHuZSOhLBsDEE6mbjrqWVTWBi5qEEnDLj0HGnciBkqk940bQ9wKqFZ6FsGE8Oe+sangIzevAGz6Pnnq",
+	"hlTLBJn5PgYKK4Dogoyjo46Kzrmx+2cw0OvTKFS18T5W5DfZB2qHmSR6MlNn4n/qoRHgtnZUOHMQEGCT",
+	"56U77i2a7ALqu+b7jrFzPShiiY30rYiZ1QBWzBI9QCULnFHQvM8H6sozgQfCXmbqXA/ue1cX0kLfKrBa",
+	"ZcBVPwa3LbpQRqECtxpVnB6byRvt63TELQAg2+8P9yDmIEfZqBhxkMqKATSEKF8THKqhM4MFYt1eAwr3",
+	"aNZQ/IZGoGKeS1Su1g13bcRfa663tel6YeNAd3YE3AiBL2Njndnq1Fv3672KsM2L1hpRm3LEd0fg60G+",
+	"ozMrfxa5QPWSWq3SZZQA6nFjmYzzppap6Al563SwD1JhMVZ+oIRF7o8pCjs2v76ZO161zB9KFrlZysp6",
+	"/Swbewu8a60HgLuubJVZsqd60KylEyuPUfJ8Z9yYBaHjZUiJ1JlhcUuKlj2w4Q8/sn/IX5oscucZMg4c",
+	"n2uB2wI4PJ0/evZAxSGu7lSjBeMyNExilAoTFCMq7pXGqfcEfuMIELp5shGfYuUFEBgyYS93UaaXF+UI",
+	"FW/Hd3ekI53rwaOoSOd6cAVKabXrBJXWOqi0HTsiHUsRqrpK6LUGJSnUHVar9854NAWDkhs2EUlSHiEc",
+	"69S+y2sZPye68ct6LP363O3eMr+u1Zh83KwLynqoJ6zP04Ke7fjAg3k4UgEEsySp/urq9a8XaC8Wrci3",
+	"l+9+a1+cnTZYL+FyBE3wuIU201Bs0c3igYALh4GRVzpl9CogccF6HJcTKCzp8zP8LnFhn6lLuJ+KWlBr",
+	"CVrUUWOX927qZWXG8mWt0AOxOQojavMeMUjrY6kcDC3VJ6YWYQ/Hqe4JY9goMxZqGLtOtmaqNwS5OeOF",
+	"0P3ZRubYEyOGzhn38FDAKj4/Sr1yy3osOoXJl1FqmiklVS2KIsyF1LoNoRo+4Pto7y9FW8OfMEohck8Z",
+	"iMByRbWUQFeAO+PbSaAXjPsvO8pAehHolpESd/a6B4lgEYJ3u6UCigPOhUC3wlJKK3StaMBXHUU5r7nD",
+	"DU2WhI+P3ILweTPUEyhyMlorxkN3C9bjCiRNRwXfNONqCigwzbmVuYtR6CtErYkIVU4ojwzTUX0hCJGm",
+	"Dx3R1JQ6r8M2QMGC03S7AiuyGKLsRENurt2EMJOj0KOOQghq37gd9jWR1kIvd2saBEoNVwcKtQwDZxWA",
+	"4og4x9IBFCBlDfpW3DWP/Gu51bsVE9CQRxSCv1QFeEIijT1DQtn0ysNj750VVWUWO4K6lvHa/cx+/93x",
+	"kKrR3C3oJ3pyDX9vlXlZNrxNeU9sslqfFlDSY2sOgKDKR9KzOt1+OvCK5DcZvCJWjoTTcAAkt7JPXapH",
+	"5e6ZmFux78bYW8P3UJyf7l5YQ9XUVtcw8W96grhLVkOGDuboizs+Grtb+H3LRI1Q1uET6T0fIneX6Ci8",
+	"PpBej0YxwkqCCQseOcd0UlvdfczNXUWP3x9unwi8SRYuXMqHKOtqZ7FEzrFGRRcxptpcKYHTkeSCLpNE",
+	"gwW5CR+XSE0QdIvZugWpeZD7lkqF59WCXz1kLrl1fWdIfkLCLfHpAR+bI3CdgwBiSHeNjopgBOTfSJ2O",
+	"RhosirnlkZN9+WZDw0GZD+p+As5uM0PMWjXZLygFlJ40iNyDpNApm/PdY8DA4iBBYpDK6BjFNaiGf3PS",
+	"DODWenoEkQnC8fa9FTCN7sUPVDZj4Eo5JQHuFKgKnHy2ARcPQH78GrliQ52lDebxpDA6DApHrIXpKKcR",
+	"W35D/cIkxgWO0YwtIJOjNxTiKd1UT4wz1GJNOcwjI5JbYcpVYLe4J5n4JBO/RJkIlz6/BVAg5JkKCcEm",
+	"O7uDAgwTGMKy3cCLvzK2sYlc2iJ84TkYRC/y5W0ZvjhsvfyP+wQwNgxGLIpI5Vgi1F3g83VIyFcQjMpl",
+	"ZDKLXXEPobgmoi/DQiVEJOnpUVcq3xCsfXGKORm3PMlEwFbxSDkdRXYR/PjtZZN9AGLtaid+sCCfzhzA",
+	"c7C2bSBvhWr43hajzFg3joWnmqztu/LCG2AzWSgwI41EptSC3beIItlWYSRdwT6sUU1Gw/lq4NDXwn0G",
+	"S6lkfbSOe3WOrlEQ3AfOCPASNsQzcjuKBW7rIBk9EMiSX9Ra6Epl8/Z0mooEaOeegrO8wbG0klsRX3en",
+	"dY25jXAvG6+bGamEMZRrv6UEb2MGjO7+KXrzlt3Hzl4qBlKrzt5RZ09knb1PkQ9oDvh3ho2E5agZZ8ZC",
+	"bwQIblZqHf73VRfnZevnH2duzuHaKhTAEV9zS4XgKy/3PLBZL8kMFdeUkhvgCMfXNektoBmsM18tysrK",
+	"t0Noz4d7Oz/fPd/u26nOrcerzwd8tfMAZWbu7byVYvK3fpYkEWI5AqaL0r5TP2gJSgcWUBuOjCEFwOtR",
+	"+PdyPaoqZQPc/CZ05UJlaCCNhViNl+XsWTQj1qGlvk/xc3ZxRzlbxliPS/LcmTe6z6RKpBJOVxJjQ5yx",
+	"HN8Z5pemo+IsddL0CAC1JdQTCwWVYJliVvtaYbC5IRwwhGwNqBfDPCyw8AFefT1oaZg65IPk9j6UNjtT",
+	"zS0rG+e2DDxgrFscRVyOQyXyCyYVaos9boTJa9uG3HQUbMR1ogcmQm9+hOnm0cJGMF8pEVeDtjuy3dgx",
+	"sPuC4kWT+/sT9t7JeHbibuudbbJfJTmK6H2tYZFXA7x+PeZOcYmOGe+oEU8c7xMxhCekYXKgdCrQqwKG",
+	"mrFcxTyNWSxGXMWm4CWdt8RgojFPHd9YVhm6qxgiH/BHCSECvVTkl2XKIzoWmkf63FuvUEHV5rNIq+ue",
+	"Vv1E9jCwFKXCZqm6FnfSWKkG0fN7dxXbpNrXrfPRSn0PWy8e5Fw8OyC2GEoGiJVZDRFJniYSehBi2K7A",
+	"qUaCzbWP2OJsHqGk+1EPuaYYukE+vZ68Lo+hm4OP5K/dtpHCrLTz5ERyjmXjBkWID1utWVEGDn9e9GXM",
+	"5HWgg95/Dzy8o8Lf19xGx8xo8H44bg/tZ50gJKRDMa4Cf7yXlAMeuxbE5w7kIeqtl6ga1IWU9iCcZgve",
+	"UNuleyRsN1KBQ0+KQKAbatrVF/egUJe9vPcurERpiCmLlBoJBcu9ydpUMgTK0IhPg47sr9uKqvAdX6nT",
+	"dHqZqXuqjrtE5N0Gh/eVToURQq3drgcnq7Fbz4W2lF83gwaAYMpFvzrmLN1fwqxscfA7dsQpVEWFWInG",
+	"fAWwhbtCKGoNFiQPBl5NRyHAwfnZKcRweZI4adNPIAvRyRUnx0TsHfovWz97CZMkeuIECr5lBOlas6bT",
+	"mBtLhfxJRbYRfvt0D77Ee4CYFot6VQ10r0djoQxfBqVwLm8EERf2ElIMSUun3xnGe1DtcrRA8L44WFJj",
+	"dIgKsCifMY4KTf2FilkPQN8jP3glnAI+/kTKXyIpv8/S0BJ/Lid8e2pekXY706pEqryn4JRcauQLUzOR",
+	"VUxHwSY2CO2HEcxgD3gNhL3jA2HYABJdQjJQMl0W1rxnrkuBjGdfMeKmFxVclVXedtiDGVeQUNkITsH0",
+	"9lBZdgexuad9Ng3na0+vo4TgOlEwiwl16J+e5/r3yCIoXpK7UJFZblT73o4erLLBjFQ9xDlrYOaX90BD",
+	"qzmE43bfheQvkaY6NY2Owu80pIjHxd6Lvulg2eWgFW7F4HdJIGdufQrdORWmpch/UheEwgQhFNBm82dT",
+	"n6km7qxQ8b6HlKlWB972qVJGQArmeMiNOIK7cCd6mZVq0KBYSJDVTiUFBzgT0g5F2lGRlSOhM3s9MlED",
+	"62UFAQNA0qROWQT4BFE5gbi1nvqlfoNKQHj3L1QNuBI2lDfH+TnWpwr0ddoT+6txwtpYZ9goRtdMbsch",
+	"/MZMGA9Y8oL51lEUnykFn3GL8XBb3yK5vprZgC+UZrHLHvBfXohWbkC2iwil5WS7HICJSPYo1F9Bt21p",
+	"WKYQvVf0+6JnEQkgFSPAXXKCWNoFxxo25F5K2T7wiC0aOEamhU0lacsQDM9ZvVbU+Kr6Jrjt/WZvwddB",
+	"/QsATtuTfioATmElRPt8SAayOwldbNGX3WDijvdsAg1IQas1zY56bdGB7Iw66gyS95GXfWxiGlPASOkJ",
+	"uuOiq/av7euLt++v25cnv73+4+w0QnxfXoggQyuF8t6X9IY7dlx8Vu6IB4nhNAo08Pix3hrCqL+kYCLN",
+	"U/qG/pK1rhytstoSJERoSIX6zrBIZ3ac2YjFopfwVJjjYmIUuFfgB6FVAgQ6O6pLrdfQrw21ujOxWeoX",
+	"jCK1EWxKwGrFsG1oiFAdNCXM9h3erYcKW7bV9O9Xby+qqJ4gO+9L658et6EUrp7UDX/mm+UMrDRnVzX4",
+	"zOE5PdSI029ySFUq7MOSNZZA7nEg6cw4ZUdq1aDWHR0V3QgxvvZPL+ni+a26rS/xQL5Q7QdX7wQ9nH28",
+	"SK/bm6xIH/tFVXoZTJMGDxypHh43FWMsqJ1FHlZhRjkHJWXAb0Uh84WzfirMENT6qe/IVknBJ8UFPgVg",
+	"vjBK/lUj9mesQccgfyJ0epihEyKRmincptMlhm1BjZ5tlYR+ZoTPYyOwA5wxqyek8kMhOn5tAoKI7ywY",
+	"ckdgdOD6fZ1OeBp7s8EDkqLZAPP7dJMUvuyoQs4h2NgFe8Gb4eAqgpQANMQJbd59AK4kmgXxqsSYIZAx",
+	"/tYHm3xrzHFmr8eORKN8XYNiv2hKuW9g1hkgxPIkyb+fT4FkV0KwWPfgGljZk2OurGmO4srOT9+uoHJE",
+	"+qWGV9MpFPmLMdJ2rdfXDbu/FGb5raPkObjLBgZcobcgrkyqWNw1EHYLG6kTMGZ5mNSK8Tlmpe1Mrf+M",
+	"8xfx7SsjkUlSSCydyyD+kmyDEP6ceRtes1UAxuh61IssGsG3vf0bgEbKUgjSTFUTsPkajFKgxRWE+PUQ",
+	"4e4I8OCj+2edLjbQeB/6bFlYk3e4z6hqjVzF0Jk1Moao1dUNT+Jm7q+RpqNAHwEMDnrDgbA+wrUkJfGI",
+	"XKI2S5UBeEOrOyo0C6QW3eT4WdJQ0r+vo6Md3gcY/kvWQE6K+/SlpizSO3htpDtlQ67qjRjMXKblMbML",
+	"zfpZCpqxNyOITy1cL99wYeaGIcq8gb7NlffkuOSesMI1ydX9qg4lTzfjK46guU8f7DqYGzleX654xHoO",
+	"qeRG5CBnQ37rbNtCYnuQimTLZpAaD1eHjGboJTl3hdYRMB217OZU3Rv3pk/35iu+N1c3ckz3pt77gq7c",
+	"ZUIDHTtKTDzWHTXNQYr0eQ6LpI0p8CrGX/WcuRA3O+o0w7pDyibGWuMp46k4DoEHA66vUkLH9T7lvX+R",
+	"RIyHV0sNR28o4iwR6UGCZf65PbsQFT33QAC7Mwr9amiqqm4u8K0P7GpqOO4+rSM/9sNQw1gEsOCXVLTb",
+	"wmcVSN6LptvcNqP7K9aTJVGZNnlflY4FLcgJUgklD4DKCeXHEx2q2qFe3ZlumQLQUmA2Yqx7Q+hz0FHA",
+	"x6SxUBJjvKc+FbFQVvIE4Pp1CvjYVigeKnH86t0PCKoVv69A3hTjUz1RBXrZ8Hp+AKD0h8gGWU1wvrl1",
+	"IvpBz8dDNEM5btaUDTU7KvZv05BCCie/CfGVCCthrVTLOtrlHcwoCAJ45aaQO8EJOB5oRCSYxgrixm9K",
+	"LMaJno6Esg0Ed8Xu60AnVXkWfmGbiqB13FTLj8JP/cq96N7juIgCBrI/ILdlf+outIjfnN+4TXQbUhIL",
+	"I9h5IxCtCKdrMJUlSR4CKzQepPwnBoSRAsh/k13oWCCGL5QtjQgkuC8mOUrwK8c+NuUy5d3nHbVtQSCV",
+	"2kE9jIMW9g5nWRuJZkOi3LozO1xZk+9iDVzkYCiN1Rh7XQ0mWlWvhoPhAlficb6grifLOysmciRX9VXk",
+	"d9RXEfrxLW2zuFPvd/H1q9zgYFhTt46a9BocLqZQA53odpqN5VYaK3tmBcTsb3rCRu7OI44rxEUI7wwK",
+	"ftzfATFtyA2ApIGTuSt6oNiQgOqokMmonYkjMeAWQ/KgIwUQWjQ0lFymOKl3TFASb0dhsUbI5WXcsoib",
+	"a92PmuwPfN4EusvhZ1ETyCyApEVF5EbC3srBFSNn19lU9rA3EAxB32L4h1vEkobceRSnExkLBZ4P1s+g",
+	"E1eWurdkv78/aXhENJ9mj9i7BpuPGr2sPPQqnNTidXtQKNqvDQzzCQZyBnIXaWwNQMjw22YtMYJM+Uvq",
+	"GAcRb5G35fS/dshtIrpDrW+WhHmTOJd1pVfvgx9iUxXmW6Eb2qDVBOMPo7YK6Ul+NKFFl//ofoCgVN9v",
+	"87rmUIcK2cGpQM+f1SzK0iRqMCMHAV0dMs0iI3qpsFHod4CcvtC4Gft4maGeKNLTKzEuaW/3dqME0+gb",
+	"oDG+qHvuKr2JzrFYxQPb+iDQijT5ZsB7dSDmZV23rK4AVEMVj7VEWlvoqLOSzBfVf//IwUf6n0fTi4XP",
+	"O5ilQPw8p8ANgVaJtk439wXPUNzL0nR9adjA2bQ1cJJTQaFp2haqjjQsFom8FakU99n4RqUXtoYNvZfD",
+	"hJ4PoPq1gMZNwstszoDLfR1vxKjre7nOaOsLYZImi4Ti3UTER9DcL6IYDKA9pgKbXftDNVaPxwSYC09J",
+	"NYA+RmW8F+HHH4Hyd8bi63Vz1ExK5OW4FzWtyecOCpd5HbdHI5iNUVfH02ipanhaZBTb0MqaXT2WnTet",
+	"ZeobejzZNwtbs1pRzYmlVjCffFh0rd+beW5A7Qcf6f/TOfDcKrnkd2m3bM/Psmt0nvA2FWqm35xmbRLR",
+	"j5grro6BPOAZH6SC/qwOTZ5moam6L5pBX1WqM2y76wto0GGF8UgfouyoiBayL+Ooyd76xtfSsLFQMdYr",
+	"TyfQkRfxl+N8wvIaE1ryZ0SEayQG+AFqxcKBvIBARfOFG/UJRGmc7rSERuAHWBdGP46DOkVubV/utCge",
+	"6YnHth4eXpmBA1QacVgIuK0PIbjJLo4RNeBlpaEFlZiVaMRHRRA3EbOR4ApL8n2Wk9W66ZuJ9FM9OnLv",
+	"EuU3HnME9a3P6PAsoCDukA10VBRL0+NpLBzbOPNqOBi7s/QVtK/ChPM0V4YFph6J6HamuMMmieCh+fS5",
+	"UDhR9s7Y0xpC7BUmmBbIDItFHaH7GI2TOanvugvIhVGD6YLPt8G47aiRNpa9aLRaLez2buVIHFFshlAK",
+	"qLUENpZ3lzs0lV8q0F55bJztjP366evSr3AD799h/bPnIClzqhnG0uKsFh8PSlVHq3kZLnStnC1qro96",
+	"tbtr++iyXJ55TXFAM9QTTFhTmI6RCtsgKIpXOmWHLymOSLTgeCqnxulGDhS3WYp2BXTdLCNJWJPnBbiy",
+	"b0csA+BkwcdX2OZdEIAVZsm5O4XZV55Iw0Y8Fg1QuhW1CCY/tJ2OBYukbhqo3/Ju6bFUg+gYzz4oilYk",
+	"iWFDPYFguChPynHL2on/8VGVZWi9Bhu35VEONR/JSv+Qu4aYMVXIhQKRg3kJBdhIaRnHGqGFI5gMdXv0",
+	"epdJuB/wNapSIaHOKX8BaBxG0L4+NwGzukIAi1hOXTks1MKMUxe70MUj1jOZ0D1hyg6PqykY1DMHB+mm",
+	"63r2eGI0s5DUFpzMg4p6EvDy0egrcpx21goX5y9phvuyrBfuk7OvsGlrxKTxcOsLSQdiCYyIPlmV+lkh",
+	"KXqCjUXKxqnuYXtyntoj6FOJkAkyh/nAmbxDhz6UcZO9IkgT1VFaBRA3yCd1d38oeGq7gjsW1ku4HBlI",
+	"YCVQBspNgj5VfIoiBkIwgHzU7CgAEvH7OIIyFzfFIJNxhW6MHTbxiHYV2obBHyeyDVNfwlumlcDgl6HP",
+	"6FxIuxim3mm02a/AqUX+KNYk2sU6FHrg4CP+Z6Wz2U+4oQ6Cp3rvECg8XldyLkVAN9y6Re/u4s4dwC2s",
+	"1h8/AB5SNoY0lAmXgJwOXiZ38UDMETCRb7+KVobxaSpB9lmMlELRmdM+R2M7xeb8vq0QogkrGA4+Uxp6",
+	"L5VU2DTCQx1FDCZOuVQm1LdAb1rwPFEnYcZZBC+LjU+R/YA2AMDCY7TisdOGtD6XBuy3RBsLbXIHhWaq",
+	"I2iUa5ak1bgJLjE9fyvaq59lnbilPUpnVJhZxLAtVSCTmapFSLbNDRDqXIVEHfxmDQiNtmHRwZ+6u++m",
+	"P/iYZmrmQX+H3PUIHkhoX+H7FQOyQLhqHZSx5tg3MjYRysgZZBjdZ5GbL5rPhha8N1wGjfGZkimt7pcN",
+	"Uwrq8RtlCnFdTaV9M7e/NTXccFoPMtwXrVYLmQwoQFVEPOJ3+45R7nen1u3Dix9/+umnwxc/bkPgsbAc",
+	"c2YqPKI6ZQOt4yOIOyIjdPxbsVhnXZuH/BwtD7R7GyRgQi513LSnVV+mI4MlQse5TSsSI+AHAC1X7H36",
+	"8kWrwbKxLiAgBX3VK3umo7gSkzJyx7eqRyPYQZ3ig6oU5KVC4Tnrm6yDQ4I4XoqDS22wDfIqgD43CIYL",
+	"sIvBVCB/kyxJmoZJno5z4ThVjiBQ97mGY1kWCFSCPMyJ4MY3rEoBq8yxiIia+UdU8NcXzvaUhqVyMLSk",
+	"S/pSQ53ZjtJ95CtNxwEgcGiOQLkrtsZ0j6XB0qhgAfgqv4W3+OyEXljao+hn+cYsc+oRmTnleQC4rk6F",
+	"qUP+vRcJOToDLSdO527Q4QIkhjVIV+YhBSI4KDZW9+CpKKD7baK9ddRq9Q2G/zx1N2jJ/g0pbuAhm1Pb",
+	"HpI+M7VC4rb9hQodhFEbEjG1I5GWPXvZ+vn5cblWhRx1MYFZPQnhciGcewe2lcH9RE+qQw4Ac8IhMjVf",
+	"JKv4SDRY6IHxWkGLASiFnalOrQxG4MwrwhFvVTINaTXUfLSQx+WHqYpV0JN7JRUvXa0TwdVa4YY/pJjs",
+	"fR1hidU06zaUXqS2WII/6yKp4meLxBq+WxFUuLI6dcTGYuHUfUB45z754G6GYAFvHcj0BKUA6QEd5X/E",
+	"EzcZ9mKXlIITvhtQuzEyFMH7eNhqYQs9Ny6YmcD7B1JRi3MJF+IoYl0BqOqh8BozavG6AL7dqugCFZB+",
+	"XsgTfmFek2zMjDXlo2Tzsd6LO1ud4uwPGYpf/n719gL+85/tN+eAPEQfMo7Jv+7zJousuLOwmghR5aPi",
+	"Ku/26ZtUgE0A9BPNvwc1Pqmj4ITeMwRBKV6z3lMnmAy2V3vIZK5Aeb27uUSaHNzyRMZz/ddnydv/okDe",
+	"XzqRtjFB1l9cSid+ONU0kMlQ9G5W3yLH5eAUmsxDS01Sx6co7Mqkgq99noPVCaDdc6e9dRMxYs9eHh4+",
+	"r6Vm3q14lo8HtAuroW+YtPcUHqX0+dHx7JWBvXuxXf/gBR+JuoDON2Qqj9gFa1FV3ILDrDzA1cn/VyBw",
+	"QTSLO6eLgEehycqLAjzqy1yGNnb8NlmvJ0RcKqx9lcDDEU2tBLO1NOlnhhI+Yb+3O/ZlgoXOfVW1QGlK",
+	"fsXpspnDrUrF/zZPFnMcH/JkiXOslwO33LT0yEk7P7Mn43DLglJ/6DuXF36ig4/0v7V0ACKk7eloUR2j",
+	"ZVC3rhfBizHmdpg7MW7DAqphPKoh5g5fvPzp5X98/+PLn1YAzX1LyopTauvWUoaCJ3b472Uk9Rv8ZG+3",
+	"MRY3Q4n6D3AjW6jropel0k73jv7Pv2ZToQUkaBb9utIwnshbUdjMkbB871+wTyNhU9kzy/bpDf1k5UaB",
+	"eT9OyDm9JM9wfjfepXrkFp4Z5sZg4m6sDdoeeJXq3yl6KbAS8+nL90iPheJj2fSHX7VRJ1rZlPfsTpBr",
+	"ayHIv1+9vXjb/VP0qrEl6R2+kM5KFaf7fihNeJXgoio/XXA1/rtSx/mh9X0A4mKp4AZSUrBxdI8rpUs0",
+	"n4Gwl4LHUgljHo2/9LjaJYOBBM5YuGkwBzNUkZVvs5ebS+7PHwXRuqMd81NUUL8HCN3BvqFXh/Ih2FCk",
+	"ZQx5doSPe13BU5G6wZxCwMfy+kbA2I5LYOYrMpgsTfaO9g6Ae9CgC7X3waEDuh3YEAVIU0jqGo0yqDY5",
+	"Dm1/DRtLRcijAI61AAVqStQpMPUb7srItNBwD6w7cLIXClgAIHZxCNgxrhhSiU6B0GLIL+Oh9xuN4Vsc",
+	"VIxyI8QYQxExt7zLDaSvmSEfF9/Hg2wtDqGDy61Q1m5CDKGJbU8DEiGWK6D7sSfkLZSC5Nvma8jKldBY",
+	"8Hg/EdaKlP2ViUzQ6HHyV6EOIjMi/c5QOUQ+dpz8VTLs3wk8PK+OglKLIb+lwGBXDKWKC+P49IaqDYXR",
+	"/tTd8OozhRqFfNehZmBn5iUxM+TjqLd8w0szwT2ImgedLlJRwCiuWHLAIvCnVsT4dWu0QuXFauNUQ6Ea",
+	"tz413YMkY3KaJ5kslrZkxva71+xGTE3ejQL9tjMkC7Voi8++yeGQPbjJbLUXwZUuPonSoAFg7CB6GrlJ",
+	"Y4sCsTAgMJ5P//r0/wMAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -729,6 +729,45 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for JobRunState.
+const (
+	JobRunStateASSIGNED  JobRunState = "ASSIGNED"
+	JobRunStateCANCELED  JobRunState = "CANCELED"
+	JobRunStateFAILED    JobRunState = "FAILED"
+	JobRunStateORPHANED  JobRunState = "ORPHANED"
+	JobRunStatePENDING   JobRunState = "PENDING"
+	JobRunStateRUNNING   JobRunState = "RUNNING"
+	JobRunStateSKIPPED   JobRunState = "SKIPPED"
+	JobRunStateSUCCEEDED JobRunState = "SUCCEEDED"
+	JobRunStateTIMEDOUT  JobRunState = "TIMED_OUT"
+)
+
+// Valid indicates whether the value is a known member of the JobRunState enum.
+func (e JobRunState) Valid() bool {
+	switch e {
+	case JobRunStateASSIGNED:
+		return true
+	case JobRunStateCANCELED:
+		return true
+	case JobRunStateFAILED:
+		return true
+	case JobRunStateORPHANED:
+		return true
+	case JobRunStatePENDING:
+		return true
+	case JobRunStateRUNNING:
+		return true
+	case JobRunStateSKIPPED:
+		return true
+	case JobRunStateSUCCEEDED:
+		return true
+	case JobRunStateTIMEDOUT:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NoCompensation.
 const (
 	NoCompensationNone NoCompensation = "none"
@@ -1206,6 +1245,30 @@ func (e WebhookInputFrom) Valid() bool {
 	}
 }
 
+// Defines values for WorkerState.
+const (
+	WorkerStateACTIVE   WorkerState = "ACTIVE"
+	WorkerStateDETACHED WorkerState = "DETACHED"
+	WorkerStateDRAINING WorkerState = "DRAINING"
+	WorkerStateLOST     WorkerState = "LOST"
+)
+
+// Valid indicates whether the value is a known member of the WorkerState enum.
+func (e WorkerState) Valid() bool {
+	switch e {
+	case WorkerStateACTIVE:
+		return true
+	case WorkerStateDETACHED:
+		return true
+	case WorkerStateDRAINING:
+		return true
+	case WorkerStateLOST:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WorkflowCheckValid.
 const (
 	WorkflowCheckValidTrue WorkflowCheckValid = true
@@ -1620,6 +1683,24 @@ func (e ListWebhookDeliveriesParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListWorkersParamsInclude.
+const (
+	ListWorkersParamsIncludeExactTotal ListWorkersParamsInclude = "exact_total"
+	ListWorkersParamsIncludeTotal      ListWorkersParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListWorkersParamsInclude enum.
+func (e ListWorkersParamsInclude) Valid() bool {
+	switch e {
+	case ListWorkersParamsIncludeExactTotal:
+		return true
+	case ListWorkersParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListWorkflowsParamsView.
 const (
 	ListWorkflowsParamsViewBasic ListWorkflowsParamsView = "basic"
@@ -1901,6 +1982,68 @@ type Call struct {
 	HTTP HTTPCall `json:"http"`
 }
 
+// ClaimInput What the worker wants.
+type ClaimInput struct {
+	// ClaimID A name for this claim, so that it may be repeated.
+	ClaimID *string `json:"claim_id,omitempty"`
+
+	// Queues Only of these, of those that it has registered.
+	Queues []string `json:"queues,omitempty"`
+
+	// Slots How many runs, at most.
+	Slots int32 `json:"slots"`
+
+	// Start The runs are RUNNING at once, without a call of start.
+	Start *bool `json:"start,omitempty"`
+
+	// WaitMS How long to wait for the first one; 0 without it.
+	WaitMS *int32 `json:"wait_ms,omitempty"`
+}
+
+// ClaimedRun A run for the worker.
+type ClaimedRun struct {
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args    AnyJSON `json:"args,omitempty"`
+	Attempt int32   `json:"attempt"`
+
+	// Checkpoint What the attempt before has left.
+	Checkpoint     AnyJSON             `json:"checkpoint,omitempty"`
+	Command        string              `json:"command"`
+	ConcurrencyKey *string             `json:"concurrency_key,omitempty"`
+	CorrelationID  *string             `json:"correlation_id,omitempty"`
+	Definition     string              `json:"definition"`
+	DefinitionID   *openapi_types.UUID `json:"definition_id,omitempty"`
+	EventID        *openapi_types.UUID `json:"event_id,omitempty"`
+
+	// FencingToken For other systems: grows with every assignment of the concurrency key.
+	FencingToken   string              `json:"fencing_token"`
+	IdempotencyKey string              `json:"idempotency_key"`
+	LeaderEpoch    int64               `json:"leader_epoch"`
+	LeaseExpiresAt time.Time           `json:"lease_expires_at"`
+	LeaseToken     openapi_types.UUID  `json:"lease_token"`
+	Priority       int32               `json:"priority"`
+	Queue          string              `json:"queue"`
+	RunID          openapi_types.UUID  `json:"run_id"`
+	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
+	ScheduledFor   time.Time           `json:"scheduled_for"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State JobRunState `json:"state"`
+
+	// TimeoutMS 0: none.
+	TimeoutMS int64   `json:"timeout_ms"`
+	TraceID   *string `json:"trace_id,omitempty"`
+	Trigger   string  `json:"trigger"`
+	Version   int64   `json:"version"`
+}
+
+// ClaimedRuns Runs for the worker.
+type ClaimedRuns struct {
+	// LeaseMS How long it has, from when it asked: to start them, or with start until the next heartbeat.
+	LeaseMS int64        `json:"lease_ms"`
+	Runs    []ClaimedRun `json:"runs"`
+}
+
 // Compensation A call that undoes the step, or the word `none` when there is nothing to undo.
 type Compensation struct {
 	union json.RawMessage
@@ -1921,6 +2064,49 @@ type CompensationState struct {
 
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
+
+// CompleteBatch Runs that have ended.
+type CompleteBatch struct {
+	Runs []CompleteItem `json:"runs"`
+}
+
+// CompleteInput How a run has succeeded.
+type CompleteInput struct {
+	Attempt int32 `json:"attempt"`
+
+	// Emit Events and runs, stored in the same transaction.
+	Emit        []EmittedItem `json:"emit,omitempty"`
+	ExitCode    *int32        `json:"exit_code,omitempty"`
+	LeaderEpoch int64         `json:"leader_epoch"`
+	LeaseToken  UUID          `json:"lease_token"`
+
+	// Resources What a run has used.
+	Resources *RunResources `json:"resources,omitempty"`
+
+	// Result At most 1 MiB.
+	Result   AnyJSON `json:"result,omitempty"`
+	WorkerID UUID    `json:"worker_id"`
+}
+
+// CompleteItem A run that has ended: succeeded without an error.
+type CompleteItem struct {
+	Attempt int32         `json:"attempt"`
+	Emit    []EmittedItem `json:"emit,omitempty"`
+
+	// Error Why a run has failed.
+	Error       *RunErrorInput `json:"error,omitempty"`
+	ExitCode    *int32         `json:"exit_code,omitempty"`
+	LeaderEpoch int64          `json:"leader_epoch"`
+	LeaseToken  UUID           `json:"lease_token"`
+
+	// Resources What a run has used.
+	Resources *RunResources `json:"resources,omitempty"`
+
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result   AnyJSON `json:"result,omitempty"`
+	RunID    UUID    `json:"run_id"`
+	TimedOut *bool   `json:"timed_out,omitempty"`
+}
 
 // CompleteStepInput defines model for CompleteStepInput.
 type CompleteStepInput struct {
@@ -2786,6 +2972,39 @@ type DeliveryList struct {
 // `discarded` was passed over when the webhook was enabled from now on.
 type DeliveryStatus string
 
+// EmittedEvent An event.
+type EmittedEvent struct {
+	CorrelationID *string    `json:"correlation_id,omitempty"`
+	DedupeKey     *string    `json:"dedupe_key,omitempty"`
+	EventType     string     `json:"event_type"`
+	OccurredAt    *time.Time `json:"occurred_at,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+}
+
+// EmittedItem One of the two.
+type EmittedItem struct {
+	// Event An event.
+	Event *EmittedEvent `json:"event,omitempty"`
+
+	// Run A run of another definition.
+	Run *EmittedRun `json:"run,omitempty"`
+}
+
+// EmittedRun A run of another definition.
+type EmittedRun struct {
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args AnyJSON `json:"args,omitempty"`
+
+	// Definition Its id or name.
+	Definition string `json:"definition"`
+
+	// IdempotencyKey Unique among what the run emits; its place in the list without it.
+	IdempotencyKey *string    `json:"idempotency_key,omitempty"`
+	ScheduledFor   *time.Time `json:"scheduled_for,omitempty"`
+}
+
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
@@ -2872,6 +3091,46 @@ type Explanation struct {
 
 // ExplanationWaitsFor defines model for Explanation.WaitsFor.
 type ExplanationWaitsFor string
+
+// FailInput How a run has failed.
+type FailInput struct {
+	Attempt int32 `json:"attempt"`
+
+	// Error Why a run has failed.
+	Error       RunErrorInput `json:"error"`
+	ExitCode    *int32        `json:"exit_code,omitempty"`
+	LeaderEpoch int64         `json:"leader_epoch"`
+	LeaseToken  UUID          `json:"lease_token"`
+
+	// Resources What a run has used.
+	Resources *RunResources `json:"resources,omitempty"`
+
+	// TimedOut TIMED_OUT instead of FAILED.
+	TimedOut *bool `json:"timed_out,omitempty"`
+	WorkerID UUID  `json:"worker_id"`
+}
+
+// FenceCheck Whether a token is the newest.
+type FenceCheck struct {
+	FenceKey     string `json:"fence_key"`
+	FencingToken string `json:"fencing_token"`
+
+	// Ok False: refuse the write.
+	Ok bool `json:"ok"`
+}
+
+// FenceCheckInput A fencing token.
+type FenceCheckInput struct {
+	FencingToken string `json:"fencing_token"`
+}
+
+// FenceInput Proof that the run is still the worker's.
+type FenceInput struct {
+	Attempt     int32 `json:"attempt"`
+	LeaderEpoch int64 `json:"leader_epoch"`
+	LeaseToken  UUID  `json:"lease_token"`
+	WorkerID    UUID  `json:"worker_id"`
+}
 
 // ForceCompleteInput defines model for ForceCompleteInput.
 type ForceCompleteInput struct {
@@ -2994,6 +3253,45 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
+// Heartbeat What the worker may go on with.
+type Heartbeat struct {
+	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
+
+	// LeaseMS How long the leases last, from when the heartbeat was sent.
+	LeaseMS         int64        `json:"lease_ms"`
+	Leases          []LeaseState `json:"leases"`
+	SettingsVersion int64        `json:"settings_version"`
+
+	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
+	// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
+	// good.
+	State WorkerState `json:"state"`
+}
+
+// HeartbeatInput A heartbeat.
+type HeartbeatInput struct {
+	// Load The worker's own word, shown to operators.
+	Load    *float64       `json:"load,omitempty"`
+	Running []HeartbeatRun `json:"running,omitempty"`
+
+	// Seq Grows with each heartbeat of the worker, so that one that was overtaken is known.
+	Seq int64 `json:"seq"`
+}
+
+// HeartbeatRun A run that the worker has.
+type HeartbeatRun struct {
+	Attempt int32 `json:"attempt"`
+
+	// Checkpoint What the next attempt is given; as it was without it.
+	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
+	LeaderEpoch *int64  `json:"leader_epoch,omitempty"`
+	LeaseToken  UUID    `json:"lease_token"`
+
+	// Progress As it was without it.
+	Progress *RunProgress `json:"progress,omitempty"`
+	RunID    UUID         `json:"run_id"`
+}
+
 // IndexUsage defines model for IndexUsage.
 type IndexUsage struct {
 	Bytes int64  `json:"bytes"`
@@ -3023,8 +3321,49 @@ type ItemProblem struct {
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
 
+// JobRunState Where a run stands. docs/jobs.md has the life cycle.
+type JobRunState string
+
 // Label defines model for Label.
 type Label = string
+
+// LeaseState What a heartbeat has done for one run.
+type LeaseState struct {
+	// CancelRequested Stop it, and acknowledge that.
+	CancelRequested *bool      `json:"cancel_requested,omitempty"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// Ok False: stop it.
+	Ok bool `json:"ok"`
+
+	// Reason Why it is not ok, as a code; or why it is to be canceled.
+	Reason *string            `json:"reason,omitempty"`
+	RunID  openapi_types.UUID `json:"run_id"`
+}
+
+// LogInput A piece of a log.
+type LogInput struct {
+	Attempt int32 `json:"attempt"`
+
+	// Chunk As text.
+	Chunk *string `json:"chunk,omitempty"`
+
+	// ChunkBase64 As bytes.
+	ChunkBase64 *string `json:"chunk_base64,omitempty"`
+	LeaderEpoch int64   `json:"leader_epoch"`
+	LeaseToken  UUID    `json:"lease_token"`
+	Seq         int32   `json:"seq"`
+
+	// Stream stdout without it.
+	Stream   *string `json:"stream,omitempty"`
+	WorkerID UUID    `json:"worker_id"`
+}
+
+// LogStored A piece of a log is stored.
+type LogStored struct {
+	// NextSeq The number after the highest that is stored.
+	NextSeq int32 `json:"next_seq"`
+}
 
 // NoCompensation defines model for NoCompensation.
 type NoCompensation string
@@ -3088,6 +3427,20 @@ type ProblemField struct {
 
 	// Pointer A JSON Pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
+}
+
+// ProgressInput How far a run has come.
+type ProgressInput struct {
+	Attempt int32 `json:"attempt"`
+
+	// Checkpoint What the next attempt is given.
+	Checkpoint  AnyJSON            `json:"checkpoint,omitempty"`
+	Counters    map[string]float64 `json:"counters,omitempty"`
+	LeaderEpoch int64              `json:"leader_epoch"`
+	LeaseToken  UUID               `json:"lease_token"`
+	Message     *string            `json:"message,omitempty"`
+	Percent     *float64           `json:"percent,omitempty"`
+	WorkerID    UUID               `json:"worker_id"`
 }
 
 // Reason Kept in the audit trail.
@@ -3333,6 +3686,15 @@ type RedriveStop struct {
 // RedriveVerb An action of the API, named as in its path; `update` is PATCH.
 type RedriveVerb string
 
+// ReleaseInput Why a run is given back.
+type ReleaseInput struct {
+	Attempt     int32   `json:"attempt"`
+	LeaderEpoch int64   `json:"leader_epoch"`
+	LeaseToken  UUID    `json:"lease_token"`
+	Reason      *string `json:"reason,omitempty"`
+	WorkerID    UUID    `json:"worker_id"`
+}
+
 // ResumeInput defines model for ResumeInput.
 type ResumeInput struct {
 	// KeepDeadline Whether the deadline stays where it was.
@@ -3457,6 +3819,123 @@ type RetryPolicy struct {
 
 // Role Each role may do all that the one before may.
 type Role string
+
+// RunContinues A run that goes on.
+type RunContinues struct {
+	CancelRequested *bool      `json:"cancel_requested,omitempty"`
+	Continue        bool       `json:"continue"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// LeaseMS From when it was asked.
+	LeaseMS int64              `json:"lease_ms"`
+	RunID   openapi_types.UUID `json:"run_id"`
+}
+
+// RunEnded What became of a run.
+type RunEnded struct {
+	Attempt int32 `json:"attempt"`
+
+	// DlqMessageID The dead letter, when nothing more is tried.
+	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
+	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
+
+	// Replayed It was done before, by the same call.
+	Replayed *bool      `json:"replayed,omitempty"`
+	RetryAt  *time.Time `json:"retry_at,omitempty"`
+
+	// RetryRunID The run that tries it again.
+	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
+	RunID      openapi_types.UUID  `json:"run_id"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State   JobRunState `json:"state"`
+	Version int64       `json:"version"`
+}
+
+// RunErrorInput Why a run has failed.
+type RunErrorInput struct {
+	Code    string  `json:"code"`
+	Message *string `json:"message,omitempty"`
+
+	// Retryable True without it. False: another attempt would not help.
+	Retryable *bool   `json:"retryable,omitempty"`
+	Stack     *string `json:"stack,omitempty"`
+	Type      *string `json:"type,omitempty"`
+}
+
+// RunLease The lease of a run.
+type RunLease struct {
+	CancelReason *string `json:"cancel_reason,omitempty"`
+
+	// CancelRequested Stop it, and acknowledge that.
+	CancelRequested bool       `json:"cancel_requested"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// LeaseMS From when it was asked.
+	LeaseMS int64              `json:"lease_ms"`
+	RunID   openapi_types.UUID `json:"run_id"`
+}
+
+// RunProgress How far a run has come.
+type RunProgress struct {
+	Counters map[string]float64 `json:"counters,omitempty"`
+	Message  *string            `json:"message,omitempty"`
+	Percent  *float64           `json:"percent,omitempty"`
+}
+
+// RunResources What a run has used.
+type RunResources struct {
+	CPUSecondsTotal *float64 `json:"cpu_seconds_total,omitempty"`
+	IoReadBytes     *int64   `json:"io_read_bytes,omitempty"`
+	IoWriteBytes    *int64   `json:"io_write_bytes,omitempty"`
+	PeakRssBytes    *int64   `json:"peak_rss_bytes,omitempty"`
+}
+
+// RunResult What became of one.
+type RunResult struct {
+	CancelRequested *bool               `json:"cancel_requested,omitempty"`
+	DlqMessageID    *openapi_types.UUID `json:"dlq_message_id,omitempty"`
+	LeaseExpiresAt  *time.Time          `json:"lease_expires_at,omitempty"`
+
+	// Problem A problem with one item of many.
+	Problem    *ItemProblem        `json:"problem,omitempty"`
+	Replayed   *bool               `json:"replayed,omitempty"`
+	RetryAt    *time.Time          `json:"retry_at,omitempty"`
+	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
+	RunID      openapi_types.UUID  `json:"run_id"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State *JobRunState `json:"state,omitempty"`
+
+	// Status The status that the call for this run alone would have.
+	Status  int32  `json:"status"`
+	Version *int64 `json:"version,omitempty"`
+}
+
+// RunResults What became of each, in order.
+type RunResults struct {
+	// LeaseMS Of those that were started, from when start was called.
+	LeaseMS *int64      `json:"lease_ms,omitempty"`
+	Results []RunResult `json:"results"`
+}
+
+// RunStarted A run that is running.
+type RunStarted struct {
+	CancelRequested *bool      `json:"cancel_requested,omitempty"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// LeaseMS How long the lease lasts, from when start was called.
+	LeaseMS int64 `json:"lease_ms"`
+
+	// Replayed It was started before, by the same call.
+	Replayed  *bool              `json:"replayed,omitempty"`
+	RunID     openapi_types.UUID `json:"run_id"`
+	StartedAt *time.Time         `json:"started_at,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State   JobRunState `json:"state"`
+	Version int64       `json:"version"`
+}
 
 // Saga `metadata` is an object, and so is `result`: the outputs of the steps by
 // name, once the saga is completed.
@@ -3676,6 +4155,113 @@ type SagaStatisticsList struct {
 
 // SagaStatus The status to poll. Each state has one.
 type SagaStatus string
+
+// SchedulerLeader Who leads the scheduler.
+type SchedulerLeader struct {
+	AcquiredAt *time.Time `json:"acquired_at,omitempty"`
+
+	// Alive False: nobody leads right now, and nothing new is assigned.
+	Alive     bool                `json:"alive"`
+	Epoch     int64               `json:"epoch"`
+	ExpiresAt *time.Time          `json:"expires_at,omitempty"`
+	LeaderID  *openapi_types.UUID `json:"leader_id,omitempty"`
+	Node      *string             `json:"node,omitempty"`
+	Standbys  []SchedulerNode     `json:"standbys"`
+
+	// SweptAt When it last has been through everything.
+	SweptAt *time.Time `json:"swept_at,omitempty"`
+}
+
+// SchedulerNode A node that leads or would lead.
+type SchedulerNode struct {
+	// LeaderID One per process start.
+	LeaderID  openapi_types.UUID `json:"leader_id"`
+	Leads     bool               `json:"leads"`
+	Node      string             `json:"node"`
+	SeenAt    time.Time          `json:"seen_at"`
+	StartedAt time.Time          `json:"started_at"`
+}
+
+// Setting A setting.
+type Setting struct {
+	Default float64 `json:"default"`
+
+	// Effect When a change is felt.
+	Effect    string     `json:"effect"`
+	IsDefault bool       `json:"is_default"`
+	Maximum   float64    `json:"maximum"`
+	Meaning   string     `json:"meaning"`
+	Minimum   float64    `json:"minimum"`
+	Name      string     `json:"name"`
+	Unit      string     `json:"unit"`
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	UpdatedBy *string    `json:"updated_by,omitempty"`
+	Value     float64    `json:"value"`
+
+	// Whole Only whole numbers.
+	Whole bool `json:"whole"`
+}
+
+// SettingChange A change of a setting.
+type SettingChange struct {
+	ChangedAt time.Time `json:"changed_at"`
+	ChangedBy *string   `json:"changed_by,omitempty"`
+	Name      string    `json:"name"`
+
+	// NewValue Without it: the default.
+	NewValue *float64 `json:"new_value,omitempty"`
+
+	// OldValue Without it: the default.
+	OldValue *float64 `json:"old_value,omitempty"`
+	Reason   *string  `json:"reason,omitempty"`
+	Version  int64    `json:"version"`
+}
+
+// SettingChangeList Changes of settings.
+type SettingChangeList struct {
+	Items []SettingChange `json:"items"`
+}
+
+// Settings All settings.
+type Settings struct {
+	Settings []Setting `json:"settings"`
+
+	// Version Of all of them.
+	Version int64 `json:"version"`
+}
+
+// SettingsPatch What is to change.
+type SettingsPatch struct {
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Values By the name of the setting.
+	Values map[string]*float64 `json:"values"`
+}
+
+// StartBatch Runs to start.
+type StartBatch struct {
+	Runs []StartItem `json:"runs"`
+}
+
+// StartInput Proof that the run is still the worker's.
+type StartInput struct {
+	Attempt     int32 `json:"attempt"`
+	LeaderEpoch int64 `json:"leader_epoch"`
+	LeaseToken  UUID  `json:"lease_token"`
+
+	// Version Of the run as it was claimed. The fence decides.
+	Version  *int64 `json:"version,omitempty"`
+	WorkerID UUID   `json:"worker_id"`
+}
+
+// StartItem A run to start.
+type StartItem struct {
+	Attempt     int32 `json:"attempt"`
+	LeaderEpoch int64 `json:"leader_epoch"`
+	LeaseToken  UUID  `json:"lease_token"`
+	RunID       UUID  `json:"run_id"`
+}
 
 // Step defines model for Step.
 type Step struct {
@@ -3957,6 +4543,115 @@ type Whoami struct {
 	TenantRegion string             `json:"tenant_region"`
 }
 
+// Worker A process that runs jobs.
+type Worker struct {
+	AllowedActions []string `json:"allowed_actions"`
+
+	// Commands Empty: everything.
+	Commands     []string   `json:"commands,omitempty"`
+	DetachedAt   *time.Time `json:"detached_at,omitempty"`
+	DrainAt      *time.Time `json:"drain_at,omitempty"`
+	HeartbeatAt  time.Time  `json:"heartbeat_at"`
+	HeartbeatSeq *int64     `json:"heartbeat_seq,omitempty"`
+
+	// Labels As name=value.
+	Labels  []string   `json:"labels,omitempty"`
+	Load    float64    `json:"load"`
+	LostAt  *time.Time `json:"lost_at,omitempty"`
+	MaxRuns int32      `json:"max_runs"`
+	Name    string     `json:"name"`
+	Node    *string    `json:"node,omitempty"`
+	Pid     *int64     `json:"pid,omitempty"`
+
+	// Principal Whose credential registered it.
+	Principal    *string   `json:"principal,omitempty"`
+	Queues       []string  `json:"queues"`
+	Reason       *string   `json:"reason,omitempty"`
+	RegisteredAt time.Time `json:"registered_at"`
+
+	// Running As its last heartbeat told.
+	Running    int32   `json:"running"`
+	Sdk        *string `json:"sdk,omitempty"`
+	SdkVersion *string `json:"sdk_version,omitempty"`
+
+	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
+	// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
+	// good.
+	State    WorkerState        `json:"state"`
+	Version  int64              `json:"version"`
+	WorkerID openapi_types.UUID `json:"worker_id"`
+}
+
+// WorkerActionInput Why.
+type WorkerActionInput struct {
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// WorkerInput A worker that starts.
+type WorkerInput struct {
+	// Commands What it can run, as command_name of the definitions; without it everything.
+	Commands []string `json:"commands,omitempty"`
+
+	// Labels What runs may require, as name and value.
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// MaxRuns How many runs at once; the setting max_jobs_per_worker bounds it, which is also what holds without it.
+	MaxRuns *int32 `json:"max_runs,omitempty"`
+
+	// Name For people: it need not be unique.
+	Name string `json:"name"`
+
+	// Node Host.
+	Node *string `json:"node,omitempty"`
+	Pid  *int64  `json:"pid,omitempty"`
+
+	// Queues From which it gets runs; without it from default.
+	Queues []string `json:"queues,omitempty"`
+
+	// Sdk What it is written with.
+	Sdk *string `json:"sdk,omitempty"`
+
+	// Version Of the SDK.
+	Version *string `json:"version,omitempty"`
+}
+
+// WorkerList A page of workers.
+type WorkerList struct {
+	Items      []Worker   `json:"items"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// WorkerRegistration What the worker has to know.
+type WorkerRegistration struct {
+	// AssignLeaseMS How long it has to start what it was given.
+	AssignLeaseMS int64 `json:"assign_lease_ms"`
+
+	// HeartbeatIntervalMS How often to send a heartbeat.
+	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
+
+	// HeartbeatTTLMS Without one for so long the worker is LOST.
+	HeartbeatTTLMS int64 `json:"heartbeat_ttl_ms"`
+
+	// MaxRuns How many runs it may hold at once.
+	MaxRuns int32 `json:"max_runs"`
+
+	// RunLeaseMS How long a run is the worker's without a heartbeat that names it.
+	RunLeaseMS      int64 `json:"run_lease_ms"`
+	SettingsVersion int64 `json:"settings_version"`
+
+	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
+	// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
+	// good.
+	State    WorkerState        `json:"state"`
+	WorkerID openapi_types.UUID `json:"worker_id"`
+}
+
+// WorkerState ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
+// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
+// good.
+type WorkerState string
+
 // Workflow defines model for Workflow.
 type Workflow struct {
 	// CreatedAt When this version was registered.
@@ -4192,6 +4887,9 @@ type RedriveID = UUID
 // RedriveWait defines model for RedriveWait.
 type RedriveWait = string
 
+// RunID defines model for RunID.
+type RunID = UUID
+
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
@@ -4206,6 +4904,9 @@ type Wait = string
 
 // WebhookID defines model for WebhookID.
 type WebhookID = UUID
+
+// WorkerID defines model for WorkerID.
+type WorkerID = UUID
 
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
@@ -4241,8 +4942,14 @@ type RedriveAccepted = Redrive
 // RedriveFound defines model for RedriveFound.
 type RedriveFound = Redrive
 
+// SettingsFound All settings.
+type SettingsFound = Settings
+
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
+
+// WorkerFound A process that runs jobs.
+type WorkerFound = Worker
 
 // WorkflowCreated defines model for WorkflowCreated.
 type WorkflowCreated = Workflow
@@ -4276,6 +4983,9 @@ type Resume = ResumeInput
 
 // Retry defines model for Retry.
 type Retry = RetryInput
+
+// WorkerAction Why.
+type WorkerAction = WorkerActionInput
 
 // RunRetentionParams defines parameters for RunRetention.
 type RunRetentionParams struct {
@@ -4900,6 +5610,23 @@ type RetryAllDeadLettersParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// GetRunLogParams defines parameters for GetRunLog.
+type GetRunLogParams struct {
+	// Attempt Only this attempt; all of them without it.
+	Attempt *int32 `form:"attempt,omitempty" json:"attempt,omitempty"`
+
+	// AfterSeq Only chunks after this number, of `attempt`, which is then required.
+	AfterSeq *int32 `form:"after_seq,omitempty" json:"after_seq,omitempty"`
+
+	// Stream Only chunks of this stream, such as stdout.
+	Stream *string `form:"stream,omitempty" json:"stream,omitempty"`
+	Follow *bool   `form:"follow,omitempty" json:"follow,omitempty"`
+	Accept *string `json:"Accept,omitempty"`
+
+	// LastEventID The last id that was received. Wins over `attempt` and `after_seq`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	// EventType Repeatable.
@@ -5270,6 +5997,24 @@ type SuspendSagaParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// GetSettingsParams defines parameters for GetSettings.
+type GetSettingsParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// ChangeSettingsParams defines parameters for ChangeSettings.
+type ChangeSettingsParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListSettingChangesParams defines parameters for ListSettingChanges.
+type ListSettingChangesParams struct {
+	// Limit 100 without it.
+	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // ListSagaStatisticsParams defines parameters for ListSagaStatistics.
 type ListSagaStatisticsParams struct {
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
@@ -5372,6 +6117,30 @@ type RotateWebhookSecretParams struct {
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
+
+// ListWorkersParams defines parameters for ListWorkers.
+type ListWorkersParams struct {
+	// State Repeatable.
+	State []WorkerState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListWorkersParamsInclude defines parameters for ListWorkers.
+type ListWorkersParamsInclude string
 
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
@@ -5535,6 +6304,33 @@ type PutTopicPolicyJSONRequestBody = DeadLetterPolicyInput
 // RetryAllDeadLettersJSONRequestBody defines body for RetryAllDeadLetters for application/json ContentType.
 type RetryAllDeadLettersJSONRequestBody = RetryAllInput
 
+// CheckFenceJSONRequestBody defines body for CheckFence for application/json ContentType.
+type CheckFenceJSONRequestBody = FenceCheckInput
+
+// AcknowledgeCancelJSONRequestBody defines body for AcknowledgeCancel for application/json ContentType.
+type AcknowledgeCancelJSONRequestBody = FenceInput
+
+// CompleteRunJSONRequestBody defines body for CompleteRun for application/json ContentType.
+type CompleteRunJSONRequestBody = CompleteInput
+
+// ConfirmContinuationJSONRequestBody defines body for ConfirmContinuation for application/json ContentType.
+type ConfirmContinuationJSONRequestBody = FenceInput
+
+// FailRunJSONRequestBody defines body for FailRun for application/json ContentType.
+type FailRunJSONRequestBody = FailInput
+
+// AppendRunLogJSONRequestBody defines body for AppendRunLog for application/json ContentType.
+type AppendRunLogJSONRequestBody = LogInput
+
+// ReportProgressJSONRequestBody defines body for ReportProgress for application/json ContentType.
+type ReportProgressJSONRequestBody = ProgressInput
+
+// ReleaseRunJSONRequestBody defines body for ReleaseRun for application/json ContentType.
+type ReleaseRunJSONRequestBody = ReleaseInput
+
+// StartRunJSONRequestBody defines body for StartRun for application/json ContentType.
+type StartRunJSONRequestBody = StartInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -5580,6 +6376,12 @@ type SkipStepJSONRequestBody = ForceInput
 // SuspendSagaJSONRequestBody defines body for SuspendSaga for application/json ContentType.
 type SuspendSagaJSONRequestBody = ActionInput
 
+// StepDownLeaderJSONRequestBody defines body for StepDownLeader for application/json ContentType.
+type StepDownLeaderJSONRequestBody = WorkerActionInput
+
+// ChangeSettingsJSONRequestBody defines body for ChangeSettings for application/json ContentType.
+type ChangeSettingsJSONRequestBody = SettingsPatch
+
 // CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
 type CreateWebhookJSONRequestBody = WebhookInput
 
@@ -5591,6 +6393,30 @@ type EnableWebhookJSONRequestBody = WebhookEnableInput
 
 // RedeliverFailedJSONRequestBody defines body for RedeliverFailed for application/json ContentType.
 type RedeliverFailedJSONRequestBody = RedeliverInput
+
+// RegisterWorkerJSONRequestBody defines body for RegisterWorker for application/json ContentType.
+type RegisterWorkerJSONRequestBody = WorkerInput
+
+// ClaimRunsJSONRequestBody defines body for ClaimRuns for application/json ContentType.
+type ClaimRunsJSONRequestBody = ClaimInput
+
+// CompleteRunsJSONRequestBody defines body for CompleteRuns for application/json ContentType.
+type CompleteRunsJSONRequestBody = CompleteBatch
+
+// DetachWorkerJSONRequestBody defines body for DetachWorker for application/json ContentType.
+type DetachWorkerJSONRequestBody = WorkerActionInput
+
+// DrainWorkerJSONRequestBody defines body for DrainWorker for application/json ContentType.
+type DrainWorkerJSONRequestBody = WorkerActionInput
+
+// WorkerHeartbeatJSONRequestBody defines body for WorkerHeartbeat for application/json ContentType.
+type WorkerHeartbeatJSONRequestBody = HeartbeatInput
+
+// StartRunsJSONRequestBody defines body for StartRuns for application/json ContentType.
+type StartRunsJSONRequestBody = StartBatch
+
+// UndrainWorkerJSONRequestBody defines body for UndrainWorker for application/json ContentType.
+type UndrainWorkerJSONRequestBody = WorkerActionInput
 
 // RegisterWorkflowJSONRequestBody defines body for RegisterWorkflow for application/json ContentType.
 type RegisterWorkflowJSONRequestBody = WorkflowInput
@@ -6551,6 +7377,198 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
 	RetryAllDeadLetters(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CheckFenceWithBody Check a fencing token
+	//
+	// For other systems that runs write to: `ok` is false when a newer token was shown
+	// for this key before, and then the write is to be refused. The newest token is
+	// remembered.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
+	CheckFenceWithBody(ctx context.Context, fenceKey Label, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CheckFence Check a fencing token
+	//
+	// For other systems that runs write to: `ok` is false when a newer token was shown
+	// for this key before, and then the write is to be refused. The newest token is
+	// remembered.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
+	CheckFence(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcknowledgeCancelWithBody Say that a run was stopped
+	//
+	// RUNNING → CANCELED, when somebody has asked for it.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
+	AcknowledgeCancelWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcknowledgeCancel Say that a run was stopped
+	//
+	// RUNNING → CANCELED, when somebody has asked for it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
+	AcknowledgeCancel(ctx context.Context, runID RunID, body AcknowledgeCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteRunWithBody Say that a run has succeeded
+	//
+	// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
+	// answered 200 with `replayed`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
+	CompleteRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteRun Say that a run has succeeded
+	//
+	// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
+	// answered 200 with `replayed`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
+	CompleteRun(ctx context.Context, runID RunID, body CompleteRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ConfirmContinuationWithBody Say that a run in doubt goes on
+	//
+	// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+	// it and discard its result.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
+	ConfirmContinuationWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ConfirmContinuation Say that a run in doubt goes on
+	//
+	// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+	// it and discard its result.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
+	ConfirmContinuation(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// FailRunWithBody Say that a run has failed
+	//
+	// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
+	// stored in the same transaction. A repetition is answered 200 with `replayed`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
+	FailRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// FailRun Say that a run has failed
+	//
+	// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
+	// stored in the same transaction. A repetition is answered 200 with `replayed`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
+	FailRun(ctx context.Context, runID RunID, body FailRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRunLog Read a run's log
+	//
+	// As plain text (`Accept: text/plain`), as one JSON document per chunk
+	// (`application/x-ndjson`, the default), or as server-sent events
+	// (`text/event-stream`), each of which has the place of its chunk as `id`:
+	// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
+	// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
+	// the log store are read from there.
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
+	GetRunLog(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AppendRunLogWithBody Add a piece of a run's log
+	//
+	// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
+	// answered 200; another one of the same number is 409. The last lines may come after
+	// the run has ended.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
+	AppendRunLogWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AppendRunLog Add a piece of a run's log
+	//
+	// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
+	// answered 200; another one of the same number is 409. The last lines may come after
+	// the run has ended.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
+	AppendRunLog(ctx context.Context, runID RunID, body AppendRunLogJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReportProgressWithBody Tell how far a run has come
+	//
+	// Renews the lease as well.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
+	ReportProgressWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReportProgress Tell how far a run has come
+	//
+	// Renews the lease as well.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
+	ReportProgress(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReleaseRunWithBody Give a run back
+	//
+	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
+	// stop.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
+	ReleaseRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReleaseRun Give a run back
+	//
+	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
+	// stop.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
+	ReleaseRun(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StartRunWithBody Start a run
+	//
+	// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
+	// A repetition of one that was carried out is answered 200 with `replayed`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
+	StartRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StartRun Start a run
+	//
+	// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
+	// A repetition of one that was carried out is answered 200 with `replayed`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
+	StartRun(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListEvents Read the feed of all audit events
 	//
 	// The events of all sagas, in an order that never changes. A reader that
@@ -6956,6 +7974,66 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
 	SuspendSaga(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetLeader Who leads the scheduler
+	//
+	// Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
+	GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StepDownLeaderWithBody End the leadership of whoever leads
+	//
+	// Another node leads within a second or two, or the same one under a new epoch. For
+	// administrators whose credential is for any tenant: the scheduler is of all tenants.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
+	StepDownLeaderWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StepDownLeader End the leadership of whoever leads
+	//
+	// Another node leads within a second or two, or the same one under a new epoch. For
+	// administrators whose credential is for any tenant: the scheduler is of all tenants.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
+	StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSettings Read the settings of job runs
+	//
+	// All of them, with bounds, and when a change is felt. They are of the deployment,
+	// not of a tenant.
+	//
+	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+	GetSettings(ctx context.Context, params *GetSettingsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeSettingsWithBody Change settings
+	//
+	// A number sets a setting, null makes it the default again. All or none. Nodes read
+	// them every few seconds. For administrators whose credential is for any tenant.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
+	ChangeSettingsWithBody(ctx context.Context, params *ChangeSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeSettings Change settings
+	//
+	// A number sets a setting, null makes it the default again. All or none. Nodes read
+	// them every few seconds. For administrators whose credential is for any tenant.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
+	ChangeSettings(ctx context.Context, params *ChangeSettingsParams, body ChangeSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSettingChanges Who changed which setting
+	//
+	// Newest first.
+	//
+	// Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
+	ListSettingChanges(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListSagaStatistics Count sagas by workflow
 	//
 	// How many sagas each version of each workflow has, by what became of them,
@@ -7116,6 +8194,182 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
 	WhoAmI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListWorkers List workers
+	//
+	// Newest first, also those that are gone.
+	//
+	// Corresponds with GET /api/v1/workers (the `ListWorkers` operationId).
+	ListWorkers(ctx context.Context, params *ListWorkersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RegisterWorkerWithBody Register a worker
+	//
+	// Once per process start: a restart is another worker, with another id. From then
+	// on the worker sends heartbeats, claims runs, starts them and says how they ended.
+	// docs/workers.md is the guide.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
+	RegisterWorkerWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RegisterWorker Register a worker
+	//
+	// Once per process start: a restart is another worker, with another id. From then
+	// on the worker sends heartbeats, claims runs, starts them and says how they ended.
+	// docs/workers.md is the guide.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
+	RegisterWorker(ctx context.Context, body RegisterWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetWorker Get a worker
+	//
+	// Corresponds with GET /api/v1/workers/{worker_id} (the `GetWorker` operationId).
+	GetWorker(ctx context.Context, workerID WorkerID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ClaimRunsWithBody Ask for runs
+	//
+	// Waits up to `wait_ms` for the first one, and then answers with those that there
+	// are; an empty list when there is none, when nobody leads the scheduler, when the
+	// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+	// its answer was lost: it gives the same runs again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
+	ClaimRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ClaimRuns Ask for runs
+	//
+	// Waits up to `wait_ms` for the first one, and then answers with those that there
+	// are; an empty list when there is none, when nobody leads the scheduler, when the
+	// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+	// its answer was lost: it gives the same runs again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
+	ClaimRuns(ctx context.Context, workerID WorkerID, body ClaimRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteRunsWithBody Say how up to 1000 runs ended
+	//
+	// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
+	// others; `results` says in the order of `runs` what became of each.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
+	CompleteRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteRuns Say how up to 1000 runs ended
+	//
+	// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
+	// others; `results` says in the order of `runs` what became of each.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
+	CompleteRuns(ctx context.Context, workerID WorkerID, body CompleteRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DetachWorkerWithBody Give a worker up
+	//
+	// For good: its runs are in doubt at once, and go to others unless it confirms
+	// them; whatever else it calls is answered 410, upon which the process registers
+	// anew.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
+	DetachWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DetachWorker Give a worker up
+	//
+	// For good: its runs are in doubt at once, and go to others unless it confirms
+	// them; whatever else it calls is answered 410, upon which the process registers
+	// anew.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
+	DetachWorker(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DrainWorkerWithBody Give a worker nothing new
+	//
+	// It finishes what it has. Its next heartbeat tells it.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
+	DrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DrainWorker Give a worker nothing new
+	//
+	// It finishes what it has. Its next heartbeat tells it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
+	DrainWorker(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WorkerHeartbeatWithBody Tell that a worker lives, and renew its leases
+	//
+	// Renews the lease of every run in `running` whose fence is right, and takes it out
+	// of doubt. 410 means: stop everything and register anew.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
+	WorkerHeartbeatWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WorkerHeartbeat Tell that a worker lives, and renew its leases
+	//
+	// Renews the lease of every run in `running` whose fence is right, and takes it out
+	// of doubt. 410 means: stop everything and register anew.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
+	WorkerHeartbeat(ctx context.Context, workerID WorkerID, body WorkerHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StartRunsWithBody Start up to 1000 runs
+	//
+	// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
+	// became of each.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
+	StartRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StartRuns Start up to 1000 runs
+	//
+	// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
+	// became of each.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
+	StartRuns(ctx context.Context, workerID WorkerID, body StartRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UndrainWorkerWithBody Give a worker runs again
+	//
+	// A worker that was detached stays it (409); the process registers anew.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
+	UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UndrainWorker Give a worker runs again
+	//
+	// A worker that was detached stays it (409); the process registers anew.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
+	UndrainWorker(ctx context.Context, workerID WorkerID, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWorkflows List workflows
 	//
@@ -8638,6 +9892,388 @@ func (c *Client) RetryAllDeadLetters(ctx context.Context, topic DLQTopic, params
 	return c.Client.Do(req)
 }
 
+// CheckFenceWithBody Check a fencing token
+//
+// For other systems that runs write to: `ok` is false when a newer token was shown
+// for this key before, and then the write is to be refused. The newest token is
+// remembered.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
+func (c *Client) CheckFenceWithBody(ctx context.Context, fenceKey Label, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckFenceRequestWithBody(c.Server, fenceKey, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckFence Check a fencing token
+//
+// For other systems that runs write to: `ok` is false when a newer token was shown
+// for this key before, and then the write is to be refused. The newest token is
+// remembered.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
+func (c *Client) CheckFence(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckFenceRequest(c.Server, fenceKey, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcknowledgeCancelWithBody Say that a run was stopped
+//
+// RUNNING → CANCELED, when somebody has asked for it.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
+func (c *Client) AcknowledgeCancelWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeCancelRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcknowledgeCancel Say that a run was stopped
+//
+// RUNNING → CANCELED, when somebody has asked for it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
+func (c *Client) AcknowledgeCancel(ctx context.Context, runID RunID, body AcknowledgeCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeCancelRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteRunWithBody Say that a run has succeeded
+//
+// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
+// answered 200 with `replayed`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
+func (c *Client) CompleteRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteRunRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteRun Say that a run has succeeded
+//
+// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
+// answered 200 with `replayed`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
+func (c *Client) CompleteRun(ctx context.Context, runID RunID, body CompleteRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteRunRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ConfirmContinuationWithBody Say that a run in doubt goes on
+//
+// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+// it and discard its result.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
+func (c *Client) ConfirmContinuationWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewConfirmContinuationRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ConfirmContinuation Say that a run in doubt goes on
+//
+// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+// it and discard its result.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
+func (c *Client) ConfirmContinuation(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewConfirmContinuationRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// FailRunWithBody Say that a run has failed
+//
+// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
+// stored in the same transaction. A repetition is answered 200 with `replayed`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
+func (c *Client) FailRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFailRunRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// FailRun Say that a run has failed
+//
+// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
+// stored in the same transaction. A repetition is answered 200 with `replayed`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
+func (c *Client) FailRun(ctx context.Context, runID RunID, body FailRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFailRunRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRunLog Read a run's log
+//
+// As plain text (`Accept: text/plain`), as one JSON document per chunk
+// (`application/x-ndjson`, the default), or as server-sent events
+// (`text/event-stream`), each of which has the place of its chunk as `id`:
+// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
+// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
+// the log store are read from there.
+//
+// Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
+func (c *Client) GetRunLog(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRunLogRequest(c.Server, runID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AppendRunLogWithBody Add a piece of a run's log
+//
+// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
+// answered 200; another one of the same number is 409. The last lines may come after
+// the run has ended.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
+func (c *Client) AppendRunLogWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAppendRunLogRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AppendRunLog Add a piece of a run's log
+//
+// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
+// answered 200; another one of the same number is 409. The last lines may come after
+// the run has ended.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
+func (c *Client) AppendRunLog(ctx context.Context, runID RunID, body AppendRunLogJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAppendRunLogRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReportProgressWithBody Tell how far a run has come
+//
+// Renews the lease as well.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
+func (c *Client) ReportProgressWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportProgressRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReportProgress Tell how far a run has come
+//
+// Renews the lease as well.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
+func (c *Client) ReportProgress(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportProgressRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReleaseRunWithBody Give a run back
+//
+// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
+// stop.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
+func (c *Client) ReleaseRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseRunRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReleaseRun Give a run back
+//
+// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
+// stop.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
+func (c *Client) ReleaseRun(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseRunRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StartRunWithBody Start a run
+//
+// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
+// A repetition of one that was carried out is answered 200 with `replayed`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
+func (c *Client) StartRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStartRunRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StartRun Start a run
+//
+// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
+// A repetition of one that was carried out is answered 200 with `replayed`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
+func (c *Client) StartRun(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStartRunRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListEvents Read the feed of all audit events
 //
 // The events of all sagas, in an order that never changes. A reader that
@@ -9433,6 +11069,136 @@ func (c *Client) SuspendSaga(ctx context.Context, sagaID SagaID, params *Suspend
 	return c.Client.Do(req)
 }
 
+// GetLeader Who leads the scheduler
+//
+// Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
+func (c *Client) GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetLeaderRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StepDownLeaderWithBody End the leadership of whoever leads
+//
+// Another node leads within a second or two, or the same one under a new epoch. For
+// administrators whose credential is for any tenant: the scheduler is of all tenants.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
+func (c *Client) StepDownLeaderWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStepDownLeaderRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StepDownLeader End the leadership of whoever leads
+//
+// Another node leads within a second or two, or the same one under a new epoch. For
+// administrators whose credential is for any tenant: the scheduler is of all tenants.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
+func (c *Client) StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStepDownLeaderRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSettings Read the settings of job runs
+//
+// All of them, with bounds, and when a change is felt. They are of the deployment,
+// not of a tenant.
+//
+// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+func (c *Client) GetSettings(ctx context.Context, params *GetSettingsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSettingsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeSettingsWithBody Change settings
+//
+// A number sets a setting, null makes it the default again. All or none. Nodes read
+// them every few seconds. For administrators whose credential is for any tenant.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
+func (c *Client) ChangeSettingsWithBody(ctx context.Context, params *ChangeSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeSettingsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeSettings Change settings
+//
+// A number sets a setting, null makes it the default again. All or none. Nodes read
+// them every few seconds. For administrators whose credential is for any tenant.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
+func (c *Client) ChangeSettings(ctx context.Context, params *ChangeSettingsParams, body ChangeSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeSettingsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSettingChanges Who changed which setting
+//
+// Newest first.
+//
+// Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
+func (c *Client) ListSettingChanges(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSettingChangesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListSagaStatistics Count sagas by workflow
 //
 // How many sagas each version of each workflow has, by what became of them,
@@ -9774,6 +11540,362 @@ func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, reqEditor
 // Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
 func (c *Client) WhoAmI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewWhoAmIRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListWorkers List workers
+//
+// Newest first, also those that are gone.
+//
+// Corresponds with GET /api/v1/workers (the `ListWorkers` operationId).
+func (c *Client) ListWorkers(ctx context.Context, params *ListWorkersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListWorkersRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RegisterWorkerWithBody Register a worker
+//
+// Once per process start: a restart is another worker, with another id. From then
+// on the worker sends heartbeats, claims runs, starts them and says how they ended.
+// docs/workers.md is the guide.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
+func (c *Client) RegisterWorkerWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRegisterWorkerRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RegisterWorker Register a worker
+//
+// Once per process start: a restart is another worker, with another id. From then
+// on the worker sends heartbeats, claims runs, starts them and says how they ended.
+// docs/workers.md is the guide.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
+func (c *Client) RegisterWorker(ctx context.Context, body RegisterWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRegisterWorkerRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetWorker Get a worker
+//
+// Corresponds with GET /api/v1/workers/{worker_id} (the `GetWorker` operationId).
+func (c *Client) GetWorker(ctx context.Context, workerID WorkerID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetWorkerRequest(c.Server, workerID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ClaimRunsWithBody Ask for runs
+//
+// Waits up to `wait_ms` for the first one, and then answers with those that there
+// are; an empty list when there is none, when nobody leads the scheduler, when the
+// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+// its answer was lost: it gives the same runs again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
+func (c *Client) ClaimRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewClaimRunsRequestWithBody(c.Server, workerID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ClaimRuns Ask for runs
+//
+// Waits up to `wait_ms` for the first one, and then answers with those that there
+// are; an empty list when there is none, when nobody leads the scheduler, when the
+// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+// its answer was lost: it gives the same runs again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
+func (c *Client) ClaimRuns(ctx context.Context, workerID WorkerID, body ClaimRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewClaimRunsRequest(c.Server, workerID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteRunsWithBody Say how up to 1000 runs ended
+//
+// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
+// others; `results` says in the order of `runs` what became of each.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
+func (c *Client) CompleteRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteRunsRequestWithBody(c.Server, workerID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteRuns Say how up to 1000 runs ended
+//
+// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
+// others; `results` says in the order of `runs` what became of each.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
+func (c *Client) CompleteRuns(ctx context.Context, workerID WorkerID, body CompleteRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteRunsRequest(c.Server, workerID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DetachWorkerWithBody Give a worker up
+//
+// For good: its runs are in doubt at once, and go to others unless it confirms
+// them; whatever else it calls is answered 410, upon which the process registers
+// anew.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
+func (c *Client) DetachWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDetachWorkerRequestWithBody(c.Server, workerID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DetachWorker Give a worker up
+//
+// For good: its runs are in doubt at once, and go to others unless it confirms
+// them; whatever else it calls is answered 410, upon which the process registers
+// anew.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
+func (c *Client) DetachWorker(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDetachWorkerRequest(c.Server, workerID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DrainWorkerWithBody Give a worker nothing new
+//
+// It finishes what it has. Its next heartbeat tells it.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
+func (c *Client) DrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDrainWorkerRequestWithBody(c.Server, workerID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DrainWorker Give a worker nothing new
+//
+// It finishes what it has. Its next heartbeat tells it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
+func (c *Client) DrainWorker(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDrainWorkerRequest(c.Server, workerID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WorkerHeartbeatWithBody Tell that a worker lives, and renew its leases
+//
+// Renews the lease of every run in `running` whose fence is right, and takes it out
+// of doubt. 410 means: stop everything and register anew.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
+func (c *Client) WorkerHeartbeatWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWorkerHeartbeatRequestWithBody(c.Server, workerID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WorkerHeartbeat Tell that a worker lives, and renew its leases
+//
+// Renews the lease of every run in `running` whose fence is right, and takes it out
+// of doubt. 410 means: stop everything and register anew.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
+func (c *Client) WorkerHeartbeat(ctx context.Context, workerID WorkerID, body WorkerHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWorkerHeartbeatRequest(c.Server, workerID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StartRunsWithBody Start up to 1000 runs
+//
+// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
+// became of each.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
+func (c *Client) StartRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStartRunsRequestWithBody(c.Server, workerID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StartRuns Start up to 1000 runs
+//
+// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
+// became of each.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
+func (c *Client) StartRuns(ctx context.Context, workerID WorkerID, body StartRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStartRunsRequest(c.Server, workerID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UndrainWorkerWithBody Give a worker runs again
+//
+// A worker that was detached stays it (409); the process registers anew.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
+func (c *Client) UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUndrainWorkerRequestWithBody(c.Server, workerID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UndrainWorker Give a worker runs again
+//
+// A worker that was detached stays it (409); the process registers anew.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
+func (c *Client) UndrainWorker(ctx context.Context, workerID WorkerID, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUndrainWorkerRequest(c.Server, workerID, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14231,6 +16353,552 @@ func NewRetryAllDeadLettersRequestWithBody(server string, topic DLQTopic, params
 	return req, nil
 }
 
+// NewCheckFenceRequest calls the generic CheckFence builder with application/json body
+func NewCheckFenceRequest(server string, fenceKey Label, body CheckFenceJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCheckFenceRequestWithBody(server, fenceKey, "application/json", bodyReader)
+}
+
+// NewCheckFenceRequestWithBody constructs an http.Request for the CheckFence method, with any body, and a specified content type
+func NewCheckFenceRequestWithBody(server string, fenceKey Label, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fence_key", fenceKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/fences/%s/check", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewAcknowledgeCancelRequest calls the generic AcknowledgeCancel builder with application/json body
+func NewAcknowledgeCancelRequest(server string, runID RunID, body AcknowledgeCancelJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAcknowledgeCancelRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewAcknowledgeCancelRequestWithBody constructs an http.Request for the AcknowledgeCancel method, with any body, and a specified content type
+func NewAcknowledgeCancelRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/cancel-ack", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewCompleteRunRequest calls the generic CompleteRun builder with application/json body
+func NewCompleteRunRequest(server string, runID RunID, body CompleteRunJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCompleteRunRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewCompleteRunRequestWithBody constructs an http.Request for the CompleteRun method, with any body, and a specified content type
+func NewCompleteRunRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/complete", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewConfirmContinuationRequest calls the generic ConfirmContinuation builder with application/json body
+func NewConfirmContinuationRequest(server string, runID RunID, body ConfirmContinuationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewConfirmContinuationRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewConfirmContinuationRequestWithBody constructs an http.Request for the ConfirmContinuation method, with any body, and a specified content type
+func NewConfirmContinuationRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/confirm-continuation", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewFailRunRequest calls the generic FailRun builder with application/json body
+func NewFailRunRequest(server string, runID RunID, body FailRunJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewFailRunRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewFailRunRequestWithBody constructs an http.Request for the FailRun method, with any body, and a specified content type
+func NewFailRunRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/fail", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetRunLogRequest constructs an http.Request for the GetRunLog method
+func NewGetRunLogRequest(server string, runID RunID, params *GetRunLogParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/logs", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Attempt != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "attempt", *params.Attempt, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.AfterSeq != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after_seq", *params.AfterSeq, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Stream != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "stream", *params.Stream, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Follow != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "follow", *params.Follow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Accept != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Accept", *params.Accept, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Accept", headerParam0)
+		}
+
+		if params.LastEventID != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Last-Event-ID", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewAppendRunLogRequest calls the generic AppendRunLog builder with application/json body
+func NewAppendRunLogRequest(server string, runID RunID, body AppendRunLogJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAppendRunLogRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewAppendRunLogRequestWithBody constructs an http.Request for the AppendRunLog method, with any body, and a specified content type
+func NewAppendRunLogRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/logs", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewReportProgressRequest calls the generic ReportProgress builder with application/json body
+func NewReportProgressRequest(server string, runID RunID, body ReportProgressJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReportProgressRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewReportProgressRequestWithBody constructs an http.Request for the ReportProgress method, with any body, and a specified content type
+func NewReportProgressRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/progress", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewReleaseRunRequest calls the generic ReleaseRun builder with application/json body
+func NewReleaseRunRequest(server string, runID RunID, body ReleaseRunJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReleaseRunRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewReleaseRunRequestWithBody constructs an http.Request for the ReleaseRun method, with any body, and a specified content type
+func NewReleaseRunRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/release", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewStartRunRequest calls the generic StartRun builder with application/json body
+func NewStartRunRequest(server string, runID RunID, body StartRunJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewStartRunRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewStartRunRequestWithBody constructs an http.Request for the StartRun method, with any body, and a specified content type
+func NewStartRunRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/start", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListEventsRequest constructs an http.Request for the ListEvents method
 func NewListEventsRequest(server string, params *ListEventsParams) (*http.Request, error) {
 	var err error
@@ -16730,6 +19398,224 @@ func NewSuspendSagaRequestWithBody(server string, sagaID SagaID, params *Suspend
 	return req, nil
 }
 
+// NewGetLeaderRequest constructs an http.Request for the GetLeader method
+func NewGetLeaderRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/leader")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewStepDownLeaderRequest calls the generic StepDownLeader builder with application/json body
+func NewStepDownLeaderRequest(server string, body StepDownLeaderJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewStepDownLeaderRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewStepDownLeaderRequestWithBody constructs an http.Request for the StepDownLeader method, with any body, and a specified content type
+func NewStepDownLeaderRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/leader/step-down")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetSettingsRequest constructs an http.Request for the GetSettings method
+func NewGetSettingsRequest(server string, params *GetSettingsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfNoneMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewChangeSettingsRequest calls the generic ChangeSettings builder with application/json body
+func NewChangeSettingsRequest(server string, params *ChangeSettingsParams, body ChangeSettingsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewChangeSettingsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewChangeSettingsRequestWithBody constructs an http.Request for the ChangeSettings method, with any body, and a specified content type
+func NewChangeSettingsRequestWithBody(server string, params *ChangeSettingsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListSettingChangesRequest constructs an http.Request for the ListSettingChanges method
+func NewListSettingChangesRequest(server string, params *ListSettingChangesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/settings/history")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListSagaStatisticsRequest constructs an http.Request for the ListSagaStatistics method
 func NewListSagaStatisticsRequest(server string, params *ListSagaStatisticsParams) (*http.Request, error) {
 	var err error
@@ -17586,6 +20472,511 @@ func NewWhoAmIRequest(server string) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewListWorkersRequest constructs an http.Request for the ListWorkers method
+func NewListWorkersRequest(server string, params *ListWorkersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRegisterWorkerRequest calls the generic RegisterWorker builder with application/json body
+func NewRegisterWorkerRequest(server string, body RegisterWorkerJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRegisterWorkerRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewRegisterWorkerRequestWithBody constructs an http.Request for the RegisterWorker method, with any body, and a specified content type
+func NewRegisterWorkerRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetWorkerRequest constructs an http.Request for the GetWorker method
+func NewGetWorkerRequest(server string, workerID WorkerID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewClaimRunsRequest calls the generic ClaimRuns builder with application/json body
+func NewClaimRunsRequest(server string, workerID WorkerID, body ClaimRunsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewClaimRunsRequestWithBody(server, workerID, "application/json", bodyReader)
+}
+
+// NewClaimRunsRequestWithBody constructs an http.Request for the ClaimRuns method, with any body, and a specified content type
+func NewClaimRunsRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers/%s/claim", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewCompleteRunsRequest calls the generic CompleteRuns builder with application/json body
+func NewCompleteRunsRequest(server string, workerID WorkerID, body CompleteRunsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCompleteRunsRequestWithBody(server, workerID, "application/json", bodyReader)
+}
+
+// NewCompleteRunsRequestWithBody constructs an http.Request for the CompleteRuns method, with any body, and a specified content type
+func NewCompleteRunsRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers/%s/complete", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDetachWorkerRequest calls the generic DetachWorker builder with application/json body
+func NewDetachWorkerRequest(server string, workerID WorkerID, body DetachWorkerJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDetachWorkerRequestWithBody(server, workerID, "application/json", bodyReader)
+}
+
+// NewDetachWorkerRequestWithBody constructs an http.Request for the DetachWorker method, with any body, and a specified content type
+func NewDetachWorkerRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers/%s/detach", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDrainWorkerRequest calls the generic DrainWorker builder with application/json body
+func NewDrainWorkerRequest(server string, workerID WorkerID, body DrainWorkerJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDrainWorkerRequestWithBody(server, workerID, "application/json", bodyReader)
+}
+
+// NewDrainWorkerRequestWithBody constructs an http.Request for the DrainWorker method, with any body, and a specified content type
+func NewDrainWorkerRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers/%s/drain", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWorkerHeartbeatRequest calls the generic WorkerHeartbeat builder with application/json body
+func NewWorkerHeartbeatRequest(server string, workerID WorkerID, body WorkerHeartbeatJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWorkerHeartbeatRequestWithBody(server, workerID, "application/json", bodyReader)
+}
+
+// NewWorkerHeartbeatRequestWithBody constructs an http.Request for the WorkerHeartbeat method, with any body, and a specified content type
+func NewWorkerHeartbeatRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers/%s/heartbeat", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewStartRunsRequest calls the generic StartRuns builder with application/json body
+func NewStartRunsRequest(server string, workerID WorkerID, body StartRunsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewStartRunsRequestWithBody(server, workerID, "application/json", bodyReader)
+}
+
+// NewStartRunsRequestWithBody constructs an http.Request for the StartRuns method, with any body, and a specified content type
+func NewStartRunsRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers/%s/start", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUndrainWorkerRequest calls the generic UndrainWorker builder with application/json body
+func NewUndrainWorkerRequest(server string, workerID WorkerID, body UndrainWorkerJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUndrainWorkerRequestWithBody(server, workerID, "application/json", bodyReader)
+}
+
+// NewUndrainWorkerRequestWithBody constructs an http.Request for the UndrainWorker method, with any body, and a specified content type
+func NewUndrainWorkerRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers/%s/undrain", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -19023,6 +22414,200 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
 	RetryAllDeadLettersWithResponse(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryAllDeadLettersResponse, error)
 
+	// CheckFenceWithBodyWithResponse Check a fencing token
+	//
+	// For other systems that runs write to: `ok` is false when a newer token was shown
+	// for this key before, and then the write is to be refused. The newest token is
+	// remembered.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
+	CheckFenceWithBodyWithResponse(ctx context.Context, fenceKey Label, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error)
+
+	// CheckFenceWithResponse Check a fencing token
+	//
+	// For other systems that runs write to: `ok` is false when a newer token was shown
+	// for this key before, and then the write is to be refused. The newest token is
+	// remembered.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
+	CheckFenceWithResponse(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error)
+
+	// AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
+	//
+	// RUNNING → CANCELED, when somebody has asked for it.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
+	AcknowledgeCancelWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeCancelResponse, error)
+
+	// AcknowledgeCancelWithResponse Say that a run was stopped
+	//
+	// RUNNING → CANCELED, when somebody has asked for it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
+	AcknowledgeCancelWithResponse(ctx context.Context, runID RunID, body AcknowledgeCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeCancelResponse, error)
+
+	// CompleteRunWithBodyWithResponse Say that a run has succeeded
+	//
+	// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
+	// answered 200 with `replayed`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
+	CompleteRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteRunResponse, error)
+
+	// CompleteRunWithResponse Say that a run has succeeded
+	//
+	// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
+	// answered 200 with `replayed`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
+	CompleteRunWithResponse(ctx context.Context, runID RunID, body CompleteRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteRunResponse, error)
+
+	// ConfirmContinuationWithBodyWithResponse Say that a run in doubt goes on
+	//
+	// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+	// it and discard its result.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
+	ConfirmContinuationWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ConfirmContinuationResponse, error)
+
+	// ConfirmContinuationWithResponse Say that a run in doubt goes on
+	//
+	// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+	// it and discard its result.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
+	ConfirmContinuationWithResponse(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*ConfirmContinuationResponse, error)
+
+	// FailRunWithBodyWithResponse Say that a run has failed
+	//
+	// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
+	// stored in the same transaction. A repetition is answered 200 with `replayed`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
+	FailRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FailRunResponse, error)
+
+	// FailRunWithResponse Say that a run has failed
+	//
+	// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
+	// stored in the same transaction. A repetition is answered 200 with `replayed`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
+	FailRunWithResponse(ctx context.Context, runID RunID, body FailRunJSONRequestBody, reqEditors ...RequestEditorFn) (*FailRunResponse, error)
+
+	// GetRunLogWithResponse Read a run's log
+	//
+	// As plain text (`Accept: text/plain`), as one JSON document per chunk
+	// (`application/x-ndjson`, the default), or as server-sent events
+	// (`text/event-stream`), each of which has the place of its chunk as `id`:
+	// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
+	// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
+	// the log store are read from there.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
+	GetRunLogWithResponse(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*GetRunLogResponse, error)
+
+	// AppendRunLogWithBodyWithResponse Add a piece of a run's log
+	//
+	// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
+	// answered 200; another one of the same number is 409. The last lines may come after
+	// the run has ended.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
+	AppendRunLogWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AppendRunLogResponse, error)
+
+	// AppendRunLogWithResponse Add a piece of a run's log
+	//
+	// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
+	// answered 200; another one of the same number is 409. The last lines may come after
+	// the run has ended.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
+	AppendRunLogWithResponse(ctx context.Context, runID RunID, body AppendRunLogJSONRequestBody, reqEditors ...RequestEditorFn) (*AppendRunLogResponse, error)
+
+	// ReportProgressWithBodyWithResponse Tell how far a run has come
+	//
+	// Renews the lease as well.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
+	ReportProgressWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportProgressResponse, error)
+
+	// ReportProgressWithResponse Tell how far a run has come
+	//
+	// Renews the lease as well.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
+	ReportProgressWithResponse(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportProgressResponse, error)
+
+	// ReleaseRunWithBodyWithResponse Give a run back
+	//
+	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
+	// stop.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
+	ReleaseRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReleaseRunResponse, error)
+
+	// ReleaseRunWithResponse Give a run back
+	//
+	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
+	// stop.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
+	ReleaseRunWithResponse(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseRunResponse, error)
+
+	// StartRunWithBodyWithResponse Start a run
+	//
+	// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
+	// A repetition of one that was carried out is answered 200 with `replayed`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
+	StartRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRunResponse, error)
+
+	// StartRunWithResponse Start a run
+	//
+	// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
+	// A repetition of one that was carried out is answered 200 with `replayed`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
+	StartRunWithResponse(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunResponse, error)
+
 	// ListEventsWithResponse Read the feed of all audit events
 	//
 	// The events of all sagas, in an order that never changes. A reader that
@@ -19446,6 +23031,72 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
 	SuspendSagaWithResponse(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*SuspendSagaResponse, error)
 
+	// GetLeaderWithResponse Who leads the scheduler
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
+	GetLeaderWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetLeaderResponse, error)
+
+	// StepDownLeaderWithBodyWithResponse End the leadership of whoever leads
+	//
+	// Another node leads within a second or two, or the same one under a new epoch. For
+	// administrators whose credential is for any tenant: the scheduler is of all tenants.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
+	StepDownLeaderWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
+
+	// StepDownLeaderWithResponse End the leadership of whoever leads
+	//
+	// Another node leads within a second or two, or the same one under a new epoch. For
+	// administrators whose credential is for any tenant: the scheduler is of all tenants.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
+	StepDownLeaderWithResponse(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
+
+	// GetSettingsWithResponse Read the settings of job runs
+	//
+	// All of them, with bounds, and when a change is felt. They are of the deployment,
+	// not of a tenant.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+	GetSettingsWithResponse(ctx context.Context, params *GetSettingsParams, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error)
+
+	// ChangeSettingsWithBodyWithResponse Change settings
+	//
+	// A number sets a setting, null makes it the default again. All or none. Nodes read
+	// them every few seconds. For administrators whose credential is for any tenant.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
+	ChangeSettingsWithBodyWithResponse(ctx context.Context, params *ChangeSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeSettingsResponse, error)
+
+	// ChangeSettingsWithResponse Change settings
+	//
+	// A number sets a setting, null makes it the default again. All or none. Nodes read
+	// them every few seconds. For administrators whose credential is for any tenant.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
+	ChangeSettingsWithResponse(ctx context.Context, params *ChangeSettingsParams, body ChangeSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeSettingsResponse, error)
+
+	// ListSettingChangesWithResponse Who changed which setting
+	//
+	// Newest first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
+	ListSettingChangesWithResponse(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*ListSettingChangesResponse, error)
+
 	// ListSagaStatisticsWithResponse Count sagas by workflow
 	//
 	// How many sagas each version of each workflow has, by what became of them,
@@ -19628,6 +23279,186 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
 	WhoAmIWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*WhoAmIResponse, error)
+
+	// ListWorkersWithResponse List workers
+	//
+	// Newest first, also those that are gone.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/workers (the `ListWorkers` operationId).
+	ListWorkersWithResponse(ctx context.Context, params *ListWorkersParams, reqEditors ...RequestEditorFn) (*ListWorkersResponse, error)
+
+	// RegisterWorkerWithBodyWithResponse Register a worker
+	//
+	// Once per process start: a restart is another worker, with another id. From then
+	// on the worker sends heartbeats, claims runs, starts them and says how they ended.
+	// docs/workers.md is the guide.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
+	RegisterWorkerWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RegisterWorkerResponse, error)
+
+	// RegisterWorkerWithResponse Register a worker
+	//
+	// Once per process start: a restart is another worker, with another id. From then
+	// on the worker sends heartbeats, claims runs, starts them and says how they ended.
+	// docs/workers.md is the guide.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
+	RegisterWorkerWithResponse(ctx context.Context, body RegisterWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterWorkerResponse, error)
+
+	// GetWorkerWithResponse Get a worker
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/workers/{worker_id} (the `GetWorker` operationId).
+	GetWorkerWithResponse(ctx context.Context, workerID WorkerID, reqEditors ...RequestEditorFn) (*GetWorkerResponse, error)
+
+	// ClaimRunsWithBodyWithResponse Ask for runs
+	//
+	// Waits up to `wait_ms` for the first one, and then answers with those that there
+	// are; an empty list when there is none, when nobody leads the scheduler, when the
+	// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+	// its answer was lost: it gives the same runs again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
+	ClaimRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ClaimRunsResponse, error)
+
+	// ClaimRunsWithResponse Ask for runs
+	//
+	// Waits up to `wait_ms` for the first one, and then answers with those that there
+	// are; an empty list when there is none, when nobody leads the scheduler, when the
+	// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+	// its answer was lost: it gives the same runs again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
+	ClaimRunsWithResponse(ctx context.Context, workerID WorkerID, body ClaimRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*ClaimRunsResponse, error)
+
+	// CompleteRunsWithBodyWithResponse Say how up to 1000 runs ended
+	//
+	// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
+	// others; `results` says in the order of `runs` what became of each.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
+	CompleteRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteRunsResponse, error)
+
+	// CompleteRunsWithResponse Say how up to 1000 runs ended
+	//
+	// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
+	// others; `results` says in the order of `runs` what became of each.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
+	CompleteRunsWithResponse(ctx context.Context, workerID WorkerID, body CompleteRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteRunsResponse, error)
+
+	// DetachWorkerWithBodyWithResponse Give a worker up
+	//
+	// For good: its runs are in doubt at once, and go to others unless it confirms
+	// them; whatever else it calls is answered 410, upon which the process registers
+	// anew.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
+	DetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
+
+	// DetachWorkerWithResponse Give a worker up
+	//
+	// For good: its runs are in doubt at once, and go to others unless it confirms
+	// them; whatever else it calls is answered 410, upon which the process registers
+	// anew.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
+	DetachWorkerWithResponse(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
+
+	// DrainWorkerWithBodyWithResponse Give a worker nothing new
+	//
+	// It finishes what it has. Its next heartbeat tells it.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
+	DrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
+
+	// DrainWorkerWithResponse Give a worker nothing new
+	//
+	// It finishes what it has. Its next heartbeat tells it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
+	DrainWorkerWithResponse(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
+
+	// WorkerHeartbeatWithBodyWithResponse Tell that a worker lives, and renew its leases
+	//
+	// Renews the lease of every run in `running` whose fence is right, and takes it out
+	// of doubt. 410 means: stop everything and register anew.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
+	WorkerHeartbeatWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WorkerHeartbeatResponse, error)
+
+	// WorkerHeartbeatWithResponse Tell that a worker lives, and renew its leases
+	//
+	// Renews the lease of every run in `running` whose fence is right, and takes it out
+	// of doubt. 410 means: stop everything and register anew.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
+	WorkerHeartbeatWithResponse(ctx context.Context, workerID WorkerID, body WorkerHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*WorkerHeartbeatResponse, error)
+
+	// StartRunsWithBodyWithResponse Start up to 1000 runs
+	//
+	// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
+	// became of each.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
+	StartRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRunsResponse, error)
+
+	// StartRunsWithResponse Start up to 1000 runs
+	//
+	// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
+	// became of each.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
+	StartRunsWithResponse(ctx context.Context, workerID WorkerID, body StartRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunsResponse, error)
+
+	// UndrainWorkerWithBodyWithResponse Give a worker runs again
+	//
+	// A worker that was detached stays it (409); the process registers anew.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
+	UndrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error)
+
+	// UndrainWorkerWithResponse Give a worker runs again
+	//
+	// A worker that was detached stays it (409); the process registers anew.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
+	UndrainWorkerWithResponse(ctx context.Context, workerID WorkerID, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error)
 
 	// ListWorkflowsWithResponse List workflows
 	//
@@ -22888,6 +26719,569 @@ func (r RetryAllDeadLettersResponse) ContentType() string {
 	return ""
 }
 
+// CheckFenceResponseDefaultHeaders the declared response headers of an HTTP default response for CheckFence
+type CheckFenceResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CheckFenceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FenceCheck
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CheckFenceResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CheckFenceResponse) GetJSON200() *FenceCheck {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CheckFenceResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CheckFenceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CheckFenceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CheckFenceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CheckFenceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AcknowledgeCancelResponseDefaultHeaders the declared response headers of an HTTP default response for AcknowledgeCancel
+type AcknowledgeCancelResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type AcknowledgeCancelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunEnded
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *AcknowledgeCancelResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AcknowledgeCancelResponse) GetJSON200() *RunEnded {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AcknowledgeCancelResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AcknowledgeCancelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AcknowledgeCancelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AcknowledgeCancelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AcknowledgeCancelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CompleteRunResponseDefaultHeaders the declared response headers of an HTTP default response for CompleteRun
+type CompleteRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CompleteRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunEnded
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CompleteRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompleteRunResponse) GetJSON200() *RunEnded {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CompleteRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CompleteRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CompleteRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CompleteRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CompleteRunResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ConfirmContinuationResponseDefaultHeaders the declared response headers of an HTTP default response for ConfirmContinuation
+type ConfirmContinuationResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ConfirmContinuationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunContinues
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ConfirmContinuationResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ConfirmContinuationResponse) GetJSON200() *RunContinues {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ConfirmContinuationResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ConfirmContinuationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ConfirmContinuationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ConfirmContinuationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ConfirmContinuationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// FailRunResponseDefaultHeaders the declared response headers of an HTTP default response for FailRun
+type FailRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type FailRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunEnded
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *FailRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r FailRunResponse) GetJSON200() *RunEnded {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r FailRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r FailRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r FailRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r FailRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r FailRunResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetRunLogResponseDefaultHeaders the declared response headers of an HTTP default response for GetRunLog
+type GetRunLogResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetRunLogResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetRunLogResponseDefaultHeaders
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRunLogResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRunLogResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRunLogResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRunLogResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRunLogResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AppendRunLogResponseDefaultHeaders the declared response headers of an HTTP default response for AppendRunLog
+type AppendRunLogResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type AppendRunLogResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LogStored
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *AppendRunLogResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AppendRunLogResponse) GetJSON200() *LogStored {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AppendRunLogResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AppendRunLogResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AppendRunLogResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AppendRunLogResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AppendRunLogResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReportProgressResponseDefaultHeaders the declared response headers of an HTTP default response for ReportProgress
+type ReportProgressResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ReportProgressResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunLease
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ReportProgressResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReportProgressResponse) GetJSON200() *RunLease {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReportProgressResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReportProgressResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReportProgressResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReportProgressResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReportProgressResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReleaseRunResponseDefaultHeaders the declared response headers of an HTTP default response for ReleaseRun
+type ReleaseRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ReleaseRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunEnded
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ReleaseRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReleaseRunResponse) GetJSON200() *RunEnded {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReleaseRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReleaseRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReleaseRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReleaseRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReleaseRunResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// StartRunResponseDefaultHeaders the declared response headers of an HTTP default response for StartRun
+type StartRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type StartRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunStarted
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *StartRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r StartRunResponse) GetJSON200() *RunStarted {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StartRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StartRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StartRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StartRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StartRunResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListEvents
 type ListEventsResponseDefaultHeaders struct {
 	Allow           *string
@@ -24626,6 +29020,312 @@ func (r SuspendSagaResponse) ContentType() string {
 	return ""
 }
 
+// GetLeaderResponseDefaultHeaders the declared response headers of an HTTP default response for GetLeader
+type GetLeaderResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetLeaderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SchedulerLeader
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetLeaderResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetLeaderResponse) GetJSON200() *SchedulerLeader {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetLeaderResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetLeaderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetLeaderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetLeaderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetLeaderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// StepDownLeaderResponseDefaultHeaders the declared response headers of an HTTP default response for StepDownLeader
+type StepDownLeaderResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type StepDownLeaderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SchedulerLeader
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *StepDownLeaderResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r StepDownLeaderResponse) GetJSON200() *SchedulerLeader {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StepDownLeaderResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StepDownLeaderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StepDownLeaderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StepDownLeaderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StepDownLeaderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetSettingsResponse200Headers the declared response headers of an HTTP 200 response for GetSettings
+type GetSettingsResponse200Headers struct {
+	ETag string
+}
+
+// GetSettingsResponse304Headers the declared response headers of an HTTP 304 response for GetSettings
+type GetSettingsResponse304Headers struct {
+	ETag string
+}
+
+// GetSettingsResponseDefaultHeaders the declared response headers of an HTTP default response for GetSettings
+type GetSettingsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettingsFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetSettingsResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetSettingsResponse304Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetSettingsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSettingsResponse) GetJSON200() *SettingsFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSettingsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ChangeSettingsResponse200Headers the declared response headers of an HTTP 200 response for ChangeSettings
+type ChangeSettingsResponse200Headers struct {
+	ETag string
+}
+
+// ChangeSettingsResponseDefaultHeaders the declared response headers of an HTTP default response for ChangeSettings
+type ChangeSettingsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ChangeSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettingsFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ChangeSettingsResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ChangeSettingsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ChangeSettingsResponse) GetJSON200() *SettingsFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ChangeSettingsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ChangeSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ChangeSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ChangeSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ChangeSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListSettingChangesResponseDefaultHeaders the declared response headers of an HTTP default response for ListSettingChanges
+type ListSettingChangesResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListSettingChangesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettingChangeList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListSettingChangesResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSettingChangesResponse) GetJSON200() *SettingChangeList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSettingChangesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSettingChangesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSettingChangesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSettingChangesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSettingChangesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListSagaStatisticsResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagaStatistics
 type ListSagaStatisticsResponseDefaultHeaders struct {
 	Allow           *string
@@ -25525,6 +30225,611 @@ func (r WhoAmIResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r WhoAmIResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListWorkersResponseDefaultHeaders the declared response headers of an HTTP default response for ListWorkers
+type ListWorkersResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListWorkersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WorkerList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListWorkersResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListWorkersResponse) GetJSON200() *WorkerList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListWorkersResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListWorkersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListWorkersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListWorkersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListWorkersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RegisterWorkerResponse201Headers the declared response headers of an HTTP 201 response for RegisterWorker
+type RegisterWorkerResponse201Headers struct {
+	Location *string
+}
+
+// RegisterWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for RegisterWorker
+type RegisterWorkerResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RegisterWorkerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *WorkerRegistration
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *RegisterWorkerResponse201Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RegisterWorkerResponseDefaultHeaders
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RegisterWorkerResponse) GetJSON201() *WorkerRegistration {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RegisterWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RegisterWorkerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RegisterWorkerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RegisterWorkerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RegisterWorkerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetWorkerResponse200Headers the declared response headers of an HTTP 200 response for GetWorker
+type GetWorkerResponse200Headers struct {
+	ETag string
+}
+
+// GetWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for GetWorker
+type GetWorkerResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetWorkerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WorkerFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetWorkerResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetWorkerResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetWorkerResponse) GetJSON200() *WorkerFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetWorkerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetWorkerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetWorkerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetWorkerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ClaimRunsResponseDefaultHeaders the declared response headers of an HTTP default response for ClaimRuns
+type ClaimRunsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ClaimRunsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ClaimedRuns
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ClaimRunsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ClaimRunsResponse) GetJSON200() *ClaimedRuns {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ClaimRunsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ClaimRunsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ClaimRunsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ClaimRunsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ClaimRunsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CompleteRunsResponseDefaultHeaders the declared response headers of an HTTP default response for CompleteRuns
+type CompleteRunsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CompleteRunsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunResults
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CompleteRunsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompleteRunsResponse) GetJSON200() *RunResults {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CompleteRunsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CompleteRunsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CompleteRunsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CompleteRunsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CompleteRunsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DetachWorkerResponse200Headers the declared response headers of an HTTP 200 response for DetachWorker
+type DetachWorkerResponse200Headers struct {
+	ETag string
+}
+
+// DetachWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for DetachWorker
+type DetachWorkerResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type DetachWorkerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WorkerFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DetachWorkerResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *DetachWorkerResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DetachWorkerResponse) GetJSON200() *WorkerFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DetachWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DetachWorkerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DetachWorkerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DetachWorkerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DetachWorkerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DrainWorkerResponse200Headers the declared response headers of an HTTP 200 response for DrainWorker
+type DrainWorkerResponse200Headers struct {
+	ETag string
+}
+
+// DrainWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for DrainWorker
+type DrainWorkerResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type DrainWorkerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WorkerFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DrainWorkerResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *DrainWorkerResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DrainWorkerResponse) GetJSON200() *WorkerFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DrainWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DrainWorkerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DrainWorkerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DrainWorkerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DrainWorkerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// WorkerHeartbeatResponseDefaultHeaders the declared response headers of an HTTP default response for WorkerHeartbeat
+type WorkerHeartbeatResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type WorkerHeartbeatResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Heartbeat
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *WorkerHeartbeatResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WorkerHeartbeatResponse) GetJSON200() *Heartbeat {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WorkerHeartbeatResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WorkerHeartbeatResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WorkerHeartbeatResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WorkerHeartbeatResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WorkerHeartbeatResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// StartRunsResponseDefaultHeaders the declared response headers of an HTTP default response for StartRuns
+type StartRunsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type StartRunsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunResults
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *StartRunsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r StartRunsResponse) GetJSON200() *RunResults {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StartRunsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StartRunsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StartRunsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StartRunsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StartRunsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UndrainWorkerResponse200Headers the declared response headers of an HTTP 200 response for UndrainWorker
+type UndrainWorkerResponse200Headers struct {
+	ETag string
+}
+
+// UndrainWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for UndrainWorker
+type UndrainWorkerResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type UndrainWorkerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WorkerFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UndrainWorkerResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *UndrainWorkerResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UndrainWorkerResponse) GetJSON200() *WorkerFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UndrainWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UndrainWorkerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UndrainWorkerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UndrainWorkerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UndrainWorkerResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -27476,6 +32781,314 @@ func (c *ClientWithResponses) RetryAllDeadLettersWithResponse(ctx context.Contex
 	return ParseRetryAllDeadLettersResponse(rsp)
 }
 
+// CheckFenceWithBodyWithResponse Check a fencing token
+//
+// For other systems that runs write to: `ok` is false when a newer token was shown
+// for this key before, and then the write is to be refused. The newest token is
+// remembered.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
+func (c *ClientWithResponses) CheckFenceWithBodyWithResponse(ctx context.Context, fenceKey Label, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error) {
+	rsp, err := c.CheckFenceWithBody(ctx, fenceKey, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckFenceResponse(rsp)
+}
+
+// CheckFenceWithResponse Check a fencing token
+//
+// For other systems that runs write to: `ok` is false when a newer token was shown
+// for this key before, and then the write is to be refused. The newest token is
+// remembered.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
+func (c *ClientWithResponses) CheckFenceWithResponse(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error) {
+	rsp, err := c.CheckFence(ctx, fenceKey, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckFenceResponse(rsp)
+}
+
+// AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
+//
+// RUNNING → CANCELED, when somebody has asked for it.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
+func (c *ClientWithResponses) AcknowledgeCancelWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeCancelResponse, error) {
+	rsp, err := c.AcknowledgeCancelWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeCancelResponse(rsp)
+}
+
+// AcknowledgeCancelWithResponse Say that a run was stopped
+//
+// RUNNING → CANCELED, when somebody has asked for it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
+func (c *ClientWithResponses) AcknowledgeCancelWithResponse(ctx context.Context, runID RunID, body AcknowledgeCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeCancelResponse, error) {
+	rsp, err := c.AcknowledgeCancel(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeCancelResponse(rsp)
+}
+
+// CompleteRunWithBodyWithResponse Say that a run has succeeded
+//
+// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
+// answered 200 with `replayed`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
+func (c *ClientWithResponses) CompleteRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteRunResponse, error) {
+	rsp, err := c.CompleteRunWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteRunResponse(rsp)
+}
+
+// CompleteRunWithResponse Say that a run has succeeded
+//
+// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
+// answered 200 with `replayed`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
+func (c *ClientWithResponses) CompleteRunWithResponse(ctx context.Context, runID RunID, body CompleteRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteRunResponse, error) {
+	rsp, err := c.CompleteRun(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteRunResponse(rsp)
+}
+
+// ConfirmContinuationWithBodyWithResponse Say that a run in doubt goes on
+//
+// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+// it and discard its result.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
+func (c *ClientWithResponses) ConfirmContinuationWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ConfirmContinuationResponse, error) {
+	rsp, err := c.ConfirmContinuationWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConfirmContinuationResponse(rsp)
+}
+
+// ConfirmContinuationWithResponse Say that a run in doubt goes on
+//
+// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+// it and discard its result.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
+func (c *ClientWithResponses) ConfirmContinuationWithResponse(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*ConfirmContinuationResponse, error) {
+	rsp, err := c.ConfirmContinuation(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConfirmContinuationResponse(rsp)
+}
+
+// FailRunWithBodyWithResponse Say that a run has failed
+//
+// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
+// stored in the same transaction. A repetition is answered 200 with `replayed`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
+func (c *ClientWithResponses) FailRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FailRunResponse, error) {
+	rsp, err := c.FailRunWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFailRunResponse(rsp)
+}
+
+// FailRunWithResponse Say that a run has failed
+//
+// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
+// stored in the same transaction. A repetition is answered 200 with `replayed`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
+func (c *ClientWithResponses) FailRunWithResponse(ctx context.Context, runID RunID, body FailRunJSONRequestBody, reqEditors ...RequestEditorFn) (*FailRunResponse, error) {
+	rsp, err := c.FailRun(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFailRunResponse(rsp)
+}
+
+// GetRunLogWithResponse Read a run's log
+//
+// As plain text (`Accept: text/plain`), as one JSON document per chunk
+// (`application/x-ndjson`, the default), or as server-sent events
+// (`text/event-stream`), each of which has the place of its chunk as `id`:
+// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
+// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
+// the log store are read from there.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
+func (c *ClientWithResponses) GetRunLogWithResponse(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*GetRunLogResponse, error) {
+	rsp, err := c.GetRunLog(ctx, runID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRunLogResponse(rsp)
+}
+
+// AppendRunLogWithBodyWithResponse Add a piece of a run's log
+//
+// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
+// answered 200; another one of the same number is 409. The last lines may come after
+// the run has ended.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
+func (c *ClientWithResponses) AppendRunLogWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AppendRunLogResponse, error) {
+	rsp, err := c.AppendRunLogWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAppendRunLogResponse(rsp)
+}
+
+// AppendRunLogWithResponse Add a piece of a run's log
+//
+// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
+// answered 200; another one of the same number is 409. The last lines may come after
+// the run has ended.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
+func (c *ClientWithResponses) AppendRunLogWithResponse(ctx context.Context, runID RunID, body AppendRunLogJSONRequestBody, reqEditors ...RequestEditorFn) (*AppendRunLogResponse, error) {
+	rsp, err := c.AppendRunLog(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAppendRunLogResponse(rsp)
+}
+
+// ReportProgressWithBodyWithResponse Tell how far a run has come
+//
+// Renews the lease as well.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
+func (c *ClientWithResponses) ReportProgressWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportProgressResponse, error) {
+	rsp, err := c.ReportProgressWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReportProgressResponse(rsp)
+}
+
+// ReportProgressWithResponse Tell how far a run has come
+//
+// Renews the lease as well.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
+func (c *ClientWithResponses) ReportProgressWithResponse(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportProgressResponse, error) {
+	rsp, err := c.ReportProgress(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReportProgressResponse(rsp)
+}
+
+// ReleaseRunWithBodyWithResponse Give a run back
+//
+// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
+// stop.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
+func (c *ClientWithResponses) ReleaseRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReleaseRunResponse, error) {
+	rsp, err := c.ReleaseRunWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReleaseRunResponse(rsp)
+}
+
+// ReleaseRunWithResponse Give a run back
+//
+// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
+// stop.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
+func (c *ClientWithResponses) ReleaseRunWithResponse(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseRunResponse, error) {
+	rsp, err := c.ReleaseRun(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReleaseRunResponse(rsp)
+}
+
+// StartRunWithBodyWithResponse Start a run
+//
+// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
+// A repetition of one that was carried out is answered 200 with `replayed`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
+func (c *ClientWithResponses) StartRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRunResponse, error) {
+	rsp, err := c.StartRunWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStartRunResponse(rsp)
+}
+
+// StartRunWithResponse Start a run
+//
+// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
+// A repetition of one that was carried out is answered 200 with `replayed`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
+func (c *ClientWithResponses) StartRunWithResponse(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunResponse, error) {
+	rsp, err := c.StartRun(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStartRunResponse(rsp)
+}
+
 // ListEventsWithResponse Read the feed of all audit events
 //
 // The events of all sagas, in an order that never changes. A reader that
@@ -28133,6 +33746,114 @@ func (c *ClientWithResponses) SuspendSagaWithResponse(ctx context.Context, sagaI
 	return ParseSuspendSagaResponse(rsp)
 }
 
+// GetLeaderWithResponse Who leads the scheduler
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
+func (c *ClientWithResponses) GetLeaderWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetLeaderResponse, error) {
+	rsp, err := c.GetLeader(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetLeaderResponse(rsp)
+}
+
+// StepDownLeaderWithBodyWithResponse End the leadership of whoever leads
+//
+// Another node leads within a second or two, or the same one under a new epoch. For
+// administrators whose credential is for any tenant: the scheduler is of all tenants.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
+func (c *ClientWithResponses) StepDownLeaderWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error) {
+	rsp, err := c.StepDownLeaderWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStepDownLeaderResponse(rsp)
+}
+
+// StepDownLeaderWithResponse End the leadership of whoever leads
+//
+// Another node leads within a second or two, or the same one under a new epoch. For
+// administrators whose credential is for any tenant: the scheduler is of all tenants.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
+func (c *ClientWithResponses) StepDownLeaderWithResponse(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error) {
+	rsp, err := c.StepDownLeader(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStepDownLeaderResponse(rsp)
+}
+
+// GetSettingsWithResponse Read the settings of job runs
+//
+// All of them, with bounds, and when a change is felt. They are of the deployment,
+// not of a tenant.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+func (c *ClientWithResponses) GetSettingsWithResponse(ctx context.Context, params *GetSettingsParams, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error) {
+	rsp, err := c.GetSettings(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSettingsResponse(rsp)
+}
+
+// ChangeSettingsWithBodyWithResponse Change settings
+//
+// A number sets a setting, null makes it the default again. All or none. Nodes read
+// them every few seconds. For administrators whose credential is for any tenant.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
+func (c *ClientWithResponses) ChangeSettingsWithBodyWithResponse(ctx context.Context, params *ChangeSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeSettingsResponse, error) {
+	rsp, err := c.ChangeSettingsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeSettingsResponse(rsp)
+}
+
+// ChangeSettingsWithResponse Change settings
+//
+// A number sets a setting, null makes it the default again. All or none. Nodes read
+// them every few seconds. For administrators whose credential is for any tenant.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
+func (c *ClientWithResponses) ChangeSettingsWithResponse(ctx context.Context, params *ChangeSettingsParams, body ChangeSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeSettingsResponse, error) {
+	rsp, err := c.ChangeSettings(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeSettingsResponse(rsp)
+}
+
+// ListSettingChangesWithResponse Who changed which setting
+//
+// Newest first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
+func (c *ClientWithResponses) ListSettingChangesWithResponse(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*ListSettingChangesResponse, error) {
+	rsp, err := c.ListSettingChanges(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSettingChangesResponse(rsp)
+}
+
 // ListSagaStatisticsWithResponse Count sagas by workflow
 //
 // How many sagas each version of each workflow has, by what became of them,
@@ -28428,6 +34149,294 @@ func (c *ClientWithResponses) WhoAmIWithResponse(ctx context.Context, reqEditors
 		return nil, err
 	}
 	return ParseWhoAmIResponse(rsp)
+}
+
+// ListWorkersWithResponse List workers
+//
+// Newest first, also those that are gone.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/workers (the `ListWorkers` operationId).
+func (c *ClientWithResponses) ListWorkersWithResponse(ctx context.Context, params *ListWorkersParams, reqEditors ...RequestEditorFn) (*ListWorkersResponse, error) {
+	rsp, err := c.ListWorkers(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListWorkersResponse(rsp)
+}
+
+// RegisterWorkerWithBodyWithResponse Register a worker
+//
+// Once per process start: a restart is another worker, with another id. From then
+// on the worker sends heartbeats, claims runs, starts them and says how they ended.
+// docs/workers.md is the guide.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
+func (c *ClientWithResponses) RegisterWorkerWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RegisterWorkerResponse, error) {
+	rsp, err := c.RegisterWorkerWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRegisterWorkerResponse(rsp)
+}
+
+// RegisterWorkerWithResponse Register a worker
+//
+// Once per process start: a restart is another worker, with another id. From then
+// on the worker sends heartbeats, claims runs, starts them and says how they ended.
+// docs/workers.md is the guide.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
+func (c *ClientWithResponses) RegisterWorkerWithResponse(ctx context.Context, body RegisterWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterWorkerResponse, error) {
+	rsp, err := c.RegisterWorker(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRegisterWorkerResponse(rsp)
+}
+
+// GetWorkerWithResponse Get a worker
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/workers/{worker_id} (the `GetWorker` operationId).
+func (c *ClientWithResponses) GetWorkerWithResponse(ctx context.Context, workerID WorkerID, reqEditors ...RequestEditorFn) (*GetWorkerResponse, error) {
+	rsp, err := c.GetWorker(ctx, workerID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetWorkerResponse(rsp)
+}
+
+// ClaimRunsWithBodyWithResponse Ask for runs
+//
+// Waits up to `wait_ms` for the first one, and then answers with those that there
+// are; an empty list when there is none, when nobody leads the scheduler, when the
+// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+// its answer was lost: it gives the same runs again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
+func (c *ClientWithResponses) ClaimRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ClaimRunsResponse, error) {
+	rsp, err := c.ClaimRunsWithBody(ctx, workerID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseClaimRunsResponse(rsp)
+}
+
+// ClaimRunsWithResponse Ask for runs
+//
+// Waits up to `wait_ms` for the first one, and then answers with those that there
+// are; an empty list when there is none, when nobody leads the scheduler, when the
+// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+// its answer was lost: it gives the same runs again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
+func (c *ClientWithResponses) ClaimRunsWithResponse(ctx context.Context, workerID WorkerID, body ClaimRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*ClaimRunsResponse, error) {
+	rsp, err := c.ClaimRuns(ctx, workerID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseClaimRunsResponse(rsp)
+}
+
+// CompleteRunsWithBodyWithResponse Say how up to 1000 runs ended
+//
+// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
+// others; `results` says in the order of `runs` what became of each.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
+func (c *ClientWithResponses) CompleteRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteRunsResponse, error) {
+	rsp, err := c.CompleteRunsWithBody(ctx, workerID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteRunsResponse(rsp)
+}
+
+// CompleteRunsWithResponse Say how up to 1000 runs ended
+//
+// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
+// others; `results` says in the order of `runs` what became of each.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
+func (c *ClientWithResponses) CompleteRunsWithResponse(ctx context.Context, workerID WorkerID, body CompleteRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteRunsResponse, error) {
+	rsp, err := c.CompleteRuns(ctx, workerID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteRunsResponse(rsp)
+}
+
+// DetachWorkerWithBodyWithResponse Give a worker up
+//
+// For good: its runs are in doubt at once, and go to others unless it confirms
+// them; whatever else it calls is answered 410, upon which the process registers
+// anew.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
+func (c *ClientWithResponses) DetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error) {
+	rsp, err := c.DetachWorkerWithBody(ctx, workerID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDetachWorkerResponse(rsp)
+}
+
+// DetachWorkerWithResponse Give a worker up
+//
+// For good: its runs are in doubt at once, and go to others unless it confirms
+// them; whatever else it calls is answered 410, upon which the process registers
+// anew.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
+func (c *ClientWithResponses) DetachWorkerWithResponse(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error) {
+	rsp, err := c.DetachWorker(ctx, workerID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDetachWorkerResponse(rsp)
+}
+
+// DrainWorkerWithBodyWithResponse Give a worker nothing new
+//
+// It finishes what it has. Its next heartbeat tells it.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
+func (c *ClientWithResponses) DrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error) {
+	rsp, err := c.DrainWorkerWithBody(ctx, workerID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDrainWorkerResponse(rsp)
+}
+
+// DrainWorkerWithResponse Give a worker nothing new
+//
+// It finishes what it has. Its next heartbeat tells it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
+func (c *ClientWithResponses) DrainWorkerWithResponse(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error) {
+	rsp, err := c.DrainWorker(ctx, workerID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDrainWorkerResponse(rsp)
+}
+
+// WorkerHeartbeatWithBodyWithResponse Tell that a worker lives, and renew its leases
+//
+// Renews the lease of every run in `running` whose fence is right, and takes it out
+// of doubt. 410 means: stop everything and register anew.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
+func (c *ClientWithResponses) WorkerHeartbeatWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WorkerHeartbeatResponse, error) {
+	rsp, err := c.WorkerHeartbeatWithBody(ctx, workerID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWorkerHeartbeatResponse(rsp)
+}
+
+// WorkerHeartbeatWithResponse Tell that a worker lives, and renew its leases
+//
+// Renews the lease of every run in `running` whose fence is right, and takes it out
+// of doubt. 410 means: stop everything and register anew.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
+func (c *ClientWithResponses) WorkerHeartbeatWithResponse(ctx context.Context, workerID WorkerID, body WorkerHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*WorkerHeartbeatResponse, error) {
+	rsp, err := c.WorkerHeartbeat(ctx, workerID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWorkerHeartbeatResponse(rsp)
+}
+
+// StartRunsWithBodyWithResponse Start up to 1000 runs
+//
+// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
+// became of each.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
+func (c *ClientWithResponses) StartRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRunsResponse, error) {
+	rsp, err := c.StartRunsWithBody(ctx, workerID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStartRunsResponse(rsp)
+}
+
+// StartRunsWithResponse Start up to 1000 runs
+//
+// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
+// became of each.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
+func (c *ClientWithResponses) StartRunsWithResponse(ctx context.Context, workerID WorkerID, body StartRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunsResponse, error) {
+	rsp, err := c.StartRuns(ctx, workerID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStartRunsResponse(rsp)
+}
+
+// UndrainWorkerWithBodyWithResponse Give a worker runs again
+//
+// A worker that was detached stays it (409); the process registers anew.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
+func (c *ClientWithResponses) UndrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error) {
+	rsp, err := c.UndrainWorkerWithBody(ctx, workerID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUndrainWorkerResponse(rsp)
+}
+
+// UndrainWorkerWithResponse Give a worker runs again
+//
+// A worker that was detached stays it (409); the process registers anew.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
+func (c *ClientWithResponses) UndrainWorkerWithResponse(ctx context.Context, workerID WorkerID, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error) {
+	rsp, err := c.UndrainWorker(ctx, workerID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUndrainWorkerResponse(rsp)
 }
 
 // ListWorkflowsWithResponse List workflows
@@ -32144,6 +38153,599 @@ func ParseRetryAllDeadLettersResponse(rsp *http.Response) (*RetryAllDeadLettersR
 	return response, nil
 }
 
+// ParseCheckFenceResponse parses an HTTP response from a CheckFenceWithResponse call
+func ParseCheckFenceResponse(rsp *http.Response) (*CheckFenceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CheckFenceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FenceCheck
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers CheckFenceResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAcknowledgeCancelResponse parses an HTTP response from a AcknowledgeCancelWithResponse call
+func ParseAcknowledgeCancelResponse(rsp *http.Response) (*AcknowledgeCancelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AcknowledgeCancelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunEnded
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers AcknowledgeCancelResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCompleteRunResponse parses an HTTP response from a CompleteRunWithResponse call
+func ParseCompleteRunResponse(rsp *http.Response) (*CompleteRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CompleteRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunEnded
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers CompleteRunResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseConfirmContinuationResponse parses an HTTP response from a ConfirmContinuationWithResponse call
+func ParseConfirmContinuationResponse(rsp *http.Response) (*ConfirmContinuationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ConfirmContinuationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunContinues
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ConfirmContinuationResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseFailRunResponse parses an HTTP response from a FailRunWithResponse call
+func ParseFailRunResponse(rsp *http.Response) (*FailRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &FailRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunEnded
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers FailRunResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetRunLogResponse parses an HTTP response from a GetRunLogWithResponse call
+func ParseGetRunLogResponse(rsp *http.Response) (*GetRunLogResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRunLogResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetRunLogResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAppendRunLogResponse parses an HTTP response from a AppendRunLogWithResponse call
+func ParseAppendRunLogResponse(rsp *http.Response) (*AppendRunLogResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AppendRunLogResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LogStored
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers AppendRunLogResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReportProgressResponse parses an HTTP response from a ReportProgressWithResponse call
+func ParseReportProgressResponse(rsp *http.Response) (*ReportProgressResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReportProgressResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunLease
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ReportProgressResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReleaseRunResponse parses an HTTP response from a ReleaseRunWithResponse call
+func ParseReleaseRunResponse(rsp *http.Response) (*ReleaseRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReleaseRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunEnded
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ReleaseRunResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseStartRunResponse parses an HTTP response from a StartRunWithResponse call
+func ParseStartRunResponse(rsp *http.Response) (*StartRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StartRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunStarted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers StartRunResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListEventsResponse parses an HTTP response from a ListEventsWithResponse call
 func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -34197,6 +40799,339 @@ func ParseSuspendSagaResponse(rsp *http.Response) (*SuspendSagaResponse, error) 
 	return response, nil
 }
 
+// ParseGetLeaderResponse parses an HTTP response from a GetLeaderWithResponse call
+func ParseGetLeaderResponse(rsp *http.Response) (*GetLeaderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetLeaderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SchedulerLeader
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetLeaderResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseStepDownLeaderResponse parses an HTTP response from a StepDownLeaderWithResponse call
+func ParseStepDownLeaderResponse(rsp *http.Response) (*StepDownLeaderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StepDownLeaderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SchedulerLeader
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers StepDownLeaderResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetSettingsResponse parses an HTTP response from a GetSettingsWithResponse call
+func ParseGetSettingsResponse(rsp *http.Response) (*GetSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettingsFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetSettingsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers304 = &headers
+	case true:
+		var headers GetSettingsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseChangeSettingsResponse parses an HTTP response from a ChangeSettingsWithResponse call
+func ParseChangeSettingsResponse(rsp *http.Response) (*ChangeSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ChangeSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettingsFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ChangeSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers ChangeSettingsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListSettingChangesResponse parses an HTTP response from a ListSettingChangesWithResponse call
+func ParseListSettingChangesResponse(rsp *http.Response) (*ListSettingChangesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSettingChangesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettingChangeList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListSettingChangesResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListSagaStatisticsResponse parses an HTTP response from a ListSagaStatisticsWithResponse call
 func ParseListSagaStatisticsResponse(rsp *http.Response) (*ListSagaStatisticsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -35153,6 +42088,656 @@ func ParseWhoAmIResponse(rsp *http.Response) (*WhoAmIResponse, error) {
 	switch {
 	case true:
 		var headers WhoAmIResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListWorkersResponse parses an HTTP response from a ListWorkersWithResponse call
+func ParseListWorkersResponse(rsp *http.Response) (*ListWorkersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListWorkersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WorkerList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListWorkersResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRegisterWorkerResponse parses an HTTP response from a RegisterWorkerWithResponse call
+func ParseRegisterWorkerResponse(rsp *http.Response) (*RegisterWorkerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RegisterWorkerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest WorkerRegistration
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers RegisterWorkerResponse201Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers201 = &headers
+	case true:
+		var headers RegisterWorkerResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetWorkerResponse parses an HTTP response from a GetWorkerWithResponse call
+func ParseGetWorkerResponse(rsp *http.Response) (*GetWorkerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetWorkerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WorkerFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetWorkerResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers GetWorkerResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseClaimRunsResponse parses an HTTP response from a ClaimRunsWithResponse call
+func ParseClaimRunsResponse(rsp *http.Response) (*ClaimRunsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ClaimRunsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ClaimedRuns
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ClaimRunsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCompleteRunsResponse parses an HTTP response from a CompleteRunsWithResponse call
+func ParseCompleteRunsResponse(rsp *http.Response) (*CompleteRunsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CompleteRunsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunResults
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers CompleteRunsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDetachWorkerResponse parses an HTTP response from a DetachWorkerWithResponse call
+func ParseDetachWorkerResponse(rsp *http.Response) (*DetachWorkerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DetachWorkerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WorkerFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DetachWorkerResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers DetachWorkerResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDrainWorkerResponse parses an HTTP response from a DrainWorkerWithResponse call
+func ParseDrainWorkerResponse(rsp *http.Response) (*DrainWorkerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DrainWorkerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WorkerFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DrainWorkerResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers DrainWorkerResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseWorkerHeartbeatResponse parses an HTTP response from a WorkerHeartbeatWithResponse call
+func ParseWorkerHeartbeatResponse(rsp *http.Response) (*WorkerHeartbeatResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WorkerHeartbeatResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Heartbeat
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers WorkerHeartbeatResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseStartRunsResponse parses an HTTP response from a StartRunsWithResponse call
+func ParseStartRunsResponse(rsp *http.Response) (*StartRunsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StartRunsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunResults
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers StartRunsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUndrainWorkerResponse parses an HTTP response from a UndrainWorkerWithResponse call
+func ParseUndrainWorkerResponse(rsp *http.Response) (*UndrainWorkerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UndrainWorkerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WorkerFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UndrainWorkerResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers UndrainWorkerResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

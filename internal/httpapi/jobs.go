@@ -1,11 +1,18 @@
 package httpapi
 
 import (
+	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
 )
 
 // Jobs is what the edge needs of job runs.
@@ -17,6 +24,45 @@ type Jobs struct {
 	Workers     jobrun.Workers
 	Elections   jobrun.Elections
 	Settings    jobrun.SettingsStore
+	// Current returns the settings as this node knows them; it is asked at every
+	// call of a worker.
+	Current func(context.Context) (jobrun.Settings, error)
+	// Start and Finish are those of Work for one run, usually through a group
+	// commit. Optional: each goes to Work by itself.
+	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
+	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
+	// Admitted has woke called whenever a queue has got runs that may be claimed,
+	// until the process ends: a hint. Optional: claims that wait then look by
+	// themselves every second or two.
+	Admitted func(woke func(tenant uuid.UUID, queue string))
+	// Logs opens a log that is in the log store: NDJSON of jobrun.LogLine. Optional:
+	// there is no log store. Fault: NotFound.
+	Logs func(ctx context.Context, ref string) (io.ReadCloser, error)
+	// MaxWaiting bounds the claims that wait at once on this node; 0: 10,000.
+	MaxWaiting int
+}
+
+func (j *Jobs) complete() {
+	if j.Start == nil {
+		j.Start = func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
+			return one(j.Work.Start(ctx, tenant, []jobrun.RunFence{f}))
+		}
+	}
+	if j.Finish == nil {
+		j.Finish = func(ctx context.Context, r jobrun.Result) (jobrun.Done, error) {
+			return one(j.Work.Finish(ctx, []jobrun.Result{r}))
+		}
+	}
+	if j.MaxWaiting == 0 {
+		j.MaxWaiting = 10_000
+	}
+}
+
+func one(done []jobrun.Done, err error) (jobrun.Done, error) {
+	if err != nil {
+		return jobrun.Done{}, err
+	}
+	return done[0], nil
 }
 
 // jobPaths begin the operations of job runs.
@@ -47,3 +93,11 @@ func (s *server) jobsOpen(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// didJob is the action of the one who asks on something of job runs.
+func (s *server) didJob(ctx context.Context, kind operator.Kind, subject, verb string, reason *string, detail json.RawMessage) operator.Action {
+	req := requestOf(ctx)
+	return byOf(ctx, reason).Did(s.NewID(), req.tenant.ID, s.now(), kind, subject, verb, detail)
+}
+
+func ms(d time.Duration) int64 { return d.Milliseconds() }

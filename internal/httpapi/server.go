@@ -135,6 +135,7 @@ type server struct {
 	inUse       inUse
 	cursors     cursors
 	streams     streams
+	waits       *waits // nil: there are no job runs
 	router      chi.Router
 }
 
@@ -154,6 +155,12 @@ func New(cfg Config) (http.Handler, error) {
 		definitions: newDefinitions(cfg.Workflows, workflow.Limits{MaxSteps: cfg.Limits.MaxSteps}),
 		cursors:     cursors{key: cfg.CursorKey},
 		streams:     streams{max: cfg.Limits.MaxStreams, changed: cfg.Streams},
+	}
+	if cfg.Jobs != nil {
+		s.waits = newWaits(cfg.Jobs.MaxWaiting)
+		if cfg.Jobs.Admitted != nil {
+			cfg.Jobs.Admitted(s.waits.admitted)
+		}
 	}
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
@@ -187,6 +194,9 @@ func (c *Config) complete() error {
 		return errors.New("every field of DeadLetters is required")
 	case len(c.CursorKey) < 32:
 		return errors.New("CursorKey needs at least 32 bytes")
+	}
+	if c.Jobs != nil {
+		c.Jobs.complete()
 	}
 	if c.Streams == nil {
 		c.Streams = func(int) {}

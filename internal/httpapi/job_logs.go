@@ -1,0 +1,288 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+const (
+	mediaText   = "text/plain"
+	mediaNDJSON = "application/x-ndjson"
+	logPage     = 16                     // chunks that are read at once
+	logPoll     = 400 * time.Millisecond // how often a log that is followed is looked at
+)
+
+// runLog is the answer to one who reads the log of a run.
+type runLog struct {
+	s       *server
+	ctx     context.Context //nolint:containedctx // of the request, for which this is the answer
+	tenant  uuid.UUID
+	run     jobrun.Run
+	stored  io.ReadCloser // the log in the log store; nil: it is in the database
+	leave   func()        // gives the place of a stream back; nil: it took none
+	media   string
+	bare    bool   // a HEAD: no body
+	attempt int    // only this one; 0: all
+	stream  string // only this one; "": all
+	follow  bool
+	next    jobrun.LogPlace // where to go on
+
+	w   http.ResponseWriter
+	out *http.ResponseController
+	buf bytes.Buffer
+	was time.Time // when something was sent last
+}
+
+// errLogLeft ends an answer whose reader is gone or too slow.
+var errLogLeft = errors.New("the reader of a log is gone")
+
+// GetRunLog checks what is asked for; the answer writes the log.
+func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.GetRunLogResponseObject, error) {
+	req, p := requestOf(ctx), in.Params
+	l := &runLog{
+		s: s, ctx: ctx, tenant: req.tenant.ID, media: logMedia(text(p.Accept)), bare: req.method == http.MethodHead,
+		stream: text(p.Stream), follow: p.Follow != nil && *p.Follow,
+	}
+	if p.Attempt != nil {
+		l.attempt = int(*p.Attempt)
+		l.next.Attempt = l.attempt
+	}
+	switch {
+	case p.LastEventID != nil && *p.LastEventID != "":
+		if _, err := fmt.Sscanf(*p.LastEventID, "%d.%d", &l.next.Attempt, &l.next.Seq); err != nil || l.next.Attempt < 1 || l.next.Seq < 0 {
+			return nil, badParameter("Last-Event-ID", "invalid", "is not an id of this stream")
+		}
+		l.next.Seq++
+	case p.AfterSeq != nil && p.Attempt == nil:
+		return nil, badParameter("after_seq", "required", "needs attempt")
+	case p.AfterSeq != nil:
+		l.next.Seq = int(*p.AfterSeq) + 1
+	}
+	if err := l.read(in.RunID); err != nil {
+		return nil, err
+	}
+	if l.run.LogRef != "" {
+		if s.Jobs.Logs == nil {
+			return nil, fault.New(fault.Unavailable, codeUnavailable, "the log is in a log store, and this server has none: see jobs.log_offload_url")
+		}
+		var err error
+		l.stored, err = s.Jobs.Logs(ctx, l.run.LogRef)
+		return l, err
+	}
+	if l.follow {
+		var err error
+		if l.leave, err = s.streams.enter(); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// logMedia chooses how a log is written.
+func logMedia(accept string) string {
+	for _, media := range []string{mediaStream, mediaText} {
+		if strings.Contains(accept, media) {
+			return media
+		}
+	}
+	return mediaNDJSON
+}
+
+// read reads the run anew.
+func (l *runLog) read(id uuid.UUID) (err error) {
+	ctx, cancel := l.s.bounded(l.ctx)
+	defer cancel()
+	l.run, err = l.s.Jobs.Runs.Run(ctx, l.tenant, id)
+	return err
+}
+
+// VisitGetRunLogResponse writes the log, and what comes until the run has ended
+// if it is followed.
+func (l *runLog) VisitGetRunLogResponse(w http.ResponseWriter) error {
+	if l.leave != nil {
+		defer l.leave()
+	}
+	if l.stored != nil {
+		defer func() { l.stored.Close() }()
+	}
+	h := w.Header()
+	h.Set("Content-Type", l.media)
+	if l.media == mediaText {
+		h.Set("Content-Type", mediaText+"; charset=utf-8")
+		h.Set("X-Content-Type-Options", "nosniff") // whatever a job writes, it is no page
+	}
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	if l.bare {
+		return nil
+	}
+	l.w, l.out, l.was = w, http.NewResponseController(w), time.Now()
+	_ = l.out.SetReadDeadline(time.Time{}) // of the request, which has been read
+	err := l.send()
+	if err == nil {
+		err = l.flush()
+	}
+	if err != nil && !errors.Is(err, errLogLeft) && l.ctx.Err() == nil {
+		l.s.Log.WarnContext(l.ctx, "reading the log of a job run ended", slog.String("request_id", requestOf(l.ctx).id), slog.Any("error", err))
+		if l.media != mediaStream {
+			panic(http.ErrAbortHandler) // half a log must not look whole
+		}
+	}
+	return nil
+}
+
+// send sends all there is and, if asked to, what comes.
+func (l *runLog) send() error {
+	over := time.Now().Add(l.s.Limits.StreamAge)
+	for {
+		if l.stored != nil {
+			return l.sendStored()
+		}
+		ended := l.run.State.Terminal() || l.attempt > 0 && l.run.Attempt > l.attempt
+		if err := l.sendChunks(); err != nil {
+			return err
+		}
+		switch {
+		case l.follow && !ended:
+			if goOn, err := l.pause(over); err != nil || !goOn {
+				return err
+			}
+		default: // its log may have been moved to the store while it was read
+			if err := l.read(l.run.ID); err != nil || l.run.LogRef == "" {
+				return err
+			}
+		}
+		if err := l.read(l.run.ID); err != nil {
+			return err
+		}
+		if l.run.LogRef != "" && l.s.Jobs.Logs != nil {
+			var err error
+			if l.stored, err = l.s.Jobs.Logs(l.ctx, l.run.LogRef); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sendChunks sends what is in the database.
+func (l *runLog) sendChunks() error {
+	for {
+		ctx, cancel := l.s.bounded(l.ctx)
+		chunks, err := l.s.Jobs.Runs.Logs(ctx, l.tenant, l.run.ID, l.next, logPage)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for i := range chunks {
+			if err := l.chunk(&chunks[i]); err != nil {
+				return err
+			}
+		}
+		if len(chunks) < logPage {
+			return l.flush()
+		}
+	}
+}
+
+// sendStored sends what is in the log store.
+func (l *runLog) sendStored() error {
+	lines := json.NewDecoder(l.stored)
+	for {
+		var line jobrun.LogLine
+		switch err := lines.Decode(&line); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		c := line.Content()
+		if c.Attempt < l.next.Attempt || c.Attempt == l.next.Attempt && c.Seq < l.next.Seq {
+			continue
+		}
+		if err := l.chunk(&c); err != nil {
+			return err
+		}
+	}
+}
+
+// chunk writes one chunk, unless another attempt or stream was asked for.
+func (l *runLog) chunk(c *jobrun.LogChunk) error {
+	if l.attempt > 0 && c.Attempt != l.attempt {
+		return nil
+	}
+	l.next = jobrun.LogPlace{Attempt: c.Attempt, Seq: c.Seq + 1}
+	if l.stream != "" && c.Stream != l.stream {
+		return nil
+	}
+	if l.media == mediaText {
+		l.buf.Write(c.Body)
+	} else {
+		line, err := json.Marshal(jobrun.LineOf(c))
+		if err != nil {
+			return err
+		}
+		if l.media == mediaStream {
+			fmt.Fprintf(&l.buf, "id: %d.%d\nevent: log\ndata: %s\n\n", c.Attempt, c.Seq, line)
+		} else {
+			l.buf.Write(append(line, '\n'))
+		}
+	}
+	if l.buf.Len() >= streamChunk {
+		return l.flush()
+	}
+	return nil
+}
+
+// pause waits until it is time to look again; false: the answer ends.
+func (l *runLog) pause(over time.Time) (bool, error) {
+	if l.media == mediaStream && time.Since(l.was) >= l.s.Limits.StreamSilence {
+		l.buf.WriteString(": still here\n\n")
+		if err := l.flush(); err != nil {
+			return false, err
+		}
+	}
+	timer := time.NewTimer(logPoll)
+	defer timer.Stop()
+	select {
+	case <-l.ctx.Done():
+		return false, errLogLeft
+	case <-l.s.Stopping:
+		return false, nil
+	case <-timer.C:
+		return time.Now().Before(over), nil
+	}
+}
+
+// flush sends the buffer, within the time that a reader has.
+func (l *runLog) flush() error {
+	if l.buf.Len() == 0 {
+		return nil
+	}
+	err := l.out.SetWriteDeadline(time.Now().Add(l.s.Limits.StreamWrite))
+	if err == nil {
+		_, err = l.w.Write(l.buf.Bytes())
+	}
+	if err == nil {
+		err = l.out.Flush()
+	}
+	l.buf.Reset()
+	l.was = time.Now()
+	if err != nil {
+		return errLogLeft
+	}
+	return nil
+}

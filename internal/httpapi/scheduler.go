@@ -1,0 +1,143 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// GetLeader answers who leads the scheduler.
+func (s *server) GetLeader(ctx context.Context, _ api.GetLeaderRequestObject) (api.GetLeaderResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.leader(ctx)
+}
+
+func (s *server) leader(ctx context.Context) (answer, error) {
+	l, err := s.Jobs.Elections.Leadership(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	out := api.SchedulerLeader{Alive: l.Alive, Epoch: l.Epoch, Standbys: make([]api.SchedulerNode, len(l.Standbys)), SweptAt: l.SweptAt}
+	if l.Epoch > 0 {
+		out.Node, out.LeaderID, out.AcquiredAt, out.ExpiresAt = unlessEmpty(l.Node), unlessNil(l.LeaderID), &l.AcquiredAt, &l.ExpiresAt
+	}
+	for i, st := range l.Standbys {
+		out.Standbys[i] = api.SchedulerNode{Node: st.Node, LeaderID: st.LeaderID, StartedAt: st.StartedAt, SeenAt: st.SeenAt, Leads: st.Leads}
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// StepDownLeader ends the leadership of whoever leads.
+func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequestObject) (api.StepDownLeaderResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	if err := forDeployment(ctx, "the scheduler"); err != nil {
+		return nil, err
+	}
+	l, err := s.Jobs.Elections.Leadership(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var reason *string
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	if err := s.Jobs.Elections.Depose(ctx, s.didJob(ctx, operator.JobScheduler, l.Node, "step-down", reason, detailOf(map[string]any{"epoch": l.Epoch}))); err != nil {
+		return nil, err
+	}
+	return s.leader(ctx)
+}
+
+// GetSettings answers all settings of job runs.
+func (s *server) GetSettings(ctx context.Context, in api.GetSettingsRequestObject) (api.GetSettingsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	a, err := s.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.unchanged(in.Params.IfNoneMatch)
+}
+
+func (s *server) settings(ctx context.Context) (answer, error) {
+	values, version, err := s.Jobs.Settings.SettingValues(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	out := api.Settings{Version: version, Settings: make([]api.Setting, len(values))}
+	for i := range values {
+		v := &values[i]
+		out.Settings[i] = api.Setting{
+			Name: v.Name, Value: v.Value, Default: v.Default, IsDefault: v.IsDefault, Minimum: v.Min, Maximum: v.Max, Unit: v.Unit, Whole: v.Whole || v.Switch,
+			Effect: v.Effect, Meaning: v.Meaning, UpdatedBy: unlessEmpty(v.UpdatedBy), UpdatedAt: v.UpdatedAt,
+		}
+	}
+	return answer{status: http.StatusOK, body: out, etag: etagOf(version)}, nil
+}
+
+// ChangeSettings sets some, all or none. They are of all tenants, so that who may
+// do it is for any tenant too.
+func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.ChangeSettingsResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	if err := forDeployment(ctx, "a setting"); err != nil {
+		return nil, err
+	}
+	var version int64
+	if in.Params.IfMatch != nil {
+		_, present, err := s.Jobs.Settings.SettingValues(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch fits, err := ifMatch(in.Params.IfMatch, present); {
+		case err != nil:
+			return nil, err
+		case !fits:
+			return nil, stale(jobrun.CodeStale, "settings", present)
+		}
+		version = present // and no other when they are written
+	}
+	subject := strings.Join(slices.Sorted(maps.Keys(in.Body.Values)), ",")
+	if len(subject) > jobrun.MaxWord {
+		subject = "settings"
+	}
+	detail, err := json.Marshal(in.Body.Values)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, jobrun.CodeSetting, "the values are no numbers")
+	}
+	if _, err := s.Jobs.Settings.ChangeSettings(ctx, version, in.Body.Values, s.didJob(ctx, operator.JobSettings, subject, "change", in.Body.Reason, detail)); err != nil {
+		return nil, err
+	}
+	return s.settings(ctx)
+}
+
+// ListSettingChanges answers who changed what.
+func (s *server) ListSettingChanges(ctx context.Context, in api.ListSettingChangesRequestObject) (api.ListSettingChangesResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	limit := 100
+	if in.Params.Limit != nil {
+		limit = int(*in.Params.Limit)
+	}
+	changes, err := s.Jobs.Settings.SettingsHistory(ctx, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := api.SettingChangeList{Items: make([]api.SettingChange, len(changes))}
+	for i := range changes {
+		c := &changes[i]
+		out.Items[i] = api.SettingChange{
+			Version: c.Version, Name: c.Name, OldValue: c.Old, NewValue: c.New, ChangedBy: unlessEmpty(c.By), Reason: unlessEmpty(c.Reason), ChangedAt: c.At,
+		}
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}

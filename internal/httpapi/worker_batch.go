@@ -1,0 +1,99 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// WorkerHeartbeat renews the leases of a worker (W2).
+func (s *server) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequestObject) (api.WorkerHeartbeatResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	rd := batchReader{c: s.contract}
+	h := rd.heartbeat(in.WorkerID, *in.Body)
+	if err := rd.refusal(); err != nil {
+		return nil, err
+	}
+	settings, err := s.Jobs.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w, leases, err := s.Jobs.Work.Heartbeat(ctx, requestOf(ctx).tenant.ID, in.WorkerID, h.seq, h.load, h.beats)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, raw: heartbeatAnswer(&w, settings, leases)}, nil
+}
+
+// StartRuns starts many runs, each on its own.
+func (s *server) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (api.StartRunsResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	rd := batchReader{c: s.contract}
+	fences := rd.starts(in.WorkerID, *in.Body)
+	if err := rd.refusal(); err != nil {
+		return nil, err
+	}
+	if err := onceEach(len(fences), func(i int) uuid.UUID { return fences[i].RunID }); err != nil {
+		return nil, err
+	}
+	lease, err := s.runLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.Jobs.Work.Start(ctx, requestOf(ctx).tenant.ID, fences)
+	if err != nil {
+		return nil, err
+	}
+	return resultsAnswer(lease, done, func(i int) uuid.UUID { return fences[i].RunID })
+}
+
+// CompleteRuns ends many runs, each on its own.
+func (s *server) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObject) (api.CompleteRunsResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	rd := batchReader{c: s.contract}
+	results := rd.results(requestOf(ctx).tenant.ID, in.WorkerID, *in.Body)
+	if err := rd.refusal(); err != nil {
+		return nil, err
+	}
+	if err := onceEach(len(results), func(i int) uuid.UUID { return results[i].RunID }); err != nil {
+		return nil, err
+	}
+	done, err := s.Jobs.Work.Finish(ctx, results)
+	if err != nil {
+		return nil, err
+	}
+	return resultsAnswer(0, done, func(i int) uuid.UUID { return results[i].RunID })
+}
+
+// resultsAnswer answers for each of many runs. One whose outcome is unknown makes
+// that of all unknown: the worker asks again, and gets those that were done as
+// repetitions.
+func resultsAnswer(lease int64, done []jobrun.Done, id func(i int) uuid.UUID) (answer, error) {
+	for i := range done {
+		if err := done[i].Err; err != nil && fault.As(err) == nil {
+			return answer{}, err
+		}
+	}
+	return answer{status: http.StatusOK, raw: runResults(lease, done, id)}, nil
+}
+
+// onceEach refuses a batch that names a run twice. Fault: Invalid.
+func onceEach(n int, id func(i int) uuid.UUID) error {
+	seen := make(map[uuid.UUID]struct{}, n)
+	for i := range n {
+		if _, twice := seen[id(i)]; twice {
+			return schemaFault(fault.Field{Pointer: fmt.Sprintf("/runs/%d/run_id", i), Code: "repeated", Message: "may be named once"})
+		}
+		seen[id(i)] = struct{}{}
+	}
+	return nil
+}

@@ -1,0 +1,281 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// fenceOf makes the fence of a call.
+func fenceOf(worker uuid.UUID, attempt int32, token uuid.UUID, epoch int64) jobrun.Fence {
+	return jobrun.Fence{WorkerID: worker, Attempt: int(attempt), LeaseToken: token, LeaderEpoch: epoch}
+}
+
+// StartRun makes a run RUNNING (W4, J-25). A refusal is no right to start (J-26).
+func (s *server) StartRun(ctx context.Context, in api.StartRunRequestObject) (api.StartRunResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	b := in.Body
+	lease, err := s.runLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.Jobs.Start(ctx, requestOf(ctx).tenant.ID, jobrun.RunFence{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)})
+	if err == nil {
+		err = done.Err
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &done.Run
+	out := api.RunStarted{
+		RunID: in.RunID, State: api.JobRunState(r.State), Version: r.Version, StartedAt: r.StartedAt, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
+		Replayed: onlyTrue(done.Replayed), CancelRequested: onlyTrue(r.CancelRequestedAt != nil),
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// runLease is how long a run is its worker's from when it asked, in milliseconds.
+func (s *server) runLease(ctx context.Context) (int64, error) {
+	settings, err := s.Jobs.Current(ctx)
+	return ms(settings.Seconds(jobrun.RunLease)), err
+}
+
+// ReportProgress keeps what a worker tells (W5).
+func (s *server) ReportProgress(ctx context.Context, in api.ReportProgressRequestObject) (api.ReportProgressResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	b := in.Body
+	beat := jobrun.Beat{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Checkpoint: given(b.Checkpoint)}
+	if b.Percent != nil || b.Message != nil || b.Counters != nil {
+		beat.Progress = &jobrun.Progress{Percent: b.Percent, Message: text(b.Message), Counters: b.Counters}
+	}
+	lease, err := s.runLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Jobs.Work.Progress(ctx, requestOf(ctx).tenant.ID, beat)
+	if err != nil {
+		return nil, err
+	}
+	out := api.RunLease{RunID: in.RunID, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: r.CancelRequestedAt != nil}
+	if out.CancelRequested {
+		out.CancelReason = unlessEmpty(r.CancelReason)
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// given returns nil of JSON's null.
+func given(v []byte) []byte {
+	if string(v) == "null" {
+		return nil
+	}
+	return v
+}
+
+// AppendRunLog stores a chunk of a log (W6).
+func (s *server) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObject) (api.AppendRunLogResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	b := in.Body
+	c := jobrun.LogChunk{LogPlace: jobrun.LogPlace{Attempt: int(b.Attempt), Seq: int(b.Seq)}, Stream: "stdout"}
+	if b.Stream != nil {
+		c.Stream = *b.Stream
+	}
+	switch {
+	case (b.Chunk == nil) == (b.ChunkBase64 == nil):
+		return nil, schemaFault(fault.Field{Pointer: "/chunk", Code: "required", Message: "either chunk or chunk_base64 is required"})
+	case b.Chunk != nil:
+		c.Body = []byte(*b.Chunk)
+	default:
+		raw, err := base64.StdEncoding.Strict().DecodeString(*b.ChunkBase64)
+		if err != nil {
+			return nil, schemaFault(fault.Field{Pointer: "/chunk_base64", Code: "invalid", Message: "is not base64"})
+		}
+		c.Body = raw
+	}
+	if len(c.Body) == 0 || len(c.Body) > jobrun.MaxLogChunk {
+		return nil, schemaFault(fault.Field{Pointer: "/chunk", Code: "maxLength", Message: fmt.Sprintf("must have 1 to %d bytes", jobrun.MaxLogChunk)})
+	}
+	next, err := s.Jobs.Work.AppendLog(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), c)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, body: api.LogStored{NextSeq: int32(next)}}, nil //nolint:gosec // counts chunks
+}
+
+// CompleteRun ends a run that has succeeded (W7).
+func (s *server) CompleteRun(ctx context.Context, in api.CompleteRunRequestObject) (api.CompleteRunResponseObject, error) {
+	b := in.Body
+	res := jobrun.Result{
+		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
+		Value: given(b.Result), ExitCode: asInt(b.ExitCode), Resources: resourcesOf(b.Resources),
+	}
+	var wrong []fault.Field
+	if res.Emit, wrong = emittedOf(b.Emit, ""); wrong != nil {
+		return nil, schemaFault(wrong...)
+	}
+	return s.finish(ctx, res)
+}
+
+// FailRun ends a run that has failed (W8).
+func (s *server) FailRun(ctx context.Context, in api.FailRunRequestObject) (api.FailRunResponseObject, error) {
+	b := in.Body
+	return s.finish(ctx, jobrun.Result{
+		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Error: runErrorOf(&b.Error),
+		TimedOut: b.TimedOut != nil && *b.TimedOut, ExitCode: asInt(b.ExitCode), Resources: resourcesOf(b.Resources),
+	})
+}
+
+func (s *server) finish(ctx context.Context, res jobrun.Result) (answer, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	res.TenantID = requestOf(ctx).tenant.ID
+	if f := tooLong(&res, ""); f != nil {
+		return answer{}, schemaFault(*f)
+	}
+	done, err := s.Jobs.Finish(ctx, res)
+	if err == nil {
+		err = done.Err
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	out := toRunEnded(&done.Run)
+	out.Replayed, out.RetryRunID, out.RetryAt, out.DlqMessageID = onlyTrue(done.Replayed), unlessNil(done.RetryID), done.RetryAt, unlessNil(done.LetterID)
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+func toRunEnded(r *jobrun.Run) api.RunEnded {
+	return api.RunEnded{RunID: r.ID, State: api.JobRunState(r.State), Version: r.Version, Attempt: int32(r.Attempt), FinishedAt: r.FinishedAt} //nolint:gosec // counts assignments
+}
+
+func asInt(v *int32) *int {
+	if v == nil {
+		return nil
+	}
+	return new(int(*v))
+}
+
+func onlyTrue(b bool) *bool {
+	if !b {
+		return nil
+	}
+	return &b
+}
+
+func resourcesOf(r *api.RunResources) jobrun.Resources {
+	if r == nil {
+		return jobrun.Resources{}
+	}
+	return jobrun.Resources{CPUSecondsTotal: r.CPUSecondsTotal, PeakRSSBytes: r.PeakRssBytes, IOReadBytes: r.IoReadBytes, IOWriteBytes: r.IoWriteBytes}
+}
+
+func runErrorOf(e *api.RunErrorInput) *jobrun.Error {
+	return &jobrun.Error{
+		Code: e.Code, Type: text(e.Type), Message: text(e.Message), Stack: text(e.Stack), Retryable: e.Retryable == nil || *e.Retryable,
+	}
+}
+
+// emittedOf reads what a run leaves behind; at is where it stands in the body.
+func emittedOf(list []api.EmittedItem, at string) (out []jobrun.Emitted, wrong []fault.Field) {
+	for i := range list {
+		e := &list[i]
+		if (e.Event == nil) == (e.Run == nil) {
+			wrong = append(wrong, fault.Field{Pointer: at + "/emit/" + strconv.Itoa(i), Code: "required", Message: "must have either event or run"})
+			continue
+		}
+		if e.Run != nil {
+			out = append(out, jobrun.Emitted{Run: &jobrun.NextRun{
+				Definition: e.Run.Definition, Args: given(e.Run.Args), ScheduledFor: inUTC(e.Run.ScheduledFor), Key: text(e.Run.IdempotencyKey),
+			}})
+			continue
+		}
+		out = append(out, jobrun.Emitted{Event: &jobrun.NewEvent{
+			Type: e.Event.EventType, Payload: given(e.Event.Payload), DedupeKey: text(e.Event.DedupeKey), CorrelationID: text(e.Event.CorrelationID),
+			OccurredAt: inUTC(e.Event.OccurredAt),
+		}})
+	}
+	return out, wrong
+}
+
+func inUTC(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC().Truncate(time.Microsecond))
+}
+
+// tooLong tells what of a result is larger than is kept; nil: nothing. at is where
+// it stands in the body.
+func tooLong(r *jobrun.Result, at string) *fault.Field {
+	if len(r.Value) > jobrun.MaxResult {
+		return &fault.Field{Pointer: at + "/result", Code: "maxLength", Message: fmt.Sprintf("must have at most %d bytes", jobrun.MaxResult)}
+	}
+	return nil
+}
+
+// ReleaseRun gives a run back (W9).
+func (s *server) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObject) (api.ReleaseRunResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	b := in.Body
+	return runAnswer(s.Jobs.Work.Release(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), text(b.Reason)))
+}
+
+// AcknowledgeCancel ends a run that was asked to cancel (W10).
+func (s *server) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCancelRequestObject) (api.AcknowledgeCancelResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	b := in.Body
+	return runAnswer(s.Jobs.Work.AckCancel(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
+}
+
+func runAnswer(r jobrun.Run, err error) (answer, error) {
+	return answer{status: http.StatusOK, body: toRunEnded(&r)}, err
+}
+
+// ConfirmContinuation takes a run out of doubt (W11).
+func (s *server) ConfirmContinuation(ctx context.Context, in api.ConfirmContinuationRequestObject) (api.ConfirmContinuationResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	b := in.Body
+	lease, err := s.runLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Jobs.Work.Confirm(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch))
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, body: api.RunContinues{
+		RunID: in.RunID, Continue: true, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: onlyTrue(r.CancelRequestedAt != nil),
+	}}, nil
+}
+
+// CheckFence tells whether a fencing token is the newest that its key has shown.
+func (s *server) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.CheckFenceResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	epochText, seqText, _ := strings.Cut(in.Body.FencingToken, ".")
+	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
+	seq, errSeq := strconv.ParseInt(seqText, 10, 64)
+	if errEpoch != nil || errSeq != nil { // the contract has checked it
+		return nil, schemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid", Message: "is not a fencing token"})
+	}
+	ok, err := s.Jobs.Work.CheckFence(ctx, requestOf(ctx).tenant.ID, in.FenceKey, epoch, seq)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, body: api.FenceCheck{Ok: ok, FenceKey: in.FenceKey, FencingToken: in.Body.FencingToken}}, nil
+}

@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// ClaimRuns gives a worker runs, and waits for the first one (W3).
+func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.ClaimRunsResponseObject, error) {
+	b := in.Body
+	ask := jobrun.ClaimAsk{
+		TenantID: requestOf(ctx).tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots), ClaimID: text(b.ClaimID), Start: b.Start != nil && *b.Start,
+	}
+	if b.Queues != nil {
+		ask.Queues = distinct(b.Queues)
+	}
+	settings, err := s.Jobs.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lease := settings.Seconds(jobrun.AssignLease)
+	if ask.Start {
+		lease = settings.Seconds(jobrun.RunLease)
+	}
+	var offers []jobrun.Offer
+	if b.WaitMS == nil || *b.WaitMS == 0 {
+		offers, err = s.claim(ctx, ask)
+	} else {
+		offers, err = s.awaitRuns(ctx, ask, min(time.Duration(*b.WaitMS)*time.Millisecond, s.Limits.MaxWait))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, raw: claimedRuns(ms(lease), offers)}, nil
+}
+
+// claim asks once. What is assigned to a client that left is its own for the
+// lease of an assignment, or until it repeats the claim.
+func (s *server) claim(ctx context.Context, ask jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	return s.Jobs.Work.Claim(ctx, ask)
+}
+
+// awaitRuns claims until there is something, the wait is over, the client leaves
+// or the server begins to stop.
+func (s *server) awaitRuns(ctx context.Context, ask jobrun.ClaimAsk, wait time.Duration) (offers []jobrun.Offer, err error) {
+	k, err := s.kindOf(ctx, ask.TenantID, ask.WorkerID)
+	if err != nil {
+		return nil, err
+	}
+	if ask.Queues != nil && len(meet(ask.Queues, k.queues)) == 0 {
+		wait = 0 // it asks for what it has not registered
+	}
+	p, err := s.waits.enter(ask.TenantID, k, ask.Queues) // before the first look, so that no hint is missed
+	if err != nil {
+		return nil, err
+	}
+	defer func() { p.leave(err == nil && len(offers) == ask.Slots) }()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for woken := false; ; {
+		if offers, err = s.claim(ctx, ask); err != nil || len(offers) > 0 {
+			return offers, err
+		}
+		if woken {
+			p.again()
+		}
+		select {
+		case <-p.awake:
+			woken = true
+		case <-over.C:
+			return nil, nil
+		case <-s.Stopping:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// kindOf returns what a worker takes. Fault: Gone.
+func (s *server) kindOf(ctx context.Context, tenant, id uuid.UUID) (kind, error) {
+	if k, ok := s.waits.kindOf(tenant, id); ok {
+		return k, nil
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	w, err := s.Jobs.Workers.Worker(ctx, tenant, id)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return kind{}, fault.New(fault.Gone, jobrun.CodeWorkerGone, "there is no worker of this id: register")
+	case err != nil:
+		return kind{}, err
+	}
+	return s.waits.know(&w), nil
+}
+
+// meet returns what both lists have.
+func meet(a, b []string) (both []string) {
+	for _, v := range a {
+		if slices.Contains(b, v) {
+			both = append(both, v)
+		}
+	}
+	return both
+}

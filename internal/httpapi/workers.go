@@ -1,0 +1,188 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+const workersURL = "/api/v1/workers/"
+
+// RegisterWorker stores a worker that starts (W1).
+func (s *server) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequestObject) (api.RegisterWorkerResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	req, b, now := requestOf(ctx), in.Body, s.now()
+	settings, err := s.Jobs.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := jobrun.WorkerProcess{
+		ID: s.NewID(), TenantID: req.tenant.ID, Version: 1, State: jobrun.WorkerActive, Name: b.Name, Node: text(b.Node), SDK: text(b.Sdk),
+		SDKVersion: text(b.Version), Labels: jobrun.Pairs(b.Labels), Queues: distinct(b.Queues), Commands: distinct(b.Commands),
+		MaxRuns: settings.Int(jobrun.MaxRunsPerWorker), Principal: req.principal, RegisteredAt: now, HeartbeatAt: now,
+	}
+	if b.Pid != nil {
+		w.PID = *b.Pid
+	}
+	if b.MaxRuns != nil {
+		w.MaxRuns = min(w.MaxRuns, int(*b.MaxRuns))
+	}
+	if len(w.Queues) == 0 {
+		w.Queues = []string{jobrun.DefaultQueue}
+	}
+	if err := checkWorker(&w); err != nil {
+		return nil, err
+	}
+	if err := s.Jobs.Work.Register(ctx, w); err != nil {
+		return nil, err
+	}
+	s.waits.know(&w)
+	return answer{
+		status: http.StatusCreated, location: workersURL + w.ID.String(),
+		body: api.WorkerRegistration{
+			WorkerID: w.ID, State: api.WorkerState(w.State), MaxRuns: int32(w.MaxRuns), SettingsVersion: settings.Version, //nolint:gosec // at most 10,000
+			HeartbeatIntervalMS: ms(settings.Seconds(jobrun.HeartbeatInterval)), HeartbeatTTLMS: ms(settings.Seconds(jobrun.HeartbeatTTL)),
+			RunLeaseMS: ms(settings.Seconds(jobrun.RunLease)), AssignLeaseMS: ms(settings.Seconds(jobrun.AssignLease)),
+		},
+	}, nil
+}
+
+// checkWorker refuses what a worker of somebody else may not be. Fault: Invalid.
+func checkWorker(w *jobrun.WorkerProcess) error {
+	if slices.Contains(w.Queues, jobrun.SystemQueue) {
+		return schemaFault(fault.Field{Pointer: "/queues", Code: "reserved", Message: "must not have " + jobrun.SystemQueue + ", which is Skald's own"})
+	}
+	for _, l := range w.Labels {
+		if l[0] == '=' {
+			return schemaFault(fault.Field{Pointer: "/labels", Code: "minLength", Message: "must not have an empty name"})
+		}
+	}
+	return nil
+}
+
+// distinct returns each text once, sorted; never nil.
+func distinct(list []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(append([]string{}, list...))))
+}
+
+// ListWorkers answers a page of workers, newest first.
+func (s *server) ListWorkers(ctx context.Context, in api.ListWorkersRequestObject) (api.ListWorkersResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list("state")
+	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]jobrun.WorkerState, len(p.State))
+	for i, st := range p.State {
+		states[i] = jobrun.WorkerState(st)
+	}
+	page, err := jobPaging(paging)
+	if err != nil {
+		return nil, err
+	}
+	workers, paged, err := s.Jobs.Workers.ListWorkers(ctx, req.tenant.ID, states, page)
+	if err != nil {
+		return nil, err
+	}
+	out := api.WorkerList{Items: make([]api.Worker, len(workers))}
+	for i := range workers {
+		out.Items[i] = toAPIWorker(&workers[i])
+	}
+	paging.capped = paged.TotalCapped
+	out.Pagination = paging.answer(paged.More, paged.Total, func() string {
+		last := &workers[len(workers)-1]
+		return s.cursors.seal(list, timeAndIDKeys(last.RegisteredAt, last.ID))
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// jobPaging is the page of a list of job runs that a request asks for. Fault:
+// Malformed.
+func jobPaging(p paging) (jobrun.Paging, error) {
+	out := jobrun.Paging{Limit: p.size, Offset: p.offset(), Total: p.total, TotalCap: p.countUpTo()}
+	if p.page > 0 {
+		return out, nil
+	}
+	at, id, err := timeAndID(p.after)
+	out.After = &jobrun.Cursor{At: at, ID: id}
+	return out, err
+}
+
+// GetWorker answers one worker.
+func (s *server) GetWorker(ctx context.Context, in api.GetWorkerRequestObject) (api.GetWorkerResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	w, err := s.Jobs.Workers.Worker(ctx, requestOf(ctx).tenant.ID, in.WorkerID)
+	if err != nil {
+		return nil, err
+	}
+	return workerAnswer(&w), nil
+}
+
+// DrainWorker gives a worker nothing new.
+func (s *server) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.DrainWorkerResponseObject, error) {
+	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDraining, "drain", in.Body)
+}
+
+// UndrainWorker gives a worker runs again.
+func (s *server) UndrainWorker(ctx context.Context, in api.UndrainWorkerRequestObject) (api.UndrainWorkerResponseObject, error) {
+	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerActive, "undrain", in.Body)
+}
+
+// DetachWorker gives a worker up.
+func (s *server) DetachWorker(ctx context.Context, in api.DetachWorkerRequestObject) (api.DetachWorkerResponseObject, error) {
+	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDetached, "detach", in.Body)
+}
+
+func (s *server) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.WorkerState, verb string, b *api.WorkerActionInput) (answer, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	if b == nil {
+		b = &api.WorkerActionInput{}
+	}
+	w, err := s.Jobs.Workers.Move(ctx, requestOf(ctx).tenant.ID, id, to, s.didJob(ctx, operator.JobWorker, id.String(), verb, b.Reason, nil))
+	if err != nil {
+		return answer{}, err
+	}
+	return workerAnswer(&w), nil
+}
+
+func workerAnswer(w *jobrun.WorkerProcess) answer {
+	return answer{status: http.StatusOK, body: toAPIWorker(w), etag: etagOf(w.Version)}
+}
+
+func toAPIWorker(w *jobrun.WorkerProcess) api.Worker {
+	out := api.Worker{
+		WorkerID: w.ID, Version: w.Version, State: api.WorkerState(w.State), Name: w.Name, Node: unlessEmpty(w.Node), Sdk: unlessEmpty(w.SDK),
+		SdkVersion: unlessEmpty(w.SDKVersion), Labels: w.Labels, Queues: w.Queues, Commands: w.Commands, MaxRuns: int32(w.MaxRuns), //nolint:gosec // at most 10,000
+		Running: int32(w.Running), Load: w.Load, HeartbeatSeq: &w.HeartbeatSeq, Principal: unlessEmpty(w.Principal), //nolint:gosec // at most 10,000
+		RegisteredAt: w.RegisteredAt, HeartbeatAt: w.HeartbeatAt, DrainAt: w.DrainAt, LostAt: w.LostAt, DetachedAt: w.DetachedAt,
+		Reason: unlessEmpty(w.Reason), AllowedActions: w.Actions(),
+	}
+	if w.PID != 0 {
+		out.Pid = &w.PID
+	}
+	return out
+}
+
+// forDeployment returns nil when the one who asks may do what concerns all
+// tenants: an administrator whose credential is for any. Fault: Forbidden.
+func forDeployment(ctx context.Context, what string) error {
+	if requestOf(ctx).who.AnyTenant {
+		return nil
+	}
+	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential that is for any tenant", cmp.Or(what, "this"))
+}

@@ -1,0 +1,37 @@
+package jobrun
+
+import (
+	"time"
+	"unicode/utf8"
+)
+
+// LogLine is a chunk of a log as one line of NDJSON: in the answers of the API,
+// and in the log store.
+type LogLine struct {
+	Attempt int       `json:"attempt"`
+	Seq     int       `json:"seq"`
+	At      time.Time `json:"at"`
+	Stream  string    `json:"stream"`
+	Chunk   *string   `json:"chunk,omitempty"`        // as text
+	Bytes   []byte    `json:"chunk_base64,omitempty"` // of what is not UTF-8, instead
+}
+
+// LineOf returns a chunk as a line.
+func LineOf(c *LogChunk) LogLine {
+	l := LogLine{Attempt: c.Attempt, Seq: c.Seq, At: c.At.UTC(), Stream: c.Stream}
+	if utf8.Valid(c.Body) {
+		l.Chunk = new(string(c.Body))
+	} else {
+		l.Bytes = c.Body
+	}
+	return l
+}
+
+// Content is the inverse of LineOf.
+func (l *LogLine) Content() LogChunk {
+	c := LogChunk{LogPlace: LogPlace{l.Attempt, l.Seq}, At: l.At, Stream: l.Stream, Body: l.Bytes}
+	if l.Chunk != nil {
+		c.Body = []byte(*l.Chunk)
+	}
+	return c
+}
