@@ -177,8 +177,11 @@ type NextRun struct {
 	Key          string          `json:"idempotency_key,omitempty"` // "": the place in the list
 }
 
-// Done is what became of a Result.
+// Done is what became of a Result, or of a start.
 type Done struct {
+	// Run is the run as it is now. Of a start or a success that nothing else follows
+	// from it has only what the call knew and changed: ids, fence, state, version,
+	// the lease of a start, times, result, exit code and resources.
 	Run      Run
 	Replayed bool      // it was there before
 	RetryID  uuid.UUID // the run that follows; zero: none

@@ -1,0 +1,221 @@
+package postgres_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// atOnce calls f n times at the same moment.
+func atOnce(n int, f func(i int)) {
+	var all sync.WaitGroup
+	begin := make(chan struct{})
+	for i := range n {
+		all.Go(func() {
+			<-begin
+			f(i)
+		})
+	}
+	close(begin)
+	all.Wait()
+}
+
+func TestWorkersThatRaceNeverShareARun(t *testing.T) {
+	t.Parallel()
+	const rounds, workers, runs = 25, 6, 40
+	j := newJobs(t)
+	ids := make([]uuid.UUID, workers)
+	for i := range ids {
+		ids[i] = j.worker(t)
+	}
+	for round := range rounds {
+		batch := make([]jobrun.Run, runs)
+		for i := range batch {
+			batch[i] = j.run(j.job)
+		}
+		j.create(t, batch...)
+		var mu sync.Mutex
+		holders := map[uuid.UUID]uuid.UUID{}
+		atOnce(workers, func(i int) {
+			offers, err := j.Claim(t.Context(), jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: ids[i], Slots: 15, Start: i%2 == 0})
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, o := range offers {
+				if other, taken := holders[o.ID]; taken {
+					t.Errorf("round %d: run %s went to %s and to %s", round, o.ID, other, ids[i])
+				}
+				holders[o.ID] = ids[i]
+			}
+		})
+		for len(holders) < runs { // what was locked by one that had enough
+			offers := j.claim(t, ids[0])
+			if len(offers) == 0 {
+				t.Fatalf("round %d: %d of %d runs were given", round, len(holders), runs)
+			}
+			for _, o := range offers {
+				holders[o.ID] = ids[0]
+			}
+		}
+		for id, w := range holders {
+			if r := j.get(t, id); r.WorkerID != w || r.Attempt != 1 {
+				t.Errorf("round %d: run %s is with %s, attempt %d; %s was told that it has it", round, id, r.WorkerID, r.Attempt, w)
+			}
+		}
+		execute(t, j.db.SQL(), `DELETE FROM jobs.job_runs`)
+	}
+}
+
+func TestOfAConcurrencyKeyOneRunIsWithAWorker(t *testing.T) {
+	t.Parallel()
+	const rounds, claimers = 20, 16
+	j := newJobs(t)
+	d := j.define(t, func(d *jobrun.Definition) { d.Spec.Concurrency = jobrun.Queue })
+	workers := make([]uuid.UUID, claimers)
+	for i := range workers {
+		workers[i] = j.worker(t)
+	}
+	for round := range rounds {
+		// The leader admits one of a key; here all are, so that the claims have to tell.
+		for range 4 {
+			for _, key := range []string{"a", "b", "c"} {
+				r := j.run(d)
+				r.ConcurrencyKey, r.AdmittedAt = key, new(now())
+				j.create(t, r)
+			}
+		}
+		free := j.create(t, j.run(j.job), j.run(j.job))
+		var mu sync.Mutex
+		var got []jobrun.Offer
+		atOnce(claimers, func(i int) {
+			offers, err := j.Claim(t.Context(), jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: workers[i], Slots: 5})
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, offers...)
+		})
+		keys := map[string]int{}
+		for _, o := range got {
+			keys[o.ConcurrencyKey]++
+		}
+		want := map[string]int{"a": 1, "b": 1, "c": 1, "": len(free)}
+		if fmt.Sprint(keys) != fmt.Sprint(want) {
+			t.Errorf("round %d: of each key were given %v, want %v", round, keys, want)
+		}
+		if n := j.count(t, `SELECT count(*) FROM jobs.job_runs WHERE state = 'ASSIGNED'`); n != len(got) {
+			t.Errorf("round %d: %d runs are assigned, %d were given", round, n, len(got))
+		}
+		execute(t, j.db.SQL(), `DELETE FROM jobs.job_runs`)
+	}
+}
+
+func TestACancelAndAResultAreDecidedByWhichCommitsFirst(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	won := map[jobrun.State]int{}
+	for range 40 {
+		r := j.running(t, w, j.job)
+		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET cancel_requested_at = now(), version = version + 1 WHERE id = $1`, r.ID)
+		var done jobrun.Done
+		var canceled jobrun.Run
+		var refusal error
+		atOnce(2, func(i int) {
+			if i == 0 {
+				all, err := j.Finish(t.Context(), []jobrun.Result{success(r)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				done = all[0]
+				return
+			}
+			canceled, refusal = j.AckCancel(t.Context(), j.tenant, r.ID, r.Fence())
+		})
+		end := j.get(t, r.ID).State
+		won[end]++
+		switch end {
+		case jobrun.Succeeded:
+			if done.Err != nil || done.Replayed || !fault.IsCode(refusal, jobrun.CodeConflict) {
+				t.Errorf("it succeeded, and the result got %v, the cancel %v", done.Err, refusal)
+			}
+		case jobrun.Canceled:
+			if !fault.IsCode(done.Err, jobrun.CodeCancelWins) || refusal != nil || canceled.State != jobrun.Canceled {
+				t.Errorf("it was canceled, and the result got %v, the cancel %v", done.Err, refusal)
+			}
+		default:
+			t.Errorf("it is %s", end)
+		}
+	}
+	t.Log(won)
+}
+
+func TestTheSameClaimGivesTheSameRuns(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	j.create(t, j.run(j.job), j.run(j.job), j.run(j.job))
+	same := func(a *jobrun.ClaimAsk) { a.ClaimID, a.Slots = "c-1", 2 }
+	answers := make([][]jobrun.Offer, 5)
+	atOnce(len(answers), func(i int) {
+		a := jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: w}
+		same(&a)
+		var err error
+		if answers[i], err = j.Claim(t.Context(), a); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, got := range answers {
+		if fmt.Sprint(ids(got)) != fmt.Sprint(ids(answers[0])) || len(got) != 2 {
+			t.Errorf("one claim got %v, its repetition %v", ids(answers[0]), ids(got))
+		}
+		for i, o := range got {
+			if o.LeaseToken != answers[0][i].LeaseToken {
+				t.Error("a repetition has another token")
+			}
+		}
+	}
+	if n := j.count(t, `SELECT count(*) FROM jobs.job_runs WHERE state = 'ASSIGNED'`); n != 2 {
+		t.Errorf("%d runs are assigned, want 2", n)
+	}
+	if other := j.claim(t, w, func(a *jobrun.ClaimAsk) { a.ClaimID = "c-2" }); len(other) != 1 {
+		t.Errorf("another claim got %v", ids(other))
+	}
+	j.start(t, answers[0][0].Run)
+	j.finish(t, success(answers[0][0].Run))
+	if left := j.claim(t, w, same); len(left) != 1 || left[0].ID != answers[0][1].ID {
+		t.Errorf("after one has ended, the repetition gets %v, want %s", ids(left), answers[0][1].ID)
+	}
+}
+
+func TestALeaseThatRanOutIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	r := j.running(t, w, j.job)
+	execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET lease_expires_at = now() - interval '1 hour', continuation_state = 'CONFIRMING',
+		continuation_check_started_at = now(), continuation_check_deadline_at = now() - interval '1 second' WHERE id = $1`, r.ID)
+	done := j.finish(t, success(r))[0]
+	if done.Err != nil || done.Replayed {
+		t.Fatalf("%+v", done)
+	}
+	if got := j.get(t, r.ID); got.State != jobrun.Succeeded || got.Continuation != jobrun.NoDoubt || got.ConfirmDeadlineAt != nil {
+		t.Errorf("it ended as %+v", got)
+	}
+	late := j.create(t, j.run(j.job))[0]
+	o := j.claim(t, w)[0]
+	execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1`, late.ID)
+	if done := j.start(t, o.Run)[0]; done.Err != nil || !done.Run.LeaseExpiresAt.After(time.Now()) {
+		t.Errorf("started late: %+v", done)
+	}
+}
