@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"math"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -95,9 +97,22 @@ func CountOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
 	return liveLetters.count(tenant, q)
 }
 
-// GatherLetters reads a page as lists do whose planner had no luck.
-func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query) ([]dlq.Letter, bool, error) {
-	return st.gather(ctx, tenant, &liveLetters, q)
+// GatherLetters reads a page by bitmaps alone, if that is not dearer than cost. total is -1 when it is not known.
+func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, cost float64) (letters []dlq.Letter, total int64, ok bool, err error) {
+	f, err := st.gather(ctx, tenant, &liveLetters, q, turn{gathered: 20 * time.Second, cost: cost})
+	if f == nil {
+		return nil, -1, false, err
+	}
+	return f.letters, f.total, true, err
+}
+
+// FindLetters reads a page as lists do, with one turn that leaves each way so long.
+func FindLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, inOrder, gathered time.Duration) (letters []dlq.Letter, total int64, err error) {
+	f, err := st.find(ctx, tenant, &liveLetters, q, []turn{{inOrder, gathered, math.Inf(1)}})
+	if err != nil {
+		return nil, -1, err
+	}
+	return f.letters, f.total, nil
 }
 
 func PageOfArchive(tenant uuid.UUID, q dlq.Query) (string, []any) {

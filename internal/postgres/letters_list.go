@@ -28,47 +28,23 @@ func (st *Letters) ListArchived(ctx context.Context, tenant uuid.UUID, q dlq.Que
 }
 
 func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query) (dlq.Page, error) {
-	letters, err := st.find(ctx, tenant, t, q)
+	f, err := st.find(ctx, tenant, t, q, turns)
 	if err != nil {
 		return dlq.Page{}, fmt.Errorf("list dead letters: %w", err)
 	}
-	page := dlq.Page{Letters: letters}
+	page := dlq.Page{Letters: f.letters}
 	if page.More = len(page.Letters) > q.Limit; page.More {
 		page.Letters = page.Letters[:q.Limit]
 	}
-	if q.Total {
+	switch {
+	case !q.Total:
+	case f.total >= 0:
+		page.Total = f.total
+		capTotal(&page, q.TotalCap)
+	default:
 		err = st.total(ctx, tenant, t, q, &page)
 	}
 	return page, err
-}
-
-// find reads a page, and one letter more if there is a next one.
-func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query) ([]dlq.Letter, error) {
-	query, args := t.page(tenant, q)
-	var letters []dlq.Letter
-	read := func(tx *sqlx.Tx) error {
-		letters = nil
-		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func() error {
-			l, err := st.db.scanListed(rows)
-			letters = append(letters, l)
-			return err
-		})
-	}
-	if combined(t, &q.Filter) {
-		err := st.db.within(ctx, tenant, luck, read)
-		if !ranOut(err) || ctx.Err() != nil {
-			return letters, err
-		}
-		if few, ok, err := st.gather(ctx, tenant, t, q); ok || err != nil {
-			return few, err
-		}
-	}
-	err := st.db.inTenant(ctx, tenant, read)
-	return letters, err
 }
 
 // order is the ORDER BY of a list over alias.
@@ -149,10 +125,17 @@ func (st *Letters) total(ctx context.Context, tenant uuid.UUID, t *letterTable, 
 		}
 	case err != nil:
 		return fmt.Errorf("count dead letters: %w", err)
-	case page.Total > q.TotalCap:
-		page.Total, page.TotalCapped = q.TotalCap, true
+	default:
+		capTotal(page, q.TotalCap)
 	}
 	return nil
+}
+
+// capTotal leaves a total at most; 0: there is no bound.
+func capTotal(page *dlq.Page, most int64) {
+	if most > 0 && page.Total > most {
+		page.Total, page.TotalCapped = most, true
+	}
 }
 
 // count returns the query of Page.Total. Up to a bound it reads as the list

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -265,9 +266,9 @@ func (b letterbox) wantList(t *testing.T, name string, f dlq.Filter, want []dlq.
 			}
 		}
 		// The other way to a page, which is taken when this one takes long.
-		gathered, ok, err := postgres.GatherLetters(t.Context(), b.Letters, b.tenant, dlq.Query{Filter: f, Limit: limit, Offset: 3, Oldest: oldest})
-		if rest := expected[min(3, len(expected)):]; err != nil || ok && !slices.Equal(idsOf(gathered), idsOf(rest[:min(limit+1, len(rest))])) {
-			t.Errorf("%s gathered: %v, %v, %v", name, idsOf(gathered), ok, err)
+		gathered, total, ok, err := postgres.GatherLetters(t.Context(), b.Letters, b.tenant, dlq.Query{Filter: f, Limit: limit, Offset: 3, Oldest: oldest}, math.Inf(1))
+		if rest := expected[min(3, len(expected)):]; err != nil || !ok || (total != int64(len(want)) || !slices.Equal(idsOf(gathered), idsOf(rest[:min(limit+1, len(rest))]))) {
+			t.Errorf("%s gathered: %v of %d, %v, %v; want a page of %d", name, idsOf(gathered), total, ok, err, len(want))
 		}
 		if diff := cmp.Diff(idsOf(expected), idsOf(byCursor)); diff != "" {
 			t.Fatalf("%s by cursor, oldest first %v (-want +got):\n%s", name, oldest, diff)

@@ -103,6 +103,16 @@ func TestLargeQueue(t *testing.T) {
 		query, args := postgres.PageOfLetters(b.tenant, dlq.Query{Limit: 50, Filter: dlq.Filter{Classes: []dlq.ErrorClass{dlq.Permanent}}})
 		check(t, explain(t, lists, query, args...), inOrder)
 	})
+	t.Run("a group's letters of a topic are found without a row", func(t *testing.T) {
+		for _, topic := range []string{"orders.made", "stock", "orders.*"} {
+			query, args := postgres.PageOfLetters(b.tenant, dlq.Query{Limit: 50, Filter: dlq.Filter{Fingerprint: like.Fingerprint, Topic: topic}})
+			p := explain(t, lists, query, args...)
+			if check(t, p, "idx_dlq_messages_group"); p.has("Bitmap Heap Scan") {
+				t.Errorf("%s: the plan reads rows to find which they are:\n%s", topic, p)
+			}
+		}
+	})
+	t.Run("in turns", func(t *testing.T) { b.testTurns(t, rare, like) })
 	archived := []letterPurpose{
 		{"the archive", dlq.Filter{}, []string{"idx_dlq_messages_archive_at"}},
 		{"the archive of a topic", dlq.Filter{Topic: "stock"}, []string{"idx_dlq_messages_archive_topic"}},
