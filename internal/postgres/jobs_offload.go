@@ -1,0 +1,133 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/envelope"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// JobLogs is jobrun.Offloading on PostgreSQL.
+type JobLogs struct{ db *DB }
+
+// NewJobLogs returns the logs of the job runs of db, of all tenants.
+func NewJobLogs(db *DB) *JobLogs { return &JobLogs{db} }
+
+const offloadable = `
+SELECT ` + runColumns + ` FROM jobs.job_runs r
+ WHERE r.logged AND r.log_ref IS NULL AND r.finished_at IS NOT NULL AND r.finished_at < $1
+ ORDER BY r.finished_at, r.id LIMIT $2`
+
+// Offloadable implements jobrun.Offloading. Of a run whose content does not open
+// it returns the rest: its log may.
+func (st *JobLogs) Offloadable(ctx context.Context, before time.Time, limit int) ([]jobrun.Run, error) {
+	rows, err := st.db.queryRead(ctx, offloadable, before, limit)
+	if err != nil {
+		return nil, outage("look for logs of job runs", err)
+	}
+	var runs []jobrun.Run
+	err = eachRow(rows, func() error {
+		r, err := st.db.scanRun(rows)
+		if err != nil && !errors.Is(err, envelope.ErrUnreadable) {
+			return err
+		}
+		runs = append(runs, r)
+		return nil
+	})
+	return runs, outage("look for logs of job runs", err)
+}
+
+const (
+	countChunks = `SELECT count(*) FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2`
+
+	// keepRef is all of it in one statement: where the log is, what was decided, and
+	// the end of its chunks.
+	keepRef = `
+WITH told AS (
+	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, reason)
+	VALUES ($2, $1, clock_timestamp(), '` + string(jobrun.WasOffloaded) + `', $5)
+), gone AS (
+	DELETE FROM jobs.job_run_logs l WHERE l.run_id = $2 AND l.tenant_id = $1
+)
+UPDATE jobs.job_runs r SET log_ref = $3, log_sha256 = $4, updated_at = clock_timestamp()
+ WHERE r.tenant_id = $1 AND r.id = $2 AND r.log_ref IS NULL AND r.finished_at IS NOT NULL`
+)
+
+// Offloaded implements jobrun.Offloading. Whoever appends to a log holds the row
+// of the run, so its chunks are counted after that is locked, by a statement of its
+// own: one that had begun before would not see what was stored meanwhile.
+func (st *JobLogs) Offloaded(ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64) (done bool, err error) {
+	err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+		r, _, err := st.db.lockRun(ctx, tx, tenant, run)
+		switch {
+		case err != nil && !errors.Is(err, envelope.ErrUnreadable):
+			return err
+		case r.LogRef != "":
+			done = r.LogRef == ref // the answer to the first call was lost
+			return nil
+		case !r.State.Terminal() || r.LogBytes != bytes:
+			return nil
+		}
+		var n int
+		if err := tx.QueryRowContext(ctx, countChunks, run, tenant).Scan(&n); err != nil || n != chunks {
+			return err
+		}
+		done = true
+		return st.db.execIn(ctx, tx, keepRef, tenant, run, ref, sum, fmt.Sprintf("%d chunks with %d bytes, to %s", chunks, bytes, ref))
+	})
+	return done && err == nil, outage("offload the log of a job run", err)
+}
+
+// purgeRuns steps over the index of ended runs, tenant by tenant, and takes from
+// each what has expired.
+const purgeRuns = `
+WITH RECURSIVE tenants AS (
+	(SELECT r.tenant_id FROM jobs.job_runs r WHERE r.finished_at IS NOT NULL ORDER BY r.tenant_id LIMIT 1)
+	UNION ALL
+	SELECT (SELECT r.tenant_id FROM jobs.job_runs r WHERE r.finished_at IS NOT NULL AND r.tenant_id > t.tenant_id ORDER BY r.tenant_id LIMIT 1)
+	  FROM tenants t WHERE t.tenant_id IS NOT NULL
+), expired AS MATERIALIZED (
+	SELECT e.tenant_id, e.id FROM tenants t CROSS JOIN LATERAL (
+		SELECT r.tenant_id, r.id FROM jobs.job_runs r
+		 WHERE r.tenant_id = t.tenant_id AND r.finished_at IS NOT NULL AND r.finished_at < $1 ORDER BY r.finished_at, r.id LIMIT $2) AS e
+	 LIMIT $2
+), doomed AS MATERIALIZED (
+	SELECT r.tenant_id, r.id FROM jobs.job_runs r JOIN expired e ON e.tenant_id = r.tenant_id AND e.id = r.id
+	 ORDER BY r.id FOR UPDATE OF r SKIP LOCKED
+), attempts AS (
+	DELETE FROM jobs.job_run_attempts a USING doomed d WHERE a.run_id = d.id AND a.tenant_id = d.tenant_id
+), events AS (
+	DELETE FROM jobs.job_run_events v USING doomed d WHERE v.run_id = d.id AND v.tenant_id = d.tenant_id
+), chunks AS (
+	DELETE FROM jobs.job_run_logs l USING doomed d WHERE l.run_id = d.id AND l.tenant_id = d.tenant_id
+)
+DELETE FROM jobs.job_runs r USING doomed d WHERE r.id = d.id AND r.tenant_id = d.tenant_id
+RETURNING coalesce(r.log_ref, '')`
+
+// Purge implements jobrun.Offloading.
+func (st *JobLogs) Purge(ctx context.Context, before time.Time, limit int) (refs []string, deleted int, err error) {
+	rows, err := st.db.queryWrite(ctx, purgeRuns, before, limit)
+	if err != nil {
+		return nil, 0, outage("purge job runs", err)
+	}
+	err = eachRow(rows, func() error {
+		var ref string
+		if err := rows.Scan(&ref); err != nil {
+			return err
+		}
+		deleted++
+		if ref != "" {
+			refs = append(refs, ref)
+		}
+		return nil
+	})
+	return refs, deleted, outage("purge job runs", err)
+}
+
+var _ jobrun.Offloading = (*JobLogs)(nil)

@@ -1,0 +1,220 @@
+package postgres_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// newLogs returns JobLogs, and a run that has a worker.
+func newLogs(t *testing.T) (jobs, *postgres.JobLogs, jobrun.Run) {
+	t.Helper()
+	j := newJobs(t)
+	return j, postgres.NewJobLogs(j.db), j.running(t, j.worker(t), j.job)
+}
+
+// says appends chunks to the log of a run, numbered from seq on.
+func (j jobs) says(t *testing.T, r jobrun.Run, seq int, chunks ...string) {
+	t.Helper()
+	for i, c := range chunks {
+		if _, err := j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: seq + i}, Stream: "stdout", Body: []byte(c)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (j jobs) chunks(t *testing.T, run uuid.UUID) int {
+	t.Helper()
+	return j.count(t, `SELECT count(*) FROM jobs.job_run_logs WHERE run_id = $1`, run)
+}
+
+func offloadable(t *testing.T, logs *postgres.JobLogs, before time.Time) (out []uuid.UUID) {
+	t.Helper()
+	runs, err := logs.Offloadable(t.Context(), before, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range runs {
+		out = append(out, runs[i].ID)
+	}
+	return out
+}
+
+var logSum = sha256.Sum256([]byte("a log"))
+
+func TestALogLeavesWithItsRefInOneTransaction(t *testing.T) {
+	t.Parallel()
+	j, logs, r := newLogs(t)
+	j.says(t, r, 0, "one\n", "two\n")
+	hour := now().Add(time.Hour)
+	if got := offloadable(t, logs, hour); len(got) != 0 {
+		t.Errorf("while it runs %v may leave", got)
+	}
+	if done, err := logs.Offloaded(t.Context(), j.tenant, r.ID, "ref", logSum[:], 2, 8); done || err != nil {
+		t.Errorf("while it runs: %v, %v", done, err)
+	}
+	j.finish(t, success(r))
+	silent := j.running(t, j.worker(t), j.job)
+	j.finish(t, success(silent))
+	if got := offloadable(t, logs, now().Add(-time.Hour)); len(got) != 0 {
+		t.Errorf("before its time %v may leave", got)
+	}
+	if got := offloadable(t, logs, hour); !slices.Equal(got, []uuid.UUID{r.ID}) {
+		t.Errorf("%v may leave, want %s alone", got, r.ID)
+	}
+	j.says(t, r, 2, "last words\n") // of a worker that was slow to send them
+	for name, given := range map[string][2]int{"another number": {2, 19}, "other bytes": {3, 8}, "the old state": {2, 8}, "nothing": {0, 0}} {
+		if done, err := logs.Offloaded(t.Context(), j.tenant, r.ID, "ref", logSum[:], given[0], int64(given[1])); done || err != nil {
+			t.Errorf("%s: %v, %v", name, done, err)
+		}
+	}
+	if _, err := logs.Offloaded(t.Context(), newID(), r.ID, "ref", logSum[:], 3, 19); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("for another tenant: %v", err)
+	}
+	if got := j.get(t, r.ID); got.LogRef != "" || j.chunks(t, r.ID) != 3 || j.events(t, r.ID, jobrun.WasOffloaded) != 0 {
+		t.Errorf("a refusal left ref %q and %d chunks", got.LogRef, j.chunks(t, r.ID))
+	}
+	for range 2 { // the second time because the answer to the first was lost
+		if done, err := logs.Offloaded(t.Context(), j.tenant, r.ID, "ref", logSum[:], 3, 19); !done || err != nil {
+			t.Errorf("%v, %v", done, err)
+		}
+	}
+	if done, err := logs.Offloaded(t.Context(), j.tenant, r.ID, "other", logSum[:], 3, 19); done || err != nil {
+		t.Errorf("once more, elsewhere: %v, %v", done, err)
+	}
+	got := j.get(t, r.ID)
+	if got.LogRef != "ref" || !bytes.Equal(got.LogSHA256, logSum[:]) || got.LogBytes != 19 || got.State != jobrun.Succeeded {
+		t.Errorf("the run says %q, %x, %d bytes, %s", got.LogRef, got.LogSHA256, got.LogBytes, got.State)
+	}
+	if n := j.chunks(t, r.ID); n != 0 || j.events(t, r.ID, jobrun.WasOffloaded) != 1 {
+		t.Errorf("%d chunks are left, and %d events", n, j.events(t, r.ID, jobrun.WasOffloaded))
+	}
+	if got := offloadable(t, logs, hour); len(got) != 0 {
+		t.Errorf("afterwards %v may leave", got)
+	}
+	_, err := j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: 3}, Body: []byte("x")})
+	if fault.KindOf(err) != fault.Conflict || j.chunks(t, r.ID) != 0 {
+		t.Errorf("appending afterwards: %v, %d chunks", err, j.chunks(t, r.ID))
+	}
+}
+
+// TestAChunkThatComesMeanwhileIsNotLost is J9: a ref without chunks, or all chunks
+// and no ref, whoever is first.
+func TestAChunkThatComesMeanwhileIsNotLost(t *testing.T) {
+	t.Parallel()
+	j, logs, _ := newLogs(t)
+	w := j.worker(t)
+	left := 0
+	for range 40 {
+		r := j.running(t, w, j.job)
+		j.says(t, r, 0, "one")
+		j.finish(t, success(r))
+		var both sync.WaitGroup
+		var appended error
+		var done bool
+		both.Go(func() {
+			_, appended = j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: 1}, Body: []byte("two")})
+		})
+		both.Go(func() {
+			var err error
+			if done, err = logs.Offloaded(t.Context(), j.tenant, r.ID, "ref", logSum[:], 1, 3); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		ref, chunks := j.get(t, r.ID).LogRef, j.chunks(t, r.ID)
+		switch {
+		case done && ref == "ref" && chunks == 0 && fault.KindOf(appended) == fault.Conflict:
+			left++
+		case !done && ref == "" && chunks == 2 && appended == nil:
+		default:
+			t.Errorf("offloaded %v, ref %q, %d chunks, appended: %v", done, ref, chunks, appended)
+		}
+	}
+	t.Logf("%d of 40 logs left before the chunk came", left)
+}
+
+func TestExpiredRunsArePurgedOfAllTenants(t *testing.T) {
+	t.Parallel()
+	j, logs, _ := newLogs(t)
+	other := j
+	other.tenant = newID()
+	other.job = other.define(t, nil)
+	var want []string
+	ended := map[uuid.UUID]bool{} // whether it is to go
+	for i, owner := range []jobs{j, j, other, j, other} {
+		r := owner.running(t, owner.worker(t), owner.job)
+		owner.says(t, r, 0, "x")
+		owner.finish(t, success(r))
+		ended[r.ID] = i < 3
+		// The later ones are younger. Nobody else may change when a run has ended.
+		execute(t, observer(t, j.dsn), fmt.Sprintf(`SET session_replication_role = replica;
+			UPDATE jobs.job_runs SET finished_at = now() - interval '100 days' + interval '%d hours' WHERE id = '%s'`, i, r.ID))
+		if i != 1 {
+			ref := "ref-" + r.ID.String()
+			if done, err := logs.Offloaded(t.Context(), owner.tenant, r.ID, ref, logSum[:], 1, 1); !done || err != nil {
+				t.Fatal(done, err)
+			}
+			if i < 3 {
+				want = append(want, ref)
+			}
+		}
+	}
+	active := j.running(t, j.worker(t), j.job)
+	before := now().Add(-100*24*time.Hour + 150*time.Minute)
+	var got []string
+	deleted := 0
+	for range 4 {
+		refs, n, err := logs.Purge(t.Context(), before, 2)
+		if err != nil || n > 2 {
+			t.Fatal(n, err)
+		}
+		got, deleted = append(got, refs...), deleted+n
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if deleted != 3 || !slices.Equal(got, want) {
+		t.Errorf("%d runs are deleted, with %v; want 3 with %v", deleted, got, want)
+	}
+	for id, gone := range ended {
+		n := j.count(t, `SELECT count(*) FROM jobs.job_runs WHERE id = $1`, id)
+		rest := j.count(t, `SELECT (SELECT count(*) FROM jobs.job_run_logs WHERE run_id = $1) + (SELECT count(*) FROM jobs.job_run_events WHERE run_id = $1)`, id)
+		if gone != (n == 0) || gone && rest > 0 {
+			t.Errorf("run %s that is to go %v: %d rows, and %d of its own", id, gone, n, rest)
+		}
+	}
+	j.get(t, active.ID)
+}
+
+func TestAppendingToALogTouchesNoIndexOfItsRun(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	db := connect(t, dsn)
+	j := jobs{postgres.NewJobs(db, defaults), db, dsn, newID(), jobrun.Definition{}}
+	j.lead(t, 1)
+	j.job = j.define(t, nil)
+	r := j.running(t, j.worker(t), j.job)
+	j.says(t, r, 0, "the first says that there is a log")
+	j.says(t, r, 1, "a", "b", "c", "d")
+	db.Close()
+	watch := observer(t, dsn)
+	quiet(t, watch)
+	var updated, hot int
+	if err := watch.QueryRowContext(t.Context(), `SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'jobs' AND relname = 'job_runs'`).Scan(&updated, &hot); err != nil {
+		t.Fatal(err)
+	}
+	if updated < 6 || hot != 4 { // every chunk after the first
+		t.Errorf("%d updates, %d of them HOT; want 4", updated, hot)
+	}
+}
