@@ -735,6 +735,162 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for JobConcurrencyPolicy.
+const (
+	JobConcurrencyPolicyAllow   JobConcurrencyPolicy = "allow"
+	JobConcurrencyPolicyForbid  JobConcurrencyPolicy = "forbid"
+	JobConcurrencyPolicyQueue   JobConcurrencyPolicy = "queue"
+	JobConcurrencyPolicyReplace JobConcurrencyPolicy = "replace"
+)
+
+// Valid indicates whether the value is a known member of the JobConcurrencyPolicy enum.
+func (e JobConcurrencyPolicy) Valid() bool {
+	switch e {
+	case JobConcurrencyPolicyAllow:
+		return true
+	case JobConcurrencyPolicyForbid:
+		return true
+	case JobConcurrencyPolicyQueue:
+		return true
+	case JobConcurrencyPolicyReplace:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobEventKind.
+const (
+	JobEventKindAdmitted        JobEventKind = "admitted"
+	JobEventKindAssigned        JobEventKind = "assigned"
+	JobEventKindCancelRequested JobEventKind = "cancel_requested"
+	JobEventKindCanceled        JobEventKind = "canceled"
+	JobEventKindConfirmed       JobEventKind = "confirmed"
+	JobEventKindConfirming      JobEventKind = "confirming"
+	JobEventKindCreated         JobEventKind = "created"
+	JobEventKindDeadLettered    JobEventKind = "dead_lettered"
+	JobEventKindFailed          JobEventKind = "failed"
+	JobEventKindHeldBack        JobEventKind = "held_back"
+	JobEventKindLogOffloaded    JobEventKind = "log_offloaded"
+	JobEventKindOrphaned        JobEventKind = "orphaned"
+	JobEventKindReassigned      JobEventKind = "reassigned"
+	JobEventKindRefused         JobEventKind = "refused"
+	JobEventKindReleased        JobEventKind = "released"
+	JobEventKindRetryCreated    JobEventKind = "retry_created"
+	JobEventKindSkipped         JobEventKind = "skipped"
+	JobEventKindStarted         JobEventKind = "started"
+	JobEventKindSucceeded       JobEventKind = "succeeded"
+	JobEventKindTimedOut        JobEventKind = "timed_out"
+)
+
+// Valid indicates whether the value is a known member of the JobEventKind enum.
+func (e JobEventKind) Valid() bool {
+	switch e {
+	case JobEventKindAdmitted:
+		return true
+	case JobEventKindAssigned:
+		return true
+	case JobEventKindCancelRequested:
+		return true
+	case JobEventKindCanceled:
+		return true
+	case JobEventKindConfirmed:
+		return true
+	case JobEventKindConfirming:
+		return true
+	case JobEventKindCreated:
+		return true
+	case JobEventKindDeadLettered:
+		return true
+	case JobEventKindFailed:
+		return true
+	case JobEventKindHeldBack:
+		return true
+	case JobEventKindLogOffloaded:
+		return true
+	case JobEventKindOrphaned:
+		return true
+	case JobEventKindReassigned:
+		return true
+	case JobEventKindRefused:
+		return true
+	case JobEventKindReleased:
+		return true
+	case JobEventKindRetryCreated:
+		return true
+	case JobEventKindSkipped:
+		return true
+	case JobEventKindStarted:
+		return true
+	case JobEventKindSucceeded:
+		return true
+	case JobEventKindTimedOut:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobEventTriggerArgsFrom.
+const (
+	JobEventTriggerArgsFromEmpty   JobEventTriggerArgsFrom = ""
+	JobEventTriggerArgsFromEvent   JobEventTriggerArgsFrom = "event"
+	JobEventTriggerArgsFromPayload JobEventTriggerArgsFrom = "payload"
+)
+
+// Valid indicates whether the value is a known member of the JobEventTriggerArgsFrom enum.
+func (e JobEventTriggerArgsFrom) Valid() bool {
+	switch e {
+	case JobEventTriggerArgsFromEmpty:
+		return true
+	case JobEventTriggerArgsFromEvent:
+		return true
+	case JobEventTriggerArgsFromPayload:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobMisfirePolicy.
+const (
+	JobMisfirePolicyCatchUp  JobMisfirePolicy = "catch_up"
+	JobMisfirePolicyFireOnce JobMisfirePolicy = "fire_once"
+	JobMisfirePolicySkip     JobMisfirePolicy = "skip"
+)
+
+// Valid indicates whether the value is a known member of the JobMisfirePolicy enum.
+func (e JobMisfirePolicy) Valid() bool {
+	switch e {
+	case JobMisfirePolicyCatchUp:
+		return true
+	case JobMisfirePolicyFireOnce:
+		return true
+	case JobMisfirePolicySkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobRunContinuationState.
+const (
+	JobRunContinuationStateCONFIRMING JobRunContinuationState = "CONFIRMING"
+	JobRunContinuationStateNONE       JobRunContinuationState = "NONE"
+)
+
+// Valid indicates whether the value is a known member of the JobRunContinuationState enum.
+func (e JobRunContinuationState) Valid() bool {
+	switch e {
+	case JobRunContinuationStateCONFIRMING:
+		return true
+	case JobRunContinuationStateNONE:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobRunState.
 const (
 	JobRunStateASSIGNED  JobRunState = "ASSIGNED"
@@ -768,6 +924,168 @@ func (e JobRunState) Valid() bool {
 	case JobRunStateSUCCEEDED:
 		return true
 	case JobRunStateTIMEDOUT:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobRunVerb.
+const (
+	JobRunVerbCancel   JobRunVerb = "cancel"
+	JobRunVerbReassign JobRunVerb = "reassign"
+	JobRunVerbRerun    JobRunVerb = "rerun"
+)
+
+// Valid indicates whether the value is a known member of the JobRunVerb enum.
+func (e JobRunVerb) Valid() bool {
+	switch e {
+	case JobRunVerbCancel:
+		return true
+	case JobRunVerbReassign:
+		return true
+	case JobRunVerbRerun:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobScheduleDstGap.
+const (
+	JobScheduleDstGapEmpty     JobScheduleDstGap = ""
+	JobScheduleDstGapFireAfter JobScheduleDstGap = "fire_after"
+	JobScheduleDstGapSkip      JobScheduleDstGap = "skip"
+)
+
+// Valid indicates whether the value is a known member of the JobScheduleDstGap enum.
+func (e JobScheduleDstGap) Valid() bool {
+	switch e {
+	case JobScheduleDstGapEmpty:
+		return true
+	case JobScheduleDstGapFireAfter:
+		return true
+	case JobScheduleDstGapSkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobScheduleDstOverlap.
+const (
+	JobScheduleDstOverlapBoth  JobScheduleDstOverlap = "both"
+	JobScheduleDstOverlapEmpty JobScheduleDstOverlap = ""
+	JobScheduleDstOverlapFirst JobScheduleDstOverlap = "first"
+)
+
+// Valid indicates whether the value is a known member of the JobScheduleDstOverlap enum.
+func (e JobScheduleDstOverlap) Valid() bool {
+	switch e {
+	case JobScheduleDstOverlapBoth:
+		return true
+	case JobScheduleDstOverlapEmpty:
+		return true
+	case JobScheduleDstOverlapFirst:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobTrigger.
+const (
+	JobTriggerBACKFILL JobTrigger = "BACKFILL"
+	JobTriggerDLQ      JobTrigger = "DLQ"
+	JobTriggerEVENT    JobTrigger = "EVENT"
+	JobTriggerMANUAL   JobTrigger = "MANUAL"
+	JobTriggerRETRY    JobTrigger = "RETRY"
+	JobTriggerSAGA     JobTrigger = "SAGA"
+	JobTriggerTIME     JobTrigger = "TIME"
+)
+
+// Valid indicates whether the value is a known member of the JobTrigger enum.
+func (e JobTrigger) Valid() bool {
+	switch e {
+	case JobTriggerBACKFILL:
+		return true
+	case JobTriggerDLQ:
+		return true
+	case JobTriggerEVENT:
+		return true
+	case JobTriggerMANUAL:
+		return true
+	case JobTriggerRETRY:
+		return true
+	case JobTriggerSAGA:
+		return true
+	case JobTriggerTIME:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobType.
+const (
+	JobTypeEvent  JobType = "event"
+	JobTypeManual JobType = "manual"
+	JobTypeTime   JobType = "time"
+)
+
+// Valid indicates whether the value is a known member of the JobType enum.
+func (e JobType) Valid() bool {
+	switch e {
+	case JobTypeEvent:
+		return true
+	case JobTypeManual:
+		return true
+	case JobTypeTime:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobWaitsFor.
+const (
+	JobWaitsForBackoff      JobWaitsFor = "backoff"
+	JobWaitsForCancel       JobWaitsFor = "cancel"
+	JobWaitsForConfirmation JobWaitsFor = "confirmation"
+	JobWaitsForEnd          JobWaitsFor = "end"
+	JobWaitsForKey          JobWaitsFor = "key"
+	JobWaitsForLeader       JobWaitsFor = "leader"
+	JobWaitsForNothing      JobWaitsFor = "nothing"
+	JobWaitsForSlot         JobWaitsFor = "slot"
+	JobWaitsForStart        JobWaitsFor = "start"
+	JobWaitsForTurn         JobWaitsFor = "turn"
+	JobWaitsForWorker       JobWaitsFor = "worker"
+)
+
+// Valid indicates whether the value is a known member of the JobWaitsFor enum.
+func (e JobWaitsFor) Valid() bool {
+	switch e {
+	case JobWaitsForBackoff:
+		return true
+	case JobWaitsForCancel:
+		return true
+	case JobWaitsForConfirmation:
+		return true
+	case JobWaitsForEnd:
+		return true
+	case JobWaitsForKey:
+		return true
+	case JobWaitsForLeader:
+		return true
+	case JobWaitsForNothing:
+		return true
+	case JobWaitsForSlot:
+		return true
+	case JobWaitsForStart:
+		return true
+	case JobWaitsForTurn:
+		return true
+	case JobWaitsForWorker:
 		return true
 	default:
 		return false
@@ -1137,6 +1455,39 @@ func (e SagaStatus) Valid() bool {
 	}
 }
 
+// Defines values for ScheduleType.
+const (
+	ScheduleTypeCron           ScheduleType = "cron"
+	ScheduleTypeDailyAt        ScheduleType = "daily_at"
+	ScheduleTypeEveryNMinutes  ScheduleType = "every_n_minutes"
+	ScheduleTypeHourlyAtMinute ScheduleType = "hourly_at_minute"
+	ScheduleTypeInterval       ScheduleType = "interval"
+	ScheduleTypeWeekdaysAt     ScheduleType = "weekdays_at"
+	ScheduleTypeWeeklyAt       ScheduleType = "weekly_at"
+)
+
+// Valid indicates whether the value is a known member of the ScheduleType enum.
+func (e ScheduleType) Valid() bool {
+	switch e {
+	case ScheduleTypeCron:
+		return true
+	case ScheduleTypeDailyAt:
+		return true
+	case ScheduleTypeEveryNMinutes:
+		return true
+	case ScheduleTypeHourlyAtMinute:
+		return true
+	case ScheduleTypeInterval:
+		return true
+	case ScheduleTypeWeekdaysAt:
+		return true
+	case ScheduleTypeWeeklyAt:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StepAction.
 const (
 	StepActionCOMPENSATE StepAction = "COMPENSATE"
@@ -1209,6 +1560,30 @@ func (e StepStateName) Valid() bool {
 	case StepStateNameRunning:
 		return true
 	case StepStateNameSkipped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TickNote.
+const (
+	TickNoteMovedGap          TickNote = "moved_gap"
+	TickNoteRepeated          TickNote = "repeated"
+	TickNoteRepetitionLeftOut TickNote = "repetition_left_out"
+	TickNoteSkippedGap        TickNote = "skipped_gap"
+)
+
+// Valid indicates whether the value is a known member of the TickNote enum.
+func (e TickNote) Valid() bool {
+	switch e {
+	case TickNoteMovedGap:
+		return true
+	case TickNoteRepeated:
+		return true
+	case TickNoteRepetitionLeftOut:
+		return true
+	case TickNoteSkippedGap:
 		return true
 	default:
 		return false
@@ -1545,6 +1920,60 @@ func (e ListDeadLettersOfTopicParamsInclude) Valid() bool {
 	case ListDeadLettersOfTopicParamsIncludeExactTotal:
 		return true
 	case ListDeadLettersOfTopicParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobDefinitionsParamsInclude.
+const (
+	ListJobDefinitionsParamsIncludeExactTotal ListJobDefinitionsParamsInclude = "exact_total"
+	ListJobDefinitionsParamsIncludeTotal      ListJobDefinitionsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListJobDefinitionsParamsInclude enum.
+func (e ListJobDefinitionsParamsInclude) Valid() bool {
+	switch e {
+	case ListJobDefinitionsParamsIncludeExactTotal:
+		return true
+	case ListJobDefinitionsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobRunsParamsView.
+const (
+	ListJobRunsParamsViewBasic ListJobRunsParamsView = "basic"
+	ListJobRunsParamsViewFull  ListJobRunsParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListJobRunsParamsView enum.
+func (e ListJobRunsParamsView) Valid() bool {
+	switch e {
+	case ListJobRunsParamsViewBasic:
+		return true
+	case ListJobRunsParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobRunsParamsInclude.
+const (
+	ListJobRunsParamsIncludeExactTotal ListJobRunsParamsInclude = "exact_total"
+	ListJobRunsParamsIncludeTotal      ListJobRunsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListJobRunsParamsInclude enum.
+func (e ListJobRunsParamsInclude) Valid() bool {
+	switch e {
+	case ListJobRunsParamsIncludeExactTotal:
+		return true
+	case ListJobRunsParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -3321,8 +3750,589 @@ type ItemProblem struct {
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
 
+// JobAttempt defines model for JobAttempt.
+type JobAttempt struct {
+	AssignedAt time.Time `json:"assigned_at"`
+	Attempt    int       `json:"attempt"`
+
+	// EndedAt Absent while it is under way.
+	EndedAt      *time.Time `json:"ended_at,omitempty"`
+	FencingToken *string    `json:"fencing_token,omitempty"`
+	LeaderEpoch  int64      `json:"leader_epoch"`
+
+	// Outcome ORPHANED, RELEASED, REASSIGNED, or the state in which the run ended.
+	Outcome   *string            `json:"outcome,omitempty"`
+	Reason    *string            `json:"reason,omitempty"`
+	StartedAt *time.Time         `json:"started_at,omitempty"`
+	WorkerID  openapi_types.UUID `json:"worker_id"`
+}
+
+// JobAttemptList defines model for JobAttemptList.
+type JobAttemptList struct {
+	Attempts []JobAttempt `json:"attempts"`
+}
+
+// JobConcurrencyPolicy What happens when a run is due while another one of the same key has not
+// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+// default. `replace`: the old one is canceled first. `queue`: one after the other.
+type JobConcurrencyPolicy string
+
+// JobDefinition defines model for JobDefinition.
+type JobDefinition struct {
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
+	// of every run must fit. It cannot refer to other documents.
+	ArgsSchema JSONObject `json:"args_schema,omitempty"`
+
+	// BuiltIn Skald's own.
+	BuiltIn bool `json:"built_in"`
+
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
+
+	// CommandName What a worker runs.
+	CommandName string `json:"command_name"`
+
+	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
+
+	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
+	CreatedAt         time.Time            `json:"created_at"`
+	CreatedBy         *string              `json:"created_by,omitempty"`
+
+	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
+	// and sagas do.
+	DeadLetter *bool `json:"dead_letter,omitempty"`
+
+	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	DefaultArgs AnyJSON    `json:"default_args,omitempty"`
+	DeletedAt   *time.Time `json:"deleted_at,omitempty"`
+	Description *string    `json:"description,omitempty"`
+	Enabled     bool       `json:"enabled"`
+
+	// Event Which events make runs.
+	Event *JobEventTrigger   `json:"event,omitempty"`
+	ID    openapi_types.UUID `json:"id"`
+
+	// JitterMS A run starts up to so much after its slot.
+	JitterMS *int64 `json:"jitter_ms,omitempty"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels *JobLabels `json:"labels,omitempty"`
+
+	// Links Paths of what belongs to it.
+	Links JobLinks `json:"links"`
+
+	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	MaxLosses *int `json:"max_losses,omitempty"`
+
+	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
+
+	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
+	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
+	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
+	Name          string            `json:"name"`
+
+	// NextDueAt The first slot of which there is no run yet. Absent when there is none.
+	NextDueAt   *time.Time `json:"next_due_at,omitempty"`
+	PauseReason *string    `json:"pause_reason,omitempty"`
+
+	// Paused No runs are made by themselves now.
+	Paused   bool       `json:"paused"`
+	PausedAt *time.Time `json:"paused_at,omitempty"`
+
+	// PausedUntil Absent while it is paused until somebody resumes it.
+	PausedUntil *time.Time `json:"paused_until,omitempty"`
+
+	// Priority Higher first.
+	Priority *int `json:"priority,omitempty"`
+
+	// Queue `default` without it.
+	Queue string `json:"queue"`
+
+	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	QueueLimit *int `json:"queue_limit,omitempty"`
+
+	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
+
+	// Retry Of failures; without it none. A retry is a new run, linked to the one that
+	// failed, unless its worker has said that another attempt will not help.
+	Retry JobRetry `json:"retry"`
+
+	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
+
+	// Schedule When it is due. docs/schedules.md is the guide.
+	Schedule *JobSchedule `json:"schedule,omitempty"`
+
+	// SpecVersion Grows when it says something else.
+	SpecVersion int `json:"spec_version"`
+
+	// TimeoutMS Of one attempt, from its start; 0 for none.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	Type      JobType   `json:"type"`
+	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedBy *string   `json:"updated_by,omitempty"`
+
+	// Version Grows with every change; its ETag.
+	Version int64 `json:"version"`
+}
+
+// JobDefinitionInput defines model for JobDefinitionInput.
+type JobDefinitionInput = json.RawMessage
+
+// JobDefinitionList defines model for JobDefinitionList.
+type JobDefinitionList struct {
+	Definitions []JobDefinition `json:"definitions"`
+	Pagination  Pagination      `json:"pagination"`
+}
+
+// JobDefinitionOfRun defines model for JobDefinitionOfRun.
+type JobDefinitionOfRun struct {
+	ID openapi_types.UUID `json:"id"`
+
+	// Name Its name when the run was made.
+	Name string `json:"name"`
+
+	// SpecVersion What of it the run goes by.
+	SpecVersion int `json:"spec_version"`
+}
+
+// JobDefinitionPatch defines model for JobDefinitionPatch.
+type JobDefinitionPatch = json.RawMessage
+
+// JobDefinitionVersion defines model for JobDefinitionVersion.
+type JobDefinitionVersion struct {
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
+	// of every run must fit. It cannot refer to other documents.
+	ArgsSchema JSONObject `json:"args_schema,omitempty"`
+
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
+
+	// CommandName What a worker runs.
+	CommandName string `json:"command_name"`
+
+	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
+
+	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
+	CreatedAt         time.Time            `json:"created_at"`
+	CreatedBy         *string              `json:"created_by,omitempty"`
+
+	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
+	// and sagas do.
+	DeadLetter *bool `json:"dead_letter,omitempty"`
+
+	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	DefaultArgs AnyJSON `json:"default_args,omitempty"`
+	Description *string `json:"description,omitempty"`
+
+	// Event Which events make runs.
+	Event *JobEventTrigger `json:"event,omitempty"`
+
+	// JitterMS A run starts up to so much after its slot.
+	JitterMS *int64 `json:"jitter_ms,omitempty"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels *JobLabels `json:"labels,omitempty"`
+
+	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	MaxLosses *int `json:"max_losses,omitempty"`
+
+	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
+
+	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
+	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
+	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
+
+	// Priority Higher first.
+	Priority *int `json:"priority,omitempty"`
+
+	// Queue `default` without it.
+	Queue string `json:"queue"`
+
+	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	QueueLimit *int `json:"queue_limit,omitempty"`
+
+	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
+
+	// Retry Of failures; without it none. A retry is a new run, linked to the one that
+	// failed, unless its worker has said that another attempt will not help.
+	Retry JobRetry `json:"retry"`
+
+	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
+
+	// Schedule When it is due. docs/schedules.md is the guide.
+	Schedule    *JobSchedule `json:"schedule,omitempty"`
+	SpecVersion int          `json:"spec_version"`
+
+	// TimeoutMS Of one attempt, from its start; 0 for none.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	Type JobType `json:"type"`
+}
+
+// JobDefinitionVersionList defines model for JobDefinitionVersionList.
+type JobDefinitionVersionList struct {
+	Versions []JobDefinitionVersion `json:"versions"`
+}
+
+// JobEvent defines model for JobEvent.
+type JobEvent struct {
+	// Actor Who decided; absent when Skald did.
+	Actor   *string   `json:"actor,omitempty"`
+	At      time.Time `json:"at"`
+	Attempt *int      `json:"attempt,omitempty"`
+
+	// Epoch Of the leader that decided, or under which it was assigned.
+	Epoch *int64 `json:"epoch,omitempty"`
+
+	// FromState Where a run stands. docs/jobs.md has the life cycle.
+	FromState *JobRunState `json:"from_state,omitempty"`
+	Kind      JobEventKind `json:"kind"`
+	Reason    *string      `json:"reason,omitempty"`
+
+	// ToState Where a run stands. docs/jobs.md has the life cycle.
+	ToState  *JobRunState        `json:"to_state,omitempty"`
+	Version  *int64              `json:"version,omitempty"`
+	WorkerID *openapi_types.UUID `json:"worker_id,omitempty"`
+}
+
+// JobEventKind defines model for JobEventKind.
+type JobEventKind string
+
+// JobEventList defines model for JobEventList.
+type JobEventList struct {
+	Events []JobEvent `json:"events"`
+}
+
+// JobEventTrigger Which events make runs.
+type JobEventTrigger struct {
+	// ArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
+	ArgsFrom *JobEventTriggerArgsFrom `json:"args_from,omitempty"`
+
+	// EventType Exact, or with one `*` at its end.
+	EventType string `json:"event_type"`
+
+	// Match Only payloads in which each dotted path has this value, a JSON scalar.
+	Match JSONObject `json:"match,omitempty"`
+}
+
+// JobEventTriggerArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
+type JobEventTriggerArgsFrom string
+
+// JobExplanation defines model for JobExplanation.
+type JobExplanation struct {
+	AllowedActions []JobRunVerb `json:"allowed_actions"`
+
+	// BlockingRunID The run that has its concurrency key.
+	BlockingRunID *openapi_types.UUID `json:"blocking_run_id,omitempty"`
+	Decisions     []JobEvent          `json:"decisions"`
+	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
+
+	// LeaderEpoch The present one.
+	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
+	RunID       openapi_types.UUID `json:"run_id"`
+
+	// Sentence The same for people.
+	Sentence string     `json:"sentence"`
+	Since    *time.Time `json:"since,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State JobRunState `json:"state"`
+
+	// Until When that is over by itself.
+	Until *time.Time `json:"until,omitempty"`
+
+	// WaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
+	// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
+	// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
+	// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
+	// `cancel`: its worker was asked to stop.
+	WaitsFor JobWaitsFor `json:"waits_for"`
+}
+
+// JobForceInput defines model for JobForceInput.
+type JobForceInput struct {
+	Force  *bool   `json:"force,omitempty"`
+	Reason *string `json:"reason,omitempty"`
+}
+
+// JobLabelFilter defines model for JobLabelFilter.
+type JobLabelFilter = string
+
+// JobLabels At most 32 names, each with a text of at most 255 characters.
+type JobLabels map[string]string
+
+// JobLinks Paths of what belongs to it.
+type JobLinks map[string]string
+
+// JobMisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
+// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
+type JobMisfirePolicy string
+
+// JobPauseInput defines model for JobPauseInput.
+type JobPauseInput struct {
+	Reason *string `json:"reason,omitempty"`
+
+	// Until It goes on by itself then; without it when somebody resumes it.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// JobProgress What its worker tells on the way.
+type JobProgress struct {
+	Counters map[string]float64 `json:"counters,omitempty"`
+	Message  *string            `json:"message,omitempty"`
+	Percent  *float64           `json:"percent,omitempty"`
+}
+
+// JobReasonInput defines model for JobReasonInput.
+type JobReasonInput struct {
+	Reason *string `json:"reason,omitempty"`
+}
+
+// JobRerunInput defines model for JobRerunInput.
+type JobRerunInput struct {
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args AnyJSON `json:"args,omitempty"`
+
+	// Reason For the audit trail.
+	Reason *string `json:"reason,omitempty"`
+
+	// RespectConcurrency False takes no part in overlap checks; true without it.
+	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
+}
+
+// JobRetry Of failures; without it none. A retry is a new run, linked to the one that
+// failed, unless its worker has said that another attempt will not help.
+type JobRetry struct {
+	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
+
+	// Jitter Waits are spread by this share, at random.
+	Jitter *float64 `json:"jitter,omitempty"`
+
+	// MaxAttempts Runs in all, the first included; 1 for no retry.
+	MaxAttempts   *int     `json:"max_attempts,omitempty"`
+	MaxIntervalMS *int64   `json:"max_interval_ms,omitempty"`
+	Multiplier    *float64 `json:"multiplier,omitempty"`
+}
+
+// JobRun defines model for JobRun.
+type JobRun struct {
+	// AdmittedAt Since then it may be claimed. Absent while it is not due, or held back.
+	AdmittedAt     *time.Time   `json:"admitted_at,omitempty"`
+	AllowedActions []JobRunVerb `json:"allowed_actions"`
+
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args             AnyJSON             `json:"args,omitempty"`
+	AssignedAt       *time.Time          `json:"assigned_at,omitempty"`
+	AssignedWorkerID *openapi_types.UUID `json:"assigned_worker_id,omitempty"`
+
+	// Attempt Grows at every assignment.
+	Attempt int `json:"attempt"`
+
+	// AvailableAt It is not assigned before.
+	AvailableAt       time.Time           `json:"available_at"`
+	BackfillID        *openapi_types.UUID `json:"backfill_id,omitempty"`
+	CancelReason      *string             `json:"cancel_reason,omitempty"`
+	CancelRequestedAt *time.Time          `json:"cancel_requested_at,omitempty"`
+
+	// Checkpoint Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
+	CommandName string  `json:"command_name"`
+
+	// ConcurrencyKey Absent when any number may run at once.
+	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
+
+	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	ConcurrencyPolicy           JobConcurrencyPolicy `json:"concurrency_policy"`
+	ContinuationCheckDeadlineAt *time.Time           `json:"continuation_check_deadline_at,omitempty"`
+	ContinuationCheckStartedAt  *time.Time           `json:"continuation_check_started_at,omitempty"`
+
+	// ContinuationState CONFIRMING while its lease has run out and its worker may still confirm it.
+	ContinuationState JobRunContinuationState `json:"continuation_state"`
+	CorrelationID     *string                 `json:"correlation_id,omitempty"`
+	CreatedAt         time.Time               `json:"created_at"`
+
+	// DlqMessageID The dead letter that it retries.
+	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
+	Error        *JobRunError        `json:"error,omitempty"`
+	ErrorSummary *string             `json:"error_summary,omitempty"`
+	EventID      *openapi_types.UUID `json:"event_id,omitempty"`
+	ExitCode     *int                `json:"exit_code,omitempty"`
+
+	// FailuresUsed Of the whole chain of retries.
+	FailuresUsed int `json:"failures_used"`
+
+	// FencingToken What its worker hands on to other systems.
+	FencingToken   *string            `json:"fencing_token,omitempty"`
+	FinishedAt     *time.Time         `json:"finished_at,omitempty"`
+	ID             openapi_types.UUID `json:"id"`
+	IdempotencyKey string             `json:"idempotency_key"`
+	JobDefinition  JobDefinitionOfRun `json:"job_definition"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels         JobLabels  `json:"labels"`
+	LeaderEpoch    *int64     `json:"leader_epoch,omitempty"`
+	LeaseExpiresAt *time.Time `json:"lease_expires_at,omitempty"`
+
+	// Links Paths of what belongs to it.
+	Links    JobLinks `json:"links"`
+	LogBytes int64    `json:"log_bytes"`
+
+	// LogRef Where the log is; absent while it is in the database.
+	LogRef     *string `json:"log_ref,omitempty"`
+	LossesUsed int     `json:"losses_used"`
+	MaxLosses  int     `json:"max_losses"`
+	Priority   int     `json:"priority"`
+
+	// Progress What its worker tells on the way.
+	Progress *JobProgress `json:"progress,omitempty"`
+	Queue    string       `json:"queue"`
+
+	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	RequiredLabels          JobLabels `json:"required_labels"`
+	ResourceCPUSecondsTotal *float64  `json:"resource_cpu_seconds_total,omitempty"`
+	ResourceIoReadBytes     *int64    `json:"resource_io_read_bytes,omitempty"`
+	ResourceIoWriteBytes    *int64    `json:"resource_io_write_bytes,omitempty"`
+	ResourcePeakRssBytes    *int64    `json:"resource_peak_rss_bytes,omitempty"`
+
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result       AnyJSON             `json:"result,omitempty"`
+	RetryNumber  int                 `json:"retry_number"`
+	RetryOfRunID *openapi_types.UUID `json:"retry_of_run_id,omitempty"`
+
+	// RootRunID The first run of its chain; itself unless it is a retry.
+	RootRunID  openapi_types.UUID  `json:"root_run_id"`
+	SagaAction *string             `json:"saga_action,omitempty"`
+	SagaID     *openapi_types.UUID `json:"saga_id,omitempty"`
+	SagaStep   *int                `json:"saga_step,omitempty"`
+
+	// ScheduledFor The slot; of what has none when it was asked for.
+	ScheduledFor time.Time  `json:"scheduled_for"`
+	StartedAt    *time.Time `json:"started_at,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State     JobRunState `json:"state"`
+	TimeoutMS *int64      `json:"timeout_ms,omitempty"`
+	TraceID   *string     `json:"trace_id,omitempty"`
+
+	// Trigger Why a run exists.
+	Trigger   JobTrigger `json:"trigger"`
+	UpdatedAt time.Time  `json:"updated_at"`
+
+	// Version Grows with every transition; its ETag.
+	Version int64 `json:"version"`
+}
+
+// JobRunContinuationState CONFIRMING while its lease has run out and its worker may still confirm it.
+type JobRunContinuationState string
+
+// JobRunError defines model for JobRunError.
+type JobRunError struct {
+	// Code The worker's word, or `LOST` or `TIMED_OUT`.
+	Code    string `json:"code"`
+	Message string `json:"message"`
+
+	// Retryable False means that another attempt will not help.
+	Retryable bool `json:"retryable"`
+
+	// Stack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	Stack *ContentText `json:"stack,omitempty"`
+	Type  *string      `json:"type,omitempty"`
+}
+
+// JobRunInput defines model for JobRunInput.
+type JobRunInput struct {
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args          AnyJSON `json:"args,omitempty"`
+	CorrelationID *Label  `json:"correlation_id,omitempty"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels   *JobLabels `json:"labels,omitempty"`
+	Priority *int       `json:"priority,omitempty"`
+
+	// Reason For the audit trail.
+	Reason *string `json:"reason,omitempty"`
+
+	// RespectConcurrency False takes no part in overlap checks; true without it.
+	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
+
+	// ScheduledFor When it is due; now without it.
+	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
+}
+
+// JobRunList defines model for JobRunList.
+type JobRunList struct {
+	Pagination Pagination `json:"pagination"`
+	Runs       []JobRun   `json:"runs"`
+}
+
 // JobRunState Where a run stands. docs/jobs.md has the life cycle.
 type JobRunState string
+
+// JobRunVerb defines model for JobRunVerb.
+type JobRunVerb string
+
+// JobSchedule When it is due. docs/schedules.md is the guide.
+type JobSchedule struct {
+	// DstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
+	// of the gap. `skip`: not at all.
+	DstGap *JobScheduleDstGap `json:"dst_gap,omitempty"`
+
+	// DstOverlap Of wall-clock times that occur twice. `first`, the default, or `both`.
+	DstOverlap *JobScheduleDstOverlap `json:"dst_overlap,omitempty"`
+
+	// EndAt No tick at or after.
+	EndAt *time.Time `json:"end_at,omitempty"`
+
+	// StartAt No tick before.
+	StartAt *time.Time `json:"start_at,omitempty"`
+
+	// Timezone IANA name; UTC without it.
+	Timezone *string      `json:"timezone,omitempty"`
+	Type     ScheduleType `json:"type"`
+	Value    string       `json:"value"`
+}
+
+// JobScheduleDstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
+// of the gap. `skip`: not at all.
+type JobScheduleDstGap string
+
+// JobScheduleDstOverlap Of wall-clock times that occur twice. `first`, the default, or `both`.
+type JobScheduleDstOverlap string
+
+// JobTrigger Why a run exists.
+type JobTrigger string
+
+// JobType What makes runs of a definition by itself. Any definition can be run by hand.
+type JobType string
+
+// JobWaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
+// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
+// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
+// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
+// `cancel`: its worker was asked to stop.
+type JobWaitsFor string
 
 // Label defines model for Label.
 type Label = string
@@ -4131,6 +5141,20 @@ type SagaStatisticsList struct {
 // SagaStatus The status to poll. Each state has one.
 type SagaStatus string
 
+// SchedulePreviewInput defines model for SchedulePreviewInput.
+type SchedulePreviewInput struct {
+	Count *int `json:"count,omitempty"`
+
+	// From Only ticks after this time; now without it.
+	From *time.Time `json:"from,omitempty"`
+
+	// Schedule When it is due. docs/schedules.md is the guide.
+	Schedule JobSchedule `json:"schedule"`
+}
+
+// ScheduleType defines model for ScheduleType.
+type ScheduleType string
+
 // SchedulerLeader Who leads the scheduler.
 type SchedulerLeader struct {
 	AcquiredAt *time.Time `json:"acquired_at,omitempty"`
@@ -4372,6 +5396,32 @@ type TableUsage struct {
 
 	// TotalBytes Heap, TOAST and indexes, their maps included.
 	TotalBytes int64 `json:"total_bytes"`
+}
+
+// Tick defines model for Tick.
+type Tick struct {
+	At time.Time `json:"at"`
+
+	// Note What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
+	// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
+	// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
+	// once more, and nothing fires then.
+	Note *TickNote `json:"note,omitempty"`
+
+	// Wall The wall-clock time that it stands for, in the schedule's zone.
+	Wall string `json:"wall"`
+}
+
+// TickNote What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
+// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
+// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
+// once more, and nothing fires then.
+type TickNote string
+
+// TickList defines model for TickList.
+type TickList struct {
+	Ticks    []Tick `json:"ticks"`
+	Timezone string `json:"timezone"`
 }
 
 // UUID defines model for UUID.
@@ -4813,6 +5863,15 @@ type IncludeRunning = []string
 // IncludeTotal defines model for IncludeTotal.
 type IncludeTotal = []string
 
+// JobDefinitionRef defines model for JobDefinitionRef.
+type JobDefinitionRef = string
+
+// JobRunID defines model for JobRunID.
+type JobRunID = UUID
+
+// JobRunWait defines model for JobRunWait.
+type JobRunWait = string
+
 // KeyID defines model for KeyID.
 type KeyID = UUID
 
@@ -4880,6 +5939,21 @@ type Failure = Problem
 // Foreseen What an action would do. Nothing has been done.
 type Foreseen = Foresight
 
+// JobDefinitionFound defines model for JobDefinitionFound.
+type JobDefinitionFound = JobDefinition
+
+// JobRunChanged defines model for JobRunChanged.
+type JobRunChanged = JobRun
+
+// JobRunCreated defines model for JobRunCreated.
+type JobRunCreated = JobRun
+
+// JobRunFound defines model for JobRunFound.
+type JobRunFound = JobRun
+
+// JobRunReplayed defines model for JobRunReplayed.
+type JobRunReplayed = JobRun
+
 // RedriveAccepted defines model for RedriveAccepted.
 type RedriveAccepted = Redrive
 
@@ -4888,6 +5962,9 @@ type RedriveFound = Redrive
 
 // SettingsFound All settings.
 type SettingsFound = Settings
+
+// TicksFound defines model for TicksFound.
+type TicksFound = TickList
 
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
@@ -5554,6 +6631,170 @@ type RetryAllDeadLettersParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListJobDefinitionsParams defines parameters for ListJobDefinitions.
+type ListJobDefinitionsParams struct {
+	// Name Exact, or with one `*` at its end.
+	Name    *Label   `form:"name,omitempty" json:"name,omitempty"`
+	Type    *JobType `form:"type,omitempty" json:"type,omitempty"`
+	Enabled *bool    `form:"enabled,omitempty" json:"enabled,omitempty"`
+
+	// Paused Those that are paused now, or those that are not.
+	Paused *bool `form:"paused,omitempty" json:"paused,omitempty"`
+
+	// BuiltIn Skald's own, or those of others.
+	BuiltIn     *bool  `form:"built_in,omitempty" json:"built_in,omitempty"`
+	CommandName *Label `form:"command_name,omitempty" json:"command_name,omitempty"`
+
+	// Label name=value.
+	Label *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListJobDefinitionsParamsInclude defines parameters for ListJobDefinitions.
+type ListJobDefinitionsParamsInclude string
+
+// DeleteJobDefinitionParams defines parameters for DeleteJobDefinition.
+type DeleteJobDefinitionParams struct {
+	Force *bool `form:"force,omitempty" json:"force,omitempty"`
+
+	// Reason For the audit trail.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// GetJobDefinitionParams defines parameters for GetJobDefinition.
+type GetJobDefinitionParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
+type UpdateJobDefinitionParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ReplaceJobDefinitionParams defines parameters for ReplaceJobDefinition.
+type ReplaceJobDefinitionParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListNextJobRunsParams defines parameters for ListNextJobRuns.
+type ListNextJobRunsParams struct {
+	Count *int `form:"count,omitempty" json:"count,omitempty"`
+
+	// From Only ticks after this time; now without it.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+}
+
+// PauseJobDefinitionParams defines parameters for PauseJobDefinition.
+type PauseJobDefinitionParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
+type ResumeJobDefinitionParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// CreateJobRunParams defines parameters for CreateJobRun.
+type CreateJobRunParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListJobRunsParams defines parameters for ListJobRuns.
+type ListJobRunsParams struct {
+	// State Repeatable.
+	State []JobRunState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Trigger Repeatable.
+	Trigger []JobTrigger `form:"trigger,omitempty" json:"trigger,omitempty"`
+
+	// Definition Id or name.
+	Definition *Label `form:"definition,omitempty" json:"definition,omitempty"`
+
+	// Worker The worker that has it, or had it when it ended.
+	Worker *UUID  `form:"worker,omitempty" json:"worker,omitempty"`
+	Queue  *Label `form:"queue,omitempty" json:"queue,omitempty"`
+
+	// Label name=value.
+	Label         *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
+	CorrelationID *Label          `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	SagaID        *UUID           `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+
+	// RootRunID The run and all its retries.
+	RootRunID  *UUID   `form:"root_run_id,omitempty" json:"root_run_id,omitempty"`
+	BackfillID *UUID   `form:"backfill_id,omitempty" json:"backfill_id,omitempty"`
+	ErrorCode  *string `form:"error_code,omitempty" json:"error_code,omitempty"`
+
+	// ScheduledFrom Slots of this time or later.
+	ScheduledFrom *time.Time `form:"scheduled_from,omitempty" json:"scheduled_from,omitempty"`
+
+	// ScheduledTo Slots before this time.
+	ScheduledTo  *time.Time `form:"scheduled_to,omitempty" json:"scheduled_to,omitempty"`
+	CreatedFrom  *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+	CreatedTo    *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+	FinishedFrom *time.Time `form:"finished_from,omitempty" json:"finished_from,omitempty"`
+	FinishedTo   *time.Time `form:"finished_to,omitempty" json:"finished_to,omitempty"`
+
+	// LateByMin Started so many minutes after their slot, or still waiting so long after it.
+	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
+
+	// View How much of each item; `basic` by default.
+	View *ListJobRunsParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListJobRunsParamsView defines parameters for ListJobRuns.
+type ListJobRunsParamsView string
+
+// ListJobRunsParamsInclude defines parameters for ListJobRuns.
+type ListJobRunsParamsInclude string
+
+// GetJobRunParams defines parameters for GetJobRun.
+type GetJobRunParams struct {
+	// Wait How long to wait for the end of the run, for example `30s` or `1m30s`. The
+	// server may cut it short.
+	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
 // GetRunLogParams defines parameters for GetRunLog.
 type GetRunLogParams struct {
 	// Attempt Only this attempt; all of them without it.
@@ -5569,6 +6810,12 @@ type GetRunLogParams struct {
 
 	// LastEventID The last id that was received. Wins over `attempt` and `after_seq`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
+// RerunJobRunParams defines parameters for RerunJobRun.
+type RerunJobRunParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListEventsParams defines parameters for ListEvents.
@@ -6251,6 +7498,27 @@ type RetryAllDeadLettersJSONRequestBody = RetryAllInput
 // CheckFenceJSONRequestBody defines body for CheckFence for application/json ContentType.
 type CheckFenceJSONRequestBody = FenceCheckInput
 
+// CreateJobDefinitionJSONRequestBody defines body for CreateJobDefinition for application/json ContentType.
+type CreateJobDefinitionJSONRequestBody = JobDefinitionInput
+
+// UpdateJobDefinitionJSONRequestBody defines body for UpdateJobDefinition for application/json ContentType.
+type UpdateJobDefinitionJSONRequestBody = JobDefinitionPatch
+
+// ReplaceJobDefinitionJSONRequestBody defines body for ReplaceJobDefinition for application/json ContentType.
+type ReplaceJobDefinitionJSONRequestBody = JobDefinitionInput
+
+// PauseJobDefinitionJSONRequestBody defines body for PauseJobDefinition for application/json ContentType.
+type PauseJobDefinitionJSONRequestBody = JobPauseInput
+
+// ResumeJobDefinitionJSONRequestBody defines body for ResumeJobDefinition for application/json ContentType.
+type ResumeJobDefinitionJSONRequestBody = JobReasonInput
+
+// CreateJobRunJSONRequestBody defines body for CreateJobRun for application/json ContentType.
+type CreateJobRunJSONRequestBody = JobRunInput
+
+// CancelJobRunJSONRequestBody defines body for CancelJobRun for application/json ContentType.
+type CancelJobRunJSONRequestBody = JobForceInput
+
 // AcknowledgeCancelJSONRequestBody defines body for AcknowledgeCancel for application/json ContentType.
 type AcknowledgeCancelJSONRequestBody = FenceInput
 
@@ -6269,8 +7537,14 @@ type AppendRunLogJSONRequestBody = LogInput
 // ReportProgressJSONRequestBody defines body for ReportProgress for application/json ContentType.
 type ReportProgressJSONRequestBody = ProgressInput
 
+// ReassignJobRunJSONRequestBody defines body for ReassignJobRun for application/json ContentType.
+type ReassignJobRunJSONRequestBody = JobForceInput
+
 // ReleaseRunJSONRequestBody defines body for ReleaseRun for application/json ContentType.
 type ReleaseRunJSONRequestBody = ReleaseInput
+
+// RerunJobRunJSONRequestBody defines body for RerunJobRun for application/json ContentType.
+type RerunJobRunJSONRequestBody = JobRerunInput
 
 // StartRunJSONRequestBody defines body for StartRun for application/json ContentType.
 type StartRunJSONRequestBody = StartInput
@@ -6322,6 +7596,9 @@ type SuspendSagaJSONRequestBody = ActionInput
 
 // StepDownLeaderJSONRequestBody defines body for StepDownLeader for application/json ContentType.
 type StepDownLeaderJSONRequestBody = WorkerActionInput
+
+// PreviewScheduleJSONRequestBody defines body for PreviewSchedule for application/json ContentType.
+type PreviewScheduleJSONRequestBody = SchedulePreviewInput
 
 // ChangeSettingsJSONRequestBody defines body for ChangeSettings for application/json ContentType.
 type ChangeSettingsJSONRequestBody = SettingsPatch
@@ -6585,6 +7862,51 @@ type ServerInterface interface {
 	// CheckFence Check a fencing token
 	// (POST /api/v1/fences/{fence_key}/check)
 	CheckFence(w http.ResponseWriter, r *http.Request, fenceKey Label)
+	// ListJobDefinitions List job definitions
+	// (GET /api/v1/job-definitions)
+	ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams)
+	// CreateJobDefinition Define a job
+	// (POST /api/v1/job-definitions)
+	CreateJobDefinition(w http.ResponseWriter, r *http.Request)
+	// DeleteJobDefinition Delete a job definition
+	// (DELETE /api/v1/job-definitions/{definition})
+	DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams)
+	// GetJobDefinition Get a job definition
+	// (GET /api/v1/job-definitions/{definition})
+	GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams)
+	// UpdateJobDefinition Change a job definition
+	// (PATCH /api/v1/job-definitions/{definition})
+	UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams)
+	// ReplaceJobDefinition Replace a job definition
+	// (PUT /api/v1/job-definitions/{definition})
+	ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams)
+	// ListNextJobRuns When a job is due next
+	// (GET /api/v1/job-definitions/{definition}/next-runs)
+	ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams)
+	// PauseJobDefinition Pause a job definition
+	// (POST /api/v1/job-definitions/{definition}/pause)
+	PauseJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params PauseJobDefinitionParams)
+	// ResumeJobDefinition Resume a job definition
+	// (POST /api/v1/job-definitions/{definition}/resume)
+	ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams)
+	// CreateJobRun Run a job
+	// (POST /api/v1/job-definitions/{definition}/runs)
+	CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams)
+	// ListJobDefinitionVersions What a job definition said
+	// (GET /api/v1/job-definitions/{definition}/versions)
+	ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef)
+	// ListJobRuns List job runs
+	// (GET /api/v1/job-runs)
+	ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams)
+	// GetJobRun Get a job run
+	// (GET /api/v1/job-runs/{run_id})
+	GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams)
+	// ListJobRunAttempts To whom a job run was assigned
+	// (GET /api/v1/job-runs/{run_id}/attempts)
+	ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID)
+	// CancelJobRun Cancel a job run
+	// (POST /api/v1/job-runs/{run_id}/cancel)
+	CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
 	// AcknowledgeCancel Say that a run was stopped
 	// (POST /api/v1/job-runs/{run_id}/cancel-ack)
 	AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID)
@@ -6594,6 +7916,12 @@ type ServerInterface interface {
 	// ConfirmContinuation Say that a run in doubt goes on
 	// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
 	ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID)
+	// ListJobRunEvents What was decided about a job run
+	// (GET /api/v1/job-runs/{run_id}/events)
+	ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID)
+	// ExplainJobRun Why a job run did, or did not, run
+	// (GET /api/v1/job-runs/{run_id}/explain)
+	ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
 	// FailRun Say that a run has failed
 	// (POST /api/v1/job-runs/{run_id}/fail)
 	FailRun(w http.ResponseWriter, r *http.Request, runID RunID)
@@ -6606,9 +7934,15 @@ type ServerInterface interface {
 	// ReportProgress Tell how far a run has come
 	// (POST /api/v1/job-runs/{run_id}/progress)
 	ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID)
+	// ReassignJobRun Take a job run from its worker
+	// (POST /api/v1/job-runs/{run_id}/reassign)
+	ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
 	// ReleaseRun Give a run back
 	// (POST /api/v1/job-runs/{run_id}/release)
 	ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID)
+	// RerunJobRun Run a job once more as a run did
+	// (POST /api/v1/job-runs/{run_id}/rerun)
+	RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams)
 	// StartRun Start a run
 	// (POST /api/v1/job-runs/{run_id}/start)
 	StartRun(w http.ResponseWriter, r *http.Request, runID RunID)
@@ -6690,6 +8024,9 @@ type ServerInterface interface {
 	// StepDownLeader End the leadership of whoever leads
 	// (POST /api/v1/scheduler/leader/step-down)
 	StepDownLeader(w http.ResponseWriter, r *http.Request)
+	// PreviewSchedule When a schedule would fire
+	// (POST /api/v1/schedules/preview)
+	PreviewSchedule(w http.ResponseWriter, r *http.Request)
 	// GetSettings Read the settings of job runs
 	// (GET /api/v1/settings)
 	GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams)
@@ -7125,6 +8462,96 @@ func (_ Unimplemented) CheckFence(w http.ResponseWriter, r *http.Request, fenceK
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListJobDefinitions List job definitions
+// (GET /api/v1/job-definitions)
+func (_ Unimplemented) ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateJobDefinition Define a job
+// (POST /api/v1/job-definitions)
+func (_ Unimplemented) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteJobDefinition Delete a job definition
+// (DELETE /api/v1/job-definitions/{definition})
+func (_ Unimplemented) DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetJobDefinition Get a job definition
+// (GET /api/v1/job-definitions/{definition})
+func (_ Unimplemented) GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateJobDefinition Change a job definition
+// (PATCH /api/v1/job-definitions/{definition})
+func (_ Unimplemented) UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReplaceJobDefinition Replace a job definition
+// (PUT /api/v1/job-definitions/{definition})
+func (_ Unimplemented) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListNextJobRuns When a job is due next
+// (GET /api/v1/job-definitions/{definition}/next-runs)
+func (_ Unimplemented) ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PauseJobDefinition Pause a job definition
+// (POST /api/v1/job-definitions/{definition}/pause)
+func (_ Unimplemented) PauseJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params PauseJobDefinitionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResumeJobDefinition Resume a job definition
+// (POST /api/v1/job-definitions/{definition}/resume)
+func (_ Unimplemented) ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateJobRun Run a job
+// (POST /api/v1/job-definitions/{definition}/runs)
+func (_ Unimplemented) CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListJobDefinitionVersions What a job definition said
+// (GET /api/v1/job-definitions/{definition}/versions)
+func (_ Unimplemented) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListJobRuns List job runs
+// (GET /api/v1/job-runs)
+func (_ Unimplemented) ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetJobRun Get a job run
+// (GET /api/v1/job-runs/{run_id})
+func (_ Unimplemented) GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListJobRunAttempts To whom a job run was assigned
+// (GET /api/v1/job-runs/{run_id}/attempts)
+func (_ Unimplemented) ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CancelJobRun Cancel a job run
+// (POST /api/v1/job-runs/{run_id}/cancel)
+func (_ Unimplemented) CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // AcknowledgeCancel Say that a run was stopped
 // (POST /api/v1/job-runs/{run_id}/cancel-ack)
 func (_ Unimplemented) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID) {
@@ -7140,6 +8567,18 @@ func (_ Unimplemented) CompleteRun(w http.ResponseWriter, r *http.Request, runID
 // ConfirmContinuation Say that a run in doubt goes on
 // (POST /api/v1/job-runs/{run_id}/confirm-continuation)
 func (_ Unimplemented) ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListJobRunEvents What was decided about a job run
+// (GET /api/v1/job-runs/{run_id}/events)
+func (_ Unimplemented) ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExplainJobRun Why a job run did, or did not, run
+// (GET /api/v1/job-runs/{run_id}/explain)
+func (_ Unimplemented) ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -7167,9 +8606,21 @@ func (_ Unimplemented) ReportProgress(w http.ResponseWriter, r *http.Request, ru
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ReassignJobRun Take a job run from its worker
+// (POST /api/v1/job-runs/{run_id}/reassign)
+func (_ Unimplemented) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ReleaseRun Give a run back
 // (POST /api/v1/job-runs/{run_id}/release)
 func (_ Unimplemented) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RerunJobRun Run a job once more as a run did
+// (POST /api/v1/job-runs/{run_id}/rerun)
+func (_ Unimplemented) RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -7332,6 +8783,12 @@ func (_ Unimplemented) GetLeader(w http.ResponseWriter, r *http.Request) {
 // StepDownLeader End the leadership of whoever leads
 // (POST /api/v1/scheduler/leader/step-down)
 func (_ Unimplemented) StepDownLeader(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PreviewSchedule When a schedule would fire
+// (POST /api/v1/schedules/preview)
+func (_ Unimplemented) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -11244,6 +12701,1074 @@ func (siw *ServerInterfaceWrapper) CheckFence(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// ListJobDefinitions operation middleware
+func (siw *ServerInterfaceWrapper) ListJobDefinitions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListJobDefinitionsParams
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", r.URL.Query(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "enabled" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "enabled", r.URL.Query(), &params.Enabled, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "enabled"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "enabled", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "paused" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "paused", r.URL.Query(), &params.Paused, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "paused"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "paused", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "built_in" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "built_in", r.URL.Query(), &params.BuiltIn, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "built_in"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "built_in", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "command_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "command_name", r.URL.Query(), &params.CommandName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "command_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "command_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "label" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListJobDefinitions(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateJobDefinition operation middleware
+func (siw *ServerInterfaceWrapper) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateJobDefinition(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteJobDefinition operation middleware
+func (siw *ServerInterfaceWrapper) DeleteJobDefinition(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteJobDefinitionParams
+
+	// ------------- Optional query parameter "force" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "force", r.URL.Query(), &params.Force, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "force"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "force", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteJobDefinition(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetJobDefinition operation middleware
+func (siw *ServerInterfaceWrapper) GetJobDefinition(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetJobDefinitionParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetJobDefinition(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateJobDefinition operation middleware
+func (siw *ServerInterfaceWrapper) UpdateJobDefinition(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateJobDefinitionParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateJobDefinition(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReplaceJobDefinition operation middleware
+func (siw *ServerInterfaceWrapper) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReplaceJobDefinitionParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReplaceJobDefinition(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListNextJobRuns operation middleware
+func (siw *ServerInterfaceWrapper) ListNextJobRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListNextJobRunsParams
+
+	// ------------- Optional query parameter "count" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "count", r.URL.Query(), &params.Count, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "count"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "count", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListNextJobRuns(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PauseJobDefinition operation middleware
+func (siw *ServerInterfaceWrapper) PauseJobDefinition(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PauseJobDefinitionParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PauseJobDefinition(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeJobDefinition operation middleware
+func (siw *ServerInterfaceWrapper) ResumeJobDefinition(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeJobDefinitionParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeJobDefinition(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateJobRun operation middleware
+func (siw *ServerInterfaceWrapper) CreateJobRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateJobRunParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateJobRun(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListJobDefinitionVersions operation middleware
+func (siw *ServerInterfaceWrapper) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListJobDefinitionVersions(w, r, definition)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListJobRuns operation middleware
+func (siw *ServerInterfaceWrapper) ListJobRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListJobRunsParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trigger" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trigger", r.URL.Query(), &params.Trigger, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trigger"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trigger", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "definition" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "definition", r.URL.Query(), &params.Definition, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "definition"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "worker" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "worker", r.URL.Query(), &params.Worker, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "worker"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "queue" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "queue", r.URL.Query(), &params.Queue, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "queue"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "queue", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "label" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "correlation_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "saga_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "root_run_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "root_run_id", r.URL.Query(), &params.RootRunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "root_run_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "root_run_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "backfill_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "backfill_id", r.URL.Query(), &params.BackfillID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "backfill_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backfill_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_code" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_code", r.URL.Query(), &params.ErrorCode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_code"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_code", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "scheduled_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scheduled_from", r.URL.Query(), &params.ScheduledFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scheduled_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scheduled_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "scheduled_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scheduled_to", r.URL.Query(), &params.ScheduledTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scheduled_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scheduled_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "finished_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "finished_from", r.URL.Query(), &params.FinishedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "finished_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "finished_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "finished_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "finished_to", r.URL.Query(), &params.FinishedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "finished_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "finished_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "late_by_min" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "late_by_min", r.URL.Query(), &params.LateByMin, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "late_by_min"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "late_by_min", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "view" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListJobRuns(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetJobRun operation middleware
+func (siw *ServerInterfaceWrapper) GetJobRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID JobRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetJobRunParams
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetJobRun(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListJobRunAttempts operation middleware
+func (siw *ServerInterfaceWrapper) ListJobRunAttempts(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID JobRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListJobRunAttempts(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelJobRun operation middleware
+func (siw *ServerInterfaceWrapper) CancelJobRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID JobRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelJobRun(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // AcknowledgeCancel operation middleware
 func (siw *ServerInterfaceWrapper) AcknowledgeCancel(w http.ResponseWriter, r *http.Request) {
 
@@ -11313,6 +13838,58 @@ func (siw *ServerInterfaceWrapper) ConfirmContinuation(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ConfirmContinuation(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListJobRunEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListJobRunEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID JobRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListJobRunEvents(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExplainJobRun operation middleware
+func (siw *ServerInterfaceWrapper) ExplainJobRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID JobRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExplainJobRun(w, r, runID)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -11521,6 +14098,32 @@ func (siw *ServerInterfaceWrapper) ReportProgress(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// ReassignJobRun operation middleware
+func (siw *ServerInterfaceWrapper) ReassignJobRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID JobRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReassignJobRun(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ReleaseRun operation middleware
 func (siw *ServerInterfaceWrapper) ReleaseRun(w http.ResponseWriter, r *http.Request) {
 
@@ -11538,6 +14141,56 @@ func (siw *ServerInterfaceWrapper) ReleaseRun(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ReleaseRun(w, r, runID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RerunJobRun operation middleware
+func (siw *ServerInterfaceWrapper) RerunJobRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID JobRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RerunJobRunParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RerunJobRun(w, r, runID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -13795,6 +16448,20 @@ func (siw *ServerInterfaceWrapper) StepDownLeader(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// PreviewSchedule operation middleware
+func (siw *ServerInterfaceWrapper) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PreviewSchedule(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetSettings operation middleware
 func (siw *ServerInterfaceWrapper) GetSettings(w http.ResponseWriter, r *http.Request) {
 
@@ -15740,6 +18407,51 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/fences/{fence_key}/check", wrapper.CheckFence)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-definitions", wrapper.ListJobDefinitions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-definitions", wrapper.CreateJobDefinition)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/api/v1/job-definitions/{definition}", wrapper.DeleteJobDefinition)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-definitions/{definition}", wrapper.GetJobDefinition)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/job-definitions/{definition}", wrapper.UpdateJobDefinition)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/api/v1/job-definitions/{definition}", wrapper.ReplaceJobDefinition)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-definitions/{definition}/next-runs", wrapper.ListNextJobRuns)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-definitions/{definition}/pause", wrapper.PauseJobDefinition)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-definitions/{definition}/resume", wrapper.ResumeJobDefinition)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-definitions/{definition}/runs", wrapper.CreateJobRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-definitions/{definition}/versions", wrapper.ListJobDefinitionVersions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-runs", wrapper.ListJobRuns)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}", wrapper.GetJobRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}/attempts", wrapper.ListJobRunAttempts)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/cancel", wrapper.CancelJobRun)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/cancel-ack", wrapper.AcknowledgeCancel)
 	})
 	r.Group(func(r chi.Router) {
@@ -15747,6 +18459,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/confirm-continuation", wrapper.ConfirmContinuation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}/events", wrapper.ListJobRunEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}/explain", wrapper.ExplainJobRun)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/fail", wrapper.FailRun)
@@ -15761,7 +18479,13 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/progress", wrapper.ReportProgress)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/reassign", wrapper.ReassignJobRun)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/release", wrapper.ReleaseRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/rerun", wrapper.RerunJobRun)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/start", wrapper.StartRun)
@@ -15843,6 +18567,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/scheduler/leader/step-down", wrapper.StepDownLeader)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/schedules/preview", wrapper.PreviewSchedule)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/settings", wrapper.GetSettings)
@@ -16039,6 +18766,55 @@ type ForeseenJSONResponse struct {
 	Headers ForeseenResponseHeaders
 }
 
+type JobDefinitionFoundResponseHeaders struct {
+	ETag string
+}
+type JobDefinitionFoundJSONResponse struct {
+	Body JobDefinition
+
+	Headers JobDefinitionFoundResponseHeaders
+}
+
+type JobRunChangedResponseHeaders struct {
+	ETag string
+}
+type JobRunChangedJSONResponse struct {
+	Body JobRun
+
+	Headers JobRunChangedResponseHeaders
+}
+
+type JobRunCreatedResponseHeaders struct {
+	ETag     string
+	Location string
+}
+type JobRunCreatedJSONResponse struct {
+	Body JobRun
+
+	Headers JobRunCreatedResponseHeaders
+}
+
+type JobRunFoundResponseHeaders struct {
+	ETag              string
+	PreferenceApplied *string
+}
+type JobRunFoundJSONResponse struct {
+	Body JobRun
+
+	Headers JobRunFoundResponseHeaders
+}
+
+type JobRunReplayedResponseHeaders struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+type JobRunReplayedJSONResponse struct {
+	Body JobRun
+
+	Headers JobRunReplayedResponseHeaders
+}
+
 type NotModifiedResponseHeaders struct {
 	ETag string
 }
@@ -16075,6 +18851,8 @@ type SettingsFoundJSONResponse struct {
 
 	Headers SettingsFoundResponseHeaders
 }
+
+type TicksFoundJSONResponse TickList
 
 type WebhookStateResponseHeaders struct {
 	ETag string
@@ -18945,6 +21723,828 @@ func (response CheckFencedefaultApplicationProblemPlusJSONResponse) VisitCheckFe
 	return err
 }
 
+type ListJobDefinitionsRequestObject struct {
+	Params ListJobDefinitionsParams
+}
+
+type ListJobDefinitionsResponseObject interface {
+	VisitListJobDefinitionsResponse(w http.ResponseWriter) error
+}
+
+type ListJobDefinitions200JSONResponse JobDefinitionList
+
+func (response ListJobDefinitions200JSONResponse) VisitListJobDefinitionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobDefinitionsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListJobDefinitionsdefaultApplicationProblemPlusJSONResponse) VisitListJobDefinitionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateJobDefinitionRequestObject struct {
+	Body *CreateJobDefinitionJSONRequestBody
+}
+
+type CreateJobDefinitionResponseObject interface {
+	VisitCreateJobDefinitionResponse(w http.ResponseWriter) error
+}
+
+type CreateJobDefinition201ResponseHeaders struct {
+	ETag     string
+	Location string
+}
+
+type CreateJobDefinition201JSONResponse struct {
+	Body    JobDefinition
+	Headers CreateJobDefinition201ResponseHeaders
+}
+
+func (response CreateJobDefinition201JSONResponse) VisitCreateJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitCreateJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteJobDefinitionRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     DeleteJobDefinitionParams
+}
+
+type DeleteJobDefinitionResponseObject interface {
+	VisitDeleteJobDefinitionResponse(w http.ResponseWriter) error
+}
+
+type DeleteJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
+
+func (response DeleteJobDefinition200JSONResponse) VisitDeleteJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response DeleteJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitDeleteJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobDefinitionRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     GetJobDefinitionParams
+}
+
+type GetJobDefinitionResponseObject interface {
+	VisitGetJobDefinitionResponse(w http.ResponseWriter) error
+}
+
+type GetJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
+
+func (response GetJobDefinition200JSONResponse) VisitGetJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobDefinition304Response = NotModifiedResponse
+
+func (response GetJobDefinition304Response) VisitGetJobDefinitionResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitGetJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateJobDefinitionRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     UpdateJobDefinitionParams
+	Body       *UpdateJobDefinitionJSONRequestBody
+}
+
+type UpdateJobDefinitionResponseObject interface {
+	VisitUpdateJobDefinitionResponse(w http.ResponseWriter) error
+}
+
+type UpdateJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
+
+func (response UpdateJobDefinition200JSONResponse) VisitUpdateJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response UpdateJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitUpdateJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReplaceJobDefinitionRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     ReplaceJobDefinitionParams
+	Body       *ReplaceJobDefinitionJSONRequestBody
+}
+
+type ReplaceJobDefinitionResponseObject interface {
+	VisitReplaceJobDefinitionResponse(w http.ResponseWriter) error
+}
+
+type ReplaceJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
+
+func (response ReplaceJobDefinition200JSONResponse) VisitReplaceJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReplaceJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ReplaceJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitReplaceJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListNextJobRunsRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     ListNextJobRunsParams
+}
+
+type ListNextJobRunsResponseObject interface {
+	VisitListNextJobRunsResponse(w http.ResponseWriter) error
+}
+
+type ListNextJobRuns200JSONResponse struct{ TicksFoundJSONResponse }
+
+func (response ListNextJobRuns200JSONResponse) VisitListNextJobRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListNextJobRunsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListNextJobRunsdefaultApplicationProblemPlusJSONResponse) VisitListNextJobRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseJobDefinitionRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     PauseJobDefinitionParams
+	Body       *PauseJobDefinitionJSONRequestBody
+}
+
+type PauseJobDefinitionResponseObject interface {
+	VisitPauseJobDefinitionResponse(w http.ResponseWriter) error
+}
+
+type PauseJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
+
+func (response PauseJobDefinition200JSONResponse) VisitPauseJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response PauseJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitPauseJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeJobDefinitionRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     ResumeJobDefinitionParams
+	Body       *ResumeJobDefinitionJSONRequestBody
+}
+
+type ResumeJobDefinitionResponseObject interface {
+	VisitResumeJobDefinitionResponse(w http.ResponseWriter) error
+}
+
+type ResumeJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
+
+func (response ResumeJobDefinition200JSONResponse) VisitResumeJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ResumeJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitResumeJobDefinitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateJobRunRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     CreateJobRunParams
+	Body       *CreateJobRunJSONRequestBody
+}
+
+type CreateJobRunResponseObject interface {
+	VisitCreateJobRunResponse(w http.ResponseWriter) error
+}
+
+type CreateJobRun200JSONResponse struct{ JobRunReplayedJSONResponse }
+
+func (response CreateJobRun200JSONResponse) VisitCreateJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateJobRun201JSONResponse struct{ JobRunCreatedJSONResponse }
+
+func (response CreateJobRun201JSONResponse) VisitCreateJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateJobRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateJobRundefaultApplicationProblemPlusJSONResponse) VisitCreateJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobDefinitionVersionsRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+}
+
+type ListJobDefinitionVersionsResponseObject interface {
+	VisitListJobDefinitionVersionsResponse(w http.ResponseWriter) error
+}
+
+type ListJobDefinitionVersions200JSONResponse JobDefinitionVersionList
+
+func (response ListJobDefinitionVersions200JSONResponse) VisitListJobDefinitionVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobDefinitionVersionsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListJobDefinitionVersionsdefaultApplicationProblemPlusJSONResponse) VisitListJobDefinitionVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobRunsRequestObject struct {
+	Params ListJobRunsParams
+}
+
+type ListJobRunsResponseObject interface {
+	VisitListJobRunsResponse(w http.ResponseWriter) error
+}
+
+type ListJobRuns200JSONResponse JobRunList
+
+func (response ListJobRuns200JSONResponse) VisitListJobRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobRunsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListJobRunsdefaultApplicationProblemPlusJSONResponse) VisitListJobRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobRunRequestObject struct {
+	RunID  JobRunID `json:"run_id"`
+	Params GetJobRunParams
+}
+
+type GetJobRunResponseObject interface {
+	VisitGetJobRunResponse(w http.ResponseWriter) error
+}
+
+type GetJobRun200JSONResponse struct{ JobRunFoundJSONResponse }
+
+func (response GetJobRun200JSONResponse) VisitGetJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetJobRundefaultApplicationProblemPlusJSONResponse) VisitGetJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobRunAttemptsRequestObject struct {
+	RunID JobRunID `json:"run_id"`
+}
+
+type ListJobRunAttemptsResponseObject interface {
+	VisitListJobRunAttemptsResponse(w http.ResponseWriter) error
+}
+
+type ListJobRunAttempts200JSONResponse JobAttemptList
+
+func (response ListJobRunAttempts200JSONResponse) VisitListJobRunAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobRunAttemptsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListJobRunAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListJobRunAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelJobRunRequestObject struct {
+	RunID JobRunID `json:"run_id"`
+	Body  *CancelJobRunJSONRequestBody
+}
+
+type CancelJobRunResponseObject interface {
+	VisitCancelJobRunResponse(w http.ResponseWriter) error
+}
+
+type CancelJobRun200JSONResponse struct{ JobRunChangedJSONResponse }
+
+func (response CancelJobRun200JSONResponse) VisitCancelJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelJobRun202ResponseHeaders struct {
+	ETag string
+}
+
+type CancelJobRun202JSONResponse struct {
+	Body    JobRun
+	Headers CancelJobRun202ResponseHeaders
+}
+
+func (response CancelJobRun202JSONResponse) VisitCancelJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelJobRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CancelJobRundefaultApplicationProblemPlusJSONResponse) VisitCancelJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type AcknowledgeCancelRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *AcknowledgeCancelJSONRequestBody
@@ -19075,6 +22675,104 @@ type ConfirmContinuationdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ConfirmContinuationdefaultApplicationProblemPlusJSONResponse) VisitConfirmContinuationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobRunEventsRequestObject struct {
+	RunID JobRunID `json:"run_id"`
+}
+
+type ListJobRunEventsResponseObject interface {
+	VisitListJobRunEventsResponse(w http.ResponseWriter) error
+}
+
+type ListJobRunEvents200JSONResponse JobEventList
+
+func (response ListJobRunEvents200JSONResponse) VisitListJobRunEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobRunEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListJobRunEventsdefaultApplicationProblemPlusJSONResponse) VisitListJobRunEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainJobRunRequestObject struct {
+	RunID JobRunID `json:"run_id"`
+}
+
+type ExplainJobRunResponseObject interface {
+	VisitExplainJobRunResponse(w http.ResponseWriter) error
+}
+
+type ExplainJobRun200JSONResponse JobExplanation
+
+func (response ExplainJobRun200JSONResponse) VisitExplainJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainJobRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ExplainJobRundefaultApplicationProblemPlusJSONResponse) VisitExplainJobRunResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -19378,6 +23076,57 @@ func (response ReportProgressdefaultApplicationProblemPlusJSONResponse) VisitRep
 	return err
 }
 
+type ReassignJobRunRequestObject struct {
+	RunID JobRunID `json:"run_id"`
+	Body  *ReassignJobRunJSONRequestBody
+}
+
+type ReassignJobRunResponseObject interface {
+	VisitReassignJobRunResponse(w http.ResponseWriter) error
+}
+
+type ReassignJobRun200JSONResponse struct{ JobRunChangedJSONResponse }
+
+func (response ReassignJobRun200JSONResponse) VisitReassignJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReassignJobRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ReassignJobRundefaultApplicationProblemPlusJSONResponse) VisitReassignJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ReleaseRunRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *ReleaseRunJSONRequestBody
@@ -19408,6 +23157,78 @@ type ReleaseRundefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ReleaseRundefaultApplicationProblemPlusJSONResponse) VisitReleaseRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RerunJobRunRequestObject struct {
+	RunID  JobRunID `json:"run_id"`
+	Params RerunJobRunParams
+	Body   *RerunJobRunJSONRequestBody
+}
+
+type RerunJobRunResponseObject interface {
+	VisitRerunJobRunResponse(w http.ResponseWriter) error
+}
+
+type RerunJobRun200JSONResponse struct{ JobRunReplayedJSONResponse }
+
+func (response RerunJobRun200JSONResponse) VisitRerunJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RerunJobRun201JSONResponse struct{ JobRunCreatedJSONResponse }
+
+func (response RerunJobRun201JSONResponse) VisitRerunJobRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RerunJobRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response RerunJobRundefaultApplicationProblemPlusJSONResponse) VisitRerunJobRunResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -21170,6 +24991,55 @@ type StepDownLeaderdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response StepDownLeaderdefaultApplicationProblemPlusJSONResponse) VisitStepDownLeaderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewScheduleRequestObject struct {
+	Body *PreviewScheduleJSONRequestBody
+}
+
+type PreviewScheduleResponseObject interface {
+	VisitPreviewScheduleResponse(w http.ResponseWriter) error
+}
+
+type PreviewSchedule200JSONResponse struct{ TicksFoundJSONResponse }
+
+func (response PreviewSchedule200JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewScheduledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response PreviewScheduledefaultApplicationProblemPlusJSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -23462,6 +27332,51 @@ type StrictServerInterface interface {
 	// CheckFence Check a fencing token
 	// (POST /api/v1/fences/{fence_key}/check)
 	CheckFence(ctx context.Context, request CheckFenceRequestObject) (CheckFenceResponseObject, error)
+	// ListJobDefinitions List job definitions
+	// (GET /api/v1/job-definitions)
+	ListJobDefinitions(ctx context.Context, request ListJobDefinitionsRequestObject) (ListJobDefinitionsResponseObject, error)
+	// CreateJobDefinition Define a job
+	// (POST /api/v1/job-definitions)
+	CreateJobDefinition(ctx context.Context, request CreateJobDefinitionRequestObject) (CreateJobDefinitionResponseObject, error)
+	// DeleteJobDefinition Delete a job definition
+	// (DELETE /api/v1/job-definitions/{definition})
+	DeleteJobDefinition(ctx context.Context, request DeleteJobDefinitionRequestObject) (DeleteJobDefinitionResponseObject, error)
+	// GetJobDefinition Get a job definition
+	// (GET /api/v1/job-definitions/{definition})
+	GetJobDefinition(ctx context.Context, request GetJobDefinitionRequestObject) (GetJobDefinitionResponseObject, error)
+	// UpdateJobDefinition Change a job definition
+	// (PATCH /api/v1/job-definitions/{definition})
+	UpdateJobDefinition(ctx context.Context, request UpdateJobDefinitionRequestObject) (UpdateJobDefinitionResponseObject, error)
+	// ReplaceJobDefinition Replace a job definition
+	// (PUT /api/v1/job-definitions/{definition})
+	ReplaceJobDefinition(ctx context.Context, request ReplaceJobDefinitionRequestObject) (ReplaceJobDefinitionResponseObject, error)
+	// ListNextJobRuns When a job is due next
+	// (GET /api/v1/job-definitions/{definition}/next-runs)
+	ListNextJobRuns(ctx context.Context, request ListNextJobRunsRequestObject) (ListNextJobRunsResponseObject, error)
+	// PauseJobDefinition Pause a job definition
+	// (POST /api/v1/job-definitions/{definition}/pause)
+	PauseJobDefinition(ctx context.Context, request PauseJobDefinitionRequestObject) (PauseJobDefinitionResponseObject, error)
+	// ResumeJobDefinition Resume a job definition
+	// (POST /api/v1/job-definitions/{definition}/resume)
+	ResumeJobDefinition(ctx context.Context, request ResumeJobDefinitionRequestObject) (ResumeJobDefinitionResponseObject, error)
+	// CreateJobRun Run a job
+	// (POST /api/v1/job-definitions/{definition}/runs)
+	CreateJobRun(ctx context.Context, request CreateJobRunRequestObject) (CreateJobRunResponseObject, error)
+	// ListJobDefinitionVersions What a job definition said
+	// (GET /api/v1/job-definitions/{definition}/versions)
+	ListJobDefinitionVersions(ctx context.Context, request ListJobDefinitionVersionsRequestObject) (ListJobDefinitionVersionsResponseObject, error)
+	// ListJobRuns List job runs
+	// (GET /api/v1/job-runs)
+	ListJobRuns(ctx context.Context, request ListJobRunsRequestObject) (ListJobRunsResponseObject, error)
+	// GetJobRun Get a job run
+	// (GET /api/v1/job-runs/{run_id})
+	GetJobRun(ctx context.Context, request GetJobRunRequestObject) (GetJobRunResponseObject, error)
+	// ListJobRunAttempts To whom a job run was assigned
+	// (GET /api/v1/job-runs/{run_id}/attempts)
+	ListJobRunAttempts(ctx context.Context, request ListJobRunAttemptsRequestObject) (ListJobRunAttemptsResponseObject, error)
+	// CancelJobRun Cancel a job run
+	// (POST /api/v1/job-runs/{run_id}/cancel)
+	CancelJobRun(ctx context.Context, request CancelJobRunRequestObject) (CancelJobRunResponseObject, error)
 	// AcknowledgeCancel Say that a run was stopped
 	// (POST /api/v1/job-runs/{run_id}/cancel-ack)
 	AcknowledgeCancel(ctx context.Context, request AcknowledgeCancelRequestObject) (AcknowledgeCancelResponseObject, error)
@@ -23471,6 +27386,12 @@ type StrictServerInterface interface {
 	// ConfirmContinuation Say that a run in doubt goes on
 	// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
 	ConfirmContinuation(ctx context.Context, request ConfirmContinuationRequestObject) (ConfirmContinuationResponseObject, error)
+	// ListJobRunEvents What was decided about a job run
+	// (GET /api/v1/job-runs/{run_id}/events)
+	ListJobRunEvents(ctx context.Context, request ListJobRunEventsRequestObject) (ListJobRunEventsResponseObject, error)
+	// ExplainJobRun Why a job run did, or did not, run
+	// (GET /api/v1/job-runs/{run_id}/explain)
+	ExplainJobRun(ctx context.Context, request ExplainJobRunRequestObject) (ExplainJobRunResponseObject, error)
 	// FailRun Say that a run has failed
 	// (POST /api/v1/job-runs/{run_id}/fail)
 	FailRun(ctx context.Context, request FailRunRequestObject) (FailRunResponseObject, error)
@@ -23483,9 +27404,15 @@ type StrictServerInterface interface {
 	// ReportProgress Tell how far a run has come
 	// (POST /api/v1/job-runs/{run_id}/progress)
 	ReportProgress(ctx context.Context, request ReportProgressRequestObject) (ReportProgressResponseObject, error)
+	// ReassignJobRun Take a job run from its worker
+	// (POST /api/v1/job-runs/{run_id}/reassign)
+	ReassignJobRun(ctx context.Context, request ReassignJobRunRequestObject) (ReassignJobRunResponseObject, error)
 	// ReleaseRun Give a run back
 	// (POST /api/v1/job-runs/{run_id}/release)
 	ReleaseRun(ctx context.Context, request ReleaseRunRequestObject) (ReleaseRunResponseObject, error)
+	// RerunJobRun Run a job once more as a run did
+	// (POST /api/v1/job-runs/{run_id}/rerun)
+	RerunJobRun(ctx context.Context, request RerunJobRunRequestObject) (RerunJobRunResponseObject, error)
 	// StartRun Start a run
 	// (POST /api/v1/job-runs/{run_id}/start)
 	StartRun(ctx context.Context, request StartRunRequestObject) (StartRunResponseObject, error)
@@ -23567,6 +27494,9 @@ type StrictServerInterface interface {
 	// StepDownLeader End the leadership of whoever leads
 	// (POST /api/v1/scheduler/leader/step-down)
 	StepDownLeader(ctx context.Context, request StepDownLeaderRequestObject) (StepDownLeaderResponseObject, error)
+	// PreviewSchedule When a schedule would fire
+	// (POST /api/v1/schedules/preview)
+	PreviewSchedule(ctx context.Context, request PreviewScheduleRequestObject) (PreviewScheduleResponseObject, error)
 	// GetSettings Read the settings of job runs
 	// (GET /api/v1/settings)
 	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
@@ -25276,6 +29206,464 @@ func (sh *strictHandler) CheckFence(w http.ResponseWriter, r *http.Request, fenc
 	}
 }
 
+// ListJobDefinitions operation middleware
+func (sh *strictHandler) ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams) {
+	var request ListJobDefinitionsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListJobDefinitions(ctx, request.(ListJobDefinitionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListJobDefinitions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListJobDefinitionsResponseObject); ok {
+		if err := validResponse.VisitListJobDefinitionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateJobDefinition operation middleware
+func (sh *strictHandler) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
+	var request CreateJobDefinitionRequestObject
+
+	var body CreateJobDefinitionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateJobDefinition(ctx, request.(CreateJobDefinitionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateJobDefinition")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateJobDefinitionResponseObject); ok {
+		if err := validResponse.VisitCreateJobDefinitionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteJobDefinition operation middleware
+func (sh *strictHandler) DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams) {
+	var request DeleteJobDefinitionRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteJobDefinition(ctx, request.(DeleteJobDefinitionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteJobDefinition")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteJobDefinitionResponseObject); ok {
+		if err := validResponse.VisitDeleteJobDefinitionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetJobDefinition operation middleware
+func (sh *strictHandler) GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams) {
+	var request GetJobDefinitionRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetJobDefinition(ctx, request.(GetJobDefinitionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetJobDefinition")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetJobDefinitionResponseObject); ok {
+		if err := validResponse.VisitGetJobDefinitionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateJobDefinition operation middleware
+func (sh *strictHandler) UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams) {
+	var request UpdateJobDefinitionRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	var body UpdateJobDefinitionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateJobDefinition(ctx, request.(UpdateJobDefinitionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateJobDefinition")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateJobDefinitionResponseObject); ok {
+		if err := validResponse.VisitUpdateJobDefinitionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReplaceJobDefinition operation middleware
+func (sh *strictHandler) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams) {
+	var request ReplaceJobDefinitionRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	var body ReplaceJobDefinitionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReplaceJobDefinition(ctx, request.(ReplaceJobDefinitionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReplaceJobDefinition")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReplaceJobDefinitionResponseObject); ok {
+		if err := validResponse.VisitReplaceJobDefinitionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListNextJobRuns operation middleware
+func (sh *strictHandler) ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams) {
+	var request ListNextJobRunsRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListNextJobRuns(ctx, request.(ListNextJobRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListNextJobRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListNextJobRunsResponseObject); ok {
+		if err := validResponse.VisitListNextJobRunsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PauseJobDefinition operation middleware
+func (sh *strictHandler) PauseJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params PauseJobDefinitionParams) {
+	var request PauseJobDefinitionRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	var body PauseJobDefinitionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PauseJobDefinition(ctx, request.(PauseJobDefinitionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PauseJobDefinition")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PauseJobDefinitionResponseObject); ok {
+		if err := validResponse.VisitPauseJobDefinitionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResumeJobDefinition operation middleware
+func (sh *strictHandler) ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams) {
+	var request ResumeJobDefinitionRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	var body ResumeJobDefinitionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeJobDefinition(ctx, request.(ResumeJobDefinitionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeJobDefinition")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeJobDefinitionResponseObject); ok {
+		if err := validResponse.VisitResumeJobDefinitionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateJobRun operation middleware
+func (sh *strictHandler) CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams) {
+	var request CreateJobRunRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	var body CreateJobRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateJobRun(ctx, request.(CreateJobRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateJobRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateJobRunResponseObject); ok {
+		if err := validResponse.VisitCreateJobRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListJobDefinitionVersions operation middleware
+func (sh *strictHandler) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef) {
+	var request ListJobDefinitionVersionsRequestObject
+
+	request.Definition = definition
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListJobDefinitionVersions(ctx, request.(ListJobDefinitionVersionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListJobDefinitionVersions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListJobDefinitionVersionsResponseObject); ok {
+		if err := validResponse.VisitListJobDefinitionVersionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListJobRuns operation middleware
+func (sh *strictHandler) ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams) {
+	var request ListJobRunsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListJobRuns(ctx, request.(ListJobRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListJobRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListJobRunsResponseObject); ok {
+		if err := validResponse.VisitListJobRunsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetJobRun operation middleware
+func (sh *strictHandler) GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams) {
+	var request GetJobRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetJobRun(ctx, request.(GetJobRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetJobRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetJobRunResponseObject); ok {
+		if err := validResponse.VisitGetJobRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListJobRunAttempts operation middleware
+func (sh *strictHandler) ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+	var request ListJobRunAttemptsRequestObject
+
+	request.RunID = runID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListJobRunAttempts(ctx, request.(ListJobRunAttemptsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListJobRunAttempts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListJobRunAttemptsResponseObject); ok {
+		if err := validResponse.VisitListJobRunAttemptsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelJobRun operation middleware
+func (sh *strictHandler) CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+	var request CancelJobRunRequestObject
+
+	request.RunID = runID
+
+	var body CancelJobRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelJobRun(ctx, request.(CancelJobRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelJobRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelJobRunResponseObject); ok {
+		if err := validResponse.VisitCancelJobRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // AcknowledgeCancel operation middleware
 func (sh *strictHandler) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request AcknowledgeCancelRequestObject
@@ -25368,6 +29756,58 @@ func (sh *strictHandler) ConfirmContinuation(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ConfirmContinuationResponseObject); ok {
 		if err := validResponse.VisitConfirmContinuationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListJobRunEvents operation middleware
+func (sh *strictHandler) ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+	var request ListJobRunEventsRequestObject
+
+	request.RunID = runID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListJobRunEvents(ctx, request.(ListJobRunEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListJobRunEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListJobRunEventsResponseObject); ok {
+		if err := validResponse.VisitListJobRunEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExplainJobRun operation middleware
+func (sh *strictHandler) ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+	var request ExplainJobRunRequestObject
+
+	request.RunID = runID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExplainJobRun(ctx, request.(ExplainJobRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExplainJobRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExplainJobRunResponseObject); ok {
+		if err := validResponse.VisitExplainJobRunResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -25501,6 +29941,42 @@ func (sh *strictHandler) ReportProgress(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
+// ReassignJobRun operation middleware
+func (sh *strictHandler) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+	var request ReassignJobRunRequestObject
+
+	request.RunID = runID
+
+	var body ReassignJobRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReassignJobRun(ctx, request.(ReassignJobRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReassignJobRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReassignJobRunResponseObject); ok {
+		if err := validResponse.VisitReassignJobRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ReleaseRun operation middleware
 func (sh *strictHandler) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request ReleaseRunRequestObject
@@ -25527,6 +30003,43 @@ func (sh *strictHandler) ReleaseRun(w http.ResponseWriter, r *http.Request, runI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ReleaseRunResponseObject); ok {
 		if err := validResponse.VisitReleaseRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RerunJobRun operation middleware
+func (sh *strictHandler) RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams) {
+	var request RerunJobRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body RerunJobRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RerunJobRun(ctx, request.(RerunJobRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RerunJobRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RerunJobRunResponseObject); ok {
+		if err := validResponse.VisitRerunJobRunResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -26393,6 +30906,37 @@ func (sh *strictHandler) StepDownLeader(w http.ResponseWriter, r *http.Request) 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(StepDownLeaderResponseObject); ok {
 		if err := validResponse.VisitStepDownLeaderResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PreviewSchedule operation middleware
+func (sh *strictHandler) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
+	var request PreviewScheduleRequestObject
+
+	var body PreviewScheduleJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewSchedule(ctx, request.(PreviewScheduleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewSchedule")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PreviewScheduleResponseObject); ok {
+		if err := validResponse.VisitPreviewScheduleResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -27599,683 +32143,790 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P19d9w2lieOvxX8avucTjJURZJlx5ZOn13FlhNNHNkjye2Z08oWUSSqihELYAhQUnUf/86+mn1h+0q+",
-	"B/cCJMgCn0pyJj2788e0oyIBELi4z/dz/zGJxDoTnHElJ8f/mKwYjVkO/zxNU3Gv/xEzGeVJphLBJ8eT",
-	"6xUja6ZWIpZErRJJMqpWZEVlQAQnR/vPp5NgIqMVW1P9stpkbHI8kSpP+HLy+XMwObumS/+wdyyXieBE",
-	"LIhaMZIzKYo8YgFJOPmtEIpJPXbOfiuSnMWTY5UXzJ0ro0qxXI/2P28mf/ufN5Nf/uVm8qdJ4FnEeczW",
-	"mVCMq0uWpXSjh2su6Yopcr9inFBOGM3ThOVET86kIveJWsEiJV0zUo4WbfZ+YhtyTyWhXN6znMWELmnC",
-	"65vCeLGeHP9toj9g8otvfR9ytmA54xE7zbI08S1P79g9TRRRK6pwSnnLYrIQOS4vxEFCQnlMEklWgosi",
-	"Z3HfAV0ylW9OF4rlvj2JBI8lofpncr9KohWhXKgVy4nKN2RNb5kkknHJ6tOsE56s9VcflJ+bcMWWLIc5",
-	"P336dFqoFeMqiahi2xP/KO6JEnrkmFAS5SzWz9LUUN1B90d9DiYZzemaKUPcr4tcity/qSFnD2oWwROh",
-	"JcaMLhmZs4XIWUCoJAlu+TK5Yzyok8MNXySpnmhKzh6itIiZJKF+P5ze8EkwSfREvxUs30yCCadrvVKc",
-	"rb5j9OEd40u1mhwf7h+9DPQW2j8c+Gjmzbt/O5UyWXLG3sIC9Ci+yah5qjbdn3K2mBxP/tu3FUP4Fn+V",
-	"376jc5baOV4LLos1y3/IRZF1TxSZR2dL/eyu0+U5S6k+n77JygdnSbzjZDmjisVvc7Hepo1zHqWFTO6A",
-	"sr0rwLdnC/26O/9C5GuqJseTmCq2p5I1m7QcoFnAtdieHmhpyPRK7Dj5WZ6L/HVKpax2ur6GS5Yxqug8",
-	"bV0E02PMIj1IbRWJYmvZdxZvGI3fMc3Eq6VMPgf6Kpzj+wf75dppntNNfemCK5rw1tV/EjkILaoITVMi",
-	"oqjItWzRFxfWTdZMSrpkAblfiRQFD+UbElHZ98Fm6t3IDlZ/vcl67i1OBZ+/0zRvE75keZYnXLVuEXB0",
-	"uK6a88GMsu3TF9V4kxY5/Lf9vVd0b/HLP54dfv5TG939wDjL4eL+rKfxsX6xUIxbppuzONd8FwRbpAXw",
-	"nEa3AaGKpIxK1bbeZTnPbJ1w/yVJuHp2OAGSM/JqH/4vqCTYvleC6e/Q23YtsiTyCxalf7ICZZHkUq9X",
-	"b1XbguGF3c76R1Dk2o75lKCih6qBkuSOpgUKtlDP/Rf473BKqgt/DHdmXUhFFknrFuOw/pvvCLSj/Vcv",
-	"agLtcIs0htz6fxXzy6JHLPwq5rO8GCUSPn48f2On+IltvqeSvThq20p9sLdsA7xiDk+6Yv+WbcK2vbpl",
-	"mxm+0Sb3Xx68Omy5Mz+xTe+KqCSKPaiO+dsmxvPxTgxU1i8fjvVlBWpZ0TumaadtGSmQbR/FHJgr2K4B",
-	"uQRz2EIw76hUoN7uKOFTKtUs1wM8RsiXq9hJzDtr2FnSv89j3/F9vyGh1SKoCk9IqH8PA8LZPYOLn0sV",
-	"kPmGxGxBi7SVtETe5ALW5KFSMzQ9rN/wefPu3z7QTSpo3M671mw9Z7lmpJT869X7C5LhGz5upq1Tw80C",
-	"MI3YA11nKbvhISxyGhVSiTXL/xLtHXwXEpGTUAlF078cHE6fd3HAVl3erOb3YoKXKA3btgv1KaP2gMFu",
-	"xCeIUi2JNEFp2wr+2nai5qVd2eglkyIt6kr8WNUyL8d4jGZZrWQYy4CL+loUXP1MH9qEDF7HSD81W9OH",
-	"p1ctnFWgitS7ii+h4FwKofroTCyI4IykCWd02X6WQqhdaemKLmm3zJd0SXceHXxOu1Mp+qweQ6G4gmGX",
-	"/0pRVTzCXJPw/qNWiyMMuksdurHIk2XCaYpK8pS8XtGcRkBRsohWwMu/DQnNGclYHjGu9hiPRIzuLPg0",
-	"zeq3ded2d6HrYHn+fJB/BT6gS++qf0ZpR4oc5NKcLRPOE74ESUVJ+E1dKBGUSXL6TfgFTILrnEY9FqbS",
-	"j+zoPSkp4vxNOXz9SIx1jeO3n8uwm8rS5I7lm9bJYvPA08yWby4Lj2ka6tFCEq0oXzJJuFCr8nTB/yvJ",
-	"4f4+ugfvwU0rijQmK5pljAckFvdcS161Yjc8omlqxDQ+NWdkTWPWrmjE+UabNj7P51yIlFGODvc7xlWb",
-	"w/O07u4EUtVKQej4PyknTI+x5ficfkFvJqz6Gv68gxdKv7ztKRnE2k6LOFHV7DXG9tzH2By3Sgst1h0l",
-	"gwIY/Y4TJ+jwE9ts79JfE5nMU0ZOr16fn2sSNfy0znEo0URe7mNpv5uVNyIbk+H80/2W/9/e//+Xf2n5",
-	"isXPVEWr7eX/IIjgRPB0Q5J6PIisqAk9hWfXdBm2L36xh4M/huufLy4EZy2LPIVLTp7tH20tUqokTccs",
-	"VU/Tvd4tg8G/YA7Oh8sCJI2HZ+X4S0hoHKMFIBXLSCqWoL0hH0o4WaTJcqXIV6gjkMuPFxfnFz98HRCx",
-	"uOEY+lErljOSSFD5qCRSCK7/l8IoREE0KBV82c7EElyu/55aq9Es2WMy9ipJZjuutU3n83dSsH1oHBtG",
-	"bBj31JiB4bH5B+rVIfDABc31/8BfNL9P5A3/rUii2xMTeYNoj2aViSQ0vacbiVs1JSF7oJGa2bFhCFbO",
-	"zXgc2L2NKIcNJNLE3O5hs3HLtR60TtI0EVw+cm9hKZNg4ixsl33+ibXL4lv2NGL4A116xMHbXKzJQQBS",
-	"t3JNkIMpngP5BoJ3M5n8nYVkTTdasFJF1kIqcrAf7O/vux47I/emrcb9ko0xrIK+yKf+pqvk757v+lkv",
-	"EI4LKBRZjaavE3K4P8AJU371wPUeDlkthJQ9Ivnta/Ld4dH+lIT3NFF/ebYfatovI+Raff/v5hcZBiZy",
-	"fJ9wScQd09pxK2s0U/bFrME90UqBNffFI6nQzPWJJsofrNAMTx8ZROcXRqFiPK4SG2CAhuqvNwbcTwdr",
-	"/c/pDdcGhWS53h9NtlGhyYHIlcg7vE960jYB8uywX3xcFrx9F60f/ZE7qC341kkq4/2xsyiW+a00PRO6",
-	"D7XkK82zhMfsocWc1A92Lml7J/+asHs/gay1RSsWhNFoBTf8hIRzKpMoHHCt7/SwPtcqjDAJJosiTf3O",
-	"1d1JVh9KD72Sa23F/O70+onNV0LctpLTPf7+JBT1SeS3HfbtPfz8ZDMtUnF/ASN30bA+nXvzdAvtwv+M",
-	"od3P+DCT6nsRJwzTwSKc/B+TSHDF0NahWZYmEYRUv/1V4s/DvhSHO+dZofSEn4PJa6HpSjF7bZ9kGnfQ",
-	"crLmVtS8F0/8nc2B3S/Wv6UJZ086mR6w60vfijx6uhlhtN7p7Ck87bR21K7pL5ks1k83Lw7nniE45p9w",
-	"fJVv3OGR4zwxTbqDVpPB9slMcOle+NMoYpnC/MMnmVzLfjysbZ5GYUqtOMZFTucpA52+4LFWfOkGRAyI",
-	"IuOISiThyPWcvFWbX+pbhHnsW3imlga65+aBdr3qyRz9XPd/YmKcKHj8BbgIDN62f5C3s/N21L/C2lpP",
-	"vP53iVS+5Z9ihqVYkJjR2OTFyCn5lKiVKBQJtdrzF63ahFrkbTCtgAsb+w0w5cF8EdCNVDS6nU7qXyXS",
-	"JNp8qcPB0dtOJ4Nfn+h4rhRVX+J82hbvnMojvwDd8k/OV+zA7R+Avze5S1ywxge9E7gAv94F6e5G77Jj",
-	"TsdpV1os0iQt8q4DzHIxT9n6X8btwgd8y7cJ4Oq6Z1yR+1zwZeOjy2z/rmPEh6zU2ytzxLvecbLJMc97",
-	"r5no3fV2My8cN0/kTDLGn1KdYDJZrlT7vtXiNujkM+GX8FH34UKon0WcLFpT/L0OZYbxF6LHedT0xpfx",
-	"5LfRjNt2GW0KSnUXjfuOLRMuCVVE8IiRgqdMWkmvh46LlMXa6NRWowR7lGZZLu5o+p+vBQQjOIfZgPGM",
-	"w2b7PKkEG3haT6R0VbUte05xS9eb29UwsNIrplTCl/JpN8OO2rYb0vxO8CZuwBf/mB1xvBhPK9XNoG0f",
-	"Yjwjj1s3mBJPewA4Zuuq4denoUXX02IqL570KxYgLn3KLmf3zXI314mz480azn+c+cfzIPtpT2oi2EH7",
-	"DQS7UUOsg5gtEp4o+Exn5U98zzqO+vopThbGNbOBsvbh3IT8aRzD19H0Qy4ylivw1i1oKlkwyZw//WOi",
-	"jes75guBMijfSxRGI+FKBYSzBP6csztxy2LCwfebJaaAsJlnEkwo38wU4xR3c/v3KrF4aK5y9c5846HF",
-	"YILrkaOGTOLas0UB7tqtxyDLupDlehunKgida8KjZJ3wQoEgHzY/Nx7drR+ynC2Sh5arW8zTJCIZzZW9",
-	"wWDuzpm6Z1AYI9FNIiOtyk59E5uDHLVZ9p2W/c9Fynp1C/3M52CCpDFLPGru6VyCWQJadUVGYW1T2w7K",
-	"jLumv2J6UzNoWT2R8J4ncrY0zHM7zFBxyL9NYCHGqW5OzexF7RYE9srV6Lh2EaoojZj/yiKlF4OXG/1y",
-	"I2947QZ6i0IwMLMSQjIgGnwct56BeWwc/1PyVivX8RpCtDzdBMbkmG9MQqYe7oSwMnBeHnDo5w/1y7rF",
-	"g7ilasJ4LPU0iZIsXZwQrhfWCIyNu2veTOWAxMlS74E2PMJpSMJZSML/EZJwL5ySKz0pTfWCJGwaSBTB",
-	"MfAyxbj5mOKUne9Kf7xo+xI0U6mYNLerfkjtuQAvnj9/9rw7JXz7Yv2us1aXdcC0NuHApCQYqi9tMazp",
-	"r1NYIwzZzRFshE2fX/udBtVm5JXOkpkmweHZi6gafG5m6ASTjC4TXqqHnU6k6snmh5brqY3n/eQyZtH5",
-	"uR5fixRrNhfxhsQJqBpbaow3j9XIkFVVJnp1S9PYcJFtiRhMHvawTOn4hdZehkpF571D0PYUTSCxjKbp",
-	"+8Xk+G/de/uvV+8v3ptN+sX7+ZhMHKOXSesYRkeVJ5iyELOUQZjkHit6WA6lPFN3Za8GKjrOKwefg8lt",
-	"wuNhgduf9JPO28+ATqj0iU/nse+qyLLhbq2PvtQqb4E75ZVmSRwQJ7EWEpehwBZSqA0NxJpjK3FCwm9C",
-	"IhXVogW8RoYH/FmW+WKVe751TUefg8kdy+edC3/uVReo1gducdfsZ5nB2m/PLkpAdQrNpOlILzC2Be+S",
-	"LumfJVZ4b4uzAfIMj7FUDodVCbR86E+G8DzXgXIbFnTOUy/Ypr3EjMYzjExAZWH5XyXqBJDFDM8XjF30",
-	"dgVQG1xZiOYPmFGv/zWn0e0iSVP7n0V6a/6JTgjzH9YxWf63dSD5sijxe3eRBPDiCEEQ2Rq3LyMIzHL6",
-	"5QDfaJ7ny53eYPUmVGdOyTkvayZQRj8oEn7zzTehyUfSKuv9SpCURrckNGE/eZwzimoFL9KUzrWShT6M",
-	"h72l2DPL0fb89JLe/4wVKBPn1z15m2R7IsNj2MuEVjXyMoGgqgYYKcquxJphNQjwIwwdYKYvhcs3JReg",
-	"2JrikcGS7tNKOEg/iZoSV/Zh3tYy4UyLT80GS026k7UdHIEQVGydefjt+0WZJ/5nCbndwDLac0XdkbVk",
-	"mRcy4UxKrTx0cs/DfW3216Fcup4/0KIu6kDzyVIaMYNXBJn4UBtiuWCaSBWQBcOoglQ5o+tSgAC0BGI3",
-	"ta9Xfx0w0SGJDwD0UVu+FpxYrRJT1etpcrQHd5DDchBlCmZGFLg0pLjXQCe8WM9ZHpBlLu41TWvdJOGW",
-	"kidBs3TFV+7RUDY4u59J64cbpjzpLUTX3bbu9ANYp6j4izTGoUMCWe3pprocRu7Bz1bXOiE0hQoGVS/T",
-	"mza1xHLgIYeNK61pBk3tx3vLTj+cVzYJWyVQ1N59efXINm92iMnYUGJlRvsvmtbdTLno6AMrZJu2G5Zk",
-	"EJI1oxxy3aM00cNMm6qj5j/enQvNxx/jEzxmDyEgg8GtkFWub+c2viyn0APUUMv2uzjcK/ue37fnbqLm",
-	"btqskIqus/EWh2bSZY1m50SaWq3fecC6XnqV1ioVu1ZQV31AyXq9kr/kMzuoO3hwOxTtfTGNx6yoX+Gp",
-	"s9dWrRblkGJpqunzhMQikt/iJNN1TNhDltKES0gSd/Vd4LhS0Vwxe0bTyKRCln9Y0CR1fqY8YqnzB32C",
-	"8UwUyv4B7kZjUPjb1sjw13J4/TPjEnbDeb/2Z3eI2g9to9SWsv1b63j1pQEawtSoNM5f2MOKFtJ8kWY8",
-	"UyMF6rs1Kw0cd5PtXNu/xib3dpZRKas/50wqkbv/rfJN79iyWDs7XsiM8bg2pvt7OXPjOxiPZwuRR9Vf",
-	"9GZwnIIm0vf3KGU0bxw28IjG37TSnLHYb+LoC/BXlieLpApHjrj60YpFtyyeVSyg2yFon5eMpgMeBxCb",
-	"2ZzGI5dVeXq241DAHROvCQvVekQmfJkyc+cjyskcHcmxN1Rj/TCliZsstc6wTuTa1IeuE6mHnJVMqeDs",
-	"IWORqvYtmOgN8b2EG+U7ujE6hH6c/eZXuvUMpV0C/paS34FuDaXy8BSLyYapplsYILF6StFc3mwcK+aI",
-	"fFx5xQYc+PaHADaOXmeFsmrIbUp+YpkiLJUMCzMBjE6sM31/SEqVVpcTdcOzXNwxU9ivv1rvAwb8VyIF",
-	"FTRB38aaxnoUdo/FMnXqW1G5aisRf3HkKxHH8x8Z8DMn+piz0EMEuF53Cb5DAeQBLxHhvVGCLAURvG7i",
-	"QpwKTWv3PMaSUDARt9sTXwjHaHeGh8S7OWPc2gz+IFfBzRdXzKsB74UKqbVHHQoLILcBwhRQ9Q4JpnDx",
-	"JbnXu2FWEhCqbnitehVtH/QGu1VbQFsnMDp8E5Rj28A1lhUjrfVA/7jHK24nTZYbNFm276xf0zQdeQF/",
-	"FPeEQtA7iZKMcmAcudaHmCcwsFIq62NcP15ff4CFNL8KXvYuO6XJepgf1ldZXiUs3VNj0TSEnR5/1mJ0",
-	"0zUzzq9EEngyIFKU/glTy5wDHAZuycig5G8FK5iHSt9rAkQikizAfwnJyplXgMK5TKRiJh/k8Zh99mn7",
-	"n9tqvEyF70pBRSXlG5IXXAa2tLs70njQW5oNymHeEnvQM0HenwFFsBmrVdDGICCIBYFh/NziniZqtpYj",
-	"SjIRNVRwdkL2y7mSno99Ngjfq8bDYadb7wOLDRrOiPtwqjet/A68FB6fZ77st/WMR7nusNz6/BZFERy8",
-	"wz0Y5WS/tF5wswiDDg53I2ULBQlnkVivKY+9WmMkeFTkOePRxu8WHeAJhQhkGcDo/nk2MPXJ1WZ7H14w",
-	"HmmdUolb5ok6vRU5QXR4uZH6Yh+DC1G6GScIR75mVUTe2RlyyzZTfx5XiUzTunspZNHNWCYQvGVLP9im",
-	"kZRRyWa7JJbhm+U+9O5cliciT9RmIPECq/ZnYRWDj9bR7/uftfn22ogcoUEOcY8icK9x5aJDSRR+Vrh/",
-	"TLjgzKveeZJDWp1j8GOyXLLc+5tJhh1EJQ1mWaIi1EKJ9uZXTKpOIg3qbN6kakV2Sz20Wdu55olV32uJ",
-	"x6G57fvTzezlSG6vX+ll9vg9nfIPdY2ALHKxLpM7IPp1DO0gtGzVc6wBxAGYCv6t4CpJTarzgyIrRnM1",
-	"Z1QNpKO8GBFqdWTiZw8yjksr5SebKby77viCfGohQitp6VPwWLAKwqkEb7sXeUxCfW3CMvCBOE0WoU4J",
-	"eFnvhuBsgBxErTnofuhC1Nb++ZfG15Rp1yONgAXF79JLLhEpFMtIIk8ItaZhkrKyJkDZur6GeoFXcYhT",
-	"yToZR8mAkYFA1H9n3lW1q6RjTXrlbaiyTzLG44QvA3JADL5WQA5J+eEBeUbQmRqQI2IcflNXrzzqS9WD",
-	"qcvoQx9OQ41KAPhiSy01jNAZN6jOtLGZfVermsbxtJk9wevJ8V+uv7nyq3c4QC0wwfcWNG4s4zQZA3dg",
-	"zPts3XHsyeIkKLbeMrm6ba5tSefZ1+5UC2c/djGj0QegTQetV8siihjzbkmXKdB9qdjah4pjHTU8NnYl",
-	"+vGr9Kk1IyqnXGImTM0G7jqNs3WiFIu9h7Ft8rKHRM0iEbOBWmKvxtu9FQ0ddogP2Nan9n74ZcEvy2fx",
-	"xSJ9Ekvs1IK5kZ+T78HsqpB4hgLuuGTu4vgMUt7aWE1563YxlQ0TkMgDjivar3wM3KTvefzFj78OX4Ka",
-	"h4jHy4KDdDTIJP+X3IGBDo/K1htUFlCGef3IwF4r5tEUX2EtjQuwiUKZl4ZuxsBUV1rEidLMOkl/v0zX",
-	"2t7iQv2bBsnd1+xBtaUKuNgbJKJ5njBZNXd5dN6kR30puJLfb6xu5D/CQd6U7c/F2qfdChix9mB4BcSt",
-	"DxbZFkKZnEhyXoUjV+KeV+0auys+sHmOXZLvZB1MlZHfmabiXiv5Vcavr0wAg8gmIVobPqYSeiR+/19Z",
-	"Pt8yW92ktcPPwYTm0Sq5Y7MBKf7PX1TPxx6+4z565Dw626UC4/lzPYJtZ9i1rKNnn4Oa+dfYUsgbNHi5",
-	"f7HPhTvs56lhn11b+h16f93eiJ05seZ5zShmAiXu9id8yJlEkHYeE0iBhvZ1kOKKoUWRMtvhTqJfwAue",
-	"dMNL9CQ0QtYCcIcpJ4fPX5Db74kSS6gZPiZU3pZuHjO0vVmglHjKgIfn9j57tVU27CkbTBTRPPGOxQQg",
-	"lodVBzazJ2MWFxnrTU8+OrDPQq0482dxUpIVclUrREEPDIYIPMEglzqewRRV94IxVTzPXlo1y/Rg3KXj",
-	"okt6r8rxzPF2n1j5NJBPv2VaCT93lP1yGJvP3H43XkJKTw2B38PwEwyKw6AnFl3M9qpxq4gopOuUQGrt",
-	"X6oJoWoo2N21UNp2OB3tC6fdYXiXQA4+13AEmj3MCDx3AnFhBULHQJXvwM2wjWAXM4Pk8x1qzZy+fKMI",
-	"/EUl2IfZjS6R+aJ4yEISST5ev917Od1K13Xa9O1GzlAAAV3u6j6b7fhEyxYfHVpAAswe3EVSQvo2KvTg",
-	"Gve2/iwdqJdn15f/cX7xw0nlR+eEC6jKZKlkRC8kYbIZeh5WNql31VyIPklsHttJEPMIci87JfFL44I1",
-	"3zM85/u5TV9yj6SzJNVomThTXC/LGXmWetVcqB6NR2tXNnezq12X5k+3BsfIcCZjOMHbxuGe5ChmEWmr",
-	"XXwdfQfTYhukmVgsJFNDrAWXQI7cISD/R3licz7z3x3lmTvKI5LuD5/XBrI9rDrLgjOat6WEQlohGnP3",
-	"YJxZeK1SFBDbNKQZ9+xjjs/3YWpsPzjQjm5UuJi3H8fxvnMH2ihfhtG5FopgdDsRnHqkymqnwyXjK2de",
-	"6A5mGqAM1IDsG42SEG0pY7vPwTLHgQRNacT8ckd/Jzc4kjTeMzQB9CWrVsf4/RVxvfgcuN0M/ORFpSrJ",
-	"CrTQOBd3rMmt+8jp6KXxbZl+ibv0WGyWGDo9CoczW3zxLpGt2FbGOjLNvYHJbohkPJYnZN/CPtg7PJyg",
-	"jmC3Ta9C78RuG2fLTJ3eh8P3+tWY9AxXIYICLmwZOLbFoEtXh7XyrlG9/5r1jFALRaMhNHOlWGYqld1v",
-	"er5VidV+Rs+eDS6/egb1UzRfMjX8I6/xefesngMMSb4GgdBlmM4ZMPXLs6v37/569oaInLw5O32zg8h/",
-	"NbTy60jLgCKLx2FtNUvHnHSYRpllM3sL06FP4IJZONIxHvdmLa3Tr2HUNfjOW8HWENtNW7bOj+qqYFA1",
-	"x3R8ELW9rSXp2CvlWt9Bo/WbsQJKInTYWqWrBU53VMfCDLYcg91ex9PodhcvfJdNqxle+LAXp7/tVY+F",
-	"FY5OJPLYn4ramSYgChWJehz+w+X712dXV2dvJsHk7en5u7M33kh75Y/shjeFp5oEUttbu4a+PX08LMfA",
-	"lXatImX5+HR0U3Xi+D6oAUyRK0A3vodmYwZ85wThZRLMZSWiAICVfQPGFQsvYMHSn811uiw7lYg0ZlIR",
-	"kTHuoIm384uW3JzC5+h5Xw0qdxiVs/vKF9uEqkDPUVUVgtsgGePtPj1Nbt7UG2t7JZwstIaGEILj19xD",
-	"Jdb+HRt8rpQZ6qoyzUTtIR7+l7vgPjYMiTpDGm6d7+CTqlltg9883NLIB7/64kkV7KMnUeGe+UvB7XM1",
-	"rtkDZegQI7oO5A7ZP1DaYbmW9fRb+A4KzfirOxSQlShyBPanG0/KKZVqdtCTFtBJWqUv7vDoMcM8s8M8",
-	"Xz9ilIOt/FIzZFB+qbPaniOqMkZGnNB7js7AzWOQ2mihxJqqJOp0uUMogse7qrU1oJbOCAaCnfRkYzZY",
-	"h6PDND739U8X7z+9O3vzw9mbY4zQg+4HqT2JmhJUb44BcIbliiY83aCMEQpK9vj0hn+8eH12eX16fnFs",
-	"C78gMjdnjE/J6fenF2/eX+hB7leCYf+12Ppyl4Kz6Q3/dH7945vL0084gh1fP4cRQ8gk1n/CUAFE76w2",
-	"5n5DpZAFk3JVk2BSLmISTMq5tpW2p+GbLxsOgWG35cUuGbTNcAAywjIfyY/t8OP19Qd7zpicUSsYbXFx",
-	"PN4y1XLvPk+Uwtylp3VWadqd5+KW5UC7WVl55ojrJi4m3qTqevgtH+dQnCs+iF3tgqTmZAE8UXB/Cx2t",
-	"Kwm5Gu57Gt2KxWKHunRNqiX6s7FYtzkwVKPQdAaQZnc0Ndr5trApAVj3j17u97atbUbyEpvk0kBAW9G8",
-	"VPztEsh8Y7FYFbmjEERSghiwcZnEjQC+KOaAq1xVbnplY0lotQulzfkv9+2af62LVCVZmrBGhdT2slvG",
-	"3V74tv7lOcXtb6utpTyUPvobkqBepymbQLLD7SkzOt2G+qMS0MvJu78LM9hGXqt3Wo20euZ8Q5DRb1+q",
-	"N2enbx6hsmm6/HB28eb84odHKX7BxHoVH6mF2ljvo3TixjnZD3RGd9Yb4B72nCEUgO5cde/mTCba1JbK",
-	"hFLqp7mjvfS4isHSmLJjdG/FG4blJ+Mu6qAyz21Tr2cpiYxoHu/iAVvYxqMN/TiVAo0BBBN0WjslLWXz",
-	"T+lLO3PChC2kBBFMK8dMeJFQaOb/qxQ8RAB5xR5UCDH0hJdptiHk6dIbXgGdwtP6jwTP4ISE84TTfBMi",
-	"nZbvmhBsWFfFoTNJMFEYccU3va5Rb2ZXa/MPlW8SvsTkV3D6Jbcs3WjJvGJp5sKPXV+eXlydn11cTzQf",
-	"u/z59AL//fFC2wgXPWt5m6RDEmJ9cbbUui3DH86uybdx+tu3VhyEgWkSinkKnK6ZPCE0Tcm6AAeB8lin",
-	"TtbogIxuX8LmwNea+Y7DXjOeFRt3HtcvRYmRNYtVtuBIme4Q1+eWgo9ZJLg2a+Xgj6/n/g16pZEC6INJ",
-	"enboh0mqPFqzdeLPMqnhhvSCadjsPA+zkyTU1PkXYAVhG3DK0f6rF7WyhMMe5JTtna+n1w0pFjFJdVvL",
-	"2EYnqyXEOc+/PHh16G2lo8/IkwGCtxMcGQZR+PEoMoeevXBS58ZdJ+fFMTfKycDZPv6MqtWXP/66X2Vo",
-	"DVPlhh7JBRx/9GffYsoY62xNH57khtXGfKJb6yR6DEK/GwmWV+ZojNxck6zh2dhKea3T2fdlJxMXt0lV",
-	"HbYjykksINhn8QB2yLCsdOHu+1emzG2LdRufx0hkgEUKgGNQA2JGpYmE34QBaIbsga6zlJEQDBA5/SZs",
-	"FHYdPn/eyzTcdIoduxc0+3KPtDiNsQnZFI1EdKdjjf6llsDercy0uy8Ph6fVH22L1M7IGYJq2qa849yq",
-	"ryyn3e118Mo6xQnbRIaxW9jlEjrDuJ5yBvjwkI4b/rewM/7wfEjWLSRAicyHhWSPG3PUcla22CvTg7jI",
-	"yZvzq9enl2/O3gToiWcxKTKtiCsI4ItCUh5DaU+aSFV2OleJVEkkzbNQFGaeHRtWboRf9bfMEjmLKOAd",
-	"+DY4Z1g2oUjKqFQk1O+E3WnC6MGPmI0h+7eK3Y1PEGg6/IFTdKRKKlYm8I3K2IOA0iC0owaX2MKFP2zn",
-	"ke8xo9DNMuwuS3ls8tfRgOQvqBxjIkstgD5JVACxI7hjkAKJB/gkaWEHWx116klVFhXEpni5yV2GwGoM",
-	"yuU2Ln20pHb90s/3dwhCgBG5i8GFguZLgZybZfWCnDfW82EHR7Irs5qSe7uTn+G77oP7DsTArilhrfA4",
-	"F0KRy7MfLiEJzfV/XJx9mgTNiGjp2vzF52Hr270r/xJOK8EAx0LmLBJrJqt1VfcNQK4q/jBssfqfZqQe",
-	"t82PpT07Qr0J0cox2dc5cythoNYqIPiI9XTBAxC+LqsAqOkOdMNPy54YK4o6EXrkEPnLilLs7YXmt4PF",
-	"aQfZUpxsynA3ATaUHRhtx9KIQ/v+4yosnnk7EHbfVDzEDzuAEoUiC0komQqtwiRBkzJFiHgSiUTA2vlG",
-	"n05AwpytxR3Tr6wNAjZbTwefQI/yLjI3XVSaiLKeyEvK5ZH5f3EOo9tBLjLb+rV7r8/XmcjHyoSyqlh6",
-	"dZUNwkA3K4m7bVrQfWVX7cKq4HETxHdgPA8+soQyawokg5XVC7WWwDD9TzZjFfa1wN04B6LLfPqQgzqz",
-	"eUEjTitNuIdpv83FmhxMe1FmslzMU0QG6tpsbVV/MI9u5XrpBVQj9XznDthbp2W0I5HYqu2rMrDxdUBu",
-	"WQZ9tLT8iSgXPIloqjnw+rhkvfOU8lsZ3PA1W881q5BwZgGRK/0P46tHSpyS97kRD5RvTNjlq2Y45Ovg",
-	"hsPMWFS/wUgMsgpp4y9lyAZrej2Mf9ub78eUOnz+HEfDSI5Jg1mINMVGWGhvhdaX4EdUGYTi6+IPNM8B",
-	"sdqdzFxgtwBjYrBLAJxsSn4uJHYZANeJaYeVxGx9HGoxGcpbmsbH/lU+FjbAhxRQ/5ADvVcvg4NXh7in",
-	"Hcso8QP8x/LiiPyUfN/xvt/D0VU4X574/v7TFcpveeKHpWShz3ArD+utyEnOFixnPGLTPogbByPorOzS",
-	"XTnv/URQd+53bT6JWSTilg4mVbm7f4hnhwE0NoIscwvftr9fkcXAKvnt8m1PrpS2C/8sTYPXP8u2VuJ9",
-	"IPH+2pUBlc7lgK/29787ePXq8PnRd0f7r14dDB68uwa6HP/w4Oi7o5fPXhx9N3jksXXR3lJozy3XfDNa",
-	"0ZxGthyjK0wyEPBruzi5BQhwn/zsEKhD/lZ8TXvQsZ/4mlaZnWNTMk2OZ1tOpi11hWiPJIk6QTAo2fCs",
-	"uzRPfkp4rFkBXdxSk72wUioLpz0I2k1duLu2rlsfeVfhP4zUucxbT4UG4dOqhix/tMfnEYlzX8zdU65p",
-	"hMNnmAG5Trj714NHeX884Ck7B4idZv7DRAjgOZmENquBVYhYoROIDB8vTnogRTxrGVhL/AV9aN0eLswp",
-	"H214CAkPa2X+J82nth0HO0GLPMMqr90ARVw3fYeDqHHHLHespg3s2nsuGjYsHwseaGpDB7JFeLwRjLN1",
-	"xii1fFoVYlRoyfHx8p0MyJzJBApOJBH3PKjDMKzpBsy8E2OOfBPa4KbbkJ+bll7zQpHw2zAg4X83sulv",
-	"dO/vv7QmSxzuH70c22WoFcvqwME6jOmmszOPtj2lopsSZRTfK1t70b6uPC+eD881/04vrFACeUMnnA9c",
-	"F9i5y7OrazBZHcwhtWJrydK7mvHlg/H5HEzmVXnCMGqy9QzNltJ8xfJEtUcPwYhFj64hoRO0cBOJZciS",
-	"5aDeVFm87SuHMLfm6FVel+yCZ6MlU6cbEgmLwWO6+aA/4sP786v3F73sfWhc8uUAmZO60eK5JmTChenD",
-	"XUEyiXv+SKHTYHBDAKMgIaEOGAXds8uedtDxJ3A8NFC02QN7iFlLNPKIvZ+N80gsrEeq7KcIkGSJRPBW",
-	"mDIWSrGYZFStZCvTGOBhHsoz9jEbyTRQ7eEaZUQHSu4wmZrF5WEDP0mTO8DTyBnW+ZhvXZStlN6cnb7R",
-	"Oy77GcxQ/vKiPQRt6jVN/rNinHL1Z+la0J3BkkdFo587A8y7kTm7I9fXJgwNbdOqMFTJmR6RZHCwFYup",
-	"o4jMS6boMPAa2kedeBoSaJuXBUbIl/dlW2K7wCQV9x2ibuzao6EFWgIcpnnZnvAJdJX/6/STP5RK8ruo",
-	"IY9RPf6Ysv8PJO9/dxm/Q07GP40e8E8r+n9nkdUteS4Z9Kfbpaiscasedy/Gk6lk1ltTYhJ52mx0frqb",
-	"db9NOYkyLaBK8jkml2dvLs//enZBvtLyzEGToNEtF/cpi5csJon6OiCv31+8Pb/8+ezNDf/KoD4AZpES",
-	"ZM5IlouIScnirwPy/fuPF6/P3ugx60CklCPlIZ1+Hdzwn08vPp6+mwItHrv5qmf//uPpx6trPQoXRrim",
-	"bKEXgkwURr9lLJOa2YI0pdHt1/UKN/t5k2BSLn8STMwCJ8EE558Ek3LqSTAp554EE5ysJ6Xpsmo/NLK8",
-	"1ID6GSZZeeEayRwNkPh2y+fZeLCiw90yCFqxgupfebh/YALKATnc3/dB2AcIAw3cyVZG4iTdMBcHLaWw",
-	"fQxCn5UcDblWvjW+nEXTRl+owE7Qt3jQenaLFoyJEfh9+wNWt3nqcl6KcmorX9lRCUwYfpbZaMJO8XaM",
-	"RTQKUDxCujOqbRhcW6PhLxCmLLNbjEMLqlo7Q5N2yHK7mg5zSM+B7SBfXb59TV682j/82umnXKHj3gPY",
-	"35wRbdY7sdFSqSPqfng1kJ73fUlXjWPo7OY+VtqORccByrbh08/9l+C6itGOiFQY4jFSuGzWD8Lv2JrB",
-	"kKJKtS06JadovIJifW/LsvCm3HCQ4mnOaLwBNbF8oJ7DQMAClr68pi5Kv7Z9C2k9EcSaxxU4lZcG10yt",
-	"RFxD6Xx/BWXgH+H/n16//hGwHd6dXZ95pe+TpzGULitXpz961avTF3k63kzvo6EKjmoUAREWJ9pQMZd0",
-	"SqyVU9YJGXx0TD4TsgLTdPCsG56VQq16gM4OHwnNeFTPpXr6viIHVXrTDgnSr56kc8f+jmhwfzAM/qfD",
-	"wt+SQyM/73mN8XeUMbUBiRnKHgE9aS/mDikbFqJsNx3S8IN+LdJO0v0dV2X9sLeTgDHbFrlYuxUgP52+",
-	"/ekUiz40k746/UH/17++/34STD6dff/j+/c/9RhKV4qO3bfSGH4ELNGIhhsHT4J7etib31ThgcP39RyX",
-	"oqMtFmnf2SrnNt50U+tZyBOS0cSUDotCOfiorARs3rGiu5dgcZX9X+8zLW3uSgXyY7zwQdlziCSSzFnC",
-	"l9ZfHFSus1oP6BsucjBMY0ZTrD0M0PDgjMWSUJKxXAo+JbGI5Ldx+tt0HcMQoHIlC0aiTZSyuvthJHSV",
-	"78bspEl68/loq3vhNuHxWKTIn/Q7jXtTKXVbHmmoOcfMwBOiVT03cuYS2U7qYEMo1FTDlqVgwiLWlN6y",
-	"DYlZlMS2leH2ssag0DeYT3s17vZKGomWLYsZo6A2tDSjrHadT3OGXmW2psg1W5tqMum+3g49OeYA7Mok",
-	"mOglTUw6rVRM/9skwU/K/g59V8gewNjUJ9kZNQA/lU0DD+GFsNKz2UPVXL5knPbjbIuIHIuNscC4woz3",
-	"fU6bagvJPA4g9sDwp32jcXOiEuxw2DgGHLGZ9wHA/DOo9m/D8T9XkjT72owHP6zN5Gubht/Z3jGg3jAK",
-	"EocSCQ+M76tiLvusKsf2QQTkSyZVYGp9Fskd20G0+uu221IwxqcXRvZYS8rqucL6vR104t3yjs2n7aJI",
-	"IyvoU0rM8CPymKHxsa/Vg8HIMfR3+uE8gPQAQO0z5W4ZVasTEmJqClQ4g7gLSBgDVmNIUOy50tFG0XKM",
-	"dk2CiQkCTgz40h3wlei2BCKYQB9YphDKADzyrWwzTTh7XF+SP1oPdWxfLwrl5UWvDTaKtneg87VT5AE9",
-	"K0M/myojpAcvDg+P+vF+tfz198s8x41ZFKrImTt9texwaHK237WELYB3AORnd5CxhbR6TzcWEobxOBMJ",
-	"96EhtnbGNpDXAMZU8P6C47mIRzRndd3Hv/hwH1+noojP4HsALx9i/Ex/wi7+q/EdBNymAU2FfVP1oDD7",
-	"R7D42F+XeNfVETKJLcPBmwZPnxBKlIU84KYbZMvArQWPbTOGRhPbS2Jo4YTtvMyH9CPhWNAm88KoHYUq",
-	"h/qL7b1oM8bjhC+H1znkTGaCSzZri2+WyK72PpQY/XCYngjmmN58I5wReMErGLUxvc+8XVqcAWp04fgu",
-	"yps+wIWG69tBSTDty5NR1U6G3X2pWidnTQO0hNrRbFFQaIgydB0ZvOQCIq+cGBLucYiMIQR/xRLSqYrs",
-	"5IaHZSIQ/pRRKVlMxB10hzUtu8ypwgOM03nqyD0ieN1/YVY2KXvII/yRBUUo5/NqEmfrRCmG/HaHQMYd",
-	"88mW7er3kRlY9dr4kS/XueNYlJEoKvJ8pLwYGzBu0KmzYB9pmiM6V5j6MVIzsFncGOGtnxOzp9616hqF",
-	"6JUXfOArl0VLNpTz+9gysbwAPd3mKMVsAc0SBPc1LFvKETH8aii/HazlNaJX7IA8mcRsnQnFeLTxIz58",
-	"5MlvBSN0LfiyCgLrr2XrRMkTNEJSGpUthNNEqtIbnKgdFqU3IS5SFs8WIh9K7Vs8ttw1L+3y+DUtJPMr",
-	"Uwb/PU5iQLBYap1Vc9Z7il0lS7AfxbJZydAiyiOWGuZmDKEJwBbmVIncz+YeMr3iK7qkcnRoY52VaPzd",
-	"mnCFf9Poi6KnRa8TKKP6CCnfmOSLe2xb1j30vchvF6m4b2l52zyW+uOB8xHlKr3H9ZClNOEsPi17+Y5x",
-	"xw1rAEyX1AwP3mjK/agPGcvXifQXd4A+p+0bwJOeM2IKBLTZE4t6G4GWHaK2B7Ezj11O59a8v+c74dlz",
-	"EZetuRODjgX07yuTSO5YO3Q/wi1SychKpHFLPj08MGOZiFaDGlbYN0rbd2iJsa8rluaXWGChtaNNpdiA",
-	"SwOMm4XIl0IpcJ33nxZMU/+owGxT52FdKZZ9GSqu2lh/DjqM6dc0Tc3VBywv035NkgXNTSo9yXIG3k2T",
-	"6oN+vRI8rQdKy7bL7q9FcBfZ7f8YxmMMa8EVBNWFcuyN2rStB1Up+qOPqc3WiyjXbCGGCoY5Skjsegfd",
-	"qDBiPshKabJEj7EyT0V0Wzq6tm++25mmxOWudz4JIMe4kIw4VbF6NYxLzKgnS3rHSJFNCeSu4UBfhRCl",
-	"q7XG+PYf5l+zJP78Lfggw68hH834HCG7t7qQLAMzo+CwWSyV7H7FcjbIH1CKX1+0qkbaKyrZcIO+C8MO",
-	"vC/4QEA4u2fQ7yOXw6PfWgK1Ythx9qBaiGpFM30eAL057fByjADWsbJkEAWi5BnrmWBcq53exN0UKQ0R",
-	"1hHf1w+Tk5gBhn3VIIhkfQgIgzrYfWJfQdeJNKx90NaBHNBqlL5wVt216qW2JdCARq+QbRI/sQeEYT/7",
-	"b1XkHP3zxbpH8WzmUZhzc5wzFsq4WphzZHbnywsRTLo6wb+lSbprNScFWwMEc+nQ9DqM/YmcneKkdKd2",
-	"pv0WHO5k2TKOPSSqbLrZB9qB6kvM8g6Np3uRqFooccv4mAYaRR4xOeDbLstnTZgjnonCw2iuz38+ezN7",
-	"//HazRTH9qt+PU9r+iwf3JXCYyfg26XcntT3orGx9jS99KeJ9vWKIYzfuEwYUGwpgTkNfrBh7tuUuNDz",
-	"WDN6i/voXxO+rI5ym+t6YAbf6nUdk5wtCol50fd5orxN3ptJY7eTwFlScwHdG7UbSKeZAXfLvz+1HWj0",
-	"RvrlHwfBwcvPNzdT57/+1KuDD/yuXT7pQy7AT+W4PRJJpEqgeQMjSKZ/lk/JlX5/fvE7X1XvCYk8Yq+N",
-	"M+C/WvQ4Lwv8dvHCmi9r3bX/Wrs16uOZZIxrS/Z3MKXHRZPLw9wKJTeazscsYzyWRHAI24CehwxnRW0X",
-	"9DUjG4ZxZqfOwf+9XkDfmkwznlmnHROuQS9Bn/larB2Ulcj0Q9va/ipd06Nnowbs/WE20DNgcg17FFfM",
-	"6XPGdex9s0Icqtq6VlpKlqudqnBpmaiDBW2xmJILVN3hEOeMcbD4fdUxcaJmEO5og4zdZFXLTycgX/0N",
-	"p06UZOliHF6tPtuWaSPHPWSr9LCT/6JEy1UrttbiMAaQ/YQTSAw7KVF06Q0vO/9AYHCQEVy71r5FYzfe",
-	"mSWybiqK883MBIaMVaXygv3iU1j1NRx+wR0z0ZstAvaT3hTEb6k8K7CbSt9+xmPr/sDLnfDZIrVU2BwS",
-	"YGIi6CRKN/o4Ek7waehVJhkxne0JtuYwQObVYc5Zqu2pnMGx2LuP+OH6WDHHAegUTmt7h0r7+Sm3qNkQ",
-	"DgnZ7JPWG6Aj3FZ4x5xrZajW6MLStjlV35WHLMhRTYS3OigmnISX2N4QRgg9tfcV/TVDoKnxqPrNpzV9",
-	"mLk4rX54YSnImvKNLbroTjQzvQcH5JnlVLFZxvIZor23w7NkLDeI8AFmCmj65CJm8oSEcfrb1HZ/zCE7",
-	"sYL+DUouAY8heIbzaEvr/fKuT/e3GtfvghY6UNUAWnFP+ovQSkShhXLv6mGQ1/hwncWNI7Gybv4PRn0m",
-	"v3jQNrzP4/+bSFazO5HNhrwAK7tSIvOnOvx4ff1hkOa8lehgeh8pQSiBWpkoyShXU3LJ4iRnkZKmpeAd",
-	"dEHCAOg2te+iyXYooQ27/f3VdQNcf9dKcW/Ny+kcwHJYQFZKZVqI6/+V3uKXbg1WD+9jOT8ymqrVDlV7",
-	"Ra1WxFveMhz45EdGczVndCe9uHKQgMqCWRT3iVp5iQHnmWk+kN/R1KRaDw4Pr3vg6DAwLSFKE2DOWhlr",
-	"Kmc3sERceVlZy9TDEwvf6cfL2MJWC12mVMKXcuZARw5Yw6Cgxic4BjO15/jBpd+cP2g5FmfLyy3oJJ7d",
-	"nInl5Nvk4u9pfe045Ii41+ZYjv197gFnysZDZB+n9rHpArr/Dj7q8tsh16wB3ebDhZHst9Yul4laodFV",
-	"Eaox/vBzAy2JlU09QaONSpBuihq/9S33APb1uhObpMJ+2z7pYPKwtxR75o+/SsGnl/T+Z4P549LBrnl1",
-	"qsFNVvRJHa7RikW3kH39FP6dkvVBI0Sbh5uYXNsTUzugz8fNkftP8ftmuVjmTI6wei8L/sG+5HFttX3a",
-	"mPb/Ta0cX21zLfv4zjmP2cNHOb6nByAhjQULaE9LCSYyMklkIwdURZYyOVswFa286JjJHSPAG+BqyARa",
-	"kMNsxLw0tjSymjVnPuZ6xgHa0EwIM+VMFTnfaaoCskq3Z/kJEPmgEaIk+BBmx0gB0OxQFAv9pJcrYsLj",
-	"oFzoFdUTthxr5o6mvtITCK0hoiVnxocSCW4cCWReJGmsx8fA8wmJc5G1zOHPQEJ6Kr/WLsTSRX3Ht07d",
-	"S9oOhN7oRhb4XtXjXQsyLUi0DefLlY9ZL9ZFzBRN0l50nyptZpDwNF/4NmFp3FWnuoXNEmE2nlmVbwOd",
-	"Kq/W/VN54akp2CCwGQ617RHvloLOr3vyNsn2RIbz7oHc0R+jZ9ULFPPLgrf04S2RGQpuEKENosSvYi5b",
-	"ICW8gBKnV1fnP1xg492PFxf4x/eXH348xT9efXz9+uwM8SwxyD8JqhSASTB5fXrx+gz/fPXT+YcPLX17",
-	"MagzvtrB0ZR3ccg7itKKok+zvOd5wb2ul4ilszJe5UmVVnD5kRs58KYllnVrpitkeMtx6VftiQBStTKh",
-	"oDWs92m1Me5dLhQRt9hBkujrcqKN1/vyd4Rjxe1oqR6shPm4srBSktds0upqvhPLHVuDJixiCPWeiuXT",
-	"aoYF97V+NM0MG9b+i8ODoyNfz009SjsEo6xaDTqjPTt69fzwpa/U8XdXE41pMgbEBOzSnNH19vdKFWvN",
-	"sLVA5KA/rPy7pxZ57R4k2StAp30kzWJSich9fjLI3fRah5C8j6jsFRj6KlmuwD2nGWFt2N5UtaYSYyf2",
-	"ffmFeO0kAdeTFrkfG+BDrXRyhFq+onJms1+3eR4sMypy6auM/mDSfNkDjVRq8v1DO2B4YvMcFoxBQlst",
-	"wErTe7ppaxjpayprQ/vQuwGXFA7ov0yXbCaTv7P+/HclFE0rgO/ttFlQr0xgL0EzdJGkiuXyxGluGuzv",
-	"75OCp0xKEsLWzGBkLPyk8pbFWlzuYkLAAhM5i2iW+cSoPRDcI+d7wim5zgvTmR/+AiWrSuhxEPAZgqX6",
-	"bG64aYtgc9P1pwpxq/8fOPyODUI0QFYqcP2ZGwG6rje82aD+6lSCigB9N2E3dfzy7Wvy6uj5d74aG2wp",
-	"0lpH8J4TamKnkeCLNIlU4ARQm1F7GkUsU5DSA3mbFYTIDTfUHzbmDK17ySaSNsL3/fBCPbqu2ZIaRGbk",
-	"Ldi5UnSeshMDsEXmG29VTgO7xlhwuzQ5fW1e3XZuwLbbDUfO7dRPBFgbaXv5lM3B6gCelbnUmsUPxK4V",
-	"sWTNpn2op23lCGcAoLBOpKK3WvMteJnRZVTcwTUJQ22xl5C/oI0SX0q/FlUZVauKsMpVdGKxOdjjY0/S",
-	"55oDpvPm3b/NPly+f312dTVD2ybE++OWw5QIH1zcT7fAYM3yvb1pG+haVUimjIQ+f/XK4aNH+/0YcIlK",
-	"WzZV3xrIMhF5LE9MmskarR2E0TCF49D/twfezZamN5WVNOGatyJQRVUYVWF6x42qnDzZK7sOd3flamIn",
-	"IUQEfrBTjWAujkNigTX2nbPoYM9Iv2MLbGO/W8+hym3NwPK4NmB0/J0k3GzoXMQbkGzgMzbtHCCyStcM",
-	"euznBGOl/dWIdvJyc7qQ960jd9fKDCgULKszIrFm/6xOeUTwARin7oD0dtBoK1C0pg+1bsPO7a62/ve3",
-	"4RyS3Uri9VU4R6wBm1uFyfo6TVV78QfIK79s8Yj8xPT59yU5P/duzyUzeCa7ZF6PKllrht/gXf9nVhAr",
-	"I7t7iJy1NUPV6jNAAcg2d1Nt1i7TYCvXyoWEWdfh5GqflZuK8yfP7jZjn9ps4ZokpJHyA22Jyjzq00QP",
-	"950GgcOrgqFpvlU7Bqlo5ksARbDLW65VY5plubij6OpM8r6GQAcvy3f6+14eHkCafMEjFrcU3grJTLrw",
-	"Stxj8ljZ4ukRYJ6H30E28/j0uWbXThxjhthHPVuDiKcmXBS5W+NZ4atH9jh4BuaD4OwRWOaHR+NB59wl",
-	"aFWUKeoNS0Atw32SppqO1SqHAB0YRJLkVDHoY1kCqZmYw3iQ1MNXNTSTXTdCHx36RXbsi9CWOllvxhpM",
-	"lhQcET2kdKgfXdFUzfod+D+evrs+e3OMMF5FzmQYlP+eQZO7UGuMId5D85deQ3Jk068DUEIWqj3LEm1O",
-	"ZWziWimLEo+56diwui0ubmY3U8IiTiDB05YrCB4xEtpjCR+zkkNPnuyOY323U9brVuvn7RTYPoW1YcAP",
-	"6Idx8GpHgCZ3DDCMWcoib6jtRysawiSWoU0psekzjo+VGufmI05RcwJ5m/idldfQ6BSNULKiMYlWlC9Z",
-	"bM21BFp1weoM1MZj6OkFegvynUXEwdBswDI5GBP/ar6GHfKL3ZN9sUN7LNOkoOlkUTnlUm/BDjwaOu8/",
-	"pt/3s84e3m5eHjhZYhZB5xT0wJxd0+XYVDt37ucACAE8zotJeqXtAFtBKAkqLVo4mJd2AB8/9IJ4lqV0",
-	"Nke0yWLqGpBlYlY+VtTkUzytll3xc0deGmXHgYu0t7RSMY0MqilWtVN3e483FfEOc6PCGPOo6qZESqvp",
-	"kJJp3b+IyA0w8ZltNksEbzTmrDqLXl/+R9U3tOrrAf/6t49nH8+6s9Lraux40C+oDqu3STfFDLbjOHSF",
-	"w4OxXahNSMAWjUlf0pA3NGU5en/D6AHlIVrmutqNp80CLpZydKXLFRiyrv1BtLYlT8i+UyRwTJor9Pg8",
-	"+jweesPM5ehMSBcAsQRmZK3ddtn5u7627o17+eKor6XwVqJUW9ugR1Q5GVRPkNpaKQXZbDrT0zT1VDzt",
-	"YqmjUd0W8zDu+0SSNaNcnTh5BqW6gDutCTlPIiXLPEJolrgoZFvvcK/t3ODMYs2g/zf0pAUQQGM96wWU",
-	"aFDbY+9Y+9WwPxvUdn39wUZaJIHs8IgFUADFIfPn5WAKe3HUdyt3r0IbZIdV2sJbfN41wrYcDcBeieDp",
-	"5tjt/yqJEsK/isR3XQ/0PTXhcqfGbZBTpnS89iX+/zFK7Qamf9eK7rZDpO/enDXqrv5LVOYN3Rys0dva",
-	"lkvDLqqgHPKbeaGQUqde0Nv6IBdCVWLYiQ8PRT4bXzXoKvJjg6+22e02ibiXM3CxpKqWr9ACoNKtTqC9",
-	"lLStrlCemF5TTTOhY7Ip6WhNjFq8gcs+KZudlQ6MWDD0YCwS7KwgsbK+kt1sLVkKjdJyhr4OtBWfpn1x",
-	"Z8MZI0W7pPkQiO4mbn5bqgJ4olAtJ6btndHNe91MFQDk+B7zQrZhYNvEBvjUIZV7noaNQ21mvZNeu/kx",
-	"xubz7Tiu+djallVmmDNZz6nv0DGhpNYxwQegsC/VLwEX0tsqYeuItttXvv948frsjdb06lf83maJa+Zi",
-	"w9llVMJabZ9Oz68xVf769KezC22hvb84c1PkbS58YKfqMt5+x5ZX5nKMPtYBLWPNwENP573VOHyqw7Ht",
-	"sQaaMmDKZDSnacrSKflwdjn76ew/jp025WC56mO7ZRv43zIP9gZx+AMDVsNTB+tZP2hEKeQ7Vsn8wPqN",
-	"Mx2Ymixt3htuwG9v2abe5gKXPgkmZoFdR/7BNiselYZS0/Efo6T/P5CEcSAJ9tRydpew+91KUcznVwmZ",
-	"xn20bQ1buOZbtpG+jIUNkru+QIAonyWRcUJSDhcnd3sTlhngWhnB9g0WuXtHD/WLz8FkvjFdJgcrhdjk",
-	"8fvNBV37gIC+35BFwpcsz/KEm0TWw33b6XDaFLPzzWwYJm9t2oYaMt9UrZx3GeOwHoPacTtB9aDrzJfa",
-	"9xH6Oypmc+zWO7R57MoF2NI4KhdsuTnOYbv7Xi46qBNsB89vkca2AzM6faVpHwAMCCIs+r+16lQLH56Y",
-	"CCg2YDbp4YgZdcO/Cp0oavg1SHOTW4GoyPEJef3+5w/vzvQI+ldbx4a5Lncsb2vBfGqE/+z0w4fL9389",
-	"fVcrnftw+vEKxD4ubhJMymncYrkOyQBMaDQ6LXcYDLg0MUPaQsE14FfdKPEYr6lj52AXbLGo0uoP94MG",
-	"PPMj/Kc2qO3zrNUcIGRF75hvzp2dIR38/wv053TVygwa0TjA3Vh+VwZNKo2/hYAgJ24Xjy32ujGottgL",
-	"zOq8/7xotpWy0JvJ94dIUNSHvksm4S1j2ay90YHFrraZ7fopIhXdQJfynJm4+rhC0j8EPqxnDxXjgwrL",
-	"WsIx2PxIQjckvUUk1Qy1inptsJIoj1bJneZ/CSfrJE0TE+iZ3vB3psG6llv7x/r+w8CmHFuyXCvRkm7k",
-	"Cdk7OC49gVNSZianVIGZYUKW8DD20cGefmlqFuhAvyxScY8Cq6U1lBcW6f3CjGQjTvjs4C61NU66d9De",
-	"cGrA7C1tp8h1hVDJmWaoyhyxgy1mz+PpFt5JXLvcUdDKZ1qo+vxWpe8T3Y+5nSkwkUpLJSTh0NE3Prbf",
-	"jNVGsHllMVzlFibnqmxAlVGpkER27f5bbsAQ+J5mpzs8oY4cH0sLEHxDZDn71gnZN3VWenOGdPx1glAe",
-	"TENvprNlk7gOTVypvspK2GWc1NYQaOYJL5huSNA8KSoUkSuRK60WYcAINFh7RyH6dqD/3N4rAZ7zXpdy",
-	"cvBjnNRuv7RY0XdQmgNhBviUQGuCting0IZCVSu6Pr9Phb9annFnHrfKN6dpussV+n8Iqn9oBNXWs74s",
-	"Qe/HVCNUZSpbTn4oceutYcscX82YmKb18bRVDRoyDKdNZ0Je1SgMcag2/Bk5A5Oqrab7nZsbAqzGvIB+",
-	"H1lEEZMS8N8W9DF5kAfbjl13Yd2VZHDkr1MqZUs7Td7sSk5OMdWCpgjrpAnfzOhaRqZ/PfQ5UprlAZgS",
-	"vaNJSpGeUbOaYe+XYJJwgFia2cbbLQaTyje7sKJFLtYl7rgPz5plCKCyTBDosmTC4M7gMXs4cW5w6YzG",
-	"ev3SlhWcGbrtVp+7K25+eSpEokTv1CwrPdeP7X+AUdg1y5dQE2xjsd89e/kCYrGmySxVuKFLpqTWo0MT",
-	"nQ2PyXxzw9091ALvz9KGb7W2Aw0g1YxmWZr4M3v18DZZZ0UlgtvLIncByU2DQHO78P6BNxWHnd7wT252",
-	"EZ4/ogxsUCQD9L95nCh6C1FkEjpbGraBrf/TmWD55gP0idzFTZ5IVLv0Xhr4+lysa5qOPmAYHyGYAEG/",
-	"fAjZgK8PDzQBpmkTV9aDHEoT5SY6olC2RNCtF0AC3gCt4NdEeWuDP0G7Ra18yizXNsF84zjhQNLnlMdi",
-	"/Uj3WrPbpq8lqLbF0jQw2CG5VKX1Md0xWbNz6y9MJmSCFnNbMn8Z49o/ejls4iJVib53eYvxUUQrMyPG",
-	"CO0qjAfUDRP27XrLalytSuWbWVdOsRV+5JSb1rTQRhv/XKYojigJLCWyT5P/MtB1l8IXyjjTm5uLlAFX",
-	"jAUouCWPdWKxa2w3bWU/8DUQ6mUfw2BC43XC/UK94K8FVwkvmNwdZHYpmCRiIECcJ4vTrMD/6+54cO0Q",
-	"129LIGtTJgPlqQPhqx+N5FZ+r7NEr4JY8DMej4bJgssxZ1EJiuDF7uvyTXtcBOlvs3oaUmdf3AA3t4Qa",
-	"1YSamDjIoE60i4QncjUmMQg2O0vpxqe4nDu5KnhvAhQWBvej0a6ppk9oHjRuFQqNntaNqsCZgUtpLWhJ",
-	"Ez5oYwYT38AELRc4s16703sT2sjbpls5VSSG1tqIvGoUumsgpqvTqQUkqet4vSqeH/vh5cGrw7ZDB+Nq",
-	"+8QBn6vC7SMGkpJirk1p42Gmg1aUVyzNpm2thLAbp7OiF8+fP3sRtKFLbWOIdjMp2KyWcwJ40R2qZrC5",
-	"fTsrKqWEv4zyc/BHAxr9owoWp8HA1o61nOkHF8z86ZFsfk94mP8EsJbP/k29dDsJ75D7ZLbU1tQ0tjQr",
-	"bKkU4g+2fEOXRZMIQM+e7QrdnogZ9NPdeYCM0dtZLuWOA7Tv+xDnaae65G04OEyP3VaSemX07jwoqwAU",
-	"u+S7C33eUJG+hLLzn62/VFlu/sZ5hayMKOgKuICadG1KFtqCB0h7EMQrup0V36IcP5XSVLSaAUjY8nGU",
-	"re31quGkpz1Mq1QrQWgqh7opuXd7AsGfQOjpnR0u9apvG2akl/e8P8saR27Z1Cv8hN3NXqQabjwMu3CM",
-	"L6GCbLdvgu5N8kmOqsfAMlQx1sYaxRPGIT38oeygTmv/ii7pSFoM10zRmCoKGXKUmzYLbu+PEC9BiPn/",
-	"olBZUTXBlYplEuICnK5ZgDAvZc/VRDpZLp50mV6Qrusmuq4eOjNQxgjFizC7ckrOObjuZFCaSlhCoPIN",
-	"WA433NRO4dKwqABCB6lYSgt0S+f4JlUjWufqja+qpNtyf48OPgcdmRlg5YGJgws0UQZ8PrD4K4hcntwx",
-	"q2a0oxsdHTrz7VQfdfTsM5rekIYyG4BSA4Bg80ImnEk5u2XdwGUW+qvG53aHDYlgB7YNOwbpIQCiyuMT",
-	"AhcBuRhbLKBv4ppuSM7WxoXSARiF2GMVAPvMREp3B46pUsZ8iCMW4QsyjgJsa0wVhG3v6WYHvBFEfM5z",
-	"luL6e5B0EWztMfhpLzyto5spBjF7cBmK22FZ5GTOEr4kBY8FZycWuxwYT4inqLUwmrOy1fewyPvLxsJm",
-	"/m5SDSy5WBs96KJs9c5BMYgLagyX1iUb4/Smd4wU2ZR8Aog2l22GyKsMCJPmVKhmUnVSA3QLq1H5MnRS",
-	"xvWPuHFOeL9XOMZsAXE70e56dMKCEGDXgsLIp4CE+k//w/xnP/pZbfQuKnyGAHozQJ3vzafi8WuT2d2A",
-	"4INkhQG8/MxkNdSB4uD1WSsGcROiDAOgqh++EbCb0mTBoG/QkPW9Kx9uYJlZab4DchOgZvZeAcB34ozF",
-	"clbKhfbcPkoylkvBDSBHpHq46wvbVkJrQK3s0AhIUz+q74YTPRoNvxRMTPrCLmhXr0rr4ykyNN63Kk/H",
-	"Njmjdv9CVMZCrbukNGeYe2gSNG54h7qGCYo3fAtFFK3xrMwn6I11mtSDJlKg/oLZDuCG8J71O7c/CY9m",
-	"tF98vXwsttt3Q9X/qul+o3JvWNmcfR0KveooeVo2aRXVj02RlGovh4ZSLHdoSFtUv+q7Z0S4Fqc00v8o",
-	"Mrwvw/RbxbJ3Ytmp3GoGKwuZuTinrehpNqzH2T30yml2/h2Oi6ofimc7a2DPzRA7D7DvDDCsc3ITVdXR",
-	"Z3oa0TRxJ1VOI9Z7Bb57LCLfy1GIfAi/8SR4fEf7Top2v3p26D7tLHgg+N8W6LdhYc0leCZpKk4uH2so",
-	"Ak5vBWvdp440r2nKddrYlruuY6Adim8IAJ9jwD6u3A4SVfR6wZ8QfgtL//Yf+n8+f6t/DIMbbnwLgtdr",
-	"Psvqu1KnrYrz9lzteWLklAEn3DObZaWl/W+tQtt/G87kFvuxB8V4vFcWchlcqz07TPmHBXbAcEKCOIyq",
-	"Z91XWnSlQo4EHBii3VaDO717PIq8okkqh+o0Pb01arHplpjyDLiRv0tRsmZS0XU23OPmVwFa2o6uy4wp",
-	"c+Oq9bqTtxH+LnkDZwkouGGNNSAAtLFMTV1N4u0t1/SQDNMcTRpoe5MNqzeCEysgsohW0HDSOOxN07op",
-	"gQoOwRkpuE2TwXfBULXfBBFE00h622UwYKFbBp6bSDAkR7ZpQg2ac6gNVMd9stJl0BSCz2xDKuSXoHFP",
-	"jic5M4l9vgMSJBbGYcF9O+9q92VDWUspN/yWbY5JiDOE5Kuj/Vdfg3skxHbQM/aQSPQCfHW4v48iGbO5",
-	"6ZJ+XWe15Tob73rZ2Uj7yGNFDC0IqewJL4BZZcFgfSJdM8LBKWR7gKWM3mlTsCubGUHfKvtkUCdO1yzZ",
-	"wtFwU+Ixc/fFkdaDcq1q51uFo8Zz0kgaNyAyXdeh1BH9JRCycX3LwCQQGEQmR2n8cJkSblEU27vNPSp5",
-	"ta48e8z9srwS7gR2iAhq7A67oWMFPWmcR7XpAaauN7PWBxWw9iU9AxYeakkjqGpLtd2KE7JlIhWgzpRV",
-	"xwTLooyUWbOcpRtCSap50wl+YphwrdGEDZTRka2gfaq0JzMLqqetB9CdkZw9QPq6tIvtRjo9PDj67ujl",
-	"sxdH342Hi6j7xFr6tdFcmv7cZZCllvYcKSwTcz2qjlYZV5jYbTrf74grBqWmgwPeEBjsi3XjkL1wYpWf",
-	"w99sMGdRIjFVgk1JqLVuEEqJJFfXp5fXZ29OSGiC3gZTEjwc5T6HN5zmzLYqOUEXN/6iBynxXU6azm/z",
-	"49nF1em1fvOGVw/ol79yIEAxmvB1UDnavwKhHAvrlQcQmxselg6GkHxVwjlYLrQ9IgQiEJZOLxBMGnTk",
-	"yxuOeDTvzt7UpbHZownEsTn+q74nDTr0kKj5She4vZx84rhJWolXn6lWAiK5Q35mCZCglUrLC2rSaGoD",
-	"N7aRIKrIwI2LNRGLG25pxfSlDUiId7L67ypWVvuT+XbzR7Qvzbmav50YpAepYIWI7qBMRg+zib8BKbcM",
-	"D7/cNW/w2lmcp1oMTzIgc6buGSRMsAzhldzTeyQqGL1bzuICUe/b0c8hpRQTNpQgjMdTYjsmQyiJIzC7",
-	"xCijv+imtX2JE8NN3XraXeth9z/XCPrRA76sxVgfO9p3viBZp0fbpcNHTPyqAmmCMvMWNdBiR5lMNWRE",
-	"5CtnQ4OS2Evq/rqEqSsztBDXAMjBTyuPKYhrRvb0vZyxBxYVqk/PQO8isBa+cTHaRjbCeb4dxno86UIw",
-	"yeVhjxjsec23/eilHVQ9wi3/HQsK1Yjd/qf5ZZuu1gHe2eaXN48pqDPzbYbhY0mNq73NBLcPsI3mtq5A",
-	"l+KFQnoHXZPKmVi0FF5RRedUsj9LEqUiui0LEDD7fofGNgdO3og2wv3zrkSR2znAVg8qtFiLSmO9UKNb",
-	"1jkrUGLA/EVGlHjCBTzbFYZ5KwDoamaDFX5HoeuK222BmgOV1GYdbBP05U0Lkok0nRIoTcX0Pb25xjFh",
-	"1WFjJtRwHmuojo6S72JAl9q1X8c1MP/5O0CGG50ILUjKqNUa7Vi+ziq4laPyS2lqgEwaehuWeXEBYAk4",
-	"fZ4sV9ClFFM0G4FUKmWy5G19VAZgAXpLLXbMLo7LFKnevCPeFsfQHDueb0ZQvj2aCz2kBxhd3rNMdeba",
-	"gZmg6RJAJGxPzcrUmw7H9KpdrBT9C3gKzqd5b1TtM8bml+vtRD0OiQYQsYo0hv/0pu3HLels77Wxy3KS",
-	"5SJi0qRnD0olg5n98aL202aMj03MHpnM3TgUjhGkagdqY1Yrst/jPSumwBAfe0oS39s+jzKeMKiyDXNY",
-	"W3OljMacSLJgqadx8udgksiZM6UX0Au5w7BKO0a52Y7tiljLZwaN5NcsPweTgifK/8PYPAfnHV+W3udg",
-	"ckfTgg1c8P3Ki8TwHlHwhTaf4Fkv+GeTMlGbxemDkiZqp1VtaHVIZnfsYkr6qA6mg4ZfA7GMpmTHKmun",
-	"atOXZdTZ2HdazqaVQDi7n5UHt40qhnXUxwaidbsNV/sJizT+MgN3lC4/opKkMoEMOTmH0EsGg0yMBpIN",
-	"vAieQEMHPmSgUX1O6pTZ58TGITs+bTRGSZp2fIp0Bh3zNT7FpDXM8n7hdlIem0/VThLl4ru2a1jjDD+2",
-	"jhKGM2xv3NjGEnDnRtaA8yJFtDoINXru3FYgV19bbmodMU5Y8jJf/fg64bW/bW1jc+vxI7zbrZWO73fY",
-	"68uCw0aXilljnws+gjj1GLahUL1/Xlck2FO+5vnI7nix3YJdcnE+5ALOyyTBGFR1qRLAO8IQsB+j7J8J",
-	"Xb2LPdjPBkcFFmWmNFmzGJulLRiPmClwk6P5xx8Crb0izZ1qbVvvxz8Vvn7Bdz2DsqL0EQfAsrH+xkFN",
-	"Zl/TNJ00qur6+8M4zzYr8jA1dETtAkiCjPFYepHiLujaaDRV6pEF+XbgoKbkCn5HuGhGAIdD67UBwqvf",
-	"J5IBPH0iVaM7YUv2Y6Ua+PNDPvLkt4LZQtEq0PrOtnKJkyXAG/KYhNOQhLOQhMchCffCCsP48PnzAIFT",
-	"tW1g2/vburUcx5i2AjeM3OeuZJ+y6lzvHiArrOkGsDufKE3Hb2CVrdZrBNh2BaokaeutPPv3s9cfr89c",
-	"v6S/czgUUezgtf/CBcM71Qi7yWiD88n+CjDPfVkoMGzb9r8Tyx16Y1t8LJOfUGWzC46Zc7s2yHYoouGz",
-	"d+TKsDDXC08p8A4xzTIZYC0fEy588ahqyYNx1ZIQN10knKYtLnDsw1FhWWOzQdMt32Cg6aPE7vhY5eR0",
-	"ym8vOHwJDahHF6mJQkVizWY2+74lGzujuUqiJKNcEcrlPcsh+i5ywh6gkxd2050d7b/CzHHDHbvrZl9V",
-	"2MGzR1Qu7mPlIoB1P2acgx2L/Q4fWZgHaScDS+uQcWxX131nq+sAIbx2V/e7Q9Lmvd7Q99Eja68Ovtty",
-	"cJTVRcZZXS7fXZMj1iqNryw8wrvW8HT3tLY1m/hfTICVdZWPKoP0yTAcuWMn2+KlWg1yeJ3JwTGRUJO5",
-	"xh5opMCnnGgu4soNxHGZ24rKMqb68fXrs6srN1x6ff7z2fuP17XmuTbg2qa/QOLnhaH6rvRFT9ZsT9qi",
-	"aWXdOvVfxzcCfW/Eu0NjaCFD6E0SLu5bLcJWmG7jGjJKRAVntaYx62+UU7NUBtUVu7ZOCS60g6awC47H",
-	"eC2gFKieWp6sULMx4AQ2M8ycyKhlNwHXu43x1jgCls+PXfVgefhYOKo6fe4TcxMDcmBhxQJyWKEIBORZ",
-	"mfx3VEtDDchzUssRfOG2lq9A4PvIG1Y2G1JLVecmYwTxGIlohKGttHWWF1QXvUEttXviZ+AipwOiZI2g",
-	"rkmxqvAqPdgqECO0T47NDdZiic7TEc3Gr/XjH60DtrvvVH355VS+DXKGHblHjMYzVWQpky169V9PX3/8",
-	"+HPVmDZlNGcx2TC1w26tGM12BzDVJPa4t0ecFGAktZyUZZOcppu/sxEpOvBWocTub97RqGiG83tfHP1S",
-	"csccqhi502sRJ4uExTOZ8Ih5d2nYQK1CQgn9VS3X+h3Nl4xg5Ccgt0ybr1kzh2bg5YYs1pZ5fmQ0C8j1",
-	"+9Ora3D4GQKDorckJ2uayVo/kbFguR7Pmbue2mWqb0n9qtSPM6hd+dbDqu6Lj92Ax9sjazPN0nO9Of/z",
-	"b/t7r+je4nTv7S//ePl5z/3PozH/eXD4+U8+Ev1rFZwZwe7mRZJatWZbWRPrdUuWy7Ilm/UHQXLsSWzD",
-	"QDADOHW9LlwnptSdJlUFjZfCewaf2HwlxO1YwIMdFFL7TktKSCekmP49kVo6jZuzfKmtN9Sn1cYAstlH",
-	"vfvNOPzmz7Jid4wrKDLulQZmt8/0G9fwgqkOSfgSr46fQLA42ZSRGDdaWRhletoNzW4MJtC3elZ4EP3e",
-	"MH3JoTUFNrcuANOPklzcn1i73uZZQ4NfLCyZ9obNhmrVLMqZD4JoJe45gJQGtWbMpfXWMlJbXjP+aMrs",
-	"kyUPCGf3TO+x3unB1dbmPK9w1R4Bv1NeW572pRN9YSifZpXI0H34ZF6CyJtf39cfV7/s9Qu0NXN1+aoz",
-	"rTGTLggdu2UdnO8MRt+1uaE3ezNnRAmyFETwWvfCCuPrHucmUglrq1mnjP6TNoDEvcej8rnjOyqesk3y",
-	"+s8lqkgIFdRVcS7UNmY5WyQP7lOux2P6TXiCFWRrRrkkBs+5vCNj+6u4KSrbl8Z80U69b1txS1qaQTic",
-	"vb5nKi9Yow7/C7D+bhKC8O4JCbm4r2ECGCiBMvobmnsPyykBystEGuzA1PQsagoLJuUYXv+dYUUDvuvj",
-	"5bsvxDb0Gjru7+9Yu29u7XDjzypXfTZ6OXBvwY4ZcVhy39Ndjaen/P8symrb0atS8fjCanC9Jseb+a8H",
-	"wibXOVMk0nYBpgomS75jDUuPZ8zZai+M3FyKtFCMrJTKtLTQ/yvJx8t3VfaehWYhDJoKkbxIGQgKcT8l",
-	"lyxOcgDspqYjrA35NvFN9o9e9ooP7+H6k/eBTDEJyCIdqBWTTjv4oXJtCPJKn1xbCbpOxkbh+GamGKdc",
-	"tcP16v3HZ0hEOZkzEq2EZNwvtGJ2x1KRrVn3kCAycmiwLm+lLWaDiD6JchYzrhLa0tbhlm1acahPP5yT",
-	"W7axMMBVr6Ne4yBj+TqR0nYcGJ6GlYt+eGboxQlQqHgrPDsjIFkhwY6v0EQ4h9bC0muA4IEMDSeYp9f0",
-	"V4zaeLxI5omE9zyRs+Ug34D90vrGugtvDtlYZmNNgUurdTLz8hxILx2dFmoL2oB88oJL8quY+1KEt1tU",
-	"DCeYSKzX1AvJcbbO1Oa4UVQ4fOCYKRqNbW4Z5zQZV163YjRXc0bVjm9J9tugqpVgAvBVnn06Ray0v4AD",
-	"ddwe2YyWAcU3qZDjw4s2tX5Ae6f2OqW2Ssiscd/bdy7LEx4lmS956hPgeVRM1sUTa0nq/K1gBRvLFttL",
-	"l6oJx/UEM3kEPnJIlDQVupbMiBJpPLDRloxv/ZWn8e2s3Rs6EAIcWdGgDkAjEu7HdXJ0s+0b0U9ztg71",
-	"uhkbcF2aJ9ZgAbWOrANghXFDMENyx+6sjy0d+ty6rF0WdGqKSYzHT9FcSV/Lyja2/8ngVGr1Ki94QLDt",
-	"pX565hYeVRgn8sTp/NomLx6jX+77womWGbcVW/V0hPUWhIGQxUY7QK7w8VULEcvgG4VWzw59fTod9uvp",
-	"ME/5BmejCny9J24xF9Eva1k/y1g+M8c5FwWPJXR/xbTSRCvxUiCwKCZdOQ14O4EMD4YARvoz+t+KnGRM",
-	"ZCk71qfNGcN2vnNGCkj23wHGkXuTVH8U0osJOVgQdYcqKzHibW4LO6zIkimol6jTOEC2Ou6yJ/IOdtSv",
-	"lWLBf1kTSe7zRCnGy0hacynDneymWuvqzU8DxvHFXdv57A71uqcko1i4jRfh0dW6Rhv3aAm7ecu85b39",
-	"7i1YxSWIsrycc2wFa1U7iGjMgtz6MwYBdGU2oJ9iouxIpn2ioTBtvkKgbGAXxUooA5buHU1b5xULTbd6",
-	"RsZjQiutafRUSvlnsXXvmIGfEymq5pFm+xJJ3r2/uh445VDunigQJ5o7W04/UAvMi0HHRW0tqVtFWrIq",
-	"6mqgFo9aesRDy2fa8uvZmPr+3TTRJ9InrSLpJz8PrTR2Oti6KjVddGtD2q92CwDt6evr87+enZA3l6fn",
-	"kC5tMNZledNWFOvhQPQ44EknQKDwMwSnubjh1fFqsg7rX2fANkOEYQKw/7vkjsW2YSlnD+qEvDm7Pn39",
-	"49kbgF8R+Q1fChHXwV9xzZNgYhc9CSZ6Lfov5m1vTMW6LR/la26D27YQrpoxVRbBeAi0VzW4zCFUqz/p",
-	"TfVGo1hnaMO4510hOeub5OzeuHNpbvuIsjiw4JJmD3p6bIK6rJhU3TDZdkORUZQTL1mVB7GpAO2ng5EY",
-	"nw1q2va5xBM2MJLDa9LKmhLpa9yILWGhtwS0ptSKHXxKXvAR3ppGTU4928Eb23AJFLwBFZVCHLrWS8FQ",
-	"ApazVuk5I0tx9utq3bAtPGyD9ak6+tapp5anUJ1Z7SDaUxXaOKbehtcrFt2ODvY94u52Ob4Gk+PvRYKI",
-	"MYIS0rBmlRfsl16cJnzLcba0nZmzl13H9Ka25WM4+2OL4L19bTsVJLeEoKzWNl3CEyWruvIna7TQ11Cm",
-	"FSKqkZX7+5TIY/nI8A4obkuaX7ZtNcXWmWYXVT9ZyLwBWfJnLaglZHWcElwBChtYuEnrCv/0D6wPu+E5",
-	"W7AccEGgGxcWRC0M59TrQI+M1pmgY4e2Wo71AFCgPb04/flsmlG1+hze8IQrQSiUWv1ZmpaTgX7W1JWa",
-	"Bwk8h5Wx+HfynhucwkXCY3nDrUaWSMKLNJ2S8E96yeYbKFHsQbmfwrW6fcMNHEHVjrSH6s2DO4IYjK98",
-	"7+6ksnsTFOptgfIl0RJayvOfqhmMZYKlb7Z5BSomCmIeyvkl+Y/Tn98hbSRcJjESsN4HwdmAa+eVXcNe",
-	"0TPDXe0BN7LP/55pRjY1YZTzBkyK3kSjcuhBrhj96DV78B7o9t4TRATGQ41FVKwhW9ha3TxaiRw5Nk0T",
-	"Kpk/bF47oHEbXqYIbeg67SbCGvEZrb3dJ9myizjPLz70MMmiIk/U5kqfkPE2ZYntGreVYGNyIuBqUPKv",
-	"n64RbiBKE0hfAU4bUc1liWSKnBZqJfLk75ibCVUWk2NtxcegxKLonPz73umH872f2KbaZpol+r8/B5M5",
-	"ozlG39sWU65FTwCUBtoUvleOuFIqm3z+DJVRC095w9UtTWN0+4DldGx8TFXfJUlolAuJ2SZJxGRAGMJM",
-	"s8zIbH7DTdkuUE+tI3tA4iLXircWKh+EVMucXf3bu+kNv+HffPNa8DsUGnL6zTcoH9cMoDzBeJSc3rJZ",
-	"RCU7AS6Nf718+5o8e/bslR7y4/VrWMUNXyd6neg+OCEWsAPfWCdpmpjfyFfh//lf/3u2luHXU/Kzmaxy",
-	"PoF4xlY5KVsoLXan5BKBIYy4L/gtF/e8XKnIyz/9VrB8QzKa0zVT5itAKYAsGvxoqOiF7z3DtFD936A+",
-	"cBLSLEuTCJb+bZaLecrW/6L5Xlhe2Rv+ld6AV0fPv/vaKk0SqgZJGImYhSf6UWnfltN1jJ2Ma2iH5Hql",
-	"vxLgMyDvCg5VX1dspD9n2sKjkBAtJPa+wEKGE5PNWj27phs7lF2Qmdx88VXydwYf/L2IE4bRKuiEYVXB",
-	"EFOZpmv6MJuLeINFTWFADsjPyfdObm2ADWQQgVm/+LC3pg97+p09fMekcVPuLFDSjSRSmNWYwyRJ7ByC",
-	"Wb6+P5KE/75nHto7j0OEHcXL/mcZWAz/Gw4eLa0rcMBQAPXRfNDB4UunU11AWCoZoeChEJxZ6i8zCGAh",
-	"nrtt45aR4ItkWUCCgZQFywNC5Q0Pa5zmmHwPt5/8n//1vxH4pGQxx/A3AxBf7UvBtXkXfkuz5Nu7g/CG",
-	"o6sVVMky58hGzCSknT/sVb9YSrPcVFMabDVYizc8FymT6EdOTFY03jEndQJ5p7brcF5zDokkR/sHgb2X",
-	"2HTdWdPR/rMpOefEyWIiaxEzpE1IhdNEFgs3tEs+rcQNT2l0K0lodGV5nDMah0Qy8+Gg7oTffPMNqMFZ",
-	"SiOM49iOjygiY0bjG462iiQRzfONOdRrSLDCAy1bHSSVDWASAcUCLDknU08fF76sie6Gf0XJx4/nb74O",
-	"nB8uIdErJF9ZOnt26JBZ7dGf6a8iD02zreqvCdd//WqfKEFePH/+7PnXJFoJfcNdxJ+qFMI5KutrpXxj",
-	"vuLEgWAD34Dec8HTDclZxqiquus7wwCFfHW0/+xrs2OmyA+2zKoXMsDNDmwthrYpGY2J3XKwroxj2/AS",
-	"bZ5p4RWeXdNlaCs0rUcr4Tf8t0IoJqckPF/s/UxVtAKrbSW4gKsleK1AxyJZfXV0cFg27oAbovcAN8uM",
-	"rnf+fLF3ITizA5eD/XB2Tb56tn/09dReb7NgLjg7RsoGaDac1BYEBCRnd+IWQAQM+Rgnt96z85itM6EY",
-	"jzZ628IP76+uibnH38LOYQ+4ClJDK3/WsFH0loHYDp1xNJ8IEdhSsyBzJzOWm8MOSJkSBUPnolDMeulv",
-	"WaZuOGSfWtZ8eARtQCQOKem66vxBlzThKPEQvsl2VcXnbrhpbGG/IGdSFHn0/7H3dctt3Mq6r4LSTexT",
-	"FEUrTrIj1apTjCQnXkuWvSQnrl2HqzQgByQRDQFmgBHF5XLVvjoPcB5iP9h+klPobmCG5Ax/xKHkH13Z",
-	"IjkABmj0f38tCGZEGmzU0E/4YCBilr+FuyHjhE9FfMSc6RMd50flJ0em5+eCd4UwA4hoXMjLw0Mn8/GT",
-	"1Mv+zIiOysZMafdQk73LIASi+4uUmYo4lbeOo7idJmtqIpIEwxo3QoxBgsCGGYqKUTTFl81RgCz10sKZ",
-	"OHBHojEfiIg9A3fQi+foZHGfXRv5bxGxoiSm5nDYrQ2ZQQqS/kWr0Wq1GJSmxUKMmyxS4s5e97LU6DRq",
-	"YLjG2b1YbYQfz59TXyYo32BQp54pJ6rHoBXGzHFrAfoR8gN3bm7KkOYzNeFIjztqdrH4+ooqHYGr4CtR",
-	"ufXf4NcRRn0S2RMKm3yTet0euxXtHzZbVNaGyrA5OjiYTCZNDl83dTo4oGfNwfnrk7OLqzN4BpwHNhFe",
-	"Ry74lo/2Ws0X+BM9FoqP5d7R3vfNVvN7LI4egj3hLyOPR1IdBC/KQZqBvTnWpsRuO9UCaDtnnJTjHbsv",
-	"ulMnM0TSh5/Q5VBHHtmJ+swh4+yoCehtYWK3n/oWu1TnN9HZSoayxvtiwryO7OULUAzKdNj7kU5FVCwx",
-	"lYa5z7AL87Hn+xIWr5rsCiQmRWcEaG5+Pe74C5p1aLU9EuiQwZ5rPuCAxxxUl9fx3tFemqnc6eS23mvd",
-	"4JkoKTcAyqJbBn07ugEWK2647Q1gn95oA30+t9nidHrtDpAsLl5WfPPpXwFI7hcdT9GFrCyl8xf1+z8p",
-	"3y4fay3/GjpxPn36VICaA5I7bLXqn+0yU2hAlmRyOFYVayUaeSeUrmiiPzn0vSibJSz74BUWTaNVno1G",
-	"PJ26y4uHUlCYviMDtdhGD0p1INTOBwZawbi7tgdeo1xX3DvCFqxH+K2baPZumhx3ZlBW3AzJVbnp+h10",
-	"a6EeThjVTBJapWFWDyAKeswSng7cFQPTzLHK1NgmO0Gx6kk7L8sxVo64deY1qDY9rgzRKxSeu5uPchEn",
-	"RnAsCtEZQe5pdxMlGKY6nRKaCy7AlF2ggbAedGeHpOSnKKGi9yDcxzq1dVBNyC7CNy7idVAExX0yBPkj",
-	"pnAGTsJvQ0Bjue8UukrauSiWrbN2UQ9G8E2vSqMB4ijJjdeY0cbBAu8oMhnw92XH6az89rvX/3ALWocd",
-	"giqaG2CoVIH3N5kWm1a6jQJlFGO9dO+qeGRo+LyERTaq1wMWrwyvWTFJsQhmPSr0+N3lv8o36+AdupbX",
-	"+t2V/Pdavz0B9WmdX75G5ea90232UJTs6FoipYDjvORm5hmM7lTquJ1upmABFe8ceJVKLh1+4W9do0Jl",
-	"ep87DfL2w6DUg6pUSDw2AFIBxKVVTxwhnXPHJod0u7wp02QffLfC3CGRaGPJKhNhFlBz0ZyCC9vsqH8Q",
-	"GburG/Kw6ZYHvg9qjp6tU0Nta84kc5awxnuIAN7KcUxwS4DlSJMuMANMZcBD3tuNRoKDB3Wk6IWnuNMc",
-	"8b6obeoTTNSg16uQLGTakQO6iZl0MTDEj3vnuser2+I6Nd4735yxtzf/ciXsLYQjPm1/Wd4gSfn7svl1",
-	"KRFSBx+x7vNTQVot6AOBYObExwq25ejg9CH4VaUuSjd35tC2P4dfhd3ZMRwgK6m2Bl95nw/5qKH9IDoq",
-	"cjbn7DKp2A/edHMmFfqNGPdSu6PAo0NNpHwyAOiZWa8nRFyqHeLDXyJBoFqJCktNhHCJbL8uWnBsv1Jp",
-	"BHo2eiTAjx3LGKzrgo/J+zYHqc7GpsHGOpE9KWZ9Tx4ziUyPRqGLjS+7IGToQrQvBBywvxTZ7+RftSmX",
-	"CdN98FnKlOmJOmIRuBv3sZI/qlRLqZptgYzKlLsbqdbX63Dkf7hHSvRKRwkybrC+VAORjlOpLKQx6rHs",
-	"ERJLbsYyq6v0zbwYe71VnfOuSHBBFToyVGTXMtitSLv3GatEAw+u4n4hM0an0CU+rdobQMkpzr8eAMbS",
-	"BWDvl3wRlXaAvtfMTyZA4e6sNgHoVGqzApA/6NR854cuclPgjYvMNE7+gljdIiM9uBWp7E8r+emlcAvM",
-	"LEnNWIJfxse8EZXJhxqcMRC+MoL7iHlHBT9Ub8ilYs8g9IlsrzmKn8/6VXtD0bsxjGMFpIihacUxgo51",
-	"FPpS3b25NuKviP2NnO/wR6asLOBCQd46hlDcavBidFThaemuSyLFrYib7MrqcXCmIi4hSnsPOzVJtRqU",
-	"sWncxDbs/grvQY55CGuCfoSid3PMXsxBclWxC0AwKL2463VenF/QG01rMcXFtFprLCeRI2kr17JYgrpi",
-	"aTu9ru5s/nDHRM8vdcz2HeXVcWVhRqy+QXMV9IA1bix6zRbubJz8dUBe91V+M++c9w40JLzEZ9bkuSmA",
-	"tilvBWS6NMtVEBrrVPCY8pQ31mpPz/+J/SVewSLW4ean5/9877SNjZ54lasrGz0HqUXvp2Ox+VMnCTfm",
-	"Ho9pZblUmz15opXJRiL91emvGz35DzHd9Pe/cCN+fLnRU7+Bm2CjR95hOslm24BOjFdOf9roifd6zd+f",
-	"c2Mhy3qDOcIza88Cv4bAxhupNn+G3639DOCcSa022uZfhSJesP7yriDfYKNpnKm00QN/193LTG14cdJU",
-	"JHzjLXif8g3fBuyEjZ5oQw2q2GyaSzRWN3tG6w24InXH+xp0/uXCO5dr9Cq1qOpBAhf9DwXZHyd/raur",
-	"F+T+wUdqYLfSHbkgtDeX2eFRaPe6+ij6F1oJyOLa+iRCpfj3rZern7vQ9g0B9dfnuiw7wHrPz63E6nSJ",
-	"I/O1ZV1ngwnD3p1dnL6++DWUdyttWSpsKrHEG4M2zRJfJExRGxks5miUb7H/iZw5VupN+akm4qgpVlB2",
-	"0qgUQ77dWoe+6Kp0py7uxjqt9leeg+LtXZM6iUPIuwExK0jrx+oLaDmnBKZUh/z5fkdFhfNR48xGmPvL",
-	"IKmbScW6oMY1yFAPsWnDp5jQ0xU9BHrCjEpcTqOQ7ad8v+HCVFGTXeSlcSNubnxvb8iscEul9KfoY2dP",
-	"qLizh4mFDfY///XfnxCbu/AV1r2wzl4hl859Dj8OaVMM97OjoKN4Zikv282GQAoh3+7InSv+mqoOU33j",
-	"XrLPBlpASqfPyOsoSkEPQG7Y9ciN2gjuDYg7kgXVZGexL9L0XZo8AGxH4awiLnMV4HdPhtSTIfVkSD0Z",
-	"Uk+G1NdhSJW4VH1Ou9UkhY4hRa1+r+oaZdNlTuiQl07NbCkV1Um6mXT24CLkpnLJ+NOZNW+GfL6h7/du",
-	"X8WL/t+FXJKy2HbQtSAfFoo1RrXk3Z6hqrGxrVeuNmJ4ulJtfA9anBFCob6CPt6KAHKubPyKo64IUVxC",
-	"IrrP+ykN6frmlWHv1yrmnltIUOKLsIiLZd5rsVc3Hqg4e08xyqr9Xh2sRKqrLVaJw7mBPTOcqYHB6t37",
-	"G9Q4/MHHQoLCUofI3HZsrHgXFOKtvRuodepM1eauwN3eYDeh4AZ7rcyJL7ItQwKzL+aGupPAOHkqmqzN",
-	"Ls+u3p7/cXaK8wdnxeXZr5dnV1dnp3jmzlhyUoUooYxVIWZUrYe0jseq6K2qP89z7nWwu81aCZ+PR05X",
-	"3i/gDGo8TwSg2+DCTlJpxVo39iCWpsfTuNoF1vZ5WUiR9HtMSCCf2DyDkaaYttRk7/I2ELPBT6r+dIvz",
-	"yV+liVg06UNTZ57PDOl6OyJSeJdTfMMNUpLrrJiCrX+XilsIOVTlqRZqzyjpjFxdEVWXFZxS4CCCVDyM",
-	"5B+2DldfCFpIm4AX6+DNjm6zMcsdawY17vXZ9QZ3KWBHrbpJpNSvdX38Hvd12hMRgpDT86dn7VOmlTA1",
-	"XDFY+1d8wYi2HqgE8au9UOC0qf86yZH305dfnXOpBFRce+duDsb3osXe/AIZ40A5TimiCMKNEGNsDyJj",
-	"BIboKOo2NeSI7U+xHAjRxFBcw4Z6Im5FSjjZWFmDyxNxk72mIn7bUQvBn2OqeaM0pq5w5+Z/JUMEqcnw",
-	"bQrgSx3VFczphXh3AXdEsQgEPuEhxBoiTsbqcV4+U5r9joud9XGvd63WNuwfTjYVgitIIlWXKURRKKPK",
-	"ccUa6B1nXelXmIXycZb0y//44acfWxv4HCguuV5FZiPHffKxM5QDrwo5Zj096krloSHaF6fHGG7B3vN4",
-	"cdPgbaDgCv747WWDdTNbECNYgBQ1Av6MR2iB3iBRmKPJohsxdb+7EdNrjH25v+h5j/lAQ0BDC1hUASJn",
-	"DuFmtWPlKYrzFMV5iuI8RXGeojhfcTrc6fk/3wKE+lPq3K5T5+6ZMVdV6H5KOJoeiawAn1XQ1hH1J4pF",
-	"nI3FtdMhoDIWwCm9yk16OmQFHc0VuR+2WrmDGxVxj0eGg4IGKkCfaCu2ACCGSEXeO+4jVAzXAwWrkYzF",
-	"6KiTtVrf927EFP4jomNfQO9R9eZxuuYmKsXsKlFxxpkZbpE19kC29Vzy0+OZB2WGwWs0xJAQsP5orpb+",
-	"7D0fVM1BPzuA33xq7JVgta16NH8kPPGpsUEBP7nrN67hrxOwYPkW50HdasCCTTZ593uzJYN8l5kh46ty",
-	"UhfswR9/+umnwxc/buAS8fbgQdfHicq5KyKjKvBzYF0zwv6bCAErZbEhhrPk/MDRQvqh4L2h48jgIkFv",
-	"P8K6OavTejxXm/KeLXIxSPyDnL3VfMzs7ZoP/bJhkKfm6S9x89fwU8Bu79VEkdmYWc1+aLU2d1VsQZrz",
-	"yfCxSERZG64PPgiZZ2tCvf+tNNTRdKgBLgD7bU7RMVdshoeQi1J1VISls1FBdcBQKSKETribp4+41LNy",
-	"tvVzg2UqEcZ0FLnTS4NN8BJ15u3PhQGwjahQJUuurj11y10JTVX2JHXHbaztu/ZtcjeM3u78Zp3CucQV",
-	"gl4aNoBGWdtfKJxoNZOvcuw1KsAx/CUg91YDkflJAvquK72bJmurGbfeAt5sR0X+e3Ko+T+vuY0q8PJ2",
-	"R9CIXqcZj+MjeMHIX/OogX8nUgmEfuW5QPILND713VCq+/MGi1I+idgz7wnM/YiOacFVcf9phGgYJOqD",
-	"P9KKO/u8Oeul9N5HE2Fjt2TCpzlEbcWNI7DW8jwr36uPZinoO429lE/2Gnt+CwDiFd6+tGnflslXX1XJ",
-	"zz0LfWrJpMn7cKepFAYsTnHrjDoKuh0xI4TTrWw6jQgCEYEOic2tk1TzACVgD5VQs6tcmrpqi04QlBx0",
-	"COyg7fRYwXgXkfw3pbUNNKEDjm31qrGxeuQ3N0327vLtCWZqQauEdGQIOBwzBZ5dnp1evv7j7CKkdp28",
-	"vXj1+vLN2enz44561X59Do8iNqtTxPtcJgD+bdNpXj6T22g+6UCnmD8AzpRmR70XSSLVoLAgO5E9EYC2",
-	"YKg5JK4ymue9G6UniYgHXyfht3s3m7o6Hpr23VHOGXcQ6gOSUjujei/xqgKYbwv1dc0VIb12Lj63rpbc",
-	"uWZKi63K8H1tDaUB1JfcizwCxsTTraVItvxgV6YIepbiWZTjK43cGZuGcA87fX110r48PTstt946ai3z",
-	"jS2z3uZTBb8i1jOfJPiZsBtIspuhQLZVMlA5FXoturooI89JwhwckYqc6YH0crzQd4aA3haows2V/jpj",
-	"RNIPRtS4ftSggmQVF4D3Q0PQVmul1XVO6/8SGJpfawUzo6OolZlx1YNKed+lyPSEigGYftfsDe5stgQE",
-	"ANSkBRgA7Bfme8Zohfx4CkZGGQwATPJVsqVLfLfPlC3B6RFbCibb0JHbFgViVZRkdHK7HpyEL9wol5Nv",
-	"2he/t8+hNQK0PcKcwtxN2FGFzmPQ0JAblinIIu1O2RDYlIp9rX15wi8s9vOgyC8Xw+KKT70GUxSAgMwq",
-	"eELNiUViBGSg1i4WV+ScF0Dmke4ClIPl6UBglYl3Lh5hEJ3C9O4by2/w5z643WCHrcMZ7zV04PlTd2mk",
-	"mFmRJAaBV9EI8SaItA32Q+uwo6LT839ek515jSZsoUGTv6smhKqimTUpbZusrTpKxNKK2Ptfws3iIbAw",
-	"Gyo8ojiYHEjFk1n3DjUvwUV7vdqI0MULx1sjb/6rYus2nT5IvvzsnLLcx/9+lmalPZ5zbHiOeu/o86c8",
-	"rf7hXqtdcovw1kmCjaQ3xAjY5dn7y/90tpYHW0Vs1BhCH1u897Yhk3TRBgDHUoMpPXnIMORBiCqu54eA",
-	"LQ5MAVu3BaKqwHSadVVchgm/BNXer3aZs2KWsdbrtBCA3FOfTj/GLvzLrMKAf0zvcBza8Q2FI6w4Wuha",
-	"J02xc637eaV9B0O+w1VsnKRVY/gGlxCqUB8piAPdbmElIHz1GDp+Ua2CVmKzOGp5z3/Done/U00bznDw",
-	"Ef79RNQQleehbH1YDxZbgQXuyss8Ryjb6r81H/rc9fY1i+v1KauoFLn0gzwW9AYtoARy4/A+Ud9vBUGD",
-	"tm01coanktokVZpTzLbZz3nVL7YsxWbGio/NUNsCOsdRodhKxiYiPKCAF9h3Vn+ERVq5QdQVA6kM1CV6",
-	"XL1u3kEMYtqGpdwKaKEKGEhKx87eAQWyo7DVcyGFUytxnFckI9INNjUe5iWobCS4mgxlIiCwbm7keAyI",
-	"e9BbIBzHKPYa1SCTMfYDjoJCBwneQulsMAS3Buawue+b3Sy5uQYopiis5RlgIWajLuUxwiZ1lE5ZNOJ3",
-	"1yGt8fkxNHZ1mic2MWgsNJS+PPvn72e/n8Hnp2fnZ+/PqMlrFDgR5JfF6ZSlmaIu8kpTx9ghV6zwGvBa",
-	"2K/FW5z+yCV1RKaPF5LOfZM3yEWBxiHo1+moQnPluQELeStljdPo0nyuCePzddhPQAe16F6nGvouUccM",
-	"zUZcTTcq4Sg3sfxNPvhI/5uDPS7JcIsm3N1aW+l4KpDyyds379ztO22wk/bFydn52anjer+1z91ncLfD",
-	"Y27YvBW0M1OwXT7BoxYTPWLRk7FP9ZD2mI1TPUgh7zMkNFPTemkrFPv7XiNP32s5c+jHH7hcCy/hXSr6",
-	"Ir2npeArtGpFPQqiLeQ20k7Xkb9FHYehWzzw/hzByAm6BohSL9CaLDJWj6+1ijB0DJ0mi8npxx0VffwU",
-	"QQk9CMolSSyYuPUgNLBrs8IzvVrztWomJkrWAjuC92bzVWowHma41wEfj1O9LEpz5RvYicSQtJ8MNQOM",
-	"ZZ+mXZb4hOM+NtE8VCilZhJo4+4VeMpC0Kt2Suhx1RPJEtSRYjpBHn0AgeaE7EIaaZlSBnM8EcX9UD1V",
-	"vENGEEz3UmXm9VzdVEF1WeFnQNN+u6N+WMeEW3GdzolNnQ4P4ERwr7TakQAQ9Hjra/V6z4AlbULPpT7v",
-	"cnIe88yI1cxMK+rBOuHAtFhfKmmGIj52Bi7CCiEMEb8RpSFPmOiJo92vWM/t3Q55WipMNlpCBe0+hObY",
-	"kCd2VmMWo7GlhHHOelzxdFrIKx9zY0R8BIoQzoH+oERDr2KQj032rv3+5DdmBBT4YapNmKMiByUbPZHS",
-	"PZkLWGBwGWNnNbsjFaGLMnbs3IK+nEQxa3ZO6U6pMTEVsdnMrMyHvILxHyTmiVNV5BQgjdfB7cFeDay+",
-	"ZE/uz/ExplJ5Gr9MwQuyGinrPY6z6U373GT63Autluu4f/WJdAxxWYTpzW/Ctgfs45jr4Wgj4vo9oM8I",
-	"qv0BT6gyocd92awx9uwumjTWnQ7oWpb2qJZjWZVs8GExrcAn2wEnQPsxb3YEcA23IoVctVah6B2yEKDp",
-	"vVTGCh5XcFPY23uGs3M6aHzzeQqb0Mny5ARH1Ni+CkeHyByKGIwhSAj/iZ5WcQP8GjM1Czx1srsBRXzg",
-	"/hYqDg5QxbQ6Zqlwt9NRDGlnUIuaJE0Wve7vwxkdsc5eq7MXoSYmLdMqmSIC6mx7bjYVtiJX4uFI6ymr",
-	"Yp2sinuQ6BwvW5QtSzIp2MmQp7wHlGmy3hDScQ+wfn4s0p5Qdl+ono5F7Av6x9wOm6zdUcjsfGqiU0xi",
-	"lsibUG6DMD5Ah89yNJoGi5Dbuv8hvHbU6KgooFY3AsyB+y+opwBHiik/DRYhNrD7H0LgRs/d/E4BApTe",
-	"jop+PaO0IT/r/4Yp//Y///Xf68CMvu1XiNxFHhAyCknCkdfGvXnutPEnWg1gVOzj88MPq9r4NHaBe/qE",
-	"pbe196cIyVOLWuL1EUg+3+fJEh/2G35DOfFLoefpY7y6z9waE8ouhgwTZnQDtJmO4iz6X5GTS06yPCel",
-	"peClN+67I/aixUwo18SQMMBRAQeYSCOa7JSqVWyOC3jYajUw7AJlBr4kwF2bjpp1wvrUCV/ikgfnUdyR",
-	"XVeVst9Oki0BhNcWcfeM8jY+n5QN3K8Hws7HyRBHq9SqSxIQQ7EuNE3z5I1OkGOmqfZkJpFjIYtjNmO+",
-	"NoA/PEGhemK/7TZi9Tj5E/6B2qsRVm9snkO2q41ZH93PR1o2gvercedraZMwk1uX8/1CZPOe6lzfrdcc",
-	"fIR/r2/E9NNBbyhWoY6g8mWmxooR2RtppgyD1B9m9RGL9A34gqEbsK/yUmIiUmb1jVAIxTbUE9VRfbh5",
-	"0gA0KoJrhkQ7ytiBcSU0YYT+BlDNjxUXCpVNHFWajkoFNlUu79sLb/dKYNHmUuXrA6mdbnLrFqIbXkGd",
-	"6DQmSafh9SCmf8wyk/EkmXp8w16WOnqYuherUNzCvi8lz2W3EWCZfefF+lk2bNWJ27RHSbTLpy9PshNA",
-	"iSjybaCGWnywblLGmTshTIW7EUUv+ESnN45wFm/an7prSrLg/tTdfXdLDj6mmSpkDewvBfm5/P3iwqlX",
-	"//N//1/IbEMFCtL0Qg+SlTklOZjOCSYrbBwkyVR52/j6DvpxcjkzdabiZXCAeE6UlllflW+aERu0ejwW",
-	"cc20pUdjD6G5mrKufj85OTs7PTs9DliZYgT9bkJLG2J9AERtU64MpkA3WRtaf1gJniTHgAPCYADSjlIS",
-	"3aW2sV/qZaY+M6I8oZV9jnTpLr1w3++AKt3YhNZVTZfzdZcvX/z88vvWy21IFmDL9t3uSZUF/a6cfD9A",
-	"zQByfkIyc9Ts9AbUIcCCdAZzIpXwJb7cCEzqdIICQONftn6GGgRzBBexo6RF4BCEyMGyB9B0y2kX1nxS",
-	"XPITYw0ETPsizCoroXYSlorFOuuGKerlrn0uk/U4K+Hq6ZS9f/3m7PT67e/vkRbdImG9CBHgqA7LnMkO",
-	"Lbh6GsBWN+TDbFM27N7p82PB7rC/RfaL4Iv1Um2iB9WR/7Zh44Q76hJ3lj2LsKTkCP48gG+i5w0PdwUo",
-	"ubHuZSOhLBsDEE6mbjrqWVTWBi5qEEnDLj0HGnciBkqk940bQ9wKqFZ6FsGE8Oe+sangIzevAGz6Pnnq",
-	"hlTLBJn5PgYKK4Dogoyjo46Kzrmx+2cw0OvTKFS18T5W5DfZB2qHmSR6MlNn4n/qoRHgtnZUOHMQEGCT",
-	"56U77i2a7ALqu+b7jrFzPShiiY30rYiZ1QBWzBI9QCULnFHQvM8H6sozgQfCXmbqXA/ue1cX0kLfKrBa",
-	"ZcBVPwa3LbpQRqECtxpVnB6byRvt63TELQAg2+8P9yDmIEfZqBhxkMqKATSEKF8THKqhM4MFYt1eAwr3",
-	"aNZQ/IZGoGKeS1Su1g13bcRfa663tel6YeNAd3YE3AiBL2Njndnq1Fv3672KsM2L1hpRm3LEd0fg60G+",
-	"ozMrfxa5QPWSWq3SZZQA6nFjmYzzppap6Al563SwD1JhMVZ+oIRF7o8pCjs2v76ZO161zB9KFrlZysp6",
-	"/Swbewu8a60HgLuubJVZsqd60KylEyuPUfJ8Z9yYBaHjZUiJ1JlhcUuKlj2w4Q8/sn/IX5oscucZMg4c",
-	"n2uB2wI4PJ0/evZAxSGu7lSjBeMyNExilAoTFCMq7pXGqfcEfuMIELp5shGfYuUFEBgyYS93UaaXF+UI",
-	"FW/Hd3ekI53rwaOoSOd6cAVKabXrBJXWOqi0HTsiHUsRqrpK6LUGJSnUHVar9854NAWDkhs2EUlSHiEc",
-	"69S+y2sZPye68ct6LP363O3eMr+u1Zh83KwLynqoJ6zP04Ke7fjAg3k4UgEEsySp/urq9a8XaC8Wrci3",
-	"l+9+a1+cnTZYL+FyBE3wuIU201Bs0c3igYALh4GRVzpl9CogccF6HJcTKCzp8zP8LnFhn6lLuJ+KWlBr",
-	"CVrUUWOX927qZWXG8mWt0AOxOQojavMeMUjrY6kcDC3VJ6YWYQ/Hqe4JY9goMxZqGLtOtmaqNwS5OeOF",
-	"0P3ZRubYEyOGzhn38FDAKj4/Sr1yy3osOoXJl1FqmiklVS2KIsyF1LoNoRo+4Pto7y9FW8OfMEohck8Z",
-	"iMByRbWUQFeAO+PbSaAXjPsvO8pAehHolpESd/a6B4lgEYJ3u6UCigPOhUC3wlJKK3StaMBXHUU5r7nD",
-	"DU2WhI+P3ILweTPUEyhyMlorxkN3C9bjCiRNRwXfNONqCigwzbmVuYtR6CtErYkIVU4ojwzTUX0hCJGm",
-	"Dx3R1JQ6r8M2QMGC03S7AiuyGKLsRENurt2EMJOj0KOOQghq37gd9jWR1kIvd2saBEoNVwcKtQwDZxWA",
-	"4og4x9IBFCBlDfpW3DWP/Gu51bsVE9CQRxSCv1QFeEIijT1DQtn0ysNj750VVWUWO4K6lvHa/cx+/93x",
-	"kKrR3C3oJ3pyDX9vlXlZNrxNeU9sslqfFlDSY2sOgKDKR9KzOt1+OvCK5DcZvCJWjoTTcAAkt7JPXapH",
-	"5e6ZmFux78bYW8P3UJyf7l5YQ9XUVtcw8W96grhLVkOGDuboizs+Grtb+H3LRI1Q1uET6T0fIneX6Ci8",
-	"PpBej0YxwkqCCQseOcd0UlvdfczNXUWP3x9unwi8SRYuXMqHKOtqZ7FEzrFGRRcxptpcKYHTkeSCLpNE",
-	"gwW5CR+XSE0QdIvZugWpeZD7lkqF59WCXz1kLrl1fWdIfkLCLfHpAR+bI3CdgwBiSHeNjopgBOTfSJ2O",
-	"RhosirnlkZN9+WZDw0GZD+p+As5uM0PMWjXZLygFlJ40iNyDpNApm/PdY8DA4iBBYpDK6BjFNaiGf3PS",
-	"DODWenoEkQnC8fa9FTCN7sUPVDZj4Eo5JQHuFKgKnHy2ARcPQH78GrliQ52lDebxpDA6DApHrIXpKKcR",
-	"W35D/cIkxgWO0YwtIJOjNxTiKd1UT4wz1GJNOcwjI5JbYcpVYLe4J5n4JBO/RJkIlz6/BVAg5JkKCcEm",
-	"O7uDAgwTGMKy3cCLvzK2sYlc2iJ84TkYRC/y5W0ZvjhsvfyP+wQwNgxGLIpI5Vgi1F3g83VIyFcQjMpl",
-	"ZDKLXXEPobgmoi/DQiVEJOnpUVcq3xCsfXGKORm3PMlEwFbxSDkdRXYR/PjtZZN9AGLtaid+sCCfzhzA",
-	"c7C2bSBvhWr43hajzFg3joWnmqztu/LCG2AzWSgwI41EptSC3beIItlWYSRdwT6sUU1Gw/lq4NDXwn0G",
-	"S6lkfbSOe3WOrlEQ3AfOCPASNsQzcjuKBW7rIBk9EMiSX9Ra6Epl8/Z0mooEaOeegrO8wbG0klsRX3en",
-	"dY25jXAvG6+bGamEMZRrv6UEb2MGjO7+KXrzlt3Hzl4qBlKrzt5RZ09knb1PkQ9oDvh3ho2E5agZZ8ZC",
-	"bwQIblZqHf73VRfnZevnH2duzuHaKhTAEV9zS4XgKy/3PLBZL8kMFdeUkhvgCMfXNektoBmsM18tysrK",
-	"t0Noz4d7Oz/fPd/u26nOrcerzwd8tfMAZWbu7byVYvK3fpYkEWI5AqaL0r5TP2gJSgcWUBuOjCEFwOtR",
-	"+PdyPaoqZQPc/CZ05UJlaCCNhViNl+XsWTQj1qGlvk/xc3ZxRzlbxliPS/LcmTe6z6RKpBJOVxJjQ5yx",
-	"HN8Z5pemo+IsddL0CAC1JdQTCwWVYJliVvtaYbC5IRwwhGwNqBfDPCyw8AFefT1oaZg65IPk9j6UNjtT",
-	"zS0rG+e2DDxgrFscRVyOQyXyCyYVaos9boTJa9uG3HQUbMR1ogcmQm9+hOnm0cJGMF8pEVeDtjuy3dgx",
-	"sPuC4kWT+/sT9t7JeHbibuudbbJfJTmK6H2tYZFXA7x+PeZOcYmOGe+oEU8c7xMxhCekYXKgdCrQqwKG",
-	"mrFcxTyNWSxGXMWm4CWdt8RgojFPHd9YVhm6qxgiH/BHCSECvVTkl2XKIzoWmkf63FuvUEHV5rNIq+ue",
-	"Vv1E9jCwFKXCZqm6FnfSWKkG0fN7dxXbpNrXrfPRSn0PWy8e5Fw8OyC2GEoGiJVZDRFJniYSehBi2K7A",
-	"qUaCzbWP2OJsHqGk+1EPuaYYukE+vZ68Lo+hm4OP5K/dtpHCrLTz5ERyjmXjBkWID1utWVEGDn9e9GXM",
-	"5HWgg95/Dzy8o8Lf19xGx8xo8H44bg/tZ50gJKRDMa4Cf7yXlAMeuxbE5w7kIeqtl6ga1IWU9iCcZgve",
-	"UNuleyRsN1KBQ0+KQKAbatrVF/egUJe9vPcurERpiCmLlBoJBcu9ydpUMgTK0IhPg47sr9uKqvAdX6nT",
-	"dHqZqXuqjrtE5N0Gh/eVToURQq3drgcnq7Fbz4W2lF83gwaAYMpFvzrmLN1fwqxscfA7dsQpVEWFWInG",
-	"fAWwhbtCKGoNFiQPBl5NRyHAwfnZKcRweZI4adNPIAvRyRUnx0TsHfovWz97CZMkeuIECr5lBOlas6bT",
-	"mBtLhfxJRbYRfvt0D77Ee4CYFot6VQ10r0djoQxfBqVwLm8EERf2ElIMSUun3xnGe1DtcrRA8L44WFJj",
-	"dIgKsCifMY4KTf2FilkPQN8jP3glnAI+/kTKXyIpv8/S0BJ/Lid8e2pekXY706pEqryn4JRcauQLUzOR",
-	"VUxHwSY2CO2HEcxgD3gNhL3jA2HYABJdQjJQMl0W1rxnrkuBjGdfMeKmFxVclVXedtiDGVeQUNkITsH0",
-	"9lBZdgexuad9Ng3na0+vo4TgOlEwiwl16J+e5/r3yCIoXpK7UJFZblT73o4erLLBjFQ9xDlrYOaX90BD",
-	"qzmE43bfheQvkaY6NY2Owu80pIjHxd6Lvulg2eWgFW7F4HdJIGdufQrdORWmpch/UheEwgQhFNBm82dT",
-	"n6km7qxQ8b6HlKlWB972qVJGQArmeMiNOIK7cCd6mZVq0KBYSJDVTiUFBzgT0g5F2lGRlSOhM3s9MlED",
-	"62UFAQNA0qROWQT4BFE5gbi1nvqlfoNKQHj3L1QNuBI2lDfH+TnWpwr0ddoT+6txwtpYZ9goRtdMbsch",
-	"/MZMGA9Y8oL51lEUnykFn3GL8XBb3yK5vprZgC+UZrHLHvBfXohWbkC2iwil5WS7HICJSPYo1F9Bt21p",
-	"WKYQvVf0+6JnEQkgFSPAXXKCWNoFxxo25F5K2T7wiC0aOEamhU0lacsQDM9ZvVbU+Kr6Jrjt/WZvwddB",
-	"/QsATtuTfioATmElRPt8SAayOwldbNGX3WDijvdsAg1IQas1zY56bdGB7Iw66gyS95GXfWxiGlPASOkJ",
-	"uuOiq/av7euLt++v25cnv73+4+w0QnxfXoggQyuF8t6X9IY7dlx8Vu6IB4nhNAo08Pix3hrCqL+kYCLN",
-	"U/qG/pK1rhytstoSJERoSIX6zrBIZ3ac2YjFopfwVJjjYmIUuFfgB6FVAgQ6O6pLrdfQrw21ujOxWeoX",
-	"jCK1EWxKwGrFsG1oiFAdNCXM9h3erYcKW7bV9O9Xby+qqJ4gO+9L658et6EUrp7UDX/mm+UMrDRnVzX4",
-	"zOE5PdSI029ySFUq7MOSNZZA7nEg6cw4ZUdq1aDWHR0V3QgxvvZPL+ni+a26rS/xQL5Q7QdX7wQ9nH28",
-	"SK/bm6xIH/tFVXoZTJMGDxypHh43FWMsqJ1FHlZhRjkHJWXAb0Uh84WzfirMENT6qe/IVknBJ8UFPgVg",
-	"vjBK/lUj9mesQccgfyJ0epihEyKRmincptMlhm1BjZ5tlYR+ZoTPYyOwA5wxqyek8kMhOn5tAoKI7ywY",
-	"ckdgdOD6fZ1OeBp7s8EDkqLZAPP7dJMUvuyoQs4h2NgFe8Gb4eAqgpQANMQJbd59AK4kmgXxqsSYIZAx",
-	"/tYHm3xrzHFmr8eORKN8XYNiv2hKuW9g1hkgxPIkyb+fT4FkV0KwWPfgGljZk2OurGmO4srOT9+uoHJE",
-	"+qWGV9MpFPmLMdJ2rdfXDbu/FGb5raPkObjLBgZcobcgrkyqWNw1EHYLG6kTMGZ5mNSK8Tlmpe1Mrf+M",
-	"8xfx7SsjkUlSSCydyyD+kmyDEP6ceRtes1UAxuh61IssGsG3vf0bgEbKUgjSTFUTsPkajFKgxRWE+PUQ",
-	"4e4I8OCj+2edLjbQeB/6bFlYk3e4z6hqjVzF0Jk1Moao1dUNT+Jm7q+RpqNAHwEMDnrDgbA+wrUkJfGI",
-	"XKI2S5UBeEOrOyo0C6QW3eT4WdJQ0r+vo6Md3gcY/kvWQE6K+/SlpizSO3htpDtlQ67qjRjMXKblMbML",
-	"zfpZCpqxNyOITy1cL99wYeaGIcq8gb7NlffkuOSesMI1ydX9qg4lTzfjK46guU8f7DqYGzleX654xHoO",
-	"qeRG5CBnQ37rbNtCYnuQimTLZpAaD1eHjGboJTl3hdYRMB217OZU3Rv3pk/35iu+N1c3ckz3pt77gq7c",
-	"ZUIDHTtKTDzWHTXNQYr0eQ6LpI0p8CrGX/WcuRA3O+o0w7pDyibGWuMp46k4DoEHA66vUkLH9T7lvX+R",
-	"RIyHV0sNR28o4iwR6UGCZf65PbsQFT33QAC7Mwr9amiqqm4u8K0P7GpqOO4+rSM/9sNQw1gEsOCXVLTb",
-	"wmcVSN6LptvcNqP7K9aTJVGZNnlflY4FLcgJUgklD4DKCeXHEx2q2qFe3ZlumQLQUmA2Yqx7Q+hz0FHA",
-	"x6SxUBJjvKc+FbFQVvIE4Pp1CvjYVigeKnH86t0PCKoVv69A3hTjUz1RBXrZ8Hp+AKD0h8gGWU1wvrl1",
-	"IvpBz8dDNEM5btaUDTU7KvZv05BCCie/CfGVCCthrVTLOtrlHcwoCAJ45aaQO8EJOB5oRCSYxgrixm9K",
-	"LMaJno6Esg0Ed8Xu60AnVXkWfmGbiqB13FTLj8JP/cq96N7juIgCBrI/ILdlf+outIjfnN+4TXQbUhIL",
-	"I9h5IxCtCKdrMJUlSR4CKzQepPwnBoSRAsh/k13oWCCGL5QtjQgkuC8mOUrwK8c+NuUy5d3nHbVtQSCV",
-	"2kE9jIMW9g5nWRuJZkOi3LozO1xZk+9iDVzkYCiN1Rh7XQ0mWlWvhoPhAlficb6grifLOysmciRX9VXk",
-	"d9RXEfrxLW2zuFPvd/H1q9zgYFhTt46a9BocLqZQA53odpqN5VYaK3tmBcTsb3rCRu7OI44rxEUI7wwK",
-	"ftzfATFtyA2ApIGTuSt6oNiQgOqokMmonYkjMeAWQ/KgIwUQWjQ0lFymOKl3TFASb0dhsUbI5WXcsoib",
-	"a92PmuwPfN4EusvhZ1ETyCyApEVF5EbC3srBFSNn19lU9rA3EAxB32L4h1vEkobceRSnExkLBZ4P1s+g",
-	"E1eWurdkv78/aXhENJ9mj9i7BpuPGr2sPPQqnNTidXtQKNqvDQzzCQZyBnIXaWwNQMjw22YtMYJM+Uvq",
-	"GAcRb5G35fS/dshtIrpDrW+WhHmTOJd1pVfvgx9iUxXmW6Eb2qDVBOMPo7YK6Ul+NKFFl//ofoCgVN9v",
-	"87rmUIcK2cGpQM+f1SzK0iRqMCMHAV0dMs0iI3qpsFHod4CcvtC4Gft4maGeKNLTKzEuaW/3dqME0+gb",
-	"oDG+qHvuKr2JzrFYxQPb+iDQijT5ZsB7dSDmZV23rK4AVEMVj7VEWlvoqLOSzBfVf//IwUf6n0fTi4XP",
-	"O5ilQPw8p8ANgVaJtk439wXPUNzL0nR9adjA2bQ1cJJTQaFp2haqjjQsFom8FakU99n4RqUXtoYNvZfD",
-	"hJ4PoPq1gMZNwstszoDLfR1vxKjre7nOaOsLYZImi4Ti3UTER9DcL6IYDKA9pgKbXftDNVaPxwSYC09J",
-	"NYA+RmW8F+HHH4Hyd8bi63Vz1ExK5OW4FzWtyecOCpd5HbdHI5iNUVfH02ipanhaZBTb0MqaXT2WnTet",
-	"ZeobejzZNwtbs1pRzYmlVjCffFh0rd+beW5A7Qcf6f/TOfDcKrnkd2m3bM/Psmt0nvA2FWqm35xmbRLR",
-	"j5grro6BPOAZH6SC/qwOTZ5moam6L5pBX1WqM2y76wto0GGF8UgfouyoiBayL+Ooyd76xtfSsLFQMdYr",
-	"TyfQkRfxl+N8wvIaE1ryZ0SEayQG+AFqxcKBvIBARfOFG/UJRGmc7rSERuAHWBdGP46DOkVubV/utCge",
-	"6YnHth4eXpmBA1QacVgIuK0PIbjJLo4RNeBlpaEFlZiVaMRHRRA3EbOR4ApL8n2Wk9W66ZuJ9FM9OnLv",
-	"EuU3HnME9a3P6PAsoCDukA10VBRL0+NpLBzbOPNqOBi7s/QVtK/ChPM0V4YFph6J6HamuMMmieCh+fS5",
-	"UDhR9s7Y0xpC7BUmmBbIDItFHaH7GI2TOanvugvIhVGD6YLPt8G47aiRNpa9aLRaLez2buVIHFFshlAK",
-	"qLUENpZ3lzs0lV8q0F55bJztjP366evSr3AD799h/bPnIClzqhnG0uKsFh8PSlVHq3kZLnStnC1qro96",
-	"tbtr++iyXJ55TXFAM9QTTFhTmI6RCtsgKIpXOmWHLymOSLTgeCqnxulGDhS3WYp2BXTdLCNJWJPnBbiy",
-	"b0csA+BkwcdX2OZdEIAVZsm5O4XZV55Iw0Y8Fg1QuhW1CCY/tJ2OBYukbhqo3/Ju6bFUg+gYzz4oilYk",
-	"iWFDPYFguChPynHL2on/8VGVZWi9Bhu35VEONR/JSv+Qu4aYMVXIhQKRg3kJBdhIaRnHGqGFI5gMdXv0",
-	"epdJuB/wNapSIaHOKX8BaBxG0L4+NwGzukIAi1hOXTks1MKMUxe70MUj1jOZ0D1hyg6PqykY1DMHB+mm",
-	"63r2eGI0s5DUFpzMg4p6EvDy0egrcpx21goX5y9phvuyrBfuk7OvsGlrxKTxcOsLSQdiCYyIPlmV+lkh",
-	"KXqCjUXKxqnuYXtyntoj6FOJkAkyh/nAmbxDhz6UcZO9IkgT1VFaBRA3yCd1d38oeGq7gjsW1ku4HBlI",
-	"YCVQBspNgj5VfIoiBkIwgHzU7CgAEvH7OIIyFzfFIJNxhW6MHTbxiHYV2obBHyeyDVNfwlumlcDgl6HP",
-	"6FxIuxim3mm02a/AqUX+KNYk2sU6FHrg4CP+Z6Wz2U+4oQ6Cp3rvECg8XldyLkVAN9y6Re/u4s4dwC2s",
-	"1h8/AB5SNoY0lAmXgJwOXiZ38UDMETCRb7+KVobxaSpB9lmMlELRmdM+R2M7xeb8vq0QogkrGA4+Uxp6",
-	"L5VU2DTCQx1FDCZOuVQm1LdAb1rwPFEnYcZZBC+LjU+R/YA2AMDCY7TisdOGtD6XBuy3RBsLbXIHhWaq",
-	"I2iUa5ak1bgJLjE9fyvaq59lnbilPUpnVJhZxLAtVSCTmapFSLbNDRDqXIVEHfxmDQiNtmHRwZ+6u++m",
-	"P/iYZmrmQX+H3PUIHkhoX+H7FQOyQLhqHZSx5tg3MjYRysgZZBjdZ5GbL5rPhha8N1wGjfGZkimt7pcN",
-	"Uwrq8RtlCnFdTaV9M7e/NTXccFoPMtwXrVYLmQwoQFVEPOJ3+45R7nen1u3Dix9/+umnwxc/bkPgsbAc",
-	"c2YqPKI6ZQOt4yOIOyIjdPxbsVhnXZuH/BwtD7R7GyRgQi513LSnVV+mI4MlQse5TSsSI+AHAC1X7H36",
-	"8kWrwbKxLiAgBX3VK3umo7gSkzJyx7eqRyPYQZ3ig6oU5KVC4Tnrm6yDQ4I4XoqDS22wDfIqgD43CIYL",
-	"sIvBVCB/kyxJmoZJno5z4ThVjiBQ97mGY1kWCFSCPMyJ4MY3rEoBq8yxiIia+UdU8NcXzvaUhqVyMLSk",
-	"S/pSQ53ZjtJ95CtNxwEgcGiOQLkrtsZ0j6XB0qhgAfgqv4W3+OyEXljao+hn+cYsc+oRmTnleQC4rk6F",
-	"qUP+vRcJOToDLSdO527Q4QIkhjVIV+YhBSI4KDZW9+CpKKD7baK9ddRq9Q2G/zx1N2jJ/g0pbuAhm1Pb",
-	"HpI+M7VC4rb9hQodhFEbEjG1I5GWPXvZ+vn5cblWhRx1MYFZPQnhciGcewe2lcH9RE+qQw4Ac8IhMjVf",
-	"JKv4SDRY6IHxWkGLASiFnalOrQxG4MwrwhFvVTINaTXUfLSQx+WHqYpV0JN7JRUvXa0TwdVa4YY/pJjs",
-	"fR1hidU06zaUXqS2WII/6yKp4meLxBq+WxFUuLI6dcTGYuHUfUB45z754G6GYAFvHcj0BKUA6QEd5X/E",
-	"EzcZ9mKXlIITvhtQuzEyFMH7eNhqYQs9Ny6YmcD7B1JRi3MJF+IoYl0BqOqh8BozavG6AL7dqugCFZB+",
-	"XsgTfmFek2zMjDXlo2Tzsd6LO1ud4uwPGYpf/n719gL+85/tN+eAPEQfMo7Jv+7zJousuLOwmghR5aPi",
-	"Ku/26ZtUgE0A9BPNvwc1Pqmj4ITeMwRBKV6z3lMnmAy2V3vIZK5Aeb27uUSaHNzyRMZz/ddnydv/okDe",
-	"XzqRtjFB1l9cSid+ONU0kMlQ9G5W3yLH5eAUmsxDS01Sx6co7Mqkgq99noPVCaDdc6e9dRMxYs9eHh4+",
-	"r6Vm3q14lo8HtAuroW+YtPcUHqX0+dHx7JWBvXuxXf/gBR+JuoDON2Qqj9gFa1FV3ILDrDzA1cn/VyBw",
-	"QTSLO6eLgEehycqLAjzqy1yGNnb8NlmvJ0RcKqx9lcDDEU2tBLO1NOlnhhI+Yb+3O/ZlgoXOfVW1QGlK",
-	"fsXpspnDrUrF/zZPFnMcH/JkiXOslwO33LT0yEk7P7Mn43DLglJ/6DuXF36ig4/0v7V0ACKk7eloUR2j",
-	"ZVC3rhfBizHmdpg7MW7DAqphPKoh5g5fvPzp5X98/+PLn1YAzX1LyopTauvWUoaCJ3b472Uk9Rv8ZG+3",
-	"MRY3Q4n6D3AjW6jropel0k73jv7Pv2ZToQUkaBb9utIwnshbUdjMkbB871+wTyNhU9kzy/bpDf1k5UaB",
-	"eT9OyDm9JM9wfjfepXrkFp4Z5sZg4m6sDdoeeJXq3yl6KbAS8+nL90iPheJj2fSHX7VRJ1rZlPfsTpBr",
-	"ayHIv1+9vXjb/VP0qrEl6R2+kM5KFaf7fihNeJXgoio/XXA1/rtSx/mh9X0A4mKp4AZSUrBxdI8rpUs0",
-	"n4Gwl4LHUgljHo2/9LjaJYOBBM5YuGkwBzNUkZVvs5ebS+7PHwXRuqMd81NUUL8HCN3BvqFXh/Ih2FCk",
-	"ZQx5doSPe13BU5G6wZxCwMfy+kbA2I5LYOYrMpgsTfaO9g6Ae9CgC7X3waEDuh3YEAVIU0jqGo0yqDY5",
-	"Dm1/DRtLRcijAI61AAVqStQpMPUb7srItNBwD6w7cLIXClgAIHZxCNgxrhhSiU6B0GLIL+Oh9xuN4Vsc",
-	"VIxyI8QYQxExt7zLDaSvmSEfF9/Hg2wtDqGDy61Q1m5CDKGJbU8DEiGWK6D7sSfkLZSC5Nvma8jKldBY",
-	"8Hg/EdaKlP2ViUzQ6HHyV6EOIjMi/c5QOUQ+dpz8VTLs3wk8PK+OglKLIb+lwGBXDKWKC+P49IaqDYXR",
-	"/tTd8OozhRqFfNehZmBn5iUxM+TjqLd8w0szwT2ImgedLlJRwCiuWHLAIvCnVsT4dWu0QuXFauNUQ6Ea",
-	"tz413YMkY3KaJ5kslrZkxva71+xGTE3ejQL9tjMkC7Voi8++yeGQPbjJbLUXwZUuPonSoAFg7CB6GrlJ",
-	"Y4sCsTAgMJ5P//r0/wMAAP//",
+	"7P2Lc9w2li+O/yv49d2qSbJ0R5Ilx5Zq6l5FlhNNHNkryeN7a5Vtokl0N0dsgCFAyb1T/v3t38LBgyAJ",
+	"PiVnJrO5VXfHUZMAiMfBeXzO5/x9FrFtxiihgs+O/z7bEByTHP55mqbsQf4jJjzKk0wkjM6OZzcbgrZE",
+	"bFjMkdgkHGVYbNAG8wAxig73juazYMajDdli+bLYZWR2POMiT+h69vlzMDu/wWt/s/ck5wmjiK2Q2BCU",
+	"E86KPCIBSij6tWCCcNl2Tn4tkpzEs2ORF8TtK8NCkFy29l+3s//8r9vZL/9+O/u3WeAZxEVMthkThIor",
+	"kqV4J5urD+maCPSwIRRhigjO04TkSHZOuEAPidjAIDneEmRbi3bPfiI79IA5wpQ/kJzECK9xQquTQmix",
+	"nR3/50x+wOwX3/je52RFckIjcpplaeIbnpyxB5wIJDZYqC75HYnRiuVqeKFqJESYxijhaMMoK3IS9y3Q",
+	"FRH57nQlSO6bk4jRmCMsf0YPmyTaIEyZ2JAciXyHtviOcMQJ5aTazTahyVZ+9b793IQKsiY59Pnx48fT",
+	"QmwIFUmEBWl2/CN7QILJlmOEUZSTWD6LU73r9rs/6nMwy3COt0TozX1W5Jzl/kkNKfkkFhE8EZrNmOE1",
+	"QUuyYjkJEOYoUVO+Tu4JDarb4ZauklR2NEfnn6K0iAlHoXw/nN/SWTBLZEe/FiTfzYIZxVs5UtVbdcbw",
+	"p7eErsVmdnywd/gykFNo/rDv2zOv3/7HKefJmhLyBgYgW/F1hvVTle7+LSer2fHsf31bCoRv1a/827d4",
+	"SVLTxxmjvNiS/IecFVl3R5F+dLGWz07tLs9JiuX69HVmH1wk8cTOcoIFid/kbNvcGxc0Sgue3MPO9o5A",
+	"vb1Yydfd/lcs32IxO57FWJBnItmSWcsC6gHcsGb3sJeGdC/YxM7P85zlZynmvJzp6hiuSEawwMu0dRBE",
+	"trGIZCOVUSSCbHnfWrwmOH5LpBAvhzL7HMijcKHe39+zY8d5jnfVoTMqcEJbR/+R5XBpYYFwmiIWRUUu",
+	"7xZ5cGHcaEs4x2sSoIcNS9XFg+kORZj3fbDuetq2g9Hf7LKec6u6gs+f1M2bhK5JnuUJFa1TBBIdjquU",
+	"fNAjb/v0VdnerOUe/s+9Z6/ws9Uvf39+8Pnf2vbdD4SSHA7uz7Ibn+hnK0GoEbo5iXMpd+Fii+QFvMTR",
+	"XYCwQCnBXLSNd237WWwT6j8kCRXPD2aw5fR9tQf/LyhvsD3vDSa/Q07bDcuSyH+xCPmTuVBWSc7leOVU",
+	"tQ0YXpi21j+CIte2zKdIKXpKNRAc3eO0UBdbKPv+M/x3OEflgT+GM7MtuECrpHWKVbP+k+9caId7r15U",
+	"LrSDxtYYcur/wpZXRc+18De2XOTFqCvhw4eL16aLn8jue8zJi8O2qZQLe0d2ICuW8KR77d+RXdg2V3dk",
+	"t1BvtN37L/dfHbScmZ/IrndEmCNBPomO/ts6Vuvj7Rh2Wf/9cCwPK+yWDb4ncu+0DSOFbdu3Y/b1EWzX",
+	"gNwNc9CyYd5iLkC9nXjDp5iLRS4beMwlb0cx6Zp3xjD5pn+Xx77l+36HQqNFYBGeoFD+HgaIkgcCBz/n",
+	"IkDLHYrJChdp69ZieV0KGJMHcynQZLN+w+f12/94j3cpw3G77NqS7ZLkUpBi9Jfrd5coU2/4pJm0TrU0",
+	"C8A0Ip/wNkvJLQ1hkPOo4IJtSf7n6Nn+dyFiOQoFEzj98/7B/KhLArbq8no0v5UQvFK3Ydt0KX1Kqz1g",
+	"sOvrE65SeRPJDSVtK/hr24rql6aK0SvCWVpUlfixqmVu23iMZlmOZJjIgIN6xgoqfsaf2i4ZdRwj+dRi",
+	"iz89vWrhjEKpSL2j+BIKzhVjom+fsRVilKA0oQSv29eSMTF1L13jNe6+8zle48mtg89p+i5VPqvH7FA1",
+	"gmGH/1pgUTzCXOPw/qNGq1oYdJY6dGOWJ+uE4lQpyXN0tsE5jmBH8SLagCz/NkQ4JygjeUSoeEZoxGLl",
+	"zoJPk6K+qTu3uwtdB8vR0SD/CnxAl95V/QxrR7Ic7qUlWSeUJnQNNxVG4TfVSwmpO4nPvwm/gElwk+Oo",
+	"x8IU8pGJ3hO7Iy5e2+arS6Kta9V++7oMO6kkTe5JvmvtLNYPPE1v+e6q8JimoWwtRNEG0zXhiDKxsasL",
+	"/l+ODvb2lHvwAdy0rEhjtMFZRmiAYvZA5c0rNuSWRjhN9TWtnloStMUxaVc04nwnTRuf53PJWEowVQ73",
+	"e0JFm8PztOruhK0qlYLQ8X9iiohso+H4nH9BbyaM+gb+PMELJV9uekoGibbTIk5E2XtFsB35BJvjVmnZ",
+	"i1VHyaAARr/jxAk6/ER2zVn6a8KTZUrQ6fXZxYXcolqeViUORnKT23m09rseeS2yMRsuP91v+f89+///",
+	"8u8tX7H6GYto0xz+DwwxihhNdyipxoPQBuvQU3h+g9dh++BXz1Tjj5H6F6tLRknLIE/hkKPne4eNQXKR",
+	"pOmYocpuusfbMBj8A6bgfLgq4KbxyKxc/RIiHMfKAuCCZChla9DelBxKKFqlyXoj0FdKR0BXHy4vLy5/",
+	"+DpAbHVLVehHbEhOUMJB5cMcccao/F8MrSAB0aCU0XW7EEvUcP3n1FiNesgek7FXSdLTcSNtOp+/E4Pt",
+	"g+NYC2ItuOfaDAyP9T+UXh2CDFzhXP4P/EXK+4Tf0l+LJLo70ZE3iPZIUZlwhNMHvONqquYoJJ9wJBam",
+	"bWiC2L4JjQMztxGmMIGI65jbA0y2mnKpB22TNE0Y5Y+cWxjKLJg5A5syz39hy9dkldBEzuyVFK8+/SiJ",
+	"jf/zb2yJYvuCVZHkyFs0uvLpJ1XrlBOxVY+wvsNHqhCqm484EX4PtzwlchtASHelb2FC7XzlBa3pis/3",
+	"uPJX7G/lP+foRqoRnOT3JEdbvENRIeQe5BuWd7grZIdtEuf5Qf/8/UTalbA78jT613u89ugBb3K2RfsB",
+	"qFulTwrtz9UBRN9A1HbBk/8mIUzIkiAs0JZxgfb3gr29PddVqxWeeatXZ03GWNRBX8hbftN18t+e7/pZ",
+	"DhDOKYgmdcdIwXKCDvYGeN/sVw8c78GQ0QKWwKOLvTlD3x0c7s1RKDfSn5/vhVLoWWiEtNv+t/6Fh4GG",
+	"DDwklCMm96kTSqjfibrLPrAC+KXaj6/rt3rkLtR9PeIMqwZ6zvEtlZLyNz/Hv4UQvMZr3NpJ6bV5bC+C",
+	"ZP7rR/ak/MZS5bGXTkJj8qnl1pEPdg6pOZN/TciDf4Nsi2gDcVUcbeCEn6BwiXkShQOO9b1s1udThxZm",
+	"wWxVpKnfqz59y8pF+ee8dz6S5Yaxu9bt9KB+f5Id9ZHldx2OjQf4+cl6WqXs4RJa7trDcnUe9NMtexf+",
+	"Z8ze/aweJlx8z+KEKBxgpDr/+yxiVBBl5OIsS5MIYunf/o2rn4d9qWrugmaFkB1+DmZnTO4rQcyxfZJu",
+	"3EZtZ/WpqLitnvg76w27Xyx/SxNKnrQz2WDXl75hefR0PUJrvd2ZVXjabk2rXd1fEV5sn65f1Zy7hhCR",
+	"ecL2Rb5zm1cS54n3pNto2RlMH88Y5e6BP40ikgkFPH2SzuXdrxarKdMwdCkVx7jI8TIloNMXNJaKL97B",
+	"FQNXkfZAJhxRJfUcwLIBFvsGoR/7Fp6p4H+fuQDgrlc9kOHPVce3QkSygsZfQIpA423zB4CtydNR/Qpj",
+	"az3x+N8mXPiGf6qgtWyFYoJjDYjic/QxERtWCBRKtefPUrUJ5ZW3U3gSykzQP1BYF/1FsG+4wNHdfFb9",
+	"KpYm0e5LLY5qvW11Mvj1iZbnWmDxJdanbfDOqjzyC1Q85snlimm4/QPU73XpEhek9kFvmRqAX++CPAet",
+	"d5k25+O0K3kt4iQt8q4FzHK2TMn238fNwnv1lm8SwMf5QKhADzmj69pH2zSPrmVUD5lb75lNDuh6x0kj",
+	"UAD/Z3WEf9fb9YQANXksJ5wQ+pTqBOHJeiPa560SsFPeXR13Cx91Hir+0qeVS5Wm24+FeeKxn3FV0DMI",
+	"gD7pF1wVrUPPC/o0eoDzAQr19ht+QCmNHqHGDJdYeUHHCyuNr33qzflbLK2bQvXMyaHqerOZdOXMgqsm",
+	"/kYToSF72pNqUs+2ODaZSP94BfiLb8FLJn5mcbJqTYHzBlyJwicg+bWPkg7a5fvkSotut3X1NUSzFBI6",
+	"ykHWCeUIC8RoRFBBU8LNaZFNx0VKYsRycOdxcNvhLMvZPU5/Z3uFWDTquP1i0LBPKrMGrtY/m+C6JkIk",
+	"dM2fdjJMq22zwfXvSJ3EHcSqH3tL3yTR3RN/h2yyzSgFPyv5JJCQ/YIpqd3NT2t+6UbbhqBd2I+aOeXz",
+	"edqpU222jhp+fToNzbjEn1pHM+36vRKUPNQT0l1v+xdX2Jz+x0tB82lP6ssxjfZ7csxEDXHjuHaIM/In",
+	"PmcdS33zFCsL7erewKp+f6FBeTiO4etw+j5nGckFhFVWOOUkmGXOn/4+w5GQt4wHpEQgwT4RCi8ERypA",
+	"lCTw55zcszsSIwpBuizRKf51JGgww3S3EIRiNZvN38vUn6HZROU7y51nLwYzNR4+qskkrjxbFBBXazwG",
+	"eVAFt+OtrSpDeCk3HkbbhBYCVIlh/VMdemv8kOVklXxqObrFMk0ilOFcmBMMfsklEQ8EUle58mfziOWK",
+	"yKLRvl7IUZNl3mmZ/5ylpFe7kc98DmZqaywSj6J9uuTgPwL3R7mNwsqkti2UbneL/6YAyHV0SflEQnue",
+	"yMlaC89mPLiUkP85g4Ho6KdeNT0XlVMQmCNX2ceVg1CG09nybyQScjDqcKsAysgTXjmB3rRNFUHfMMYJ",
+	"bBr1uJp6An5MbQjO0Rup3sdbwNLQdBdoo2e50ykTsrkTRCzCyS5w6JcP1cPakEHU7GpEaMxlN4ngJF2d",
+	"ICoHVkMwjDtr3lyiAMXJWs6BNH3CeYjCRYjC/xOi8Fk4R9eyU5zKAXGYNLhRGCUWQzgyfXTyWekP7DcP",
+	"QR3sTLg+XdVFagdtvTg6en7UnbTVPFi/aa/lYR3QrUGGaeyY3vXWGlSuj+oOq+FFuiWCgULI9Ws/06Da",
+	"jDzSWbKQW3B4foFSDT7XMbTBLMPrhFr1sNPbXz5Z/1A7nkp73k+2weXOz/U4xTnbkiWLdyhOQNVoqDHe",
+	"TBN9h2xKIofrO5zGWoo0b8Rg9umZSiQ+fiG1l6G3ovPeAWh7AicA/cZp+m41O/7PHr/c9bvLd3qSfvF+",
+	"vkr3iVU4QOoYWkflJwpbFpOUQDz7QTvwcki2nbsjezVQ0XFe2f8czO4SGg9D2Pwkn3Tefg77BHPf9ek8",
+	"9l0JAdLSrfXRl1LlLdRMtYC9A+SkvkBqEVBggGNT74FYSmzBTlD4TYi4wPJqAb+VlgF/4hbYW8ZRW8d0",
+	"+DmY3ZN82TnwI6+6gKU+cKdmzXyWbqz99ExRAspVqKc1RXKAsaGk4XiN/8QVB0vzOhtwn6lltMrhsDy+",
+	"lg/9SW88z3HA1OA3nPWUAzb4xJjgeKFCyJD7b//L8kLBtlio9QVjV/nbAmDvqOD+NZ2H/tcSR3erJE3N",
+	"fxbpnf6nckLo/zCuUfvfxoXly3NQ3zvlJoAXR1wEkclC/zIXgR5O/z1Ad1Lm+bKbdopfAfgT5uiC2qxG",
+	"dUd/Eij85ptvQg0clSrrw4ahFEd3KNT4DH6cE6zUClqkKV5KJUv5MD49W7NnejjSnp9f4YefVY7ozPn1",
+	"Gb9LsmcsU8vwLGNS1cgt0qvM1xt5lV2zLVH5miCPVIxX5eJgOHxzdAmKrU7vHHzTfdwwh4svEXPk3n0K",
+	"YLtOKJHXpxSDVpPuFG37h3AJCrLNPPL23cpmcv2JQ/YViIx2UL/bsrxZlgVPKOFcKg+d0vNgT5r9VbK1",
+	"ruf35VUXdfDtZSmOiGYUhFw5yN40UjBNuAjQiqi4Bhc5wVt7gQD5k2JXbB+v/DoQokMQakDFVRm+vDhV",
+	"PmmMRX9Ur9Qe3EYObCNCp7SOSEGt3eJeAx3RYrskeYDWOXuQe1rqJgk1O3kW1JNLfQmZNWWDkocFN364",
+	"YcqTnELlumvqTj+AdaoUf5bGqukQQd5ZuisPh7734Geja50gnEKOoagm0s/rWqJteMhiq5FWNIO69uM9",
+	"ZafvL0qbhGwSoJ3pPryyZZPgMMRkrCmxPMP9B03qbprQYfSCFbxN2w3tNgjRlmAKSUlRmshm5nXVUcof",
+	"78yF+uOP1RM0Jp9C4O6EU8HLpIzOaXxpu5ANVHhF97ok3Cvznt+3506ilG7SrOACb7PxFocU0pZFobMj",
+	"uVuN33nAuF56ldYyZ6aS8l5+gBW93pvfypkJ6o5auAlp9V9M49Ej6ld4quK1VatV95AgaSr35wmKWcS/",
+	"VZ3MtzEin7IUJ5RDNo+r74LE5QLngpg1mkcas27/sMJJ6vyMaURS5w9yBeMFK4T5A5yNWqPwt0bL8Ffb",
+	"vPyZUA6z4bxf+bPbROWHtlYqQ2n+1tpedWjAVzTXKo3zF/Jpgwuuv0gKnrm+BaqztbAGjjvJpq/mr7FO",
+	"klhkmPPyzznhguXuf4t819s2L7bOjBc8IzSutOn+bnuufQeh8WLF8qj8i5wMqrrACff9PUoJzmuLDTKi",
+	"9jepNGck9ps48gD8leTJKinDkSOOfrQh0R2JF6UI6HYImuc5wemAx4FmbrHE8chhlZ6eZhwKpGPiNWEh",
+	"nx7xhK5Tos98hClaKkdy7A3VGD+MNXGTtdQZtgnfagaHbcJlkwsrlApKPmUkEuW8BTM5Ib6X1ET5lm6M",
+	"DiEfJ7/6lW7Zg7VLwN9i5R3o1kBmA0+RGO2IqLuFgbSyJ2fYlc3asaKXyCeVN2TAgjc/BNjr5DhLHnS9",
+	"3eboJ5IJRFJOFHUC0MWybSbPD0qxkOpyIm5plrN7oql35FfLeVAB/w1LQQVNlG8DoHeYkgeV1VjdfRvM",
+	"N20kLi8OfSQuav1HBvz0ij5mLWQTgRqvOwTfogA3kHcTqXMjGFozxGjVxIU4lTKt3fUYu4WCGbtrdnzJ",
+	"HKPdaR6gf0tCqLEZ/EGuguovLoVXjYBTKaTGHnV2WADYBghTAC8NZALAwefoQc6GHkmAsLilFZoBZfto",
+	"OKeTXgt76wRah28CwhQTuFbEH2qv9ZDzucvL7mZ1kRvURbZvrc9wmo48gD+yB4Qh6J1ESYYpCI5c6kPE",
+	"ExjYCJH1Ca4fb27ew0DqXwUve4ed4mQ7zA/r434pAUsPWFs0tctOtr9oMbrxlmjnV8IRPBkgzqx/QpNO",
+	"5EBYpaZkZFDy14IUxLNL38kNqDYRJ4H6F+PE9rwBnux1wgXReJDHs+qap81/NtV4njLfkYLUd0x3KC8o",
+	"DwwHR3ekcb+XQwOUw7wl9iB7AuShpi0ymNkyaKM5itgKQTN+afGAE7HY8hG584rXm1FygvZsX0nPxz4f",
+	"xMBZkeEw063ngcSar27EeTgF0Ln5DnUoPD7PfN1v62mPctVh2fj8FkURHLzDPRi2s19aD7gehEbNw9lI",
+	"yUoA4Cxi2y2msVdrjBiNijwnNNr53aIDPKEQgbQBjO6fFwOhT6422/vwitBI6pSC3RFP1OkNy5Gq38J3",
+	"XB7sY3AhchdxogqGbEkZkXdmBt2R3dyP47Lcca2zlwKKbkEypujVGvpBc4+kBHOymAIsU2/aeeiduSxP",
+	"WJ6I3cDNC6Laj8IqBi+to9/3P2sQ/9KIHKFBDnGPquwU7cpVDiVW+EXh3jGijBKveucBh7Q6x+DHZL0m",
+	"ufc3DYYdtEtqwtLS11RCiebkl0KqukVqu7N+ksoRmSn17M3KzNVXrPxes3mcPdc8P93Cno+U9vKVXmGv",
+	"vqfz/lO6RoBWOdtacAdEv46hYJO8W2UfW2DbAaGi/lZQkaQa6vxJoA3BuVgSLAbuo7wYEWp17sTPHu46",
+	"d6/YT9ZdeGfd8QX51EJFfihvn4LGjJQki5Ze9YHlMQrlsQlt4EMxKRoOWcHgZTkbjJIB96DSmoPuhy5Z",
+	"Zeyff6l9jYVdjzQCVlh9lxyypQ4SJEMJP0HYmIZJSmxOgDAJ2DX1Qh3FIU4l42QcdQeMDAQq/XfhHVW7",
+	"SjrWpBfekmd7KCM0Tug6QPtIM2AG6ADZDw/Qc6ScqQE6RNrhN3f1ysM+qB50baMPfYQ6lV0CDEUNtVQL",
+	"QqfdoFzT2mT2Ha2yG8fTpudEHU+q/uX6m0u/eocD1DDIfG9oXccKTo0YuAdj3mfrjhNPhtBGkG3D5Oq2",
+	"uZo3nWdeu6EWznxMMaOVD0CaDlKv5kUUEeKdki5ToPtQka2Pvsw4amis7Urlxy/hU1uCRI4pV0iYig3c",
+	"tRrn20QIEnsXo2nykk+JWEQsJgO1xF6Nt3sqajrsEB+wyZDt/XDIcjbPqheL9EkssVPDuol+Tr4Hs6uk",
+	"TBvKjOZuc5dwbZDy1iZq7KmbYiprIcCVDDgu937pY6AavufxFz/+OHyJ3TzkerwqKNyOmkLqf8gZGOjw",
+	"KG29QWkBNszr5+73WjGP3vElKd64ABsrhH5p6GQMhLriIk6EFNZJ+tshXStzqwbqnzQAd9+QT6INKuCS",
+	"JKEI53lCeFl+7dG4SY/6UlDBv98Z3ci/hIO8Kc3PVblP0xIYVe7B8AyIO1/hApMIpTGR6KIMR27YAy0L",
+	"KndnfKjydmZIvpV1yK9Gfmeasgep5JeIX1+agAoia0C0NHx0JvTICjt/JfmyYba6oLWDz8EM59EmuSeL",
+	"ARD/oxfl87FH7riPHjqPLqZkYBwdyRZMweGuYR0+/xxUzL/alAJuUDPa/9k8F06Yz1MtPrum9Dvl/XWr",
+	"F3diYvXzUlAsmLpxm5/wPidclVGhMQIINBSYBYirCi2ylJgatFz5Bbwsd7fU0twpI2TLoDIApujg6AW6",
+	"+x4Jtoac4WOE+Z118+imzckCpcSTBjwc2/v8VSNt2JM2mAgkZeI9iREUQRiWHVhHT8YkLjLSC08+3DfP",
+	"Qq448aM4McoKvqkkoigPTEms03EqnkMXZX2hMVk8z18aNUtXSZ5SE9ndeq9se3p5u1fMPg3bp98yLS8/",
+	"t5U924zBM7efjZcA6anUyPEI/EQFxaHRE0MDaarJuVlEGOA6lvGy/UvlRihL/nbXFeamYF1HgeF5dxje",
+	"3SD7nys8AvUqowieO4G4sIBLRxcTmSDNVKHfLmEG4PMJuWZO5dxRG/xFebEPsxvdTeaL4ikRknD04ebN",
+	"s5fzBlzXKaQ7bTtDAgTUoa36bJrxiZYpPjwwhAQKPTjlpgT4tlLowTXuLc5tHahX5zdX/+/i8oeT0o9O",
+	"EWWQlUlSTpAcSEJ4PfQ8LG1Szqo+EH03sX5s0kVMI8Bedt7EL7ULVn/PcMz3kYEvuUvSmZKqtUzVU1xN",
+	"yxm5lnLUlIkejUdqVwa72VVQU8qnO82kpCWTNpzgbe1wT3J1zSqur/br6/A76FYVKlyw1YoTMcRacDfI",
+	"odsE4H+EJzbnM//dVp67rTwCdH9wVGnIVJnsTAvOcN4GCQVYoTLmHsA4MwRf9ipApqxXPe7ZJxyP9qBr",
+	"VSB4oB1dy3DRbz9O4n3nNrQTPoTRhbwUweh2IjjVSJXRToffjK+cfqF+py5RNlADMm/UUkKkpawKcg++",
+	"cxzu5hRHxH/vyO+kmvAXx8/0noD9ZQshyr4rV9LBi8+BW3bGv70wF3ZbgRYa5+ye1KV133Y6fKl9W7qi",
+	"8ZQqyPUUQ6eK8HBhq168T3grt5W2jtTHYhCyO8QJjfkJ2jO0D+YMD99QhzDbupqwt2MFyNJrp4WpU514",
+	"+Fy/GgPPcBUiSOBSRX3HFgF299VBJb1rVHXeej4j5ELhaMieuRYk05nK7jcdNTKx2tfo+fPB6VfPIX8K",
+	"52sihn/kjXreXasjoCHJt3AhdBmmSwJC/er8+t3bv56/RixHr89PX0+48l8Nzfw6lHdAkcXjuLbqqWMO",
+	"HKaWZllHbyk49AkcMEOIOsbjXs+ldQrrjDoG33kz2GrXdt2WrcqjqioYlOWrHR9EZW4rIB1zpFzrO6gV",
+	"Z9VWgN2EjlgrdbXAqV/uWJhBwzHY7XU8je6meOG7bFop8MJPz+L012flY2HJoxOxPPZDUTthAqwQEavG",
+	"4d9fvTs7v74+fz0LZm9OL96ev/ZG2kt/ZDfBKjxV3yCVuTVj6JvTx9NyDBxp1yhSko+Ho+usE8f3gTVh",
+	"Ct8ADf0DlAPV5Dsnil4mUVhWxAogWNnTZFwx8xIWrP1ortO1LSnF0phwgVhGqFP2oV1etGBzCp+j513Z",
+	"KJ/QKiUPpS+2TlWhPEdlVoiaBk4Ibffpye3mhd4Y2yuhaCU1NEUhOH7MPbvE2L9jg8+lMoNdVaYO1B7i",
+	"4X85hfexZkhUBdJw63yCT6pitQ1+86ChkQ9+9cWTKtiHT6LCPfengpvnKlKzh8rQ2YzKdcAnoH8gtcNI",
+	"LePpN/Qd0tBxz1CANqzIVQUWvPNATjEXi/0eWEDn1rK+uIPDxzTz3DRztH1EK/sNfKluMrBf6oy2Z4lK",
+	"xMiIFXpHlTNw9ximNlwItsUiiTpd7hCKoPFUtbZC1NIZwVBkJz1ozJrocHSY2uee/XT57uPb89c/nL8+",
+	"VhF60P0A2pOIOVLqzTEQzpBc4ISmO3XHMAEpe3R+Sz9cnp1f3ZxeXB6bxC+IzC0JoXN0+v3p5et3l7KR",
+	"hw0jqlBmbHy5a0bJ/JZ+vLj58fXV6UfVgmlfPqcihoAkln9SoQKI3hltzP2GUiELZnZUs2BmBzELZrav",
+	"ptL2NHLzZc0hMOy0vJiCoK2HA5QgtHgkP7fDjzc37806K3BGJWG0xcXxeMtU3nsPeSKEwi49rbNK7t1l",
+	"zu5IDns3s5lnznVd58VUJ6k8Hn7Lx1kU54gPEldTmNQcFMATBfcb7GhdIOSyue9xdMdWqwl56XKrWvZn",
+	"bbE2JTBko+B0AZRm9zjV2nnzsrEErHuHL/d664vXI3mJAbnUGNA2OLeKvxkCWu4MF6tA9xiCSIIhTTbO",
+	"k7gWwGfFEniVy8xN791oN1rlQElz/st9u5Rf2yIVSZYmpJYh1Rx2S7vNgTf1L88qNr+tMha7KH37bwhA",
+	"vbqnDIBkwumxiM4SJno0DoBuO+/+LoVgG3ms3ko10uiZyx1Sgr55qF6fn75+hMom9+X788vXF5c/PErx",
+	"C2bGq/hILdTEeh+lE9fWyXyg07oz3kDNYc8aQgLo5Kx7FzOZSFObCx1Kqa7mRHvpcRmD1pgybXRPxWui",
+	"0k/GHdRBaZ5NU69nKAmPcB5P8YCtTIXomn6ccqaMAUUm6BSXSlrS5p/Sl3buhAlbthJEMM09psOLCOdk",
+	"jsK/cUZDRSAvyCcRQgw9oRZmGwJOF9/SkugUnpZ/RGoNTlC4TCjOd6Hap/ZdHYINq6o4VCYJZkJFXNWb",
+	"XteoF9nVWvxD5LuErhX4FZx+yR1Jd/Jm3pA0c+nHbq5OL68vzi9vZlKOXf18eqn+/eFS2giXPWN5k6RD",
+	"ALG+OFtq3JbhD+c36Ns4/fVbcx2Ega7mrHAKFG8JP0E4TdG2AAeB8FinDmp0AKLbB9gc+Fod7zjsNe1Z",
+	"MXHncfVSBBuZs1iiBUfe6c7m+tyS8LGIGJVmLR/88VXs36BXahBAH03S8wM/TVLp0VpsEz/KpMIb0kum",
+	"YdB5HmHHUSh3559BFIRtxCmHe69eVNISDnqYU5ozX4XXDUkW0aC6xjCa7GQVQJzz/Mv9VwfeUjpyjTwI",
+	"EHU6wZGhGYUfzyJz4JkLBzo37jg5L445UQ4Cp7n8GRabL7/8Vb/K0Bym0g09Ugo4/ujPvsHYGOtiiz89",
+	"yQmrtPlEp9YBegxivxtJlmcxGiMnV4M1PBNbKq/Vffa9rWTi8jZBKpSi0o8wRTGDYJ/hA5iAsCx14e7z",
+	"ZyFzzWvdxOdVJDJQSQrAY1AhYlZKEwq/CQPQDMknvM1SgkIwQPj8m7CW2HVwdNQrNFw4xcTqBeVc/GCU",
+	"gjEWpzY2AU1RA6I7FWvkLxUAe7cy0+6+PBgOqz9sXqmdkTNFqmmqp49zq74yknba6+CVdZITmptMxW5h",
+	"li11hnY95QT44QGOG/6vsDP+cDQEdQsAKJb5uJDMciuMWk5siT0LD6IsR68vrs9Or16fvw6UJ57EqMik",
+	"Ii4ggM8KjmkMqT1pwnWCupQDCRdJxPWzkBSmnx0bVq6FX+W3LBK+iDDwHfgmOCcqbUKglGAuUCjfCbth",
+	"wsqDHxETQ/ZPFbkfDxCoO/xBUnRAJQWxAL5RiD0IKA1iO6pJiQYv/EG7jHynEIUuyrA7LeWx4K/DAeAv",
+	"yBwjLEsNgT5KRACxIzhjAIFUC/gksLD9RkWdKqjKsIIYiJcL7tIbrCKgXGnj7o8WaNcv/XJ/QhACjMgp",
+	"Bpe6aL4UybkeVi/JeW087yc4kt07q35zNyv5abnrPrjnUAxMhYS10uNcMoGuzn+4AhCa6/+4PP84C+oR",
+	"Ueva/MXnYeubvWv/EE7LiwGWBS1JxLaEl+MqzxuQXJXyYdhg5T91Sz1umx+tPTtCvQmVlaPR1zlxM2Eg",
+	"1ypA6hHj6YIHIHxtswCwrg50S09tTYwNVjqR8sgp5i9zlaraXsr8drg4TSMNxclAhrs3YE3ZgdYmpkYc",
+	"mPcfl2Hx3FuBsPukqkV8P4GUKGRZiEJORGgUJg6alE5CVCuRcEVYu9zJ1QlQmJMtuyfyla1mwCbb+eAV",
+	"6FHeWebCRbmOKMuOvFvZLpn/F2cxuh3kLDOlX7vn+mKbsXzsnWCzirlXV9kpGuh6JnG3TQu6L+/KXdgU",
+	"NK6T+A6M58FHWiqz+oWkubJ6qdYSaKb/yXqswrwWuBPnUHTpTx+yUOcGFzRitdKEeoT2m5xt0f68l2Um",
+	"y9kyVcxAXZMtrer3+tEG1ksOoGyp5zsncG+d2mhHwlWptq9sYOPrAN2RDOpoyfsnwpTRJMKplMDbYyt6",
+	"lymmdzy4pVuyXUpRwWHNAsQ38h/aV6924hy9y/X1gOlOh12+qodDvg5uKfSskup3KhKjRAU38RcbslE5",
+	"vR7B3/Tm+zmlDo6OVGsqkqNhMCuWpqoQlrK3QuNL8DOqDGLxdfkH6uuguNodZC6IW6Ax0dwlQE42Rz8X",
+	"XFUZANeJLoeVxGR7HMprMuR3OI2P/aN8LG2Ajymg+iH7cq5eBvuvDtScdgzD8gf4l+XFIfop+b7jfb+H",
+	"oytx3q743t7TJco3PPHDIFnKZ9jAYb1hOcrJiuSERmTeR3HjcASd2yrdpfPevwmqzv2uyUcxiVjcUsGk",
+	"THf3N/H8IIDCRoAyN/Rte3vlthiYJd9M3/ZgpaRd+CeuC7z+ibeVEu8jiffnrgzIdLYNvtrb+27/1auD",
+	"o8PvDvdevdof3Hh3DrRt/2D/8LvDl89fHH43uOWxedHeVGjPKZdyM9rgHEcmHaMrTDKQ8KuZnNxCBLiH",
+	"fnY2qLP9zfU172HHfuJjWiI7x0IyNcazDZNpUl0h2sNRIk4UGRSvedbdPY9+SmgsRQFe3WGNXtgIkYXz",
+	"Hgbtui7cnVvXrY+8LfkfRupc+q2nYoPwaVVDhj/a4/MI4NwXc/fYMY1w+AwzILcJdf+6/yjvj4c8ZXKA",
+	"2CnmP+wKAT4nDWgzGljJiBU6gcjw8ddJD6WIZywDc4m/oA+t28OlMOWjDQ/G4WGpzP8k5VTTcTCJWuS5",
+	"yvKaRijiuuk7HES1M2akY9ltYMbec9BUwfKx5IE6N3SgWITHa8E4k2esbi2fVqU4KuTN8eHqLQ/QkvAE",
+	"Ek44Yg80qNIwbPEOzLwTbY58E5rgpluQn+qSXstCoPDbMEDh/9Z303/iZ//9SytY4mDv8OXYKkOtXFb7",
+	"DtdhjHedlXmk7ckF3lmWUfWeLe2F+6ryvDgajjX/Tg6sEEzJhk46HzguMHNX59c3YLI6nENiQ7acpPcV",
+	"48tH4/M5mC3L9IRhu8nkM9RLStMNyRPRHj0EI1Z5dPUWOlEWbsJVGjInOag3JYq3feQQ5pYSvcR18S56",
+	"NmyFOt6hiBkOHl3NR/kj3r+7uH532Sveh8YlXw64c1I3WryUGxlRputwl5RM7IE+8tKpCbghhFEASKgS",
+	"RkH1bFvTDir+BI6HBpI2e2gPFWoJR55r72ftPGIr45Gy9RSBkizhirwVuoyZECRGGRYb3io0BniYh8qM",
+	"PYVG0gVUe6SGjehAyp0CU5PYLjbIkzS5Bz6NnKg8H/2tK1tK6fX56Ws547xfwAyVLy/aQ9A6X1PjnwWh",
+	"mIo/cdeC7gyWPCoafeQ0sOxm5uyOXN/oMDSUTSvDUFYyPQJksN+IxVRZRJZWKDoCvML2Ud08tRuoKcsC",
+	"fcnb89K8sV1iklL6DlE3ptZoaKGWAIdpbssTPoGu8j9OP/mnUkl+EzXkMarHP+fd/0903//md/wETMbv",
+	"Rg/43V79v/GV1X3zXBGoTzclqax2qh53LsZvU06Mt8ZyEnnKbHR+uou6b+6cROgSUHb7HKOr89dXF389",
+	"v0RfyfvMYZPA0R1lDymJ1yRGifg6QGfvLt9cXP18/vqWfqVZH4CzSDC0JCjLWUQ4J/HXAfr+3YfLs/PX",
+	"ss0qESmmauepffp1cEt/Pr38cPp2Dnvx2MWrnv/fH08/XN/IVijTl2tKVnIgSohC63eEZFwKW7hNcXT3",
+	"dTXDzXzeLJjZ4c+CmR7gLJip/mfBzHY9C2a271kwU531QJquyvJDI9NLNamfFpKlF64G5qiRxLdbPs/H",
+	"kxUdTEMQtHIFVb/yYG9fB5QDdLC356OwDxQNNEgnkxmpOummudhvSYXtExByrfhoyjX71vh0Frk3+kIF",
+	"poO+wYPWMy1aMCZG4PftDxjd7qnTebG6pxp4ZUcl0GH4RWaiCZPi7SoWUUtA8VzSnVFtLeDaCg1/gTCl",
+	"RbdohxZktXaGJk2TdrrqDnOA58B0oK+u3pyhF6/2Dr526imX7LgPQPa3JEia9U5s1Cp1SDwMzwaS/b6z",
+	"+6q2DJ3V3MfetmPZcWBnm/Dp5/5DcFPGaEdEKvTm0bewLdYPl9+xMYMBooqlLTpHp8p4BcX6waRlqZNy",
+	"S+EWT3OC4x2oifaBKoYBgQXMfbimrp1+Y+oW4ioQxJjHJTmVdw9uidiwuMLS+e4a0sA/wP89vTn7Ebgd",
+	"3p7fnHtv3yeHMViXlavTH77q1emLPB1vpvftoZKOatQGQiROpKGiD+kcGSvH5glpfnQFPmO8JNN0+Kxr",
+	"npVCbHqIzg4eSc14WMVSPX1dkf0S3jQBIP3qSSp37E1kg/sn4+B/Oi78xj008vOOKoK/I42pjUhM7+wR",
+	"1JPmYE6AbBiKsmk6pJYH/Vqk6aT7O65t/rC3koA221Y527oZID+dvvnpVCV9SCF9ffqD/K+/vPt+Fsw+",
+	"nn//47t3P/UYStcCj503aww/gpZoRMGN/SfhPT3oxTeVfODwfT3LJfBoi4Wbdxrp3NqbrnM9C36CMpzo",
+	"1GFWCIcflVjC5okZ3b0bVo2y/+t9pqXBrpQkP9oLH9iaQyjhaEkSujb+4qB0nVVqQN9SloNhGhOcqtzD",
+	"QBkelJCYI4wyknNG5yhmEf82Tn+db2NoAlSuZEVQtItSUnU/jKSu8p2YSZqkF8+HW90LdwmNxzJF/iTf",
+	"qZ2bUqlreKQh51whA0+QVPXcyJm7ySapg7VLoaIatgxFARZVTukd2aGYRElsShk2hzWGhb4mfNqzcZsj",
+	"qQEtWwYzRkGtaWlaWe1an3oPvcpsRZGrlzaV26T7eDv7yTEHYFZmwUwOaabhtFwQ+W8Ngp/Z+g59R8gs",
+	"wFjoE++MGoCfysDAQ3ghLPVs8qksLm8Fp/k4UyIiV8nGKsG45Iz3fU6bagtgHocQe2D407xROzmRJTsc",
+	"1o4mR6zjPoCYfwHZ/m08/heCo3pdm/Hkh5WefGXT1He2VwyoFowC4FDC4YHxdVX0YV+U6dg+ioB8TbgI",
+	"dK7PKrknE65Wf952GwRjPLwwMstqd1bPEZbvTdCJp+GO9adNUaSVKOhTSnTzI3DMUPjYV+pBc+To/Xf6",
+	"/iIAeACw9ul0twyLzQkKFTQFMpzhugtQGANXY4jUtefejiaKlqto1yyY6SDgTJMv3YNcie4sEcEM6sAS",
+	"oagMwCPfKjbThJLH1SX5Z6uhrsrXs0J4ZdGZ5kaR9g5UvnaSPKBmZegXUzZCuv/i4OCwn+9X3r/+epkX",
+	"amJWhShy4nZfDjscCs72u5ZUCeAJhPzkHhBbaq8+4J2hhCE0zlhCfWyIrZWxNeU1kDEVtD/heMniEcVZ",
+	"XffxLz7ex7OUFfE5fA/w5UOMn8hPmOK/Gl9BwC0aUFfYd2UNCj1/SCUf+/MS77sqQiaxETjqpMHTJwgj",
+	"YSgPqK4G2dJwa8JjW4+h1sSeJTGUcFLlvPSH9DPhGNIm/cKoGYUsh+qL7bVoM0LjhK6H5znkhGeMcrJo",
+	"i29aZldzHixHPyymJ4I5pjbfCGeEOuAljdqY2mfeKi1OA5V94fgu7Ekf4EJT45ugJOjy5cmobCct7r5U",
+	"rpMzpgFaQmVpGjso1JsydB0Z1EoBlpdODA7nOFSCIQR/xRrgVEV2cktDCwRSP2WYcxIjdg/VYXXJLr2q",
+	"8ACheJk69x5itOq/0COb2Rryiv7IkCLY/ryaxPk2EYIoeTshkHFPfHdLM/t9JAKrmhs/8uWqdBzLMhJF",
+	"RZ6PvC/GBoxr+9QZsG9r6iW6EAr6MVIzMChuFeGtrhMxq9416soOkSMv6MBXrooWNJTz+9g0sbwAPd1g",
+	"lGKygmIJjPoKlq35iBh+2ZTfDpb3tWKvmMA8mcRkmzFBaLTzMz58oMmvBUF4y+i6DALLryXbRPATZYSk",
+	"OLIlhNOEC+sNTsSEQclJiIuUxIsVy4fu9oaMtbPm3bs0PsMFJ35lSvO/x0kMDBZrqbNKyfqAVVVJS/Yj",
+	"SLawAi3CNCKpFm7aEJoBbWGOBcv9Yu5TJkd8jdeYjw5tbDPLxt+tCZf8N7W6KLJb5XUCZVQuIaY7Db54",
+	"UGXLupt+YPndKmUPLSVv68tSfTxwPsKO0rtcn7IUJ5TEp7aW7xh33LACwHiNdfPgjcbUz/qQkXybcH9y",
+	"B+hz0r4BPuklQTpBQJo9MauWEWiZIWxqEDv9mOF0Ts27BzqJz56y2JbmTjQ7Fux/X5pEck/aqfsV3SLm",
+	"BG1YGrfg6eGBBclYtBlUsMK8YW3foSnGvqpYUl6qBAupHe1KxQZcGmDcrFi+ZkKA67x/taCb6kcFepo6",
+	"F+takOzL7OKyjPXnoMOYPsNpqo8+cHnp8mscrXCuofQoywl4NzXUR/n1LHlaD5WWKZfdn4vgDrLb/zFM",
+	"xmjRokYQlAfKsTcq3bYuVKnoj16mNlsvwlSKhRgyGJbqhlRV76AalYqYD7JS6iLRY6wsUxbdWUdX8+S7",
+	"lWksL3e18kkAGOOCE+RkxcrREMoVoh6t8T1BRTZHgF1TDX0VQpSuUhrj27/rfy2S+PO34IMMvwY8mvY5",
+	"Arq3PJAkAzOjoDBZJOXkYUNyMsgfYK9fX7SqsrU3mJPhBn0Xhx14X9QDAaLkgUC9j5wPj37LG6iVw46S",
+	"T6JlU21wJtcDqDfnHV6OEcQ65i4ZtAPVzTPWM0GoVDu9wN1U7TTFsK74ff00OYluYNhXDaJIlougaFAH",
+	"u0/MK8p1wrVoHzR1cA9INUoeOKPuGvVS2hLKgFZeIVMkfmYWSIX9zL9FkVPlny+2PYpnHUeh181xzhgq",
+	"43JgzpKZmbcHIph1VYJ/g5N0ajYnBlsDLmbr0PQ6jP1Azs7rxLpTO2G/BYUzaUvGkU+JsEU3+0g7lPoS",
+	"k7xD4+kepFItBLsjdEwBjSKPCB/wbVf2WR3miBes8Aiam4ufz18v3n24cZHiqvyqX8+Tmj7JB1el8NgJ",
+	"6m17b8+qc1GbWLOa3v0nN+3Zhigav3FIGFBsMYI+NX+wFu7NnbiS/RgzuiF95K8JXZdL2ZS6HprBN3Jc",
+	"xygnq4IrXPRDnghvkfc6aOxuFjhDqg+ge6KmkXTqHtRs+eenMgO12ki//H0/2H/5+fZ27vzXv/Xq4AO/",
+	"a8onvc8Z+Kkct0fCERcJFG8gSG3TP/GnlEq/vbz4jY+qd4VYHpEz7Qz4V4se5zbBb4oXVn9Z66z9a83W",
+	"qI8nnBAqLdnfwJQeF022i9kIJdeKzsckIzTmiFEI24CepwTOBpsq6FuCdkTFmZ08B//3egl9K3ea9sw6",
+	"5ZjUGOQQ5Jpv2dZhWYl0PbTG9JdwTY+erTRg7w+LgZ4BjTXsUVwVps9p17H39QhVU+XUte6lZL2ZlIWL",
+	"LVBHJbTFbI4uleoOi7gkhILF78uOiROxgHBHG2XsLitLfjoB+fJvqutEcJKuxvHVyrVt6TZy3EMmS09V",
+	"8l9ZtlyxIVt5HcZAsp9QBMCwE8uii2+prfwDgcFBRnDlWPsGrarxLswm695Fcb5b6MCQtqpEXpBffAqr",
+	"PIbDD7hjJnrRImA/yUlR/C2lZwVmU8jTT2hs3B/qcCd0sUrNLqw3CTQxEVQSxTu5HAlF6mmoVcYJ0pXt",
+	"kSrNoYnMy8VcklTaUzmBZTFnX/GHy2VVGAfYp7BazRmy9vNTTlG9IJzayHqepN4AFeEa4R29rqWhWtkX",
+	"Zm/rVfUdeUBBjioi3KigmFAUXqnyhtBC6Mm9L/dfPQSaao+q33za4k8Ll6fVTy/MGdpiujNJF91AM117",
+	"cADOLMeCLDKSLxTbezs9S0ZyzQgfKKSA3J+UxYSfoDBOf52b6o85oBNL6t/ASgl4TJFnOI+2lN63Z32+",
+	"1yhcP4UtdKCqAXvFXekvslciDCWUe0cPjZyph6sibtwWs3nz/2S7T+OLB03Duzz+n7Rlpbhj2WLICzCy",
+	"a8EyP9Thx5ub94M05wbQQdc+EgxhBLkyUZJhKuboisRJTiLBdUnBe6iCpAKgzd0+RZPtUEJrdvu765sa",
+	"uf7UTHFvzsvpEshySIA2QmTyEpf/y73JL90arGzeJ3J+JDgVmwlZe0UlV8Sb3jKc+ORHgnOxJHiSXlw6",
+	"SEBlUSiKh0RsvJtB9bOQciC/x6mGWg8OD2976OhUYJpDlCZQmDUba7K9a1oiKryirKXr4cDCt/JxG1to",
+	"lNAlQiR0zRcOdeSAMQwKanyEZdBde5YfXPr1/oOWZXGm3E5B5+aZ5ky0nTe3i7+m9Y3jkEPsQZpjuarv",
+	"8wA8UyYewvsktU9MF1D9d/BS228HrFmNus3HC8PJr61VLhOxUUZXuVG18ac+N5A3sTDQE2W0YQ63m8Da",
+	"b31HPYR9ve7E+lYhvzZXOph9erZmz/Qf/8YZnV/hh58154+7D6bi6kRNmmzwkzpcow2J7gB9/RT+HSv6",
+	"oBCiweEmGmt7onMH5Pq4GLl/iN83y9k6J3yE1XtV0PfmJY9rq+3TxpT/r2vl6tU217JP7lzQmHz6wMfX",
+	"9AAmpLFkAe2wlGDGIw0iG9mgKLKU8MWKiGjjZcdM7gkC2QBHgydQghx6Q/qlsamRZa858QnXcwrUhrpD",
+	"6CknosjppK4KQJU2e/kJGPmgECJH6iGFjuEMqNkhKRbqSa83SIfHQbmQI6oCthxr5h6nvtQTCK0pRktK",
+	"tA8lYlQ7EtCySNJYtq8CzycozlnW0ocfgaT2k/1aMxCzL6oz3lh179Z2KPRGF7JQ75U13uVFJi8SacP5",
+	"sPIx6eW6iInASdrL7lPCZgZdnvoL3yQkjbvyVBvcLJFC4+lR+SbQyfJqnT+RF56cgp0iNlNNNT3i3beg",
+	"8+szfpdkz1im+n0G9478GNmrHCBbnpY32fgixuMSBJxL0wOPcPLTWmIYZW5UQeMSMjys8/6AeO+V6HEe",
+	"KCeoxxty9f7H08vz1wG6On97fnqt/nV6fX3xA/yV5Rp31vDbAtidttWXa+MQUqp5PjYpsBKLHZd3Vd6Q",
+	"bki2hpJwt4n3gNj9NyHZykVyDuPsK3d7X1p1J1zzL2x5ZiR3tCvL1XSA5cD6wyakHxdEb2eTwVHWdVZM",
+	"dXdkZ0Jyt1Qz4YYrli+TODw2sBCkKQCuf7p4//789RyFAAAPjwFWrym0QU+PgF2Z3FJbCy3UBY11ayyN",
+	"TWsqsYDExqcfQtp2eOzjwa6mYKnxGVp+AIdBH7NgplK/fR6Pv7Dl60rOyZgdkK/5Qq3uE6XegtS9hifR",
+	"Vwd7B3vP9g9QQVPCOQr/TTURIo53JUFwnOOV+NqJLOTrYit7vKU2u1SuO4D0V4mYowtA5lImVLU8sBZV",
+	"UyxSr8p5/RzMpFIgrWFPLsUdTmNlePq1kAiLaLMoskWabBMflBMo/7cJXyU5WSjMdYjMW8dowx6Uu5Wn",
+	"THD5ASdoD9SXfVUntOpq7VPBIrbdYhrbvA1fYNMYXHlB+YQ8nqg8kv7kousNzhULP05TJ2fKcKnLc5eI",
+	"E8ecgPUsHyznu7dymzuYzAqIHuHUFCoTc73NO8tdS4gexwvlRm9Pr8ClMawx17YOP3ax3HP00Z0vTdOo",
+	"osa3FLRpyPuJWVugT8ukxehMNUjlGTUxlU8dUhFOp5364xaDEgf/wpaQNHiTJ2uTrTAMs/y3RM6v19eo",
+	"PBVw43NNz8IZ2hbRRkvoRHA4uT1kEC/2hhzesgxhz4e+VQ/KVxJ6N+gNeE7HgFLGOWnxrIIsUuoESEgT",
+	"l04ZpD45dSsUTBRhjt6+u74xUgtuVuVzRKGbkBHOxxa00DJzDQVDWz3BUrHDsAZmqHqUDaGr6by8I5Xq",
+	"+0K2tZBScQGLq4NOvIfp48Xe4ctBy1sdz4BF+1m9UMqoVpcEpALEBfHq9WUpfpgltiq1YFMbDbb5jog5",
+	"coFMwi2eNtwCyHDByaJDg4YHPKb7JYxDBZoAllIp5AIsLF7BptobmUMNr7RQr3gsIfUCghcQZ1sCBUEU",
+	"Kp9r/8HArvOE5YnwXJw/Jmt5I9j0kpbT8sytE+LsL6X7NbkEtNwP29N3970yGdrr1mua12+I4DVHsZGn",
+	"8gHLC3/PVDrSOvPcE0nur6GhjIfFBGFpiwr1vAEpT/aFBaQ9tlXOz8v0KJVepcpPWFcxHDkITMEtoolG",
+	"PCgcnR09YHjX5lH5WkaiRWtVMh1p0KBE0Kbl1lUONpJy4qci6eJFeqeqUmiprmNucAvKzzNr3BAY06Wm",
+	"YVbomZQb+diUcnA9FeC6ir65gRwwP6INpmuisufPb/B6UMDRx7OiXY1lzK6yzqW6ZGWpY8PoHmq2QJlk",
+	"ZNjBPKpzRQuuzKXRNFrM9NKynIJb/lc3L/+wEf9FbMR/FYNuunHmi7Vs8R0xSiSXS6rAnidI5AWpKR1P",
+	"Z9z9nq22P4ywfwEjbKRI/EPtf5za709teqP3UHtK05H3I/8wIypmxO9X4/fH6H0a8HiIU0WxncRSaNWa",
+	"MbEzJ0zz5bgKy5H1khVWhvRuNQTvVZ2HgX5Yvz5qyH1KYKe83B8wBxeRn0Ci0yj+qGsKJmX275oRqbjM",
+	"x1lnlW56J+69qWjTOXHbhLp/3f/DVPrDVPrDVPpdmkp/mDp/mDp/mDp/mDp/mDp/mDpPZeo8xoD5a6kQ",
+	"/+Gb/0Ph/AO/9T8GvzVWh/1DTf1DTf09qal/6Jt/IGq+GKLmXwkeU0/8rYJKKtiPyRiSXkeo1kMn+NP1",
+	"UCc6043+25eSYntp+ZJhxWsa1HT+El9Mi9+4WnQS0g5QnPiTk54uF8ykYHnZtFWOkSGTg1FCQpVOCgMM",
+	"qc4MNvlHAxkW5KlYDKI4kLKjoJZdYUhVYrNEUD22O5VLsEmjGEfl8Kjcr1nQXi638qFuJVl1jmfBDMeq",
+	"9A2QPqTxYqmqP8pbPVMP6HWb2bQ2dahXSb5VGZ/6P+AHlmcbrJ7OCeRrq386raikpoWliLR/Un2Y0tpu",
+	"xaiSnthcD+UHOBq47mul4W4pWy/YapUy3FZrykzPBEFTUvcNFTO2XlGnaNHtdi2m0afHMrPIw6gpBLf4",
+	"jljj0GPNy9PXUbQOAmJEyENdGtrHKITWw8DYeoo8KeEoiQPgMwyQLkwFqd1yVbnL0GMKxs3KAla/9JbT",
+	"qmWrf8KRABFks53Db0KEBdywhMYTrOGtDcs93rMB1Fz643iZbQokHzGTBxEKu+oS8YlOiQ8QVknIPMIp",
+	"zudjC3bJnTO9roUiclo49S2GbvmrgkKJ27YSFQldL0qKiGZKgjWbN0CewZGjTKA7shtYEiJKRusELYfV",
+	"ZtXagjjeOjeV3OXmZ5kaFG0qnkcBt5P0iPIKNyaj9R9QXKF2PbYkVXxU8XsMVjJwtFmo4PDkiUpFhZ4x",
+	"fZTPvmF5O/tITzmEcnMFjYPSchInczd30PaVCkyPr/+zf0xgrr1JUu3Gcho5bLI9u+Tt//XnX/79z/Nv",
+	"/m3mv13fWntxImmxYRx8fgBORR4oUQnCHSMhjT22svx8B0dHKNrgHEeGltD7sSYhbuKY3mOx4SpHCgtg",
+	"V6VrjkStylely6o/ojs/XTDtKIaDkCYELckmUYWCtiwHnieFcgH/zly5YNSta7PKIZV8B2lSuaH2xm56",
+	"OvhTGLVZ57pujWH3Bd3globGix0eg6fX+TkwZfHBc2Iq04dVZ3lYzUqXA5Xn2PQ9K53rbfrZe1zwRzKd",
+	"94a/2qprC4X6YbQUQ0DgW/FrgzH2iGyvlhP53qVoGsm/ByW3VQBAkDTlhuBbk3TU6V4KKnr4GJucaQ2e",
+	"NA9DIzdMTL5KepG2kHubbpkfRYz5RTdGa895MTmHZYRT/umDvDwjkVg4OlQbXF8YuH6GcwEE3/ckT3GG",
+	"gDGND4Ltt86eGF9PfgVUTEVOeOXogY8MGXdgwhEGKg4QTmlC71T5RWDI0PR4t1TZlIGJJjpHReqYHCex",
+	"krsmrmh43B4SYIsVaEPSTEm1GoKRJiLBaS+P5Xj/nQqaeG4NcH1KEc+znOBY5cImHPENzgmw1uaYxqq0",
+	"3IAjXC/JV6sQUVAwWHCaKgNP5QsnNEoLcE7ta7+lWo6GmzkYUBDw6eduW6QiydKE5I8SNqPxrMat4s22",
+	"vpYKtqKCT2zsJUpxsiWxk15dZhbLfRdLM5Dlcv/FaImju+Ea8Zex4EaKs2k0VealMR6yikfTl46JhQYE",
+	"lNE6f5YrvsdJipepP2n+wq6NGaYOoA1fGbmOqyRNh36Y9Z21+ivr3rVxwe4KIebAha3jEcajCVxCAYcu",
+	"SR6MvKCGNslrqz4hOIBRkdBC1YiHiViYYpLj5rDZzhQ6sEoz1sSulXJ9d/nm4urni8sfrLSwdXgxV5XJ",
+	"CwG+NueeA9ZEKGSlHbf6AjdK+uW7y/NZ4DTuVc2bFfVboROjWGHSXxdltdCB1UsTAXdOQvggh9Cg6n9K",
+	"9tminPDOghfbrWbqb/FKDjzHlVKC/rLdUttZ+EkwdPDlYcNSIu3dBCrQO1PgabFOuddtNmywLk1kQVF8",
+	"x+WV4T2Eq4QmfDNypQfOlKdOfZOdhy0X1WL5gyN+KldlIrHOeJJCXS4aar/zUdM1msUnZetFO6+tZ2hs",
+	"vYCmPU65XBUgTNkaJdwJQ5Yaii4bFmOBl5j7ZbUCz9g97VcBS4RN83cXxOH7tbSYeyappDJ2ABxPjIpV",
+	"1TUXUVYYNMxCMIHTgfa0bSBhQBM7ai3dl6Fq5LS3M4LvFjnnY98eU/POBPT0l3tXVj3BVosRbvCcMdEZ",
+	"W1DmC9yRuri1FKQnxs9j7UNlV1qbpt//jtd4UdaZ8/8+1Jcvn60VVXMrAGhMSmy83R5/f8rEifVVKhpL",
+	"SizfiwrMS0N5xfLhausUhWZKmKAKoxmw+QQg3lr0EVHGTfugMCVicQpZzHA2GJFjyuEiegJGmNo12EDm",
+	"OFQxOqhhZqS+lWqWTwnmsRK4KR3tFdq8s1uIZEra2qq+U70pKteCVy9277rqwa8Jly7umrqN3MNmY3XD",
+	"cW4Bo/J11K9QtStYjsK3765vQviXrcEcei/WLlcrTIBcyFZqDoINbLvb59VWGU4VV+46UWeMCkLFDfkk",
+	"XDxaN7BFU3pvLZF2+SXta/IbuGWbhs+gUrATdAhX3RmJSv2d+457r7aP+v5SBM4niLKHWpOPCL1cFVOQ",
+	"h9OS7iG0P9Yj1wsigjaHJO3by7ZF68cGlE9jPkcxi/i3f2NLPt/GGqFCUJqsCIp2kQIT2GJb55evLy5/",
+	"mAUzQ7Q+C2ZXHy4v1R8NJ/ssmF1/ODs7P38N/1bA+FlQFp2fBbOz08uzc/VnHb5sixUaZ6ULdAN3mANB",
+	"g3/mBW1r49qBBI8rGO9sSD1VZhPDfOkS8usiiT31YGMuFmuceW39B5ymz6KURXcKMqXhlgxEM/mUADM4",
+	"xFQBfF/FXx2D7wyCAfKvhMaQEAVDwZkJHh8rN6ZAOE2rIVsTroWmNTDQO3fyC/RRH/EVLIqKHImHBALZ",
+	"oJPX8WPyAlwysQnnjWFxeXPL3/w4Mep3v18yJJLoDvyKuUouGan6djY71gcs//7fjPp4LU4vTwH2cII+",
+	"3JyNzSQYAvs2u91QIwLazBca7YTI1aSPxoWrtloEj4NhrB+knZY6sLMr+EApFWbB7Pyv55dSMPx8evnh",
+	"9K2UK+c3V/9vFsy+Pz376c3FW/mn69MfTmfB7PXb/2g76Dde/CA4whRbGVCVsRWkaBml2sEjoVO6c3+J",
+	"MEVLBVlb7sCB5g5dL76BN24xLXDaNjSLSmqmlejSN6G14KQYNkUJpLEXHldjRnMULnF0x1Yr9YvKl1B7",
+	"9JbWNL45Cu/IDooWqL/Lr2nD3qFQOcBAeAD4Qf43oEaUMgs/GI+inB6pGsjdi0JR5DQ81r9BnQNV7WeD",
+	"7wmMHIiGQzhsYXBLQ0JjGL/1UCYKKCMfkKdYuSBV49qtDRdf4yWepIQKBW2RV0P1gdIehsZZVhWGeval",
+	"GEwZyB41tbNgpuwcNSO2EAfU9smpgU6rqsQlYhobO01dUr7doPTH8fn1TsXBKYXNnYJzG6xqQ9t6SXlB",
+	"vSVsq6DuZtBTQBEltc44uqPsISXxWsXl/UrgdG8pu2tRT49hVVvVzja9WUql8lixuwCQz0jaKCcANra/",
+	"CwbBXA1o9xeOGerFasMkVmp7lmL1LVtPK7iYJSQiStSlbP20FfYK6lmKUw7QvToW+8XB/uGhNyxZ0LvF",
+	"EnPy4tDbGNj+tdaeH746OngZTKgt9OTl9nSJx/a52/PX98wJ9qDwuYilFtChDfRKh0o0fXRlPrfIkL84",
+	"X6P4kLd+pNqy14LlSl48Ys+CZIeGmrsXiO+9VTZvNsSW5rHFdDbJegNljjUMuWy2sX49Tjnbse/LL9kZ",
+	"22aEcmsylpcM9ZfneV+xMEeYphvMF3IwfuwwDDMqcu5TON5rqDr5hCOR7pTaEZoGwxMT+FkREsNqgGNB",
+	"Z5ng9AHv/CHDTPur/EAAleYKQ1LJz50nUra14Ml/K8W181GIwCwA8ujpPU2hNJ42TVaatGAFsGh+YlHG",
+	"+3vB3t6e5aOAqVGxnbDDoT6wFCMMMOGLCEP+VeuCqDlyviecoxvwrMgVgr8kdA23XQaVE0mu8ENybW6p",
+	"zvRekggXHIJ4grE7+X+gcPKxLuyA5f8XgCnQJwJqBnrZB2q7v1yVoNyAvpMwrazh1Zsz9Orw6DvPbdVE",
+	"O9VzcBDW5d6kIpYmkVAmp35DJxazIo3lXY6jiGSCxCihXBAcB2CSxQjzW6p3f1jrMzQFxEwoTc2YdfG0",
+	"1TcvCx321AzUU2ILIr4Cx6TPt3wt8DIlJzo7U9kvzRPpNPVCNqUqYQ7PeXpNcKzq7J/pV32pT6AxqQk3",
+	"hpVFcgQqQmWiyTDT80rVyb1K2clWAD1sdqmIJVvS+aGHlfqUtTQyiM5sEw4my4oVNDaSTqu4c3c9n6Km",
+	"5cvPwUx+N27N3YHEMLux7ChaP/CoGhoYu5K+EscgdF6//Y/F+6t3Z+fX1wvlsbMumxKYg7lVmB+q67iv",
+	"BQXhwhupc579TscNVWl76wM/evXKkaOHHhd4pVZoMBOJSFsmVZ4ayMNjecxPyqp/KyUq851yUUmzt3s7",
+	"HTgul7qykib0zkCRSZmIZxZTjqEaW86TZ0BKpLOMOkqx+n0v6oPt5NmD42yxwERYnLXoEM9q/06Ldo0K",
+	"WFkZ15xGSIF8r35HCdUTumTxzlbxBOYhkC0ZzvGWyCcBNCvV0XmviWU6D+rhp5aZARTJFKPrR/aAVthQ",
+	"A0kbO2Jb8nstbj5XgbEnSSTZ4k8VelvndJdT/9vbcM6WrXpefa7XzvyWXiafci5+YzvNt8mvWjwiP5FM",
+	"mCtxbDTxisQkTe5JPiVcOyo7tc5mAu/6P1MPiYwVcluW+68WrT6DI5W3uZsqvXaZBnVfkPNmoMbQ8lm5",
+	"TlQeR0UyIIyp2z6NtBezchN2sJlY86hPEz3Y8+cueCSTdr6DnxISMY3aMUhF01/iTXRwNQmpGuMsy9k9",
+	"Vq7OJPfy+LoX9Ev7TguJnPvBUjVasoJGrahfxtVXBiXVUySvvEZCyABz0+35O5U6gPupmvRknamH3U89",
+	"tG0sMsx579QcVfH7Hoxb3cIZCyh3Fw/MBx1mmzpLh7Xi6COHIFVRInA7nAEAN0uCxCZnxXpjaCtyLEhQ",
+	"gdvqSPrAIKP7Ca8+W16VR0zEEaC+Tbr4EJWiZmG25bK7+0NO1xqDI6JnKx3IRzc4FYt+B/6Pp29vzl8f",
+	"o9CAzsLA/nuRS7081CFneQ71X3oNySH+/IreLq/elccJpWwvrm1Ok96g64+DkogEe8xJf2kYTXwyxvSu",
+	"u4RBnFQyvxmNCArNsoSPGcmBhnxr1Yo/YkNK8aX/OUh6vcvjagPgXZDnbJFZ+sIhCmvNgG9LzHJ7euWD",
+	"N407xftgGJOURN5Qm2WjDJOYhwbnC5p6Cd5XDArqED9iFaUkMGRRPi0oyZEyQtEGx7r6YWzMtSSH6vpy",
+	"dMAH08IONnA/vZiCTHbl8/5QmLLeRdcaflrxNXDBssVg7elasKyysvIjBM7XpBdCX3pqbtTzdScLgIvl",
+	"FEyQ0fsHU7DP7lQcjgJCGx4V5YFphUF3mHVu30dAAwMyriMBV0MoAH6AVQK5fmn8vfr8wAvJxkY5Nkjl",
+	"uoipakBGiJn7sdxNPsXTaNmlPHfuS63sOCRqJaWbUTH1HdQFiy4x40PYbaomQUuWGbdqOlC5GPcvtklE",
+	"0hTByhPPKEAOND2yg8QwkJ/XF9dnp1cALjy/fvf2r+fwr//4cP5B/uv1+dvzm3NvMK2qxo5z3pTpI6m+",
+	"L8HjlKsmA83pJY0/vZ8Msa4OCQi0YnI2eQsbR7tE94YhO9hc99sy7V3tptndzw7NjOETUBqAsT+Q1LaA",
+	"EHi5K6GG9RF6fB59Hg+gg9EJUy28xYyu5e55wIkAM9IsAihLoCFJa6g6tu6Je/nisI9KoIFOl+vUcQam",
+	"OAXfUZhluLWlUgp3cwiAmRCnaehxD06w1JVR3Rbz0O77hENiQJXC3agLaqblRs6TSIBmCuWiE440+6Lf",
+	"3eG1nWuS2RDpEMhNKLhA2nqWA7Akzc22pxivTfuztttubt6bSAs3aegBykiOKCB/Xg7eYS8O+05lnO8W",
+	"eUF94cp0pwK6/i8fZoeV2oKm+XKNsIajAcQrYjTdHaPX56evyzPGmH8Uie+47stzqsPluoXBThnreMWf",
+	"LtTzujpCnYeibkL4CcQ4UyqxM4x2ehEtSAfIUmt0DHOwV8wPT4j07evz65vKpvKbJX6rTW5M9Uyg2PMw",
+	"5O8Ac3sYp7/O9Q0lxT4JnW4Ci22Ax+SMVh5tEepWXM739r0prMYYGjo58HxzWq60uCiDckreLAuhdup8",
+	"QMrIJRPlNezEh4fCvkdr9RVFfmzwVav0ni3iHs7ARMpNJFF1CFUjSt3qBN0lNOYovMOrO6zvk40QWTif",
+	"1c2Ejs7myETg5B2Nvrp6c4ZevNo7+BrZAiua2PQE4To/Q8yI8mCspBjHScrn6GZDnLubbDlJ74kiNAJf",
+	"h7IVBwsMl3fVFRsHTaFR51COWnNkzG0uBgBU6pU926AK4IlSajlgRzFHWjfvdTNVqTEGu5sOIK7KE79a",
+	"fmGADfCpQ9JPa56sMTaznEmv3fwYY/OoGcflJgnWmbLSDHM661n1CZlgdreOCT7ADvtStVzVQHoTwhpL",
+	"1Ngq37/7cHl2/lrlxLtH/MGgxBWKn5d6uGu1fTy9uFEJYDenP51fSgtNkc3YxC+T4RWYrrqMt98yS0/1",
+	"OHpZ+1P1TMNDV+ed0Th8qsNxjZQzoYCDSFOSztH786vFT+f/71gz91vLVS7bHdmpqhQGB3urMkA036qU",
+	"/2V1XfmgvkoB71iC+UH0a2c6CDVubV5IO1O1OnbVrAo19Fkw0wPsWvJhJXLrNnVFx3+Mkv77V8WGKGDT",
+	"1J3P7Xv2fU7uE/IwLRVFf34JyNTuo6Y1rH3Iizuy4z7Ewk5td3mAIMMnSyLthMQUDk6OWEZoVXfRDG9b",
+	"8DpsyPYRHuoXn4PZcrdY56zIhiuFZ9L049/vLvGWeBTC73doldA1ybM8oRrIerCHUqkJKmO5cs0ud4sS",
+	"UTe425oastwtYPamtnFQjUFNnE5QPfA280H7PgAbsSAGY7cdrEa6AMh2LEBD4yhdsHZynMV2590OOqhu",
+	"2A6Z33Ib6yRrpJy+XNO/gQCCCIv8b6k6VcKHJzoCqvhONTxc5TTe0q9CJ4oafg23uUlsBGbj+ASdvfv5",
+	"/dtz2YL81WRnK6zLPcmrst3JA9eX/+L0/furd39ViZs2Ifz96YdruPbV4IB/TnfjpoB33AwghCYkbZcC",
+	"BlyaVcb5GgG7GyUe4zV17Jw8gfDXqoTVH+wFKtgKFsEj/acmqO3zrFUcICrV0tPnZGdIh/w3Wfk11wzV",
+	"iHszSafvL0pwvdRd5AbOsNicoFBp7KGUx+9Pb85+dNXKDBdcIVnlFi0TKi3yxmr8LRsIMHFTPLZltrKB",
+	"Qlqd96lwnL891HEEc/o/BUBRLvoUJOEdIZnl+Gyv3mmQ7fIpxAXecakJq2KOD5iPSyS9MmT8vdBJy5nc",
+	"lchX0rwudwOpaPzHVBA6KLGsJRwDoChdnVROEUqlQC2jXqoSAc6jTXIv5V9C0TZJ00QHeua39C1ZCWAr",
+	"ZTnaO5bnHxrWJCOc5FKJ5njHT9Cz/WPrCZwji0xOsQAzQ4csVXlgKCOoKiCmqR6gljZy961S9uAj85bT",
+	"lxI5ry0V/FRLJuKknu0pTLr/4uDgsClJn3mPrRLMA3pXM58o4lyVtP+Ad3N0A6E6VY2XSIEq9BIr/xoB",
+	"m0Svx9MNvHNzTTmjoJUv5KXq81tZ36eu72x6CnSk0uwSy1J+bL5ZZRvB5NlkuNItjC6Eij0tCcowF2qL",
+	"TKUUshMwgUZcr1AHxsfsBQi+gTSw63qC9nSelSp+Pe9NP3SCUE2Z5kc6GzGpxiE3VyqPsmBmGCeVMQRS",
+	"eMILENLi6EGK0qgQiG9YDhw0KmCkinjpMwrRt335Z7+4tc95j4vtHPwYJ5XTz02BqXtIzYEwA3xKIDVB",
+	"qYwMthzO1evX8u1ev4+Z6aBc404ct8h3p2k65QhNDiz+QwNr/zM8LZ871vrKEqmOyUYo01QaTn5IcevN",
+	"YcscX82YmKbx8bRlDeptGM7rzoS8zFEY4lCt+TMU63XcltP91sWGgKjRLyi/D1Sb5DyQu3iFH4OD3G86",
+	"dt2BdWeSwZKfpZjzFkIkalOutMUGVU9WBccpeKjgktM91mmHVNlMSoQUedISopbcE5gZpGa1UJzowSyh",
+	"9zhN4kVOeMYobzOYRL6bVMFMFXUlWQtZrSCZIlBZJxQWyAphcGfQmHw6cU5wpbSLY8sySvS+7VafuzNu",
+	"fnHysGfHs79xRudX+OFnS0jZm6Ut8oJAVm9WiEU2ropkeyqejsJuSb6GnGATi/3u+csXX1uqX5gSmFBT",
+	"qDPU0dnwGC13tlCYznhd4z9xE76V2s7nYEaZWOAsSxM/slc2b8A6G8zRFscE8SLXqwHGjS4mo0+XOn/g",
+	"TVXNzm/pRxddpNZfsQzs1JW8JISax0tqydCZ0tDPRvA7NMHyXVkfbnTJL67ULjmXEdsSrsqKu5qOXGBo",
+	"X1EwQfkZ+5ASA3/yIBJb6hp5GGxxIlygo7qULbVYp14AALwBWsEXKoU02L3WXSLpDKdpV42k+USwZufU",
+	"X2okZKIs5jYwf1flpP3+ykke46OINrpHXZNRj8KWJyzDhH2z3jIaV6sCBvgOTLG5/NApRXJ5dihNuK0L",
+	"YiCKI1IC7Y3s0+Srx/epLoor5gtlnMvJzVlKQCrGDBRcK2OdWOxWlfczdz/INbjUFaBa8XrH28TPfXpV",
+	"0DPFrU34aDYmW6hXF0wcRhDnQXHqEbRW1p1aPQPe9B2fN1ICNujwn7osbxuTm/1eZ4heBbGg5zQeTZP1",
+	"URUojSwpgpe7r8s37XERjKvQE6jJNRBhKGCa6DjIoHoKk4rL5CRL8c6nuFw4WBV1bgJ1WWjejwinaZtL",
+	"V8qgcaMQyujpL3CtpJTUgtY4oYMmZkxN6Am1F5zcnbHVCBrFk50sEr3X2ja5NEMeF4iphtL8hCR17ty+",
+	"AvBe7oeX+68OglGE+zc15nOkKSkbvPuAdBhIvO+M6MXR0fMXHUzAdQ7RAQT8LesE9KITsmZUcbJ2UTS+",
+	"vt0/mGj0n/VisePyzFjLmk6sODyUyea3pIf5B5C1fPZP6pUmgOMTsU96Sk1OTW1Kh9WW6rRo+stLdUcM",
+	"BlSY6m5gQJGpnryslnkf4jztVJcYJVP12KaS1HtHT5dBWUmg2HW/XwiyNVyLNRXpSyg7/2j9pUS5+RyN",
+	"kJFujSip9EGwUIXRCmnBQ5ksuIg3uImKb1GOn0ppKlrNALWx+eN2trTXIQgPzuvmJm+/1SwJTelQ1yn3",
+	"gXImqXL4QMsuLz05s8NvvfLbhhnp9pz3o6xVyy2Teq0+YbrZq3YN1R6GKRLjS6ggZbasVb1SzAV/kqXq",
+	"MbD0rhhrY42SCb9JDbovYwd1WvvXeI1H7sVwSwSOscCAkMMUqdaUEsyZ/GOoDkGo8P+sEFkhLBiGC5Jx",
+	"iAtQvCWBonkxoQH5doly8cBlekm6bursurLpTFMZKypeRbPL5+iCguuOB9ZUUikEIt+B5WBq+OuhqaQC",
+	"CB2kbM0N0S1eqjexqHHvdpZDwWtcZkm3YX8P9z8HHcgMsPLAxFED1FEG9Xxg+FcUc3lyT4ya0c5udHjg",
+	"9DcpP+rwuS6KDjCUxQCWGiAEWxY8oYRzf+FdD/XXxMrjddqQCGagadgR4ZQxOkFwEJQUI6sViQRXJcPJ",
+	"VrtQOgijFPdYScC+MKUmJxPHlJAxH+OIYfgCxBFcvQ8bLCBs+4B3E/hGXg2owd0gW3sMf5rDC90Swr2g",
+	"MfnkChT5mas0WW9UFaclSegaFTRmlJwY7nIQPLqcjdTCcK4SPOaDI+8vawNrKURf45KLpdGjXJSt3jlI",
+	"BnFJjeHQuttGO73xPUFFNkcfgaLNFZuhklVhWXpHqZlYnFQI3cKyVboOHci4/FFNnBPe770cy7pErR/n",
+	"hAUhwC4vCn0/BSiUf/o/+j/72c8qrXftwue6LBewzvfiqWh8ppHdNQq+IQXcpSw/16iGKlGcquXeykFc",
+	"pyhTAVDRT98I3E1psiJQDW/I+N7ah2tcZuY2n8DcBKyZvUcA+J0oITFf2HuhHduHUUZyzqgm5IhEj3R9",
+	"YcpKSA2oVRzqC1Lnj8qz4USPRtMvBTMNX5jCdvWqUrj6sQiNd63K07EBZ1TOX6iUsVDqLinOicIeaoDG",
+	"Le1Q1xRA8ZY2WESVNZ5ZPEFvrPO9qcpbZQocXK26kZe1xgt/odc6TRnPcP/19fKx3G7fDVX/5blsJKi/",
+	"qDgUhrwOiV5Vljx5N0kV1c9NkVi1l0JBKVN0H/aQtKj+Js+evsKhcGEk/1Fk6rwM028Fyd6ydadyKwUs",
+	"L3jm8py2sqeZsB4lD1Arh1Ax4fA+11UQ48VkDezIqRY+mR52XLnxOquqo8/0FKKp8062Vy2vcz4+ipHv",
+	"5ShGPkW/8SR8fId7DkS7Xz07cJ92BjyQ/K9B+q1FWH0Ink7qipMrx2qKgFNbwVYhd27ziqZc3RvNe9d1",
+	"DAyvUN7mOWhj3xuVbgdAFTle8CeE38LQv/27/J/P30LJ2OCWat8Co9WcT5t9Z3XaMjnvmas9m6Lempzw",
+	"mZ4sc1ua/5YqtPm3lkxush/5JAiNn9lELs1r9cw0Y/+wUhUwnJCgakZUUfelFl2qkCMJB4Zot2XjTu0e",
+	"jyIvcJKOqU8+uBh8S0x5AdLIX6Uo2RIu8DYb7nGbWOtdn7hyvG7nbRt/Cm7gPAEFN6yIBkUArS1TnVeT",
+	"eGvL1T0kwzRHDQNtL7Jh9EZwYgWIF9EGCk5qh70uWjdHkMHBKEEFNTAZ9S4YquabdAXX+SOq19cMPBdI",
+	"MAQjWzehBvU51Aaq8j6Z22VQF4wuTEEqJS9B454dz3KigX2+BWIoZtphQX0z72r3tky62Sm39I7sjlGo",
+	"egjRV4d7r75WRa5zIoqcLqDuMXgBvjrY21NXskJz4zX+uipq7Thr73rF2Uj7yGNFDE0IKe0JL4FZacGo",
+	"/ES8JYiCU8jUAEsJvpemYBeaWZG+lfbJoEqcrlnS4NFwIfEKufviUOpBuVS180biqPac1EDjmkSm6zhY",
+	"HdGfAsFrx9cGJmGDQWRylMYPhymhhkWxvdrco8CrVeXZY+7b9Eo4E6pCRFARd3ILk1hl0KPaepSTHijo",
+	"eh21PiiBtQ/0DFx4Sksasasaqm0jTkjWCRfAOmOzjpFKi9K3zJbkJN0hjFIpm07UJ4YJlRpNWGMZHVkK",
+	"2qdKe5BZkD1tPIBuj+j8E8DXuRlsN9Ppwf7hd4cvn784/G48XUTVJ9ZSrw3nnCCpa5dBlgrsORIqTcz1",
+	"qDpaZVxyYrfpfL8hrxikmg4OeENgsC/WrZrspRMr/Rz+YoM5iRKuoBJkjkKpdcOllHB0fXN6dXP++gSF",
+	"OuitOSXBw2HnObylOCemVMmJcnGrX2Qjlt/lpO781j+eX16f3sg3b2n5gHz5K4cCVEUTvg5KR/tXcCnH",
+	"zHjlgcTmlobWwRCiryydg5FCzRYhEKFo6eQAwaRRjnx+SxUfzdvz19XbWM/RDOLYVBeKr8xJbR96tqj+",
+	"Spe43XY+c9wkrZtXrqlUAiI+AZ9pCRKkUmlkQeU2mpvAjSkkqFRkkMbFFrHVLTV7RdelDVCozmT532Ws",
+	"rPIn/e36j8q+1Ouq/3aimR64gBEqdgehET3EAH8DZKdMLb6dNW/w2hmcJ1tMrWSAlkQ8EABMkEzRK7mr",
+	"90hWMHy/XsSFYr1vZz8HSKkCbAiGCI3nyFRMhlASVcTsXEUZ/Uk3reVLnBhu6ubTTs2H3ftc2dCPbvBl",
+	"Jcb62Na+8wXJOj3a7j58RMevSpImSDNvUQMNd5RGqilBhL5yJjSwm93u7q8tTZ1FaCleA9gO/r3ymIS4",
+	"emRPnssF+USiQvTpGcq7CKKF7lyOtpGFcI6aYazHb10IJrky7BGNHVV8248e2n5ZI9zI37GkULXY7T/M",
+	"L1t3tQ7wzta/vL5MQVWYNwWGTyTVjnZTCDYXsG3PNY5Al+KlLukJuibmC7ZqSbzCAi8xJ3/iKEpZdGcT",
+	"EBT6fkJhm30HNyKNcH+/G1bkpg+w1YOSLdaw0hgv1OiSdc4IBBvQf5EhwZ5wAM+n0jA3AoCuZjZY4XcU",
+	"uq64XYPUHHZJpdfBNkEfbpqhjKXpHEFqqoLvycnVjgmjDmszocLzWGF1dJR8lwPaatd+HVfT/Gu+kSk0",
+	"FFYKlxXF+10D/s0PHliRRHfcUidrL8cJouzBzfYaXmtAf+EAoKqZjKYRaH7wLrP+8UY7wmzgJodNa9LN",
+	"5VJKu2hBF9uEFgIErjxp6W6Bhf7bLJjFOIG/SJlNyF2Md7z8L/VL10Lmb4HibzSinaGUYKP+m7Z8JXLU",
+	"rIwCCuNUM9LUFHCVr0cZsF6o7vNkvYFyswprW4uIY86TNW0riDOA1NGbMzMRJh5brFsvgIy2BaTk1Rsv",
+	"dyNEmFmaS9mkh+GeP5BMdIImwd6TAgbYQExx1NJmnw8nZ6tIyFQ5itQqOJ/WdWbUZ4xNFJDTqRRytWmA",
+	"2qxIY/hPb/5F3IJLfEcJUF5lOYsI1zj7QZhA6Nkf+GtfbULoWIT9SFR+bVGoCgWWM1BpsxyR+R7vWhEB",
+	"HpWxq8TVe831sIGhQSmKCozcCnrTpk/C0YqkngrYn4NZwhdOl15mNiUdhqVMEkz1dDRTm42cGdSS30T4",
+	"HMwKmgj/D2MBK847Prjl52B2j9OCDBzww8ZLqfFOlTNg0g6GZ70srvWdqcwS1X1g90RltcoJLRdJz44Z",
+	"jN0f5cJ07OEz2Cyjd7JjXrfval1gZ9TamHda1qZ1g1DysLAL16SHUyrSsebabdZTa19hlsZfpuGOHPRH",
+	"pASVtqzeTs4i9G6DQbZijZIIXgSXrt4HPoqnUQVrqjuzLxqhmuz4tNFkM2na8SncaXTM1/gUk9Z42buV",
+	"WxJ7LDCufUvYwXdN17AKKH6SJMG0ZGhO3NgKIXDmRibz0yJVtIMQM/acuUZEXh5bqpNWVcDXyjIfEcA2",
+	"oZW/NaaxPvXqI7zTLZWO7yfM9VVBYaKtYlab54KO2JyyDVMZqloIsSuk78lD9Hxkd+DfTMEUUNX7nMF6",
+	"aTSTpsfnIgHiKhXL95PN/Z5o8rvEg/ls8Dip7NoUJ1sSq6p3K0IjojMV+Wj58U9Bu19uzUlJ063n43dV",
+	"KKGgU9fApgY/YgFINtZxPKha8BlO01ktPbK/0I/zbD21UmF8RyShwE2QERpzL+XfJd5qjabEkBm2dofX",
+	"a46u4XfF+00QEKpIvTZQPPkPCSdQZyDholZmsgXGWqoGfqDPB5r8WhCT8VtGzN+amjxxsgaeShqjcB6i",
+	"cBGi8DhE4bOwJKM+ODoKFAOutA10eSqbgJirNuatDBwj57kLtWXpA+TsAUXGFu+AhPWJ8FZ+A8vWzK9s",
+	"wLYjUKLdjRfz/P+en324OXcdzP4S8JANMyH88oUzvycle7uowsHAwL8CX3cfnAiabZv+t2w9oci5ITrT",
+	"QJMyLYFRBYGcWunc2RG14ItzrwyLV77w5HRPCE5bVMeWPybu++JRaa/749JeIQC+SihOW1zgqqBKSUqu",
+	"Qh8PmyTaWDI7uZQrpnJWpNxS/+bdmaMvoZL46GxDVoiIbcnCpFG0wOoznIskSjJMBcKUP5AcYBQsR+QT",
+	"lGRTZZEXh3uvVAqAlo7dCdCvShLoxSNSUPdUCiqwrj+mnf2JWZsHj8ywBPzQwBxJJTiaaZLfmTRJoHqv",
+	"nNW9bmzB/8fe2y+3jWN9g7eCcr1VnczSsuOku6ftmtpy2063Z/I1ttN5n3o1a0IiJKFNAWwCtKJJper5",
+	"ay9gL+K5sLmSLZwDgKRESqREOR+dv7pjkQAIHJzv8zv2vbU5DM+2LKJ78uOSg8OXiVlntV9+cU0FsZZr",
+	"fL6CDO/agqd7TY9iu4lfmQDzBbJb1bNWyTAcecVO1gW+jRpU4HU2mcqGtG0KIntPhxp8ytxwkaLcQECe",
+	"gSuN9cHxt2dnF9fXxbj3zeXLi9dvb0pdkF3kvE5/gQzeV5bqV+WhVqQ/r8k/tT3Ja6f+rX1H19dWvBdo",
+	"DC1kCL0pIuSs1iKsxVu3riGrROS4ZFMasfUdj0qWSqMC8aKt41GiNtAUNgFkaa8FeIFaUZSVZPq2DcqE",
+	"S/GzJ9Jq2YvI+auN8do4AuIgtF11Y3m4La5YmT4Pib2JAXni8OECcpTDQQTkqc/ifFbKJw7I96SU7PkD",
+	"sfex1ETgh3XkDSu7bVIUV+YmbQRxG4lohaErmS4sL8gv+gK1lO5JNQOXKW0QJVsI6tpcuRx4tAIkB2KE",
+	"7sm2Sd5GLNFB3KJr/I15/K1zwK5uIFZevp+qaoMKw7bcI0ajW50lMVM1evVvp2dv377MOwzHjKYsInOm",
+	"N9itCaPJ5ki0hsS2e7vFSQHYVc1JOTYpaDz/N2uRogNvZVpu/uY9HWaL4fy1L7Z+id+zAlW03OmpjPiI",
+	"s+hWcTFklbvUbKBaIaGl+aqaa/2CpmNGMPITkDtmzNdkMYem4eWGdOSaeX5lNAnIzevT6xtw+FkCg+pF",
+	"npIpTVSpMUxb1OMKz1lxPaXLVN6S8lUpH2dQuvK1h5Xfl0p2wxGavo1N0kLaCqnrrHxq055t/kPEox4J",
+	"p9JYImOaAPQlgE3F8T4+CPWokcQOMQTKpzGPj+u+GPGUqQLkoFM1xzTpIURG4gfmunIYlw4IQ/X6IkxZ",
+	"ArIMX5HDYZY6TDjfMgl7kMKjGhPkYzbSULsGb814HOOrfQFAnVOAWF2aD6pIyyVqfi9yBd/+yy3M/u/C",
+	"xJVWgNnHul5Q5R3Wtq7b6vkjmQbOunSpm98p8u+yPVmXtge5NGbqOtrbwCaGFN7mYtoQeAXbN99qPmI9",
+	"4oV/MrBTV30LRI4qdNbEqEap2ev/5/8c7v9E90en+8//9eGvH/eL/3zW5p9Pjj7+r6q79lse5Gyxm4OM",
+	"x848WDZ65HRaky02rknv/0WSFJu0u3AqzADBkcpQSCE2u/oc8uSLsaw8g3dsMJGyLTvbxLBz79SkVq3E",
+	"WDS/c2W0vHZz+pfqmuW9m8wtQqV7tHK/mYDfqrMV2T0TGlAX1l4su9sX5o0beMGWy3ExRhFUTSCI1mDr",
+	"6nwmvq0UtU0+myfgQyP/26wC4vScGWEJvXqw238GIKeUpHJ24vxjrvAEOp5jpV1vbfi5qXXKhimrwmSb",
+	"yJkA1Oag1J3ee0FqRqor9MAfLe4IH4uACDZjZo/NTjeGn7DneY2rruCYG+WHpvG6tLwdY5stls013Yd3",
+	"9iWIYFfbzebjype9fIGWZs4vX36mJWayClPMbdkKzncBo2/a7bUyCzplREsylkSKUjvXHPRwhnMTpaXz",
+	"eTgNxvxpzyiBswqd5OOK78h5yjLJmz97mKUQICVytAIo9k5SNuLvi08VPYe9v4QnWFI7ZVQoYgHu/R1p",
+	"23CqmOq1fGnsF23UDLwWyKmmO06Bs5f3TKcZWwAm2QHrX01CkCZxQkIhZyWQFIut4rMoQnvvYTm+Y4NP",
+	"SMOWdIseekNhwZ4fo1IDtqyowXe9vXqxI7Zh1rDi/j4gmIm9tc31aKdcrfN1+YHXVjDaEZslyXZ3Nbqn",
+	"/E9FWXU7eu0Vjx2rweXatsoKGjMQdv1PmSZDYxdgyi0fiw1rwdZ4mAtbXYmrOVAyzjQjE60TIy3MfxV5",
+	"e/Uiz4J1WFWEQZc1kmYxA0EhZz1yxSKeQgcDaltku9SJRcCnw2d/XSs+Kg+3uggGyBST6Rz0i54wlWev",
+	"qaZyrQkU1Tq5NpF0ytt6jsT8VjNBha7HLzf7j8+QIRVkwMhwIhUT1UIrYvcslsmUrR4SRIY5U0LVnXJF",
+	"oZAZQ4Ypi5jQnNb0ublj81pg/tM3l+SOzZ2rKm/+ttY4SFg65Uq5FizN0xlTub7aGJoTAzY03oqKnZGQ",
+	"9MOxBTZ0VU+h17qqNEDwQJqG5ezTU/o7Rj8rvLH2CS7WPJGycSPfgPvS8sYWF7445MIyF9YUFGm1TGaV",
+	"PAfStFunV7vCUCCfNBOK/C4HVan2yz17mhPMUE6ntBKj6GKa6PnxQnFu84EjpumwbbffKKW8XZnqhNFU",
+	"DxjVG76l2B+Nqr+CPcDzq9inUwSP/BsEItrtkcsMa1DEFkvVPkzvSlQa9Lurr/erqyhOFu57/c4lKRdD",
+	"nlQlIb4DgKOcyRYBFmuSo//IWMbassX6EsB8wnZNEm0+ThU5cK1spbsjM6JlHDXsPKiiu+oK7ujutt4b",
+	"2rAnArKiRi3RWhSutGttW6xaWcgisGdboN5i5hNcl8UTW2ABpRbVDXDWcUMw03jDdtXbluB9rF3WJgs6",
+	"tUVZ1uOnaapVVQ/fOrb/zgZ4jHqVZiIg2AfYPH1bLODLQZ/USQEcpU5ebKNfHlaF5R0zritaXNMiu7Kw",
+	"EoQsdh4DcoWPz3sqOQa/ULD49KiqcXGB/S5nIU6pmONsVIOv96RYFEnMy0bW3yYsvbXHOZCZiBS0w8b0",
+	"bG6UeCURaRmTF2swapaQXZ80QdCtrox5LlOSMJnEDAKYgjHsbz5gJIOimQ1wbUVlsvevUlWC5DYWRKtD",
+	"/rkYqez2DTusyZhpqDsq0zhgWBfcZR15B1fUgXqxUH1ZuSKzlGvNhI+kLS6luZPdVj1en/+jwThV+Qv1",
+	"fHaDuvdTklAEQMCLsHXVu9XGK7SEzbxllWXy691bsIorEGWpn7NtJXheg4vw9JLcVWfeAnjRbYMGs1y7",
+	"kWw/WUthxnyFQFnDtrK5UHYgVLXzypGhWzMjExGhudbUeiqtq2dx+BFYyZISJfNuunb7uCIvXl/fNJyy",
+	"KXfnGsSJ4c6O0zfUAtOs0XFRV5NdrMb2rIoWNVAH0K8qxEPNZzoYg9s2OBmbaaId6ZNOkawmvwpaWdjp",
+	"YOmqlHTRpQ2pv9o1iNynZzeXv12ckPOr00soO7BNJ5S/aROKdaUgegogZCdAoPAzBKeF7Iv8eA1Zh+Wv",
+	"s+jDoU2DUiRl9/yeRa6Ds2Dv9Qk5v7g5Pfv14hxgjGTaF2Mpo3KqEa55L9hzi94L9sxazF/s25UxFee2",
+	"3MrXXNd/wGFaG8aUWwTtMSF/KuEHN6Fa80nn+RsLRW9NO2h+vyok53yTgs2sO5emrrEyiwKHtmv3YE3T",
+	"YVCXNVN6dd8At6HIKPzEY5bnQczzDh+9xtC0Txt1sfzoAdYdomPj2k5fm6WqOtlij2xotgO9eo1iB5+S",
+	"ZqKFt2ahtq2c7VAZ2ygSKHgDciqFOHSpuYylBCwLz9NzWpa0HZbVumZbeFQHj5W3OC9TTylPIT+z0kHU",
+	"pyrUcUyzDWcT1jrfdKu7u8rx1ZgcH4oEEasHJaRlzTrN2L/W4p3hWwVnS92ZFfZy1TGdl7a8FVzrlmAS",
+	"lY2+VypIxVIcj3oQoAXHtcrxGTrrPLOuw1Yt1NpCdvvDQE1gGVbzllDFHl3/WrbVNJsmhl3kDbYh8wZk",
+	"yXdGUCvI6jgluAIUNrBwm9YV/q8PWGfZFykbsRTwdaA9oU84hutk1oEeGaMzQQsjY7UcmwEA6KD36vTl",
+	"RS+hevIx7AsutCQUSha/U7YHb2CetfXZ9kECz2GFOf6dvBY26XnERaT6wmlkXBGRxXGPhP/LLNl+AyWa",
+	"vdfFTxFG3e4LC+uR92deQ/X2wQ3BQNojSKxuLbV5Vyha2RNql6gjNTAXXXXHckzQ+2YXr0DOREHMAyyG",
+	"Iv91+vIF0gYXikdIwGYfpGANrl2l7Gr2ipkZ7uoakDD3/EOmGbnUhFbOGzAp1iYa+aEbuWLMozfsfeWB",
+	"Lu89QYh0PNRIDrMpZAs7q1sMJzJFjk1jThWrDpuXDqjdhvsUoTmdxquJsER8Vmuv90nW7CLO868qFD7F",
+	"hlnK9fzanJD1NiXctdFcSrCxORFwNSj5+7sbhO0YxhzSV4DTDqnhskQxTU4zPZEp/zfmZkK10t6xseIj",
+	"UGJRdO797/3TN5f7/2DzfJtpws2/PwZ7A0ZTjL7XLcavxUwAlAbaFL7nR5xonex9/AgVhqOK8obrOxpH",
+	"6PYBy+nY+pjyRnSK0GEqFWab8CFTAWGIu88SK7NFX9jyd6AeUlR4AhJlqVG8jVB5I5Uep+z6ny96fdEX",
+	"f/nLmRT3KDRU7y9/Qfk4ZQCJC8ajEvSO3Q6pYifApfGvV8/PyNOnT38yQ769OYNV9MWUm3Wi++CEOOAb",
+	"fGPK45jb38ij8D///T+3UxU+7pGXdrLc+QTiGXuHxWykjdjtkSsEWLHiPhN3Qs6EX6lM/Z/+yFg6JwlN",
+	"6ZRp+xWgFEAWDX40VMbD915gWqj5N6gPgoQ0SWI+hKUfJKkcxGz6fxm+F/or2xePzAb89Oz7Hx87pUlB",
+	"9S0JhzJi4Yl5VLm3VW8aYWv3EmoouZmYrwQYGsi7gkM11xXmJgNmLDwKCdFSYTMgLGQ4sdms+bNTOndD",
+	"uQXZye0XX/N/M/jgn2XEGUaroDWQUwVDTGXqTen724GM5lgcGAbkCXnJfy7k1gbYUQuRzM2L7/en9P2+",
+	"eWcf37Fp3FQUFqjoXBEl7WrsYRIeFQ7BLt/cH0XC/71vH9q/jEKE78XL/p0KXFOTvgCPltEVBGCRgPpo",
+	"P+jJ0V8LrTsDwmLFCAUPhRTMUb/PIICFVNxtF7ccSjHi4wwSDJTKWBoQqvoiLHGaY/Iz3H7yn//+HwQQ",
+	"8izmGP5mO2bk+5IJY96FBzThB/dPwr5AVyuokj7nyEXMFKSdv9/Pf3GU5ripoTTYarAW+yKVMVPoR+Y2",
+	"KxrvWCF1AnmnsetwXnsOXJFnh08Cdy/7YmFNzw6f9silIIUsJjKVEUPahFQ4Q2SRLIZ2ybuJ7IuYDu8U",
+	"Ca2urI5TRqOQKGY/HNSd8C9/+QuowUlMhxjHcS1wUURGjEZ9gbaKIkOapnN7qDeQYIUH6nu/8NwGsImA",
+	"cgSWXCFTzxwXvmyIri8eUfL27eX546DwwxUkeoXkkaOzp0cFMis9+pL+LtPQdh/M/8qF+eujQ6Il+eH7",
+	"759+/5gMJ9Lc8CJyVl4KUTgq52ulYm6/4qQAZQi+AbPnUsRzguWcuGsLwwCFPHp2+PSx3TFb5Adb5tQL",
+	"FeBmB64Ww9iUjEbEbTlYV9axbXmJMc+M8Aovbug4dJXOzqPFRV/8kUnNVI+El6P9l1QPJ2C1TaSQcLWk",
+	"KBXoOES4R8+eHPlORnBDzB7gZtnRzc5fjvZfScHcwH6wXy5uyKOnh88e99z1tgsWUrBjpGyAOMRJXUFA",
+	"QFJ2L+8AjMOSj3Vymz27jNg0kZqJ4dxsW/jm9fUNsff4AHYOm2Lm0DRG+XOGjaZ3DMR2WBjH8IkQAWIN",
+	"C7J3MmGpPeyA+JQoGDqVmWbOS3/HEt0XkH3qWPPRM+iLpHBIRad5KyQ6plygxEMYNNdmGp/rC9vpx31B",
+	"ypTM0iGzcD1cYcOTUUzHYxaR/CvMDUliOmfRMTGmT3iSH5WbHJmemwu+FcIMIKJxIc+OjozMx7+kTvZn",
+	"ivVFlhAhzUs98iaDEIgcLVNmyqKU3xuOYnbaWlMzFscY1rhjLMESb7NhykbFbDTFlc3ZAFnqpIUxceCO",
+	"hAkds5A8AnfQk8foZDF/u1X83ywkRUlsu2Vi+0pkBilI+ieHweHhIYHStIixpEdCwd7r22GWKpmGAYZr",
+	"jN2L1Ub458VzGvEY5RsMatQzYUR1AlphRAy3ZqAfIT8w52am9Gk+c+WP9KQvyovFzxe20hG4Cn6ShS34",
+	"GzwdYtQn5kMmFHikrHp9mpgV7R/1Dm1ZGyrD6vjgYDab9Sj83JPp+MC+qw5eXJ5dvLq+gHfAeaBj5nTk",
+	"gm/5eO+w9wQfkQkTNOF7x3tPe4e9p1gcPQF7wl1GGk25OPBelIM0A3szkarCbjvHGv5ZzjhtjjcU9w/m",
+	"RmaweASP2Mshjh1Cmm28iYyzL2agt/mJzX7Ke2zbn99EYyspmzU+YjPidGQnX4BiUKbD3k9lysJiiSlX",
+	"UP6PbelPHN/nGov/yTVITBudYaC5ufWY4y9o1u57zZ0Ehww2oXQBBzxmr7pcRnvHe2kmcqeT2XqndYNn",
+	"oqLcACjL3jLofzPw8HJRYLbXg+Y6ow30+dxmi9L5rTlAa3HRquKbj//ygIw/y2iOLmShbTp/Ub//3ebb",
+	"5WM18q+hE+fjx48FyEYguaPDw+5nu8oEGpAVmRyGVUVSsCDvKDRgPfQn+/4xVbP4ZR88x6JptMqz6ZSm",
+	"c3N58VAKCtN31kAt9hWFUh0ItdOxAmwGc9f2wGuU64p7x9iT+hh/NROV76bK8ZvGVcXNkFyVm67fQdcj",
+	"29QOo5pxbFepiJZjiIKekJimY3PFwDQDNA+le+QMxaoj7bwsR2k+pdqY16DaDKlQll6h8NzcfJSLODGC",
+	"zNkQnWLWPW1uIgfDVKZzi4qEC1BVF2jMtAOv2iEpuSkqqOgGhHsiU90F1fjsIvziIu6NjaCYv0xA/rA5",
+	"nIGR8NsQUML3jUJXSzuvimXr5LSoByOIrVOl0QAxlGTGC0raOFjgfWFNBny+6jiNlX/65vIfZkFN2CGo",
+	"orkBhkoVeH/jebGLr9koUEYx1mvvXR2P9B3wV7DIoH49YPFy/5k1kxSLYJpRocPBr34q36yDN+habvTc",
+	"Nf93o2fPQH1q8uQlKjc3RrfZQ1Gyo2uJlAKO84qbmWcwmlPp4naambwFVLxz4FWquHT4g7t1QY3KdJM7",
+	"DfJ+7KDUg6pUSDxWAFIBxCXFkB0jnVPDJif2djlTpkfeufatuUMilkpbq4z5WUDNRXMKLmyvL/5hydhc",
+	"XZ+HbW+55/ug5shynRpqWwsmmbGEJd5DBMIXhmOCWwIsRzvpEjPAVAY85L3daCQ4uFdHil54G3daIN4n",
+	"nU19hoka9vNqJIs17awDuoeZdBEwxA97L+SQ1vcJN2q8c74ZY29v8eMq2JsPR3zc/rK8RJJy96X9dakQ",
+	"UgcfsO7zY0FaLekDnmAWxMcatmXo4Pwh+FWtLmpvbunQtj+HX5je2TEcICuptwafO5+P9VFDG090VORs",
+	"zthlXJDvnelmTCr0GxHqpHZfgEfHNmNzyQCgZ2bDIWNRpXaIL3+JBIFqJSosHRHCFbL9rmjBsP1apRHo",
+	"WckpAz92xCOwrgs+JufbHKcyS1RAEhnzIWdl35PDTLKmR1DoBuXKLiwGXiHa5wMO2KfN2u/Wv6pTymMi",
+	"R+Cz5CmRM3FMQnA37mMlf1irltpqtiUyqlLu7rhortfhyP8wr1TolYYSeBSQERdjliYpFxrSGGXChx4W",
+	"0JmxRMs6fTMvxm62qhd0wGJcUI2ODBXZnQx2z9LBJmNVaODeVTwqZMbIlMRUY3PrqvkBJac4fzMAjJUL",
+	"wB5K+SJq7QC50czfTIDC3VlvAthT6cwKQP4gU/WdG7rITYE3LjPTKP4DYnXLjPTgnqV8NK/lp1fMLDDT",
+	"VmpGHPwyLuaNqEwu1GCMAf+TYtRFzPvC+6GGE8oFeQShT2R7vWn0uOxXHU4YNOXHCkgWQfOXEwQd6wv0",
+	"pZp7c6vYHyH5m3W+wz8yoXkBFwry1jGEYlaDF6MvCm9zc11izu5Z1CPXWibemYq4hCjtHezULJViXMWm",
+	"cRNPYffXeA9yzENYE/T1ZMO7E/JkAZKrjl0AgkHlxW3WwXRxQS+lXYsqLubwsMFyYj7lunYtyyWoa5a2",
+	"0+tqzuY3c0z2/ZWO2ZGhvC6uLMyI1TdoroIe0ODGotds6c5G8R8H1uu+zm/mnPPOgYaEF7vMmjw3BdA2",
+	"+T2DTJdetQpixzpnNLJ5yq212vMX/8Q+Lc9hEU24+fmLf94YbaPVG89zdaXVe5BadDNPWPu3zmKq1Aav",
+	"SaEpF+3ePJNCZVOW/mL011Zv/oPN2z7/M1Xsh2et3voV3AStXnmD6STttgGdGM+N/tTqjRvZ8PkXVGnI",
+	"sm4xh3+n8SzwNAQ2XnLR/h36vvE7gHPGpWi1zb8wYXlB8+VdQ75Bq2mMqdTqhb/LwVUmWl6cNGUxbb0F",
+	"Nylt+TVgJ7R64xRqUFm7aa7QWG33jpQtuKLtMvk16PyrhXcu1+yndKKqewlc9D8UZH8U/9FUVy/I/YMP",
+	"thHkWnfkktBuL7P9q9A2ef1RjF5JwSCLa+uT8JXiTw+frX/vldQvbcOL7lyXVQfY7fmZlWiZrnBkXmoy",
+	"MDYYU+TNxavzy1e/+PJuITVJmU45lnhj0KZX4YuEKTojg+Ucjeotdo/w0rHaHq8fOyKOjmIFVSeNSjHk",
+	"2zU69GVXpTl19j6Rab2/8gUo3s41KePIh7wDiFlBWj9WX0DrRsEwpdrnz4/6Iiycj0gyHWLuL4GkbsIF",
+	"GYAaF1hD3cemFZ1jQs+ADRHoCTMqcTlBIdtPuL7dhanCHnmVl8ZNqbpzPfIhs8Is1aY/hR/6e0xE/T1M",
+	"LAzIf/77fz4iNnfhJ6x7If29Qi6d+Ts87NOmCO5nX0Bn/kzbvGwzGwIp+Hy7Y3Ou+LStOkzlnfnIERlL",
+	"BimdLiOvL2wKugdyw+5hZtTAuzcg7mgtqB65iFyRput25gBg+wJnZVGVqwB/+2ZIfTOkvhlS3wypb4bU",
+	"12FIVbhUXU67llYKnUCKWvde1QZl01VOaJ+XbptC21RUI+lK6ezeRUhV7ZLx0dKa2yGft/T9vt8X0bL/",
+	"dymXpCq27XUtyIeFYo1pJ3m3F6hqtLb1qtVGDE/Xqo03oMUpxgTqK+jjrQkg58rGLzjqmhDFFSSiu7yf",
+	"ypCuawLr975RMffCQrwSX4RFXC7zbsRezXig4ux9i1HW7ff6YCVSXWexShzODOyYYakGBqt3NzeocfiD",
+	"D4UEhZUOkYXtaK14FxTirb0bqHXKTHTmrsDdbrGbUHCDvVYWxJe1LX0CsyvmhroTzzhpynrklFxdXL9+",
+	"8dvFOc7vnRVXF79cXVxfX5zjmRtjyUgVSwlVrAoxozo9pCYeq6K3qvs8z4XPwe42jRI+Px05XTu/gDGo",
+	"8TwRgK7FhZ2lXLNGN/Yg4mpI06jeBXbq8rKQIu3zmJBgfWKLDIarYtpSj7zJ20CUg5+2+tMsziV/VSZi",
+	"2UkfmjrzfGZI19sRkcK3nOMXtkhJ7rJiCrb+TcruIeRQl6daqD2zSWfW1RXa6rKCUwocRJCKh5H8o8Oj",
+	"9RfCLuTUAi92wZsN3WYJyR1rCjXu5uy6xV3y2FHrbpJV6htdH7fHI5kOWYgg5Pb984vTcyIFUx1cMVj7",
+	"V3zBLG09UAniV3uhwGnT/XXiU+enr746L7hgUHHtnLs5GN+TQ/LyZ8gYB8oxSpGNINwxlmB7EB4hMERf",
+	"2G5TE4rY/jaWAyGaCIpryETO2D1LLU42Vtbg8ljUI5e2iF/3xVLw58TWvNk0pgEz5+ae4j6C1CP4NQXw",
+	"pb4YMGL0Qry7gDsiSAgC3+IhRBIiTkrLJC+fqcx+x8WWfdzNrlVjw/7hZFMhuIIkUneZfBTFZlQZrtgB",
+	"veOsa/0KZSgfY0k/++v3P/5w2MLnYOOSzSoygxz3ycXOUA48L+SYDeV0wIWDhjh9dX6C4RYAirIXN/Xe",
+	"BhtcwYdfXwVkkOmCGMECpDDw+DMOoQV6g4R+jh4J79jcPHfH5rcY+zL/su87zAc7BDS0gEUVIHIWEG7W",
+	"O1a+RXG+RXG+RXG+RXG+RXG+4nS48xf/fA0Q6t9S53adOrdhxlxdofu5xdF0SGQF+KyCto6oP2HEoixh",
+	"t0aHgMpYAKd0KrfV0yEr6HihyP3o8DB3cKMi7vDIcFDQQBnoE6eCLAGIIVKR8467CBXB9UDBasgjNj3u",
+	"Z4eHT4d3bA7/w8ITV0DvUPUWcboWJqrE7KpQcZJMTbbIGnsg23oh+enTmQdVhsElGmJICFh/tFBLf3FD",
+	"x3Vz2McO4JmPwV4FVtu6V/NX/BsfgxYF/NZd37qGv0vAgtVbnAd16wEL2mzy7vdmSwb5JlMTQtflpC7Z",
+	"gz/8+OOPR09+aOEScfbgwcDFiaq5KyKjCvBzYF0zwv6rEAErebEhhrHk3MDhUvoho8OJ4cjgIkFvP8K6",
+	"GatTOzxXndKhLnIxSPyDnL31fEzt7ZoP/dwyyNPx9Fe4+Q38FLDbex1RZJYQLcn3h4ftXRVbkOZiMnzE",
+	"YlbVhuudC0Lm2ZpQ73/Ple1oOpEAF4D9NufomCs2w0PIRS76IsTS2bCgOmCoFBFCZ9TMM0Jc6rKcPfwp",
+	"IJmImVJ9Yd3plcEm+Igu8/YXwgDYRpSJiiXX156a5a6Fpqp603bHDRr7rl2b3JbR253frHM4l6hG0HNF",
+	"xtAoa/sLhROtZ/J1jr2gBhzDXQLr3goQmd9KQNd1ZXjXI6ei5NZbwpvti9D9bh1q7p+3VIc1eHm7I2hE",
+	"r5OERtExfGDornkY4L9jLhhCv9JcILkFKpf6rmyq++OAhCmdheSR8wTmfkTDtOCqmP8JfDQMEvXBH6nZ",
+	"e/24V/ZSOu+jCrGxWzyj8xyitubGWbDW6jwr16vPzlLQd4K9lM72gj23BQDxCl9f2bRvy+Srr6rkZ8NC",
+	"n04yafI+3GnKmQKLk90bo84G3Y6JYszoVjqdhxYCEYEOLZtrklTzACVgD5VQs6tcmq5qi84QlBx0COyg",
+	"bfRYRugAkfzb0loLTeiAYlu9emysofWbqx55c/X6DDO1oFVCOlUWOBwzBR5dXZxfXf528cqndp29fvX8",
+	"8urlxfnjk754fnr5Al5FbFajiI8ojwH8W6fzvHwmt9Fc0oFMMX8AnCm9vrhhcczFuLAgPeND5oG2YKgF",
+	"JK4qmqfDOyFnMYvGXyfhnw7v2ro6Hpr2zVEuGHcQ6gOSEjujeifx6gKYrwv1db01Ib3TXHxuXS25c83U",
+	"LrYuw/dSK5sG0F1yL/IIGBNPt5Mi2eqDXZsi6FiKY1GGrwS5Mzb14R5yfnl9dnp1fnFebb31RSPzjayy",
+	"3hZTBb8i1rOYJPiZsBtIsitRINkqGaiaCp0WXV+UkeckYQ4OS1nO9EB6GV7oOkNAbwtU4RZKf40xwu0D",
+	"U9u4fhrYgmQRFYD3fUPQw8O1VtcLu/4vgaG5tdYwM3sUnTIzKoZQKe+6FKkhExEA0++avcGdzVaAAICa",
+	"tAQDgP3CXM8YKZAfz8HIqIIBgEm+SrZ0hd/2mbIlOD3LlrzJNjHktkWBWB0lKRnfN4OTcIUb1XLy5emr",
+	"t6cvoDUCtD3CnMLcTdgXhc5j0NCQKpIJyCIdzMkE2JSIXK19dcIvLPbzoMgvF8Pims6dBlMUgIDMymhs",
+	"mxOzWDHIQO1cLK7JOS+AzCPdeSgHTdMxwyoT51w8xiC6DdObXzS9w8ddcDsgR4dHJe81dOD5XQ7sSBHR",
+	"LI4VAq+iEeJMEK4D8v3hUV+E5y/+eWvtzFs0YQsNmtxdVT5UFZbWJKTukVPRFyzimkXO/+JvFvWBhXKo",
+	"8NjGwfiYCxqX3Tu2eQku2unVivkuXjheg7z5r4qt63T+IPny5Tl5tY//pkyzXJ8sODYcR904+vwxT6t/",
+	"uM86rbhFeOu4hY20X4gRsKuLm6v/MraWA1tFbNQIQh9bfPe2IZN02QYAx1JAhJw9ZBjywEcVm/khYIs9",
+	"U8DWbZ6oajCdyq6KKz/hl6Dau9WuclaUGWu3TgsGyD3d6fQJduFfZRV6/GP7DSe+Hd+EGcKKwqWudVwV",
+	"O9eax2vtOxjyDa6idZJWh+EbXIKvQv1EQRzodgsrAeErE+j4ZWsVpGDt4qjVPf8VCd+8tTVtOMPBB/jv",
+	"R0sNYXUeytaH9WCxFVjgrrzMC4Syrf7b8aEvXG9Xs9isT1lNpciVG+RTQW/YBVRAbhxtEvX9syBo2G1b",
+	"j5zhqKQzSZXmFLNt9nNe9YstS7GZsaCJmkhdQOc4LhRb8UiFFg/I4wWOjNUfYpFWbhAN2JgLBXWJDldv",
+	"kHcQg5i2IinVDFqoAgaSkJGxd0CB7Ats9VxI4ZSCneQVyYh0g02NJ3kJKpkyKmYTHjMIrKs7niSAuAe9",
+	"BfxxTCOnUY0zHmE/4NArdJDgzYTMxhNwa2AOm/m9N8jiu1uAYgr9Wh4BFmI2Hdg8RtikvpApCaf0/a1P",
+	"a3x8Ao1djeaJTQyCpYbSVxf/fHvx9gL+fn7x4uLmwjZ5DT0ngvyyKJ2TNBO2i7yQtmPshApS+Az4LOzX",
+	"4ixOd+TcdkS2f15KOndN3iAXBRqHoF+nLwrNlRcGLOStVDVOs5fmc00YX6zD/gZ00InudS6h75LtmCHJ",
+	"lIp5qxKOahPL3eSDD/b/FmCPKzLcwhk1t1bXOp4KpHz2+uUbc/vOA3J2+urs4sXFueF6v56+MH+Du+1f",
+	"M8PmraCNmYLt8i08ajHRI2JDHrlUD65PSJLKcQp5nz6h2Tat57pGsd/0Gjn6buTMsQ+/o7wRXsKblI1Y",
+	"uqGl4Cq0OkU98qLN5zbane4if8t2HIZu8cD7cwQjI+gCEKVOoPVIqLRMbqUIMXQMnSaLyeknfRF++BhC",
+	"CT0IyhVJLJi49SA0sGuzwjG9TvO1OiYmm6wFdgQdlvNVOjAeStzrgCZJKldFaa5dAzsWKyvtZxNJAGPZ",
+	"pWlXJT7huJ+aaB4qlNIxCZzi7hV4ylLQq3NKGFIxZPEK1JFiOkEefQCBZoTsUhpplVIGc3wjis1QPUW0",
+	"Q0bgTfdKZeZyoW6qoLqs8TOgab/dUT+sY8KsuEvnRFunwwM4EcwnrXckAAQ93vpOvd4lsKQ29Fzp864m",
+	"54Rmiq1nZlLYHqwzCkyLjLjgasKiE2PgIqwQwhDRO1YZ8oSJvnG0zYr1zN7tkKelTGXTFVRwOoLQHJnQ",
+	"WJc1ZjZNtE0Yp2RIBU3nhbzyhCrFomNQhHAO9AfFEnoVg3zskTenN2e/EsWgwA9TbfwcNTko2fQbKW3I",
+	"XMACg8sYGavZHCnzXZSxY+cW9GUkimrYOWUwt42JbRGbztTafMhrGP9BYp44VU1OAdJ4F9we7FXP6iv2",
+	"ZHOOjzGV2tP4eQ5ekPVIWTc4Ttub9rnJ9IUPWi/Xcf+6E+kY4tII05vfhG0P2MUxm+FoI+L6BtBnFqr9",
+	"AU+oNqHH/NjrMPZsLhpX2pwO6Fra7lEnx7Iu2eDdclqBS7YDToD2Y97sCOAa7lkKuWqHhaJ3yEKApvdc",
+	"KM1oVMNNYW83DGfndBD86fMU2tDJ6uQEQ9TYvgpHh8gcihiMIXAI/7GhFFEAfo1SzQJNjewOoIgP3N9M",
+	"RN4BKogUJyRl5nYairHaGdSixnGPhJejfTijY9LfO+zvhaiJcU2kiOeIgFpuz03mTNfkSjwcaX3LqmiS",
+	"VbEBiS7wsmXZsiKTgpxNaEqHQJkqG04gHfcA6+cTlg6Z0PtMDGXEIlfQn1A96ZHTvkBm51ITjWISkZjf",
+	"+XIbhPEBOnyUo9EEJERua/4P4bXDoC9Cj1odeJgD87+gngIcKab8BCREbGDzfwiBGz428xsFCFB6+yL8",
+	"5cKmDblZ/2+Y8m//+e//aQIz+npUI3KXeYDPKLQSznptzJfnTht3ovUARsU+Pt9/v66NT7AL3NNvWHpb",
+	"e3+KkDydqCVOH4Hk830ar/Bhv6R3Nid+JfS8/TNe3UdmjbHNLoYME6JkANpMX1AS/iU0cslIlsdWaSl4",
+	"6ZX57Zg8OSTKl2tiSBjgqIADzLhiPXJuq1V0jgt4dHgYYNgFygxcSYC5Nn1RdsK61AlX4pIH51HcWbuu",
+	"LmX/NI63BBBuLOI2jPIGn0/KBu7XA2Hn42SIo1Vp1cUxiKFIFpqmOfJGJ8gJkbb2pJTIsZTFUc6Y7wzg",
+	"D0+QiSHbPzUbsX6c/A33QufVCOs3Ns8h29XGNEf3c5GWVvB+He58J20SSrl1Od8vRDY3VOdGZr3q4AP8",
+	"9/aOzT8eDCdsHeoIKl9qrjSbWnsjzYQikPpDtDwmobwDXzB0A3ZVXoLNWEq0vGMCodgmcib6YgQ3jyuA",
+	"RkVwTZ9oZzN2YFwOTRihvwFU82PFhUBlE0flqi9Shk2Vq/v2wtc9Z1i0uVL5emfVTjO5NguRgVNQZzKN",
+	"rKST8HkQ0z8hmcpoHM8dvuEwSw09zM2H1Shuft9Xkueq2wiwzK7zYvcsG7bqzGzaJ0m0y6evTrJjQIko",
+	"8rWnhk58sGZSQok5IUyFu2NFL/hMpneGcJZv2u9yoCqy4H6Xg/2IjbjgemVRUXV3BsQSbNScobrM6O9y",
+	"cF6YfQ3xX7ynQw0yEUY1+pVR1mwaMBNRXfgY/tOWdmsAB4ErNx3r73JwY56vHY0JOohZtBb6sKpDpwf+",
+	"skESIWeLWdW2a3jdvuCLLSe/vqNx9B249wrTyZHr2VIz1yDjsb7lYiOUx6GcTqmIbjc9yPIXmFH+Bm1C",
+	"atvkwqstTrmEQ/+txqG4NfkFXx/IKLCizqIZv8tBcdwCtzQ8sY5Vboz5jlpClDF0bAo5I1IcExVL7e3Q",
+	"hCq4m65h03eqR6C0wExdUVZQkwtf2twdIQ+X5mghbZ/sZgV1kZb8gB8Enbs83YMidMNeMCynrqTlxdLj",
+	"Z09+evb08Fk1mS8r3wsawcGH/B8rQZABBiyz/fnuWOLaj2n0kYLenTLWIxBGgifzAKOQ2shvFuFlMvoy",
+	"aNOLkFjHi8INFAEhCSo+tjcgEz7fPrCwqagf3xV8QYVUIEx9hYxHmdRjJi9et3YuldLbV2zUKnpQIxab",
+	"wSYvm0pQvZBFXBOdUh7XScEKbOWCx/b7w8PGrdZXE3ppa7qKMXiY4zL/b8j+F7GOl2KTn4IYto1SVu/z",
+	"J8PD3ehg1hRVQLsANLV9iGYMCGm2ZAIFK8YwF56D2OFJgTn0hdJ03iM3ErIFETJtRueBG2xRFtSWWnxC",
+	"1vGvB9ALuq2+2Ak7sDUYjahuEwlaEzB3/hpobkl5RMYYsy6gNYTWBgwtBgrFzAjVI1deSLL3XOm+uGMs",
+	"ycEc8q/AoV06xhyxAac0AuRn664yBxdlMSMTqjzsc2D1UogmFBXW6sACEP1XTsvdRtB3QstXlvvsjJgb",
+	"qoMHgr3X+0aVW5W6Z4jdER9E2cA7JlO4E2g72Rtg/oguCRvKQHytWA7vPJIViaTR1Lgmj8BiciMbs+lx",
+	"j7we2V3xDURzwhdS1OYQvmLvNTa6U92QdLUXIxO6pE55Qjg6hMoEPs2mVrOacoH/yiPhXGg2dg6GBdAf",
+	"Ec+J5sM7RegIYWeNRONTdgI32m3HihYcqZyW1jaS6ZRqo/1SzfbNUHsd6Xs3Zp1dXYZ36MY3Zw4tmrCQ",
+	"spU20ZTc15QgvJK5AQRl8Rj8nSoW3zN1YlktBdjWoUwjLN+8/sflmzcX5xXcHlKcnRVFhlQQpXkcQ7Ah",
+	"Ew4IsbaE4avk01BgsB0U505Ysit82EinXeuWL5PhuiKI6xqRTl67/t1WIbF+4wW1o6aM4askJ2wH9BnS",
+	"0xXs+UMRlJXgG/S3vNRgGimS0FQTLgC/IKYJgZCmyhtSmQ9mQ31biEDmsdhjm7lQ+PHWJr6RkUwH3PqF",
+	"XJC178BZbMadYYc26fiOzX0hK3iUAOiEqwUFo6g8D6nADvUFpmoUCd/icrmZpk8zBWDkTGCuawHUhOsG",
+	"WCaocDzMXXqYXBr8oq3v01UminkV1pvc5DXbebqLG5iJFk7Wo8Offnzy/VEn19GmzDcNxhZR2tcHWX9z",
+	"g29PdQ8WN7JrXoXp6Pas14lGSZfdU2Bib6NVrjSTysnJKwPpAfAliF76gltXPm3YUV/Ak6+v0NNulP7w",
+	"nrPZ30ZZHIeooVqfO6HpWAUEG2oGyLITyYUudGursZdqbaUHquzG+RsXdbddlU75eAy4ne3XdWPfbb2s",
+	"S5BPUOlWs6ySIrBlEPzGh0RcHEYBhDWUWoK8dQIfxWjNknCIxst5+/byvD7Mj50Kvoj4frV979ve3/Ko",
+	"q4QTRce0zXD5Fi8fuFFxoAQ6jhE6z/XtqQkASalv00xsNn1lFggd3o14HHc3IktTmd4O5UIvw0Kg6ol1",
+	"p6wuLaiyoSBUaP0o5mIAgHotJ7N+puh2M1dKzRow9zBfx/rptdxo8kqKRnVq8y9aNWiH63QgD90u1I+6",
+	"4UoXjlPTVBtz28LXTbnINMv9dYyn4CICFoyenhnlmouxeQUNixHidtezNc1uB/PbKV+K2lrP4tH3PzRx",
+	"Lv55imY6NHsaALlmHec1pVnLhKYKpfTgA3L4bYAPLXoUaAq+aKEEaVhd4bu5BWzMzEbIGPjsg2AQ4lTd",
+	"QhDaU+7skLvoY4jfuXEPw/z0dnwnGzQupErxsZh21QfgRpLZRE7zc4OSApyERd0d4jpoN+/pnVlXmLLC",
+	"h6scipRqIsWQkUdHh4ePsW7BGgRgVl69ffUKOqkam5KrcpaUeeno8cli5xoroUJc3+04pUN2i+Xgrls2",
+	"WpswomuA6PCLzX651dk8MZv35UyUJGFCuYXX49FtzVZ25x57br6nCwcZJjREjUF5l97aNqECdro1h6r2",
+	"hVVR9/7KPsOOOv/z//5/hWQ/IEflAC6hZdM6WMu8ny9+UXucpp2SDNSafBo46UxcGHleU0vHFcFzssjQ",
+	"3TUac2zT8JmkxDU3Km9ZoC05TVwC63rKun57dnZxcX5xfoK5CFwTNjVcjMPy0hweAAIFOqVCIQp7j5yC",
+	"Y06j95CrvnBRE2xDBtwttV7uyvJ8t9RNWNluifLMruxzpEuvh+6AKs3YtmF4PV22SrhpRrLQOX3f7B4X",
+	"mU9RrybfdxAZQ83bNlM31GxkrHUlYPYZjWIumOsyRhXD+JpgM4yZPTv8CdogqGO4iH3B0S1sOxAXZHk1",
+	"7cKaz4pL/sZYPQHbfWFqXaFy5yTMBYlkNvBTdMtd2b1ZUyPTIg9cPTk8PDwhgzmozgHJRAStFflwQlgi",
+	"hxOHHDVfZY1c4MyfrS0C61vZley+KyPknVP8sVFAZDsF7MCWZO+TmHJRi+dmf+9GHd/h2ZhlClpXX+S7",
+	"ZjgYEAySyJkPjth0RSyIN7sO7TQ7Ocp5wZaMODpXIh4ZYyvo9jBHlMfNtCLsaWpWcnP58uL89vXbmxNv",
+	"wAGvwQ6jRmJgl0TrESogxQSgErXUoUhbFcp80+enPpmz/jOqTuY0utbnYzmulzenigADIpq91+RRiB1p",
+	"juGfB/BL+Dhw3fL/fv36FYnkMJsyoUkCfbQzcdcXj8Lijr/fF5HZ9TBwSfhmlx4DjRv1EDos7iszBrJ0",
+	"MwBMCP/cVzpldGrmZXQIBYUo6ia2FRKmdttsJlgBgJPxKDzui/AFVXofZMn+5Xnom2L5wID3msSxnJW8",
+	"te5R11kVbmtf+DMHIQscLO/8Y76iR15Be6gwofNY0gh5SdgjL+TY5qtiuYG8B/cQFtvFcowGks13pTnO",
+	"X3VG1Jjpq0y8kONN72pNSvTEcA30A55A2BPL/6YNMqLta9WhHy7006O9jdK04VBLedrY9iuAvl92Vt87",
+	"C9PIBHFcona1Zrhbxf5ouN7Dtut1wVAk4MDj5ikdyUzX53eYp+tDsw0is9WVj4bAm2EJYJlv/i5ygRXR",
+	"4sMG0TxoXUyVJjzKPa0pGzJ+b+ynd1xg4CM/ULhgoT+m0O/Y4vpKd7y++rJxMn6N6HCMrCw+lkGHlnhX",
+	"oxe8YriiGLqqkDuW414n+bM0QsnznTJjrleTSuxtRb9Dl233/Q/kH/znHgnNWXqwUsPjDsHdCNzdnj06",
+	"10G9sRzdqEVLTqETn9BqUXS9UmT7AnJlzHLbN9sQnzHhFZnSOTZtAeJCBuxkLsrz6n4+TETb8dwd6Ucv",
+	"5PiTqEcv5PgaFNJ6lycqrF1Q6GlkCDThzDeEqqDVDhQk37KsXrVngs1UwRFEFZmxOK6pAZSpfpO3Qfuc",
+	"6MYt61Pp1i/M7q2ChNIS+xZ0EmpkcQxG6IimBR3b8IEH80ymDEObKxpyXF9f/vIKjcXXV29+PX11cR4Y",
+	"w9DwrAEjw5jyKXbYkGJo3ZHltMRFTIgSYLQxEQuBSgsFXYgcHru+fUOmkFNCag0k/GMWv0cxhwZ8lmMX",
+	"O8/mbUKEJLFUNaibuBV/stDjtkRM71jBwQEna87LZ5V2FVJMGbC2ZoRa9HXkRAukClnWnliFJIMsGjMQ",
+	"DYj+91ymHmnEEDD4OJJqioElfX7uiStc2GcadAQQmS7Sazi248sEGdDhXbdCN2VptoorEsFmrmqpup5/",
+	"rhDPLebCpl0ALoXL6/CqXV88CgHx91aObKpuGJCwkLkbPg7yBqY0HYN/w4MXF2BwACfDaKSRa9/gqFuO",
+	"wHeTpayG96WZeIBUrgcsYjJf9HWVMWGuD3T4hqax1qG8q+qm8n2A9KMGzNdwXMt9XQwSalVJyscTbZtS",
+	"pvoYPWVOqGdKQ/LRwFhFmRhOwOIp+Y7lKL870NOapilnEQEPUHu/Mqzi8+PckGL8qfi2zW+u59xpJgQX",
+	"nZj3MBcS8TaMW9Ex3V8TszS2Nj5CLG68eUsB7C4VtoEm0JVg9+A0BpwKjF1Q92NfKMCUB69AaDTN2yEk",
+	"MocgfYhZKrTuxrnAVwRQMdDHRM/4kAXwU1/YRid5mES5ottjsyB8X03kDFRWJaVA1RXdukMqwEYwCrDN",
+	"BiCQjS5T1ltYmbkY8cyIItCUA0JjJYmVVkxE1kXRFyPmcA9HIGTEnIywhs1sA2Q/W30f2vARrN4NJ1Td",
+	"mglhJkOhx7Z4jdrXcV9jrnXMYOgAC27x6kB3PsgGpGQgM3BiW0eJHPWFDajmVXDus8zqzYqtju/wY+Ff",
+	"oqZjdsyV3jDEDK8hCmznFT51FVmjWM6WwVJbt9uoLo2jQ7ZhedOiVbzQdbrOsz3UMt1+OvBl5ze5eWFP",
+	"R+U8xfmbFvV0Unjyq5xh+YiWEMPGYnX2nk4TcwufHqow8Faw657k+JArTukLvD7QUwndmRDpQucjxFEM",
+	"00ltNlAlYVJe63V/erR995c2VSRwKR+il99pFnG9Mvmj0MbPMqbOHOCe01nJhZiPzPExJzfhzxVSEwTd",
+	"cupAQWoe5BGBSuF5vRQN9XD1Zl3fKSs/IcHH8ukxTdQxBDxBABGku6AvQhgB+TdSp6GRgIQR1TQ0si/f",
+	"7B45FYTng5pHIESpSsQsRY/8jFIArC2Xvm4lhUzJQsQVw7waB/ESw3mcUjm9BdXwb0aahUb4DeUU4slY",
+	"LGOkGaNK21SRJ9/bXmkKrpRREuBOgapAbaTN59grLRPl1kgFmcgMU1HsA8opHJFkqi+MRgywhTML+WJO",
+	"4QQdkHnvGRvDgij4IJUzZazBSJaxi6pVYLO4bzLxm0z8EmUiXPr8FkBGomMqVgj2yMV7KCBUniGs2g28",
+	"+Gsj0m3k0hZBZ8fBIOacL2/LoPPR4bO/bhJ2bhlCXhaRwrBE8Ffh+11IyOeQQpDLyLjcsHwDodgJvsfJ",
+	"CnyPvrB2UQ7xAcQ6kEb8YBdme+aAqxHmfr3AyBM6puAtMeNoeKtHTrHpYIRmLeJhQ1dBq5HwFBu5uu6E",
+	"kZVtNUbSNexDgxaCdjjXAtbpP+YUcCm1rM+uY6NGEh0Kgk2QTqBJdktIEbOj2NVwF0gnG+KvuEU1Ql95",
+	"OKwM8J8DuMBg3lnDly2Ee3UjFMUFU8o2WNpSgp9i3qIc/M6Gi5bdh/5eysZciv7ecX+PZf29j6FLRRnT",
+	"7xSZMk1RM86UUVGFhrSUWq3DPV93cZ4d/vRD6eYcNVahBGORuqXadv9tCWoPpf7KdlTbCZDFYieihvN1",
+	"oqys/ToEGX+4r3Pzbfh139Al2nn16Ziudx6gzKzE/AJMcIf5ZfPcQEsQ0rOAzmAplFUAnB6F/16tR9Ul",
+	"24GbXznNxSpDY640xGqcLCePwpJYDwNjvdpvMXZxXxhbRmmHEvfYmDdyRLiIuWBGV2KJspxxGdtCW34J",
+	"OSgRgmEeQz0IhyayTDhEXsClhrgs2NwQDnA16xDA5S4/vNcXfbEeVsNPXQbXyPvuc2is0hdZktsy8ALi",
+	"x9iIy4lvP/uEcIHa4pAqpvKGhgAKDxtxG8uxCtGbH2KBX7i0EcTVpkb16JaGbFs7BnbfRXbZ5H56Rm6M",
+	"jCdn5ra+1z3yC7eOIvu9WpHQqQFOv04oBNdPCO2LKY0N78NOeGZ7+FhI7AVlU+SVpiKiaUQiNqUiUgUv",
+	"6aIlBhMlNGWi0posm107iCHSMf0kIUSgl5qs4Ew4LCY8EZ8DYc7IKVSA/foolOJ2KMUo5kMMLIUp01kq",
+	"bgFVm4tx+PhBWkSZdX6y/q5d9t9adS6OHVi26Au9LCvTEiKSNI05S33YrsCppowsYOtucTafoI/vJz3k",
+	"jmLoCvl0M3ldHUNXBx+sv3YbEKllaefIyco5kiWBjRAfHR6WRRk4/GnRl1HK60AHvfs9xK5g/t+3VIcn",
+	"REnwfkC/Cs0SYgShRUJliaopWtpIygGPbZTytAN5iHrrFaoGXTWeehBOswVv6OzSfbJuWUDSPo/PE2hL",
+	"Tbv+4h4UkHDqM7U80xcISchSApY78ZZ7j5zaQk9QhqZQBoo6srtua3B4dnylztP5VSY2VB03b1lQffLu",
+	"Ec7UwekQK9A3yTZ8LlOmGBON4aBwMiyF64RKX0lt8+tK+EuxlHelml+bs7S5hFkLfvZWRJKpYi2rj5VI",
+	"zFcAW3jAmCCRdBgoQNUYeFV9gZBSgEN2SoYAlyvIKIYsRCNXjBxjkXPoPzv8yUmYOJYzI1DwK0NI1yqb",
+	"TtD8Fb8hrsk2wl+/3YMv8R54XLQFvaoDupfThAlFV4FXveB3zBJXAIXhgiBpyfQ7RegQalmOlwjeQTpg",
+	"bgb0PdSMhPmMURjkejsTERlCw5vQDV4LYIWvfyPlL5GUb7JUOM1joUZie2pek3Z7iUwT04O4sMXw1pOZ",
+	"JExYX5goRVYxHQU6GoFNAbWwPM3tAaeBkDd0zBQZQ6KLTwaK56vCmhvmuhTIuPyJIVXDsOCqrPO2wx6U",
+	"XEFMZFM4BTXcQ2XZHER7T3s5DedrT6/rDmEJHN15E+VCevgS198gi6B4SZYAltZCEykuhljUGGDml/NA",
+	"Y3mjiOxvPvkLAPRVgIU/s4mEFPFIghqH6hPiR1XjZ9oVbsXgd0kga7CdILs/f6Qr4JsZAt+gzebOpjtT",
+	"jb3XTET7DsRvBQ7wyFbKMEjBTCZUsWO4C+/ZMNNcjAMbC/Gy2qik4AAnjOsJS/si1HzKZKZvpyoMsBrW",
+	"VeFC0qRMSQioMmE1gZi1nrul/gmVAP/tX6gacM20B6aI8nPsThWASu399cisp1h3GxSjayq34xA0qRTG",
+	"A5a8ZL71hY3PVEKGmcU4gNM/I7k+L23AF0qzFyJy/JcWopUtyHa5FXI12a6GzbMke+zrr6AAkyuSCUOy",
+	"AWGjERtqRCZI2RTQ8mzH10XHWl+spWwXeETcAoqRaejxg9oyBMNzVi8Fweae9TfBbO+f9hZ8HdS/BLu3",
+	"PemnDIBw6un+JTQFpYshGcjutJiQy77sgLD3dKjjue2gOaOq1xeXGh3I2KZ2sc/mCLsPRDZgJOQM3XHh",
+	"9ekvp7evXt/cnl6d/Xr528V52BfwciGCzBWsqLqmHb5wx46Lz8od8SAxnKBAA58+1ttBGPXnFEykRUpv",
+	"6S9pdOXsKustQQeeM4rl7DtFQpnpJNMhidgwpilTJ8XEKHCvwAPKh7M1S1RfDObYhRD92lCrW4rNCqlz",
+	"kRp4m9LD4SKoxIwrtiJoeoXfs8O79VBhy1Mx//v161d1VG9B0jel9U8YdNR+9VbdcGfeLmdgrTm7rqF5",
+	"DojuW7+QywKIvS3sw5I1EkPusSfpTBllh0sR5M2o7xhLbt3bYQ37z6Z/Wrc1dh//UrUf3zsdzz5aptft",
+	"TVakj/2iKr0KYE9i3yLrh7bxQIyxoHYWOliFknIOSsqY3rNC5gslo5SpCaj1c4Jd0usp+Ky4wG8BmC+M",
+	"kn+RiNgcSdAxrD9xItUCnVgS6ZjCdTpfBWGVq9HewwnqfAlGbwp2gDFm5cyq/FCIbnvHeQQRS8d57giM",
+	"Dlx/JNMZTSNnNjj0PzQbYH6XbpLCj31RyDkEG7tgLzgzHFxFkBKAhrjt7wNdE6RgbhbEb2MJQfh5fNYF",
+	"mzCjjYsk07eJIdEwXxdgtzinmU25DzDrDHC9aRznvy+mQJJrxkgkh3ANNB/yhAqtetOo+p7rdP7nFVSG",
+	"SL/U8Go6hyJ/liBtd3p9zbD7K8HxXxtKXgAqDjDgyiKjTMHKuIjY+wBht7B1tIU0rg6Tapa8wKy0nan1",
+	"n3H+In59bSQyjguJpQsZxF+SbeDDn6WvoR1bBWCMNqNeZNEjDx1q7F8PNFKVQpBmop6A1ddglAItriHE",
+	"r4cId0eABx/Mf5r0DTS2/jBLU4Bf0yxxDveSqhbkKobMtOIRRK2u72gc9XJ/DVd9AfoIYHDYL7RAnFyv",
+	"TEk8ti5RnaVCAbyhlgB2jOEGB+yJM1lo41XNBw0d7fA+wPBfsgZyVtynLzVl0X6D00YGczKhotuIQeky",
+	"rY6ZvZJklKWgGTszwvKppevl2uSUbhj2BlE9ctoXtffkpOKekMI1ydX9ur5S327GVxxBM399sOug7njS",
+	"XK4U8OgTqhTLQc4m9N7YtoXEdi8VrS2bQWo8XB1rNGsZLF2hJgKmL1bdnLp7Y7702735iu/N9R1P7L3p",
+	"9r6gK3eV0EDHjmAzh3VnW50hRbo8h2XSxhR4EeFTQ2MuRL2+OM+w7tBmE2Ot8ZzQlJ34wIMC11cloeN6",
+	"v+W9f5FEjIfXSQ3HcMKiLGbpQYxl/nWtUsdMv3BAALszCt1q7FR1PbjgVxfYlWQmsziCv3bT01TCWBZg",
+	"wS2paLf5vzXtZrq4zej+iuRsVRMG630VMmJ2QUaQcih5AFROKD+eSV/VDvXqxnTDFsUUmA20KIa+H30B",
+	"fIwrDSUxynnqUxYxoTmNoX2FTAEfWzNBfSWOW715wEK14u81yJssOZczUaCXltfzHQClP0Q2yHqCe+cS",
+	"cdjI6/l4iGrCk15H2VDlUbHthoQUUjj5NsRXIazsK+ogSdk9Z7P1YqrQSmzxeO0Ybuv2dgTzYYd/g7O1",
+	"RfxYfQ43fHinnstMRJ3wCwZX0i7YcqMRT9mmvY8V05qLVX1j8z6hNmgF+PKqkOtCLdA/3GkWY9oxqAeO",
+	"iCOWxHI+ZUIHCMYLyjje67q8GLewtipDE7fi6r13U/tT+wQuPY9Z7Q7IbJntDaXayweziWZDqtrvYJsA",
+	"xRBdCqcLiMjiOA9ZFtr72nw1AoSRQlOGHnklI4aYy1BmNrWgziM2y1Gdnxt231YqVPrjgNq2IJBaba4b",
+	"dmIX9gZn6YiPLBHlto4uvLIq38VtuL4d5WDCDSufNwN/rasvxMFwgWvxU5/YLjWr+xfHfMrXdS+m7233",
+	"Yuh6u7KZ8U6jFcXPrwtbgCPEdlfpSA/F4SIbGrInup0mqqnmSvOhWgMJ/Kuckam584i7C3Esi08HBVrm",
+	"3x7hbkIVgNpBUGDAhqCIWgHVFz7zVBqTlGOANIJkT0MKILTs0FAim+KkzpFkk677AotrfO41oZqEVN3K",
+	"Udgjv+H7ytNdDheMmlumAdQuLCJtWqy0HAwzNHa4TvkQeznBEPZXDNdRjdjfUOuA4nTGIyawBdoog56X",
+	"WWq+kry9OQscgp0ri0CsZIUtvpVcVc577U9q+bo9KHTw1wZe+g22swSRjDTWAMDTP9vrJKaTCXdJDeOw",
+	"xFvkbTn9Nw6RzthgIuXdirB8HOWyrvLqvXNDtFVh/ix0YzdoPcG4w+ison2WH41vqeb+tBmAq8Vj0Hkd",
+	"uq8bhmzulKGnVksSZmkcBkTxsUfDh8zAULFhynTo+1Mgpw+szObK9l1TEzkTVk+vxSS1e7sjm9qO3sKW",
+	"ftL13HV6kz3HYtUVbOuDQGHaydsBJXaBcJgNzLIGDFAoRZRIjrS21AFpLZkvq//ulYMP9v8c+mHEXJ5I",
+	"mQLx7zkFtgTGtbR13t53X6K4Z5XlFVyRsbFpO+Ak58ymEthtIa6fbMRifs9SzjbZ+KDWa97Bhm7kMLHv",
+	"+yYInYD8zfzHtGfA1b6Ol2w6cL2oS9r6UlirR0Im6CBm0TE0YwxtzAzQOVMGPg5/qErLJLEAx/AWF2Po",
+	"O1XFexEu/hNQ/s5YfLdujo5JyXo5NqKmhnzuoHCZm7g9Am82hgMZzcOVquF5kVFsQysNu7CsOm+7lrlr",
+	"wPLNvlnamvWKak4snYIv5cOia31j5tmC2g8+2P+fL4Ad18klt0u7ZXtull2jKfmvqVEz3eb0OpOIbsRc",
+	"cTUM5AHP+CBl9p/1Ub3zjLnKVFfkhL6qVGbYJtkVPKHDCuPHLqTcF6FdyD6Pwh557RqVc0USJiKsL5/P",
+	"oIMy4mVH+YTVNUF2yZ8RETZI5HADdIpdBHkcnooWC226E4hcGd1pBY3AA1jHZx+OvDpl3dquPG1ZPNo3",
+	"PrX18PDKDBygkIibY4H2RhCCm+3iGFEDXlXKW1CJSYVGfFwE3WMRmTIqEELBZaVpKXuu+csoldNj8y1h",
+	"fuMxp1PeuwwcxwIK4g7ZQF+EEVdDmkbMsI0Lp4aDsVumL699FSZcpLkq7DbxiYhuZ4o7bBLzHpqPnwuF",
+	"W8reGXtqIMSeY0JwgcywuNcQuovRGJmTui7JgDQZBkQWfL4BobovplJp8iQ4PDwkgIOo+ZQd29iMRZWw",
+	"rUDgZoTmckOvFmNCrRRozx2W0XbGfvf0deVW2ML7d9T97DmozYJqhrG0KOvEx4NS1dBqXjYNXUbLRejd",
+	"Ua80d20fXZarM+VtHFBN5AwTDAWmY6RMBxY65LlMydEzG0e0tGB4KrWN7hUfC6qzFO0K6JJaRZKwJscL",
+	"cGV/HrEMAKEFH19hm3dBAJqpFeduFGZXKcQVmdKIBaB0C9vS2fqh9TxhJOSyp6DezrmlEy7G4QmevVcU",
+	"NYtjRSZyBsFwVp2UY5a1E//jJ1WWoVUebNyWRzmRdMpr/UPmGmLGVCEXCkQO5iUUYD65JhRrupaOYDaR",
+	"p9PLXSZNv8PPqEtdhbq0/AOg0ZuFYna5CZjV5QNYluV0lcNiW85R23XQd12JZClzfchU1eFRMQeDunRw",
+	"kB7c1LNHYyWJhqQ272Qe19T/gJfPjr4mx2lnrYtx/ormxc+qehd/c/YVNq1BTBoPt7uQtCcWz4jsX9al",
+	"ftZIiiEjCUtJksohtpOnqT6GvqIIccFzWBacyTl07B951CPPLQSN6AspPOge5JOauz9hNNUDRg0LG8aU",
+	"TxUksFoQDZubBH3F6BxFDIRgAKmq1xcA/OL2cQplSWaKccajGt0YO6LiEe0qtA2Df5rINkx9BV+Z1gK5",
+	"X/m+sAsh7WKYeqfRZrcCoxa5o2hItMt1Q/aFgw/4P2udzW7CljoInurGIVB4vavkXBsBbbl1y97d5Z07",
+	"gFtYrz++A/yqLIE0lBnlgHQPXiZz8UDMWSAp1y4XrQzl0lS87NMYKYUiQaN9ThM9JzEwMtsGCtGfBQwH",
+	"fxMSemVVVEQF/qW+sAwmSikXytcjQS9h8DzZzs+EkhA+FhvVIvsBbQCAoBO04rEzCtculwbst1gqDW2N",
+	"x4Xmt1NobKxWpNWYCa4wPX8r2uueZZ2ZpX2STrYwM4tgW+pAQTPRiZA8VXdAqAsVEl3wmwaQJ6eKhAe/",
+	"y8G+mf7gQ5qJ0ovuDpnr4T2Q0G7E9ZcGJAh/1fooY9WJazytQpSRJSQfOSKhmS9czIZmdDhZBWXymZKp",
+	"Xd3PLVMKuvEbZQJxeFWtfbOwvx01SDFaDzLcJ4eHh8hkQAGqI+Ipfb9vGOX+YK7NPjz54ccffzx68sM2",
+	"BB4xTTFnpsYjKlMyljI6hrgjMkLDvwWJZDbQecjP0PJYmq9BArZIs4abDqUY8XSqsEToJLdpWawYPABQ",
+	"gMVetc+eHAYkS2QBscrrq07ZU31BBZtVkTt+VTcawQ7qSh9UpbBeKhSeZd9kFxwSxPFK3GLbtlwhrwKo",
+	"eoXgxQCT6U0F62/iFUnTMMm341w6TpEjPnR9rv5YVgUCBbMe5phR5RqMpYAtZ1iEkVGCi3FoC/5GzNie",
+	"XJGUjyfa6pKu1FBmui/kCPlKz3AACByqY1Duiq1MzWuptzRqWAB+yq/+Kz47oeeX9kn0s3xjVjn1LJkZ",
+	"5XkMOLxGhelC/t2w2Do6PS3HRucO7OEChIlWSFfqIQUiOChaq3vwVujRGNtob32xXn2D4T9P3Q1a6P+J",
+	"FDfwkC2obQ9Jn5lYI3FP3YXyHZ9RG2KRbR/DNXn07PCnxyfVWhVy1OUEZvFNCFcL4dw7sK0MHsVyVh9y",
+	"AFgaCpGpxSJZQacsIL5nyaWAlhBQCluqTq0NRuDMa8IRr0U892k1tllsIY/LDVMXq7Bv7lVUvAykjBkV",
+	"jcINv3E22/s6whLradZsqP2QzmIJ7qyLpIp/WyZW/9uaoMK1lqkhNhIxo+4DIj91yQfvSwQL+PhApmco",
+	"Bawe0BfuIRqbybB3PrcpOP63sW0PZw1F8D4eHR5iy0MzLpiZwPvHXNiW9BwuxHFIBgxQ8H3hNWbU4nUB",
+	"PMJ10QVbQPp5IU+4hTlNMiiNNafTuP1YN+y9rk9xdocMxS9/v379Cv7nv05fvgCkKPtHQjH51/y9R0LN",
+	"3mtYTYhdAMLiKt/v219SBjYB0E+4+B22UU0XBSf2O30Q1MZrmr11hslge52HTBYKlJvdzRXS5OCexjxa",
+	"6JdfJm/3RIG8v3QiPcUEWXdxbTrxw6mmnkwmbHi3/hYZLgen0CMOCmyWGj5lw66EC/jZ5TloGUN3Amq0",
+	"t0HMpuTRs6Ojx53UzJsVl/m4R7vQEvq8cb2h8Kikzw+GZ68N7G3Edt2Lr+iUdQVM35KpfMKuZcuq4hYc",
+	"Zu0Brk/+vwaBC6KZvTe6CHgUeqS6KMChvixkaGOHdpUNh4xFlcLaVQk8HNF0SjBbS5NRpmzCJ+z3dse+",
+	"SrDYc19XLVCZkl9zuqR0uHWp+H/Ok8Ucx4c8Wcs5muXArTYtHXLSzs/sm3G4ZUGpO/Sdyws30cEH+3+N",
+	"dABLSNvT0bI6Zpdhu6s98V6MhOpJ7sS49wuoh/Goh5g7evLsx2d/ffrDsx/XAM39mZQVo9R2raVMGI31",
+	"5N+rSOpXeGRvtzEWM0OF+g9wI1uo62yYpVzP947/z78WYGIhQbPo1+WK0JjfF4Fip0zTvX/BPk2ZTvlQ",
+	"rdqnl/aRtRsF5n0SW+f0ijzDxd14k8qpWXimiBmDsPeJVGh74FXqfqfsR4GVmE9fvUcyYYImvOcOv26j",
+	"zqTQKR3qnSDXdkKQf79+/er14Hc2rMeWtN/whXTCqjndmwlX/lO8i6r6dMHV+O9aHef7w6ceiIukjCpI",
+	"ScFG30MqhKzQfMZMXzEaccGU+mT8ZUjFLhkMJHBGzEyDOZi+iqx6m53cXHF/fiuI1h3tmJuihvodQOgO",
+	"9g29OjYfgkxYWsWQyyN82BswmrLUDGYUAprw2zsGYxsugZmvyGCyNN473jsA7mEHXaq99w4d0O3AhihA",
+	"mkJS13SaQbXJiW/TrEjChUUeBXCsJShQVaFOgakfmCvD00KDRLDuwMleKGABgNjlIWDHqCBIJTIFQosg",
+	"v4z6Xn12DNeSomaUO8YSDEVEVNMBVZC+piY0KX6PA9laHkJ6l1uhrF35GEIP29R6JEIsV0D345DxeygF",
+	"ybfN1ZBVK6ERo9F+zLRmKfkjYxmzo0fxH4U6iEyx9DtlyyHysaP4j4ph/y4HBW+eCjyaeF4uBbUXE3pv",
+	"I4UDNuEisjP/Lgdq/dSAPV+z/zAXDEMq6joK6bETScAszStoStRmiL36fCoTxx3mmsOoLhKdhzSuWbKH",
+	"LnCHXIQENmvUTOS1bUkqoa6NapfJ7jCVMZfNUVgWcV0x4+mbS3LH5ipvNoJu3hKFQ+na8rsvc/Rkh4VS",
+	"Lg6z6KbLb6LwCAC7HSRVkFtAuig/CwMCn/r4r4//fwAAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -729,6 +729,162 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for JobConcurrencyPolicy.
+const (
+	JobConcurrencyPolicyAllow   JobConcurrencyPolicy = "allow"
+	JobConcurrencyPolicyForbid  JobConcurrencyPolicy = "forbid"
+	JobConcurrencyPolicyQueue   JobConcurrencyPolicy = "queue"
+	JobConcurrencyPolicyReplace JobConcurrencyPolicy = "replace"
+)
+
+// Valid indicates whether the value is a known member of the JobConcurrencyPolicy enum.
+func (e JobConcurrencyPolicy) Valid() bool {
+	switch e {
+	case JobConcurrencyPolicyAllow:
+		return true
+	case JobConcurrencyPolicyForbid:
+		return true
+	case JobConcurrencyPolicyQueue:
+		return true
+	case JobConcurrencyPolicyReplace:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobEventKind.
+const (
+	JobEventKindAdmitted        JobEventKind = "admitted"
+	JobEventKindAssigned        JobEventKind = "assigned"
+	JobEventKindCancelRequested JobEventKind = "cancel_requested"
+	JobEventKindCanceled        JobEventKind = "canceled"
+	JobEventKindConfirmed       JobEventKind = "confirmed"
+	JobEventKindConfirming      JobEventKind = "confirming"
+	JobEventKindCreated         JobEventKind = "created"
+	JobEventKindDeadLettered    JobEventKind = "dead_lettered"
+	JobEventKindFailed          JobEventKind = "failed"
+	JobEventKindHeldBack        JobEventKind = "held_back"
+	JobEventKindLogOffloaded    JobEventKind = "log_offloaded"
+	JobEventKindOrphaned        JobEventKind = "orphaned"
+	JobEventKindReassigned      JobEventKind = "reassigned"
+	JobEventKindRefused         JobEventKind = "refused"
+	JobEventKindReleased        JobEventKind = "released"
+	JobEventKindRetryCreated    JobEventKind = "retry_created"
+	JobEventKindSkipped         JobEventKind = "skipped"
+	JobEventKindStarted         JobEventKind = "started"
+	JobEventKindSucceeded       JobEventKind = "succeeded"
+	JobEventKindTimedOut        JobEventKind = "timed_out"
+)
+
+// Valid indicates whether the value is a known member of the JobEventKind enum.
+func (e JobEventKind) Valid() bool {
+	switch e {
+	case JobEventKindAdmitted:
+		return true
+	case JobEventKindAssigned:
+		return true
+	case JobEventKindCancelRequested:
+		return true
+	case JobEventKindCanceled:
+		return true
+	case JobEventKindConfirmed:
+		return true
+	case JobEventKindConfirming:
+		return true
+	case JobEventKindCreated:
+		return true
+	case JobEventKindDeadLettered:
+		return true
+	case JobEventKindFailed:
+		return true
+	case JobEventKindHeldBack:
+		return true
+	case JobEventKindLogOffloaded:
+		return true
+	case JobEventKindOrphaned:
+		return true
+	case JobEventKindReassigned:
+		return true
+	case JobEventKindRefused:
+		return true
+	case JobEventKindReleased:
+		return true
+	case JobEventKindRetryCreated:
+		return true
+	case JobEventKindSkipped:
+		return true
+	case JobEventKindStarted:
+		return true
+	case JobEventKindSucceeded:
+		return true
+	case JobEventKindTimedOut:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobEventTriggerArgsFrom.
+const (
+	JobEventTriggerArgsFromEmpty   JobEventTriggerArgsFrom = ""
+	JobEventTriggerArgsFromEvent   JobEventTriggerArgsFrom = "event"
+	JobEventTriggerArgsFromPayload JobEventTriggerArgsFrom = "payload"
+)
+
+// Valid indicates whether the value is a known member of the JobEventTriggerArgsFrom enum.
+func (e JobEventTriggerArgsFrom) Valid() bool {
+	switch e {
+	case JobEventTriggerArgsFromEmpty:
+		return true
+	case JobEventTriggerArgsFromEvent:
+		return true
+	case JobEventTriggerArgsFromPayload:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobMisfirePolicy.
+const (
+	JobMisfirePolicyCatchUp  JobMisfirePolicy = "catch_up"
+	JobMisfirePolicyFireOnce JobMisfirePolicy = "fire_once"
+	JobMisfirePolicySkip     JobMisfirePolicy = "skip"
+)
+
+// Valid indicates whether the value is a known member of the JobMisfirePolicy enum.
+func (e JobMisfirePolicy) Valid() bool {
+	switch e {
+	case JobMisfirePolicyCatchUp:
+		return true
+	case JobMisfirePolicyFireOnce:
+		return true
+	case JobMisfirePolicySkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobRunContinuationState.
+const (
+	JobRunContinuationStateCONFIRMING JobRunContinuationState = "CONFIRMING"
+	JobRunContinuationStateNONE       JobRunContinuationState = "NONE"
+)
+
+// Valid indicates whether the value is a known member of the JobRunContinuationState enum.
+func (e JobRunContinuationState) Valid() bool {
+	switch e {
+	case JobRunContinuationStateCONFIRMING:
+		return true
+	case JobRunContinuationStateNONE:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobRunState.
 const (
 	JobRunStateASSIGNED  JobRunState = "ASSIGNED"
@@ -762,6 +918,168 @@ func (e JobRunState) Valid() bool {
 	case JobRunStateSUCCEEDED:
 		return true
 	case JobRunStateTIMEDOUT:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobRunVerb.
+const (
+	JobRunVerbCancel   JobRunVerb = "cancel"
+	JobRunVerbReassign JobRunVerb = "reassign"
+	JobRunVerbRerun    JobRunVerb = "rerun"
+)
+
+// Valid indicates whether the value is a known member of the JobRunVerb enum.
+func (e JobRunVerb) Valid() bool {
+	switch e {
+	case JobRunVerbCancel:
+		return true
+	case JobRunVerbReassign:
+		return true
+	case JobRunVerbRerun:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobScheduleDstGap.
+const (
+	JobScheduleDstGapEmpty     JobScheduleDstGap = ""
+	JobScheduleDstGapFireAfter JobScheduleDstGap = "fire_after"
+	JobScheduleDstGapSkip      JobScheduleDstGap = "skip"
+)
+
+// Valid indicates whether the value is a known member of the JobScheduleDstGap enum.
+func (e JobScheduleDstGap) Valid() bool {
+	switch e {
+	case JobScheduleDstGapEmpty:
+		return true
+	case JobScheduleDstGapFireAfter:
+		return true
+	case JobScheduleDstGapSkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobScheduleDstOverlap.
+const (
+	JobScheduleDstOverlapBoth  JobScheduleDstOverlap = "both"
+	JobScheduleDstOverlapEmpty JobScheduleDstOverlap = ""
+	JobScheduleDstOverlapFirst JobScheduleDstOverlap = "first"
+)
+
+// Valid indicates whether the value is a known member of the JobScheduleDstOverlap enum.
+func (e JobScheduleDstOverlap) Valid() bool {
+	switch e {
+	case JobScheduleDstOverlapBoth:
+		return true
+	case JobScheduleDstOverlapEmpty:
+		return true
+	case JobScheduleDstOverlapFirst:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobTrigger.
+const (
+	JobTriggerBACKFILL JobTrigger = "BACKFILL"
+	JobTriggerDLQ      JobTrigger = "DLQ"
+	JobTriggerEVENT    JobTrigger = "EVENT"
+	JobTriggerMANUAL   JobTrigger = "MANUAL"
+	JobTriggerRETRY    JobTrigger = "RETRY"
+	JobTriggerSAGA     JobTrigger = "SAGA"
+	JobTriggerTIME     JobTrigger = "TIME"
+)
+
+// Valid indicates whether the value is a known member of the JobTrigger enum.
+func (e JobTrigger) Valid() bool {
+	switch e {
+	case JobTriggerBACKFILL:
+		return true
+	case JobTriggerDLQ:
+		return true
+	case JobTriggerEVENT:
+		return true
+	case JobTriggerMANUAL:
+		return true
+	case JobTriggerRETRY:
+		return true
+	case JobTriggerSAGA:
+		return true
+	case JobTriggerTIME:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobType.
+const (
+	JobTypeEvent  JobType = "event"
+	JobTypeManual JobType = "manual"
+	JobTypeTime   JobType = "time"
+)
+
+// Valid indicates whether the value is a known member of the JobType enum.
+func (e JobType) Valid() bool {
+	switch e {
+	case JobTypeEvent:
+		return true
+	case JobTypeManual:
+		return true
+	case JobTypeTime:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobWaitsFor.
+const (
+	JobWaitsForBackoff      JobWaitsFor = "backoff"
+	JobWaitsForCancel       JobWaitsFor = "cancel"
+	JobWaitsForConfirmation JobWaitsFor = "confirmation"
+	JobWaitsForEnd          JobWaitsFor = "end"
+	JobWaitsForKey          JobWaitsFor = "key"
+	JobWaitsForLeader       JobWaitsFor = "leader"
+	JobWaitsForNothing      JobWaitsFor = "nothing"
+	JobWaitsForSlot         JobWaitsFor = "slot"
+	JobWaitsForStart        JobWaitsFor = "start"
+	JobWaitsForTurn         JobWaitsFor = "turn"
+	JobWaitsForWorker       JobWaitsFor = "worker"
+)
+
+// Valid indicates whether the value is a known member of the JobWaitsFor enum.
+func (e JobWaitsFor) Valid() bool {
+	switch e {
+	case JobWaitsForBackoff:
+		return true
+	case JobWaitsForCancel:
+		return true
+	case JobWaitsForConfirmation:
+		return true
+	case JobWaitsForEnd:
+		return true
+	case JobWaitsForKey:
+		return true
+	case JobWaitsForLeader:
+		return true
+	case JobWaitsForNothing:
+		return true
+	case JobWaitsForSlot:
+		return true
+	case JobWaitsForStart:
+		return true
+	case JobWaitsForTurn:
+		return true
+	case JobWaitsForWorker:
 		return true
 	default:
 		return false
@@ -1131,6 +1449,39 @@ func (e SagaStatus) Valid() bool {
 	}
 }
 
+// Defines values for ScheduleType.
+const (
+	ScheduleTypeCron           ScheduleType = "cron"
+	ScheduleTypeDailyAt        ScheduleType = "daily_at"
+	ScheduleTypeEveryNMinutes  ScheduleType = "every_n_minutes"
+	ScheduleTypeHourlyAtMinute ScheduleType = "hourly_at_minute"
+	ScheduleTypeInterval       ScheduleType = "interval"
+	ScheduleTypeWeekdaysAt     ScheduleType = "weekdays_at"
+	ScheduleTypeWeeklyAt       ScheduleType = "weekly_at"
+)
+
+// Valid indicates whether the value is a known member of the ScheduleType enum.
+func (e ScheduleType) Valid() bool {
+	switch e {
+	case ScheduleTypeCron:
+		return true
+	case ScheduleTypeDailyAt:
+		return true
+	case ScheduleTypeEveryNMinutes:
+		return true
+	case ScheduleTypeHourlyAtMinute:
+		return true
+	case ScheduleTypeInterval:
+		return true
+	case ScheduleTypeWeekdaysAt:
+		return true
+	case ScheduleTypeWeeklyAt:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StepAction.
 const (
 	StepActionCOMPENSATE StepAction = "COMPENSATE"
@@ -1203,6 +1554,30 @@ func (e StepStateName) Valid() bool {
 	case StepStateNameRunning:
 		return true
 	case StepStateNameSkipped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TickNote.
+const (
+	TickNoteMovedGap          TickNote = "moved_gap"
+	TickNoteRepeated          TickNote = "repeated"
+	TickNoteRepetitionLeftOut TickNote = "repetition_left_out"
+	TickNoteSkippedGap        TickNote = "skipped_gap"
+)
+
+// Valid indicates whether the value is a known member of the TickNote enum.
+func (e TickNote) Valid() bool {
+	switch e {
+	case TickNoteMovedGap:
+		return true
+	case TickNoteRepeated:
+		return true
+	case TickNoteRepetitionLeftOut:
+		return true
+	case TickNoteSkippedGap:
 		return true
 	default:
 		return false
@@ -1539,6 +1914,60 @@ func (e ListDeadLettersOfTopicParamsInclude) Valid() bool {
 	case ListDeadLettersOfTopicParamsIncludeExactTotal:
 		return true
 	case ListDeadLettersOfTopicParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobDefinitionsParamsInclude.
+const (
+	ListJobDefinitionsParamsIncludeExactTotal ListJobDefinitionsParamsInclude = "exact_total"
+	ListJobDefinitionsParamsIncludeTotal      ListJobDefinitionsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListJobDefinitionsParamsInclude enum.
+func (e ListJobDefinitionsParamsInclude) Valid() bool {
+	switch e {
+	case ListJobDefinitionsParamsIncludeExactTotal:
+		return true
+	case ListJobDefinitionsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobRunsParamsView.
+const (
+	ListJobRunsParamsViewBasic ListJobRunsParamsView = "basic"
+	ListJobRunsParamsViewFull  ListJobRunsParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListJobRunsParamsView enum.
+func (e ListJobRunsParamsView) Valid() bool {
+	switch e {
+	case ListJobRunsParamsViewBasic:
+		return true
+	case ListJobRunsParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobRunsParamsInclude.
+const (
+	ListJobRunsParamsIncludeExactTotal ListJobRunsParamsInclude = "exact_total"
+	ListJobRunsParamsIncludeTotal      ListJobRunsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListJobRunsParamsInclude enum.
+func (e ListJobRunsParamsInclude) Valid() bool {
+	switch e {
+	case ListJobRunsParamsIncludeExactTotal:
+		return true
+	case ListJobRunsParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -3321,8 +3750,749 @@ type ItemProblem struct {
 // JSONObject Any JSON object.
 type JSONObject = json.RawMessage
 
+// JobAttempt defines model for JobAttempt.
+type JobAttempt struct {
+	AssignedAt time.Time `json:"assigned_at"`
+	Attempt    int       `json:"attempt"`
+
+	// EndedAt Absent while it is under way.
+	EndedAt      *time.Time `json:"ended_at,omitempty"`
+	FencingToken *string    `json:"fencing_token,omitempty"`
+	LeaderEpoch  int64      `json:"leader_epoch"`
+
+	// Outcome ORPHANED, RELEASED, REASSIGNED, or the state in which the run ended.
+	Outcome   *string            `json:"outcome,omitempty"`
+	Reason    *string            `json:"reason,omitempty"`
+	StartedAt *time.Time         `json:"started_at,omitempty"`
+	WorkerID  openapi_types.UUID `json:"worker_id"`
+}
+
+// JobAttemptList defines model for JobAttemptList.
+type JobAttemptList struct {
+	Attempts []JobAttempt `json:"attempts"`
+}
+
+// JobConcurrencyPolicy What happens when a run is due while another one of the same key has not
+// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+// default. `replace`: the old one is canceled first. `queue`: one after the other.
+type JobConcurrencyPolicy string
+
+// JobDefinition defines model for JobDefinition.
+type JobDefinition struct {
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
+	// of every run must fit. It cannot refer to other documents.
+	ArgsSchema JSONObject `json:"args_schema,omitempty"`
+
+	// BuiltIn Skald's own.
+	BuiltIn bool `json:"built_in"`
+
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
+
+	// CommandName What a worker runs.
+	CommandName string `json:"command_name"`
+
+	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
+
+	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
+	CreatedAt         time.Time            `json:"created_at"`
+	CreatedBy         *string              `json:"created_by,omitempty"`
+
+	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
+	// and sagas do.
+	DeadLetter *bool `json:"dead_letter,omitempty"`
+
+	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	DefaultArgs AnyJSON    `json:"default_args,omitempty"`
+	DeletedAt   *time.Time `json:"deleted_at,omitempty"`
+	Description *string    `json:"description,omitempty"`
+	Enabled     bool       `json:"enabled"`
+
+	// Event Which events make runs.
+	Event *JobEventTrigger   `json:"event,omitempty"`
+	ID    openapi_types.UUID `json:"id"`
+
+	// JitterMS A run starts up to so much after its slot.
+	JitterMS *int64 `json:"jitter_ms,omitempty"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels *JobLabels `json:"labels,omitempty"`
+
+	// Links Paths of what belongs to it.
+	Links JobLinks `json:"links"`
+
+	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	MaxLosses *int `json:"max_losses,omitempty"`
+
+	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
+
+	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
+	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
+	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
+	Name          string            `json:"name"`
+
+	// NextDueAt The first slot of which there is no run yet. Absent when there is none.
+	NextDueAt   *time.Time `json:"next_due_at,omitempty"`
+	PauseReason *string    `json:"pause_reason,omitempty"`
+
+	// Paused No runs are made by themselves now.
+	Paused   bool       `json:"paused"`
+	PausedAt *time.Time `json:"paused_at,omitempty"`
+
+	// PausedUntil Absent while it is paused until somebody resumes it.
+	PausedUntil *time.Time `json:"paused_until,omitempty"`
+
+	// Priority Higher first.
+	Priority *int `json:"priority,omitempty"`
+
+	// Queue `default` without it.
+	Queue string `json:"queue"`
+
+	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	QueueLimit *int `json:"queue_limit,omitempty"`
+
+	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
+
+	// Retry Of failures; without it none. A retry is a new run, linked to the one that
+	// failed, unless its worker has said that another attempt will not help.
+	Retry JobRetry `json:"retry"`
+
+	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
+
+	// Schedule When it is due. docs/schedules.md is the guide.
+	Schedule *JobSchedule `json:"schedule,omitempty"`
+
+	// SpecVersion Grows when it says something else.
+	SpecVersion int `json:"spec_version"`
+
+	// TimeoutMS Of one attempt, from its start; 0 for none.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	Type      JobType   `json:"type"`
+	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedBy *string   `json:"updated_by,omitempty"`
+
+	// Version Grows with every change; its ETag.
+	Version int64 `json:"version"`
+}
+
+// JobDefinitionInput defines model for JobDefinitionInput.
+type JobDefinitionInput struct {
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
+	// of every run must fit. It cannot refer to other documents.
+	ArgsSchema JSONObject `json:"args_schema,omitempty"`
+
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
+
+	// CommandName What a worker runs.
+	CommandName string `json:"command_name"`
+
+	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
+
+	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	ConcurrencyPolicy *JobConcurrencyPolicy `json:"concurrency_policy,omitempty"`
+
+	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
+	// and sagas do.
+	DeadLetter *bool `json:"dead_letter,omitempty"`
+
+	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	DefaultArgs AnyJSON `json:"default_args,omitempty"`
+	Description *string `json:"description,omitempty"`
+
+	// Enabled False makes no runs by itself; true without it.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// Event Which events make runs.
+	Event *JobEventTrigger `json:"event,omitempty"`
+
+	// JitterMS A run starts up to so much after its slot.
+	JitterMS *int64 `json:"jitter_ms,omitempty"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels *JobLabels `json:"labels,omitempty"`
+
+	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	MaxLosses *int `json:"max_losses,omitempty"`
+
+	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
+
+	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
+	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
+	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
+	Name          string            `json:"name"`
+
+	// Priority Higher first.
+	Priority *int `json:"priority,omitempty"`
+
+	// Queue `default` without it.
+	Queue *string `json:"queue,omitempty"`
+
+	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	QueueLimit *int `json:"queue_limit,omitempty"`
+
+	// Reason For the audit trail.
+	Reason *string `json:"reason,omitempty"`
+
+	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
+
+	// Retry Of failures; without it none. A retry is a new run, linked to the one that
+	// failed, unless its worker has said that another attempt will not help.
+	Retry *JobRetry `json:"retry,omitempty"`
+
+	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
+
+	// Schedule When it is due. docs/schedules.md is the guide.
+	Schedule *JobSchedule `json:"schedule,omitempty"`
+
+	// TimeoutMS Of one attempt, from its start; 0 for none.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	Type JobType `json:"type"`
+}
+
+// JobDefinitionList defines model for JobDefinitionList.
+type JobDefinitionList struct {
+	Definitions []JobDefinition `json:"definitions"`
+	Pagination  Pagination      `json:"pagination"`
+}
+
+// JobDefinitionOfRun defines model for JobDefinitionOfRun.
+type JobDefinitionOfRun struct {
+	ID openapi_types.UUID `json:"id"`
+
+	// Name Its name when the run was made.
+	Name string `json:"name"`
+
+	// SpecVersion What of it the run goes by.
+	SpecVersion int `json:"spec_version"`
+}
+
+// JobDefinitionPatch defines model for JobDefinitionPatch.
+type JobDefinitionPatch struct {
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
+	// of every run must fit. It cannot refer to other documents.
+	ArgsSchema JSONObject `json:"args_schema,omitempty"`
+
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
+
+	// CommandName What a worker runs.
+	CommandName *string `json:"command_name,omitempty"`
+
+	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
+
+	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	ConcurrencyPolicy *JobConcurrencyPolicy `json:"concurrency_policy,omitempty"`
+
+	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
+	// and sagas do.
+	DeadLetter *bool `json:"dead_letter,omitempty"`
+
+	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	DefaultArgs AnyJSON `json:"default_args,omitempty"`
+	Description *string `json:"description,omitempty"`
+	Enabled     *bool   `json:"enabled,omitempty"`
+
+	// Event Which events make runs.
+	Event *JobEventTrigger `json:"event,omitempty"`
+
+	// JitterMS A run starts up to so much after its slot.
+	JitterMS *int64 `json:"jitter_ms,omitempty"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels *JobLabels `json:"labels,omitempty"`
+
+	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	MaxLosses *int `json:"max_losses,omitempty"`
+
+	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
+
+	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
+	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
+	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
+	Name          *string           `json:"name,omitempty"`
+
+	// Priority Higher first.
+	Priority *int `json:"priority,omitempty"`
+
+	// Queue `default` without it.
+	Queue *string `json:"queue,omitempty"`
+
+	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	QueueLimit *int `json:"queue_limit,omitempty"`
+
+	// Reason For the audit trail.
+	Reason *string `json:"reason,omitempty"`
+
+	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
+
+	// Retry Of failures; without it none. A retry is a new run, linked to the one that
+	// failed, unless its worker has said that another attempt will not help.
+	Retry *JobRetry `json:"retry,omitempty"`
+
+	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
+
+	// Schedule When it is due. docs/schedules.md is the guide.
+	Schedule *JobSchedule `json:"schedule,omitempty"`
+
+	// TimeoutMS Of one attempt, from its start; 0 for none.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	Type *JobType `json:"type,omitempty"`
+}
+
+// JobDefinitionVersion defines model for JobDefinitionVersion.
+type JobDefinitionVersion struct {
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
+	// of every run must fit. It cannot refer to other documents.
+	ArgsSchema JSONObject `json:"args_schema,omitempty"`
+
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
+
+	// CommandName What a worker runs.
+	CommandName string `json:"command_name"`
+
+	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
+
+	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
+	CreatedAt         time.Time            `json:"created_at"`
+	CreatedBy         *string              `json:"created_by,omitempty"`
+
+	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
+	// and sagas do.
+	DeadLetter *bool `json:"dead_letter,omitempty"`
+
+	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	DefaultArgs AnyJSON `json:"default_args,omitempty"`
+	Description *string `json:"description,omitempty"`
+
+	// Event Which events make runs.
+	Event *JobEventTrigger `json:"event,omitempty"`
+
+	// JitterMS A run starts up to so much after its slot.
+	JitterMS *int64 `json:"jitter_ms,omitempty"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels *JobLabels `json:"labels,omitempty"`
+
+	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	MaxLosses *int `json:"max_losses,omitempty"`
+
+	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
+
+	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
+	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
+	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
+
+	// Priority Higher first.
+	Priority *int `json:"priority,omitempty"`
+
+	// Queue `default` without it.
+	Queue string `json:"queue"`
+
+	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	QueueLimit *int `json:"queue_limit,omitempty"`
+
+	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
+
+	// Retry Of failures; without it none. A retry is a new run, linked to the one that
+	// failed, unless its worker has said that another attempt will not help.
+	Retry JobRetry `json:"retry"`
+
+	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
+
+	// Schedule When it is due. docs/schedules.md is the guide.
+	Schedule    *JobSchedule `json:"schedule,omitempty"`
+	SpecVersion int          `json:"spec_version"`
+
+	// TimeoutMS Of one attempt, from its start; 0 for none.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	Type JobType `json:"type"`
+}
+
+// JobDefinitionVersionList defines model for JobDefinitionVersionList.
+type JobDefinitionVersionList struct {
+	Versions []JobDefinitionVersion `json:"versions"`
+}
+
+// JobEvent defines model for JobEvent.
+type JobEvent struct {
+	// Actor Who decided; absent when Skald did.
+	Actor   *string   `json:"actor,omitempty"`
+	At      time.Time `json:"at"`
+	Attempt *int      `json:"attempt,omitempty"`
+
+	// Epoch Of the leader that decided, or under which it was assigned.
+	Epoch *int64 `json:"epoch,omitempty"`
+
+	// FromState Where a run stands. docs/jobs.md has the life cycle.
+	FromState *JobRunState `json:"from_state,omitempty"`
+	Kind      JobEventKind `json:"kind"`
+	Reason    *string      `json:"reason,omitempty"`
+
+	// ToState Where a run stands. docs/jobs.md has the life cycle.
+	ToState  *JobRunState        `json:"to_state,omitempty"`
+	Version  *int64              `json:"version,omitempty"`
+	WorkerID *openapi_types.UUID `json:"worker_id,omitempty"`
+}
+
+// JobEventKind defines model for JobEventKind.
+type JobEventKind string
+
+// JobEventList defines model for JobEventList.
+type JobEventList struct {
+	Events []JobEvent `json:"events"`
+}
+
+// JobEventTrigger Which events make runs.
+type JobEventTrigger struct {
+	// ArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
+	ArgsFrom *JobEventTriggerArgsFrom `json:"args_from,omitempty"`
+
+	// EventType Exact, or with one `*` at its end.
+	EventType string `json:"event_type"`
+
+	// Match Only payloads in which each dotted path has this value, a JSON scalar.
+	Match JSONObject `json:"match,omitempty"`
+}
+
+// JobEventTriggerArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
+type JobEventTriggerArgsFrom string
+
+// JobExplanation defines model for JobExplanation.
+type JobExplanation struct {
+	AllowedActions []JobRunVerb `json:"allowed_actions"`
+
+	// BlockingRunID The run that has its concurrency key.
+	BlockingRunID *openapi_types.UUID `json:"blocking_run_id,omitempty"`
+	Decisions     []JobEvent          `json:"decisions"`
+	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
+
+	// LeaderEpoch The present one.
+	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
+	RunID       openapi_types.UUID `json:"run_id"`
+
+	// Sentence The same for people.
+	Sentence string     `json:"sentence"`
+	Since    *time.Time `json:"since,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State JobRunState `json:"state"`
+
+	// Until When that is over by itself.
+	Until *time.Time `json:"until,omitempty"`
+
+	// WaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
+	// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
+	// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
+	// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
+	// `cancel`: its worker was asked to stop.
+	WaitsFor JobWaitsFor `json:"waits_for"`
+}
+
+// JobForceInput defines model for JobForceInput.
+type JobForceInput struct {
+	Force  *bool   `json:"force,omitempty"`
+	Reason *string `json:"reason,omitempty"`
+}
+
+// JobLabelFilter defines model for JobLabelFilter.
+type JobLabelFilter = string
+
+// JobLabels At most 32 names, each with a text of at most 255 characters.
+type JobLabels map[string]string
+
+// JobLinks Paths of what belongs to it.
+type JobLinks map[string]string
+
+// JobMisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
+// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
+type JobMisfirePolicy string
+
+// JobPauseInput defines model for JobPauseInput.
+type JobPauseInput struct {
+	Reason *string `json:"reason,omitempty"`
+
+	// Until It goes on by itself then; without it when somebody resumes it.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// JobProgress What its worker tells on the way.
+type JobProgress struct {
+	Counters map[string]float64 `json:"counters,omitempty"`
+	Message  *string            `json:"message,omitempty"`
+	Percent  *float64           `json:"percent,omitempty"`
+}
+
+// JobReasonInput defines model for JobReasonInput.
+type JobReasonInput struct {
+	Reason *string `json:"reason,omitempty"`
+}
+
+// JobRerunInput defines model for JobRerunInput.
+type JobRerunInput struct {
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args AnyJSON `json:"args,omitempty"`
+
+	// Reason For the audit trail.
+	Reason *string `json:"reason,omitempty"`
+
+	// RespectConcurrency False takes no part in overlap checks; true without it.
+	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
+}
+
+// JobRetry Of failures; without it none. A retry is a new run, linked to the one that
+// failed, unless its worker has said that another attempt will not help.
+type JobRetry struct {
+	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
+
+	// Jitter Waits are spread by this share, at random.
+	Jitter *float64 `json:"jitter,omitempty"`
+
+	// MaxAttempts Runs in all, the first included; 1 for no retry.
+	MaxAttempts   *int     `json:"max_attempts,omitempty"`
+	MaxIntervalMS *int64   `json:"max_interval_ms,omitempty"`
+	Multiplier    *float64 `json:"multiplier,omitempty"`
+}
+
+// JobRun defines model for JobRun.
+type JobRun struct {
+	// AdmittedAt Since then it may be claimed. Absent while it is not due, or held back.
+	AdmittedAt     *time.Time   `json:"admitted_at,omitempty"`
+	AllowedActions []JobRunVerb `json:"allowed_actions"`
+
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args             AnyJSON             `json:"args,omitempty"`
+	AssignedAt       *time.Time          `json:"assigned_at,omitempty"`
+	AssignedWorkerID *openapi_types.UUID `json:"assigned_worker_id,omitempty"`
+
+	// Attempt Grows at every assignment.
+	Attempt int `json:"attempt"`
+
+	// AvailableAt It is not assigned before.
+	AvailableAt       time.Time           `json:"available_at"`
+	BackfillID        *openapi_types.UUID `json:"backfill_id,omitempty"`
+	CancelReason      *string             `json:"cancel_reason,omitempty"`
+	CancelRequestedAt *time.Time          `json:"cancel_requested_at,omitempty"`
+
+	// Checkpoint Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
+	CommandName string  `json:"command_name"`
+
+	// ConcurrencyKey Absent when any number may run at once.
+	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
+
+	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	ConcurrencyPolicy           JobConcurrencyPolicy `json:"concurrency_policy"`
+	ContinuationCheckDeadlineAt *time.Time           `json:"continuation_check_deadline_at,omitempty"`
+	ContinuationCheckStartedAt  *time.Time           `json:"continuation_check_started_at,omitempty"`
+
+	// ContinuationState CONFIRMING while its lease has run out and its worker may still confirm it.
+	ContinuationState JobRunContinuationState `json:"continuation_state"`
+	CorrelationID     *string                 `json:"correlation_id,omitempty"`
+	CreatedAt         time.Time               `json:"created_at"`
+
+	// DlqMessageID The dead letter that it retries.
+	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
+	Error        *JobRunError        `json:"error,omitempty"`
+	ErrorSummary *string             `json:"error_summary,omitempty"`
+	EventID      *openapi_types.UUID `json:"event_id,omitempty"`
+	ExitCode     *int                `json:"exit_code,omitempty"`
+
+	// FailuresUsed Of the whole chain of retries.
+	FailuresUsed int `json:"failures_used"`
+
+	// FencingToken What its worker hands on to other systems.
+	FencingToken   *string            `json:"fencing_token,omitempty"`
+	FinishedAt     *time.Time         `json:"finished_at,omitempty"`
+	ID             openapi_types.UUID `json:"id"`
+	IdempotencyKey string             `json:"idempotency_key"`
+	JobDefinition  JobDefinitionOfRun `json:"job_definition"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels         JobLabels  `json:"labels"`
+	LeaderEpoch    *int64     `json:"leader_epoch,omitempty"`
+	LeaseExpiresAt *time.Time `json:"lease_expires_at,omitempty"`
+
+	// Links Paths of what belongs to it.
+	Links    JobLinks `json:"links"`
+	LogBytes int64    `json:"log_bytes"`
+
+	// LogRef Where the log is; absent while it is in the database.
+	LogRef     *string `json:"log_ref,omitempty"`
+	LossesUsed int     `json:"losses_used"`
+	MaxLosses  int     `json:"max_losses"`
+	Priority   int     `json:"priority"`
+
+	// Progress What its worker tells on the way.
+	Progress *JobProgress `json:"progress,omitempty"`
+	Queue    string       `json:"queue"`
+
+	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	RequiredLabels          JobLabels `json:"required_labels"`
+	ResourceCPUSecondsTotal *float64  `json:"resource_cpu_seconds_total,omitempty"`
+	ResourceIoReadBytes     *int64    `json:"resource_io_read_bytes,omitempty"`
+	ResourceIoWriteBytes    *int64    `json:"resource_io_write_bytes,omitempty"`
+	ResourcePeakRssBytes    *int64    `json:"resource_peak_rss_bytes,omitempty"`
+
+	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Result       AnyJSON             `json:"result,omitempty"`
+	RetryNumber  int                 `json:"retry_number"`
+	RetryOfRunID *openapi_types.UUID `json:"retry_of_run_id,omitempty"`
+
+	// RootRunID The first run of its chain; itself unless it is a retry.
+	RootRunID  openapi_types.UUID  `json:"root_run_id"`
+	SagaAction *string             `json:"saga_action,omitempty"`
+	SagaID     *openapi_types.UUID `json:"saga_id,omitempty"`
+	SagaStep   *int                `json:"saga_step,omitempty"`
+
+	// ScheduledFor The slot; of what has none when it was asked for.
+	ScheduledFor time.Time  `json:"scheduled_for"`
+	StartedAt    *time.Time `json:"started_at,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State     JobRunState `json:"state"`
+	TimeoutMS *int64      `json:"timeout_ms,omitempty"`
+	TraceID   *string     `json:"trace_id,omitempty"`
+
+	// Trigger Why a run exists.
+	Trigger   JobTrigger `json:"trigger"`
+	UpdatedAt time.Time  `json:"updated_at"`
+
+	// Version Grows with every transition; its ETag.
+	Version int64 `json:"version"`
+}
+
+// JobRunContinuationState CONFIRMING while its lease has run out and its worker may still confirm it.
+type JobRunContinuationState string
+
+// JobRunError defines model for JobRunError.
+type JobRunError struct {
+	// Code The worker's word, or `LOST` or `TIMED_OUT`.
+	Code    string `json:"code"`
+	Message string `json:"message"`
+
+	// Retryable False means that another attempt will not help.
+	Retryable bool `json:"retryable"`
+
+	// Stack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	Stack *ContentText `json:"stack,omitempty"`
+	Type  *string      `json:"type,omitempty"`
+}
+
+// JobRunInput defines model for JobRunInput.
+type JobRunInput struct {
+	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Args          AnyJSON `json:"args,omitempty"`
+	CorrelationID *Label  `json:"correlation_id,omitempty"`
+
+	// Labels At most 32 names, each with a text of at most 255 characters.
+	Labels   *JobLabels `json:"labels,omitempty"`
+	Priority *int       `json:"priority,omitempty"`
+
+	// Reason For the audit trail.
+	Reason *string `json:"reason,omitempty"`
+
+	// RespectConcurrency False takes no part in overlap checks; true without it.
+	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
+
+	// ScheduledFor When it is due; now without it.
+	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
+}
+
+// JobRunList defines model for JobRunList.
+type JobRunList struct {
+	Pagination Pagination `json:"pagination"`
+	Runs       []JobRun   `json:"runs"`
+}
+
 // JobRunState Where a run stands. docs/jobs.md has the life cycle.
 type JobRunState string
+
+// JobRunVerb defines model for JobRunVerb.
+type JobRunVerb string
+
+// JobSchedule When it is due. docs/schedules.md is the guide.
+type JobSchedule struct {
+	// DstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
+	// of the gap. `skip`: not at all.
+	DstGap *JobScheduleDstGap `json:"dst_gap,omitempty"`
+
+	// DstOverlap Of wall-clock times that occur twice. `first`, the default, or `both`.
+	DstOverlap *JobScheduleDstOverlap `json:"dst_overlap,omitempty"`
+
+	// EndAt No tick at or after.
+	EndAt *time.Time `json:"end_at,omitempty"`
+
+	// StartAt No tick before.
+	StartAt *time.Time `json:"start_at,omitempty"`
+
+	// Timezone IANA name; UTC without it.
+	Timezone *string      `json:"timezone,omitempty"`
+	Type     ScheduleType `json:"type"`
+	Value    string       `json:"value"`
+}
+
+// JobScheduleDstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
+// of the gap. `skip`: not at all.
+type JobScheduleDstGap string
+
+// JobScheduleDstOverlap Of wall-clock times that occur twice. `first`, the default, or `both`.
+type JobScheduleDstOverlap string
+
+// JobTrigger Why a run exists.
+type JobTrigger string
+
+// JobType What makes runs of a definition by itself. Any definition can be run by hand.
+type JobType string
+
+// JobWaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
+// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
+// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
+// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
+// `cancel`: its worker was asked to stop.
+type JobWaitsFor string
 
 // Label defines model for Label.
 type Label = string
@@ -4156,6 +5326,20 @@ type SagaStatisticsList struct {
 // SagaStatus The status to poll. Each state has one.
 type SagaStatus string
 
+// SchedulePreviewInput defines model for SchedulePreviewInput.
+type SchedulePreviewInput struct {
+	Count *int `json:"count,omitempty"`
+
+	// From Only ticks after this time; now without it.
+	From *time.Time `json:"from,omitempty"`
+
+	// Schedule When it is due. docs/schedules.md is the guide.
+	Schedule JobSchedule `json:"schedule"`
+}
+
+// ScheduleType defines model for ScheduleType.
+type ScheduleType string
+
 // SchedulerLeader Who leads the scheduler.
 type SchedulerLeader struct {
 	AcquiredAt *time.Time `json:"acquired_at,omitempty"`
@@ -4399,6 +5583,32 @@ type TableUsage struct {
 
 	// TotalBytes Heap, TOAST and indexes, their maps included.
 	TotalBytes int64 `json:"total_bytes"`
+}
+
+// Tick defines model for Tick.
+type Tick struct {
+	At time.Time `json:"at"`
+
+	// Note What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
+	// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
+	// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
+	// once more, and nothing fires then.
+	Note *TickNote `json:"note,omitempty"`
+
+	// Wall The wall-clock time that it stands for, in the schedule's zone.
+	Wall string `json:"wall"`
+}
+
+// TickNote What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
+// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
+// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
+// once more, and nothing fires then.
+type TickNote string
+
+// TickList defines model for TickList.
+type TickList struct {
+	Ticks    []Tick `json:"ticks"`
+	Timezone string `json:"timezone"`
 }
 
 // UUID defines model for UUID.
@@ -4869,6 +6079,15 @@ type IncludeRunning = []string
 // IncludeTotal defines model for IncludeTotal.
 type IncludeTotal = []string
 
+// JobDefinitionRef defines model for JobDefinitionRef.
+type JobDefinitionRef = string
+
+// JobRunID defines model for JobRunID.
+type JobRunID = UUID
+
+// JobRunWait defines model for JobRunWait.
+type JobRunWait = string
+
 // KeyID defines model for KeyID.
 type KeyID = UUID
 
@@ -4936,6 +6155,21 @@ type Failure = Problem
 // Foreseen What an action would do. Nothing has been done.
 type Foreseen = Foresight
 
+// JobDefinitionFound defines model for JobDefinitionFound.
+type JobDefinitionFound = JobDefinition
+
+// JobRunChanged defines model for JobRunChanged.
+type JobRunChanged = JobRun
+
+// JobRunCreated defines model for JobRunCreated.
+type JobRunCreated = JobRun
+
+// JobRunFound defines model for JobRunFound.
+type JobRunFound = JobRun
+
+// JobRunReplayed defines model for JobRunReplayed.
+type JobRunReplayed = JobRun
+
 // RedriveAccepted defines model for RedriveAccepted.
 type RedriveAccepted = Redrive
 
@@ -4944,6 +6178,9 @@ type RedriveFound = Redrive
 
 // SettingsFound All settings.
 type SettingsFound = Settings
+
+// TicksFound defines model for TicksFound.
+type TicksFound = TickList
 
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
@@ -5610,6 +6847,170 @@ type RetryAllDeadLettersParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListJobDefinitionsParams defines parameters for ListJobDefinitions.
+type ListJobDefinitionsParams struct {
+	// Name Exact, or with one `*` at its end.
+	Name    *Label   `form:"name,omitempty" json:"name,omitempty"`
+	Type    *JobType `form:"type,omitempty" json:"type,omitempty"`
+	Enabled *bool    `form:"enabled,omitempty" json:"enabled,omitempty"`
+
+	// Paused Those that are paused now, or those that are not.
+	Paused *bool `form:"paused,omitempty" json:"paused,omitempty"`
+
+	// BuiltIn Skald's own, or those of others.
+	BuiltIn     *bool  `form:"built_in,omitempty" json:"built_in,omitempty"`
+	CommandName *Label `form:"command_name,omitempty" json:"command_name,omitempty"`
+
+	// Label name=value.
+	Label *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListJobDefinitionsParamsInclude defines parameters for ListJobDefinitions.
+type ListJobDefinitionsParamsInclude string
+
+// DeleteJobDefinitionParams defines parameters for DeleteJobDefinition.
+type DeleteJobDefinitionParams struct {
+	Force *bool `form:"force,omitempty" json:"force,omitempty"`
+
+	// Reason For the audit trail.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// GetJobDefinitionParams defines parameters for GetJobDefinition.
+type GetJobDefinitionParams struct {
+	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
+type UpdateJobDefinitionParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ReplaceJobDefinitionParams defines parameters for ReplaceJobDefinition.
+type ReplaceJobDefinitionParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListNextJobRunsParams defines parameters for ListNextJobRuns.
+type ListNextJobRunsParams struct {
+	Count *int `form:"count,omitempty" json:"count,omitempty"`
+
+	// From Only ticks after this time; now without it.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+}
+
+// PauseJobDefinitionParams defines parameters for PauseJobDefinition.
+type PauseJobDefinitionParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
+type ResumeJobDefinitionParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// CreateJobRunParams defines parameters for CreateJobRun.
+type CreateJobRunParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListJobRunsParams defines parameters for ListJobRuns.
+type ListJobRunsParams struct {
+	// State Repeatable.
+	State []JobRunState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Trigger Repeatable.
+	Trigger []JobTrigger `form:"trigger,omitempty" json:"trigger,omitempty"`
+
+	// Definition Id or name.
+	Definition *Label `form:"definition,omitempty" json:"definition,omitempty"`
+
+	// Worker The worker that has it, or had it when it ended.
+	Worker *UUID  `form:"worker,omitempty" json:"worker,omitempty"`
+	Queue  *Label `form:"queue,omitempty" json:"queue,omitempty"`
+
+	// Label name=value.
+	Label         *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
+	CorrelationID *Label          `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	SagaID        *UUID           `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+
+	// RootRunID The run and all its retries.
+	RootRunID  *UUID   `form:"root_run_id,omitempty" json:"root_run_id,omitempty"`
+	BackfillID *UUID   `form:"backfill_id,omitempty" json:"backfill_id,omitempty"`
+	ErrorCode  *string `form:"error_code,omitempty" json:"error_code,omitempty"`
+
+	// ScheduledFrom Slots of this time or later.
+	ScheduledFrom *time.Time `form:"scheduled_from,omitempty" json:"scheduled_from,omitempty"`
+
+	// ScheduledTo Slots before this time.
+	ScheduledTo  *time.Time `form:"scheduled_to,omitempty" json:"scheduled_to,omitempty"`
+	CreatedFrom  *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+	CreatedTo    *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+	FinishedFrom *time.Time `form:"finished_from,omitempty" json:"finished_from,omitempty"`
+	FinishedTo   *time.Time `form:"finished_to,omitempty" json:"finished_to,omitempty"`
+
+	// LateByMin Started so many minutes after their slot, or still waiting so long after it.
+	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
+
+	// View How much of each item; `basic` by default.
+	View *ListJobRunsParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListJobRunsParamsView defines parameters for ListJobRuns.
+type ListJobRunsParamsView string
+
+// ListJobRunsParamsInclude defines parameters for ListJobRuns.
+type ListJobRunsParamsInclude string
+
+// GetJobRunParams defines parameters for GetJobRun.
+type GetJobRunParams struct {
+	// Wait How long to wait for the end of the run, for example `30s` or `1m30s`. The
+	// server may cut it short.
+	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
 // GetRunLogParams defines parameters for GetRunLog.
 type GetRunLogParams struct {
 	// Attempt Only this attempt; all of them without it.
@@ -5625,6 +7026,12 @@ type GetRunLogParams struct {
 
 	// LastEventID The last id that was received. Wins over `attempt` and `after_seq`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
+// RerunJobRunParams defines parameters for RerunJobRun.
+type RerunJobRunParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListEventsParams defines parameters for ListEvents.
@@ -6307,6 +7714,27 @@ type RetryAllDeadLettersJSONRequestBody = RetryAllInput
 // CheckFenceJSONRequestBody defines body for CheckFence for application/json ContentType.
 type CheckFenceJSONRequestBody = FenceCheckInput
 
+// CreateJobDefinitionJSONRequestBody defines body for CreateJobDefinition for application/json ContentType.
+type CreateJobDefinitionJSONRequestBody = JobDefinitionInput
+
+// UpdateJobDefinitionJSONRequestBody defines body for UpdateJobDefinition for application/json ContentType.
+type UpdateJobDefinitionJSONRequestBody = JobDefinitionPatch
+
+// ReplaceJobDefinitionJSONRequestBody defines body for ReplaceJobDefinition for application/json ContentType.
+type ReplaceJobDefinitionJSONRequestBody = JobDefinitionInput
+
+// PauseJobDefinitionJSONRequestBody defines body for PauseJobDefinition for application/json ContentType.
+type PauseJobDefinitionJSONRequestBody = JobPauseInput
+
+// ResumeJobDefinitionJSONRequestBody defines body for ResumeJobDefinition for application/json ContentType.
+type ResumeJobDefinitionJSONRequestBody = JobReasonInput
+
+// CreateJobRunJSONRequestBody defines body for CreateJobRun for application/json ContentType.
+type CreateJobRunJSONRequestBody = JobRunInput
+
+// CancelJobRunJSONRequestBody defines body for CancelJobRun for application/json ContentType.
+type CancelJobRunJSONRequestBody = JobForceInput
+
 // AcknowledgeCancelJSONRequestBody defines body for AcknowledgeCancel for application/json ContentType.
 type AcknowledgeCancelJSONRequestBody = FenceInput
 
@@ -6325,8 +7753,14 @@ type AppendRunLogJSONRequestBody = LogInput
 // ReportProgressJSONRequestBody defines body for ReportProgress for application/json ContentType.
 type ReportProgressJSONRequestBody = ProgressInput
 
+// ReassignJobRunJSONRequestBody defines body for ReassignJobRun for application/json ContentType.
+type ReassignJobRunJSONRequestBody = JobForceInput
+
 // ReleaseRunJSONRequestBody defines body for ReleaseRun for application/json ContentType.
 type ReleaseRunJSONRequestBody = ReleaseInput
+
+// RerunJobRunJSONRequestBody defines body for RerunJobRun for application/json ContentType.
+type RerunJobRunJSONRequestBody = JobRerunInput
 
 // StartRunJSONRequestBody defines body for StartRun for application/json ContentType.
 type StartRunJSONRequestBody = StartInput
@@ -6378,6 +7812,9 @@ type SuspendSagaJSONRequestBody = ActionInput
 
 // StepDownLeaderJSONRequestBody defines body for StepDownLeader for application/json ContentType.
 type StepDownLeaderJSONRequestBody = WorkerActionInput
+
+// PreviewScheduleJSONRequestBody defines body for PreviewSchedule for application/json ContentType.
+type PreviewScheduleJSONRequestBody = SchedulePreviewInput
 
 // ChangeSettingsJSONRequestBody defines body for ChangeSettings for application/json ContentType.
 type ChangeSettingsJSONRequestBody = SettingsPatch
@@ -7399,6 +8836,210 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
 	CheckFence(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListJobDefinitions List job definitions
+	//
+	// Newest first, without deleted ones. Filters are combined with AND.
+	//
+	// Corresponds with GET /api/v1/job-definitions (the `ListJobDefinitions` operationId).
+	ListJobDefinitions(ctx context.Context, params *ListJobDefinitionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateJobDefinitionWithBody Define a job
+	//
+	// Durable when it is answered, and due from now on: slots of the past are
+	// nobody's. docs/jobs.md is the guide.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
+	CreateJobDefinitionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateJobDefinition Define a job
+	//
+	// Durable when it is answered, and due from now on: slots of the past are
+	// nobody's. docs/jobs.md is the guide.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
+	CreateJobDefinition(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteJobDefinition Delete a job definition
+	//
+	// Its runs are kept, and its name is free. With runs that have not ended it is
+	// refused, unless `force`: those that are with no worker are then CANCELED, and
+	// the workers of the others are asked to stop.
+	//
+	// Corresponds with DELETE /api/v1/job-definitions/{definition} (the `DeleteJobDefinition` operationId).
+	DeleteJobDefinition(ctx context.Context, definition JobDefinitionRef, params *DeleteJobDefinitionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetJobDefinition Get a job definition
+	//
+	// Corresponds with GET /api/v1/job-definitions/{definition} (the `GetJobDefinition` operationId).
+	GetJobDefinition(ctx context.Context, definition JobDefinitionRef, params *GetJobDefinitionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateJobDefinitionWithBody Change a job definition
+	//
+	// Each member that is given replaces the whole member that is there; the others
+	// stay. To take one away, replace the definition.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
+	UpdateJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateJobDefinition Change a job definition
+	//
+	// Each member that is given replaces the whole member that is there; the others
+	// stay. To take one away, replace the definition.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
+	UpdateJobDefinition(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, body UpdateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReplaceJobDefinitionWithBody Replace a job definition
+	//
+	// What is not said gets its default; `enabled` stays as it is. Runs that exist
+	// keep what the definition said when they were made. When the schedule has
+	// changed, slots count from now on.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
+	ReplaceJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReplaceJobDefinition Replace a job definition
+	//
+	// What is not said gets its default; `enabled` stays as it is. Runs that exist
+	// keep what the definition said when they were made. When the schedule has
+	// changed, slots count from now on.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
+	ReplaceJobDefinition(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, body ReplaceJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListNextJobRuns When a job is due next
+	//
+	// By its schedule, whether or not it is enabled or paused, with what clock
+	// changes do to it (docs/schedules.md). Of a job without a schedule none.
+	//
+	// Corresponds with GET /api/v1/job-definitions/{definition}/next-runs (the `ListNextJobRuns` operationId).
+	ListNextJobRuns(ctx context.Context, definition JobDefinitionRef, params *ListNextJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseJobDefinitionWithBody Pause a job definition
+	//
+	// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
+	// go on, and it can still be run by hand.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
+	PauseJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseJobDefinition Pause a job definition
+	//
+	// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
+	// go on, and it can still be run by hand.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
+	PauseJobDefinition(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, body PauseJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeJobDefinitionWithBody Resume a job definition
+	//
+	// Slots count from now on. One that is not paused stays as it is.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
+	ResumeJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeJobDefinition Resume a job definition
+	//
+	// Slots count from now on. One that is not paused stays as it is.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
+	ResumeJobDefinition(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, body ResumeJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateJobRunWithBody Run a job
+	//
+	// Durable when it is answered. It takes part in overlap checks unless
+	// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
+	// while another run of its key has not ended. A disabled or paused definition can
+	// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
+	CreateJobRunWithBody(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateJobRun Run a job
+	//
+	// Durable when it is answered. It takes part in overlap checks unless
+	// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
+	// while another run of its key has not ended. A disabled or paused definition can
+	// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
+	CreateJobRun(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, body CreateJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListJobDefinitionVersions What a job definition said
+	//
+	// Newest first, at most 200.
+	//
+	// Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
+	ListJobDefinitionVersions(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListJobRuns List job runs
+	//
+	// Newest first. Filters are combined with AND, the values of a repeatable one
+	// with OR. Without `view=full` runs have no args, result, checkpoint and stack.
+	//
+	// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
+	ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetJobRun Get a job run
+	//
+	// With `wait` the answer comes when it has ended, or the wait is over.
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
+	GetJobRun(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListJobRunAttempts To whom a job run was assigned
+	//
+	// Oldest first.
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id}/attempts (the `ListJobRunAttempts` operationId).
+	ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelJobRunWithBody Cancel a job run
+	//
+	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
+	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
+	// is refused and the run CANCELED. With `force` that happens at once.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
+	CancelJobRunWithBody(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelJobRun Cancel a job run
+	//
+	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
+	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
+	// is refused and the run CANCELED. With `force` that happens at once.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
+	CancelJobRun(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// AcknowledgeCancelWithBody Say that a run was stopped
 	//
 	// RUNNING → CANCELED, when somebody has asked for it.
@@ -7456,6 +9097,18 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
 	ConfirmContinuation(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListJobRunEvents What was decided about a job run
+	//
+	// Oldest first, at most 1000; by whom, under which epoch, and why.
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id}/events (the `ListJobRunEvents` operationId).
+	ListJobRunEvents(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExplainJobRun Why a job run did, or did not, run
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id}/explain (the `ExplainJobRun` operationId).
+	ExplainJobRun(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// FailRunWithBody Say that a run has failed
 	//
@@ -7529,6 +9182,28 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
 	ReportProgress(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ReassignJobRunWithBody Take a job run from its worker
+	//
+	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
+	// refused from then on. A RUNNING one only with `force`: its process may still
+	// be there when the next attempt begins. It counts as no loss.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
+	ReassignJobRunWithBody(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReassignJobRun Take a job run from its worker
+	//
+	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
+	// refused from then on. A RUNNING one only with `force`: its process may still
+	// be there when the next attempt begins. It counts as no loss.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
+	ReassignJobRun(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ReleaseRunWithBody Give a run back
 	//
 	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
@@ -7548,6 +9223,28 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
 	ReleaseRun(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RerunJobRunWithBody Run a job once more as a run did
+	//
+	// A new run of what the definition says now, linked to the one that has ended
+	// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
+	// and its own budget of failures.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
+	RerunJobRunWithBody(ctx context.Context, runID JobRunID, params *RerunJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RerunJobRun Run a job once more as a run did
+	//
+	// A new run of what the definition says now, linked to the one that has ended
+	// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
+	// and its own budget of failures.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
+	RerunJobRun(ctx context.Context, runID JobRunID, params *RerunJobRunParams, body RerunJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StartRunWithBody Start a run
 	//
@@ -7998,6 +9695,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
 	StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewScheduleWithBody When a schedule would fire
+	//
+	// Nothing is stored.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
+	PreviewScheduleWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewSchedule When a schedule would fire
+	//
+	// Nothing is stored.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
+	PreviewSchedule(ctx context.Context, body PreviewScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetSettings Read the settings of job runs
 	//
@@ -9934,6 +11649,430 @@ func (c *Client) CheckFence(ctx context.Context, fenceKey Label, body CheckFence
 	return c.Client.Do(req)
 }
 
+// ListJobDefinitions List job definitions
+//
+// Newest first, without deleted ones. Filters are combined with AND.
+//
+// Corresponds with GET /api/v1/job-definitions (the `ListJobDefinitions` operationId).
+func (c *Client) ListJobDefinitions(ctx context.Context, params *ListJobDefinitionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListJobDefinitionsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateJobDefinitionWithBody Define a job
+//
+// Durable when it is answered, and due from now on: slots of the past are
+// nobody's. docs/jobs.md is the guide.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
+func (c *Client) CreateJobDefinitionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateJobDefinitionRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateJobDefinition Define a job
+//
+// Durable when it is answered, and due from now on: slots of the past are
+// nobody's. docs/jobs.md is the guide.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
+func (c *Client) CreateJobDefinition(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateJobDefinitionRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteJobDefinition Delete a job definition
+//
+// Its runs are kept, and its name is free. With runs that have not ended it is
+// refused, unless `force`: those that are with no worker are then CANCELED, and
+// the workers of the others are asked to stop.
+//
+// Corresponds with DELETE /api/v1/job-definitions/{definition} (the `DeleteJobDefinition` operationId).
+func (c *Client) DeleteJobDefinition(ctx context.Context, definition JobDefinitionRef, params *DeleteJobDefinitionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteJobDefinitionRequest(c.Server, definition, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetJobDefinition Get a job definition
+//
+// Corresponds with GET /api/v1/job-definitions/{definition} (the `GetJobDefinition` operationId).
+func (c *Client) GetJobDefinition(ctx context.Context, definition JobDefinitionRef, params *GetJobDefinitionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetJobDefinitionRequest(c.Server, definition, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateJobDefinitionWithBody Change a job definition
+//
+// Each member that is given replaces the whole member that is there; the others
+// stay. To take one away, replace the definition.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
+func (c *Client) UpdateJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateJobDefinitionRequestWithBody(c.Server, definition, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateJobDefinition Change a job definition
+//
+// Each member that is given replaces the whole member that is there; the others
+// stay. To take one away, replace the definition.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
+func (c *Client) UpdateJobDefinition(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, body UpdateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateJobDefinitionRequest(c.Server, definition, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReplaceJobDefinitionWithBody Replace a job definition
+//
+// What is not said gets its default; `enabled` stays as it is. Runs that exist
+// keep what the definition said when they were made. When the schedule has
+// changed, slots count from now on.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
+func (c *Client) ReplaceJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReplaceJobDefinitionRequestWithBody(c.Server, definition, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReplaceJobDefinition Replace a job definition
+//
+// What is not said gets its default; `enabled` stays as it is. Runs that exist
+// keep what the definition said when they were made. When the schedule has
+// changed, slots count from now on.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
+func (c *Client) ReplaceJobDefinition(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, body ReplaceJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReplaceJobDefinitionRequest(c.Server, definition, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListNextJobRuns When a job is due next
+//
+// By its schedule, whether or not it is enabled or paused, with what clock
+// changes do to it (docs/schedules.md). Of a job without a schedule none.
+//
+// Corresponds with GET /api/v1/job-definitions/{definition}/next-runs (the `ListNextJobRuns` operationId).
+func (c *Client) ListNextJobRuns(ctx context.Context, definition JobDefinitionRef, params *ListNextJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListNextJobRunsRequest(c.Server, definition, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseJobDefinitionWithBody Pause a job definition
+//
+// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
+// go on, and it can still be run by hand.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
+func (c *Client) PauseJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseJobDefinitionRequestWithBody(c.Server, definition, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseJobDefinition Pause a job definition
+//
+// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
+// go on, and it can still be run by hand.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
+func (c *Client) PauseJobDefinition(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, body PauseJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseJobDefinitionRequest(c.Server, definition, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeJobDefinitionWithBody Resume a job definition
+//
+// Slots count from now on. One that is not paused stays as it is.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
+func (c *Client) ResumeJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeJobDefinitionRequestWithBody(c.Server, definition, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeJobDefinition Resume a job definition
+//
+// Slots count from now on. One that is not paused stays as it is.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
+func (c *Client) ResumeJobDefinition(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, body ResumeJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeJobDefinitionRequest(c.Server, definition, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateJobRunWithBody Run a job
+//
+// Durable when it is answered. It takes part in overlap checks unless
+// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
+// while another run of its key has not ended. A disabled or paused definition can
+// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
+func (c *Client) CreateJobRunWithBody(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateJobRunRequestWithBody(c.Server, definition, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateJobRun Run a job
+//
+// Durable when it is answered. It takes part in overlap checks unless
+// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
+// while another run of its key has not ended. A disabled or paused definition can
+// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
+func (c *Client) CreateJobRun(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, body CreateJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateJobRunRequest(c.Server, definition, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListJobDefinitionVersions What a job definition said
+//
+// Newest first, at most 200.
+//
+// Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
+func (c *Client) ListJobDefinitionVersions(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListJobDefinitionVersionsRequest(c.Server, definition)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListJobRuns List job runs
+//
+// Newest first. Filters are combined with AND, the values of a repeatable one
+// with OR. Without `view=full` runs have no args, result, checkpoint and stack.
+//
+// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
+func (c *Client) ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListJobRunsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetJobRun Get a job run
+//
+// With `wait` the answer comes when it has ended, or the wait is over.
+//
+// Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
+func (c *Client) GetJobRun(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetJobRunRequest(c.Server, runID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListJobRunAttempts To whom a job run was assigned
+//
+// Oldest first.
+//
+// Corresponds with GET /api/v1/job-runs/{run_id}/attempts (the `ListJobRunAttempts` operationId).
+func (c *Client) ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListJobRunAttemptsRequest(c.Server, runID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelJobRunWithBody Cancel a job run
+//
+// One that was not started is CANCELED at once (200). The worker of a RUNNING one
+// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
+// is refused and the run CANCELED. With `force` that happens at once.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
+func (c *Client) CancelJobRunWithBody(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelJobRunRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelJobRun Cancel a job run
+//
+// One that was not started is CANCELED at once (200). The worker of a RUNNING one
+// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
+// is refused and the run CANCELED. With `force` that happens at once.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
+func (c *Client) CancelJobRun(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelJobRunRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // AcknowledgeCancelWithBody Say that a run was stopped
 //
 // RUNNING → CANCELED, when somebody has asked for it.
@@ -10042,6 +12181,38 @@ func (c *Client) ConfirmContinuationWithBody(ctx context.Context, runID RunID, c
 // Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
 func (c *Client) ConfirmContinuation(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewConfirmContinuationRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListJobRunEvents What was decided about a job run
+//
+// Oldest first, at most 1000; by whom, under which epoch, and why.
+//
+// Corresponds with GET /api/v1/job-runs/{run_id}/events (the `ListJobRunEvents` operationId).
+func (c *Client) ListJobRunEvents(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListJobRunEventsRequest(c.Server, runID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExplainJobRun Why a job run did, or did not, run
+//
+// Corresponds with GET /api/v1/job-runs/{run_id}/explain (the `ExplainJobRun` operationId).
+func (c *Client) ExplainJobRun(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExplainJobRunRequest(c.Server, runID)
 	if err != nil {
 		return nil, err
 	}
@@ -10194,6 +12365,48 @@ func (c *Client) ReportProgress(ctx context.Context, runID RunID, body ReportPro
 	return c.Client.Do(req)
 }
 
+// ReassignJobRunWithBody Take a job run from its worker
+//
+// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
+// refused from then on. A RUNNING one only with `force`: its process may still
+// be there when the next attempt begins. It counts as no loss.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
+func (c *Client) ReassignJobRunWithBody(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReassignJobRunRequestWithBody(c.Server, runID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReassignJobRun Take a job run from its worker
+//
+// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
+// refused from then on. A RUNNING one only with `force`: its process may still
+// be there when the next attempt begins. It counts as no loss.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
+func (c *Client) ReassignJobRun(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReassignJobRunRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ReleaseRunWithBody Give a run back
 //
 // ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
@@ -10224,6 +12437,48 @@ func (c *Client) ReleaseRunWithBody(ctx context.Context, runID RunID, contentTyp
 // Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
 func (c *Client) ReleaseRun(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewReleaseRunRequest(c.Server, runID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RerunJobRunWithBody Run a job once more as a run did
+//
+// A new run of what the definition says now, linked to the one that has ended
+// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
+// and its own budget of failures.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
+func (c *Client) RerunJobRunWithBody(ctx context.Context, runID JobRunID, params *RerunJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRerunJobRunRequestWithBody(c.Server, runID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RerunJobRun Run a job once more as a run did
+//
+// A new run of what the definition says now, linked to the one that has ended
+// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
+// and its own budget of failures.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
+func (c *Client) RerunJobRun(ctx context.Context, runID JobRunID, params *RerunJobRunParams, body RerunJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRerunJobRunRequest(c.Server, runID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11114,6 +13369,44 @@ func (c *Client) StepDownLeaderWithBody(ctx context.Context, contentType string,
 // Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
 func (c *Client) StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewStepDownLeaderRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewScheduleWithBody When a schedule would fire
+//
+// Nothing is stored.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
+func (c *Client) PreviewScheduleWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewScheduleRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewSchedule When a schedule would fire
+//
+// Nothing is stored.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
+func (c *Client) PreviewSchedule(ctx context.Context, body PreviewScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewScheduleRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -16400,6 +18693,1249 @@ func NewCheckFenceRequestWithBody(server string, fenceKey Label, contentType str
 	return req, nil
 }
 
+// NewListJobDefinitionsRequest constructs an http.Request for the ListJobDefinitions method
+func NewListJobDefinitionsRequest(server string, params *ListJobDefinitionsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Name != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", *params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Enabled != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "enabled", *params.Enabled, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Paused != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "paused", *params.Paused, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.BuiltIn != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "built_in", *params.BuiltIn, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CommandName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "command_name", *params.CommandName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Label != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", *params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateJobDefinitionRequest calls the generic CreateJobDefinition builder with application/json body
+func NewCreateJobDefinitionRequest(server string, body CreateJobDefinitionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateJobDefinitionRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateJobDefinitionRequestWithBody constructs an http.Request for the CreateJobDefinition method, with any body, and a specified content type
+func NewCreateJobDefinitionRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteJobDefinitionRequest constructs an http.Request for the DeleteJobDefinition method
+func NewDeleteJobDefinitionRequest(server string, definition JobDefinitionRef, params *DeleteJobDefinitionParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Force != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "force", *params.Force, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetJobDefinitionRequest constructs an http.Request for the GetJobDefinition method
+func NewGetJobDefinitionRequest(server string, definition JobDefinitionRef, params *GetJobDefinitionParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfNoneMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUpdateJobDefinitionRequest calls the generic UpdateJobDefinition builder with application/json body
+func NewUpdateJobDefinitionRequest(server string, definition JobDefinitionRef, params *UpdateJobDefinitionParams, body UpdateJobDefinitionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateJobDefinitionRequestWithBody(server, definition, params, "application/json", bodyReader)
+}
+
+// NewUpdateJobDefinitionRequestWithBody constructs an http.Request for the UpdateJobDefinition method, with any body, and a specified content type
+func NewUpdateJobDefinitionRequestWithBody(server string, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewReplaceJobDefinitionRequest calls the generic ReplaceJobDefinition builder with application/json body
+func NewReplaceJobDefinitionRequest(server string, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, body ReplaceJobDefinitionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReplaceJobDefinitionRequestWithBody(server, definition, params, "application/json", bodyReader)
+}
+
+// NewReplaceJobDefinitionRequestWithBody constructs an http.Request for the ReplaceJobDefinition method, with any body, and a specified content type
+func NewReplaceJobDefinitionRequestWithBody(server string, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListNextJobRunsRequest constructs an http.Request for the ListNextJobRuns method
+func NewListNextJobRunsRequest(server string, definition JobDefinitionRef, params *ListNextJobRunsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/next-runs", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Count != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "count", *params.Count, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPauseJobDefinitionRequest calls the generic PauseJobDefinition builder with application/json body
+func NewPauseJobDefinitionRequest(server string, definition JobDefinitionRef, params *PauseJobDefinitionParams, body PauseJobDefinitionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPauseJobDefinitionRequestWithBody(server, definition, params, "application/json", bodyReader)
+}
+
+// NewPauseJobDefinitionRequestWithBody constructs an http.Request for the PauseJobDefinition method, with any body, and a specified content type
+func NewPauseJobDefinitionRequestWithBody(server string, definition JobDefinitionRef, params *PauseJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/pause", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewResumeJobDefinitionRequest calls the generic ResumeJobDefinition builder with application/json body
+func NewResumeJobDefinitionRequest(server string, definition JobDefinitionRef, params *ResumeJobDefinitionParams, body ResumeJobDefinitionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeJobDefinitionRequestWithBody(server, definition, params, "application/json", bodyReader)
+}
+
+// NewResumeJobDefinitionRequestWithBody constructs an http.Request for the ResumeJobDefinition method, with any body, and a specified content type
+func NewResumeJobDefinitionRequestWithBody(server string, definition JobDefinitionRef, params *ResumeJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewCreateJobRunRequest calls the generic CreateJobRun builder with application/json body
+func NewCreateJobRunRequest(server string, definition JobDefinitionRef, params *CreateJobRunParams, body CreateJobRunJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateJobRunRequestWithBody(server, definition, params, "application/json", bodyReader)
+}
+
+// NewCreateJobRunRequestWithBody constructs an http.Request for the CreateJobRun method, with any body, and a specified content type
+func NewCreateJobRunRequestWithBody(server string, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/runs", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListJobDefinitionVersionsRequest constructs an http.Request for the ListJobDefinitionVersions method
+func NewListJobDefinitionVersionsRequest(server string, definition JobDefinitionRef) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/versions", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListJobRunsRequest constructs an http.Request for the ListJobRuns method
+func NewListJobRunsRequest(server string, params *ListJobRunsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Trigger != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trigger", params.Trigger, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Definition != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "definition", *params.Definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Worker != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "worker", *params.Worker, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Queue != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "queue", *params.Queue, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Label != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", *params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CorrelationID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.SagaID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RootRunID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "root_run_id", *params.RootRunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.BackfillID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "backfill_id", *params.BackfillID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorCode != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_code", *params.ErrorCode, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ScheduledFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scheduled_from", *params.ScheduledFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ScheduledTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scheduled_to", *params.ScheduledTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.FinishedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "finished_from", *params.FinishedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.FinishedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "finished_to", *params.FinishedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LateByMin != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "late_by_min", *params.LateByMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetJobRunRequest constructs an http.Request for the GetJobRun method
+func NewGetJobRunRequest(server string, runID JobRunID, params *GetJobRunParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListJobRunAttemptsRequest constructs an http.Request for the ListJobRunAttempts method
+func NewListJobRunAttemptsRequest(server string, runID JobRunID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/attempts", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCancelJobRunRequest calls the generic CancelJobRun builder with application/json body
+func NewCancelJobRunRequest(server string, runID JobRunID, body CancelJobRunJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelJobRunRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewCancelJobRunRequestWithBody constructs an http.Request for the CancelJobRun method, with any body, and a specified content type
+func NewCancelJobRunRequestWithBody(server string, runID JobRunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewAcknowledgeCancelRequest calls the generic AcknowledgeCancel builder with application/json body
 func NewAcknowledgeCancelRequest(server string, runID RunID, body AcknowledgeCancelJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -16537,6 +20073,74 @@ func NewConfirmContinuationRequestWithBody(server string, runID RunID, contentTy
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListJobRunEventsRequest constructs an http.Request for the ListJobRunEvents method
+func NewListJobRunEventsRequest(server string, runID JobRunID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/events", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewExplainJobRunRequest constructs an http.Request for the ExplainJobRun method
+func NewExplainJobRunRequest(server string, runID JobRunID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/explain", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -16805,6 +20409,53 @@ func NewReportProgressRequestWithBody(server string, runID RunID, contentType st
 	return req, nil
 }
 
+// NewReassignJobRunRequest calls the generic ReassignJobRun builder with application/json body
+func NewReassignJobRunRequest(server string, runID JobRunID, body ReassignJobRunJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReassignJobRunRequestWithBody(server, runID, "application/json", bodyReader)
+}
+
+// NewReassignJobRunRequestWithBody constructs an http.Request for the ReassignJobRun method, with any body, and a specified content type
+func NewReassignJobRunRequestWithBody(server string, runID JobRunID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/reassign", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewReleaseRunRequest calls the generic ReleaseRun builder with application/json body
 func NewReleaseRunRequest(server string, runID RunID, body ReleaseRunJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -16848,6 +20499,68 @@ func NewReleaseRunRequestWithBody(server string, runID RunID, contentType string
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRerunJobRunRequest calls the generic RerunJobRun builder with application/json body
+func NewRerunJobRunRequest(server string, runID JobRunID, params *RerunJobRunParams, body RerunJobRunJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRerunJobRunRequestWithBody(server, runID, params, "application/json", bodyReader)
+}
+
+// NewRerunJobRunRequestWithBody constructs an http.Request for the RerunJobRun method, with any body, and a specified content type
+func NewRerunJobRunRequestWithBody(server string, runID JobRunID, params *RerunJobRunParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/rerun", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -19446,6 +23159,46 @@ func NewStepDownLeaderRequestWithBody(server string, contentType string, body io
 	}
 
 	operationPath := fmt.Sprintf("/api/v1/scheduler/leader/step-down")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewPreviewScheduleRequest calls the generic PreviewSchedule builder with application/json body
+func NewPreviewScheduleRequest(server string, body PreviewScheduleJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPreviewScheduleRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewPreviewScheduleRequestWithBody constructs an http.Request for the PreviewSchedule method, with any body, and a specified content type
+func NewPreviewScheduleRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/schedules/preview")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -22436,6 +26189,226 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
 	CheckFenceWithResponse(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error)
 
+	// ListJobDefinitionsWithResponse List job definitions
+	//
+	// Newest first, without deleted ones. Filters are combined with AND.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-definitions (the `ListJobDefinitions` operationId).
+	ListJobDefinitionsWithResponse(ctx context.Context, params *ListJobDefinitionsParams, reqEditors ...RequestEditorFn) (*ListJobDefinitionsResponse, error)
+
+	// CreateJobDefinitionWithBodyWithResponse Define a job
+	//
+	// Durable when it is answered, and due from now on: slots of the past are
+	// nobody's. docs/jobs.md is the guide.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
+	CreateJobDefinitionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error)
+
+	// CreateJobDefinitionWithResponse Define a job
+	//
+	// Durable when it is answered, and due from now on: slots of the past are
+	// nobody's. docs/jobs.md is the guide.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
+	CreateJobDefinitionWithResponse(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error)
+
+	// DeleteJobDefinitionWithResponse Delete a job definition
+	//
+	// Its runs are kept, and its name is free. With runs that have not ended it is
+	// refused, unless `force`: those that are with no worker are then CANCELED, and
+	// the workers of the others are asked to stop.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/job-definitions/{definition} (the `DeleteJobDefinition` operationId).
+	DeleteJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *DeleteJobDefinitionParams, reqEditors ...RequestEditorFn) (*DeleteJobDefinitionResponse, error)
+
+	// GetJobDefinitionWithResponse Get a job definition
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-definitions/{definition} (the `GetJobDefinition` operationId).
+	GetJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *GetJobDefinitionParams, reqEditors ...RequestEditorFn) (*GetJobDefinitionResponse, error)
+
+	// UpdateJobDefinitionWithBodyWithResponse Change a job definition
+	//
+	// Each member that is given replaces the whole member that is there; the others
+	// stay. To take one away, replace the definition.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
+	UpdateJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateJobDefinitionResponse, error)
+
+	// UpdateJobDefinitionWithResponse Change a job definition
+	//
+	// Each member that is given replaces the whole member that is there; the others
+	// stay. To take one away, replace the definition.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
+	UpdateJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, body UpdateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateJobDefinitionResponse, error)
+
+	// ReplaceJobDefinitionWithBodyWithResponse Replace a job definition
+	//
+	// What is not said gets its default; `enabled` stays as it is. Runs that exist
+	// keep what the definition said when they were made. When the schedule has
+	// changed, slots count from now on.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
+	ReplaceJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplaceJobDefinitionResponse, error)
+
+	// ReplaceJobDefinitionWithResponse Replace a job definition
+	//
+	// What is not said gets its default; `enabled` stays as it is. Runs that exist
+	// keep what the definition said when they were made. When the schedule has
+	// changed, slots count from now on.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
+	ReplaceJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, body ReplaceJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplaceJobDefinitionResponse, error)
+
+	// ListNextJobRunsWithResponse When a job is due next
+	//
+	// By its schedule, whether or not it is enabled or paused, with what clock
+	// changes do to it (docs/schedules.md). Of a job without a schedule none.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-definitions/{definition}/next-runs (the `ListNextJobRuns` operationId).
+	ListNextJobRunsWithResponse(ctx context.Context, definition JobDefinitionRef, params *ListNextJobRunsParams, reqEditors ...RequestEditorFn) (*ListNextJobRunsResponse, error)
+
+	// PauseJobDefinitionWithBodyWithResponse Pause a job definition
+	//
+	// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
+	// go on, and it can still be run by hand.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
+	PauseJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseJobDefinitionResponse, error)
+
+	// PauseJobDefinitionWithResponse Pause a job definition
+	//
+	// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
+	// go on, and it can still be run by hand.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
+	PauseJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, body PauseJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseJobDefinitionResponse, error)
+
+	// ResumeJobDefinitionWithBodyWithResponse Resume a job definition
+	//
+	// Slots count from now on. One that is not paused stays as it is.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
+	ResumeJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeJobDefinitionResponse, error)
+
+	// ResumeJobDefinitionWithResponse Resume a job definition
+	//
+	// Slots count from now on. One that is not paused stays as it is.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
+	ResumeJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, body ResumeJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeJobDefinitionResponse, error)
+
+	// CreateJobRunWithBodyWithResponse Run a job
+	//
+	// Durable when it is answered. It takes part in overlap checks unless
+	// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
+	// while another run of its key has not ended. A disabled or paused definition can
+	// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
+	CreateJobRunWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobRunResponse, error)
+
+	// CreateJobRunWithResponse Run a job
+	//
+	// Durable when it is answered. It takes part in overlap checks unless
+	// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
+	// while another run of its key has not ended. A disabled or paused definition can
+	// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
+	CreateJobRunWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, body CreateJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobRunResponse, error)
+
+	// ListJobDefinitionVersionsWithResponse What a job definition said
+	//
+	// Newest first, at most 200.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
+	ListJobDefinitionVersionsWithResponse(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*ListJobDefinitionVersionsResponse, error)
+
+	// ListJobRunsWithResponse List job runs
+	//
+	// Newest first. Filters are combined with AND, the values of a repeatable one
+	// with OR. Without `view=full` runs have no args, result, checkpoint and stack.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
+	ListJobRunsWithResponse(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*ListJobRunsResponse, error)
+
+	// GetJobRunWithResponse Get a job run
+	//
+	// With `wait` the answer comes when it has ended, or the wait is over.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
+	GetJobRunWithResponse(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*GetJobRunResponse, error)
+
+	// ListJobRunAttemptsWithResponse To whom a job run was assigned
+	//
+	// Oldest first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id}/attempts (the `ListJobRunAttempts` operationId).
+	ListJobRunAttemptsWithResponse(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*ListJobRunAttemptsResponse, error)
+
+	// CancelJobRunWithBodyWithResponse Cancel a job run
+	//
+	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
+	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
+	// is refused and the run CANCELED. With `force` that happens at once.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
+	CancelJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error)
+
+	// CancelJobRunWithResponse Cancel a job run
+	//
+	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
+	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
+	// is refused and the run CANCELED. With `force` that happens at once.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
+	CancelJobRunWithResponse(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error)
+
 	// AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
 	//
 	// RUNNING → CANCELED, when somebody has asked for it.
@@ -22493,6 +26466,22 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
 	ConfirmContinuationWithResponse(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*ConfirmContinuationResponse, error)
+
+	// ListJobRunEventsWithResponse What was decided about a job run
+	//
+	// Oldest first, at most 1000; by whom, under which epoch, and why.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id}/events (the `ListJobRunEvents` operationId).
+	ListJobRunEventsWithResponse(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*ListJobRunEventsResponse, error)
+
+	// ExplainJobRunWithResponse Why a job run did, or did not, run
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-runs/{run_id}/explain (the `ExplainJobRun` operationId).
+	ExplainJobRunWithResponse(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*ExplainJobRunResponse, error)
 
 	// FailRunWithBodyWithResponse Say that a run has failed
 	//
@@ -22568,6 +26557,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
 	ReportProgressWithResponse(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportProgressResponse, error)
 
+	// ReassignJobRunWithBodyWithResponse Take a job run from its worker
+	//
+	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
+	// refused from then on. A RUNNING one only with `force`: its process may still
+	// be there when the next attempt begins. It counts as no loss.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
+	ReassignJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error)
+
+	// ReassignJobRunWithResponse Take a job run from its worker
+	//
+	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
+	// refused from then on. A RUNNING one only with `force`: its process may still
+	// be there when the next attempt begins. It counts as no loss.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
+	ReassignJobRunWithResponse(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error)
+
 	// ReleaseRunWithBodyWithResponse Give a run back
 	//
 	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
@@ -22587,6 +26598,28 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
 	ReleaseRunWithResponse(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseRunResponse, error)
+
+	// RerunJobRunWithBodyWithResponse Run a job once more as a run did
+	//
+	// A new run of what the definition says now, linked to the one that has ended
+	// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
+	// and its own budget of failures.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
+	RerunJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, params *RerunJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RerunJobRunResponse, error)
+
+	// RerunJobRunWithResponse Run a job once more as a run did
+	//
+	// A new run of what the definition says now, linked to the one that has ended
+	// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
+	// and its own budget of failures.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
+	RerunJobRunWithResponse(ctx context.Context, runID JobRunID, params *RerunJobRunParams, body RerunJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*RerunJobRunResponse, error)
 
 	// StartRunWithBodyWithResponse Start a run
 	//
@@ -23057,6 +27090,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
 	StepDownLeaderWithResponse(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
+
+	// PreviewScheduleWithBodyWithResponse When a schedule would fire
+	//
+	// Nothing is stored.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
+	PreviewScheduleWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error)
+
+	// PreviewScheduleWithResponse When a schedule would fire
+	//
+	// Nothing is stored.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
+	PreviewScheduleWithResponse(ctx context.Context, body PreviewScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error)
 
 	// GetSettingsWithResponse Read the settings of job runs
 	//
@@ -26776,6 +30827,971 @@ func (r CheckFenceResponse) ContentType() string {
 	return ""
 }
 
+// ListJobDefinitionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobDefinitions
+type ListJobDefinitionsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListJobDefinitionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobDefinitionList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListJobDefinitionsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListJobDefinitionsResponse) GetJSON200() *JobDefinitionList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListJobDefinitionsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListJobDefinitionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListJobDefinitionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListJobDefinitionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListJobDefinitionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateJobDefinitionResponse201Headers the declared response headers of an HTTP 201 response for CreateJobDefinition
+type CreateJobDefinitionResponse201Headers struct {
+	ETag     string
+	Location string
+}
+
+// CreateJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for CreateJobDefinition
+type CreateJobDefinitionResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CreateJobDefinitionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *JobDefinition
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateJobDefinitionResponse201Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CreateJobDefinitionResponseDefaultHeaders
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateJobDefinitionResponse) GetJSON201() *JobDefinition {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateJobDefinitionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateJobDefinitionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateJobDefinitionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateJobDefinitionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for DeleteJobDefinition
+type DeleteJobDefinitionResponse200Headers struct {
+	ETag string
+}
+
+// DeleteJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for DeleteJobDefinition
+type DeleteJobDefinitionResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type DeleteJobDefinitionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DeleteJobDefinitionResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *DeleteJobDefinitionResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteJobDefinitionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteJobDefinitionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteJobDefinitionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteJobDefinitionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for GetJobDefinition
+type GetJobDefinitionResponse200Headers struct {
+	ETag string
+}
+
+// GetJobDefinitionResponse304Headers the declared response headers of an HTTP 304 response for GetJobDefinition
+type GetJobDefinitionResponse304Headers struct {
+	ETag string
+}
+
+// GetJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for GetJobDefinition
+type GetJobDefinitionResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetJobDefinitionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetJobDefinitionResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetJobDefinitionResponse304Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetJobDefinitionResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetJobDefinitionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetJobDefinitionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetJobDefinitionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetJobDefinitionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for UpdateJobDefinition
+type UpdateJobDefinitionResponse200Headers struct {
+	ETag string
+}
+
+// UpdateJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateJobDefinition
+type UpdateJobDefinitionResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type UpdateJobDefinitionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateJobDefinitionResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *UpdateJobDefinitionResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateJobDefinitionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateJobDefinitionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateJobDefinitionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateJobDefinitionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReplaceJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for ReplaceJobDefinition
+type ReplaceJobDefinitionResponse200Headers struct {
+	ETag string
+}
+
+// ReplaceJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for ReplaceJobDefinition
+type ReplaceJobDefinitionResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ReplaceJobDefinitionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ReplaceJobDefinitionResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ReplaceJobDefinitionResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReplaceJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReplaceJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReplaceJobDefinitionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReplaceJobDefinitionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReplaceJobDefinitionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReplaceJobDefinitionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListNextJobRunsResponseDefaultHeaders the declared response headers of an HTTP default response for ListNextJobRuns
+type ListNextJobRunsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListNextJobRunsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TicksFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListNextJobRunsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListNextJobRunsResponse) GetJSON200() *TicksFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListNextJobRunsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListNextJobRunsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListNextJobRunsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListNextJobRunsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListNextJobRunsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PauseJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for PauseJobDefinition
+type PauseJobDefinitionResponse200Headers struct {
+	ETag string
+}
+
+// PauseJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for PauseJobDefinition
+type PauseJobDefinitionResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type PauseJobDefinitionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PauseJobDefinitionResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *PauseJobDefinitionResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PauseJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PauseJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PauseJobDefinitionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PauseJobDefinitionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PauseJobDefinitionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PauseJobDefinitionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResumeJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for ResumeJobDefinition
+type ResumeJobDefinitionResponse200Headers struct {
+	ETag string
+}
+
+// ResumeJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for ResumeJobDefinition
+type ResumeJobDefinitionResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ResumeJobDefinitionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ResumeJobDefinitionResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ResumeJobDefinitionResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResumeJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResumeJobDefinitionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeJobDefinitionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeJobDefinitionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResumeJobDefinitionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateJobRunResponse200Headers the declared response headers of an HTTP 200 response for CreateJobRun
+type CreateJobRunResponse200Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+// CreateJobRunResponse201Headers the declared response headers of an HTTP 201 response for CreateJobRun
+type CreateJobRunResponse201Headers struct {
+	ETag     string
+	Location string
+}
+
+// CreateJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for CreateJobRun
+type CreateJobRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CreateJobRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobRunReplayed
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *JobRunCreated
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CreateJobRunResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateJobRunResponse201Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CreateJobRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateJobRunResponse) GetJSON200() *JobRunReplayed {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateJobRunResponse) GetJSON201() *JobRunCreated {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateJobRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateJobRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateJobRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateJobRunResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListJobDefinitionVersionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobDefinitionVersions
+type ListJobDefinitionVersionsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListJobDefinitionVersionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobDefinitionVersionList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListJobDefinitionVersionsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListJobDefinitionVersionsResponse) GetJSON200() *JobDefinitionVersionList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListJobDefinitionVersionsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListJobDefinitionVersionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListJobDefinitionVersionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListJobDefinitionVersionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListJobDefinitionVersionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListJobRunsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobRuns
+type ListJobRunsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListJobRunsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobRunList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListJobRunsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListJobRunsResponse) GetJSON200() *JobRunList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListJobRunsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListJobRunsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListJobRunsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListJobRunsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListJobRunsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetJobRunResponse200Headers the declared response headers of an HTTP 200 response for GetJobRun
+type GetJobRunResponse200Headers struct {
+	ETag              string
+	PreferenceApplied *string
+}
+
+// GetJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for GetJobRun
+type GetJobRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetJobRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobRunFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetJobRunResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetJobRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetJobRunResponse) GetJSON200() *JobRunFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetJobRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetJobRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetJobRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetJobRunResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListJobRunAttemptsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobRunAttempts
+type ListJobRunAttemptsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListJobRunAttemptsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobAttemptList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListJobRunAttemptsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListJobRunAttemptsResponse) GetJSON200() *JobAttemptList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListJobRunAttemptsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListJobRunAttemptsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListJobRunAttemptsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListJobRunAttemptsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListJobRunAttemptsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelJobRunResponse200Headers the declared response headers of an HTTP 200 response for CancelJobRun
+type CancelJobRunResponse200Headers struct {
+	ETag string
+}
+
+// CancelJobRunResponse202Headers the declared response headers of an HTTP 202 response for CancelJobRun
+type CancelJobRunResponse202Headers struct {
+	ETag string
+}
+
+// CancelJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for CancelJobRun
+type CancelJobRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CancelJobRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobRunChanged
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *JobRunChanged
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CancelJobRunResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *CancelJobRunResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CancelJobRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelJobRunResponse) GetJSON200() *JobRunChanged {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r CancelJobRunResponse) GetJSON202() *JobRunChanged {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelJobRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelJobRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelJobRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelJobRunResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // AcknowledgeCancelResponseDefaultHeaders the declared response headers of an HTTP default response for AcknowledgeCancel
 type AcknowledgeCancelResponseDefaultHeaders struct {
 	Allow           *string
@@ -26941,6 +31957,120 @@ func (r ConfirmContinuationResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ConfirmContinuationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListJobRunEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobRunEvents
+type ListJobRunEventsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListJobRunEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobEventList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListJobRunEventsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListJobRunEventsResponse) GetJSON200() *JobEventList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListJobRunEventsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListJobRunEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListJobRunEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListJobRunEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListJobRunEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExplainJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for ExplainJobRun
+type ExplainJobRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ExplainJobRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobExplanation
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ExplainJobRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExplainJobRunResponse) GetJSON200() *JobExplanation {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExplainJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExplainJobRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExplainJobRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExplainJobRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExplainJobRunResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -27168,6 +32298,70 @@ func (r ReportProgressResponse) ContentType() string {
 	return ""
 }
 
+// ReassignJobRunResponse200Headers the declared response headers of an HTTP 200 response for ReassignJobRun
+type ReassignJobRunResponse200Headers struct {
+	ETag string
+}
+
+// ReassignJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for ReassignJobRun
+type ReassignJobRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ReassignJobRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobRunChanged
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ReassignJobRunResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ReassignJobRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReassignJobRunResponse) GetJSON200() *JobRunChanged {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReassignJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReassignJobRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReassignJobRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReassignJobRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReassignJobRunResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ReleaseRunResponseDefaultHeaders the declared response headers of an HTTP default response for ReleaseRun
 type ReleaseRunResponseDefaultHeaders struct {
 	Allow           *string
@@ -27219,6 +32413,87 @@ func (r ReleaseRunResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ReleaseRunResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RerunJobRunResponse200Headers the declared response headers of an HTTP 200 response for RerunJobRun
+type RerunJobRunResponse200Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+// RerunJobRunResponse201Headers the declared response headers of an HTTP 201 response for RerunJobRun
+type RerunJobRunResponse201Headers struct {
+	ETag     string
+	Location string
+}
+
+// RerunJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for RerunJobRun
+type RerunJobRunResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type RerunJobRunResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobRunReplayed
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *JobRunCreated
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RerunJobRunResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *RerunJobRunResponse201Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RerunJobRunResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RerunJobRunResponse) GetJSON200() *JobRunReplayed {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RerunJobRunResponse) GetJSON201() *JobRunCreated {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RerunJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RerunJobRunResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RerunJobRunResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RerunJobRunResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RerunJobRunResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -29128,6 +34403,63 @@ func (r StepDownLeaderResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r StepDownLeaderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PreviewScheduleResponseDefaultHeaders the declared response headers of an HTTP default response for PreviewSchedule
+type PreviewScheduleResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type PreviewScheduleResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TicksFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *PreviewScheduleResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewScheduleResponse) GetJSON200() *TicksFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PreviewScheduleResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewScheduleResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewScheduleResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewScheduleResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewScheduleResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -32815,6 +38147,358 @@ func (c *ClientWithResponses) CheckFenceWithResponse(ctx context.Context, fenceK
 	return ParseCheckFenceResponse(rsp)
 }
 
+// ListJobDefinitionsWithResponse List job definitions
+//
+// Newest first, without deleted ones. Filters are combined with AND.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-definitions (the `ListJobDefinitions` operationId).
+func (c *ClientWithResponses) ListJobDefinitionsWithResponse(ctx context.Context, params *ListJobDefinitionsParams, reqEditors ...RequestEditorFn) (*ListJobDefinitionsResponse, error) {
+	rsp, err := c.ListJobDefinitions(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListJobDefinitionsResponse(rsp)
+}
+
+// CreateJobDefinitionWithBodyWithResponse Define a job
+//
+// Durable when it is answered, and due from now on: slots of the past are
+// nobody's. docs/jobs.md is the guide.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
+func (c *ClientWithResponses) CreateJobDefinitionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error) {
+	rsp, err := c.CreateJobDefinitionWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateJobDefinitionResponse(rsp)
+}
+
+// CreateJobDefinitionWithResponse Define a job
+//
+// Durable when it is answered, and due from now on: slots of the past are
+// nobody's. docs/jobs.md is the guide.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
+func (c *ClientWithResponses) CreateJobDefinitionWithResponse(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error) {
+	rsp, err := c.CreateJobDefinition(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateJobDefinitionResponse(rsp)
+}
+
+// DeleteJobDefinitionWithResponse Delete a job definition
+//
+// Its runs are kept, and its name is free. With runs that have not ended it is
+// refused, unless `force`: those that are with no worker are then CANCELED, and
+// the workers of the others are asked to stop.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/job-definitions/{definition} (the `DeleteJobDefinition` operationId).
+func (c *ClientWithResponses) DeleteJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *DeleteJobDefinitionParams, reqEditors ...RequestEditorFn) (*DeleteJobDefinitionResponse, error) {
+	rsp, err := c.DeleteJobDefinition(ctx, definition, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteJobDefinitionResponse(rsp)
+}
+
+// GetJobDefinitionWithResponse Get a job definition
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-definitions/{definition} (the `GetJobDefinition` operationId).
+func (c *ClientWithResponses) GetJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *GetJobDefinitionParams, reqEditors ...RequestEditorFn) (*GetJobDefinitionResponse, error) {
+	rsp, err := c.GetJobDefinition(ctx, definition, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetJobDefinitionResponse(rsp)
+}
+
+// UpdateJobDefinitionWithBodyWithResponse Change a job definition
+//
+// Each member that is given replaces the whole member that is there; the others
+// stay. To take one away, replace the definition.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
+func (c *ClientWithResponses) UpdateJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateJobDefinitionResponse, error) {
+	rsp, err := c.UpdateJobDefinitionWithBody(ctx, definition, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateJobDefinitionResponse(rsp)
+}
+
+// UpdateJobDefinitionWithResponse Change a job definition
+//
+// Each member that is given replaces the whole member that is there; the others
+// stay. To take one away, replace the definition.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
+func (c *ClientWithResponses) UpdateJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, body UpdateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateJobDefinitionResponse, error) {
+	rsp, err := c.UpdateJobDefinition(ctx, definition, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateJobDefinitionResponse(rsp)
+}
+
+// ReplaceJobDefinitionWithBodyWithResponse Replace a job definition
+//
+// What is not said gets its default; `enabled` stays as it is. Runs that exist
+// keep what the definition said when they were made. When the schedule has
+// changed, slots count from now on.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
+func (c *ClientWithResponses) ReplaceJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplaceJobDefinitionResponse, error) {
+	rsp, err := c.ReplaceJobDefinitionWithBody(ctx, definition, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReplaceJobDefinitionResponse(rsp)
+}
+
+// ReplaceJobDefinitionWithResponse Replace a job definition
+//
+// What is not said gets its default; `enabled` stays as it is. Runs that exist
+// keep what the definition said when they were made. When the schedule has
+// changed, slots count from now on.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
+func (c *ClientWithResponses) ReplaceJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, body ReplaceJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplaceJobDefinitionResponse, error) {
+	rsp, err := c.ReplaceJobDefinition(ctx, definition, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReplaceJobDefinitionResponse(rsp)
+}
+
+// ListNextJobRunsWithResponse When a job is due next
+//
+// By its schedule, whether or not it is enabled or paused, with what clock
+// changes do to it (docs/schedules.md). Of a job without a schedule none.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-definitions/{definition}/next-runs (the `ListNextJobRuns` operationId).
+func (c *ClientWithResponses) ListNextJobRunsWithResponse(ctx context.Context, definition JobDefinitionRef, params *ListNextJobRunsParams, reqEditors ...RequestEditorFn) (*ListNextJobRunsResponse, error) {
+	rsp, err := c.ListNextJobRuns(ctx, definition, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListNextJobRunsResponse(rsp)
+}
+
+// PauseJobDefinitionWithBodyWithResponse Pause a job definition
+//
+// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
+// go on, and it can still be run by hand.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
+func (c *ClientWithResponses) PauseJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseJobDefinitionResponse, error) {
+	rsp, err := c.PauseJobDefinitionWithBody(ctx, definition, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseJobDefinitionResponse(rsp)
+}
+
+// PauseJobDefinitionWithResponse Pause a job definition
+//
+// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
+// go on, and it can still be run by hand.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
+func (c *ClientWithResponses) PauseJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, body PauseJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseJobDefinitionResponse, error) {
+	rsp, err := c.PauseJobDefinition(ctx, definition, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseJobDefinitionResponse(rsp)
+}
+
+// ResumeJobDefinitionWithBodyWithResponse Resume a job definition
+//
+// Slots count from now on. One that is not paused stays as it is.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
+func (c *ClientWithResponses) ResumeJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeJobDefinitionResponse, error) {
+	rsp, err := c.ResumeJobDefinitionWithBody(ctx, definition, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeJobDefinitionResponse(rsp)
+}
+
+// ResumeJobDefinitionWithResponse Resume a job definition
+//
+// Slots count from now on. One that is not paused stays as it is.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
+func (c *ClientWithResponses) ResumeJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, body ResumeJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeJobDefinitionResponse, error) {
+	rsp, err := c.ResumeJobDefinition(ctx, definition, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeJobDefinitionResponse(rsp)
+}
+
+// CreateJobRunWithBodyWithResponse Run a job
+//
+// Durable when it is answered. It takes part in overlap checks unless
+// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
+// while another run of its key has not ended. A disabled or paused definition can
+// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
+func (c *ClientWithResponses) CreateJobRunWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobRunResponse, error) {
+	rsp, err := c.CreateJobRunWithBody(ctx, definition, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateJobRunResponse(rsp)
+}
+
+// CreateJobRunWithResponse Run a job
+//
+// Durable when it is answered. It takes part in overlap checks unless
+// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
+// while another run of its key has not ended. A disabled or paused definition can
+// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
+func (c *ClientWithResponses) CreateJobRunWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, body CreateJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobRunResponse, error) {
+	rsp, err := c.CreateJobRun(ctx, definition, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateJobRunResponse(rsp)
+}
+
+// ListJobDefinitionVersionsWithResponse What a job definition said
+//
+// Newest first, at most 200.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
+func (c *ClientWithResponses) ListJobDefinitionVersionsWithResponse(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*ListJobDefinitionVersionsResponse, error) {
+	rsp, err := c.ListJobDefinitionVersions(ctx, definition, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListJobDefinitionVersionsResponse(rsp)
+}
+
+// ListJobRunsWithResponse List job runs
+//
+// Newest first. Filters are combined with AND, the values of a repeatable one
+// with OR. Without `view=full` runs have no args, result, checkpoint and stack.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
+func (c *ClientWithResponses) ListJobRunsWithResponse(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*ListJobRunsResponse, error) {
+	rsp, err := c.ListJobRuns(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListJobRunsResponse(rsp)
+}
+
+// GetJobRunWithResponse Get a job run
+//
+// With `wait` the answer comes when it has ended, or the wait is over.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
+func (c *ClientWithResponses) GetJobRunWithResponse(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*GetJobRunResponse, error) {
+	rsp, err := c.GetJobRun(ctx, runID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetJobRunResponse(rsp)
+}
+
+// ListJobRunAttemptsWithResponse To whom a job run was assigned
+//
+// Oldest first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-runs/{run_id}/attempts (the `ListJobRunAttempts` operationId).
+func (c *ClientWithResponses) ListJobRunAttemptsWithResponse(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*ListJobRunAttemptsResponse, error) {
+	rsp, err := c.ListJobRunAttempts(ctx, runID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListJobRunAttemptsResponse(rsp)
+}
+
+// CancelJobRunWithBodyWithResponse Cancel a job run
+//
+// One that was not started is CANCELED at once (200). The worker of a RUNNING one
+// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
+// is refused and the run CANCELED. With `force` that happens at once.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
+func (c *ClientWithResponses) CancelJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error) {
+	rsp, err := c.CancelJobRunWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelJobRunResponse(rsp)
+}
+
+// CancelJobRunWithResponse Cancel a job run
+//
+// One that was not started is CANCELED at once (200). The worker of a RUNNING one
+// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
+// is refused and the run CANCELED. With `force` that happens at once.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
+func (c *ClientWithResponses) CancelJobRunWithResponse(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error) {
+	rsp, err := c.CancelJobRun(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelJobRunResponse(rsp)
+}
+
 // AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
 //
 // RUNNING → CANCELED, when somebody has asked for it.
@@ -32907,6 +38591,34 @@ func (c *ClientWithResponses) ConfirmContinuationWithResponse(ctx context.Contex
 		return nil, err
 	}
 	return ParseConfirmContinuationResponse(rsp)
+}
+
+// ListJobRunEventsWithResponse What was decided about a job run
+//
+// Oldest first, at most 1000; by whom, under which epoch, and why.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-runs/{run_id}/events (the `ListJobRunEvents` operationId).
+func (c *ClientWithResponses) ListJobRunEventsWithResponse(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*ListJobRunEventsResponse, error) {
+	rsp, err := c.ListJobRunEvents(ctx, runID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListJobRunEventsResponse(rsp)
+}
+
+// ExplainJobRunWithResponse Why a job run did, or did not, run
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-runs/{run_id}/explain (the `ExplainJobRun` operationId).
+func (c *ClientWithResponses) ExplainJobRunWithResponse(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*ExplainJobRunResponse, error) {
+	rsp, err := c.ExplainJobRun(ctx, runID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExplainJobRunResponse(rsp)
 }
 
 // FailRunWithBodyWithResponse Say that a run has failed
@@ -33025,6 +38737,40 @@ func (c *ClientWithResponses) ReportProgressWithResponse(ctx context.Context, ru
 	return ParseReportProgressResponse(rsp)
 }
 
+// ReassignJobRunWithBodyWithResponse Take a job run from its worker
+//
+// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
+// refused from then on. A RUNNING one only with `force`: its process may still
+// be there when the next attempt begins. It counts as no loss.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
+func (c *ClientWithResponses) ReassignJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error) {
+	rsp, err := c.ReassignJobRunWithBody(ctx, runID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReassignJobRunResponse(rsp)
+}
+
+// ReassignJobRunWithResponse Take a job run from its worker
+//
+// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
+// refused from then on. A RUNNING one only with `force`: its process may still
+// be there when the next attempt begins. It counts as no loss.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
+func (c *ClientWithResponses) ReassignJobRunWithResponse(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error) {
+	rsp, err := c.ReassignJobRun(ctx, runID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReassignJobRunResponse(rsp)
+}
+
 // ReleaseRunWithBodyWithResponse Give a run back
 //
 // ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
@@ -33055,6 +38801,40 @@ func (c *ClientWithResponses) ReleaseRunWithResponse(ctx context.Context, runID 
 		return nil, err
 	}
 	return ParseReleaseRunResponse(rsp)
+}
+
+// RerunJobRunWithBodyWithResponse Run a job once more as a run did
+//
+// A new run of what the definition says now, linked to the one that has ended
+// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
+// and its own budget of failures.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
+func (c *ClientWithResponses) RerunJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, params *RerunJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RerunJobRunResponse, error) {
+	rsp, err := c.RerunJobRunWithBody(ctx, runID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRerunJobRunResponse(rsp)
+}
+
+// RerunJobRunWithResponse Run a job once more as a run did
+//
+// A new run of what the definition says now, linked to the one that has ended
+// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
+// and its own budget of failures.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
+func (c *ClientWithResponses) RerunJobRunWithResponse(ctx context.Context, runID JobRunID, params *RerunJobRunParams, body RerunJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*RerunJobRunResponse, error) {
+	rsp, err := c.RerunJobRun(ctx, runID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRerunJobRunResponse(rsp)
 }
 
 // StartRunWithBodyWithResponse Start a run
@@ -33789,6 +39569,36 @@ func (c *ClientWithResponses) StepDownLeaderWithResponse(ctx context.Context, bo
 		return nil, err
 	}
 	return ParseStepDownLeaderResponse(rsp)
+}
+
+// PreviewScheduleWithBodyWithResponse When a schedule would fire
+//
+// Nothing is stored.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
+func (c *ClientWithResponses) PreviewScheduleWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error) {
+	rsp, err := c.PreviewScheduleWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewScheduleResponse(rsp)
+}
+
+// PreviewScheduleWithResponse When a schedule would fire
+//
+// Nothing is stored.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
+func (c *ClientWithResponses) PreviewScheduleWithResponse(ctx context.Context, body PreviewScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error) {
+	rsp, err := c.PreviewSchedule(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewScheduleResponse(rsp)
 }
 
 // GetSettingsWithResponse Read the settings of job runs
@@ -38213,6 +44023,1088 @@ func ParseCheckFenceResponse(rsp *http.Response) (*CheckFenceResponse, error) {
 	return response, nil
 }
 
+// ParseListJobDefinitionsResponse parses an HTTP response from a ListJobDefinitionsWithResponse call
+func ParseListJobDefinitionsResponse(rsp *http.Response) (*ListJobDefinitionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListJobDefinitionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobDefinitionList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListJobDefinitionsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateJobDefinitionResponse parses an HTTP response from a CreateJobDefinitionWithResponse call
+func ParseCreateJobDefinitionResponse(rsp *http.Response) (*CreateJobDefinitionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateJobDefinitionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest JobDefinition
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateJobDefinitionResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers201 = &headers
+	case true:
+		var headers CreateJobDefinitionResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDeleteJobDefinitionResponse parses an HTTP response from a DeleteJobDefinitionWithResponse call
+func ParseDeleteJobDefinitionResponse(rsp *http.Response) (*DeleteJobDefinitionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteJobDefinitionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobDefinitionFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DeleteJobDefinitionResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers DeleteJobDefinitionResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetJobDefinitionResponse parses an HTTP response from a GetJobDefinitionWithResponse call
+func ParseGetJobDefinitionResponse(rsp *http.Response) (*GetJobDefinitionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetJobDefinitionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobDefinitionFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetJobDefinitionResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetJobDefinitionResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers304 = &headers
+	case true:
+		var headers GetJobDefinitionResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateJobDefinitionResponse parses an HTTP response from a UpdateJobDefinitionWithResponse call
+func ParseUpdateJobDefinitionResponse(rsp *http.Response) (*UpdateJobDefinitionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateJobDefinitionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobDefinitionFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateJobDefinitionResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers UpdateJobDefinitionResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReplaceJobDefinitionResponse parses an HTTP response from a ReplaceJobDefinitionWithResponse call
+func ParseReplaceJobDefinitionResponse(rsp *http.Response) (*ReplaceJobDefinitionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReplaceJobDefinitionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobDefinitionFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ReplaceJobDefinitionResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers ReplaceJobDefinitionResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListNextJobRunsResponse parses an HTTP response from a ListNextJobRunsWithResponse call
+func ParseListNextJobRunsResponse(rsp *http.Response) (*ListNextJobRunsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListNextJobRunsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TicksFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListNextJobRunsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePauseJobDefinitionResponse parses an HTTP response from a PauseJobDefinitionWithResponse call
+func ParsePauseJobDefinitionResponse(rsp *http.Response) (*PauseJobDefinitionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PauseJobDefinitionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobDefinitionFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PauseJobDefinitionResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers PauseJobDefinitionResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseResumeJobDefinitionResponse parses an HTTP response from a ResumeJobDefinitionWithResponse call
+func ParseResumeJobDefinitionResponse(rsp *http.Response) (*ResumeJobDefinitionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeJobDefinitionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobDefinitionFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ResumeJobDefinitionResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers ResumeJobDefinitionResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateJobRunResponse parses an HTTP response from a CreateJobRunWithResponse call
+func ParseCreateJobRunResponse(rsp *http.Response) (*CreateJobRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateJobRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobRunReplayed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest JobRunCreated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CreateJobRunResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers CreateJobRunResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers201 = &headers
+	case true:
+		var headers CreateJobRunResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListJobDefinitionVersionsResponse parses an HTTP response from a ListJobDefinitionVersionsWithResponse call
+func ParseListJobDefinitionVersionsResponse(rsp *http.Response) (*ListJobDefinitionVersionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListJobDefinitionVersionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobDefinitionVersionList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListJobDefinitionVersionsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListJobRunsResponse parses an HTTP response from a ListJobRunsWithResponse call
+func ParseListJobRunsResponse(rsp *http.Response) (*ListJobRunsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListJobRunsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobRunList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListJobRunsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetJobRunResponse parses an HTTP response from a GetJobRunWithResponse call
+func ParseGetJobRunResponse(rsp *http.Response) (*GetJobRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetJobRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobRunFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetJobRunResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers GetJobRunResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListJobRunAttemptsResponse parses an HTTP response from a ListJobRunAttemptsWithResponse call
+func ParseListJobRunAttemptsResponse(rsp *http.Response) (*ListJobRunAttemptsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListJobRunAttemptsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobAttemptList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListJobRunAttemptsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelJobRunResponse parses an HTTP response from a CancelJobRunWithResponse call
+func ParseCancelJobRunResponse(rsp *http.Response) (*CancelJobRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelJobRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobRunChanged
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest JobRunChanged
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CancelJobRunResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers CancelJobRunResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers CancelJobRunResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseAcknowledgeCancelResponse parses an HTTP response from a AcknowledgeCancelWithResponse call
 func ParseAcknowledgeCancelResponse(rsp *http.Response) (*AcknowledgeCancelResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -38366,6 +45258,126 @@ func ParseConfirmContinuationResponse(rsp *http.Response) (*ConfirmContinuationR
 	switch {
 	case true:
 		var headers ConfirmContinuationResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListJobRunEventsResponse parses an HTTP response from a ListJobRunEventsWithResponse call
+func ParseListJobRunEventsResponse(rsp *http.Response) (*ListJobRunEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListJobRunEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobEventList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListJobRunEventsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseExplainJobRunResponse parses an HTTP response from a ExplainJobRunWithResponse call
+func ParseExplainJobRunResponse(rsp *http.Response) (*ExplainJobRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExplainJobRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobExplanation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ExplainJobRunResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
@@ -38626,6 +45638,76 @@ func ParseReportProgressResponse(rsp *http.Response) (*ReportProgressResponse, e
 	return response, nil
 }
 
+// ParseReassignJobRunResponse parses an HTTP response from a ReassignJobRunWithResponse call
+func ParseReassignJobRunResponse(rsp *http.Response) (*ReassignJobRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReassignJobRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobRunChanged
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ReassignJobRunResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers ReassignJobRunResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseReleaseRunResponse parses an HTTP response from a ReleaseRunWithResponse call
 func ParseReleaseRunResponse(rsp *http.Response) (*ReleaseRunResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -38659,6 +45741,114 @@ func ParseReleaseRunResponse(rsp *http.Response) (*ReleaseRunResponse, error) {
 	switch {
 	case true:
 		var headers ReleaseRunResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRerunJobRunResponse parses an HTTP response from a RerunJobRunWithResponse call
+func ParseRerunJobRunResponse(rsp *http.Response) (*RerunJobRunResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RerunJobRunResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobRunReplayed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest JobRunCreated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RerunJobRunResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers RerunJobRunResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers201 = &headers
+	case true:
+		var headers RerunJobRunResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
@@ -40892,6 +48082,66 @@ func ParseStepDownLeaderResponse(rsp *http.Response) (*StepDownLeaderResponse, e
 	switch {
 	case true:
 		var headers StepDownLeaderResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePreviewScheduleResponse parses an HTTP response from a PreviewScheduleWithResponse call
+func ParsePreviewScheduleResponse(rsp *http.Response) (*PreviewScheduleResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewScheduleResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TicksFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers PreviewScheduleResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

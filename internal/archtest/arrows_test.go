@@ -137,6 +137,7 @@ var drivers = map[string][]string{
 	"github.com/go-jose/go-jose":     {"internal/identity"},
 	"github.com/go-playground/":      {"internal/config"},
 	"github.com/evanphx/json-patch":  {"internal/dlq"},
+	"github.com/santhosh-tekuri/":    {"internal/jobrun"},
 	"go.yaml.in/yaml/v3":             {"internal/workflow", "internal/config"},
 	"golang.org/x/net/http/httpguts": {"internal/workflow", "internal/participant"},
 }

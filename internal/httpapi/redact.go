@@ -99,7 +99,10 @@ func (n shroud) walk(v reflect.Value) bool {
 				return false
 			}
 		}
-	case reflect.Map, reflect.Interface:
+	case reflect.Map: // names and numbers that somebody has given hold no content
+		k := v.Type().Elem().Kind()
+		return v.IsNil() || k == reflect.String || k == reflect.Float64
+	case reflect.Interface:
 		return v.IsNil()
 	}
 	return true

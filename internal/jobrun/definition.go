@@ -21,6 +21,9 @@ const (
 	OnDemand Type = "manual"
 )
 
+// Types is every type.
+var Types = []Type{OnTime, OnEvent, OnDemand}
+
 // Policy says what happens when a run is due while another one of the same
 // concurrency key has not ended (A-01, S18).
 type Policy string
@@ -90,7 +93,7 @@ type EventTrigger struct {
 	Match map[string]json.RawMessage `json:"match,omitempty"`
 	// Args says what the run gets: "event" (id, type, payload and times; the
 	// default) or "payload".
-	Args string `json:"args,omitempty"`
+	Args string `json:"args_from,omitempty"`
 }
 
 // Limits of definitions.

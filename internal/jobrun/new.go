@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -136,4 +137,19 @@ func Pairs(sets ...map[string]string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// AskAgain asks for a run that does once more, by hand, what one did that has
+// ended: its arguments, priority, labels and links, and a fresh budget. The key is
+// the caller's to say.
+func AskAgain(r *Run) Ask {
+	labels := make(map[string]string, len(r.Labels))
+	for _, pair := range r.Labels {
+		name, value, _ := strings.Cut(pair, "=")
+		labels[name] = value
+	}
+	return Ask{
+		Trigger: ByHand, Args: r.Args, Priority: &r.Priority, Labels: labels, RootRunID: r.RootRunID, RetryOfRunID: r.ID, RetryNumber: r.RetryNumber + 1,
+		CorrelationID: r.CorrelationID, TraceID: r.TraceID,
+	}
 }

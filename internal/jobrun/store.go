@@ -67,24 +67,26 @@ type Definitions interface {
 
 // Filter selects runs; zero fields do not restrict. JSON is how a bulk keeps it.
 type Filter struct {
-	States        []State   `json:"states,omitempty"`
-	Triggers      []Trigger `json:"triggers,omitempty"`
-	DefinitionID  uuid.UUID `json:"definition_id,omitzero"`
-	WorkerID      uuid.UUID `json:"worker_id,omitzero"`
-	Queue         string    `json:"queue,omitempty"`
-	Label         string    `json:"label,omitempty"` // name=value
-	CorrelationID string    `json:"correlation_id,omitempty"`
-	SagaID        uuid.UUID `json:"saga_id,omitzero"`
-	RootRunID     uuid.UUID `json:"root_run_id,omitzero"`
-	BackfillID    uuid.UUID `json:"backfill_id,omitzero"`
-	ErrorCode     string    `json:"error_code,omitempty"`
-	ScheduledFrom time.Time `json:"scheduled_from,omitzero"` // inclusive
-	ScheduledTo   time.Time `json:"scheduled_to,omitzero"`   // exclusive
-	CreatedFrom   time.Time `json:"created_from,omitzero"`
-	CreatedTo     time.Time `json:"created_to,omitzero"`
-	FinishedFrom  time.Time `json:"finished_from,omitzero"`
-	FinishedTo    time.Time `json:"finished_to,omitzero"`
-	LateByMS      int64     `json:"late_by_ms,omitempty"` // started, or still waiting, so long after its slot
+	States       []State   `json:"states,omitempty"`
+	Triggers     []Trigger `json:"triggers,omitempty"`
+	DefinitionID uuid.UUID `json:"definition_id,omitzero"`
+	WorkerID     uuid.UUID `json:"worker_id,omitzero"`
+	Queue        string    `json:"queue,omitempty"`
+	// ConcurrencyKey finds who has a key, with States.
+	ConcurrencyKey string    `json:"concurrency_key,omitempty"`
+	Label          string    `json:"label,omitempty"` // name=value
+	CorrelationID  string    `json:"correlation_id,omitempty"`
+	SagaID         uuid.UUID `json:"saga_id,omitzero"`
+	RootRunID      uuid.UUID `json:"root_run_id,omitzero"`
+	BackfillID     uuid.UUID `json:"backfill_id,omitzero"`
+	ErrorCode      string    `json:"error_code,omitempty"`
+	ScheduledFrom  time.Time `json:"scheduled_from,omitzero"` // inclusive
+	ScheduledTo    time.Time `json:"scheduled_to,omitzero"`   // exclusive
+	CreatedFrom    time.Time `json:"created_from,omitzero"`
+	CreatedTo      time.Time `json:"created_to,omitzero"`
+	FinishedFrom   time.Time `json:"finished_from,omitzero"`
+	FinishedTo     time.Time `json:"finished_to,omitzero"`
+	LateByMS       int64     `json:"late_by_ms,omitempty"` // started, or still waiting, so long after its slot
 }
 
 // Runs is job runs as operators see them. A tenant sees only its own.

@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// explainedWorkers is how many workers are looked at for who could take a run.
+const explainedWorkers = 200
+
+// ExplainJobRun says why a run did, or did not, run.
+func (s *server) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestObject) (api.ExplainJobRunResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	tenant := requestOf(ctx).tenant.ID
+	r, err := s.Jobs.Runs.Run(ctx, tenant, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+	situation, err := s.situation(ctx, tenant, r)
+	if err != nil {
+		return nil, err
+	}
+	events, err := s.Jobs.Runs.Events(ctx, tenant, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	x := jobrun.Explain(situation)
+	out := api.JobExplanation{
+		RunID: r.ID, State: api.JobRunState(r.State), WaitsFor: api.JobWaitsFor(x.WaitsFor), Sentence: x.Sentence, Since: x.Since, Until: x.Until,
+		BlockingRunID: unlessNil(x.Blocking), Decisions: toAPIJobEvents(events), AllowedActions: verbsOf(&r),
+	}
+	if situation.Leader.Epoch > 0 {
+		out.LeaderEpoch, out.LeaderAlive = &situation.Leader.Epoch, &situation.Leader.Alive
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// situation reads what there is around a run, as far as it matters: one that has
+// ended has nothing around it.
+func (s *server) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) (x jobrun.Situation, err error) {
+	x.Run, x.Now = r, s.now()
+	if r.State.Terminal() {
+		return x, nil
+	}
+	if x.Settings, err = s.Jobs.Settings.Settings(ctx); err != nil {
+		return x, err
+	}
+	if x.Leader, err = s.Jobs.Elections.Leadership(ctx); err != nil {
+		return x, err
+	}
+	if r.WorkerID != uuid.Nil && r.State != jobrun.Orphaned {
+		return x, nil
+	}
+	if r.ConcurrencyKey != "" {
+		f := jobrun.Filter{ConcurrencyKey: r.ConcurrencyKey, States: []jobrun.State{jobrun.Assigned, jobrun.Running, jobrun.Orphaned}}
+		holders, _, err := s.Jobs.Runs.ListRuns(ctx, tenant, f, jobrun.Paging{Limit: 1})
+		if err != nil {
+			return x, err
+		}
+		if len(holders) > 0 {
+			x.Holder = &holders[0]
+		}
+	}
+	states := []jobrun.WorkerState{jobrun.WorkerActive, jobrun.WorkerDraining, jobrun.WorkerLost}
+	workers, page, err := s.Jobs.Workers.ListWorkers(ctx, tenant, states, jobrun.Paging{Limit: explainedWorkers})
+	x.Workers, x.Unknown = workers, page.More
+	return x, err
+}
+
+func (a answer) VisitExplainJobRunResponse(w http.ResponseWriter) error { return a.write(w) }

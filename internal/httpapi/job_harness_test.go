@@ -1,0 +1,112 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+const (
+	definitions = "/api/v1/job-definitions"
+	jobRuns     = "/api/v1/job-runs"
+)
+
+// jobEdge is an edge with job runs on PostgreSQL and a leader of epoch 1. Nobody
+// sweeps, and there is a worker only where a test registers one.
+type jobEdge struct {
+	*edge
+	jobs *httpapi.Jobs
+	db   *postgres.DB
+}
+
+func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	settings := postgres.NewJobSettings(db)
+	runs := postgres.NewJobs(db, settings.Current)
+	leader := postgres.NewJobElections(db)
+	if _, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute); err != nil || !leads {
+		t.Fatalf("nobody leads: %v", err)
+	}
+	e := &jobEdge{db: db, jobs: &httpapi.Jobs{
+		Definitions: postgres.NewJobDefinitions(db), Runs: quiet{runs}, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current),
+	}}
+	e.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
+		c.Now, c.Limits.MaxWait = time.Now, time.Minute
+		c.Jobs = e.jobs
+	}}, change...)...)
+	return e
+}
+
+// quiet has runs without logs.
+type quiet struct{ *postgres.Jobs }
+
+func (quiet) Logs(context.Context, uuid.UUID, uuid.UUID, jobrun.LogPlace, int) ([]jobrun.LogChunk, error) {
+	return nil, nil
+}
+
+// define stores a definition of members beside its name, type and command.
+func (e *jobEdge) define(name, more string) client.JobDefinition {
+	e.t.Helper()
+	if more != "" {
+		more = "," + more
+	}
+	r := e.send("POST", definitions, `{"name":"`+name+`","type":"manual","command_name":"report"`+more+`}`)
+	var d client.JobDefinition
+	if r.into(&d); r.status != http.StatusCreated || r.header.Get("ETag") != `"1"` || r.header.Get("Location") != definitions+"/"+d.ID.String() {
+		e.t.Fatalf("define %s: %d %v %s", name, r.status, r.header, r.body)
+	}
+	return d
+}
+
+// run runs a definition by hand; it must be new.
+func (e *jobEdge) run(name, body string, header ...string) client.JobRun {
+	e.t.Helper()
+	r := e.send("POST", definitions+"/"+url.PathEscape(name)+"/runs", body, header...)
+	return r.run(http.StatusCreated)
+}
+
+// run reads an answer as a run.
+func (r reply) run(status int) client.JobRun {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Fatalf("%d %s, want %d", r.status, r.body, status)
+	}
+	var run client.JobRun
+	r.into(&run)
+	return run
+}
+
+func (r reply) definition(status int) client.JobDefinition {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Fatalf("%d %s, want %d", r.status, r.body, status)
+	}
+	var d client.JobDefinition
+	r.into(&d)
+	return d
+}
+
+// ask returns a number that the database knows.
+func (e *jobEdge) ask(query string, args ...any) (n int) {
+	e.t.Helper()
+	if err := e.db.SQL().QueryRowContext(context.WithoutCancel(e.t.Context()), query, args...).Scan(&n); err != nil {
+		e.t.Fatal(fmt.Errorf("%s: %w", query, err))
+	}
+	return n
+}

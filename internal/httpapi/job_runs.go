@@ -1,0 +1,284 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+const (
+	verbRun      = "run"
+	verbCancel   = "cancel"
+	verbReassign = "reassign"
+	verbRerun    = "rerun"
+)
+
+func (s *server) jobMoment() jobrun.Moment {
+	return jobrun.Moment{Now: s.now(), Jitter: rand.Float64(), NewID: s.NewID} //nolint:gosec // spreads retries, guards nothing
+}
+
+// toRun is the action of the one who asks on a run.
+func (s *server) toRun(ctx context.Context, id uuid.UUID, verb, reason string, detail map[string]any) operator.Action {
+	return s.acted(ctx, s.now(), operator.JobRun, id.String(), verb, reason, detail)
+}
+
+// CreateJobRun runs a definition by hand.
+func (s *server) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObject) (api.CreateJobRunResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	d, err := s.definitionAt(ctx, in.Definition, nil)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	if b == nil {
+		b = &api.JobRunInput{}
+	}
+	var labels map[string]string
+	if b.Labels != nil {
+		labels = *b.Labels
+	}
+	a := jobrun.Ask{
+		Trigger: jobrun.ByHand, Args: unlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil && !*b.RespectConcurrency,
+		CorrelationID: text(b.CorrelationID),
+	}
+	if b.ScheduledFor != nil {
+		if a.ScheduledFor, err = timeOf("scheduled_for", b.ScheduledFor); err != nil {
+			return nil, schemaFault(fault.Field{Pointer: "/scheduled_for", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+		}
+		a.ScheduledFor = a.ScheduledFor.Truncate(time.Microsecond)
+	}
+	if b.Priority != nil {
+		a.Priority = new(*b.Priority)
+	}
+	if err := jobrun.CheckLabels("/labels", labels); err != nil {
+		return nil, err
+	}
+	return s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRun, text(b.Reason))
+}
+
+// unlessNull is a JSON value, nil when it is null or absent.
+func unlessNull(doc json.RawMessage) json.RawMessage {
+	if string(doc) == "null" {
+		return nil
+	}
+	return doc
+}
+
+// startRun stores a run of d that somebody asks for, or finds the one that the
+// same request made before. Faults: Invalid; Conflict (CodeForbidden).
+func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Ask, key *string, verb, reason string) (answer, error) {
+	args := a.Args
+	if args == nil {
+		args = d.Spec.DefaultArgs
+	}
+	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := schema.Check("/args", args); err != nil {
+		return answer{}, err
+	}
+	settings, err := s.Jobs.Settings.Settings(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	m := s.jobMoment()
+	a.ID = m.NewID()
+	a.Key = jobrun.ManualKey(a.ID.String())
+	if key != nil {
+		a.Key = jobrun.ManualKey(keyOfRun(requestOf(ctx), verb, *key))
+	}
+	r := jobrun.New(d, a, settings, m)
+	detail := map[string]any{"definition_id": d.ID, "definition": d.Name}
+	if a.RetryOfRunID != uuid.Nil {
+		detail["rerun_of"] = a.RetryOfRunID
+	}
+	stored, created, err := s.Jobs.Runs.Create(ctx, r, s.toRun(ctx, r.ID, verb, reason, detail))
+	if err != nil {
+		return answer{}, err
+	}
+	if !created && !askedTheSame(&stored, &r, a.ScheduledFor) {
+		return answer{}, keyReused()
+	}
+	out := s.runAnswer(&stored)
+	out.location = runPath(stored.ID)
+	if out.replayed = !created; created {
+		out.status = http.StatusCreated
+	}
+	return out, nil
+}
+
+// keyOfRun is what an Idempotency-Key of a principal stands for, short enough to
+// be stored. The definition is not in it: another one under the same key is
+// another request, which is refused.
+func keyOfRun(req *request, verb, key string) string {
+	if k := verb + ":" + req.principal + ":" + key; len(k) <= 300 {
+		return k
+	}
+	sum := sha256.Sum256([]byte(req.principal + "\n" + key))
+	return verb + ":" + hex.EncodeToString(sum[:])
+}
+
+// askedTheSame tells whether the run that an Idempotency-Key has made is what is
+// asked for now. A time that was not given is that of the first request.
+func askedTheSame(stored, asked *jobrun.Run, scheduled time.Time) bool {
+	return stored.DefinitionID == asked.DefinitionID && stored.RetryOfRunID == asked.RetryOfRunID && stored.Trigger == asked.Trigger &&
+		(stored.SpecVersion != asked.SpecVersion || stored.Priority == asked.Priority && slices.Equal(stored.Labels, asked.Labels) &&
+			(stored.ConcurrencyKey == "") == (asked.ConcurrencyKey == "") && sameJSON(stored.Args, asked.Args)) &&
+		stored.CorrelationID == asked.CorrelationID && (scheduled.IsZero() || stored.ScheduledFor.Equal(asked.ScheduledFor))
+}
+
+// sameJSON compares a stored document, which may have blanks, with a canonical one.
+func sameJSON(stored, canonical json.RawMessage) bool {
+	if stored == nil || canonical == nil {
+		return (stored == nil) == (canonical == nil)
+	}
+	var compact, other bytes.Buffer
+	return json.Compact(&compact, stored) == nil && json.Compact(&other, canonical) == nil && bytes.Equal(compact.Bytes(), other.Bytes())
+}
+
+// GetJobRun answers a run, at its end when the client waits for that.
+func (s *server) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.GetJobRunResponseObject, error) {
+	wait, honoured, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.readRun(ctx, in.RunID)
+	if err == nil && wait > 0 {
+		r, err = s.awaitRun(ctx, r, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := s.runAnswer(&r)
+	a.waited = honoured
+	return a, nil
+}
+
+func (s *server) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.Jobs.Runs.Run(ctx, requestOf(ctx).tenant.ID, id)
+}
+
+// awaitRun returns the run as it is when it has ended, the wait is over, or the
+// server begins to stop.
+func (s *server) awaitRun(ctx context.Context, r jobrun.Run, wait time.Duration) (jobrun.Run, error) {
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	interval := firstPoll
+	for over := false; !over && !r.State.Terminal(); {
+		poll := time.NewTimer(interval)
+		select {
+		case <-ctx.Done():
+			poll.Stop()
+			return r, ctx.Err()
+		case <-end.C:
+			over = true
+		case <-s.Stopping:
+			over = true
+		case <-poll.C:
+			interval = min(2*interval, lastPoll)
+		}
+		poll.Stop()
+		var err error
+		if r, err = s.readRun(ctx, r.ID); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func runPath(id uuid.UUID) string { return "/api/v1/job-runs/" + id.String() }
+
+func (s *server) runAnswer(r *jobrun.Run) answer {
+	return answer{status: http.StatusOK, body: toAPIRun(r, true), etag: etagOf(r.Version)}
+}
+
+// CancelJobRun ends a run, or asks its worker to.
+func (s *server) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObject) (api.CancelJobRunResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	force, reason := forceOf(in.Body)
+	by := s.toRun(ctx, in.RunID, verbCancel, reason, map[string]any{"force": force})
+	r, err := s.Jobs.Runs.Cancel(ctx, requestOf(ctx).tenant.ID, in.RunID, force, by)
+	if err != nil {
+		return nil, err
+	}
+	a := s.runAnswer(&r)
+	if !r.State.Terminal() {
+		a.status = http.StatusAccepted
+	}
+	return a, nil
+}
+
+// ReassignJobRun takes a run from its worker.
+func (s *server) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequestObject) (api.ReassignJobRunResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	force, reason := forceOf(in.Body)
+	by := s.toRun(ctx, in.RunID, verbReassign, reason, map[string]any{"force": force})
+	r, err := s.Jobs.Runs.Reassign(ctx, requestOf(ctx).tenant.ID, in.RunID, force, by)
+	if err != nil {
+		return nil, err
+	}
+	return s.runAnswer(&r), nil
+}
+
+func forceOf(b *api.JobForceInput) (force bool, reason string) {
+	if b == nil {
+		return false, ""
+	}
+	return b.Force != nil && *b.Force, text(b.Reason)
+}
+
+// RerunJobRun makes a run that does once more what an ended one did.
+func (s *server) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObject) (api.RerunJobRunResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	tenant := requestOf(ctx).tenant.ID
+	r, err := s.Jobs.Runs.Run(ctx, tenant, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+	if !r.State.Terminal() {
+		return nil, r.Conflict("run once more before it has ended")
+	}
+	d, err := s.Jobs.Definitions.Definition(ctx, tenant, r.DefinitionID.String())
+	if err == nil && d.DeletedAt != nil {
+		err = fault.New(fault.NotFound, jobrun.CodeNotFound, "the job definition %s of the run is deleted", d.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	if b == nil {
+		b = &api.JobRerunInput{}
+	}
+	a := jobrun.AskAgain(&r)
+	if args := unlessNull(b.Args); args != nil {
+		a.Args = args
+	}
+	a.Immediate = b.RespectConcurrency != nil && !*b.RespectConcurrency
+	return s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRerun, text(b.Reason))
+}
+
+func (a answer) VisitCreateJobRunResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a answer) VisitGetJobRunResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a answer) VisitCancelJobRunResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a answer) VisitReassignJobRunResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a answer) VisitRerunJobRunResponse(w http.ResponseWriter) error    { return a.write(w) }

@@ -1,0 +1,140 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// runFilters are the query parameters that decide which runs a list holds.
+var runFilters = []string{
+	"state", "trigger", "definition", "worker", "queue", "label", "correlation_id", "saga_id", "root_run_id", "backfill_id", "error_code",
+	"scheduled_from", "scheduled_to", "created_from", "created_to", "finished_from", "finished_to", "late_by_min",
+}
+
+// ListJobRuns answers a page of runs, newest first.
+func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.ListJobRunsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list(runFilters...)
+	paging, jp, err := s.jobPaging(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	f, none, err := s.runFilter(ctx, &p)
+	if err != nil {
+		return nil, err
+	}
+	var runs []jobrun.Run
+	var page jobrun.Paged
+	if !none {
+		if runs, page, err = s.Jobs.Runs.ListRuns(ctx, req.tenant.ID, f, jp); err != nil {
+			return nil, err
+		}
+	}
+	full := p.View != nil && *p.View == api.ListJobRunsParamsViewFull
+	out := api.JobRunList{Runs: make([]api.JobRun, len(runs))}
+	for i := range runs {
+		out.Runs[i] = toAPIRun(&runs[i], full)
+	}
+	paging.capped = page.TotalCapped
+	out.Pagination = paging.answer(page.More, page.Total, func() string {
+		last := &runs[len(runs)-1]
+		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// runFilter reads the filters. none tells that no run can fit, because there is no
+// such definition. Fault: Malformed.
+func (s *server) runFilter(ctx context.Context, p *api.ListJobRunsParams) (f jobrun.Filter, none bool, err error) {
+	f = jobrun.Filter{
+		States: as[jobrun.State](p.State), Triggers: as[jobrun.Trigger](p.Trigger), Queue: text(p.Queue), Label: text(p.Label),
+		CorrelationID: text(p.CorrelationID), ErrorCode: text(p.ErrorCode),
+	}
+	if p.LateByMin != nil {
+		f.LateByMS = int64(*p.LateByMin) * time.Minute.Milliseconds()
+	}
+	var wrong []fault.Field
+	for _, id := range []struct {
+		name string
+		in   *uuid.UUID
+		out  *uuid.UUID
+	}{{"worker", p.Worker, &f.WorkerID}, {"saga_id", p.SagaID, &f.SagaID}, {"root_run_id", p.RootRunID, &f.RootRunID}, {"backfill_id", p.BackfillID, &f.BackfillID}} {
+		switch {
+		case id.in == nil:
+		case *id.in == uuid.Nil: // zero does not filter
+			wrong = append(wrong, fault.Field{Pointer: id.name, Code: "invalid", Message: "is nobody's id"})
+		default:
+			*id.out = *id.in
+		}
+	}
+	if wrong != nil {
+		return f, false, parameterFault(codeInvalidParameter, wrong...)
+	}
+	for _, bound := range []struct {
+		name string
+		in   *time.Time
+		out  *time.Time
+	}{
+		{"scheduled_from", p.ScheduledFrom, &f.ScheduledFrom}, {"scheduled_to", p.ScheduledTo, &f.ScheduledTo},
+		{"created_from", p.CreatedFrom, &f.CreatedFrom}, {"created_to", p.CreatedTo, &f.CreatedTo},
+		{"finished_from", p.FinishedFrom, &f.FinishedFrom}, {"finished_to", p.FinishedTo, &f.FinishedTo},
+	} {
+		if *bound.out, err = timeOf(bound.name, bound.in); err != nil {
+			return f, false, err
+		}
+	}
+	if p.Definition == nil {
+		return f, false, nil
+	}
+	f.DefinitionID, none, err = s.definitionNamed(ctx, *p.Definition)
+	return f, none, err
+}
+
+// definitionNamed returns the id of a definition; none: there is none of that id
+// or name.
+func (s *server) definitionNamed(ctx context.Context, ref string) (id uuid.UUID, none bool, err error) {
+	d, err := s.Jobs.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, ref)
+	if fault.KindOf(err) == fault.NotFound {
+		return uuid.Nil, true, nil
+	}
+	return d.ID, false, err
+}
+
+// ListJobRunAttempts answers to whom a run was assigned.
+func (s *server) ListJobRunAttempts(ctx context.Context, in api.ListJobRunAttemptsRequestObject) (api.ListJobRunAttemptsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	attempts, err := s.Jobs.Runs.Attempts(ctx, requestOf(ctx).tenant.ID, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+	out := api.JobAttemptList{Attempts: make([]api.JobAttempt, len(attempts))}
+	for i := range attempts {
+		out.Attempts[i] = toAPIJobAttempt(&attempts[i])
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// ListJobRunEvents answers what was decided about a run.
+func (s *server) ListJobRunEvents(ctx context.Context, in api.ListJobRunEventsRequestObject) (api.ListJobRunEventsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	events, err := s.Jobs.Runs.Events(ctx, requestOf(ctx).tenant.ID, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, body: api.JobEventList{Events: toAPIJobEvents(events)}}, nil
+}
+
+func (a answer) VisitListJobRunsResponse(w http.ResponseWriter) error        { return a.write(w) }
+func (a answer) VisitListJobRunAttemptsResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a answer) VisitListJobRunEventsResponse(w http.ResponseWriter) error   { return a.write(w) }

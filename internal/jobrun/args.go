@@ -1,0 +1,115 @@
+package jobrun
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Schema checks the arguments of runs. Nil lets everything through.
+type Schema struct{ compiled *jsonschema.Schema }
+
+// schemaName is what the schema is called inside the library: an address that
+// nothing can be loaded from.
+const schemaName = "args:schema"
+
+// nothing keeps a schema from reaching for files and other machines.
+type nothing struct{}
+
+func (nothing) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%q is not part of the schema", url)
+}
+
+// ParseSchema reads a JSON Schema, of draft 2020-12 unless $schema says another
+// one; nil for none. References to other documents are refused. Fault: Invalid
+// (CodeInvalid).
+func ParseSchema(doc json.RawMessage) (*Schema, error) {
+	if len(doc) == 0 || isNull(doc) {
+		return nil, nil
+	}
+	bad := func(err error) (*Schema, error) {
+		return nil, fault.New(fault.Invalid, CodeInvalid, "is no JSON Schema: %s", clean(err))
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
+	if err != nil {
+		return bad(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(nothing{})
+	if err := c.AddResource(schemaName, value); err != nil {
+		return bad(err)
+	}
+	compiled, err := c.Compile(schemaName)
+	if err != nil {
+		return bad(err)
+	}
+	return &Schema{compiled}, nil
+}
+
+// clean is what the library says of a schema, in one line without our name of it.
+func clean(err error) string {
+	s := strings.ReplaceAll(err.Error(), schemaName, "")
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// Check returns what is wrong with arguments: a fault of kind Invalid
+// (CodeInvalid), its pointers beginning with pointer. Nil arguments count as {}.
+func (s *Schema) Check(pointer string, args json.RawMessage) error {
+	w := s.mistakes(pointer, args)
+	if len(args) > MaxArgs {
+		w.add(pointer, "too_large", "must have at most %d bytes", MaxArgs)
+	}
+	return w.fault()
+}
+
+func (s *Schema) mistakes(pointer string, args json.RawMessage) mistakes {
+	if s == nil {
+		return nil
+	}
+	if args == nil {
+		args = json.RawMessage(`{}`)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))
+	if err != nil {
+		return mistakes{{Pointer: pointer, Code: "syntax", Message: "is not JSON"}}
+	}
+	var wrong *jsonschema.ValidationError
+	err = s.compiled.Validate(value)
+	if !errors.As(err, &wrong) {
+		if err != nil {
+			return mistakes{{Pointer: pointer, Code: "schema", Message: clean(err)}}
+		}
+		return nil
+	}
+	var w mistakes
+	w.leaves(pointer, wrong, message.NewPrinter(language.English))
+	slices.SortFunc(w, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
+	return w
+}
+
+// leaves gathers what has no deeper cause.
+func (w *mistakes) leaves(pointer string, e *jsonschema.ValidationError, p *message.Printer) {
+	for _, cause := range e.Causes {
+		w.leaves(pointer, cause, p)
+	}
+	if len(e.Causes) > 0 {
+		return
+	}
+	for _, token := range e.InstanceLocation {
+		pointer += "/" + escapes.Replace(token)
+	}
+	code := "schema"
+	if path := e.ErrorKind.KeywordPath(); len(path) > 0 {
+		code = path[0]
+	}
+	w.add(pointer, code, "%s", e.ErrorKind.LocalizedString(p))
+}

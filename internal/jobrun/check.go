@@ -1,0 +1,293 @@
+package jobrun
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/schedule"
+)
+
+// nameForm is what names of definitions and queues look like: fit for paths,
+// file names and the * of filters.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
+
+// mistakes gathers what is wrong with a definition.
+type mistakes []fault.Field
+
+func (w *mistakes) add(pointer, code, format string, args ...any) {
+	*w = append(*w, fault.Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// fault is nil when nothing is wrong. Its detail tells the first mistake.
+func (w mistakes) fault() error {
+	if len(w) == 0 {
+		return nil
+	}
+	f := fault.New(fault.Invalid, CodeInvalid, "%s", strings.TrimSpace(w[0].Pointer+" "+w[0].Message))
+	if n := len(w) - 1; n > 0 {
+		f.Detail += fmt.Sprintf(" (and %d more)", n)
+	}
+	return f.With(w...)
+}
+
+// Check returns what is wrong with a definition's name and spec (A-01, A-02): a
+// fault of kind Invalid with a field for each mistake, its pointer into the
+// definition as it is sent. A spec that has been through Complete is meant.
+func Check(name string, s *Spec) error {
+	var w mistakes
+	switch {
+	case !nameForm.MatchString(name) || len(name) > MaxName:
+		w.add("/name", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons, and begin with a letter or digit", MaxName)
+	case uuid.Validate(name) == nil:
+		w.add("/name", "pattern", "must not be a UUID: ids are")
+	}
+	w.text("/description", s.Description, 0, MaxDescription)
+	w.text("/command_name", s.CommandName, 1, MaxName)
+	w.trigger(s)
+	w.numbers(s)
+	w.retries(s)
+	w.placement(s)
+	w.overlap(s)
+	w.arguments(s)
+	return w.fault()
+}
+
+// CheckNew is Check for what people define: names and queues of Skald's own
+// definitions are not theirs.
+func CheckNew(name string, s *Spec) error {
+	err := Check(name, s)
+	var w mistakes
+	if f := fault.As(err); f != nil {
+		w = f.Fields
+	}
+	if strings.HasPrefix(name, SystemPrefix) {
+		w.add("/name", "reserved", "must not begin with %s", SystemPrefix)
+	}
+	if s.Queue == SystemQueue {
+		w.add("/queue", "reserved", "is only for Skald's own definitions")
+	}
+	return w.fault()
+}
+
+// text checks a text by its characters.
+func (w *mistakes) text(pointer, s string, least, most int) {
+	switch n := utf8.RuneCountInString(s); {
+	case n < least:
+		w.add(pointer, "required", "is required")
+	case n > most:
+		w.add(pointer, "maxLength", "must have at most %d characters", most)
+	case strings.ContainsRune(s, 0) || !utf8.ValidString(s):
+		w.add(pointer, "pattern", "holds a NUL character or is not UTF-8")
+	}
+}
+
+// within checks a number.
+func (w *mistakes) within(pointer string, n, least, most int64) {
+	if n < least || n > most {
+		w.add(pointer, "out_of_range", "must be from %d to %d", least, most)
+	}
+}
+
+func (w *mistakes) trigger(s *Spec) {
+	if !slices.Contains(Types, s.Type) {
+		w.add("/type", "enum", "must be %s, %s or %s", OnTime, OnEvent, OnDemand)
+	}
+	switch {
+	case s.Type == OnTime && s.Schedule == nil:
+		w.add("/schedule", "required", "is required of type %s", OnTime)
+	case s.Type != OnTime && s.Schedule != nil:
+		w.add("/schedule", "excluded", "is only for type %s", OnTime)
+	case s.Schedule != nil:
+		if _, err := CompileSchedule("/schedule", *s.Schedule); err != nil {
+			*w = append(*w, fault.As(err).Fields...)
+		}
+	}
+	switch {
+	case s.Type == OnEvent && s.Event == nil:
+		w.add("/event", "required", "is required of type %s", OnEvent)
+	case s.Type != OnEvent && s.Event != nil:
+		w.add("/event", "excluded", "is only for type %s", OnEvent)
+	case s.Event != nil:
+		w.event(s.Event)
+	}
+}
+
+// CompileSchedule reads a schedule. Fault: Invalid (CodeInvalid), its pointers
+// beginning with pointer.
+func CompileSchedule(pointer string, s schedule.Spec) (*schedule.Schedule, error) {
+	compiled, err := s.Compile()
+	f := fault.As(err)
+	if f == nil {
+		return compiled, err
+	}
+	var w mistakes
+	for _, field := range f.Fields {
+		field.Pointer = pointer + field.Pointer
+		w = append(w, field)
+	}
+	return nil, w.fault()
+}
+
+func (w *mistakes) event(e *EventTrigger) {
+	w.text("/event/event_type", e.EventType, 1, MaxWord)
+	if i := strings.IndexByte(e.EventType, '*'); i >= 0 && i < len(e.EventType)-1 {
+		w.add("/event/event_type", "pattern", "may have one * at its end only")
+	}
+	if !slices.Contains([]string{"", "event", "payload"}, e.Args) {
+		w.add("/event/args_from", "enum", "must be event or payload")
+	}
+	if len(e.Match) > MaxLabels {
+		w.add("/event/match", "maxProperties", "must have at most %d members", MaxLabels)
+	}
+	for path, value := range e.Match {
+		at := "/event/match/" + escapes.Replace(path)
+		w.text(at, path, 1, MaxWord)
+		if len(value) == 0 || value[0] == '{' || value[0] == '[' {
+			w.add(at, "type", "must be a text, number, true, false or null")
+		}
+	}
+}
+
+// escapes makes a name fit for a JSON Pointer.
+var escapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+func (w *mistakes) numbers(s *Spec) {
+	w.within("/timeout_ms", s.TimeoutMS, 0, MaxTimeoutMS)
+	w.within("/max_losses", int64(s.MaxLosses), 0, 100)
+	w.within("/priority", int64(s.Priority), -MaxPriority, MaxPriority)
+	w.within("/queue_limit", int64(s.QueueLimit), 0, 1_000_000)
+	w.within("/misfire_grace_ms", s.MisfireGraceMS, 0, MaxTimeoutMS)
+	w.within("/catch_up_limit", int64(s.CatchUpLimit), 0, MaxCatchUp)
+	w.within("/jitter_ms", s.JitterMS, 0, time.Hour.Milliseconds())
+	if !slices.Contains(append(Misfires, ""), s.Misfire) {
+		w.add("/misfire_policy", "enum", "must be one of %v", Misfires)
+	}
+}
+
+func (w *mistakes) retries(s *Spec) {
+	r := s.Retry
+	w.within("/retry/max_attempts", int64(r.MaxAttempts), 0, MaxRetries)
+	w.within("/retry/initial_interval_ms", r.InitialIntervalMS, 0, MaxTimeoutMS)
+	w.within("/retry/max_interval_ms", r.MaxIntervalMS, 0, MaxTimeoutMS)
+	if m := r.Multiplier; m != 0 && (m < 1 || m > 100 || math.IsNaN(m)) {
+		w.add("/retry/multiplier", "out_of_range", "must be from 1 to 100")
+	}
+	if j := r.Jitter; j != nil && (*j < 0 || *j > 1 || math.IsNaN(*j)) {
+		w.add("/retry/jitter", "out_of_range", "must be from 0 to 1")
+	}
+}
+
+func (w *mistakes) placement(s *Spec) {
+	if s.Queue != "" && (!nameForm.MatchString(s.Queue) || len(s.Queue) > MaxQueueName) {
+		w.add("/queue", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
+	}
+	w.labels("/required_labels", s.Requires)
+	w.labels("/labels", s.Labels)
+}
+
+func (w *mistakes) labels(pointer string, labels map[string]string) {
+	if len(labels) > MaxLabels {
+		w.add(pointer, "maxProperties", "must have at most %d members", MaxLabels)
+	}
+	for name, value := range labels {
+		at := pointer + "/" + escapes.Replace(name)
+		if !nameForm.MatchString(name) || len(name) > MaxQueueName {
+			w.add(at, "pattern", "is no name of a label: 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
+		}
+		w.text(at, value, 0, MaxWord)
+	}
+}
+
+// CheckLabels returns what is wrong with labels: a fault of kind Invalid with
+// pointers that begin with pointer.
+func CheckLabels(pointer string, labels map[string]string) error {
+	var w mistakes
+	w.labels(pointer, labels)
+	return w.fault()
+}
+
+func (w *mistakes) overlap(s *Spec) {
+	if !slices.Contains(append(Policies, ""), s.Concurrency) {
+		w.add("/concurrency_policy", "enum", "must be one of %v", Policies)
+	}
+	w.text("/concurrency_key", s.ConcurrencyKey, 0, MaxWord)
+	if s.ConcurrencyKey != "" && s.Concurrency == Allow {
+		w.add("/concurrency_key", "excluded", "has no meaning with concurrency_policy %s", Allow)
+	}
+}
+
+func (w *mistakes) arguments(s *Spec) {
+	if len(s.DefaultArgs) > MaxArgs {
+		w.add("/default_args", "too_large", "must have at most %d bytes", MaxArgs)
+		return
+	}
+	schema, err := ParseSchema(s.ArgsSchema)
+	if err != nil {
+		w.add("/args_schema", "schema", "%s", fault.As(err).Detail)
+		return
+	}
+	// What nobody gives arguments to must be content with the default.
+	if s.DefaultArgs != nil || s.Type == OnTime {
+		*w = append(*w, schema.mistakes("/default_args", s.DefaultArgs)...)
+	}
+}
+
+// Complete returns the spec with defaults in place of what it does not say; what
+// a setting decides stays open.
+func (s Spec) Complete() Spec {
+	s.Retry = s.Retry.Or(DefaultRetry)
+	s.Retry.RetryOn = nil // workers say of each failure whether a retry makes sense
+	if s.Queue == "" {
+		s.Queue = DefaultQueue
+	}
+	if s.Concurrency == "" {
+		s.Concurrency = Allow
+	}
+	if s.Type == OnTime {
+		if s.Misfire == "" {
+			s.Misfire = SkipLate
+		}
+		if s.CatchUpLimit == 0 {
+			s.CatchUpLimit = DefaultCatchUp
+		}
+	}
+	if isNull(s.DefaultArgs) {
+		s.DefaultArgs = nil
+	}
+	if isNull(s.ArgsSchema) {
+		s.ArgsSchema = nil
+	}
+	return s
+}
+
+func isNull(doc json.RawMessage) bool { return string(doc) == "null" }
+
+// Rescheduled returns the definition with its slots counted from now on: what lay
+// before is nobody's any more. It is due never when it has no schedule, is
+// disabled or deleted. Its spec must have passed Check.
+func (d Definition) Rescheduled(now time.Time) Definition {
+	d.LastMaterializedAt, d.NextDueAt = now, nil
+	if d.Spec.Schedule == nil || !d.Enabled || d.DeletedAt != nil {
+		return d
+	}
+	if s, err := d.Spec.Schedule.Compile(); err == nil {
+		d.NextDueAt = nextOf(s, now)
+	}
+	return d
+}
+
+func nextOf(s *schedule.Schedule, after time.Time) *time.Time {
+	if t, ok := s.Next(after); ok {
+		return &t.At
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package jobrun
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Waiting is what a run waits for.
+type Waiting string
+
+// What runs wait for.
+const (
+	ForNothing      Waiting = "nothing"      // it has ended
+	ForSlot         Waiting = "slot"         // it is not due
+	ForBackoff      Waiting = "backoff"      // before another attempt
+	ForKey          Waiting = "key"          // another run has its concurrency key
+	ForLeader       Waiting = "leader"       // nobody leads
+	ForWorker       Waiting = "worker"       // no worker can take it
+	ForTurn         Waiting = "turn"         // workers can, and have not yet
+	ForStart        Waiting = "start"        // its worker is to start it
+	ForEnd          Waiting = "end"          // its worker is to finish it
+	ForConfirmation Waiting = "confirmation" // its worker is silent
+	ForCancel       Waiting = "cancel"       // its worker was asked to stop
+)
+
+// Waitings is everything a run may wait for.
+var Waitings = []Waiting{ForNothing, ForSlot, ForBackoff, ForKey, ForLeader, ForWorker, ForTurn, ForStart, ForEnd, ForConfirmation, ForCancel}
+
+// Situation is a run and what there is around it.
+type Situation struct {
+	Run    Run
+	Leader Leadership
+	// Holder has the run's concurrency key; nil: nobody.
+	Holder *Run
+	// Workers are those of its tenant that are not DETACHED; Unknown tells that there
+	// are more.
+	Workers []WorkerProcess
+	Unknown bool
+	// Settings say how long things last.
+	Settings Settings
+	Now      time.Time
+}
+
+// Explanation is what a run waits for, or how it ended.
+type Explanation struct {
+	WaitsFor Waiting
+	Sentence string
+	Since    *time.Time // nil: not known
+	Until    *time.Time // when it is over by itself; nil: not known
+	Blocking uuid.UUID  // the run that has its key; zero: none
+}
+
+// Explain says why a run did not run, or not yet.
+func Explain(s Situation) Explanation {
+	r := &s.Run
+	switch {
+	case r.State.Terminal():
+		return Explanation{WaitsFor: ForNothing, Sentence: r.epilogue(), Since: r.FinishedAt}
+	case r.CancelRequestedAt != nil:
+		until := r.CancelRequestedAt.Add(s.Settings.Seconds(CancelGrace))
+		return Explanation{ForCancel, fmt.Sprintf("Worker %s was asked to stop it; unless it has by %s, its result is refused and the run CANCELED.", r.WorkerID, stamp(until)),
+			r.CancelRequestedAt, &until, uuid.Nil}
+	case r.Continuation == Confirming:
+		return Explanation{ForConfirmation, fmt.Sprintf("Worker %s has been silent since its lease ran out; unless it confirms the run by %s, somebody else gets it.", r.WorkerID, stamp(*r.ConfirmDeadlineAt)),
+			r.ConfirmStartedAt, r.ConfirmDeadlineAt, uuid.Nil}
+	case r.State == Running:
+		x := Explanation{WaitsFor: ForEnd, Sentence: fmt.Sprintf("Worker %s runs it: attempt %d.", r.WorkerID, r.Attempt), Since: r.StartedAt}
+		if r.TimeoutMS > 0 && r.StartedAt != nil {
+			x.Until = new(r.StartedAt.Add(time.Duration(r.TimeoutMS) * time.Millisecond))
+			x.Sentence = fmt.Sprintf("Worker %s runs it: attempt %d, which may last until %s.", r.WorkerID, r.Attempt, stamp(*x.Until))
+		}
+		return x
+	case r.State == Assigned:
+		return Explanation{ForStart, fmt.Sprintf("Worker %s has it and is to start it by %s; else somebody else gets it.", r.WorkerID, stamp(*r.LeaseExpiresAt)),
+			r.AssignedAt, r.LeaseExpiresAt, uuid.Nil}
+	}
+	return s.unassigned()
+}
+
+// unassigned explains a run that is with no worker.
+func (s *Situation) unassigned() Explanation {
+	r := &s.Run
+	switch {
+	case r.State == Orphaned && r.AvailableAt.After(s.Now):
+		return Explanation{ForBackoff, fmt.Sprintf("Its worker was lost (%d of %d); it may be assigned again at %s.", r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
+	case r.AvailableAt.After(s.Now) && r.Trigger == ByRetry:
+		return Explanation{ForBackoff, fmt.Sprintf("It is retry %d after %d failures, and due at %s.", r.RetryNumber, r.FailuresUsed, stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt, uuid.Nil}
+	case r.AvailableAt.After(s.Now):
+		return Explanation{ForSlot, fmt.Sprintf("It is due at %s.", stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt, uuid.Nil}
+	case s.Holder != nil && s.Holder.ID != r.ID:
+		return Explanation{ForKey, fmt.Sprintf("Run %s is %s and has its concurrency key %q; its policy is %s.", s.Holder.ID, s.Holder.State, r.ConcurrencyKey, r.Concurrency), &r.AvailableAt, nil, s.Holder.ID}
+	case !s.Leader.Alive:
+		return Explanation{WaitsFor: ForLeader, Sentence: "Nobody leads the scheduler, so nothing is assigned; what runs goes on.", Since: &s.Leader.ExpiresAt}
+	case r.AdmittedAt == nil:
+		return Explanation{ForTurn, fmt.Sprintf("It is due, and the leader (epoch %d) has not admitted it yet.", s.Leader.Epoch), &r.AvailableAt, nil, uuid.Nil}
+	}
+	return s.placed()
+}
+
+// placed explains a run that workers may claim.
+func (s *Situation) placed() Explanation {
+	r := &s.Run
+	x := Explanation{WaitsFor: ForWorker, Since: r.AdmittedAt}
+	queue, labels, command, free := 0, 0, 0, 0
+	for i := range s.Workers {
+		w := &s.Workers[i]
+		if w.State != WorkerActive || !slices.Contains(w.Queues, r.Queue) {
+			continue
+		}
+		queue++
+		if !holdsAll(w.Labels, r.RequiredLabels) {
+			continue
+		}
+		labels++
+		if len(w.Commands) > 0 && !slices.Contains(w.Commands, r.CommandName) {
+			continue
+		}
+		command++
+		if w.Running < w.MaxRuns {
+			free++
+		}
+	}
+	switch {
+	case s.Unknown && command == 0:
+		x.WaitsFor, x.Sentence = ForTurn, fmt.Sprintf("It may be claimed from queue %q; there are too many workers to tell who can.", r.Queue)
+	case queue == 0:
+		x.Sentence = fmt.Sprintf("No active worker takes runs of queue %q.", r.Queue)
+	case labels == 0:
+		x.Sentence = fmt.Sprintf("Of %d active workers of queue %q none has all of the labels %v.", queue, r.Queue, r.RequiredLabels)
+	case command == 0:
+		x.Sentence = fmt.Sprintf("Of %d active workers of queue %q with its labels none runs the command %q.", labels, r.Queue, r.CommandName)
+	case free == 0:
+		x.Sentence = fmt.Sprintf("All %d workers that can run it have as many runs as they take.", command)
+	default:
+		x.WaitsFor, x.Sentence = ForTurn, fmt.Sprintf("%d workers can run it; it is claimed in its turn, by priority and then by slot.", free)
+	}
+	return x
+}
+
+func holdsAll(all, some []string) bool {
+	return !slices.ContainsFunc(some, func(l string) bool { return !slices.Contains(all, l) })
+}
+
+// epilogue tells how a run ended.
+func (r *Run) epilogue() string {
+	at := stamp(*r.FinishedAt)
+	switch r.State {
+	case Succeeded:
+		return fmt.Sprintf("It SUCCEEDED at %s with attempt %d.", at, r.Attempt)
+	case Failed, TimedOut:
+		return fmt.Sprintf("It is %s since %s: %s.", r.State, at, r.Summary())
+	case Skipped:
+		return fmt.Sprintf("It was SKIPPED at %s, on purpose; the decisions say why.", at)
+	}
+	return fmt.Sprintf("It was %s at %s; the decisions say by whom.", r.State, at)
+}
