@@ -1482,6 +1482,24 @@ func (e ScheduleType) Valid() bool {
 	}
 }
 
+// Defines values for StepType.
+const (
+	StepTypeHTTP StepType = "http"
+	StepTypeJob  StepType = "job"
+)
+
+// Valid indicates whether the value is a known member of the StepType enum.
+func (e StepType) Valid() bool {
+	switch e {
+	case StepTypeHTTP:
+		return true
+	case StepTypeJob:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StepAction.
 const (
 	StepActionCOMPENSATE StepAction = "COMPENSATE"
@@ -2405,10 +2423,17 @@ type AuditVerification_Head struct {
 	Seq      int64     `json:"seq"`
 }
 
-// Call How a participant is reached.
+// Call How a participant is reached. It has either `http` or `job`.
 type Call struct {
+	// Args A template of the run's arguments, in the form of the workflow's `output`.
+	// Without it the run gets what an HTTP participant would get as body.
+	Args JSONObject `json:"args,omitempty"`
+
 	// HTTP A request to a participant. Redirects are never followed.
-	HTTP HTTPCall `json:"http"`
+	HTTP *HTTPCall `json:"http,omitempty"`
+
+	// Job The job definition whose run does it. Not with `--store memory`.
+	Job *string `json:"job,omitempty"`
 }
 
 // ClaimInput What the worker wants.
@@ -5449,8 +5474,11 @@ type StartItem struct {
 
 // Step defines model for Step.
 type Step struct {
-	// Action How a participant is reached.
-	Action Call `json:"action"`
+	// Action How a participant is reached. It has either `http` or `job`.
+	Action *Call `json:"action,omitempty"`
+
+	// Args As `args` in `action`.
+	Args JSONObject `json:"args,omitempty"`
 
 	// Compensation A call that undoes the step, or the word `none` when there is nothing to undo.
 	Compensation Compensation `json:"compensation"`
@@ -5461,6 +5489,9 @@ type Step struct {
 	// DependsOn Names of steps that must be done before. Steps run one at a time, otherwise as listed.
 	DependsOn []string `json:"depends_on,omitempty"`
 
+	// Job As `job` in `action`.
+	Job *string `json:"job,omitempty"`
+
 	// Name Unique in the workflow. Letters, digits and `.` `_` `:` `-`, at most 255, beginning with a letter or digit.
 	Name string `json:"name"`
 
@@ -5469,7 +5500,13 @@ type Step struct {
 
 	// TimeoutMS How long one call may take.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+
+	// Type Says the same as what the step holds. A step of type job may have `job` and `args` in place of `action`.
+	Type *StepType `json:"type,omitempty"`
 }
+
+// StepType Says the same as what the step holds. A step of type job may have `job` and `args` in place of `action`.
+type StepType string
 
 // StepAction defines model for StepAction.
 type StepAction string

@@ -50,6 +50,15 @@ func (d *drive) loop() (after func()) {
 			}
 			event = saga.Answered{Outcome: o}
 		}
+		switch task {
+		case saga.Begin:
+			event = saga.Begun{}
+		case saga.LookAfter:
+			var ok bool
+			if event, ok = d.lookAfter(); !ok {
+				return nothing
+			}
+		}
 		if !d.decide(event) {
 			return nothing
 		}

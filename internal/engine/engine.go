@@ -37,8 +37,12 @@ type Config struct {
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
 	// Call makes one attempt. It returns soon after ctx ends.
 	Call func(context.Context, saga.Call) saga.Outcome
-	Node string // name of the node, unique among live nodes
-	Now  func() time.Time
+	// LookAfter looks after a job run, and cancels it where that is asked for. The
+	// outcome is nil unless the run has ended, or does not exist, and its saga was
+	// not told. Nil: there are no job runs.
+	LookAfter func(context.Context, saga.JobCall) (*saga.Outcome, error)
+	Node      string // name of the node, unique among live nodes
+	Now       func() time.Time
 	// NewID makes the ids of step logs: UUIDv7, so that they sort by time.
 	NewID func() uuid.UUID
 	Log   *slog.Logger
@@ -187,6 +191,16 @@ func (e *Engine) noteBacklog() {
 func (e *Engine) Wake(id uuid.UUID) {
 	if s := e.current.Load(); s != nil {
 		s.wake(id)
+	}
+	e.noteBacklog()
+}
+
+// Moved tells the engine of a saga that went on with the end of a job run, by
+// whoever ended it.
+func (e *Engine) Moved(s saga.Saga) {
+	if s.State.Terminal() {
+		e.finished(&s)
+		return
 	}
 	e.noteBacklog()
 }

@@ -133,7 +133,13 @@ func (e *Ending) giveUp(spec *Spec, m Moment) {
 	})
 }
 
+// deadLettered tells whether a run that gave up becomes a dead letter. The
+// compensation of a saga's step does not: the saga stops, and its own letter
+// stands for it (one-product.md, point 2).
 func deadLettered(spec *Spec, r *Run) bool {
+	if r.SagaID != uuid.Nil && r.SagaAction == "COMPENSATE" {
+		return false
+	}
 	if spec.DeadLetter != nil {
 		return *spec.DeadLetter
 	}

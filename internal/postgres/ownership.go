@@ -78,19 +78,23 @@ WITH dead AS MATERIALIZED (
 	 LIMIT $2
 ), picked AS MATERIALIZED (
 	SELECT id, taken FROM left_behind UNION ALL SELECT id, taken FROM waiting LIMIT $2
+), runs AS MATERIALIZED ( -- job runs go on, whoever drives their sagas (decision 0039)
+	SELECT l.saga_id AS id FROM picked p JOIN saga.saga_step_logs l ON l.saga_id = p.id
+	 WHERE p.taken AND l.completed_at IS NULL AND l.outcome_code = 'job_run'
 ), closed AS (
 	UPDATE saga.saga_step_logs l
 	   SET status = 'FAILED', completed_at = now(), updated_at = now(), outcome_code = 'owner_lost',
 	       error = jsonb_build_object('code', 'owner_lost', 'message', 'the node that made this call was lost; the call is repeated',
 	                                  'type', 'network', 'retryable', true, 'timestamp', now())
 	  FROM picked p WHERE p.taken AND l.saga_id = p.id AND l.completed_at IS NULL -- RUNNING; see commitSagas
+	   AND l.outcome_code IS DISTINCT FROM 'job_run'
 )
 UPDATE saga.saga_states s
    SET lease_owner = $1, lease_epoch = s.lease_epoch + 1, version = s.version + 1, updated_at = now(),
        next_run_at = CASE WHEN p.taken AND s.next_run_at > now() THEN s.next_run_at END,
        started_at = coalesce(s.started_at, now()),
-       step_attempt = CASE WHEN p.taken OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
-       step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2))
+       step_attempt = CASE WHEN p.taken AND s.id NOT IN (SELECT id FROM runs) OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
+       step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2) AND s.id NOT IN (SELECT id FROM runs))
   FROM picked p
  WHERE s.id = p.id
 RETURNING ` + sagaColumns

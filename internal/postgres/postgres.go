@@ -74,7 +74,8 @@ type DB struct {
 	countFor   time.Duration
 	keys       *envelope.Keyring // nil: nothing is sealed
 	unreadable func(context.Context, error)
-	retries    int // Config.LetterRetries
+	retries    int      // Config.LetterRetries
+	steps      stepJobs // of sagas that are job runs
 	admitted   admissions
 	dsn        string // for the connection that listens, with logins
 	logins     credentials.Source

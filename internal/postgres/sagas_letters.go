@@ -5,20 +5,31 @@ import (
 	"database/sql"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// updateTold is update for a batch with a change that tells of a dead letter: a
-// transaction of some more statements, because hardly any batch has one. Letters
-// are locked before sagas, everywhere.
-func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (map[uuid.UUID]bool, error) {
-	tx, err := st.db.write.BeginTxx(ctx, nil)
+// updateTold is update for a batch with a change that tells of a dead letter, or
+// begins a job run: a transaction of some more statements, because hardly any
+// batch has one. Letters are locked before sagas, everywhere.
+func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (moved map[uuid.UUID]bool, err error) {
+	var begun func()
+	err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+		moved, begun, err = st.change(ctx, tx, batch)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	begun()
+	return moved, nil
+}
+
+// change writes a batch in tx, with what it tells of dead letters and the job runs
+// that it begins. begun is to be called after the commit.
+func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (moved map[uuid.UUID]bool, begun func(), err error) {
 	var all []news
 	for i := range batch {
 		if c := &batch[i]; c.Letter != nil {
@@ -27,7 +38,11 @@ func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (map[uuid.
 	}
 	found, err := st.db.lockTold(ctx, tx, all)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	runs, err := st.askedRuns(ctx, tx, batch)
+	if err != nil {
+		return nil, nil, err
 	}
 	for i := range batch {
 		c := &batch[i]
@@ -40,19 +55,14 @@ func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (map[uuid.
 	}
 	query, args, err := st.db.changeColumns(batch)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	stmt, err := st.db.prepared(ctx, st.db.write, query)
+	rows, err := st.db.queryIn(ctx, tx, query, args...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	rows, err := tx.StmtxContext(ctx, stmt).QueryContext(ctx, args...)
-	if err != nil {
-		return nil, err
-	}
-	moved, err := movedSagas(rows, len(batch))
-	if err != nil {
-		return nil, err
+	if moved, err = movedSagas(rows, len(batch)); err != nil {
+		return nil, nil, err
 	}
 	told := all[:0]
 	for i := range batch {
@@ -61,9 +71,10 @@ func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (map[uuid.
 		}
 	}
 	if err := st.db.tellLetters(ctx, tx, told, found); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return moved, tx.Commit()
+	begun, err = st.beginRuns(ctx, tx, batch, runs, moved)
+	return moved, begun, err
 }
 
 // newsOf is what a change tells. While content is sealed, nothing that a

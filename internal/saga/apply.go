@@ -31,6 +31,10 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 		ok = d.turned()
 	case Slow:
 		ok = d.slow(e)
+	case Begun:
+		ok = d.begun()
+	case LookedAfter:
+		ok = d.lookedAfter(e)
 	case CancelRequested:
 		ok = d.flag(CauseCancelled, "SAGA_CANCELLED", "cancelled", e.By, e.Reason)
 	case CompensateRequested:
@@ -49,6 +53,7 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 		return Change{}, fault.New(fault.Conflict, CodeStateConflict,
 			"the saga is %s; %s", r.State, d.why).Allowing(r.AllowedActions())
 	}
+	d.beginRun()
 	return d.Change, nil
 }
 
@@ -195,7 +200,7 @@ func (d *decision) undoAnswered(o Outcome) {
 
 // gaveUp tells whether no attempt may follow. A refusal is definite whatever class it bears.
 func gaveUp(p retry.Policy, o Outcome, failures int) bool {
-	return o.Verdict == Refused || !p.Allows(o.Class, failures)
+	return o.Verdict == Refused || o.Last || !p.Allows(o.Class, failures)
 }
 
 // turned turns back a saga that was flagged while no call was in flight. A
@@ -269,7 +274,7 @@ func (d *decision) deadline() bool {
 
 // slow records the call in flight as RUNNING.
 func (d *decision) slow(e Slow) bool {
-	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.recorded {
+	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.recorded || d.After.job() != nil {
 		return false
 	}
 	if d.s.State == Compensating {

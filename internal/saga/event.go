@@ -90,6 +90,16 @@ type Acknowledged struct{ By, Reason string }
 // Neglected says that a saga makes no progress, for this reason (a snake_case word).
 type Neglected struct{ Reason string }
 
+// Begun is the driver finding that the current step is a job run which has not
+// been asked for yet.
+type Begun struct{}
+
+// LookedAfter is the driver having looked after the job run in flight, which has
+// not ended. Stopping: it was asked to stop.
+type LookedAfter struct{ Stopping bool }
+
+func (Begun) event()               {}
+func (LookedAfter) event()         {}
 func (RetryRequested) event()      {}
 func (StepOrdered) event()         {}
 func (SuspendRequested) event()    {}
@@ -130,6 +140,9 @@ type Outcome struct {
 	RetryAfter time.Duration   // the participant's wish; 0 when none
 	StartedAt  time.Time
 	EndedAt    time.Time
+	// Last: whoever did it has retried as often as it makes sense. No further
+	// attempt follows, whatever the step's policy says.
+	Last bool
 }
 
 // Moment is everything non-deterministic a decision needs.
@@ -170,6 +183,10 @@ type Change struct {
 	// After.Interventions.DeadLetter, also in the caller's. The store in memory has
 	// no dead letters: it takes the id out there.
 	Letter *dlq.News
+	// Run is the job run that the change begins; nil for changes of sagas without
+	// jobs. PostgreSQL stores it with the rest, once; where its definition is not
+	// there it stores none, and makes After due at once.
+	Run *RunAsk
 }
 
 // IdempotencyKey is a client's Idempotency-Key, stored in the transaction of
@@ -187,13 +204,13 @@ type IdempotencyKey struct {
 // when it is due: a long wait needs no owner, and a node that stops hands over.
 func (c *Change) Release(now time.Time) {
 	s := &c.After.Saga
-	if s.State.Terminal() || s.LeaseOwner == nil {
+	if s.State.Terminal() || s.LeaseOwner == nil && s.NextRunAt != nil {
 		return
 	}
 	if s.NextRunAt == nil {
 		s.NextRunAt = &now
 	}
-	if s.State == Running && s.Attempt == 1+c.After.base(s.CurrentStep, Execute) && s.CurrentStep > 0 && c.begins() {
+	if s.State == Running && s.Attempt == 1+c.After.base(s.CurrentStep, Execute) && s.CurrentStep > 0 && c.Run == nil && c.begins() {
 		s.State = StepCompleted // nothing of the next step was sent, so its start is not told either
 		c.Audit = c.Audit[:len(c.Audit)-1]
 	}

@@ -82,6 +82,10 @@ func Explain(r *Run, logs []StepLog, alive bool, now time.Time) Explanation {
 		x.WaitsFor = WaitsTurn
 		x.Next = "its driver acts on what was decided, once no call is in flight"
 		x.Sentence = fmt.Sprintf("%s, while step %q is being dealt with; its driver will act on that once no call is in flight.", r.decided(), x.Step.Name)
+	case r.recorded && r.job() != nil:
+		x.WaitsFor, x.Step.Attempts, x.Since = WaitsAnswer, r.Failures+1, r.runBegun
+		x.Next = "the end of the run decides"
+		x.Sentence = fmt.Sprintf("It waits for the job run %s, which is %s step %q.", r.run, doing, x.Step.Name)
 	case r.NextRunAt != nil && r.NextRunAt.After(now):
 		x.WaitsFor, x.NextAt = WaitsRetry, r.NextRunAt
 		x.Next = call

@@ -3,6 +3,8 @@ package saga
 import (
 	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // intervene takes the events that only operators and watchmen cause.
@@ -144,7 +146,7 @@ func (d *decision) forceFailure(e FailureForced) bool {
 // abandon records the call that may be in flight: its answer will be ignored.
 // Whether a driver still waits for a due time, only its own clock knows.
 func (d *decision) abandon(by string) {
-	if d.s.LeaseOwner == nil {
+	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil {
 		return
 	}
 	a := d.After.Action()

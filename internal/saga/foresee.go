@@ -44,6 +44,14 @@ func (c *Change) Foresee(before *Run, m Moment, d Defaults) Foresight {
 		next(done)
 	}
 	for len(f.Calls) < maxForeseen {
+		if r.recorded && r.job() != nil { // begun by the change before
+			f.Calls = append(f.Calls, ForeseenCall{r.Call(d), !unknown})
+			unknown = unknown || r.State.Forward()
+			if !next(done) {
+				break
+			}
+			continue
+		}
 		if !r.State.Terminal() && r.LeaseOwner == nil && r.SuspendedAt == nil {
 			r.LeaseOwner, r.Attempt = new(int64), max(r.Attempt, 1) // somebody claims it
 		}
@@ -58,6 +66,8 @@ func (c *Change) Foresee(before *Run, m Moment, d Defaults) Foresight {
 			unknown = unknown || r.State.Forward()
 			e = done
 		case Turn:
+		case Begin:
+			e = Begun{}
 		default:
 			f.Ends = r.State
 			return f

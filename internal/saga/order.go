@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -34,7 +36,7 @@ func (d *decision) order(e StepOrdered) bool {
 		d.s.Attempt, d.s.Failures, d.After.undoRefused = d.s.Attempt+1, 0, false
 	}
 	d.edit().Order = &o
-	if d.s.LeaseOwner == nil {
+	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil {
 		d.carryOut()
 	}
 	if !d.s.State.Terminal() { // wakes its owner, or makes it claimable, at once

@@ -21,6 +21,10 @@ type Run struct {
 	outputs []json.RawMessage
 	// recorded: the call in flight has a RUNNING step log, which its answer completes.
 	recorded bool
+	// run is the job run in flight: its id, and when it was begun. Zero unless
+	// recorded, and the current call is a job.
+	run      uuid.UUID
+	runBegun time.Time
 	// undone: a compensation is committed as done since the saga last went
 	// forward. undoRefused: the last attempt of the present one was refused, so
 	// that it certainly was not applied.
@@ -56,6 +60,9 @@ func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Run {
 		}
 		if l.Status == LogRunning && l.StepIndex == s.CurrentStep && l.Action == r.Action() && l.Attempt == s.Attempt {
 			r.recorded = true
+			if r.job() != nil {
+				r.run, r.runBegun = l.ID, l.StartedAt
+			}
 		}
 	}
 	return r
@@ -73,10 +80,12 @@ type Task int
 
 // Tasks.
 const (
-	Send Task = iota + 1 // send Call
-	Wait                 // nothing before Saga.NextRunAt
-	Turn                 // a flag was set: apply Turned, no call
-	Rest                 // the saga has ended
+	Send      Task = iota + 1 // send Call
+	Wait                      // nothing before Saga.NextRunAt
+	Turn                      // a flag was set: apply Turned, no call
+	Rest                      // the saga has ended
+	Begin                     // the current step is a job run: apply Begun
+	LookAfter                 // the job run in flight is to be looked after: JobCall
 )
 
 // Next returns what to do with the run at the time now.
@@ -88,8 +97,12 @@ func (r *Run) Next(now time.Time) Task {
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
 		return Wait
+	case r.job() == nil:
+		return Send
+	case r.recorded:
+		return LookAfter
 	}
-	return Send
+	return Begin
 }
 
 // flagged tells whether the saga must leave its present phase.
@@ -110,6 +123,7 @@ type Call struct {
 	Key     string
 	Body    []byte // byte-equal in every attempt (invariant I7)
 	HTTP    workflow.HTTPCall
+	Job     string // the job definition whose run it is, "": it is made by HTTP
 	Timeout time.Duration
 	Trace   string // W3C trace id of the saga, "" when none
 }
@@ -126,16 +140,23 @@ func (r *Run) Call(d Defaults) Call {
 		c.Trace = *r.TraceID
 	}
 	word, again := "execute", r.intervened(r.CurrentStep).Runs
-	c.HTTP = *step.Action.HTTP
+	by := &step.Action
 	if c.Action == Compensate {
 		word, again = "compensate", r.intervened(r.CurrentStep).Undos
-		c.HTTP = *step.Compensation.HTTP
+		by = &step.Compensation.Call
+	}
+	if c.Job = by.Job; by.HTTP != nil {
+		c.HTTP = *by.HTTP
 	}
 	c.Key = fmt.Sprintf("%s/%s/%s", r.ID, step.Name, word)
 	if again > 0 { // an operator made it another call (decision 0023)
 		c.Key += fmt.Sprintf("#%d", again+1)
 	}
-	c.Body = r.body(step, c.Action, word)
+	if by.Args != nil {
+		c.Body = r.Def.JobArgs(by, r.input(r.CurrentStep), r.Outputs())
+	} else {
+		c.Body = r.body(step, c.Action, word)
+	}
 	return c
 }
 

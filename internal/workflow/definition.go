@@ -7,6 +7,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/skald-saga/skald/internal/retry"
@@ -50,9 +51,16 @@ type Step struct {
 	CompensationRetry *retry.Policy `json:"compensation_retry,omitempty"`
 }
 
-// Call is how a participant is reached. Exactly one transport is set.
+// Call is how a participant is reached: by HTTP, or as a job run. Exactly one of
+// HTTP and Job is set.
 type Call struct {
 	HTTP *HTTPCall `json:"http,omitempty"`
+	// Job names a job definition of the tenant, whose run does it (decision 0039);
+	// "": none.
+	Job string `json:"job,omitempty"`
+	// Args is the template of the run's arguments, in the form of an output
+	// declaration; nil: what an HTTP participant would get. Canonical JSON.
+	Args json.RawMessage `json:"args,omitempty"`
 }
 
 // HTTPCall is an HTTP request to a participant. Redirects are never followed.
@@ -69,7 +77,7 @@ type Compensation struct {
 }
 
 // None tells whether the step declared `compensation: none`.
-func (c Compensation) None() bool { return c.HTTP == nil }
+func (c Compensation) None() bool { return c.HTTP == nil && c.Job == "" }
 
 // MarshalJSON writes "none" for no compensation, so that a stored definition
 // reads as it was registered.
@@ -117,6 +125,11 @@ func layered(step, whole *retry.Policy, base retry.Policy) retry.Policy {
 		p = p.Or(*whole)
 	}
 	return p.Or(base)
+}
+
+// HasJobs tells whether a step or a compensation is a job run.
+func (d *Definition) HasJobs() bool {
+	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Action.Job != "" || s.Compensation.Job != "" })
 }
 
 // StepTimeout returns how long one call of step i may take, def when it names none.

@@ -68,20 +68,29 @@ func (r *reader) output(v any, steps []Step) json.RawMessage {
 		r.fail("/output", CodeInvalid, "must be an object")
 		return nil
 	}
+	r.references(v, "/output", namesOf(steps))
+	return r.template(v, "/output")
+}
+
+func namesOf(steps []Step) map[string]bool {
 	names := make(map[string]bool, len(steps))
 	for i := range steps {
 		names[steps[i].Name] = true
 	}
-	r.references(v, "/output", names)
+	return names
+}
+
+// template returns v as canonical JSON.
+func (r *reader) template(v any, at string) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err == nil {
 		b, err = strictjson.Canonical(nil, b, strictjson.Limits{})
 	}
 	switch {
 	case err != nil:
-		r.fail("/output", CodeInvalid, "is not accepted: %s", err)
+		r.fail(at, CodeInvalid, "is not accepted: %s", err)
 	case len(b) > maxOutput:
-		r.fail("/output", CodeInvalid, "has more than %d bytes", maxOutput)
+		r.fail(at, CodeInvalid, "has more than %d bytes", maxOutput)
 	}
 	return b
 }
@@ -112,8 +121,12 @@ func (d *Definition) Result(payload json.RawMessage, outputs map[string]json.Raw
 	if d.Output == nil {
 		return nil, nil
 	}
+	return d.filled(d.Output, payload, outputs)
+}
+
+func (d *Definition) filled(template, payload json.RawMessage, outputs map[string]json.RawMessage) (filled json.RawMessage, missing []string) {
 	f := filler{d: d, payload: payload, outputs: outputs}
-	b, err := strictjson.Encode(f.fill(strictjson.Decode(d.Output), ""))
+	b, err := strictjson.Encode(f.fill(strictjson.Decode(template), ""))
 	if err != nil {
 		panic("workflow: a filled template is no JSON: " + err.Error()) // its parts are
 	}

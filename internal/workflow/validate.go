@@ -52,6 +52,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		seen[s.Name] = i
 		d.Steps = append(d.Steps, s)
 	}
+	r.templates(d.Steps)
 	d.Output = r.output(m["output"], d.Steps)
 	return d
 }
@@ -75,7 +76,7 @@ func (r *reader) retention(m map[string]any) *Retention {
 }
 
 func (r *reader) step(v any, at string) Step {
-	m := r.object(v, at, "name", "action", "compensation", "depends_on", "timeout_ms", "retry", "compensation_retry")
+	m := r.object(v, at, "name", "type", "action", "job", "args", "compensation", "depends_on", "timeout_ms", "retry", "compensation_retry")
 	if m == nil {
 		return Step{}
 	}
@@ -86,10 +87,9 @@ func (r *reader) step(v any, at string) Step {
 		Retry:             r.policy(m, at, "retry"),
 		CompensationRetry: r.policy(m, at, "compensation_retry"),
 	}
-	if m["action"] == nil {
-		r.fail(at+"/action", CodeInvalid, "is required")
-	} else {
-		s.Action = r.call(m["action"], at+"/action")
+	s.Action = r.action(m, at)
+	if s.Action.Job != "" && s.Retry != nil {
+		r.fail(at+"/retry", CodeInvalid, "a job is retried as its definition says")
 	}
 	switch c := m["compensation"]; c {
 	case nil:
@@ -102,13 +102,22 @@ func (r *reader) step(v any, at string) Step {
 		}
 		s.Compensation.Call = r.call(c, at+"/compensation")
 	}
+	if s.Compensation.Job != "" && s.CompensationRetry != nil {
+		r.fail(at+"/compensation_retry", CodeInvalid, "a job is retried as its definition says")
+	}
 	return s
 }
 
 func (r *reader) call(v any, at string) Call {
-	m := r.object(v, at, "http")
+	m := r.object(v, at, "http", "job", "args")
 	if m == nil {
 		return Call{}
+	}
+	if m["job"] != nil {
+		return r.job(m, at)
+	}
+	if m["args"] != nil {
+		r.fail(at+"/args", CodeInvalid, "only a job has arguments")
 	}
 	at += "/http"
 	if m["http"] == nil {

@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"log/slog"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// lookAfter looks after the job run in flight. False: nobody can say how it is; the
+// saga is handed over, to be looked at again soon.
+func (d *drive) lookAfter() (saga.Event, bool) {
+	s := d.s
+	call := d.run.JobCall(s.e.cfg.Now())
+	if s.e.cfg.LookAfter == nil {
+		s.e.cfg.Log.Error("a saga waits for a job run, and there are none here", slog.String("saga_id", d.run.ID.String()))
+		return saga.LookedAfter{}, true
+	}
+	o, err := s.e.cfg.LookAfter(s.calls, call)
+	switch {
+	case err != nil:
+		if s.calls.Err() == nil {
+			s.e.cfg.Log.Warn("cannot look after a job run yet", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			s.e.sleep(s.calls, s.e.cfg.Poll)
+			s.handOver(ids(d.run.ID))
+		}
+		return nil, false
+	case o != nil:
+		return saga.Answered{Outcome: *o}, true
+	}
+	return saga.LookedAfter{Stopping: call.Stop}, true
+}

@@ -1,0 +1,202 @@
+package saga
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/workflow"
+)
+
+// A step that is a job run (decision 0039) is not driven while the run works. The
+// change that comes to the step begins the run and records it as a RUNNING step
+// log, and the transaction that ends the run for good brings the answer. Until
+// then the saga has no owner and is due when somebody should look after the run:
+// so it is never forgotten (invariant I1), and nobody polls.
+
+// RunAsk is a job run that a change begins.
+type RunAsk struct {
+	// ID is also that of the RUNNING step log, which names the run that way.
+	ID      uuid.UUID
+	Job     string // name of the definition
+	Args    []byte // canonical JSON
+	Step    int
+	Action  Action
+	Attempt int
+}
+
+// outcomeJob is the outcome code of a step log while its job run works: whoever
+// takes the saga over leaves it alone.
+const outcomeJob = "job_run"
+
+// How often a run in flight is looked after, and one that was asked to stop.
+const (
+	lookEvery     = time.Hour
+	lookStopping  = time.Minute
+	codeStepLimit = "step_timeout"
+)
+
+// JobCall is the job run in flight.
+type JobCall struct {
+	ID     uuid.UUID
+	Job    string
+	Tenant uuid.UUID
+	SagaID uuid.UUID
+	Step   string
+	Args   []byte
+	Begun  time.Time
+	Now    time.Time
+	// Stop: it is to be canceled, for Why: the saga turns back, an operator has
+	// decided about the step, or the step's time is up.
+	Stop bool
+	Why  string
+}
+
+// JobCall returns the job run in flight. It may only be asked for when Next says
+// LookAfter.
+func (r *Run) JobCall(now time.Time) JobCall {
+	step := &r.Def.Steps[r.CurrentStep]
+	c := JobCall{
+		ID: r.run, Job: r.job().Job, Tenant: r.Tenant.ID, SagaID: r.ID, Step: step.Name,
+		Args: r.Call(Defaults{}).Body, Begun: r.runBegun, Now: now,
+	}
+	limit := r.stepLimit()
+	switch {
+	case r.flagged() && r.State == Compensating:
+		c.Stop, c.Why = true, "the deadline of the saga's compensation has passed"
+	case r.flagged():
+		c.Stop, c.Why = true, "the saga turns back: "+string(*r.EndCause)
+	case r.ordered():
+		c.Stop, c.Why = true, "an operator decided about the saga's step"
+	case !limit.IsZero() && !limit.After(now):
+		c.Stop, c.Why = true, codeStepLimit
+	}
+	return c
+}
+
+// JobRun is the job run in flight; Nil: none.
+func (r *Run) JobRun() uuid.UUID {
+	if !r.recorded || r.State.Terminal() || r.job() == nil {
+		return uuid.Nil
+	}
+	return r.run
+}
+
+// job returns the call of the current step where it is a job, else nil.
+func (r *Run) job() *workflow.Call {
+	if r.Def == nil || r.CurrentStep >= len(r.Def.Steps) {
+		return nil
+	}
+	c := &r.Def.Steps[r.CurrentStep].Action
+	if r.State == Compensating {
+		c = &r.Def.Steps[r.CurrentStep].Compensation.Call
+	}
+	if c.Job == "" {
+		return nil
+	}
+	return c
+}
+
+// stepLimit is when the time of the current step is up; zero: never.
+func (r *Run) stepLimit() time.Time {
+	ms := r.Def.Steps[r.CurrentStep].TimeoutMS
+	if ms == 0 || r.State == Compensating {
+		return time.Time{}
+	}
+	return r.runBegun.Add(time.Duration(ms) * time.Millisecond)
+}
+
+// lookAt is when somebody should look after the run in flight next.
+func (r *Run) lookAt(now time.Time) *time.Time {
+	at := now.Add(lookEvery)
+	if limit := r.stepLimit(); limit.After(now) && limit.Before(at) {
+		at = limit
+	}
+	at = at.Truncate(time.Microsecond)
+	return &at
+}
+
+// begun passes on to the current step, which is a job run.
+func (d *decision) begun() bool {
+	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.job() == nil || d.After.recorded || d.After.flagged() || d.After.ordered() {
+		return false
+	}
+	if d.s.State != Compensating {
+		d.dispatched(d.m.Now)
+	}
+	d.s.NextRunAt = nil
+	return true
+}
+
+// beginRun begins the job run of the current step, if that is what comes next.
+func (d *decision) beginRun() {
+	r := &d.After
+	if r.State != Running && r.State != Compensating || r.recorded || r.SuspendedAt != nil || r.job() == nil || r.flagged() || r.ordered() ||
+		r.Attempt == 0 || r.NextRunAt != nil && r.NextRunAt.After(d.m.Now) {
+		return
+	}
+	c := r.Call(Defaults{})
+	d.Run = &RunAsk{ID: d.m.NewID(), Job: c.Job, Args: c.Body, Step: c.Index, Action: c.Action, Attempt: c.Attempt}
+	d.Logs = append(d.Logs, StepLog{
+		ID: d.Run.ID, SagaID: r.ID, StepIndex: c.Index, StepName: c.Step, Action: c.Action, Attempt: c.Attempt,
+		Status: LogRunning, Outcome: new(outcomeJob), Request: c.Body, StartedAt: d.m.Now, UpdatedAt: d.m.Now,
+	})
+	r.recorded, r.run, r.runBegun = true, d.Run.ID, d.m.Now
+	d.s.NextRunAt = r.lookAt(d.m.Now)
+}
+
+// lookedAfter notes when the run in flight is to be looked after again.
+func (d *decision) lookedAfter(e LookedAfter) bool {
+	if d.s.State.Terminal() || !d.After.recorded || d.After.job() == nil {
+		return false
+	}
+	d.s.NextRunAt = d.After.lookAt(d.m.Now)
+	if at := d.m.Now.Add(lookStopping); e.Stopping {
+		d.s.NextRunAt = &at
+	}
+	return true
+}
+
+// RunEnd is how the last run of a chain of retries ended.
+type RunEnd struct {
+	ID     uuid.UUID
+	State  string // SUCCEEDED, FAILED, TIMED_OUT, CANCELED or SKIPPED
+	Result json.RawMessage
+	Error  string // one line, "" without one
+	Reason string // of a cancel, "" when none was given
+	// Doubted: an attempt may have done something without saying so, because it was
+	// lost or cut off.
+	Doubted bool
+	At      time.Time
+}
+
+// OutcomeOfRun is what the end of a run means to the step that it is. A failure
+// is definite, because its worker has said so, and its definition has retried as
+// often as it makes sense; but one that is doubted may have been applied, and the
+// step is undone like one that was.
+func OutcomeOfRun(r RunEnd) Outcome {
+	o := Outcome{Verdict: Refused, Class: retry.Refused, Code: "job_" + strings.ToLower(r.State), EndedAt: r.At, Last: true}
+	switch r.State {
+	case "SUCCEEDED":
+		return Outcome{Verdict: Done, Output: r.Result, EndedAt: r.At}
+	case "TIMED_OUT":
+		o.Class = retry.Timeout
+	}
+	if r.Doubted {
+		o.Verdict = Unknown
+		if o.Class == retry.Refused {
+			o.Class = retry.Network
+		}
+	}
+	o.Message = fmt.Sprintf("job run %s ended as %s", r.ID, r.State)
+	if why := cmp.Or(r.Error, r.Reason); why != "" {
+		o.Message += ": " + why
+	}
+	o.Response = json.RawMessage(fmt.Sprintf(`{"job_run_id":"%s","state":"%s"}`, r.ID, r.State))
+	return o
+}
