@@ -1,0 +1,245 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// callsOf are all calls that carry a fence, made with the fence of r.
+func (j jobs) callsOf(t *testing.T, r jobrun.Run) map[jobrun.Call]func() error {
+	t.Helper()
+	f := r.Fence()
+	one := func(done []jobrun.Done, err error) error {
+		if err != nil {
+			return err
+		}
+		return done[0].Err
+	}
+	return map[jobrun.Call]func() error{
+		jobrun.CallStart: func() error {
+			return one(j.Start(t.Context(), r.TenantID, []jobrun.RunFence{{RunID: r.ID, Fence: f}}))
+		},
+		jobrun.CallProgress: func() error {
+			_, err := j.Progress(t.Context(), r.TenantID, jobrun.Beat{RunID: r.ID, Fence: f, Progress: &jobrun.Progress{Message: "zombie"}})
+			return err
+		},
+		jobrun.CallLogs: func() error {
+			_, err := j.AppendLog(t.Context(), r.TenantID, r.ID, f, jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: 0}, Body: []byte("zombie")})
+			return err
+		},
+		jobrun.CallComplete: func() error { return one(j.Finish(t.Context(), []jobrun.Result{success(r)})) },
+		jobrun.CallFail:     func() error { return one(j.Finish(t.Context(), []jobrun.Result{failure(r, true)})) },
+		jobrun.CallRelease:  func() error { _, err := j.Release(t.Context(), r.TenantID, r.ID, f, ""); return err },
+		jobrun.CallCancel:   func() error { _, err := j.AckCancel(t.Context(), r.TenantID, r.ID, f); return err },
+		jobrun.CallConfirm:  func() error { _, err := j.Confirm(t.Context(), r.TenantID, r.ID, f); return err },
+	}
+}
+
+func TestAZombiesCallsAreRefusedAndLeaveNoTraceButAnEvent(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	for name, next := range map[string]struct {
+		worker uuid.UUID
+		change func(*jobrun.Run)
+		code   string
+	}{
+		"another worker has it now":                          {j.worker(t), nil, jobrun.CodeFenceLost},
+		"the same worker has it again, under the same epoch": {w, nil, jobrun.CodeFenceLost}, // S1
+		"its token is made up":                               {w, func(r *jobrun.Run) { r.Attempt = 2 }, jobrun.CodeFenceLost},
+	} {
+		zombie := j.running(t, w, j.job)
+		if _, err := j.Release(t.Context(), j.tenant, zombie.ID, zombie.Fence(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := j.claim(t, next.worker, func(a *jobrun.ClaimAsk) { a.Start = true }); len(got) != 1 {
+			t.Fatalf("%s: claimed %v", name, ids(got))
+		}
+		if next.change != nil {
+			next.change(&zombie)
+		}
+		before := j.get(t, zombie.ID)
+		for call, do := range j.callsOf(t, zombie) {
+			for range 3 {
+				if err := do(); !fault.IsCode(err, next.code) || fault.KindOf(err) != fault.Conflict {
+					t.Errorf("%s, %s: %v, want %s", name, call, err, next.code)
+				}
+			}
+			if n := j.count(t, `SELECT count(*) FROM jobs.job_run_events WHERE run_id = $1 AND kind = 'refused' AND attempt = $2 AND worker_id = $3 AND reason = $4`,
+				zombie.ID, zombie.Attempt, w, string(call)+": "+next.code); n != 1 {
+				t.Errorf("%s, %s: three refusals left %d events", name, call, n)
+			}
+		}
+		if diff := cmp.Diff(before, j.get(t, zombie.ID)); diff != "" {
+			t.Errorf("%s: refused calls changed the run: %s", name, diff)
+		}
+		if n := j.count(t, `SELECT count(*) FROM jobs.job_run_logs WHERE run_id = $1`, zombie.ID); n != 0 {
+			t.Errorf("%s: %d chunks of its log were stored", name, n)
+		}
+	}
+}
+
+func TestACallUnderAnEpochThatTheRunDoesNotCarryIsRefused(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	r := j.running(t, j.worker(t), j.job)
+	r.LeaderEpoch = 2
+	for call, do := range j.callsOf(t, r) {
+		if err := do(); !fault.IsCode(err, jobrun.CodeStaleEpoch) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	if got := j.get(t, r.ID); got.State != jobrun.Running || got.LogBytes != 0 || got.Progress != nil {
+		t.Errorf("it is %+v", got)
+	}
+}
+
+func TestACallOfAnotherTenantFindsNothing(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	r := j.running(t, w, j.job)
+	r.TenantID = newID()
+	for call, do := range j.callsOf(t, r) {
+		if err := do(); !fault.IsCode(err, jobrun.CodeRunNotFound) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	if n := j.count(t, `SELECT count(*) FROM jobs.job_run_events`); n != 0 {
+		t.Errorf("%d events", n)
+	}
+	if _, err := j.Claim(t.Context(), jobrun.ClaimAsk{TenantID: r.TenantID, WorkerID: w, Slots: 1}); !fault.IsCode(err, jobrun.CodeWorkerGone) {
+		t.Errorf("a claim with a worker of another tenant: %v", err)
+	}
+	if _, _, err := j.Heartbeat(t.Context(), r.TenantID, w, 1, 0, nil); !fault.IsCode(err, jobrun.CodeWorkerGone) {
+		t.Errorf("a heartbeat of a worker of another tenant: %v", err)
+	}
+}
+
+func TestTerminalRunsAnswerByTheirOutcome(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	ends := map[jobrun.State]func(jobrun.Run){
+		jobrun.Succeeded: func(r jobrun.Run) { j.finish(t, success(r)) },
+		jobrun.Failed:    func(r jobrun.Run) { j.finish(t, failure(r, false)) },
+		jobrun.TimedOut: func(r jobrun.Run) {
+			f := failure(r, false)
+			f.TimedOut = true
+			j.finish(t, f)
+		},
+		jobrun.Canceled: func(r jobrun.Run) {
+			execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET cancel_requested_at = now(), cancel_reason = 'no more', version = version + 1 WHERE id = $1`, r.ID)
+			if _, err := j.AckCancel(t.Context(), j.tenant, r.ID, r.Fence()); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	for end, do := range ends {
+		r := j.running(t, w, j.job)
+		do(r)
+		before := j.get(t, r.ID)
+		if before.State != end {
+			t.Fatalf("it is %s, want %s", before.State, end)
+		}
+		want := map[jobrun.Call]string{
+			jobrun.CallStart: jobrun.CodeConflict, jobrun.CallProgress: jobrun.CodeConflict, jobrun.CallRelease: jobrun.CodeConflict, jobrun.CallConfirm: jobrun.CodeConflict,
+			jobrun.CallComplete: jobrun.CodeConflict, jobrun.CallFail: jobrun.CodeConflict, jobrun.CallCancel: jobrun.CodeConflict,
+		}
+		switch end {
+		case jobrun.Succeeded:
+			want[jobrun.CallComplete] = ""
+		case jobrun.Failed, jobrun.TimedOut:
+			want[jobrun.CallFail] = ""
+		case jobrun.Canceled:
+			want[jobrun.CallComplete], want[jobrun.CallFail], want[jobrun.CallCancel] = jobrun.CodeCancelWins, jobrun.CodeCancelWins, ""
+		}
+		for call, code := range want {
+			err := j.callsOf(t, r)[call]()
+			if code == "" && err != nil || code != "" && !fault.IsCode(err, code) {
+				t.Errorf("%s of a run that is %s: %v, want %q", call, end, err, code)
+			}
+		}
+		if diff := cmp.Diff(before, j.get(t, r.ID)); diff != "" {
+			t.Errorf("a run that is %s was changed: %s", end, diff)
+		}
+	}
+}
+
+func TestAResultBeforeTheStartIsAnErrorOfTheWorker(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	j.create(t, j.run(j.job))
+	o := j.claim(t, w)[0]
+	for _, call := range []jobrun.Call{jobrun.CallComplete, jobrun.CallFail, jobrun.CallProgress, jobrun.CallConfirm, jobrun.CallLogs} {
+		if err := j.callsOf(t, o.Run)[call](); !fault.IsCode(err, jobrun.CodeNotStarted) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	// Given back before the start it is claimable as well.
+	if r, err := j.Release(t.Context(), j.tenant, o.ID, o.Fence(), "drain"); err != nil || r.State != jobrun.Orphaned {
+		t.Errorf("released: %v, %v", r.State, err)
+	}
+}
+
+func TestABatchSaysOfEachRunWhatBecameOfIt(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	good, bad, failed, unknown := j.running(t, w, j.job), j.running(t, w, j.job), j.running(t, w, j.job), j.run(j.job)
+	bad.LeaseToken = newID()
+	unstorable := j.running(t, w, j.job)
+	odd := success(unstorable)
+	odd.Value = []byte(`"\u0000"`)
+	done := j.finish(t, success(good), success(bad), failure(failed, true), odd, success(unknown), success(good))
+	if done[0].Err != nil || done[0].Run.State != jobrun.Succeeded || done[0].Run.ID != good.ID {
+		t.Errorf("the good one: %+v", done[0])
+	}
+	if !fault.IsCode(done[1].Err, jobrun.CodeFenceLost) {
+		t.Errorf("the one with a wrong token: %+v", done[1])
+	}
+	if done[2].Err != nil || done[2].Run.State != jobrun.Failed || done[2].RetryID == uuid.Nil {
+		t.Errorf("the one that failed: %+v", done[2])
+	}
+	if !fault.IsCode(done[3].Err, jobrun.CodeInvalid) || j.get(t, unstorable.ID).State != jobrun.Running {
+		t.Errorf("the one whose result cannot be stored: %+v", done[3])
+	}
+	if !fault.IsCode(done[4].Err, jobrun.CodeRunNotFound) {
+		t.Errorf("the one that does not exist: %+v", done[4])
+	}
+	if done[5].Err != nil || !done[5].Replayed {
+		t.Errorf("the good one again: %+v", done[5])
+	}
+}
+
+func TestAFenceOfAnotherSystemRefusesOlderTokens(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	for _, tt := range []struct {
+		epoch, seq int64
+		ok         bool
+	}{{1, 5, true}, {1, 5, true}, {1, 4, false}, {1, 7, true}, {2, 1, true}, {1, 9, false}, {2, 0, false}} {
+		ok, err := j.CheckFence(t.Context(), j.tenant, "table-1", tt.epoch, tt.seq)
+		if err != nil || ok != tt.ok {
+			t.Errorf("%d.%d: %v, %v", tt.epoch, tt.seq, ok, err)
+		}
+	}
+	if ok, err := j.CheckFence(t.Context(), newID(), "table-1", 1, 1); err != nil || !ok {
+		t.Errorf("another tenant's key: %v, %v", ok, err)
+	}
+	w := j.worker(t)
+	seen := int64(0)
+	for range 3 {
+		r := j.running(t, w, j.job)
+		if r.FencingSeq <= seen {
+			t.Errorf("assignment %d follows %d", r.FencingSeq, seen)
+		}
+		seen = r.FencingSeq
+	}
+}
