@@ -1,0 +1,203 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+func (j jobs) beat(t *testing.T, w uuid.UUID, seq int64, beats ...jobrun.Beat) (jobrun.WorkerProcess, []jobrun.Lease) {
+	t.Helper()
+	worker, leases, err := j.Heartbeat(t.Context(), j.tenant, w, seq, 0.5, beats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return worker, leases
+}
+
+func TestAHeartbeatRenewsWhatTheWorkerHolds(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	fine, doubted, canceled, lost := j.running(t, w, j.job), j.running(t, w, j.job), j.running(t, w, j.job), j.running(t, w, j.job)
+	j.create(t, j.run(j.job))
+	assigned := j.claim(t, w)[0].Run
+	ended := j.running(t, w, j.job)
+	j.finish(t, success(ended))
+	for _, set := range []struct {
+		what string
+		run  uuid.UUID
+	}{
+		{`lease_expires_at = now() - interval '1 minute'`, fine.ID},
+		{`lease_expires_at = now() - interval '1 minute', continuation_state = 'CONFIRMING', continuation_check_started_at = now(), continuation_check_deadline_at = now() + interval '9 seconds'`, doubted.ID},
+		{`cancel_requested_at = now(), cancel_reason = 'enough', version = version + 1`, canceled.ID},
+		{`state = 'ORPHANED', version = version + 1`, lost.ID},
+	} {
+		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET `+set.what+` WHERE id = $1`, set.run)
+	}
+	before := map[uuid.UUID]int64{}
+	for _, r := range []jobrun.Run{fine, doubted, canceled} {
+		before[r.ID] = j.get(t, r.ID).Version
+	}
+	forged, stranger := fine, newID()
+	forged.LeaseToken = newID()
+	worker, leases := j.beat(t, w, 1,
+		jobrun.Beat{RunID: fine.ID, Fence: fine.Fence(), Progress: &jobrun.Progress{Message: "half"}, Checkpoint: []byte(`{"n": 2}`)},
+		jobrun.Beat{RunID: doubted.ID, Fence: doubted.Fence()}, jobrun.Beat{RunID: canceled.ID, Fence: canceled.Fence()},
+		jobrun.Beat{RunID: lost.ID, Fence: lost.Fence()}, jobrun.Beat{RunID: assigned.ID, Fence: assigned.Fence()},
+		jobrun.Beat{RunID: ended.ID, Fence: ended.Fence()}, jobrun.Beat{RunID: stranger, Fence: fine.Fence()})
+	if worker.State != jobrun.WorkerActive || worker.Running != 7 || worker.Load != 0.5 || worker.HeartbeatSeq != 1 {
+		t.Errorf("the worker is %+v", worker)
+	}
+	want := []jobrun.Lease{
+		{RunID: fine.ID, OK: true}, {RunID: doubted.ID, OK: true}, {RunID: canceled.ID, OK: true, CancelRequested: true, Reason: "enough"},
+		{RunID: lost.ID, Reason: jobrun.CodeFenceLost}, {RunID: assigned.ID, OK: true},
+		{RunID: ended.ID, Reason: jobrun.CodeConflict}, {RunID: stranger, Reason: jobrun.CodeRunNotFound},
+	}
+	for i, got := range leases {
+		if got.OK && !got.ExpiresAt.After(time.Now()) {
+			t.Errorf("lease %d ends at %s", i, got.ExpiresAt)
+		}
+		got.ExpiresAt = time.Time{}
+		if got != want[i] {
+			t.Errorf("lease %d is %+v, want %+v", i, got, want[i])
+		}
+	}
+	for id, version := range before {
+		if got := j.get(t, id); got.Version != version || got.Continuation != jobrun.NoDoubt || got.ConfirmDeadlineAt != nil {
+			t.Errorf("renewed run: version %d, want %d; %s", got.Version, version, got.Continuation)
+		}
+	}
+	if got := j.get(t, fine.ID); got.Progress.Message != "half" || string(got.Checkpoint) != `{"n": 2}` {
+		t.Errorf("what the heartbeat told is %v, %s", got.Progress, got.Checkpoint)
+	}
+	if j.events(t, doubted.ID, jobrun.WasConfirmed) != 1 || j.events(t, fine.ID, jobrun.WasConfirmed) != 0 {
+		t.Error("that the run is confirmed is not on record")
+	}
+	if _, leases := j.beat(t, w, 2, jobrun.Beat{RunID: fine.ID, Fence: forged.Fence()}); leases[0].OK || leases[0].Reason != jobrun.CodeFenceLost {
+		t.Errorf("a wrong token: %+v", leases[0])
+	}
+}
+
+func TestAnAssignmentThatIsNeverStartedIsNotRenewedForEver(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	j.create(t, j.run(j.job))
+	o := j.claim(t, w)[0]
+	beat := jobrun.Beat{RunID: o.ID, Fence: o.Fence()}
+	_, young := j.beat(t, w, 1, beat)
+	if !young[0].ExpiresAt.After(*o.LeaseExpiresAt) {
+		t.Errorf("a young assignment ends at %s, before at %s", young[0].ExpiresAt, o.LeaseExpiresAt)
+	}
+	execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET assigned_at = now() - interval '1 minute', lease_expires_at = now() - interval '1 second' WHERE id = $1`, o.ID)
+	_, old := j.beat(t, w, 2, beat)
+	if !old[0].OK || old[0].ExpiresAt.After(time.Now().Add(time.Second)) {
+		t.Errorf("an assignment of a minute ago, of leases of 20 s, ends at %s", old[0].ExpiresAt)
+	}
+}
+
+func TestAHeartbeatRevivesALostWorkerAndNoDetachedOne(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	lost, drained, detached := j.worker(t), j.worker(t), j.worker(t)
+	execute(t, j.db.SQL(), `UPDATE jobs.workers SET state = 'LOST', lost_at = now() WHERE id = $1`, lost)
+	execute(t, j.db.SQL(), `UPDATE jobs.workers SET state = 'LOST', lost_at = now(), drain_at = now() WHERE id = $1`, drained)
+	r := j.running(t, detached, j.job)
+	execute(t, j.db.SQL(), `UPDATE jobs.workers SET state = 'DETACHED', detached_at = now() WHERE id = $1`, detached)
+	if w, _ := j.beat(t, lost, 1); w.State != jobrun.WorkerActive || w.LostAt != nil || w.Version != 2 {
+		t.Errorf("a lost worker is %+v", w)
+	}
+	if w, _ := j.beat(t, drained, 1); w.State != jobrun.WorkerDraining {
+		t.Errorf("a lost worker that was to drain is %s", w.State)
+	}
+	_, _, err := j.Heartbeat(t.Context(), j.tenant, detached, 1, 0, []jobrun.Beat{{RunID: r.ID, Fence: r.Fence()}})
+	if !fault.IsCode(err, jobrun.CodeWorkerGone) || fault.KindOf(err) != fault.Gone {
+		t.Errorf("a detached worker: %v", err)
+	}
+	if got := j.get(t, r.ID); !got.LeaseExpiresAt.Equal(*r.LeaseExpiresAt) {
+		t.Error("the heartbeat of a detached worker renewed a lease")
+	}
+	// One that comes late tells nothing new of the worker.
+	j.beat(t, lost, 7)
+	if w, _ := j.beat(t, lost, 3); w.HeartbeatSeq != 7 {
+		t.Errorf("after heartbeats 7 and 3 the last one is %d", w.HeartbeatSeq)
+	}
+}
+
+func TestADoubtedRunIsConfirmedBeforeTheDeadline(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	doubt := func(deadline string) jobrun.Run {
+		r := j.running(t, w, j.job)
+		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET continuation_state = 'CONFIRMING', continuation_check_started_at = now(),
+			lease_expires_at = now() - interval '1 minute', continuation_check_deadline_at = now() + $2::interval WHERE id = $1`, r.ID, deadline)
+		return r
+	}
+	r := doubt("20 seconds")
+	got, err := j.Confirm(t.Context(), j.tenant, r.ID, r.Fence())
+	if err != nil || got.Continuation != jobrun.NoDoubt || !got.LeaseExpiresAt.After(time.Now()) || got.Version != r.Version {
+		t.Errorf("confirmed: %+v, %v", got, err)
+	}
+	if _, err := j.Confirm(t.Context(), j.tenant, r.ID, r.Fence()); err != nil {
+		t.Errorf("confirmed again: %v", err)
+	}
+	late := doubt("-1 seconds")
+	if _, err := j.Confirm(t.Context(), j.tenant, late.ID, late.Fence()); !fault.IsCode(err, jobrun.CodeFenceLost) {
+		t.Errorf("after the deadline: %v", err)
+	}
+	if got := j.get(t, late.ID); got.Continuation != jobrun.Confirming {
+		t.Errorf("after the deadline it is %s", got.Continuation)
+	}
+}
+
+func TestALogIsAppendedOnce(t *testing.T) {
+	t.Parallel()
+	for _, sealed := range []bool{false, true} {
+		j := newJobs(t)
+		if sealed {
+			j = newSealedJobs(t, keyring(t, keyOne))
+		}
+		r := j.running(t, j.worker(t), j.job)
+		chunk := func(seq int, body string) (int, error) {
+			return j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: seq}, Stream: "stdout", Body: []byte(body)})
+		}
+		for _, tt := range []struct {
+			seq  int
+			body string
+			next int
+			code string
+		}{
+			{0, "one\n", 1, ""}, {1, "", 2, ""}, {0, "one\n", 2, ""}, {0, "other", 0, jobrun.CodeLogGap},
+			{5, "five", 6, ""}, {2, "two", 6, ""}, {-1, "", 0, jobrun.CodeInvalid}, {7, string(make([]byte, jobrun.MaxLogChunk+1)), 0, jobrun.CodeInvalid},
+		} {
+			next, err := chunk(tt.seq, tt.body)
+			if tt.code == "" && (err != nil || next != tt.next) || tt.code != "" && !fault.IsCode(err, tt.code) {
+				t.Errorf("chunk %d: next %d, %v; want %d, %q", tt.seq, next, err, tt.next, tt.code)
+			}
+		}
+		if got := j.get(t, r.ID).LogBytes; got != 11 {
+			t.Errorf("the log has %d bytes, want 11", got)
+		}
+		if n := j.count(t, `SELECT count(*) FROM jobs.job_run_logs WHERE body IN ('two', 'five')`); (n == 0) != sealed {
+			t.Errorf("%d chunks are readable where sealed is %v", n, sealed)
+		}
+		j.finish(t, success(r))
+		if next, err := chunk(6, "bye"); err != nil || next != 7 {
+			t.Errorf("the last lines: %d, %v", next, err)
+		}
+		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET log_bytes = $2 WHERE id = $1`, r.ID, jobrun.MaxLog)
+		if _, err := chunk(7, "x"); fault.KindOf(err) != fault.TooLarge {
+			t.Errorf("a log that is too large: %v", err)
+		}
+		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET log_ref = 'elsewhere' WHERE id = $1`, r.ID)
+		if _, err := chunk(8, "x"); !fault.IsCode(err, jobrun.CodeConflict) {
+			t.Errorf("a log that is elsewhere: %v", err)
+		}
+	}
+}
