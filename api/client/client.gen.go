@@ -3738,7 +3738,7 @@ type HeartbeatRun struct {
 
 	// Checkpoint What the next attempt is given; as it was without it.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
-	LeaderEpoch *int64  `json:"leader_epoch,omitempty"`
+	LeaderEpoch int64   `json:"leader_epoch"`
 	LeaseToken  UUID    `json:"lease_token"`
 
 	// Progress As it was without it.

@@ -78,6 +78,7 @@ type node struct {
 	writes   *writes
 	calls    *participant.Client
 	letters  *letters // nil: there is no dead-letter queue
+	jobs     *jobs    // nil: there are no job runs
 	engine   *engine.Engine
 	checker  *identity.Checker // nil in development mode
 	metrics  *ops.Metrics
@@ -129,6 +130,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 	if n.letters, err = n.newLetters(policy, name, definitions); err != nil {
 		return nil, err
 	}
+	n.jobs = newJobs(kept.kept, cfg.Engine.CommitBatch, n.metrics)
 	if n.checker, err = checker(ctx, cfg, n.keys, addr, now, opt.Log); err != nil {
 		return nil, err
 	}
@@ -139,7 +141,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
 		},
 		Webhooks: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
-		DeadLetters: n.lettersEdge(), Keys: n.keys, Development: n.checker == nil,
+		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(), Keys: n.keys, Development: n.checker == nil,
 		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
 		CursorKey: cursorKey,
 		Limits: httpapi.Limits{
@@ -236,6 +238,9 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	if n.letters != nil {
 		parts.Go(func() { n.letters.run(work, func(err error) { failed <- err }) })
 	}
+	if n.jobs != nil {
+		parts.Go(func() { n.jobs.run(work) })
+	}
 	if n.checker != nil {
 		parts.Go(func() { n.checker.Run(work) })
 	}
@@ -276,6 +281,9 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	n.calls.Close()
 	if n.letters != nil {
 		n.letters.close()
+	}
+	if n.jobs != nil {
+		n.jobs.close()
 	}
 	return err
 }

@@ -26,7 +26,8 @@ type stores struct {
 	keys         access.Store
 	hooks        hookStore
 	publications saga.Publications
-	mail         *mail // nil: there are no dead letters without PostgreSQL
+	mail         *mail      // nil: there are no dead letters without PostgreSQL
+	kept         *jobStores // nil: there are no job runs without PostgreSQL
 	// secret returns 32 random bytes by name, the same for as long as the store lasts.
 	secret  func(ctx context.Context, name string) ([]byte, error)
 	storage func(ctx context.Context) (saga.Storage, error) // nil: it takes no tables
@@ -90,6 +91,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		mail: &mail{
 			letters: postgres.NewLetters(db, common), queue: queue, redrives: postgres.NewRedrives(db, queue), actions: postgres.NewActions(db),
 		},
+		kept:   postgresJobs(db),
 		secret: db.Secret, storage: db.Storage, ping: db.Ping,
 	}, nil
 }

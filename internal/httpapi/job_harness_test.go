@@ -12,7 +12,6 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/testdb"
 )
@@ -44,20 +43,13 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	e := &jobEdge{db: db, jobs: &httpapi.Jobs{
-		Definitions: postgres.NewJobDefinitions(db), Runs: quiet{runs}, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current),
+		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current),
 	}}
 	e.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute
 		c.Jobs = e.jobs
 	}}, change...)...)
 	return e
-}
-
-// quiet has runs without logs.
-type quiet struct{ *postgres.Jobs }
-
-func (quiet) Logs(context.Context, uuid.UUID, uuid.UUID, jobrun.LogPlace, int) ([]jobrun.LogChunk, error) {
-	return nil, nil
 }
 
 // define stores a definition of members beside its name, type and command.

@@ -76,11 +76,11 @@ func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (
 		return nil, err
 	}
 	if l.run.LogRef != "" {
-		if s.Jobs.Logs == nil {
+		if s.Jobs.Offloaded == nil {
 			return nil, fault.New(fault.Unavailable, codeUnavailable, "the log is in a log store, and this server has none: see jobs.log_offload_url")
 		}
 		var err error
-		l.stored, err = s.Jobs.Logs(ctx, l.run.LogRef)
+		l.stored, err = s.Jobs.Offloaded(ctx, l.run.LogRef)
 		return l, err
 	}
 	if l.follow {
@@ -169,9 +169,9 @@ func (l *runLog) send() error {
 		if err := l.read(l.run.ID); err != nil {
 			return err
 		}
-		if l.run.LogRef != "" && l.s.Jobs.Logs != nil {
+		if l.run.LogRef != "" && l.s.Jobs.Offloaded != nil {
 			var err error
-			if l.stored, err = l.s.Jobs.Logs(l.ctx, l.run.LogRef); err != nil {
+			if l.stored, err = l.s.Jobs.Offloaded(l.ctx, l.run.LogRef); err != nil {
 				return err
 			}
 		}

@@ -128,11 +128,11 @@ func (rd *batchReader) fence(at, name string, raw []byte, f *jobrun.RunFence, se
 }
 
 // required reports what of a fence is missing.
-func (rd *batchReader) required(at string, seen fenceSeen, epoch bool) {
+func (rd *batchReader) required(at string, seen fenceSeen) {
 	for _, m := range []struct {
 		name string
 		seen bool
-	}{{"attempt", seen.attempt}, {"leader_epoch", seen.epoch || !epoch}, {"lease_token", seen.token}, {"run_id", seen.run}} {
+	}{{"attempt", seen.attempt}, {"leader_epoch", seen.epoch}, {"lease_token", seen.token}, {"run_id", seen.run}} {
 		if !m.seen {
 			rd.mistake(at+"/"+m.name, "required", "is required")
 		}
@@ -173,7 +173,7 @@ func (rd *batchReader) starts(worker uuid.UUID, body []byte) (out []jobrun.RunFe
 					rd.mistake(at+"/"+pointerEscapes.Replace(name), "unknown", "is unknown")
 				}
 			}
-			rd.required(at, seen, true)
+			rd.required(at, seen)
 			out = append(out, f)
 		})
 	}
@@ -248,7 +248,7 @@ func (rd *batchReader) result(tenant, worker uuid.UUID, at string, item []byte) 
 			rd.mistake(here, "unknown", "is unknown")
 		}
 	}
-	rd.required(at, seen, true)
+	rd.required(at, seen)
 	switch {
 	case r.Error == nil && r.TimedOut:
 		rd.mistake(at+"/error", "required", "is required with timed_out")
@@ -315,7 +315,7 @@ func (rd *batchReader) beat(worker uuid.UUID, at string, item []byte) jobrun.Bea
 			rd.mistake(here, "unknown", "is unknown")
 		}
 	}
-	rd.required(at, seen, false)
+	rd.required(at, seen)
 	b.RunID, b.Fence = f.RunID, f.Fence
 	return b
 }

@@ -112,8 +112,8 @@ type Runs interface {
 	// be claimed at once; RUNNING only with force. Its loss counts nothing. Of an
 	// ORPHANED one it ends the wait. Fault: Conflict.
 	Reassign(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (Run, error)
-	// Logs returns up to limit chunks from (attempt, seq) on, in order; after the log
-	// was offloaded none. Attempt 0: of all attempts.
+	// Logs returns up to limit chunks from that place on, those of later attempts
+	// too, in order; none of a log that was offloaded.
 	Logs(ctx context.Context, tenant, id uuid.UUID, from LogPlace, limit int) ([]LogChunk, error)
 }
 

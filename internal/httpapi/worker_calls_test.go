@@ -1,0 +1,224 @@
+package httpapi_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.run(s.job)
+	w := s.worker(`,"node":"h","pid":7,"sdk":"curl","version":"8","labels":{"zone":"a"},"max_runs":3`)
+	c := s.one(w, `,"claim_id":"c1"`)
+	if c.RunID != id || c.Definition != "report" || c.Command != "print" || string(c.Args) != `{"n": 1}` || c.Attempt != 1 || c.State != "ASSIGNED" || c.FencingToken == "" {
+		t.Fatalf("claimed %+v", c)
+	}
+	if again := s.one(w, `,"claim_id":"c1"`); again.LeaseToken != c.LeaseToken {
+		t.Errorf("the same claim again gave %+v", again)
+	}
+	if other := s.claim(w, `{"slots":10,"claim_id":"c2"}`); len(other) != 0 {
+		t.Errorf("another claim gave the same runs: %+v", other)
+	}
+	s.call(w, c, "complete", "").wants(409, "JOB_NOT_STARTED")
+	for i, replayed := range []bool{false, true} {
+		r := s.call(w, c, "start", `,"version":2`)
+		var started client.RunStarted
+		if r.into(&started); r.status != 200 || started.State != "RUNNING" || (started.Replayed != nil) != replayed || started.LeaseMS != 30_000 || started.LeaseExpiresAt == nil {
+			t.Fatalf("start %d: %d %s", i, r.status, r.body)
+		}
+	}
+	beat := s.send("POST", workerPath(w, "heartbeat"), `{"seq":1,"load":0.5,"running":[`+item(c, `,"progress":{"percent":10,"message":"½"},"checkpoint":{"at":3}`)+`]}`)
+	var h client.Heartbeat
+	if beat.into(&h); beat.status != 200 || h.State != "ACTIVE" || len(h.Leases) != 1 || !h.Leases[0].Ok || h.Leases[0].LeaseExpiresAt == nil || h.LeaseMS != 30_000 {
+		t.Fatalf("heartbeat: %d %s", beat.status, beat.body)
+	}
+	progress := s.call(w, c, "progress", `,"percent":50,"message":"half","counters":{"rows":5},"checkpoint":{"at":5}`)
+	var lease client.RunLease
+	if progress.into(&lease); progress.status != 200 || lease.CancelRequested || lease.LeaseMS != 30_000 {
+		t.Fatalf("progress: %d %s", progress.status, progress.body)
+	}
+	r := s.call(w, c, "confirm-continuation", "")
+	var goesOn client.RunContinues
+	if r.into(&goesOn); r.status != 200 || !goesOn.Continue {
+		t.Errorf("confirm what nobody doubts: %d %s", r.status, r.body)
+	}
+	ended := s.call(w, c, "complete", `,"result":{"pages":3},"exit_code":0,"resources":{"cpu_seconds_total":1.5,"peak_rss_bytes":1000},
+		"emit":[{"event":{"event_type":"report.done","payload":{"n":1}}},{"run":{"definition":"report","args":{"n":2}}}]`).ended("SUCCEEDED", false)
+	if ended.FinishedAt == nil || ended.RetryRunID != nil {
+		t.Errorf("ended: %+v", ended)
+	}
+	s.call(w, c, "complete", `,"result":{"pages":3}`).ended("SUCCEEDED", true)
+	s.call(w, c, "fail", `,"error":{"code":"E"}`).wants(409, "JOB_STATE_CONFLICT")
+	s.call(w, c, "start", "").wants(409, "JOB_STATE_CONFLICT")
+	s.call(w, c, "release", "").wants(409, "JOB_STATE_CONFLICT")
+	s.call(w, c, "cancel-ack", "").wants(409, "JOB_STATE_CONFLICT")
+	if next := s.one(w, ""); string(next.Args) != `{"n": 2}` {
+		t.Errorf("the run that it emitted: %+v", next)
+	}
+	found := s.send("GET", "/api/v1/workers/"+w.String(), "")
+	var worker client.Worker
+	if found.into(&worker); worker.Name != "w" || *worker.Node != "h" || *worker.Pid != 7 || worker.Running != 1 || worker.MaxRuns != 3 || worker.Load != 0.5 || strings.Join(worker.Labels, " ") != "zone=a" {
+		t.Errorf("the worker: %s", found.body)
+	}
+}
+
+func TestAFailureIsTriedAgainAndThenGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.run(s.job)
+	w := s.worker("")
+	c := s.one(w, `,"start":true`)
+	if c.State != "RUNNING" {
+		t.Fatalf("claimed %+v", c)
+	}
+	const failed = `,"error":{"code":"EXIT_1","type":"exit","message":"boom","stack":"at x","retryable":true},"exit_code":1`
+	first := s.call(w, c, "fail", failed).ended("FAILED", false)
+	if first.RetryRunID == nil || first.RetryAt == nil {
+		t.Fatalf("no retry: %+v", first)
+	}
+	again := s.call(w, c, "fail", failed).ended("FAILED", true)
+	if again.RetryRunID == nil || *again.RetryRunID != *first.RetryRunID {
+		t.Errorf("repeated: %+v, want the retry of the first time", again)
+	}
+	s.call(w, c, "complete", "").wants(409, "JOB_STATE_CONFLICT")
+	if s.state(*first.RetryRunID) != "PENDING" {
+		t.Errorf("the retry is %s", s.state(*first.RetryRunID))
+	}
+	s.exec(`UPDATE jobs.job_runs SET available_at = now(), admitted_at = now() WHERE id = $1`, *first.RetryRunID)
+	c = s.one(w, `,"start":true`)
+	last := s.call(w, c, "fail", `,"error":{"code":"TIMEOUT"},"timed_out":true`).ended("TIMED_OUT", false)
+	if last.RetryRunID != nil {
+		t.Errorf("tried again although nothing is left: %+v", last)
+	}
+}
+
+func TestWhatAWorkerIsToldWhoIsTooLate(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.run(s.job)
+	a, b := s.worker(""), s.worker("")
+	first := s.one(a, `,"start":true`)
+	s.call(a, first, "release", `,"reason":"deploy"`).ended("ORPHANED", false)
+	s.call(a, first, "release", "").ended("ORPHANED", false)
+	s.call(a, first, "complete", "").wants(409, "JOB_FENCE_LOST")
+	second := s.one(b, `,"start":true`)
+	if second.RunID != first.RunID || second.Attempt != 2 || second.LeaseToken == first.LeaseToken {
+		t.Fatalf("the second attempt: %+v", second)
+	}
+	for _, call := range []string{"start", "progress", "complete", "release", "cancel-ack", "confirm-continuation"} {
+		s.call(a, first, call, "").wants(409, "JOB_FENCE_LOST")
+		s.call(a, second, call, "").wants(409, "JOB_FENCE_LOST") // the token of another worker
+	}
+	s.call(a, first, "fail", `,"error":{"code":"E"}`).wants(409, "JOB_FENCE_LOST")
+	s.call(a, first, "logs", `,"seq":0,"chunk":"x"`).wants(409, "JOB_FENCE_LOST")
+	stale := second
+	stale.LeaderEpoch++
+	s.call(b, stale, "complete", "").wants(409, "JOB_STALE_EPOCH")
+	s.call(b, second, "cancel-ack", "").wants(409, "JOB_STATE_CONFLICT") // nobody has asked
+	s.exec(`UPDATE jobs.job_runs SET cancel_requested_at = now(), cancel_reason = 'enough' WHERE id = $1`, second.RunID)
+	var lease client.RunLease
+	if r := s.call(b, second, "progress", ""); r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	} else if r.into(&lease); !lease.CancelRequested || *lease.CancelReason != "enough" {
+		t.Errorf("progress does not tell of the cancel: %s", r.body)
+	}
+	var h client.Heartbeat
+	s.send("POST", workerPath(b, "heartbeat"), `{"seq":1,"running":[`+item(second, "")+`]}`).into(&h)
+	if len(h.Leases) != 1 || h.Leases[0].CancelRequested == nil {
+		t.Errorf("the heartbeat does not tell of the cancel: %+v", h)
+	}
+	s.call(b, second, "cancel-ack", "").ended("CANCELED", false)
+	s.call(b, second, "cancel-ack", "").ended("CANCELED", false)
+	s.call(b, second, "complete", "").wants(409, "JOB_CANCEL_WINS")
+	s.call(b, second, "fail", `,"error":{"code":"E"}`).wants(409, "JOB_CANCEL_WINS")
+	nobody := second
+	nobody.RunID = uuid.New()
+	s.call(b, nobody, "complete", "").wants(404, "JOB_RUN_NOT_FOUND")
+}
+
+func TestADoubtedRunIsConfirmed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.run(s.job)
+	w := s.worker("")
+	c := s.one(w, `,"start":true`)
+	s.exec(`UPDATE jobs.job_runs SET continuation_state = 'CONFIRMING', continuation_check_started_at = now(), continuation_check_deadline_at = now() + interval '1 minute',
+		lease_expires_at = now() - interval '1 second' WHERE id = $1`, c.RunID)
+	if r := s.call(w, c, "confirm-continuation", ""); r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	var doubt string
+	if err := s.raw.QueryRowContext(t.Context(), `SELECT continuation_state FROM jobs.job_runs WHERE lease_expires_at > now() AND id = $1`, c.RunID).Scan(&doubt); err != nil || doubt != "NONE" {
+		t.Errorf("%q, %v", doubt, err)
+	}
+}
+
+func TestChunksOfALogComeOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.run(s.job)
+	w := s.worker("")
+	c := s.one(w, `,"start":true`)
+	put := func(more string) reply { return s.call(w, c, "logs", more) }
+	next := func(r reply, want int32) {
+		t.Helper()
+		var l client.LogStored
+		if r.into(&l); r.status != 200 || l.NextSeq != want {
+			t.Errorf("%d %s, want next_seq %d", r.status, r.body, want)
+		}
+	}
+	next(put(`,"seq":0,"chunk":"one\n"`), 1)
+	next(put(`,"seq":1,"chunk":"two\n","stream":"stderr"`), 2)
+	next(put(`,"seq":0,"chunk":"one\n"`), 2)
+	put(`,"seq":1,"chunk":"other\n","stream":"stderr"`).wants(409, "JOB_LOG_CONFLICT")
+	put(`,"seq":2`).wants(422, "REQ_SCHEMA")
+	put(`,"seq":2,"chunk":"a","chunk_base64":"YQ=="`).wants(422, "REQ_SCHEMA")
+	put(`,"seq":2,"chunk_base64":"!"`).wants(422, "REQ_SCHEMA")
+	big := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\xff", 262_145)))
+	put(`,"seq":2,"chunk_base64":"`+big+`"`).wants(422, "REQ_SCHEMA")
+	s.call(w, c, "complete", "").ended("SUCCEEDED", false)
+	next(put(`,"seq":2,"chunk_base64":"/w=="`), 3) // the last lines are welcome
+	text := s.send("GET", runPath(c.RunID, "logs"), "", "Accept", "text/plain")
+	if string(text.body) != "one\ntwo\n\xff" || text.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("as text: %q %v", text.body, text.header)
+	}
+	lines := s.send("GET", runPath(c.RunID, "logs")+"?attempt=1&after_seq=0", "")
+	if got := strings.Split(strings.TrimSpace(string(lines.body)), "\n"); len(got) != 2 || !strings.Contains(got[0], `"chunk":"two\n"`) || !strings.Contains(got[1], `"chunk_base64":"/w=="`) {
+		t.Errorf("as lines: %s", lines.body)
+	}
+	if only := s.send("GET", runPath(c.RunID, "logs")+"?stream=stderr", "", "Accept", "text/plain"); string(only.body) != "two\n" {
+		t.Errorf("stderr: %q", only.body)
+	}
+	events := s.send("GET", runPath(c.RunID, "logs")+"?follow=true", "", "Accept", "text/event-stream", "Last-Event-ID", "1.0")
+	if body := string(events.body); !strings.HasPrefix(body, "id: 1.1\nevent: log\ndata: {") || strings.Count(body, "\nevent: log\n") != 2 {
+		t.Errorf("as events: %q", body)
+	}
+	s.send("GET", runPath(c.RunID, "logs")+"?after_seq=1", "").wants(400, "REQ_INVALID_PARAMETER")
+	s.send("GET", runPath(uuid.New(), "logs"), "").wants(404, "JOB_RUN_NOT_FOUND")
+}
+
+func TestFencingTokensGoOneWay(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	check := func(key, token string, want bool) {
+		t.Helper()
+		r := s.send("POST", "/api/v1/fences/"+key+"/check", `{"fencing_token":"`+token+`"}`)
+		var f client.FenceCheck
+		if r.into(&f); r.status != 200 || f.Ok != want || f.FencingToken != token {
+			t.Errorf("%s %s: %d %s", key, token, r.status, r.body)
+		}
+	}
+	check("ledger%2Feu", "1.5", true)
+	check("ledger%2Feu", "1.5", true)
+	check("ledger%2Feu", "1.4", false)
+	check("ledger%2Feu", "2.1", true)
+	check("ledger%2Feu", "1.9", false)
+	check("other", "1.1", true)
+	s.send("POST", "/api/v1/fences/x/check", `{"fencing_token":"one"}`).wants(422, "REQ_SCHEMA")
+}

@@ -1,0 +1,196 @@
+package httpapi_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// shop is an edge with job runs on PostgreSQL, one definition, and a leader that
+// does nothing but lead.
+type shop struct {
+	*edge
+	raw  *sql.DB // past the stores
+	runs *postgres.Jobs
+	jobs *httpapi.Jobs
+	work *told
+	lead *postgres.JobElections
+	term jobrun.Term
+	job  jobrun.Definition
+}
+
+// told tells of each claim that has reached the store.
+type told struct {
+	jobrun.Work
+	claims chan jobrun.ClaimAsk // after the claim; nobody need listen
+}
+
+func (c *told) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+	offers, err := c.Work.Claim(ctx, a)
+	select {
+	case c.claims <- a:
+	default:
+	}
+	return offers, err
+}
+
+func newShop(t *testing.T, change ...func(*httpapi.Config)) *shop {
+	t.Helper()
+	dsn := testdb.DSN(t)
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	raw, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { raw.Close() })
+	settings := postgres.NewJobSettings(db)
+	s := &shop{raw: raw, runs: postgres.NewJobs(db, settings.Current), lead: postgres.NewJobElections(db)}
+	s.work = &told{s.runs, make(chan jobrun.ClaimAsk, 1000)}
+	s.jobs = &httpapi.Jobs{
+		Runs: s.runs, Work: s.work, Workers: postgres.NewJobWorkers(db, settings.Current), Elections: s.lead, Settings: settings, Current: settings.Current,
+		Admitted: func(woke func(uuid.UUID, string)) {
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); db.RunsAdmitted(ctx, woke) }()
+			t.Cleanup(func() { stop(); <-ended })
+		},
+	}
+	s.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) { c.Now, c.Jobs = time.Now, s.jobs }}, change...)...)
+	var leads bool
+	if s.term, leads, err = s.lead.Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil || !leads {
+		t.Fatal(s.term, leads, err)
+	}
+	s.job = s.define(tenant.ID, "report")
+	return s
+}
+
+func (s *shop) exec(query string, args ...any) {
+	s.t.Helper()
+	if _, err := s.raw.ExecContext(s.t.Context(), query, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// define stores a definition whose failures are tried again once.
+func (s *shop) define(tenant uuid.UUID, name string) jobrun.Definition {
+	s.t.Helper()
+	d := jobrun.Definition{ID: uuid.Must(uuid.NewV7()), TenantID: tenant, Name: name, Version: 1, SpecVersion: 1, Enabled: true,
+		Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "print", Retry: retry.Policy{MaxAttempts: 2, InitialIntervalMS: 60_000}}}
+	doc, err := json.Marshal(d.Spec)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec(`INSERT INTO jobs.job_definitions (id, tenant_id, name, type, command_name, spec, last_materialized_at, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, now(), now(), now())`, d.ID, tenant, name, d.Spec.Type, d.Spec.CommandName, string(doc))
+	s.exec(`INSERT INTO jobs.job_definition_versions (definition_id, tenant_id, spec_version, spec, created_at) VALUES ($1, $2, 1, $3, now())`, d.ID, tenant, string(doc))
+	return d
+}
+
+// run stores a run of d that may be claimed at once.
+func (s *shop) run(d jobrun.Definition, change ...func(*jobrun.Run)) uuid.UUID {
+	s.t.Helper()
+	settings, err := s.jobs.Current(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	newID := func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	r := jobrun.New(&d, jobrun.Ask{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString()), Args: json.RawMessage(`{"n":1}`)}, settings, jobrun.Moment{Now: now, NewID: newID})
+	for _, f := range change {
+		f(&r)
+	}
+	if _, _, err := s.runs.Create(s.t.Context(), r, operator.By{Actor: "test"}.Did(newID(), d.TenantID, now, operator.JobRun, r.ID.String(), "run", nil)); err != nil {
+		s.t.Fatal(err)
+	}
+	return r.ID
+}
+
+// worker registers one.
+func (s *shop) worker(more string, header ...string) uuid.UUID {
+	s.t.Helper()
+	r := s.send("POST", "/api/v1/workers", `{"name":"w"`+more+`}`, header...)
+	var w client.WorkerRegistration
+	if r.into(&w); r.status != 201 || r.header.Get("Location") != "/api/v1/workers/"+w.WorkerID.String() || w.HeartbeatIntervalMS != 5000 || w.RunLeaseMS != 30_000 {
+		s.t.Fatalf("register: %d %v %s", r.status, r.header, r.body)
+	}
+	return w.WorkerID
+}
+
+func workerPath(id uuid.UUID, call string) string {
+	return "/api/v1/workers/" + id.String() + "/" + call
+}
+
+func runPath(id uuid.UUID, call string) string { return "/api/v1/job-runs/" + id.String() + "/" + call }
+
+// claim asks for runs.
+func (s *shop) claim(worker uuid.UUID, body string, header ...string) []client.ClaimedRun {
+	s.t.Helper()
+	r := s.send("POST", workerPath(worker, "claim"), body, header...)
+	var c client.ClaimedRuns
+	if r.into(&c); r.status != 200 || c.LeaseMS == 0 {
+		s.t.Fatalf("claim: %d %s", r.status, r.body)
+	}
+	return c.Runs
+}
+
+// one claims the only run there is.
+func (s *shop) one(worker uuid.UUID, more string) client.ClaimedRun {
+	s.t.Helper()
+	runs := s.claim(worker, `{"slots":10`+more+`}`)
+	if len(runs) != 1 {
+		s.t.Fatalf("claimed %d runs, want one", len(runs))
+	}
+	return runs[0]
+}
+
+// item names a run in a batch.
+func item(c client.ClaimedRun, more string) string {
+	return fmt.Sprintf(`{"run_id":%q,"attempt":%d,"lease_token":%q,"leader_epoch":%d%s}`, c.RunID, c.Attempt, c.LeaseToken, c.LeaderEpoch, more)
+}
+
+// fence is the body of a call for a run, with more members.
+func fence(worker uuid.UUID, c client.ClaimedRun, more string) string {
+	return fmt.Sprintf(`{"worker_id":%q,"attempt":%d,"lease_token":%q,"leader_epoch":%d%s}`, worker, c.Attempt, c.LeaseToken, c.LeaderEpoch, more)
+}
+
+// call makes a call for a run.
+func (s *shop) call(worker uuid.UUID, c client.ClaimedRun, call, more string, header ...string) reply {
+	s.t.Helper()
+	return s.send("POST", runPath(c.RunID, call), fence(worker, c, more), header...)
+}
+
+// ended reads a RunEnded.
+func (r reply) ended(state string, replayed bool) client.RunEnded {
+	r.t.Helper()
+	var e client.RunEnded
+	if r.into(&e); r.status != 200 || string(e.State) != state || (e.Replayed != nil) != replayed {
+		r.t.Fatalf("%d %s, want %s", r.status, r.body, state)
+	}
+	return e
+}
+
+// state is the state of a run as it is stored.
+func (s *shop) state(id uuid.UUID) (state string) {
+	s.t.Helper()
+	if err := s.raw.QueryRowContext(s.t.Context(), `SELECT state FROM jobs.job_runs WHERE id = $1`, id).Scan(&state); err != nil {
+		s.t.Fatal(err)
+	}
+	return state
+}
