@@ -63,6 +63,9 @@ func SagaKey(saga uuid.UUID, step int, action string, n int) string {
 // RetryKey is of the n-th retry of a chain, which follows that run.
 func RetryKey(run uuid.UUID, n int) string { return fmt.Sprintf("retry:%s:%d", run, n) }
 
+// FollowKey is of what a run wants to follow it; key tells apart what one wants.
+func FollowKey(run uuid.UUID, key string) string { return fmt.Sprintf("follow:%s:%s", run, key) }
+
 // LetterKey is of the n-th retry of a dead letter.
 func LetterKey(letter uuid.UUID, n int) string { return fmt.Sprintf("dlq:%s:%d", letter, n) }
 

@@ -204,6 +204,35 @@ func TestARunEmitsEventsWithItsSuccess(t *testing.T) {
 	}
 }
 
+func TestARunIsFollowedByRunsThatItWants(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	next := j.define(t, func(d *jobrun.Definition) { d.Spec.ArgsSchema = json.RawMessage(`{"type": "object"}`) })
+	r := j.running(t, w, j.job, func(a *jobrun.Ask) { a.CorrelationID = "c-9" })
+	for _, wrong := range []jobrun.NextRun{{Definition: "nobody"}, {Definition: next.Name, Args: json.RawMessage(`5`)}} {
+		res := success(r)
+		res.Emit = []jobrun.Emitted{{Run: &jobrun.NextRun{Definition: next.Name}}, {Run: &wrong}}
+		if done := j.finish(t, res)[0]; fault.As(done.Err) == nil {
+			t.Errorf("%+v: %+v", wrong, done)
+		}
+	}
+	if n := j.count(t, `SELECT count(*) FROM jobs.job_runs`); n != 1 || j.get(t, r.ID).State != jobrun.Running {
+		t.Fatalf("%d runs after refused results", n)
+	}
+	res := success(r)
+	res.Emit = []jobrun.Emitted{
+		{Run: &jobrun.NextRun{Definition: next.Name, Args: json.RawMessage(`{"b": 2}`)}}, {Run: &jobrun.NextRun{Definition: next.ID.String(), Key: "k"}},
+	}
+	if done := j.finish(t, res)[0]; done.Err != nil {
+		t.Fatal(done.Err)
+	}
+	got := j.claim(t, w)
+	if len(got) != 2 || got[0].DefinitionID != next.ID || got[0].CorrelationID != "c-9" || string(got[0].Args) != `{"b": 2}` || got[0].IdempotencyKey != "follow:"+r.ID.String()+":0" {
+		t.Errorf("it is followed by %+v", got)
+	}
+}
+
 func TestAReleasedRunCostsNothingAndIsClaimableAtOnce(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
