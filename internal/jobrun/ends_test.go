@@ -1,0 +1,193 @@
+package jobrun_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+func moment() jobrun.Moment {
+	return jobrun.Moment{Now: noon, Jitter: 0.5, NewID: uuid.New}
+}
+
+// underWay is a run that is with a worker for the second time.
+func underWay() jobrun.Run {
+	id := uuid.New()
+	return jobrun.Run{
+		ID: id, TenantID: uuid.New(), DefinitionID: uuid.New(), DefinitionName: "nightly", SpecVersion: 3, CommandName: "report", Version: 7,
+		State: jobrun.Running, Trigger: jobrun.ByTime, Queue: "slow", Priority: 4, Args: []byte(`{"n":1}`), ConcurrencyKey: "k", Concurrency: jobrun.Queue,
+		TimeoutMS: 5, Attempt: 2, FailuresUsed: 1, LossesUsed: 1, MaxLosses: 5, WorkerID: uuid.New(), LeaseToken: uuid.New(), LeaderEpoch: 4,
+		Continuation: jobrun.Confirming, ConfirmStartedAt: &noon, ConfirmDeadlineAt: &noon, Checkpoint: []byte(`{"at":9}`),
+		RootRunID: id, CorrelationID: "c", TraceID: "t", StartedAt: &noon,
+	}
+}
+
+func spec(attempts int) *jobrun.Spec {
+	return &jobrun.Spec{Retry: retry.Policy{MaxAttempts: attempts, InitialIntervalMS: 1000, Multiplier: 2, Jitter: new(0.0)}}
+}
+
+func failed(retryable bool) jobrun.Outcome {
+	return jobrun.Outcome{State: jobrun.Failed, By: jobrun.Worker, ExitCode: new(2), Error: &jobrun.Error{Code: "E", Message: "no", Retryable: retryable}}
+}
+
+func TestAnEndIsTerminalAndFreeOfDoubt(t *testing.T) {
+	for _, o := range []jobrun.Outcome{{State: jobrun.Succeeded, Result: []byte(`1`)}, failed(true), failed(false), {State: jobrun.TimedOut}, {State: jobrun.Canceled, Reason: "enough"}, {State: jobrun.Skipped}} {
+		before := underWay()
+		e := jobrun.Ended(before, spec(5), o, moment())
+		r := e.Run
+		if r.State != o.State || !r.State.Terminal() || r.Version != before.Version+1 || r.FinishedAt == nil || !r.FinishedAt.Equal(noon) ||
+			r.Continuation != jobrun.NoDoubt || r.ConfirmStartedAt != nil || r.ConfirmDeadlineAt != nil || r.Attempt != before.Attempt || r.LeaseToken != before.LeaseToken {
+			t.Errorf("%s ends as %+v", o.State, r)
+		}
+		if len(e.Events) == 0 || e.Events[0].From != jobrun.Running || e.Events[0].To != o.State || e.Events[0].Version != r.Version || e.Events[0].Kind == "" {
+			t.Errorf("%s is told as %+v", o.State, e.Events)
+		}
+		if bad := o.State == jobrun.Failed || o.State == jobrun.TimedOut; (r.Error != nil) != bad || (r.FailuresUsed == 2) != bad {
+			t.Errorf("%s has used %d failures, and has the error %+v", o.State, r.FailuresUsed, r.Error)
+		}
+	}
+}
+
+func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
+	r := underWay()
+	e := jobrun.Ended(r, spec(3), failed(true), moment())
+	n := e.Retry
+	if n == nil || e.Final || e.News != nil {
+		t.Fatalf("the second of three failures: %+v", e)
+	}
+	if due := noon.Add(2 * time.Second); !n.AvailableAt.Equal(due) || n.AdmittedAt != nil {
+		t.Errorf("it is due at %s (admitted %v), want %s", n.AvailableAt, n.AdmittedAt, due)
+	}
+	if n.ID == r.ID || n.State != jobrun.Pending || n.Version != 1 || n.Attempt != 0 || n.LossesUsed != 0 || n.FailuresUsed != 2 || n.RetryNumber != 1 ||
+		n.RetryOfRunID != r.ID || n.RootRunID != r.RootRunID || n.Trigger != jobrun.ByRetry || n.IdempotencyKey != jobrun.RetryKey(r.ID, 1) {
+		t.Errorf("it is %+v", n)
+	}
+	if n.SpecVersion != r.SpecVersion || string(n.Args) != string(r.Args) || n.Queue != r.Queue || n.Priority != r.Priority || n.ConcurrencyKey != r.ConcurrencyKey ||
+		n.Concurrency != r.Concurrency || n.TimeoutMS != r.TimeoutMS || n.MaxLosses != r.MaxLosses || string(n.Checkpoint) != string(r.Checkpoint) ||
+		n.CorrelationID != "c" || n.TraceID != "t" || n.WorkerID != uuid.Nil || n.LeaseToken != uuid.Nil || n.FinishedAt != nil || n.Error != nil {
+		t.Errorf("it does not carry on what it retries: %+v", n)
+	}
+	// The whole chain uses one budget.
+	chain := r
+	chain.FailuresUsed = 0
+	rows := 1
+	for ; rows < 10; rows++ {
+		e := jobrun.Ended(chain, spec(4), failed(true), moment())
+		if e.Retry == nil {
+			if !e.Final || e.Run.FailuresUsed != 4 {
+				t.Errorf("the chain ends with %+v", e.Run)
+			}
+			break
+		}
+		chain = *e.Retry
+		chain.State, chain.Attempt = jobrun.Running, 1
+	}
+	if rows != 4 {
+		t.Errorf("four attempts were allowed, %d were made", rows)
+	}
+}
+
+func TestWhatIsNotRetried(t *testing.T) {
+	canceled := underWay()
+	canceled.CancelRequestedAt = &noon
+	for name, e := range map[string]jobrun.Ending{
+		"an error that another attempt cannot help": jobrun.Ended(underWay(), spec(5), failed(false), moment()),
+		"the last attempt":                          jobrun.Ended(underWay(), spec(2), failed(true), moment()),
+		"a definition without retries":              jobrun.Ended(underWay(), &jobrun.Spec{}, failed(true), moment()),
+		"a success":                                 jobrun.Ended(underWay(), spec(5), jobrun.Outcome{State: jobrun.Succeeded}, moment()),
+		"a cancel":                                  jobrun.Ended(underWay(), spec(5), jobrun.Outcome{State: jobrun.Canceled}, moment()),
+		"what was to be canceled":                   jobrun.Ended(canceled, spec(5), failed(true), moment()),
+	} {
+		if e.Retry != nil || !e.Final {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	timedOut := jobrun.Outcome{State: jobrun.TimedOut, Error: &jobrun.Error{Code: jobrun.ErrTimedOut, Retryable: true}}
+	if e := jobrun.Ended(underWay(), spec(5), timedOut, moment()); e.Retry == nil || e.Retry.FailuresUsed != 2 {
+		t.Errorf("a timeout that may be retried: %+v", e)
+	}
+}
+
+func TestWhatGaveUpIsADeadLetterWhereItIsWanted(t *testing.T) {
+	with := func(change func(*jobrun.Run)) jobrun.Run {
+		r := underWay()
+		change(&r)
+		return r
+	}
+	plain, ofEvent := underWay(), with(func(r *jobrun.Run) { r.EventID = uuid.New() })
+	ofSaga := with(func(r *jobrun.Run) { r.SagaID = uuid.New() })
+	canceled := with(func(r *jobrun.Run) { r.EventID, r.CancelRequestedAt = uuid.New(), &noon })
+	for name, tt := range map[string]struct {
+		run  jobrun.Run
+		says *bool
+		want bool
+	}{
+		"by itself": {plain, nil, false}, "if the definition says so": {plain, new(true), true}, "of an event": {ofEvent, nil, true},
+		"of a saga": {ofSaga, nil, true}, "unless the definition says not": {ofEvent, new(false), false}, "not what was canceled": {canceled, new(true), false},
+	} {
+		s := spec(1)
+		s.DeadLetter = tt.says
+		e := jobrun.Ended(tt.run, s, failed(true), moment())
+		if (e.News != nil) != tt.want {
+			t.Errorf("%s: %+v", name, e.News)
+			continue
+		}
+		if !tt.want {
+			continue
+		}
+		l := e.News.Letter
+		if e.News.Told != dlq.GaveUp || e.News.ID != uuid.Nil || l.OriginalTopic != "job.nightly" || l.Source != dlq.FromJob || l.Link.JobRunID != tt.run.ID ||
+			l.Link.SagaID != tt.run.SagaID || string(l.Content.Payload) != `{"n":1}` || l.Failure.Message != "no" || l.Failure.Type != "E" || l.Target.Kind != dlq.ToJobRun {
+			t.Errorf("%s: the letter is %+v", name, l)
+		}
+		if last := e.Events[len(e.Events)-1]; last.Kind != jobrun.WasDeadLetter || !strings.Contains(last.Reason, l.ID.String()) {
+			t.Errorf("%s: told as %+v", name, last)
+		}
+	}
+}
+
+func TestARunThatRetriesALetterTellsItHowItEnded(t *testing.T) {
+	letter := uuid.New()
+	for _, tt := range []struct {
+		spec *jobrun.Spec
+		o    jobrun.Outcome
+		want dlq.Told // "": nothing yet
+	}{
+		{spec(5), jobrun.Outcome{State: jobrun.Succeeded}, dlq.WentWell},
+		{spec(5), jobrun.Outcome{State: jobrun.Canceled}, dlq.Stopped},
+		{spec(5), failed(true), ""},
+		{spec(1), failed(true), dlq.GaveUp},
+		{spec(5), failed(false), dlq.GaveUp},
+	} {
+		r := underWay()
+		r.LetterID = letter
+		e := jobrun.Ended(r, tt.spec, tt.o, moment())
+		switch {
+		case tt.want == "":
+			if e.News != nil || e.Retry == nil || e.Retry.LetterID != letter {
+				t.Errorf("%s that is retried: %+v", tt.o.State, e)
+			}
+		case e.News == nil || e.News.Told != tt.want || e.News.ID != letter:
+			t.Errorf("%s tells %+v, want %s", tt.o.State, e.News, tt.want)
+		case tt.want == dlq.GaveUp && e.News.Letter.Failure.Message != "no":
+			t.Errorf("it gave up for %+v", e.News.Letter.Failure)
+		}
+	}
+}
+
+func TestTheTopicOfALetterFits(t *testing.T) {
+	r := underWay()
+	r.DefinitionName = strings.Repeat("ä", jobrun.MaxName)
+	s := spec(1)
+	s.DeadLetter = new(true)
+	e := jobrun.Ended(r, s, failed(true), moment())
+	if n := len([]rune(e.News.Letter.OriginalTopic)); n > dlq.MaxTopic {
+		t.Errorf("the topic has %d characters", n)
+	}
+}
