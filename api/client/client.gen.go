@@ -3314,6 +3314,8 @@ type DeadLetterStatus string
 
 // DeadLetterTarget Where a retry drives a letter.
 type DeadLetterTarget struct {
+	// Job Of kind `job_run`, the id or the name of the job definition. A retry is a run of it, with the payload as arguments.
+	Job  *string              `json:"job,omitempty"`
 	Kind DeadLetterTargetKind `json:"kind"`
 
 	// Method Of kind `http`; POST when it is left out.

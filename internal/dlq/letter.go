@@ -131,6 +131,9 @@ type Target struct {
 	// URL, Method: of ToHTTP. The method defaults to POST.
 	URL    string `json:"url,omitempty"`
 	Method string `json:"method,omitempty"`
+	// Job: of ToJobRun, the id or the name of the definition; a retry is a run of it
+	// with the payload as arguments.
+	Job string `json:"job,omitempty"`
 }
 
 // Destination is where a letter is driven, complete: to, or its own target when

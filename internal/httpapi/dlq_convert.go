@@ -107,7 +107,7 @@ func showHeaders(headers []dlq.Header) []api.DeadLetterHeader {
 
 func toAPITarget(t *dlq.Target) api.DeadLetterTarget {
 	return api.DeadLetterTarget{
-		Kind: api.DeadLetterTargetKind(t.Kind), Topic: unlessEmpty(t.Topic), Partition: t.Partition, URL: unlessEmpty(t.URL),
+		Kind: api.DeadLetterTargetKind(t.Kind), Topic: unlessEmpty(t.Topic), Partition: t.Partition, URL: unlessEmpty(t.URL), Job: unlessEmpty(t.Job),
 		Method: wordUnlessEmpty[api.DeadLetterTargetMethod](t.Method),
 	}
 }

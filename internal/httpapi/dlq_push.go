@@ -177,8 +177,8 @@ func (s *server) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLett
 			wrong = append(wrong, fault.Field{Pointer: "/dedupe_key", Code: "reserved", Message: "must not begin with " + prefix})
 		}
 	}
-	if t := &l.Target; t.Kind != "" && t.Kind != dlq.ToKafka && t.Kind != dlq.ToHTTP {
-		wrong = append(wrong, fault.Field{Pointer: "/target/kind", Code: "invalid", Message: "must be kafka or http"})
+	if t := &l.Target; t.Kind != "" && t.Kind != dlq.ToKafka && t.Kind != dlq.ToHTTP && t.Kind != dlq.ToJobRun {
+		wrong = append(wrong, fault.Field{Pointer: "/target/kind", Code: "invalid", Message: "must be kafka, http or job_run"})
 	}
 	if wrong != nil {
 		return l, summed(fault.Invalid, dlq.CodeInvalid, wrong)
@@ -248,7 +248,7 @@ func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong []fault.Field) {
 		l.Content.Headers = append(l.Content.Headers, dlq.Header{Name: h.Name, Value: bytesOf(fmt.Sprintf("/headers/%d/value", i), h.Value, h.ValueBase64)})
 	}
 	if t := b.Target; t != nil {
-		l.Target = dlq.Target{Kind: dlq.TargetKind(t.Kind), Topic: text(t.Topic), Partition: t.Partition, URL: text(t.URL)}
+		l.Target = dlq.Target{Kind: dlq.TargetKind(t.Kind), Topic: text(t.Topic), Partition: t.Partition, URL: text(t.URL), Job: text(t.Job)}
 		if t.Method != nil {
 			l.Target.Method = string(*t.Method)
 		}
@@ -262,7 +262,17 @@ func targetMistakes(t *dlq.Target) (wrong []fault.Field) {
 	add := func(pointer, code, message string) {
 		wrong = append(wrong, fault.Field{Pointer: "/target/" + pointer, Code: code, Message: message})
 	}
+	if t.Job != "" && t.Kind != dlq.ToJobRun {
+		add("job", "excluded", "is of the kind job_run only")
+	}
 	switch t.Kind {
+	case dlq.ToJobRun:
+		if t.Job == "" {
+			add("job", "required", "is required")
+		}
+		if t.Topic != "" || t.Partition != nil || t.URL != "" || t.Method != "" {
+			add("kind", "excluded", "a job run has nothing but job")
+		}
 	case dlq.ToKafka:
 		if t.URL != "" || t.Method != "" {
 			add("url", "excluded", "is not of the kind kafka")

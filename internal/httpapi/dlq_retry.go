@@ -173,8 +173,8 @@ func (s *server) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLette
 	if b.Payload == nil && b.PayloadBase64 == nil && b.PayloadPatch == nil && key == nil && len(b.HeadersPatch) == 0 {
 		return nil, nil //nolint:nilnil // no edit
 	}
-	if l.Target.Kind != dlq.ToKafka && l.Target.Kind != dlq.ToHTTP {
-		return nil, schemaFault(fault.Field{Pointer: "", Code: "excluded", Message: "only what goes to Kafka or HTTP can be edited: this letter's source sends what it has"})
+	if l.Target.Kind != dlq.ToKafka && l.Target.Kind != dlq.ToHTTP && l.Target.Kind != dlq.ToJobRun {
+		return nil, schemaFault(fault.Field{Pointer: "", Code: "excluded", Message: "only what goes to Kafka, HTTP or a job can be edited: this letter's source sends what it has"})
 	}
 	r := dlq.Revision{LetterID: l.ID, Number: 1, Author: requestOf(ctx).principal, Reason: text(b.Reason), CreatedAt: s.now()}
 	revisions, err := s.DeadLetters.Letters.Revisions(ctx, l.TenantID, l.ID)

@@ -165,7 +165,7 @@ func letterOf(r *Run, m Moment) dlq.Letter {
 		TenantID: r.TenantID, Source: dlq.FromJob, OriginalTopic: letterTopic(r.DefinitionName), Failure: failureOf(r),
 		Content: dlq.Content{Payload: r.Args}, Link: dlq.Link{JobRunID: r.ID, SagaID: r.SagaID},
 		CorrelationID: r.CorrelationID, TraceID: r.TraceID,
-		MaxRetries: dlq.DefaultPolicy.MaxRetries, Target: dlq.Target{Kind: dlq.ToJobRun},
+		MaxRetries: dlq.DefaultPolicy.MaxRetries, Target: dlq.Target{Kind: dlq.ToJobRun, Job: r.DefinitionID.String()},
 	}
 	return dlq.New(l, m.NewID(), &dlq.DefaultPolicy, dlq.Moment{Now: m.Now, Jitter: m.Jitter})
 }

@@ -220,7 +220,8 @@ SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retri
          WHEN 'SAGA' THEN EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.tenant_id = m.tenant_id AND s.id = m.saga_id AND s.state NOT IN (3, 5, 6, 7, 8))
          WHEN 'WEBHOOK' THEN EXISTS (SELECT 1 FROM saga.webhook_deliveries d
                 WHERE d.tenant_id = m.tenant_id AND d.webhook_id = m.webhook_id AND d.id = m.delivery_id AND d.status = 'pending')
-         ELSE false END
+         ELSE m.target->>'kind' = 'job_run' AND EXISTS (SELECT 1 FROM jobs.job_runs r
+                WHERE r.tenant_id = m.tenant_id AND r.letter_id = m.id AND r.finished_at IS NULL) END
   FROM dlq.dlq_messages m
  WHERE m.status = 'RETRYING' AND m.retry_lease_until < clock_timestamp()
  ORDER BY m.retry_lease_until LIMIT $1`
