@@ -1,0 +1,38 @@
+package joblog
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// Run does a round every so often until ctx ends, on the node whose turn it is:
+// usually the one that leads the scheduler. done, unless nil, is told of each.
+func (m *Mover) Run(ctx context.Context, every time.Duration, turn func() bool, done func(Round, error)) {
+	if done == nil {
+		done = func(Round, error) {}
+	}
+	for {
+		wait := time.NewTimer(time.Duration(float64(every) * (0.9 + 0.2*rand.Float64()))) // nodes that start together spread
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+		}
+		if !turn() {
+			continue
+		}
+		r, err := m.Once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		done(r, err)
+		if err != nil {
+			m.cfg.Log.WarnContext(ctx, "logs of job runs are not moved", slog.Any("error", err))
+		} else if r.Moved+r.Purged > 0 {
+			m.cfg.Log.InfoContext(ctx, "logs of job runs moved", slog.Int("logs", r.Moved), slog.Int64("bytes", r.Bytes), slog.Int("purged_runs", r.Purged))
+		}
+	}
+}
