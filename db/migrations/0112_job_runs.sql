@@ -93,7 +93,8 @@ CREATE INDEX idx_job_runs_concurrency_waiting ON jobs.job_runs (tenant_id, concu
 -- The loops. Lease ends are in no index, so that renewals are cheap (HOT): what
 -- runs is few, and the sweeps look at all of it.
 CREATE INDEX idx_job_runs_claimable ON jobs.job_runs (tenant_id, queue, priority DESC, scheduled_for, id) WHERE state IN ('PENDING', 'ORPHANED') AND admitted_at IS NOT NULL;
-CREATE INDEX idx_job_runs_waiting ON jobs.job_runs (available_at, id) WHERE state IN ('PENDING', 'ORPHANED') AND admitted_at IS NULL;
+-- What waits for its time alone; what waits for a key as well is in the index of keys.
+CREATE INDEX idx_job_runs_waiting ON jobs.job_runs (available_at, id) WHERE admitted_at IS NULL AND (state = 'ORPHANED' OR state = 'PENDING' AND concurrency_key IS NULL);
 CREATE INDEX idx_job_runs_assigned_worker_id ON jobs.job_runs (assigned_worker_id, state) WHERE state IN ('ASSIGNED', 'RUNNING');
 -- Lists.
 CREATE INDEX idx_job_runs_state ON jobs.job_runs (tenant_id, state, scheduled_for, id);

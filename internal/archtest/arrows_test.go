@@ -111,9 +111,10 @@ var testArrows = map[string][]string{
 	"internal/identity":    {"internal/memstore"},
 	"internal/memstore":    {"internal/storetest"},
 	"internal/participant": {"internal/workflow"},
-	"internal/postgres":    {"db", "internal/devpg", "internal/retry", "internal/storetest", "internal/testdb"},
+	"internal/postgres":    {"db", "internal/devpg", "internal/retry", "internal/schedule", "internal/storetest", "internal/testdb"},
 	"internal/vault":       {"internal/vault/vaulttest"},
 	"internal/strictjson":  {"internal/testdb"},
+	"internal/scheduler":   {"internal/postgres", "internal/testdb"},
 }
 
 // support may be imported by tests only.

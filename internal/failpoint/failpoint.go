@@ -49,6 +49,7 @@ const (
 
 	SchedTickBefore    Name = "sched.tick_before"
 	SchedTickInserted  Name = "sched.tick_after_insert"
+	SchedAdmit         Name = "sched.admit"
 	SchedSweep         Name = "sched.sweep"
 	LeaderAcquireAfter Name = "leader.acquire_after"
 	LeaderRenew        Name = "leader.renew"
@@ -62,7 +63,7 @@ const (
 
 // Jobs lists the points of a job run's life, in its order.
 var Jobs = []Name{
-	SchedTickBefore, SchedTickInserted, SchedSweep, LeaderAcquireAfter, LeaderRenew,
+	SchedTickBefore, SchedTickInserted, SchedAdmit, SchedSweep, LeaderAcquireAfter, LeaderRenew,
 	WorkerStart, WorkerComplete, LogAfterWrite, LogAfterRename, LogBeforeTx, LogAfterTx,
 }
 

@@ -73,6 +73,21 @@ type Swept struct {
 	More  bool // there is more to do at once
 }
 
+// Backlog is how many runs have not ended. Those that wait are counted up to
+// BacklogCap.
+type Backlog struct {
+	Waiting   int // made ahead, for a key, or for a backoff
+	Claimable int
+	Assigned  int
+	Running   int
+	Doubted   int // of Running
+	// Oldest is since when the oldest claimable run is due; zero: there is none.
+	Oldest time.Time
+}
+
+// BacklogCap is where the counting of runs that wait stops.
+const BacklogCap = 100_000
+
 // Sweeps is what the leader does. Each call is a short transaction of its own,
 // moves at most limit rows, skips what others hold, and writes why. When t is over
 // it changes nothing: fault Conflict (CodeNoLeader).
@@ -80,6 +95,11 @@ type Sweeps interface {
 	// Due returns definitions whose next slot is before until, enabled and not
 	// deleted, the earliest first; paused ones too: their slots are skipped.
 	Due(ctx context.Context, t Term, until time.Time, limit int) ([]Definition, error)
+	// Timed returns definitions that have a schedule, enabled and not deleted, in the
+	// order of their ids, after the given one: for who checks their next slots (F45).
+	Timed(ctx context.Context, t Term, after uuid.UUID, limit int) ([]Definition, error)
+	// Now is the time of the database, by which slots are due.
+	Now(ctx context.Context) (time.Time, error)
 	// Materialize stores slots and how far their definitions have come, each
 	// definition wholly or not at all; a slot that exists is left alone (J1).
 	Materialize(ctx context.Context, t Term, slots []Slot, advances []Advance) (made int, err error)
@@ -101,6 +121,8 @@ type Sweeps interface {
 	EndCanceled(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 	// WatchWorkers makes workers LOST and DETACHED (sweep 8).
 	WatchWorkers(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
+	// Backlog counts what has not ended.
+	Backlog(ctx context.Context) (Backlog, error)
 	// Swept notes that a round was completed.
 	Swept(ctx context.Context, t Term) error
 }

@@ -1,0 +1,314 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// withheld says why a slot, alias r, is not to run although it was made: its job
+// was paused or disabled after that. NULL: it is.
+const withheld = `
+  LEFT JOIN LATERAL (
+	SELECT CASE WHEN d.deleted_at IS NOT NULL THEN 'the job was deleted' WHEN NOT d.enabled THEN 'the job is disabled'
+	            WHEN d.pause_reason = '' THEN 'paused' ELSE 'paused: ' || d.pause_reason END AS why
+	  FROM jobs.job_definitions d
+	 WHERE d.id = r.definition_id AND d.tenant_id = r.tenant_id
+	   AND (NOT d.enabled OR d.deleted_at IS NOT NULL OR d.paused_at <= r.scheduled_for AND (d.paused_until IS NULL OR r.scheduled_for < d.paused_until))
+	 OFFSET 0
+  ) AS h ON r.trigger = 'TIME' AND r.state || '' = 'PENDING'`
+
+// ready is what waits for its time alone, which has come: runs without a key, and
+// orphaned ones, which have kept theirs and are neither lost too often nor to be
+// canceled.
+const ready = `r.admitted_at IS NULL AND (r.state = 'ORPHANED' OR r.state = 'PENDING' AND r.concurrency_key IS NULL) AND r.available_at <= clock_timestamp()
+   AND r.cancel_requested_at IS NULL AND (r.state || '' = 'PENDING' OR r.losses_used < r.max_losses)`
+
+const findReady = `
+SELECT r.id, h.why FROM jobs.job_runs r` + withheld + ` WHERE ` + ready + ` ORDER BY r.available_at, r.id LIMIT $1`
+
+const admitReady = `
+WITH due AS MATERIALIZED (
+	SELECT r.id FROM jobs.job_runs r
+	 WHERE r.id = ANY ($1::uuid[]) AND r.admitted_at IS NULL AND r.state || '' IN ('PENDING', 'ORPHANED') ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+)
+UPDATE jobs.job_runs r SET admitted_at = clock_timestamp(), updated_at = clock_timestamp() FROM due WHERE r.id = due.id
+RETURNING r.tenant_id, r.queue`
+
+// Admit implements jobrun.Sweeps.
+func (st *JobSweeps) Admit(ctx context.Context, t jobrun.Term, _ jobrun.Settings, limit int) (jobrun.Swept, error) {
+	due, err := st.admitDue(ctx, t, limit)
+	if err != nil {
+		return due, outage("admit job runs", err)
+	}
+	keyed, err := st.admitKeys(ctx, t, limit)
+	return both(due, keyed), outage("admit job runs of keys", err)
+}
+
+// decisions are what a sweep does with runs that it has found.
+type decisions struct {
+	admit []uuid.UUID
+	ask   []jobrun.Admission
+	end   []uuid.UUID
+	ends  map[uuid.UUID]jobrun.Outcome // of each of end
+}
+
+func (d *decisions) add(a jobrun.Admission) {
+	switch a.Step {
+	case jobrun.StepAdmit:
+		d.admit = append(d.admit, a.ID)
+	case jobrun.StepAskCancel:
+		d.ask = append(d.ask, a)
+	case jobrun.StepSkip:
+		d.endAs(a, jobrun.Skipped)
+	case jobrun.StepCancel:
+		d.endAs(a, jobrun.Canceled)
+	}
+}
+
+func (d *decisions) endAs(a jobrun.Admission, s jobrun.State) {
+	if d.ends == nil {
+		d.ends = map[uuid.UUID]jobrun.Outcome{}
+	}
+	d.end, d.ends[a.ID] = append(d.end, a.ID), jobrun.Outcome{State: s, Reason: a.Reason}
+}
+
+func (st *JobSweeps) admitDue(ctx context.Context, t jobrun.Term, limit int) (jobrun.Swept, error) {
+	var d decisions
+	n := 0
+	rows, err := st.db.queryWrite(ctx, findReady, limit)
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	err = eachRow(rows, func() error {
+		a := jobrun.Admission{Step: jobrun.StepAdmit}
+		var why sql.NullString
+		if err := rows.Scan(&a.ID, &why); err != nil {
+			return err
+		}
+		if why.Valid {
+			a.Step, a.Reason = jobrun.StepSkip, why.String
+		}
+		d.add(a)
+		n++
+		return nil
+	})
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	moved, err := st.carryOut(ctx, t, &d)
+	return jobrun.Swept{Moved: moved, More: n == limit && moved > 0}, err
+}
+
+// neverStarted is what the leader may skip or cancel by its own decision; what
+// began meanwhile is looked at again in the next round.
+const neverStarted = `r.state || '' IN ('PENDING', 'ASSIGNED', 'ORPHANED')`
+
+// carryOut does what was decided: ends first, so that keys are free, then the
+// admissions, each in a transaction of its own.
+func (st *JobSweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) (moved int, err error) {
+	if len(d.end) > 0 {
+		moved, err = st.db.endRuns(ctx, t, d.end, neverStarted, nil, func(r *jobrun.Run) jobrun.Outcome { return d.ends[r.ID] })
+		if err != nil {
+			return moved, err
+		}
+	}
+	n, err := st.askToStop(ctx, t, d.ask)
+	if moved += n; err != nil || len(d.admit) == 0 {
+		return moved, err
+	}
+	type place struct {
+		tenant uuid.UUID
+		queue  string
+	}
+	awake := map[place]struct{}{}
+	var ids column
+	for _, id := range d.admit {
+		ids.uuid(id)
+	}
+	n = 0
+	err = st.db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
+		rows, err := st.db.queryIn(ctx, tx, admitReady, ids.parameter())
+		if err != nil {
+			return err
+		}
+		return eachRow(rows, func() error {
+			var p place
+			err := rows.Scan(&p.tenant, &p.queue)
+			awake[p] = struct{}{}
+			n++
+			return err
+		})
+	})
+	if err != nil {
+		return moved, err
+	}
+	for p := range awake {
+		st.db.runsAdmitted(p.tenant, p.queue)
+	}
+	return moved + n, nil
+}
+
+// askToStop asks the workers of running runs to stop them.
+func (st *JobSweeps) askToStop(ctx context.Context, t jobrun.Term, asked []jobrun.Admission) (n int, err error) {
+	if len(asked) == 0 {
+		return 0, nil
+	}
+	var ids, reasons column
+	for _, a := range asked {
+		ids.uuid(a.ID)
+		reasons.text(shortened(a.Reason, jobrun.MaxReason))
+	}
+	return n, st.db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
+		rows, err := st.db.queryIn(ctx, tx, `
+WITH old AS MATERIALIZED (
+	SELECT r.id, r.tenant_id, r.version, r.attempt, r.assigned_worker_id, a.reason
+	  FROM unnest($1::uuid[], $2::text[]) AS a (id, reason) JOIN jobs.job_runs r ON r.id = a.id
+	 WHERE r.state || '' = 'RUNNING' AND r.cancel_requested_at IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+), told AS (
+	INSERT INTO jobs.job_run_events (`+runEventNames+`)
+	SELECT o.id, o.tenant_id, clock_timestamp(), 'cancel_requested', '', '', o.version + 1, o.attempt, $3::bigint, o.assigned_worker_id, '', o.reason FROM old o
+)
+UPDATE jobs.job_runs r
+   SET version = r.version + 1, cancel_requested_at = clock_timestamp(), cancel_reason = o.reason, updated_at = clock_timestamp()
+  FROM old o WHERE r.id = o.id
+RETURNING r.id`, ids.parameter(), reasons.parameter(), t.Epoch)
+		if err != nil {
+			return err
+		}
+		n = 0
+		return eachRow(rows, func() error { n++; return nil })
+	})
+}
+
+// keyPlace is a concurrency key of a tenant.
+type keyPlace struct {
+	tenant uuid.UUID
+	key    string
+}
+
+// Keys are looked at in pages, in the order of their index, beginning where the
+// last page ended: those that only wait cannot keep others from being looked at.
+//
+// A key with nothing but runs that queue is passed over while one of them has begun
+// or may, and nothing of it has become due for a while: there is nothing to decide,
+// however many wait.
+const findKeys = `
+SELECT k.tenant_id, k.concurrency_key FROM (
+	SELECT r.tenant_id, r.concurrency_key, bool_and(r.concurrency_policy = 'queue') AS patient, max(r.available_at) AS latest
+	  FROM jobs.job_runs r
+	 WHERE r.state = 'PENDING' AND r.concurrency_key IS NOT NULL AND (r.tenant_id, r.concurrency_key) > ($2, $3)
+	   AND r.available_at <= clock_timestamp() AND r.admitted_at IS NULL
+	 GROUP BY r.tenant_id, r.concurrency_key
+) AS k
+ WHERE NOT (k.patient AND k.latest < clock_timestamp() - interval '10 seconds' AND (
+	EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED'))
+	OR EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.state = 'PENDING' AND o.admitted_at IS NOT NULL)))
+ ORDER BY k.tenant_id, k.concurrency_key LIMIT $1`
+
+// candidatesOfKey bounds what is looked at of one key in one round.
+const candidatesOfKey = "200"
+
+// keyCandidates are the runs of keys that AdmitKey decides about, and why a slot
+// is withheld.
+const keyCandidates = `
+SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.scheduled_for, r.available_at, r.available_at <= clock_timestamp(),
+       r.state || '' <> 'PENDING' OR r.admitted_at IS NOT NULL, r.cancel_requested_at IS NOT NULL,
+       coalesce((v.spec->>'queue_limit')::bigint, 0), coalesce((v.spec->>'retry_holds_key')::boolean, false), h.why
+  FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS k (tenant_id, key, n)
+ CROSS JOIN LATERAL (
+	(SELECT o.* FROM jobs.job_runs o
+	  WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.key AND o.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED'))
+	UNION ALL
+	(SELECT w.* FROM jobs.job_runs w
+	  WHERE w.tenant_id = k.tenant_id AND w.concurrency_key = k.key AND w.state = 'PENDING'
+	    AND (w.available_at <= clock_timestamp() OR w.trigger = 'RETRY')
+	  ORDER BY w.available_at, w.id LIMIT ` + candidatesOfKey + `)
+  ) AS r
+  LEFT JOIN jobs.job_definition_versions v ON v.definition_id = r.definition_id AND v.tenant_id = r.tenant_id AND v.spec_version = r.spec_version` + withheld + `
+ ORDER BY k.n`
+
+// admitKeys looks at a page of the keys for which runs wait. Nobody else admits
+// runs with keys, so what was found free stays free; what was found busy may
+// have become free, and then the next round sees that.
+func (st *JobSweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (jobrun.Swept, error) {
+	st.mu.Lock()
+	after := st.key
+	st.mu.Unlock()
+	page, err := st.keysAfter(ctx, after, limit)
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	st.mu.Lock()
+	st.key = keyPlace{}
+	if len(page) == limit {
+		st.key = page[limit-1]
+	}
+	st.mu.Unlock()
+	if len(page) == 0 {
+		return jobrun.Swept{}, nil
+	}
+	d, err := st.decide(ctx, page)
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	moved, err := st.carryOut(ctx, t, d)
+	return jobrun.Swept{Moved: moved, More: len(page) == limit || len(d.end) > 0}, err
+}
+
+func (st *JobSweeps) keysAfter(ctx context.Context, after keyPlace, limit int) (page []keyPlace, err error) {
+	rows, err := st.db.queryWrite(ctx, findKeys, limit, after.tenant, after.key)
+	if err != nil {
+		return nil, err
+	}
+	return page, eachRow(rows, func() error {
+		var k keyPlace
+		err := rows.Scan(&k.tenant, &k.key)
+		page = append(page, k)
+		return err
+	})
+}
+
+func (st *JobSweeps) decide(ctx context.Context, page []keyPlace) (*decisions, error) {
+	var tenants, keys column
+	for _, k := range page {
+		tenants.uuid(k.tenant)
+		keys.text(k.key)
+	}
+	rows, err := st.db.queryWrite(ctx, keyCandidates, tenants.parameter(), keys.parameter())
+	if err != nil {
+		return nil, err
+	}
+	var d decisions
+	of := make([][]jobrun.Candidate, len(page))
+	err = eachRow(rows, func() error {
+		var c jobrun.Candidate
+		var n int
+		var why sql.NullString
+		err := rows.Scan(&n, &c.ID, &c.RootRunID, &c.State, &c.Trigger, &c.Policy, &c.ScheduledFor, &c.AvailableAt, &c.Due,
+			&c.Admitted, &c.CancelRequested, &c.QueueLimit, &c.HoldsKey, &why)
+		if err != nil {
+			return err
+		}
+		utc(&c.ScheduledFor, &c.AvailableAt)
+		if why.Valid && !c.Admitted {
+			d.add(jobrun.Admission{ID: c.ID, Step: jobrun.StepSkip, Reason: why.String})
+			return nil
+		}
+		of[n-1] = append(of[n-1], c)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, all := range of {
+		for _, a := range jobrun.AdmitKey(all) {
+			d.add(a)
+		}
+	}
+	return &d, nil
+}

@@ -1,0 +1,122 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// dueDefinitions are those whose next slot is near. Of one that is paused it is
+// near when it has come, or is not in the pause: until then nothing is known of it.
+const dueDefinitions = `
+SELECT ` + definitionColumns + ` FROM jobs.job_definitions d
+ WHERE d.next_due_at IS NOT NULL AND d.enabled AND d.deleted_at IS NULL AND d.next_due_at < $1::timestamptz
+   AND (d.paused_at IS NULL OR d.next_due_at <= clock_timestamp() OR d.paused_until <= d.next_due_at)
+ ORDER BY d.next_due_at LIMIT $2`
+
+// Due implements jobrun.Sweeps.
+func (st *JobSweeps) Due(ctx context.Context, _ jobrun.Term, until time.Time, limit int) ([]jobrun.Definition, error) {
+	return st.definitions(ctx, dueDefinitions, until, limit)
+}
+
+// Timed implements jobrun.Sweeps.
+func (st *JobSweeps) Timed(ctx context.Context, _ jobrun.Term, after uuid.UUID, limit int) ([]jobrun.Definition, error) {
+	return st.definitions(ctx, `
+SELECT `+definitionColumns+` FROM jobs.job_definitions d
+ WHERE d.id > $1 AND d.type = 'time' AND d.enabled AND d.deleted_at IS NULL ORDER BY d.id LIMIT $2`, after, limit)
+}
+
+// Now implements jobrun.Sweeps.
+func (st *JobSweeps) Now(ctx context.Context) (now time.Time, err error) {
+	rows, err := st.db.queryWrite(ctx, `SELECT clock_timestamp()`)
+	if err != nil {
+		return now, outage("read the time", err)
+	}
+	err = eachRow(rows, func() error { return rows.Scan(&now) })
+	return now.UTC(), outage("read the time", err)
+}
+
+func (st *JobSweeps) definitions(ctx context.Context, query string, args ...any) (all []jobrun.Definition, err error) {
+	rows, err := st.db.queryWrite(ctx, query, args...)
+	if err != nil {
+		return nil, outage("read job definitions", err)
+	}
+	err = eachRow(rows, func() error {
+		d, err := scanDefinition(rows)
+		all = append(all, d)
+		return err
+	})
+	return all, outage("read job definitions", err)
+}
+
+// advanceDefinitions moves definitions that still say what their slots were
+// computed of, and answers which. Their version stays: it is what users change.
+const advanceDefinitions = `
+WITH a AS MATERIALIZED (
+	SELECT d.id, n.until, n.next FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS n (id, version, until, next)
+	  JOIN jobs.job_definitions d ON d.id = n.id AND d.version = n.version
+	 WHERE d.enabled AND d.deleted_at IS NULL ORDER BY d.id FOR NO KEY UPDATE OF d
+)
+UPDATE jobs.job_definitions d SET last_materialized_at = greatest(d.last_materialized_at, a.until), next_due_at = a.next FROM a WHERE d.id = a.id
+RETURNING d.id`
+
+// Materialize implements jobrun.Sweeps.
+func (st *JobSweeps) Materialize(ctx context.Context, t jobrun.Term, slots []jobrun.Slot, advances []jobrun.Advance) (made int, err error) {
+	var c [4]column
+	for i := range advances {
+		a := &advances[i]
+		c[0].uuid(a.Definition)
+		c[1].int(a.Version)
+		c[2].time(a.Until)
+		c[3].timeOrNull(a.NextDueAt)
+	}
+	var runs []jobrun.Run
+	var created []bool
+	err = st.db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
+		runs, made = runs[:0], 0
+		rows, err := st.db.queryIn(ctx, tx, advanceDefinitions, parameters(c[:])...)
+		if err != nil {
+			return err
+		}
+		current := map[uuid.UUID]bool{}
+		err = eachRow(rows, func() error {
+			var id uuid.UUID
+			err := rows.Scan(&id)
+			current[id] = true
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		reasons := make([]string, 0, len(slots))
+		for i := range slots {
+			if s := &slots[i]; current[s.Run.DefinitionID] {
+				runs, reasons = append(runs, s.Run), append(reasons, s.Reason)
+			}
+		}
+		if created, err = st.db.insertRuns(ctx, tx, runs); err != nil {
+			return err
+		}
+		var told runEvents
+		for i := range runs {
+			r := &runs[i]
+			if !created[i] {
+				continue
+			}
+			made++
+			if r.State == jobrun.Skipped {
+				told.add(r, jobrun.Event{At: r.CreatedAt, Kind: jobrun.WasSkipped, To: jobrun.Skipped, Version: r.Version, Epoch: t.Epoch, Reason: reasons[i]})
+			}
+		}
+		return st.db.putRunEvents(ctx, tx, &told)
+	})
+	if err != nil {
+		return 0, outage("make job runs of slots", err)
+	}
+	st.db.runsCreated(runs, created)
+	return made, nil
+}

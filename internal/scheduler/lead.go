@@ -1,0 +1,172 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// pulse is when something last went well, by the monotonic clock.
+type pulse struct{ at atomic.Pointer[time.Time] }
+
+func (p *pulse) beat()                { p.at.Store(new(time.Now())) }
+func (p *pulse) since() time.Duration { return time.Since(*p.at.Load()) }
+
+const (
+	// turn is how long a sweep may go on in one round while there is more to do.
+	turn = 2 * time.Second
+	// wakeEvery is the least time between two rounds for which the leader was woken.
+	wakeEvery = 20 * time.Millisecond
+	// countEvery is how often the backlog is counted.
+	countEvery = 15 * time.Second
+)
+
+// lead sweeps until ctx ends, which is the reign's end. False: it could not begin,
+// or the term was over; all of it begins or nothing does (F48).
+func (s *Scheduler) lead(ctx context.Context, r *reign) bool {
+	if err := s.prepare(ctx, r.term); err != nil {
+		if ctx.Err() == nil {
+			s.cfg.Log.WarnContext(ctx, "cannot begin to lead the job runs", slog.Int64("epoch", r.term.Epoch), slog.Any("error", err))
+		}
+		return ctx.Err() != nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	defer cancel()
+	counting.Go(func() { s.count(ctx) })
+	all := s.sweeps()
+	var prompt []Sweep
+	for _, sweep := range all {
+		if sweep.Prompt {
+			prompt = append(prompt, sweep)
+		}
+	}
+	next := time.Now()
+	for {
+		set := s.settings(ctx)
+		round := prompt
+		if due := !time.Now().Before(next); due {
+			round, next = all, time.Now().Add(set.Seconds(jobrun.LeaderTick))
+		}
+		more, over := s.round(ctx, r, round, len(round) == len(all), set)
+		switch {
+		case ctx.Err() != nil:
+			return true
+		case over:
+			return false
+		case more:
+			next = time.Now()
+			continue
+		}
+		s.await(ctx, next)
+	}
+}
+
+// prepare makes sure that this node can do what a leader does.
+func (s *Scheduler) prepare(ctx context.Context, t jobrun.Term) error {
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	if _, err := s.cfg.Settings(bounded); err != nil {
+		return err
+	}
+	s.slots.forget()
+	return s.cfg.Sweeps.Swept(bounded, t)
+}
+
+// await waits for the next tick or for being woken, though not at once again.
+func (s *Scheduler) await(ctx context.Context, next time.Time) {
+	pause(ctx, min(wakeEvery, time.Until(next)))
+	t := time.NewTimer(time.Until(next))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-s.wake:
+	case <-t.C:
+	}
+}
+
+// round runs sweeps one after the other. One that fails is logged, and the others
+// go on. more: one of them had not finished when its turn was over. over: the term
+// is.
+func (s *Scheduler) round(ctx context.Context, r *reign, sweeps []Sweep, full bool, set jobrun.Settings) (more, over bool) {
+	good := true
+	for _, sweep := range sweeps {
+		if ctx.Err() != nil {
+			return false, false
+		}
+		unfinished, err := s.sweep(ctx, r, sweep, set)
+		switch f := fault.As(err); {
+		case err == nil:
+			more = more || unfinished
+		case ctx.Err() != nil:
+			return false, false
+		case f != nil && f.Code == jobrun.CodeNoLeader:
+			s.cfg.Log.WarnContext(ctx, "the term of the leader of job runs is over", slog.Int64("epoch", r.term.Epoch))
+			return false, true
+		default:
+			good = false
+			s.cfg.Log.WarnContext(ctx, "a sweep of job runs failed", slog.String("sweep", sweep.Name), slog.Any("error", err))
+		}
+	}
+	if !good || !full {
+		return more, false
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	if err := s.cfg.Sweeps.Swept(bounded, r.term); err != nil {
+		f := fault.As(err)
+		return more, f != nil && f.Code == jobrun.CodeNoLeader
+	}
+	r.pulse.beat()
+	s.cfg.Observer.Round()
+	return more, false
+}
+
+// sweep runs one until it has nothing more to do, or its turn is over.
+func (s *Scheduler) sweep(ctx context.Context, r *reign, sweep Sweep, set jobrun.Settings) (more bool, err error) {
+	began, moved := time.Now(), 0
+	defer func() { s.cfg.Observer.Swept(sweep.Name, moved, time.Since(began), err) }()
+	for {
+		point := failpoint.SchedSweep
+		if sweep.Name == "admit" {
+			point = failpoint.SchedAdmit
+		}
+		if err := failpoint.Hit(point); err != nil {
+			return false, err
+		}
+		call, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+		swept, err := sweep.Run(call, r.term, set, set.Int(jobrun.SweepLimit))
+		cancel()
+		moved += swept.Moved
+		if err != nil {
+			return false, err
+		}
+		r.pulse.beat()
+		if !swept.More {
+			return false, nil
+		}
+		if time.Since(began) > turn {
+			return true, nil
+		}
+	}
+}
+
+// count tells the observer how many runs there are until ctx ends.
+func (s *Scheduler) count(ctx context.Context) {
+	for ctx.Err() == nil {
+		bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+		b, err := s.cfg.Sweeps.Backlog(bounded)
+		cancel()
+		if err == nil {
+			s.cfg.Observer.Backlog(b)
+		}
+		pause(ctx, countEvery)
+	}
+}

@@ -1,0 +1,158 @@
+// Package scheduler is the leader's loop of the job runs: it makes runs of slots,
+// admits them, and ends or gives up what is late or lost (requirements/jobrun.md,
+// 5b). Every node runs it; one leads. The rules are in package jobrun, due times
+// in package schedule, and what a sweep does to rows is the store's.
+//
+// A leader trusts its lease by its own monotonic clock until a moment before it
+// ends, and the store refuses what it writes when its term is over all the same
+// (J5). It stops as soon as a renewal fails or says that somebody else leads
+// what runs goes on meanwhile, and only nothing new is assigned.
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// Sweep is one thing that the leader does in every round.
+type Sweep struct {
+	Name string
+	// Run does a piece of it; when there is more it is called again.
+	Run func(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error)
+	// Prompt sweeps also run when the scheduler is woken (Wake).
+	Prompt bool
+}
+
+// Config of a Scheduler. Elections, Sweeps, Settings, ID, Node, NewID and Log are
+// required; other zero values mean what the comments say.
+type Config struct {
+	Elections jobrun.Elections
+	Sweeps    jobrun.Sweeps
+	// Settings returns the settings as they stand; it is asked in every round.
+	Settings func(context.Context) (jobrun.Settings, error)
+	ID       uuid.UUID // of this start of the process
+	Node     string
+	NewID    func() uuid.UUID
+	Log      *slog.Logger
+
+	// More are sweeps beyond those of Sweeps: events, backfills, bulks.
+	More []Sweep
+	// Timeout bounds each call of a store (F44); 10 s.
+	Timeout time.Duration
+	// Stalled is how long a leader may be without having finished a sweep before it
+	// steps down, so that another node can try; 1 min.
+	Stalled time.Duration
+
+	Observer Observer
+}
+
+// Observer is told what happens; nil functions are not called.
+type Observer struct {
+	// Leads is told when this node begins to lead and when it stops.
+	Leads func(leads bool, epoch int64)
+	// Swept is told of each sweep of a round.
+	Swept func(name string, moved int, took time.Duration, err error)
+	// Round is told of each round in which no sweep failed (O5).
+	Round func()
+	// Backlog is told every 15 s by the leader.
+	Backlog func(jobrun.Backlog)
+}
+
+// Scheduler is the loop. It is safe for concurrent use.
+type Scheduler struct {
+	cfg   Config
+	wake  chan struct{} // capacity 1
+	slots *slots
+}
+
+// New returns a scheduler that does nothing by itself until Run.
+func New(cfg Config) *Scheduler {
+	cfg.Timeout, cfg.Stalled = cmp.Or(cfg.Timeout, 10*time.Second), cmp.Or(cfg.Stalled, time.Minute)
+	o := &cfg.Observer
+	if o.Leads == nil {
+		o.Leads = func(bool, int64) {}
+	}
+	if o.Swept == nil {
+		o.Swept = func(string, int, time.Duration, error) {}
+	}
+	if o.Round == nil {
+		o.Round = func() {}
+	}
+	if o.Backlog == nil {
+		o.Backlog = func(jobrun.Backlog) {}
+	}
+	return &Scheduler{
+		cfg: cfg, wake: make(chan struct{}, 1),
+		slots: &slots{store: cfg.Sweeps, newID: cfg.NewID, log: cfg.Log, timeout: cfg.Timeout},
+	}
+}
+
+// Wake has the leader look at once for what waits for a concurrency key, or was
+// published, instead of at its next tick. On a node that does not lead it does
+// nothing.
+func (s *Scheduler) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run stands for election, and leads while it is elected, until ctx ends. Then it
+// steps down, so that another node can lead at once, and returns.
+func (s *Scheduler) Run(ctx context.Context) {
+	var e election
+	e.s = s
+	defer e.resign(ctx)
+	for ctx.Err() == nil {
+		pause(ctx, e.stand(ctx))
+	}
+}
+
+// sweeps is what a round consists of, in this order: what was lost or has ended
+// frees keys, and what is admitted comes last. One line adds one.
+func (s *Scheduler) sweeps() []Sweep {
+	st := s.cfg.Sweeps
+	all := []Sweep{
+		{"slots", s.slots.make, false},
+		{"reconcile", s.slots.reconcile, false},
+		{"orphan", st.Orphan, false},
+		{"doubt", st.Doubt, false},
+		{"lose", st.Lose, false},
+		{"time_out", st.TimeOut, false},
+		{"end_canceled", st.EndCanceled, true},
+		{"workers", st.WatchWorkers, false},
+	}
+	all = append(all, s.cfg.More...)
+	return append(all, Sweep{"admit", st.Admit, true})
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// settings returns the settings; the defaults while they cannot be read, because
+// an election must not fail for that.
+func (s *Scheduler) settings(ctx context.Context) jobrun.Settings {
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	set, err := s.cfg.Settings(bounded)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.cfg.Log.WarnContext(ctx, "cannot read the settings of job runs; the defaults count", slog.Any("error", err))
+		}
+		return jobrun.NewSettings(0, nil)
+	}
+	return set
+}
