@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -192,26 +191,4 @@ func (st *JobEvents) ListEvents(ctx context.Context, tenant uuid.UUID, f jobrun.
 		list, paged.More = list[:p.Limit], true
 	}
 	return list, paged, outage("list events", err)
-}
-
-// payloadOf is what a run gets of an event (jobrun.EventTrigger.Args).
-func payloadOf(t *jobrun.EventTrigger, e *jobrun.PublishedEvent) (json.RawMessage, error) {
-	if t.Args == "payload" {
-		return e.Payload, nil
-	}
-	return json.Marshal(struct {
-		ID            uuid.UUID       `json:"event_id"`
-		Type          string          `json:"event_type"`
-		Payload       json.RawMessage `json:"payload"`
-		OccurredAt    *time.Time      `json:"occurred_at"`
-		PublishedAt   time.Time       `json:"published_at"`
-		CorrelationID string          `json:"correlation_id,omitempty"`
-	}{e.ID, e.Type, orJSONNull(e.Payload), e.OccurredAt, e.CreatedAt, e.CorrelationID})
-}
-
-func orJSONNull(v json.RawMessage) json.RawMessage {
-	if v == nil {
-		return json.RawMessage("null")
-	}
-	return v
 }

@@ -1,0 +1,144 @@
+package jobrun
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// DeliveryRetry is how often, and how patiently, an event is delivered to a
+// definition that does not take it (S16). Then it becomes a dead letter.
+var DeliveryRetry = retry.Policy{MaxAttempts: 5, InitialIntervalMS: 1000, MaxIntervalMS: 60_000, Multiplier: 4, Jitter: new(0.2), RetryOn: retry.Classes}
+
+// Matches tells whether an event is for the trigger: its type, and each value
+// that Match names. A path leads through objects, and by index through arrays;
+// one that leads nowhere has no value, not even null.
+func (t *EventTrigger) Matches(e *NewEvent) bool {
+	if prefix, ok := strings.CutSuffix(t.EventType, "*"); ok {
+		if !strings.HasPrefix(e.Type, prefix) {
+			return false
+		}
+	} else if t.EventType != e.Type {
+		return false
+	}
+	if len(t.Match) == 0 {
+		return true
+	}
+	payload, ok := decoded(e.Payload)
+	if !ok {
+		return false
+	}
+	for path, want := range t.Match {
+		value, there := at(payload, path)
+		if !there || !same(value, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// Matches tells whether an event is for a definition, which is enabled and not
+// paused at now.
+func (e *PublishedEvent) Matches(d *Definition, now time.Time) bool {
+	return d.Enabled && d.DeletedAt == nil && d.Spec.Event != nil && !d.Paused(now) && d.Spec.Event.Matches(&e.NewEvent)
+}
+
+func decoded(doc []byte) (v any, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	return v, d.Decode(&v) == nil
+}
+
+// at finds what a dotted path leads to.
+func at(v any, path string) (any, bool) {
+	for part := range strings.SplitSeq(path, ".") {
+		switch in := v.(type) {
+		case map[string]any:
+			next, there := in[part]
+			if !there {
+				return nil, false
+			}
+			v = next
+		case []any:
+			i, err := strconv.ParseUint(part, 10, 31)
+			if err != nil || int(i) >= len(in) {
+				return nil, false
+			}
+			v = in[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// same tells whether a value is the JSON scalar want. Numbers are the same when
+// their values are.
+func same(v any, want json.RawMessage) bool {
+	w, ok := decoded(want)
+	if !ok {
+		return false
+	}
+	a, isNumber := v.(json.Number)
+	b, wantsNumber := w.(json.Number)
+	if isNumber && wantsNumber {
+		x, errX := a.Float64()
+		y, errY := b.Float64()
+		return a == b || errX == nil && errY == nil && x == y
+	}
+	switch v.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return v == w
+}
+
+// ArgsOf is what a run of the trigger gets of an event.
+func (t *EventTrigger) ArgsOf(e *PublishedEvent) (json.RawMessage, error) {
+	payload := e.Payload
+	if payload == nil {
+		payload = json.RawMessage("null")
+	}
+	if t.Args == "payload" {
+		return payload, nil
+	}
+	return json.Marshal(struct {
+		ID            uuid.UUID       `json:"event_id"`
+		Type          string          `json:"event_type"`
+		Payload       json.RawMessage `json:"payload"`
+		OccurredAt    *time.Time      `json:"occurred_at"`
+		PublishedAt   time.Time       `json:"published_at"`
+		CorrelationID string          `json:"correlation_id,omitempty"`
+	}{e.ID, e.Type, payload, e.OccurredAt, e.CreatedAt, e.CorrelationID})
+}
+
+// EventAsk is the run that an event wants of a definition: one, however often it
+// is delivered.
+func EventAsk(e *PublishedEvent, d *Definition, args json.RawMessage) Ask {
+	return Ask{
+		Trigger: ByEvent, Key: EventKey(e.ID, d.ID), Args: args, EventID: e.ID, CorrelationID: cmp.Or(e.CorrelationID, e.ID.String()),
+	}
+}
+
+// Undelivered makes the dead letter of an event that a definition does not take.
+// Its retry is a run with args.
+func Undelivered(e *PublishedEvent, d *Definition, args json.RawMessage, why string, m Moment) dlq.Letter {
+	l := dlq.Letter{
+		TenantID: d.TenantID, Source: dlq.FromJob, OriginalTopic: letterTopic(d.Name),
+		Failure: dlq.Failure{
+			Message: dlq.Storable(fmt.Sprintf("event %s (%s) was not taken: %s", e.ID, e.Type, why), dlq.MaxError), Type: "EVENT_NOT_DELIVERED", Class: dlq.Permanent,
+		},
+		Content: dlq.Content{Payload: args}, CorrelationID: cmp.Or(e.CorrelationID, e.ID.String()),
+		MaxRetries: dlq.DefaultPolicy.MaxRetries, Target: dlq.Target{Kind: dlq.ToJobRun, Job: d.ID.String()},
+	}
+	return dlq.New(l, m.NewID(), &dlq.DefaultPolicy, dlq.Moment{Now: m.Now, Jitter: m.Jitter})
+}
