@@ -3998,8 +3998,8 @@ type JobDefinitionInput struct {
 
 // JobDefinitionList defines model for JobDefinitionList.
 type JobDefinitionList struct {
-	Definitions []JobDefinition `json:"definitions"`
-	Pagination  Pagination      `json:"pagination"`
+	JobDefinitions []JobDefinition `json:"job_definitions"`
+	Pagination     Pagination      `json:"pagination"`
 }
 
 // JobDefinitionOfRun defines model for JobDefinitionOfRun.
@@ -4470,8 +4470,8 @@ type JobRunInput struct {
 
 // JobRunList defines model for JobRunList.
 type JobRunList struct {
+	JobRuns    []JobRun   `json:"job_runs"`
 	Pagination Pagination `json:"pagination"`
-	Runs       []JobRun   `json:"runs"`
 }
 
 // JobRunState Where a run stands. docs/jobs.md has the life cycle.
@@ -5430,7 +5430,7 @@ type SettingChange struct {
 
 // SettingChangeList Changes of settings.
 type SettingChangeList struct {
-	Items []SettingChange `json:"items"`
+	Changes []SettingChange `json:"changes"`
 }
 
 // Settings All settings.
@@ -5867,8 +5867,8 @@ type WorkerInput struct {
 
 // WorkerList A page of workers.
 type WorkerList struct {
-	Items      []Worker   `json:"items"`
 	Pagination Pagination `json:"pagination"`
+	Workers    []Worker   `json:"workers"`
 }
 
 // WorkerRegistration What the worker has to know.

@@ -91,10 +91,10 @@ func (s *server) ListJobDefinitions(ctx context.Context, in api.ListJobDefinitio
 	if err != nil {
 		return nil, err
 	}
-	out := shownDefinitions{Definitions: make([]shownDefinition, len(found))}
+	out := shownDefinitions{JobDefinitions: make([]shownDefinition, len(found))}
 	now := s.now()
 	for i := range found {
-		out.Definitions[i] = showDefinition(&found[i], now)
+		out.JobDefinitions[i] = showDefinition(&found[i], now)
 	}
 	paging.capped = page.TotalCapped
 	out.Pagination = paging.answer(page.More, page.Total, func() string {

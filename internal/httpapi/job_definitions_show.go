@@ -35,8 +35,8 @@ type shownDefinition struct {
 }
 
 type shownDefinitions struct {
-	Definitions []shownDefinition `json:"definitions"`
-	Pagination  api.Pagination    `json:"pagination"`
+	JobDefinitions []shownDefinition `json:"job_definitions"`
+	Pagination     api.Pagination    `json:"pagination"`
 }
 
 // shownVersion is one version of what a definition said.

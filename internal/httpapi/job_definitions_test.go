@@ -144,7 +144,7 @@ func TestAPausedDefinition(t *testing.T) {
 	list := func(query string) int {
 		var l client.JobDefinitionList
 		e.send("GET", definitions+"?paused="+query, "").into(&l)
-		return len(l.Definitions)
+		return len(l.JobDefinitions)
 	}
 	if list("true") != 1 || list("false") != 0 {
 		t.Error("the paused one is not listed as such")

@@ -40,9 +40,9 @@ func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObjec
 		}
 	}
 	full := p.View != nil && *p.View == api.ListJobRunsParamsViewFull
-	out := api.JobRunList{Runs: make([]api.JobRun, len(runs))}
+	out := api.JobRunList{JobRuns: make([]api.JobRun, len(runs))}
 	for i := range runs {
-		out.Runs[i] = toAPIRun(&runs[i], full)
+		out.JobRuns[i] = toAPIRun(&runs[i], full)
 	}
 	paging.capped = page.TotalCapped
 	out.Pagination = paging.answer(page.More, page.Total, func() string {

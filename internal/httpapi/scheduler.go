@@ -132,10 +132,10 @@ func (s *server) ListSettingChanges(ctx context.Context, in api.ListSettingChang
 	if err != nil {
 		return nil, err
 	}
-	out := api.SettingChangeList{Items: make([]api.SettingChange, len(changes))}
+	out := api.SettingChangeList{Changes: make([]api.SettingChange, len(changes))}
 	for i := range changes {
 		c := &changes[i]
-		out.Items[i] = api.SettingChange{
+		out.Changes[i] = api.SettingChange{
 			Version: c.Version, Name: c.Name, OldValue: c.Old, NewValue: c.New, ChangedBy: unlessEmpty(c.By), Reason: unlessEmpty(c.Reason), ChangedAt: c.At,
 		}
 	}

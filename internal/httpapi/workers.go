@@ -97,9 +97,9 @@ func (s *server) ListWorkers(ctx context.Context, in api.ListWorkersRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	out := api.WorkerList{Items: make([]api.Worker, len(workers))}
+	out := api.WorkerList{Workers: make([]api.Worker, len(workers))}
 	for i := range workers {
-		out.Items[i] = toAPIWorker(&workers[i])
+		out.Workers[i] = toAPIWorker(&workers[i])
 	}
 	paging.capped = paged.TotalCapped
 	out.Pagination = paging.answer(paged.More, paged.Total, func() string {
