@@ -130,7 +130,9 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 	if n.letters, err = n.newLetters(policy, name, definitions); err != nil {
 		return nil, err
 	}
-	n.jobs = newJobs(kept.kept, cfg.Engine.CommitBatch, n.metrics)
+	if n.jobs, err = n.newJobs(ctx); err != nil {
+		return nil, err
+	}
 	if n.checker, err = checker(ctx, cfg, n.keys, addr, now, opt.Log); err != nil {
 		return nil, err
 	}

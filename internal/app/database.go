@@ -90,12 +90,9 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 	if statements == 0 {
 		statements = -1 // 0 would be the default of package postgres
 	}
-	keys, err := envelope.Parse(string(cfg.Encryption.Keys))
-	if err != nil { // only a Config that Load has not checked
-		return nil, fmt.Errorf("encryption.keys: %w", err)
-	}
-	if !cfg.Encryption.Seal {
-		keys = keys.OpenOnly()
+	keys, err := keyring(cfg.Encryption)
+	if err != nil {
+		return nil, err
 	}
 	return postgres.Open(ctx, postgres.Config{
 		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
@@ -126,4 +123,16 @@ func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logge
 	log.Warn("tenants are separated by WHERE alone: row-level security is not in place; prod would not start",
 		slog.Any("problems", insecure.Problems), slog.String("sql", db.RolesSQL(insecure.Login)))
 	return true, nil
+}
+
+// keyring returns what content is sealed with; nil: with nothing.
+func keyring(c config.Encryption) (*envelope.Keyring, error) {
+	keys, err := envelope.Parse(string(c.Keys))
+	if err != nil { // only a Config that Load has not checked
+		return nil, fmt.Errorf("encryption.keys: %w", err)
+	}
+	if !c.Seal {
+		keys = keys.OpenOnly()
+	}
+	return keys, nil
 }

@@ -2,14 +2,17 @@ package app
 
 import (
 	"context"
+	"sync"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/groupcommit"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/joblog"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/redislease"
 )
 
 // jobStores is what is kept of job runs.
@@ -19,6 +22,7 @@ type jobStores struct {
 	workers     jobrun.Workers
 	elections   jobrun.Elections
 	settings    jobrun.SettingsStore
+	offloading  jobrun.Offloading
 	// current returns the settings, at most seconds old.
 	current func(context.Context) (jobrun.Settings, error)
 	// admitted calls woke whenever a queue has got runs that may be claimed, until
@@ -31,7 +35,7 @@ func postgresJobs(db *postgres.DB) *jobStores {
 	return &jobStores{
 		definitions: postgres.NewJobDefinitions(db),
 		runs:        postgres.NewJobs(db, settings.Current), workers: postgres.NewJobWorkers(db, settings.Current),
-		elections: postgres.NewJobElections(db), settings: settings,
+		elections: postgres.NewJobElections(db), settings: settings, offloading: postgres.NewJobLogs(db),
 		current: settings.Current, admitted: db.RunsAdmitted,
 	}
 }
@@ -39,6 +43,10 @@ func postgresJobs(db *postgres.DB) *jobStores {
 // jobs is the job runs of a node.
 type jobs struct {
 	*jobStores
+	work     jobrun.Work       // what workers call
+	hints    *redislease.Hints // nil: there is no Redis
+	logs     jobLogs
+	metrics  *ops.Metrics
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
 	woken    []func(tenant uuid.UUID, queue string) // told of runs that may be claimed; complete before run
@@ -51,18 +59,25 @@ type tenantFence struct {
 }
 
 // newJobs returns the job runs of a node, nil where nothing is kept of them.
-func newJobs(kept *jobStores, batch int, m *ops.Metrics) *jobs {
-	if kept == nil {
-		return nil
+func (n *node) newJobs(ctx context.Context) (*jobs, error) {
+	if n.kept == nil {
+		return nil, nil //nolint:nilnil // there are none
 	}
-	j := &jobs{jobStores: kept}
+	j, batch, m := &jobs{jobStores: n.kept, metrics: n.metrics}, n.cfg.Engine.CommitBatch, n.metrics
+	var err error
+	if j.hints, j.work, err = n.newHints(); err != nil {
+		return nil, err
+	}
+	if j.logs, err = n.newJobLogs(ctx); err != nil {
+		return nil, err
+	}
 	j.starts = groupcommit.New(groupcommit.Config[tenantFence, jobrun.Done]{
 		Flush: j.flushStarts, Key: func(f tenantFence) any { return f.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_start"),
 	})
 	j.finishes = groupcommit.New(groupcommit.Config[jobrun.Result, jobrun.Done]{
-		Flush: j.runs.Finish, Key: func(r jobrun.Result) any { return r.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_finish"),
+		Flush: j.work.Finish, Key: func(r jobrun.Result) any { return r.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_finish"),
 	})
-	return j
+	return j, nil
 }
 
 // flushStarts starts runs of several tenants.
@@ -77,7 +92,7 @@ func (j *jobs) flushStarts(ctx context.Context, batch []tenantFence) ([]jobrun.D
 		for n, i := range places {
 			fences[n] = batch[i].RunFence
 		}
-		done, err := j.runs.Start(ctx, tenant, fences)
+		done, err := j.work.Start(ctx, tenant, fences)
 		if err != nil {
 			return nil, err
 		}
@@ -94,17 +109,31 @@ func (j *jobs) edge() *httpapi.Jobs {
 		return nil
 	}
 	return &httpapi.Jobs{
-		Definitions: j.definitions, Runs: j.runs, Work: j.runs, Workers: j.workers, Elections: j.elections, Settings: j.settings, Current: j.current,
+		Definitions: j.definitions, Runs: j.runs, Work: j.work, Workers: j.workers, Elections: j.elections, Settings: j.settings, Current: j.current,
 		Start: func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
 			return j.starts.Do(ctx, tenantFence{tenant, f})
 		},
-		Finish:   j.finishes.Do,
-		Admitted: func(woke func(uuid.UUID, string)) { j.woken = append(j.woken, woke) },
+		Finish:    j.finishes.Do,
+		Offloaded: j.logs.open(),
+		Admitted:  func(woke func(uuid.UUID, string)) { j.woken = append(j.woken, woke) },
 	}
 }
 
-// run tells claims that wait of runs, until ctx ends.
+// run tells claims that wait of runs, moves logs and notes leases, until ctx ends.
 func (j *jobs) run(ctx context.Context) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	if j.hints != nil {
+		parts.Go(func() { j.hints.Run(ctx) })
+	}
+	parts.Go(func() {
+		j.logs.mover.Run(ctx, moveLogsEvery, func(r joblog.Round, err error) {
+			j.metrics.LogsMoved(r.Moved, r.Failed, r.Purged, r.Bytes)
+			if err == nil {
+				j.metrics.Loop("job_logs")
+			}
+		})
+	})
 	j.admitted(ctx, func(tenant uuid.UUID, queue string) {
 		for _, woke := range j.woken {
 			woke(tenant, queue)
@@ -116,4 +145,5 @@ func (j *jobs) run(ctx context.Context) {
 func (j *jobs) close() {
 	j.starts.Close()
 	j.finishes.Close()
+	j.logs.close()
 }

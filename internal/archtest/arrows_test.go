@@ -71,7 +71,7 @@ var arrows = map[string][]string{
 	"internal/cache":    {"internal/fault", "internal/memstore", "internal/saga", "internal/workflow"},
 	"internal/ops":      {"internal/dlq", "internal/jobrun", "internal/saga"},
 	"internal/app": {"db", "internal/access", "internal/audit", "internal/cache", "internal/config", "internal/credentials", "internal/delivery", "internal/devpg", "internal/dlq", "internal/egress", "internal/engine", "internal/envelope", "internal/failpoint", "internal/fault", "internal/groupcommit",
-		"internal/httpapi", "internal/identity", "internal/janitor", "internal/jobrun", "internal/jobworker", "internal/kafka", "internal/memstore", "internal/operator", "internal/ops", "internal/participant", "internal/postgres", "internal/publication", "internal/redrive", "internal/retry", "internal/saga", "internal/scheduler", "internal/vault", "internal/webhook", "internal/workflow"},
+		"internal/httpapi", "internal/identity", "internal/janitor", "internal/joblog", "internal/jobrun", "internal/jobworker", "internal/kafka", "internal/logstore", "internal/memstore", "internal/operator", "internal/ops", "internal/participant", "internal/postgres", "internal/publication", "internal/redislease", "internal/redrive", "internal/retry", "internal/saga", "internal/scheduler", "internal/vault", "internal/webhook", "internal/workflow"},
 	"internal/demo": {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
 	"cmd/skald": {"db", "internal/access", "internal/app", "internal/config", "internal/demo",
 		"internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/workflow"},

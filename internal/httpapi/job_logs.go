@@ -80,7 +80,7 @@ func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (
 			return nil, fault.New(fault.Unavailable, codeUnavailable, "the log is in a log store, and this server has none: see jobs.log_offload_url")
 		}
 		var err error
-		l.stored, err = s.Jobs.Offloaded(ctx, l.run.LogRef)
+		l.stored, err = s.Jobs.Offloaded(ctx, &l.run)
 		return l, err
 	}
 	if l.follow {
@@ -171,7 +171,7 @@ func (l *runLog) send() error {
 		}
 		if l.run.LogRef != "" && l.s.Jobs.Offloaded != nil {
 			var err error
-			if l.stored, err = l.s.Jobs.Offloaded(l.ctx, l.run.LogRef); err != nil {
+			if l.stored, err = l.s.Jobs.Offloaded(l.ctx, &l.run); err != nil {
 				return err
 			}
 		}

@@ -35,9 +35,9 @@ type Jobs struct {
 	// until the process ends: a hint. Optional: claims that wait then look by
 	// themselves every second or two.
 	Admitted func(woke func(tenant uuid.UUID, queue string))
-	// Offloaded opens a log that is in the log store: NDJSON of jobrun.LogLine. Optional:
+	// Offloaded opens a run's log that is in the log store: NDJSON of jobrun.LogLine. Optional:
 	// there is no log store. Fault: NotFound.
-	Offloaded func(ctx context.Context, ref string) (io.ReadCloser, error)
+	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
 	// MaxWaiting bounds the claims that wait at once on this node; 0: 10,000.
 	MaxWaiting int
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -98,6 +99,7 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 		if err != nil {
 			return err
 		}
+		rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] }) // see Run
 		tried := 0
 		for i := range runs {
 			run := &runs[i]

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Run does a round every so often until ctx ends, on the node whose turn it is:
-// usually the one that leads the scheduler. done, unless nil, is told of each.
-func (m *Mover) Run(ctx context.Context, every time.Duration, turn func() bool, done func(Round, error)) {
+// Run does a round every so often until ctx ends. done, unless nil, is told of
+// each. Every node may do it: they take the logs in different orders, and what
+// another one has moved costs a question.
+func (m *Mover) Run(ctx context.Context, every time.Duration, done func(Round, error)) {
 	if done == nil {
 		done = func(Round, error) {}
 	}
@@ -20,9 +21,6 @@ func (m *Mover) Run(ctx context.Context, every time.Duration, turn func() bool, 
 			wait.Stop()
 			return
 		case <-wait.C:
-		}
-		if !turn() {
-			continue
 		}
 		r, err := m.Once(ctx)
 		if ctx.Err() != nil {

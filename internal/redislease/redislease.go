@@ -39,15 +39,9 @@ type Config struct {
 	Prefix  string        // first word of every key, such as "scheduler"; "": none
 	Timeout time.Duration // 0: 50 ms
 	Log     *slog.Logger
-	// Done is told of every round trip, and of what did not get to Redis. Nil: nobody is.
-	Done func(Outcome)
-}
-
-// Outcome is what became of some commands.
-type Outcome struct {
-	Commands int
-	Lost     bool // they did not reach Redis, or its answer did not come
-	Took     time.Duration
+	// Done is told of every round trip, and of commands that are lost: they did not
+	// reach Redis, or its answer did not come. Nil: nobody is.
+	Done func(commands int, lost bool, took time.Duration)
 }
 
 // Hints is jobrun.LeaseHints in Redis. Run must run for them to be of any use.
@@ -73,7 +67,7 @@ func New(cfg Config) (*Hints, error) {
 		cfg.Timeout = defaultTimeout
 	}
 	if cfg.Done == nil {
-		cfg.Done = func(Outcome) {}
+		cfg.Done = func(int, bool, time.Duration) {}
 	}
 	return &Hints{cfg, make(chan command, queued)}, nil
 }
@@ -127,7 +121,7 @@ func (h *Hints) note(c command) bool {
 	case h.queue <- c:
 		return true
 	default:
-		h.cfg.Done(Outcome{Commands: 1, Lost: true})
+		h.cfg.Done(1, true, 0)
 		return false
 	}
 }

@@ -209,7 +209,7 @@ func TestNobodyWaitsForARedisThatWasNeverThere(t *testing.T) {
 func TestNotesAreLostWhenNobodyTakesThem(t *testing.T) {
 	t.Parallel()
 	lost := 0
-	h, err := redislease.New(redislease.Config{URL: "redis://127.0.0.1:1", Log: slog.New(slog.DiscardHandler), Done: func(o redislease.Outcome) { lost += o.Commands }})
+	h, err := redislease.New(redislease.Config{URL: "redis://127.0.0.1:1", Log: slog.New(slog.DiscardHandler), Done: func(commands int, _ bool, _ time.Duration) { lost += commands }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,13 +151,13 @@ func (w *world) counts() (answered, lost int) {
 func newWorld(t *testing.T, s *server, url string) *world {
 	t.Helper()
 	w := &world{server: s}
-	h, err := redislease.New(redislease.Config{URL: url, Prefix: "scheduler", Log: slog.New(slog.NewTextHandler(w, nil)), Done: func(o redislease.Outcome) {
+	h, err := redislease.New(redislease.Config{URL: url, Prefix: "scheduler", Log: slog.New(slog.NewTextHandler(w, nil)), Done: func(commands int, lost bool, _ time.Duration) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if o.Lost {
-			w.lost += o.Commands
+		if lost {
+			w.lost += commands
 		} else {
-			w.answered += o.Commands
+			w.answered += commands
 		}
 	}})
 	if err != nil {

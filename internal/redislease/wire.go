@@ -39,10 +39,13 @@ func (w *wire) send(ctx context.Context, commands []command) {
 	}
 	took := time.Since(begin)
 	if answered > 0 {
-		w.cfg.Done(Outcome{Commands: answered, Took: took})
+		w.cfg.Done(answered, false, took)
 	}
 	if lost := commands[answered:]; len(lost) > 0 {
-		w.cfg.Done(Outcome{Commands: len(lost), Lost: true, Took: took})
+		if answered > 0 {
+			took = 0 // it is counted already
+		}
+		w.cfg.Done(len(lost), true, took)
 		for _, c := range lost {
 			if c.reply != nil {
 				c.reply <- nil

@@ -13,20 +13,20 @@ import (
 // Note returns w, which notes in the hints who has which run, after the
 // database has said so. What w does and answers stays as it is. lease is how long
 // a started run is its worker's without a heartbeat.
-func Note(w jobrun.Work, hints jobrun.LeaseHints, lease func() time.Duration) jobrun.Work {
+func Note(w jobrun.Work, hints jobrun.LeaseHints, lease func(context.Context) time.Duration) jobrun.Work {
 	return &noting{w, hints, lease}
 }
 
 type noting struct {
 	jobrun.Work
 	hints jobrun.LeaseHints
-	lease func() time.Duration
+	lease func(context.Context) time.Duration
 }
 
 func (n *noting) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
 	offers, err := n.Work.Claim(ctx, a)
 	for i := range offers {
-		n.hold(&offers[i].Run)
+		n.hold(ctx, &offers[i].Run)
 	}
 	return offers, err
 }
@@ -35,7 +35,7 @@ func (n *noting) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.Ru
 	done, err := n.Work.Start(ctx, tenant, fences)
 	for i := range done {
 		if done[i].Err == nil {
-			n.hold(&done[i].Run)
+			n.hold(ctx, &done[i].Run)
 		}
 	}
 	return done, err
@@ -52,7 +52,7 @@ func (n *noting) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq in
 	away := err != nil && fault.KindOf(err) == 0
 	for _, b := range beats {
 		if away || renewed[b.RunID] {
-			n.hints.Hold(jobrun.HeldRun{RunFence: jobrun.RunFence{RunID: b.RunID, Fence: b.Fence}, TTL: n.lease()})
+			n.hints.Hold(jobrun.HeldRun{RunFence: jobrun.RunFence{RunID: b.RunID, Fence: b.Fence}, TTL: n.lease(ctx)})
 		}
 	}
 	return w, leases, err
@@ -61,7 +61,7 @@ func (n *noting) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq in
 func (n *noting) Progress(ctx context.Context, tenant uuid.UUID, b jobrun.Beat) (jobrun.Run, error) {
 	r, err := n.Work.Progress(ctx, tenant, b)
 	if err == nil {
-		n.hold(&r)
+		n.hold(ctx, &r)
 	}
 	return r, err
 }
@@ -69,7 +69,7 @@ func (n *noting) Progress(ctx context.Context, tenant uuid.UUID, b jobrun.Beat) 
 func (n *noting) Confirm(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Run, error) {
 	r, err := n.Work.Confirm(ctx, tenant, run, f)
 	if err == nil {
-		n.hold(&r)
+		n.hold(ctx, &r)
 	}
 	return r, err
 }
@@ -101,8 +101,8 @@ func (n *noting) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.
 }
 
 // hold notes a run that the database has just given, or left, to its worker.
-func (n *noting) hold(r *jobrun.Run) {
+func (n *noting) hold(ctx context.Context, r *jobrun.Run) {
 	if r.State == jobrun.Assigned || r.State == jobrun.Running {
-		n.hints.Hold(jobrun.HeldRun{RunFence: jobrun.RunFence{RunID: r.ID, Fence: r.Fence()}, TTL: n.lease()})
+		n.hints.Hold(jobrun.HeldRun{RunFence: jobrun.RunFence{RunID: r.ID, Fence: r.Fence()}, TTL: n.lease(ctx)})
 	}
 }

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/skald-saga/skald/internal/envelope"
+	"github.com/skald-saga/skald/internal/joblog"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/logstore"
+	"github.com/skald-saga/skald/internal/redislease"
+)
+
+// moveLogsEvery is how often a node looks for logs to move and runs to purge.
+const moveLogsEvery = time.Minute
+
+// jobLogs is where the logs of job runs go, and who takes them there.
+type jobLogs struct {
+	store *logstore.Store   // nil: they stay in the database
+	keys  *envelope.Keyring // nil: none are sealed
+	mover *joblog.Mover
+}
+
+func (n *node) newJobLogs(ctx context.Context) (l jobLogs, err error) {
+	j := n.cfg.Jobs
+	if l.keys, err = keyring(n.cfg.Encryption); err != nil {
+		return l, err
+	}
+	if j.LogOffloadURL != "" {
+		l.store, err = logstore.Open(ctx, j.LogOffloadURL, logstore.Options{AccessKey: j.LogS3AccessKey, SecretKey: string(j.LogS3SecretKey)})
+		if err != nil {
+			return l, fmt.Errorf("jobs.log_offload_url: %w", err)
+		}
+	}
+	l.mover = joblog.NewMover(joblog.Config{
+		Store: l.store, Chunks: n.kept.runs, Offloading: n.kept.offloading, Settings: n.kept.current, Keys: l.keys, Log: n.opt.Log, Now: n.now,
+	})
+	return l, nil
+}
+
+// open is how the API reads logs that have moved; nil: there is no store.
+func (l *jobLogs) open() func(context.Context, *jobrun.Run) (io.ReadCloser, error) {
+	if l.store == nil {
+		return nil
+	}
+	return func(ctx context.Context, r *jobrun.Run) (io.ReadCloser, error) {
+		return joblog.Open(ctx, l.store, l.keys, r)
+	}
+}
+
+func (l *jobLogs) close() {
+	if l.store != nil {
+		_ = l.store.Close()
+	}
+}
+
+// newHints returns the hints of leases in Redis, nil without Redis, and work that
+// notes them.
+func (n *node) newHints() (*redislease.Hints, jobrun.Work, error) {
+	work, settings := n.kept.runs, n.kept.current
+	if n.cfg.Jobs.RedisURL == "" {
+		return nil, work, nil
+	}
+	hints, err := redislease.New(redislease.Config{
+		URL: string(n.cfg.Jobs.RedisURL), Prefix: n.cfg.Jobs.RedisPrefix, Log: n.opt.Log, Done: n.metrics.Hinted,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("jobs.redis_url: %w", err)
+	}
+	return hints, redislease.Note(work, hints, func(ctx context.Context) time.Duration {
+		s, err := settings(ctx)
+		if err != nil {
+			s = jobrun.NewSettings(0, nil)
+		}
+		return s.Seconds(jobrun.RunLease)
+	}), nil
+}
