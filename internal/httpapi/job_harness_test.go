@@ -26,6 +26,7 @@ const (
 type jobEdge struct {
 	*edge
 	jobs *httpapi.Jobs
+	work *postgres.Jobs // what workers ask, without HTTP
 	db   *postgres.DB
 }
 
@@ -42,7 +43,7 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	if _, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute); err != nil || !leads {
 		t.Fatalf("nobody leads: %v", err)
 	}
-	e := &jobEdge{db: db, jobs: &httpapi.Jobs{
+	e := &jobEdge{db: db, work: runs, jobs: &httpapi.Jobs{
 		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current),
 	}}
 	e.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
@@ -92,6 +93,33 @@ func (r reply) definition(status int) client.JobDefinition {
 	var d client.JobDefinition
 	r.into(&d)
 	return d
+}
+
+// claim gives the tenant's runs of the queue default to a worker, which starts
+// them if asked to, and returns what it has then.
+func (e *jobEdge) claim(slots int, start bool) (worker uuid.UUID, offers []jobrun.Offer) {
+	e.t.Helper()
+	w := jobrun.WorkerProcess{ID: uuid.Must(uuid.NewV7()), TenantID: tenant.ID, Name: "w", Queues: []string{jobrun.DefaultQueue}, MaxRuns: 100}
+	if err := e.work.Register(e.t.Context(), w); err != nil {
+		e.t.Fatal(err)
+	}
+	offers, err := e.work.Claim(e.t.Context(), jobrun.ClaimAsk{TenantID: tenant.ID, WorkerID: w.ID, Slots: slots, Start: start})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return w.ID, offers
+}
+
+// finish has the worker of an offer report a success, or the failure.
+func (e *jobEdge) finish(o *jobrun.Offer, failure *jobrun.Error) {
+	e.t.Helper()
+	done, err := e.work.Finish(e.t.Context(), []jobrun.Result{{TenantID: tenant.ID, RunID: o.ID, Fence: o.Fence(), Error: failure}})
+	if err == nil {
+		err = done[0].Err
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 // ask returns a number that the database knows.
