@@ -201,6 +201,63 @@ func (e AuditVerificationFirstBadKind) Valid() bool {
 	}
 }
 
+// Defines values for BackfillOrder.
+const (
+	BackfillOrderNewest BackfillOrder = "newest"
+	BackfillOrderOldest BackfillOrder = "oldest"
+)
+
+// Valid indicates whether the value is a known member of the BackfillOrder enum.
+func (e BackfillOrder) Valid() bool {
+	switch e {
+	case BackfillOrderNewest:
+		return true
+	case BackfillOrderOldest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackfillInputOrder.
+const (
+	BackfillInputOrderNewest BackfillInputOrder = "newest"
+	BackfillInputOrderOldest BackfillInputOrder = "oldest"
+)
+
+// Valid indicates whether the value is a known member of the BackfillInputOrder enum.
+func (e BackfillInputOrder) Valid() bool {
+	switch e {
+	case BackfillInputOrderNewest:
+		return true
+	case BackfillInputOrderOldest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackfillReprocess.
+const (
+	BackfillReprocessCOMPLETED BackfillReprocess = "COMPLETED"
+	BackfillReprocessFAILED    BackfillReprocess = "FAILED"
+	BackfillReprocessNONE      BackfillReprocess = "NONE"
+)
+
+// Valid indicates whether the value is a known member of the BackfillReprocess enum.
+func (e BackfillReprocess) Valid() bool {
+	switch e {
+	case BackfillReprocessCOMPLETED:
+		return true
+	case BackfillReprocessFAILED:
+		return true
+	case BackfillReprocessNONE:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CompensationStateName.
 const (
 	CompensationStateNameCompleted CompensationStateName = "completed"
@@ -735,6 +792,24 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for JobBulkAction.
+const (
+	JobBulkActionCANCEL JobBulkAction = "CANCEL"
+	JobBulkActionRERUN  JobBulkAction = "RERUN"
+)
+
+// Valid indicates whether the value is a known member of the JobBulkAction enum.
+func (e JobBulkAction) Valid() bool {
+	switch e {
+	case JobBulkActionCANCEL:
+		return true
+	case JobBulkActionRERUN:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobConcurrencyPolicy.
 const (
 	JobConcurrencyPolicyAllow   JobConcurrencyPolicy = "allow"
@@ -846,6 +921,27 @@ func (e JobEventTriggerArgsFrom) Valid() bool {
 	case JobEventTriggerArgsFromEvent:
 		return true
 	case JobEventTriggerArgsFromPayload:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobMassState.
+const (
+	JobMassStateCANCELED  JobMassState = "CANCELED"
+	JobMassStateCOMPLETED JobMassState = "COMPLETED"
+	JobMassStateRUNNING   JobMassState = "RUNNING"
+)
+
+// Valid indicates whether the value is a known member of the JobMassState enum.
+func (e JobMassState) Valid() bool {
+	switch e {
+	case JobMassStateCANCELED:
+		return true
+	case JobMassStateCOMPLETED:
+		return true
+	case JobMassStateRUNNING:
 		return true
 	default:
 		return false
@@ -1962,6 +2058,24 @@ func (e ListJobDefinitionsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListBackfillsParamsInclude.
+const (
+	ListBackfillsParamsIncludeExactTotal ListBackfillsParamsInclude = "exact_total"
+	ListBackfillsParamsIncludeTotal      ListBackfillsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListBackfillsParamsInclude enum.
+func (e ListBackfillsParamsInclude) Valid() bool {
+	switch e {
+	case ListBackfillsParamsIncludeExactTotal:
+		return true
+	case ListBackfillsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListJobRunsParamsView.
 const (
 	ListJobRunsParamsViewBasic ListJobRunsParamsView = "basic"
@@ -2428,6 +2542,107 @@ type AuditVerification_Head struct {
 	Hash     string    `json:"hash"`
 	SealedAt time.Time `json:"sealed_at"`
 	Seq      int64     `json:"seq"`
+}
+
+// Backfill defines model for Backfill.
+type Backfill struct {
+	// Active Its runs that have not ended. Absent in lists.
+	Active *int64  `json:"active,omitempty"`
+	Actor  *string `json:"actor,omitempty"`
+
+	// Created Runs made.
+	Created      int64              `json:"created"`
+	CreatedAt    time.Time          `json:"created_at"`
+	DefinitionID openapi_types.UUID `json:"definition_id"`
+	EndedAt      *time.Time         `json:"ended_at,omitempty"`
+	From         time.Time          `json:"from"`
+	ID           openapi_types.UUID `json:"id"`
+
+	// Links Paths of what belongs to it.
+	Links     JobLinks      `json:"links"`
+	MaxActive int           `json:"max_active"`
+	Order     BackfillOrder `json:"order"`
+
+	// Overlap What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
+
+	// Reached The slot that was looked at last.
+	Reached *time.Time `json:"reached,omitempty"`
+	Reason  *string    `json:"reason,omitempty"`
+
+	// Reprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
+	// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
+	// were SKIPPED, always run; those with a run that has not ended never do.
+	Reprocess BackfillReprocess `json:"reprocess"`
+
+	// Skipped Slots that were left out.
+	Skipped int64        `json:"skipped"`
+	State   JobMassState `json:"state"`
+	To      time.Time    `json:"to"`
+	Version int64        `json:"version"`
+}
+
+// BackfillOrder defines model for Backfill.Order.
+type BackfillOrder string
+
+// BackfillInput defines model for BackfillInput.
+type BackfillInput struct {
+	// DryRun Store nothing, and list what it would run.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// From Slots of this time or later.
+	From time.Time `json:"from"`
+
+	// MaxActive How many of its runs may not have ended at once; 5 without it.
+	MaxActive *int `json:"max_active,omitempty"`
+
+	// Order Which slots run first; the oldest without it.
+	Order *BackfillInputOrder `json:"order,omitempty"`
+
+	// Overlap Concurrency policy of its runs, in place of the definition's. Without it they
+	// wait for each other unless the definition says `allow`.
+	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
+	Reason  *string               `json:"reason,omitempty"`
+
+	// Reprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
+	// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
+	// were SKIPPED, always run; those with a run that has not ended never do.
+	Reprocess *BackfillReprocess `json:"reprocess,omitempty"`
+
+	// To Slots before this time, which must not be later than now.
+	To time.Time `json:"to"`
+}
+
+// BackfillInputOrder Which slots run first; the oldest without it.
+type BackfillInputOrder string
+
+// BackfillList defines model for BackfillList.
+type BackfillList struct {
+	Backfills  []Backfill `json:"backfills"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// BackfillPreview defines model for BackfillPreview.
+type BackfillPreview struct {
+	// Slots In the order of the backfill, at most 1000.
+	Slots      []BackfillSlot `json:"slots"`
+	SlotsTotal int            `json:"slots_total"`
+	Truncated  bool           `json:"truncated"`
+}
+
+// BackfillReprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
+// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
+// were SKIPPED, always run; those with a run that has not ended never do.
+type BackfillReprocess string
+
+// BackfillSlot defines model for BackfillSlot.
+type BackfillSlot struct {
+	At time.Time `json:"at"`
+
+	// Runs False for what `reprocess` leaves out.
+	Runs bool `json:"runs"`
 }
 
 // Call How a participant is reached. It has either `http` or `job`.
@@ -3800,6 +4015,54 @@ type JobAttemptList struct {
 	Attempts []JobAttempt `json:"attempts"`
 }
 
+// JobBulk defines model for JobBulk.
+type JobBulk struct {
+	Action    JobBulkAction `json:"action"`
+	Actor     *string       `json:"actor,omitempty"`
+	CreatedAt time.Time     `json:"created_at"`
+	Done      int64         `json:"done"`
+	EndedAt   *time.Time    `json:"ended_at,omitempty"`
+
+	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Filter AnyJSON            `json:"filter,omitempty"`
+	ID     openapi_types.UUID `json:"id"`
+
+	// Links Paths of what belongs to it.
+	Links JobLinks `json:"links"`
+
+	// Matched Runs that were looked at.
+	Matched int64   `json:"matched"`
+	Reason  *string `json:"reason,omitempty"`
+
+	// Skipped It was too late for them, or their definition is gone.
+	Skipped int64        `json:"skipped"`
+	State   JobMassState `json:"state"`
+	Version int64        `json:"version"`
+}
+
+// JobBulkAction defines model for JobBulkAction.
+type JobBulkAction string
+
+// JobBulkInput defines model for JobBulkInput.
+type JobBulkInput struct {
+	Action JobBulkAction `json:"action"`
+
+	// DryRun Store nothing, and count.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Filter As the query parameters of the list of runs.
+	Filter JobRunFilter `json:"filter"`
+	Reason *string      `json:"reason,omitempty"`
+}
+
+// JobBulkPreview defines model for JobBulkPreview.
+type JobBulkPreview struct {
+	Matched int64 `json:"matched"`
+
+	// MatchedIsCapped There are at least that many.
+	MatchedIsCapped bool `json:"matched_is_capped"`
+}
+
 // JobConcurrencyPolicy What happens when a run is due while another one of the same key has not
 // ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
 // default. `replace`: the old one is canceled first. `queue`: one after the other.
@@ -3918,8 +4181,8 @@ type JobDefinitionInput = json.RawMessage
 
 // JobDefinitionList defines model for JobDefinitionList.
 type JobDefinitionList struct {
-	JobDefinitions []JobDefinition `json:"job_definitions"`
-	Pagination     Pagination      `json:"pagination"`
+	Definitions []JobDefinition `json:"definitions"`
+	Pagination  Pagination      `json:"pagination"`
 }
 
 // JobDefinitionOfRun defines model for JobDefinitionOfRun.
@@ -4111,6 +4374,9 @@ type JobLabels map[string]string
 // JobLinks Paths of what belongs to it.
 type JobLinks map[string]string
 
+// JobMassState defines model for JobMassState.
+type JobMassState string
+
 // JobMisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
 // default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 // `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
@@ -4289,6 +4555,30 @@ type JobRunError struct {
 	Type  *string      `json:"type,omitempty"`
 }
 
+// JobRunFilter As the query parameters of the list of runs.
+type JobRunFilter struct {
+	BackfillID    *UUID      `json:"backfill_id,omitempty"`
+	CorrelationID *Label     `json:"correlation_id,omitempty"`
+	CreatedFrom   *time.Time `json:"created_from,omitempty"`
+	CreatedTo     *time.Time `json:"created_to,omitempty"`
+
+	// Definition Id or name.
+	Definition    *string         `json:"definition,omitempty"`
+	ErrorCode     *string         `json:"error_code,omitempty"`
+	FinishedFrom  *time.Time      `json:"finished_from,omitempty"`
+	FinishedTo    *time.Time      `json:"finished_to,omitempty"`
+	Label         *JobLabelFilter `json:"label,omitempty"`
+	LateByMin     *int            `json:"late_by_min,omitempty"`
+	Queue         *Label          `json:"queue,omitempty"`
+	RootRunID     *UUID           `json:"root_run_id,omitempty"`
+	SagaID        *UUID           `json:"saga_id,omitempty"`
+	ScheduledFrom *time.Time      `json:"scheduled_from,omitempty"`
+	ScheduledTo   *time.Time      `json:"scheduled_to,omitempty"`
+	States        []JobRunState   `json:"states,omitempty"`
+	Triggers      []JobTrigger    `json:"triggers,omitempty"`
+	Worker        *UUID           `json:"worker,omitempty"`
+}
+
 // JobRunInput defines model for JobRunInput.
 type JobRunInput struct {
 	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
@@ -4311,8 +4601,8 @@ type JobRunInput struct {
 
 // JobRunList defines model for JobRunList.
 type JobRunList struct {
-	JobRuns    []JobRun   `json:"job_runs"`
 	Pagination Pagination `json:"pagination"`
+	Runs       []JobRun   `json:"runs"`
 }
 
 // JobRunState Where a run stands. docs/jobs.md has the life cycle.
@@ -5246,7 +5536,7 @@ type SettingChange struct {
 
 // SettingChangeList Changes of settings.
 type SettingChangeList struct {
-	Changes []SettingChange `json:"changes"`
+	Items []SettingChange `json:"items"`
 }
 
 // Settings All settings.
@@ -5681,8 +5971,8 @@ type WorkerInput struct {
 
 // WorkerList A page of workers.
 type WorkerList struct {
+	Items      []Worker   `json:"items"`
 	Pagination Pagination `json:"pagination"`
-	Workers    []Worker   `json:"workers"`
 }
 
 // WorkerRegistration What the worker has to know.
@@ -5773,6 +6063,12 @@ type WorkflowYAML struct {
 	// WorkflowYAML A definition as YAML text.
 	WorkflowYAML string `json:"workflow_yaml"`
 }
+
+// BackfillID defines model for BackfillID.
+type BackfillID = UUID
+
+// BulkID defines model for BulkID.
+type BulkID = UUID
 
 // Cursor defines model for Cursor.
 type Cursor = string
@@ -5958,6 +6254,9 @@ type WorkflowName = string
 // name, once the saga is completed.
 type ActionAccepted = Saga
 
+// BackfillFound defines model for BackfillFound.
+type BackfillFound = Backfill
+
 // DeadLetterGroupFound Letters with one fingerprint, which is one kind of error.
 type DeadLetterGroupFound = DeadLetterGroup
 
@@ -5978,6 +6277,9 @@ type Failure = Problem
 
 // Foreseen What an action would do. Nothing has been done.
 type Foreseen = Foresight
+
+// JobBulkFound defines model for JobBulkFound.
+type JobBulkFound = JobBulk
 
 // JobDefinitionFound defines model for JobDefinitionFound.
 type JobDefinitionFound = JobDefinition
@@ -6736,6 +7038,33 @@ type ReplaceJobDefinitionParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListBackfillsParams defines parameters for ListBackfills.
+type ListBackfillsParams struct {
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListBackfillsParamsInclude defines parameters for ListBackfills.
+type ListBackfillsParamsInclude string
+
+// CreateBackfillParams defines parameters for CreateBackfill.
+type CreateBackfillParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListNextJobRunsParams defines parameters for ListNextJobRuns.
 type ListNextJobRunsParams struct {
 	Count *int `form:"count,omitempty" json:"count,omitempty"`
@@ -6824,6 +7153,12 @@ type ListJobRunsParamsView string
 
 // ListJobRunsParamsInclude defines parameters for ListJobRuns.
 type ListJobRunsParamsInclude string
+
+// CreateJobBulkParams defines parameters for CreateJobBulk.
+type CreateJobBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
@@ -7472,6 +7807,9 @@ type RunRetentionJSONRequestBody = RetentionInput
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeyInput
 
+// CancelBackfillJSONRequestBody defines body for CancelBackfill for application/json ContentType.
+type CancelBackfillJSONRequestBody = JobReasonInput
+
 // RestoreDeadLetterJSONRequestBody defines body for RestoreDeadLetter for application/json ContentType.
 type RestoreDeadLetterJSONRequestBody = DeadLetterActionInput
 
@@ -7547,6 +7885,9 @@ type UpdateJobDefinitionJSONRequestBody = JobDefinitionPatch
 // ReplaceJobDefinitionJSONRequestBody defines body for ReplaceJobDefinition for application/json ContentType.
 type ReplaceJobDefinitionJSONRequestBody = JobDefinitionInput
 
+// CreateBackfillJSONRequestBody defines body for CreateBackfill for application/json ContentType.
+type CreateBackfillJSONRequestBody = BackfillInput
+
 // PauseJobDefinitionJSONRequestBody defines body for PauseJobDefinition for application/json ContentType.
 type PauseJobDefinitionJSONRequestBody = JobPauseInput
 
@@ -7555,6 +7896,12 @@ type ResumeJobDefinitionJSONRequestBody = JobReasonInput
 
 // CreateJobRunJSONRequestBody defines body for CreateJobRun for application/json ContentType.
 type CreateJobRunJSONRequestBody = JobRunInput
+
+// CreateJobBulkJSONRequestBody defines body for CreateJobBulk for application/json ContentType.
+type CreateJobBulkJSONRequestBody = JobBulkInput
+
+// CancelJobBulkJSONRequestBody defines body for CancelJobBulk for application/json ContentType.
+type CancelJobBulkJSONRequestBody = JobReasonInput
 
 // CancelJobRunJSONRequestBody defines body for CancelJobRun for application/json ContentType.
 type CancelJobRunJSONRequestBody = JobForceInput
@@ -7773,6 +8120,12 @@ type ServerInterface interface {
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
+	// GetBackfill Get a backfill with its progress
+	// (GET /api/v1/backfills/{backfill_id})
+	GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID)
+	// CancelBackfill End a backfill
+	// (POST /api/v1/backfills/{backfill_id}/cancel)
+	CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID)
 	// ListArchivedDeadLetters List archived dead letters
 	// (GET /api/v1/dlq/archive)
 	ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams)
@@ -7920,6 +8273,12 @@ type ServerInterface interface {
 	// ReplaceJobDefinition Replace a job definition
 	// (PUT /api/v1/job-definitions/{definition})
 	ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams)
+	// ListBackfills List the backfills of a job definition
+	// (GET /api/v1/job-definitions/{definition}/backfills)
+	ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams)
+	// CreateBackfill Run slots of the past
+	// (POST /api/v1/job-definitions/{definition}/backfills)
+	CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams)
 	// ListNextJobRuns When a job is due next
 	// (GET /api/v1/job-definitions/{definition}/next-runs)
 	ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams)
@@ -7938,6 +8297,15 @@ type ServerInterface interface {
 	// ListJobRuns List job runs
 	// (GET /api/v1/job-runs)
 	ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams)
+	// CreateJobBulk Cancel many runs, or run them once more
+	// (POST /api/v1/job-runs/bulk)
+	CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams)
+	// GetJobBulk Get a bulk with its progress
+	// (GET /api/v1/job-runs/bulk/{bulk_id})
+	GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID)
+	// CancelJobBulk End a bulk
+	// (POST /api/v1/job-runs/bulk/{bulk_id}/cancel)
+	CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID)
 	// GetJobRun Get a job run
 	// (GET /api/v1/job-runs/{run_id})
 	GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams)
@@ -8244,6 +8612,18 @@ func (_ Unimplemented) VerifyAudit(w http.ResponseWriter, r *http.Request, param
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetBackfill Get a backfill with its progress
+// (GET /api/v1/backfills/{backfill_id})
+func (_ Unimplemented) GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CancelBackfill End a backfill
+// (POST /api/v1/backfills/{backfill_id}/cancel)
+func (_ Unimplemented) CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListArchivedDeadLetters List archived dead letters
 // (GET /api/v1/dlq/archive)
 func (_ Unimplemented) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams) {
@@ -8538,6 +8918,18 @@ func (_ Unimplemented) ReplaceJobDefinition(w http.ResponseWriter, r *http.Reque
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListBackfills List the backfills of a job definition
+// (GET /api/v1/job-definitions/{definition}/backfills)
+func (_ Unimplemented) ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateBackfill Run slots of the past
+// (POST /api/v1/job-definitions/{definition}/backfills)
+func (_ Unimplemented) CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListNextJobRuns When a job is due next
 // (GET /api/v1/job-definitions/{definition}/next-runs)
 func (_ Unimplemented) ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams) {
@@ -8571,6 +8963,24 @@ func (_ Unimplemented) ListJobDefinitionVersions(w http.ResponseWriter, r *http.
 // ListJobRuns List job runs
 // (GET /api/v1/job-runs)
 func (_ Unimplemented) ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateJobBulk Cancel many runs, or run them once more
+// (POST /api/v1/job-runs/bulk)
+func (_ Unimplemented) CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetJobBulk Get a bulk with its progress
+// (GET /api/v1/job-runs/bulk/{bulk_id})
+func (_ Unimplemented) GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CancelJobBulk End a bulk
+// (POST /api/v1/job-runs/bulk/{bulk_id}/cancel)
+func (_ Unimplemented) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -9485,6 +9895,58 @@ func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.VerifyAudit(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetBackfill operation middleware
+func (siw *ServerInterfaceWrapper) GetBackfill(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "backfill_id" -------------
+	var backfillID BackfillID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "backfill_id", chi.URLParam(r, "backfill_id"), &backfillID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backfill_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetBackfill(w, r, backfillID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelBackfill operation middleware
+func (siw *ServerInterfaceWrapper) CancelBackfill(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "backfill_id" -------------
+	var backfillID BackfillID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "backfill_id", chi.URLParam(r, "backfill_id"), &backfillID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backfill_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelBackfill(w, r, backfillID)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -13144,6 +13606,137 @@ func (siw *ServerInterfaceWrapper) ReplaceJobDefinition(w http.ResponseWriter, r
 	handler.ServeHTTP(w, r)
 }
 
+// ListBackfills operation middleware
+func (siw *ServerInterfaceWrapper) ListBackfills(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBackfillsParams
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListBackfills(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateBackfill operation middleware
+func (siw *ServerInterfaceWrapper) CreateBackfill(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "definition" -------------
+	var definition JobDefinitionRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateBackfillParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateBackfill(w, r, definition, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListNextJobRuns operation middleware
 func (siw *ServerInterfaceWrapper) ListNextJobRuns(w http.ResponseWriter, r *http.Request) {
 
@@ -13685,6 +14278,99 @@ func (siw *ServerInterfaceWrapper) ListJobRuns(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListJobRuns(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateJobBulk operation middleware
+func (siw *ServerInterfaceWrapper) CreateJobBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateJobBulkParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateJobBulk(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetJobBulk operation middleware
+func (siw *ServerInterfaceWrapper) GetJobBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "bulk_id" -------------
+	var bulkID BulkID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "bulk_id", chi.URLParam(r, "bulk_id"), &bulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bulk_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetJobBulk(w, r, bulkID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelJobBulk operation middleware
+func (siw *ServerInterfaceWrapper) CancelJobBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "bulk_id" -------------
+	var bulkID BulkID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "bulk_id", chi.URLParam(r, "bulk_id"), &bulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bulk_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelJobBulk(w, r, bulkID)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -18318,6 +19004,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/backfills/{backfill_id}", wrapper.GetBackfill)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/backfills/{backfill_id}/cancel", wrapper.CancelBackfill)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/dlq/{topic}", wrapper.ListDeadLettersOfTopic)
 	})
 	r.Group(func(r chi.Router) {
@@ -18465,6 +19157,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/api/v1/job-definitions/{definition}", wrapper.ReplaceJobDefinition)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-definitions/{definition}/backfills", wrapper.ListBackfills)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-definitions/{definition}/backfills", wrapper.CreateBackfill)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/job-definitions/{definition}/next-runs", wrapper.ListNextJobRuns)
 	})
 	r.Group(func(r chi.Router) {
@@ -18529,6 +19227,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/start", wrapper.StartRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/bulk", wrapper.CreateJobBulk)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-runs/bulk/{bulk_id}", wrapper.GetJobBulk)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/job-runs/bulk/{bulk_id}/cancel", wrapper.CancelJobBulk)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
@@ -18748,6 +19455,15 @@ type ActionAcceptedJSONResponse struct {
 	Headers ActionAcceptedResponseHeaders
 }
 
+type BackfillFoundResponseHeaders struct {
+	ETag string
+}
+type BackfillFoundJSONResponse struct {
+	Body Backfill
+
+	Headers BackfillFoundResponseHeaders
+}
+
 type DeadLetterGroupFoundResponseHeaders struct {
 	ETag string
 }
@@ -18804,6 +19520,15 @@ type ForeseenJSONResponse struct {
 	Body Foresight
 
 	Headers ForeseenResponseHeaders
+}
+
+type JobBulkFoundResponseHeaders struct {
+	ETag string
+}
+type JobBulkFoundJSONResponse struct {
+	Body JobBulk
+
+	Headers JobBulkFoundResponseHeaders
 }
 
 type JobDefinitionFoundResponseHeaders struct {
@@ -19313,6 +20038,107 @@ type VerifyAuditdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VerifyAuditdefaultApplicationProblemPlusJSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfillRequestObject struct {
+	BackfillID BackfillID `json:"backfill_id"`
+}
+
+type GetBackfillResponseObject interface {
+	VisitGetBackfillResponse(w http.ResponseWriter) error
+}
+
+type GetBackfill200JSONResponse struct{ BackfillFoundJSONResponse }
+
+func (response GetBackfill200JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfilldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetBackfilldefaultApplicationProblemPlusJSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfillRequestObject struct {
+	BackfillID BackfillID `json:"backfill_id"`
+	Body       *CancelBackfillJSONRequestBody
+}
+
+type CancelBackfillResponseObject interface {
+	VisitCancelBackfillResponse(w http.ResponseWriter) error
+}
+
+type CancelBackfill200JSONResponse struct{ BackfillFoundJSONResponse }
+
+func (response CancelBackfill200JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfilldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CancelBackfilldefaultApplicationProblemPlusJSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -22085,6 +22911,135 @@ func (response ReplaceJobDefinitiondefaultApplicationProblemPlusJSONResponse) Vi
 	return err
 }
 
+type ListBackfillsRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     ListBackfillsParams
+}
+
+type ListBackfillsResponseObject interface {
+	VisitListBackfillsResponse(w http.ResponseWriter) error
+}
+
+type ListBackfills200JSONResponse BackfillList
+
+func (response ListBackfills200JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBackfillsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListBackfillsdefaultApplicationProblemPlusJSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfillRequestObject struct {
+	Definition JobDefinitionRef `json:"definition"`
+	Params     CreateBackfillParams
+	Body       *CreateBackfillJSONRequestBody
+}
+
+type CreateBackfillResponseObject interface {
+	VisitCreateBackfillResponse(w http.ResponseWriter) error
+}
+
+type CreateBackfill200JSONResponse BackfillPreview
+
+func (response CreateBackfill200JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill202ResponseHeaders struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+type CreateBackfill202JSONResponse struct {
+	Body    Backfill
+	Headers CreateBackfill202ResponseHeaders
+}
+
+func (response CreateBackfill202JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfilldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateBackfilldefaultApplicationProblemPlusJSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListNextJobRunsRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     ListNextJobRunsParams
@@ -22389,6 +23344,185 @@ type ListJobRunsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListJobRunsdefaultApplicationProblemPlusJSONResponse) VisitListJobRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateJobBulkRequestObject struct {
+	Params CreateJobBulkParams
+	Body   *CreateJobBulkJSONRequestBody
+}
+
+type CreateJobBulkResponseObject interface {
+	VisitCreateJobBulkResponse(w http.ResponseWriter) error
+}
+
+type CreateJobBulk200JSONResponse JobBulkPreview
+
+func (response CreateJobBulk200JSONResponse) VisitCreateJobBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateJobBulk202ResponseHeaders struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+type CreateJobBulk202JSONResponse struct {
+	Body    JobBulk
+	Headers CreateJobBulk202ResponseHeaders
+}
+
+func (response CreateJobBulk202JSONResponse) VisitCreateJobBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateJobBulkdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CreateJobBulkdefaultApplicationProblemPlusJSONResponse) VisitCreateJobBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobBulkRequestObject struct {
+	BulkID BulkID `json:"bulk_id"`
+}
+
+type GetJobBulkResponseObject interface {
+	VisitGetJobBulkResponse(w http.ResponseWriter) error
+}
+
+type GetJobBulk200JSONResponse struct{ JobBulkFoundJSONResponse }
+
+func (response GetJobBulk200JSONResponse) VisitGetJobBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobBulkdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetJobBulkdefaultApplicationProblemPlusJSONResponse) VisitGetJobBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelJobBulkRequestObject struct {
+	BulkID BulkID `json:"bulk_id"`
+	Body   *CancelJobBulkJSONRequestBody
+}
+
+type CancelJobBulkResponseObject interface {
+	VisitCancelJobBulkResponse(w http.ResponseWriter) error
+}
+
+type CancelJobBulk200JSONResponse struct{ JobBulkFoundJSONResponse }
+
+func (response CancelJobBulk200JSONResponse) VisitCancelJobBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelJobBulkdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response CancelJobBulkdefaultApplicationProblemPlusJSONResponse) VisitCancelJobBulkResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -27243,6 +28377,12 @@ type StrictServerInterface interface {
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	// GetBackfill Get a backfill with its progress
+	// (GET /api/v1/backfills/{backfill_id})
+	GetBackfill(ctx context.Context, request GetBackfillRequestObject) (GetBackfillResponseObject, error)
+	// CancelBackfill End a backfill
+	// (POST /api/v1/backfills/{backfill_id}/cancel)
+	CancelBackfill(ctx context.Context, request CancelBackfillRequestObject) (CancelBackfillResponseObject, error)
 	// ListArchivedDeadLetters List archived dead letters
 	// (GET /api/v1/dlq/archive)
 	ListArchivedDeadLetters(ctx context.Context, request ListArchivedDeadLettersRequestObject) (ListArchivedDeadLettersResponseObject, error)
@@ -27390,6 +28530,12 @@ type StrictServerInterface interface {
 	// ReplaceJobDefinition Replace a job definition
 	// (PUT /api/v1/job-definitions/{definition})
 	ReplaceJobDefinition(ctx context.Context, request ReplaceJobDefinitionRequestObject) (ReplaceJobDefinitionResponseObject, error)
+	// ListBackfills List the backfills of a job definition
+	// (GET /api/v1/job-definitions/{definition}/backfills)
+	ListBackfills(ctx context.Context, request ListBackfillsRequestObject) (ListBackfillsResponseObject, error)
+	// CreateBackfill Run slots of the past
+	// (POST /api/v1/job-definitions/{definition}/backfills)
+	CreateBackfill(ctx context.Context, request CreateBackfillRequestObject) (CreateBackfillResponseObject, error)
 	// ListNextJobRuns When a job is due next
 	// (GET /api/v1/job-definitions/{definition}/next-runs)
 	ListNextJobRuns(ctx context.Context, request ListNextJobRunsRequestObject) (ListNextJobRunsResponseObject, error)
@@ -27408,6 +28554,15 @@ type StrictServerInterface interface {
 	// ListJobRuns List job runs
 	// (GET /api/v1/job-runs)
 	ListJobRuns(ctx context.Context, request ListJobRunsRequestObject) (ListJobRunsResponseObject, error)
+	// CreateJobBulk Cancel many runs, or run them once more
+	// (POST /api/v1/job-runs/bulk)
+	CreateJobBulk(ctx context.Context, request CreateJobBulkRequestObject) (CreateJobBulkResponseObject, error)
+	// GetJobBulk Get a bulk with its progress
+	// (GET /api/v1/job-runs/bulk/{bulk_id})
+	GetJobBulk(ctx context.Context, request GetJobBulkRequestObject) (GetJobBulkResponseObject, error)
+	// CancelJobBulk End a bulk
+	// (POST /api/v1/job-runs/bulk/{bulk_id}/cancel)
+	CancelJobBulk(ctx context.Context, request CancelJobBulkRequestObject) (CancelJobBulkResponseObject, error)
 	// GetJobRun Get a job run
 	// (GET /api/v1/job-runs/{run_id})
 	GetJobRun(ctx context.Context, request GetJobRunRequestObject) (GetJobRunResponseObject, error)
@@ -27915,6 +29070,68 @@ func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request, par
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
 		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetBackfill operation middleware
+func (sh *strictHandler) GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
+	var request GetBackfillRequestObject
+
+	request.BackfillID = backfillID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBackfill(ctx, request.(GetBackfillRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBackfill")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetBackfillResponseObject); ok {
+		if err := validResponse.VisitGetBackfillResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelBackfill operation middleware
+func (sh *strictHandler) CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
+	var request CancelBackfillRequestObject
+
+	request.BackfillID = backfillID
+
+	var body CancelBackfillJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelBackfill(ctx, request.(CancelBackfillRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelBackfill")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelBackfillResponseObject); ok {
+		if err := validResponse.VisitCancelBackfillResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -29425,6 +30642,67 @@ func (sh *strictHandler) ReplaceJobDefinition(w http.ResponseWriter, r *http.Req
 	}
 }
 
+// ListBackfills operation middleware
+func (sh *strictHandler) ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams) {
+	var request ListBackfillsRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBackfills(ctx, request.(ListBackfillsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBackfills")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListBackfillsResponseObject); ok {
+		if err := validResponse.VisitListBackfillsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateBackfill operation middleware
+func (sh *strictHandler) CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams) {
+	var request CreateBackfillRequestObject
+
+	request.Definition = definition
+	request.Params = params
+
+	var body CreateBackfillJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateBackfill(ctx, request.(CreateBackfillRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateBackfill")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateBackfillResponseObject); ok {
+		if err := validResponse.VisitCreateBackfillResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListNextJobRuns operation middleware
 func (sh *strictHandler) ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams) {
 	var request ListNextJobRunsRequestObject
@@ -29608,6 +30886,101 @@ func (sh *strictHandler) ListJobRuns(w http.ResponseWriter, r *http.Request, par
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListJobRunsResponseObject); ok {
 		if err := validResponse.VisitListJobRunsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateJobBulk operation middleware
+func (sh *strictHandler) CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams) {
+	var request CreateJobBulkRequestObject
+
+	request.Params = params
+
+	var body CreateJobBulkJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateJobBulk(ctx, request.(CreateJobBulkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateJobBulk")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateJobBulkResponseObject); ok {
+		if err := validResponse.VisitCreateJobBulkResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetJobBulk operation middleware
+func (sh *strictHandler) GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
+	var request GetJobBulkRequestObject
+
+	request.BulkID = bulkID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetJobBulk(ctx, request.(GetJobBulkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetJobBulk")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetJobBulkResponseObject); ok {
+		if err := validResponse.VisitGetJobBulkResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelJobBulk operation middleware
+func (sh *strictHandler) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
+	var request CancelJobBulkRequestObject
+
+	request.BulkID = bulkID
+
+	var body CancelJobBulkJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelJobBulk(ctx, request.(CancelJobBulkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelJobBulk")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelJobBulkResponseObject); ok {
+		if err := validResponse.VisitCancelJobBulkResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -32183,794 +33556,825 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L0Lc9w2ti76V3D7TFUem+5IsuzYUk2do8hyookje0vy+J4aZTfRJLqbERtgCFBy7ynf334LCw+CJPiU",
-	"nElm51SdPY6aBEA8FtbjW9/65yxi24xRQgWfHf1ztiE4Jjn88yRN2b38R0x4lCeZSBidHc2uNwRtidiw",
-	"mCOxSTjKsNigDeYBYhQd7j2bz4IZjzZki+XLYpeR2dGMizyh69mnT8Hs7Bqv/c3ekZwnjCK2QmJDUE44",
-	"K/KIBCih6NeCCcJl2zn5tUhyEs+ORF4Qt68MC0Fy2dp/3cz+8V83s5//42b2l1ngGcR5TLYZE4SKS5Kl",
-	"eCebqw/pigh0vyEUYYoIztOE5Eh2TrhA94nYwCA53hJkW4t2T34kO3SPOcKU35OcxAivcUKrk0JosZ0d",
-	"/WMmP2D2s29873KyIjmhETnJsjTxDU/O2D1OBBIbLFSX/JbEaMVyNbxQNRIiTGOUcLRhlBU5ifsW6JKI",
-	"fHeyEiT3zUnEaMwRlj+j+00SbRCmTGxIjkS+Q1t8SzjihHJS7Wab0GQrv3rffm5CBVmTHPr88OHDSSE2",
-	"hIokwoI0O/6B3SPBZMsxwijKSSyfxanedfvdH/UpmGU4x1si9OY+LXLOcv+khpR8FIsIngjNZszwmqAl",
-	"WbGcBAhzlKgpXyd3hAbV7XBDV0kqO5qjs49RWsSEo1C+H85v6CyYJbKjXwuS72bBjOKtHKnqrTpj+OMb",
-	"QtdiMzs62Dt8EcgpNH/Y9+2ZV2/+84TzZE0JeQ0DkK34OsP6qUp3f8nJanY0+1/flALhG/Ur/+YNXpLU",
-	"9HHKKC+2JP8+Z0XW3VGkH12s5bNTu8tzkmK5Pn2d2QcXSTyxs5xgQeLXOds298Y5jdKCJ3ews70jUG8v",
-	"VvJ1t/8Vy7dYzI5mMRbkiUi2ZNaygHoA16zZPeylId0LNrHzszxn+WmKOS9nujqGS5IRLPAybR0EkW0s",
-	"ItlIZRSJIFvetxavCI7fECnEy6HMPgXyKJyr9/f37NhxnuNddeiMCpzQ1tF/YDlcWlggnKaIRVGRy7tF",
-	"HlwYN9oSzvGaBOh+w1J18WC6QxHmfR+su5627WD017us59yqruDzJ3XzOqFrkmd5QkXrFIFEh+MqJR/0",
-	"yNs+fVW2N2u5h/+x9+QlfrL6+Z9PDz79pW3ffU8oyeHg/iS78Yl+thKEGqGbkziXchcutkhewEsc3QYI",
-	"C5QSzEXbeNe2n8U2of5DklDx9GAGW07fV3vw/4LyBtvz3mDyO+S0XbMsifwXi5A/mQtlleRcjldOVduA",
-	"4YVpa/0DKHJty3yClKKnVAPB0R1OC3WxhbLvv8J/h3NUHvgjODPbggu0SlqnWDXrP/nOhXa49/J55UI7",
-	"aGyNIaf+b2x5WfRcC7+w5SIvRl0J79+fvzJd/Eh232FOnh+2TaVc2FuyA1mxhCfda/+W7MK2ubolu4V6",
-	"o+3ef7H/8qDlzPxIdr0jwhwJ8lF09N/WsVofb8ewy/rvhyN5WGG3bPAdkXunbRgpbNu+HbOvj2C7BuRu",
-	"mIOWDfMGcwHq7cQbPsVcLHLZwEMueTuKSde8M4bJN/3bPPYt33c7FBotAovwGIXy9zBAlNwTOPg5FwFa",
-	"7lBMVrhIW7cWy+tSwJg8mEuBJpv1Gz6v3vznO7xLGY7bZdeWbJckl4IUo79dvb1AmXrDJ82kdaqlWQCm",
-	"EfmIt1lKbmgIg5xHBRdsS/K/Rk/2vw0Ry1EomMDpX/cP5s+6JGCrLq9H81sJwUt1G7ZNl9KntNoDBru+",
-	"PuEqlTeR3FDStoK/tq2ofmmqGL0knKVFVYkfq1rmto2HaJblSIaJDDiop6yg4if8se2SUccxkk8ttvjj",
-	"46sWziiUitQ7is+h4FwyJvr2GVshRglKE0rwun0tGRNT99IVXuPuO5/jNZ7cOvicpu9S5bN6yA5VIxh2",
-	"+K8EFsUDzDUO7z9otKqFQWepQzdmebJOKE6VkjxHpxuc4wh2FC+iDcjyb0KEc4IykkeEiieERixW7iz4",
-	"NCnqm7pzu7vQdbA8ezbIvwIf0KV3VT/D2pEsh3tpSdYJpQldw02FUfh19VJC6k7i86/Dz2ASXOc46rEw",
-	"hXxkovfE7ojzV7b56pJo61q1374uw04qSZM7ku9aO4v1A4/TW767LDymaShbC1G0wXRNOKJMbOzqgv+X",
-	"o4O9PeUevAc3LSvSGG1wlhEaoJjdU3nzig25oRFOU31Nq6eWBG1xTNoVjTjfSdPG5/lcMpYSTJXD/Y5Q",
-	"0ebwPKm6O2GrSqUgdPyfmCIi22g4Puef0ZsJo76GP0/wQsmXm56SQaLtpIgTUfZeEWzPfILNcau07MWq",
-	"o2RQAKPfceIEHX4ku+Ys/T3hyTIl6OTq9PxcblEtT6sSByO5ye08Wvtdj7wW2ZgNl5/ut/w/T/6/n/+j",
-	"5StWP2ERbZrD/54hRhGj6Q4l1XgQ2mAdegrPrvE6bB/86olq/CFS/3x1wShpGeQJHHL0dO+wMUgukjQd",
-	"M1TZTfd4GwaDf8AUnA+XBdw0HpmVq19ChONYWQBckAylbA3am5JDCUWrNFlvBPpS6Qjo8v3FxfnF918F",
-	"iK1uqAr9iA3JCUo4qHyYI84Ylf+LoRUkIBqUMrpuF2KJGq7/nBqrUQ/ZYzL2Kkl6Oq6lTefzd2KwfXAc",
-	"a0GsBfdcm4Hhkf6H0qtDkIErnMv/gb9IeZ/wG/prkUS3xzryBtEeKSoTjnB6j3dcTdUcheQjjsTCtA1N",
-	"ENs3oXFg5jbCFCYQcR1zu4fJVlMu9aBtkqYJo/yBcwtDmQUzZ2BT5vlvbPmKrBKayJm9lOLVpx8lsfF/",
-	"/sKWKLYvWBVJjrxFoyufflS1TjkRW/UI6zt8oAqhuvmAE+H3cMtTIrcBhHRX+hYm1M5XXtCarvh0jyt/",
-	"xf5W/nOOrqUawUl+R3K0xTsUFULuQb5heYe7QnbYJnGeHvTP34+kXQm7JY+jf73Da48e8DpnW7QfgLpV",
-	"+qTQ/lwdQPQ1RG0XPPlvEsKELAnCAm0ZF2h/L9jb23NdtVrhmbd6ddZkjEUd9IW85TddJf/t+a6f5ADh",
-	"nIJoUneMFCzH6GBvgPfNfvXA8R4MGS1gCTy62OtT9O3B4d4chXIj/fXpXiiFnoVGSLvtf+tfeBhoyMB9",
-	"Qjlicp86oYT6nai77AMrgF+q/fi6fqsH7kLd1wPOsGqg5xzfUCkpf/Nz/FsIwSu8xq2dlF6bh/YiSOa/",
-	"fmRPym8sVR576SQ0Jh9bbh35YOeQmjP594Tc+zfItog2EFfF0QZO+DEKl5gnUTjgWN/JZn0+dWhhFsxW",
-	"RZr6verTt6xclN/nvfOBLDeM3bZup3v1+6PsqA8sv+1wbNzDz4/W0ypl9xfQctcelqtzr59u2bvwP2P2",
-	"7if1MOHiOxYnROEAI9X5P2cRo4IoIxdnWZpEEEv/5heufh72paq5c5oVQnb4KZidMrmvBDHH9lG6cRu1",
-	"ndWnouK2euTvrDfsfrH8LU0oedTOZINdX/qa5dHj9Qit9XZnVuFxuzWtdnV/SXixfbx+VXPuGkJE5hHb",
-	"F/nObV5JnEfek26jZWcwfTxjlLsH/iSKSCYU8PRROpd3v1qspkzD0KVUHOMix8uUgE5f0FgqvngHVwxc",
-	"RdoDmXBEldRzAMsGWOwbhH7sG3imgv994gKAu171QIY/VR3fChHJChp/BikCjbfNHwC2Jk9H9SuMrfXI",
-	"43+TcOEb/omC1rIVigmONSCKz9GHRGxYIVAo1Z6/StUmlFfeTuFJKDNB/0BhXfQXwb7hAke381n1q1ia",
-	"RLvPtTiq9bbVyeDXR1qeK4HF51iftsE7q/LAL1DxmEeXK6bh9g9Qv9elS1yQ2ge9YWoAfr0L8hy03mXa",
-	"nI/TruS1iJO0yLsWMMvZMiXb/xg3C+/UW75JAB/nPaEC3eeMrmsfbdM8upZRPWRuvSc2OaDrHSeNQAH8",
-	"n9QR/l1v1xMC1OSxnHBC6GOqE4Qn641on7dKwE55d3XcLXzQeaj4Sx9XLlWabj8W5omHfsZlQU8hAPqo",
-	"X3BZtA49L+jj6AHOByjU22/4AaU0eoAaM1xi5QUdL6w0vvaxN+dvsbRuCtUTJ4eq681m0pUzC66a+BtN",
-	"hIbsaU+qST3b4thkIv3rFeDPvgUvmPiJxcmqNQXOG3AlCp+A5Nc+SDpol++jKy263dbV1xDNUkjoKAdZ",
-	"J5QjLBCjEUEFTQk3p0U2HRcpiRHLwZ3HwW2Hsyxndzj9g+0VYtGo4/aLQcM+qswauFq/N8F1RYRI6Jo/",
-	"7mSYVttmg+vfkTqJO4hVP/SWvk6i20f+Dtlkm1EKflbyUSAh+wVTUrubH9f80o22DUG7sB80c8rn87hT",
-	"p9psHTX8+ngamnGJP7aOZtr1eyUoua8npLve9s+usDn9j5eC5tMe1ZdjGu335JiJGuLGce0QZ+SPfM46",
-	"lvr6MVYW2tW9gVX97lyD8nAcw9fh9F3OMpILCKuscMpJMMucP/1zhiMhbxkPSIlAgn0iFF4IjlSAKEng",
-	"zzm5Y7ckRhSCdFmiU/zrSNBghuluIQjFajabv5epP0Ozicp3ljvPXgxmajx8VJNJXHm2KCCu1ngM8qAK",
-	"bsdbW1WG8FJuPIy2CS0EqBLD+qc69Nb4IcvJKvnYcnSLZZpEKMO5MCcY/JJLIu4JpK5y5c/mEcsVkUWj",
-	"fb2QoybLvNMy/zlLSa92I5/5FMzU1lgkHkX7ZMnBfwTuj3IbhZVJbVso3e4W/6IAyHV0SflEQnueyMla",
-	"C89mPLiUkP+YwUB09FOvmp6LyikIzJGr7OPKQSjD6Wz5C4mEHIw63CqAMvKEV06gN21TRdA3jHECm0Y9",
-	"rqaegB9TG4Jz9Fqq9/EWsDQ03QXa6FnudMqEbO4YEYtwsgsc+uVD9bA2ZBA1uxoRGnPZTSI4SVfHiMqB",
-	"1RAM486aN5coQHGylnMgTZ9wHqJwEaLw/4QofBLO0ZXsFKdyQBwmDW4URonFEI5MH518VvoD+81DUAc7",
-	"E65PV3WR2kFbz589e/qsO2mrebB+017LwzqgW4MM09gxveutNahcH9UdVsOLdEsEA4WQ69d+pkG1GXmk",
-	"s2Qht+Dw/AKlGnyqY2iDWYbXCbXqYae3v3yy/qF2PJX2vJ9sg8udn+txinO2JUsW71CcgKrRUGO8mSb6",
-	"DtmURA5XtziNtRRp3ojB7OMTlUh89FxqL0NvRee9A9D2BE4A+o3T9O1qdvSPHr/c1duLt3qSfvZ+vkr3",
-	"iVU4QOoYWkflxwpbFpOUQDz7Xjvwcki2nbsjezlQ0XFe2f8UzG4TGg9D2Pwon3Tefgr7BHPf9ek89m0J",
-	"AdLSrfXRF1LlLdRMtYC9A+SkvkBqEVBggGNT74FYSmzBjlH4dYi4wPJqAb+VlgFfcAvsLeOorWM6/BTM",
-	"7ki+7Bz4M6+6gKU+cKtmzXyWbqz99ExRAspVqKc1RXKAsaGk4XiNv+CKg6V5nQ24z9QyWuVwWB5fy4f+",
-	"qDee5zhgavAbznrKARt8YkxwvFAhZMj9t/9leaFgWyzU+oKxq/xtAbB3VHD/ms5D/2uJo9tVkqbmP4v0",
-	"Vv9TOSH0fxjXqP1v48Ly5Tmo751yE8CLIy6CyGShf56LQA+n/x6gOynzfNlNO8WvAPwJc3RObVajuqM/",
-	"ChR+/fXXoQaOSpX1fsNQiqNbFGp8Bj/KCVZqBS3SFC+lkqV8GB+frNkTPRxpz88v8f1PKkd05vz6hN8m",
-	"2ROWqWV4kjGpauQW6VXm6428yq7Ylqh8TZBHKsarcnEwHL45ugDFVqd3Dr7pPmyYw8WXiDly7z4FsF0n",
-	"lMjrU4pBq0l3irb9Q7gEBdlmHnn7dmUzub7gkH0FIqMd1O+2LG+WZcETSjiXykOn9DzYk2Z/lWyt6/l9",
-	"edVFHXx7WYojohkFIVcOsjeNFEwTLgK0IiquwUVO8NZeIED+pNgV28crvw6E6BCEGlBxVYYvL06VTxpj",
-	"0R/VK7UHt5ED24jQKa0jUlBrt7jXQEe02C5JHqB1zu7lnpa6SULNTp4F9eRSX0JmTdmg5H7BjR9umPIk",
-	"p1C57pq60/dgnSrFn6WxajpEkHeW7srDoe89+NnoWscIp5BjKKqJ9PO6lmgbHrLYaqQVzaCu/XhP2cm7",
-	"89ImIZsEaGe6D69s2SQ4DDEZa0osz3D/QZO6myZ0GL1gBW/TdkO7DUK0JZhCUlKUJrKZeV11lPLHO3Oh",
-	"/vgj9QSNyccQuDvhVPAyKaNzGl/YLmQDFV7RvS4J99K85/ftuZMopZs0K7jA22y8xSGFtGVR6OxI7lbj",
-	"dx4wrhdepbXMmamkvJcfYEWv9+a3cmaCuqMWbkJa/WfTePSI+hWeqnht1WrVPSRImsr9eYxiFvFvVCfz",
-	"bYzIxyzFCeWQzePquyBxucC5IGaN5pHGrNs/rHCSOj9jGpHU+YNcwXjBCmH+AGej1ij8rdEy/NU2L38m",
-	"lMNsOO9X/uw2UfmhrZXKUJq/tbZXHRrwFc21SuP8hXzc4ILrL5KCZ65vgepsLayB406y6av5a6yTJBYZ",
-	"5rz8c064YLn73yLf9bbNi60z4wXPCI0rbbq/255r30FovFixPCr/IieDqi5wwn1/j1KC89pig4yo/U0q",
-	"zRmJ/SaOPAB/J3mySspw5IijH21IdEviRSkCuh2C5nlOcDrgcaCZWyxxPHJYpaenGYcC6Zh4TVjIp0c8",
-	"oeuU6DMfYYqWypEce0M1xg9jTdxkLXWGbcK3msFhm3DZ5MIKpYKSjxmJRDlvwUxOiO8lNVG+pRujQ8jH",
-	"ya9+pVv2YO0S8LdYeQe6NZDZwFMkRjsi6m5hIK3syRl2ZbN2rOgl8knlDRmw4M0PAfY6Oc6SB11vtzn6",
-	"kWQCkZQTRZ0AdLFsm8nzg1IspLqciBua5eyOaOod+dVyHlTAf8NSUEET5dsA6B2m5F5lNVZ33wbzTRuJ",
-	"y/NDH4mLWv+RAT+9og9ZC9lEoMbrDsG3KMAN5N1E6twIhtYMMVo1cSFOpUxrdz3GbqFgxm6bHV8wx2h3",
-	"mgfo35IQamwGf5CroPqLS+FVI+BUCqmxR50dFgC2AcIUwEsDmQBw8Dm6l7OhRxIgLG5ohWZA2T4azumk",
-	"18LeOobW4ZuAMMUErhXxh9prPeR87vKy21ld5AZ1ke1b61OcpiMP4A/sHmEIeidRkmEKgiOX+pA8fucC",
-	"1kTDFMKNEJlKHP6FLUOPNyVf80dy058gqVPII+6AT7/gCOfrYiubCYx7QW7IOr7nC45CVoisEOH8hhoE",
-	"SyJMQ2hN5IprLfGH6+t3lSlQKQNrIpDckCzeyRWUAk6IrE9uy8ZgHT6Bp9Ivu6vUKVJKcTWumBEO/qYL",
-	"ZoL1T56AdoO2ZMtyxUU8liCluVFSnGyHeb59bDslROweaxuypl7I9hctbg68JdrdmHAETwaIM+sR0jQf",
-	"OVCEKRkwMgz8a0EK4pELb+WRVzuFk0D9S0686XkDzOTrhAuiETgP5zE2T5v/bBpOPGU+IQZkA5ju5Lbg",
-	"gWE96Y7t7veyloA6nrdEe2RPgPXURFEGpVyGyTQrFFshaMYvn+9xIhZbPoKtQDGpM0qO0Z7tK+n52KeD",
-	"OE8rtybM9M9t54HEmiFwxHk4gVNrvkMdina52Gldax9+1UXc+PwW1Rxc6sNFr+3s59YDrgeh8xTgbKRk",
-	"JQDiF7HtFtPYq6dHjEZFnhMa7fyO6AG+Z4j52pBR98+LgWAz137ofXhFaCS1eMFuiSfO95rlSFXM4Tsu",
-	"D/YROG25i/FRJVrkVWU1hXJm0C3Zzf3IOcvW1zp7KeAWFyRjitCuoZE190hKMCeLKVA+9aadh96Zy/KE",
-	"5YnYDdy8IKr9uLdi8NI6FlX/sybHQprtI3T2IQ5plQ+knefKhccKvyjcO0KUUeJVqD1wnFZ3JPyYrNck",
-	"9/6m4ceDdklNWFrCoErw1pz8UkhVt0htd9ZPUjkiM6WevVmZufqKld9rNo+z55rnp1vY85HSXr7SK+zV",
-	"93Tef0rXCNAqZ1sLp4F44xGUyJJ3q+xjC/xGIFTU3woqklSDyz8KtCE4F0uCxcB9lBcjgtvOnfjJwxbo",
-	"7hX7yboL76w73jefWqjoJuXtU1DQgk0w1BLa3rM8RqE8NqENNSnuSsPaKxi8LGeDUTLgHtSKevdDF6wy",
-	"9k8/177GAt1Hml0rrL5LDtmSNQmSoYQfI2yM8SQlNgtDmJT3mnqhjuIQN55x6466A0aGXpX+u/COql0l",
-	"HetEEd4ic3soIzRO6DpA+0hzjgboANkPD9BTpNzXATpE2sU6d/XKwz5wJHRt4z19FEaVXQKcUA21VAtC",
-	"p92gXNPaZPYdrbIbx7ep50QdT6r+5Xr4y0hGh8vZcPZ8Z4h0xwpOjdG4A/cJ8cAOx4knQyEkyLZhcnXb",
-	"XM2bzjOv3eAWZz6mmNHK6yJNB6lX8yKKCPFOSZcp0H2oyNZHGGdcYzTWdqWKnJSAtS1BIseUK+xRxQbu",
-	"Wo2zbSIEib2L0TR5ycdELCIWk4FaYq/G2z0VNR12iNfd5CT3fjjklZtn1YtF+iiW2InhOUU/Jd+B2VWS",
-	"1A3lonO3uUtxN0h5axM19tRNMZW1EOBKBhyVe7/0MVANmPR46B9+HD7Hbh5yPV4WFG5HTdr1P+QMDHR4",
-	"lLbeoEQMG1j3V0vwWjEP3vElDeG4kKZyQ4+ZjIHgYlzEiZDCOkl/O2xxZW7VQP2TBnD6a/JRtIEzXFoq",
-	"FOE8TwgvC949GKnqUV8KKvh3O6Mb+ZdwkDel+bkq22xayqjK9hiec3LrKxVhUs80ChWdlwHgDbunZQnr",
-	"7hwbVVDQDMm3sg7d2MjvTFN2L5X8EmPtS8xQYXsNQZeGj849H1nT6O8kXzbMVhcmePApmOE82iR3ZDEg",
-	"qeLZ8/L52CN33EcPnUcXU3Jenj2TLZgSz13DOnz6KaiYf7UphQCSriHwV/NcOGE+T7T47JrSb5X3160X",
-	"3YlC1s9LQbFg6sZtfsK7nHBVuIbGCEDnUNIXQMUqmMtSYqr+cuUX8PIK3lBLLKiMkC2DWgyYooNnz9Ht",
-	"d0iwNWRpHyHMb62bRzdtThYoJZ7E6+Fo6qcvG4nankTNRCApE+9IjKDsxLB8zDpeNSZxkZFeQPjhvnkW",
-	"svOJHzeLUVbwTSX1R3lgSiqjjlPxFLooKzqNyZt6+sKoWbou9ZQq1O7We2nb08vbvWL2adg+/ZZpefm5",
-	"rezZZgyCvP1svAAQVaUqkUfgJwqGAI0eG+JNU7/PzdvCAJCyHKPtXyo3QllkubuSMzclAjtKOs+7gQ/u",
-	"Btn/VGFuqNd1RfDcMcSFBVw6unzLBGmmSit3CTOA+0/I7nNqFY/a4M/Li32Y3ehuMl8UT4mQhKP316+f",
-	"vJg3ANJO6eJp2xlSTqDyb9Vn04xPtEzx4YGhgFB4zSk3JQDmlUIPrnFvOXTrQL08u778v+cX3x+XfnSK",
-	"KIM8WJJyguRAEgXAGC1vIalGH4i+m1g/NukiphGgXTtv4hfaBau/ZzjK/pkBjLlL0pkErLVM1VNcTYQa",
-	"uZZy1JSJHo1HalcGLdtVwlTKp1vNXaUlkzac4G3tcE9ydc0qdrX26+vwW+hWlYZcsNWKEzHEWnA3yKHb",
-	"BMCNhCc25zP/3Vaeuq08IM3h4FmlIVPXszMRO8N5GwgXgJzKmNNoJk2pZq8CZAqp1eOefcLx2R50rUoy",
-	"D7SjazlF+u2HSbxv3YZ2wocwOpeXIhjdTgSnGqky2unwm/Gl0y9UTNVF4QZqQOaNWhKOtJRVCfTBd47D",
-	"lp3iiPjvHfmdVFMs4/iJ3hOwv2zpSdl35Uo6eP4pcAv9+LcX5sJuK9BC45zdkbq07ttOhy+0b0vXkJ5S",
-	"d7qe1OnUbR4ubNWLdwlvZRPT1pH6WAxCdoc4oTE/RnuGaMOc4eEb6hBmW9dv9nasAFl67bQwdepBD5/r",
-	"l2PgGa5CBClzqozy2LLL7r46qCTUjaqHXM8ghewzHA3ZM1eCZDo33P2mZ43ct/Y1evp0cMLbU8hYw/ma",
-	"iOEfea2ed9fqGRC/5Fu4ELoM0yUBoX55dvX2zd/PXiGWo1dnJ68mXPkvh+baHco7oMjicexm9WQ9Bw5T",
-	"S2yto7cUAP0YDpihoB3jca9nLzuljEYdg2+9OYO1a7tuy1blUVUVDMqC4Y4PojK3FZCOOVKu9R3UyuFq",
-	"K8BuQkeslbpa4FSMdyzMoOEY7PY6nkS3U7zwXTatFHjhxydx+uuT8rGwZC6KWB77oaidMAFWiIhV4/Dv",
-	"Lt+enl1dnb2aBbPXJ+dvzl55I+2lP7Kb0haeqm+QytyaMfTN6cOJUAaOtGsUKcnHw9F1no/j+8CaooZv",
-	"AMV/DwVYNd3RscL8JwrLilgBlDZ7mv4sZl6KiLUfzXWytqkJLI0JF4hlhDqFNtrlRQs2p/A5et6WjfIJ",
-	"rVJyX/pi6+QgynNU5uGoaeCE0HafntxuXuiNsb0SilZSQ1OkjePH3LNLjP07NvhcKjPYVWXqQO0hHv4X",
-	"U5g2a4ZEVSANt84n+KQqVtvgNw8aGvngV58/qoJ9+Cgq3FN/8r15riI1e8gjnc2oXAd8AvoHUjuM1DKe",
-	"fkOYIg0d9wwFaMOKXNW8wTsP5BRzsdjvgQV0bi3rizs4fEgzT00zz7YPaGW/gS/VTQb2S53R9ixRiRgZ",
-	"sUJvqXIG7h7CjYcLwbZYJFGnyx1CETSeqtZWqHE6IxiKXqYHjVkTHY4OU/vc0x8v3n54c/bq+7NXRypC",
-	"D7ofQHsSMUdKvTkCih+SC5zQdKfuGCYgSZLOb+j7i9Ozy+uT84sjk/gFkbklIXSOTr47uXj19kI2cr9h",
-	"RJUmjY0vd80omd/QD+fXP7y6PPmgWjDty+dUxBCQxPJPKlQA0TujjbnfUCpkwcyOahbM7CBmwcz21VTa",
-	"Hkduvqg5BIadludTELT1cIAShBaP5GfTgDxJvc4KnFFJ0W1xcTzcMpX33n2eCKGwS4/rrJJ7d5mzW5LD",
-	"3s1s5plzXdeZSNVJKo+H3/JxFsU54oPE1RTuOgcF8EjB/QYfXRcIuWzuOxzdstVqAhOA3KqWb1tbrE0J",
-	"DNkoOF0AidwdTrV23rxsLOXt3uGLvd6K7vVIXmJALjXOuQ3OreJvhoCWO8N+K9AdhiCSYCZvmidxLYDP",
-	"iiUwWZeZm9670W60yoGS5vzn+3Ypv7ZFKpIsTUgtQ6o57JZ2mwNv6l+eVWx+W2UsdlH69t8QgHp1TxkA",
-	"yYTTYxGdJUz02TgAuu28+7sUgm3ksXoj1UijZy53SAn65qF6dXby6gEqm9yX784uXp1ffP8gxS+YGa/i",
-	"A7VQE+t9kE5cWyfzgU7rzngDNYc9awgJoJOz7l3MZCJNbS50KKW6mhPtpYdlDFpjyrTRPRWviEo/GXdQ",
-	"B6V5Nk29nqEkPMJ5PMUDtjI1uWv6ccqZMgYUfaNTzitpSZt/TF/amRMmbNlKEME095gOLyKckzkKf+GM",
-	"hoqyX5CPIoQYekItzDYEnC6+oSW1LDwt/4jUGhyjcJlQnO9CtU/tuzoEG1ZVcagFE8yEiriqN72uUS+y",
-	"q7Xcish3CV0r8Cs4/ZJbku7kzbwhaeYSvl1fnlxcnZ9dXM+kHLv86eRC/fv9hbQRLnrG8jpJhwBifXG2",
-	"1Lgtw+/PrtE3cfrrN+Y6CANdP1vhFCjeEn6McJqibQEOAuGxTh3U6ABEtw+wOfC1Ot5x2Gvas2LizuMq",
-	"1Ag2MmexRAuOvNOdzfWpJeFjETEqzVo++OOr2L9Br9QggD5iqqcHfmKq0qO12CZ+lEmFN6SXTMOg8zzC",
-	"jqNQ7s6/gigI24hTDvdePq+kJRz0MKc0Z74KrxuSLKJBdY1hNPngKoA45/kX+y8PvMWL5Bp5ECDqdIIj",
-	"Q3M4P5xF5sAzFw50btxxcl4cc6IcBE5z+TMsNp9/+at+laE5TKUbeqQUcPzRn3yDsTHWxRZ/fJQTVmnz",
-	"kU6tA/QYxDc4kp7QYjRGTq4Ga3gmtlReq/vsO1s7xuVtglQoVbwgwhTFDIJ9hg9gAsKy1IW7z5+FzDWv",
-	"dROfV5HIQCUpAI9BhfpaKU0o/DoMQDMkH/E2SwkKwQDh86/Hk31V4RQT60WUc/G9UQrGWJza2AQ0RQ2I",
-	"7tQIkr9UAOzdyky7+/JgOKz+sHmldkbOFI2pqVc/zq360kjaaa+DV9ZJTmhuMhW7hVm21Bna9ZQTYOQH",
-	"OG74v8LO+MOzIahbAECxzMeFZJZbYdRyYosaWngQZTl6dX51enL56uxVoDzxJEZFJhVxAQF8VnBMY0jt",
-	"SROuE9SlHEi4SCKun4WkMP3s2LByLfwqv2WR8EWEge/AN8E5UWkTAqUEc4FC+U7YDRNWHvyImBiyf6rI",
-	"3XiAQN3hD5KiAyopiAXwjULsQUBpENtRTUo0mPgP2mXkW4UodFGG3WkpDwV/HQ4Af0HmGGFZakoWoEQE",
-	"EDuCMwYQSLWAjwIL22/UMKqCqgwriIF4ueAuvcEqAsqVNu7+aIF2/dwv9ycEIcCInGJwqYvmc9HK62H1",
-	"0srXxvNugiPZvbPqN3ezdqKWu+6Dew7FwFRIWCs9zgUT6PLs+0sAobn+j4uzD7OgHhG1rs2fB5GKegWC",
-	"h+nJXgywLGhJIrYlvBxXed6A5KqUD8MGK/+pW+px2/xg7dkR6k2orByNvs6JmwkDuVYBUo8YTxc8AOFr",
-	"mwWAdT2mG3piq5BssNKJlEdOMX+Zq1RVU1Pmt8PFaRppKE4GMty9AWvKDrQ2MTXiwLz/sAyLp96aj90n",
-	"VS3iuwmkRCHLQhRyIkKjMHHQpHQSolqJhCvC2uVOrk6Awpxs2R2Rr2w15zjZzgevQI/yzjIXLsp1RFl2",
-	"5N3Kdsn8vziL0e0gZ5kptts91+fbjOVj7wSbVcy9uspOEW/XM4m7bVrQfXlX7sKmoHGdxHdgPA8+0lKZ",
-	"1S8kzZXVS7WWQDP9T9ZjFea1wJ04h6JLf/qQhTozuKARq5Um1CO0X+dsi/bnvSwzWc6WqWIG6ppsaVW/",
-	"0482sF5yAGVLPd85gXvrxEY7Eq6K431pAxtfBeiWZFC5TN4/EaaMJhFOgWT8yIreZYrpLQ9u6JZsl1JU",
-	"cFizAPGN/If21audOEdvc309YLrTYZcv6+GQr4IbCj2rpPqdisQoUcFN/MWGbFROr0fwN735fk6pg2fP",
-	"VGsqkqNhMCuWpqr0mLK3QuNL8DOqDGLxdfkH6uug2PEdZC6IW6Ax0dwlQE42Rz8VXNV1ANeJ5kVPYrI9",
-	"Umz0/Ban8ZF/lA+lDfAxBVQ/ZF/O1Ytg/+WBmtOOYVj+AP+yPD9EPybfdbzv93B0Jc7bFd/be7xE+YYn",
-	"fhgkS/kMGzis1yxHOVmRnNCIzPsobhyOoDNbF7103vs3QdW53zX5KCYRi1tqxpTp7v4mnh4EUEoKUOaG",
-	"vm1vr9wWA7Pkm+nbHqyUtAu/4Lqk7he8rXh7H0m8P3dlQKazbfDl3t63+y9fHjw7/PZw7+XL/cGNd+dA",
-	"2/YP9g+/PXzx9Pnht4NbHpsX7U2F9pxyKTejDc5xZNIxusIkAwm/msnJLUSAe+gnZ4M6299cX/MeduxH",
-	"PqYlsnMsJFNjPNswmSbVFaI9HCXiWJFB8Zpn3d3z6MeExlIU4NUt1ugFqFcy72HQruvC3bl13frIm5L/",
-	"YaTOpd96LDYIn1Y1ZPijPT4PAM59NnePHdMIh88wA3KbUPev+w/y/njIUyYHiJ8ejLxCgM9JA9qMBlYy",
-	"YoVOIDJ8+HXSQyniGcvAXOLP6EPr9nApTPlow4NxVfAnoehHKaeajoNJ1CJPVZbXNEIR103f4SCqnTEj",
-	"HctuAzP2noOmSsSPJQ/UuaEDxSI8XgvGmTxjdWv5tCrFUSFvjveXb3iAloQnkHDCEbunQZWGYYt3YOYd",
-	"a3Pk69AEN7nA8iZSJfl0EbVlIVD4TRig8H/ru+kf+Ml//9wKljjYO3wxtspQK5fVvsN1GONdZ2UeaXty",
-	"gXeWZVS9Z4up4b6qPM+fDceafysHVgimZEMnnQ8cF5i5y7OrazBZHc4hsSFbTtK7ivHlo/H5FMyWZXrC",
-	"sN1k8hnqRbzphuSJaI8eghGrPLp6Cx0rCzfRpcc4yUG9KVG87SOHMLeU6CWui3fRs2Er1PEORcxw8Ohq",
-	"Psof8e7t+dXbi17xPjQu+WLAnZO60eKl3MiIMl35vKRkYvf0gZdOTcANIYwCQEKVMArqldsqglDxJ3A8",
-	"NJC02UN7qFBLOPJcez9p5xFbGY+UrWAJlGQJV+St0GXMhCAxyrDY8FahMcDDPFRm7Ck0ki5Z2yM1bEQH",
-	"Uu4UmJrEdrFBnqTJHfBp5ETl+ehvXdlSSq/OTl7JGef9AmaofHneHoLW+Zoa/ywIxVR8wV0LujNY8qBo",
-	"9DOngWU3M2d35Ppah6GhbFoZhrKS6QEgg/1GLKbKIrK0QtER4BW2j+rmqd1ATVkW6Evenpfmje0Sk5TS",
-	"d4i6MbVGQwu1BDhMc1ue8BF0lf9x+snvSiX5TdSQh6gev8+7/3d03//md/wETMYfRg/4w179v/GV1X3z",
-	"XBKoTzclqax2qh52LsZvU06Mt8ZyEnnKbHR+uou6b+6cROgSUHb7HKHLs1eX538/u0BfyvvMYZPA0S1l",
-	"9ymJ1yRGifgqQKdvL16fX/509uqGfqlZH4CzSDC0JCjLWUQ4J/FXAfru7fuL07NXss0qESmmauepffpV",
-	"cEN/Orl4f/JmDnvxyMWrnv2/P5y8v7qWrVCmL9eUrORAlBCF1m8JybgUtnCb4uj2q2qGm/m8WTCzw58F",
-	"Mz3AWTBT/c+Cme16Fsxs37NgpjrrgTRdluWHRqaXalI/LSRLL1wNzFEjiW+3fJ6OJys6mIYgaOUKqn7l",
-	"wd6+DigH6GBvz0dhHygaaJBOJjNSddJNc7HfkgrbJyDkWvHRlGv2rfHpLHJv9IUKTAd9gwetZ1q0YEyM",
-	"wO/bHzC63WOn82J1TzXwyo5KoMPwi8xEEybF21UsopaA4rmkO6PaWsC1FRr+DGFKi27RDi3Iau0MTZom",
-	"7XTVHeYAz4HpQF9evj5Fz1/uHXzl1FMu2XFVyf4lQdKsd2KjVqlD4n54NpDs963dV7Vl6KzmPva2HcuO",
-	"AzvbhE8/9R+C6zJGOyJSoTePvoVtsX64/I6MGQwQVSxt0Tk6UcYrKNb3Ji1LnZQbCrd4mhMc70BNtA9U",
-	"MQwILGDuwzV17fRrU7cQV4Egxjwuyam8e3BLxIbFFZbOt1eQBv4e/u/J9ekPwO3w5uz6zHv7PjqMwbqs",
-	"XJ3+8GWvTl/k6XgzvW8PlXRUozYQInEiDRV9SOfIWDk2T0jzoyvwGeMlmabDZ13zrBRi00N0dvBAasbD",
-	"Kpbq8euK7JfwpgkA6ZePUrljbyIb3O+Mg//xuPAb99DIz3tWEfwdaUxtRGJ6Z4+gnjQHcwJkw1CUTdMh",
-	"tTzo1yJNJ93fcWXzh72VBLTZtsrZ1s0A+fHk9Y8nKulDCumrk+/lf/3t7XezYPbh7Lsf3r79scdQuhJ4",
-	"7LxZY/gBtEQjCm7sPwrv6UEvvqnkA4fv61kugUdbLNy800jn1t50netZ8GOU4USnDrNCOPyoxBI2T8zo",
-	"7t2wapT9X+8zLQ12pST50V74wNYcQglHS5LQtfEXB6XrrFID+oayHAzTmOBU5R4GyvCghMQcYZSRnDM6",
-	"RzGL+Ddx+ut8G0MToHIlK4KiXZSSqvthJHWV78RM0iS9eD7c6l74hS29bmRIFA815jgMFPdejHSJPqod",
-	"F/Lfv7AliskK2OXkJJ3oriHrKi+oisYHKihSoT6S22xdbOUempB2L0c4luPyR/lO7cSX6mjLJACm8RhJ",
-	"JdWN+bnHY5IiW7vOKkpty1AU1FJlw96SHYpJlMSmCGNzWGP482tisz2PuDmSGkS0ZTBjVOuafqnV7K71",
-	"qffQq4ZXVNB6UVa5TboFk7OfHEMGZmUWzOSQZhoIzAWR/9ZHaWYrU/QdfrMAY0FbvDPeAQfQANhDeCEs",
-	"LQTysSyLb0W++ThT3CJXadIqNbpku/d9TptSDjAkh8p7YODWvFE7OZGlaRzWjqZ1rCNWoKTAAngK2ioQ",
-	"nAuO6hV5xtM2VnryFXxT39le66Ba6gogTwmHB8ZXhNGHfVEmkvvIDfI14SLQWUqr5I5MUAr8Gedt4JHx",
-	"wMjILKvdWT1HWL43QZufhpjWnzbFBFCioE+d0s2PQGBDyWZfkQrN7qP338m78wBufLiydaJehsXmGIUK",
-	"VAO52XDdBSiMgWUyROrac29HE//LVZxuFsx0+HKmaaPuQK5Et5ZCYQYVbIlQJAwQS2gVm2lCycMqqvze",
-	"qr+rwvusEF5ZdKpZXaSlBjW7nfQUqLYZ+sWUje3uPz84OOxnKpb3r7/S57mamFUhipy43ZfDDofCyv1O",
-	"MVW8eEIpAXIHWDO1V+/xzpDZEBpnLKE+HsfWmt6arBtopAranyq9ZPGIsrKu4/tnH2PlacqK+Ay+B5j+",
-	"AZ1A5CdM8byNr33gljuomxq7snqGnj+k0qb9GZV3XbUsk9gIHHXS4OljhJEwZA1U17Fsabg1VbOtx1Br",
-	"Yk+SGIpPqUJk+kP6OXwM3ZR+YdSMQn5G9cX2KroZoXFC18MzNHLCM0Y5WbRFZi0nrTkPtroALKYn9jqm",
-	"quAIN4o64CUB3Jiqbd76Mk4DlX3heF3sSR/g/FPjm6Ak6MLryag8LS3uPleWljOmAVpCZWkaOyjUmzJ0",
-	"XTDUSgGWl+4XDuc4VIIhBE/LGoBgRXZ8Q0MLYVI/ZZhzEiN2B3VtdbExvarwAKF4mTr3HmK06nnRI5vZ",
-	"6veKuMnQOdj+vJrE2TYRgih5OyEEc0d8d0szb3+kr6Oa1T/y5ap0HMuPEkVFno+8L8aGumv71Bmwb2vq",
-	"JToXCrQyUjMw+HMVm66uEzGr3jXqyg6RIy/owFcuixYcl/P72AQ37WAz6CrHEecptbbmI9AHZVN+O1h5",
-	"A6VdMMF5l8RkmzFBaLTzc1W8p8mvBUF4y+i6DF/LryXbRPBjZYSkOLLFj9OEC+vHTsSEQclJiIuUxIsV",
-	"y4fu9oaMtbPm3bs0PsUFJ35lSjPXx0kM3BtrqbNKyXqPVT1MS1MkSLawAi3CNCKpFm7aEJoB4WKOBcv9",
-	"Yu5jJkd8hdeYjw7KbDNbR6BbEy6Ze2oVXWS3yusEyqhcQkx3GjZyrwqudTd9z/LbVcruW4r11pel+njg",
-	"fIQdpXe5PmYpTiiJT2wV4jHuuGGli/Ea6+bBG42pn68iI/k24f60FNDnpH0DTNhLgnRqgzR7YlYtgNAy",
-	"Q9hUT3b6McPpnJq393QSEz9lsS0qnmheL9j/vgSP5I60Fx1QRJGYE7RhadySCQAPLEjGos2gUhvmDWv7",
-	"Dk2O9tXzkvJSpYZI7WhXKjbg0gDjZsXyNRMCXOf9qwXdVD8q0NPUuVhXgmSfZxeXBbg/BR3G9ClOU330",
-	"gYVMF47jaIVznQSAspyAd1ODlJRfz9K+9ZCAmULf/VkU7iC7/R/DZIwWLWoEQXmgHHuj0m3rQpWK/uhl",
-	"arP1IkylWIgh92KpbkhVrw/qaKlY/yArpS4SPcbKMmXRrXV0NU++W1PHMopXa7YEgI4uOEFOPq8cDaFc",
-	"5QKgNb4jqMjmCFB3qqEvQ4jSVYp6fPNP/a9FEn/6BnyQ4VeApNM+R8AllweSZGBmFBQmi6Sc3G9ITgb5",
-	"A+z164tWVbb2BnMy3KDvYt8D74t6IECU3BOoVJLz4XF7eQO1su9R8lG0bKoNzuR6AGnovMPLMYISyNwl",
-	"g3agunnGeiYIlWqnF3Kcmli1tGYVM7Gf4CfRDQz7qkHkznIRFIHrYPeJeUW5TrgW7YOmDu4BqUbJA2fU",
-	"XaNeSltCGdDKK2TK28/MAqmwn/m3KHKq/PPFtkfxrCNA9Lo5zhlDwlwOzFkyM/P2QASzrhr2r3GSTs1D",
-	"VdAFuJitQ9PrMPZDUDuvE+tO7QQsFxTOpC12Rz4mwpYL7aMbUepLTPIOjad7kEq1EOyW0DGlP4o8InzA",
-	"t13aZ3WYI16wwiNors9/Onu1ePv+2sW4q8Kxfj1PavokH1xPw2MnqLftvT2rzkVtYs1qevef3LSnG6II",
-	"CMdheECxxQj61MzHWrg3d+JK9mPM6Ib0kb8mdF0uZVPqeggSX8txHaGcrAquEN33eSK85enrcLfbWeAM",
-	"qT6A7omaRi+qe1Cz5Z+fygzUqjr9/M/9YP/Fp5ubufNff+nVwQd+15RPepcz8FM5bo+EIy4SKDtBkNqm",
-	"X/DHlEq/vbz4jY+qd4VYHpFT7Qz4d4se5zY1cYoXVn9Z66z9e83WqI8nnBAqLdnfwJQeF022i9kIJdfK",
-	"5cckIzTmiFEI24CepwTOBpv67VuCdkTFmZ0MDf/3eqmIK3ea9sw6haTUGOQQ5Jpv2dbhh4l0JbfG9Jdw",
-	"TY+erTRg7w+LgZ4BjTXsUVwVps9p17H39QhVU+XUte6lZL2ZlD+MLVBHpeLFbI4ulOoOi7gkhILF78vr",
-	"iROxgHBHG9ntLiuLlToB+fJvqutEcJKuxjHtyrVt6TZy3EMmv3CLY4KSleX5FRuylddhDOUBEooAGHZs",
-	"+X/xDbU1iyAwOMgIrhxr36BVHeGF2WTduyjOdwsdGNJWlcgL8rNPYZXHcPgBd8xEL1oE7Cc5KYp5pvSs",
-	"wGwKefoJjY37Qx3uhC5WqdmF9SaB4CaCGqh4J5cjoUg9DVXWOEG6Jj9SRUU0BXu5mEuSSnsqJ7As5uwr",
-	"5nO5rArjAPsUVqs5Q9Z+fswpqpeyUxtZz5PUG6CWXSO8o9e1NFQr+8Lsbb2qviMPKMhR5Y8btR8TisJL",
-	"VZgRWgg9rAHl/quHQFPtUfWbT1v8ceEyzPqJkTlDW0x3Jl2kG2imqyYOwJnlWJBFRvKF4qlvJ5bJSK65",
-	"7AOFFJD7k7KY8GMUxumvc1O3Mgd0YklaHFgpAY8p2g/n0apLzlbft2d9vtcouT+F53SgqgF7xV3pz7JX",
-	"IgzFn3tHD42cqoerIm7cFrMZ/7+z3afxxYOm4W0e/0/aslLcsWwx5AUY2ZVgmR/q8MP19btBmnMD6KCr",
-	"NgmGMIJcmSjJMBVzdEniJCeR4LoY4h3Ub1IB0OZun6LJdiihNbv97dV1rSzA1Bx3b87LyRJofkiANkJk",
-	"8hKX/8u9yS/dGqxs3idyfiA4FZsJ+YZFJVfEm94ynLLlB4JzsSR4kl5cOkhAZVEoivtEbLybQfWzkHIg",
-	"v8OphloPDg9ve4j0VGCaQ5QmUJg1G2uyvWtCJSq8oqyl6+HAwjfycRtbaBT/JUIkdM0XDunlgDEMCmp8",
-	"gGXQXXuWH1z69f6DlmVxptxOQefmmeZMtJ03t4u/Gve145BD7F6aY7mqTHQPDFkmHsL7JLVPTBdQt3jw",
-	"UttvB6xZjXTOx2jDya+t9TkTsVFGV7lRtfGnPjeQN7Ew0BNltGEOt5vA2m99Sz1Ug73uxPpWIb82VzqY",
-	"fXyyZk/0H3/hjM4v8f1Pmq3I3QdTcXWiJk02+FEdrtGGRLeAvn4M/44VfVDC0eBwE421Pda5A3J9XIzc",
-	"v8Tvm+VsnRM+wuq9LOg785LHtdX2aWW5pNHeZf3qA1zL5zQmH9/z8cVJgNJpLOtBO0olmPFIY8pGNiiK",
-	"LCV8sSIi2nhpPpM7gkBUwEnhCdRSh96QfmlspmTZa058svaMAkej7hB6yokocjqpqwJAps1efgRqQajo",
-	"yJF6SIFlOAOOeciRhcLY6w3S0XLQNeSIqvgtx7i5w6kvEwUibYqakxLtUokY1X4FtCySNJbtqzj0MYpz",
-	"lrX04Qckqf1kv9YMxOyL6ow3Vt27tR0uwNEVOdR7ZbF6ea/Je0WadD7ofEx6STtiInCS9tIUlSiaQXep",
-	"/sLXCUnjrrTVBslMpMB5elS+CXSSvlrnT+SFJ8VgpxjaVFNNB3n3pej8+oTfJtkTlql+n8A1JD9G9ioH",
-	"yJYn5cU2vhrzuHwB5w71oCWcdLWWkEaZKlXQuEQQD+u8Pz7ee0N6fAnKJ+pxjly+++Hk4uxVgC7P3pyd",
-	"XKl/nVxdnX8Pf9UEGx43LmDfaVuhvDYyJKWp52NzBCuh2XFpWOWF6UZoa6AJd5t4D4jdfxNyr1xg5zDy",
-	"wXK392VZd6I3/8aWp0ZyR7uy7k4Hdg6MQWwi/HFB9HY2CR1lgWpFuXdLdiZCd0M1pW+4YvkyicMjgxJB",
-	"mhHg6sfzd+/OXs1RCHjw8AhQ9poLHNT2CGiiyQ21Rd1CXZlZt8bS2LSm8gxIbFz8IWRxh0c+Qu9qRpYa",
-	"n6kvAFgx6GMWzFQmuM8B8je2fFVJQRmzA/I1X6jVfaRMXJC6V/Ak+vJg72Dvyf4BKmhKOEfhX1QTIeJ4",
-	"VzIdxzleia+cQIMhu7mhNtlUrjtg9leJmKNzAOpSJlTZPzAeVVMs0jw5NyooXCSpNI49qRW3OI2VHerX",
-	"QiIsos2iyBZpsk18yE6oXbBN+CrJyUJBsENk3jpCG3avvK88ZYLLDzhGe6C+7KuCp1XPa58KFrHtFtPY",
-	"pnH44pzG/soLOoUoKCqPpD/X6GqDc1VOAKepk0JlSOHluUvEsWNdwHqWD5bz3VuCzh1MZgVEj3BqCpWJ",
-	"qd/mneWuJWKP44XyqrdnW+DSNtYQbLQkKvaHXWj3HH1w50vzTaog8g0FbRrSgGLWFvfTMmkxOnENMntG",
-	"TUzlU4eUttNZqP4wxqA8wr+xJeQQXufJ2iQvDIMw/5LI+fW6HpXjAm58rtlaOEPbItpoCZ0IDie3hxvi",
-	"+d6Qw1vWU+z50DfqQflKQm8HvQHP6ZBQyjgnLY5WkEVKnQAJacLUKYNMKKcAh0KNIszRm7dX10Zqwc2q",
-	"XJAodPMzwvnYyhxaZq6h8mmrY1gqdhjWwAxVj7IhdDW7l3ekUn1fyLYWUiouYHF1DIr3EH883zt8MWh5",
-	"q+MZsGg/qRdKGdXqkoDMgLggXr3+ekOUjqFmia1KLdgUeYNtviNijlxck3CrwA23ADJccLLo0KDhAY/p",
-	"fgHjUHEnQKlUKtIAKYtXsKn2RqZUwystTCweS0i9gOAFxNmWQGUTBdLn2n8wsOs8YXkiPBfnD8la3gg2",
-	"26TltDxxC544+0vpfk1qAS33w/Zs3n2vTIb2uvWa5vUbInjNUWzkqbzH8sLfMyWbtM489wSW+4uBKONh",
-	"MUFY2upIPW9ABpR9YQFZkH5Vx5Azame9vA1UHQ3rOYYjB3EquEU074gHlKOTpQcM78o8Kl/LSLRoLa+m",
-	"Aw8aowjatNy6ysFGUk78zCRdNElvVXkNLdV1CA5uQfl5Zo0bAmO61DRECz2Tci0fm1LXrqeUXVf1Ojeu",
-	"A+ZHtMF0TVQy/dk1Xg+KP/poV7SrsQzhVda5VJesLHVsGN1DzRYoc44MWZhHda5owZW5NJpGi5leWpZT",
-	"YMz/7ublnzbiv4mN+O9i0E03znyxli2+JUaJ5HJJFfbzGIm8IDWl4/GMuz+y1fanEfZvYISNFIl/qv0P",
-	"U/v9mU6v9R5qz3B65v3IP82Iihnxx9X4/TF6nwY8HvFUUWwnBM5+YcuFo9qMiZ85oZrPRV9YH10vh2Fl",
-	"WG9XQ2Bg1fkY6I/166WG86fEe8pL/h5zcBX5eSU6jeMPukhiUiYFrxmRCsx8nJVW6aZ34t6ZEj2dE7dN",
-	"qPvX/T9Npj9Npj9Npj+kyfSnyfOnyfOnyfOnyfOnyfOnyfNYJs9DDJm/lwrxnz76PxXOP3Fc/2NwXGN1",
-	"2D/V1D/V1D+SmvqnvvknsuazIWv+nWAy9XzgKrikggGZjCXpdYRqPXSCX10PdaJD3ei/fakptpeWLxlW",
-	"06bBWOev/MW0+I2rtSgh/QDFiT9J6fFywkwqlpdkW+UaGY45GCUkVunkMMCS6oRhk4c0kHhBnorFIOYD",
-	"KTsKakkXhhQrNksERWW7U7oEmzSKcQwPD8oBmwXtVXQrH+oWmFXneBbMcKwq4gAXRBovlqoopLzVM/WA",
-	"XreZTW9Th3qV5FuV+an/A35gebbB6umcQBq3+qfTikpuWljmSPsn1YepFe4WkipZi831UH6Ao4HrvlYa",
-	"9pay9YKtVinDbSWozPRMEDQlo99QMWPLGHWKFt1u12IafXosYYs8jJpZcItviTUOPda8PH0dtewgIEYE",
-	"rxQWP0IhtK5LmFtOpYSjJA6A5jAoK5LTGMlV5S5xj6kjNyvrWv3cW2WrlrX+EUcCRJDNeg6/DhEWcMMS",
-	"Gk+whrc2LPdwzwYwdumP42XWKXB/xEweRKj3qmveJzo1PkBYJSPzCKc4n4+t4yV3zvRyF4rfaeGUvRi6",
-	"5S8LCpVv2ypXJHS9KJkjmqkJ1mzeAKcGR44ygW7JbmCliCgZrRO0HFabXWvr5HjL31RymJufZUpTtKl4",
-	"HgXcTtIDqi5cm8zWf0HNhdr12JJc8UHF7zFYyUDdZiGDw5MoKoUWesb0QT77muXtpCQ9VRLKzRU0DkrL",
-	"SZxM6dzB5lcqMD2+/k/+MYG59jpJtRvLaeSwSQLtcrr/119//o+/zr/+y8x/u76x9uJELmNDRPj0AJyK",
-	"PFCiEoQ7RkIae2xlafsOnj1D0QbnODJshd6PNYlxE8f0DosNV7lSWADpKl1zJGrFvypdVv0R3XnqgmlH",
-	"MRyENCFoSTaJqh+0ZTnQPymUC/h35soFo25dm10OKeU7SJfKDeM3dtPUwZ/CqM0+1+VsDOkv6AY3NDRe",
-	"7PAIPL3Oz4Gplg+eE1OwPqw6y8NqdrocqDzHpu9Z6Vxv08/e4YI/kAC9N/zVVnRbKNQPo6UYAl7fil8b",
-	"jLEHZH21nMh3LnPTSFo+qMStAgCCpCk3vN+arKNO+1JQ0UPT2KRSa9CneYgbuWFk8hXYi7SF3Nt0y/wo",
-	"vszPujFae86LybksI5zyjx/k5RmJxMLRodpg+8LA9jOcC+D9viN5ijMERGp8EHy/dfbE+DLzK6BkKnLC",
-	"K0cPfGTIuAMTjjBQcoBwShN6q6oyAlOGZs27ocqmDEw00TkqUsfkOImV3DVxRUPvdp8AiaxAG5JmSqrV",
-	"EIw0EQlOe+ktx/vvVNDEc2uA61OKeJ7lBMcqJzbhiG9wToDMNsc0VhXnBhzheqW+WuGIgoLBgtNUGXgq",
-	"bzihUVqAc2pf+y3VcjTczMGAOoGPP3fbIhVJliYkf5CwGY1nNW4Vb9b1lVSwFUN8YmMvUYqTLYmdNOsy",
-	"w1juu1iagSyX+y9GSxzdDteIP48FN1KcTaOrMi+N8ZBVPJq+tEwsNCCgjNb5s13xHU5SvEz9yfPndm3M",
-	"MHUAbfjKyHVcJWk69MOs76zVX1n3ro0Ldld4MgcubB2PMB5N4BILOLRJ8mDkBTX0SV5b9RHBAYyKhBaq",
-	"dDxMxMLUmBw3h812ptCCVZqxJnatwuvbi9fnlz+dX3xvpYUtz4u5KlheCPC1OfccsCdCfSvtuNUXuFHS",
-	"L95enM0Cp3Gvat4stN8KnRjFDpP+uiiLiA4sapoIuHMSwgc5hAYVBVSyz9bqhHcWvNhuNYF/i1dy4Dmu",
-	"VBj0V/OW2s7CT4ahgy/3G5YSae8mUJjemQJPi3XqvW6zYYN1xSILiuI7Lq8M7yFcJTThm5ErPXCmPOXr",
-	"myw9lXSVURE/lasykWBnPFmhriINJeH5qOkazeaTsvWind/WMzS2XkDTHqdcruoSpmyNEu6EIUsNRVcT",
-	"i7HAS8z9slqBZ+ye9quAJcKm+bsL4vD9WlrMPZNUMhw7AI5HRsWqopuLKCsMGmYhmMDpQHvaNpAwoIsd",
-	"tZbuy1BMctrbGcG3i5zzsW+PKYVnAnr6y70rq55gq8UIN3jOmOiMLSjzBe5IXfNaCtJj4+ex9qGyK61N",
-	"0+9/x2u8KMvP+X8f6suXz9ZqrbmFATQmJTbebo+/P2Xi2PoqFZ0lJZb3RQXmpaG8YvlwtXWKQjMlTFCF",
-	"0QzYfAIQby36iCjjpn1QmBKxOIU0ZjgrjMgx5XARPQIzTO0abCBzHMoYHdQwM1LfSjXLpwTzWAnclI72",
-	"Cm3e2S2EMiV9bVXfqd4UlWvBqxe7d1314NeESxeHTd1G7mG1sbrhOLeAUfk6ylqokhYsR+Gbt1fXIfzL",
-	"lmYOvRdrl6sVJkAuZCtFB8EGtt3t82orGKdqLnedqFNGBaHimnwULh6tG9iiqb23llC7/JL2NfkN3LJN",
-	"w2dQhdgJOoSr7oxEpf7Bfce9V9sHfX8pIudjRNl9rckHhF4ui6kZ/Xkx2rv2WXP4YTxDkvftpdui/WMD",
-	"zqcxn6OYRfybX9iSz7exRqoQlCYrgqJdpEAFthbX2cWr84vvZ8HMEK/Pgtnl+4sL9UfD0T4LZlfvT0/P",
-	"zl7BvxVAfhaUNelnwez05OL0TP1ZhzHbYobGaekC3sAt5kDR4J95QdvauHKgwePqyTsbU0+V2cwwX7rC",
-	"/LpIYk+52JiLxRpnXpv/Hqfpkyhl0a2CTmnYJQMRTT4mwBQOsVUA4VdxWEfgQ4OggPwroTEkRsFQcGaC",
-	"yEfKnSkQTtNq6NaEbaFpDRD0zp38An3kR3wFi6IiR+I+gYA26OZ1HJm8CJdMbMJ5Y1hc3uDyNz9ejPrd",
-	"8BcMiSS6Bf9irpJMRqrAnc2O9QXLv/83oz5+i5OLE4A/HKP316djMwqGwL/NbjdUiYA684VIO6FyNQmk",
-	"8eGqrRbB42AZ6wdpp6UO7OwKTlBKhVkwO/v72YUUDD+dXLw/eSPlytn15f+dBbPvTk5/fH3+Rv7p6uT7",
-	"k1kwe/XmP9sO+rUXRwgOMcVeBtRlbAWpWka5dnBJ6ITu3F8iTNFSQdeWO3CkuUPXi29gjltMC5y2Dc2i",
-	"k5rpJboUTmgtOSmGTZECafSFR9XY0RyFSxzdstVK/aLyJtQevaE1zW+OwluygyIG6u/ya9oweChUjjAQ",
-	"HgCCkP8N6BGl1MIPxrMop0eqCHL3olAUOQ2P9G9Q90BV/9ngOwIjB+LhEA5bGNzQkNAYxm89lYkCzMgH",
-	"5ClWrkjVuHZvw8XXeIknKaFCQVzk1VB9oLSLoXGWVYWhnn0pBlMGskdN7SyYKXtHzYgtzAG1fnJqINSq",
-	"aHGJnMbGXlOXlG83KD1yfJ69U5BwSt1zpx7dBqvS0bZ+Ul5Qb4XbKri7GfwUUFRJrTOObim7T0m8VvF5",
-	"vzI43WvKblvU1CNY1Vb1s01/llKpPFbsNgAENJK2yjGAju3vgkFQVwPb/YVkhnqz2rCJldKfpVh9w9bT",
-	"6jFmCYmIEnUpWz9uAb6CepbihAOEr47Jfn6wf3joDU8W9HaxxJw8P/Q2Bj6AWmtPD18+O3gRTKg19OjV",
-	"+HQFyPa52/OX/8wJ9qDxuYilFtChDfRKh0pUfXThPrfo0KDafYG/vKTasleC5UpePGDPgmSHhpq7F4jw",
-	"vUU4rzfEluqxxXU2yXoDVZA1HLlstrF+Pc4527Hvyy/YKdtmhHJr75WXDPWX63lXMQ9HmKgbzBdyMH4M",
-	"MQwzKnLuUzjeacg6+Ygjke6U2hGaBsNjEwBaERLDaoCDQWeb4PQe7/yhw0z7rfyAAJXuCkNSSdCdJ1K2",
-	"teDJfyvFtfNRiMQsAPro6T1NoVSeNk1WmrxgBfBofmzRxvt7wd7enuWlgKlRMZ6ww7E+sDQjDDDhiwhD",
-	"Hlbrgqg5cr4nnKNr8LDIFYK/JHQNt10GlRRJrnBEcm1uqM74XpIIFxyCeYKxW/l/oK7ykS70gOX/F4At",
-	"0CcCagh6WQhqu79claDcgL6TMK3M4eXrU/Ty8Nm3ntuqiXqq5+IgrMu/SUUsTSKhTE79hk4wZkUay7sc",
-	"RxHJBIlRQrkgOA7AJIsR5jdU7/6w1mdoCoqZkJqaMeseait/XhY+7KkhqKfEFkh8CQ5Kn4/5SuBlSo51",
-	"lqayX5on0mnquWxKVcYcnvv0iuBYleE/1a/6UqBAY1ITbgwri+gIVKTKRJVhpueVKpR7lTKUrUB62OxS",
-	"EUu2pPNDDyv1KmvpZBCl2SYcTJYVK2hsJJ1Wcefuej5GjcsXn4KZ/G7cmsMDCWJ2Y9lRtH7gs2qIYOxK",
-	"+iogg9B59eY/F+8u356eXV0tlMfOumxKgA7mVmG+r67jvhYUhAtvxM559lsdP1SV760v/NnLl44cPfS4",
-	"wiu1Q4OZSETaMqny1EA+HstjflxWAVwpUZnvlItKmr3d2+nAcbnUlZU0obcGkkzKhDyzmHIM1RhznjwB",
-	"ciKdbdRRmtXve1EfbCfPHhxniwUm0uKsRYd4Vvt3WtRrVODKyrjmNEIq5Dv1O0qontAli3e2qicwEIFs",
-	"yXCOt0Q+CeBZqY7Oe00s03lQD0O1zAygSaYYXT+we7TChiJI2tgR25I/au3zuQqQPUpCyRZ/rNDcOqe7",
-	"nPrf3oZztmzV8+pzvXbmufQy+pRz8Rvbab5NftniEfmRZMJciWOjipckJmlyR/IpYdtRWap1VhN41/+Z",
-	"ekhkrJDbstx/tWj1GRypvM3dVOm1yzSo+4KcNwM1hpbPynXC8jhKkgExSN32SaS9mJWbsIPVxJpHfZro",
-	"wZ4/h8EjmbTzHfyUkJBp1I5BKpr+Em/Cg6tJSNUYZ1nO7rBydSa5l8/XvaBf2HdayOTcD5aq0ZIVNGpF",
-	"/zKuvjIoKZ8ieeU1EkMGmJtuz9+qFALcT9mkJ+tUPex+6qFtY5Fhznun5lkVx+/ButUtnLHAcnfxwHzQ",
-	"Ybaps3RYK5Y+cghSFSUCt8MaAHizJEhsclasN4a+IseCBBXYrY6kDwwyup/w8pPlV3nARDwD9LdJGx+i",
-	"UtQszLacdnd/yOlaY3BE9GylA/noBqdi0e/A/+HkzfXZqyMUGvBZGNh/L3Kpl4c65CzPof5LryE5xJ9f",
-	"0dvl1bvyOKGU7cW1zWnSHHQ9clASkWAPOekvDLOJT8aY3nWXMIjjSgY4oxFBoVmW8CEjOdDQb61a8Qds",
-	"SCm+9D8HSa+3eVxtALwL8pwtMktjOERhrRnwbQlabk8vfTCncad4HwxjkpLIG2qzrJRhEvPQ4H1BUy9B",
-	"/IpJQR3iB6yilASGNMqnBSU5UkYo2uBYV0OMjbmW5FBtX44OeGFaWMIG7qfnUxDKrnzeHwpX1rvoSsNQ",
-	"K74GLli2GKw9XQmWVVZWfoTA+Zr0QulLT821er7uZAGQsZyCCTJ6/2AKBtqdisNRgGjDp6I8MK1w6A6z",
-	"zu37GdDBgIzrSMTVEAqAH2CVSK5fGn+vPj3wQrOxUY4NYrkuYqoakBFi5n4sd5NP8TRadinPnftSKzsO",
-	"mVpJ7WZUTH0HdcGjS+z4EJabqknQkm3GrZoOlC7G/YttMpE0RbDyxDMKkANNk+wgMQzk59X51enJJYAL",
-	"z67evvn7GfzrP9+fvZf/enX25uz6zBtMq6qx45w3ZRpJqu9L8DjlqslAc3tJ40/vJ0Owq0MCAq2YnE3e",
-	"wsrRLtG9YcgOVtf9tox7V7tpdveTQzdjeAWUBmDsDyS1LSAGXu5KqGF9hB6fR5/HA2hhdOJUC38xo2u5",
-	"e+5xIsCMNIsAyhJoSNIaqo6te+JePD/soxRooNTlOnWcgSlOwbcUZhlubamUwt0cAmAmxGkaetyDEyx1",
-	"ZVS3xTy0+z7hkCBQpXI36oKaabmR8yQSoJlC+eiEI83C6Hd3eG3nmmQ2hDoEchQKLpC2nuUALFlzs+0p",
-	"xmvT/qzttuvrdybSwk06eoAykiMKyJ8Xg3fY88O+Uxnnu0VeUF+4Mt2pgK7/y4fZYaW2oOm+XCOs4WgA",
-	"8YoYTXdH6NXZyavyjDHmH0XiO6778pzqcLluYbBTxjpe8cdz9byuklBHzddNCD+RGGdKJXaG0U4zogXp",
-	"AFlqjY5hDvaK+eEJkb55dXZ1XdlUfrPEb7XJjameCRSLHoY8HmBwD+P017m+oaTYJ6HTTWCxDfCYnNHK",
-	"oy1C3YrL+d6+N5XVGENDJweeb07LpRYXZVBOyZtlIdROnQ9IHblgoryGnfjwUNj3aK2+osiPDb5qld6z",
-	"RdzDGZhIuYkkqg6hekSpWx2j24TGHIW3eHWL9X2yESIL57O6mdDR2RyZCJy8o9GXl69P0fOXewdfIVto",
-	"RROcHiNc52mIGVEejJUU4zhJ+Rxdb4hzd5MtJ+kdUcRG4OtQtuJggeHyr7pi46ApNOpcylFrjoy5zcUA",
-	"gEoto6MVqgCeKKWWA3YUc6R18143U5UiY7C76QDiqjzxq+XnBtgAnzokDbXmyRpjM8uZ9NrNDzE2nzXj",
-	"uNwkwzpTVpphTmc9qz4hI8zu1jHBB9hhnysnTA2kNyGssUSNrfLd2/cXp2evVG68e8TvDUpcofh5qYe7",
-	"VtuHk/NrlQB2ffLj2YW00BTpjE38Mhlegemqy3ibsDbTphMidbLH0cvay/ttGx66Om+NxuFTHY5q5JwJ",
-	"BRxEmpJ0jt6dXS5+PPu/R5rB31quctluyU5VpzA42BuVAaJ5V6X8L6vsygf1VQp4xxLMD6JfO9NBqHFr",
-	"80LamarZsatmVaihz4KZHmDXkg8rlVu3qSs6/kOU9D++KjZEAZum7nxq37PvcnKXkPtpqSj680tApnYf",
-	"Na1h7UNe3JId9yEWdmq7ywMEGT5ZEmknJKZwcHLEMkKruotmetuC12FDtg/wUD//FMyWu8U6Z0U2XCk8",
-	"laYf/253gbfEoxB+t0OrhK5JnuUJ1UDWgz2USk1QGcuVa3a5W5SIusHd1tSQ5W4Bsze1jYNqDGridILq",
-	"gbeZD9r3HliJBTEYu+1gNdIFQLZjARoaR+mCtZPjLLY773bQQXXDdsj8lttYJ1kj5fTlmgYOBBBEWOR/",
-	"S9WpEj481hFQxXuq4eEqp/GGfhk6UdTwK7jNTWIjMBzHx+j07U/v3pzJFuSvJjtbYV3uSF6V7U4euL78",
-	"Fyfv3l2+/btK3LQJ4e9O3l/Bta8GBzx0uhs3BbzjZgAhNCFpuxQw4NKsMs/XiNjdKPEYr6lj5+QJhL9W",
-	"Jaz+YC9QwVawCB7oPzVBbZ9nreIAUamWnj4nO0M65L/Jyq+5ZqhG3JtJOnl3XoLrpe4iN3CGxeYYhUpj",
-	"D6U8fndyffqDq1ZmuOAKySq3aJlQaZE3VuNv2UCAiZvisS2zlQ0U0uq8j4Xj/O2hjiMY1H8XAEW56FOQ",
-	"hLeEZJbrs72Kp0G2y6cQF3jHpSasijreYz4ukfTSkPL3Qictd3JXIl9J97rcDaSk8R9TQeigxLKWcAyA",
-	"onSVUjlFKJUCtYx6qYoEOI82yZ2UfwlF2yRNEx3omd/QN2QlgLWU5WjvSJ5/aFiTjHCSSyWa4x0/Rk/2",
-	"j6wncI4sMjnFAswMHbJUZYKhnKCqhJimeoBa2sjdt0rZvY/UW05fSuS8tlTyUy2ZiJN6tqdA6f7zg4PD",
-	"piR94j22SjAP6F3NfKIIdFXS/j3ezdE1hOpUVV4iBarQS6z8awRsEr0ejzfwzs015YyCVr6Ql6rPb2V9",
-	"n7rOs+kp0JFKs0ssW/mR+WaVbQSTZ5PhSrcwOhcq9rQkKMNcqC0ylVrITsAEOnG9Qh0YH7MXIPgG0sCu",
-	"6zHa03lWqgj2vDf90AlCNWWaH+lsxKQah9xcqTzKgplhHFfGEEjhCS9ASIujeylKo0IgvmE5cNCogJEq",
-	"5qXPKETf9uWf/eLWPuc9LrZz8GMcV04/N4Wm7iA1B8IM8CmB1ASlMjLYcjhTr1/Jt3v9Pmamg3KNO3Hc",
-	"It+dpOmUIzQ5sPgvDaz9z/C0fOpY60tLqDomG6FMU2k4+SHFrTeHLXN8NWNimsbH05Y1qLdhOK87E/Iy",
-	"R2GIQ7Xmz1Ds13FbTvcbFxsCoka/oPw+UHWS80Du4hV+CA5yv+nYdQfWnUkGS36aYs5bCJGoTbnSFhtU",
-	"P1kVHKfgoYJLTvdYpx1S5TMpEVLkSUuIWpJPYGaQmtVCcaMHs4Te4TSJFznhGaO8zWAS+W5SJTNV3JVk",
-	"LaS1gmSKQGWdUFggK4TBnUFj8vHYOcGVEi+OLcso0fu2W33uzrj52cnDnh3NfuGMzi/x/U+WmLI3S1vk",
-	"BYGs3qwQi2xcNcn2VDwdhd2SfA05wSYW++3TF8+/spS/MCUwoaZgZ6ijs+ERWu5swTCd8brGX3ATvpXa",
-	"zqdgRplY4CxLEz+yVzZvwDobzNEWxwTxIterAcaNLiqjT5c6f+BNVc3Ob+gHF12k1l+xDOzUlbwkhJrH",
-	"S4rJ0JnS0M9G8Ac0wfJdWSdudOkvrtQuOZcR2xKuyou7mo5cYGhfUTBBGRr7kBIDX3gQiS31jTxMtjgR",
-	"LtBRXcqWWqxTLwAA3gCt4DOVRBrsXusulXSK07SrVtJ8Ilizc+ovNBIyURZzG5i/q4LSfn8FJY/xUUQb",
-	"3aOuzahHYcsUlmHCvllvGY2rVQETfAem2Fx+6IQiuTw7lCbc1gcxEMURKYH2RvZp8tXj+1gXxSXzhTLO",
-	"5OTmLCUgFWMGCq6VsU4sdqvK/Jm7H+QaXOoKUK34veNt4uc+vSzoqeLYJnw0G5Mt2KsLJw4jiPOgOPUI",
-	"WivsTq2iAW/6js9rKQEbtPiPXZ63jcnNfq8zRK+CWNAzGo+myfqgCpVGlhTBy93X5Zv2uAjGVeoJ1OQa",
-	"iDAUMk10HGRQXYVJRWZykqV451Nczh2sijo3gbosNO9HhNO0zaUrZdC4UQhl9PQXulZSSmpBa5zQQRMz",
-	"pjb0hBoMTu7O2KoEjSLKThaJ3mttm1yaIQ8LxFRDaX5Ckjp3bl8heC/3w4v9lwfBKOL96xoDOtKUlA3+",
-	"fUA6DCTgd0b0/Nmzp887mIDrHKIDiPhb1gnoRSdkzagiZe2iaHydu38x0ejv9WKx4/LMWMuaTqw8PJTJ",
-	"5rekh/kXkLV88k/qpSaA4xOxT3pKTU5NbUqH1ZjqtGj6y0x1RwwGVJrqbmBAsamevKyWeR/iPO1Ulxgl",
-	"U/XYppLUe0dPl0FZSaDYdb+fC7I1XIs1FelzKDv/av2lRLn5HI2QkW6NKKn0QbBQhdEKacFDuSy4iDe4",
-	"iYpvUY4fS2kqWs0AtbH5w3a2tNchCA/O6+Ymb7/VLAlN6VDXKfeBciapsvhAyy4vPTmzw2+98tuGGen2",
-	"nPejrFXLLZN6pT5hutmrdg3VHoYpEuNzqCBltqxVvVLMBX+UpeoxsPSuGGtjjZIJv0ktus9jB3Va+1d4",
-	"jUfuxXBLBI6xwICQwxSp1pQSzJn8Y6gOQajw/6wQWSEsGIYLknGIC1C8JYGieTGhAfl2iXLxwGV6Sbqu",
-	"6+y6sulMUxkrKl5Fs8vn6JyC644H1lRSKQQi34HlYGr566GppAIIHaRszQ3RLV6qN7Goce92lkPBa1xm",
-	"Sbdhfw/3PwUdyAyw8sDEUQPUUQb1fGD4VxRzeXJHjJrRzm50eOD0Nyk/6vCpLo4OMJTFAJYaIARbFjyh",
-	"hHN/AV4P9dfECuR12pAIZqBp2BHhlDE6RnAQlBQjqxWJBFelw8lWu1A6CKMU91hJwL4wJScnE8eUkDEf",
-	"44hh+ALEEVy99xssIGx7j3cT+EZeDqjF3SBbewh/msML3RLCPacx+egKFPmZqzRZb1QVpyVJ6BoVNGaU",
-	"HBvuchA8upyN1MJwrhI85oMj7y9qA2spSF/jkoul0aNclK3eOUgGcUmN4dC620Y7vfEdQUU2Rx+Aos0V",
-	"m6GSVWFZekepmVgcVwjdwrJVug4dyLj8UU2cE97vvRzLukStH+eEBSHALi8KfT8FKJR/+j/6P/vZzyqt",
-	"d+3Cp7osF7DO9+KpaHyqkd01Cr4hhdylLD/TqIYqUZyq6d7KQVynKFMBUNFP3wjcTWmyIlANb8j43tiH",
-	"a1xm5jafwNwErJm9RwD4nSghMV/Ye6Ed24dRRnLOqCbkiESPdH1uykpIDahVHOoLUuePyrPhRI9G0y8F",
-	"Mw1fmMJ29bJSwPqhCI23rcrTkQFnVM5fqJSxUOouKc6Jwh5qgMYN7VDXFEDxhjZYRJU1nlk8QW+s852p",
-	"zltlChxctbqRl7XGC3/B1zpNGc9w//X14qHcbt8OVf/luWwkqD+vOBSGvA6JXlWWPHk3SRXVz02RWLWX",
-	"QkEpU3wf9pC0qH6RZ09f4VC4MJL/KDJ1Xobpt4Jkb9i6U7mVApYXPHN5TlvZ00xYj5J7qJVDqJhweJ/q",
-	"KojxYrIG9sypGj6ZHnZc2fE6q6qjz/QUoqnzTrZXL69zPj6Ike/FKEY+Rb/xKHx8h3sORLtfPTtwn3YG",
-	"PJD8r0H6rUVYfQieTuqKkyvHaoqAU1vBViN3bvOKplzdG81713UMDK9U3uY5aGPfG5VuB0AVOV7wJ4Tf",
-	"wNC/+af8n0/fQMnY4IZq3wKj1ZxPm31nddoyOe+Jqz2b4t6anPCJnixzW5r/liq0+beWTG6yH/koCI2f",
-	"2EQuzWv1xDRj/7BSFTCckKBqRlRR96UWXaqQIwkHhmi3ZeNO7R6PIi9wko6pUz64KHxLTHkB0shfpSjZ",
-	"Ei7wNhvucZtY812fuHK8budtG38KbuAsAQU3rIgGRQCtLVOdV5N4a8vVPSTDNEcNA20vsmH0RnBiBYgX",
-	"0QYKTmqHvS5aN0eQwcEoQQU1MBn1Lhiq5pt0Bdf5A6rY1ww8F0gwBCNbN6EG9TnUBqryPpnbZVAXjC5M",
-	"QSolL0Hjnh3NcqKBfb4FYihm2mFBfTPvave2TLrZKTf0luyOUKh6CNGXh3svv1JFrnMiipwuoO4xeAG+",
-	"PNjbU1eyQnPjNf6qKmrtOGvvesXZSPvIY0UMTQgp7QkvgVlpwaj8RLwliIJTyNQASwm+k6ZgF5pZkb6V",
-	"9smgSpyuWdLg0XAh8Qq5+/xQ6kG5VLXzRuKo9pzUQOOaRKbrOFgd0Z8CwWvH1wYmYYNBZHKUxg+HKaGG",
-	"RbG92tyDwKtV5dlj7tv0SjgTqkJEUBF3cguTWGXQo9p6lJMeKOh6HbU+KIG1D/QMXHhKSxqxqxqqbSNO",
-	"SNYJF8A6Y7OOkUqL0rfMluQk3SGMUimbjtUnhgmVGk1YYxkdWQrap0p7kFmQPW08gG6P6OwjwNe5GWw3",
-	"0+nB/uG3hy+ePj/8djxdRNUn1lKvDeecIKlrl0GWCuw5EipNzPWoOlplXHJit+l8vyGvGKSaDg54Q2Cw",
-	"L9atmuylEyv9HP5igzmJEq6gEmSOQql1w6WUcHR1fXJ5ffbqGIU66K05JcHDYec5vKE4J6ZUybFycatf",
-	"ZCOW3+W47vzWP55dXJ1cyzdvaPmAfPlLhwJURRO+CkpH+5dwKcfMeOWBxOaGhtbBEKIvLZ2DkULNFiEQ",
-	"oWjp5ADBpFGOfH5DFR/Nm7NX1dtYz9EM4thUF4qvzEltH3q2qP5Kl7jddj5z3CStm1euqVQCIj4Bn2kJ",
-	"EqRSaWRB5Taam8CNKSSoVGSQxsUWsdUNNXtF16UNUKjOZPnfZays8if97fqPyr7U66r/dqyZHriAESp2",
-	"B6ERPcQAfwNkp0wtvp01b/DaGZwnW0ytZICWRNwTAEyQTNEruav3QFYwfLdexIVivW9nPwdIqQJsCIYI",
-	"jefIVEyGUBJVxOxcRRn9STet5UucGG7q5tNOzYfd+1TZ0A9u8EUlxvrQ1r71Bck6PdruPnxAxy9LkiZI",
-	"M29RAw13lEaqKUGEvnQmNLCb3e7uryxNnUVoKV4D2A7+vfKQhLh6ZE+eywX5SKJC9OkZyrsIooXuXI62",
-	"kYVwnjXDWA/fuhBMcmXYAxp7VvFtP3ho+2WNcCN/x5JC1WK3/zK/bN3VOsA7W//y+jIFVWHeFBg+kVQ7",
-	"2k0h2FzAtj3XOAJdipe6pCfompgv2Kol8QoLvMScfMFRlLLo1iYgKPT9hMI2+w5uRBrh/n43rMhNH2Cr",
-	"ByVbrGGlMV6o0SXrnBEINqD/IkOCPeIAnk6lYW4EAF3NbLDC7yh0XXG7Bqk57JJKr4Ntgj7cNEMZS9M5",
-	"gtRUBd+Tk6sdE0Yd1mZCheexwuroKPkuB7TVrv06rqb513wjU2gorBQuK4r3uwb8mx88sCKJbrmlTtZe",
-	"jmNE2b2b7TW81oD+wgFAVTMZTSPQ/OBdZv3jtXaE2cBNDpvWpJvLpZR20YIutgktBAhcedLS3QIL/bdZ",
-	"MItxAn+RMpuQ2xjvePlf6peuhczfAMXfaEQ7QynBRv03bflK5KhZGQUUxqlmpKkp4CpfjzJgvVDd58l6",
-	"A+VmFda2FhHHnCdr2lYQZwCpozdnZiJMPLZYt14AGW0LSMmrN17uRogwszQXskkPwz2/J5noBE2CvScF",
-	"DLCBmOKopc0+H07OVpGQqXIUqVVwPq3rzKjPGJsoIKdTKeRq0wC1WZHG8J/e/Iu4BZf4lhKgvMpyFhGu",
-	"cfaDMIHQsz/w177ahNCxCPuRqPzaolAVCixnoNJmOSLzPd61IgI8KmNXiav3muthA0ODUhQVGLkV9KZN",
-	"n4SjFUk9FbA/BbOEL5wuvcxsSjoMS5kkmOrpaKY2GzkzqCW/ifApmBU0Ef4fxgJWnHd8cMtPwewOpwUZ",
-	"OOD7jZdS460qZ8CkHQzPellc6ztTmSWq+8DuicpqlRNaLpKeHTMYuz/KhenYw6ewWUbvZMe8bt/VusDO",
-	"qLUx77SsTesGoeR+YReuSQ+nVKQjzbXbrKfWvsIsjT9Pwx056A9ICSptWb2dnEXo3QaDbMUaJRG8CC5d",
-	"vQ9420YYcaVX9mZfPMK03vF5owln0rTjc7jT6Jjv8SknrTGztyu3LPZYcFz7trCD75quYVVQ/ERJgmnp",
-	"0Jy4sVVC4NyNTOinRaqoByFu7Dl3jai8PLpUJ66qoK+VZz4ygG1CK39rTGN96tVHeKdbKh7fTZjry4LC",
-	"RFvlrDbPBR2xOWUbpjpUtRhiV1jfk4vo+cju4L+ZginAqnc5g/XSiCZNkc9FAuRVKp7vJ5z7I1Hld4kH",
-	"89ngdVIZtilOtiRWle9WhEZEZyvy0fLjd0G9X27NSYnTrefjD1UsoaBT18CmBz9gAUg21nk8qGLwKU4B",
-	"IIfzNR8O/HKReE3aUo5C2VyIEqoiwpBZVsvD7K8o5Dxbz+FUYOIR2S5w3WSExtzLLXiBt1p1KsFqhhbe",
-	"IRCboyv4XRGMEwTMLVKBDhQh/33CCRQ0SLio1bNswcuW+scvzFc4haPwF7aszeRoYJAfrfSeJr8WxKQt",
-	"l2H/N6awUJysgWyTxiichyhchCg8ClH4JCwZtWX3isZXGji6xpbNosxVG/NWGpGRa9gFPbMcCHJlgOdj",
-	"i3fAJPt4oDEvnvAK73hJeYB5mfkFqbEAXZijE/Vf8qrcZf8/e++63DaO7Y++Csq1qzqZQ8uOk+6etmvq",
-	"lNt2uj2T29hOZ+/6a44JiZCENgWwCTCyJpWq/ek8wHmI/WD7SU5hLQAkJVIiJcq5dD4ltnkBgYWFdfmt",
-	"32LkdznIuW9xjbH7t9s4SUyH2CS8sO4ufjvROtlDmfnX2jiLdT+K+6lOxeQVBe5NF/95cfb25qIYxK9u",
-	"sw8VRxukuHZcXb9RQX0RudkYfPkbcKKvg2zBY+um/4Ucb9BI3pHJWTBPXvohBYrgpt3kCxKxkOAqnNvN",
-	"csI/VNTNbwAA8MiZqdomt/7DVqXFT9qVFgPIYMQFjWvSDNi0Jid+x/TSbMKHE08YaJZyJLEuyKhV/L9a",
-	"XZ37V+jW3rqiU2Z6KKfs1pWq1JQuJDTVfMgTKjShQs1YClAVmRJ2D23vsPX07bPDn7DMwirv1UXmP+VE",
-	"27dblPkeYpkvMNtv85wnG1bGHm1ZxQoYrYZ1qKg4lktRf3SlqECnX9qrh6vxG/a+tTiRZ1sWKj75cal/",
-	"sS/FswkBP/zimAKnwIoWta/Sw722kE1Y0wfaTuJXdoD5IuStaoarzjB88oqZrAMXGCutoOssYM3CBizM",
-	"k93ToYa4PTdapHhuIOnRwJUfewDC27Ozi+vrIrbg5vLlxeu3N6VO0w6dUGe/AEr6lZX6VVjfCoj5Goyv",
-	"7fte++rf2nfNfW2P94KMYQQC0puKCDmr9bhrOe1t6M0aETn325RGbH1XqZKT1qgIv+jmeSauDSyFTUhv",
-	"2lsB/kCtKHxLMn3bhsnDwSjtirQa9mJ3gtVuS22uBrkm2o668Xm4LXdbWT4Pid2JAXniOPgCcpRTbgTk",
-	"qUfKPithtgPyPSkBan8gdj+WGjX8sE68YWS3TQoPy9qkzUHc5kS0h6ErSy8ML8g3+oK0lPZJtQKXKW2Q",
-	"iVxInFs8Yk7uWkFEBHlYd2VbIL05luggbpG9ujGXv3UB7tVN2srD96+qmqDCY1vOEaPRrc6SmKkau/q3",
-	"07O3b1/mXZxjRlMWkTnTG8zWhNFkc7ZfI2Lb3d1ipYBQrGalnJoUNJ7/m7WAQcFdmZab3/meDrNFyMTa",
-	"G1vfxN+zglS0nOmpjPiIs+hWcTFklbPU7EG1h4SW5qtqtvULmo4ZwcxaQO6YcV+TRZxSw80NkO+a9/zK",
-	"aBKQm9en1zcQJ7MCBhWiPCVTmqhS8522zNIVAbPieEqbqTwl5a1SXs6gtOVrFyvfL5XqhiP9fxufpMVp",
-	"K6Su8/KphZZbjEnEox4Jp9J4ImOaAL0oEHrF8T5eCDW/kcQuPARK1BEryXVfjHjKVIHW0ZmaY5r0kIYk",
-	"8Q/muvIxDnIJj+r1RZiyBM4yvEUOh1nqePd8Wyrs8wqXaixCiNlIQ30g3DXjcYy39gWQoU6BxnbpfVCp",
-	"Wy4D9HORG/j2Jzcw+9+FF1d6AWYe6/ptlWdY29p5a+ePZBo479LBY79T5N9lf7IOGgl4JfPqOtnbwCcG",
-	"mHTzY9oIeIXaN99qPmI9q4i/MrCvrvoWyMxV2KyJMY1SM9f/z/853P+J7o9O95//68NfP+4Xf3zW5scn",
-	"Rx//o2qv/ZYnkVvM5iDjsXMPlp0eOZ3WIPLGNSUUv0iSYiN8l66GN0DupjJTU8h9r16HHNwylpVr8I4N",
-	"JlK2VWebOHbunhr42koeS/N3royV1+6d/qa6hoTvJnPLAuourZxvJuBv1YhQ9p4JDcwWazeWne0Lc8cN",
-	"3GBLErkY4xFULSDIiGFrF321g63GtY1Umxc5jPl7Jm6zChrZc2YOS+iHBBeRDIhkKUnl7MTFx1xxD3SV",
-	"x2rG3tr0flPvlA1TVsV7N5EzAczYgeXnsxvFRUFqnlRXTIN/tNwufCwCItiMmTk2M92Y4sOu5zWOukJj",
-	"boTBTeN10Mcd88ctliY2nYd39iZI3lf7zebjypu9vIGW3pxvvnxNS8pkFW+bm7IVmu8Cnr5pR91KpHnK",
-	"iJZkLIkUpZa5ObHkDN9NlJYu5uEsGPOrPWMEzqoTybXfkeuUZZE3v/ZUViHQduSMEFBQn6RsxO+LVxUj",
-	"h72/hCdYtjxlVChimwj4PdK2qVcRSre8aewXbdRwvZYsq6YDUUGzl+dMpxlbIH/ZgepfLUKA4jghoZCz",
-	"EhGN5a/xII/Q7nsYju+K4QF/2PZvMUJvJCzY88+otICtKmrwXW+vXuxIbZgxrNi/D0gYY3dtczvaGVfr",
-	"Yl3+wWurRO0Tm4GQu9sa3Uv+p5Ksuhm99obHjs3gcv1gZZWSeRBLrZFChsYvQEgzH4sN6+3WRJgLU13J",
-	"XTpQMs40IxOtE3NamH8VeXv1IkcZOz4wwqCTHUmzmMFBIWc9csUinkKXCGrbkDvoxCJ27vDZX9ceH5WL",
-	"W11oBGKKOEJHr6MnTOXgOtX0XGuC6lt3rk0knfK2kSMxv9VMUKHrOeLN/OM1ZEgFGTAynEjFRPWhFbH3",
-	"LJbJlK1+JBwZZk0JVXfKFd4CMoYMUxYxoTmt6SV0x+a1zQ9O31ySOzZ3oaq8wd5a5yBh6ZQr5drcNEdy",
-	"pnJ9RTc0gAb+bdwVFTMjAfTDsc04dK5PoZ+9qnRAcEGapuXs1VP6O2Y/K6Kx9gou1lyRsnGj2ID70vLE",
-	"Fge++MiFYS6MKSjKalnMKnUOwOBbw9dd8S2IT5oJRX6Xg6pShuW+SM0FZiinU1rJA3UxTfT8eKEAuvmD",
-	"I6bpsG1H5SilvF0p8ITRVA8Y1RvepdgfjSrsgj3gTFSVOGlzUP8NEhHt5sghwxoUCsZStU/TuxKgBj0F",
-	"62sq66q2k4X9Xj9zScrFkCdVIMR3QCKVK9kiiWUNdvuPjGWsrVqsL7PMX9iuEaXF41SJA9fKsgk4MSNa",
-	"xlHD7o4ququuko/ubuujoQ37TqAqatR2rkVhULv2wcWqoAUUgV3bgvQWkU+wXRZXbEEFlNqAN+CyxwlB",
-	"pPGGLcG3LXH8WDusTQZ0aovebMRP01RXFePWqv13NsFjzKs0EwHBXsvm6ttigWROrKVOCgQ0defFNvbl",
-	"YVVa3injuqLQNW3IKwtX4ZDF7m4grvDxed8qp+AXCkKfHlU1hy6o32UU4pSKOb6Naoj1nhSLTom52Zz1",
-	"twlLb+1yDmQmIgUtxxGezY0RryRWfCB4sYYHaIk990mTgpPqwp3nMiUJk0nMIIEpGMMe8gNGMqjp2aRE",
-	"qBLs/atUlUTEjQ+i1Sn//Bip7KgOM6zJmGkouSrLOPCEF8JlHUUHV9TZ+mOherNyRWYp15oJn0lbHErz",
-	"ILutKr0+/0eD51ThF+r17AbcAqckoUgygRuhQpltHOXCBzYPcqEdvzbGZR+7PsQFF17BcZb68betts/r",
-	"nLENgCR31ehbIIm6bdDIl2v3JNu310qZcWEhWdawfW9+MDuyr9r3ypGRXfNGJiJCc8up9au0rn6L4+nA",
-	"apaUKJl3LbbTxxV58fr6puErm2p4rrHYTsaR0/YNLcE0a7Rc1NW9FyvevbqiRSvUNUJQFUdEzWc6qojb",
-	"Nnwkm1mjHdmUzpisFr8KWVmY6WBpq5Ts0aUJqd/aNcznp2c3l79dnJDzq9NLKD2wzT2U32kTiqWvcPwU",
-	"yN5OQEDhz5CgFrIv8uU1Yh2Wv86yPIcWCqVIyt7z9yxynbIFu9cn5Pzi5vTs14tzoIuSaV+MpYzKcCMc",
-	"816w5wa9F+yZsZjf2Lsr8youdLlVvLmuz4PjDjeKKfcK2nNv/lTiaW4iteaTzvM7FgrfmnYq/X5VWs7F",
-	"JwWb2ZAuTV0DaxYFjtXYzsGa5s5gMmum9Or+DG5CUVH4F49ZjoWY551Ueo0pgJ826hb60RPZO+bMxvWd",
-	"vj5LVXUMxl7k0NQIeiIb4w4+Jc1Ei4jNQn1bGfFQmd8oCihEBHIphVx0qYmPlQSsXM8hOi3L2g7Lpl2z",
-	"KTyqoyHLW8mXpaeEVcjXrLQQ9XCFOo1ppuFswlpjTrfau6uCX43F8aFEEPmQ8IS0qlmnGfvXWl45vKsQ",
-	"cKlbs8Jcrlqm89KUt6LF3ZJLo7Kh+koDqViO44kZAvTiuFY5hURnZA3rOpk1ZMl4IDYMLMXqioGFaDZN",
-	"jLrIG5kD+gbOku/MQa0A2XFKcAR42MDALbQr/I8PWGvZFykbsRQ4jKANpAcdw3Yy48CojLGZoFWU8VqO",
-	"zQOA7KD36vTlRS+hevIx7AsutCQUyha/U7bXcWCutTXa9kIC12GVOf6evBYW+DziIlJ94SwyrojI4rhH",
-	"wv8wQ7bfQIlm97r4KcKY231hmUfyPthrpN5euCFfSXsWidUtvDbvvkUre291s9eqz60aqouuupA5Jejj",
-	"s4tbIFeicMwDNYYi/3X68gXKBheKRyjAZh6kYA22XeXZ1ewW82bYq2uI2Nz1Dwk1cvCEVmEYcCmaBGLw",
-	"0Y1CMebSG3ZfuaDLc0+Qih4XNZLDbAqIYed1i+FEpqixacypYtWp89ICtZtwDxOa02m8WghLwmet9vq4",
-	"ZM0s4nv+VcV0qNgwS7meX5sVstGmhLt2pUsgG4uLgK1Byd/f3SB1xzDmAGEBTTukRssSxTQ5zfREpvzf",
-	"iM+EiqW9Y+PFR2DE4tG595/7p28u9//B5vk004Sbnz8GewNGU8zA1w3Gj8W8ACQNrCm8zz8RuI8+foQq",
-	"w1FFicP1HY0jDPuA53RsY0x5wz9F6DCVChEnfMhUQBj2N2CJPbNFX9gSeJAeUjR4AhJlqTG8zaHyRio9",
-	"Ttn1P1/0+qIv/vKXMyne46Ghen/5C56PUwbUw+A8KkHv2O2QKnYCWhp/e/X8jDx9+vQn88i3N2cwir6Y",
-	"cjNODB+cEEd+g3dMeRxz+zfyKPzf//6f26kKH/fIS/uyPPgExzP2aIvZSJtjt0eukGTFHveZuBNyJvxI",
-	"Zep/9UfG0jlJaEqnTNuvAKMAkDT40VAdD997gdBQ8zOYD4KENEliPoShHySpHMRs+n8ZvRf6LdsXj8wE",
-	"/PTs+x8fO6NJQQUuCYcyYuGJuVS5u1VvGmEL/RIzK7mZmK8EKhrAXsGimu0K7yYDZjw8CqBoqbDpEhYz",
-	"nFhEa37tlM7do9yA7MvtF1/zfzP44J9lxJnKubycKRginKk3pfe3AxnNsUAwDMgT8pL/XMDXBti5DBnj",
-	"zY33+1N6v2/u2cd7LJSbisIAFZ0roqQdjV1MwqPCItjhm/2jSPif+/ai/csoRJpk3OzfqcA1j+kLiGgZ",
-	"W0EAHwmYj/aDnhz9tdAiNSAsVoxQiFBIwZz0exQBDKRib7vc5VCKER9nADJQKmNpQKjqi7CkaY7Jz7D7",
-	"yf/+9/8giZBXMcfwO9uZJJ+XTBj3LjygCT94/yTsCwy1ginpcUcua6YAen6/n//FSZrTpkbSYKrBW+yL",
-	"VMZMYRyZW2Q07rECfAJ1p/Hr8L12Hbgizw6fBG5f9sXCmJ4dPu2RS0EKSCYylRFD2QQ4nBGySBbTu+Td",
-	"RPZFTId3ioTWVlbHKaNRSBSzHw7mTviXv/ylTCw3c62G8YiMGI36An0VRYY0Ted2UW8AZIUL6nvs8NwH",
-	"sGBAOQJProDWM8uFNxuh64tHlLx9e3n+OCj84QrAXiF55OTs6VFBzEqXvqS/yzS0XR7z33JhfvvokGhJ",
-	"fvj++6ffPybDiTQ7vMielZdDFJbKxVqpmNuvOCkwOUJswMy5FPGcYElnTu5XeAxIyKNnh08f2xmzhX4w",
-	"Zc68UAFOduDqMYxPyWhE3JSDd2UD21aXGPfMHF7hxQ0dh67a2UW0uOiLPzKpmeqR8HK0/5Lq4QS8tokU",
-	"EraWFKUiHccK9+jZkyPfMQp2iJkDnCz7dDPzl6P9V1Iw92D/sF8ubsijp4fPHvfc9rYDFlKwY5RsYGHE",
-	"l7qigICk7L28A0IOKz42yG3m7DJi00RqJoZzM23hm9fXN8Tu4wOYOaRIzOlpjPHnHBtN7xgc22HhOUZP",
-	"hEjCa1SQ3ZMJS+1iB8TDouDRqcw0c1H6O5bovgAEqlPNR8+g/5TCRwLdo9sOdEy5wBMPqdBcO2+8ri9s",
-	"RyX3BSlTMkuHzFL2cIWNZUYxHY9ZRPKvMDskiemcRcfEuD7hSb5U7uWo9DwFpflWSDPAEY0DeXZ0ZM58",
-	"/E3qzv5Msb7IEiKkualH3mSQApGjZclMWZTy90ajmJm23tSMxTGmNe4YS7DM20yYslkxm01xpXM2QZa6",
-	"08K4OLBHwoSOWUgeQTjoyWMMspjf3Sr+bxaS4klsu5Jim1BUBimc9E8Og8PDQwLlaRFjSY+Egt3r22GW",
-	"KpmGAaZrjN+LFUf468V1GvEYzzd4qDHPhDmqE7AKI2K0NQP7CPWBWTfzSg/1mSu/pCd9UR4sfr6w1Y6g",
-	"VfCTLHXB3+DqELM+MR8yoSAiZc3r08SMaP+od2hL29AYVscHB7PZrEfhzz2Zjg/svergxeXZxavrC7gH",
-	"ggc6Zs5GLsSWj/cOe0/wEpkwQRO+d7z3tHfYe4oF0hPwJ9xmpNGUiwMfRTlIM/A3E6kq/LZzrOOfFVhR",
-	"EecNBf6DuTkzWDyCS+zmEMeOJc02OEXF2RczsNv8i818SmNjQXDIbQbjKymLHB+xGXE2sjtfQGLwTIe5",
-	"n8qUhcUyU66AAgDb/584vc81EgCQazgxbXaGgeXmxmOWv2BZu+81exICMtjs0yUccJm96XIZ7R3vpZnI",
-	"g05m6p3VDZGJipIDkCy7y6DP0MBTzEWBmV7P6+ucNrDnc58tSue3ZgGtx0WrCnA+/suTMv4sozmGkIW2",
-	"kP6iff+7xdzlz2oUX8MgzsePHwu0jSByR4eH3b/tKhPoQFYgOYyqiqRgQd65acB6GE/2fXqq3uKHffAc",
-	"C6fRK8+mU5rOzebFRSkYTN9ZB7XYvxXKdSDVTscK+BnMXtuDqFFuK+4dY+/vY/yreVF5b6qcw2lcVeAM",
-	"AKvcdf0OukvZ5oGY1YxjO0pFtBxDFvSExDQdmy0GrhkweijdI2d4rDrRzktzlOZTqo17DabNkApl5RWK",
-	"z83Ox3MRX4xEczZFp5gNT5udyMExlencMiPhAFTVBhoz7QisdihK7hUVUnQDh3siU92F1Hh0EX5xkfvG",
-	"ZlDMbyZw/rA5rIE54bcRoITvG4OuVnZeFUvXyWnRDkYiW2dKowNiJMk8LyhZ4+CB94V1GfD6quU0Xv7p",
-	"m8t/mAE1UYdgiuYOGBpVEP2N58VuyWaiwBjFXK/dd3U6EnvNrlaRQf14wOPl/jNrXlIshGkmha7XQPVV",
-	"+WQdvMHQcqPrrvm/G117BuZTkysv0bi5MbbNHh4lO9qWKCkQOK/YmTmK0axKF7vTvMl7QMU9B1Glik2H",
-	"f3C7LqgxmW7yoEHe9x6MejCVCuBjBUQVIFxSDNkxyjk1anJid5dzZXrknWuTmwckYqm09cqYfwuYuehO",
-	"wYbt9cU/rBibreux2HaXe70PZo4s16qhtbXgkhlPWOI+RK5+YTQmhCXAc7QvXVIGCGXARd7bjUWCD/fm",
-	"SDEKb/NOC8L7pLNXnyFQw35ezcliXTsbgO4hki6yANoXckjr+7EbM94F34yzt7f4cRXqzacjPm6/WV6i",
-	"SLn90n67VBxSBx+w9vNj4bRasge8wCwcH2vUlpGD84fQV7W2qN25pUXbfh1+YXpny3CAqqTeG3zuYj42",
-	"Rg3tUjFQkas545dxQb53rptxqTBuRKg7tfsCIjq26Z0DA4CdmQ2HjEWV1iHe/CUKBJqVaLB0JAhXqPa7",
-	"kgWj9muNRpBnJacM4tgRj8C7LsSYXGxznMosUQFJZMyHnJVjT443yboeQaHjliu9sDx4hWyfTzhgLzzr",
-	"v9v4qk4pj4kcQcySp0TOxDEJIdy4j9X8Ya1ZaivalsSoyri746K5XYdP/oe5pcKuNJLAo4CMuBizNEm5",
-	"0ABjlAkfempA58YSLevszbwgu9moXtABi3FANTYyVGV38rD3LB1s8qwKC9yHikcFZIxMSUw1NhGvej8w",
-	"5RTf34wEY+UAsIVUPohaP0Bu9OZvLkBh76x3AeyqdOYFoH6QqfrOPbqoTUE3LivTKP4DcnXLivTgPUv5",
-	"aF6rT6+YGWCm7akZcYjLuJw3MjO5VINxBvyfFKMuY94XPg41nFAuyCNIfaLa602jx+W46nDChneKUKyC",
-	"ZBE0gDlB4rG+wFiq2Te3iv0Rkr/Z4Dv8kAnNC9xQgFvHFIoZDW6Mvijczc12iTl7z6IeudYy8cFU5CbE",
-	"095RT81SKcZVahon8RRmf030IOc9hDFB71Q2vDshTxZouerUBbAYVG7cZl1iFwf0UtqxqOJgDg8bDCfm",
-	"U65rx7JchrpmaDvdrmZtfjPLZO9fGZgdGcnrYsvCG7H6Bt1VsAMa7FiMmi3t2Sj+48BG3dfFzVxw3gXQ",
-	"UPBih6zJsSnAuMnfM0C69KpNEPusc0Yji1NubdWev/gn9mp5DoNoos3PX/zzxlgbre54npsrre4DaNHN",
-	"PGHt7zqLqVIb3CaFply0u/NMCpVNWfqLsV9b3fkPNm97/c9UsR+etbrrVwgTtLrlDcJJ2k0DBjGeG/up",
-	"1R03suH1L6jSgLJu8Q5/T+O3wNWQ2HjJRft76H3je4DrjEvRapp/YcLqgubDuwa8QavXGFep1Q1/l4Or",
-	"TLTcOGnKYtp6Cm5S2vJrwE9odccp1KCydq+5Qme13T1SttCKttPk12Dzrz6883PNfkonpro/gYvxh8LZ",
-	"H8V/NLXVC+f+wQfbDHJtOHLp0G5/ZvtboTX1+qUYvZKCAYpr65XwleJPD5+tv++V1C9t04vuQpdVC9jt",
-	"+pmRaJmuCGReajIwPhhT5M3Fq/PLV7/48m4hNUmZTjmWeGPSplcRi4RXdCYGyxiN6il2l/DSsto+rx87",
-	"Eo6OcgVVK41GMeDtGi36cqjSrDq7T2RaH698AYa3C03KOPIp7wByVgDrx+oLaN8oGEKqPX5+1BdhYX1E",
-	"kukQsb8EQN2ECzIAMy6wjrrPTSs6R0DPgA2R7AkRlTicoID2E65teeFVYY+8ykvjplTdGR/6xtH3m6Fa",
-	"+FP4ob/HRNTfQ2BhQP73v//nI/JzF/6EdS+kv1fA0pnfw8UeNkVwPvvCuGnDTFtctnkbEil4vN2xWVe8",
-	"2lYdpvLOfOSIjCUDSKdD5PWFhaB7MjfsIGaeGvjwBuQdrQfVIxeRK9J0Hc8cCWxf4FtZVBUqwL99c6S+",
-	"OVLfHKlvjtQ3R+rrcKQqQqoO066lPYVOAKLWfVS1Qdl0VRDa49JtY2gLRTUnXQnO7kOEVNUOGS8tjbkd",
-	"+3nL2O/9voiW479LWJKq3La3tQAPC8Ua005wtxdoarT29arNRkxP15qNN2DFKcYE2isY461JIOfGxi/4",
-	"1DUpiisAojvcT2VK1zWC9XPfqJh7YSDeiC9SIy6XeTdSr+Z5YOLsfctR1s33+mQlSl1nuUp8nHmwU4al",
-	"Ghis3t3cocbHH3woABRWBkQWpqO14V0wiLeObqDVKTPRWbgCZ7vFbELBDfZbWTi+rG/pAcyumBvqTrzi",
-	"pCnrkVNydXH9+sVvF+f4fh+suLr45eri+vriHNfcOEvmVLGSUKWqkDOq00VqErEqRqu6x3kufA52uGkE",
-	"+Px04nTt4gLGocb1RAK6Fht2lnLNGu3Yg4irIU2j+hDYqcNloUTa6xGQYGNiiwqGqyJsqUfe5K0gyslP",
-	"W/1pBufAX5VALPvSh5bOHM8McL0dCSl8yzl+YQtIcpcVUzD1b1L2HlIOdTjVQu2ZBZ3ZUFdoq8sKQSkI",
-	"EAEUDzP5R4dH6zeEHcipJV7sQjcbuc0SkgfWFFrczdV1i73kuaPW7SRr1DfaPm6ORzIdshCJyO395xen",
-	"50QKpjrYYjD2r3iDWdl6oBLEr3ZDQdCm++3Epy5OX711XnDBoOLaBXdzMr4nh+Tlz4AYB8kxRpHNINwx",
-	"lmCLEB4hMURf2I5TE4r8/jaXAymaCIpryETO2HuWWp5srKzB4bGoRy5tEb/ui6Xkz4mtebMwpgEz6+au",
-	"4j6D1CP4NQXypb4YMGLsQty7wDsiSAgHvuVDiCRknJSWSV4+U4l+x8GWY9zNtlVjx/7hzqZCcgVFpG4z",
-	"+SyKRVQZrdiBvONb18YVylQ+xpN+9tfvf/zhsEXMweYlm1VkBjnvk8ud4TnwvIAxG8rpgAtHDXH66vwE",
-	"0y1AFGU3buqjDTa5ghe/vgrIINOFYwQLkMLA8884hhboDxL6d/RIeMfm5ro7Nr/F3Jf5yd7vOB/sI6Cp",
-	"BQyqQJGzwHCzPrDyLYvzLYvzLYvzLYvzLYvzFcPhzl/88zVQqH+Dzu0aOrchYq6u0P3c8mg6JrICfVbB",
-	"WkfWnzBiUZawW2NDQGUskFM6k9va6YAKOl4ocj86PMwD3GiIOz4yfChYoAzsiVNBlgjEkKnIRcddhorg",
-	"eKBgNeQRmx73s8PDp8M7Nof/sPDEFdA7Vr1Fnq6FF1VydlWYOEmmJlugxh7It14AP30696DKMbhERwwF",
-	"AeuPFmrpL27ouO4d9rIDuOZjsFfB1bbu1vwWf8fHoEUBvw3Xt67h75KwYPUU50ndesKCNpO8+7nZUkG+",
-	"ydSE0HWY1CV/8Icff/zx6MkPLUIizh88GLg8UbV2RWZUAXEOrGtG2n8VImElLzbEMJ6ce3C4BD9kdDgx",
-	"GhlCJBjtR1o343Vqx+eqUzrURS0GwD/A7K3XY2pv13ro55ZJno5ff4WT3yBOAbO915FEZgnRknx/eNg+",
-	"VLGFaC6C4SMWs6o2XO9cEjJHa0K9/3uubFfTiQS6AOy5OcfAXLEZHlIuctEXIZbOhgXTAVOlyBA6o+Y9",
-	"I+SlLp+zhz8FJBMxU6ovbDi9MtkEH9Elbn8hDYCtRJmoGHJ97akZ7lpqqqo7bYfcoHHs2rXKbZm93fnO",
-	"Ood1iWoOeq7IGBplbb+h8EXrlXxdYC+oIcdwm8CGtwJk5rcnoOu6MrzrkVNRCust8c32Rej+bgNq7sdb",
-	"qsMavrzdCTSy10lCo+gYPjB02zwM8OeYC4bUrzQ/kNwAlYO+Kwt1fxyQMKWzkDxykcA8jmiUFmwV85/A",
-	"Z8MAqA/xSM3u9eNeOUrpoo8qxMZu8YzOc4ramh1nyVqrcVauV599S8HeCfZSOtsL9twUAMUrfH1l074t",
-	"wVdfVcnPhoU+nSBp8l7cacqZAo+TvTdOnU26HRPFmLGtdDoPLQUiEh1aNdcEVPMAJWAPBajZFZamq9qi",
-	"MyQlBxsCu2gbO5YROkAm/7ay1sISOqDYVq+eG2to4+aqR95cvT5DpBa0SkinyhKHI1Lg0dXF+dXlbxev",
-	"PLTr7PWr55dXLy/OH5/0xfPTyxdwK3KzGkN8RHkM5N86neflM7mP5kAHMkX8AARTen1xw+KYi3FhQHrG",
-	"h8wTbcGjFpi4qmSeDu+EnMUsGn+dgn86vGsb6nho2TdLueDcQaoPRErsTOrdiVeXwHxdqK/rrUnpnebH",
-	"59bVkju3TO1g6xC+l1pZGEB34F7UEfBMXN1OimSrF3YtRNCpFKeijF4J8mBs6tM95Pzy+uz06vzivNp7",
-	"64tG7htZ5b0tQgW/ItWzCBL8TNQNgOxKEki2AgNVS6GzouuLMnJMEmJwWMpypQenl9GFrjME9LZAE26h",
-	"9Nc4I9xeMLWN66eBLUgWUYF43zcEPTxc63W9sOP/EhSaG2uNMrNL0akyo2IIlfKuS5EaMhEBMf2u1Rvs",
-	"2WwFCQCYSUs0ANgvzPWMkQL18RycjCoaAHjJV6mWrvDbPlO1BKtn1ZJ32SZG3LYoEKuTJCXj983oJFzh",
-	"RvU5+fL01dvTF9AaAdoeIaYwDxP2RaHzGDQ0pIpkAlCkgzmZgJoSkau1rwb8wmA/D4n8cjksruncWTDF",
-	"AxCYWRmNbXNiFisGCNTOj8U1mPMCyTzKnady0DQdM6wyccHFY0yi2zS9+Yumd3i5S24H5OjwqBS9hg48",
-	"v8uBfVJENItjhcSr6IQ4F4TrgHx/eNQX4fmLf95aP/MWXdhCgya3V5VPVYWlMQmpe+RU9AWLuGaRi7/4",
-	"nUV9YqGcKjy2eTA+5oLG5fCObV6Cg3Z2tWK+ixc+rwFu/qtS6zqdPwhevvxOXh3jvynLLNcnC4ENp1E3",
-	"zj5/zGH1D/dZpxW7CHcdt7SR9gsxA3Z1cXP1X8bXcmSryI0aQepji+/eNmWSLvsAEFgKiJCzh0xDHvis",
-	"YrM4BEyxVwrYus0LVQ2nUzlUceVf+CWY9m60q4IVZcXabdCCAXNPdzZ9gl34V3mFnv/YfsOJb8c3YUaw",
-	"onCpax1Xxc615vJa/w4e+QZH0Rqk1WH6Bofgq1A/URIHut3CSODwlQl0/LK1ClKwdnnU6p7/ioRv3tqa",
-	"NnzDwQf496OVhrAah7L1Yj1YbgUGuKso84KgbGv/drzoC9vb1Sw261NWUyly5R7yqag37AAqKDeONsn6",
-	"/lkYNOy0rWfOcFLS2UmV5hKzLfo5r/rFlqXYzFjQRE2kLrBzHBeKrXikQssH5PkCR8brD7FIK3eIBmzM",
-	"hYK6RMerN8g7iEFOW5GUagYtVIEDScjI+DtgQPYFtnouQDilYCd5RTIy3WBT40legkqmjIrZhMcMEuvq",
-	"jicJMO5BbwG/HNPIWVTjjEfYDzj0Bh0AvJmQ2XgCYQ3EsJm/9wZZfHcLVEyhH8sj4ELMpgOLY4RJ6guZ",
-	"knBK7289rPHxCTR2NZYnNjEIlhpKX1388+3F2wv4/fnFi4ubC9vkNfSaCPBlUTonaSZsF3khbcfYCRWk",
-	"8BnwWdivxXmcbsm57Yhsf70EOndN3gCLAo1DMK7TF4XmygsPLOBWqhqn2U3zuQLGF+uwvxEddGJ7nUvo",
-	"u2Q7ZkgypWLeqoSj2sVyO/ngg/3fAu1xBcItnFGza3Vt4KkgymevX74xu+88IGenr84uXlycG6336+kL",
-	"8zvY2/4289i8FbRxU7BdvqVHLQI9IjbkkYN6cH1CklSOU8B9ekCzbVrPdY1hv+k2cvLdKJhjL35HeSO+",
-	"hDcpG7F0Q0/BVWh1ynrkjzaPbbQz3QV+y3Ychm7xoPtzBiNz0AVwlLoDrUdCpWVyK0WIqWPoNFkEp5/0",
-	"RfjhYwgl9HBQrgCxIHDrQWRg126FU3qd4rU6FiYL1gI/gg7LeJUOnIeS9jqgSZLKVVmaa9fAjsXKnvaz",
-	"iSTAsexg2lXAJ3zupxaah0qldCwCpzh7BZ2ylPTqXBKGVAxZvIJ1pAgnyLMPcKCZQ3YJRlpllME7vgnF",
-	"ZqyeItqhIvCue6Uxc7lQN1UwXdbEGdC1326pHzYwYUbcZXCibdDhAYII5pPWBxKAgh53fadR7xJZUht5",
-	"rox5V4tzQjPF1iszKWwP1hkFpUVGXHA1YdGJcXCRVghpiOgdq0x5wou+abTNivXM3O1Qp6VMZdMVUnA6",
-	"gtQcmdBYly1mNk20BYxTMqSCpvMCrjyhSrHoGAwhfAfGg2IJvYrhfOyRN6c3Z78SxaDAD6E2/h01GJRs",
-	"+k2UNlQu4IHBZoyM12yWlPkuytixcwv5MieKatg5ZTC3jYltEZvO1Fo85DU8/0FynviqGkwByngX2h78",
-	"Va/qK+Zkc42POZXa1fh5DlGQ9UxZN/ictjvtczvTFz5o/bmO89fdkY4pLo00vflO2HaBXR6zGY82Mq5v",
-	"QH1mqdofcIVqAT3mj70Oc89mo3GlzeqAraXtHHWyLOvABu+WYQUObAeaAP3HvNkR0DW8Zylg1Q4LRe+A",
-	"QoCm91wozWhUo01hbjdMZ+dyEPzpcQpt5GQ1OMEINbavwqdDZg6PGMwhcEj/saEUUQBxjVLNAk3N2R1A",
-	"ER+Ev5mIfABUEClOSMrM7jQSY60zqEWN4x4JL0f7sEbHpL932N8L0RLjmkgRz5EBtdyem8yZrsFKPJxo",
-	"fUNVNEFVbCCiC7ps+WxZgaQgZxOa0iFIpsqGE4DjHmD9fMLSIRN6n4mhjFjkCvoTqic9ctoXqOwcNNEY",
-	"JhGJ+Z0vt0EaH5DDRzkbTUBC1Lbmf0ivHQZ9EXrW6sDTHJj/gnkKdKQI+QlIiNzA5n9IgRs+Nu83BhCw",
-	"9PZF+MuFhQ25t/7f8Mq//e9//08TmtHXo5ojd1kHeEShPeFs1MZ8eR60cStaT2BU7OPz/ffr2vgEu+A9",
-	"/calt3X0p0jJ04lZ4uwRAJ/v03hFDPslvbOY+JXU8/bXuHUfmTHGFl0MCBOiZADWTF9QEv4lNOeSOVke",
-	"W6OlEKVX5m/H5MkhUb5cE1PCQEcFGmDGFeuRc1utonNewKPDwwDTLlBm4EoCzLbpi3IQ1kEnXIlLnpzH",
-	"4876dXWQ/dM43pJAuPERt2GWN/h8IBs4Xw/EnY8vQx6tSq8ujuEYimShaZoTbwyCnBBpa09KQI4lFEcZ",
-	"Md8ZwR+uIBNDtn9qJmL9c/I73A2dVyOsn9gcQ7ariWnO7ucyLa3o/Tqc+U7aJJSwdbneL2Q2NzTnRma8",
-	"6uAD/Ht7x+YfD4YTto51BI0vNVeaTa2/kWZCEYD+EC2PSSjvIBYM3YBdlZdgM5YSLe+YQCq2iZyJvhjB",
-	"zuMKqFGRXNMD7SxiB57LoQkj9DeAan6suBBobOJTueqLlGFT5eq+vfB1zxkWba40vt5Zs9O8XJuByMAZ",
-	"qDOZRvakk/B5kNM/IZnKaBzPHb/hMEuNPMzNh9UYbn7eV4rnqt0ItMyu82L3Khum6sxM2icB2uWvrwbZ",
-	"MZBEPPK1l4ZOYrDmpYQSs0IIhbtjxSj4TKZ3RnCWd9rvcqAqUHC/y8F+xEZccL2yqKi6OwNyCTZqzlBd",
-	"ZvR3OTgvvH2N8F/c06GGMxGeauwrY6xZGDATUV36GP5pK7s1hIOglZs+6+9ycGOur30aE3QQs2gt9WFV",
-	"h05P/GWTJELOFlHVtmt43bzgjS1ffn1H4+g7CO8VXidHrmdLzbsGGY/1LRcbsTwO5XRKRXS76UKWv8A8",
-	"5W/QJqS2TS7c2mKVSzz032ocilOTb/D1iYyCKuosm/G7HBSfW9CWRifWqcqNOd/RSogyhoFNIWdEimOi",
-	"Yqm9H5pQBXvTNWz6TvUIlBaYV1eUFdRg4UuTuyPm4dI7Wpy2T3YzgrpMS77AD8LOXX7dgzJ0w1wwLKeu",
-	"lOXF0uNnT3569vTwWbWYLxvfCxbBwYf8h5UkyEADltn+fHcsce3HNMZIwe5OGesRSCPBlXmCUUhtzm8W",
-	"4WYy9jJY04uUWMeLhxsYAkISNHxsb0AmPN4+sLSpaB/fFWJBBSgQQl8B8SiTes7kxe3WLqRSuvuKjVpl",
-	"D2qOxWa0ycuuElQvZBHXRKeUx3WnYAW3ciFi+/3hYeNW66sFvTQ1XeUYPM1xWf83VP+LXMdLuclPIQzb",
-	"Zimr5/mT8eFutDBriiqgXQC62j5FMwaGNFsygQcr5jAXroPc4UlBOfSF0nTeIzcS0IJImTaj88A9bPEs",
-	"qC21+ISq418PYBd0W32xE3VgazAaSd0mJ2hNwtzFa6C5JeURGWPOusDWEFofMLQcKBSREapHrvwhye65",
-	"0n1xx1iSkznkX4GPdnCMOXIDTmkEzM82XGUWLspiRiZUedrnwNqlkE0oGqzViQUQ+q9clrvNoO9Elq+s",
-	"9tmZMDc0Bw8Eu9f7xpRbBd0zwu6ED7JsEB2TKewJ9J3sDjC/xJCETWUgv1Ysh3eeyYpE0lhqXJNH4DG5",
-	"Jxu36XGPvB7ZWfENRHPBF1LUYghfsXuNje5UNyJdHcXIhC6ZU14Qjg6hMoFPs6m1rKZc4E95JpwLzcYu",
-	"wLBA+iPiOdF8eKcIHSHtrDnR+JSdwI5207GiBUcqp6WxjWQ6pdpYv1SzffOovY7svRszzq42wzsM45s1",
-	"hxZNWEjZyppoKu5rShBeydwBgrJ4TP5OFYvfM3ViVS0F2tahTCMs37z+x+WbNxfnFdoeIM7OiyJDKojS",
-	"PI4h2ZAJR4RYW8LwVeppKDDYjopzJyrZFT5sZNOuDcuXxXBdEcR1zZFOXrv+3dYgsXHjBbOjpozhqxQn",
-	"bAf0GcrTFcz5QwmUPcE36G95qcE1UiShqSZcAH9BTBMCKU2VN6QyH8yG+raQgcxzsccWuVD4460FvpGR",
-	"TAfcxoVckrXvyFks4s6oQws6vmNzX8gKESUgOuFqwcAoGs9DKrBDfUGpGkPCt7hcbqbpYaZAjJwJxLoW",
-	"SE24bsBlggbHw+ylh8HS4BdtvZ+uMlHEVdhocpPbbOfpLnZgJloEWY8Of/rxyfdHnWxHC5lvmowtsrSv",
-	"T7L+5h6+vdQ9WN7IjnkVp6Obs14nFiVdDk+Bi72NVbnSTSqDk1cm0gPQS5C99AW3rnzaqKO+gCtfX2Gk",
-	"3Rj94XvOZn8bZXEcooVqY+6EpmMVEGyoGaDKTiQXutCtrcZfqvWVHqiyG9/fuKi77ah0ysdj4O1sP64b",
-	"e2/rYV3C+QSVbjXDKhkCWybBb3xKxOVhFFBYQ6klnLfuwMdjtGZI+IjGw3n79vK8Ps2PnQq+iPx+tX/v",
-	"297f8qgrwImiY9rmcfkULy+4MXGgBDqOkTrP9e2pSQBJqW/TTGz2+koUCB3ejXgcd/dElqYyvR3KhV6G",
-	"hUTVExtOWV1aUOVDQarQxlHMxgAC9VpNZuNM0e1moZSaMSD2MB/H+tdrudHLKyUazanNv2jVQzscpyN5",
-	"6Hag/qkbjnRhOTVNtXG3LX3dlItMszxex3gKISJQwRjpmVGuuRibW9CxGCFvd71a0+x2ML+d8qWsrY0s",
-	"Hn3/Q5Pg4p+naKZDt6cBkWvWMa4pzVoCmiqM0oMPqOG3IT607FFgKfiihRKlYXWF7+YesHEzGzFj4LUP",
-	"wkGIr+qWgtCucmeL3EUfQ/zOjXsY5qu34z3ZoHEhVYqPxbSrPgA3kswmcpqvG5QU4EtY1N0irqN285He",
-	"mQ2FKXv4cJVTkVJNpBgy8ujo8PAx1i1YhwDcyqu3r15BJ1XjU3JVRkmZm44enyx2rrEnVIjjux2ndMhu",
-	"sRzcdctGbxOe6BogOv5iM19udBYnZnFfzkVJEiaUG3g9H93WamV34bHn5nu6CJAhoCFqTMq7dNe2gAqY",
-	"6dYaqjoWViXd+yv7DDvp/N//9/8rgP1AHJUjuISWTetoLfN+vvhF7XmadioyUGvyaeikM3FhzvOaWjqu",
-	"CK6TZYburtGYU5tGzyQlrblRecuCbMlp4gCs6yXr+u3Z2cXF+cX5CWIRuCZsarQYh+GlOT0AJAp0SoVC",
-	"FvYeOYXAnMboIVd94bIm2IYMtFtqo9yV5fluqJuost0K5Zkd2ecol94O3YFUmmfbhuH1ctkKcNNMZKFz",
-	"+r6ZPS4yD1GvFt93kBlDy9s2UzfSbM5YG0pA9BmNYi6Y6zJGFcP8mmAzzJk9O/wJ2iCoY9iIfcExLGw7",
-	"EBfO8mrZhTGfFYf8TbF6AbbzwtS6QuXORZgLEsls4F/RrXZl782YGrkWeeLqyeHh4QkZzMF0DkgmImit",
-	"yIcTwhI5nDjmqPkqb+QC3/zZ+iIwvpVdyd535YS8c4Y/NgqIbKeAHfiS7D6JKRe1fG72792Y4ztcGzNM",
-	"Qevqi3zXDEcDgkkSOfPJEQtXxIJ4M+vQTrOTpZwXfMmIY3Al4pFxtoJuF3NEedzMKsKepmYkN5cvL85v",
-	"X7+9OfEOHOga7DBqTgzskmgjQgWmmABMopY2FGlrQplv+vzMJ7PWf0bTyaxG1/Z8LMf1582pIqCAiGb3",
-	"mjwKsSPNMfx4AH8JHweuW/7fr1+/IpEcZlMmNEmgj3Ym7vriUVic8ft9EZlZDwMHwjez9Bhk3JiH0GFx",
-	"X5lnoEo3D4AXwo/7SqeMTs17GR1CQSEedRPbCgmh3RbNBCMAcjIehcd9Eb6gSu/DWbJ/eR76plg+MeCj",
-	"JnEsZ6VorbvUdVaF3doXfs3hkAUNlnf+MV/RI6+gPVSY0HksaYS6JOyRF3Js8apYbiDfQ3gIi+1iOUYH",
-	"yeJdac7zV42IGjN9lYkXcrzpXq2BRE+M1sA44AmkPbH8b9oAEW1vq079cKGfHu1tBNOGRS3htLHtVwB9",
-	"v+xbfe8shJEJ4rRE7WjN424V+6PheA/bjtclQ1GAA8+bp3QkM12P7zBX16dmG2RmqysfjYA34xLAMt/8",
-	"XtQCK7LFhw2yedC6mCpNeJRHWlM2ZPy98Z/ecYGJj3xBYYOFfplCP2OL4yvt8frqy8Zg/Jqjwymy8vGx",
-	"TDq0pLsa3eANwxXF0FWF3LEc9zrBz9IIT57vlHnmejOppN5W9Dt0aLvvfyD/4D/3SGjW0pOVGh13COFG",
-	"0O527TG4DuaN1ejGLFoKCp14QKtl0fVGke0LyJVxy23fbCN8xoVXZErn2LQFhAsVsDtz8Tyv7ufDRLSd",
-	"zt2RffRCjj+JefRCjq/BIK0PeaLB2oWEnkZGQBPOfEOoClntwEDyLcvqTXsm2EwVAkFUkRmL45oaQJnq",
-	"N3kbtM9JbtywPpVt/cLM3ipKKC2xb0EnqUYWx+CEjmhasLGNHniwyGTKMLW5oiHH9fXlL6/QWXx99ebX",
-	"01cX54FxDI3OGjAyjCmfYocNKYY2HFmGJS5yQpQIo42LWEhUWiroQubw2PXtGzKFmhKgNQD4RxS/ZzGH",
-	"BnxWYxc7z+ZtQoQksVQ1rJs4FX+y1OO2QkzvWCHAAStr1sujSrtKKaYMVFszQS3GOnKhBVEFlLUXViHJ",
-	"IIvGDI4GZP97LlPPNGIEGGIcSbXEwJA+v/DEFQ7sM006AolMF/Aaju34MkEGdHjX7aGbsjRbpRWJYDNX",
-	"tVRdzz9XyOcWc2FhF8BL4XAd3rTri0chMP7eypGF6oYBCQvI3fBxkDcwpekY4huevLhAgwM8GcYijVz7",
-	"BifdcgSxmyxlNbovzcQDQLkesIjJfNHXVcaEWB/o8A1NY21AeVfVTeX9APCjBsrXaFyrfV0OEmpVScrH",
-	"E22bUqb6GCNl7lDPlAbw0cB4RZkYTsDjKcWO5SjfO9DTmqYpZxGBCFD7uDKM4vPT3AAx/lR62+Kb6zV3",
-	"mgnBRSfuPbwLhXgbxa3omO6vyVkaXxsvIZY33tylgHaXCttAE+RKsPcQNAaeCsxdUPfHvlDAKQ9RgdBY",
-	"mrdDADKHcPoQM1Ro3Y3vglgRUMVAHxM940MWwJ/6wjY6ydMkyhXdHpsB4f1qImdgsiopBZquGNYdUgE+",
-	"gjGALRqAABpdpqy3MDKzMeKZOYrAUg4IjZUk9rRiIrIhir4YMcd7OIJDRszJCGvYzDQA+tna+9CGj2D1",
-	"bjih6ta8EN5kJPTYFq9RezvOa8y1jhk8OsCCW9w60J0P0ICUDGQGQWwbKJGjvrAJ1bwKzn2WGb0ZsbXx",
-	"HX8s/CRqOmbHXOkNU8xwG7LAdl7hU1eRNYrlbJkstXW7jerSODpkG5Y3LXrFC12n6yLbQy3T7V8Hsex8",
-	"Jzcv7OmonKf4/qZFPZ0UnvwqZ1g+oiXksLFYnd3TaWJ24dNDFQbeC3bdk5wecsUpfYHbB3oqYTgTMl0Y",
-	"fIQ8ilE6qUUDVQom5bVR96dH23d/aVNFApvyIXr5nWYR1yvBH4U2flYxdRYA95rOnlzI+cicHnPnJvy6",
-	"4tSEg24ZOlA4NQ/yjEDl4Xm9lA31dPVmXN8pe34CwMfq6TFN1DEkPOEAIih3QV+E8ATU3yidRkYCEkZU",
-	"09Ccfflk98ipIDx/qLkEUpSqJMxS9MjPeAqAt+Xg6/akkClZyLhimlfjQ/yJ4SJOqZzegmn4N3Oahebw",
-	"G8op5JOxWMacZowqbaEiT763vdIUbCljJMCeAlOB2kybx9grLRPlxkgFmcgMoSj2AuUMjkgy1RfGIgba",
-	"wpmlfDGrcIIByLz3jM1hQRZ8kMqZMt5gJMvcRdUmsBnctzPx25n4JZ6JsOnzXQCIRKdU7CHYIxf3UECo",
-	"vEJYNRu48ddmpNucS1sknZ0Gg5xzPrwtk85Hh8/+uknauWUKefmIFEYlQrwK7+/ihHwOEIL8jIzLDcs3",
-	"OBQ74fc4WcHv0RfWL8opPkBYB9IcP9iF2a458GqEeVwvMOcJHVOIlpjnaLirR06x6WCEbi3yYUNXQWuR",
-	"8BQbubruhJE922qcpGuYhwYtBO3jXAtYZ/+YVcCh1Ko+O46NGkl0eBBswnQCTbJbUoqYGcWuhrtgOtmQ",
-	"f8UNqhH7ysNxZUD8HMgFBvPOGr5scbhXN0JRXDClbIOlLU/wU8QtysHvbLjo2X3o76VszKXo7x3391jW",
-	"3/sYOijKmH6nyJRpipZxpoyJKjTAUmqtDnd93cZ5dvjTD6Wdc9TYhBKMReqWatv9tyWpPZT6K9tRbSdE",
-	"FoudiBq+rxNjZe3XIcn4w32de9+GX/eNXaJdVJ+O6frgAZ6ZlZxfwAnuOL8szg2sBCG9CuiMlkJZA8DZ",
-	"UfjzajuqDmwHYX7lLBdrDI250pCrcWc5eRSWjvUwMN6r/RbjF/eF8WWUdixxj417I0eEi5gLZmwlliir",
-	"GZe5LbTVl4BBiZAM8xjqQTg0kWXCMfICLzXkZcHnhnSAq1mHBC53+PBeX/TFeloN/+oyuUbed59DY5W+",
-	"yJLcl4EbkD/GZlxOfPvZJ4QLtBaHVDGVNzQEUniYiNtYjlWI0fwQC/zCpYkgrjY1qme3NGLbOjCw+y6y",
-	"yy730zNyY854cmZ2673ukV+4DRTZ79WKhM4McPZ1QiG5fkJoX0xpbHQfdsIz08PHQmIvKAuRV5qKiKYR",
-	"idiUikgVoqSLnhi8KKEpE5XeZNnt2kEOkY7pJ0khgrzUoIIz4biYcEU8BsKskTOogPv1USjF7VCKUcyH",
-	"mFgKU6azVNwCqzYX4/Dxg7SIMuP8ZP1du+y/tWpdnDqwatEXellVpiVkJGkac5b6tF1BU00ZWeDW3WJt",
-	"PkEf30+6yB3l0BXq6WbndXUOXR18sPHabUiklk87J072nCNZEtgM8dHhYfkog4A/LcYySrgODNC7v4fY",
-	"Fcz/fEt1eEKUhOgH9KvQLCHmILRMqCxRNUVLG51yoGMbQZ52cB6i3XqFpkFXjaceRNNsoRs623SfrFsW",
-	"iLTH8XkBbWlp12/cgwITTj1Syyt9gZSELCXguRPvuffIqS30BGNoCmWgaCO77baGh2fHW+o8nV9lYkPT",
-	"cfOWBdUr7y7hTB2cDrECfRO04XOZMsWYaEwHhS/DUrhOpPSV1BZfV+JfiqW8K9X8WszS5ifMWvKztyKS",
-	"TBVrWX2uRCJeAXzhAWOCRNJxoIBUY+JV9QVSSgEP2SkZAl2uIKMYUIjmXDHnGItcQP/Z4U/uhIljOTMH",
-	"Cn5lCHCtsusEzV/xG+IatBH+9ds++BL3gedFW7CrOpB7OU2YUHQVedULfsescAVQGC4IipZMv1OEDqGW",
-	"5XhJ4B2lA2IzoO+hZiTM3xiFQW63MxGRITS8Cd3Dawms8PZvovwlivJNlgpneSzUSGwvzWtgt5eoNBEe",
-	"xIUthreRzCRhwsbCRCmzinAU6GgEPgXUwvI09wecBULe0DFTZAxAFw8Giuer0pobYl0KYlz+xJCqYVgI",
-	"VdZF22EOSqEgJrIprIIa7qGxbBaifaS9DMP52uF13TEsQaA7b6JcgIcvaf0NUATFTbJEsLSWmkhxMcSi",
-	"xgCRXy4CjeWNIrJ/8+AvINBXARb+zCYSIOKRBDMOzSfkj6rmz7Qj3ErB71JA1nA7Abo/v6Qr4psZEt+g",
-	"z+bWpjtXjd1rJqJ9R+K3ggd4ZCtlGEAwkwlV7Bj2wj0bZpqLcWBzIf6sNiYpBMAJ43rC0r4INZ8ymenb",
-	"qQoDrIZ1VbgAmpQpCYFVJqwWEDPWczfUP6ER4L/9CzUDrpn2xBRRvo7dmQJQqb2/npn1FOtug2J2TeV+",
-	"HJImldJ4oJKX3Le+sPmZSsowMxhHcPpnFNfnpQn4QmX2QkRO/9JCtrKF2C63Qq4W29W0eVZkj339FRRg",
-	"ckUyYUQ2IGw0YkONzAQpmwJbnu34uhhY64u1ku0Sj8hbQDEzDT1+0FqGZHiu6qUg2NyzfieY6f3T7oKv",
-	"Q/qXaPe2F/2UARFOvdy/hKagdDElA+hOywm5HMsOCLunQx3PbQfNGVW9vrjUGEDGNrWLfTZH2H0gsgkj",
-	"IWcYjguvT385vX31+ub29Ors18vfLs7DvoCbCxlkrmBE1TXt8IU7Dlx8VuGIB8nhBAUZ+PS53g7SqD+n",
-	"4CItSnrLeEmjLWdHWe8JOvKcUSxn3ykSykwnmQ5JxIYxTZk6KQKjILwCFyifztYsUX0xmGMXQoxrQ61u",
-	"KTcrpM6P1MD7lJ4OF0klZlyxFUnTK/yeHe6th0pbnor5369fv6qTekuSvqmsf8Kko/ajt+aGW/N2mIG1",
-	"7uy6huY5Ibpv/UIuCyT2trAPS9ZIDNhjL9KZMsYOlyLIm1HfMZbcurvDGvWfTf+0YWvsPv6lWj++dzqu",
-	"fbQsr9u7rCgf+0VTehXBnsS+RTYObfOBmGNB6yx0tAol4xyMlDF9zwrIF0pGKVMTMOvnBLuk10vwWXGA",
-	"3xIwX5gk/yKRsTmSYGPYeOJEqgU5sSLSsYTrdL6Kwio3o32EE8z5Eo3eFPwA48zKmTX5oRDd9o7zDCJW",
-	"jnPsCDwdtP5IpjOaRs5tcOx/6DbA+x3cJIU/9kUBcwg+dsFfcG44hIoAEoCOuO3vA10TpGDuLcjfxhKC",
-	"9PN4rUs2IaKNiyTTt4kR0TAfF3C3uKCZhdwHiDoDXm8ax/nfFyGQ5JoxEskhbAPNhzyhQqveNKre5zqd",
-	"/3kPKiOkX2p6NZ1DkT9LULY73b7msfsryfFfG0leICoOMOHKImNMwci4iNh9gLRb2DraUhpXp0k1S14g",
-	"Km1nZv1njF/Er6/NRMZxAVi6gCD+knwDn/4sfQ3t2CsAZ7SZ9KKKHnnqUOP/eqKRKghBmol6AVZfg1MK",
-	"srhGEL8eIdydAB58MP806RtofP1hlqZAv6ZZ4gLuJVMtyE0MmWnFI8haXd/ROOrl8Rqu+gLsEeDgsF9o",
-	"iTi5XglJPLYhUZ2lQgG9oZZAdozpBkfsiW+y1Marmg8aOdrhfoDHf8kWyFlxnr5UyKL9BmeNDOZkQkW3",
-	"GYPSZlqdM3slyShLwTJ2boTVU0vby7XJKe0w7A2ieuS0L2r3yUnFPiGFbZKb+3V9pb7tjK84g2Z++2Db",
-	"Qd3xpPm5UuCjT6hSLCc5m9D3xrctANv9qWh92Qyg8bB1rNOsZbC0hZocMH2xaufU7Rvzpd/2zVe8b67v",
-	"eGL3Tbf7BUO5qw4NDOwINnNcd7bVGUqkwzksizZC4EWEVw2NuxD1+uI8w7pDiybGWuM5oSk78YkHBaGv",
-	"SkHH8X7DvX+RQoyL10kNx3DCoixm6UGMZf51rVLHTL9wRAC7cwrdaOyr6npwwV9dYleSmcziCH7bTU9T",
-	"Cc+yBAtuSEW/zf+uaTfTxWnG8FckZ6uaMNjoq5ARswMyBymHkgdg5YTy45n0Ve1Qr25cN2xRTEHZQIti",
-	"6PvRF6DHuNJQEqNcpD5lEROa0xjaV8gU+LE1E9RX4rjRmwssVSv+vYZ5kyXnciYK8tJye74DovSHQIOs",
-	"F7h3DojDRt7Ox0VUE570OkJDlZ+KbTckQEhh5dsIX8VhZW9RB0nK3nM2W39MFVqJLS6vfYabur0d0XzY",
-	"x7/Bt7Vl/Fi9Djd8eKeey0xEnegLBlvSDthqoxFP2aa9jxXTmotVfWPzPqE2aQX88qqAdaGW6B/2NIsR",
-	"dgzmgRPiiCWxnE+Z0AGS8YIxjvu6DhfjBtbWZGgSVlw99+7VftU+QUjPc1a7BTJTZntDqfbng5lEMyFV",
-	"7XewTYBiyC6FrwuIyOI4T1kW2vtavBoBwUihKUOPvJIRQ85lKDObWlLnEZvlrM7PjbpveypUxuNA2rYQ",
-	"kFprrht1Ygf2Bt/SkR5ZEsptA124ZVU+i9toffuUgwk3qnzejPy1rr4QH4YDXMuf+sR2qVndvzjmU76u",
-	"ezG9t92LoevtymbGO81WFD+/Lm0BgRDbXaUjOxQfF9nUkF3R7SxRTTVXmg/VGkrgX+WMTM2eR95dyGNZ",
-	"fjoo0DI/e4a7CVVAagdJgQEbgiFqD6i+8MhTaVxSjgnSCMCeRhTg0LKPhhLZFF/qAkkWdN0XWFzjsdeE",
-	"ahJSdStHYY/8hvcrL3c5XTBabpkGUruwyLRpudJyMszQ+OE65UPs5QSPsH/FdB3VyP0NtQ54nM54xAS2",
-	"QBtl0PMyS81Xkrc3Z4FjsHNlEciVrLDFt5Krynmv/Uotb7cHpQ7+2shLv9F2liiSUcYaEHj6a3ud5HQy",
-	"4TapURxWeIu6LZf/xinSGRtMpLxbkZaPo/ysq9x679wj2powfxa5sRO0XmDcYnRW0T7Ll8a3VHO/2ozA",
-	"1fIx6LwO3dcNA5o7ZRip1ZKEWRqHAVF87NnwARkYKjZMmQ59fwrU9IE9s7myfdfURM6EtdNrOUnt3O7I",
-	"p7ZPb+FLP+n63XV2k13HYtUVTOuDUGHal7cjSuyC4TAbmGENGLBQiiiRHGVtqQPSWjFfNv/dLQcf7P8c",
-	"+2HEHE6kLIH4+1wCWxLjWtk6bx+7L0ncs8ryCq7I2Pi0HWiSc2ahBHZaiOsnG7GYv2cpZ5tMfFAbNe9g",
-	"QjcKmNj7fROETkj+Zv5j2ivg6ljHSzYduF7UJWt9Ka3VIyETdBCz6BiaMYY2ZwbsnCmDGIdfVKVlkliC",
-	"Y7iLizH0narSvUgX/wkkf2cqvtswR8eiZKMcG0lTQz13UNjMTcIegXcbw4GM5uFK0/C8qCi2kZWGXVhW",
-	"rbcdy9w1YPnm3yxNzXpDNReWTsmX8sdiaH1j5dlC2g8+2P/PF8iO684lN0u7VXvuLbtmU/JfU2Nmusnp",
-	"dXYiuifmhqtRIA+4xgcpsz/WZ/XOM+YqU12RE8aqUplhm2RX8IQBK8wfu5RyX4R2IPs8CnvktWtUzhVJ",
-	"mIiwvnw+gw7KyJcd5S+srgmyQ/6MhLABkMM9oFPuIsBxeClaLLTp7kDkythOK2QELsA6Pntx5M0pG9Z2",
-	"5WnLx6O941N7Dw9vzMACCom8OZZobwQpuNkulhEt4FWlvAWTmFRYxMdF0j0WkSmjAikUHCpNS9lzzV9G",
-	"qZwem28J8x2PmE753iFwnAooHHeoBvoijLga0jRiRm1cODMcnN2yfHnrq/DCRZmr4m4Tn0jodma4wyQx",
-	"H6H5+LlIuJXsnamnBofYcwQEF8QMi3uNoLscjTlzUtclGZgmw4DIQsw3IFT3xVQqTZ4Eh4eH2J1f8yk7",
-	"trkZyyphW4HAzgjN5oZeLcaFWnmgPXdcRts5+93L15UbYYvo31H3b89JbRZMM8ylRVknMR48VY2s5mXT",
-	"0GW0XITenfRKs9f2MWS5Gilv84BqImcIMBQIx0iZDix1yHOZkqNnNo9oZcHoVGob3Ss+FlRnKfoV0CW1",
-	"SiRhTE4X4Mj+PMcyEIQWYnyFad6FAGimVqy7MZhdpRBXZEojFoDRLWxLZxuH1vOEkZDLnoJ6OxeWTrgY",
-	"hye49t5Q1CyOFZnIGSTDWTUoxwxrJ/HHT2osQ6s8mLgtl3Ii6ZTXxofMNkTEVAELBUcO4hIKNJ9cE4o1",
-	"XUtLMJvI0+nlLkHT7/Az6qCrUJeWfwA0erNUzA6bgKgun8CyKqcrDIttOUdt10HfdSWSJeT6kKmqxaNi",
-	"Dg51aeEAHtw0skdjJYkGUJsPMo9r6n8gymefvgbjtLPWxfj+iubFz6p6F38L9hUmrUFOGhe3u5S0Fxav",
-	"iOxv1kE/a06KISMJS0mSyiG2k6epPoa+okhxwXNaFnyTC+jYX/KoR55bChrRF1J40j3Ak5q9P2E01QNG",
-	"jQobxpRPFQBYLYmGxSZBXzE6xyMGUjDAVNXrCyB+cfM4hbIk84pxxqMa2xg7ouIS7Sq1DQ//NJltePUV",
-	"fGVaS+R+5fvCLqS0i2nqnWab3QiMWeSWoqHQLtcN2RsOPuB/1gab3Qtb2iC4qhunQOH2rsC5NgPacuqW",
-	"o7vLM3cAu7DefnwH/FVZAjCUGeXAdA9RJrPx4JizRFKuXS56GcrBVPzZpzFTCkWCxvqcJnpOYlBktg0U",
-	"sj8LeBz8TkjolVVRERX4m/rCKpgopVwoX48EvYQh8mQ7PxNKQvhYbFSL6gesASCCTtCLx84oXDssDfhv",
-	"sVQa2hqPC81vp9DYWK2A1ZgXXCE8fyvZ615lnZmhfZJOtvBmFsG01JGCZqKTQ/JU3YGgLlRIdKFvGlCe",
-	"nCoSHvwuB/vm9Qcf0kyUbnR7yGwPH4GEdiOuvzQwQfit1sczVp24xtMqxDOyxOQjRyQ07wsX0dCMDier",
-	"qEw+UzG1o/u5JaSgm7hRJpCHV9X6Nwvz21GDFGP1oMJ9cnh4iEoGDKA6IZ7S+32jKPcHc23m4ckPP/74",
-	"49GTH7YR8IhpipiZmoioTMlYyugY8o6oCI3+FiSS2UDnKT8jy2NpvgYF2DLNGm06lGLE06nCEqGT3Kdl",
-	"sWJwAVABFnvVPntyGJAskQXGKm+vOmNP9QUVbFYl7vhV3VgEO6grfVCTwkap8PAsxya70JBwHK/kLbZt",
-	"yxXqKqCqV0heDDSZ3lWw8SZeAZqGl3xbzqXlFDnjQ9fr6pdlVSJQMBthjhlVrsFYCtxyRkWYM0pwMQ5t",
-	"wd+IGd+TK5Ly8URbW9KVGspM94UcoV7pGQ0AiUN1DMZdsZWpuS31nkaNCsBP+dV/xWd36PmhfRL7LJ+Y",
-	"VUE9K2bGeB4DD68xYbo4/25YbAOdXpZjY3MHdnGBwkQrlCv1kAciBCham3twV+jZGNtYb32x3nyDx3+e",
-	"thu00P8TGW4QIVsw2x5SPjOx5sQ9dRvKd3xGa4hFtn0M1+TRs8OfHp9UW1WoUZcBzOLbIVx9COfRgW3P",
-	"4FEsZ/UpB6CloZCZWiySFXTKAuJ7llwKaAkBpbCl6tTaZAS+eU064rWI5x5WY5vFFnBc7jF1uQp7515F",
-	"xctAyphR0Sjd8Btns72vIy2xXmbNhNoP6SyX4Na6KKr4u2Vh9X9bk1S41jI1wkYiZsx9YOSnDnxwXxJY",
-	"4McHMT3DU8DaAX3hLqKxeRn2zucWguP/Nrbt4ayjCNHHo8NDbHlongtuJuj+MRe2JT2HDXEckgEDFnxf",
-	"eI2IWtwuwEe4LrtgC0g/L+YJNzBnSQalZ83pNG7/rBt2r+shzm6Rofjl79evX8F//uv05QtgirK/JBTB",
-	"v+b3PRJqdq9hNCF2AQiLo7zft39JGfgEID/h4nfYRjVdFJzY7/RJUJuvaXbXGYLB9jpPmSwUKDfbmytO",
-	"k4P3NObRQr/8sni7Kwri/aUL6SkCZN3GtXDihzNNvZhM2PBu/S4yWg5WoUccFdgsNXrKpl0JF/Bnh3PQ",
-	"MobuBNRYb4OYTcmjZ0dHjzupmTcjLutxz3ahJfR543rDw6NSPj8Ynb02sbeR2nU3vqJT1hUxfUul8gm7",
-	"li2biltomLULuB78fw0HLhzN7N7YIhBR6JHqogDH+rKA0MYO7SobDhmLKg9rVyXwcELTqcBsfZqMMmUB",
-	"nzDf2y37qoPFrvu6aoFKSH7N6pLS4tZB8f+cK4sYx4dcWas5mmHgVruWjjlp52v2zTncsqDULfrOzwv3",
-	"ooMP9n+NbAArSNvL0bI5Zodhu6s98VGMhOpJHsR47wdQT+NRTzF39OTZj8/++vSHZz+uIZr7Mxkrxqjt",
-	"2kqZMBrryb9XidSvcMnebnMs5g0V5j/QjWxhrrNhlnI93zv+P/9aoIkFgGYxrssVoTF/XySKnTJN9/4F",
-	"8zRlOuVDtWqeXtpL1k4UuPdJbIPTK3CGi7PxJpVTM/BMEfMMwu4TqdD3wK3U/UzZjwIvMX999RzJhAma",
-	"8J5b/LqJOpNCp3Sod8Jc24lA/v369avXg9/ZsJ5b0n7DF9IJq2Z1byZc+U/xIarq1YVQ479rbZzvD596",
-	"Ii6SMqoAkoKNvodUCFlh+YyZvmI04oIp9cn0y5CKXSoYAHBGzLwGMZi+iqx6mt25uWL//FY4Wnc0Y+4V",
-	"NdLvCEJ3MG8Y1bF4CDJhaZVCLj/hw96A0ZSl5mHGIKAJv71j8GyjJRD5igomS+O9470D0B72oUu19z6g",
-	"A7Yd+BAFSlMAdU2nGVSbnPg2zYokXFjmUSDHWqICVRXmFLj6gdkyPC00SATvDoLshQIWIIhdfgTMGBUE",
-	"pUSmIGgR4Muo79Vnn+FaUtQ85Y6xBFMREdV0QBXA19SEJsXvcSRby4+QPuRWKGtXPofQwza1nokQyxUw",
-	"/Dhk/D2UguTT5mrIqo3QiNFoP2Zas5T8kbGM2adH8R+FOohMsfQ7Zcsh8mdH8R8Vj/27HBSieSrwbOJ5",
-	"uRTUXkzoe5spHLAJF5F98+9yoNa/Grjna+Yf3gWPIRV1HQV47EQScEvzCpqStBlhr16fSuC441xzHNVF",
-	"ofOUxjVD9tQFbpGLlMBmjJqJvLYtSSXUtVHtkOyOUxmxbE7Csojrijeevrkkd2yu8mYjGOYtSTiUri3f",
-	"+zJnT3ZcKOXiMMtuunwnHh4BcLfDSRXkHpAunp+FB4Ke+vivj/9/AAAA//8=",
+	"7L19c9w2ljf6VXD72apJsnRHkmXHlmrqeRRbTjxxZK+kTO5Tq2wTTaK7GbGBDgFK7p3y/ey3cA4Agmzw",
+	"rSVnXjb7x46jJgEQODjv53f+NknEeiM440pOTv42WTGasgL+eZbn4l7/I2UyKbKNygSfnEyuV4ysmVqJ",
+	"VBK1yiTZULUiKyojIjg5Png2nUQTmazYmuqX1XbDJicTqYqMLyefPkWT82u6DA97xwqZCU7EgqgVIwWT",
+	"oiwSFpGMk99KoZjUYxfstzIrWDo5UUXJ/Lk2VClW6NH+62byn/91M/nl328m/zaJAot4m7L1RijG1SXb",
+	"5HSrh2su6Yopcr9inFBOGC3yjBVET86kIveZWsEiJV0z4kZLtk9+YFtyTyWhXN6zgqWELmnG65vCeLme",
+	"nPznRH/A5JfQ+j4UbMEKxhN2ttnkWWh5esfuaaaIWlGFU8pblpKFKHB5MQ4SE8pTkkmyElyUBUv7DuiS",
+	"qWJ7tlCsCO1JIngqCdU/k/tVlqwI5UKtWEFUsSVresskkYxLVp9mnfFsrb/60H1uxhVbsgLm/Pnnn89K",
+	"tWJcZQlVbHfi78U9UUKPnBJKkoKl+lmaG6o77P6oT9FkQwu6ZsoQ97c0uV1kef72tf6vTM+g6XgSTThd",
+	"61fn5oFZlnbS3L8VbDE5mfyvr6t79DX+Kr/+6ae3r+Hrvi3z2/aZyvz2UWZ5VRZSFGFCiTn7qGYJPBHb",
+	"C7ahS0bmbCEKFhEqSYZktMzuGI/qJH7DF1muN29Kzj8meZkySWL9fjy94ZMIv+u3khXb6sNwtjoV0I/v",
+	"GF+q1eTk6OD4RaTJwv7hMHQPXr/7jzMpsyVn7A0swG1iYzJqnpoM3bZ3dM5yO8crwWW5ZsV3hSg33RMl",
+	"5tHZUj+773RFwXKqz6dvMvcgksg+kxWMKpa+KcR6lzbe8iQvZXYHtzW4Anx7ttCv+/MvRLGmanIySali",
+	"T1S2ZpOWAzQLuBa70wMtDZleiT0nPy8KUbzKqZTVTtfXcMk2jCo6z1sXwfQYs0QPUltFptha9p3Fa0bT",
+	"d0wLpmopk0+Rvgpv8f3DA7d2WhR0W1+64IpmvHX1P4sCBDFVhOY5EUlSFlpe6osL6yZrJiVdsojcr0SO",
+	"wpTyLUmo7PtgM/V+ZAerv95ueu4tTgWfv9c0bzK+ZMWmyLhq3SKQUnBdNeeDGWXbpy+q8SYtusV/Hjx5",
+	"SZ8sfvnb06NP/9ZGd98xzgq4uD/qaULiTCwU45bpFiwtNN8FYZ1opUJLoIhQRXJGpWpb79LNM1tnPHxJ",
+	"Mq6eHk2A5IwMPoD/iyqpfBCUyvo79LZdi02WhAWL0j9ZgbLICqnXq7eqbcHwwn5n/T0op23HfEZQeUV1",
+	"R0lyR/MSBVus5/4z/Hc8JdWFP4E7sy6lIousdYtx2PDN9wTa8cHL5zWBdrRDGkNu/V/E/LLsEQu/ivms",
+	"KEeJBKclvH73Hz+w7bdUsufHbVupD/aWbYFXzOFJX+zfsm3ctle3bDvDN9rk/ovDl0ctd+YHtu1dEZVE",
+	"sY+qY/62ifF8ghMDlfXLhxN9WYFaVvSOadppW0YOZNtHMYfmCrZrQD7BHLUQzDsqFajse0r4nEo1K/QA",
+	"DxHybhV7iXlvDXtL+vdFGjq+b7cktloEVfEpifXvcUQ4u2dw8QupIjLfkpQtaJm3kpYomlzAmnFUaoam",
+	"hw0bc6/f/ccHus0FTdt515qt56zQjJSSv1y9vyAbfCPEzbT9YLhZBOYe+0jXm5zd8BgWOU1KqcSaFX9O",
+	"nhx+ExNRkFgJRfM/Hx5Nn3VxwFZd3qzm92KClygN27YL9Smj9oATwohPEKVaEmmC0vYi/LXtRM1L+7LR",
+	"SyZFXtaV+LGqZeHGeIhmWa1kGMuAi/pKlFz9SD+2CRm8jol+aramHx9ftfBWgSpS7yo+h4JzKYTqozOx",
+	"IIIzkmec0WX7WQqh9qWlK7qk3TJf0iXde3Two+1PpeiHewiF4gqGXf4rRVX5AHNNwvsPWi2OMOgudejG",
+	"osiWGac5KslT8mpFC5oARckyWQEv/zomtGBkw4qEcfWE8USk6KILuIqs7tzuKPIdLM+eDfKvwAd06V31",
+	"z3B2pChALs3ZMuM840uQVJTEX9WFEkGZJKdfxZ/BJLguaNJjYSr9yJ7eE0cRrd47Y10/igPvNcuzO1Zs",
+	"WydLzQOPM1uxvSwDpmmsR4tJsqJ8ySThQq3c6YJPW5KjgwN0D96D61mUeUpWdLNhPCKpuOda8qoVu+EJ",
+	"zXMjpvGpOSNrmrJ2RSMtttq0CXlz50LkjHIMItwxrtocnmd1dyeQqlYKYs//STlheowdx+f0M3ozYdXX",
+	"8Oc9vFD65V1PySDWdlammapmrzG2ZyHG5rlVWmix7igZFJTpd5x4gZQf2HZ3l/6ayWyeM3J29ertW02i",
+	"hp/WOQ4lmsjdPjr73ay8Ea2ZDOef/rf8P0/+v1/+veUrFj9Slax2l/+dIIITwfMtyeoxLrKiJpwWn1/T",
+	"Zdy++MUTHPwhXP/t4kJw1rLIM7jk5OnB8c4ipcryfMxS9TTd690xGMIL5uB8uCxB0gR4VoG/xISmKVoA",
+	"UrENycUStDfkQxknizxbrhT5AnUEcvnTxcXbi+++jIhY3HAMZ6kVKxjJJKh8VBIpBNf/S2EUoiDClQu+",
+	"bGdiGS43fE+t1WiWHDAZe5Uksx3X2qYL+Tsp2D40TQ0jNox7aszA+MT8A/XqGHjgghb6f+Avmt9n8ob/",
+	"VmbJ7amJJkK0R7PKTBKa39OtxK2akph9pIma2bFhCObmZjyN7N4mlMMGEmniiPew2bjlWg9aZ3meCS4f",
+	"uLewlEk08Ra2zz7/Rcxfs0XGM72zl5q9hvSjLLX+z1/FnKTuBaci6ZW3aHTV04+q1qETsVWPcL7DB6oQ",
+	"OM3PNFNhD7e+JZoMIEy9MFKYcbdfRckbuuLTA4n+isO1/ueUXGs1QrLijhVkTbckKZWmQbkSRYe7Qk/Y",
+	"xnGeHvXv3w+sXQm7ZY+jf32gy4Ae8KYQa3IYgbpV+aTI4RQvIPkKorYzmf03i2FD5oxQRdZCKnJ4EB0c",
+	"HPiuWqPwTFu9Oks2xqKO+sL4+puusv8OfNePeoFwT4E1oYzRjOWUHB0M8L65rx643qMhq4X8iIAu9uYV",
+	"+ebo+GBKYk1If356EGum59I9tN32v80vMo5MGsR9xiURmk69UEJTJpop+xIwwC/Vfn19v9UDqdDM9YA7",
+	"jAP03OMbrjnl736Pfw8meEWXtHWSymvz0FkU24TFj54J/cZa5XFCJ+Mp+9gidfSDnUva3cm/Zuw+TCDr",
+	"MllBXJUmK7jhpySeU5kl8YBrfaeHDfnUYYRJNFmUeR72qu9PsvpQ/jHlzs9svhKiPVfoHn9/FIr6WRS3",
+	"HY6Ne/j50WZa5OL+AkbuomF9Ovfm6Rbahf8ZQ7uf8GEm1bcizRjmNiY4+d8mieCKoZFLN5s8SyCW/vWv",
+	"En8e9qU43Fu+KZWe8FM0eSU0XSlmr+2jTOMP6iZrbkXNbfXI39kc2P9i/Vuecfaok+kBu770jSiSx5sR",
+	"Ruudzp7C405rR+2a/pLJcv148+Jw/hlCROYRx1fF1h8eOc4j06Q/aDUZbJ/cCC79C3+WJGyjMJn2USbX",
+	"sh8Pa5enUZhSK45pWdB5zkCnL3mqFV+6BREDosh4IDNJOHI9LwnbJkuHFmEe+xqeqeU0P/GTmrteDaRB",
+	"w9fY9Ng3ouSPt1t21LYdszm3j7MhdQc+ZnY+6uc0Bm/7Kkg8e6SvsDbjI6//XSZVaPlnmCIsFiRlNDWJ",
+	"XXJKfs7USpSKxFp9+7NW0WItureYF8OFTV6IMGfHfBHQv1Q0uZ1O6l8l8izZfq7DwdHbTmcDvz7S8Vwp",
+	"qj7H+bQt3juVB34BxpUenT/agds/AH9vcsm0ZI0PeidwAWH9EWpQjP5ox5yO0xK1eKdZXhZdB7gpxDxn",
+	"638ftwsf8K3QJoCv9p5xRe4LwZeNj3YlOF3HiA9Z6f3EFW50veOVeGDxxZNm9UXX281iDdw8UTDJGH9M",
+	"tYjJbLlS7ftWCzyil9rED+MH3Ye/iPm3ZX77uBzJDNoq/Mr89vEEX81z/ejfUQ3dfrHtEw/9jMuSv4JQ",
+	"9KN+wWXZuvSi5I96DvoDMP/wd/yAip8+QKEcznOLko9ntybT+bGJ8/c4Wr9A74lXodf15m5Jn7cLvsL+",
+	"O22ESZ40Pm1b2Limqa0J+/ubIp+dBC+E+lGk2aK1wDIY+maYKUL01z6IOxjn+6OrXWbc1tM3ybIVkzDx",
+	"JrbMuCRUEcETRkqeM2lvix46LXOWElGAY1WCA5VuNoW4o/k/Ga0wlxc8jl5sXvKj8qyBp/WPxriumFIZ",
+	"X8rH3Qw7attuSPM7wZu4hayBh0rp6yy5feTv0EO2mdXg8WYfFVF6XjCGjeP/cQ1IM2jbEkww4UE7h963",
+	"x906HLN11fDr42loNjjx2DqaHTfsV+Hsvgl34Mc9PrvC5s0/ngvaT3tUb5QdtN8XZTdqiCPKt0O8lT/y",
+	"Pes46uvHOFkY18wGfoEPb016JE1T+DqafyjEhhUKAlwLmksWTTben/42oYnSUiaQLsYAviFTmLkFVyoi",
+	"nGXw54LdiVuWEg7h0k1mACSaObnRhPLtTDFOcTd3f6+KsIbWdVXvzLcBWowmuB45asgsrT1blhDh3HkM",
+	"KtJK6dbbOFVB6FwTHiXrjJcKVIlh83MTBN35YVOwRfax5eqW8zxLyIYWyt5g8KzOmbpnUEQsMbIgE1Eg",
+	"TMrO+OYgR22Wfadl/wuRs17tRj/zKZogacyygKJ9NpfgAQMHTkVGcW1T2w7KjLumv2IqeDPPp3oi4z1P",
+	"FGxpmOduZL7ikP85gYWYOLQ5NbMXtVsQ2StXo+PaRagSG8T8V5YovRi83BjKGnnDazcwWECLuQwrISQD",
+	"osHHcesZeGKNITglb7R6n64hq4nn28gYPfOtKV7Rw50S5nLN3AHHYf5Qv6w7PIhbqiaMp1JPkynJ8sUp",
+	"4XphjVyScXctWNUVkTRb6j3Qpk88jUk8i0n8f2ISP4mn5EpPSnO9IAmbBhJFcOayOUcW8u59V/pTLHYv",
+	"QTPtnElzu+qH1J4+9/zZs6fPusvndi/W7zprdVkHTGtz9EwWn6F6Zw2i66NOYY3MnW6OYJNS9Pm132lQ",
+	"bUZe6U020yQ4vNIDVYNPzWzmaLKhy4w79bAzXlE92fxQt57aeMFPdmH+zs8NuPWlWLO5SLckzUDV2FFj",
+	"gjU/RoasKkiNq1uap4aL7ErEaPLxCZZ0nzzX2stQqei9dwTanqIZJOHTPH+/mJz8Z49f7ur9xXuzSb8E",
+	"Px8Lr1IMaGgdw+io8hSz/FKWM8gsuDcOvALKnqf+yl4OVHS8Vw4/RZPbjKfDcp1+0E96bz8FOqEyJD69",
+	"x76pkrEMd2t99IVWeUvcqZa0+4h4RUhQ5AVgJODYNDSQao6txCmJv4qJVFSLFvBbGR7wJ+lSrKtIcOua",
+	"jj9FkztWzDsX/iyoLlCtD9zirtnPMoO13559lIDqFJoFZoleYGrBgSRd0j9JRMPZFWcD5Bkeo1MOh1VU",
+	"tnzoD4bwAteBcptJ452nXrDNFE0ZTWcYBAcUBvdfDqELyGKG5wvGLvrbIsBRqVVgGGAV8y+bj2L/s8xv",
+	"zT/RCWH+w7pG3X9bF1ao4gS/dx9JAC+OEASJxQP4PILALKdfDvCt5nmhOrMtIl0AksWUvOWuvhRl9EdF",
+	"4q+++io2KbxaZb1fCZLT5JbEJsNEnhSMolrByzync61koQ/j45OleGKWo+356SW9/xGrdSfer0/kbbZ5",
+	"IjZ4DE82Qqsahcu5qyonR4qyK7FmWDkL/Aij1FgVReHyTckFKLam0HawpPt5JTykx0xNiS/7MNV5mXGm",
+	"xadmg06T7mRth8cgBBVbbwL89v3C1dT9SUIdHLCM9vIKf2QtWealzDiTUisPndzz6ECb/XXYu67nD7Wo",
+	"SzqQDzc5TZjBq4SqRaijtVwwz6SKyIJhXEOqgtG1EyAAw4XYne3r1V8HTHRIriCAotWWrwUnVvamVPVH",
+	"9SrtwR/kyA2iTHHxiGLghhQPGuiEl+s5KyKyLMS9pmmtm2TcUvIkapb5hkpjG8oGZ/czaf1ww5QnvYXo",
+	"utvVnb4D6xQVf5GnOHRMoAIw31aXw8g9+NnqWqeE5lDtqeqQBtOmlugGHnLYuNKaZtDUfoK37OzD28om",
+	"YasMAIC6L68e2ZaaDDEZG0qs3ND+i6Z1NwOtMfrAStmm7caODGKyZpRDeViSZ3qYaVN11PwnuHOx+fgT",
+	"fIKn7GMMyLBwK2RVHtO5jS/cFHqAGmrtQReHe2nfC/v2/E3U3E2bFVLR9Wa8xaGZtMOz6JxIU6v1Ow9Y",
+	"14ug0lpVL9XAB6oPcKw3KPkdn9lD3cGD2wPg4LNpPGZF/QpPnb22arUohxTLc02fpyQVifwaJ5muU8I+",
+	"bnKacQl1Vb6+CxxXKlooZs9ompjqAfeHBc1y72fKE5Z7f9AnmM5Eqewf4G40BoW/7YwMf3XD658Zl7Ab",
+	"3vu1P/tD1H5oG6W2lN3fWserLw2Qo6ZGpfH+wj6uaCnNF2nGMzVSoL5bM2fg+Jts59r9NTXlKrMNlbL6",
+	"c8GkEoX/36rY9o4ty7W346XcMJ7WxvR/dzM3voPxdLYQRVL9RW8GxyloJkN/T3JGi8ZhA49o/E0rzRuW",
+	"hk0cfQH+yopskVXhyBFXP1mx5Jals4oFdDsE7fOS0XzA4wD4N5vTdOSyKk/PbhwKuGMWNGEB2YDIjC9z",
+	"Zu58QjmZoyM5DYZqrB/GmbjZUusM60yuDZbGOpN6yJljSiVnHzcsUdW+RRO9IaGXcKNCRzdGh9CPs9/C",
+	"Sreewdkl4G9x/A50a4AVgqdYSrZMNd3CAB/aU73t82bjWDFHFOLKKzbgwHc/BHAE9TorlH1DblPyA9so",
+	"wnLJEMQCgHvFeqPvD8mp0upypm74phB3zIAg6a/W+4AB/5XIQQXN0LcBqXeUs3usL61T34rKVRuczvPj",
+	"EJwOnv/IgJ850YechR4iwvX6SwgdCqA0BYkI740SZCmI4HUTF+JUaFr75zGWhKKJuN2d+EJ4Rrs3PKT+",
+	"zRnj1mYIB7lKbr64Yl4NKFRUSK096lFYBLkNEKYAhCCoZYCLL8m93g2zkohQdcNrgA9o+5h0Tq/QGWjr",
+	"FEaHbwLoGhu4RggWpLUemET/eMXtpMlyoybLDp21K/56nKyFt0qSouTSelcg3UMRkJOOXDIOBr4M0sYu",
+	"PTiHS1seQsCrqpcAiGbDptgnCaLyUM4GJi/ALoyaY2Gwgx83hyLjt3JAovI7eA7heGbVgQcurIX4tYJR",
+	"5CmTWolFMN+gTBN3rMjpZsA6XgmelEXBeLK1RWMQ1UhWbenBMhde/5VcQKYMVXCph4ep2wIn8NOmEAmT",
+	"cmht5aV7QXNzo6XttnHJhbK4fJq15GyhiCjVQCoe5AL5i5j/SKU0/ppoosRwAjOpaUFR1MOfMlQE/Ctj",
+	"F2zIHJbib23ksJ09AqwufbWP1cJqN9lSehfb2yeUY7EQd49PmxQWmRFztzWfw4hgZgujTEb8rpBaBIHC",
+	"kSZAcmSS6JMhokBFZjgp129wACyE8q2eI7Pse023wLiBgwPfsvnnp+SZC4FmNiRfgRH1CvcwHDg2g5Dw",
+	"rUXJEf77FKQlMpPGnHtymoHB4CDP2XGUec+YKKW/hYDSj15uVwFpqf9PXo4kdIpi2xvuYFEAsQV7N5lc",
+	"//rbRNKtJDHNc3EPfX5qvMoLGD47OIgem3cp0UaiWJ1SkalN7gAUc01Lc4ZkqxkctwnCA4HkfVZScYuu",
+	"m72Hc8sGFof7t6rS+c/k3aqW1Ovgsmv5ULA7gwo04tvh6oXaFOAd1LfW0rFdU+QhnB0cAC7MmD3TVBPa",
+	"N1iJAQcMpwUWJU+s3hcAoa1ZPd5gZuiJP0LXRl76F6WbXVXaLsVqtrxgNN1OSXzx/uI8PiFccMsH1lMS",
+	"vzl7++78dXxi4qf69RueZina32WSsCojgPF0SuJX73/88O782n9JCJw3zdIp8VQHTMwrKCAd3nDQJK5+",
+	"ePvhw/nryEJEFiU/tcHbTK3Mss1nyEpnN4OlAg0Sy3b1V02iCX7GJJq41QUZcO3ER9oZY7JiSx44qjd6",
+	"WOy+B4ENx/5ikjN6x6RVsHooCRQKmCJEM6/oABNqV+5SyB3OkmxDOfhfjFo7JW/xIEy2d7xSaoNIWL+K",
+	"eRwIShdL+UjZTmdEsfVGc2qvhu9PktBiWa71MJGlTH0szTKJP0kSi1JtSqVFU13IAY0tmTacjbP9++vr",
+	"D7UtQBVpyRTRdr1It0a+6e/vYyx6MDiHT5DwETYN6lig5B6ugF5XKpiEsP2FsDnPT56Ak5is2VoU2Fxn",
+	"LOLnLqHkNFsP0zpD8LFVpc09NaG4hpdWjz9riRbTNTNZG5kk8GREpHCBdYNbWQDmNbpSRmbT/laykgUu",
+	"4Xuebw2lSBbhvyzj0zOvoNXWMpOKmUKGhzfmsU/b/2yRNB0KMapxRsh1p8gOUX0heNJSz6p1blowi3xs",
+	"le0q29DAHIsFgWHCFoRWIWdrOQJ+D1uDCc5OyUFDxW7/2KeDmnjsiOEw49RUyFIDeT/iPpyhnWC+Ay9F",
+	"O1/sDFKaVKh6ps3O57dEOCAzaTjrdZP90nrBzSKsQq3vRs4WCiqlErFeU56GvWGVPRLO5xmQwlPza/X8",
+	"PNjt5YVheh9eMJ5kfDlT4pYFTOw3ojCmkdxKfbFPIPdF+qUS2HNUiyrncPUstVu2nYadZw5+vnX3cij/",
+	"mrGNQIT2AT6ZnFHJZvtUROGbbh96d25TZKLI1HYg8QKrDju3ysFH6wWm+p+1peqzBbpzB4Y+Bjq1Lkte",
+	"+bSyNRNlmBUeoDI+0KXWntUBP2bLJQu7ph/gKnMIuLUcWHvzKyZVJ5EGdTZvku8js263Hdqs7VzzxKrv",
+	"tcTj0dzu/elm9nIktweHfh+zx+/plH+oa0RkUYi1q0qAtM0T6GOtZSsYaQDYC0wF/1ZyleWmRvejIitG",
+	"CzVndKhr1tomgyxkTyZ+CsDf+7TiPrnLNvGSGEJqIfZP0NKn5KAF25xS16HlXhQpifW1iV3GHjZjsG1o",
+	"lICX9W4IzgbIQaOodz90IWpr//RL42tcvfBIs2tB8bv0kh36sGIbkslTQm1MM8uZK2ZXFvusaZ7CVRyS",
+	"DWGzY0bJgJEZrNbTG1pVu0o6Nhatgp3gD8iG8RQc34fENNGIyBFxHx6RpwSzgCJyTIzvvuY/Pu6rMYOp",
+	"XdpcHyZvjUoA5HhHLTWM0Bs3qs60sZl9V6uaxouEmT3B68nxX36iVJUQ1pG5Y0Fov7WdYcYyzso9hYHY",
+	"HToex54sJq5i6x2Tq9vm2pV0gX3trhHw9mMfMxq9Ltp00Hq1cbWFtqTLFOi+VGwdQkC3GQY8NXYlJqBV",
+	"dT9rRlRBucQSjsHu1PN1phRLg4exa/Kyj5maJSJlA7XEXo23eysaOuyQ5CUL7dT74QDPZZ/FF8v8USyx",
+	"M+vWJj9m34LZVaGuDwVX98ncx2wfpLy1sRp36/YxlZ1zF3jASUX7lY+Bm7qzQKLTw6/D56DmIeLxsuQg",
+	"HQ0K9f+QOzDQ4VHZeoPq2V1+cn/kxVkxD6b4Cld/XOwA3dBjNmNgjSYt00xpZp3lv1+JZm1vcaHhTYOq",
+	"5Gv2UbXluPv4xCShRZExWXVwf3DBX0B9KbmS326tbhQ+wkHelN3PxXSP/ZB3sGh+eOn+baj3oUXwMMV8",
+	"5G2VR7sS95zQJQ3Vqu2kykLHQ7uk0Ml6uNMjvzPPxb1W8qtS1VB9O2Y/m0pebfiYCP3IJr1/ZcV8x2z1",
+	"q62OPkUTWiSr7I7NBtSmP3tePR+K+PqPHnuPzvaBDnj2TI8A/kPWXZpz/PRTVDP/GlsKASTTFO/P9rl4",
+	"j/08M+yza0u/Qe+vLNeuvLqzmNM8rxnFTKDE3f2EDwWT2ImVpwRqdwmUFkJKE+TEipwR02hXol8gCDB/",
+	"wx3CPBoha8wToZwcPXtObr8lSiwB7OqEUHnr3DxmaHuzQCkJ4FcNL0p9+nIn1TOAd5MponniHUsJ9FEc",
+	"lqTSLPtLWVpuWG9d7fGhfRZAzli4/JCSTSlXNQQF9MBUiLAdt+IpTFG1KB4DP/H0hVWzZklO5Qi6BZ3r",
+	"Fbzjk95LN5453u4Tc08D+fRbppXw80c5cMPYQtz2u/ECalFqbXYDDD/DbG4Y9NR2YLAN6X34Cwp1Jq7Z",
+	"RPuXakJYMs6KFj+dNlzFQhlUMdPzHkjBACdwLHXQduQcmjlEA+sknx1+qgHg7WQAwXOnEBdWIHRMP9I9",
+	"uNn32Hivg5lB1fQeICkGI2I0gT+vBPswu9EnslAUD1lIJslP12+evJju1Jnesu1sTiV7frwnOUPlfq4V",
+	"w7rPZjc+0bLFx0cWSQ/L3vaRlFB3jAo9uMaDOVLOgXp5fn35f99efHda+dE54QLghFguGdELyTABYzS/",
+	"BWwCcyH6JLF5bC9BzBMoGuyUxC+MC9Z8z/Bi5We27sY/kk4sJaNl4kxpHU9i5FnqVXOhejSeY5u+G5JS",
+	"7yoWqPnTrYEANpwp200jzAoUswhS3S6+jr+BabNlxmk+E4uFZGqIteATyLE/BKQbqUBsLmT++6M89Ud5",
+	"QLX40bPaQGKTJd0iCZJJi7ZaRqiHQ2POZDMZZGonCojtDN6Me/Yxx2cHMDXodEPt6AY0g3n7YRzvG3+g",
+	"rQplGL3VQhGMbi+CU49UWe10uGR86c3LeCJS0+V8oAZk32hgGWhLeWaT/YfJHK9tUk4TFpY7+ju5yRWn",
+	"6RNDE0Bf0qqNeu6aSDp6/inyO9eGyYtK5cgKc04Lccea3LqPnI5fGN9WXg5Ji64++rJ6p4mNg+wS1JHh",
+	"zBZfvMtkKyizsY7wYykw2S2RjKfylBxYvEJ7h4cT1DHsthDtNxkTsszZGWZqhNa4vX45Jj3DV4gAeQRc",
+	"isMP6Aqf9+nqqIZLMnAYfL4JxAMgHjQZQjNXim0MxJb/Tc92IETaz+jp08G4IU8B+IMWS6aGf+Q1Pu+f",
+	"1TPAzyzWIBC6DNM5A6Z+eX71/t1fz18TUZDX52ev9xD5L4dClhxrGVBu0nH1kU3MEy8dpoEP1Mzewjpe",
+	"LP2xnTzGeNybIFBeb95R1+CbYAVbQ2w3bdk6P6qrgu46NIrUvL2tJenYK+Vb33XT1FkBjgg9tlbpahXH",
+	"qVmY0Y5jsNvreJbc7uOF77JpNcOLPz5J89+eVI/FFQBsIoo0nIramSYgSpWIehz+w+X7V+dXV1CsYKoW",
+	"fuks+ezuDAJPNQmktrd2DX17+nA8yYEr7VpFzorx6egGLsHzfVCD9ClXkMV/T2+ZQ409NVWQ0hW1auZ1",
+	"4OpLgkh7y3A219nSlSaY4kCxYdzruNjOL1pyc8qQo+d9NajcY1TO7itfbBNjET1HVY0yboNkjLf79DS5",
+	"BVNvrO2VcbLQGhpi349fcw+VWPt3bPC5Umaor8o0E7WHePhf7FOr3zAk6gxpuHW+h0+qZrUNfvNoRyMf",
+	"/OrzR1Wwjx9FhXsaxjCzz9W4Zg8Gv0eM6DqQe2T/QGmH5VrW029xJ7Wh49+hiKxEWWDzU7oNpJxSqWaH",
+	"PWkBnaTlfHFHxw8Z5qkd5tn6AaMc7uSXmiEj96XeanuOqMoYGXFC7zk6A7cPgRinpRJrqrKk0+X+cjwk",
+	"R9ML6xJQOiMYiNLZk43ZYB2eDtP43Fc/XLz/+d356+/OX59ghB50P0jtydSUoHpzAkiprFA04/kWZYxQ",
+	"gDXDpzf8p4tX55fXZ28vTmzhF0Tm5ozxKTn79uzi9fsLPcj9SoBkAhAkdDouBWfTG/7z2+vvX1+e/Ywj",
+	"2PH1cxgxhExi/ScMFdTKR/1v8MtI3aom0cQtYhJN3Fy7Stvj8M0XDYfAsNvyfJ8M2mY4ABmhy0cKgxJC",
+	"naQ5Z0zOqCEdtbg4Hm6Zarl3X2RKYe7S4zqroJa8ELesANrduMozT1w3GzrgTaquR9jy8Q7Fu+KD2NU+",
+	"EOBeFsAjBfd3i487kpCr4b6lya1YLPYAVANcEdu2yFisuxwYqlFoPgMs7juaG+18V9i4ziEHxy8ODvpq",
+	"I5uRvMwmuTRgJla0cIq/XQKZb20TEUXuKASRlLB10zJrQEClopxDQ6CqcjMoGx2h1S6UNuc/37dr/rUu",
+	"c5Vt8ow1KqR2l90y7u7Cd/WvwCnuflttLe5Q+uhvSIJ6naZsAsket8dldFZpos/GJaC7ybu/CzPYRl6r",
+	"d1qNtHrmfEuQ0e9eqtfnZ68foLJpuvxwfvH67cV3D1L8oon1Kj5QC7Wx3gfpxI1zsh/oje6tN8I97DlD",
+	"KADdu+rez5nMtKktlQmlNHBU9rOXHlYx6IwpO0b3VrxmWH4y7qIOKvPcNfV6lpLJhBbpPh4wwNAN6Me5",
+	"FGgMIAq+1xU5aymbf0xf2rkXJmwhJYhgWjlmwouEFmxK4l+l4DF2PlPso4ohhp5xl2YbQ54uveFVhw54",
+	"Wv+R4BmckniecVpsY6RT964JwcZ1VRxaakYThRFXfDPoGg1mdrV2rVTFNuNLTH4Fp192y/Ktlswrlm98",
+	"BK/ry7OLq7fnF9cTzccufzy7wH//dKFthIuetbzJ8iEJsaE4W27dlvF359fk6zT/7WsrDuII2zaaPAVO",
+	"10yeEprnCGa1QEJqaIFe1uiAjO5QwubA15r5jsNeM56VcYiS9q0xIIGNbMGRMt0jrk8tBR+zRHBt1srB",
+	"H1/P/Rv0SiMFMITv+/QojO9bebRm6yycZVLDDekF07DZeQFmJ0msqfPPwAriNuCU44OXz2tlCUc9yCm7",
+	"O19PrxtSLGKS6naWsQurXUuI855/cfjyKNgDVp9RIAMEbyfCcGErnIejyBwF9sJLnRt3nbwXx9woLwNn",
+	"9/g3VK0+//HX/SpDa5gqN/RILuD5oz+FFuNirLM1/fgoN6w25iPdWi/RYxBs+0iUd5ejMXJzTbJGCHrP",
+	"Ka91OvvWteD0cZugFAp7wCWUk1RAsM/iAeyRYVnpwt33z6XM7Yp1G5/HSGSERQqAY1DrIIRKE4m/iiOE",
+	"3PxI15uckRgMEDn9ajzYVz2dYs+2e9VefGeVgjEWpzE2IZuikYjutVrVv9QS2LuVmXb35dHwtPrjXZHa",
+	"GTnDbhCSNbBvBrlVX1pOu9/r4JX1ihN2iQxjt4ibaKEzjOupYAD5Cum48f+KO+MPz4Zk3UIClNiEsJDs",
+	"cWOOWsFcb3iXHsRFQV6/vXp1dvn6/HWEnniWknKjFXEFAXxRSsrTyGGyE1OrozKpskSaZ6EozDw7Nqzc",
+	"CL/qb5llcpbQMAb2NXZtKKDtV86oVCTW78TdacLowU+YjSGHt4rdjU8QaDr8gVN0pEoq5hL4RmXsQUBp",
+	"ENpRg0vsNDQ7aueR7zGj0M8y7C5LeWjy1/GA5C+oHGNik9vObyRTEcSO4I5BCiQe4KOkhR3utIKtJ1VZ",
+	"VBCb4uUndxkCqzEon9v49NGS2vVLP9/fIwgBRuQ+BhcKms+FX2yW1Qte3FjPhz0cyb7Makru3Rb0hu/6",
+	"Dx60wGWPcQ61wuNcCEUuz7+7hCQ03/9xcf7zJGpGRJ1r85dBoKJBhhBAenKCAY6FzFki1kxW66ruG4Bc",
+	"Vfxh2GL1P81IPW6b7509O0K9idHKMdnXBfMrYaDWKiL4iPV0wQMQvnZVANS0tb3hZ66Z44qiTmTgmUFb",
+	"tKIUm1Kj+e1hcdpBdhQnmzLcTYANZQdG27M04si+/7AKi6fB1vndNxUP8cMeoESx2MQklkzFVmGSoEmZ",
+	"IkTX7QAAa+dbfToRiQu2FndMv7I2rZvYejr4BHqUd7Hx00WliSjriYKk7I4s/It3GN0OcrGZREP2+u16",
+	"I4rRjSpsVbEM6ipbbDLSrCTutmlB95VdtQurkqdNEN+B8Tz4SAdl1hRIBiurF2otg2H6n2zGKuxrkb9x",
+	"HkSX+fQhB3Vu84JGnFae8QDTflOINTmc9qLMbAoxzxEZqGuztVX9wTy6k+ulF1CN1POde2BvnbloRyax",
+	"x/gXLrDxZURu2QZ6Q2n5k1AueJbQHEDGTxzrneeU38rohq/Zeq5ZhYQzi4hc6X8YXz1S4pS8L4x4oHxr",
+	"wi5fNMMhX0Y3HGbGovotRmKQVUgbf3EhG6zpDTD+XW9+GFPq6NkzHA0jOSYNZiHyHDs4o70VW19CGFFl",
+	"EIqvjz/QPAdsMuZl5gK7BRgTg10C4GRT8mPVvGOZ2T7OWcrWJ4hGL29pnp6EV/lQ2IAQUkD9Qw71Xr2I",
+	"Dl8e4Z52LMPhB4SP5fkx+SH7tuP9sIejq3DenfiI3hi9hfI7nvhhKVnoM9zJw3ojClKwBSsYT9i0D+LG",
+	"wwg6/wjl1JLElfM+TAR1537X5pOUJSJtab1ZlbuHh3h6FJm+OQu/K0lFFgOr5HfLtwO5Utou/JM0PX/+",
+	"BMkdxj06CiQ+XLsyoNLZDfjy4OCbw5cvj54df3N88PLl4eDBu2ug3fhHh8ffHL94+vz4m8Ejj62LDpZC",
+	"B2655pvJihY0seUYXWGSgYBfu8XJLUCAB+RHj0A98rfia9qDjv3I17TK7BybkmlyPNtyMm2pK0R7JMnU",
+	"KYJByYZn3ad58kPGU80K6OKWmuwF6Fcy7UHQburC3bV13frIuwr/YaTOZd56LDSIkFY1ZPmjPT4PSJz7",
+	"bO4et6YRDp9hBuQ64/5fDx/k/QmAp+wdIH56NFKEAJ6TSWizGliFiBV7gcj44eKkB1IksJbhTQU/lw+t",
+	"28OFOeWjDQ8hseFPxskPmk/tOg72ghZ5ilVe+wGK+G76DgdR445Z7lhNG9m191w0bGQ4FjzQ1IYOZIvw",
+	"eCMYZ+uMUWqFtCrEqNCS46fLdzIicyYzKDiRRNzzqA7DAL0p6ZqdGnPkq9gGN6WiWhJhZ3PTi3peKhJ/",
+	"HUck/t9GNv0nffLfv7QmSxwdHL8Y22WoFcvq0MM6TOm2szOPtj2loluHMorvuZ7UtK8rz/Nnw3PNv9EL",
+	"K5VA3tAJ5wPXBXbu8vzqGkxWD3NIrdhasvyuZnyFYHw+RdDM0JQnDKMmW8/QuHAZX7EiU+3RQzBi0aNr",
+	"SOgULdzMtB6TrAD1psribV85hLk1R6/yumQXPBt1TJ1uSSIsBo/p5oP+iA/v3169v+hl70Pjki8GyJzc",
+	"jxbPNSETLgiWC1SQTOKeP1DoNBjcEMAoSEioA0bpP1XN2KHjT+R5aKBoswf2ELOWaBIQez8a55FYWI+U",
+	"bZ2IkGSZRPBWmDIVSrGUbKhayVamMcDDPJRnHGA2EuPg3unhGi6iAyV3mEzNUnfYwE/y7A7wNAqGdT7m",
+	"WxeuldLr87PXesdlP4MZyl+et4egTb2myX9WjFOu/iR9C7ozWPKgaPQzb4B5NzJnd+T62oShoW1aFYZy",
+	"nOkBSQaHO7GYOorI3DFFj4HX0D7qxNOQQLu8LDJC3t2XXYntA5NU3HeIurFvj4YWaAlwmBauPeEj6Cr/",
+	"4/STfyiV5HdRQx6ievxjyv5/IHn/u8v4PXIy/mn0gH9a0f87i6xuyXPJoD/dPkVljVv1sHsxnkwls94a",
+	"h0kUaLPR+el+1v0u5WSmr/fUkc8JuTx/ffn2r+cX5Astzzw0CZrccnGfs3TJUpKpLyPy6v3Fm7eXP56/",
+	"vuFfGNQHwCxSgswZMY21WfplRL59/9PFq/PXesw6ECnlSHlIp19GN/zHs4ufzt5NgRZP/HzV8//3+7Of",
+	"rq71KFwY4ZqzhV4IMlEY/ZaxjdTMFqQpTW6/rFe42c+DNuVm+ZNoYhY4iSY4/ySauKkn0cTNPYkmOFlP",
+	"StNl1X5oZHmpAfUzTLLywjWSORog8e2Wz9PxYEVH+2UQtGIF1b/y6ODQBJQjcnRwEIKwjxAGGriTrYzE",
+	"SbphLg5bSmH7GIQ+Kzkacs29Nb6cRdNGX6jATtC3eNB69osWjIkRhH37A1a3fexyXopyaidf2VMJTBh+",
+	"trHRhL3i7RiLaBSgBIR0Z1TbMLi2RsOfIUzpsluMQwuqWjtDk3ZIt11Nhzmk58B2kC8u37wiz18eHH3p",
+	"9VOu0HGxZf+cEW3We7FRp9QRdT+8GkjP+97RVeMYOru5j5W2Y9FxgLJt+PRT/yW4rmK0IyIVhniMFHbN",
+	"+kH4nVgzGFJUqbZFp+QMjVdQrO9tWRbelBsOUjwvGE23oCa6B+o5DAQsYBnKa+qi9Gvbt5DWE0GseVyB",
+	"UwVpcM3USqQ1lM73V1AG/hP8/7PrV98DtsO78+vzoPR99DQG57Lydfrjl706fVnk4830Phqq4KhGERBh",
+	"aaYNFXNJp8RaOa5OyOCjY/KZkBWYpodn3fCslGrVA3R29EBoxuN6LtXj9xU5rNKb9kiQfvkonTsO9kSD",
+	"+wfD4H88LPwdOTTy857VGH9HGVMbkJih7BHQk/Zi7pGyYSHK9tMhDT/o1yLtJN3fceXqh4OdBIzZtijE",
+	"2q8A+eHszQ9nWPShmfTV2Xf6v/7y/ttJNPn5/Nvv37//ocdQulJ07L45Y/gBsEQjGm4cPgru6VFvflOF",
+	"Bw7f13Ncio62WKR9Z6ec23jTTa1nKU/JhmamdFiUysNHZQ6wec+K7l6CxVX2f33ItLS5KxXIj/HCR67n",
+	"EMkkmbOML62/OKpcZ7Ue0DdcFGCYpozmWHsYoeHBGUsloWTDCin4lKQikV+n+W/TdQpDgMqVLRhJtknO",
+	"6u6HkdBVoRuzlyYZzOejre6FX8U86EaGQvHY5BzHEWLvpcS06OPGcaH//auYk5QtAF1Ob9KZmRqqroqS",
+	"YzQ+wqBIDfpIk9myXGsa2qPsXq9wLMblD/qdxo2v1NGWTYCcxlOilVQ/5udfj70U2YY4qym1LUvBVEus",
+	"hr1lW5KyJEttE8bdZY3Bz2+wzfY64t2VNFJEWxYzRrVu6JdGze46n+YMvWp4TQVtNmXVZNLNmDx68gwZ",
+	"2JVJNNFLmphEYKmY/re5ShPXmaLv8tsDGJu0JTvjHXABbQJ7DC/ElYXAPlZt8R3Ltx9nm1sUWCaNpdEV",
+	"2n3oc9qUckhD8qC8BwZu7RuNm5M4mMZh4xhYx2bGCrQUmAFOQVsHgrdKkmZHnvGwjbWZQg3f8Dvbex3U",
+	"W11BylMm4YHxHWHMZZ9VheQhcINiyaSKTJXSIrtjeygF4YrztuSR8YmRiT1WR1k9V1i/t4c2v1/GtPm0",
+	"fUwAZAV96pQZfkQGNrRsDjWpMOg+hv7OPryNQOKDyDaFehuqVqckxqQaqM0GcReROAWUyZig2POlo43/",
+	"FRinm0QTE76cGNioO+Arya2DUJhAB1umEIQBYgmtbDPPOHtYR5V/tO7v2HhflCrIi14ZVBdtqUHPbq88",
+	"BbptxmE25WK7h8+Pjo77kYq1/A13+nyLG7MoVVkwf/pq2fHQtPKwUwybF+/RSoDdQa4Z0uo93VowG8bT",
+	"jch4CMextae3AesGGKmS95dKz0U6oq2s7/j+JYRY+SoXZXoO3wNI/5CdwPQn7ON5G9/7wG930DQ1tlX3",
+	"DLN/BMumwxWVd129LLPUMhy8afD0KaFEWbAGbvpYtgzcWqrZNmNsNLEnWQrNp7ARmfmQfgwfCzdlXhi1",
+	"o1CfUX+xvYvuhvE048vhFRoFkxvBJZu1RWYdJq29D667ABxmIPY6pqvgCDcKXvAKAG5M17ZgfxlvgBpd",
+	"eF4Xd9MHOP9wfXsoCabxejaqTsuwu89VpeWtaYCWUDuaHQqKDVHGvguGOy4gisr9IuEex8gYYvC0LCER",
+	"rNyc3vDYpTDhTxsqJUuJuIO+tqbZmDlVeIBxOs89uUcEr3tezMomrvs9AjdZOAc3X1CTOF9nSjHkt3uE",
+	"YO5YSLbs1u2P9HXUq/pHvlznjmPxUZKkLIqR8mJsqLtBp96CQ6RpjuitwqSVkZqBzT/H2HT9nJg99a5V",
+	"1yhEr7zkA1+5LFvyuLzfxxa4GQebza7yHHGBVmtLOSL7oBoqbAejN1DbBXs477KUrTdCMZ5sw1gVP/Hs",
+	"t5IRuhZ8WYWv9deydabkKRohOU1c8+M8k8r5sTO1x6L0JqRlztLZQhRDqX2Hx7pdC9IuT1/RUrKwMmWQ",
+	"69MsBeyNpdZZNWe9p9gP08EUKbaZOYaWUJ6w3DA3YwhNAHCxoEoUYTb3caNXfEWXVI4Oyqw3ro9AtyZc",
+	"Ifc0OrroadHrBMqoPkLKtyZt5B4brnUPfS+K20Uu7lua9TaPpf545H2EW2XwuD5ucppxlp65LsRj3HHD",
+	"WhfTJTXDgzea8jBexYYV60yGy1JAn9P2DSBhzxkxpQ3a7ElFvQFCyw5R2z3Zm8cup3Nr3t/zvZD4uUhd",
+	"U/HM4HoB/YcKPLI71t50AIEiqWRkJfK0pRIAHpixjUhWg1pt2Dec7Tu0ODrUz0vzSywN0drRtlJswKUB",
+	"xs1CFEuhFLjO+08Lpql/VGS2qfOwrhTbfB4qrhpwf4o6jOlXNM/N1QcUMtM4TpIFLUwRANkUDLybJkkJ",
+	"/XoO9q0HBMw2+u6vovAX2e3/GMZjDGvBFUTVhfLsjdq0rQdVKfqjj6nN1kso12whhdqLOUpI7NcHfbQw",
+	"1j/ISmmyxICxMs9FcuscXbs33++p4xDF6z1bIsiOLiUjXj2vXg3jEmsByJLeMVJupgSy7nCgL2KI0tWa",
+	"enz9N/OvWZZ++hp8kPGXkElnfI6Ql1xdSLYBM6PksFksl+x+xQo2yB/gxG8oWlUj7RWVbLhB34W+B94X",
+	"fCAinN0z6FRSyOFxey2BWtH3OPuoWohqRTf6PAA0dNrh5RgBCWRlySAKRMkz1jPBuFY7gynHuY1Va2sW",
+	"kYnDAD+ZGWDYVw0Cd9aHgACug90n9hV0nUjD2gdtHcgBrUbpC2fVXatealsCDWj0Ctn29hN7QBj2s/9W",
+	"ZcHRP1+uexTPZgaIOTfPOWNBmKuFeUdmd95diGjS1cP+Dc3yfetQMXUBBLNzaAYdxuEU1E5x4typnQnL",
+	"JYc76ZrdsY+Zcu1C++BGUH1JWdGh8XQvElULJW4ZH9P6oywSJgd826V71oQ50pkoA4zm+u2P569n73+6",
+	"9nPcsXFsWM/Tmj4rBvfTCNgJ+LaT25P6XjQ21p5mkP400b5aMQQgHJfDA4otJTCnQT42zH2XEhd6HmtG",
+	"73Af/WvGl9VR7nLdAEDiG72uE1KwRSkxo/u+yFSwPX0z3e12EnlLai6ge6P2gxc1M+BuhfentgONrk6/",
+	"/O0wOnzx6eZm6v3Xv/Xq4AO/a59P+lAI8FN5bo9MEqkyaDvBCJLpn+RjcqXfn1/8zlc1eEKiSNgr4wz4",
+	"V4seF640cR8vrPmy1l3719qtUR/PJGNcW7K/gyk9LprsDnMnlNxol5+yDeOpJIJD2Ab0PGQ4K2r7t68Z",
+	"2TKMM3sVGuHvDUIR12Sa8cx6jaRwDXoJ+szXYu3hwySmk9vO9lfpmgE9GzXg4A+zgZ4Bk2vYo7hiTp83",
+	"rmfvmxXiUNXWtdJStlztVT9MXaIOluKlYkouUHWHQ5wzxsHiD9X1pJmaQbijDex2u6malXoB+epvOHWm",
+	"JMsX45B29dm2TJt47iFbX7imKSPZwuH8qhVba3GYQnuAjBNIDDt1+L/0hrueRRAYHGQE1651aNHYR3hm",
+	"iaybitJiOzOBIWNVqaJkv4QUVn0Nh19wz0wMZouA/aQ3BZFnKs8K7KbSt5/x1Lo/8HJnfLbILRU2hwSA",
+	"mwR6oNKtPo6ME3wauqxJRkxPfoJNRQwEe3WYc5Zre6pgcCz27iPyuT5WzHEAOoXT2t0hZz8/5hY1W9kh",
+	"IZt90noD9LLbCe+Yc60M1RpdWNo2pxq68pAFOar98U7vx4yT+BIbM8IIcQA1oKK/Zgg0Nx7VsPm0ph9n",
+	"PsJsGBhZCrKmfGvLRboTzUzXxAF5ZgVVbLZhxQxx6tuBZTasMFj2EWYKaPrkImXylMRp/tvU9q0sIDux",
+	"Ai2OHJeAxxD2w3u07pJz3ffdXZ8e7LTc3wfndKCqAbTin/RnoZWEQvPn3tXDIK/w4TqLG0diruL/H4z6",
+	"TH7xoG14X6T/k0hWszuxmQ15AVZ2pcQmnOrw/fX1h0Ga806ig+napAShBGplkmxDuZqSS5ZmBUuUNM0Q",
+	"76B/EwZAd6l9H022Qwlt2O3vr64bbQH2rXEP1ryczQHmh0VkpdRGC3H9vzJY/NKtwerhQyzne0Zztdqj",
+	"3rCs1YoEy1uGQ7Z8z2ih5ozupRdXDhJQWTCL4j5TqyAx4DwzzQeKO5qbVOvB4eF1D5AeBqYlRGkizFlz",
+	"sSY3uwFU4irIylqmHp5Y+E4/7mILO81/mVIZX8qZB3o5YA2Dgho/wzGYqQPHDy795vxRy7F4W+62oJN4",
+	"9nMmusl3ySXcjfvac8gRca/NsQI7E90DQpaNh8g+Th1i0yX0LR581O7bIdesAToXQrSR7LfW/pyZWqHR",
+	"VRGqMf7wcyMtiZVNPUGjjUqQbooav/UtD0AN9roTm6TCfts96Wjy8clSPDF//FUKPr2k9z8atCKfDvbN",
+	"q1MNbrKij+pwTVYsuYXs68fw7zjWBy0cbR5uZnJtT03tgD4fP0fu7+L33RRiWTA5wuq9LPkH+1LAtdX2",
+	"aVW7pNHeZfPqA1zLb3nKPv4kxzcnAUinsagH7Vkq0UQmJqds5ICq3ORMzhZMJasgzGd2xwiwCrgpMoNe",
+	"6jAbMS+NrZSsZi1YiNeec8BoNBPCTAVTZcH3mqqEJNPdWX4AaEHo6CgJPoTJMlIAxjzUyEJj7OWKmGg5",
+	"6Bp6RfX8Lc+4uaN5qBIFIm0IzcmZcakkghu/ApmXWZ7q8TEOfUrSQmxa5ggnJCE9ua+1C7F0Ud/xnVMP",
+	"kraHBTi6Iwe+VzWr13JNyxVt0oVS51PWC9qRMkWzvBemqMqiGSRLzRe+yViedpWt7oDMJJicZ1YV2kCv",
+	"6Kt1/1RRBkoMtojQhkPtOsi7haL36xN5m22eiA3O+wTEkP4YPateoJifVYJtfDfmcfUCngwNZEt45Wot",
+	"IY2qVKrkaZVBPGzy/vh4r4QM+BLQJxpwjlx++P7s4vx1RC7P352fXeG/zq6u3n4HfzUAGwE3LuS+87ZG",
+	"eW1gSKipF2NrBGuh2XFlWJXA9CO0jaQJn0yCF8TR3x61V35i5zDwwYra+6qsO7M3/yLm35b57WeJCpqx",
+	"vRzbRIWg2fYsCk0FZwNpe3z96CLLVb9rzas9GZjLl2f8dsjhvoPnwBxqUWUuS+5nJedC3LKU0KEGedft",
+	"u802m9CUbw0arhAk15cdMR9NH3JEaa+KSUCRN6G8xzLO/yLmP1IpnWNgjP0fKr10AVBr2dvdNtRV7YXf",
+	"VsIjVnugHVerqsOwnqZXZxevzt8BttLlT2GwZvPuPgkLe97NVt/4FeT7G5URdcouT/mge/MXMb8s+Rt8",
+	"tkaMnk/wWaBBW1sFiJm24xg+FOwuY/ejQdbd7RtAw+bpWSZnCQ1fIez6BNCWChxtBprWqpI9+nFFn7tz",
+	"tXz8K6uYJ9uqrVpHajT4+qhN4EpLZrQVW68nqopEQFS9ZVubgHHDDWJ7vBDFPEvjE5sESAzgy9UPbz98",
+	"OH89JTGU+8QnUERlWj2AVyaBLgDshruenbFpvG9GE3lqR8MyMpbaCG4MIB3xSahfQ73gFtdn28dAKjDM",
+	"MYkmCPTRcilf1yoMx9zKYilnSP6PBLQASvUVPEm+ODo4OnhyeERKnjMpSfxvOERMJN1WQPZpQRfqSy+O",
+	"bLHMbrjDEtDnDiVZi0xNyVuow+BCYVdX8A3iUCIxMGg3mPNTZrmaZSH+cUvzFN2MYZaRaEqelZtZnq2z",
+	"UOI+tKZZZ3KRFWyGFTYxsW+dkJW4x+CazIWS+gNOyQHIpkPsZ10PrPVZ2IlYrylPXZVeKI3FuteKku+D",
+	"A5dUVzJcSnq1ogV2i6F57slU2/ND37tMnXrOIzjP6sFqv3s7jPqL2TgG0cO9d5nKnkqcfWe+bUnIoukM",
+	"g6btxXS0cn2aChsyZ5jaQf3KnSn52d8vAyeMOUI3HJwlUOWZira0DsOTZqPrkqFwc5x263/qkM6lBmQg",
+	"HKUeVCb+FzGHEvHrIlva2rRhWu2vmd7fYGQJ/dJg0EkDxiUFWZfJynDoTEm4uT3QP88Phlzeql1un36N",
+	"D+6nkX+c5UJK1hJHA16E1iJwSJuFlAsodPX6K2FRAKGSvHt/dW25FkhWjDCR2C+/i6djGy8ZnrmExtat",
+	"cT+tylM4A7tUs8odpmvAG4Mr1ZryTI+l1Ug5g8M1KQayB9fp+cHxi0HHW1/PEGsBX6h4VKvHGQq/0pIF",
+	"3TbXK4Y6Bu6SWFRODtvDE8h8y9SU+Gmrym/yOdzBs6GlZLMOEw0eCKiXF7AOTCuAJMRawzHA3AoyNhxv",
+	"JGIGvNICtBVwdOELBF4gUqwZNK7CGixp3MMDpy4yUWQqIDi/z5ZaIrhiwpbb8sTvZ+XRF+p+u8gxhu/H",
+	"7WANh0GeDON16zW74jcm8Jqn2OhbeU+1wD+wHfmMzjwN5A3193pCe2K2B7N0ze/6rDt4zr4wgyL3sKpj",
+	"sXdNLFZLA2yT5AKDcOUgDQGkiIGVCuRcGiyMAcu7so/q1zYsmbV2zzRxZZOCDtq0Jl2Mn7BcsjDwVBcK",
+	"3nvsnmS4usmwACmoP8+eMW9znYznmhZHp2dTrvVj+7Qt7elU2tWc1A/bg/mRrChfMsRKOb+my0Heo5Br",
+	"x0SSKq9N7ZwrdcnxUs+GMTM0bIGqpNRiQQZU54Z3yNvLHldRZVnu5fT5Fzcv/7AR/0VsxH8Vg25/4ywU",
+	"Sl/TW2aVSKmPFFP7T4kqStZQOh7PuPtnttr+MML+BYywkSzxD7X/YWp/uJD1jaGh9gLWZ8GP/MOMqJkR",
+	"/7wafzgFK6QBj09orSm2e2HSOrVmTGqEF6b5fMi01cp6oWlrS3q/GJLdW9+HgX7YsD5qodyqNH4t3O+p",
+	"BBdRGC6o0yj+2fS+zSqsh6VgWnGZjrPOatP0btwH23mtc+PWGff/eviHqfSHqfSHqfRPaSr9Yer8Yer8",
+	"Yer8Yer8Yer8Yeo8lqnzEAPmr5VC/Idv/g+F84/8rf8x+Vtjddg/1NQ/1NR/JjX1D33zj4yaz5ZR86+U",
+	"HtOEeagnldRyP/bOIel1hBo9dA9/ulnqns50q//2VRy6WVq+ZFirsp2ypnBDR2HYb1pvMQxlByTNwrWn",
+	"j1fqaytsg70TsITUQofCKqFWztT8Qg6pwYGw5aUDy+X0rZgNrZm7LLkrmRvSg94eEfQK764VVGKvVYwD",
+	"7nlQae8kam+OXvtQv2843uNJNKEpNjoDiJ88nc2x129VFmjPbeKqlvFSL7JijQX95j/gB1FsVhSfLhig",
+	"c+A/vVGwqGnmAIHdn3COMsF+535/wAqM3oqH6gM8DdzMtTDpbrlYzsRikQva1lnQbs8ejKYCah3KZlx3",
+	"uk7WYsbtOkyrT4/F4dKX0QDGruktc8ZhwJrXt6+jRSkExJjSl7oytE9IDKPHkbX1ECovkyRLI0CvjYhp",
+	"QwhVlvpUpY/HZtuDTqp2hb/0Nk9sgJF8pIkCFuTALOKvYkIVSFjG0z2s4bULyz3cswFAjObjZAUmAJBO",
+	"qdAXEdp4Q8GhWmUG8SQiFDEmZEJzWkzHtmfUlLN/FyOE7Zt53YyGkvxlyaGheVtDoowvZxUg0G5JgjOb",
+	"VwCVJImnTJBbth3YACjJRusELZfVgSa49mfBrmY1aIrdz7Idh4YXj1eb9IBmOte2ovXv0EqnIR5biip+",
+	"xvg9BSsZEDldquDw4ola/5yeNf2sn30jinasqZ7mNxVxRTsXpeUm7o3U3wHSOqa+PLQmMNfeuNJ2b5Dj",
+	"XWx/v1XHf/35l3//8/Srf5uEpes7Zy/uCVFv8WWfHoFTUUbIKoG5U6K0sScWDo316NkzkqxoQRMLQhv8",
+	"WFsQt+eaPlC1klgjRRVgafOlJKrR07E2ZQXq4Clhlz9dXLy9+G4STV69//HDu/Pr89f63wCecP66TWGp",
+	"uza6S92VMD5nuFN5xsicrTLsMLcWBQAEYsIMuIqm6M1BAe4K1KEqfQsVV4XtCUH9SndwzQjuCthNwzML",
+	"Cw9qxg2PrUM8PgGnsfdzRESeuh5pkfH+xXW/e1wvcNcLBVwEM/ek8tO37dwHWsoHtsjojaS1MLa3ChOI",
+	"BK84GiC/11zkYNc9oHCs5XJ/8LH9RgK3aqFrYgmK5bm0nSEMnFMTGKzkqgfIdxdscwdgMwDtKy1mX6gF",
+	"a2KM7d6hW/YHEZU/K2G0zlyUe5fDjPDvP368WG5YomaeOtaW+a9s5v+GFgo6Q9yxIqcbAlCbclAFQOvu",
+	"Gc/imHbjCwDtKwsma1cP3G3EehYzSSigegBzyjN+i317AWzD4KrecDRPIxuY9K6KVlclzVLkuzZEaQFA",
+	"7zOAGVdkxfINcrVGMiTPVEbzXgDk8a5AjL8EpAZ4UTWLl5uC0RTLajNJ5IoWDODOC8pT7Ek64Ao3e7kG",
+	"kJ0yrsUA2opYepzxJC/Bz3VoXKB4HDse62hAJ9nH37t1matsk2eseBCzGZ0aaz00wcLtK62rYw+RzIVx",
+	"kpxma5Z6ldpVkbKmu1RblKLQ9JeSOU1uhyvXn8cYHMnO9gM0tC+NcbbVnKOhyk6qTG5BFfgLF8zSO5rl",
+	"dJ6H6+/furOxyzSxuOEno89xkeX50A9zbrhW12fTUTcubl5DUh54sM3UhvGJCT42gYe8pC9GUXKLwBQ0",
+	"ex8xz0BwlfESnC0z2IiZ7UI8bg93x9kHOLI2jLPWGz3A31+8eXv549uL7xy3cA3cKeSsEC0pKU99OQf4",
+	"utAB0fiAjQC3SvrF+4tzMG/s4EHVPBFFwXJcXpY+Hnxi/tusajM9sO11pkDmZEwO8i0NahuLvM91c4Z3",
+	"ZrJcr02LlxYH58B7XOtBG4ijGG1nFsbTMHGc+5XImTadtYK28LcgMGITnLXbbFhR09PO5VfJrdQiYxqG",
+	"peSZXI086YE7laVsvRHKZx67QD9iPktrGGiDg4dY9rInRs94OFuEPmcfN5k+3THbNRoQKBfLWTsCemBp",
+	"YjmDoQP+vQI71+ZiSTLpRTQrDcX0m0yponMqw7wa83AcTYdVwCpZZ/d3Px8k9GtlMfdsUoWB7+WCPHKC",
+	"LbZlniWb0ibWzJRQNB9oT7sBMgGA4qPO0n8Z2g3v9/aG0dtZIeXYt8c0S7WxQfPlwZPFJ8RiNsKjXgih",
+	"OsMUaL6AjFxgmEIz0lPr53H2IdqVzqbpd+XTJZ1VcKfh34eGBfSzjW6cPjqtSW9JreM8EDrIhTp1bk9E",
+	"xOTMQcdgjF8bygtRDFdb91Fo9ok41DNyBhCfguS5Fn1EVSHYvqyaKvlxH9yZ4cAyqqBcgiB6BHCZhhjc",
+	"SfLxUGdMfMTuSJOUGpZPlRfkOPAud3QidFdmt2DSVADndX2nLilqYiGoF/uyrn7xG8ylCwanaSP3AOM4",
+	"3XCcW8CqfB2Nj7DpkShI/O791XUM/3LN++OgYO1ytcIG6INsRflg1GaAd/u82lqKYlf+rhv1SnDFuLpm",
+	"H5Wf2tadI2OaP6xdy4XqS9rPpIqGjevuqHWX30p9Ize0oGsGnQYNnnCeYVzEpeX3lPI2bPohjXx2jalB",
+	"fcktNdvEj3HJ8UqMwf30teuGGyTVNKp5zB5pGmhX2WvRTLTtednZHeM2wL02ZgeAuQ1VASsMccixnm9n",
+	"68xGHNBZ+ezo2fP+TppONx3Wpr6u8gwhPE8ZGfR4JSVG7Xj13pgtB+4+1lvpdIeqY9tRoF2bkXyjRve0",
+	"gu7BkZcPbpfVwst+hxDTnnxnD3vIN91GJuv/k8fBetX0n40ujrj2p4SL+8aQDwgjX5b7JGTvh0UCGU9j",
+	"72tvbiWMOQTLxF3+Fg8GtbVKPJVTkopEfv2rmMvpOjWJe1rULxhJtgnmWLmOs+cXrzHlw7YXmkReHojt",
+	"RDSJJlc/vXp1fv4a/o31QpNo4pQ3P08kmphUjLa8Bxt48fN/wbXvZebCP4uSt41x5VVKjMoh8AnSbJUl",
+	"YtivDLdrWWaI1NKAx5FqtqSboN/ynub5kyQXyS1mkposdAFqJvuYQcMEyA+BmqR6WuoJxAEgsKn/yngK",
+	"daKwFLqxiTAnGJJRhOZ5Pf3Epp7A0CZfOrh3+gvMVR/xFSJJyoKo+wyScsC/0Eyr1cr8XKhVPN1ZltRW",
+	"iP4tnD7Lw6HEC0FUltxCjKTAmruRZnznsGPjWfrv/206IDW0xLOLM1AST8lP16/GFlgNqYax1G4RYyEJ",
+	"N5Tm0alVNriPKZfBsVoYj5fa3bxIW8N1gLJradOaK0yiyflfzy80Y/jx7OKnM+y+c335fyfR5NuzVz+8",
+	"eftO/+nq7LuzSTR5/e4/2i76dTCt+mds4aJFGCA4igVUrrpWSFWaJjnjW/+XhHIyx0ze+RaCAf7SzeHb",
+	"rO815SXN25bmkjV3q+1M957YeaM0G7a9WmQuVHxSj39PSayNK7FY4C9YRoY0esMb1uuUxLdsC71c8O/6",
+	"a9pSkkmMznxgHpDIpf8bMuBQmYMfbHREb49WDTT1kliVBY9PzG/Q/gX7Ea3oHXQoQvz1GC5bHN3wmPEU",
+	"1u+iLRkm/ekH9C1G+wQHNyE6EHw7L8ksZ1xhmp4WDfUHKt8eDC42dWZodl+zwVwA78GtnUQT9Nngjrj2",
+	"c9DRsuC2ogRG8qpKqPU5oZAKUcM7a0KNtBG9ttt7JMNRr+vyCuqwedUltCh5ICOuWesS6j61IZnCc6bJ",
+	"LRf3OUuXmGMUVgL3j/yI2xb19AROtVXtbNObNVeqrpW4jaAghGgb/BRqMNzvSkBiiqnzCbdLHOqRb0vV",
+	"rjW4r9jqO7Hcr+v4JmMJQ1aXi+XjtpkueeAoziRkNDd9H8+PDo+PgykWJb+dzalkz4+Dg4EfszHa0+OX",
+	"z45eRHt01Hz0ntOmz3n73h2E++gVjAaKk6RKtRbQoQ30codaZtDo9tR+a81BHaqjcBN1JFnoSpc+kGaB",
+	"s8NAu9QL/UCCreavV8x1LHM9xlbZcsVsM7fasDvn1xNgcBOHvvxCvBLrDeOSNpsKcq0LhmTBh5qFOcI0",
+	"XVE504sJl1TAMpOykCGF44Op4GEfaaLyLaodsR0wPrVB7AVjKZwGOBZM8R3N7+k2nP6wMb73cFITVv/D",
+	"kuJp743UY81k9t+ouHY+CtHkGaRvB2bPc2gIbUyThcFywY6E8tQVXxweRAcHBw6mB7YG49RxR3BwYANy",
+	"WGBH20F7ILhH3vfEU3INnhV9QvCXjC9B2m2gXzgrMBdSn80NNwAYc5bQUkJCghLiFhuCCr48Mf1uWtob",
+	"BkFZGtRfnUpUEWDoJuzXzPvyzSvy8vjZNwFptZu52SxNJNQ0OdaKWJ4lCk1O84bBWxBlnmpZTpOEbRRL",
+	"ScalYjSNwCRLCZU33FB/3JgztnEQmxaAO+ZcPC22mtfeu6dTttkS1wb8JTgmQ3GyK0XnOTs1Retov+ze",
+	"SG+o53oo7P8+vBT0NaPpO8gue2VeDVWEgsaEG24NK5eVFmG03WbGwE5Pa73WD2rN1luLgYDYtSKWrVnn",
+	"hx7XurI3qmsh0rzOJJgsC1Hy1HI6o+JO/fN8jE7uLz5FE/3dtLWkEeplHWG5VbR+4LN6mHPsSQaOEGFZ",
+	"Xr/7j9mHy/evzq+uZuixcy6bKsmQSqcw39fP8dAwCiZVMOvAe/YbE9EoZT0Q9PKlx0ePAy7wWof8aKIy",
+	"lbdsqr41UJ4silSeVs1QF8gqiy26qLTZ201OR57Lpams5Bm/tWUVrKpPtoep11DPkymyJ4DVZoovWyc9",
+	"bPG94Ae7zXMXxyOxyEaLvbPoYM9Iv/tF7kcF3x2P291GqAz/gL+TjJsNnYt063rXAyAb8BYXlMYCAK2O",
+	"TntNLDt51Aylt+wMZMTtY3R9L+7JglrENG1jJ2LNHtf08vPSh11+F+b6JWpDRADYIZvskEmyzO4Yn2Jg",
+	"7FGK4tb0Yy1VwLvd1db//jacR7J1z2vI9dpZq9cLcFbtxe9sp4WI/LLFI/ID2ygrEsdGEy9ZyvLsjhX7",
+	"hGtHFe03QZ7g3fBnmiWxsUxuLQrW1R0cHKmyzd1Um7XLNGj6grw3I1xDy2cVBr/h0RvPm7HPbOf2miTs",
+	"AHly5lGfJnp0EK7DCnAm43wHPyXUp1u1Y5CKZr4kWLTlaxJaNaabTSHuKLo6syIIb+4L6BfunRZsTf+D",
+	"tWo0FyVPWisYhMSvjCoEvESLvJ3itgHmpj/zN1gGRfsR7MxmvcKH/U89dmPMNlTK3q15Vq9FCuTrNi2c",
+	"scUx/uGB+WDCbPvu0jFGFfddglZFmaLt6QyQPDhnRK0KUS5XFs2noIpFtdIBE0kfGGT0P+HlJwc39YCN",
+	"eAYpYTZvcIhK0bAw2yA+fPrQ27Wk4IjoIaUj/eiK5mrW78D//uzd9fnrExLbBNo4cv+eFVovj03IWd9D",
+	"85deQ3KIP7+mt2vRuwg4odD2ksbmtKVamISuQEkkSjzkpr+wQE8hHmNnN1PCIk5rKBaCJ4zE9ljih6zk",
+	"yJSvGNVKPoAgNfsy/xzEvd4XaX0A8C7oezbbOFTXIQprw4BvKzL1Z3oZSm8ad4sPwTBmOUuCoTYH0htn",
+	"qYxtzQJo6lUhEgLL4CV+wClqTmAx9EJaUFYQNELJiqamKWxqzbWsILdsC6sDmKwW0MSB9PR8nyoLnz8f",
+	"Di25MFR0ZVLpa74GqcRmNlh7ulJiUztZ/RGKFkvWWw5UeWqu8fmmkwUKJfQW7MGjD4/2qePwt+J4VFGH",
+	"hZdCD0xrSUeHWefP/QzQsYDHdYAJmBQKSD+gCIZhXhovV58eBctLqFWObdVFk8XUNSDLxKx8rKgppHha",
+	"Lbvi5568NMqOhy1ZIV1aFdPIoK4Sj6r+ZQjoV90kaKmYlU5NB4Qr6/6lriBSmyIUPfGCQ8qBQY33MjFs",
+	"ys/rt1evzi4hufD86v27v57Dv/7jp/Of9L9en787vz4PBtPqauw4501VCpcbeQkepwKHjAzUoTb+DD1Z",
+	"vHETElBkIfRuyhZkoXaOHgxDdoBcH7ahhvjaze50P3qQWRYbBTUAa38QrW0BTvp8W6UaNlcY8Hn0eTwA",
+	"2soUf7bAuQu+1NRzTzMFZqQ9BFCWQEPS1lB9bd0b9+L5cR8syk6ljT6njjuwj1PwPYddBqmtlVKQzTEk",
+	"zMQ0z+OAe3APSx2N6raYh3HfZxKKnOqdLay6gDutCbnIEgWaKXTRzyQxoLRhd0fQdm5wZgsKxqDOqpSK",
+	"GOtZL8Bh1++OvY/xumt/Nqjt+vqDjbRIC6kRkQ0rCIfMnxeDKez5cd+tTIvtrCh5KFyZbzGgG/7yYXZY",
+	"pS1UhTbOCNtxNAB7JYLn2xPy+vzsdXXHhAivIgtd10N9T0243Iww2CnjHK+ubMQ0jWlWjjRNiDCuohSo",
+	"EnvLaIdKMox0AC91RscwB3vN/AiESN+9Pr+6rhFV2CwJW22aMPGZCEFFKdQiQkOLOM1/mxoJpdk+i71p",
+	"IpfbAI/pHa092sLUHbucHhwGy/GtMTR0c+D53W25NOyiCsohv5mXCil1OqBk5EKoSgx78eGhad+jtfqa",
+	"Ij82+GpU+gCJ+JczspFyG0nECaGZTqVbnZLbjKeSxLd0cUuNPFkptYmnk6aZ0DHZlNgInJbR5IvLN6/I",
+	"85cHR18S13fK4D2fEtrEmkkFQw/GQrNxmuVySq5XzJPdbC1ZfscQnA18HWgrDmYYPhx1vdrsoKdcxkjR",
+	"LmmuBiSoNBset6UqgCcK1XLIHaWSGN28181Uh/kZ7G46griqbCtGtYkN8KlDSukbnqwxNrPeyaDd/BBj",
+	"89luHFfagn5vyyozzJus59T3qARz1Dom+AAU9rlaXONCegvCdo5oh1S+ff/Txavz14jv4V/xe5sljln8",
+	"stLDfavt57O311gAdn32w/mFttAQOMsVftkKr8hO1WW8/Z5Vejjj6GPtL9WzAw89nfdW4wipDicNgOGM",
+	"Qx5EnrN8Sj6cX85+OP+/J6ahibNc9bHdsi0267F5sDdYAWJgqDX/r5qO6weNKIV8xyqZH1i/caYDU5PO",
+	"5oWyM2xhtK1XVeDSJ9HELLDryId1Dm/a1DUd/yFK+j+/KjZEAdtP3fnUTrMfCnaXsfv9SlHM51cJmcZ9",
+	"tGsNGx/y7JZtZShjYYvkri8QVPhsssQ4ISmHi1MQsWG8rrsYtMo1eB1WbP0AD/XzT9Fkvp0tC1FuhiuF",
+	"r7TpJ7/dXtA1CyiE327JIuNLVmyKjJtE1qMDkmtNEI3lmpidb2dVRt3gaRtqyHw7g93bd4yjegxqz+0E",
+	"1YOuN6HUvp8AWV0xm2O3HqxG+gmQ7bkAOxpH5YJ1m+Mdtr/vbtFRnWA7eH6LNDZF1gSdvtJAWQIDggiL",
+	"/m+tOtXCh6cmAorYzSY9HGsab/gXsRdFjb8EaW4LGwGlPT0lDsMffrXV2ZjrcseKOm/36sCN8J+dffhw",
+	"+f6vWLjpCsI/nP10BWIfFzemVYDPhPYo2q4YDLg06404Gn0p/CjxGK+pZ+cUGYS/FlVa/dFBhMFWsAge",
+	"6D+1Qe2QZ63mAMFSy8CceztDOvi/rcpvuGa4ybi3m3T24W2VXK91F03AG6pWpyRGjT3W/PjD2fWr7321",
+	"ckNLiZmsmkSrgkqXeeM0/hYCgpy4fTy2VbWyTYV0Ou9j5XH+/qmOI7pA/EMkKOpD3yeT8JaxjcMrbm9q",
+	"bDPb9VNEKrqVWhPGHrf3VI4rJL20jUV6Uycd/ntXIV8FWT3fDoSiCV9TxfigwrKWcAwkRZmmzXqLSK4Z",
+	"ahX1wq4qtEhW2Z3mfxkn6yzPMxPomd7wd2yhAHlZFOTgRN9/GNiAjEhWaCVa0q08JU8OT5wncEpcZnJO",
+	"FZgZJmSJXdOhuyo2hs1zs0DDbTT1LXJxH2pMoLcvZ3pfWxqb4kg24oTP9vRrPnx+dHS8y0mfBK8tMuYB",
+	"s+POZwgCjkX793Q7JdcQqsMm5UwzVGWOGP1rDGwScx6Pt/BO4trnjoJWPtNCNeS3cr5P0/bezhSZSKWl",
+	"Etdx4cR+M1Ybwea5YrjKLUzeKow9zRnZUKmQRPaFFHIbsEdLBHNCHTk+lhYg+AbcwJ3rKTkwdVbF1pbt",
+	"d5cfekGoXZ4WznS2bBLXoYkr11dZCbuM09oaIs084QUIaUlyr1lpUioiV6IADBoMGGFvQ3NHIfp2qP8c",
+	"ZrfuueB1cZODH+O0dvul7bt3B6U5EGaAT4m0JmgR+gZZDuf4+pV+u9fvY3c6qs64M49bFduzPN/nCu0d",
+	"WPy7Btb+Z3haPnWc9aUDhR5TjVCVqew4+aHErbeGbeP5asbENK2Pp61q0JBhPG06E4qqRmGIQ7Xhz0AE",
+	"/7StpvudnxsCrMa8gH4faMIrZaSpeEEfkgd5uOvY9RfWXUkGR/4qp1K2ACJxV3JlLDbo4LQoJc3BQwVC",
+	"zszYhB3CbsKcKc3ytCXEHVAxIDNozWqG/R2iScbvaJ6ls4LJjeCyzWBSxXavxo7Y65ptWoC3FdsggMoy",
+	"43BAjgmDO4On7OOpd4Nrbao8W1ZwZui2W33urrj5xavDnpxMfpWCTy/p/Y8OXLe3SlsVJYOq3k2pZptx",
+	"zXXbS/FMFHbNiiXUBNtY7DdPXzz/0sGWw5bAhtr+xbGJzsYnZL51TQ9NxeuS/kna8K3Wdj5FEy7UjG42",
+	"eRbO7NXD22SdFZVkTVNGZFmY0wDjxjTGMrcL7x94U3HY6Q3/2c8uwvNHlIEtiuQ5Y9w+XkFLxt6WxmE0",
+	"gn9CE6zYVr0uR7cvlKh26b1MxJpJou9aTdPRBwzjIwQTtNJyDyEb+FMgI7GlR1sAjZtmyk90RKHsoMU6",
+	"9QJIwBugFXymtm6D3Wvd7d5e0Tzv6vc23TNZs3PrL0wmZIYWc1syf1cXuMP+LnAB46NMVmZG06rWrMK1",
+	"Wq3ChH273rIaX6uCbhYdOcVW+JEzTvTxbBGD3DT4sSmKI0oCnUQOafL16/tYguJShEIZ53pzC5Ez4Iqp",
+	"AAXX8VgvFrvGVqVW9gNfA6GOCdXYoyBdZ2Hs08uSv8I+AUyORmNy/ctN89dhAHGBLE6zgtaG4/t2AoI3",
+	"Q9fnjeaAO609HrtbeRuSm/teb4lBBbHk5zwdDZP1M/ZtThwoQhC7r8s3HXARjOs2FuHm2hRhaMacmTjI",
+	"oN4wezXKKtgmp9uQ4vLWy1XBexOhsDC4HwnN8zaXruZB41ah0Ojp7/uPXEprQUua8UEbM6ZV/h59ZLza",
+	"nbGdVXZ6yntVJIbW2ohcmyEPC8TUQ2lhQJKRPRPC2A8vDl8eRaOah1w3kM+JgaTc6SECmQ4Dm4h4K3r+",
+	"7NnT5x1IwE0M0QHNRFrOCeBF96iawUaL7axofK/OvzPQ6D+qYHHrCuxYy5nu2T19KJLN7wkP83cAa/kU",
+	"3tRLAwAn98x9Mltqa2oaWzqsT16nRdPfKq87YjCgW173AAMa5vXUZbXs+xDnaae6JDjbV4/dVZJ6ZfT+",
+	"PGhTASh2yfe3iq0t1mJDRfocys7fW3+pstxCjkaoSHdGlFb6IFiIYbRSW/DQ8g8E8YruZsW3KMePpTSV",
+	"rWYAErZ8GGVrex2C8OC83iXydqnmQGgqh7opuY/QmQQSD2HZtdDTOztc6lXfNsxId/e8P8saR27Z1Cv8",
+	"hP3NXqQabjwM+3CMz6GCVNWyTvXKqVTyUY6qx8AyVDHWxhrFE36Xfpqfxw7qtPav6JKOpMV4zRRNqaKQ",
+	"IUc5wdFQCZZC/zHGSxBj/r8o1aZULhlGKraREBfgdM0ihHmxoQH9dpXlEkiX6QXpum6i6+qhNwbKGKF4",
+	"EWZXTslbDq47GTlTCUsIVLEFy+GGm9opXBoWFUDoIBdLaYFu6RzfpKqBvdvZDoUuaVUl3Zb7e3z4KerI",
+	"zAArD0wcXKCJMuDzkcVfQeTy7I5ZNaMd3ej4yJtvr/qo46ef0PSGNJTZAJQaAASblzLjTMpwE/EA9FeN",
+	"z+0PG5LADuwadkx5bYxOCVwE5GJssWCJkuAhLdjauFA6AKMQe6wCYJ/Ztrl7A8dUKWMhxBGL8AUZRyB6",
+	"71dUQdj2nm73wBt5GWxF135Czx6Kn+bhQreEcN/ylH30GYr+zEWeLVfYxWnOMr4kJU8FZ6cWuxwYj2ln",
+	"o7UwWmCBx3Rw5P1FY2HYurdrM14CkjRNZ+iibPXOQTGID2oMl9YnG+P0pneMlJsp+Rkg2ny2GSOviqvW",
+	"O6hmUnVaA3SLq1H5MvZSxvWPuHFeeL9XOFZ9iVo/zgsLQoBdCwojnyIS6z/9H/Of/ehntdG7qPCpacsF",
+	"qPO9+VQ8fWUyuxsQfLaLcB8vPzdZDXWgOOyf2opB3IQowwCo6odvBOymPFsw6IY3ZH3v3MMNLDMrzfdA",
+	"bgLUzN4rAPhOnLFUzpxcaM/to2TDCim4AeRIVA93fW7bSmgNqJUdGgFp6kf13fCiR6Phl6KJSV/YB+3q",
+	"Za0J/0MzNN63Kk8nNjmjdv9iVMZirbvktGCYe2gSNG54h7qGCYo3fAdFFK3xjcsn6I11frAdxutIgYM7",
+	"7+/UZS3pLNy0uglTJje0X3y9eCi22zdD1X99L3cK1J/XHApDXodCrzpKnpZNWkUNY1NkTu3l0FCKFR4N",
+	"aYvqV333jAiHxoWJ/ke5wfsyTL9VbPNOLDuVW81gZSk3Ps5pK3qaDetxdg+9chhXe1zep6YLYjrbWwN7",
+	"ZobYe4ADb4C1HGLtNVFVPX2mpxFNE3dSFTRhvVfgm4ci8r0YhciH8BuPgsd3fOClaPerZ0f+096CB4L/",
+	"7YB+GxbWXEJgkqbi5POxhiLg9Vaw1n3uSfOaplynjV256zsG2qH4hgDweQbsw8rtIFFFrxf8CfHXsPSv",
+	"/6b/59PX0DI2uuHGtyB4vebTVd85nbYqznvia88TI6cMOOETs1lWWtr/1iq0/bfhTH6xH/uoGE+fuEIu",
+	"g2v1xA7j/rDADhheSBCHUfWs+0qLrlTIkYADQ7TbanCvd09AkVc0y8f0J+/qrVGLTbfElGfAjcJdirI1",
+	"k4quN8M9bmEVIBhqrpYe2TYm1Xr9ydsIf5+8gfMMFNy4xhoQANpYpqauJgv2lmt6SIZpjiYNtL3JhtUb",
+	"wYkVEVkmK2g4aRz2pmndlEAFh+CMlNymyeC7YKjabzIdXKcP6F7fMPD8RIIhObJNE2rQnENtoDruk5Uu",
+	"g6YQfGYbUiG/BI17cjIpmEnsCx2QIKkwDgse2nlfu3dt0i2l3PBbtj0hMc4Qky+OD15+iU2uC6bKgs+g",
+	"7zF4Ab44OjhAkYzZ3HRJv6yzWrfOxrtBdjbSPgpYEUMLQip7IghgVlkwWJ9I14xwcArZHmA5o3faFOzK",
+	"ZkbQt8o+GdSJ0zdLdnA0/JR4zNx9fqz1oEKr2sVO4ajxnDSSxg2ITNd1cDpiuARCNq6vC0wCgUFkcpTG",
+	"D5cp4xZFsb3b3IOSV+vKc8Dcd+WVcCewQ0RUY3eahFmKFfSkcR7VpkeYut7MWh9UwNqX9AxYeKgljaCq",
+	"HdV2J07IlplUgDrjqo4JlkUZKbNmBcu3hJJc86ZT/MQ441qjiRsooyNbQYdU6UBmFlRPWw+gPyM5/wjp",
+	"69Iuthvp9Ojw+JvjF0+fH38zHi6i7hNr6ddGC8mI1rWrIEst7TlRWCbme1Q9rTKtMLHbdL7fEVcMSk0H",
+	"B7whMNgX68Yhe+HEKj9HuNlgwZJMYqoEm5JYa90glDJJrq7PLq/PX5+S2AS9DaYkeDjcPsc3nBbMtio5",
+	"RRc3/qIHcfgup03nt/nx/OLq7Fq/ecOrB/TLX3gQoBhN+DKqHO1fgFBOhfXKA4jNDY+dgyEmXzg4B8uF",
+	"dkeEQATC0ukFgkmDjnx5wxGP5t3567o0Nns0gTg2N43ia3vSoMMAiZqv9IHb3eQTz03SSrz6TLUSkMg9",
+	"8jMdQIJWKi0vqEmjqQ3c2EaCqCIDNy7XRCxuuKUV05c2IjHeyeq/q1hZ7U/m280f0b4052r+dmqQHqSC",
+	"FSK6gzIZPcwm/kbEbRkevtu1YPDaW1ygWgxPMiJzpu4ZJEywDcIr+af3QFQwerecpSWi3rejn0NKKSZs",
+	"KEEYT6fEdkyGUBJHYHaJUcZw0U1r+xIvhpv79bT71sMefKoR9IMHfFGLsT50tG9CQbJOj/b/z967Ljdu",
+	"K/ujr4Jy7arMrEPLHs9MsmLXqlOO7UmcNbdlezJ71185JkRCEmIKUAjQstbUVO1P5wHOQ+wH209yCt0A",
+	"SEqkREq055L5lIzFCwg0Gn359a+LcrjFi3/MSZqgzLzGDHTcURaphoqIPCpMaOCF3Uv3Y09T5xFayGsA",
+	"4lAtK9sUxC1m9sy+vGZ3LMr0OjsDo4ugWsS8yNHWshHO8+U01vaiC8mkog7b4mHPS7HtrYf2JO8R7vRv",
+	"W1KohdztJ4vLLoZaG0RnF798cZmCsjJfVhhVKmlhay8rweUFrJO5pS2wyvDCQ3oDW5OqazmsKbyimg6o",
+	"Yt8pEiUyuvEFCIi+36CxzZMCbsQ44dXvHcssde8AXz3I2WIdK42LQrVuWVcYgZYN3p9NiZYdDuDppjTM",
+	"SwnAomXW2OAvGHSr8nZLpOYgJaW3NvYJ1uGmJZnKJOkRKE1F+J6ZXBuYcOawdRNKPI8lVseCkV/kgPbW",
+	"dbWNa2n+Ld/IJjQUXgvnHcXXhwaqhR8isJpHN8pTJ9soxxERclas9mrea8B+YQOgqpuMZSfQ/VC5zPbH",
+	"KxsI84mbFITWlZubpTR+0bW4nnCRaVC4Zqcl82uq7d92gp2YcviL0dmM3cR0rvJ/4S+rFjJ9CRR/rRHt",
+	"kiSMOvPfPauqRQ7OSiugME0sI82CAY71ekIC6wW+PuWjMbSbRaztQkacKsVHoq4hTgNSx8qamQ1h4rHH",
+	"uq0FkIm6hJQ5euPBvIUKc0vz2jyyguFezdhUrwRNgr9nFAywgbjmqLnP3mtOzlbSkAkGinAVCp+2as/g",
+	"Z7QtFDDTiQY5Cg1Qm2VJDP+srL+Ia3CJbwQDyqtpKiOmLM6+ESYQ3lyd+KtfbcZEW4R9S1T+wqIITAXm",
+	"M1B6Zj4i9z2Va8U0RFTarpLC+5bXwyeGGpUoIhi5FvRmXR+uyJAlFR2wPwY7XF0XXlnJzIbaoVnJJKPC",
+	"TsdyabPTM42eVO0ifAx2MsF19Q9tASuFe6rglh+DnVuaZKzhgGfjSkqNN9jOQBo/GK6tZHFdlEx0S/D1",
+	"gZeJ0mrlE5ovkp0dNxgvH/nCrJDhExCW1pJccK/rpdo22Gm1Nu6emrWpFRDBZtd+4Zbp4dBEOrRcu8v9",
+	"1OpXWCbx/Tx4RQ36FiVBuS9rxamwCGvFoJGvuEBJBDdCSNfKQRXFU6uGNWXJXJeNwEeu+LTWZDNJsuJT",
+	"VOGhbb6myjCpzZe9GRZbYrcFxtWLhB/8qulq1gGlmiRJS6sZlieubYcQ2HMti/lFliDtIOSMK/bcUkbe",
+	"bFthi1Yx4et1WRURwISL0t+WpnFx6vEjKqfbGB0/bTDXF5mAifaG2cI8Z6KFcJpnuM5Q5UaIq1L6FXWI",
+	"FR+5OvHvpmATUNXbVMJ6WTSTpcdXmgNxFebyq8nmviSa/FXqwX02RJywujahfMJi7Ho3ZCJitlJRtdYf",
+	"nwXtfi6aGxVN1+6PL6pRQiY2XQNfGrzFArBp28Bxo27BJzQBcBxNR6o56KuIwlumLFUkNI8LCReYDYaq",
+	"soUazPXdhArXLtZvIpC4RaULHDdTJmJVySv4mk6s2ZQD1RwlfIE8rEcu4XckF2cEWFuM8RwgGf+MKwbN",
+	"DLjSC70sa7Cyuf3xh6xqmqJI+IccLMxka1BQNVLpneB/ZsyVLOcp/5euqVDMR0C0KWIS9kISXockPAxJ",
+	"uBvmbNrm9Ujha5wb21/LV1Cm+IxeLYVIyzVcBTvz/AdmZYDjY0LnwCLbHWCsEkt4SecqpzugKq/6grJY",
+	"gC30yDH+yxyV8ykjf8hBznuLa4ydv93GmSY0wgbhhXV3sdux1tMdlJnf18ZYrOtR3E91KiavJnBvOvvP",
+	"s5N3V2fFAH51i32oNtogvXXPlfUbFdMXUZuNgZe/AR/6OrgWPLZu+l/K0QZN5B2RnAXy5GUfUqAIbtpJ",
+	"viARC8mtwrndLB/8fUXN/AbJf4+amaht8urfb1VW/KRdWTEADIZc0KQmxYANa3LSd0wtzcY8GnuyQLOU",
+	"Q4k1QUat4v+r1ZW5f4dO7a2rOWWmIzlh165MpaZsYUpTzSM+pUITKtSMpQBTkSlhd9DyDttOXz/b/xFL",
+	"LKzyXl1g/mNOsn29RYnvPpb4Aqv9Ns95smFV7MGWFayAz2pYg4qKY7kM9QdXhgpU+qW9ur8au2HvW4sR",
+	"ebZlkeKTH5YCSL4MzyYD/PCLYwqcAita1L5CD/faQiZhTQ9oO4lf2QHmC5C3qheuOsPwyStmsg5YYKy0",
+	"gq6zYDULGbAQT3ZHIw0xe260SPHcQMKjgSs99uCDdycnZ5eXRVzB1fmrszfvrkpdph0yoc5+AYT0ayv1",
+	"q3C+FfDyNfhe2/O99tW/te+Y+8Ye7wUZwwgEpDYVEXJW63HX8tnb0Js1InLetwmN2fqOUiUnrVEBftHN",
+	"8yxcG1gKmxDetLcC/IFaUfQ2zfR1GxYPB6G0K9Jq2IudCVa7LbV5GuSZaDvqxufhtrxtZfncJ3YnBuSJ",
+	"498LyEFOtxGQpx4l+6yE1w7Ic1IC035P7H4sNWn4fp14w8iumxQdlrVJm4O4zYloD0NXkl4YXpBv9AVp",
+	"Ke2TagUuU9ogC7mQNLdYxJzYtYKECHKw7sq2IHpzLNFB0qIr/5W5/J0LcK9u0FYevn9V1QQVHttyjhiN",
+	"r3U2TZiqsat/Oz559+5V3sE5YTRlMZkzvcFsjRmdbs70a0Rsu7tbrBSQidWslFOTgibzf7MWECi4K9Ny",
+	"8ztvaZQtwiXW3tj6Jn7LClLRcqYnMuZDzuJrxUXEKmep2YNqDwktzVfVbOuXNB0xgpm1gNww475OFzFK",
+	"DTc3wL1r3vMLo9OAXL05vryCOJkVMKgO5SmZ0KkqNd5pyypdETArjqe0mcpTUt4q5eUMSlu+drHy/VKp",
+	"bjhS/7fxSVqctkLqOi+fWli5xZfEPO6RcCKNJzKiU6AWBTKvJNnFC6HeN5bYgYdAeTriJLnuiyFPmSpQ",
+	"OjpTc0SnPaQgmfoHc135GAe3hEf1+iJM2RTOMrxFRlGWOs4935IKe7zCpRoLEBI21FAbCHfNeJLgrX0B",
+	"RKgToLBdeh9U6ZZLAP1c5Aa+/ZcbmP3fhRdXegFmHut6bZVnWNu6eWvnD2UaOO/SQWO/U+TfZX+yDhYJ",
+	"WCXz6jrZ28AnBoh082PaCHiF2jffaj5iPaOIvzKwr676FsjMVdisU2MapWau/5//s7/7I90dHu+++P3D",
+	"3z/uFv/5rM0/nxx8/I+qvfZbnkRuMZuDjCfOPVh2euRkUoPGG9WUT/wsSYpN8F26Gt4AuZvKTE0h9716",
+	"HXJwy0hWrsF7NhhL2VadbeLYuXtqoGsrOSzN71wZK6/dO/1Ndc0I34/nlgHUXVo530zAb9VoUHbLhAZW",
+	"i7Uby872mbnjCm6w5YhcjPAIqhYQZMOwdYu+0sFW4tomqs0LHEb8lonrrIJC9pSZwxJ6IcFFJAMSWUpS",
+	"OTty8TFX2AMd5bGSsbc2vd/UO2VRyqo478ZyJoAVOyh1//dRkJon1RXS4I+W14WPREAEmzEzx2amG9N7",
+	"2PW8xFFXaMyN8Ldpsg72eM/ccYtliU3n4b29CZL31X6z+bjyZi9voKU355svX9OSMlnF2eambIXmO4On",
+	"b9pNtxJlnjKiJRlJIkWpXW5OKjnDdxOlpYt5OAvG/GnHGIGz6kRy7XfkOmVZ5M2fPY1VCJQdORsEFNNP",
+	"Uzbkd8WripHD3t/CIyxZnjAqFLENBPweadvQqwilW9409os2arZeS5RV032ooNnLc6bTjC0Qv9yD6l8t",
+	"QoDiOCKhkLMSCY3lrvEgj9DuexiO74jhAX/Y8m8xQm8kLNjxz6i0gK0qavBd7y5e3pPaMGNYsX8fkCzG",
+	"7trmdrQzrtbFuvyD11aI2ic2AyF3tzW6l/xPJVl1M3rpDY97NoPLtYOVFUrmQSy1RgqJjF+AkGY+EhvW",
+	"2q2JMBemupK3dKBkkmlGxlpPzWlh/qvIu4uXOcrYcYERBl3sSJolDA4KOeuRCxbzFDpEUNuC3EEnFrFz",
+	"+8/+vvb4qFzc6iIjEFPEETpqHT1mKgfXqabnWhNU37pzbSzphLeNHIn5tWaCCl3PD2/mH68hERVkwEg0",
+	"loqJ6kMrZrcskdMJW/1IODLMmhKqbpQrugVkDIlSFjOhOa3pI3TD5rWND47fnpMbNnehqry53lrnYMrS",
+	"CVfKtbhpjuRM5fpqbmj+DNzbuCsqZkYC6Idji3HoWp9CL3tV6YDggjRNy9mrJ/QPzH5WRGPtFVysuSJl",
+	"o0axAfel5YktDnzxkQvDXBhTUJTVsphV6hyAwbeGr7vCWxCfNBOK/CEHVaUMyz2RmgtMJCcTWskBdTaZ",
+	"6vnhQvFz8wfHTNOobTflOKW8XRnwmNFUDxjVG96l2J+NquuCHeBLVJU4aXNQ/wMSEe3myCHDGhQJJlK1",
+	"T9O7EqAG/QTr6ynrKranC/u9fuamKRcRn1aBEN8DgVSuZIsEljXY7T8zlrG2arG+xDJ/YbsmlBaPUyUO",
+	"XCvLJODEjGiZxA07O6r4prpCPr65ro+GNuw5gaqoUcu5FoVB7VoHF6uCFlAEdm0L0ltEPsF2WVyxBRVQ",
+	"agHegMceJwSRxhu2A9+2xPFj7bA2GdCxLXqzET9NU62qeiTXqf33NsFjzKs0EwHBPsvm6utigWROqqWO",
+	"CuQzdefFNvblflVa3injuqLQNS3IKwtX4ZDFzm4grvDxec8qp+AXCkKfHlQ1hi6o32UU4oSKOb6Naoj1",
+	"HhWLTom52Zz111OWXtvlHMhMxArajSM8mxsjXkms+EDwYg0H0BJz7pMmBSfVhTsvZEqmTE4TBglMwRj2",
+	"jx8wkkFNzyYlQpVg71+kqiQhbnwQrU7558dIZTd1mGFNRkxDyVVZxoEjvBAu6yg6uKLO1h8L1ZuVKzJL",
+	"udZM+Eza4lCaB9ltVenl6T8bPKcKv1CvZzfgFTgmU4oEE7gRtmYVsNZ4hZWwWbSskoZgfXgLRnEBR1nq",
+	"39m20j6vcUb6f0luqpG3QA513aCBL9fuSbZfr5Uw475Coqxh2978UHYkX7XvlUMjt+aNTMSE5lZT61dp",
+	"Xf0Wx8+BlSwpUTLvVmynjyvy8s3lVcNXNtXuXGOhnUxip+kbWoFp1mi5qKt5L1a7e1VFixaoa4CgKo6H",
+	"ms90NBHXbXhINrNEO7InnSFZLX4VsrIw08HSVinZoksTUr+1axjPj0+uzn87OyKnF8fnUHZgm3oov9PG",
+	"FMte4egpkLwdgYDCz5CcFrIv8uU1Yh2Wv86yO4cWBqVIym75LYtdh2zB7vQROT27Oj755ewUaKJk2hcj",
+	"KeMy1AjHvBPsuEHvBDtmLOYv9u7KnIoLW24Va67r7+A4w41iyj2C9pybP5b4mZtIrfmk0/yOhaK3ph1K",
+	"n69KybnYpGAzG86lqWtczeLAsRnbOVjT1BnMZc2UXt2XwU0oKgr/4hHLcRDzvINKrzH179NGXUI/egJ7",
+	"x5jZuLbT12apqk7B2IMcmhlBL2Rj2MGnpJloEa1ZqG0rox0qcxtFAYVoQC6lkIcuNe+xkoBV6zk8p2VJ",
+	"237ZrGs2hQd19GN5C/my9JRwCvmalRaiHqpQpzHNNJyMWWu86VZ7d1Xgq7E4PpQIIhcSnpBWNes0Y7+v",
+	"5ZPDuwrBlro1K8zlqmU6LU15KzrcLXk0KhuprzSQiqU4npQhQA+Oa5XTR3RG1LCug1lDhowHYsLAMqyu",
+	"2FeIZpOpURd5A3NA3sBZ8p05qBWgOo4JjgAPGxi4hXWF//EB6yz7ImVDlgJ/EbR/9IBj2E5mHBiRMTYT",
+	"tIgyXsuheQAQHfReH786602pHn8M+4ILLQmFksXvlO1xHJhrbX22vZDAdVhhjn8nb4QFPQ+5iFVfOIuM",
+	"KyKyJOmR8D/MkO03UKLZnS5+ijDmdl9Y1pG8//UaqbcXbshV0p5BYnXrrs27btHKnlvd7LXqc6uG5qKr",
+	"7mNOCfrY7OIWyJUoHPNAi6HIfx2/eomywYXiMQqwmQcpWINtV3l2NbvFvBn26hoSNnf9Q8KMHDShVfAG",
+	"XIq1QCP/6EahGHPpFburXNDluSdIQY+LGssomwBa2HndIhrLFDU2TThVrDptXlqgdhPuIUJzOklWC2FJ",
+	"+KzVXh+TrJlFfM/vVSyHikVZyvX80qyQjTZNuWtTugSwsZgI2BqU/Pr+Cmk7ooQDfAU0bUSNliWKaXKc",
+	"6bFM+b8RmwnVSjuHxouPwYjFo3PnP3eP357v/pPN82mmU27+/THYGTCaYva9bjB+LOYFIGlgTeF9/onA",
+	"e/TxI1QYDivKGy5vaBJj2Ac8p0MbY8ob/SlCo1QqRJvwiKmAMOxrwKb2zBZ9YcvfQXpI0eAJSJylxvA2",
+	"h8pbqfQoZZf/etnri774299OpLjFQ0P1/vY3PB8nDCiHwXlUgt6w64gqdgRaGv968eKEPH369EfzyHdX",
+	"JzCKvphwM04MHxwRR3yDd0x4knD7G3kU/u9//8/1RIWPe+SVfVkefILjGXuzJWyozbHbIxdIsGKP+0zc",
+	"CDkTfqQy9X/6M2PpnExpSidM268AowBQNPjRUBkP33uGsFDzbzAfBAnpdJrwCIa+N03lIGGT/8vovdBv",
+	"2b54ZCbgx2fPf3jsjCYF1bckjGTMwiNzqXJ3q94kxtb5JVZWcjU2Xwk0NIC7gkU12xXeTQbMeHgUANFS",
+	"YbMlLGQ4smjW/NoJnbtHuQHZl9svvuT/ZvDBP8mYM5XzeDlTMEQoU29C764HMp5jcWAYkCfkFf+pgK0N",
+	"sGMZMsWbG+92J/Ru19yzi/dYGDcVhQEqOldESTsau5iEx4VFsMM3+0eR8D937UW753GI9Mi42b9TgWsa",
+	"0xcQ0TK2ggAuEjAf7Qc9Ofh7oTVqQFiiGKEQoZCCOen3CAIYSMXednnLSIohH2UAMFAqY2lAqOqLsKRp",
+	"DslPsPvJ//73/yCBkFcxh/A325Ekn5dMGPcu3KNTvnf7JOwLDLWCKekxRy5jpgB2freb/+IkzWlTI2kw",
+	"1eAt9kUqE6YwjswtKhr3WAE6gbrT+HX4XrsOXJFn+08Cty/7YmFMz/af9si5IAUUE5nImKFsAhTOCFks",
+	"i6ld8n4s+yKh0Y0iobWV1WHKaBwSxeyHg7kT/u1vfyuTys1ci2E8ImNG475AX0WRiKbp3C7qFQCscEF9",
+	"bx2e+wAWCCiH4MkVkHpmufBmI3R98YiSd+/OTx8HhR8uAOgVkkdOzp4eFMSsdOkr+odMQ9vdMf8rF+av",
+	"j/aJluT758+fPn9MorE0O7zInJWXQhSWysVaqZjbrzgqsDhCbMDMuRTJnGA5Z07sV3gMSMijZ/tPH9sZ",
+	"s0V+MGXOvFABTnbgajGMT8loTNyUg3dlA9tWlxj3zBxe4dkVHYWu0tlFtLjoiz8zqZnqkfB8uPuK6mgM",
+	"XttYCglbS4pSgY5jhHv07MmB7xQFO8TMAU6WfbqZ+fPh7mspmHuwf9jPZ1fk0dP9Z497bnvbAQsp2CFK",
+	"NjAw4ktdQUBAUnYrb4CMw4qPDXKbOTuP2WQqNRPR3Exb+PbN5RWx+3gPZg7pEXNqGmP8OcdG0xsGx3ZY",
+	"eI7REyES8BoVZPfklKV2sQPiIVHw6FRmmrko/Q2b6r4A9KlTzQfPoO+UwkcC1aPbDnREucATD2nQXBtv",
+	"vK4vbCcl9wUpUzJLI2bperjChjLDhI5GLCb5V5gdMk3onMWHxLg+4VG+VO7lqPQ8/aT5VkgzwBGNA3l2",
+	"cGDOfPxL6s7+TLG+yKZESHNTj7zNIAUih8uSmbI45bdGo5iZtt7UjCUJpjVuGJtiibeZMGWzYjab4srm",
+	"bIIsdaeFcXFgj4RTOmIheQThoCePMchi/nat+L9ZSIonse1Giu1BURmkcNI/2Q/29/cJlKbFjE17JBTs",
+	"Tl9HWapkGgaYrjF+L1Yb4Z8X12nIEzzf4KHGPBPmqJ6CVRgTo60Z2EeoD8y6mVd6mM9c+SU96ovyYPHz",
+	"ha10BK2Cn2RpC/4BV4eY9Ul4xISCiJQ1r4+nZkS7B719W9aGxrA63NubzWY9Cj/3ZDras/eqvZfnJ2ev",
+	"L8/gHgge6IQ5G7kQWz7c2e89wUvklAk65TuHO097+72nWBw9Bn/CbUYaT7jY81GUvTQDf3MqVYXfdoo1",
+	"/LMCIypivKG4fzA3ZwZLhnCJ3Rzi0DGk2camqDj7YgZ2m3+xmU9pbCwIDrnNYHwlZVHjQzYjzkZ25wtI",
+	"DJ7pMPcTmbKwWGLKFZT/Y9v/I6f3ucbif3IJJ6bNzjCw3Nx4zPIXLGv3vWZPQkAGm3y6hAMuszddzuOd",
+	"w500E3nQyUy9s7ohMlFRbgCSZXcZ9BcaeHq5ODDT6zl9ndMG9nzus8Xp/NosoPW4aFXxzcffPSHjTzKe",
+	"YwhZaAvnL9r3f1i8Xf6sRvE1DOJ8/PixQNkIInewv9/92y4ygQ5kBZLDqKpYChbkHZsGrIfxZN+fp+ot",
+	"fth7L7BoGr3ybDKh6dxsXlyUgsH0nXVQi31boVQHUu10pICbwey1HYga5bbiziH2/D7EX82LyntT5fxN",
+	"o6riZgBX5a7rd9BVyjYNxKxmkthRKqLlCLKgRySh6chsMXDNgM1D6R45wWPViXZelqM0n1Bt3GswbSIq",
+	"lJVXKDw3Ox/PRXwxkszZFJ1iNjxtdiIHx1Smc8uKhANQVRtoxLQjr7pHUXKvqJCiKzjcpzLVXUiNRxfh",
+	"Fxd5b2wGxfxlDOcPm8MamBN+GwGa8l1j0NXKzuti2To5LtrBSGLrTGl0QIwkmecFJWscPPC+sC4DXl+1",
+	"nMbLP357/k8zoCbqEEzR3AFDowqiv8m82CXZTBQYo5jrtfuuTkdij9nVKjKoHw94vNx/Zs1LikUwzaTQ",
+	"9RmoviqfrL23GFpudN0l/3eja0/AfGpy5TkaN1fGttnBo+SetiVKCgTOK3ZmjmA0q9LF7jRv8h5Qcc9B",
+	"VKli0+EPbtcFNSbTVR40yPvdg1EPplIBeKyApAKES4qIHaKcU6Mmx3Z3OVemR9679rh5QCKRSluvjPm3",
+	"gJmL7hRs2F5f/NOKsdm6Hodtd7nX+2DmyHKdGlpbCy6Z8YQl7kPk6RdGY0JYAjxH+9IlZYBQBlzknfux",
+	"SPDh3hwpRuFt3mlBeJ909uoTBGrYz6s5WaxrZwPQPUTSxaAQP+y8lBGt78NuzHgXfDPO3s7ix1WoN5+O",
+	"+Lj9ZnmFIuX2S/vtUnFI7X3Aus+PhdNqyR7wArNwfKxRW0YOTh9CX9XaonbnlhZt+3X4mel7W4Y9VCX1",
+	"3uALF/OxMWpok4qBilzNGb+MC/LcuW7GpcK4EaHu1O4LiOjYZncODAB2ZhZFjMWV1iHe/CUKBJqVaLB0",
+	"JAgXqPa7kgWj9muNRpBnJScM4tgxj8G7LsSYXGxzlMpsqgIylQmPOCvHnhxnknU9gkK3LVd2YTnwCtk+",
+	"n3DAPnjWf7fxVZ1SnhA5hJglT4mciUMSQrhxFyv5w1qz1FazLYlRlXF3w0Vzuw6f/E9zS4VdaSSBxwEZ",
+	"cjFi6TTlQgOMUU555GkBnRtLtKyzN/Ni7GajekkHLMEB1djIUJHdycNuWTrY5FkVFrgPFQ8LyBiZkoRq",
+	"bB5e9X5gySm+vxkBxsoBYPuofBC1foDc6M3fXIDC3lnvAthV6cwLQP0gU/Wde3RRm4JuXFamcfIn5OqW",
+	"FeneLUv5cF6rTy+YGWCm7akZc4jLuJw3sjK5VINxBvxPilGXMe8LH4eKxpQL8ghSn6j2epP4cTmuGo1Z",
+	"dKMIxQpIFkPzlyMkHesLjKWafXOt2J8h+YcNvsM/MqF5gRcKcOuYQjGjwY3RF4W7udkuCWe3LO6RSy2n",
+	"PpiKvIR42jvaqVkqxahKTeMkHsPsr4ke5JyHMCbom8qimyPyZIGSq05dAINB5cZt1iF2cUCvpB2LKg5m",
+	"f7/BcBI+4bp2LMslqGuGdq/b1azNb2aZ7P0rA7NDI3ldbFl4I1bfoLsKdkCDHYtRs6U9O6DRzZAnidr7",
+	"4P53nVfyk72utRnqblxhi66eEveAF2Y2u3IoiPtuzKpwrcg0lUDMVJjWP+Sgyqg0f248qXsRFRFL6n2M",
+	"cw3hCwgUQyInzYSNQRcigBBsBngbtqeAOMbJ8euTs5dnpz3i69D7YiSZIlJURiRgKN0tZfcBjV/lAPkN",
+	"1qVYHlZmzgBVN8gnromELDsdcfLnns12rYtXu6SYC1yjwk8coi3HhAHLLb9lgDDrVZv+9lmnjMa2PqD1",
+	"2p++/Bf2R3oBg2hiRZ2+/NeVsfJb3fEidxNa3QeQvqv5lLW/6yShSm1wmxSactHuzhMpVDZh6c/Gb2x1",
+	"5z/ZvO31P1HFvn/W6q5fIDzX6pa3CONqNw0YPHxh/JZWd1zJhte/pEpDdUOLd/h7Gr8FroaE4isu2t9D",
+	"7xrfA/yCXIpW0/wzE1YXNB/eJeB8Wr3mko5oqxuMls9Ey42TpiyhrafgKqUtvwb881Z3HEPtN2v3mgsM",
+	"ErW7R8oWWtF2d/0afO3VZ3Z+rtlP6cRF9idwMe5XOPrj5M+mPnLh3N/7YBuwrk0DLB3a7c9sfyu0g1+/",
+	"FMPXUjBAT269Ep6h4en+s/X3vZb6lW00013KoGoBu10/MxItU7bSuB+wSE6YIm/PXp+ev/7Z0yoYYz5l",
+	"OuVIrYDJ0l5FDgBe0ZkYLBvu1VPsLuGlZbW9lT92JBwd5eiqVhqNYsC5Nlr0amud3U1lWp8neAmGt0sJ",
+	"yCT2UJMAcsVQToNVT9AyVTAsZfB1K8O+CAvrY5yeEDH3BIopCBdkAGbckkeo6ByBdAMWIcEaIplxOEEB",
+	"ZYs1BXJICq8Ke+R1XpI6oeqGxehlAKLJDNXCDsMP/R0m4v4OAnoD8r///T8fkRO/8BPWm5H+TgHDav4O",
+	"F3u4IsH57IsZVSTKtK2HMG9DAhOPcz0064pX22rfVN6YjxwS6+B6JGxf2NIPT6CIXfvMUwMfVoR8v/Wg",
+	"euQsdsXRrsugI17uC3wri6s8aPztmyP1zZH65kh9c6S+OVJfhyNVkcpwtSRa2lPoCKCh3WczGtAVVCV/",
+	"fD2IbcZuIeDmpCuVkfgQIVW1Q8ZLS2Nu13GgZc7lblfEy2HhJQxXFabE21qAQ4ciqUknePczNDVa+3rV",
+	"ZiPCQmrNxiuw4hRjAu0VjPHWADdyY+NnfOqa1OAFFIA4vF0llMI1X/Zz34hEYWEg3ogv0pEu0ys0Uq/m",
+	"eWDi7HzDBtTN93qQAEpdZxgBfJx5sFOGpdozrJrf3KHGx+99KACDVgZEFqajteFdMIi3jm6g1dlpQnJk",
+	"P6rpbEKhG/Y4Wji+rG/pCwcciQLUe3nFSVPWI8fk4uzyzcvfzk7x/T5YcXH288XZ5eXZaZ4fNaeKlYQq",
+	"VYVcbZ0uUpOIVTFa1X06cuFzsKtUI6D1pxOnSxcXMA41ricSP7bYsLOUa9Zox+7FXEU0jetDYMcOD4kS",
+	"aa9HIJCNiS0qGK6KcMEeeZu3XyknP23VtRmcA11WAiDtSx9aOvM6AoDJ3pOQwrec4he2KAXoslIRpv5t",
+	"ym4h5VCHDy/UfFqwpw11hbaqsxCUggARQGARQXOwf7B+Q9iBHFvC0y50s5HbbErywJpCi7u5um6xlzxn",
+	"27qdZI36RtvHzfFQphELkfzf3n96dnxKpGCqgy0GY/+KN5iVrQcq/f1qNxQEbbrfTnzi4vTVW+clFwyY",
+	"DlxwNyfBfLJPXv0ElRogOcYoshmEG8am2JaHx0jI0he2y9uYYk8Nm8uBFE0MRW1kLGfslqWWnx4r2nB4",
+	"LO6Rc0ueoftiKflzZGtNLXxwwMy6uau4zyD1CH5NgfSsLwaMGLsQ9y7w/QgSwoFveUhiaeFjcpqXrVVW",
+	"neBgyzHuZtuqsWP/cGdTIbmCIlK3mXwWxSKqjFbsQN7xrWvjCmUKLeNJP/v78x++328Rc7B5yWaV0EHO",
+	"t+ZyZ3gOvChgzCI5GXDhKFmOX58eYboFCNrsxk19tMEmV/DiNxcBGWS6cIxg4V8YeN4nx4wEPXlC/44e",
+	"CW/Y3Fx3w+bXmPsy/7L3O64V+whoJAODKlBTLTBLrQ+sfMvifMvifMvifMvifMvifMVwuNOX/3oDrQu+",
+	"QefuGzq3IWKujmDi1PLXOgbAAm1dwVpHtq0wZnE2ZdfGhoCKdCCFdSa3tdMBFXS4QC5xsL+fB7jREHc8",
+	"gPhQsEAZ2BPHgiwR9yFDmIuOuwwVwfFAoXjIYzY57Gf7+0+jGzaH/2HhkSOucGyWi/x4Cy+q5MqrMHGm",
+	"mRpvgRp7IN96Afz06dyDKsfgHB0xFASs+1vgsDi7oqO6d9jL9uCaj8FOBUfiulvzW/wdH4MWxBk2XN+a",
+	"O6NLopDVU5wndeuJQtpM8v3PzZYK8m2mxoSuw6Qu+YPf//DDDwdPvm8REnH+4N7A5YmqtSsyEguIcyCf",
+	"ALbbUCESxfJiIxrjybkHh0vwQ0ajsdHIECLBaD/SKRqvUzseZZ3SSBe1GAD/ALO3Xo+pnfvWQz+1TPJ0",
+	"/PoLnPwGcQqY7Z2OJDKbEi3J8/399qGKLURzEQwfs4RVtb9775KQOVoTeDZuubKdhMcSaDqwz+0cA3PF",
+	"JpRIdcpFX4RYsh4WTAdMlSIz74ya9wyRD758zu7/GJBMJEypvrDh9MpkE3xEl7j9hTQAtu9lomLI9TXf",
+	"ZrhrKeGq7rRdqYPGsWvXnrpl9vbed9YprEtcc9BzRUbQoG77DYUvWq/k6wJ7QQ0pja9UxhBDgB0x7Ano",
+	"uh1FNz1yLEphvSWe574I3e82oOb+eU11WMNTeX8CjayRktA4PoQPDN02DwP8d8IFQ8plmh9IboDKQd+V",
+	"hbo/DkiY0llIHrlIYB5HNEoLtor5n8BnwwCoD/FIze704145SumijyrEhorJjM5zauiaHWdJkqtxVq5H",
+	"pn1Lwd4JdlI62wl23BQAtTJ8fWWzzC3BV19Vyc+GhT6dIGny/vdpypkCj5PdGqfOJt0OiWLM2FY6nYeW",
+	"ehQJRq2aawKqeYASsIcC1NwXlqar2qITbAYANgR2rjd2LCN0gB002spaC0toj2I7y3pOusjGzVWPvL14",
+	"c4JILWhRkk6UJexHpMCji7PTi/Pfzl57aNfJm9cvzi9enZ0+PuqLF8fnL+FW5EQ2hviQ8gRI93U6z8tn",
+	"ch/NgQ5kivgBCKb0+uKKJQkXo8KA9IxHzBPcwaMWGPCqZJ5GN0LOEhaPvk7BP45u2oY6Hlr2zVIuOHeQ",
+	"6gOREvcm9e7Eq0tgvinU1/XWpPSO8+Nz62rJe7dM7WDrEL7nWlkYQHfgXtQR8Exc3U6KZKsXdi1E0KkU",
+	"p6KMXgnyYGzq0z3k9Pzy5Pji9Oy02nvri0buG1nlvS1CBb8i1bMIEvxM1A2A7EoSSLYCA1VLobOi64sy",
+	"ckxSTrnklR6cXkYXuo4s0FMGTbiF0l/jjHB7wQSa+Y3ZJLAFySIuNLzwjXj399d6XS/t+L8EhebGWqPM",
+	"7FJ0qsyoiKBS3nUHUxETMTSEuG/1Bns2W0ECAGbSEg0A9ulzvZqkQH08ByejigYAXvJVqqUL/LbPVC3B",
+	"6lm15F22sRG3LQrE6iRJyeS2GZ2EK9yoPidfHb9+d/wSWpJAuzHEFOZhwr4odPyDRqJUkUwAinQwJ2NQ",
+	"UyImK8jk7GA/D4n8cjksLuncWTDFAxAYkRlNbFNwligGCNTOj8U1mPNCcweUO0/loGk6Ylhl4oKLh5hE",
+	"t2l684umN3i5S24H5GD/oBS9hs5Xf8iBfVJMNEsShYTH6IQ4F4TrgDzfP+iL8PTlv66tn3mNLmyhMZrb",
+	"q8qnqsLSmITUPXIs+oLFXLPYxV/8zqI+sVBOFR7aPBgfcUGTcnjHEjbioJ1drZjvnofPa4Cb/6rUuk7n",
+	"D4KXL7+TV8f4r8oyy/XRQmDDadSNs88fc1j9w33WccUuwl3HLW2k/ULMgF2cXV38l/G1HMkxchLHkPrY",
+	"4ru3TZmkyz4ABJYCIuTsIdOQez6r2CwOAVPslQK2TPRCVcPpVA5VXPgXfgmmvRvtqmBFWbF2G7RgwNzT",
+	"nU0PnRvmK71Czztuv+HIt8EcMyNYcbjULZKrYsdoc3mtfwePfIujaA3S6jB9g0PwVaifKIkDXaZhJHD4",
+	"yil02rO1ClKwdnlUc/Ysl9EpEr59Z2va8A17H+C/H600hNU4lK0X68FyKzDA+4oyLwjKtvZvx4u+sL1d",
+	"zWKz/oA1lSIX7iGfinrDDqCCcuNgk6zvX4VBw07beuYMJyWdnVRpLjHbop/zql9sFYxNxAWdqrHUBXaO",
+	"w0KxFY9VaPmAPF/g0Hj9IRZp5Q7RgI24UFCX6Hj1BnnnPshpK5JSzaB1MXAgCRkbfwcMyL7AFusFCKcU",
+	"7CivSEamG2wmPs5LUMmEUTEb84RBYl3d8OkUGPegp4dfjknsLKpRxmPswx16gw4A3kzIbDSGsAZi2Mzv",
+	"vUGW3FwDFVPox/IIuBCzycDiGGGS+kKmJJzQu2sPa3x8BDz8xvLE5iHBUiP3i7N/vTt7dwZ/Pz17eXZ1",
+	"Zpsrh14TAb4sTuckzQT8mBP86zEVpPAZ8FnYJ8l5nG7Jue1Ebv+8BDp3zRUBiwINezCu0xeFpuYLDyzg",
+	"VqoaFtpN87kCxhfrsL8RHXRie51K6HdmO9VIMqFi3qqEo9rFcjt574P9vwXa4wqEWzijZtfq2sBTQZRP",
+	"3rx6a3bfaeB7YRit98vxS/M32Nv+NvPYvAW7cVNC476Glh61CPSIWcRjB/Xg+sj3BjH6yQKacc2Mk11t",
+	"2G+6jZx8Nwrm2IvfU96IL+FtyoYs3dBTcBVanbIe+aNtRReWjfFbttP3MJUT5MHNGYzMQRfAUeoOtB4J",
+	"lZbTaylCTB1Dh9ciOP2oL8IPH0MooYeDcgWIBYFbDyID9+1WOKXXKV6rY2GyYC3wI2hUxqt04DyUtNce",
+	"nU5TuSpLc+kaR7JE2dN+NpYEOJYdTLsK+ITP/dRC81CplI5F4Bhnr6BTlpJenUvCutZOL4twgjz7AAea",
+	"OWSXYKS1PZu+CcUWfZvuSxF4173SmDlfqJsqmC5r4gzo2m+31A8bmDAj7jI40Tbo8ABBBPNJ6wMJQEGP",
+	"u77TqHeJLKmNPFfGvKvFeUozxdYrMyls7+MZBaVFhlxwNWbxkXFwkVYIaYjoDatMecKLvmm0zYr1zNzd",
+	"o05LmcomK6TgeAipOTKmiS5bzGwy1RYwTklEBU3nBVz5lCrF4kMwhPAdGA9KJPQIh/OxR94eX538QhSD",
+	"Aj+E2vh31GBQssk3UdpQuYAHBpsxNl6zWVLmu5djp9wt5MucKKph55TB3DYEt0VsOlNr8ZCX8PwHyXni",
+	"q2owBSjjXWh78Fe9qq+Yk801PuZUalfjpzlEQdYzZV3hc9rutM/tTF/4oPXnOs5fd0c6prg00vTmO2Hb",
+	"BXZ5zGY82si4vgH1maVqf8AVqgX0mB97HeaezUbjSpvVAVtL2znqZFnWgQ3eL8MKHNgONAH6j3mzI6Br",
+	"uGUpYNX2C0XvgEJQwJUjlGY0rtGmMLcbprNzOQj+8jiFNnKyGpxghBrbV+HTITOHRwzmEDik/1gkRRxA",
+	"XKNUs0BTc3YHUMQH4W8mYh8AFUSKI5IyszuNxFjrDGpRk6RHwvPhLqzRIenv7Pd3QrTEuCZSJHNkQC23",
+	"xSdzpmuwEg8nWt9QFU1QFRuI6IIuWz5bViApyMmYpjQCyVRZNAY47h7Wz09ZGjGhd5mIZMxiV9A/pXrc",
+	"I8d9gcrOQRONYRKThN/4chuk8QE5fJSz0QQkRG1r/g/ptcOgL0LPWh14mgPzv2CeAh0pQn4CEiI3sPk/",
+	"pMANH5v3GwMIWHr7Ivz5zMKG3Fv/b3jlP/73v/+nCc3om2HNkbusAzyi0J5wNmpjvjwP2rgVrScwKvbx",
+	"ef58XRuf4D54T79x6W0d/SlS8nRiljh7BMDnuzRZEcN+RW8sJn4l9bz9M27dR2aMiUUXA8KEKBmANdMX",
+	"lIR/C825ZE6Wx9ZoKUTplfntkDzZJ8qXa2JKGOioQAPMuGI9cmqrVXTOC3iwvx9g2gXKDFxJgNk2fVEO",
+	"wjrohCtxyZPzeNxZv64Osn+cJFsSCDc+4jbM8gafD2QD5+uBuPPxZcijVenVJQkcQ7EsNE1z4o1BkCMi",
+	"be1JCcixhOIoI+Y7I/jDFWQiYrvHZiLWPye/w93QeTXC+onNMWT3NTHN2f1cpqUVvV+HM99Jm4QSti7X",
+	"+4XM5obm3NCMV+19gP9e37D5x71ozNaxjqDxpeZKs4n1N9JMKALQH6LlIQnlDcSCoRuwq/ISbMZSouUN",
+	"E0jFNpYz0RdD2HlcATUqkmt6oJ1F7MBzOTRhhP4GUM2PFRcCjU18Kld9kTJsqlzdtxe+7gXDos2Vxtd7",
+	"a3aal2szEBk4A3Um09iedBI+D3L6RyRTGU2SueM3jLLUyMPcfFiN4ebnfaV4rtqNQMvsOi92r7Jhqk7M",
+	"pH0SoF3++mqQHQNJxCNfe2noJAZrXkooMSuEULgbVoyCz2R6YwRneaf9IQeqAgX3hxzsxmzIBdcri4qq",
+	"uzMgl2Cj5gzVZUa/ysFp4e1rhP/sjkYazkR4qrGvjLFmYcBMxHXpY/hPW9mtIRwErdz0Wb/KwZW5vvZp",
+	"TNBBwuK11IdVHTo98ZdNkgg5W0RV267hdfOCN7Z8+eUNTeLvILxXeJ0cup4tNe8aZDzR11xsxPIYycmE",
+	"ivh604Usf4F5yj+gTUhtm1y4tcUql3jov9U4FKcm3+DrExkFVdRZNuMPOSg+t6AtjU6sU5Ubc76jlRBn",
+	"DAObQs6IFIdEJVJ7P3RKFexN17DpO9UjUFpgXl1RVlCDhS9N7j0xD5fe0eK0fXI/I6jLtOQL/CDs3OXX",
+	"PShDN8wFw3LqSlleLD1+9uTHZ0/3n1WL+bLxvWAR7H3I/7GSBBlowDLbn++GTV37MY0xUrC7U8Z6BNJI",
+	"cGWeYBRSm/ObxbiZjL0M1vQiJdbh4uEGhoCQBA0f2xuQCY+3DyxtKtrHN4VYUAEKhNBXQDzKaT1n8uJ2",
+	"axdSKd19wYatsgc1x2Iz2uRlVwmqF7KYa6JTypO6U7CCW7kQsX2+v9+41fpqQS9NTVc5Bk9zXNb/DdX/",
+	"ItfxUm7yUwjDtlnK6nn+ZHy4Gy3MmqIKaBeArrZP0YyAIc2WTODBijnMhesgd3hUUA59oTSd98iVBLQg",
+	"UqbN6DxwD1s8C2pLLT6h6vj9AeyCbqsv7kUd2BqMRlK3yQlakzB38Rpobkl5TEaYsy6wNYTWBwwtBwpF",
+	"ZITqkQt/SLI7rnRf3DA2zckc8q/ARzs4xhy5ASc0BuZnG64yCxdnCSNjqjztc2DtUsgmFA3W6sQCCP1X",
+	"LsvdZtDvRZYvrPa5N2FuaA7uDWh0M+RJ0pC/oDIE9JN/xkOI0l/F73azut7l9mvYaUWAfyomBrY76tu6",
+	"4I46y3h3ZAIZYki6ZELlpKZQVU8jzW9ZSKjuCykil0KjJJEzlpJpymXK9Ryr5JwGdfHOck28+2JXFO8T",
+	"uo2r4kmhKJ7rBrXwbpEfRgk/TDbWfdMnCey7lzcuoU8zsbp2Hlv6FUvnOx1oXTikKIzbdy37BAlS9wEP",
+	"Hl65yMRyrK6d09j09BTsTu8apbQK+G5MRad4AKMCuSWZgkWJWsLaj+aPGNC3IonslImMbjwPJIkl0dLc",
+	"9wjije7JqjeJH/fIG6erffvt3GwUUtQi8F+zO41tYjs6xatzAJnQpWCEX+qDfajr45NsYuMSEy7wXzmO",
+	"jAvNRi48v0CZJ5I50Ty6UYQOkbTdaF8+YUdgD7vpWNHAKpWT0tiGMp1QvXO4Y9y/XfOonY6iJVdmnF2Z",
+	"ku8xCW7WHFQF0hC0OqCbivuaAr7XMg8fAqkMQqcmiiW3TB3ZTUmB9DySaYzkB5f/PH/79uy0wleCAiEX",
+	"gySROb+10YgDMAQcjXBtAeBX6eVAed52RNb34tC4ssGNzMS1Se2yGK4rIbyscYjJG8Fy1K/ULuu64LTX",
+	"FAF+leKEzfQ+Q3m6gDl/KIGyJ/gG3aHPNQQWFZnSVBMugP0noVMCgCCVt3M0H8wifV3A7+RIpkNrgRZ+",
+	"vLawcTKU6YDbrIqDKPUdtZnFqxt1aEt2btjc00BAPgZowrhaMDCKoaeIir5YUKrGkPANopdbUfsiDWgr",
+	"YExoKPJo6f2gwfE1+T74RVvvp4tMFI1um4ttctsJTGwnOzATLVKUB/s//vDk+UEn29EWnDWFMhV7nKyH",
+	"KP3mHr691D0Y6sKOeRUjspuzXicWJV1O7kCAehurcqWbVC7tWQlDC0AvAfbH01U48hGjjvoCrnxzgXlq",
+	"Y/SHt5zN/jHMkiREC9VmrAlNRyog2I46QJU9lVzoQq/TGn+p1ld6IF4UfH9jSpS2o9IpH42A9br9uK7s",
+	"va2HdQ7nE9SJ1wyrZAhsCSG78oACh2JQ0AACiArgvHUHPh6jNUPCRzQezrt356f1IDns8/NFoOOq/fs0",
+	"ZQlslGsedwXXVHRE2zwun+LlBTcmDhCIJAkSz7qudzXwCSn1dZqJzV5fiaG0UbHunsjSVKbXkVzoBFyA",
+	"eTyx4ZTVhXlVPhQE0GwcxWwMaD9Sq8lccP16s1BKzRgQuZ+PY/3rtdzo5ZUSjebU5l+06qEdjtNRJHU7",
+	"UP/UDUe6sJyaptq425b8dcJFplker2M8hRARqGCM9Mwo11yMzC3oWAyx60W9WtPsejC/nvAlzJONLB48",
+	"/75JcPGvU3LaodvTgAY96xgVnGYt4cAVRuneIEtWFCZZRziHOw45JkiR6RzLS3PiAmc0zKjKCTl7Fs3Y",
+	"F1CWWkBAwp0ALbG7A04ndaNILeDxiFycXbx7jWnRvhBsZvOiLsYNpedMhXklkQdb2nbMMiVX56/OTq/f",
+	"vLtyPXwg1RpL80ig9SBqYk5Jpdl0OVOaJTdNqcMBurldlvRXOfjJrNFnyhhuh/dJ8p323SvSnb/IGepb",
+	"kGCf94ykiFj6aXKfbj3rUp9Wur7MtGeW3Dx4yvMEOFzzZYYj1Ni6eswmxKw0NAbYKgnqVeXeB2h+UOZZ",
+	"r0LXbrRnYSedbg6PNfd3SyEO4riKP3zzUyefyrVUv+8LFL/A+Y9ZC9dXrYrTt5Ml+JzTDl2uNTL5DnC+",
+	"ttwlH9Bl3KYPgV1pCD14DoFSh4Fqwq3NQ+oXmWhGVInXPkhLAHxVt9vZmo1b71+3yHsUm+s3bOe3Ipp4",
+	"7B60+erds5FvR7gqEE2V4iMx6aot35Uks7Gc5OtmDWvzEhZ3t4jr1K9PHc9sbs3Z61zlnUGoxrP20cH+",
+	"/mO0mW2EEeLUF+9evz5//TMGqbkqFy2Zmw4eHy02krUub4jjux6lNGLXyM6mwsDGsFSWaHiiTQ/6dkJm",
+	"vtzobNmWLcNyMc/plAnlBl5PD7+1Wrm/s+SF+Z4uMm5YXxA37pGzdFc3RlxbDVWdXKuS7l26ioDDSef/",
+	"/r//X6H2DsRRuX4T46JTW9dlIroRcpaweMTwi9rTJt+ryAD1w6fp7pSJM3Oe11DbcEVwnazH1V3fb6c2",
+	"jZ6ZlrTmRmwTC7IlJ1NXT7pesi7fnZycnZ2enR4huJFrwiZGi3HnbToyFEAe6JQKhU3ReuQYMn0a05Fc",
+	"9YWDYWBXcNBuqXXaKtny3FA3UWX3K5QndmSfo1x6O/QepNI8W2VRxFhcL5et6l+aiawY8nSya2aPi8x7",
+	"9nWeF0+YDVSdvHn94vzilZFmc8ba3AQWg9E44YL5ygXFELAj2AxBOM/2f4SuhOoQNiKE2YBogKuIpnHh",
+	"LK+WXRjzSXHI3xSrF2A7L0yt4w3rXIS5ILHMBv4V3WpXdmvG1Mi1yJEwT/b394/IYA6mc0AyEbPUVqyw",
+	"qYzGjsh5vsobOcM3f7a+CIxvZZPw266ckPfO8Me+fbFt3HcPviS7myaUi9rAmv29G3P8HtfGDFPQOroP",
+	"X4HjWDkRdSFnHm1hw9LIT2dmXfFuNu/78bzgS8Ycgysxj42zFXS7mEPKk2ZWUUVa5sg7cKBrAKZgpoeO",
+	"KBc+IlQgbg3AJGppQ5G2JpT5ps/PfDJr/Vc0ncxqdG3PJ3JUf94cKwIKiGh2p8mjEBvEHsI/9+CX8HFA",
+	"KOKCf71885rEMsomTGgyZSmJxpm46YtHYXHG73ZFbGY9DFxNvJmlxyDjxjxk6S1Ld5V5Bqp08wB4Ifxz",
+	"V+mU0Yl5L6MR5GHwqBvbzsRYaW3h0TAC4ArncXjYF+FLqvQunCW756eh71HtkQY+apIkclaK1rpLoU+1",
+	"26194dccDlnQYIWEGhO6R15Dt+ZwSueJpDHqkrBHXsqRKmSFJ/IWwkPIfZPIETpItoCG5rT71anTEdMX",
+	"mXgpR5vu1Zoaq7HRGhgHPAIcFSa+Jg1KrOxt1VgSLvTTg52N6r5gUUuFX9iFO4A23PatvmgX882COC1R",
+	"O1rzuGvF/mw43v2243XoKhTgwNPYKx3LTNcDRs3V9VivBlCvaiIiI+DNqP0wV5rfi1pgBfxsvwE8CFAI",
+	"VGnC4zzSmrKI8VvjP73nAhMf+YLCBgv9MoV+xhbHV9rj9WRIjav7ao4Op8jKx8cyB/CS7mp0gzcMV2SS",
+	"q7LpiRz1OinIoTGePN8p88z1ZlJJvdWzABw7+P7z78k/+U89Epq19L1DjI7bh3AjaHe79hhcB/PGanRj",
+	"Fi0FhY58hYxtauONItumnyvjllsIjBE+48IrMqFz7KEKwoUK2J25eJ5Xt9dlIt5O596TffRSjj6JefRS",
+	"ji7BIK0PeRYgJts26I2NgE458/2ZK2S1AwPJIwDqTXsm2EwVAkFUkRlLkhpKHpnqtzmq4HOSGzesT2Vb",
+	"vzSzt4qhWUtsI9hJqpElCTihQ5oWbGyjBx4sMpkyTG2u6I95eXn+82t0Ft9cvP3l+PXZaWAcQ6OzBoxE",
+	"CeUTbHgpRWTDkeU6h0WKxlL/JuMiFhKVtjNTIXN46GAwEVOoKQGrCxWEBQik74dvNTa26VCFdlMEMpwk",
+	"kaqmCQZOxV8s9bitENMbVghwwMqa9fJlKl2lFFMGqq2ZoBZjHbnQgqhC2ZYXViHJIItHDI4GJON/IVOP",
+	"gzUCDDGOabXEwJA+v/DEBQ7sM006AqdrF/Aajt3xMwHcL90euilLs1VakVgYNLr/VfR6c4X06gkXFnYB",
+	"kGqH6/CmXV88CqEBz7Uc2tqfMCBhoRQofBzkeECajiC+4XsJFVhpgbbSWKSx66bopFsOIXaTpaxG96WZ",
+	"eAAo1wNWRZsv+rrqonNcrTnJqAso31e5dHk/APyogfI1GtdqX5eDBPILkvLRWCP4iKb6ECNl7lDPlAbw",
+	"0cB4RZmIxuDxlGLHcpjvHeOpRzRNOYsJRIDax5VhFJ+f5oaapU+lt23BVL3mTjMhuOjEvYd3oRBvo7gV",
+	"HdHdNTlL42vjJcS2cTN3KeiCQwWRaexMVcFuIWgMxFeYu6Dux75QUEsDUYHQWJrXEVRGhXD6EDNUBpIO",
+	"74JYETC3QltRPeMRC+CnvrB9R/M0iXIsHodmQHi/GssZmKxKSoGmK4Z1IyrARzAGsEUDEChvkynrLYzM",
+	"bIxkZo4isJQDQhMliT2tmHD1NX0xZK4NwRAOGTG35UYwDVBOZe196IpPkA4kHFN1bV4IbzISemir4amr",
+	"VoJ5TbjWCYNHB8jggVsHmuUDGpCSgcwgiG0DJXLYFzahmpfVu8+CaijGYmvju3Yu8C8Q0Joi+g1TzHAb",
+	"NmXpvGS4rsR7mMjZcu+S1t0vq2vtacQ2rJde9IplGZ5XF9mOtEy3fx3EsvOd3LxSuKP64OL7m1YJd1LJ",
+	"+oucYQGblpDDRvYbdkcnU7MLn+6rMPBesGtm7PSQq3btC9w+0OIYw5mQ6cLgI+RRjNJJLRqoUjApr426",
+	"Pz3Yvhlrm7JU2JQP0Vr/OIu5Xgn+KHTVt4qpswC413T25MIWDMzpMXduwp8rTk046JahA4VTcy/PCFQe",
+	"npdL2VDfPc6M6ztlz08A+Fg9PaJTdQgJTziACMpd0BchPAH1N0qnkZGAhDHVNDRnXz7ZPXIsCM8fai6B",
+	"FKUqCbMUPfITngLgbTn4uj0pZEoWMq6Y5tX4EH9iuIhTKifXYBr+w5xmoTn8IjmBfDIWy5jTjFGlLVTk",
+	"yXPbuhxLVo2RAHsKTAVqM20eY6+0nCo3RirIWGYIRbEXKGdwYFmssYihi8DMcsiZVTjCAGTeCtbmsCAL",
+	"PkjlTBlvMJZlMsRqE9gM7tuZ+O1M/BLPRNj0+S4ARKJTKvYQ7JGzO2AkUF4hrJoN3PhrM9JtzqUtks5O",
+	"g0HOOR/elknng/1nf98k7dwyhbx8RAqjEiFehfd3cUK+AAhBfkYm/JZtdyh2Qhh2tIIwrC+sX5RzhoGw",
+	"DqQ5fhR0ordrDqQKYR7XC8x5QkcUoiXmORru6pHjNBob8UG3FttTQZN/a5HwlMiZOCQhtRfas63GSbqE",
+	"eWjQ0d8+jnChtLFVrP1jVgGHUqv67Dg26uvY4UGwCXVaptpzlJkZvcR774E6bUNCNzeoRnRuD0e+BfFz",
+	"YCsazDvrv7rF4V7dl1RxwZSy/Y63PMGPEbcoB3+waNGz+9DfSdmIS9HfOezvsKy/8zF0UJQR/U6RCdMU",
+	"LeNMGRNVaICl1Fod7vq6jfNs/8fvSzvnoLEJJRiL1TXV5shYJMxb32MOuIOUbXB+L8xYi42BG76vE2Nl",
+	"7ddhz6+H+zr3vg2/7htdVbuoPh3R9cEDPDMrSUShRZcjEbU4N7AShPQqoDOeK2UNAGdH4b9X21F1YDsI",
+	"8ytnuVhjaMSVhlyNO8vJo7B0rIeB8V7ttxi/uC+ML6O0o519bNwbOSRcJFwwYyuxqbKacZnbQlt9CRgU",
+	"S/JzCPUgPEkQh2LZqKHRBeRlweeGdICrWYcELnf48F5f9MV6Wg3/6jK5hv8NXDUzrGya+zJwAxLS2YzL",
+	"kS0HPNh/QrhAazGiiilXeS+wRxtMxHUiRyrEaH6IBX7h0kQQV5sa19NgGbFtHRhoy9PRPmm87HI/PSFX",
+	"5ownJ2a33uke+ZnbQJH9Xq1I6MwAZ19PKSTXjwjtiwlNjO7DRk1mevhISGzNbCHySlMR0zQmMZtQEatC",
+	"lHTRE4MXTWnKRKU3WXa77iGHSEf0k6QQQV5qUMGZcOSOuCIeA4EcVmhQAZn8o1CK60iKYcIjTCyFKdNZ",
+	"Kq6hTQcXo/Dxg3RsNuNsx6wV7KBUMxGx3WMzj+v5v/I73A0wg122w161Lk4dWLXoC72sKtMSMpI0TThL",
+	"fdquoKkmjCzw8H1Z9GmfdJE7yqEr1NPNzuvqHLra+2DjtduQSC2fdk6c7DlHsmlgM8QH+/vlowwC/rQY",
+	"yyjhOjBA734PsUm3//c11eERURKiH9AAS7MpMQehpVZnU1VTtLTRKQc6thHk6R7OQ7RbL9A06KoP9INo",
+	"mi10Q2eb7pM1rwaR9jg+L6AtLe36jbtXYMKpR2p5pS+Q45ilBDx34j33Hjm2hZ5gDE2gDBRtZLfd1vDw",
+	"3POWOk3nF5nY0HTcvAdS9cq7SzhTe8cRVqBvgjZ8IVOmGBON6aDwZVgK14mUvpba4utK/EuJlDelml+L",
+	"Wdr8hFlLfvZOxJKpYi2rz5VIxCuALzxgTAAh5VF+8mDiVfUFUkoBD9kxiYB/X5BhAihEc66Yc4zFLqD/",
+	"bP9Hd8IkiZyZAwW/MgS4Vtl1mlKlLXVSUoM2wl+/7YMvcR94XrQFu6oDuZeTKROKriKveslvmBWuAArD",
+	"BUHRkul3itAIalkOlwTeUTogNqMvICtAwvyNcRjkdjsTMYmgg17oHl5LYIW3fxPlL1GUr7JUOMtjoUZi",
+	"e2leA7s9R6WJ8CAu8g7WcxtSs7EwUcqsIhwFyIbBp4BaWJ7m/oCzQMhbOmKKjADo4sFAyXxVWnNDrEtB",
+	"jMufGFIVhYVQZV20HeagFApiIpvAKqhoB41lsxDtI+1lGM7XDq/rjmHJd50vAuowPr2o9TdAERQ3yRLB",
+	"0lpqIsVFhEWNASK/XAQayxshNm1+8+Av6MijAiz8mY0lQMRjCWYcmk/IH1XNn2lHuJWCv08BWcPtBOj+",
+	"/JKuiG9mSHyDPptbm+5cNXanmYh3HYnf2m4gU3OSCE2mY6rYIeyFOxZlmotRYHMh/qw2JikEwAnjeszS",
+	"vgg1nzCZ6euJCgOshnVVuACalCkJgVUmrBYQM9ZTN9S/oBHgv/0LNQMumfbEFHG+jt2ZAlCpvbuemfUY",
+	"626DYnZN5X4ckiaV0nigkpfct76w+ZlKyjAzGEdw+lcU1xelCfhCZRb7I4D+pYVsZQuxXW6YUC22q2nz",
+	"rMge+vorKMDkimTCiGxA2HDIIo3MBCmbAFuebSG/GFjri7WS7RKPyFtAMTMNTQPRWoZkeK7qpSDYLbx+",
+	"J5jp/cvugq9D+pdo97YX/ZQBEU693L+CLuN0MSUD6E7LCbkcyw4Iu6ORTua21daMql5fnGsMIGMHmcXG",
+	"3UPsPhDbhJGQMwzHhZfHPx9fv35zdX18cfLL+W9np2FfwM2FDDJXMKLqmnb4wnsOXHxW4YgHyeEEBRn4",
+	"9LneDtKoP6XgIi1Kest4SaMtZ0dZ7wk68pxhImffKRLKTE8zHZKYRQlNmToqAqMgvAIX+I59kOjsi8Ec",
+	"2xpjXBtqdUu5WSF1fqQG3qf0dLhIKjHjiq1Iml7g99zj3nqotOWxmP96+eZ1ndRbkvRNZf0TJh21H701",
+	"N9yat8MMrHVn0QapP0xyQnTf+oWcF0jsbWEflqyRBLDHXqQzZYwdLkVgKU/6IrxhbHrt7g5r1H82+cuG",
+	"rS9wQb5Q6wdHbw56WPt4WV63d1lRPnaLpvQqgj2JfYtsHNrmAzHHgtZZ6GgVSsY5GCkjessKyBdKhilT",
+	"YzDr52QqEx7N6yX4pDjAbwmYL0ySf5bI2BxLsDFsPBF65JbkxIpIxxKu0/kqCqvcjPYRTjDnSzR60PUX",
+	"nFk5syY/FKLb3nGeQcTKcY4dgaeD1h/KdEbT2LkNjv0P3QZscWzhJin82BcFzCH42AV/wbnhECoCSAA6",
+	"4ra/z8y1q7RvQf42NiVIP4/XumQTItq4mGb6empENMzHBdwtLmhmIfcBos6A15smSf77IgSSXDJGYhnB",
+	"NtA84lMqtOpN4up9rtP5X/egMkL6paZX0zkU+bMpynan29c8dnclOf4bI8kLRMUBJlxZbIwpGBkXMbsL",
+	"kHYLu31bSuPqNKlm05eISrs3s/4zxi/i19dmIm1/cgSWLiCIvyTfwKc/S19DO/YKwBltJr2oooeeOtT4",
+	"v55opApCkGaiXoDV1+CUgiyuEcSvRwjvTwD3Ppj/NOkbaHz9KEtToF/TbOoC7iVTLchNDJlpxWPIWl3e",
+	"0CTu5fEarvoC7BHg4LBfaIk4uV4JSTy0IVGdpUIBvaGWQHaM6QZH7IlvstTGq5oPGjm6x/0Aj/+SLZCT",
+	"4jx9qZBF+w3OGhnMyZiKbjMGpc20Omf2WpJhloJl7NwIq6eWtpdrk1PaYdgbRPXIcV/U7pOjin1CCtsk",
+	"N/fr+kp92xlfcQbN/PXBtoO64dPm50qBj35KlWI5ydmY3hrftgBs96ei9WUzgMbD1rFOs5bB0hZqcsD0",
+	"xaqdU7dvzJd+2zdf8b65vOFTu2+63S8Yyl11aGBgR7CZ47qzrc5QIh3OYVm0EQIvYrwqMu5C3OuL0wzr",
+	"Di2aGGuN54Sm7MgnHhSEvioFHcf7Dff+RQoxLl4nNRzRmMVZwtK9BMv861qljph+6YgA7s8pdKOxr6rr",
+	"wQW/usSuJDOZJTH8tZuephKeZQkW3JCKfpv/W9NupovTjOGvWM5WNWGw0VchY2YHZA5SDiUPwMoJ5ccz",
+	"6avaoV7duG7YopiCsoEWxdD3oy9Aj3GloSRGuUh9ymImNKcJtK+QKfBjayaor8RxozcXWKpW/L2GeZNN",
+	"T+VMFOSl5fZ8D0TpD4EGWS9w7x0Qhw29nY+LqMZ82usIDVV+KrbdkAAhhZVvI3wVh5W9Re1NU3bL2Wz9",
+	"MVVoJba4vPYZbup27onmwz7+Lb6tLePH6nW44tGNeiEzEXeiLxhsSTtgq42GPGWb9j5WTGsuVvWNzfuE",
+	"2qQV8MurAtaFWqJ/2NMsQdgxmAdOiGM2TeR8woQOkIwXjHHc13W4GDewtiZDk7Di6rl3r/ar9glCep6z",
+	"2i2QmTLbG0q1Px/MJJoJqWq/g20CFEN2KXxdQESWJHnKstDe1+LVCAhGCk0ZeuS1jBlyLkOZ2cSSOg/Z",
+	"LGd1fmHUfdtToTIeB9K2hYDUWnPdqBM7sLf4lo70yJJQbhvowi2r8lncRuvbp+yNuVHl82bkr3X1hfgw",
+	"HOBa/tQntkvN6v7FCZ/wdd2L6Z3tXgxdb1c2M77XbEXx8+vSFhAIsd1VOrJD8XGxTQ3ZFd3OEtVUc6V5",
+	"pNZQAv8iZ2Ri9jzy7kIey/LTQYGW+bdnuBtTBaR2kBQYsAgMUXtA9YVHnkrjknJMkMYA9jSiAIeWfTSU",
+	"yKb4UhdIsqDrvsDiGo+9JlSTkKprOQx75De8X3m5y+mC0XLLNJDahUWmTcuVlpNhhsYP1ymPsJcTPML+",
+	"iuk6qpH7G2od8Did8ZgJbIE2zKDnZZaaryTvrk4Cx2DnyiKQK1lhi28lV5XzXvqVWt5uD0od/LWRl36j",
+	"7SxRJKOMNSDw9Nf2OsnpZMJtUqM4rPAWdVsu/41TpDM2GEt5syItn8T5WVe59d67R7Q1Yf4qcmMnaL3A",
+	"uMXorKJ9li+Nb6nm/rQZgavlY9B5HbqvGwY0d8owUqslCbM0CQOi+Miz4QMyMFQsSpkOfX8K1PSBPbO5",
+	"sn3X1FjOhLXTazlJ7dzek09tn97Cl37S9bvr7Ca7jsWqK5jWB6HCtC9vR5TYBcNhNjDDGjBgoRTxVHKU",
+	"taUOSGvFfNn8d7fsfbD/59gPY+ZwImUJxL/nEtiSGNfK1mn72H1J4p5VlldwRUbGp+1Ak5wyCyWw00Jc",
+	"P9mYJfyWpZxtMvFBbdS8gwndKGBi7/dNEDoh+Zv5j2mvgKtjHa/YZOB6UZes9aW0Vo+ETNBBwuJDaMYY",
+	"2pwZsHOmDGIcflGVltOpJTiGu7gYQd+pKt2LdPGfQPLvTcV3G+boWJRslGMjaWqo5/YKm7lJ2CPwbmM4",
+	"kPE8XGkanhYVxTay0rALy6r1tmOZuwYs3/ybpalZb6jmwtIp+VL+WAytb6w8W0j73gf7//MFsuO6c8nN",
+	"0v2qPfeW+2ZT8l9TY2a6yel1diK6J+aGq1EgD7jGeymz/6zP6p1mzFWmuiInjFWlMsM2ya7gCQNWmD92",
+	"KeW+CO1Adnkc9sgb16icKzJlIsb68vkMOigjX3acv7C6JsgO+TMSwgZADveATrmLAMfhpWix0Ka7A5Er",
+	"YzutkBG4AOv47MWxN6dsWNuVpy0fj/aOT+09PLwxAwsoJPLmWKK9IaTgZvexjGgBryrlLZjEpMIiPiyS",
+	"7rGYTBgVSKHgUGlayp5r/jJM5eTQfEuY73jEdMpbh8BxKqBw3KEa6Isw5iqiacyM2jhzZjg4u2X58tZX",
+	"4YWLMlfF3SY+kdDdm+EOk8R8hObj5yLhVrLvTT01OMReICC4IGZY3GsE3eVozJmTui7JwDQZBkQWYr4B",
+	"obovJlJp8iTY39/H7vyaT9ihzc1YVgnbCgR2Rmg2N/RqMS7UygPtheMy2s7Z716+LtwIW0T/Drp/e05q",
+	"s2CaYS4tzjqJ8eCpamQ1L5uGLqPlIvTupFeavbaLIcvVSHmbB1RjOUOAoUA4Rsp0YKlDXsiUHDyzeUQr",
+	"C0anUtvoXvGRoDpL0a+ALqlVIgljcroAR/bXOZaBILQQ4ytM830IgGZqxbobg9lVCnFFJjRmARjdwrZ0",
+	"tnFoPZ8yEnLZU1Bv58LSUy5G4RGuvTcUNUsSRcZyBslwVg3KMcO6l/jjJzWWoVUeTNyWSzmWdMJr40Nm",
+	"GyJiqoCFgiMHcQkFmk+uCcWarqUlmI3l8eT8PkHT7/Ez6qCrUJeWfwA0erNUzA6bgKgun8CyKqcrDItt",
+	"OUdt10HfdSWWJeR6xFTV4lExB4e6tHAAD24a2aOJkkQDqM0HmUc19T8Q5bNPX4NxurfWxfj+iubFz6p6",
+	"F38L9hUmrUFOGhe3u5S0FxaviOxf1kE/a06KiJEpS8k0lRG2k6epPoS+okhxwXNaFnyTC+jYP/K4R15Y",
+	"ChrRF1J40j3Ak5q9P2Y01QNGjQqLEsonCgCslkTDYpOgrxid4xEDKRhgqur1BRC/uHmcQFmSecUo43GN",
+	"bYwdUXGJ7iu1DQ//NJltePUFfGVaS+R+4fvCLqS0i2nqe802uxEYs8gtRUOhXa4bsjfsfcD/WRtsdi9s",
+	"aYPgqm6cAoXbuwLn2gxoy6lbju4uz9we7MJ6+/E98FdlU4ChzCgHpnuIMpmNB8ecJZJy7XLRy1AOpuLP",
+	"Po2ZUigSNNbnZKrnJAFFZttAIfuzgMfB34SEXlkVFVGBv6kvrIKJU8qF8vVI0EsYIk+28zOhJISPxUa1",
+	"qH7AGgAi6Cl68dgZhWuHpQH/LZFKQ1vjUaH57QQaG6sVsBrzgguE528le92rrBMztE/SyRbezGKYljpS",
+	"0Ex0ckgeqxsQ1IUKiS70TQPKk2NFwr0/5GDXvH7vQ5qJ0o1uD5nt4SOQ0G7E9ZcGJgi/1fp4xqoj13ha",
+	"hXhGlph85JCE5n3hIhqa0Wi8isrkMxVTO7qfWkIKuokbZQJ5eFWtf7Mwvx01SDFWDyrcJ/v7+6hkwACq",
+	"E+IJvds1inJ3MNdmHp58/8MPPxw8+X4bAY+ZpoiZqYmIypSMpIwPIe+IitDob0FimQ10nvIzsjyS5mtQ",
+	"gC3TrNGmkRRDnk4Ulggd5T4tSxSDC4AKsNir9tmT/YBkU1lgrPL2qjP2VF9QwWZV4o5f1Y1FcA91pQ9q",
+	"UtgoFR6e5dhkFxoSjuOVvMW2bblCXQVU9QrJi4Em07sKNt7EK0DT8JJvy7m0nCJnfOh6Xf2yrEoECmYj",
+	"zAmjyjUYS4FbzqgIc0YJLkahLfgbMuN7ckVSPhpra0u6UkOZ6b6QQ9QrPaMBIHGoDsG4K7YyNbel3tOo",
+	"UQH4Kb/4r/jsDj0/tE9in+UTsyqoZ8XMGM8j4OE1JkwX598VS2yg08tyYmzuwC4uUJhohXKlHvJAhABF",
+	"a3MP7go9G2Mb660v1ptv8PjP03aDFvp/IcMNImQLZttDymcm1py4x25D+Y7PaA2x2LaP4Zo8erb/4+Oj",
+	"aqsKNeoygFl8O4SrD+E8OrDtGTxM5Kw+5QC0NBQyU4tFsoJOWEB8z5JzAS0hoBS2VJ1am4zAN69JR7wR",
+	"ydzDamyz2AKOyz2mLldh79ypqHgZSJkwKhqlG37jbLbzdaQl1susmVD7IZ3lEtxaF0UV/7YsrP63NUmF",
+	"Sy1TI2wkZsbcB0Z+6sAHdyWBBX58ENMTPAWsHdAX7iKamJdh73xuITj+t5FtD2cdRYg+HuzvY8tD81xw",
+	"M0H3j7iwLek5bIjDkAwYsOD7wmtE1OJ2AT7CddkFW0D6eTFPuIE5SzIoPWtOJ0n7Z12xO10PcXaLDMUv",
+	"v16+eQ3/81/Hr14CU5T9I6EI/jV/75FQszsNowmxC0BYHOXdrv0lZeATgPyEi99hG9V0UXBiv9MnQW2+",
+	"ptldJwgG2+k8ZbJQoNxsb644TfZuacLjhX75ZfF2VxTE+0sX0mMEyLqNa+HED2eaejEZs+hm/S4yWg5W",
+	"oUccFdgsNXrKpl0JF/CzwzlomUB3Amqst0HCJuTRs4ODx53UzJsRl/W4Z7vQEvq8cb3h4VEpnx+Mzl6b",
+	"2NtI7bobX9MJ64qYvqVS+YRdy5ZNxS00zNoFXA/+v4QDF45mdmdsEYgo9Eh1UYBjfVlAaGOHdpVFEWNx",
+	"5WHtqgQeTmg6FZitT5NhpizgE+Z7u2VfdbDYdV9XLVAJya9ZXVJa3Doo/l9zZRHj+JArazVHMwzcatfS",
+	"MSfd+5p9cw63LCh1i37v54V70d4H+3+NbAArSNvL0bI5Zodhu6s98VGMKdXjPIhx6wdQT+NRTzF38OTZ",
+	"D8/+/vT7Zz+sIZr7Kxkrxqjt2koZM5ro8b9XidQvcMnO/eZYzBsqzH+gG9nCXGdRlnI93zn8P78v0MQC",
+	"QLMY1+WK0ITfFoliJ0zTnd9hniZMpzxSq+bplb1k7USBez9NbHB6Bc5wcTbepnJiBp4pYp5B2N1UKvQ9",
+	"cCt1P1P2o8BLzF9fPUdyygSd8p5b/LqJOpFCpzTS98Jc24lA/nr55vWbwR8squeWtN/whXTCqlndqzFX",
+	"/lN8iKp6dSHU+O9aG+f5/lNPxEVSRhVAUrDRd0SFkBWWz4jpC0ZjLphSn0y/RFTcp4IBAGfMzGsQg+mr",
+	"yKqn2Z2bK/bPb4Wj9Z5mzL2iRvodQeg9zBtGdSwegoxZWqWQy0/4sDNgNGWpeZgxCOiUX98weLbREoh8",
+	"RQWTpcnO4c4eaA/70KXaex/QAdsOfIgCpSmAuiaTDKpNjnybZkWmXFjmUSDHWqICVRXmFLj6gdkyPC00",
+	"SATvDoLshQIWIIhdfgTMGBUEpUSmIGgx4Muo79Vnn+FaUtQ85YaxKaYiYqrpgCqAr6kxnRa/x5FsLT9C",
+	"+pBboaxd+RxCD9vUeiZCLFfA8GPE+C2UguTT5mrIqo3QmNF4N2Fas5T8mbGM2afHyZ+FOohMsfQ7Zcsh",
+	"8mfHyZ8Vj/1VDgrRPBV4NvG8XApqL8b01mYKB2zMRWzf/IccqPWvBu75mvmHd8FjSEVdRwEeO5YE3NK8",
+	"gqYkbUbYq9enEjjuONccR3VR6Dylcc2QPXWBW+QiJbAZo2Yir22bphLq2qh2SHbHqYxYNidhWcx1xRuP",
+	"356TGzZXebMRDPOWJBxK15bvfZWzJzsulHJxmGU3Xb4TD48AuNvhpApyD0gXz8/CA0FPffz94/8fAAD/",
+	"/w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

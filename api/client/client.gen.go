@@ -195,6 +195,63 @@ func (e AuditVerificationFirstBadKind) Valid() bool {
 	}
 }
 
+// Defines values for BackfillOrder.
+const (
+	BackfillOrderNewest BackfillOrder = "newest"
+	BackfillOrderOldest BackfillOrder = "oldest"
+)
+
+// Valid indicates whether the value is a known member of the BackfillOrder enum.
+func (e BackfillOrder) Valid() bool {
+	switch e {
+	case BackfillOrderNewest:
+		return true
+	case BackfillOrderOldest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackfillInputOrder.
+const (
+	BackfillInputOrderNewest BackfillInputOrder = "newest"
+	BackfillInputOrderOldest BackfillInputOrder = "oldest"
+)
+
+// Valid indicates whether the value is a known member of the BackfillInputOrder enum.
+func (e BackfillInputOrder) Valid() bool {
+	switch e {
+	case BackfillInputOrderNewest:
+		return true
+	case BackfillInputOrderOldest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackfillReprocess.
+const (
+	BackfillReprocessCOMPLETED BackfillReprocess = "COMPLETED"
+	BackfillReprocessFAILED    BackfillReprocess = "FAILED"
+	BackfillReprocessNONE      BackfillReprocess = "NONE"
+)
+
+// Valid indicates whether the value is a known member of the BackfillReprocess enum.
+func (e BackfillReprocess) Valid() bool {
+	switch e {
+	case BackfillReprocessCOMPLETED:
+		return true
+	case BackfillReprocessFAILED:
+		return true
+	case BackfillReprocessNONE:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CompensationStateName.
 const (
 	CompensationStateNameCompleted CompensationStateName = "completed"
@@ -729,6 +786,24 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for JobBulkAction.
+const (
+	JobBulkActionCANCEL JobBulkAction = "CANCEL"
+	JobBulkActionRERUN  JobBulkAction = "RERUN"
+)
+
+// Valid indicates whether the value is a known member of the JobBulkAction enum.
+func (e JobBulkAction) Valid() bool {
+	switch e {
+	case JobBulkActionCANCEL:
+		return true
+	case JobBulkActionRERUN:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobConcurrencyPolicy.
 const (
 	JobConcurrencyPolicyAllow   JobConcurrencyPolicy = "allow"
@@ -840,6 +915,27 @@ func (e JobEventTriggerArgsFrom) Valid() bool {
 	case JobEventTriggerArgsFromEvent:
 		return true
 	case JobEventTriggerArgsFromPayload:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobMassState.
+const (
+	JobMassStateCANCELED  JobMassState = "CANCELED"
+	JobMassStateCOMPLETED JobMassState = "COMPLETED"
+	JobMassStateRUNNING   JobMassState = "RUNNING"
+)
+
+// Valid indicates whether the value is a known member of the JobMassState enum.
+func (e JobMassState) Valid() bool {
+	switch e {
+	case JobMassStateCANCELED:
+		return true
+	case JobMassStateCOMPLETED:
+		return true
+	case JobMassStateRUNNING:
 		return true
 	default:
 		return false
@@ -1956,6 +2052,24 @@ func (e ListJobDefinitionsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListBackfillsParamsInclude.
+const (
+	ListBackfillsParamsIncludeExactTotal ListBackfillsParamsInclude = "exact_total"
+	ListBackfillsParamsIncludeTotal      ListBackfillsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListBackfillsParamsInclude enum.
+func (e ListBackfillsParamsInclude) Valid() bool {
+	switch e {
+	case ListBackfillsParamsIncludeExactTotal:
+		return true
+	case ListBackfillsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListJobRunsParamsView.
 const (
 	ListJobRunsParamsViewBasic ListJobRunsParamsView = "basic"
@@ -2421,6 +2535,107 @@ type AuditVerification_Head struct {
 	Hash     string    `json:"hash"`
 	SealedAt time.Time `json:"sealed_at"`
 	Seq      int64     `json:"seq"`
+}
+
+// Backfill defines model for Backfill.
+type Backfill struct {
+	// Active Its runs that have not ended. Absent in lists.
+	Active *int64  `json:"active,omitempty"`
+	Actor  *string `json:"actor,omitempty"`
+
+	// Created Runs made.
+	Created      int64              `json:"created"`
+	CreatedAt    time.Time          `json:"created_at"`
+	DefinitionID openapi_types.UUID `json:"definition_id"`
+	EndedAt      *time.Time         `json:"ended_at,omitempty"`
+	From         time.Time          `json:"from"`
+	ID           openapi_types.UUID `json:"id"`
+
+	// Links Paths of what belongs to it.
+	Links     JobLinks      `json:"links"`
+	MaxActive int           `json:"max_active"`
+	Order     BackfillOrder `json:"order"`
+
+	// Overlap What happens when a run is due while another one of the same key has not
+	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
+	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
+
+	// Reached The slot that was looked at last.
+	Reached *time.Time `json:"reached,omitempty"`
+	Reason  *string    `json:"reason,omitempty"`
+
+	// Reprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
+	// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
+	// were SKIPPED, always run; those with a run that has not ended never do.
+	Reprocess BackfillReprocess `json:"reprocess"`
+
+	// Skipped Slots that were left out.
+	Skipped int64        `json:"skipped"`
+	State   JobMassState `json:"state"`
+	To      time.Time    `json:"to"`
+	Version int64        `json:"version"`
+}
+
+// BackfillOrder defines model for Backfill.Order.
+type BackfillOrder string
+
+// BackfillInput defines model for BackfillInput.
+type BackfillInput struct {
+	// DryRun Store nothing, and list what it would run.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// From Slots of this time or later.
+	From time.Time `json:"from"`
+
+	// MaxActive How many of its runs may not have ended at once; 5 without it.
+	MaxActive *int `json:"max_active,omitempty"`
+
+	// Order Which slots run first; the oldest without it.
+	Order *BackfillInputOrder `json:"order,omitempty"`
+
+	// Overlap Concurrency policy of its runs, in place of the definition's. Without it they
+	// wait for each other unless the definition says `allow`.
+	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
+	Reason  *string               `json:"reason,omitempty"`
+
+	// Reprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
+	// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
+	// were SKIPPED, always run; those with a run that has not ended never do.
+	Reprocess *BackfillReprocess `json:"reprocess,omitempty"`
+
+	// To Slots before this time, which must not be later than now.
+	To time.Time `json:"to"`
+}
+
+// BackfillInputOrder Which slots run first; the oldest without it.
+type BackfillInputOrder string
+
+// BackfillList defines model for BackfillList.
+type BackfillList struct {
+	Backfills  []Backfill `json:"backfills"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// BackfillPreview defines model for BackfillPreview.
+type BackfillPreview struct {
+	// Slots In the order of the backfill, at most 1000.
+	Slots      []BackfillSlot `json:"slots"`
+	SlotsTotal int            `json:"slots_total"`
+	Truncated  bool           `json:"truncated"`
+}
+
+// BackfillReprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
+// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
+// were SKIPPED, always run; those with a run that has not ended never do.
+type BackfillReprocess string
+
+// BackfillSlot defines model for BackfillSlot.
+type BackfillSlot struct {
+	At time.Time `json:"at"`
+
+	// Runs False for what `reprocess` leaves out.
+	Runs bool `json:"runs"`
 }
 
 // Call How a participant is reached. It has either `http` or `job`.
@@ -3799,6 +4014,54 @@ type JobAttemptList struct {
 	Attempts []JobAttempt `json:"attempts"`
 }
 
+// JobBulk defines model for JobBulk.
+type JobBulk struct {
+	Action    JobBulkAction `json:"action"`
+	Actor     *string       `json:"actor,omitempty"`
+	CreatedAt time.Time     `json:"created_at"`
+	Done      int64         `json:"done"`
+	EndedAt   *time.Time    `json:"ended_at,omitempty"`
+
+	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Filter AnyJSON            `json:"filter,omitempty"`
+	ID     openapi_types.UUID `json:"id"`
+
+	// Links Paths of what belongs to it.
+	Links JobLinks `json:"links"`
+
+	// Matched Runs that were looked at.
+	Matched int64   `json:"matched"`
+	Reason  *string `json:"reason,omitempty"`
+
+	// Skipped It was too late for them, or their definition is gone.
+	Skipped int64        `json:"skipped"`
+	State   JobMassState `json:"state"`
+	Version int64        `json:"version"`
+}
+
+// JobBulkAction defines model for JobBulkAction.
+type JobBulkAction string
+
+// JobBulkInput defines model for JobBulkInput.
+type JobBulkInput struct {
+	Action JobBulkAction `json:"action"`
+
+	// DryRun Store nothing, and count.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Filter As the query parameters of the list of runs.
+	Filter JobRunFilter `json:"filter"`
+	Reason *string      `json:"reason,omitempty"`
+}
+
+// JobBulkPreview defines model for JobBulkPreview.
+type JobBulkPreview struct {
+	Matched int64 `json:"matched"`
+
+	// MatchedIsCapped There are at least that many.
+	MatchedIsCapped bool `json:"matched_is_capped"`
+}
+
 // JobConcurrencyPolicy What happens when a run is due while another one of the same key has not
 // ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
 // default. `replace`: the old one is canceled first. `queue`: one after the other.
@@ -4270,6 +4533,9 @@ type JobLabels map[string]string
 // JobLinks Paths of what belongs to it.
 type JobLinks map[string]string
 
+// JobMassState defines model for JobMassState.
+type JobMassState string
+
 // JobMisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
 // default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 // `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
@@ -4446,6 +4712,30 @@ type JobRunError struct {
 	// Stack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
 	Stack *ContentText `json:"stack,omitempty"`
 	Type  *string      `json:"type,omitempty"`
+}
+
+// JobRunFilter As the query parameters of the list of runs.
+type JobRunFilter struct {
+	BackfillID    *UUID      `json:"backfill_id,omitempty"`
+	CorrelationID *Label     `json:"correlation_id,omitempty"`
+	CreatedFrom   *time.Time `json:"created_from,omitempty"`
+	CreatedTo     *time.Time `json:"created_to,omitempty"`
+
+	// Definition Id or name.
+	Definition    *string         `json:"definition,omitempty"`
+	ErrorCode     *string         `json:"error_code,omitempty"`
+	FinishedFrom  *time.Time      `json:"finished_from,omitempty"`
+	FinishedTo    *time.Time      `json:"finished_to,omitempty"`
+	Label         *JobLabelFilter `json:"label,omitempty"`
+	LateByMin     *int            `json:"late_by_min,omitempty"`
+	Queue         *Label          `json:"queue,omitempty"`
+	RootRunID     *UUID           `json:"root_run_id,omitempty"`
+	SagaID        *UUID           `json:"saga_id,omitempty"`
+	ScheduledFrom *time.Time      `json:"scheduled_from,omitempty"`
+	ScheduledTo   *time.Time      `json:"scheduled_to,omitempty"`
+	States        []JobRunState   `json:"states,omitempty"`
+	Triggers      []JobTrigger    `json:"triggers,omitempty"`
+	Worker        *UUID           `json:"worker,omitempty"`
 }
 
 // JobRunInput defines model for JobRunInput.
@@ -5989,6 +6279,12 @@ type WorkflowYAML struct {
 	WorkflowYAML string `json:"workflow_yaml"`
 }
 
+// BackfillID defines model for BackfillID.
+type BackfillID = UUID
+
+// BulkID defines model for BulkID.
+type BulkID = UUID
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
@@ -6173,6 +6469,9 @@ type WorkflowName = string
 // name, once the saga is completed.
 type ActionAccepted = Saga
 
+// BackfillFound defines model for BackfillFound.
+type BackfillFound = Backfill
+
 // DeadLetterGroupFound Letters with one fingerprint, which is one kind of error.
 type DeadLetterGroupFound = DeadLetterGroup
 
@@ -6193,6 +6492,9 @@ type Failure = Problem
 
 // Foreseen What an action would do. Nothing has been done.
 type Foreseen = Foresight
+
+// JobBulkFound defines model for JobBulkFound.
+type JobBulkFound = JobBulk
 
 // JobDefinitionFound defines model for JobDefinitionFound.
 type JobDefinitionFound = JobDefinition
@@ -6951,6 +7253,33 @@ type ReplaceJobDefinitionParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListBackfillsParams defines parameters for ListBackfills.
+type ListBackfillsParams struct {
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListBackfillsParamsInclude defines parameters for ListBackfills.
+type ListBackfillsParamsInclude string
+
+// CreateBackfillParams defines parameters for CreateBackfill.
+type CreateBackfillParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListNextJobRunsParams defines parameters for ListNextJobRuns.
 type ListNextJobRunsParams struct {
 	Count *int `form:"count,omitempty" json:"count,omitempty"`
@@ -7039,6 +7368,12 @@ type ListJobRunsParamsView string
 
 // ListJobRunsParamsInclude defines parameters for ListJobRuns.
 type ListJobRunsParamsInclude string
+
+// CreateJobBulkParams defines parameters for CreateJobBulk.
+type CreateJobBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
@@ -7687,6 +8022,9 @@ type RunRetentionJSONRequestBody = RetentionInput
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeyInput
 
+// CancelBackfillJSONRequestBody defines body for CancelBackfill for application/json ContentType.
+type CancelBackfillJSONRequestBody = JobReasonInput
+
 // RestoreDeadLetterJSONRequestBody defines body for RestoreDeadLetter for application/json ContentType.
 type RestoreDeadLetterJSONRequestBody = DeadLetterActionInput
 
@@ -7762,6 +8100,9 @@ type UpdateJobDefinitionJSONRequestBody = JobDefinitionPatch
 // ReplaceJobDefinitionJSONRequestBody defines body for ReplaceJobDefinition for application/json ContentType.
 type ReplaceJobDefinitionJSONRequestBody = JobDefinitionInput
 
+// CreateBackfillJSONRequestBody defines body for CreateBackfill for application/json ContentType.
+type CreateBackfillJSONRequestBody = BackfillInput
+
 // PauseJobDefinitionJSONRequestBody defines body for PauseJobDefinition for application/json ContentType.
 type PauseJobDefinitionJSONRequestBody = JobPauseInput
 
@@ -7770,6 +8111,12 @@ type ResumeJobDefinitionJSONRequestBody = JobReasonInput
 
 // CreateJobRunJSONRequestBody defines body for CreateJobRun for application/json ContentType.
 type CreateJobRunJSONRequestBody = JobRunInput
+
+// CreateJobBulkJSONRequestBody defines body for CreateJobBulk for application/json ContentType.
+type CreateJobBulkJSONRequestBody = JobBulkInput
+
+// CancelJobBulkJSONRequestBody defines body for CancelJobBulk for application/json ContentType.
+type CancelJobBulkJSONRequestBody = JobReasonInput
 
 // CancelJobRunJSONRequestBody defines body for CancelJobRun for application/json ContentType.
 type CancelJobRunJSONRequestBody = JobForceInput
@@ -8256,6 +8603,31 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 	VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetBackfill Get a backfill with its progress
+	//
+	// Corresponds with GET /api/v1/backfills/{backfill_id} (the `GetBackfill` operationId).
+	GetBackfill(ctx context.Context, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelBackfillWithBody End a backfill
+	//
+	// It makes no more runs, and those that were not started are CANCELED. What runs
+	// goes on.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
+	CancelBackfillWithBody(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelBackfill End a backfill
+	//
+	// It makes no more runs, and those that were not started are CANCELED. What runs
+	// goes on.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
+	CancelBackfill(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListArchivedDeadLetters List archived dead letters
 	//
@@ -8958,6 +9330,35 @@ type ClientInterface interface {
 	// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
 	ReplaceJobDefinition(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, body ReplaceJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListBackfills List the backfills of a job definition
+	//
+	// Newest first.
+	//
+	// Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
+	ListBackfills(ctx context.Context, definition JobDefinitionRef, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateBackfillWithBody Run slots of the past
+	//
+	// Durable when it is answered; the leader makes the runs, at most `max_active` at
+	// once, with a lower priority than scheduled ones. The id of the backfill is made
+	// of the `Idempotency-Key`, which therefore counts as long as it is there.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
+	CreateBackfillWithBody(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateBackfill Run slots of the past
+	//
+	// Durable when it is answered; the leader makes the runs, at most `max_active` at
+	// once, with a lower priority than scheduled ones. The id of the backfill is made
+	// of the `Idempotency-Key`, which therefore counts as long as it is there.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
+	CreateBackfill(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListNextJobRuns When a job is due next
 	//
 	// By its schedule, whether or not it is enabled or paused, with what clock
@@ -9042,6 +9443,55 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 	ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateJobBulkWithBody Cancel many runs, or run them once more
+	//
+	// Of the runs that fit the filter and were there when it was asked for. CANCEL
+	// ends those that were not started and asks the workers of the others; RERUN makes
+	// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
+	// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
+	// therefore counts as long as it is there.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
+	CreateJobBulkWithBody(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateJobBulk Cancel many runs, or run them once more
+	//
+	// Of the runs that fit the filter and were there when it was asked for. CANCEL
+	// ends those that were not started and asks the workers of the others; RERUN makes
+	// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
+	// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
+	// therefore counts as long as it is there.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
+	CreateJobBulk(ctx context.Context, params *CreateJobBulkParams, body CreateJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetJobBulk Get a bulk with its progress
+	//
+	// Corresponds with GET /api/v1/job-runs/bulk/{bulk_id} (the `GetJobBulk` operationId).
+	GetJobBulk(ctx context.Context, bulkID BulkID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelJobBulkWithBody End a bulk
+	//
+	// What it has done stays done.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
+	CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelJobBulk End a bulk
+	//
+	// What it has done stays done.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
+	CancelJobBulk(ctx context.Context, bulkID BulkID, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetJobRun Get a job run
 	//
@@ -10410,6 +10860,61 @@ func (c *Client) ListActions(ctx context.Context, params *ListActionsParams, req
 // Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 func (c *Client) VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewVerifyAuditRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetBackfill Get a backfill with its progress
+//
+// Corresponds with GET /api/v1/backfills/{backfill_id} (the `GetBackfill` operationId).
+func (c *Client) GetBackfill(ctx context.Context, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetBackfillRequest(c.Server, backfillID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelBackfillWithBody End a backfill
+//
+// It makes no more runs, and those that were not started are CANCELED. What runs
+// goes on.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
+func (c *Client) CancelBackfillWithBody(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBackfillRequestWithBody(c.Server, backfillID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelBackfill End a backfill
+//
+// It makes no more runs, and those that were not started are CANCELED. What runs
+// goes on.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
+func (c *Client) CancelBackfill(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBackfillRequest(c.Server, backfillID, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11861,6 +12366,65 @@ func (c *Client) ReplaceJobDefinition(ctx context.Context, definition JobDefinit
 	return c.Client.Do(req)
 }
 
+// ListBackfills List the backfills of a job definition
+//
+// Newest first.
+//
+// Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
+func (c *Client) ListBackfills(ctx context.Context, definition JobDefinitionRef, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListBackfillsRequest(c.Server, definition, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateBackfillWithBody Run slots of the past
+//
+// Durable when it is answered; the leader makes the runs, at most `max_active` at
+// once, with a lower priority than scheduled ones. The id of the backfill is made
+// of the `Idempotency-Key`, which therefore counts as long as it is there.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
+func (c *Client) CreateBackfillWithBody(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateBackfillRequestWithBody(c.Server, definition, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateBackfill Run slots of the past
+//
+// Durable when it is answered; the leader makes the runs, at most `max_active` at
+// once, with a lower priority than scheduled ones. The id of the backfill is made
+// of the `Idempotency-Key`, which therefore counts as long as it is there.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
+func (c *Client) CreateBackfill(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateBackfillRequest(c.Server, definition, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListNextJobRuns When a job is due next
 //
 // By its schedule, whether or not it is enabled or paused, with what clock
@@ -12026,6 +12590,105 @@ func (c *Client) ListJobDefinitionVersions(ctx context.Context, definition JobDe
 // Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 func (c *Client) ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListJobRunsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateJobBulkWithBody Cancel many runs, or run them once more
+//
+// Of the runs that fit the filter and were there when it was asked for. CANCEL
+// ends those that were not started and asks the workers of the others; RERUN makes
+// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
+// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
+// therefore counts as long as it is there.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
+func (c *Client) CreateJobBulkWithBody(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateJobBulkRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateJobBulk Cancel many runs, or run them once more
+//
+// Of the runs that fit the filter and were there when it was asked for. CANCEL
+// ends those that were not started and asks the workers of the others; RERUN makes
+// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
+// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
+// therefore counts as long as it is there.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
+func (c *Client) CreateJobBulk(ctx context.Context, params *CreateJobBulkParams, body CreateJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateJobBulkRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetJobBulk Get a bulk with its progress
+//
+// Corresponds with GET /api/v1/job-runs/bulk/{bulk_id} (the `GetJobBulk` operationId).
+func (c *Client) GetJobBulk(ctx context.Context, bulkID BulkID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetJobBulkRequest(c.Server, bulkID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelJobBulkWithBody End a bulk
+//
+// What it has done stays done.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
+func (c *Client) CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelJobBulkRequestWithBody(c.Server, bulkID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelJobBulk End a bulk
+//
+// What it has done stays done.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
+func (c *Client) CancelJobBulk(ctx context.Context, bulkID BulkID, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelJobBulkRequest(c.Server, bulkID, body)
 	if err != nil {
 		return nil, err
 	}
@@ -15015,6 +15678,87 @@ func NewVerifyAuditRequest(server string, params *VerifyAuditParams) (*http.Requ
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewGetBackfillRequest constructs an http.Request for the GetBackfill method
+func NewGetBackfillRequest(server string, backfillID BackfillID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "backfill_id", backfillID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/backfills/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCancelBackfillRequest calls the generic CancelBackfill builder with application/json body
+func NewCancelBackfillRequest(server string, backfillID BackfillID, body CancelBackfillJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelBackfillRequestWithBody(server, backfillID, "application/json", bodyReader)
+}
+
+// NewCancelBackfillRequestWithBody constructs an http.Request for the CancelBackfill method, with any body, and a specified content type
+func NewCancelBackfillRequestWithBody(server string, backfillID BackfillID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "backfill_id", backfillID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/backfills/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -19207,6 +19951,165 @@ func NewReplaceJobDefinitionRequestWithBody(server string, definition JobDefinit
 	return req, nil
 }
 
+// NewListBackfillsRequest constructs an http.Request for the ListBackfills method
+func NewListBackfillsRequest(server string, definition JobDefinitionRef, params *ListBackfillsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/backfills", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateBackfillRequest calls the generic CreateBackfill builder with application/json body
+func NewCreateBackfillRequest(server string, definition JobDefinitionRef, params *CreateBackfillParams, body CreateBackfillJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateBackfillRequestWithBody(server, definition, params, "application/json", bodyReader)
+}
+
+// NewCreateBackfillRequestWithBody constructs an http.Request for the CreateBackfill method, with any body, and a specified content type
+func NewCreateBackfillRequestWithBody(server string, definition JobDefinitionRef, params *CreateBackfillParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/backfills", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListNextJobRunsRequest constructs an http.Request for the ListNextJobRuns method
 func NewListNextJobRunsRequest(server string, definition JobDefinitionRef, params *ListNextJobRunsParams) (*http.Request, error) {
 	var err error
@@ -19814,6 +20717,142 @@ func NewListJobRunsRequest(server string, params *ListJobRunsParams) (*http.Requ
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewCreateJobBulkRequest calls the generic CreateJobBulk builder with application/json body
+func NewCreateJobBulkRequest(server string, params *CreateJobBulkParams, body CreateJobBulkJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateJobBulkRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateJobBulkRequestWithBody constructs an http.Request for the CreateJobBulk method, with any body, and a specified content type
+func NewCreateJobBulkRequestWithBody(server string, params *CreateJobBulkParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/bulk")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetJobBulkRequest constructs an http.Request for the GetJobBulk method
+func NewGetJobBulkRequest(server string, bulkID BulkID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "bulk_id", bulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/bulk/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCancelJobBulkRequest calls the generic CancelJobBulk builder with application/json body
+func NewCancelJobBulkRequest(server string, bulkID BulkID, body CancelJobBulkJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelJobBulkRequestWithBody(server, bulkID, "application/json", bodyReader)
+}
+
+// NewCancelJobBulkRequestWithBody constructs an http.Request for the CancelJobBulk method, with any body, and a specified content type
+func NewCancelJobBulkRequestWithBody(server string, bulkID BulkID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "bulk_id", bulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/bulk/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -25570,6 +26609,33 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 	VerifyAuditWithResponse(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*VerifyAuditResponse, error)
 
+	// GetBackfillWithResponse Get a backfill with its progress
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/backfills/{backfill_id} (the `GetBackfill` operationId).
+	GetBackfillWithResponse(ctx context.Context, backfillID BackfillID, reqEditors ...RequestEditorFn) (*GetBackfillResponse, error)
+
+	// CancelBackfillWithBodyWithResponse End a backfill
+	//
+	// It makes no more runs, and those that were not started are CANCELED. What runs
+	// goes on.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
+	CancelBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
+
+	// CancelBackfillWithResponse End a backfill
+	//
+	// It makes no more runs, and those that were not started are CANCELED. What runs
+	// goes on.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
+	CancelBackfillWithResponse(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
+
 	// ListArchivedDeadLettersWithResponse List archived dead letters
 	//
 	// Newest archived first. The filters are those of the live list.
@@ -26317,6 +27383,37 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
 	ReplaceJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, body ReplaceJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplaceJobDefinitionResponse, error)
 
+	// ListBackfillsWithResponse List the backfills of a job definition
+	//
+	// Newest first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
+	ListBackfillsWithResponse(ctx context.Context, definition JobDefinitionRef, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*ListBackfillsResponse, error)
+
+	// CreateBackfillWithBodyWithResponse Run slots of the past
+	//
+	// Durable when it is answered; the leader makes the runs, at most `max_active` at
+	// once, with a lower priority than scheduled ones. The id of the backfill is made
+	// of the `Idempotency-Key`, which therefore counts as long as it is there.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
+	CreateBackfillWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error)
+
+	// CreateBackfillWithResponse Run slots of the past
+	//
+	// Durable when it is answered; the leader makes the runs, at most `max_active` at
+	// once, with a lower priority than scheduled ones. The id of the backfill is made
+	// of the `Idempotency-Key`, which therefore counts as long as it is there.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
+	CreateBackfillWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error)
+
 	// ListNextJobRunsWithResponse When a job is due next
 	//
 	// By its schedule, whether or not it is enabled or paused, with what clock
@@ -26407,6 +27504,57 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 	ListJobRunsWithResponse(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*ListJobRunsResponse, error)
+
+	// CreateJobBulkWithBodyWithResponse Cancel many runs, or run them once more
+	//
+	// Of the runs that fit the filter and were there when it was asked for. CANCEL
+	// ends those that were not started and asks the workers of the others; RERUN makes
+	// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
+	// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
+	// therefore counts as long as it is there.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
+	CreateJobBulkWithBodyWithResponse(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobBulkResponse, error)
+
+	// CreateJobBulkWithResponse Cancel many runs, or run them once more
+	//
+	// Of the runs that fit the filter and were there when it was asked for. CANCEL
+	// ends those that were not started and asks the workers of the others; RERUN makes
+	// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
+	// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
+	// therefore counts as long as it is there.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
+	CreateJobBulkWithResponse(ctx context.Context, params *CreateJobBulkParams, body CreateJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobBulkResponse, error)
+
+	// GetJobBulkWithResponse Get a bulk with its progress
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-runs/bulk/{bulk_id} (the `GetJobBulk` operationId).
+	GetJobBulkWithResponse(ctx context.Context, bulkID BulkID, reqEditors ...RequestEditorFn) (*GetJobBulkResponse, error)
+
+	// CancelJobBulkWithBodyWithResponse End a bulk
+	//
+	// What it has done stays done.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
+	CancelJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
+
+	// CancelJobBulkWithResponse End a bulk
+	//
+	// What it has done stays done.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
+	CancelJobBulkWithResponse(ctx context.Context, bulkID BulkID, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
 
 	// GetJobRunWithResponse Get a job run
 	//
@@ -28125,6 +29273,134 @@ func (r VerifyAuditResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r VerifyAuditResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetBackfillResponse200Headers the declared response headers of an HTTP 200 response for GetBackfill
+type GetBackfillResponse200Headers struct {
+	ETag string
+}
+
+// GetBackfillResponseDefaultHeaders the declared response headers of an HTTP default response for GetBackfill
+type GetBackfillResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetBackfillResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BackfillFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetBackfillResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetBackfillResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetBackfillResponse) GetJSON200() *BackfillFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetBackfillResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetBackfillResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetBackfillResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetBackfillResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetBackfillResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelBackfillResponse200Headers the declared response headers of an HTTP 200 response for CancelBackfill
+type CancelBackfillResponse200Headers struct {
+	ETag string
+}
+
+// CancelBackfillResponseDefaultHeaders the declared response headers of an HTTP default response for CancelBackfill
+type CancelBackfillResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CancelBackfillResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BackfillFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CancelBackfillResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CancelBackfillResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelBackfillResponse) GetJSON200() *BackfillFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelBackfillResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelBackfillResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelBackfillResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelBackfillResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelBackfillResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -31251,6 +32527,136 @@ func (r ReplaceJobDefinitionResponse) ContentType() string {
 	return ""
 }
 
+// ListBackfillsResponseDefaultHeaders the declared response headers of an HTTP default response for ListBackfills
+type ListBackfillsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListBackfillsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BackfillList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListBackfillsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListBackfillsResponse) GetJSON200() *BackfillList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListBackfillsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListBackfillsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListBackfillsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListBackfillsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListBackfillsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateBackfillResponse202Headers the declared response headers of an HTTP 202 response for CreateBackfill
+type CreateBackfillResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+// CreateBackfillResponseDefaultHeaders the declared response headers of an HTTP default response for CreateBackfill
+type CreateBackfillResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CreateBackfillResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BackfillPreview
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Backfill
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *CreateBackfillResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CreateBackfillResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateBackfillResponse) GetJSON200() *BackfillPreview {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r CreateBackfillResponse) GetJSON202() *Backfill {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateBackfillResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateBackfillResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateBackfillResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateBackfillResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateBackfillResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListNextJobRunsResponseDefaultHeaders the declared response headers of an HTTP default response for ListNextJobRuns
 type ListNextJobRunsResponseDefaultHeaders struct {
 	Allow           *string
@@ -31625,6 +33031,207 @@ func (r ListJobRunsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListJobRunsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateJobBulkResponse202Headers the declared response headers of an HTTP 202 response for CreateJobBulk
+type CreateJobBulkResponse202Headers struct {
+	ETag               string
+	IdempotentReplayed *string
+	Location           string
+}
+
+// CreateJobBulkResponseDefaultHeaders the declared response headers of an HTTP default response for CreateJobBulk
+type CreateJobBulkResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CreateJobBulkResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobBulkPreview
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *JobBulk
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *CreateJobBulkResponse202Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CreateJobBulkResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateJobBulkResponse) GetJSON200() *JobBulkPreview {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r CreateJobBulkResponse) GetJSON202() *JobBulk {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateJobBulkResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateJobBulkResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateJobBulkResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateJobBulkResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateJobBulkResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetJobBulkResponse200Headers the declared response headers of an HTTP 200 response for GetJobBulk
+type GetJobBulkResponse200Headers struct {
+	ETag string
+}
+
+// GetJobBulkResponseDefaultHeaders the declared response headers of an HTTP default response for GetJobBulk
+type GetJobBulkResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetJobBulkResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobBulkFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetJobBulkResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetJobBulkResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetJobBulkResponse) GetJSON200() *JobBulkFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetJobBulkResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetJobBulkResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetJobBulkResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetJobBulkResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetJobBulkResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelJobBulkResponse200Headers the declared response headers of an HTTP 200 response for CancelJobBulk
+type CancelJobBulkResponse200Headers struct {
+	ETag string
+}
+
+// CancelJobBulkResponseDefaultHeaders the declared response headers of an HTTP default response for CancelJobBulk
+type CancelJobBulkResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type CancelJobBulkResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobBulkFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CancelJobBulkResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CancelJobBulkResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelJobBulkResponse) GetJSON200() *JobBulkFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelJobBulkResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelJobBulkResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelJobBulkResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelJobBulkResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelJobBulkResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -37138,6 +38745,51 @@ func (c *ClientWithResponses) VerifyAuditWithResponse(ctx context.Context, param
 	return ParseVerifyAuditResponse(rsp)
 }
 
+// GetBackfillWithResponse Get a backfill with its progress
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/backfills/{backfill_id} (the `GetBackfill` operationId).
+func (c *ClientWithResponses) GetBackfillWithResponse(ctx context.Context, backfillID BackfillID, reqEditors ...RequestEditorFn) (*GetBackfillResponse, error) {
+	rsp, err := c.GetBackfill(ctx, backfillID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetBackfillResponse(rsp)
+}
+
+// CancelBackfillWithBodyWithResponse End a backfill
+//
+// It makes no more runs, and those that were not started are CANCELED. What runs
+// goes on.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
+func (c *ClientWithResponses) CancelBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
+	rsp, err := c.CancelBackfillWithBody(ctx, backfillID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelBackfillResponse(rsp)
+}
+
+// CancelBackfillWithResponse End a backfill
+//
+// It makes no more runs, and those that were not started are CANCELED. What runs
+// goes on.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
+func (c *ClientWithResponses) CancelBackfillWithResponse(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
+	rsp, err := c.CancelBackfill(ctx, backfillID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelBackfillResponse(rsp)
+}
+
 // ListArchivedDeadLettersWithResponse List archived dead letters
 //
 // Newest archived first. The filters are those of the live list.
@@ -38329,6 +39981,55 @@ func (c *ClientWithResponses) ReplaceJobDefinitionWithResponse(ctx context.Conte
 	return ParseReplaceJobDefinitionResponse(rsp)
 }
 
+// ListBackfillsWithResponse List the backfills of a job definition
+//
+// Newest first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
+func (c *ClientWithResponses) ListBackfillsWithResponse(ctx context.Context, definition JobDefinitionRef, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*ListBackfillsResponse, error) {
+	rsp, err := c.ListBackfills(ctx, definition, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListBackfillsResponse(rsp)
+}
+
+// CreateBackfillWithBodyWithResponse Run slots of the past
+//
+// Durable when it is answered; the leader makes the runs, at most `max_active` at
+// once, with a lower priority than scheduled ones. The id of the backfill is made
+// of the `Idempotency-Key`, which therefore counts as long as it is there.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
+func (c *ClientWithResponses) CreateBackfillWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error) {
+	rsp, err := c.CreateBackfillWithBody(ctx, definition, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateBackfillResponse(rsp)
+}
+
+// CreateBackfillWithResponse Run slots of the past
+//
+// Durable when it is answered; the leader makes the runs, at most `max_active` at
+// once, with a lower priority than scheduled ones. The id of the backfill is made
+// of the `Idempotency-Key`, which therefore counts as long as it is there.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
+func (c *ClientWithResponses) CreateBackfillWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error) {
+	rsp, err := c.CreateBackfill(ctx, definition, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateBackfillResponse(rsp)
+}
+
 // ListNextJobRunsWithResponse When a job is due next
 //
 // By its schedule, whether or not it is enabled or paused, with what clock
@@ -38472,6 +40173,87 @@ func (c *ClientWithResponses) ListJobRunsWithResponse(ctx context.Context, param
 		return nil, err
 	}
 	return ParseListJobRunsResponse(rsp)
+}
+
+// CreateJobBulkWithBodyWithResponse Cancel many runs, or run them once more
+//
+// Of the runs that fit the filter and were there when it was asked for. CANCEL
+// ends those that were not started and asks the workers of the others; RERUN makes
+// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
+// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
+// therefore counts as long as it is there.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
+func (c *ClientWithResponses) CreateJobBulkWithBodyWithResponse(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobBulkResponse, error) {
+	rsp, err := c.CreateJobBulkWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateJobBulkResponse(rsp)
+}
+
+// CreateJobBulkWithResponse Cancel many runs, or run them once more
+//
+// Of the runs that fit the filter and were there when it was asked for. CANCEL
+// ends those that were not started and asks the workers of the others; RERUN makes
+// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
+// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
+// therefore counts as long as it is there.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
+func (c *ClientWithResponses) CreateJobBulkWithResponse(ctx context.Context, params *CreateJobBulkParams, body CreateJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobBulkResponse, error) {
+	rsp, err := c.CreateJobBulk(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateJobBulkResponse(rsp)
+}
+
+// GetJobBulkWithResponse Get a bulk with its progress
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-runs/bulk/{bulk_id} (the `GetJobBulk` operationId).
+func (c *ClientWithResponses) GetJobBulkWithResponse(ctx context.Context, bulkID BulkID, reqEditors ...RequestEditorFn) (*GetJobBulkResponse, error) {
+	rsp, err := c.GetJobBulk(ctx, bulkID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetJobBulkResponse(rsp)
+}
+
+// CancelJobBulkWithBodyWithResponse End a bulk
+//
+// What it has done stays done.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
+func (c *ClientWithResponses) CancelJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error) {
+	rsp, err := c.CancelJobBulkWithBody(ctx, bulkID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelJobBulkResponse(rsp)
+}
+
+// CancelJobBulkWithResponse End a bulk
+//
+// What it has done stays done.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
+func (c *ClientWithResponses) CancelJobBulkWithResponse(ctx context.Context, bulkID BulkID, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error) {
+	rsp, err := c.CancelJobBulk(ctx, bulkID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelJobBulkResponse(rsp)
 }
 
 // GetJobRunWithResponse Get a job run
@@ -40952,6 +42734,146 @@ func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) 
 	switch {
 	case true:
 		var headers VerifyAuditResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetBackfillResponse parses an HTTP response from a GetBackfillWithResponse call
+func ParseGetBackfillResponse(rsp *http.Response) (*GetBackfillResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetBackfillResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BackfillFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetBackfillResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers GetBackfillResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelBackfillResponse parses an HTTP response from a CancelBackfillWithResponse call
+func ParseCancelBackfillResponse(rsp *http.Response) (*CancelBackfillResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelBackfillResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BackfillFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CancelBackfillResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers CancelBackfillResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
@@ -44492,6 +46414,157 @@ func ParseReplaceJobDefinitionResponse(rsp *http.Response) (*ReplaceJobDefinitio
 	return response, nil
 }
 
+// ParseListBackfillsResponse parses an HTTP response from a ListBackfillsWithResponse call
+func ParseListBackfillsResponse(rsp *http.Response) (*ListBackfillsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListBackfillsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BackfillList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListBackfillsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateBackfillResponse parses an HTTP response from a CreateBackfillWithResponse call
+func ParseCreateBackfillResponse(rsp *http.Response) (*CreateBackfillResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateBackfillResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BackfillPreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Backfill
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers CreateBackfillResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers CreateBackfillResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListNextJobRunsResponse parses an HTTP response from a ListNextJobRunsWithResponse call
 func ParseListNextJobRunsResponse(rsp *http.Response) (*ListNextJobRunsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -44893,6 +46966,237 @@ func ParseListJobRunsResponse(rsp *http.Response) (*ListJobRunsResponse, error) 
 	switch {
 	case true:
 		var headers ListJobRunsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateJobBulkResponse parses an HTTP response from a CreateJobBulkWithResponse call
+func ParseCreateJobBulkResponse(rsp *http.Response) (*CreateJobBulkResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateJobBulkResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobBulkPreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest JobBulk
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers CreateJobBulkResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers202 = &headers
+	case true:
+		var headers CreateJobBulkResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetJobBulkResponse parses an HTTP response from a GetJobBulkWithResponse call
+func ParseGetJobBulkResponse(rsp *http.Response) (*GetJobBulkResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetJobBulkResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobBulkFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetJobBulkResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers GetJobBulkResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelJobBulkResponse parses an HTTP response from a CancelJobBulkWithResponse call
+func ParseCancelJobBulkResponse(rsp *http.Response) (*CancelJobBulkResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelJobBulkResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobBulkFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CancelJobBulkResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers CancelJobBulkResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

@@ -52,17 +52,30 @@ func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObjec
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
-// runFilter reads the filters. none tells that no run can fit, because there is no
-// such definition. Fault: Malformed.
+// runFilter reads the filters of a list. none tells that no run can fit, because
+// there is no such definition. Fault: Malformed.
 func (s *server) runFilter(ctx context.Context, p *api.ListJobRunsParams) (f jobrun.Filter, none bool, err error) {
+	f, none, wrong, err := s.filterOfRuns(ctx, &api.JobRunFilter{
+		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label, CorrelationID: p.CorrelationID,
+		SagaID: p.SagaID, RootRunID: p.RootRunID, BackfillID: p.BackfillID, ErrorCode: p.ErrorCode, ScheduledFrom: p.ScheduledFrom, ScheduledTo: p.ScheduledTo,
+		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, FinishedFrom: p.FinishedFrom, FinishedTo: p.FinishedTo, LateByMin: p.LateByMin,
+	})
+	if wrong != nil {
+		return f, false, parameterFault(codeInvalidParameter, wrong...)
+	}
+	return f, none, err
+}
+
+// filterOfRuns reads filters that fit the contract. wrong is what is not right
+// with them all the same, by the names of the parameters of the list.
+func (s *server) filterOfRuns(ctx context.Context, p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
 	f = jobrun.Filter{
-		States: as[jobrun.State](p.State), Triggers: as[jobrun.Trigger](p.Trigger), Queue: text(p.Queue), Label: text(p.Label),
+		States: as[jobrun.State](p.States), Triggers: as[jobrun.Trigger](p.Triggers), Queue: text(p.Queue), Label: text(p.Label),
 		CorrelationID: text(p.CorrelationID), ErrorCode: text(p.ErrorCode),
 	}
 	if p.LateByMin != nil {
 		f.LateByMS = int64(*p.LateByMin) * time.Minute.Milliseconds()
 	}
-	var wrong []fault.Field
 	for _, id := range []struct {
 		name string
 		in   *uuid.UUID
@@ -76,9 +89,6 @@ func (s *server) runFilter(ctx context.Context, p *api.ListJobRunsParams) (f job
 			*id.out = *id.in
 		}
 	}
-	if wrong != nil {
-		return f, false, parameterFault(codeInvalidParameter, wrong...)
-	}
 	for _, bound := range []struct {
 		name string
 		in   *time.Time
@@ -89,14 +99,14 @@ func (s *server) runFilter(ctx context.Context, p *api.ListJobRunsParams) (f job
 		{"finished_from", p.FinishedFrom, &f.FinishedFrom}, {"finished_to", p.FinishedTo, &f.FinishedTo},
 	} {
 		if *bound.out, err = timeOf(bound.name, bound.in); err != nil {
-			return f, false, err
+			wrong = append(wrong, fault.As(err).Fields...)
 		}
 	}
-	if p.Definition == nil {
-		return f, false, nil
+	if wrong != nil || p.Definition == nil {
+		return f, false, wrong, nil
 	}
 	f.DefinitionID, none, err = s.definitionNamed(ctx, *p.Definition)
-	return f, none, err
+	return f, none, nil, err
 }
 
 // definitionNamed returns the id of a definition; none: there is none of that id

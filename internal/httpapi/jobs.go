@@ -19,6 +19,7 @@ import (
 type Jobs struct {
 	Definitions jobrun.Definitions
 	Runs        jobrun.Runs
+	Masses      jobrun.Masses
 	Events      jobrun.Events
 	Work        jobrun.Work
 	Workers     jobrun.Workers
@@ -67,7 +68,7 @@ func one(done []jobrun.Done, err error) (jobrun.Done, error) {
 
 // jobPaths begin the operations of job runs.
 var jobPaths = []string{
-	"/api/v1/job", "/api/v1/workers", "/api/v1/scheduler", "/api/v1/schedules", "/api/v1/settings", "/api/v1/events", "/api/v1/fences",
+	"/api/v1/job", "/api/v1/backfills", "/api/v1/workers", "/api/v1/scheduler", "/api/v1/schedules", "/api/v1/settings", "/api/v1/events", "/api/v1/fences",
 }
 
 // ofJobs tells whether the path of an operation is one of job runs.

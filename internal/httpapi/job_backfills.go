@@ -1,0 +1,175 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// previewedSlots is how many slots a dry run shows.
+const previewedSlots = 1000
+
+// massID makes the id of a backfill or bulk: of an Idempotency-Key, so that a
+// second request under it meets the first wherever it is, a UUIDv8.
+func (s *server) massID(ctx context.Context, key *string) uuid.UUID {
+	if key == nil {
+		return s.NewID()
+	}
+	req := requestOf(ctx)
+	sum := sha256.Sum256([]byte("jobs\n" + req.tenant.ID.String() + "\n" + req.principal + "\n" + req.route + "\n" + *key))
+	id := uuid.UUID(sum[:16])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return id
+}
+
+// CreateBackfill stores a backfill, or lists what it would run.
+func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillRequestObject) (api.CreateBackfillResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	d, err := s.definitionAt(ctx, in.Definition, nil)
+	if err != nil {
+		return nil, err
+	}
+	req, body, now := requestOf(ctx), in.Body, s.now()
+	b := jobrun.Backfill{
+		ID: s.massID(ctx, in.Params.IdempotencyKey), TenantID: req.tenant.ID, DefinitionID: d.ID, Version: 1, State: jobrun.MassRunning,
+		From: body.From.UTC().Truncate(time.Microsecond), To: body.To.UTC().Truncate(time.Microsecond),
+		Reprocess: cmp.Or(jobrun.Reprocess(word(body.Reprocess)), jobrun.ReprocessNone), NewestFirst: word(body.Order) == "newest",
+		MaxActive: jobrun.DefaultBackfillActive, Overlap: jobrun.Policy(word(body.Overlap)), Reason: text(body.Reason), Actor: req.principal, CreatedAt: now,
+	}
+	if body.MaxActive != nil {
+		b.MaxActive = *body.MaxActive
+	}
+	slots, err := jobrun.CheckBackfill(&b, &d, now)
+	if err != nil {
+		return nil, err
+	}
+	if body.DryRun != nil && *body.DryRun {
+		return s.previewBackfill(ctx, &b, &d, slots)
+	}
+	by := s.acted(ctx, now, operator.JobBackfill, b.ID.String(), verbCreate, b.Reason, map[string]any{
+		"definition_id": d.ID, "from": b.From, "to": b.To, "reprocess": b.Reprocess, "max_active": b.MaxActive, "slots": slots,
+	})
+	stored, created, err := s.Jobs.Masses.CreateBackfill(ctx, b, by)
+	if err != nil {
+		return nil, err
+	}
+	if !created && (stored.DefinitionID != b.DefinitionID || !stored.From.Equal(b.From) || !stored.To.Equal(b.To) || stored.Reprocess != b.Reprocess ||
+		stored.NewestFirst != b.NewestFirst || stored.MaxActive != b.MaxActive || stored.Overlap != b.Overlap) {
+		return nil, keyReused()
+	}
+	a := backfillAnswer(&stored, nil)
+	a.status, a.location, a.replayed = http.StatusAccepted, backfillPath(stored.ID), !created
+	return a, nil
+}
+
+func (s *server) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *jobrun.Definition, slots int) (answer, error) {
+	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
+	if err != nil {
+		return answer{}, err
+	}
+	shown := b.Next(compiled, previewedSlots)
+	states, err := s.Jobs.Masses.SlotStates(ctx, b.TenantID, d.ID, shown)
+	if err != nil {
+		return answer{}, err
+	}
+	out := api.BackfillPreview{SlotsTotal: slots, Truncated: slots > len(shown), Slots: make([]api.BackfillSlot, len(shown))}
+	for i, slot := range shown {
+		out.Slots[i] = api.BackfillSlot{At: slot, Runs: b.Reprocess.Wants(states[slot])}
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// ListBackfills answers a page of the backfills of a definition, newest first.
+func (s *server) ListBackfills(ctx context.Context, in api.ListBackfillsRequestObject) (api.ListBackfillsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list()
+	paging, jp, err := s.jobPaging(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.Jobs.Definitions.Definition(ctx, req.tenant.ID, in.Definition)
+	if err != nil {
+		return nil, err
+	}
+	found, page, err := s.Jobs.Masses.ListBackfills(ctx, req.tenant.ID, d.ID, jp)
+	if err != nil {
+		return nil, err
+	}
+	out := api.BackfillList{Backfills: make([]api.Backfill, len(found))}
+	for i := range found {
+		out.Backfills[i] = toAPIBackfill(&found[i], nil)
+	}
+	out.Pagination = paging.answer(page.More, page.Total, func() string {
+		last := &found[len(found)-1]
+		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// GetBackfill answers a backfill with its progress.
+func (s *server) GetBackfill(ctx context.Context, in api.GetBackfillRequestObject) (api.GetBackfillResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	b, active, err := s.Jobs.Masses.GetBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID)
+	if err != nil {
+		return nil, err
+	}
+	return backfillAnswer(&b, &active), nil
+}
+
+// CancelBackfill ends a backfill.
+func (s *server) CancelBackfill(ctx context.Context, in api.CancelBackfillRequestObject) (api.CancelBackfillResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	by := s.acted(ctx, s.now(), operator.JobBackfill, in.BackfillID.String(), verbCancel, reasonOf(in.Body), nil)
+	b, err := s.Jobs.Masses.CancelBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID, by)
+	if err != nil {
+		return nil, err
+	}
+	return backfillAnswer(&b, nil), nil
+}
+
+func reasonOf(b *api.JobReasonInput) string {
+	if b == nil {
+		return ""
+	}
+	return text(b.Reason)
+}
+
+func backfillPath(id uuid.UUID) string { return "/api/v1/backfills/" + id.String() }
+
+func backfillAnswer(b *jobrun.Backfill, active *int64) answer {
+	return answer{status: http.StatusOK, body: toAPIBackfill(b, active), etag: etagOf(b.Version)}
+}
+
+func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
+	order := api.BackfillOrder("oldest")
+	if b.NewestFirst {
+		order = "newest"
+	}
+	return api.Backfill{
+		ID: b.ID, DefinitionID: b.DefinitionID, State: api.JobMassState(b.State), From: b.From, To: b.To, Reprocess: api.BackfillReprocess(b.Reprocess),
+		Order: order, MaxActive: b.MaxActive, Overlap: wordUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)), Reached: b.Cursor,
+		Created: b.Created, Skipped: b.Skipped, Active: active, Reason: unlessEmpty(b.Reason), Actor: unlessEmpty(b.Actor), Version: b.Version,
+		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
+		Links: api.JobLinks{
+			"self": backfillPath(b.ID), "job_definition": "/api/v1/job-definitions/" + b.DefinitionID.String(), "runs": "/api/v1/job-runs?backfill_id=" + b.ID.String(),
+		},
+	}
+}
+
+func (a answer) VisitCreateBackfillResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a answer) VisitListBackfillsResponse(w http.ResponseWriter) error  { return a.write(w) }
+func (a answer) VisitGetBackfillResponse(w http.ResponseWriter) error    { return a.write(w) }
+func (a answer) VisitCancelBackfillResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -1,0 +1,106 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// CreateJobBulk stores a bulk, or counts what it would concern.
+func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.CreateJobBulkResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	req, body, now := requestOf(ctx), in.Body, s.now()
+	f, none, wrong, err := s.filterOfRuns(ctx, &body.Filter)
+	for i := range wrong {
+		wrong[i].Pointer = "/filter/" + wrong[i].Pointer
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case wrong != nil:
+		return nil, schemaFault(wrong...)
+	case none:
+		return nil, noDefinitionIn("/filter/definition", text(body.Filter.Definition))
+	}
+	b := jobrun.Bulk{
+		ID: s.massID(ctx, in.Params.IdempotencyKey), TenantID: req.tenant.ID, Version: 1, Action: jobrun.BulkAction(body.Action), State: jobrun.MassRunning,
+		Filter: f, Before: now, Reason: text(body.Reason), Actor: req.principal, CreatedAt: now,
+	}
+	if err := jobrun.CheckBulk(&b); err != nil {
+		return nil, err
+	}
+	if body.DryRun != nil && *body.DryRun {
+		_, page, err := s.Jobs.Runs.ListRuns(ctx, b.TenantID, b.Filter, jobrun.Paging{Limit: 1, Total: true, TotalCap: maxPageDepth})
+		if err != nil {
+			return nil, err
+		}
+		return answer{status: http.StatusOK, body: api.JobBulkPreview{Matched: page.Total, MatchedIsCapped: page.TotalCapped}}, nil
+	}
+	by := s.acted(ctx, now, operator.JobBulk, b.ID.String(), verbCreate, b.Reason, map[string]any{"action": b.Action, "filter": b.Filter})
+	stored, created, err := s.Jobs.Masses.CreateBulk(ctx, b, by)
+	if err != nil {
+		return nil, err
+	}
+	if !created && (stored.Action != b.Action || !alike(stored.Filter, b.Filter)) {
+		return nil, keyReused()
+	}
+	a, err := bulkAnswer(&stored)
+	a.status, a.location, a.replayed = http.StatusAccepted, bulkPath(stored.ID), !created
+	return a, err
+}
+
+// GetJobBulk answers a bulk with its progress.
+func (s *server) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject) (api.GetJobBulkResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	b, err := s.Jobs.Masses.GetBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID)
+	if err != nil {
+		return nil, err
+	}
+	return bulkAnswer(&b)
+}
+
+// CancelJobBulk ends a bulk.
+func (s *server) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestObject) (api.CancelJobBulkResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	by := s.acted(ctx, s.now(), operator.JobBulk, in.BulkID.String(), verbCancel, reasonOf(in.Body), nil)
+	b, err := s.Jobs.Masses.CancelBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID, by)
+	if err != nil {
+		return nil, err
+	}
+	return bulkAnswer(&b)
+}
+
+func noDefinitionIn(pointer, ref string) error {
+	f := fault.New(fault.Invalid, jobrun.CodeNotFound, "there is no job definition %s", clip(ref))
+	return f.With(fault.Field{Pointer: pointer, Code: "not_found", Message: f.Detail})
+}
+
+func bulkPath(id uuid.UUID) string { return "/api/v1/job-runs/bulk/" + id.String() }
+
+func bulkAnswer(b *jobrun.Bulk) (answer, error) {
+	filter, err := json.Marshal(b.Filter)
+	if err != nil {
+		return answer{}, fmt.Errorf("encode the filter of a bulk: %w", err)
+	}
+	out := api.JobBulk{
+		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.JobMassState(b.State), Filter: filter, Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
+		Reason: unlessEmpty(b.Reason), Actor: unlessEmpty(b.Actor), Version: b.Version, CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
+		Links: api.JobLinks{"self": bulkPath(b.ID)},
+	}
+	return answer{status: http.StatusOK, body: out, etag: etagOf(b.Version)}, nil
+}
+
+func (a answer) VisitCreateJobBulkResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a answer) VisitGetJobBulkResponse(w http.ResponseWriter) error    { return a.write(w) }
+func (a answer) VisitCancelJobBulkResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -1,0 +1,209 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// JobMasses is jobrun.Masses on PostgreSQL. Rows are locked in this order: the
+// backfill or bulk, then runs by id.
+type JobMasses struct {
+	db   *DB
+	jobs *Jobs
+}
+
+// NewJobMasses returns the backfills and bulks of jobs.
+func NewJobMasses(jobs *Jobs) *JobMasses { return &JobMasses{jobs.db, jobs} }
+
+var _ jobrun.Masses = (*JobMasses)(nil)
+
+// backfillColumns are the columns of jobs.backfills, alias b, in the order of
+// scanBackfill.
+const backfillColumns = `b.id, b.tenant_id, b.definition_id, b.version, b.state, b.from_at, b.to_at, b.reprocess, b.newest_first, b.max_active,
+	b.overlap, b.cursor_at, b.created, b.skipped, b.reason, b.actor, b.created_at, b.ended_at`
+
+func scanBackfill(row scanner, more ...any) (b jobrun.Backfill, err error) {
+	dest := []any{
+		&b.ID, &b.TenantID, &b.DefinitionID, &b.Version, &b.State, &b.From, &b.To, &b.Reprocess, &b.NewestFirst, &b.MaxActive,
+		&b.Overlap, &b.Cursor, &b.Created, &b.Skipped, &b.Reason, &b.Actor, &b.CreatedAt, &b.EndedAt,
+	}
+	if err := row.Scan(append(dest, more...)...); err != nil {
+		return b, err
+	}
+	utc(&b.From, &b.To, b.Cursor, &b.CreatedAt, b.EndedAt)
+	return b, nil
+}
+
+// CreateBackfill implements jobrun.Masses.
+func (st *JobMasses) CreateBackfill(ctx context.Context, b jobrun.Backfill, by operator.Action) (stored jobrun.Backfill, created bool, err error) {
+	err = st.db.inTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
+		res, err := tx.ExecContext(ctx, `
+			INSERT INTO jobs.backfills (id, tenant_id, definition_id, version, state, from_at, to_at, reprocess, newest_first, max_active, overlap, reason, actor, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) DO NOTHING`,
+			b.ID, b.TenantID, b.DefinitionID, b.Version, b.State, b.From, b.To, b.Reprocess, b.NewestFirst, b.MaxActive, b.Overlap, b.Reason, b.Actor, b.CreatedAt)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		created = true
+		return putAction(ctx, tx, by)
+	})
+	if err == nil && !created {
+		stored, _, err = st.GetBackfill(ctx, b.TenantID, b.ID)
+		return stored, false, err
+	}
+	return b, created, outage("create backfill", err)
+}
+
+var getBackfill = ofTenant(`SELECT `+backfillColumns+`, (SELECT count(*) FROM jobs.job_runs r
+  WHERE r.tenant_id = b.tenant_id AND r.backfill_id = b.id AND r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')) AS active
+  FROM jobs.backfills b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
+
+// GetBackfill implements jobrun.Masses.
+func (st *JobMasses) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Backfill, active int64, err error) {
+	found := false
+	err = st.db.readTenant(ctx, tenant, getBackfill, func(rows *sql.Rows) (err error) {
+		b, err = scanBackfill(rows, &active)
+		found = true
+		return err
+	}, id)
+	if err == nil && !found {
+		err = jobrun.NoMass("backfill")
+	}
+	return b, active, outage("get backfill", err)
+}
+
+// ListBackfills implements jobrun.Masses. Backfills are few: they are counted to
+// the end.
+func (st *JobMasses) ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p jobrun.Paging) (list []jobrun.Backfill, page jobrun.Paged, err error) {
+	var w where
+	w.add("b.tenant_id = ? AND b.definition_id = ?", tenant, definition)
+	err = st.db.inSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		if p.Total {
+			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM jobs.backfills b WHERE `+w.text(), w.args...); err != nil {
+				return err
+			}
+		}
+		if p.After != nil {
+			w.add("(b.created_at, b.id) < (?, ?)", p.After.At, p.After.ID)
+		}
+		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM jobs.backfills b WHERE %s ORDER BY b.created_at DESC, b.id DESC LIMIT $%d OFFSET $%d`,
+			backfillColumns, w.text(), len(w.args)+1, len(w.args)+2), append(w.args, p.Limit+1, p.Offset)...)
+		if err != nil {
+			return err
+		}
+		return eachRow(rows, func() error {
+			b, err := scanBackfill(rows)
+			list = append(list, b)
+			return err
+		})
+	})
+	if len(list) > p.Limit {
+		list, page.More = list[:p.Limit], true
+	}
+	return list, page, outage("list backfills", err)
+}
+
+// CancelBackfill implements jobrun.Masses. The backfill ends first, so that it makes
+// no more runs; when the node dies before those are canceled, canceling it again
+// does.
+func (st *JobMasses) CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Backfill, err error) {
+	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		b, err = scanBackfill(tx.QueryRowContext(ctx, `SELECT `+backfillColumns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return jobrun.NoMass("backfill")
+		case err != nil:
+			return err
+		case b.State == jobrun.MassCompleted:
+			return fault.New(fault.Conflict, jobrun.CodeConflict, "the backfill is COMPLETED and cannot be canceled")
+		case b.State == jobrun.MassCanceled:
+			return nil
+		}
+		b.State, b.Version, b.EndedAt = jobrun.MassCanceled, b.Version+1, &by.At
+		if _, err := tx.ExecContext(ctx, `UPDATE jobs.backfills b SET state = $3, version = $4, ended_at = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
+			tenant, id, b.State, b.Version, b.EndedAt); err != nil {
+			return err
+		}
+		return putAction(ctx, tx, by)
+	})
+	if err != nil {
+		return b, outage("cancel backfill", err)
+	}
+	return b, outage("cancel the runs of a backfill", st.cancelWaiting(ctx, tenant, id, by))
+}
+
+// cancelWaiting cancels the runs of a backfill that were not started.
+func (st *JobMasses) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by operator.Action) error {
+	runs, _, err := st.jobs.ListRuns(ctx, tenant, jobrun.Filter{BackfillID: id, States: []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Orphaned}}, jobrun.Paging{Limit: 2 * jobrun.MaxBackfillActive})
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		_, err := st.jobs.operate(ctx, tenant, runs[i].ID, nil, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (operated, error) {
+			if r.State == jobrun.Running {
+				return operated{r, false}, nil // it has begun meanwhile
+			}
+			return st.jobs.cancel(ctx, tx, r, false, operator.By{Actor: by.Actor, Reason: "its backfill was canceled"}, now)
+		})
+		if err != nil && !ended(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// slotStates reads what became of slots: runs by the schedule and of backfills,
+// and what retried them.
+const slotStates = `
+SELECT first.slot, bool_or(run.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')), bool_or(run.state = 'SUCCEEDED'), bool_or(run.state IN ('FAILED', 'TIMED_OUT', 'CANCELED'))
+  FROM (SELECT r.scheduled_for AS slot, r.id, r.state FROM jobs.job_runs r
+         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger = 'TIME'
+        UNION ALL
+        SELECT r.scheduled_for, r.id, r.state FROM jobs.job_runs r
+         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger = 'BACKFILL') AS first
+  CROSS JOIN LATERAL (SELECT first.state
+        UNION ALL
+        SELECT c.state FROM jobs.job_runs c WHERE c.tenant_id = $1 AND c.root_run_id = first.id AND c.retry_number > 0) AS run (state)
+ GROUP BY first.slot`
+
+// SlotStates implements jobrun.Masses.
+func (st *JobMasses) SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (states map[time.Time]jobrun.SlotState, err error) {
+	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		states, err = readSlots(ctx, tx, tenant, definition, slots)
+		return err
+	})
+	return states, outage("read slots", err)
+}
+
+// readSlots reads what became of slots; those that never had a run are left out.
+func readSlots(ctx context.Context, tx *sqlx.Tx, tenantID, definition uuid.UUID, slots []time.Time) (map[time.Time]jobrun.SlotState, error) {
+	texts := make([]string, len(slots))
+	for i, slot := range slots {
+		texts[i] = slot.UTC().Format(time.RFC3339Nano)
+	}
+	rows, err := tx.QueryContext(ctx, slotStates, tenantID, definition, textArray(texts))
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[time.Time]jobrun.SlotState, len(slots))
+	return states, eachRow(rows, func() error {
+		var slot time.Time
+		var s jobrun.SlotState
+		err := rows.Scan(&slot, &s.Active, &s.Succeeded, &s.Failed)
+		states[slot.UTC()] = s
+		return err
+	})
+}
