@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/testdb"
 )
@@ -28,6 +29,7 @@ type jobEdge struct {
 	jobs *httpapi.Jobs
 	work *postgres.Jobs // what workers ask, without HTTP
 	db   *postgres.DB
+	term jobrun.Term
 }
 
 func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
@@ -39,12 +41,14 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	t.Cleanup(db.Close)
 	settings := postgres.NewJobSettings(db)
 	runs := postgres.NewJobs(db, settings.Current)
+	masses := postgres.NewJobMasses(runs)
 	leader := postgres.NewJobElections(db)
-	if _, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute); err != nil || !leads {
+	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
+	if err != nil || !leads {
 		t.Fatalf("nobody leads: %v", err)
 	}
-	e := &jobEdge{db: db, work: runs, jobs: &httpapi.Jobs{
-		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current),
+	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
+		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current), Masses: masses,
 	}}
 	e.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute
