@@ -19,6 +19,7 @@ import (
 type jobStores struct {
 	runs        *postgres.Jobs
 	definitions jobrun.Definitions
+	masses      jobrun.Masses
 	workers     jobrun.Workers
 	elections   jobrun.Elections
 	settings    jobrun.SettingsStore
@@ -32,9 +33,10 @@ type jobStores struct {
 
 func postgresJobs(db *postgres.DB) *jobStores {
 	settings := postgres.NewJobSettings(db)
+	runs := postgres.NewJobs(db, settings.Current)
 	return &jobStores{
-		definitions: postgres.NewJobDefinitions(db),
-		runs:        postgres.NewJobs(db, settings.Current), workers: postgres.NewJobWorkers(db, settings.Current),
+		definitions: postgres.NewJobDefinitions(db), runs: runs, masses: postgres.NewJobMasses(runs),
+		workers:   postgres.NewJobWorkers(db, settings.Current),
 		elections: postgres.NewJobElections(db), settings: settings, offloading: postgres.NewJobLogs(db),
 		current: settings.Current, admitted: db.RunsAdmitted,
 	}
@@ -109,7 +111,7 @@ func (j *jobs) edge() *httpapi.Jobs {
 		return nil
 	}
 	return &httpapi.Jobs{
-		Definitions: j.definitions, Runs: j.runs, Work: j.work, Workers: j.workers, Elections: j.elections, Settings: j.settings, Current: j.current,
+		Definitions: j.definitions, Runs: j.runs, Masses: j.masses, Work: j.work, Workers: j.workers, Elections: j.elections, Settings: j.settings, Current: j.current,
 		Start: func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
 			return j.starts.Do(ctx, tenantFence{tenant, f})
 		},

@@ -117,7 +117,7 @@ func TestEveryPathOfTheContractIsServedAndNoOther(t *testing.T) {
 // alsoAName are literal paths that methods they do not have take for a name, an
 // id or a topic.
 var alsoAName = map[string]bool{
-	"GET /api/v1/workflows/validate": true, "GET /api/v1/dlq/import": true, "GET /api/v1/dlq/messages/batch": true,
+	"GET /api/v1/job-runs/bulk": true, "GET /api/v1/workflows/validate": true, "GET /api/v1/dlq/import": true, "GET /api/v1/dlq/messages/batch": true,
 	"PATCH /api/v1/dlq/messages/batch": true, "DELETE /api/v1/dlq/messages/batch": true,
 }
 
