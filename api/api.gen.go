@@ -2040,6 +2040,24 @@ func (e ListDeadLettersOfTopicParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListJobEventsParamsInclude.
+const (
+	ListJobEventsParamsIncludeExactTotal ListJobEventsParamsInclude = "exact_total"
+	ListJobEventsParamsIncludeTotal      ListJobEventsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListJobEventsParamsInclude enum.
+func (e ListJobEventsParamsInclude) Valid() bool {
+	switch e {
+	case ListJobEventsParamsIncludeExactTotal:
+		return true
+	case ListJobEventsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListJobDefinitionsParamsInclude.
 const (
 	ListJobDefinitionsParamsIncludeExactTotal ListJobDefinitionsParamsInclude = "exact_total"
@@ -4305,12 +4323,70 @@ type JobEvent struct {
 	WorkerID *openapi_types.UUID `json:"worker_id,omitempty"`
 }
 
+// JobEventDelivery What an event has led to for one definition.
+type JobEventDelivery struct {
+	Attempts     int                `json:"attempts"`
+	DefinitionID openapi_types.UUID `json:"definition_id"`
+	DeliveredAt  *time.Time         `json:"delivered_at,omitempty"`
+	Error        *string            `json:"error,omitempty"`
+
+	// MessageID The dead letter, when it was given up.
+	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
+	NextTryAt *time.Time          `json:"next_try_at,omitempty"`
+	RunID     *openapi_types.UUID `json:"run_id,omitempty"`
+}
+
+// JobEventInput defines model for JobEventInput.
+type JobEventInput struct {
+	CorrelationID *Label `json:"correlation_id,omitempty"`
+
+	// DedupeKey One event of a type has it, as long as it counts.
+	DedupeKey *Label `json:"dedupe_key,omitempty"`
+	EventType Label  `json:"event_type"`
+
+	// OccurredAt When it happened; now when it is left out.
+	OccurredAt *time.Time `json:"occurred_at,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+}
+
 // JobEventKind defines model for JobEventKind.
 type JobEventKind string
 
 // JobEventList defines model for JobEventList.
 type JobEventList struct {
 	Events []JobEvent `json:"events"`
+}
+
+// JobEventRecord defines model for JobEventRecord.
+type JobEventRecord struct {
+	CorrelationID *string   `json:"correlation_id,omitempty"`
+	CreatedAt     time.Time `json:"created_at"`
+
+	// DedupeKey Absent also when it does not count any more.
+	DedupeKey *string `json:"dedupe_key,omitempty"`
+
+	// Deliveries Not in lists.
+	Deliveries []JobEventDelivery `json:"deliveries,omitempty"`
+	EventID    openapi_types.UUID `json:"event_id"`
+	EventType  string             `json:"event_type"`
+	OccurredAt time.Time          `json:"occurred_at"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// ProcessedAt When the last of its runs was made, or given up; absent before.
+	ProcessedAt *time.Time `json:"processed_at,omitempty"`
+
+	// SourceRunID The run that emitted it.
+	SourceRunID *openapi_types.UUID `json:"source_run_id,omitempty"`
+}
+
+// JobEventRecordList defines model for JobEventRecordList.
+type JobEventRecordList struct {
+	Events     []JobEventRecord `json:"events"`
+	Pagination Pagination       `json:"pagination"`
 }
 
 // JobEventTrigger Which events make runs.
@@ -6973,6 +7049,35 @@ type RetryAllDeadLettersParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListJobEventsParams defines parameters for ListJobEvents.
+type ListJobEventsParams struct {
+	EventType *Label `form:"event_type,omitempty" json:"event_type,omitempty"`
+
+	// Processed Whether all its runs are made, or given up.
+	Processed     *bool      `form:"processed,omitempty" json:"processed,omitempty"`
+	CorrelationID *Label     `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	CreatedFrom   *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+	CreatedTo     *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListJobEventsParamsInclude defines parameters for ListJobEvents.
+type ListJobEventsParamsInclude string
+
 // ListJobDefinitionsParams defines parameters for ListJobDefinitions.
 type ListJobDefinitionsParams struct {
 	// Name Exact, or with one `*` at its end.
@@ -7873,6 +7978,9 @@ type PutTopicPolicyJSONRequestBody = DeadLetterPolicyInput
 // RetryAllDeadLettersJSONRequestBody defines body for RetryAllDeadLetters for application/json ContentType.
 type RetryAllDeadLettersJSONRequestBody = RetryAllInput
 
+// PublishJobEventJSONRequestBody defines body for PublishJobEvent for application/json ContentType.
+type PublishJobEventJSONRequestBody = JobEventInput
+
 // CheckFenceJSONRequestBody defines body for CheckFence for application/json ContentType.
 type CheckFenceJSONRequestBody = FenceCheckInput
 
@@ -8252,6 +8360,15 @@ type ServerInterface interface {
 	// RetryAllDeadLetters Retry every letter of a topic that waits
 	// (POST /api/v1/dlq/{topic}/retry-all)
 	RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams)
+	// ListJobEvents List published events
+	// (GET /api/v1/events)
+	ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams)
+	// PublishJobEvent Publish an event
+	// (POST /api/v1/events)
+	PublishJobEvent(w http.ResponseWriter, r *http.Request)
+	// GetJobEvent Get an event, and what it has led to
+	// (GET /api/v1/events/{event_id})
+	GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID)
 	// CheckFence Check a fencing token
 	// (POST /api/v1/fences/{fence_key}/check)
 	CheckFence(w http.ResponseWriter, r *http.Request, fenceKey Label)
@@ -8873,6 +8990,24 @@ func (_ Unimplemented) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Req
 // RetryAllDeadLetters Retry every letter of a topic that waits
 // (POST /api/v1/dlq/{topic}/retry-all)
 func (_ Unimplemented) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListJobEvents List published events
+// (GET /api/v1/events)
+func (_ Unimplemented) ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PublishJobEvent Publish an event
+// (POST /api/v1/events)
+func (_ Unimplemented) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetJobEvent Get an event, and what it has led to
+// (GET /api/v1/events/{event_id})
+func (_ Unimplemented) GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -13168,6 +13303,183 @@ func (siw *ServerInterfaceWrapper) RetryAllDeadLetters(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RetryAllDeadLetters(w, r, topic, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListJobEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListJobEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListJobEventsParams
+
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "processed" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "processed", r.URL.Query(), &params.Processed, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "processed"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "processed", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "correlation_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListJobEvents(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PublishJobEvent operation middleware
+func (siw *ServerInterfaceWrapper) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PublishJobEvent(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetJobEvent operation middleware
+func (siw *ServerInterfaceWrapper) GetJobEvent(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "event_id" -------------
+	var eventID UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "event_id", chi.URLParam(r, "event_id"), &eventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetJobEvent(w, r, eventID)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -19136,6 +19448,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.PutTopicPolicy)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/events", wrapper.ListJobEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/events", wrapper.PublishJobEvent)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/events/{event_id}", wrapper.GetJobEvent)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/fences/{fence_key}/check", wrapper.CheckFence)
 	})
 	r.Group(func(r chi.Router) {
@@ -22519,6 +22840,167 @@ type RetryAllDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response RetryAllDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobEventsRequestObject struct {
+	Params ListJobEventsParams
+}
+
+type ListJobEventsResponseObject interface {
+	VisitListJobEventsResponse(w http.ResponseWriter) error
+}
+
+type ListJobEvents200JSONResponse JobEventRecordList
+
+func (response ListJobEvents200JSONResponse) VisitListJobEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListJobEventsdefaultApplicationProblemPlusJSONResponse) VisitListJobEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PublishJobEventRequestObject struct {
+	Body *PublishJobEventJSONRequestBody
+}
+
+type PublishJobEventResponseObject interface {
+	VisitPublishJobEventResponse(w http.ResponseWriter) error
+}
+
+type PublishJobEvent200JSONResponse JobEventRecord
+
+func (response PublishJobEvent200JSONResponse) VisitPublishJobEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PublishJobEvent202JSONResponse JobEventRecord
+
+func (response PublishJobEvent202JSONResponse) VisitPublishJobEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PublishJobEventdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response PublishJobEventdefaultApplicationProblemPlusJSONResponse) VisitPublishJobEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobEventRequestObject struct {
+	EventID UUID `json:"event_id"`
+}
+
+type GetJobEventResponseObject interface {
+	VisitGetJobEventResponse(w http.ResponseWriter) error
+}
+
+type GetJobEvent200JSONResponse JobEventRecord
+
+func (response GetJobEvent200JSONResponse) VisitGetJobEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobEventdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetJobEventdefaultApplicationProblemPlusJSONResponse) VisitGetJobEventResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -28509,6 +28991,15 @@ type StrictServerInterface interface {
 	// RetryAllDeadLetters Retry every letter of a topic that waits
 	// (POST /api/v1/dlq/{topic}/retry-all)
 	RetryAllDeadLetters(ctx context.Context, request RetryAllDeadLettersRequestObject) (RetryAllDeadLettersResponseObject, error)
+	// ListJobEvents List published events
+	// (GET /api/v1/events)
+	ListJobEvents(ctx context.Context, request ListJobEventsRequestObject) (ListJobEventsResponseObject, error)
+	// PublishJobEvent Publish an event
+	// (POST /api/v1/events)
+	PublishJobEvent(ctx context.Context, request PublishJobEventRequestObject) (PublishJobEventResponseObject, error)
+	// GetJobEvent Get an event, and what it has led to
+	// (GET /api/v1/events/{event_id})
+	GetJobEvent(ctx context.Context, request GetJobEventRequestObject) (GetJobEventResponseObject, error)
 	// CheckFence Check a fencing token
 	// (POST /api/v1/fences/{fence_key}/check)
 	CheckFence(ctx context.Context, request CheckFenceRequestObject) (CheckFenceResponseObject, error)
@@ -30423,6 +30914,89 @@ func (sh *strictHandler) RetryAllDeadLetters(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RetryAllDeadLettersResponseObject); ok {
 		if err := validResponse.VisitRetryAllDeadLettersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListJobEvents operation middleware
+func (sh *strictHandler) ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams) {
+	var request ListJobEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListJobEvents(ctx, request.(ListJobEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListJobEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListJobEventsResponseObject); ok {
+		if err := validResponse.VisitListJobEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PublishJobEvent operation middleware
+func (sh *strictHandler) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
+	var request PublishJobEventRequestObject
+
+	var body PublishJobEventJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PublishJobEvent(ctx, request.(PublishJobEventRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PublishJobEvent")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PublishJobEventResponseObject); ok {
+		if err := validResponse.VisitPublishJobEventResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetJobEvent operation middleware
+func (sh *strictHandler) GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID) {
+	var request GetJobEventRequestObject
+
+	request.EventID = eventID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetJobEvent(ctx, request.(GetJobEventRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetJobEvent")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetJobEventResponseObject); ok {
+		if err := validResponse.VisitGetJobEventResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -33556,825 +34130,835 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L17d9w2li/6VXDrzFqdZOiKJMuOLa1e5yiSnKjjyB5Jbt+zRpkiikRVIWIBFQKUXNPL97PfhY0HQRb4",
-	"lJx+TOaPaUdFAiCwsd/7t/82Sfh6wxlhUkyO/jZZEZySHP55kmX8Qf0jJSLJ6UZSziZHk5sVQWsiVzwV",
-	"SK6oQBssV2iFRYQ4Q4d7L6aTaCKSFVlj9bLcbsjkaCJkTtly8vlzNDm/wcvwsPckF5QzxBdIrgjKieBF",
-	"npAIUYZ+K7gkQo2dk98KmpN0ciTzgvhzbbCUJFej/dft5D//63byy7/fTv5tEgUWcZGS9YZLwuQV2WR4",
-	"q4arL+maSPSwIgxhhgjOM0pypCYnQqIHKlewSIHXBLnRku2zn8gWPWCBMBMPJCcpwktMWXVTCCvWk6P/",
-	"nKgPmPwSWt/7nCxITlhCTjabjIaWp3bsAVOJ5ApLPaW4Iyla8FwvL9aDxAizFFGBVpzxIidp1wFdEZlv",
-	"TxaS5KE9SThLBcLqZ/SwoskKYcbliuRI5lu0xndEIEGYINVp1pTRtfrqffe5lEmyJDnM+fHjx5NCrgiT",
-	"NMGS7E78I39AkquRU4RRkpNUPYszQ3X77R/1OZpscI7XRBri/h4ndwuaZRdn6r+omkHR8SSaMLxWr87N",
-	"AzOattLcv+VkMTma/K9vy3v0rf5VfPvhw8UZfN33RXbXPFOR3T3JLKdFLngeJpSYkU9ylsATsb1gG7wk",
-	"aE4WPCcRwgJRTUZLek9YVCXxW7agmdq8KTr/lGRFSgSK1fvx9JZNIv1dvxUk35YfpmerUgH+9JawpVxN",
-	"jg72Dl9FiizsH/ZD9+Ds7X+cCEGXjJA3sAC3ibXJsHlq0nfb3uI5yewcp5yJYk3yH3JebNonSsyjs6V6",
-	"dux0eU4yrM6nazL3oCaRMZPlBEuSvsn5epc2LliSFYLew20NrkC/PVuo1/35FzxfYzk5mqRYkmeSrsmk",
-	"4QDNAm747vRAS32ml3zk5Od5zvPTDAtR7nR1DVdkQ7DE86xxEUSNMUvUIJVVUEnWousszghO3xIlmMql",
-	"TD5H6ipc6Pf399zacZ7jbXXpnElMWePqP/IcBDGWCGcZ4klS5EpeqosL60ZrIgRekgg9rHimhSlmW5Rg",
-	"0fXBZupxZAerv9luOu6tngo+f9Q0byhbknyTUyYbtwikFFxXxflgRtH06YtyvEmDbvGfe89e42eLX/72",
-	"/ODzvzXR3Q+EkRwu7s9qmpA44wtJmGW6OUlzxXdBWCdKqVASKEJYooxgIZvWu3TzzNaUhS8JZfL5wQRI",
-	"zsjgPfi/qJTKe0GprL5DbdsN39AkLFik+skKlAXNhVqv2qqmBcML4876R1BOm475BGnlVas7UqB7nBVa",
-	"sMVq7j/Df8dTVF74I7gz60JItKCNW6yHDd98T6Ad7r1+WRFoBzuk0efW/4XPr4oOsfArn8/yYpBIcFrC",
-	"2dv/+Ilsv8eCvDxs2kp1sHdkC7xiDk/6Yv+ObOOmvboj25l+o0nuv9p/fdBwZ34i284VYYEk+SRb5m+a",
-	"WJ9PcGKgsm75cKQuK1DLCt8TRTtNy8iAbLsoZt9cwWYNyCeYgwaCeYuFBJV9pITPsJCzXA3wGCHvVjFK",
-	"zHtrGC3p3+Vp6Pi+36LYahFYxscoVr/HEWLkgcDFz4WM0HyLUrLARdZIWjyvcwFrxmGhGJoaNmzMnb39",
-	"j/d4m3GcNvOuNVnPSa4YKUZ/uX53iTb6jRA3U/aD4WYRmHvkE15vMnLLYljkNCmE5GuS/zl5tv9djHiO",
-	"Ysklzv68fzB90cYBG3V5s5rfiwleaWnYtF1anzJqDzghjPgEUaokkSIoZS/CX5tO1Lw0lo1eEcGzoqrE",
-	"D1UtczfGYzTLciX9WAZc1FNeMPkz/tQkZPR1TNRTszX+9PSqhbcKrSJ1ruJLKDhXnMsuOuMLxBlBGWUE",
-	"L5vPknM5lpau8RK3y3yBl3j06OBHG0+l2g/3GArVK+h3+a8llsUjzDUB7z9qtXqEXnepRTfmOV1ShjOt",
-	"JE/R6QrnOAGKEkWyAl7+bYxwTtCG5Alh8hlhCU+1iy7gKrK6c7OjyHewvHjRy78CH9Cmd1U/w9mRPAe5",
-	"NCdLyhhlS5BUGMXfVIUS0jJJTL+Jv4BJcJPjpMPClOqRkd4TRxGN3jtjXT+JA++MZPSe5NvGyVLzwNPM",
-	"lm+vioBpGqvRYpSsMFsSgRiXK3e64NMW6GBvT7sHH8D1zIssRSu82RAWoZQ/MCV55YrcsgRnmRHT+qk5",
-	"QWuckmZFI823yrQJeXPnnGcEMx1EuCdMNjk8T6ruTiBVpRTEnv8TM0TUGDuOz+kX9GbCqm/gzyO8UOrl",
-	"XU9JL9Z2UqRUlrNXGNuLEGPz3CoNtFh1lPQKynQ7TrxAyk9ku7tLf6WCzjOCTq5PLy4UiRp+WuU4GCki",
-	"d/vo7Hez8lq0ZtKff/rf8v88+/9++feGr1j8jGWy2l3+DxxxhjjLtohWY1xohU04LT6/wcu4efGLZ3rw",
-	"x3D9i8UlZ6RhkSdwydHzvcOdRQpJs2zIUtU07evdMRjCC2bgfLgqQNIEeFauf4kRTlNtAQhJNijjS9De",
-	"NB+iDC0yulxJ9JXWEdDVh8vLi8sfvo4QX9wyHc6SK5ITRAWofFggwTlT/4thFCQhwpVxtmxmYlQvN3xP",
-	"rdVolhwwGTuVJLMdN8qmC/k7Mdg+OE0NIzaMe2rMwPjI/EPr1THwwAXO1f/AXxS/p+KW/VbQ5O7YRBMh",
-	"2qNYJRUIZw94K/RWTVFMPuFEzuzYMARxcxOWRnZvE8xgA5EwccQH2Gy95UoPWtMso5yJR+4tLGUSTbyF",
-	"jdnnv/D5GVlQRtXOXin2GtKPaGr9n7/yOUrdC05FUitv0OjKp59UrdNOxEY9wvkOH6lC6Gk+YirDHm51",
-	"SxQZQJh6YaQwYW6/8oLVdMXne0L7K/bX6p9TdKPUCEHye5KjNd6ipJCKBsWK5y3uCjVhE8d5ftC9fz+R",
-	"ZiXsjjyN/vUeLwN6wJucr9F+BOpW6ZNC+1N9AdE3ELWdCfrfJIYNmROEJVpzIdH+XrS3t+e7ao3CM230",
-	"6izJEIs66grjq2+6pv8d+K6f1QLhngJr0jJGMZZjdLDXw/vmvrrneg/6rBbyIwK62JtT9N3B4d4UxYqQ",
-	"/vx8L1ZMz6V7KLvtf5tfRByZNIgHygTiik69UEJdJpopuxIwwC/VfH19v9UjqdDM9Yg7rAfouMe3THHK",
-	"3/0e/x5M8BovceMkpdfmsbNIsgmLHzWT9hsrlccJHcpS8qlB6qgHW5e0u5N/peQhTCDrIllBXBUnK7jh",
-	"xyieY0GTuMe1vlfDhnzqMMIkmiyKLAt71ceTrDqUf0y585HMV5w35wo96N+fhKI+8vyuxbHxAD8/2UyL",
-	"jD9cwshtNKxO58E83UC78D9DaPezfpgI+T1PKdG5jYme/G+ThDNJtJGLN5uMJhBL//ZXoX/u96V6uAu2",
-	"KaSa8HM0OeWKriSx1/ZJpvEHdZPVt6Litnri76wP7H+x+i2jjDzpZGrAti99w/Pk6WaE0Tqns6fwtNPa",
-	"UdumvyKiWD/dvHo4/wwhIvOE48t86w+vOc4T06Q/aDkZbJ/YcCb8C3+SJGQjdTLtk0yuZL8+rF2ehmFK",
-	"pTimRY7nGQGdvmCpUnzxFkQMiCLjgaQCMc31vCRsmywdWoR57Ft4ppLT/MxPam57NZAGDV9j02Pf8II9",
-	"3W7ZUZt2zObcPs2GVB34OrPzST+nNnjTV0Hi2RN9hbUZn3j9b6mQoeWf6BRhvkApwalJ7BJT9JHKFS8k",
-	"ipX69melosVKdG91XgzjNnkh0jk75ouA/oXEyd10Uv0qntFk+6UOR4/edDob+PWJjudaYvklzqdp8d6p",
-	"PPILdFzpyfmjHbj5A/TvdS6ZFqT2QW+5XkBYf4QaFKM/2jGnw7REJd4xzYq87QA3OZ9nZP3vw3bhvX4r",
-	"tAngq30gTKKHnLNl7aNdCU7bMeqHrPR+5go32t7xSjx08cWzevVF29v1Yg29eTwnghD2lGoREXS5ks37",
-	"Vgk8ai+1iR/Gj7oPf+Hz74vs7mk5khm0UfgV2d3TCb6K5/rJv6Mcuvli2yce+xlXBTuFUPSTfsFV0bj0",
-	"vGBPeg7qA3T+4e/4ASU/fYRC2Z/n5gUbzm5NpvNTE+fvcbR+gd4zr0Kv7c3dkj5vF3yF/XfaCJM8aXza",
-	"trBxjVNbE/b3N0W+OAlecvkzT+miscAyGPomOlMEqa99FHcwzvcnV7vMuI2nb5JlSyZh4k1kSZlAWCLO",
-	"EoIKlhFhb4saOi0ykiKeg2NVgAMVbzY5v8fZPxmtEJcXPIxebF7yk/Ksnqf1j8a4romUlC3F026GHbVp",
-	"N4T5HembuIWsgcdK6Rua3D3xd6ghm8xq8HiTTxJJNS8Yw8bx/7QGpBm0aQkmmPCondPet6fdOj1m46rh",
-	"16fT0Gxw4ql1NDtu2K/CyEMd7sCPe3xxhc2bfzgXtJ/2pN4oO2i3L8puVB9HlG+HeCt/4nvWctQ3T3Gy",
-	"MK6ZDfwC7y9MeiROU/g6nL3P+YbkEgJcC5wJEk023p/+NsGJVFImkC5GAL6BSp25BVcqQoxQ+HNO7vkd",
-	"SRGDcOmGGgCJek5uNMFsO5OEYb2bu7+XRVh967rKd+bbAC1GE70eMWhImlaeLQqIcO48BhVphXDrrZ0q",
-	"R3iuCA+jNWWFBFWi3/zMBEF3ftjkZEE/NVzdYp7RBG1wLu0NBs/qnMgHAkXEQkcWRMJzDZOyM745yEGb",
-	"Zd9p2P+cZ6RTu1HPfI4mmjRmNKBon8wFeMDAgVOSUVzZ1KaDMuOu8a86Fbye51M+QVnHEzlZGua5G5kv",
-	"OeR/TmAhJg5tTs3sReUWRPbKVei4chHKxAY+/5UkUi1GX24dyhp4wys3MFhAq3MZVpwLAkSjH9dbT8AT",
-	"awzBKXqj1Pt0DVlNLNtGxuiZb03xihruGBGXa+YOOA7zh+pl3eFBzFI1IiwVahoqBckWx4iphdVySYbd",
-	"tWBVV4RSulR7oEyfeBqjeBaj+P/EKH4WT9G1mhRnakECNg0kCmfEZXMOLOQdfVe6Uyx2L0E97ZwIc7uq",
-	"h9ScPvfyxYvnL9rL53Yv1u86a3lZe0xrc/RMFp+hemcNatdHlcJqmTvtHMEmpajza77ToNoMvNIbOlMk",
-	"2L/SQ6sGn+vZzNFkg5eUOfWwNV5RPln/ULeeynjBT3Zh/tbPDbj1BV+TOU+3KKWgauyoMcGaHyNDViWk",
-	"xvUdzlLDRXYlYjT59EyXdB+9VNpLX6novXcA2p7EFJLwcZa9W0yO/rPDL3f97vKd2aRfgp+vC69SHdBQ",
-	"OobRUcWxzvJLSUYgs+DBOPByKHue+it73VPR8V7Z/xxN7ihL++U6/aSe9N5+DnSCRUh8eo99VyZjGe7W",
-	"+OgrpfIWeqca0u4j5BUhQZEXgJGAY9PQQKo4tuTHKP4mRkJiJVrAb2V4wJ+ES7EuI8GNazr8HE3uST5v",
-	"XfiLoLqAlT5wp3fNfpYZrPn2jFECylOoF5glaoGpBQcSeIn/JDQazq446yHP9DE65bBfRWXDh/5kCC9w",
-	"HTCzmTTeeaoF20zRlOB0poPggMLg/sshdAFZzPT5grGr/W0R4KhUKjAMsIr5l81Hsf9ZZHfmn9oJYf7D",
-	"ukbdf1sXVqjiRH/vGEkALw4QBInFA/gygsAsp1sOsK3ieaE6s61GugAkiym6YK6+VMvoTxLF33zzTWxS",
-	"eJXK+rDiKMPJHYpNhok4ygnWagUrsgzPlZKlfRifni35M7McZc9Pr/DDz7pad+L9+kzc0c0zvtHH8GzD",
-	"laqRu5y7snJyoCi75muiK2eBH+kota6KwnD5pugSFFtTaNtb0n1ccQ/pkcop8mWfTnVeUkaU+FRs0GnS",
-	"raxt/xCEoCTrTYDfvlu4mro/CaiDA5bRXF7hj6wky7wQlBEhlPLQyj0P9pTZX4W9a3t+X4m6pAX5cJPh",
-	"hBi8SqhahDpaywUzKmSEFkTHNYTMCV47AQIwXBq7s3m96uuAifbJFQRQtMryleDUlb0plt1RvVJ78Ac5",
-	"cINIU1w8oBi4JsWDBjpixXpO8ggtc/6gaFrpJpRZSp5E9TLfUGlsTdlg5GEmrB+un/KktlC77nZ1px/A",
-	"OtWKP89SPXSMoAIw25aXw8g9+NnqWscIZ1DtKauQBtO6lugG7nPYeqUVzaCu/QRv2cn7i9ImISsKAEDt",
-	"l1eNbEtN+piMNSVWbHD3RVO6m4HWGHxghWjSdmNHBjFaE8ygPCzJqBpmWlcdFf8J7lxsPv5IP8FS8ikG",
-	"ZFi4FaIsj2ndxlduCjVABbV2r43DvbbvhX17/iYq7qbMCiHxejPc4lBM2uFZtE6kqNX6nXus61VQaS2r",
-	"lyrgA+UHONYblPyOz4xQd/TBjQA4+GIaj1lRt8JTZa+NWq2WQ5JkmaLPY5TyRHyrJ5muU0Q+bTJMmYC6",
-	"Kl/fBY4rJM4lsWc0TUz1gPvDAtPM+xmzhGTeH9QJpjNeSPsHuBu1QeFvOyPDX93w6mfCBOyG937lz/4Q",
-	"lR+aRqksZfe3xvGqSwPkqKlRaby/kE8rXAjzRYrxTI0UqO7WzBk4/ibbuXZ/TU25ymyDhSj/nBMhee7/",
-	"t8y3nWOLYu3teCE2hKWVMf3f3cy17yAsnS14npR/UZvB9BSYitDfk4zgvHbYwCNqf1NK84akYRNHXYC/",
-	"kpwuaBmOHHD1kxVJ7kg6K1lAu0PQPi8Izno8DoB/szlOBy6r9PTsxqGAO9KgCQvIBkhQtsyIufMJZmiu",
-	"HclpMFRj/TDOxKVLpTOsqVgbLI01FWrImWNKBSOfNiSR5b5FE7UhoZf0RoWObogOoR4nv4WVbjWDs0vA",
-	"3+L4HejWACsET5EUbYmsu4UBPrSjetvnzcaxYo4oxJVXpMeB734I4AiqdZYo+4bcpugnspGIZIJoEAsA",
-	"7uXrjbo/KMNSqctU3rJNzu+JAUFSX632QQf8VzwDFZRq3wak3mFGHnR9aZX6VlismuB0Xh6G4HT0+Q8M",
-	"+JkTfcxZqCEivV5/CaFDAZSmIBHpeyM5WnLEWdXEhTiVNq398xhKQtGE3+1OfMk9o90bHlL/5oQwazOE",
-	"g1wFM19cMq8aFKpWSK096lFYBLkNEKYAhCCoZYCLL9CD2g2zkghhecsqgA/a9jHpnF6hM9DWMYwO3wTQ",
-	"NTZwrSFYNK11wCT6x8vvJnWWG9VZduisXfHX02QtXEiB8oIJ612BdA+JQE46cqEMDHwRpI1denAOl6Y8",
-	"hIBXVS0BEM36TTEmCaL0UM56Ji/ALgyaY2Gwg582h4KyO9EjUfktPKfheGblgQcurIX4tYKRZykRSonV",
-	"YL5BmcbvSZ7hTY91nHKWFHlOWLK1RWMQ1UhWTenBIuNe/5WMQ6YMlnCp+4epmwIn8NMm5wkRom9t5ZV7",
-	"QXFzo6XttnHJuLS4fIq1ZGQhES9kTyru5QL5C5//jIUw/ppoInl/AjOpaUFR1MGfqFYE/CtjF2zIHJbi",
-	"b23ksJ09AiwvfbmP5cIqN9lSehvbGxPKsViIu8enTAqLzKhztxWf0xFBagujTEb8rpBaBIHCNU2A5KAC",
-	"qZNBPNeKTH9Srt7gAFgIZls1B7Xse423wLiBgwPfsvnnx+iFC4FSG5IvwYg6hXsYDlw3gxDwrXnBNPz3",
-	"MUhLzUxqc47kND2DwUGes+Mo854xUUp/CwGlX3u5XQWkpf4/eTmS0CmKbG+Zg0UBxBbdu8nk+lffRgJv",
-	"BYpxlvEH6PNT4VVewPDF3l701LxL8iYS1dUpJZna5A5AMVe0NCeabBWDYzZBuCeQvM9KSm7RdrNHOLds",
-	"YLG/f6ssnf9C3q1ySZ0OLruW9zm5N6hAA74drl6oTYG+g+rWWjq2a4o8hLO9PcCFGbJnimpC+wYrMeCA",
-	"4bTAvGCJ1fsCILQVq8cbzAw98Udo28gr/6K0s6tS28W6mi3LCU63UxRfvrs8j48Q48zygfUUxW9OLt6e",
-	"n8VHJn6qXr9lKU21/V0kCSkzAghLpyg+fffz+7fnN/5LnOt5U5pOkac66MS8HAPS4S0DTeL6p4v378/P",
-	"IgsRmRfs2AZvqVyZZZvPEKXObgZLuTZILNtVXzWJJvozJtHErS7IgCsnPtDOGJIVW7DAUb1Rw+ruexDY",
-	"cOwvRhnB90RYBauDkkChgClCNHOKe5hQu3IXQ+4wTegGM/C/GLV2ii70QZhs73gl5UYjYf3K53EgKJ0v",
-	"xRNlO50gSdYbxam9Gr4/CYTzZbFWw0SWMtWx1Msk/iRQzAu5KaQSTVUhBzS2JMpwNs72H29u3le2QKtI",
-	"SyKRsut5ujXyTX1/F2NRg8E5fIaEj7BpUMUCRQ9wBdS6Uk4EhO0vuc15fvYMnMRoTdY81811hiJ+7hJK",
-	"hum6n9YZgo8tK20esAnF1by0avxZQ7QYr4nJ2qACwZMREtwF1g1uZQ6Y19qVMjCb9reCFCRwCd+xbGso",
-	"RZBI/8syPjXzClptLamQxBQyPL4xj33a/meDpGlRiLUaZ4Rce4psH9UXgicN9axK58Y5scjHVtkusw0N",
-	"zDFfIBgmbEEoFXK2FgPg93RrMM7IMdqrqdjNH/u8VxOPHTEcZpyKCklqIO8H3IcTbSeY79CXopkvtgYp",
-	"TSpUNdNm5/MbIhyQmdSf9brJfmm84GYRVqFWdyMjCwmVUglfrzFLw96w0h4J5/P0SOGp+LU6fu7t9vLC",
-	"MJ0PLwhLKFvOJL8jARP7Dc+NaSS2Ql3sI8h9EX6phO45qkSVc7h6ltod2U7DzjMHP9+4exmUf83IhmuE",
-	"9h4+mYxgQWZjKqL0m24fOnduk1OeU7ntSbzAqsPOraL30XqBqe5nban6bKHduT1DHz2dWlcFK31adE14",
-	"EWaFe1oZ7+lSa87qgB/pcknCrulHuMocAm4lB9be/JJJVUmkRp31m+T7yKzbbYc2KztXP7Hyey3xeDS3",
-	"e3/amb0YyO3Bod/F7PX3tMo/rWtEaJHztatKgLTNI+hjrWQrGGkA2AtMRf+tYJJmpkb3k0QrgnM5J7iv",
-	"a9baJr0sZE8mfg7A3/u04j65zTbxkhhCaqHun6CkT8FAC7Y5pa5DywPPUxSraxO7jD3djMG2oZEcXla7",
-	"wRnpIQeNot7+0CWvrP3zL7WvcfXCA82uBdbfpZbs0Icl2SAqjhG2MU2aEVfMLi32Wd08havYJxvCZscM",
-	"kgEDM1itpze0qmaVdGgsWgY7we+hDWEpOL73kWmiEaED5D48Qs+RzgKK0CEyvvuK//iwq8YMpnZpc12Y",
-	"vBUqAZDjHbXUMEJv3Kg809pmdl2tchovEmb2RF9Ppv/lJ0qVCWEtmTsWhPZ72xlmKOMs3VM6ELtDx8PY",
-	"k8XElWS9Y3K121y7ki6wr+01At5+jDGjtddFmQ5KrzauttCWtJkC7ZeKrEMI6DbDgKXGrtQJaGXdz5og",
-	"mWMmdAlHb3fq+ZpKSdLgYeyavOQTlbOEp6Snltip8bZvRU2H7ZO8ZKGdOj8c4Lnss/rFInsSS+zEurXR",
-	"z/R7MLtK1PW+4Oo+mfuY7b2UtyZW427dGFPZOXeBBxyVtF/6GJipOwskOj3+OnwJau4jHq8KBtLRoFD/",
-	"D7kDPR0epa3Xq57d5Sd3R16cFfNoii9x9YfFDrQbeshm9KzRxEVKpWLWNPv9SjQre6sXGt40qEq+IZ9k",
-	"U467j0+MEpznlIiyg/ujC/4C6kvBpPh+a3Wj8BH28qbsfq5O9xiHvKOL5vuX7t+Feh9aBA9TzIcuyjza",
-	"FX9gCC9xqFZtJ1UWOh7aJYVO1sOdHvidWcYflJJflqqG6tt19rOp5FWGj4nQD2zS+1eSz3fMVr/a6uBz",
-	"NMF5sqL3ZNajNv3Fy/L5UMTXf/TQe3Q2BjrgxQs1AvgPSXtpzuHzz1HF/KttKQSQTFO8P9vn4hH7eWLY",
-	"Z9uWfqe9v6JYu/Lq1mJO87xiFDOuJe7uJ7zPidCdWFmKoHYXQWkhpDRBTizPCDKNdoX2CwQB5m+ZQ5jX",
-	"Rsha54lghg5evER33yPJlwB2dYSwuHNuHjO0vVmglATwq/oXpT5/vZPqGcC7oRIpnnhPUgR9FPslqdTL",
-	"/lKSFhvSWVd7uG+fBZAzEi4/xGhTiFUFQUF7YEpE2JZb8RymKFsUD4GfeP7KqlmzJMNiAN2CznUK7/ik",
-	"99qNZ463/cTc00A+3ZZpKfz8UfbcMLYQt/luvIJalEqb3QDDpzqbGwY9th0YbEN6H/4CQ52JazbR/KWK",
-	"EJaEkbzBT6cMV76QBlXM9LwHUjDACUyXOig7cg7NHKKedZIv9j9XAPB2MoDguWOIC0sQOqYf6Qhu9qNu",
-	"vNfCzKBqegRIisGIGEzgL0vB3s9u9IksFMXTLIQK9OHmzbNX05060zuync2xIC8PR5IzVO5nSjGs+mx2",
-	"4xMNW3x4YJH0dNnbGEkJdcdaoQfXeDBHyjlQr85vrv7vxeUPx6UfnSHGAU6IZIIgtRCqEzAG81vAJjAX",
-	"oksSm8dGCWKWQNFgqyR+ZVyw5nv6Fyu/sHU3/pG0YikZLVPPlFbxJAaepVo147JD4zm06bshKfW2ZIGK",
-	"P90ZCGDDmehuGiHNtZjVINXN4uvwO5iWLinD2YwvFoLIPtaCTyCH/hCQbiQDsbmQ+e+P8twf5RHV4gcv",
-	"KgPxDU3aRRIkk+ZNtYxQD6eNOZPNZJCpnShAtjN4Pe7ZxRxf7MHUoNP1taNr0Azm7cdxvO/8gbYylGF0",
-	"oYQiGN1eBKcaqbLaaX/J+Nqbl7CEp6bLeU8NyL5RwzJQlvLMJvv3kzle26QMJyQsd9R3MpMrjtNnhiaA",
-	"voRVG9XcFZF08PJz5HeuDZMXFtKRlc45zfk9qXPrLnI6fGV8W1nRJy26/Oir8p06No5ml6CO9Ge2+sV7",
-	"KhpBmY11pD8WA5PdIkFYKo7RnsUrtHe4P0Edwm5z3nyTdUKWOTvDTI3QGrbXr4ekZ/gKESCPgEux/wFd",
-	"6+d9ujqo4JL0HEY/XwfiARAPnPShmWtJNgZiy/+mFzsQIs1n9Px5b9yQ5wD8gfMlkf0/8kY/75/VC8DP",
-	"zNcgENoM0zkBpn51fv3u7V/PzxDP0dn5ydkIkf+6L2TJoZIBxSYdVh9Zxzzx0mFq+ED17C1dx6tLf2wn",
-	"jyEe9zoIlNebd9A1+C5YwVYT23VbtsqPqqqguw61IjVvbytJOvZK+dZ31TR1VoAjQo+tlbpayXEqFma0",
-	"4xhs9zqeJHdjvPBtNq1iePGnZ2n227PysbgEgE14noZTUVvTBHghE16Nw7+/end6fn0NxQqmauGX1pLP",
-	"9s4g8FSdQCp7a9fQtaePx5PsudK2VWQkH56ObuASPN8HNkifYgVZ/A/4jjjU2GNTBSlcUatiXnuuviSI",
-	"tLcMZ3OdLF1pgikO5BvCvI6LzfyiITenCDl63pWDihGjMvJQ+mLrGIvac1TWKOttEISwZp+eIrdg6o21",
-	"vShDC6Whaez74WvuoBJr/w4NPpfKDPZVmXqidh8P/6sxtfo1Q6LKkPpb5yN8UhWrrfebBzsaee9XXz6p",
-	"gn34JCrc8zCGmX2uwjU7MPg9YtSuAzEi+wdKOyzXsp5+izupDB3/DkVoxYtcNz/F20DKKRZytt+RFtBK",
-	"Ws4Xd3D4mGGe22FerB8xyv5OfqkZMnJf6q2244jKjJEBJ/SOaWfg9jEQ47iQfI0lTVpd7q+HQ3LUvbAu",
-	"AaU1gqFROjuyMWusw9Nhap97+tPlu49vz89+OD870hF60P0gtYfKKdLqzREgpZJcYsqyrZYxXALWDJve",
-	"sg+Xp+dXNycXl0e28Asic3NC2BSdfH9yefbuUg3ysOIgmQAESTsdl5yR6S37eHHz49nVyUc9gh1fPacj",
-	"hpBJrP6kQwWV8lH/G/wyUreqSTRxi5hEEzfXrtL2NHzzVc0h0O+2vByTQVsPB2hG6PKRwqCEUCdpzlkn",
-	"Z1SQjhpcHI+3TJXce8iplDp36WmdVVBLnvM7kgPtblzlmSeu6w0d9E0qr0fY8vEOxbvivdjVGAhwLwvg",
-	"iYL7u8XHLUnI5XDf4+SOLxYjANUAV8S2LTIW6y4HhmoUnM0Ai/seZ0Y73xU2rnPI3uGrvb2u2sh6JI/a",
-	"JJcazMQK507xt0tA861tIiLRPYYgkuS2blrQGgRUyos5NAQqKzeDstERWuVCKXP+y3274l/rIpN0k1FS",
-	"q5DaXXbDuLsL39W/Aqe4+22VtbhD6aK/PgnqVZqyCSQjbo/L6CzTRF8MS0B3k7d/l85gG3it3io10uqZ",
-	"8y3SjH73Up2dn5w9QmVTdPn+/PLs4vKHRyl+0cR6FR+phdpY76N04to52Q/0RvfWG+k97DhDKAAdXXXv",
-	"50xSZWoLaUIpNRyVcfbS4yoGnTFlx2jfijOiy0+GXdReZZ67pl7HUqhIcJ6O8YABhm5AP84E18aARsH3",
-	"uiLThrL5p/SlnXthwgZSggimlWMmvIhwTqYo/lVwFuvOZ5J8kjHE0ClzabYx5OniW1Z26ICn1R+RPoNj",
-	"FM8pw/k21nTq3jUh2LiqikNLzWgidcRVvxl0jQYzuxq7Vsp8S9lSJ7+C04/ekWyrJPOKZBsfwevm6uTy",
-	"+uL88mai+NjVzyeX+t8fLpWNcNmxljc065MQG4qzZdZtGf9wfoO+TbPfvrXiII5020aTp8DwmohjhLNM",
-	"g1ktNCHVtEAva7RHRncoYbPna/V8x36vGc/KMERJ+9YQkMBatuBAme4R1+eGgo9Zwpkya0Xvj6/m/vV6",
-	"pZYCGML3fX4QxvctPVqzNQ1nmVRwQzrBNGx2XoDZCRQr6vwzsIK4CTjlcO/1y0pZwkEHcsruzlfT6/oU",
-	"i5ikup1l7MJqVxLivOdf7b8+CPaAVWcUyADRt1PDcOlWOI9HkTkI7IWXOjfsOnkvDrlRXgbO7vFvsFx9",
-	"+eOv+lX61jCVbuiBXMDzR38OLcbFWGdr/OlJblhlzCe6tV6iRy/Y9oEo7y5HY+DmmmSNEPSeU16rdPa9",
-	"a8Hp4zZBKZTuAZdghlIOwT6LBzAiw7LUhdvvn0uZ2xXrNj6vI5GRLlIAHINKByGtNKH4mzjSkJuf8HqT",
-	"ERSDASKm3wwH+6qmU4xsu1fuxQ9WKRhicRpjE7IpaonoXqtV9Uslgb1dmWl2Xx70T6s/3BWprZEz3Q1C",
-	"kBr2TS+36mvLace9Dl5Zrzhhl8h07FbjJlroDON6yglAvkI6bvy/4tb4w4s+WbeQAMU3ISwke9w6Ry0n",
-	"rje8Sw9iPEdnF9enJ1dn52eR9sSTFBUbpYhLCODzQmCWRg6THZlaHUmFpIkwz0JRmHl2aFi5Fn5V3zKj",
-	"YpbgMAb2je7akEPbr4xgIVGs3onb04S1Bz8hNoYc3ipyPzxBoO7wB07RkiopiUvgG5SxBwGlXmhHNS6x",
-	"09DsoJlHvtMZhX6WYXtZymOTvw57JH9B5Rjhm8x2fkNURhA7gjsGKZD6AJ8kLWx/pxVsNanKooLYFC8/",
-	"ucsQWIVB+dzGp4+G1K5fuvn+iCAEGJFjDC4taL4UfrFZVid4cW0970c4kn2ZVZfcuy3oDd/1H9xrgMse",
-	"4hxqhMe55BJdnf9wBUlovv/j8vzjJKpHRJ1r85deoKJBhhBAenKCAY4FzUnC10SU6yrvG4Bclfyh32LV",
-	"P81IHW6bH509O0C9ibWVY7Kvc+JXwkCtVYT0I9bTBQ9A+NpVAWDT1vaWnbhmjiusdSIDzwzaohWluim1",
-	"Nr89LE47yI7iZFOG2wmwpuzAaCNLIw7s+4+rsHgebJ3fflP1Ib4fAUoU802MYkFkbBUmAZqUKUJ03Q4A",
-	"sHa+VacToTgna35P1Ctr07qJrKe9T6BDeecbP11UmIiymihIyu7Iwr94h9HuIOebSdRnry/WG54PblRh",
-	"q4pFUFfZ6iYj9UridpsWdF/RVruwKlhaB/HtGc+Dj3RQZnWBZLCyOqHWKAzT/WQ9VmFfi/yN8yC6zKf3",
-	"Oahzmxc04LQyygJM+03O12h/2okys8n5PNPIQG2brazq9+bRnVwvtYBypI7vHIG9deKiHVToHuNfucDG",
-	"1xG6IxvoDaXkT4IZZzTBGYCMHznWO88wuxPRLVuT9VyxCgFnFiGxUv8wvnpNiVP0LjfiAbOtCbt8VQ+H",
-	"fB3dMphZF9VvdSRGswph4y8uZKNregOMf9ebH8aUOnjxQo+mIzkmDWbBs0x3cNb2Vmx9CWFElV4ovj7+",
-	"QP0cdJMxLzMX2C3AmBjsEgAnm6Kfy+YdS2r7ONOUrI80Gr24w1l6FF7lY2EDQkgB1Q/ZV3v1Ktp/faD3",
-	"tGUZDj8gfCwvD9FP9PuW98MejrbCeXfiA3pjdBbK73ji+6VkaZ/hTh7WG56jnCxITlhCpl0QNx5G0Pkn",
-	"KKcWKC6d92EiqDr32zYfpSThaUPrzbLcPTzE84PI9M1Z+F1JSrLoWSW/W74dyJVSduGfhOn58ydI7jDu",
-	"0UEg8eHalR6Vzm7A13t73+2/fn3w4vC7w73Xr/d7D95eA+3GP9g//O7w1fOXh9/1HnloXXSwFDpwyxXf",
-	"TFY4x4ktx2gLk/QE/NotTm4AAtxDP3sE6pG/FV/TDnTsJ76mZWbn0JRMk+PZlJNpS10h2iMQlccaDErU",
-	"POs+zaOfKEsVK8CLO2yyF6BfybQDQbuuC7fX1rXrI29L/IeBOpd566nQIEJaVZ/lD/b4PCJx7ou5e9ya",
-	"Bjh8+hmQa8r8v+4/yvsTAE8ZHSB+fjBQhACek0losxpYiYgVe4HI+PHipANSJLCW/k0Fv5QPrd3DpXPK",
-	"BxseXOiGP5ShnxSf2nUcjIIWea6rvMYBivhu+hYHUe2OWe5YThvZtXdcNN3IcCh4oKkN7ckW4fFaMM7W",
-	"GWupFdKqNEaFkhwfrt6KCM2JoFBwIhB/YFEVhgF6U+I1OTbmyDexDW4KiZUk0p3NTS/qeSFR/G0cofh/",
-	"G9n0n/jZf//SmCxxsHf4amiXoUYsq30P6zDF29bOPMr2FBJvHcqofs/1pMZdXXlevuifa/6dWlghueYN",
-	"rXA+cF1g567Or2/AZPUwh+SKrAXJ7ivGVwjG53MEzQxNeUI/arL1DLULR9mK5FQ2Rw/BiNUeXUNCx9rC",
-	"pab1mCA5qDdlFm/zyiHMrTh6mdcl2uDZsGPqeIsSbjF4TDcf7Y94/+7i+t1lJ3vvG5d81UPmZH60eK4I",
-	"GTGOdLlACcnEH9gjhU6NwfUBjIKEhCpglPpT2YwdOv5EnocGijY7YA911hJOAmLvZ+M84gvrkbKtEzUk",
-	"GRUavBWmTLmUJEUbLFeikWn08DD35Rl7OhuJMHDvdHANF9GBkjudTE1Sd9jATzJ6D3gaOdF1PuZbF66V",
-	"0tn5yZnacdHNYPryl5fNIWhTr2nynyVhmMk/Cd+Cbg2WPCoa/cIbYN6OzNkeub4xYWhom1aGoRxnekSS",
-	"wf5OLKaKIjJ3TNFj4BW0jyrx1CTQLi+LjJB392VXYvvAJCX37aNujO3R0AAtAQ7T3LUnfAJd5X+cfvIP",
-	"pZL8LmrIY1SPf0zZ/w8k7393GT8iJ+OfRg/4pxX9v7PIapc8VwT6040pKqvdqsfdi+FkKoj11jhMokCb",
-	"jdZP97PudymHmr7eU0c+R+jq/Ozq4q/nl+grJc88NAmc3DH+kJF0SVJE5dcROn13+ebi6ufzs1v2lUF9",
-	"AMwiydGcINNYm6RfR+j7dx8uT8/P1JhVIFLMNOVpOv06umU/n1x+OHk7BVo88vNVz//fH08+XN+oURg3",
-	"wjUjC7UQzURh9DtCNkIxW5CmOLn7ulrhZj8P2pSb5U+iiVngJJro+SfRxE09iSZu7kk00ZN1pDRdle2H",
-	"BpaXGlA/wyRLL1wtmaMGEt9s+TwfDlZ0MC6DoBErqPqVB3v7JqAcoYO9vRCEfaRhoIE72cpIPUk7zMV+",
-	"QylsF4NQZyUGQ665t4aXsyja6AoV2Am6Fg9az7howZAYQdi332N126cu58VaTu3kK3sqgQnDzzY2mjAq",
-	"3q5jEbUClICQbo1qGwbX1Gj4C4QpXXaLcWhBVWtraNIO6bar7jCH9BzYDvTV1ZtT9PL13sHXXj/lEh1X",
-	"t+yfE6TMei826pQ6JB/6VwOped85uqodQ2s396HSdig6DlC2DZ9+7r4EN2WMdkCkwhCPkcKuWT8IvyNr",
-	"BkOKKla26BSdaOMVFOsHW5alb8otAyme5QSnW1AT3QPVHAYEFrAI5TW1UfqN7VuIq4kg1jwuwamCNLgm",
-	"csXTCkrnu2soA/8A///k5vRHwHZ4e35zHpS+T57G4FxWvk5/+LpTpy/ybLiZ3kVDJRzVIAJCJKXKUDGX",
-	"dIqslePqhAw+uk4+46IE0/TwrGuelUKuOoDODh4JzXhYzaV6+r4i+2V604gE6ddP0rljbyQa3D8YBv/T",
-	"YeHvyKGBn/eiwvhbypiagMQMZQ+AnrQXc0TKhoUoG6dDGn7QrUXaSdq/49rVDwc7CRizbZHztV8B8tPJ",
-	"m59OdNGHYtLXJz+o//rLu+8n0eTj+fc/vnv3U4ehdC3x0H1zxvAjYIkGNNzYfxLc04PO/KYSDxy+r+O4",
-	"JB5ssQj7zk45t/Gmm1rPQhyjDaamdJgX0sNHJQ6weWRFdyfB6lV2f33ItLS5KyXIj/HCR67nEKICzQll",
-	"S+svjkrXWaUH9C3jORimKcGZrj2MtOHBCEkFwmhDcsHZFKU8Ed+m2W/TdQpDgMpFFwQl2yQjVffDQOiq",
-	"0I0ZpUkG8/lwo3vhVz4PupGhUDw2OcdxpLH3UmRa9DHjuFD//pXPUUoWgC6nNunETA1VV3nBdDQ+0kGR",
-	"CvSRIrNlsVY0NKLsXq1wKMblT+qd2o0v1dGGTYCcxmOklFQ/5udfj1GKbE2cVZTahqXoVEtdDXtHtigl",
-	"CU1tE8bdZQ3Bz6+xzeY64t2V1FJEGxYzRLWu6ZdGzW47n/oMnWp4RQWtN2VVZNLOmDx68gwZ2JVJNFFL",
-	"mphEYCGJ+re5ShPXmaLr8tsDGJq0JVrjHXABbQJ7DC/EpYVAPpVt8R3Ltx9nm1vkukxal0aXaPehz2lS",
-	"yiENyYPy7hm4tW/Ubk7iYBr7jWNgHesZK9BSYAY4BU0dCC6kQPWOPMNhGyszhRq+6e9s7nVQbXUFKU9U",
-	"wAPDO8KYyz4rC8lD4Ab5kggZmSqlBb0nI5SCcMV5U/LI8MTIxB6ro6yOK6zeG6HNj8uYNp82xgTQrKBL",
-	"nTLDD8jAhpbNoSYVBt3H0N/J+4sIJD6IbFOot8FydYxinVQDtdkg7iIUp4AyGSMt9nzpaON/uY7TTaKJ",
-	"CV9ODGzUPfCV5M5BKEyggy2RGoQBYgmNbDOjjDyuo8o/Wvd33XifFzLIi04Nqouy1KBnt1eeAt024zCb",
-	"crHd/ZcHB4fdSMVK/oY7fV7ojVkUssiJP3257LhvWnnYKaabF49oJUDuIddM0+oD3lowG8LSDacshOPY",
-	"2NPbgHUDjFTBukul5zwd0FbWd3z/EkKsPM14kZ7D9wDSP2QnEPUJYzxvw3sf+O0O6qbGtuyeYfYP6bLp",
-	"cEXlfVsvS5pahqNvGjx9jDCSFqyBmT6WDQM3lmo2zRgbTewZTaH5lG5EZj6kG8PHwk2ZFwbtKNRnVF9s",
-	"7qK7ISylbNm/QiMnYsOZILOmyKzDpLX3wXUXgMMMxF6HdBUc4EbRF7wEgBvStS3YX8YboEIXntfF3fQe",
-	"zj+9vhFKgmm8TgfVaRl296WqtLw19dASKkezQ0GxIcrYd8EwxwV4XrpfBNzjWDOGGDwtS0gEKzbHtyx2",
-	"KUz6pw0WgqSI30NfW9NszJwqPEAYnmee3EOcVT0vZmUT1/1eAzdZOAc3X1CTOF9TKYnmtyNCMPckJFt2",
-	"6/YH+jqqVf0DX65yx6H4KElS5PlAeTE01F2jU2/BIdI0R3QhddLKQM3A5p/r2HT1nIg99bZVVyhErbxg",
-	"PV+5KhryuLzfhxa4GQebza7yHHGBVmtLMSD7oBwqbAdrb6CyC0Y472hK1hsuCUu2YayKD4z+VhCE15wt",
-	"y/C1+lqyplIcayMkw4lrfpxRIZ0fm8oRi1KbkBYZSWcLnvel9h0e63YtSLssPcWFIGFlyiDXpzQF7I2l",
-	"0lkVZ33Auh+mgymSZDNzDC3BLCGZYW7GEJoA4GKOJc/DbO7TRq34Gi+xGByUWW9cH4F2TbhE7ql1dFHT",
-	"aq8TKKPqCDHbmrSRB91wrX3oB57fLTL+0NCst34s1ccj7yPcKoPH9WmTYcpIeuK6EA9xx/VrXYyX2AwP",
-	"3mjMwngVG5KvqQiXpYA+p+wbQMKeE2RKG5TZk/JqA4SGHcK2e7I3j11O69a8e2CjkPgZT11TcWpwvYD+",
-	"QwUe9J40Nx3QQJFYELTiWdpQCQAPzMiGJ6terTbsG8727VscHernpfilLg1R2tG2VGzApQHGzYLnSy4l",
-	"uM67TwumqX5UZLap9bCuJdl8GSouG3B/jlqM6VOcZebqAwqZaRwn0ALnpggAbXIC3k2TpKT9eg72rQME",
-	"zDb67q6i8BfZ7v/ox2MMa9EriMoL5dkblWkbD6pU9AcfU5Otl2Cm2EIKtRdzLSF1vz7oo6Vj/b2slDpL",
-	"DBgr84wnd87RtXvz/Z46DlG82rMlguzoQhDk1fOq1RAmdC0AWuJ7gorNFEHWnR7oqxiidJWmHt/+zfxr",
-	"RtPP34IPMv4aMumMzxHykssLSTZgZhQMNotkgjysSE56+QOc+A1FqyqkvcKC9Dfo29D3wPuiH4gQIw8E",
-	"OpXkon/cXkmgRvQ9Rj7JBqJa4Y06DwANnbZ4OQZAAllZ0osCteQZ6pkgTKmdwZTjzMaqlTWrkYnDAD/U",
-	"DNDvq3qBO6tD0ACuvd0n9hXtOhGGtffaOpADSo1SF86qu1a9VLaENqC1V8i2t5/YA9JhP/tvWeRM++eL",
-	"dYfiWc8AMefmOWcsCHO5MO/I7M67CxFN2nrYv8E0G1uHqlMXQDA7h2bQYRxOQW0VJ86d2pqwXDC4k67Z",
-	"HflEpWsX2gU3otWXlOQtGk/7IrVqIfkdYUNafxR5QkSPb7tyz5owRzrjRYDR3Fz8fH42e/fhxs9x141j",
-	"w3qe0vRJ3rufRsBO0G87uT2p7kVtY+1pBulPEe3pimgAwmE5PKDYYgRzGuRjw9x3KXGh5rFm9A73Ub9S",
-	"tiyPcpfrBgAS36h1HaGcLAqhM7ofciqD7enr6W53k8hbUn0B7Rs1Dl7UzKB3K7w/lR2odXX65W/70f6r",
-	"z7e3U++//q1TB+/5XWM+6X3OwU/luT2oQEJSaDtBkCbTP4mn5Eq/P7/4na9q8IR4npBT4wz4V4se5640",
-	"cYwX1nxZ4679a+3WoI8nghCmLNnfwZQeFk12h7kTSq61y0/JhrBUIM4gbAN6nmY4K2z7t68J2hIdZ/Yq",
-	"NMLfG4Qirsg045n1GknpNaglqDNf87WHD5OYTm4721+mawb0bK0BB3+Y9fQMmFzDDsVV5/R543r2vlmh",
-	"HqrcukZaosvVqPph7BJ1dCleyqfoUqvucIhzQhhY/KG6npTKGYQ7msBut5uyWakXkC//pqemUpBsMQxp",
-	"V51tw7SJ5x6y9YVrnBJEFw7nV67IWonDFNoDUIYgMezY4f/iW+Z6FkFgsJcRXLnWoUXrPsIzS2TtVJTm",
-	"25kJDBmrSuYF+SWksKpr2P+Ce2ZiMFsE7Ce1KRp5pvSswG5KdfsJS637Q19uymaLzFJhfUgAuEmgByre",
-	"quOgDOmnocuaIMj05Ee6qYiBYC8Pc04yZU/lBI7F3n2NfK6OVec4AJ3Cae3ukLOfn3KL6q3sNCGbfVJ6",
-	"A/Sy2wnvmHMtDdUKXVjaNqcauvKQBTmo/fFO70fKUHylGzPCCHEANaCkv3oINDMe1bD5tMafZj7CbBgY",
-	"WXC0xmxry0XaE81M18QeeWY5lmS2IflM49Q3A8tsSG6w7COdKaDok/GUiGMUp9lvU9u3MofsxBK0OHJc",
-	"Ah7TsB/eo1WXnOu+7+76dG+n5f4YnNOeqgbQin/SX4RWEgzNnztXD4Oc6oerLG4YibmK/38w6jP5xb22",
-	"4V2e/k8iWcXu+GbW5wVY2bXkm3Cqw483N+97ac47iQ6ma5PkCCOolUnoBjM5RVckpTlJpDDNEO+hf5MO",
-	"gO5S+xhNtkUJrdnt765vam0Bxta4B2teTuYA80MitJJyo4S4+l8RLH5p12DV8CGW8yPBmVyNqDcsKrUi",
-	"wfKW/pAtPxKcyznBo/Ti0kECKovOonigchUkBj3PTPGB/B5nJtW6d3h43QGkpwPTAqI0kc5Zc7EmN7sB",
-	"VGIyyMoapu6fWPhWPe5iCzvNf4mUlC3FzAO97LGGXkGNj3AMZurA8YNLvz5/1HAs3pa7LWglnnHORDf5",
-	"LrmEu3HfeA45xB+UOZbrzkQPgJBl4yGii1OH2HQBfYt7H7X7dsg1q4HOhRBtBPmtsT8nlSttdJWEaow/",
-	"/bmRksTSpp5oow0LkG4SG7/1HQtADXa6E+ukQn7bPelo8unZkj8zf/xVcDa9wg8/G7Qinw7G5tXJGjdZ",
-	"4Sd1uCYrktxB9vVT+Hcc64MWjjYPl5pc22NTO6DOx8+R+7v4fTc5X+ZEDLB6rwr23r4UcG01fVrZLmmw",
-	"d9m8+gjX8gVLyacPYnhzEoB0Gop60JylEk1EYnLKBg4oi01GxGxBZLIKwnzSe4KAVcBNERR6qcNsyLw0",
-	"tFKynDUnIV57zgCj0UwIM+VEFjkbNVUBSaa7s/wE0ILQ0VEg/ZBOlhEcMOahRhYaYy9XyETLQddQK6rm",
-	"b3nGzT3OQpUoEGnT0JyMGJdKwpnxK6B5QbNUja/j0McozfmmYY5wQpKmJ/e1diGWLqo7vnPqQdL2sAAH",
-	"d+TQ75XN6pVcU3JFmXSh1PmUdIJ2pERimnXCFJVZNL1kqfnCN5RkaVvZ6g7ITKKT88yqQhvoFX017p/M",
-	"i0CJwVYjtOmhdh3k7ULR+/WZuKObZ3yj530GYkh9jJpVLZDPT0rBNrwb87B6AU+GBrIlvHK1hpBGWSpV",
-	"sLTMIO43eXd8vFNCBnwJ2icacI5cvf/x5PL8LEJX52/PT671v06ury9+gL8agI2AGxdy31lTo7wmMCSt",
-	"qedDawQrodlhZVilwPQjtLWkCZ9MghfE0d+I2is/sbMf+GBJ7V1V1q3Zm3/h8++L7O6LRAXN2F6ObSJD",
-	"0Gwji0JTzkhP2h5eP7qgmex2rXm1Jz1z+TLK7voc7lt4DsyhBlXmqmB+VnLG+R1JEe5rkLfdvju62YSm",
-	"vDBouJyjTF12jflo+pBrlPaymAQUeRPKeyrj/C98/jMWwjkGhtj/odJLFwC1lr3dbUNd5V74bSU8YrUH",
-	"2nK1yjoM62k6Pbk8PX8L2EpXH8JgzebdMQkLI+9mo2/8GvL9jcqodco2T3mve/MXPr8q2Bv9bIUYPZ/g",
-	"i0CDtqYKEDNtyzG8z8k9JQ+DQdbd7etBw+bpGRWzBIevkO76BNCWEhxtBprWqpId+nFJn7tzNXz8qVXM",
-	"k23ZVq0lNRp8fdgmcKUFMdqKrdfjZUUiIKreka1NwLhlBrE9XvB8TtP4yCYBIgP4cv3Txfv352dTFEO5",
-	"T3wERVSm1QN4ZRLoAkBumevZGZvG+2Y0nqV2NF1GRlIbwY0BpCM+CvVrqBbc6vXZ9jGQCgxzTKKJBvpo",
-	"uJRnlQrDIbcyX4qZJv8nAloApfoankRfHewd7D3bP0AFy4gQKP43PUSMBN6WQPZpjhfyay+ObLHMbpnD",
-	"ElDnDiVZCyqn6ALqMBiXuqsr+Ab1UDwxMGi3OuenoJmc0RD/uMNZqt2MYZaRKEqeFZtZRtc0lLgPrWnW",
-	"VCxoTma6wiZG9q0jtOIPOrgmMi6F+oBjtAeyaV/3s64G1ros7ISv15ilrkovlMZi3Wt5wcbgwCXllQyX",
-	"kl6vcK67xeAs82Sq7fmh7h2Vx57zCM6zfLDc784Oo/5iNo5BdHDvXaYyUomz78y3DQlZOJ3poGlzMR0u",
-	"XZ+mwgbNiU7twH7lzhR99PfLwAnrHKFbBs4SqPJMeVNah+FJs8F1yVC4OUy79T+1T+dSAzIQjlL3KhP/",
-	"C59DifhNTpe2Nq2fVvsrVfsbjCxpvzQYdMKAcQmO1kWyMhyaSgE3twP65+Ven8tbtsvt0q/1g+M08k+z",
-	"jAtBGuJowIu0tQgc0mYhZRwKXb3+SrooAGGB3r67vrFcCySrjjCh2C+/i6dDGy8ZnrmExtaNcT+lymM4",
-	"A7tUs8odpmvAG4MrVZryTI2l1Egxg8M1KQaiA9fp5d7hq17HW11PH2tBv1DyqEaPMxR+pQUJum1uVkTr",
-	"GHqX+KJ0ctgenkDmWyKnyE9blX6Tz/4Ong0uBJm1mGjwQEC9vIR16LQCSEKsNBwDzK0gY9PjDUTMgFca",
-	"gLYCji79AoIXkOBrAo2rdA2WMO7hnlPnlOdUBgTnj3SpJIIrJmy4Lc/8flYefWndbxc5xvD9uBmsYT/I",
-	"k2G8dr1mV/zGCF7zFBt1Kx+wEvh7tiOf0Zmngbyh7l5P2p6YjWCWrvldl3UHz9kXZlDkHlZ1LPauicUq",
-	"aaDbJLnAIFw5SEMAKWJgpQI5lwYLo8fyru2j6rUNSWaN3TNNXNmkoIM2rUhXx09IJkgYeKoNBe+d7p5k",
-	"uLrJsAApqD7PnjFrcp0M55oWR6djU27UY2PalnZ0Km1rTuqH7cH8SFaYLYnGSjm/wcte3qOQa8dEkkqv",
-	"TeWcS3XJ8VLPhjEz1GyBsqTUYkEGVOead8jbyw5XUWlZjnL6/Iubl3/YiP8iNuK/ikE33jgLhdLX+I5Y",
-	"JVKoI9Wp/cdI5gWpKR1PZ9z9M1ttfxhh/wJG2ECW+Ifa/zi1P1zI+sbQUHMB64vgR/5hRlTMiH9ejT+c",
-	"ghXSgIcntFYU2xF5Eb/y+cxTbYakR3ihmi+FTltfXSdEbWVZ7xZ9snyr+9HTHxvWSy2kW5nOr4T8Axbg",
-	"KgrDBrUaxx9ND1xaYj4sOVEKzHSYlVaZpnPj3tsObK0bt6bM/+v+HybTHybTHybTP6XJ9IfJ84fJ84fJ",
-	"84fJ84fJ84fJ81Qmz2MMmb+WCvEfPvo/FM4/8rj+x+RxDdVh/1BT/1BT/5nU1D/0zT8ya75YZs2/UppM",
-	"He6hmlxSyQEZnUvS6Qg1eugIv7pZ6kiHutV/uyoP3SwNX9KvZdlOeVO4sSM37DetthqG8gOU0nAN6tOV",
-	"/NpK22APBV1KaiFEYZVQM2dqfyGX1OBB2DLTnmVz6lbM+tbOXRXMlc716UVvjwh6hrfXDEo+ahXDAHwe",
-	"VeI7iZqbpFc+1O8fru/xJJrgVDc8A6ifLJ3Ndc/fsjzQntvEVS/rS72g+VoX9pv/gB94vllh/XROAKVD",
-	"/9MbRRc3zRwwsPuTnqNIdN9zv09gCUpvxUP5AZ4GbuZamLS3jC9nfLHIOG7qMGi3ZwSjKQFb+7IZ16Wu",
-	"lbWYcdsO0+rTQ/G41GU0wLFrfEeccRiw5tXta2lVCgExItWlLg3tIxTD6HFkbT0NmUcFomkEKLYRMu0I",
-	"odpSnarwcdlsm9BJ2bbwl84mijVQkk84kcCCHKhF/E2MsAQJS1g6whpeu7Dc4z0bAMhoPk6UoAIA7ZRy",
-	"dRGhnTcUHsoVNcgnEcIaa0IkOMP5dGibRkU547sZafi+mdfVqC/JXxUMGps3NSaibDkrgYF2SxOc2bwC",
-	"yCSBPGUC3ZFtz0ZACR2sEzRcVgee4NqgBbubVSAqdj/Ldh7qX0RebtIjmurc2MrWv0NLnZp4bCiu+Kjj",
-	"9xisZEDmdCmD/YsoKn10Otb0UT37hufNmFMdTXBK4op2LkrDTRyN2N8C1jqkzjy0JjDX3rgSd2+Qw12M",
-	"f79lx3/9+Zd///P0m3+bhKXrW2cvjoSqtzizzw/AqSgizSqBuWMklbHHFw6V9eDFC5SscI4TC0Yb/Fhb",
-	"GDdyTe+xXAldK4UlYGqzpUCy1tuxMmUJ7uApYVcfLi8vLn+YRJPTdz+/f3t+c36m/g0gCudnTQpL1bXR",
-	"XvIuufE5w53KKEFzsqK609ya5wAUqBNmwFU01d4cLcBdoTpUp2+h8iq3vSGwX/EOrhnOXCG7aXxm4eFB",
-	"zbhlsXWIx0fgNPZ+jhDPUtcrLTLev7jqd4+rhe5qoYCPYOaelH76pp17jwvxyFYZnZG0BsZ2IXUCEWcl",
-	"RwME+IqLHOy6RxSQNVzu9z7G30AAVyV0TSxBkiwTtkOEgXWqA4QVTHYA+u6Cbu4AbQYgfoXF7gu1Yk2M",
-	"sd05dMP+aGTlL0oYjTPnxeiymAH+/aePF4sNSeTMU8eaKgCkrQDY4FxCh4h7kmd4gwByU/SqBGjcPeNZ",
-	"HNJ2fAHgfUVOROXqgbsNWc8iFQgDugcwp4yyO92/F0A3DL7qLdPmaWQDk95VUeqqwDTVfNeGKC0Q6AMF",
-	"uHGJViTbaK5WS4ZkVFKcdQIhD3cF6vhLQGqAF1WxeLHJCU51eS0VSKxwTgD2PMcs1b1Je1zhek/XAMIT",
-	"ZUoMaFtRlyBTlmQF+Ln2jQtUH8eOxzrq0VH26fduXWSSbjJK8kcxm8GpsdZDEyzgvla6uu4lQl0YJ8kw",
-	"XZPUq9gui5UV3aXKouS5or8UzXFy11+5/jLG4EB2Ng7Y0L40xNlWcY6GKjyxNLkFZeAvXDiL7zHN8DwL",
-	"1+FfuLOxyzSxuP4no85xQbOs74c5N1yj67PuqBsWN68gKvc82Hpqw/DEBB+jwENgUhcjL5hFYgqavU+Y",
-	"Z8CZpKwAZ8sMNmJmuxEP28PdccYASFaGcdZ6rRf4u8s3F1c/X1z+4LiFa+SOIWcFKUmJWerLOcDZhU6I",
-	"xgdsBLhV0i/fXZ6DeWMHD6rmCc9zkunl0fTpYBSz32Zlu+me7a+pBJlDiejlW+rVPlbzPtfVGd6ZiWK9",
-	"Nq1eGhycPe9xpRdtII5itJ1ZGFfDxHEeVjwjynRWCtrC34LAiHWQ1nazYYVNbzuXXyW2QomMaRieklGx",
-	"GnjSPXeKpmS94dJnHruAP5XKl0HBQ132MhKrZzisrYZAJ582VJ3ukO0aDAyU8eWsGQk9sDS+nMHQAf9e",
-	"rjvYZnyJqPAimqWGYvpOpljiORZhXq3zcBxNh1XAMlln93c/HyT0a2kxd2xSiYXv5YI8cYKtbs88SzaF",
-	"TayZSS5x1tOedgNQDsDig87SfxnaDo97e0Pw3SwXYujbQ5qm2tig+fLgyeon+GI2wKOecy5bwxTafAEZ",
-	"udBhCsVIj62fx9mH2q50Nk23Kx8v8ayEPQ3/3jcsoJ6tdeX0UWpNektqHeeB0EHG5bFze2pkTEYchIyO",
-	"8StDecHz/mrrGIVmTMShmpHTg/gkJM816COyDMF2ZdWUyY9j8Gf6A8zIHDMBgugJQGZqYnAnycdDnzHx",
-	"EbsjdVKqWT5lXpDjwLvc0YnQXZndgE1TAp1X9Z2qpKiIhaBe7Mu66sWvMZc2OJy6jdwBkON0w2FuAavy",
-	"tTRA0s2PeI7it++ub2L4l2viHwcFa5urFTZAHWQj2gfBNgO83efV1FpUd+dvu1GnnEnC5A35JP3UtvYc",
-	"GdMEYu1aL5Rf0nwmZTRsWJdHpbv8VqgbucE5XhPoOGhwhTOq4yIuLb+jlLdm0/dp6LNrTPXqT26p2SZ+",
-	"DEuOl3wI/qevXdfcIKmiUcVjRqRpaLvKXot6om3Hy87uGLYB7rUhOwDMra8KWGKJQ471fDtbUxtx0M7K",
-	"FwcvXnZ31HS6ab929VWVpw/hecpIr8dLKTFox8v3hmw5cPeh3kqnO5Sd2w4CbduM5Bs0uqcVtA+ueXnv",
-	"tlkNvOx3CDGN5Dsj7CHfdBuYrP9PHgfrVNM/Gl1c49sfI8YfakM+Iox8VYwFOlHibuDd+6LQJrCePpgm",
-	"jgk0eDKwrVliqZiilCfi21/5XEzXqUngUyJ/QVCyTXSuletAe355plM/bLuhSeTlg9jORJNocv3h9PT8",
-	"/Az+reuGJtHEKXF+vkg0MSkZTfkPNgDj5wGDi9/L0IV/5gVrGuPaq5gYlEvgE6bZKkvMsF9Ub9eyoBqx",
-	"pdZDXcjZEm+C/ssHnGXPkowndzqj1GSjc1A3yScKDRQgTwRqk6rpqUcQD4AAp/orYSnUi8JS8MYmxBzp",
-	"0IxEOMuqaSg2BQWGNnnTwb1TX2Cu/ICv4ElS5Eg+UEjOAT9DPb1WKfVzLlfxdGdZQlkj6rdwGi0LhxQv",
-	"OZI0uYNYSa5r7waa863DDo1rqb//t+mIVNMWTy5PQFk8Rh9uTocWWvWpirHUbhFkIRk3lO7Rql3WOJAp",
-	"m9FjNTAeL8W7fpG2husAZVfSpxVXmEST87+eXyrG8PPJ5YcT3Y3n5ur/TqLJ9yenP725eKv+dH3yw8kk",
-	"mpy9/Y+mi34TTK/+qFu6KFEGiI58ARWsrjVSma6JTtjW/yXBDM11Ru98C0EBf+nm8G329xqzAmdNS3NJ",
-	"m7tVd6abT+y8UooN294tIuMyPqrGwacoVkYWXyz0L7qcTNPoLatZsVMU35Et9HbRf1df05SajGLt1Afm",
-	"AQld6r8hE04rdfCDjZKo7VEqgqJeFMsiZ/GR+Q3awej+RCt8Dx2LNB57DJctjm5ZTFgK63dRF6qT/9QD",
-	"6hZrO0UPbkJ1IPh2XhI0I0zqdD0lGqoPlD4+GJxvqszQ7L5igxkH3qO3dhJNtO9G74hrRwcdLnNmK0tg",
-	"JK+6BFvfkxZSIWp4a02pgbai14Z7RFIc9rowr6Aem5VdQ/OCBTLj6jUvoW5UG0SlPmec3DH+kJF0qXON",
-	"wsrg+AgQv2tQU4/gVBvVzyb9WXGl8lrxuwgKQ5CyxY+hFsP9LjkkqJh6n3D7xL6e+aaU7UrD+5KtvuXL",
-	"cV3IN5QkRLO6jC+ftu10wQJHcSIgs7nuA3l5sH94GEy1KNjdbI4FeXkYHAz8mbXRnh++fnHwKhrRYfPJ",
-	"e1CbvufNe7cX7quXExwoUhIyVVpAizbQyR0qGUKD21X7rTZ7dayOwk3VNclCl7r0kTQLnB0G2qVe6A8S",
-	"bD1/syKug5nrObaiyxWxzd0qw+6cX0egwU0c+vJLfsrXG8IErjcZZEoXDMmC9xXzcICJusJiphYTLq2A",
-	"ZSZFLkIKx3tTyUM+4URmW612xHbA+NgGsxeEpHAa4GAwRXg4e8DbcBrExvjgw8lNGgUAlhRPO2+kGmsm",
-	"6H9rxbX1UYgqzyCNOzB7lkGDaGOaLAymi+5QKI5dEcb+XrS3t+fgemBrdLw6bgkS9mxIDgtsaUNoD0Tv",
-	"kfc98RTdgIdFnRD8hbIlSLsN9A8nuc6JVGdzywwQxpwkuBCQmCA5v9MNQjlbHpn+Nw3tDoPgLDXqL08l",
-	"KgkwdBPGNfe+enOKXh+++C4grXYzOOsligibpsdKEctoIrXJad4wuAu8yFIly3GSkI0kKaJMSILTCEyy",
-	"FGFxywz1x7U5YxsPsekBesece6jBVvPafXd0zjZb4tqCvwYHZShedi3xPCPHpnhd2y+7N9Ib6qUaSveD",
-	"718SekZw+hayzE7Nq6HKUNCY9IZbw8plp0U66m4zZGCnp5Xe63uV5uuNRUFA7EoRo2vS+qGHlS7ttSpb",
-	"iDivqQCTZcELllpOZ1TcqX+eT9HZ/dXnaKK+GzeWNkLdrCMst4rGD3xRDXcOPcnAEWp4lrO3/zF7f/Xu",
-	"9Pz6eqY9ds5lUyYbYuEU5ofqOe4bRkGEDGYfeM9+ZyIbhagGhF6/9vjoYcAVXumYH00klVnDpqpbA2XK",
-	"PE/FcdkcdaFZZb7VLipl9raT04HncqkrKxlld7a8gpR1yvYw1Rqq+TI5fQaYbaYIs3HS/Qbfi/5gt3nu",
-	"4ngkFtmosXcWLexZ0++4CP6gILzjcbvbCBXi7/XviDKzoXOebl0vewBmA97igtO6EECpo9NOE8tOHtVD",
-	"6g07A5lxY4yuH/kDWmCLnKZs7ISvydOaXn5+er/L78Jdv0RNyAgAP2STHqhAS3pP2FQHyJ6kOG6NP1VS",
-	"BrzbXW7972/DeSRb9byGXK+tNXudQGflXvzOdlqIyK8aPCI/kY20InFoVPGKpCSj9yQfE7YdVLxfB3uC",
-	"d8OfaZZEhjK5Nc9JW7dwcKSKJndTZdY206DuC/LejPQaGj4rNzgOT96I3ox9Yju5VyRhC9iTM4+6NNGD",
-	"vXA9VoAzGec7+CmhTt2qHb1UNPMlweItX5NQqjHebHJ+j7Wrk+ZBmHNfQL9y7zRgbPofrFSjOS9Y0ljJ",
-	"wIX+yqhEwkuUyNspcuthbvozf6fLoXA3kp3ZrFP9sP+ph26M2QYL0bk1L6o1SYG83bqFM7RIxj88MB9M",
-	"mG3sLh3qqOLYJShVlEjcnNYASYRzguQq58VyZVF9cixJVCkhMJH0nkFG/xNef3awU4/YiBeQGmbzB/uo",
-	"FDULswnqw6cPtV1LDI6IDlI6UI+ucCZn3Q78H0/e3pyfHaHYJtLGkfv3LFd6eWxCzuoemr90GpJ9/PkV",
-	"vV2J3kXACaVtL2FsTluypZPRJSiJSPLH3PRXFvApxGPs7GZKWMRxBc2Cs4Sg2B5L/JiVHJgyFqNaiUcQ",
-	"pGJf5p+9uNe7PK0OAN4Fdc9mG4fu2kdhrRnwTcWm/kyvQ2lOw27xPhjGJCNJMNTmwHpjmorY1i6Apl4W",
-	"JGmAGX2JH3GKihNYLL2QFkRzpI1QtMKpaRKbWnON5uiObGF1AJfVAJ7Yk55ejqm28Pnzft/SC0NF1yal",
-	"vuJrEJJvZr21p2vJN5WTVR8hcb4knWVBpafmRj9fd7JAwYTaghE8ev9gTD2HvxWHg4o7LMyU9sA0lna0",
-	"mHX+3C8AJQt4XAuogEmhgPQDrEExzEvD5erzg2CZCbbKsa2+qLOYqgZkmZiVjyU1hRRPq2WX/NyTl0bZ",
-	"8TAmS8RLq2IaGdRW6lHWwfQB/6qaBA2Vs8Kp6YB0Zd2/2BVGKlMEa088Z5ByYNDjvUwMm/JzdnF9enIF",
-	"yYXn1+/e/vUc/vUfH84/qH+dnb89vzkPBtOqauww501ZEpcZeQkep1wPGRnIQ2X8GXqyuOMmJCDRgqvd",
-	"FA0IQ80cPRiGbAG73m9CD/G1m93pfvagsyxGitYArP2BlLYFeOnzbZlqWF9hwOfR5fEAiCtTBNoA687Z",
-	"UlHPA6YSzEh7CKAsgYakrKHq2to37tXLwy54lJ2KG3VOLXdgjFPwHYNdBqmtlFKQzTEkzMQ4y+KAe3CE",
-	"pa6N6qaYh3HfUwHFTtUOF1Zd0DutCDmniQTNFLrqU4EMOG3Y3RG0nWuc2YKDEai3KoRExnpWC3AY9rtj",
-	"jzFed+3PGrXd3Ly3kRZhoTUitCE5YpD586o3hb087LqVab6d5QULhSuzrQ7ohr+8nx1WagtlwY0zwnYc",
-	"DcBeEWfZ9gidnZ+clXeM8/AqaOi67qt7asLlZoTeThnneHXlI6Z5TD1rvm5ChPEVBdcqsbeMZsgkw0h7",
-	"8FJndPRzsFfMj0CI9O3Z+fVNhajCZknYalOEqZ+JNLgohppEaGwRp9lvUyOhFNsnsTdN5HIb4DG1o5VH",
-	"G5i6Y5fTvf1gWb41hvpuDjy/uy1Xhl2UQTnNb+aF1JQ67VE6csllKYa9+HDftO/BWn1FkR8afDUqfYBE",
-	"/MsZ2Ui5jSTqCaGpTqlbHaM7ylKB4ju8uMNGnqyk3MTTSd1MaJlsimwETslo9NXVm1P08vXewdfI9Z8y",
-	"uM/HCNcxZ1JOtAdjodg4ppmYopsV8WQ3WQuS3RMN0ga+Dm0r9mYYPix1tepsrwOS3EjRNmkueySo1Co6",
-	"GlMVwBOl1XLIHcUCGd28081Uhfvp7W46gLiqaCpKtYkN8Kl9SuprnqwhNrPayaDd/Bhj88VuHFfYwn5v",
-	"y0ozzJus49RHVIQ5ah0SfAAK+1I1YXohnQVhO0e0Qyrfv/tweXp+pnE+/Cv+YLPEdRa/KPVw32r7eHJx",
-	"owvAbk5+Or9UFpoG0HKFX7bCK7JTtRlvI85m3HZCpE7NOPhYO9shuIH7ns47q3GEVIejGtAwZZAHkWUk",
-	"m6L351ezn87/75FpbOIsV3Vsd2Srm/bYPNhbXQFi4KgV/y+bj6sHjSiFfMcymR9Yv3GmA1MTzuaFsjPd",
-	"ymhbrarQS59EE7PAtiPv10G8blNXdPzHKOn//KpYHwVsnLrzuZlm3+fknpKHcaUo5vPLhEzjPtq1ho0P",
-	"eXZHtiKUsbDV5K4uEFT4bGhinJCYwcXJEd8QVtVdDGrlGrwOK7J+hIf65edoMt/OljkvNv2VwlNl+onv",
-	"t5d4TQIK4fdbtKBsSfJNTplJZD3YQ5nSBLWxXBGz8+2szKjrPW1NDZlvZ7B7Y8c4qMagRm4nqB54vQml",
-	"9n0AhHVJbI7durca6SdANucC7GgcpQvWbY532P6+u0VHVYJt4fkN0tgUWSPt9BUG0hIYEERY1H8r1akS",
-	"Pjw2EVCN4WzSw3VN4y37KvaiqPHXIM1tYSOgtafHyGH5w6+2OlvnutyTvMrbvTpwI/xnJ+/fX737qy7c",
-	"dAXh708+XIPY14sb0jLAZ0IjirZLBgMuzWpDjlp/Cj9KPMRr6tk5OYXw16JMqz/Yi3SwFSyCR/pPbVA7",
-	"5FmrOEB0qWVgztHOkBb+b6vya64ZZjLu7SadvL8ok+uV7qIIeIPl6hjFWmOPFT9+f3Jz+qOvVm5wIXQm",
-	"qyLRsqDSZd44jb+BgCAnbozHtqxWtqmQTud9qjzO3z/VcUA3iH+IBEV16GMyCe8I2Tjc4ubmxjazXT2F",
-	"hMRboTRh3ev2AYthhaRXtsFIZ+qkw4FvK+Qroavn256QNOFrKgnrVVjWEI6BpCjTvFltEcoUQy2jXrq7",
-	"Cs6TFb1X/I8ytKZZRk2gZ3rL3pKFBARmnqO9I3X/YWADMiJIrpRogbfiGD3bP3KewClymckZlmBmmJCl",
-	"7p4OXVZ1g9gsMws03EZR3yLjD6EGBWr7MqL2taHBqR7JRpz0sx19m/dfHhwc7nLSZ8Frqxlzj9n1zlMN",
-	"Bq6L9h/wdopuIFSnm5UTxVClOWLtXyNgk5jzeLqFtxLXmDsKWvlMCdWQ38r5Pk37eztTZCKVlkpc54Uj",
-	"+8262gg2zxXDlW5hdCF17GlO0AYLqUlkLLSQ24ARrRHMCbXk+FhagOAbcAN3rsdoz9RZ5Vtbtt9efugF",
-	"oXZ5WjjT2bJJvQ5FXJm6ypLbZRxX1hAp5gkvQEhLoAfFSpNCIrHiOWDQ6ICR7nFo7ihE3/bVn8Ps1j0X",
-	"vC5ucvBjHFduv7D99+6hNAfCDPApkdIELVJfL8vhXL9+rd7u9PvYnY7KM27N45b59iTLxlyh0YHFv2tg",
-	"7X+Gp+Vzy1lfOXDoIdUIZZnKjpMfStw6a9g2nq9mSEzT+niaqgYNGcbTujMhL2sU+jhUa/4MjeSfNtV0",
-	"v/VzQ4DVmBe03wea8QoRKSpe4MfkQe7vOnb9hbVXksGRn2ZYiAZAJOZKrozFBp2cFoXAGXioQMiZGeuw",
-	"Q7qrMCNSsTxlCTEHWAzIDEqzmuk+D9GEsnuc0XSWE7HhTDQZTDLfjmrwqHtek00DALckGw2gsqQMDsgx",
-	"YXBnsJR8OvZucKVdlWfLckYM3barz+0VN794ddiTo8mvgrPpFX742YHsdlZpy7wgUNW7KeRsM6zJbnMp",
-	"nonCrkm+hJpgG4v97vmrl187+HLYEthQ28c4NtHZ+AjNt675oal4XeI/CRu+VdrO52jCuJzhzSaj4cxe",
-	"NbxN1llhgdY4JUgUuTkNMG5Mgyxzu/T9A2+qHnZ6yz762UX6/DXKwFaL5DkhzD5eQkzG3pbGYTSCf0IT",
-	"LN+WPS8HtzEUWu1Se5nwNRFI3bWKpqMOGMbXEEzQUss9pNnAnwIZiQ292gKo3JhKP9FRC2UHLdaqF0AC",
-	"Xg+t4Au1d+vtXmtv+3aKs6yt79t0ZLJm69ZfmkxIqi3mpmT+tm5w+93d4ALGR5GszIymZa1ZhWu5WoYJ",
-	"u3a9YTW+VgVdLVpyiq3wQycMqePZaixy0+jHpigOKAl0EjmkyVev71MJiiseCmWcq83NeUaAK6YcFFzH",
-	"Y71Y7Fq3LLWyH/gaCHWdUK17FaRrGsY+vSrYqe4XQMRgNCbXx9w0ge0HEBfI4jQraGw8PrYjELwZuj5v",
-	"FAfcafHx1F3Lm5Dc3Pd6SwwqiAU7Z+lgmKyPun9z4kARgth9bb7pgItgWNexSG+uTRGGpszUxEF69YgZ",
-	"1TArJ5sMb0OKy4WXq6LvTaSFhcH9SHCWNbl0FQ8atgqpjZ7u/v+aSyktaIkp67UxQ1rmj+gn49XuDO2w",
-	"stNb3qsiMbTWROTKDHlcIKYaSgsDkgzsnRDGfni1//ogGtRE5KaGgI4MJOVOLxHIdOjZTMRb0csXL56/",
-	"bEECrmOI9mgq0nBOAC86ompGN1xsZkXDe3b+nYFG/1EFi1tXYMcaznRkF/W+SDa/JzzM3wGs5XN4U68M",
-	"AJwYmftkttTW1NS2tF+/vFaLprtlXnvEoEfXvPYBejTO66jLatj3Ps7TVnWJMzJWj91Vkjpl9HgetCkB",
-	"FNvk+4Uka4u1WFORvoSy8/fWX8ost5CjESrSnRGllD4IFuowWqEseGj9B4J4hXez4huU46dSmopGM0AT",
-	"tngcZSt7HYLw4LzeJfJmqeZAaEqHuim5j7QzCSSehmVXQk/tbH+pV35bPyPd3fPuLGs9csOmXutPGG/2",
-	"aqphxsMwhmN8CRWkrJZ1qleGhRRPclQdBpahiqE21iCe8Lv01fwydlCrtX+Nl3ggLcZrInGKJYYMOcyQ",
-	"Hk0rwYKrP8b6EsQ6/58XclNIlwwjJNkIiAswvCaRhnmxoQH1dpnlEkiX6QTpuqmj66qhNwbKWEPxaphd",
-	"MUUXDFx3InKmki4hkPkWLIdbZmqn9NJ0UQGEDjK+FBboFs/1m1jWsHdb26HgJS6rpJtyfw/3P0ctmRlg",
-	"5YGJoxdoogz6+cjir2jkcnpPrJrRjG50eODNN6o+6vD5Z216QxrKrAdKDQCCzQtBGREi3Ew8AP1V4XPj",
-	"YUMS2IFdw45Ir43RMYKLoLkYWSxIIgV4SHOyNi6UFsAojT1WArDPbPvc0cAxZcpYCHHEInxBxhGI3ocV",
-	"lhC2fcDbEXgjr4Mt6ZpP6MVj8dM8XOiGEO4FS8knn6Goz1xkdLnSXZzmhLIlKljKGTm22OXAeEw7G6WF",
-	"4VwXeEx7R95f1RamW/i2bcZrQJLG6Uy7KBu9c1AM4oMaw6X1ycY4vfE9QcVmij4CRJvPNmPNq+Ky9Y5W",
-	"M7E8rgC6xeWobBl7KePqR71xXni/UziWfYkaP84LC0KAXQkKI58iFKs//R/zn93oZ5XR26jwuWnLBajz",
-	"nflULD01md01CD7bTbiLl5+brIYqUJzuo9qIQVyHKNMBUNkN3wjYTRldEOiG12d9b93DNSwzK81HIDcB",
-	"ambnFQB8J0ZIKmZOLjTn9mG0IbngzAByJLKDu760bSWUBtTIDo2ANPWj6m540aPB8EvRxKQvjEG7el1p",
-	"xv/YDI13jcrTkU3OqNy/WCtjsdJdMpwTnXtoEjRuWYu6phMUb9kOiqi2xjcun6Az1vnedhqvIgX27sC/",
-	"U5e1xLNw8+o6TJnY4G7x9eqx2G7f9VX/1b3cKVB/WXEo9HkdCr2qKHlKNikVNYxNQZ3ay6ChFMk9GlIW",
-	"1a/q7hkRDo0LE/WPYqPvSz/9VpLNW75sVW4VgxWF2Pg4p43oaTasx8gD9MohTI64vM9NF8R0NloDe2GG",
-	"GD3AnjfAWvSx9uqoqp4+09GIpo47KXOckM4r8N1jEfleDULk0/AbT4LHd7jnpWh3q2cH/tPegnuC/+2A",
-	"fhsWVl9CYJK64uTzsZoi4PVWsNZ95knziqZcpY1dues7Bpqh+PoA8HkG7OPK7SBRRa0X/Anxt7D0b/+m",
-	"/ufzt9AyNrplxrfAWbXm01XfOZ22LM575mvPEyOnDDjhM7NZVlra/1YqtP234Ux+sR/5JAlLn7lCLoNr",
-	"9cwO4/6w0B0wvJCgHkZWs+5LLbpUIQcCDvTRbsvBvd49AUVeYpoN6VPe1lujEptuiCnPgBuFuxTRNRES",
-	"rzf9PW5hFSAYai6XHtk2JuV6/cmbCH9M3sA5BQU3rrAGDQBtLFNTV0ODveXqHpJ+mqNJA21usmH1RnBi",
-	"RUgUyQoaThqHvWlaN0VQwcEZQQWzaTL6XTBU7TeZDq7TR3Sxrxl4fiJBnxzZugnVa86+NlAV98lKl15T",
-	"cDazDak0vwSNe3I0yYlJ7AsdEEcpNw4LFtp5X7t3bdItpdyyO7I9QrGeIUZfHe69/lo3uc6JLHI2g77H",
-	"4AX46mBvT4tknc2Nl/jrKqt166y9G2RnA+2jgBXRtyCktCeCAGalBaPrE/GaIAZOIdsDLCP4XpmCbdnM",
-	"GvSttE96deL0zZIdHA0/JV5n7r48VHpQrlTtfKdw1HhOaknjBkSm7To4HTFcAiFq19cFJoHAIDI5SOOH",
-	"y0SZRVFs7jb3qOTVqvIcMPddeSXcCd0hIqqwO0XCJNUV9Kh2HuWmRzp1vZ613quAtSvpGbDwtJY0gKp2",
-	"VNudOCFZUiEBdcZVHSNdFmWkzJrkJNsijDLFm471J8aUKY0mrqGMDmwFHVKlA5lZUD1tPYD+jOj8E6Sv",
-	"C7vYdqTTg/3D7w5fPX95+N1wuIiqT6yhXxvOBUFK1y6DLJW050TqMjHfo+pplWmJid2k8/2OuGJQato7",
-	"4A2Bwa5Ytx6yE06s9HOEmw3mJKFCp0qQKYqV1g1CiQp0fXNydXN+doxiE/Q2mJLg4XD7HN8ynBPbquRY",
-	"u7j1L2oQh+9yXHd+mx/PL69PbtSbt6x8QL38lQcBqqMJX0elo/0rEMopt155ALG5ZbFzMMToKwfnYLnQ",
-	"7ogQiNCwdGqBYNJoR764ZRqP5u35WVUamz2aQBybmUbxlT2p0WGARM1X+sDtbvKJ5yZpJF51pkoJSMSI",
-	"/EwHkKCUSssLKtJoagM3tpGgVpGBGxdrxBe3zNKK6UsboVjfyfK/y1hZ5U/m280ftX1pztX87dggPQgJ",
-	"K9ToDtJk9BCb+Bsht2X68N2uBYPX3uIC1WL6JCM0J/KBQMIE2Wh4Jf/0HokKhu+Xs7TQqPfN6OeQUqoT",
-	"NiRHhKVTZDsmQyiJaWB2oaOM4aKbxvYlXgw38+tpx9bD7n2uEPSjB3xVibE+drTvQkGy/5+9919u29b2",
-	"R18F4zkzTfalZcdJ2l179txxbad1d35t22nOma96TYiEJNQUoBKgZe1MZs5f9wHuQ5wHO09yB2sBICmR",
-	"EinRzo/mrzYWCYDAwvq9PmulR7tIh1tM/GMO0gRl5jVqoMOOsplqyIjIo8KGBp7YPXU/9jB1PkMLcQ2A",
-	"HKppZZuCuMXInrmX1+yORZlep2egdxFYi5gXMdpaNsJ5vhzG2p50IZhU5GFbDPa85NveemlP8h7hjv+2",
-	"BYVaiN1+Mr/soqu1gXd28csXjykoM/NlhlHFkhau9jITXD7AOppbugKrFC8U0hvomlRdy2FN4RXVdEAV",
-	"+06RKJHRjS9AwOz7DRrbPCnkjRgjvHrescxSNwfY6kGOFutQaZwXqnXLusIKtGwwfzYlWna4gKebwjAv",
-	"BQCLmlljhb+g0K2K2y2BmgOVlGZtbBOsy5uWZCqTpEegNBXT98zmWseEU4etmVDCeSyhOhaU/CIGtNeu",
-	"q3VcC/Nv8UY2gaHwXDjvKL7eNVBN/OCB1Ty6UR462Xo5joiQs2K1V/NeA/YLGySqus1YNgLdD5XHbH+8",
-	"so4wH7hJgWhdubk5SmMXXYvrCReZBoZrbloyv6ba/m0n2Ikph78Yns3YTUznKv8X/rLqINOXAPHXOqNd",
-	"koRRp/67sapa5OCutEoUpolFpFlQwLFeT0hAvcDpUz4aQ7tZzLVdiIhTpfhI1DXEaQDqWFkzs2GaeOxz",
-	"3dYmkIm6gJQRvfFg3oKFuaN5bYasQLhXMzbVK5Mmwd4zDAbQQFxz1Nxm7zUHZytxyAQdRXgKhU9bdWfw",
-	"M9oWCpjtRIUciQagzbIkhn9W1l/ENXmJbwQDyKtpKiOmbJ59o5xAmLk68Fd/2oyJthn2LbPyFw5FYCgw",
-	"34HSmPmK3PdUnhXT4FFpe0oK31s+Dx8YalSiiMnItUlv1vThigxZUtEB+2Oww9V1YcpKZDbkDs1KJhkV",
-	"djuWS5sdn2k0UrWJ8DHYyQTX1T+0TVgpvFOVbvkx2LmlScYaLng2roTUeIPtDKSxg+HZShTXRcpEswSn",
-	"DzxNlE4r39D8kOzuuMV4+sgPZgUNnwCxtKbkgnldT9W2wU6rs3Hv1JxNLYEINrv2B7cMD4cq0qHF2l3u",
-	"p1Z/wjKJ72fgFTXoW5QE5basJafCIawlg0a24gIkEbwILl1LB6qOEFqI9BJtrotHuNFXfF5rwJkkWfE5",
-	"qjBom++pUk5qY2ZvhsW22G2T4+rJwi9+1XY164JSDZSkpeUOyxvXtksI3LuWBf0iSxB6EOLGFfduKSpv",
-	"rq6whasY9PX8rAoMYMJF6W9L27i49fgRldttFI+fNtjri0zARnvlbGGfM9GCOM0YrjtUuRniqrB+RS1i",
-	"xUeuDv67LdgkseptKuG8bEaThchXmgN4FcbzqwHnviSo/FXswX02eJ2wwjahfMJi7Hw3ZCJitlpRteYf",
-	"nwX0fk6aGxVO196PL6pZQiY2PQNfHrzFAbBpW+dxo47BJzSBBDmajlTzxK9iJt4ybKkioRkuJFxgRBgq",
-	"yxbqMNd3FCo8u1jDicnELapdQNxMmYhVJbbgazqxqlOerOZg4QsAYj1yCb8jwDgjgNxiFOgAAflnXDFo",
-	"aMCVXuhnWZMvm+sff8iqximKhH/IwcJOtk4Mqs5Weif4nxlzZct52P+laywU8xGAbYqYhL2QhNchCQ9D",
-	"Eu6GOaK2mR5hfI2BY3ts+SrKFMfo1cKItDzDValnHgPBnAzgfEzoHJBku0saq8wnvKRzlUMeUJVXfkFp",
-	"LKQu9Mgx/suIyvmUkT/kIMe+xTPG7t/u4kwTGmGT8MK5O//tWOvpDtLM72v9LNb8KN6nOhaTVxS4mc7+",
-	"8+zk3dVZ0Ylf3WYfKo42CHHdc3X9RgX1xczNxsmXvwEm+rqULRi2bvtfytEGjeQdmJxN5slLP6RAEty0",
-	"m3yBIhYCXAW53Swm/H1F3fwGCQA+c2aitomtf79VafGTdqXFkGQw5IImNWEGbFqTA79jeGk25tHYAwaa",
-	"oxxKrAsybBX/X62uzv07dGtvXdEpMx3JCbt2pSo1pQtTmmoe8SkVmlChZiyFVBWZEnYHbe+w9fT1s/0f",
-	"sczCMu/VReY/5kDb11uU+e5jmS8g228zzpMNK2MPtqxihRythnWoyDiWS1F/cKWoAKdfuqv7q/M37Htr",
-	"80SebVmo+OSHpf7FvhTPBgT88otrChwDK2rUvkoP79pCNGFNH2i7iV+ZAPNFyFvVDFfJMBx5xU7WJRcY",
-	"La3A62zCmk0bsGme7I5GGvz23HCRotxA0KOBKz/2CQjvTk7OLi+LuQVX56/O3ry7KnWadtkJdfoLZEm/",
-	"tlS/Kte3IsV8TY6v7fteO/Vv7bvmvrHivUBj6IGA8KYiQs5qLe5aTHvrerNKRI79NqExW99VqmSkNSrC",
-	"L5p5HolrA01hE9Cb9lqAF6gVhW/TTF+3QfJwaZT2RFote7E7wWqzpTZWg1gTbVfdWB5ui91Wps99Ym9i",
-	"QJ44DL6AHOSQGwF56jNln5VytgPynJQSar8n9j6WGjV8v468YWXXTQoPy9ykjSBuIxGtMHRl6YXlBflF",
-	"X6CW0j2pZuAypQ0ikQuBc5uPmIO7VgARQRzWPdk2kd6IJTpIWkSvrszj75yDe3WTtvLy/VRVG1QYtuUe",
-	"MRpf62yaMFWjV/92fPLu3au8i3PCaMpiMmd6g90aMzrdHO3XkNh2b7c4KQAUqzkpxyYFTeb/Zi3SoOCt",
-	"TMvN37ylUbaYMrH2xdYv8VtWoIqWOz2RMR9yFl8rLiJWuUvNBqoVElqar6q51i9pOmIEI2sBuWHGfJ0u",
-	"5ik1vNyQ8l0zzy+MTgNy9eb48gr8ZJbAoEKUp2RCp6rUfKctsnSFw6y4ntJlKm9J+aqUjzMoXfnaw8rv",
-	"SyW74Qj/38YmaSFthdR1Vj61qeU2xyTmcY+EE2kskRGdArwoAHolyS4+CDW/scQuPARK1DFXkuu+GPKU",
-	"qQKso1M1R3TaQxiSqR+Y68phXMolDNXrizBlU5Bl+IqMoix1uHu+LRX2eYVHNRYhJGyooT4Q3prxJMFX",
-	"+wLAUCcAY7s0H1TqlssA/V7kCr79l1uY/d+FiSutALOPdf22yjusbe281fOHMg2cdenSY79T5N9le7Iu",
-	"NRLylczUdbS3gU0MadLNxbQh8Aq2b77VfMR6VBH/ZGCnrvoWiMxV6KxToxqlZq//n/+zv/sj3R0e7774",
-	"/cPfP+4W//mszT+fHHz8j6q79lseRG6xm4OMJ848WDZ65GRSk5E3qimh+FmSFBvhu3A1zACxm8pITSH2",
-	"vfoc8uSWkaw8g/dsMJayLTvbxLBz79Skr63EsTS/c2W0vHZz+pfqGhK+H88tCqh7tHK/mYDfqjNC2S0T",
-	"GpAt1l4su9tn5o0reMGWJHIxQhFUTSCIiGFrF321g63GtY1Umxc5jPgtE9dZBYzsKTPCEvohwUMkAyBZ",
-	"SlI5O3L+MVfcA13lsZqxtza839Q6ZVHKqnDvxnImABk7sPh89qI4L0jNSHXFNPijxXbhIxEQwWbM7LHZ",
-	"6cYQH/Y8L3HVFRxzoxzcNFmX+njP+HGLpYlN9+G9fQmC99V2s/m48mUvX6ClmfPLl59piZmswm1zW7aC",
-	"853B6Jt21K3MNE8Z0ZKMJJGi1DI3B5ac4dxEael8Hk6DMX/aMUrgrDqQXPsdOU9ZJnnzZw9lFQJsR44I",
-	"AQX105QN+V3xqaLnsPe38AjLlieMCkVsEwF/R9o29Sqm0i1fGvtFGzVcrwXLqulAVODs5T3TacYWwF/u",
-	"gfWvJiHI4jgioZCzEhCNxa/xSR6hvfewHN8Vwyf8Ydu/RQ+9obBgx49RqQFbVtTgu95dvLwntmHWsOL+",
-	"PiBgjL21zfVop1yt83X5gddWidoRmyUhd3c1uqf8T0VZdTt66RWPe1aDy/WDlVVKZiCWWiWFRMYuwJRm",
-	"PhIb1tut8TAXtroSu3SgZJJpRsZaT420MP9V5N3FyzzL2OGBEQad7EiaJQwEhZz1yAWLeQpdIqhtQ+5S",
-	"JxZz5/af/X2t+Kg83OpCIyBTzCN08Dp6zFSeXKeayrUmWX3r5NpY0glv6zkS82vNBBW6HiPe7D8+QyIq",
-	"yICRaCwVE9VCK2a3LJHTCVs9JIgMc6aEqhvlCm8hM4ZEKYuZ0JzW9BK6YfPa5gfHb8/JDZs7V1XeYG+t",
-	"cTBl6YQr5drcNM/kTOX6im5oAA3423grKnZGQtIPxzbj0Lk+hX72qtIAwQNpGpazT0/oHxj9rPDG2ie4",
-	"WPNEykaNfAPuS8sbW1z44pALy1xYU1Ck1TKZVfIcSINvnb7uim+BfNJMKPKHHFSVMiz3RWpOMJGcTGgl",
-	"DtTZZKrnhwsF0M0HjpmmUduOynFKebtS4DGjqR4wqjd8S7E/G1XYBTuAmagq86SNoP4HBCLa7ZHLDGtQ",
-	"KJhI1T5M70qAGvQUrK+prKvani7c9/qdm6ZcRHxalYT4HkCkciZbBLGsyd3+M2MZa8sW68ss8wnbNaK0",
-	"+ThV5MC1smgCjsyIlkncsLujim+qq+Tjm+t6b2jDvhPIihq1nWtRGNSufXCxKmghi8CebYF6i5lPcF0W",
-	"T2yBBZTagDfAsscNwUzjDVuCb1vi+LF2WZss6NgWvVmPn6aprirGrWX7722Ax6hXaSYCgr2WzdPXxQLJ",
-	"HFhLHRUAaOrkxTb65X5VWN4x47qi0DVtyCsLV0HIYnc3IFf4+LxvlWPwCwWhTw+qmkMX2O9yFuKEijnO",
-	"RjX4eo+KRafEvGxk/fWUpdf2OAcyE7GCluOYns2NEq8kVnxg8mINDtASeu6TJgUn1YU7L2RKpkxOEwYB",
-	"TMEY9pAfMJJBTc8mJUKVyd6/SFUJRNxYEK0O+edipLKjOuywJiOmoeSqTOOAE15wl3XkHVxRZ+vFQvVl",
-	"5YrMUq41Ez6StriU5k52W1V6efrPBuNU5S/U89kNsAWOyZQiyARehApmtrGXCwds7uRCPX6tj8sOu97F",
-	"BQ9egDhL/frbVtvndc7YBkCSm+rsWwCJum7QyJdrN5Lt22upzJiwECxr2L43F8wO7Kt2Xjk0tGtmZCIm",
-	"NNecWk+ldfUsDqcDq1lSomTetdhuH1fk5ZvLq4ZTNuXwXGOxnUxix+0baoJp1ui4qKt7L1a8e3ZFi1qo",
-	"a4SgKkREzWc6qIjrNngkm2mjHemUTpmsJr8KWlnY6WDpqpT00aUNqb/aNcjnxydX57+dHZHTi+NzKD2w",
-	"zT2Uv2ljiqWvIH4KYG9HQKDwMwSoheyL/HgNWYflr7Moz6FNhVIkZbf8lsWuU7Zgd/qInJ5dHZ/8cnYK",
-	"cFEy7YuRlHE53QjXvBPsuEXvBDtmLeYv9u3KuIpzXW7lb67r8+Cwww1jyq2C9tibP5ZwmptQrfmk0/yN",
-	"hcK3pp1Kn68Kyzn/pGAz69KlqWtgzeLAoRrbPVjT3BlUZs2UXt2fwW0oMgo/8YjluRDzvJNKrzEE8NNG",
-	"3UI/eiB7h5zZuL7T12epqo7B2IscmhpBT2Sj3MGnpJlo4bFZqG8rZzxUxjeKBAoegZxKIRZdauJjKQEr",
-	"1/MUnZZlbftl1a7ZFh7UwZDlreTL1FPKVcjPrHQQ9ekKdRzTbMPJmLXOOd3q7q5yfjUmx4ciQcRDQglp",
-	"WbNOM/b7Wlw5fKvgcKk7s8Jerjqm09KWt4LF3RJLo7Kh+koFqViO44EZArTiuFY5hERnYA3rOpk1RMl4",
-	"IDQMLMXqCoGFaDaZGnaRNzKH7BuQJd8ZQa0gs+OY4ApQ2MDCbWpX+B8fsNayL1I2ZClgGEEbSJ90DNfJ",
-	"rAO9MkZnglZRxmo5NAMA2EHv9fGrs96U6vHHsC+40JJQKFv8Ttlex4F51tZo2wcJPIdV5vh38kbYxOch",
-	"F7HqC6eRcUVEliQ9Ev6HWbL9Bko0u9PFTxFG3e4LizyS98FeQ/X2wQ3xStqjSKxu4bV59y1a2Xurm7tW",
-	"LbdqoC666kLmmKD3zy5egZyJgpgHaAxF/uv41UukDS4Uj5GAzT5IwRpcu0rZ1ewVMzPc1TVAbO75h0w1",
-	"cukJrdwwYFI0ccTg0I1cMebRK3ZXeaDLe08Qih4PNZZRNoGMYWd1i2gsU+TYNOFUserQeemA2m24TxOa",
-	"00mymghLxGe19nq/ZM0u4jy/VyEdKhZlKdfzS3NC1ts05a5d6VKSjc2LgKtBya/vrxC6I0o4pLAAp42o",
-	"4bJEMU2OMz2WKf835mdCxdLOobHiY1BiUXTu/Ofu8dvz3X+yeb7NdMrNvz8GOwNGU4zA1y3Gr8VMAJQG",
-	"2hS+50cE7KOPH6HKcFhR4nB5Q5MY3T5gOR1aH1Pe8E8RGqVSYcYJj5gKCMP+BmxqZbboC1sCD9RDigpP",
-	"QOIsNYq3ESpvpdKjlF3+62WvL/rib387keIWhYbq/e1vKB8nDKCHwXhUgt6w64gqdgRcGv968eKEPH36",
-	"9Ecz5LurE1hFX0y4WSe6D46IA7/BNyY8Sbj9jTwK//e//+d6osLHPfLKTpY7n0A8Y4+2hA21Ebs9coEg",
-	"K1bcZ+JGyJnwK5Wp/9OfGUvnZEpTOmHafgUoBZBJgx8N1fHwvWeYGmr+DeqDICGdThMewdL3pqkcJGzy",
-	"fxm+F/or2xePzAb8+Oz5D4+d0qSgApeEkYxZeGQeVe5t1ZvE2EK/hMxKrsbmKwGKBnKv4FDNdYW5yYAZ",
-	"C49CUrRU2HQJixmObEZr/uyEzt1QbkF2cvvFl/zfDD74JxlzpnIsL6cKhpjO1JvQu+uBjOdYIBgG5Al5",
-	"xX8q5NcG2LkMEePNi3e7E3q3a97ZxXdsKjcVhQUqOldESbsae5iEx4VDsMs390eR8D937UO753GIMMl4",
-	"2b9TgWse0xfg0TK6ggA8ElAf7Qc9Ofh7oUVqQFiiGKHgoZCCOer3WQSwkIq77WKXkRRDPsogyUCpjKUB",
-	"oaovwhKnOSQ/we0n//vf/4MgQp7FHMLfbGeSfF8yYcy7cI9O+d7tk7Av0NUKqqTPO3JRMwWp53e7+S+O",
-	"0hw3NZQGWw3WYl+kMmEK/cjcZkbjHSukTyDvNHYdzmvPgSvybP9J4O5lXyys6dn+0x45F6SQyUQmMmZI",
-	"m5AOZ4gslsXwLnk/ln2R0OhGkdDqyuowZTQOiWL2w0HdCf/2t7+VgeVmrtUwisiY0bgv0FZRJKJpOreH",
-	"egVJVnigvscOz20Amwwoh2DJFbL1zHHhy4bo+uIRJe/enZ8+Dgo/XECyV0geOTp7elAgs9Kjr+gfMg1t",
-	"l8f8r1yYvz7aJ1qS758/f/r8MYnG0tzwInpWXg5ROCrna6Vibr/iqIDkCL4Bs+dSJHOCJZ05uF9hGKCQ",
-	"R8/2nz62O2YL/WDLnHqhAtzswNVjGJuS0Zi4LQfryjq2LS8x5pkRXuHZFR2FrtrZebS46Is/M6mZ6pHw",
-	"fLj7iupoDFbbWAoJV0uKUpGOQ4V79OzJge8YBTfE7AFulh3d7Pz5cPe1FMwN7Af7+eyKPHq6/+xxz11v",
-	"u2AhBTtEygYURpzUFQUEJGW38gYAOSz5WCe32bPzmE2mUjMRzc22hW/fXF4Re4/3YOcQIjGHpzHKnzNs",
-	"NL1hILbDwjiGT4QIwmtYkL2TU5baww6IT4uCoVOZaea89DdsqvsCMlAdaz54Bv2nFA4JcI/uOtAR5QIl",
-	"HkKhuXbe+Fxf2I5K7gtSpmSWRsxC9nCFjWWGCR2NWEzyrzA3ZJrQOYsPiTF9wqP8qNzkyPQ8BKX5Vggz",
-	"gIjGhTw7ODAyH/+SOtmfKdYX2ZQIaV7qkbcZhEDkcJkyUxan/NZwFLPT1pqasSTBsMYNY1Ms8zYbpmxU",
-	"zEZTXOmcDZClTloYEwfuSDilIxaSR+AOevIYnSzmb9eK/5uFpCiJbVdSbBOKzCAFSf9kP9jf3ydQnhYz",
-	"Nu2RULA7fR1lqZJpGGC4xti9WHGEf148pyFPUL7BoEY9E0ZUT0ErjInh1gz0I+QH5tzMlD7VZ678kR71",
-	"RXmx+PnCVjsCV8FPstAF/4CnQ4z6JDxiQoFHyqrXx1Ozot2D3r4tbUNlWB3u7c1msx6Fn3syHe3Zd9Xe",
-	"y/OTs9eXZ/AOOA90wpyOXPAtH+7s957gI3LKBJ3yncOdp7393lMskB6DPeEuI40nXOx5L8pemoG9OZWq",
-	"wm47xTr+WQEVFfO8ocB/MDcygyVDeMReDnHoUNJsg1NknH0xA73NT2z2UxodC5xD7jIYW0nZzPEhmxGn",
-	"Izv5AhSDMh32fiJTFhbLTLkCCABs/3/k+D7XCABALkFi2ugMA83Nrcccf0Gzdt9r7iQ4ZLDZpws44DF7",
-	"1eU83jncSTORO53M1jutGzwTFSUHQFn2lkGfoYGHmIsDs70e19cZbaDP5zZbnM6vzQFai4tWFeB8/N2D",
-	"Mv4k4zm6kIW2Kf1F/f4Pm3OXj9XIv4ZOnI8fPxZgG4HkDvb3u5/tIhNoQFZkchhWFUvBgrxz04D10J/s",
-	"+/RUzeKXvfcCC6fRKs8mE5rOzeXFQykoTN9ZA7XYvxXKdSDUTkcK8BnMXdsBr1GuK+4cYu/vQ/zVTFS+",
-	"myrHcBpVFThDglVuun4H3aVs80CMaiaJXaUiWo4gCnpEEpqOzBUD0wwQPZTukRMUq46089IcpfmEamNe",
-	"g2oTUaEsvULxubn5KBdxYgSasyE6xax72txEDoapTOcWGQkXoKou0IhpB2B1j6TkpqigoisQ7lOZ6i6o",
-	"xmcX4RcXsW9sBMX8ZQzyh83hDIyE34aApnzXKHS1tPO6WLpOjot6MALZOlUaDRBDSWa8oKSNgwXeF9Zk",
-	"wOerjtNY+cdvz/9pFtSEHYIqmhtgqFSB9zeZF7slm40CZRRjvfbe1fFI7DW7mkUG9esBi5f7z6yZpFgI",
-	"04wKXa+B6qfyzdp7i67lRs9d8n83evYE1KcmT56jcnNldJsdFCX3dC2RUsBxXnEz8yxGcypd3E4zk7eA",
-	"incOvEoVlw5/cLcuqFGZrnKnQd73HpR6UJUKyccKgCqAuKSI2CHSOTVscmxvlzNleuS9a5ObOyQSqbS1",
-	"ypifBdRcNKfgwvb64p+WjM3V9bnY9pZ7vg9qjizXqqG2tWCSGUtY4j1ErH5hOCa4JcBytJMuMQNMZcBD",
-	"3rkfjQQH9+pI0Qtv404LxPuks6lPMFHDfl6NZLGmnXVA9zCTLrYJtC9lROv7sRs13jnfjLG3s/hxFezN",
-	"hyM+bn9ZXiFJufvS/rpUCKm9D1j7+bEgrZb0AU8wC+JjDdsydHD6EPyqVhe1N7d0aNufw89M39sx7CEr",
-	"qbcGXzifj/VRQ7tUdFTkbM7YZVyQ5850MyYV+o0IdVK7L8CjY5veuWQA0DOzKGIsrtQO8eUvkSBQrUSF",
-	"pSNCuEC23xUtGLZfqzQCPSs5YeDHjnkM1nXBx+R8m6NUZlMVkKlMeMRZ2ffkcJOs6REUOm650guLg1eI",
-	"9vmAA/bCs/a79a/qlPKEyCH4LHlK5EwckhDcjbtYzR/WqqW2om2JjKqUuxsumut1OPI/zSsVeqWhBB4H",
-	"ZMjFiKXTlAsNaYxyyiMPDejMWKJlnb6ZF2Q3W9VLOmAJLqhGR4aq7E4Gu2XpYJOxKjRw7yoeFjJjZEoS",
-	"qrGJeNX8gJRTnL8ZCMbKBWALqXwRtXaA3GjmbyZA4e6sNwHsqXRmBSB/kKn6zg1d5KbAG5eZaZz8CbG6",
-	"ZUa6d8tSPpzX8tMLZhaYaSs1Yw5+GRfzRmQmF2owxoD/STHqIuZ94f1Q0ZhyQR5B6BPZXm8SPy77VaMx",
-	"i24UoVgFyWJoAHOEwGN9gb5Uc2+uFfszJP+wznf4RyY0L2BDQd46hlDMavBi9EXhbW6uS8LZLYt75FLL",
-	"qXemIjYhSnsHPTVLpRhVsWncxGPY/TXegxz3ENYEvVNZdHNEnizActWxC0AxqLy4zbrELi7olbRrUcXF",
-	"7O83WE7CJ1zXrmW5DHXN0u71upqz+c0ck31/pWN2aCiviysLM2L1DZqroAc0uLHoNVu6swMa3Qx5kqi9",
-	"D+5/11klP9nnWquh7sUVuujqLXEDvDC72ZVBQdx3Y1SFa0WmqQRwpsK2/iEHVUql+XPjTd2LqIhYUm9j",
-	"nGtwX4CjGAI5aSasD7rgAQRnM6S3YYsK8GOcHL8+OXt5dtojvha9L0aSKSJFpUcCltLdUXbv0PhVDhDj",
-	"YF2I5WFp5gyy6gb5xjWhkGWjI07+3LPRrnX+ahcUc45rZPiJy2jLc8IA6ZbfMsgw61Wr/nasU0ZjWx/Q",
-	"+uxPX/4LeyS9gEU00aJOX/7rymj5rd54kZsJrd6DlL6r+ZS1f+skoUpt8JoUmnLR7s0TKVQ2YenPxm5s",
-	"9eY/2bzt8z9Rxb5/1uqtX8A91+qVt5jG1W4b0Hn4wtgtrd64kg2ff0mVhuqGFnP4dxrPAk9DQPEVF+3f",
-	"oXeN3wGMQS5Fq23+mQnLC5ov7xLyfFpNc0lHtNULhstnouXFSVOW0NZbcJXSll8D9nmrN46h9pu1m+YC",
-	"nUTt3pGyBVe0HV6/Blt7tczO5Zr9lE5MZC+Bi36/guiPkz+b2sgFub/3wTZhXRsGWBLa7WW2fxVawq8/",
-	"iuFrKRhkT259Eh6h4en+s/XvvZb6lW02013IoOoAuz0/sxItU7ZSuR+wSE6YIm/PXp+ev/7ZwyoYZT5l",
-	"OuUIrYDB0l5FDACm6IwMlhX36i12j/DSsdr+yh87Io6OYnRVJ41KMeS5Njr0am2d3U1lWh8neAmKtwsJ",
-	"yCT2qSYBxIqhnAarnqBtqmBYyuDrVoZ9ERbOxxg9IebcEyimIFyQAahxSxahonNMpBuwCEHWMJMZlxMU",
-	"smyxpkAOSWGqsEde5yWpE6puWIxWBmQ0maXatMPwQ3+Hibi/gwm9Afnf//6fj4iLX/gJ681If6eQw2r+",
-	"Dg/7dEWC+9kXM6pIlGlbD2FmQwATn+d6aM4Vn7bVvqm8MR85JNbA9ZmwfWFLPzyIInbuM6MG3q0I8X5r",
-	"QfXIWeyKo12nQQe+3Bc4K4urLGj87Zsh9c2Q+mZIfTOkvhlSX4chVRHKcLUkWlopdASpod1HMxrAFVQF",
-	"f3w9iG3IblPAjaQrlZF4FyFVtUvGR0trbtd1oGXM5W5XxMtu4aUcrqqcEq9rQR46FElNOsl3P0NVo7Wt",
-	"V602YlpIrdp4BVqcYkygvoI+3prEjVzZ+BlHXRMavIACEJdvV5lK4Row+71vBKKwsBCvxBchSZfhFRqx",
-	"VzMeqDg733ID6vZ7fZIAUl1nOQI4nBnYMcNS7RlWzW9uUOPwex8KiUErHSIL29Fa8S4oxFt7N1Dr7DQg",
-	"ObIf1XQ3odAN+xwtiC9rW/rCAQeiAPVennHSlPXIMbk4u3zz8rezU5zfOysuzn6+OLu8PDvN46NGqlhK",
-	"qGJViNXW6SE18VgVvVXdhyMXPgc7SzVKtP505HTp/ALGoMbzRODHFhd2lnLNGt3YvZiriKZxvQvs2OVD",
-	"IkXa5zERyPrEFhkMV8V0wR55m7dgKQc/bdW1WZxLuqxMgLSTPjR15nUEkCZ7T0QK33KKX9iiFKDLSkXY",
-	"+rcpu4WQQ11+eKHm0yZ7WldXaKs6C04pcBBBCixm0BzsH6y/EHYhxxbwtAvebOg2m5LcsaZQ427Orlvc",
-	"JY/Ztu4mWaW+0fVxezyUacRCbABg3z89Oz4lUjDVwRWDtX/FF8zS1gOV/n61FwqcNt1fJz5xfvrqq/OS",
-	"CwZIB865m4NgPtknr36CSg2gHKMU2QjCDWNTbM3DYwRk6Qvb6W1Msa+GjeVAiCaGojYyljN2y1KLT48V",
-	"bbg8FvfIuQXP0H2xFPw5srWmNn1wwMy5uae4jyD1CH5NAfSsLwaMGL0Q7y7g/QgSgsC3OCSxtOljcpqX",
-	"rVVWneBiyz7uZteqsWH/cLKpEFxBEqm7TD6KYjOqDFfsgN5x1rV+hTKElrGkn/39+Q/f77fwOdi4ZLNK",
-	"6CDHW3OxM5QDLwo5ZpGcDLhwkCzHr0+PMNwCAG324qbe22CDK/jwm4uADDJdECNY+BcGHvfJISNBX57Q",
-	"z9Ej4Q2bm+du2PwaY1/mX/Z9h7Vih4BmMrCoAjTVArLUesfKtyjOtyjOtyjOtyjOtyjOV5wOd/ryX2+g",
-	"dcG31Ln7Tp3bMGOuDmDi1OLXOgTAAmxdQVtHtK0wZnE2ZddGh4CKdACFdSq31dMhK+hwAVziYH8/d3Cj",
-	"Iu5wAHFQ0EAZ6BPHgiwB9yFCmPOOuwgVwfVAoXjIYzY57Gf7+0+jGzaH/2HhkQOucGiWi/h4CxNVYuVV",
-	"qDjTTI23yBp7INt6Ifnp05kHVYbBORpiSAhY97eAYXF2RUd1c9jH9uCZj8FOBUbiulfzV/wbH4MWwBnW",
-	"Xd8aO6NLoJDVW5wHdeuBQtps8v3vzZYM8m2mxoSuy0ldsge//+GHHw6efN/CJeLswb2BixNVc1dEJBbg",
-	"50A8AWy3oUIEiuXFRjTGknMDh0vph4xGY8ORwUWC3n6EUzRWp3Y4yjqlkS5yMUj8g5y99XxM7dw3H/qp",
-	"ZZCn4+kvcPMb+Clgt3c6oshsSrQkz/f327sqtiDNxWT4mCWsqv3dexeEzLM1AWfjlivbTXgsAaYDe93O",
-	"0TFXbEKJUKdc9EWIJethQXXAUCki886omWeIePBlObv/Y0AykTCl+sK60yuDTfARXebtL4QBsIUvExVL",
-	"rq/5NstdCwlX9abtTB009l27FtUto7f3frNO4VziGkHPFRlBg7rtLxROtJ7J1zn2ghpQGl+pjC6GADti",
-	"WAnouh1FNz1yLEpuvSWc574I3e/Woeb+eU11WINTeX8EjaiRktA4PoQPDN01DwP8d8IFQ8hlmgskt0Dl",
-	"Ut+VTXV/HJAwpbOQPHKewNyPaJgWXBXzP4GPhkGiPvgjNbvTj3tlL6XzPqoQGyomMzrPoaFrbpwFSa7O",
-	"s3I9Mu0sBX0n2EnpbCfYcVsA0Mrw9ZXNMrdMvvqqSn42LPTpJJMm74GfppwpsDjZrTHqbNDtkCjGjG6l",
-	"03looUcRYNSyuSZJNQ9QAvZQCTX3lUvTVW3RCTYDAB0Cu9cbPZYROsAOGm1prYUmtEexnWU9Jl1k/eaq",
-	"R95evDnBTC1oUZJOlAXsx0yBRxdnpxfnv5299qldJ29evzi/eHV2+vioL14cn7+EVxET2SjiQ8oTAN3X",
-	"6Twvn8ltNJd0IFPMHwBnSq8vrliScDEqLEjPeMQ8wB0MtYCAV0XzNLoRcpawePR1Ev5xdNPW1fHQtG+O",
-	"csG4g1AfkJS4N6p3Eq8ugPmmUF/XWxPSO87F59bVkveumdrF1mX4nmtl0wC6S+5FHgFj4ul2UiRbfbBr",
-	"UwQdS3EsyvCVIHfGpj7cQ07PL0+OL07PTqutt75oZL6RVdbbYqrgV8R6FpMEPxN2A0l2JQokWyUDVVOh",
-	"06LrizLynKQccskzPZBehhe6jizQUwZVuIXSX2OMcPvABJr5jdkksAXJIi40vPCNePf311pdL+36vwSG",
-	"5tZaw8zsUXTKzKiIoFLedQdTERMxNIS4b/YGdzZbAQIAatISDAD26XO9mqRAfjwHI6MKBgAm+SrZ0gV+",
-	"22fKluD0LFvyJtvYkNsWBWJ1lKRkctsMTsIVblTLyVfHr98dv4SWJNBuDHMKczdhXxQ6/kEjUapIJiCL",
-	"dDAnY2BTIiYrwOTsYj8PivxyMSwu6dxpMEUBCIjIjCa2KThLFIMM1M7F4pqc80JzB6Q7D+WgaTpiWGXi",
-	"nIuHGES3YXrzi6Y3+LgLbgfkYP+g5L2Gzld/yIEdKSaaJYlCwGM0QpwJwnVAnu8f9EV4+vJf19bOvEYT",
-	"ttAYzd1V5UNVYWlNQuoeORZ9wWKuWez8L/5mUR9YKIcKD20cjI+4oEnZvWMBG3HRTq9WzHfPw/Ea5M1/",
-	"VWxdp/MHyZcvz8mrffxXZZrl+mjBseE46sbR5495Wv3DfdZxxS3CW8ctbKT9QoyAXZxdXfyXsbUcyDFi",
-	"EscQ+tjiu7cNmaTLNgA4lgIi5Owhw5B7PqrYzA8BW+yZArZM9ERVg+lUdlVc+Am/BNXerXaVs6LMWLt1",
-	"WjBA7ulOp4fODfOVVqHHHbffcOTbYI6ZIaw4XOoWyVWxY7R5vNa+gyHf4ipaJ2l1GL7BJfgq1E8UxIEu",
-	"07ASEL5yCp32bK2CFKxdHNXInuUyOkXCt+9sTRvOsPcB/vvRUkNYnYey9WE9WGwFFnhfXuYFQtlW/+34",
-	"0Beut6tZbNYfsKZS5MIN8qmgN+wCKiA3DjaJ+v5VEDTstq1HznBU0pmkSnOK2Tb7Oa/6xVbB2ERc0Kka",
-	"S11A5zgsFFvxWIUWD8jjBQ6N1R9ikVZuEA3YiAsFdYkOV2+Qd+6DmLYiKdUMWhcDBpKQsbF3QIHsC2yx",
-	"XkjhlIId5RXJiHSDzcTHeQkqmTAqZmOeMAisqxs+nQLiHvT08McxiZ1GNcp4jH24Q6/QQYI3EzIbjcGt",
-	"gTls5vfeIEturgGKKfRreQRYiNlkYPMYYZP6QqYknNC7a5/W+PgIcPiN5onNQ4KlRu4XZ/96d/buDP5+",
-	"evby7OrMNlcOPSeC/LI4nZM0E/BjDvCvx1SQwmfAZ2GfJGdxuiPnthO5/fNS0rlrrgi5KNCwB/06fVFo",
-	"ar4wYCFvpaphob00n2vC+GId9jegg050r1MJ/c5spxpJJlTMW5VwVJtY7ibvfbD/twB7XJHhFs6oubW6",
-	"1vFUIOWTN6/emtt3GvheGIbr/XL80vwN7rZ/zQybt2A3ZkpozNfQwqMWEz1iFvHYpXpwfeR7gxj+ZBOa",
-	"8cyMkV2t2G96jRx9N3Lm2IffU94IL+FtyoYs3dBScBVanaIeedG2ogvLxvlbttP3MJUTxMHNEYyMoAtA",
-	"lDqB1iOh0nJ6LUWIoWPo8FpMTj/qi/DDxxBK6EFQrkhiwcStB6GB+zYrHNPrNF+rY2KyyVpgR9ConK/S",
-	"gfFQ4l57dDpN5aoozaVrHMkSZaX9bCwJYCy7NO2qxCcc91MTzUOFUjomgWPcvQJPWQp6dU4J61o7vSym",
-	"E+TRBxBoRsgupZHW9mz6RhRb9G26L0bgTfdKZeZ8oW6qoLqs8TOgab/dUT+sY8KsuEvnRFunwwM4Ecwn",
-	"rXckAAQ93vpOvd4lsKQ29Fzp864m5ynNFFvPzKSwvY9nFJgWGXLB1ZjFR8bARVghhCGiN6wy5AkTfeNo",
-	"mxXrmb27R56WMpVNVlDB8RBCc2RME13WmNlkqm3COCURFTSdF/LKp1QpFh+CIoRzoD8okdAjHORjj7w9",
-	"vjr5hSgGBX6YauPnqMlBySbfSGlD5gIWGFzG2FjN5kiZ716OnXK3oC8jUVTDzimDuW0IbovYdKbW5kNe",
-	"wvgPEvPEqWpyCpDGu+D2YK96Vl+xJ5tzfIyp1J7GT3PwgqxHyrrCcdretM9Npi980Hq5jvvXnUjHEJdG",
-	"mN78Jmx7wC6O2QxHGxHXN4A+s1DtD3hCtQk95sdeh7Fnc9G40uZ0QNfSdo86OZZ1yQbvl9MKXLIdcAK0",
-	"H/NmRwDXcMtSyFXbLxS9QxaCAqwcoTSjcQ03hb3dMJyd00Hwl89TaEMnq5MTDFFj+yocHSJzKGIwhsAh",
-	"/MciKeIA/BqlmgWaGtkdQBEfuL+ZiL0DVBApjkjKzO00FGO1M6hFTZIeCc+Hu3BGh6S/s9/fCVET45pI",
-	"kcwRAbXcFp/Mma7JlXg40vqWVdEkq2IDEl3gZcuyZUUmBTkZ05RGQJkqi8aQjruH9fNTlkZM6F0mIhmz",
-	"2BX0T6ke98hxXyCzc6mJRjGJScJvfLkNwvgAHT7K0WgCEiK3Nf+H8Nph0BehR60OPMyB+V9QTwGOFFN+",
-	"AhIiNrD5P4TADR+b+Y0CBCi9fRH+fGbThtys/zdM+Y///e//aQIz+mZYI3KXeYDPKLQSznptzJfnTht3",
-	"ovUARsU+Ps+fr2vjE9wH7uk3LL2tvT9FSJ5O1BKnj0Dy+S5NVviwX9EbmxO/Enre/hmv7iOzxsRmF0OG",
-	"CVEyAG2mLygJ/xYauWQky2OrtBS89Mr8dkie7BPlyzUxJAxwVMABZlyxHjm11So6xwU82N8PMOwCZQau",
-	"JMBcm74oO2Fd6oQrccmD8yjurF1Xl7J/nCRbAgg3FnEbRnmDzydlA/frgbDzcTLE0aq06pIExFAsC03T",
-	"HHmjE+SISFt7UkrkWMriKGfMdwbwhyfIRMR2j81GrB8nf8O90Hk1wvqNzXPI7mtjmqP7uUhLK3i/Dne+",
-	"kzYJpdy6nO8XIpsbqnNDs1619wH+e33D5h/3ojFbhzqCypeaK80m1t5IM6EIpP4QLQ9JKG/AFwzdgF2V",
-	"l2AzlhItb5hAKLaxnIm+GMLN4wqgURFc0yfa2YwdGJdDE0bobwDV/FhxIVDZxFG56ouUYVPl6r698HUv",
-	"GBZtrlS+3lu100yuzUJk4BTUmUxjK+kkfB7E9I9IpjKaJHOHbxhlqaGHufmwGsXN7/tK8lx1GwGW2XVe",
-	"7J5lw1admE37JIl2+fTVSXYMKBFFvvbU0IkP1kxKKDEnhKlwN6zoBZ/J9MYQzvJN+0MOVEUW3B9ysBuz",
-	"IRdcrywqqu7OgFiCjZozVJcZ/SoHp4XZ1xD/2R2NNMhEGNXoV0ZZs2nATMR14WP4T1varQEcBK7cdKxf",
-	"5eDKPF87GhN0kLB4LfRhVYdOD/xlgyRCzhazqm3X8Lp9wRdbTn55Q5P4O3DvFaaTQ9ezpWauQcYTfc3F",
-	"RiiPkZxMqIivNz3I8heYUf4BbUJq2+TCqy1OuYRD/63Gobg1+QVfH8gosKLOohl/yEFx3AK3NDyxjlVu",
-	"jPmOWkKcMXRsCjkjUhwSlUjt7dApVXA3XcOm71SPQGmBmbqirKAmF760ufeEPFyao4W0fXI/K6iLtOQH",
-	"/CDo3OXpHhShG/aCYTl1JS0vlh4/e/Ljs6f7z6rJfFn5XtAI9j7k/1gJggwwYJntz3fDpq79mEYfKejd",
-	"KWM9AmEkeDIPMAqpjfxmMV4moy+DNr0IiXW4KNxAERCSoOJjewMy4fPtAwubivrxTcEXVEgFwtRXyHiU",
-	"03rM5MXr1s6lUnr7gg1bRQ9qxGIz2ORlUwmqF7KYa6JTypM6KViBrVzw2D7f32/can01oZe2pqsYg4c5",
-	"LvP/hux/Eet4KTb5KYhh2yhl9T5/MjzcjQ5mTVEFtAtAU9uHaEaAkGZLJlCwYgxz4TmIHR4VmENfKE3n",
-	"PXIlIVsQIdNmdB64wRZlQW2pxSdkHb8/gF7QbfXFvbADW4PRiOo2kaA1AXPnr4HmlpTHZIQx6wJaQ2ht",
-	"wNBioFDMjFA9cuGFJLvjSvfFDWPTHMwh/woc2qVjzBEbcEJjQH627ipzcHGWMDKmysM+B1YvhWhCUWGt",
-	"DiwA0X/ltNxtBP1eaPnCcp97I+aG6uDegEY3Q54kDfELKl1AP/kxHoKU/ip2t9vV9Sa3P8NOKwL8qBgY",
-	"2E7UtzXBHXSWse7IBCLEEHTJhMpBTaGqnkaa37KQUN0XUkQuhEZJImcsJdOUy5TrOVbJOQ7q/J3lmnj3",
-	"xa4o3gd0G1fFk0JRPNcNauHdIT8ME36YaKz7pk/i2HeTNy6hTzOxunYeW/oVS+c7XWidO6RIjNt3LfsE",
-	"AVL3AQ/uXrnIxLKvrp3R2FR6Cnandw1TWpX4blRFx3ggRwViSzIFjRK5hNUfzR/RoW9JEtEpExndeBxI",
-	"EkuipXnvEfgb3ciqN4kf98gbx6t9++1cbRRS1Gbgv2Z3GtvEdiTFq2MAmdAlZ4Q/6oN9qOvjk2xi/RIT",
-	"LvBfeR4ZF5qNnHt+ATJPJHOieXSjCB0iaLvhvnzCjkAfdtuxooFVKieltQ1lOqF653DHmH+7Zqidjrwl",
-	"V2adXamS7zEIbs4cWAXCELQS0E3JfU0B32uZuw8BVAZTpyaKJbdMHdlLSQH0PJJpjOAHl/88f/v27LTC",
-	"VoICIeeDJJGR39pwxAEoAg5GuLYA8Ku0cqA8bzsg63sxaFzZ4EZq4tqgdpkM15UQXtYYxOSNYHnWr9Qu",
-	"6rpgtNcUAX6V5ITN9D5DerqAPX8ogrISfIPu0OcaHIuKTGmqCReA/pPQKYGEIJW3czQfzCJ9XcjfyTOZ",
-	"Dq0GWvjx2qaNk6FMB9xGVVyKUt9Bm9l8dcMObcnODZt7GAiIxwBMGFcLCkbR9RRR0RcLTNUoEr5B9HIr",
-	"al+kAW0FjAoNRR4trR9UOL4m2we/aOv7dJGJotJtY7FNXjuBje3kBmaiRYjyYP/HH548P+jkOtqCs6ap",
-	"TMUeJ+tTlH5zg29PdQ+WdWHXvAoR2e1ZrxONki4Hd8BBvY1WudJMKpf2rExDC4AvQe6Ph6tw4COGHfUF",
-	"PPnmAuPURukPbzmb/WOYJUmIGqqNWBOajlRAsB11gCx7KrnQhV6nNfZSra30QLgoOH9jSJS2q9IpH40A",
-	"9br9uq7su62XdQ7yCerEa5ZVUgS2TCG78gkFLotBQQMIACoAeesEPorRmiXhEI2X8+7d+Wl9khz2+fki",
-	"suOq7fs0ZQlclGsed5WuqeiIthku3+LlAzcqDgCIJAkCz7qudzXpE1Lq6zQTm01fmUNpvWLdjcjSVKbX",
-	"kVzoBFxI83hi3SmrC/OqbChwoFk/irkY0H6klpM55/r1Zq6UmjVg5n6+jvXTa7nR5JUUjerU5l+0atAO",
-	"1+kgkrpdqB91w5UuHKemqTbmtgV/nXCRaZb76xhPwUUELBg9PTPKNRcj8woaFkPselHP1jS7HsyvJ3wp",
-	"58l6Fg+ef9/EufjXKTnt0OxpAIOedZwVnGYt04ErlNK9QZasKEyyhnCe7jjkGCBFpHMsL82BC5zSMKMq",
-	"B+Ts2WzGvoCy1EIGJLwJqSX2doB0UjeK1CY8HpGLs4t3rzEs2heCzWxc1Pm4ofScqTCvJPLJlrYds0zJ",
-	"1fmrs9PrN++uXA8fCLXG0gwJsB5ETYyUVJpNlyOlWXLTFDocUje3i5L+Kgc/mTP6TBHD7fI+SbzTzr0i",
-	"3PmLnCG/BQr2cc9Iioilnyb26c6zLvRpqevLDHtmyc2DhzxPAMM1P2YQoUbX1WM2IeakoTHAVkFQzyr3",
-	"PkDzgzLOelV27UZ3Fm7S6ebpseb9biHEgRxX4YdvLnXyrVwL9fu+APELmP8YtXB91aowfTs5gs857NDl",
-	"WSOS7wD3a8tb8gFNxm36ENiTBteDxxAodRioBtza3KV+kYlmQJX47IO0BMCpur3OVm3c+v66Q96j2Fy/",
-	"YTu/Fd7EYzfQ5qd3z0q+XeEqRzRVio/EpKu2fFeSzMZykp+bVazNJCzu7hDXsV8fOp7Z2JrT17nKO4NQ",
-	"jbL20cH+/mPUma2HEfzUF+9evz5//TM6qbkqFy2Zlw4eHy02krUmb4jrux6lNGLXiM6mwsD6sFSWaBjR",
-	"hgd9OyGzX251tmzLlmE5n+d0yoRyC6+Hh9+ardyfLHlhvqeLiBvWF8SNe+QsvdWNEteWQ1UH16qoe5eu",
-	"AuBw1Pm//+//V6i9A3JUrt/EuGjU1nWZiG6EnCUsHjH8ovawyfdKMgD98Gm6O2XizMjzGmgbrgiek7W4",
-	"uuv77dim4TPTEtfcCG1igbbkZOrqSddT1uW7k5Ozs9Oz0yNMbuSasInhYtxZmw4MBTIPdEqFwqZoPXIM",
-	"kT6N4Uiu+sKlYWBXcOBuqTXaKtHy3FI3YWX3S5QndmWfI116PfQeqNKMrbIoYiyup8tW9S/NSFYMeTrZ",
-	"NbvHReYt+zrLiyfMOqpO3rx+cX7xylCzkbE2NoHFYDROuGC+ckExTNgRbIZJOM/2f4SuhOoQLiK42QBo",
-	"gKuIpnFBllfTLqz5pLjkb4zVE7DdF6bW4YZ1TsJckFhmAz9Ft9yV3Zo1NTIt8kyYJ/v7+0dkMAfVOSCZ",
-	"iFlqK1bYVEZjB+Q8X2WNnOHMn60tAutb2ST8tisj5L1T/LFvX2wb992DLcnupgnlotaxZn/vRh2/x7Mx",
-	"yxS0Du7DV+A4VE7MupAzn21h3dKIT2d2XfFuLu/78bxgS8YcnSsxj42xFXR7mEPKk2ZaUUVY5sgbcMBr",
-	"IE3BbA8dUS68R6gA3BqAStRShyJtVSjzTZ+f+mTO+q+oOpnT6FqfT+SoXt4cKwIMiGh2p8mjEBvEHsI/",
-	"9+CX8HFAKOYF/3r55jWJZZRNmNBkylISjTNx0xePwuKO3+2K2Ox6GLiaeLNLj4HGjXrI0luW7iozBrJ0",
-	"MwBMCP/cVTpldGLmZTSCOAyKurHtTIyV1jY9GlYAWOE8Dg/7InxJld4FWbJ7fhr6HtU+08B7TZJEzkre",
-	"Wvco9Kl2t7Uv/JmDkAUOVgioMaF75DV0aw6ndJ5IGiMvCXvkpRypQlR4Im/BPYTYN4kcoYFkC2hoDrtf",
-	"HTodMX2RiZdytOldramxGhuugX7AI8ijwsDXpEGJlX2tOpeEC/30YGejui841FLhF3bhDqANt53VF+1i",
-	"vFkQxyVqV2uGu1bsz4br3W+7XpddhQQceBh7pWOZ6fqEUfN0fa5Xg1SvaiAiQ+DNoP0wVpq/i1xgRfrZ",
-	"foP0IMhCoEoTHuee1pRFjN8a++k9Fxj4yA8ULljojyn0O7a4vtIdrwdDalzdVyM6HCMri49lDOAl3tXo",
-	"Ba8YrogkV0XTEznqdVKQQ2OUPN8pM+Z6NanE3upRAI5d+v7z78k/+U89Epqz9L1DDI/bB3cjcHd79uhc",
-	"B/XGcnSjFi05hY58hYxtauOVItumnytjltsUGEN8xoRXZELn2EMViAsZsJO5KM+r2+syEW/Hc+9JP3op",
-	"R59EPXopR5egkNa7PAspJts26I0NgU458/2ZK2i1AwXJZwDUq/ZMsJkqOIKoIjOWJDWQPDLVb/Osgs+J",
-	"btyyPpVu/dLs3iqEZi2xjWAnoUaWJGCEDmla0LENH3gwz2TKMLS5oj/m5eX5z6/RWHxz8faX49dnp4Ex",
-	"DA3PGjASJZRPsOGlFJF1R5brHBYhGkv9m4yJWAhU2s5MhcjhoUuDiZhCTgm5ulBBWEiB9P3wLcfGNh2q",
-	"0G6KQISTJFLVNMHArfiLhR63JWJ6wwoODjhZc16+TKWrkGLKgLU1I9SiryMnWiBVKNvyxCokGWTxiIFo",
-	"QDD+FzL1ebCGgMHHMa2mGFjS5+eeuMCFfaZBR8B07SK9hmN3/EwA9ku3QjdlabaKKxKbBo3mfxW83lwh",
-	"vHrChU27gJRql9fhVbu+eBRCA55rObS1P2FAwkIpUPg4yPMBaToC/4bvJVRApQXYSqORxq6boqNuOQTf",
-	"TZayGt6XZuIBUrkesCrafNHXVRed59UaSUadQ/m+yqXL9wHSjxowX8NxLfd1MUgAvyApH401Jh/RVB+i",
-	"p8wJ9UxpSD4aGKsoE9EYLJ6S71gO87tjLPWIpilnMQEPUHu/Mqzi8+PcULP0qfi2LZiq59xpJgQXnZj3",
-	"MBcS8TaMW9ER3V0TszS2Nj5CbBs385aCLjhUEJnGTlUV7BacxgB8hbEL6n7sCwW1NOAVCI2meR1BZVQI",
-	"0oeYpTKgdJgLfEWA3AptRfWMRyyAn/rC9h3NwyTKoXgcmgXh+2osZ6CyKikFqq7o1o2oABvBKMA2G4BA",
-	"eZtMWW9hZeZiJDMjikBTDghNlCRWWjHh6mv6YshcG4IhCBkxt+VGsA1QTmX1feiKTxAOJBxTdW0mhJkM",
-	"hR7aanjqqpVgXxOudcJg6AARPPDqQLN8yAakZCAzcGJbR4kc9oUNqOZl9e6zoBqKsdjq+K6dC/wLCLSm",
-	"iH7DEDO8hk1ZOi8ZrivxHiZytty7pHX3y+paexqxDeulF61iWU7Pq/NsR1qm208Hvuz8JjevFO6oPrg4",
-	"f9Mq4U4qWX+RMyxg0xJi2Ih+w+7oZGpu4dN9FQbeCnbNjB0fctWufYHXB1ocozsTIl3ofIQ4imE6qc0G",
-	"qiRMymu97k8Ptm/G2qYsFS7lQ7TWP85irlcmfxS66lvG1JkD3HM6K7mwBQNzfMzJTfhzhdQEQbecOlCQ",
-	"mnt5RKBSeF4uRUN99zizru+UlZ+Q4GP59IhO1SEEPEEAEaS7oC9CGAH5N1KnoZGAhDHVNDSyL9/sHjkW",
-	"hOeDmkcgRKlKxCxFj/yEUgCsLZe+biWFTMlCxBXDvBoH8RLDeZxSObkG1fAfRpqFRvhFcgLxZCyWMdKM",
-	"UaVtqsiT57Z1OZasGiUB7hSoCtRG2nyOvdJyqtwaqSBjmWEqin1AOYUDy2KNRgxdBGYWQ86cwhE6IPNW",
-	"sDaGBVHwQSpnyliDsSyDIVarwGZx32TiN5n4JcpEuPT5LYCMRMdUrBDskbM7QCRQniGs2g28+Gsj0m3k",
-	"0hZBZ8fBIOacL2/LoPPB/rO/bxJ2bhlCXhaRwrBE8Ffh+11IyBeQQpDLyITfsu2EYieAYUcrAMP6wtpF",
-	"OWYYEOtAGvGjoBO9PXMAVQhzv15g5AkdUfCWmHE0vNUjx2k0NuSDZi22p4Im/1Yj4SmRM3FIQmoftLKt",
-	"xki6hH1o0NHfDke4UNroKlb/MaeAS6llfXYdG/V17FAQbAKdlqn2GGVmRy/x3XuATtsQ0M0tqhGc28OB",
-	"b4H/HNCKBvPO+q9uIdyr+5IqLphStt/xlhL8GPMW5eAPFi1adh/6OykbcSn6O4f9HZb1dz6GLhVlRL9T",
-	"ZMI0Rc04U0ZFFRrSUmq1Dvd83cV5tv/j96Wbc9BYhRKMxeqaaiMyFgHz1veYA+wgZRuc3wsy1mJj4Ibz",
-	"daKsrP067Pn1cF/n5tvw677BVbXz6tMRXe88QJlZCSIKLbociKjNcwMtQUjPAjrDuVJWAXB6FP57tR5V",
-	"l2wHbn7lNBerDI240hCrcbKcPApLYj0MjPVqv8XYxX1hbBmlHezsY2PeyCHhIuGCGV2JTZXljMvYFtry",
-	"S8hBsSA/h1APwpME81AsGjU0uoC4LNjcEA5wNesQwOUuP7zXF32xHlbDT10G1/C/galmlpVNc1sGXkBA",
-	"OhtxObLlgAf7TwgXqC1GVDHlKu8F9miDjbhO5EiF6M0PscAvXNoI4mpT43oYLEO2rR0DbXE62geNl03u",
-	"pyfkysh4cmJu653ukZ+5dRTZ79WKhE4NcPr1lEJw/YjQvpjQxPA+bNRktoePhMTWzDZFXmkqYprGJGYT",
-	"KmJV8JIuWmIw0ZSmTFRak2Wz6x5iiHREP0kIEeilJis4Ew7cEU/E50AghhUqVAAm/yiU4jqSYpjwCANL",
-	"Ycp0lopraNPBxSh8/CAdm8062yFrBTtI1UxEbPfY7ON6/K/8DfcC7GCX7bBXnYtjB5Yt+kIvy8q0hIgk",
-	"TRPOUh+2K3CqCSMLOHxfFnzaJz3kjmLoCvl0M3ldHUNXex+sv3YbEKllaefIyco5kk0DGyE+2N8vizJw",
-	"+NOiL6OU14EOevd7iE26/b+vqQ6PiJLg/YAGWJpNiRGEFlqdTVVN0dJGUg54bKOUp3uQh6i3XqBq0FUf",
-	"6AfhNFvwhs4u3SdrXg0k7fP4PIG21LTrL+5eAQmnPlPLM32BGMcsJWC5E2+598ixLfQEZWgCZaCoI7vr",
-	"tgaH556v1Gk6v8jEhqrj5j2Qqk/ePcKZ2juOsAJ9k2zDFzJlijHRGA4KJ8NSuE6o9LXUNr+uhL+USHlT",
-	"qvm1OUubS5i14GfvRCyZKtay+liJxHwFsIUHjAkApDzKJQ8GXlVfIKQU4JAdkwjw9wUZJpCFaOSKkWMs",
-	"dg79Z/s/OgmTJHJmBAp+ZQjpWmXTaUqVttBJSU22Ef767R58iffA46It6FUd0L2cTJlQdBV41Ut+wyxx",
-	"BVAYLgiSlky/U4RGUMtyuETwDtIBczP6AqICJMxnjMMg19uZiEkEHfRCN3gtgBW+/o2Uv0RSvspS4TSP",
-	"hRqJ7al5TdrtOTJNTA/iIu9gPbcuNesLE6XIKqajANgw2BRQC8vT3B5wGgh5S0dMkREkuvhkoGS+Kqy5",
-	"Ya5LgYzLnxhSFYUFV2Wdtx32oOQKYiKbwCmoaAeVZXMQ7T3t5TScrz29rjuEJd91vphQh/7pRa6/QRZB",
-	"8ZIsASythSZSXERY1Bhg5pfzQGN5I/imzW8++Qs68qgAC39mYwkp4rEENQ7VJ8SPqsbPtCvcisHfJ4Gs",
-	"wXaC7P78ka6Ab2YIfIM2mzub7kw1dqeZiHcdiN/abiBTI0mEJtMxVewQ7sIdizLNxSiwsRAvq41KCg5w",
-	"wrges7QvQs0nTGb6eqLCAKthXRUuJE3KlISAKhNWE4hZ66lb6l9QCfDf/oWqAZdMe2CKOD/H7lQBqNTe",
-	"XY/Meox1t0ExuqZyOw5Bk0phPGDJS+ZbX9j4TCVkmFmMAzj9K5Lri9IGfKE0i/0RgP/SQrSyBdkuN0yo",
-	"JtvVsHmWZA99/RUUYHJFMmFINiBsOGSRRmSClE0ALc+2kF90rPXFWsp2gUfELaAYmYamgagtQzA8Z/VS",
-	"EOwWXn8TzPb+ZW/B10H9S7B725N+ygAIp57uX0GXcboYkoHsTosJuezLDgi7o5FO5rbV1oyqXl+ca3Qg",
-	"YweZxcbdQ+w+ENuAkZAzdMeFl8c/H1+/fnN1fXxx8sv5b2enYV/Ay4UIMlewouqadvjCe3ZcfFbuiAeJ",
-	"4QQFGvj0sd4Owqg/pWAiLVJ6S39JoytnV1lvCTrwnGEiZ98pEspMTzMdkphFCU2ZOiomRoF7BR7wHfsg",
-	"0NkXgzm2NUa/NtTqlmKzQupcpAbepvRwuAgqMeOKrQiaXuD33OPdeqiw5bGY/3r55nUd1VuQ9E1p/RMG",
-	"HbVfvVU33Jm3yxlYa86iDlIvTHJAdN/6hZwXQOxtYR+WrJEEco89SWfKKDtcisBCnvRFeMPY9Nq9Hdaw",
-	"/2zyl3VbX+CBfKHaD67eCHo4+3iZXrc3WZE+douq9CqAPYl9i6wf2sYDMcaC2lnoYBVKyjkoKSN6ywqZ",
-	"L5QMU6bGoNbPyVQmPJrXU/BJcYHfAjBfGCX/LBGxOZagY1h/IvTILdGJJZGOKVyn81UQVrka7T2coM6X",
-	"YPSg6y8Ys3JmVX4oRLe94zyCiKXjPHcERgeuP5TpjKaxMxsc+h+aDdji2KabpPBjXxRyDsHGLtgLzgwH",
-	"VxGkBKAhbvv7zFy7SjsL4rexKUH4eXzWBZswo42Laaavp4ZEw3xdgN3inGY25T7ArDPA9aZJkv++mAJJ",
-	"LhkjsYzgGmge8SkVWvUmcfU91+n8ryuoDJF+qeHVdA5F/myKtN3p9TXD7q4Ex39jKHkBqDjAgCuLjTIF",
-	"K+MiZncBwm5ht28LaVwdJtVs+hKz0u5Nrf+M8xfx62sjkbY/OSaWLmQQf0m2gQ9/lr6GdmwVgDHajHqR",
-	"RQ89dKixfz3QSFUKQZqJegJWX4NRCrS4hhC/HiK8PwLc+2D+06RvoLH1oyxNAX5Ns6lzuJdUtSBXMWSm",
-	"FY8hanV5Q5O4l/truOoL0EcAg8N+oQXi5HplSuKhdYnqLBUK4A21BLBjDDc4YE+cyUIbr2o+aOjoHu8D",
-	"DP8layAnxX36UlMW7Tc4bWQwJ2Mquo0YlC7T6pjZa0mGWQqasTMjLJ9aul6uTU7phmFvENUjx31Re0+O",
-	"Ku4JKVyTXN2v6yv17WZ8xRE089cHuw7qhk+by5UCHv2UKsVykLMxvTW2bSGx3UtFa8tmkBoPV8cazVoG",
-	"S1eoiYDpi1U3p+7emC/9dm++4ntzecOn9t50e1/QlbtKaKBjR7CZw7qzrc6QIl2ewzJpYwq8iPGpyJgL",
-	"ca8vTjOsO7TZxFhrPCc0ZUc+8KDA9VVJ6Ljeb3nvXyQR4+F1UsMRjVmcJSzdS7DMv65V6ojplw4I4P6M",
-	"QrcaO1VdDy741QV2JZnJLInhr930NJUwlgVYcEsq2m3+b027mS5uM7q/Yjlb1YTBel+FjJldkBGkHEoe",
-	"AJUTyo9n0le1Q726Md2wRTEFZgMtiqHvR18AH+NKQ0mMcp76lMVMaE4TaF8hU8DH1kxQX4njVm8esFCt",
-	"+HsN8iabnsqZKNBLy+v5HoDSHyIbZD3BvXeJOGzo9Xw8RDXm015H2VDlUbHthoQUUjj5NsRXIazsK2pv",
-	"mrJbzmbrxVShldji8dox3Nbt3BPMhx3+Lc7WFvFj9Tlc8ehGvZCZiDvhFwyupF2w5UZDnrJNex8rpjUX",
-	"q/rG5n1CbdAK8OVVIdeFWqB/uNMswbRjUA8cEcdsmsj5hAkdIBgvKON4r+vyYtzC2qoMTdyKq/feTe1P",
-	"7RO49DxmtTsgs2W2N5RqLx/MJpoNqWq/g20CFEN0KZwuICJLkjxkWWjva/PVCBBGCk0ZeuS1jBliLkOZ",
-	"2cSCOg/ZLEd1fmHYfVupUOmPA2rbgkBqtblu2Ild2FucpSM+skSU2zq68MqqfBe34fp2lL0xN6x83gz8",
-	"ta6+EAfDBa7FT31iu9Ss7l+c8Alf172Y3tnuxdD1dmUz43uNVhQ/vy5sAY4Q212lIz0Uh4ttaMie6Haa",
-	"qKaaK80jtQYS+Bc5IxNz5xF3F+JYFp8OCrTMvz3C3ZgqALWDoMCARaCIWgHVFz7zVBqTlGOANIZkT0MK",
-	"ILTs0FAim+KkzpFkk677AotrfO41oZqEVF3LYdgjv+H7ytNdDheMmlumAdQuLCJtWqy0HAwzNHa4TnmE",
-	"vZxgCPsrhuuoRuxvqHVAcTrjMRPYAm2YQc/LLDVfSd5dnQQOwc6VRSBWssIW30quKue99Ce1fN0eFDr4",
-	"awMv/QbbWYJIRhprAODpn+11EtPJhLukhnFY4i3ytpz+G4dIZ2wwlvJmRVg+iXNZV3n13rsh2qowfxW6",
-	"sRu0nmDcYXRW0T7Lj8a3VHN/2gzA1eIx6LwO3dcNQzZ3ytBTqyUJszQJA6L4yKPhQ2ZgqFiUMh36/hTI",
-	"6QMrs7myfdfUWM6E1dNrMUnt3t6TTW1Hb2FLP+l67jq9yZ5jseoKtvVBoDDt5O2AErtAOMwGZlkDBiiU",
-	"Ip5KjrS21AFpLZkvq//ulb0P9v8c+mHMXJ5ImQLx7zkFtgTGtbR12t53X6K4Z5XlFVyRkbFpO+Akp8ym",
-	"EthtIa6fbMwSfstSzjbZ+KDWa97Bhm7kMLHv+yYInYD8zfzHtGfA1b6OV2wycL2oS9r6UlirR0Im6CBh",
-	"8SE0YwxtzAzQOVMGPg5/qErL6dQCHMNbXIyg71QV70W4+E9A+ffG4rt1c3RMStbLsRE1NeRze4XL3MTt",
-	"EXizMRzIeB6uVA1Pi4xiG1pp2IVl1XnbtcxdA5Zv9s3S1qxXVHNi6RR8KR8WXesbM88W1L73wf7/fAHs",
-	"uE4uuV26X7bnZrlvNCX/NTVqptucXmcS0Y2YK66GgTzgGe+lzP6zPqp3mjFXmeqKnNBXlcoM2yS7gid0",
-	"WGH82IWU+yK0C9nlcdgjb1yjcq7IlIkY68vnM+igjHjZcT5hdU2QXfJnRIQNEjncAJ1iF0Eeh6eixUKb",
-	"7gQiV0Z3WkEj8ADW8dmHY69OWbe2K09bFo/2jU9tPTy8MgMHKCTi5ligvSGE4Gb3cYyoAa8q5S2oxKRC",
-	"Iz4sgu6xmEwYFQih4LLStJQ91/xlmMrJofmWML/xmNMpb10GjmMBBXGHbKAvwpiriKYxM2zjzKnhYOyW",
-	"6ctrX4UJF2muCrtNfCKiuzfFHTaJeQ/Nx8+Fwi1l3xt7aiDEXmBCcIHMsLjXELqL0RiZk7ouyYA0GQZE",
-	"Fny+AaG6LyZSafIk2N/fx+78mk/YoY3NWFQJ2woEbkZoLjf0ajEm1EqB9sJhGW1n7HdPXxduhS28fwfd",
-	"z56D2iyoZhhLi7NOfDwoVQ2t5mXT0GW0XITeHfVKc9d20WW5OlPexgHVWM4wwVBgOkbKdGChQ17IlBw8",
-	"s3FESwuGp1Lb6F7xkaA6S9GugC6pVSQJa3K8AFf21xHLABBa8PEVtvk+CEAzteLcjcLsKoW4IhMaswCU",
-	"bmFbOls/tJ5PGQm57Cmot3Nu6SkXo/AIz94ripoliSJjOYNgOKtOyjHLuhf/4ydVlqFVHmzclkc5lnTC",
-	"a/1D5hpixlQhFwpEDuYlFGA+uSYUa7qWjmA2lseT8/tMmn6Pn1GXugp1afkHQKM3C8XschMwq8sHsCzL",
-	"6SqHxbaco7broO+6EstS5nrEVNXhUTEHg7p0cJAe3NSzRxMliYakNu9kHtXU/4CXz46+Jsfp3loX4/wV",
-	"zYufVfUu/ubsK2xag5g0Hm53IWlPLJ4R2b+sS/2skRQRI1OWkmkqI2wnT1N9CH1FEeKC57AsOJNz6Ng/",
-	"8rhHXlgIGtEXUnjQPcgnNXd/zGiqB4waFhYllE8UJLBaEA2bmwR9xegcRQyEYACpqtcXAPzi9nECZUlm",
-	"ilHG4xrdGDui4hHdV2gbBv80kW2Y+gK+Mq0Fcr/wfWEXQtrFMPW9RpvdCoxa5I6iIdEu1w3ZF/Y+4P+s",
-	"dTa7CVvqIHiqG4dA4fWuknNtBLTl1i17d5d3bg9uYb3++B7wq7IppKHMKAeke/AymYsHYs4CSbl2uWhl",
-	"KJem4mWfxkgpFAka7XMy1XOSACOzbaAQ/VnAcPA3IaFXVkVFVOBf6gvLYOKUcqF8PRL0EgbPk+38TCgJ",
-	"4WOxUS2yH9AGAAh6ilY8dkbh2uXSgP2WSKWhrfGo0Px2Ao2N1Yq0GjPBBabnb0V73bOsE7O0T9LJFmZm",
-	"MWxLHShoJjoRksfqBgh1oUKiC37TAPLkWJFw7w852DXT731IM1F60d0hcz28BxLajbj+0oAE4a9aH2Ws",
-	"OnKNp1WIMrKE5COHJDTzhYvZ0IxG41VQJp8pmdrV/dQypaAbv1EmEIdX1do3C/vbUYMUo/Ugw32yv7+P",
-	"TAYUoDointC7XcModwdzbfbhyfc//PDDwZPvtyHwmGmKOTM1HlGZkpGU8SHEHZERGv4tSCyzgc5DfoaW",
-	"R9J8DRKwRZo13DSSYsjTicISoaPcpmWJYvAAQAEWe9U+e7IfkGwqC4hVXl91yp7qCyrYrIrc8au60Qju",
-	"oa70QVUK66VC4Vn2TXbBIUEcr8Qttm3LFfIqgKpXCF4MMJneVLD+Jl6RNA2TfDvOpeMUOeJD1+fqj2VV",
-	"IFAw62FOGFWuwVgK2HKGRRgZJbgYhbbgb8iM7ckVSflorK0u6UoNZab7Qg6Rr/QMB4DAoToE5a7YytS8",
-	"lnpLo4YF4Kf84r/isxN6fmmfRD/LN2aVU8+SmVGeR4DDa1SYLuTfFUuso9PTcmJ07sAeLkCYaIV0pR5S",
-	"IIKDorW6B2+FHo2xjfbWF+vVNxj+89TdoIX+X0hxAw/Zgtr2kPSZiTUS99hdKN/xGbUhFtv2MVyTR8/2",
-	"f3x8VK1VIUddTmAW34RwtRDOvQPbyuBhImf1IQeApaEQmVoskhV0wgLie5acC2gJAaWwperU2mAEzrwm",
-	"HPFGJHOfVmObxRbyuNwwdbEK++ZORcXLQMqEUdEo3PAbZ7OdryMssZ5mzYbaD+ksluDOukiq+LdlYvW/",
-	"rQkqXGqZGmIjMTPqPiDyU5d8cFciWMDHBzI9QSlg9YC+cA/RxEyGvfO5TcHxv41sezhrKIL38WB/H1se",
-	"mnHBzATeP+LCtqTncCEOQzJggILvC68xoxavC+ARrosu2ALSzwt5wi3MaZJBaaw5nSTtx7pid7o+xdkd",
-	"MhS//Hr55jX8z38dv3oJSFH2j4Ri8q/5e4+Emt1pWE2IXQDC4irvdu0vKQObAOgnXPwO26imi4IT+50+",
-	"CGrjNc3eOsFksJ3OQyYLBcrN7uYKabJ3SxMeL/TLL5O3e6JA3l86kR5jgqy7uDad+OFUU08mYxbdrL9F",
-	"hsvBKfSIgwKbpYZP2bAr4QJ+dnkOWibQnYAa7W2QsAl59Ozg4HEnNfNmxWU+7tEutIQ+b1xvKDwq6fOD",
-	"4dlrA3sbsV334ms6YV0B07dkKp+wa9myqrgFh1l7gOuT/y9B4IJoZndGFwGPQo9UFwU41JeFDG3s0K6y",
-	"KGIsrhTWrkrg4YimU4LZWpoMM2UTPmG/tzv2VYLFnvu6aoHKlPya0yWlw61Lxf9rnizmOD7kyVrO0SwH",
-	"brVp6ZCT7v3MvhmHWxaUukO/d3nhJtr7YP+vkQ5gCWl7OlpWx+wybHe1J96LMaV6nDsxbv0C6mE86iHm",
-	"Dp48++HZ359+/+yHNUBzfyVlxSi1XWspY0YTPf73KpL6BR7Zud8Yi5mhQv0HuJEt1HUWZSnX853D//P7",
-	"AkwsJGgW/bpcEZrw2yJQ7IRpuvM77NOE6ZRHatU+vbKPrN0oMO+niXVOr8gzXNyNt6mcmIVnipgxCLub",
-	"SoW2B16l7nfKfhRYifn01Xskp0zQKe+5w6/bqBMpdEojfS/ItZ0Q5K+Xb16/GfzBonpsSfsNX0gnrJrT",
-	"vRpz5T/Fu6iqTxdcjf+u1XGe7z/1QFwkZVRBSgo2+o6oELJC8xkxfcFozAVT6pPxl4iK+2QwkMAZMzMN",
-	"5mD6KrLqbXZyc8X9+a0gWu9px9wUNdTvAELvYd/Qq2PzIciYpVUMuTzCh50BoylLzWBGIaBTfn3DYGzD",
-	"JTDzFRlMliY7hzt7wD3soEu1996hA7od2BAFSFNI6ppMMqg2OfJtmhWZcmGRRwEcawkKVFWoU2DqB+bK",
-	"8LTQIBGsO3CyFwpYACB2eQjYMSoIUolMgdBiyC+jvlefHcO1pKgZ5YaxKYYiYqrpgCpIX1NjOi1+jwPZ",
-	"Wh5Cepdboaxd+RhCD9vUeiRCLFdA92PE+C2UguTb5mrIqpXQmNF4N2Fas5T8mbGM2dHj5M9CHUSmWPqd",
-	"suUQ+dhx8mfFsL/KQcGbpwKPJp6XS0HtxZje2kjhgI25iO3Mf8iBWj81YM/X7D/MBcOQirqOQnrsWBIw",
-	"S/MKmhK1GWKvPp/KxHGHueYwqotE5yGNa5bsoQvcIRchgc0aNRN5bds0lVDXRrXLZHeYypjL5igsi7mu",
-	"mPH47Tm5YXOVNxtBN2+JwqF0bfndVzl6ssNCKReHWXTT5TdReASA3Q6SKsgtIF2Un4UBgU99/P3j/x8A",
-	"AP//",
+	"7L17d9w2li/6VXDrzFp5DF2RZNmxpdXrHEWSE3VsSS3J7XtWK1NEkagqRiygQoCSanr5fva7sPEgSIJP",
+	"yenHZP6YdlQkAAIb+71/+++TiK03jBIq+OTg75MVwTHJ4J9Hacoe5D9iwqMs2YiE0cnB5GZF0JqIFYs5",
+	"EquEow0WK7TCPECMov2dV9NJMOHRiqyxfFlsN2RyMOEiS+hy8vlzMDm9wUv/sPck4wmjiC2QWBGUEc7y",
+	"LCIBSij6LWeCcDl2Rn7Lk4zEkwOR5cSda4OFIJkc7b9uJ3/7r9vJL/95O/mPSeBZxFlM1hsmCBVXZJPi",
+	"rRyuuqRrItDDilCEKSI4SxOSITk54QI9JGIFi+R4TZAdLdq++Jls0QPmCFP+QDISI7zECS1vCqH5enLw",
+	"t4n8gMkvvvVdZmRBMkIjcrTZpIlveXLHHnAikFhhoabkdyRGC5ap5YVqkBBhGqOEoxWjLM9I3HVAV0Rk",
+	"26OFIJlvTyJGY46w/Bk9rJJohTBlYkUyJLItWuM7whEnlJPyNOuEJmv51bv2cxMqyJJkMOenT5+OcrEi",
+	"VCQRFqQ+8U/sAQkmR44RRlFGYvksTjXV7bZ/1OdgssEZXhOhifsHHN0tkjQ9O5H/lcgZJB1PggnFa/nq",
+	"XD8wS+JWmvuPjCwmB5P/9V1xj75Tv/LvPn48O4Gv+yFP75pnytO7Z5nlOM84y/yEElLyKGYRPBGaC7bB",
+	"S4LmZMEyEiDMUaLIaJncExqUSfyWLpJUbt4UnT5GaR4TjkL5fji9pZNAfddvOcm2xYep2cpUgB/fE7oU",
+	"q8nB3s7+m0CShfnDru8enLz/yxHnyZIS8g4WYDexMhnWT036btt7PCepmeOYUZ6vSfZjxvJN+0SRfnS2",
+	"lM+OnS7LSIrl+XRNZh9UJDJmsoxgQeJ3GVvXaeOMRmnOk3u4rd4VqLdnC/m6O/+CZWssJgeTGAvyQiRr",
+	"Mmk4QL2AG1afHmipz/SCjZz8NMtYdpxizoudLq/himwIFnieNi6CyDFmkRyktIpEkDXvOosTguP3RAqm",
+	"YimTz4G8Cmfq/d0du3acZXhbXjqjAie0cfWfWAaCGAuE0xSxKMozKS/lxYV1ozXhHC9JgB5WLFXCFNMt",
+	"ijDv+mA99Tiyg9XfbDcd91ZNBZ8/app3CV2SbJMlVDRuEUgpuK6S88GMvOnTF8V4kwbd4m87L97iF4tf",
+	"/v5y7/N/NNHdj4SSDC7uBzmNT5yxhSDUMN2MxJnkuyCsI6lUSAkUICxQSjAXTetd2nlm64T6L0lCxcu9",
+	"CZCclsE78H9BIZV3vFJZfofcthu2SSK/YBHyJyNQFknG5XrlVjUtGF4Yd9Y/gXLadMxHSCmvSt0RHN3j",
+	"NFeCLZRz/wn+O5yi4sIfwJ1Z51ygRdK4xWpY/813BNr+ztvXJYG2VyONPrf+z2x+lXeIhV/ZfJblg0SC",
+	"1RJO3v/lZ7L9AXPyer9pK+XB3pEt8Io5POmK/TuyDZv26o5sZ+qNJrn/ZvftXsOd+ZlsO1eEORLkUbTM",
+	"3zSxOh/vxEBl3fLhQF5WoJYVvieSdpqWkQLZdlHMrr6CzRqQSzB7DQTzHnMBKvtICZ9iLmaZHOApQt6u",
+	"YpSYd9YwWtJfZLHv+H7YotBoEViEhyiUv4cBouSBwMXPuAjQfItissB52khaLKtyAWPGYS4ZmhzWb8yd",
+	"vP/LJd6mDMfNvGtN1nOSSUaK0Z+vL87RRr3h42bSftDcLABzjzzi9SYltzSERU6jnAu2Jtmfohe734eI",
+	"ZSgUTOD0T7t701dtHLBRl9er+b2Y4JWShk3bpfQprfaAE0KLTxClUhJJgpL2Ivy16UT1S2PZ6BXhLM3L",
+	"SvxQ1TKzYzxFsyxW0o9lwEU9ZjkVH/Bjk5BR1zGST83W+PH5VQtnFUpF6lzFl1BwrhgTXXTGFohRgtKE",
+	"ErxsPkvGxFhausZL3C7zOV7i0aODH208lSo/3FMoVK2g3+W/FljkTzDXOLz/pNWqEXrdpRbdmGXJMqE4",
+	"VUryFB2vcIYjoCieRyvg5d+FCGcEbUgWESpeEBqxWLnoPK4iozs3O4pcB8urV738K/ABbXpX+TOsHcky",
+	"kEtzskwoTegSJBVG4bdloYSUTOLTb8MvYBLcZDjqsDCFfGSk98RSRKP3TlvXz+LAOyFpck+ybeNksX7g",
+	"eWbLtle5xzQN5WghilaYLglHlImVPV3waXO0t7Oj3IMP4HpmeRqjFd5sCA1QzB6olLxiRW5phNNUi2n1",
+	"1JygNY5Js6IRZ1tp2vi8uXPGUoKpCiLcEyqaHJ5HZXcnkKpUCkLH/4kpInKMmuNz+gW9mbDqG/jzCC+U",
+	"fLnuKenF2o7yOBHF7CXG9srH2By3SgMtlh0lvYIy3Y4TJ5DyM9nWd+mvCU/mKUFH18dnZ5JENT8tcxyM",
+	"JJHbfbT2u155JVoz6c8/3W/5f178f7/8Z8NXLD5gEa3qy/+RIUYRo+kWJeUYF1phHU4LT2/wMmxe/OKF",
+	"GvwpXP9scc4oaVjkEVxy9HJnv7ZILpI0HbJUOU37emsGg3/BFJwPVzlIGg/PytQvIcJxrCwALsgGpWwJ",
+	"2pviQwlFizRZrgT6WukI6Orj+fnZ+Y/fBIgtbqkKZ4kVyQhKOKh8mCPOGJX/i2EUJCDClTK6bGZiiVqu",
+	"/54aq1Ev2WMydipJejtupE3n83disH1wHGtGrBn3VJuB4YH+h9KrQ+CBC5zJ/4G/SH6f8Fv6W55Ed4c6",
+	"mgjRHskqE45w+oC3XG3VFIXkEUdiZsaGIYidm9A4MHsbYQobiLiOIz7AZqstl3rQOknThFH+xL2FpUyC",
+	"ibOwMfv8ZzY/IYuEJnJnryR79elHSWz8n7+yOYrtC1ZFkitv0OiKp59VrVNOxEY9wvoOn6hCqGk+4UT4",
+	"PdzylkgygDD1QkthQu1+ZTmt6Iovd7jyV+yu5T+n6EaqEZxk9yRDa7xFUS4kDfIVy1rcFXLCJo7zcq97",
+	"/34mzUrYHXke/esSLz16wLuMrdFuAOpW4ZNCu1N1AdG3ELWd8eS/SQgbMicIC7RmXKDdnWBnZ8d11WqF",
+	"Z9ro1VmSIRZ10BXGl990nfy357s+yAXCPQXWpGSMZCyHaG+nh/fNfnXP9e71WS3kR3h0sXfH6Pu9/Z0p",
+	"CiUh/enlTiiZnk33kHbb/9a/8DDQaRAPCeWISTp1QglVmain7ErAAL9U8/V1/VZPpEI91xPusBqg4x7f",
+	"Uskpf/d7/HswwWu8xI2TFF6bp84iyMYvfuRMym8sVR4rdBIak8cGqSMfbF1SfSf/mpAHP4Gs82gFcVUc",
+	"reCGH6JwjnkShT2u9b0c1udThxEmwWSRp6nfqz6eZOWh/HPKnU9kvmKsOVfoQf3+LBT1iWV3LY6NB/j5",
+	"2WZapOzhHEZuo2F5Og/66Qbahf8ZQruf1cOEix9YnBCV2xipyf8+iRgVRBm5eLNJkwhi6d/9ytXP/b5U",
+	"DXdGN7mQE34OJsdM0pUg5to+yzTuoHay6laU3FbP/J3Vgd0vlr+lCSXPOpkcsO1L37Eser4ZYbTO6cwp",
+	"PO+0ZtS26a8Iz9fPN68azj1DiMg84/gi27rDK47zzDTpDlpMBtvHN4xy98IfRRHZCJVM+yyTS9mvDqvO",
+	"0zBMKRXHOM/wPCWg0+c0loov3oKIAVGkPZAJR1RxPScJ2yRL+xahH/sOninlNL9wk5rbXvWkQcPXmPTY",
+	"dyynz7dbZtSmHTM5t8+zIWUHvsrsfNbPqQze9FWQePZMX2Fsxmde//uEC9/yj1SKMFugmOBYJ3bxKfqU",
+	"iBXLBQql+vYnqaKFUnRvVV4MZSZ5IVA5O/qLgP65wNHddFL+KpYm0fZLHY4avel0NvDrMx3PtcDiS5xP",
+	"0+KdU3niF6i40rPzRzNw8weo36tcMs5J5YPeM7UAv/4INShafzRjTodpiVK84yTNs7YD3GRsnpL1fw7b",
+	"hUv1lm8TwFf7QKhADxmjy8pH2xKctmNUDxnp/cIWbrS945R4qOKLF9Xqi7a3q8UaavNYRjgh9DnVIsKT",
+	"5Uo071sp8Ki81Dp+GD7pPvyZzX/I07vn5Uh60Ebhl6d3zyf4Sp7rZ/+OYujmi22eeOpnXOX0GELRz/oF",
+	"V3nj0rOcPus5yA9Q+Ye/4wcU/PQJCmV/npvldDi71ZnOz02cv8fRugV6L5wKvbY36yV9zi64CvvvtBE6",
+	"eVL7tE1h4xrHpibsH2+KfHESPGfiA4uTRWOBpTf0TVSmCJJf+yTuoJ3vz6526XEbT18nyxZMQsebyDKh",
+	"HGGBGI0IymlKuLktcug4T0mMWAaOVQ4OVLzZZOwep/9itEJsXvAwejF5yc/Ks3qe1j8b47omQiR0yZ93",
+	"M8yoTbvB9e9I3cQtZA08VUrfJNHdM3+HHLLJrAaPN3kUSMh5wRjWjv/nNSD1oE1L0MGEJ+2c8r4979ap",
+	"MRtXDb8+n4ZmghPPraOZcf1+FUoeqnAHbtzjiytszvzDuaD5tGf1RplBu31RZqP6OKJcO8RZ+TPfs5aj",
+	"vnmOk4Vx9WzgF7g80+mROI7h63B6mbENyQQEuBY45SSYbJw//X2CIyGljCddjAB8QyJU5hZcqQBRksCf",
+	"M3LP7kiMKIRLN4kGkKjm5AYTTLczQShWu1n/vSjC6lvXVbwz33poMZio9fBBQyZx6dk8hwhn7TGoSMu5",
+	"XW/lVBnCc0l4GK0TmgtQJfrNT3UQtPbDJiOL5LHh6ubzNInQBmfC3GDwrM6JeCBQRMxVZIFHLFMwKbXx",
+	"9UEO2izzTsP+ZywlndqNfOZzMFGkMUs8ivbRnIMHDBw4BRmFpU1tOig97hr/qlLBq3k+xRMJ7XgiI0vN",
+	"POuR+YJD/m0CC9FxaH1qei9KtyAwV65Ex6WLUCQ2sPmvJBJyMepyq1DWwBteuoHeAlqVy7BijBMgGvW4",
+	"2noCnlhtCE7RO6nex2vIaqLpNtBGz3yri1fkcIeI2Fwze8Chnz+UL2uNB1FD1YjQmMtpEsFJujhEVC6s",
+	"kksy7K55q7oCFCdLuQfS9AmnIQpnIQr/T4jCF+EUXctJcSoXxGHTQKIwSmw258BC3tF3pTvFon4Jqmnn",
+	"hOvbVT6k5vS5169evXzVXj5Xv1i/66zFZe0xrcnR01l8muqtNahcH2UKq2TutHMEk5Qiz6/5ToNqM/BK",
+	"b5KZJMH+lR5KNfhczWYOJhu8TKhVD1vjFcWT1Q+16ymN5/1kG+Zv/VyPW5+zNZmzeIviBFSNmhrjrfnR",
+	"MmRVQGpc3+E01lykLhGDyeMLVdJ98FpqL32lovPeHmh7AieQhI/T9GIxOfhbh1/u+uL8Qm/SL97PV4VX",
+	"sQpoSB1D66j8UGX5xSQlkFnwoB14GZQ9T92Vve2p6Div7H4OJncJjfvlOv0sn3Tefgl0grlPfDqPfV8k",
+	"Y2nu1vjoG6ny5mqnGtLuA+QUIUGRF4CRgGNT00AsObZghyj8NkRcYClawG+lecBX3KZYF5HgxjXtfw4m",
+	"9ySbty78lVddwFIfuFO7Zj5LD9Z8e8YoAcUpVAvMIrnA2IADcbzEX3GFhlMXZz3kmTpGqxz2q6hs+NCf",
+	"NeF5rgOmJpPGOU+5YJMpGhMcz1QQHFAY7H9ZhC4gi5k6XzB2lb8tAByVUgWGBlbR/zL5KOY/8/RO/1M5",
+	"IfR/GNeo/W/jwvJVnKjvHSMJ4MUBgiAyeABfRhDo5XTLAbqVPM9XZ7ZVSBeAZDFFZ9TWlyoZ/ShQ+O23",
+	"34Y6hVeqrA8rhlIc3aFQZ5jwg4xgpVbQPE3xXCpZyofx+GLJXujlSHt+eoUfPqhq3Ynz6wt+l2xesI06",
+	"hhcbJlWNzObcFZWTA0XZNVsTVTkL/EhFqVVVFIbLN0XnoNjqQtveku7TijlIj4mYIlf2qVTnZUKJFJ+S",
+	"DVpNupW17e6DEBRkvfHw24uFran7ikMdHLCM5vIKd2QpWeY5TyjhXCoPrdxzb0ea/WXYu7bnd6Woi1qQ",
+	"DzcpjojGq4SqRaijNVwwTbgI0IKouAYXGcFrK0AAhkthdzavV34dMNE+uYIAilZavhScqrI3xqI7qldo",
+	"D+4ge3YQoYuLBxQDV6S410BHNF/PSRagZcYeJE1L3SShhpInQbXM11caW1E2KHmYceOH66c8yS1Urru6",
+	"7vQjWKdK8WdprIYOEVQAptvicmi5Bz8bXesQ4RSqPUUZ0mBa1RLtwH0OW620pBlUtR/vLTu6PCtsErJK",
+	"AACo/fLKkU2pSR+TsaLE8g3uvmhSd9PQGoMPLOdN2m5oySBEa4IplIdFaSKHmVZVR8l/vDsX6o8/UE/Q",
+	"mDyGgAwLt4IX5TGt2/jGTiEHKKHW7rRxuLfmPb9vz91Eyd2kWcEFXm+GWxySSVs8i9aJJLUav3OPdb3x",
+	"Kq1F9VIJfKD4AMt6vZLf8pkR6o46uBEAB19M49Er6lZ4yuy1UatVckiQNJX0eYhiFvHv1CTTdYzI4ybF",
+	"CeVQV+Xqu8BxucCZIOaMppGuHrB/WOAkdX7GNCKp8wd5gvGM5cL8Ae5GZVD4W21k+KsdXv5MKIfdcN4v",
+	"/dkdovRD0yilpdR/axyvvDRAjppqlcb5C3lc4ZzrL5KMZ6qlQHm3ZtbAcTfZzFX/NdblKrMN5rz4c0a4",
+	"YJn73yLbdo7N87Wz4znfEBqXxnR/tzNXvoPQeLZgWVT8RW4GVVPghPv+HqUEZ5XDBh5R+ZtUmjck9ps4",
+	"8gL8lWTJIinCkQOufrQi0R2JZwULaHcImuc5wWmPxwHwbzbH8cBlFZ6eehwKuGPiNWEB2QDxhC5Tou98",
+	"hCmaK0dy7A3VGD+MNXGTpdQZ1glfayyNdcLlkDPLlHJKHjckEsW+BRO5Ib6X1Eb5jm6IDiEfJ7/5lW45",
+	"g7VLwN9i+R3o1gArBE+RGG2JqLqFAT60o3rb5c3asaKPyMeVV6THgdc/BHAE5ToLlH1NblP0M9kIRFJO",
+	"FIgFAPey9UbeH5RiIdXlRNzSTcbuiQZBkl8t90EF/FcsBRU0Ub4NSL3DlDyo+tIy9a0wXzXB6bze98Hp",
+	"qPMfGPDTJ/qUs5BDBGq97hJ8hwIoTV4iUvdGMLRkiNGyiQtxKmVau+cxlISCCburT3zOHKPdGR5S/+aE",
+	"UGMz+INcOdVfXDCvChSqUkiNPepQWAC5DRCmAIQgqGWAi8/Rg9wNvZIAYXFLS4APyvbR6ZxOoTPQ1iGM",
+	"Dt8E0DUmcK0gWBStdcAkusfL7iZVlhtUWbbvrG3x1/NkLZwJjrKccuNdgXQPgUBOWnJJKBj43EsbdXqw",
+	"DpemPASPV1UuARDN+k0xJgmi8FDOeiYvwC4MmmOhsYOfN4cioXe8R6Lye3hOwfHMigP3XFgD8WsEI0tj",
+	"wqUSq8B8vTKN3ZMsxZse6zhmNMqzjNBoa4rGIKoRrZrSg3nKnP4rKYNMGSzgUvcPUzcFTuCnTcYiwnnf",
+	"2sor+4Lk5lpLq7dxSZkwuHyStaRkIRDLRU8q7uUC+TObf8Cca39NMBGsP4Hp1DSvKOrgT4lSBNwrYxas",
+	"yRyW4m5tYLGdHQIsLn2xj8XCSjfZUHob2xsTyjFYiPXjkyaFQWZUuduSz6mIYGIKo3RGfF1ILbxA4Yom",
+	"QHIkHMmTQSxTikx/Ui7fYA9YCKZbOUdi2Pcab4FxAwcHvmXyzw/RKxsCTUxIvgAj6hTufjhw1QyCw7dm",
+	"OVXw34cgLRUzqcw5ktP0DAZ7eU7NUeY8o6OU7hYCSr/yctsKSEP9Xzk5ktApimxvqYVFAcQW1btJ5/qX",
+	"30YcbzkKcZqyB+jzU+JVTsDw1c5O8Ny8S7AmElXVKQWZmuQOQDGXtDQnimwlg6MmQbgnkLzLSgpu0Xaz",
+	"Rzi3TGCxv3+rKJ3/Qt6tYkmdDi6zlsuM3GtUoAHfDlfP16ZA3UF5aw0dmzUFDsLZzg7gwgzZM0k1vn2D",
+	"lWhwQH9aYJbTyOh9HhDaktXjDKaHnrgjtG3klXtR2tlVoe1iVc2WZgTH2ykKzy/OT8MDRBk1fGA9ReG7",
+	"o7P3pyfhgY6fytdvaZzEyv7Oo4gUGQGExlMUHl98uHx/euO+xJiaN07iKXJUB5WYl2FAOryloElc/3x2",
+	"eXl6EhiIyCynhyZ4m4iVXrb+DF7o7HqwmCmDxLBd+VWTYKI+YxJM7Oq8DLh04gPtjCFZsTn1HNU7Oazq",
+	"vgeBDcv+QpQSfE+4UbA6KAkUCpjCRzPHuIcJVZe7GHKHkyjZYAr+F63WTtGZOgid7R2uhNgoJKxf2Tz0",
+	"BKWzJX+mbKcjJMh6Izm1U8P3FUc4W+ZrOUxgKFMeS7VM4iuOQpaLTS6kaCoLOaCxJZGGs3a2/3Rzc1na",
+	"AqUiLYlA0q5n8VbLN/n9XYxFDgbn8BkSPvymQRkLFD3AFZDrihnhELY/Zybn+cULcBKjNVmzTDXXGYr4",
+	"WSeUFCfrflqnDz62qLR5wDoUV/HSyvFnDdFivCY6ayPhCJ4MEGc2sK5xKzPAvFaulIHZtL/lJCeeS3hB",
+	"062mFE4C9S/D+OTMK2i1tUy4ILqQ4emNeczT5j8bJE2LQqzUOC3k2lNk+6i+EDxpqGeVOjfOiEE+Nsp2",
+	"kW2oYY7ZAsEwfgtCqpCzNR8Av6dagzFKDtFORcVu/tiXvZp41MSwn3FKKiSxhrwfcB+OlJ2gv0Ndima+",
+	"2Bqk1KlQ5Uyb2uc3RDggM6k/67WT/dJ4wfUijEIt70ZKFgIqpSK2XmMa+71hhT3iz+fpkcJT8mt1/Nzb",
+	"7eWEYTofXhAaJXQ5E+yOeEzsdyzTphHfcnmxDyD3hbulEqrnqBRV1uHqWGp3ZDv1O88s/Hzj7qVQ/jUj",
+	"G6YQ2nv4ZFKCOZmNqYhSb9p96Ny5TZawLBHbnsQLrNrv3Mp7H60TmOp+1pSqzxbKndsz9NHTqXWV08Kn",
+	"lawJy/2scEcp4z1das1ZHfBjslwSv2v6Ca4yi4BbyoE1N79gUmUSqVBn9Sa5PjLjdqvRZmnnqidWfK8h",
+	"Hofm6venndnzgdweHPpdzF59T6v8U7pGgBYZW9uqBEjbPIA+1lK2gpEGgL3AVNTfciqSVNfoPgq0IjgT",
+	"c4L7umaNbdLLQnZk4mcP/L1LK/aT22wTJ4nBpxaq/glS+uQUtGCTU2o7tDywLEahvDahzdhTzRhMGxrB",
+	"4GW5G4ySHnJQK+rtD52z0to//1L5GlsvPNDsWmD1XXLJFn1YkA1K+CHCJqaZpMQWswuDfVY1T+Eq9smG",
+	"MNkxg2TAwAxW4+n1rapZJR0aixbeTvA7aENoDI7vXaSbaARoD9kPD9BLpLKAArSPtO++5D/e76oxg6lt",
+	"2lwXJm+JSgDkuKaWakbojBsUZ1rZzK6rVUzjRML0nqjrSdW/3ESpIiGsJXPHgND+YDrDDGWchXtKBWJr",
+	"dDyMPRlMXEHWNZOr3eaqSzrPvrbXCDj7McaMVl4XaTpIvVq72nxb0mYKtF8qsvYhoJsMAxpru1IloBV1",
+	"P2uCRIYpVyUcvd2pp+tECBJ7D6Nu8pLHRMwiFpOeWmKnxtu+FRUdtk/ykoF26vxwgOcyz6oX8/RZLLEj",
+	"49ZGH5IfwOwqUNf7gqu7ZO5itvdS3ppYjb11Y0xl69wFHnBQ0H7hY6C67syT6PT06/AlqLmPeLzKKUhH",
+	"jUL9P+QO9HR4FLZer3p2m5/cHXmxVsyTKb7A1R8WO1Bu6CGb0bNGE+dxIiSzTtLfr0SztLdqof5Ng6rk",
+	"G/IomnLcXXxiFOEsSwgvOrg/ueDPo77kVPAftkY38h9hL29K/XNVusc45B1VNN+/dP/O1/vQIHjoYj50",
+	"VuTRrtgDRXiJfbVqtVRZ6HholuQ7WQd3euB3pil7kEp+Uarqq29X2c+6klcaPjpCP7BJ719JNq+ZrW61",
+	"1d7nYIKzaJXck1mP2vRXr4vnfRFf99F959HZGOiAV6/kCOA/JO2lOfsvPwcl86+ypRBA0k3x/mSeC0fs",
+	"55Fmn21b+r3y/vJ8bcurW4s59fOSUcyYkrj1T7jMCFedWGmMoHYXQWkhpDRBTixLCdKNdrnyC3gB5m+p",
+	"RZhXRsha5YlgivZevUZ3PyDBlgB2dYAwv7NuHj20uVmglHjwq/oXpb58W0v19ODdJAJJnnhPYgR9FPsl",
+	"qVTL/mIS5xvSWVe7v2ueBZAz4i8/xGiT81UJQUF5YApE2JZb8RKmKFoUD4GfePnGqFmzKMV8AN2CznUM",
+	"77ik99aOp4+3/cTs00A+3ZZpIfzcUXbsMKYQt/luvIFalFKbXQ/DT1Q2Nwx6aDowmIb0LvwFhjoT22yi",
+	"+UslISwJJVmDn04armwhNKqY7nkPpKCBE6gqdZB25ByaOQQ96yRf7X4uAeDVMoDguUOICwsQOrof6Qhu",
+	"9pNqvNfCzKBqegRIisaIGEzgrwvB3s9udInMF8VTLCTh6OPNuxdvprU60zuync0xJ6/3R5IzVO6nUjEs",
+	"+2zq8YmGLd7fM0h6quxtjKSEumOl0INr3JsjZR2oV6c3V//37PzHw8KPThFlACdEUk6QXEiiEjAG81vA",
+	"JtAXoksS68dGCWIaQdFgqyR+o12w+nv6Fyu/MnU37pG0YilpLVPNFJfxJAaepVw1ZaJD49k36bs+KfW+",
+	"YIGSP91pCGDNmZJ6GmGSKTGrQKqbxdf+9zBtskwoTmdsseBE9LEWXALZd4eAdCPhic35zH93lJfuKE+o",
+	"Ft97VRqIbZKoXSRBMmnWVMsI9XDKmNPZTBqZ2ooCZDqDV+OeXczx1Q5MDTpdXzu6As2g334ax/veHWgr",
+	"fBlGZ1IogtHtRHDKkSqjnfaXjG+deQmNWKy7nPfUgMwbFSwDaSnPTLJ/P5njtE1KcUT8ckd+J9W54jh+",
+	"oWkC6IsbtVHOXRJJe68/B27nWj95YS4sWamc04zdkyq37iKn/Tfat5XmfdKii4++Kt6pYuModgnqSH9m",
+	"q168T3gjKLO2jtTHYmCyW8QJjfkh2jF4heYO9yeofdhtxppvskrI0menmakWWsP2+u2Q9AxXIQLkEXAp",
+	"9j+ga/W8S1d7JVySnsOo56tAPADigaM+NHMtyEZDbLnf9KoGIdJ8Ri9f9sYNeQnAHzhbEtH/I2/U8+5Z",
+	"vQL8zGwNAqHNMJ0TYOpXp9cX7/96eoJYhk5Oj05GiPy3fSFL9qUMyDfxsPrIKuaJkw5TwQeqZm+pOl5V",
+	"+mM6eQzxuFdBoJzevIOuwffeCraK2K7asmV+VFYF7XWoFKk5e1tK0jFXyrW+y6aptQIsETpsrdDVCo5T",
+	"sjCDmmOw3et4FN2N8cK32bSS4YWPL+L0txfFY2EBABuxLPanoramCbBcRKwch7+8ujg+vb6GYgVdtfBL",
+	"a8lne2cQeKpKIKW9NWvo2tOn40n2XGnbKlKSDU9H13AJju8Da6RPvoIs/gd8Ryxq7KGuguS2qFUyrx1b",
+	"X+JF2lv6s7mOlrY0QRcHsg2hTsfFZn7RkJuT+xw9F8WgfMSolDwUvtgqxqLyHBU1ymobOCG02acnyc2b",
+	"emNsr4SihdTQFPb98DV3UImxf4cGnwtlBruqTDVRu4+H/82YWv2KIVFmSP2t8xE+qZLV1vvNvZpG3vvV",
+	"18+qYO8/iwr30o9hZp4rcc0ODH6HGJXrgI/I/oHSDsO1jKff4E5KQ8e9QwFasTxTzU/x1pNyirmY7Xak",
+	"BbSSlvXF7e0/ZZiXZphX6yeMslvLL9VDBvZLndV2HFGRMTLghC6ocgZunwIxjnPB1lgkUavL/e1wSI6q",
+	"F9YmoLRGMBRKZ0c2ZoV1ODpM5XOPfz6/+PT+9OTH05MDFaEH3Q9SexIxRUq9OQCkVJIJnNB0q2QME4A1",
+	"Q6e39OP58enVzdHZ+YEp/ILI3JwQOkVHPxydn1ycy0EeVgwkE4AgKafjklEyvaWfzm5+Ork6+qRGMOPL",
+	"51TEEDKJ5Z9UqKBUPup+g1tGalc1CSZ2EZNgYueqK23PwzffVBwC/W7L6zEZtNVwgGKENh/JD0oIdZL6",
+	"nFVyRgnpqMHF8XTLVMq9hywRQuUuPa+zCmrJM3ZHMqDdja08c8R1taGDuknF9fBbPs6hOFe8F7saAwHu",
+	"ZAE8U3C/XnzckoRcDPcDju7YYjECUA1wRUzbIm2x1jkwVKPgdAZY3Pc41dp5XdjYziE7+292drpqI6uR",
+	"vMQkuVRgJlY4s4q/WQKab00TEYHuMQSRBDN10zypQEDFLJ9DQ6CictMrGy2hlS6UNOe/3LdL/rXOU5Fs",
+	"0oRUKqTqy24Yt77wuv7lOcX6t5XWYg+li/76JKiXacokkIy4PTajs0gTfTUsAd1O3v5dKoNt4LV6L9VI",
+	"o2fOt0gx+vqlOjk9OnmCyibp8vL0/OTs/McnKX7BxHgVn6iFmljvk3TiyjmZD3RGd9YbqD3sOEMoAB1d",
+	"de/mTCbS1OZCh1IqOCrj7KWnVQxaY8qM0b4VJ0SVnwy7qL3KPOumXsdSEh7hLB7jAQMMXY9+nHKmjAGF",
+	"gu90RU4ayuaf05d26oQJG0gJIphGjunwIsIZmaLwV85oqDqfCfIoQoihJ9Sm2YaQp4tvadGhA56Wf0Tq",
+	"DA5ROE8ozraholP7rg7BhmVVHFpqBhOhIq7qTa9r1JvZ1di1UmTbhC5V8is4/ZI7km6lZF6RdOMieN1c",
+	"HZ1fn52e30wkH7v6cHSu/v3xXNoI5x1reZekfRJifXG21Lgtwx9Pb9B3cfrbd0YchIFq26jzFCheE36I",
+	"cJoqMKuFIqSKFuhkjfbI6PYlbPZ8rZrv2O817VkZhihp3hoCEljJFhwo0x3i+txQ8DGLGJVmLe/98eXc",
+	"v16vVFIAffi+L/f8+L6FR2u2TvxZJiXckE4wDZOd52F2HIWSOv8ErCBsAk7Z33n7ulSWsNeBnFLf+XJ6",
+	"XZ9iEZ1UV1tGHVa7lBDnPP9m9+2etwesPCNPBoi6nQqGS7XCeTqKzJ5nL5zUuWHXyXlxyI1yMnDqx7/B",
+	"YvXlj7/sV+lbw1S4oQdyAccf/dm3GBtjna3x47PcsNKYz3RrnUSPXrDtA1HebY7GwM3VyRo+6D2rvJbp",
+	"7AfbgtPFbYJSKNUDLsIUxQyCfQYPYESGZaELt98/mzJXF+smPq8ikYEqUgAcg1IHIaU0ofDbMFCQm494",
+	"vUkJCsEA4dNvh4N9ldMpRrbdK/biR6MUDLE4tbEJ2RSVRHSn1ar8pZTA3q7MNLsv9/qn1e/XRWpr5Ex1",
+	"g+Ckgn3Ty6361nDaca+DV9YpTqgTmYrdKtxEA52hXU8ZAchXSMcN/1fYGn941SfrFhKg2MaHhWSOW+Wo",
+	"ZcT2hrfpQZRl6OTs+vjo6uT0JFCeeBKjfCMVcQEBfJZzTOPAYrIjXasjEi6SiOtnoShMPzs0rFwJv8pv",
+	"mSV8FmE/BvaN6tqQQduvlGAuUCjfCdvThJUHPyImhuzfKnI/PEGg6vAHTtGSKimITeAblLEHAaVeaEcV",
+	"LlFraLbXzCMvVEahm2XYXpby1OSv/R7JX1A5RtgmNZ3fUCICiB3BHYMUSHWAz5IWtltrBVtOqjKoICbF",
+	"y03u0gRWYlAut3HpoyG165duvj8iCAFG5BiDSwmaL4VfrJfVCV5cWc/lCEeyK7Oqkrvegl7zXffBnQa4",
+	"7CHOoUZ4nHMm0NXpj1eQhOb6P85PP02CakTUujZ/6QUq6mUIHqQnKxjgWNCcRGxNeLGu4r4ByFXBH/ot",
+	"Vv5Tj9ThtvnJ2rMD1JtQWTk6+zojbiUM1FoFSD1iPF3wAISvbRUA1m1tb+mRbea4wkon0vDMoC0aUaqa",
+	"Uivz28HiNIPUFCeTMtxOgBVlB0YbWRqxZ95/WoXFS2/r/Pabqg7xcgQoUcg2IQo5EaFRmDhoUroI0XY7",
+	"AMDa+VaeToDCjKzZPZGvrHXrJrKe9j6BDuWdbdx0Ua4jynIiLynbI/P/4hxGu4OcbSZBn70+W29YNrhR",
+	"hakq5l5dZauajFQridttWtB9eVvtwiqncRXEt2c8Dz7SQplVBZLGyuqEWktgmO4nq7EK81rgbpwD0aU/",
+	"vc9BnZq8oAGnlSbUw7TfZWyNdqedKDObjM1ThQzUttnSqr7Uj9ZyveQCipE6vnME9taRjXYkXPUY/9oG",
+	"Nr4J0B3ZQG8oKX8iTBlNIpwCyPiBZb3zFNM7HtzSNVnPJavgcGYB4iv5D+2rV5Q4RReZFg+YbnXY5etq",
+	"OOSb4JbCzKqofqsiMYpVcBN/sSEbVdPrYfx1b74fU2rv1Ss1mork6DSYBUtT1cFZ2Vuh8SX4EVV6ofi6",
+	"+APVc1BNxpzMXGC3AGOisUsAnGyKPhTNO5aJ6eOcxGR9oNDo+R1O4wP/Kp8KG+BDCih/yK7cqzfB7ts9",
+	"tacty7D4Af5jeb2Pfk5+aHnf7+FoK5y3Jz6gN0ZnoXzNE98vJUv5DGt5WO9YhjKyIBmhEZl2Qdw4GEGn",
+	"j1BOzVFYOO/9RFB27rdtPopJxOKG1ptFubt/iJd7ge6bs3C7khRk0bNKvl6+7cmVknbhV1z3/PkKkju0",
+	"e3QQSLy/dqVHpbMd8O3Ozve7b9/uvdr/fn/n7dvd3oO310Db8fd297/ff/Py9f73vUceWhftLYX23HLJ",
+	"N6MVznBkyjHawiQ9Ab/qxckNQIA76INDoA75G/E17UDHfuZrWmR2Dk3J1DmeTTmZptQVoj0cJeJQgUHx",
+	"imfdpXn0c0JjyQrw4g7r7AXoVzLtQNCu6sLttXXt+sj7Av9hoM6l33ouNAifVtVn+YM9Pk9InPti7h67",
+	"pgEOn34G5Dqh7l93n+T98YCnjA4Qv9wbKEIAz0kntBkNrEDECp1AZPh0cdIBKeJZS/+mgl/Kh9bu4VI5",
+	"5YMND8ZVw5+Eop8ln6o7DkZBi7xUVV7jAEVcN32Lg6hyxwx3LKYNzNo7LppqZDgUPFDXhvZki/B4JRhn",
+	"6oyV1PJpVQqjQkqOj1fveYDmhCdQcMIRe6BBGYYBelPiNTnU5si3oQlucoGlJFKdzXUv6nkuUPhdGKDw",
+	"f2vZ9Df84r9/aUyW2NvZfzO0y1AjltWug3UY421rZx5pe3KBtxZlVL1ne1Ljrq48r1/1zzX/Xi4sF0zx",
+	"hlY4H7gusHNXp9c3YLI6mENiRdacpPcl48sH4/M5gGaGujyhHzWZeobKhUvoimSJaI4eghGrPLqahA6V",
+	"hZvo1mOcZKDeFFm8zSuHMLfk6EVeF2+DZ8OWqeMtipjB4NHdfJQ/4vLi7PrivJO9941Lvukhc1I3WjyX",
+	"hIwoQ6pcoIBkYg/0iUKnwuD6AEZBQkIZMEr+qWjGDh1/AsdDA0WbHbCHKmsJRx6x90E7j9jCeKRM60QF",
+	"SZZwBd4KU8ZMCBKjDRYr3sg0eniY+/KMHZWNRCi4dzq4ho3oQMmdSqYmsT1s4Cdpcg94GhlRdT76Wxe2",
+	"ldLJ6dGJ3HHezWD68pfXzSFoXa+p858FoZiKr7hrQbcGS54UjX7lDDBvR+Zsj1zf6DA0tE0rwlCWMz0h",
+	"yWC3Fospo4jMLVN0GHgJ7aNMPBUJVOdlgRby9r7UJbYLTFJw3z7qxtgeDQ3QEuAwzWx7wmfQVf7H6Sf/",
+	"VCrJ76KGPEX1+OeU/f9E8v53l/EjcjL+ZfSAf1nR/zuLrHbJc0WgP92YorLKrXravRhOppwYb43FJPK0",
+	"2Wj9dDfrvk45ie7rPbXkc4CuTk+uzv56eo6+lvLMQZPA0R1lDymJlyRGifgmQMcX5+/Orj6cntzSrzXq",
+	"A2AWCYbmBOnG2iT+JkA/XHw8Pz49kWOWgUgxVZSn6PSb4JZ+ODr/ePR+CrR44Oarnv6/Px19vL6Ro1Cm",
+	"hWtKFnIhionC6HeEbLhktiBNcXT3TbnCzXwetCnXy58EE73ASTBR80+CiZ16Ekzs3JNgoibrSGm6KtoP",
+	"DSwv1aB+mkkWXrhKMkcFJL7Z8nk5HKxob1wGQSNWUPkr93Z2dUA5QHs7Oz4I+0DBQAN3MpWRapJ2mIvd",
+	"hlLYLgYhz4oPhlyzbw0vZ5G00RUqMBN0LR60nnHRgiExAr9vv8fqts9dzouVnKrlKzsqgQ7DzzYmmjAq",
+	"3q5iEZUCFI+Qbo1qawbX1Gj4C4QpbXaLdmhBVWtraNIMaber6jCH9BzYDvT11btj9Prtzt43Tj/lAh1X",
+	"teyfEyTNeic2apU6JB76VwPJeS8sXVWOobWb+1BpOxQdByjbhE8/d1+CmyJGOyBSoYlHS2HbrB+E34Ex",
+	"gyFFFUtbdIqOlPEKivWDKctSN+WWghRPM4LjLaiJ9oFyDgMCC5j78praKP3G9C3E5UQQYx4X4FReGlwT",
+	"sWJxCaXz4hrKwD/C/z+6Of4JsB3en96ceqXvs6cxWJeVq9Pvv+3U6fMsHW6md9FQAUc1iIAQiRNpqOhL",
+	"OkXGyrF1QhofXSWfMV6AaTp41hXPSi5WHUBne0+EZtwv51I9f1+R3SK9aUSC9Ntn6dyxMxIN7p8Mg//5",
+	"sPBrcmjg570qMf6WMqYmIDFN2QOgJ83FHJGyYSDKxumQmh90a5FmkvbvuLb1w95OAtpsW2Rs7VaA/Hz0",
+	"7ucjVfQhmfT10Y/yv/588cMkmHw6/eGni4ufOwyla4GH7ps1hp8ASzSg4cbus+Ce7nXmNxV44PB9Hccl",
+	"8GCLhZt3auXc2puuaz1zfog2ONGlwywXDj4qsYDNIyu6OwlWrbL7632mpcldKUB+tBc+sD2HUMLRnCR0",
+	"afzFQeE6K/WAvqUsA8M0JjhVtYeBMjwoITFHGG1IxhmdophF/Ls4/W26jmEIULmSBUHRNkpJ2f0wELrK",
+	"d2NGaZLefD7c6F74lc29bmQoFA91znEYKOy9GOkWfVQ7LuS/f2VzFJMFoMvJTTrSU0PVVZZTFY0PVFCk",
+	"BH0kyWyZryUNjSi7lyscinH5s3yncuMLdbRhEyCn8RBJJdWN+bnXY5QiWxFnJaW2YSkq1VJVw96RLYpJ",
+	"lMSmCWN9WUPw8ytss7mOuL6SSopow2KGqNYV/VKr2W3nU52hUw0vqaDVpqySTNoZk0NPjiEDuzIJJnJJ",
+	"E50IzAWR/9ZXaWI7U3RdfnMAQ5O2eGu8Ay6gSWAP4YWwsBDIY9EW37J883GmuUWmyqRVaXSBdu/7nCal",
+	"HNKQHCjvnoFb80bl5kQWprHfOBrWsZqxAi0FZoBT0NSB4ExwVO3IMxy2sTSTr+Gb+s7mXgflVleQ8pRw",
+	"eGB4Rxh92WdFIbkP3CBbEi4CXaW0SO7JCKXAX3HelDwyPDEyMsdqKavjCsv3Rmjz4zKm9aeNMQEUK+hS",
+	"p/TwAzKwoWWzr0mFRvfR9Hd0eRaAxAeRrQv1NlisDlGokmqgNhvEXYDCGFAmQ6TEnisdTfwvU3G6STDR",
+	"4cuJho26B74S3VkIhQl0sCVCgTBALKGRbaYJJU/rqPLP1v1dNd5nufDyomON6iItNejZ7ZSnQLfN0M+m",
+	"bGx39/Xe3n43UrGUv/5On2dqYxa5yDPiTl8sO+ybVu53iqnmxSNaCZB7yDVTtPqAtwbMhtB4wxLqw3Fs",
+	"7OmtwboBRiqn3aXScxYPaCvrOr5/8SFWHqcsj0/hewDpH7ITiPyEMZ634b0P3HYHVVNjW3TP0PuHVNm0",
+	"v6Lyvq2XZRIbhqNuGjx9iDASBqyB6j6WDQM3lmo2zRhqTexFEkPzKdWITH9IN4aPgZvSLwzaUajPKL/Y",
+	"3EV3Q2ic0GX/Co2M8A2jnMyaIrMWk9bcB9tdAA7TE3sd0lVwgBtFXfACAG5I1zZvfxlngBJdOF4Xe9N7",
+	"OP/U+kYoCbrxejKoTkuzuy9VpeWsqYeWUDqaGgWFmihD1wVDLRdgWeF+4XCPQ8UYQvC0LCERLN8c3tLQ",
+	"pjCpnzaYcxIjdg99bXWzMX2q8ACheJ46cg8xWva86JVNbPd7Bdxk4BzsfF5N4nSdCEEUvx0RgrknPtlS",
+	"r9sf6OsoV/UPfLnMHYfio0RRnmUD5cXQUHeFTp0F+0hTH9GZUEkrAzUDk3+uYtPlcyLm1NtWXaIQufKc",
+	"9nzlKm/I43J+H1rgph1sJrvKccR5Wq0t+YDsg2Iovx2svIHSLhjhvEtist4wQWi09WNVfKTJbzlBeM3o",
+	"sghfy68l60TwQ2WEpDiyzY/ThAvrx07EiEXJTYjzlMSzBcv6UnuNx9pd89IujY9xzolfmdLI9XESA/bG",
+	"UuqskrM+YNUP08IUCbKZWYYWYRqRVDM3bQhNAHAxw4Jlfjb3uJErvsZLzAcHZdYb20egXRMukHsqHV3k",
+	"tMrrBMqoPEJMtzpt5EE1XGsf+oFld4uUPTQ0660eS/nxwPkIu0rvcT1uUpxQEh/ZLsRD3HH9WhfjJdbD",
+	"gzcaUz9exYZk64T7y1JAn5P2DSBhzwnSpQ3S7IlZuQFCww5h0z3Zmccsp3VrLh7oKCR+ymLbVDzRuF5A",
+	"/74Cj+SeNDcdUECRmBO0YmncUAkAD8zIhkWrXq02zBvW9u1bHO3r5yX5pSoNkdrRtlBswKUBxs2CZUsm",
+	"BLjOu08Lpil/VKC3qfWwrgXZfBkqLhpwfw5ajOljnKb66gMKmW4cx9ECZ7oIAG0yAt5NnaSk/HoW9q0D",
+	"BMw0+u6uonAX2e7/6MdjNGtRKwiKC+XYG6VpGw+qUPQHH1OTrRdhKtlCDLUXcyUhVb8+6KOlYv29rJQq",
+	"S/QYK/OURXfW0VW/+W5PHYsoXu7ZEkB2dM4Jcup55WoI5aoWAC3xPUH5Zoog604N9HUIUbpSU4/v/q7/",
+	"NUviz9+BDzL8BjLptM8R8pKLC0k2YGbkFDaLpJw8rEhGevkDrPj1RatKpL3CnPQ36NvQ98D7oh4IECUP",
+	"BDqVZLx/3F5KoEb0PUoeRQNRrfBGngeAhk5bvBwDIIGMLOlFgUryDPVMECrVTm/KcWpi1dKaVcjEfoCf",
+	"RA/Q76t6gTvLQ1AArr3dJ+YV5TrhmrX32jqQA1KNkhfOqLtGvZS2hDKglVfItLefmANSYT/zb5FnVPnn",
+	"83WH4lnNANHn5jhnDAhzsTDnyMzO2wsRTNp62L/DSTq2DlWlLoBgtg5Nr8PYn4LaKk6sO7U1YTmncCdt",
+	"szvymAjbLrQLbkSpLzHJWjSe9kUq1UKwO0KHtP7Is4jwHt92ZZ/VYY54xnIPo7k5+3B6Mrv4eOPmuKvG",
+	"sX49T2r6JOvdT8NjJ6i3rdyelPeisrHmNL30J4n2eEUUAOGwHB5QbDGCOTXysWbudUpcyHmMGV3jPvLX",
+	"hC6Lo6xzXQ9A4ju5rgOUkUXOVUb3Q5YIb3v6arrb3SRwllRdQPtGjYMX1TOo3fLvT2kHKl2dfvn7brD7",
+	"5vPt7dT5r//o1MF7fteYT7rMGPipHLdHwhEXCbSdIEiR6Vf8ObnS788vfuer6j0hlkXkWDsD/t2ix5kt",
+	"TRzjhdVf1rhr/167NejjCSeESkv2dzClh0WT7WHWQsmVdvkx2RAac8QohG1Az1MMZ4VN//Y1QVui4sxO",
+	"hYb/e71QxCWZpj2zTiMptQa5BHnma7Z28GEi3cmttv1FuqZHz1YasPeHWU/PgM417FBcVU6fM65j7+sV",
+	"qqGKrWukpWS5GlU/jG2ijirFi9kUnSvVHQ5xTggFi99X1xMnYgbhjiaw2+2maFbqBOSLv6mpE8FJuhiG",
+	"tCvPtmHayHEPmfrCNY4JShYW51esyFqKwxjaAyQUQWLYocX/xbfU9iyCwGAvI7h0rX2LVn2EZ4bI2qko",
+	"zrYzHRjSVpXIcvKLT2GV17D/BXfMRG+2CNhPclMU8kzhWYHdFPL2Exob94e63AmdLVJDhdUhAeAmgh6o",
+	"eCuPI6FIPQ1d1jhBuic/Uk1FNAR7cZhzkkp7KiNwLObuK+RzeawqxwHoFE6rvkPWfn7OLaq2slOErPdJ",
+	"6g3Qy64W3tHnWhiqJbowtK1P1XflIQtyUPvjWu/HhKLwSjVmhBFCD2pAQX/VEGiqPap+82mNH2cuwqwf",
+	"GJkztMZ0a8pF2hPNdNfEHnlmGRZktiHZTOHUNwPLbEimsewDlSkg6ZOymPBDFMbpb1PTtzKD7MQCtDiw",
+	"XAIeU7AfzqNll5ztvm/v+nSn1nJ/DM5pT1UDaMU96S9CKxGG5s+dq4dBjtXDZRY3jMRsxf8/GfXp/OJe",
+	"23CRxf+TSFayO7aZ9XkBVnYt2Maf6vDTzc1lL825luiguzYJhjCCWpko2WAqpuiKxElGIsF1M8R76N+k",
+	"AqB1ah+jybYooRW7/eL6ptIWYGyNu7fm5WgOMD8kQCshNlKIy//l3uKXdg1WDu9jOT8RnIrViHrDvFQr",
+	"4i1v6Q/Z8hPBmZgTPEovLhwkoLKoLIqHRKy8xKDmmUk+kN3jVKda9w4PrzuA9FRgmkOUJlA5azbWZGfX",
+	"gEpUeFlZw9T9Ewvfy8dtbKHW/JcIkdAlnzmglz3W0Cuo8QmOQU/tOX5w6VfnDxqOxdlyuwWtxDPOmWgn",
+	"r5OLvxv3jeOQQ+xBmmOZ6kz0AAhZJh7Cuzi1j03n0Le491Hbb4dcswronA/RhpPfGvtzJmKljK6CULXx",
+	"pz43kJJYmNQTZbRhDtJNYO23vqMeqMFOd2KVVMhv9ZMOJo8vluyF/uOvnNHpFX74oNGKXDoYm1cnKtxk",
+	"hZ/V4RqtSHQH2dfP4d+xrA9aOJo83ETn2h7q2gF5Pm6O3D/E77vJ2DIjfIDVe5XTS/OSx7XV9GlFu6TB",
+	"3mX96hNcy2c0Jo8f+fDmJADpNBT1oDlLJZjwSOeUDRxQ5JuU8NmCiGjlhflM7gkCVgE3hSfQSx1mQ/ql",
+	"oZWSxawZ8fHaUwoYjXpCmCkjIs/oqKlySDKtz/IzQAtCR0eO1EMqWYYzwJiHGllojL1cIR0tB11Drqic",
+	"v+UYN/c49VWiQKRNQXNSol0qEaPar4DmeZLGcnwVhz5EccY2DXP4E5IUPdmvNQsxdFHe8dqpe0nbwQIc",
+	"3JFDvVc0q5dyTcoVadL5Uudj0gnaEROBk7QTpqjIouklS/UXvktIGreVrdZAZiKVnKdX5dtAp+ircf9E",
+	"lntKDLYKoU0NVXeQtwtF59cX/C7ZvGAbNe8LEEPyY+SscoFsflQItuHdmIfVCzgy1JMt4ZSrNYQ0ilKp",
+	"nMZFBnG/ybvj450S0uNLUD5Rj3Pk6vKno/PTkwBdnb4/PbpW/zq6vj77Ef6qATY8blzIfadNjfKawJCU",
+	"pp4NrREshWaHlWEVAtON0FaSJlwy8V4QS38jaq/cxM5+4IMFtXdVWbdmb/6ZzX/I07svEhXUYzs5tpHw",
+	"QbONLAqNGSU9aXt4/egiSUW3a82pPemZy5cm9K7P4b6H58AcalBlrnLqZiWnjN2RGOG+Bnnb7btLNhvf",
+	"lGcaDZcxlMrLrjAfdR9yhdJeFJOAIq9Dec9lnP+ZzT9gzq1jYIj97yu9tAFQY9mb3dbUVeyF21bCIVZz",
+	"oC1Xq6jDMJ6m46Pz49P3gK109dEP1qzfHZOwMPJuNvrGryHfX6uMSqds85T3ujd/ZvOrnL5Tz5aI0fEJ",
+	"vvI0aGuqANHTthzDZUbuE/IwGGTd3r4eNKyfniV8FmH/FVJdnwDaUoCjTUPTGlWyQz8u6LM+V8PHHxvF",
+	"PNoWbdVaUqPB14dNAlecE62tmHo9VlQkAqLqHdmaBIxbqhHbwwXL5kkcHpgkQKQBX65/Pru8PD2ZohDK",
+	"fcIDKKLSrR7AKxNBFwByS23PzlA33tejsTQ2o6kyMhKbCG4IIB3hga9fQ7ngVq3PtI+BVGCYYxJMFNBH",
+	"w6U8KVUYDrmV2ZLPFPk/E9ACKNXX8CT6em9nb+fF7h7KaUo4R+F/qCFCxPG2ALKPM7wQ3zhxZINldkst",
+	"loA8dyjJWiRiis6gDoMyobq6gm9QDcUiDYN2q3J+8iQVs8THP+5wGis3o59lRJKSZ/lmlibrxJe4D61p",
+	"1glfJBmZqQqbEJm3DtCKPajgGk+Z4PIDDtEOyKZd1c+6HFjrsrAjtl5jGtsqPV8ai3GvZTkdgwMXFVfS",
+	"X0p6vcKZ6haD09SRqabnh7x3iTh0nEdwnsWDxX53dhh1F7OxDKKDe9eZykglzrwz3zYkZOF4poKmzcV0",
+	"uHB96gobNCcqtQO7lTtT9MndLw0nrHKEbik4S6DKM2ZNaR2aJ80G1yVD4eYw7db91D6dSzXIgD9K3atM",
+	"/M9sDiXiN1myNLVp/bTaXxO5v97IkvJLg0HHNRgXZ2idRyvNoRPB4eZ2QP+83ulzeYt2uV36tXpwnEb+",
+	"OEsZ56Qhjga8SFmLwCFNFlLKoNDV6a+kigIQ5uj9xfWN4VogWVWECYVu+V04Hdp4SfPMJTS2boz7SVUe",
+	"wxmYpepV1piuBm/0rlRqyjM5llQj+QwOV6cY8A5cp9c7+296HW95PX2sBfVCwaMaPc5Q+BXnxOu2uVkR",
+	"pWOoXWKLwslhengCmW+JmCI3bVW4TT77O3g2OOdk1mKiwQMe9fIc1qHSCiAJsdRwDDC3vIxNjTcQMQNe",
+	"aQDa8ji61AsIXkCcrQk0rlI1WFy7h3tOnSUsS4RHcP6ULKVEsMWEDbflhdvPyqEvpfvVkWM03w+bwRp2",
+	"vTwZxmvXa+riN0TwmqPYyFv5gKXA3zEd+bTOPPXkDXX3elL2xGwEs7TN77qsO3jOvDCDIne/qmOwd3Us",
+	"VkoD1SbJBgbhykEaAkgRDSvlybnUWBg9lndtHpWvbUg0a+yeqePKOgUdtGlJuip+QlJO/MBTbSh4F6p7",
+	"kubqOsMCpKD8PHPGtMl1MpxrGhydjk25kY+NaVva0am0rTmpG7YH8yNaYbokCivl9AYve3mPfK4dHUkq",
+	"vDalcy7UJctLHRtGz1CxBYqSUoMF6VGdK94hZy87XEWFZTnK6fNvbl7+YSP+m9iI/y4G3XjjzBdKX+M7",
+	"YpRILo9UpfYfIpHlpKJ0PJ9x969stf1hhP0bGGEDWeIfav/T1H5/Ies7TUPNBayvvB/5hxlRMiP+dTV+",
+	"fwqWTwMentBaUmxH5EX8yuYzR7UZkh7hhGq+FDptdXWdELWlZV0s+mT5lvejpz/Wr5caSLcinV8K+QfM",
+	"wVXkhw1qNY4/6R64SYH5sGREKjDTYVZaaZrOjbs0HdhaN26dUPevu3+YTH+YTH+YTP+SJtMfJs8fJs8f",
+	"Js8fJs8fJs8fJs9zmTxPMWT+WijEf/jo/1A4/8jj+h+TxzVUh/1DTf1DTf1XUlP/0Df/yKz5Ypk1/05p",
+	"MlW4h3JySSkHZHQuSacjVOuhI/zqeqkjHepG/+2qPLSzNHxJv5ZltfImf2NHptlvXG41DOUHKE78NajP",
+	"V/JrKm29PRRUKamBEIVVQs2crv2FXFKNB2HKTHuWzclbMetbO3eVU1s616cXvTki6BneXjMo2KhVDAPw",
+	"eVKJ7yRobpJuPnRk+1aDbapauK4wR6lqZGQgElp7nPl6uvgROu0ofTtH2G6C43qn1n4p2pJ0tkkJbNKk",
+	"2z2xV0sSSMWWwm3IogvglGGEUd7UoLNaGuhkTIpevaNiL0Tsch/Ffk4D/fIvLW2GFwgDYC5QKzTW4QoA",
+	"TIHuqAZG03ovxl5rrnRgrFl7QBaq3lCya8oeLLEk8u4sBGL5kHzwL9q8scQFnTJeLeQlzcSqGyLggKXx",
+	"bK4aghe1w4apTyy0gZL4iyRbK9QP/R/wA8s2K6yezghA+Kh/OqOoyseZRQ23f1Jz5FEEgC9uE9GiY4XR",
+	"HYsPcMxzPddC58SmbDlji4Xc3ob2o2Z7RmghBZpzXx3EtrBs1Tv0uG2HqeDbn3yFnwfIoHTFvXUUOOWs",
+	"AEJnxOCd59AHeYvWLPMH8MtNfavFIgIlFLpQ8t6dl2qi0pNc4XbN7uT2HZ2wf5durnDQEeG8jWfZvuG6",
+	"txfkaprsCVDnbI9go4EqR0F/RqYazMwKWVYXsdZFRhTPqRbO9BJ69oAqDadLdou7891X6fe7/vrqfqmk",
+	"Hr2qPrk8JbfdUJVR6vwan36N74j1QXuCBlLJb+mIDnk3REjbofDnH6AQRg8D41JWyLwJR0kcgOwPkL4n",
+	"AOogaZK78K+GOCbFffql8/5WsM8ecSTgaljsrPDbEGEBF4jQeITTfW2zf54eQAHcZ/1xvMAuAgTJmMH1",
+	"2mCxAiVJrBINsBYgrCCteIRTnE3HKBTjmyYqlOCZ0zyx7+25yqXlPm/sf5jQZT/Wo3RGjhyfBboj2579",
+	"BqNksOuhQexbjCbbbdXbRLWEhFX/LNPgsD9WTW9bo613340B0PgHdO6rWOENNZxa6mHQygEA3FYm9Bdp",
+	"pXZ9HWv6JJ99x7JmaMuOXnsFcQW1i9JwE0c3BmrBhB8CZ+NbExhS7yySjjPIfr2VkNsZ7L/+9Mt//mn6",
+	"7X9M/Hr6e+uWHtkRx8DZv9yD2CUPFKsE5o6RII/KstRP7b16haIVznBkMO+9H2vq70eu6RKLFVcl2VhA",
+	"6w665EhUWkiXpiwwpBxz7urj+fnZ+Y+TYHJ88eHy/enN6Yn8N2A1nZ40mT7lCEo7so5gOrQNdypNCJqT",
+	"VaIa2koFXv5dqZkQkZqqoJES4BYPB0BwtlDgnZkWVNgF1oEIEKMWL0f3VzVdaEDNuKWhibuHBxCbdn4O",
+	"EEtj25I10EHGsBzeD8t4OnKhAMOk554U6QBNO3eJc/7EjlydCTsNjO1MqDxlRguOBo1mSpF4MLeeUKfe",
+	"cLkvXSjhgT5GKXR1yoIgacpNIyqNHlm1VnMqOvoG1LG9a3jenk4C3EAE+zq+R9qn3zl0w/6oBg5flDAa",
+	"Z87y0dW3A2zN509L4xsSiZmjjjUVGgpTaLjBGRj/UqyneIMA2Zv3Kjhs3D0x2HF+sQCM4DwjvHT1IKqH",
+	"TAAz4QgDiBgwpzShd8q7DtheGsb9lipHV2Dyn5yrItVVjpNY8V2TCWXwxh8S6Goi0IqkG8XVKjUXNBEJ",
+	"Tjv7LQyPOKo0D4/UgGCtZPF8kxEcKxSPhCO+whmB7ioZprFqgd7jCldbx3uAJBMqxYCyFRXSSUKjNIdw",
+	"2q6OtKrjqAXGgx6N659/79Z5KpJNmqj9G81sBlfgGF+v1090LXV11bIssdkiUYqTNYkdYJgCE0XSXZwr",
+	"79GKpDGa4+iuv3L9ZYzBgexsHH6yeWlITK8Ug/UBSWChUxiL/CI/Pge+x0mK56kf7ufMno1Z5mBPnjzH",
+	"RZKmfT/MOvQbI6xVl/+w9LxS44aeB1vNoBye/+hCITlAj/JiZDk1gI9es/cZ0xkZFQnNldseNmIWExyn",
+	"CSXD9rA+zhic6tIw1lov79vxxfm7s6sPZ+c/Wm7BVVseEGZy76SkxDR25RzA+UPDZR1N0gLcKOnnF+en",
+	"YN6Ywb2q+ZcKcqS/zQaEj7XfQYDMSQjv5Vvq1aVe8T5oVG/fmfF8vdYd5RocnH2jGW7Le0+6htZ2Zn74",
+	"Lp0u8rBiKZGms1TQFu4WeEasYsG3mw0rrFvo2jRuvuVSZEz9KNg04auBJ91zp5KYrDdMuMyjjitYKrAd",
+	"lKOkqmtHQgIOR89XnVbI4yaRpztkuwbjD6ZsOWtuuOJZGlvOYGiPfy9TjfJTtkQJdxKnCg1Ft7eOscBz",
+	"zP28WqX7Wpr2q4BFTnD9dzft1PdrYTF3bFLRcsdJOX3mOh4dpIs2ucnfnQkmcNrTnrYDJAz6lww6S/fl",
+	"hywRZNzbG4LvZhnnQ98e0pvdZBnoL/eerHqCLWYDPOoZY6I1TKHMF5CRKlALjPTQ+HmsfajsSmvTdLvy",
+	"8RLPCnR1/+99wwLy2UrzbxcMX2fRxsZx7gkdpEwcWrenAuCmpJR0hbk0lBcsGxCAHqHQjIk4lBN/exCf",
+	"gBz9Bn1EFCHYruTdosZiDMxdfxw7kWHKQRA9A5ZdRQzWcokdkDsdHzE7UiWliuVTpB9bDlznjlaE1mV2",
+	"AwRe0U+lrO+UJUVJLHj1YlfWlS9+hbm0oe5VbeQOHD6rGw5NDYpJR59F1WORZSh8f3F9E8K/bs4+nJ7M",
+	"Lj7ehF7B2uZqhQ2QB9kIKkawKTRr93k1dTCP7rpu1DGjglBxQx6Fm0Hfnnyie02tbYen4kuaz6SIhg1r",
+	"Ji11l99yeSM3OMNrAo2NdfuCNFFxEVv914EYUrHp+/QNHJn0aajZJH4Mq8ETbEjumatdV9wgsaRRyWNG",
+	"pGkou8pci2o9T8fL1u4YtgH2tSE7AMytrwpYtCyBUq75drZOTMRBOStf7b163d242+qmvcihovL0ITxH",
+	"Gen1eCElBu148d6QLQfuPtRbaXWHokHsnqc7rJZ8g0Z3tIL2wRUv792ds4GX/Q4hppF8Z4Q95JpuA2sC",
+	"/8XjYJ1q+qcipz3Oic5zLw35hDDyVT4WT02Ku4F374siqMF6+qRbWibQ4MnApjSaxnyKYhbx735lcz5d",
+	"xzqBT4r8BUHRNlK5VrbR/en5iUr9MF0NJ4GTD2IaIE6CyfXH4+PT0xP4typPngQTq8S5+SLBRKdkNOU/",
+	"mACMW1EALn4n1x/+meW0aYxrpzBzUC6BS5h6qwwxw34laruWeaKA4cpUFHMxW+KN13/5gNP0RZSy6E5l",
+	"lOqiNwbqJnlMoE8T5IlACXQ5PfUA4gEQ4JR/JTQGWApYCt6YhJgDFZoRCKdpOQ3FpKDA0LoCw7t38gv0",
+	"lR/wFZARjcRDAsk54GeoptdKpX7OxCqc1pbFpTUif/On0VJ/SPGcIZFEdxAryVSJ/0BzvnXYoXEt+ff/",
+	"1o0XK9ri0fkRKIuH6OPN8dB67j71RYbaDVA9JOP60j1atcsKB9KZ72qsBsbjpHhXL9JWcx2g7FL6tOQK",
+	"k2By+tfTc8kYPhydfzxSTf9urv7vJJj8cHT887uz9/JP10c/Hk2Cycn7vzRd9BtvevUn1TlOijIoRoCq",
+	"LqcDY5GuiY7o1v0lwhTNVUbvfAtBAXfp+vBN9vca0xynTUuzSZv14n7dNDC0XinJhk2LOJ4yER6U4+BT",
+	"FEojiy0W6hdVta5o9JZWrNgpCu/IFlrIqb/Lr2lKTUahcuoD84CELvnfkAmnlDr4wURJ5PZIFUFSLwpF",
+	"ntHwQP8GXedUG8QVvofGiKrtSwiXLQxuaUhoDOu3UZdEJf/JB+QtVnaKGlyH6kDw1V7iSUqoUOl6UjSU",
+	"Hyh8fDA425SZod59yQZTBrxHbe0kmCjfjdoR2/UWGmln1NSowUhOnRo2viclpHzU8N6YUgNtxfcEc2JF",
+	"++DCW7QiOBNzov2gMaNFc/Is95Tc1qrnfE0vN6osksYIR3eUPaQkXqpcI78yOD4CxO4a1NQDONVG9bNJ",
+	"f5ZcqbhW7A6KOzGStvgh1GLY3wWDBBVdOTh9zrpa66hjd162+p4t+9lBtW7sCYmIYnUpWzbWU1f9yi/3",
+	"Jl1GebTKqecojjhkNld9IK/3dvf3vakWOb2bzTEnr/e9g4E/szLay/23r/beBCMaebd/kiJKGxvu5Qog",
+	"v7Xv3Y6/fW9GsKdIiYtYagEt2kAndyhlCPWyu106dDt6F35pd19qnb7lDjSQLDTDjZ9Is8DZYaA69ULt",
+	"uz6Cui/ZNEq1rU1XyXJFTA/Z0rC18+sINNiJfV9+zo7ZekMox9VexlTqgj5ZcFkyDweYqCvMZ3Ix/tIK",
+	"WGaUZ9yncFzqSh7yiCORbpXaEZoBw0MTzF4QEsNpgINBF+Hh9AFv/WkQG+2D9yc3KbAhWFI47byRcqwZ",
+	"T/6blPAevI9CVHkGadye2dMUgQWvzn6hoeNUI2R+aIswdneCnZ0diwoIW6Pi1WFLkLDGXXaaF9jS7dgc",
+	"iNoj53vCKboBD4s8IfhLQpcg7TZSnZHmPNhS8mxuqcbbmpMI5xwSEwRjd6oPOaPLA91mr6GrshcDrkL9",
+	"xakEBQH6bsJlxuYpWQ/kAFfvjtHb/Vffe6RVPYOzWqKIMAKHKWR1pUkklMmp39DwTixPYynLcRSRDZQF",
+	"Uy4IjgMwyWKE+S3V1B9W5gxNPMSkB6gds+6hBltNe4Ic5MwX0tx+wTZqU15AuqG0mvSWPL5gmdQ3D96C",
+	"g9IXL7sWeJ6SQ42Ro+yX+o10hnothwI9X/QvCT0hOH4PWWbH+lVfZShoTGrDjWFVAjdR6WmQIQM7PXXX",
+	"tbsDsRWB/XV1uIC/UIndUjVs/dB9E1LxkMgpRJzXCQeTZcFyGhtOp1Xc3tX9mrzfJSSNvUetl/PmczCR",
+	"340bSxuhbtYSll1F4we+Koc7h56k5wgVCtzJ+7/MLq8ujk+vr2fKY2ddNkWyIeZWYX4on+OuZhSEC2/2",
+	"gfPs9zqykfNyQOjtW4eP7ntc4c4YL8HFItKGTZW3BsqUWRbzw6IH+0KxymyLdNG+N6vWmWfPcblUlZU0",
+	"oXemvIIUdcrmMOUayvkyWfICoGF1EWbjpLsNvhf1wXbz7MVxSCwwUWPnLFrYs6LfcRH8QUF4y+Pq2wgV",
+	"4pfqd5RQvaFzFm9BskFpnjw74C02OK0KAaQ6Ou00sczkQTWk3rAzkBk3xuj6iT2gBTYArdLGjtiaPK/p",
+	"5ean97v8Ntz1S9CEjAAohybpIdEwVFMVIHuW4rg1fiylDDi3u9j639+Gc0i27Hn1uV5ba/Y68VSLvfid",
+	"7TQfkV81eER+JhthROLQqOIV0Rg6Y8K2g4r3q5iS8K7/My2w28D1rFnmFy1afQZHKm9yN5VmbTMNqr4g",
+	"581AraHhszKN4zAMELJHDFKPfRRpL2ZJErZgSlrzqEsT3dvx12N5OJN2voOfEurUjdrRS0XTX+It3nI1",
+	"Caka480mY/dYuTqTzNtNxRXQb+w7DVDe7gdL1WjOcho1VjIwrr4yKAB3IynyakVuPcxNd+bvVTkU7gbM",
+	"1Zt1rB52P3XfjjHbYM47t+ZVuSbJk7dbtXCGFsm4hwfmgw6zjd2lfRVVHLsEqYoSgZvTGiCJcE6QWGUs",
+	"X64Mqk+GBQlKJQQ6kt4zyOh+wtvPFsDuCRvxClLDTP5gH5WiYmE2QX249CG3a4nBEdFBSnvy0RVOxazb",
+	"gf/T0fub05MDFJpE2jCw/55lUi8PdchZ3kP9l05Dso8/v6S3S9G78DihlO3Ftc1pSrZUMroAJREJ9pSb",
+	"/sYAPvl4jJldTwmLOCyhWTAaERSaYwmfspI9XcaiVSv+BIKU7Ev/sxf3usji8gDgXZD3bLaxIPJ9FNaK",
+	"Ad9UbOrO9NaX5jTsFu+CYUxSEnlDbbYnQJjEPCwBxhYFSQpgRl3iJ5yi5AQGldOnBSUZUkYoWuFY96KP",
+	"jbmWZOiObGF1AJfVgNHck55ej6m2cPnzbt/SC01F1zqlvuRr4IJtZr21p2vBNqWTlR8hcLYknWVBhafm",
+	"Rj1fdbJAwYTcghE8endvTD2HuxX7g4o7DMyU8sA0lna0mHXu3K8AJQt4XAuogE6hgPQDrEAx9EvD5erL",
+	"PW+ZCTbKsam+qLKYsgZkmJiRjwU1+RRPo2UX/NyRl1rZcdBqC+xco2JqGdRW6lHUwfQB/yqbBA2Vs9yq",
+	"6YB0Zdy/2BZGSlMEK088o5ByoJvUOJkYJuXn5Oz6+OgKkgtPry/e//UU/vWXj6cf5b9OTt+f3px6g2ll",
+	"NXaY86YoiUu1vASPU6aGDDTkoTT+ND2Z9iY6JCDQgsnd5A0IQ80c3RuGbOmpsduEHuJqN/XpPjjQWQYj",
+	"RWkAxv5AUtuCtizzbZFqWF2hx+fR5fEAiCtdBNrQPYbRpaSeB5wIMCPNIYCyBBqStIbKa2vfuDev97vg",
+	"UWoVN/KcWu7AGKfgBYVdBqktlVKQzSEkzIQ4TUOPe3CEpa6M6qaYh3bfJxyKncqNtIy6oHZaEnKWRAI0",
+	"01VCIQivYa797g6v7VzhzAYcjEC9Vc4F0tazXIBtlVMfe4zxWrc/K9R2c3NpIi3cQGsEaEMyRCHz501v",
+	"Cnu933Ur42w7y3LqC1emWxXQ9X95Pzus0BaKghtrhNUcDcBeEaPp9gCdnB6dFHeMMf8qEt913ZX3VIfL",
+	"9Qi9nTLW8WrLR3SPumrWfNWE8OMrcqZUYmcZzZBJmpH24KXW6OjnYC+ZH54Q6fuT0+ubElH5zRK/1SYJ",
+	"Uz0TKHBRDDWJ0D8rjNPfplpCSbZPQmeawOY2wGNyR0uPNjB1yy6nO7vesnxjDPXdHHi+vi1Xml0UQTnF",
+	"b+a5UJQ67VE6cs5EIYad+HDftO/BWn1JkR8afNUqvYdE3MsZmEi5iSSqCaF3X6FbHaK7hMYchXd4cYe1",
+	"PFkJsQmnk6qZ0DLZFJkInJTR6Ourd8fo9dudvW+QbXOpcZ8PEa5izliA/YVk4zhJ+RTdrIgju8mak/Se",
+	"KJA28HUoW7E/jL4DS12uOtvpaG6gpWibNBc9ElQqFR2NqQrgiVJqOeSOYo60bt7pZirD/fR2N+1BXJU3",
+	"FaWaxAb41D4l9RVP1hCbWe6k125+irH5qh7H5aaw39mywgxzJus49REVYZZahwQfgMK+VE2YWkhnQVjt",
+	"iGqk8sPFx/Pj0xOF8+Fe8QeTJa6y+Hmhh7tW26ejsxtVAHZz9PPpubTQFICWLfwyFV6BmarNeBtxNuO2",
+	"EyJ1csbBx9rZWMUO3Pd0LozG4VMdDipAwwmFPIg0JekUXZ5ezX4+/b8Hun+atVzlsd2RreoNaPJgb1UF",
+	"iIajlvxf+UsMQqgWpZDvWCTzA+vXznRgatzavFB2pjombstVFWrpk2CiF9h25Je2VcGQNJSSjv8UJf1f",
+	"XxXro4CNU3c+N9PsZUbuE/IwrhRFf36RkKndR3VrWPuQZ3dky30ZC1tF7vICQYXPJom0ExJTuDgZYhtC",
+	"y7qLRq1cg9dhRdZP8FC//hxM5tvZMmP5pr9SeAyNw37YnuM18SiEP2zRIqFLkm2yhOpE1r0dlEpNUBnL",
+	"JTE7386KjLre01bUkPl2Brs3doy9cgxq5HaC6oHXG19q30dAWBfE5Nite6uRbgJkcy5ATeMoXLB2c5zD",
+	"dvfdLjooE2wLz2+QxrrIGimnL9eQlsCAIMIi/1uqTqXw4aGOgCoMZ50ermoab+nXoRNFDb8BaW4KGwGt",
+	"PT5EFssffjXV2SrX5Z5kZd7u1IFr4T87ury8uvirKty0BeGXRx+vQeyrxQ1pGeAyoRFF2wWDAZdmuSFH",
+	"pT+FGyUe4jV17JwsgfDXokir39sJVLAVLIIn+k9NUNvnWSs5QFSppWfO0c6QFv5vqvIrrhmqM+7NJh1d",
+	"nhXJ9VJ3kQS8wWJ1iEKlsYeSH18e3Rz/5KqVG5xzlckqSbQoqLSZN1bjbyAgyIkb47EtqpVNKqTVeZ8r",
+	"j/P3T3Uc0A3inyJBUR76mEzCO0I2FrfYm5QDNdAms10+hbjAWy41YdVS/wHzYYWkV6bBSGfqpMWBbyvk",
+	"K6Cr59uekDT+ayoI7VVY1hCOgaQoxPESZAreolQy1CLqpbqr4CxaJfeS/yUUrZM0TXSgZ3pL3+sWpVJu",
+	"7Ry4vVNVz/9MKtEcb/kherF7YD2BU2Qzk1MswMzQIUt4GEEzd9WHPk31AjW3kdS3SNmDr0GB3L6UyH1t",
+	"6KOuRjIRJ/VsOxt9uft6b2+/zklfeK+tYsw9Zlc7nygwcFW0/4C3U3QDoTp4hBLJUIU+YuVfI2CT6PN4",
+	"voW3EteYOwpa+UwKVZ/fyvo+lfsxMzMFOlJpqMR2Xjgw36yqjWDzbDFc4RZGZ0LFnuYEbTAXikTGQgvZ",
+	"DRjRGkGfUEuOj6EFCL4BN7Dneoh2dJ1VtjVl+x39sIsgVJ2n+TOdDZtU65DEBd2GBTPLOCytAZpYwwuq",
+	"ITJ6kKw0ygXiK5YBBo0KGKkeh/qOQvRtV/7Zz27tc97rYicHP8Zh6fZz03/vHkpzIMwAnxJITdAg9fWy",
+	"HE7V69fy7U6/j9npoDjj1jxukW2P0nTMFRodWPyHBtb+Z3haPrec9ZUFhx5SjVCUqdSc/FDi1lnDtnF8",
+	"NUNimsbH01Q1qMkwnFadCVlRo9DHoVrxZygk/7ippvu9mxsCrEa/oPw+0Nab80BS8QI/JQ9yt+7YdRfW",
+	"XkkGR36cYs4bAJGoLbnSFht0clrkHKfgoQIhp2eswg6p/uSUCMnypCVELWAxIDNIzWqm+jwEk4Te4zSJ",
+	"ZxnhG0Z5k8Eksu2oBo8ZW1uMbg8AtyAbBaCyTCgckGXC4M6gMXk8dG5wqV2VY8sySjTdtqvP7RU3vzh1",
+	"2JODya+c0ekVfvhgQXY7q7RFlhOo6t3kYrYZ1mS3uRRPR2HXJFtCTbCJxX7/8s3rbyx8OWwJbKjpYxzq",
+	"6Gx4gOZb2/xQV7wu8VfchG+ltvM5mFAmZnizSRN/Zq8c3iTrrHTLbsTzTJ8GGDe6QZa+Xer+gTdVDTu9",
+	"pZ/c7CJ1/gplYKtE8pwQah4vICZDZ0tDPxrBv6AJlm2LnpeD2xhypXbJvYzYmnAk71pJ05EHDOMrCCZo",
+	"qWUfUmzgK09GYkOvNg8qN06Em+iohLKFFmvVCyABr4dW8IXau/V2r7W3fTvGadrW9206MlmzdevPdSZk",
+	"oizmpmT+tm5wu93d4DzGRx6t9Iy6Za1ehW25WoQJu3a9YTWuVgVdLVpyio3wQ0cUyePZKixy3ejHpCgO",
+	"KAm0EtmnyZev73MJiivmC2Wcys3NWEqAK8YMFFzLY51Y7Fq1LDWyH/gaCHWVUK16FcTrxI99epXTY9Uv",
+	"gPDBaEy2j7luAtsPIM6TxalX0Nh4fGxHIHjTd33eSQ5Ya/Hx3F3Lm5Dc7Pc6S/QqiDk9pfFgmKxPqn9z",
+	"ZEERvNh9bb5pj4tgWNexQG2uSRGGpsyJjoP06hEzqmFWRjYp3voUlzMnV0Xdm0AJC437EeE0bXLpSh40",
+	"bBVCGT3d/f8Vl5Ja0BIntNfGDGmZP6KfjFO7M7TDSq23vFNFommticilGfK0QEw5lOYHJBnYO8GP/fBm",
+	"9+1eMKiJyE0FAR1pSMpaLxHIdOjZTMRZ0etXr16+bkECrmKI9mgq0nBOAC86ompGNVxsZkXDe3b+g4FG",
+	"/1kFi12XZ8caznRkF/W+SDa/JzzMPwCs5bN/U680ABwfmfukt9TU1FS2tF+/vFaLprtlXnvEoEfXvPYB",
+	"ejTO66jLatj3Ps7TVnWJUTJWj60rSZ0yejwP2hQAim3y/UyQtcFarKhIX0LZ+UfrL0WWm8/RCBXp1oiS",
+	"Sh8EC1UYLZcWPLT+A0G8wvWs+Abl+LmUprzRDFCEzZ9G2dJehyA8OK/rRN4s1SwITeFQ1yX3gXImgcRT",
+	"sOxS6Mmd7S/1im/rZ6Tbe96dZa1GbtjUa/UJ481eRTVUexjGcIwvoYIU1bJW9UoxF/xZjqrDwNJUMdTG",
+	"GsQTfpe+ml/GDmq19q/xEg+kxXBNBI6xwJAhhylSoyklmDP5x1BdglDl/7NcbHJhk2G4IBsOcQGK1yRQ",
+	"MC8mNCDfLrJcPOkynSBdN1V0XTn0RkMZKyheBbPLp+iMguuOB9ZUUiUEItuC5XBLde2UWpoqKoDQQcqW",
+	"3ADd4rl6E4sK9m5rOxS8xEWVdFPu7/7u56AlMwOsPDBx1AJ1lEE9Hxj8FYVcntwTo2Y0oxvt7znzjaqP",
+	"2n/5WZnekIYy64FSA4Bg85wnlHDubybugf4q8bnxsCER7EDdsCPCaWN0iOAiKC5GFgsSCQ4e0oystQul",
+	"BTBKYY8VAOwz0z53NHBMkTLmQxwxCF+QcQSi92GFBYRtH/B2BN7IW29LuuYTevVU/DQHF7ohhHtGY/Lo",
+	"MhT5mYs0Wa5UF6c5SegS5TRmlBwa7HJgPLqdjdTCcKYKPKa9I+9vKgtTLXzbNuMtIEnjeKZclI3eOSgG",
+	"cUGN4dK6ZKOd3vieoHwzRZ8Aos1lm6HiVWHRekepmVgclgDdwmJUugydlHH5o9o4J7zfKRyLvkSNH+eE",
+	"BSHALgWFlk8BCuWf/o/+z270s9LobVT4UrflAtT5znwqGh/rzO4KBJ/pJtzFy091VkMZKE71UW3EIK5C",
+	"lKkAqOiGbwTspjRZEOiG12d97+3DFSwzI81HIDcBambnFQB8J0pIzGdWLjTn9mG0IRlnVANyRKKDu742",
+	"bSWkBtTIDrWA1PWj8m440aPB8EvBRKcvjEG7eltqxv/UDI2LRuXpwCRnlO5fqJSxUOouKc6Iyj3UCRq3",
+	"tEVdUwmKt7SGIqqs8Y3NJ+iMdV6aTuNlpMDeHfhrdVlLPPM3r67ClPEN7hZfb56K7fZ9X/Vf3stagfrr",
+	"kkOhz+tQ6FVGyZOySaqofmyKxKq9FBpKkcyhIWlR/Srvnhbh0Lgwkv/IN+q+9NNvBdm8Z8tW5VYyWJ7z",
+	"jYtz2oieZsJ6lDxArxxCxYjL+1J3QYxnozWwV3qI0QPsOAOseR9rr4qq6ugzHY1oqriTIsMR6bwC3z8V",
+	"ke/NIEQ+Bb/xLHh8+ztOina3erbnPu0suCf4Xw30W7Ow6hI8k1QVJ5ePVRQBp7eCse5TR5qXNOUybdTl",
+	"rusYaIbi6wPA5xiwTyu3g0QVuV7wJ4TfwdK/+7v8n8/fQcvY4JZq3wKj5ZpPW31nddqiOO+Fqz1PtJzS",
+	"4IQv9GYZaWn+W6rQ5t+aM7nFfuRREBq/sIVcGtfqhRnG/mGhOmA4IUE1jChn3RdadKFCDgQc6KPdFoM7",
+	"vXs8irzASTqkT3lbb41SbLohpjwDbuTvUpSsCRd4venvcfOrAN5Qc7H0wLQxKdbrTt5E+GPyBk4TUHDD",
+	"EmtQANDaMtV1NYm3t1zVQ9JPc9RpoM1NNozeCE6sAPE8WkHDSe2w103rpggqOBglKKcmTUa9C4aq+Sbd",
+	"wXX6hC72FQPPTSTokyNbNaF6zdnXBirjPhnp0msKRmemIZXil6BxTw4mGdGJfb4DYihm2mFBfTvvave2",
+	"TbqhlFt6R7YHKFQzhOjr/Z2336gm1xkReUZn0PcYvABf7+3sKJGssrnxEn9TZrV2nZV3vexsoH3ksSL6",
+	"FoQU9oQXwKywYFR9Il4TRMEpZHqApQTfS1OwLZtZgb4V9kmvTpyuWVLD0XBT4lXm7ut9qQdlUtXOaoWj",
+	"2nNSSRrXIDJt18HqiP4SCF65vjYwCQQGkclBGj9cpoQaFMXmbnNPSl4tK88ec9+WV8KdUB0ighK7kyRM",
+	"YlVBjyrnUWx6oFLXq1nrvQpYu5KeAQtPaUkDqKqm2tbihGSZcAGoM7bqGKmyKC1l1iQj6RZhlEredKg+",
+	"MUyo1GjCCsrowFbQPlXak5kF1dPGA+jOiE4fIX2dm8W2I53u7e5/v//m5ev974fDRZR9Yg392nDGCZK6",
+	"dhFkKaU9R0KVibkeVUerjAtM7Cad73fEFYNS094BbwgMdsW61ZCdcGKFn8PfbDAjUcJVqgSZolBq3SCU",
+	"Eo6ub46ubk5PDlGog94aUxI8HHafw1uKM2JalRwqF7f6RQ5i8V0Oq85v/ePp/8/euy63jWP7o6+Ccu2q",
+	"TubIsuKku6ftmjrltp1uz+Q2ttPZu/6aY0IkJKFNAWwCtKJJpWp/Og9wHmI/2H6SU1gLAEmJlEiJdi6d",
+	"T4klkQSBhYV1+a3fenV1cm2uHIr8B+biRwUKUMwmPO7lgfZHcChH0kXlgcRmKAIfYAjII0/n4LTQ6h0h",
+	"EYG0dGaA4NJgIF8NBfLRvDg/K5/Gdo72II8tbKP40pwsyWGFiNq3LBK3+4fvFcIktcJr1tQYAaHaAp/p",
+	"CRKMUel0Qek06rvEjWskiCYyaONsRuR4KJys2L60PRLgnsz/znNlpY/su9sP0b+062o/O7ZMD0rDCJHd",
+	"QVtED3PA3x7xU4aL72etMnldGFxFtRiuZI+MmJ4zAEywBOmViqu3IysYvZvcRBmy3teznwOkFAEbWhIm",
+	"oj5xHZMhlSSQmF1hlrG66Ka2fUkhhxsX62m3rYcdfCwJ9M43/Gspx7rr3X6sSpKtjWgX5XCHB/+UkzRB",
+	"mXmNGei4oyxSDRUReVSY0J4Xdi/djz1NnUdoIa8BiEO1rOxSELec2TP78oa9Z2GmN9kZGF0E1SIWRY62",
+	"lo1wvl9NY+0uupBMKuqwHW72fSm2vfPQnuQ9wp3+bUsKtZS7/WRx2eVQa4Po7PKbLy9Tr6zMVxVGlUpa",
+	"2tqrSnB1AetkbmULrDO88JDewtak6kaOawqvqKYjqth3ioSxDG99AQKi77dobPOkgBsxTnj1c6cyS90z",
+	"wFfv5WyxjpXGRaFat6wrjEDLBs/PEqJlhwN4ui0N80oCsGiZNTb4CwbdurzdCqk5SEnpqY19gk24aUkS",
+	"Gcd9AqWpCN8zk2sDE84ctm5CieexxOpYMPKLHNDeuq62cS3Nv+Ub2YaGwmvhvKP45tBAtfBDBFbz8FZ5",
+	"6mQb5TgmQs6L1V7New3YN2wAVHWTseoEui8ql9l+eW0DYT5xk4LQunJzs5TGL7oRNzMuMg0K1+y0eHFD",
+	"tf1sr7cXUQ6fGJ3N2G1EFyr/C79Zt5DpC6D4a41olyRm1Jn/7l5VLXJwVloBhWlsGWmWDHCs1xMSWC/w",
+	"8SmfTKHdLGJtlzLiVCk+EXUNcRqQOlbWzGwJE4881m0jgEzUJaTM0RuNFi1UmFuaV+aWFQz3as4SvRY0",
+	"Cf6eUTDABuKao+Y+e785OVtJQ8YYKMJVKLzauj2Dr9G2UMBMJxrkKDRAbZbFEfxZWX8R1eASXwsGlFdJ",
+	"KkOmLM6+ESYQnlyd+KtfbcZEW4R9S1T+0qIITAXmM1C6Zz4i9z6Va8U0RFTarpLC61bXwyeGGpUoIhi5",
+	"FvRmXR+uyJjFFR2wP/b2uLopPLKSmQ21Q7OSSUaFnY7V0manZxrdqdpF+NjbywTX1V+0BawUrqmCW37s",
+	"7d3ROGMNBzyfVlJqvMZ2BtL4wfDbShbXZclEtwQf3/MyUVqtfELzRbKz4wbj5SNfmDUyfArC0lqSC+51",
+	"vVTbBjut1sZdU7M2tQIi2PzGL9wqPRyaSEeWa3e1n1r9Css4up8br6lB36EkKPdlrTgVFmGjGDTyFZco",
+	"ieBCCOlaOVB1gtDiSC/J5qZ8hLv7mtdrTTgTx2teRxVu2uZ9qoyT2pzZ63GxLXZbcFy9WPjBr5uuZl1Q",
+	"qomStLTaYXXi2nYJgX3XsqBfZDFSD0LeuGLfrWTlzdYVtnAVk75en1WRAcy4KH22Mo3LU48vUTndxvD4",
+	"eYu5vswETLQ3zpbmORMthNPcw3WHKjdDXJfWr6hFrHjJ9cl/NwXbAKvepBLWyyKaLEW+0hzIqzCfX004",
+	"9yVR5a9TD+61IeqEFbYx5TMWYee7MRMhs9WKqrX++Cyo93PR3KpwunZ/fFHNEjKx7Rr48uAdFoAlbYPH",
+	"jToGn9IYAHI0najmwK8iEm+VtlSRwNwuIFxgRhgqy5bqMDd3FCr8drmGE8HELapd4LhJmIhUJbfgKzqz",
+	"plMOVnO08AUCsT65gu+RYJwRYG4xBnQPCfnnXDFoaMCVXupnWYOXze2P32VV4xRFgt/laGkmWwODqtFK",
+	"bwX/I2OubDlP+79wjYUiPgGyTRGRoB+Q4CYgwVFAgv0gZ9Q2j0caX+Pg2B5bvooyxXv0a2lEWq7hOuiZ",
+	"50AwKwM8HzO6ACbZ7kBjlXjCK7pQOeUBVXnlF5TGAnShT07wL3NULhJGfpejnPsW1xi7f7uNk8Q0xCbh",
+	"hXV38dup1skeysy/NsZZrPtR3E91KiavKHBPOv/P89O31+fFIH51m32oONoixXXP1fVbFdQXkZuNwZe/",
+	"ASf6JsgW3LZu+l/IyRaN5B2ZnAXz5KUfUqAIbttNviARSwmuwrndLCf8Q0Xd/BYAAI+cmaldcus/7FRa",
+	"/KRdaTGADMZc0LgmzYBNa3Lid0wvzac8nHrCQLOUY4l1QUat4v/V+urcv0K39tYVnTLToZyxG1eqUlO6",
+	"kNBU85AnVGhChZqzFKAqMiXsPbS9w9bTN88GP2GZhVXe64vMf8qJtm92KPMdYJkvMNvvcp8nW1bGHu5Y",
+	"xQoYrYZ1qKg4VktRf3SlqECnX9qrg/X4DXvdRpzIsx0LFZ/8uNK/2Jfi2YSAH35xTD2nwIoWta/Sw722",
+	"lE3Y0AfaTuJXdoD5IuSdaoarzjC885qZrAMXGCutoOssYM3CBizMk72noYa4PTdapHhuIOnRyJUfewDC",
+	"29PT86urIrbg+uLl+eu316VO0w6dUGe/AEr6lZX6dVjfCoj5Boyv7fte++jf2nfNfW2P94KMYQQC0puK",
+	"CDmv9bhrOe1t6M0aETn324xGbHNXqZKT1qgIv+jmeSauLSyFbUhv2lsB/kCtKHxLMn3ThsnDwSjtirQa",
+	"9nJ3gvVuS22uBrkm2o668Xm4K3dbWT4HxO7EHnniOPh65DCn3OiRpx4p+6yE2e6R70kJUPsDsfux1Kjh",
+	"h03iDSO7aVJ4WNYmbQ7iNieiPQxdWXpheL18oy9JS2mfVCtwmdIGmcilxLnFI+bkrhVERJCHdb9sC6Q3",
+	"xxIdxS2yV9fm529dgHt9k7by8P2jqiaocNuWc8RodKOzJGaqxq7+7eT07duXeRfnmNGURWTB9BazNWU0",
+	"2Z7t14jYble3WCkgFKtZKacmBY0X/2YtYFBwVabl9lfe0TBbhkxsvLD1RfyOFaSi5UzPZMTHnEU3iouQ",
+	"Vc5SsxvVHhJamreq2dYvaDphBDNrPXLLjPuaLOOUGm5ugHzXPOdXRpMeuX59cnUNcTIrYFAhylMyo4kq",
+	"Nd9pyyxdETArjqe0mcpTUt4q5eXslbZ87WLl+6VS3XCk/2/jk7Q4bYXUdV4+tdByizGJeNQnwUwaT2RC",
+	"E6AXBUKvON7HH0LNbySxCw+BEnXESnI9FGOeMlWgdXSm5oQmfaQhSfyNua68jYNcwq36QxGkLIGzDC+R",
+	"YZiljnfPt6XCPq/wU41FCDEba6gPhKvmPI7x0qEAMtQZ0NiuPA8qdctlgH4ucgPf/uUGZv+79OBKL8DM",
+	"Y12/rfIMa1s7b+38sUx7zrt08NjvFPl32Z+sg0YCXsk8uk72tvCJASbd/Jg2Al6h9s27mpfYzCrif9mz",
+	"j656F8jMVdisiTGNUjPX/8//Gez/RPfHJ/vP//Xhrx/3i38+a/Pnk8OP/1G1137Lk8gtZnOU8di5B6tO",
+	"j5zNahB5k5oSil8kSbERvktXwxMgd1OZqSnkvtevQw5umcjKNXjHRlMp26qzbRw7d00NfG0tj6X5nitj",
+	"5bV7pr+oriHhu+nCsoC6n1bONxPwXTUilN0xoYHZYuPGsrN9bq64hgtsSSIXEzyCqgUEGTFs7aKvdrDV",
+	"uLaRavMihwm/Y+Imq6CRPWPmsIR+SPAjkgGRLCWpnB+7+Jgr7oGu8ljN2N+Y3m/qnbIwZVW8d1M5F8CM",
+	"3bP8fHajuChIzZ3qimnwS8vtwieiRwSbMzPHZqYbU3zY9bzCUVdozK0wuGm8Cfp4z/xxy6WJTefhnb0I",
+	"kvfVfrN5ufJmL2+glSfnmy9f05IyWcfb5qZsjeY7h7tv21G3EmmeMqIlmUgiRallbk4sOcdnE6Wli3k4",
+	"C8Z8tGeMwHl1Irn2PXKdsiry5mNPZRUAbUfOCAEF9UnKxvx98VfFyGH/L8Exli3PGBWK2CYCfo+0bepV",
+	"hNKtbhr7Rls1XK8ly6rpQFTQ7OU502nGlshf7kH1rxchQHEck0DIeYmIxvLXeJBHYPc9DMd3xfCAP2z7",
+	"txyhNxLW2/P3qLSArSpq8F5vL1/ck9owY1izfx+QMMbu2uZ2tDOuNsW6/I03VonaOzYDIXe3NbqX/E8l",
+	"WXUzeuUNj3s2g8v1g5VVSuZGLLVGCgmNX4CQZj4RW9bbbYgwF6a6krt0pGScaUamWifmtDD/KvL28kWO",
+	"MnZ8YIRBJzuSZjGDg0LO++SSRTyFLhHUtiF30Ill7Nzg2V83Hh+Vi1tdaARiijhCR6+jp0zl4DrV9Fxr",
+	"gurbdK5NJZ3xtpEjsbjRTFCh6znizfzjb0hIBRkxEk6lYqL60IrYHYtlMmPrbwlHhllTQtWtcoW3gIwh",
+	"YcoiJjSnNb2EbtmitvnByZsLcssWLlSVN9jb6BwkLJ1xpVybm+ZIzlRuruiGBtDAv427omJmJIB+OLYZ",
+	"h871KfSzV5UOCC5I07Sc/fWM/o7Zz4porP0FFxt+kbJJo9iAe9PyxBYHvnzLpWEujalXlNWymFXqHIDB",
+	"t4avu+JbEJ80E4r8LkdVpQyrfZGaC0woZzNayQN1Pkv04mipALr5jSOmadi2o3KUUt6uFHjKaKpHjOot",
+	"r1Lsj0YVdr094ExUlThpc1D/DRIR7ebIIcMaFArGUrVP07sSoAY9BetrKuuqtpOl/V4/c0nKRciTKhDi",
+	"OyCRypVskcSyBrv9R8Yy1lYt1pdZ5g9s14jS4nGqxIFrZdkEnJgRLeOoYXdHFd1WV8lHtzf10dCGfSdQ",
+	"FTVqO9eiMKhd++BiVdASisCubUF6i8gn2C7LK7akAkptwBtw2eOEINJ4y5bgu5Y4fqwd1jYDOrFFbzbi",
+	"p2mqq4pxa9X+O5vgMeZVmokewV7L5tc3xQLJnFhLHRcIaOrOi13sy0FVWt4p47qi0A1tyCsLV+GQxe5u",
+	"IK7w8nnfKqfglwpCnx5WNYcuqN9VFOKMigU+jWqI9R4Xi06Judic9TcJS2/sco5kJiIFLccRns2NEa8k",
+	"VnwgeLGGB2iFPfdJk4KT6sKd5zIlCZNJzCCBKRjDHvIjRjKo6dmmRKgS7P2rVJVExI0PovUp//wYqeyo",
+	"DjOsyYRpKLkqyzjwhBfCZR1FB9fU2fpjoXqzckXmKdeaCZ9JWx5K8yC7rSq9OvtHg/tU4Rfq9ewW3AIn",
+	"JKFIMoEboUKZbR3lwhs2D3KhHb8xxmVvuznEBT+8hOMs9eNvW22f1zljGwBJbqvRt0ASddOgkS/X7k62",
+	"b6+VMuPCQrKsYfve/GB2ZF+1z5VjI7vmiUxEhOaWU+tHaV39FMfTgdUsKVEy71psp48r8uL11XXDRzbV",
+	"8FxjsZ2MI6ftG1qCadZouairey9WvHt1RYtWqGuEoCqOiJrXdFQRN234SLazRjuyKZ0xWS1+FbKyNNO9",
+	"la1SskdXJqR+a9cwn5+cXl/8dn5Mzi5PLqD0wDb3UH6nTSmWvsLxUyB7OwYBha8hQS3kUOTLa8Q6KL+d",
+	"ZXkOLBRKkZTd8TsWuU7Zgr3Xx+Ts/Prk9NfzM6CLkulQTKSMynAjHPNeb88Neq+3Z8ZiPrFXV+ZVXOhy",
+	"p3hzXZ8Hxx1uFFPuFbTn3vypxNPcRGrNK53lVywVvjXtVPr9urSci08KNrchXZq6BtYs6jlWYzsHG5o7",
+	"g8msmdLr+zO4CUVF4R88YTkWYpF3Uuk3pgB+2qhb6EdPZO+YMxvXd/r6LFXVMRh7kUNTI+iJbIw7eJU0",
+	"Ey0iNkv1bWXEQ2V+oyigEBHIpRRy0aUmPlYSsHI9h+i0LGsblE27ZlN4WEdDlreSL0tPCauQr1lpIerh",
+	"CnUa00zD6ZS1xpzutHfXBb8ai+NDiSDyIeEJaVWzTjP2r428cnhVIeBSt2aFuVy3TGelKW9Fi7sjl0Zl",
+	"Q/W1BlKxHMcTM/TQi+Na5RQSnZE1bOpk1pAl44HYMLAUqysGFqLZLDHqIm9kDugbOEu+Mwe1AmTHCcER",
+	"4GEDA7fQruA/PmCt5VCkbMxS4DCCNpAedAzbyYwDozLGZoJWUcZrOTI3ALKD/quTl+f9hOrpx2AouNCS",
+	"UChb/E7ZXsc981tbo21/SOB3WGWOn5PXwgKfx1xEaiicRcYVEVkc90nwH2bI9h0o0ey9Lr6KMOb2UFjm",
+	"kbwP9gaptz/ckq+kPYvE+hZe23ffopW9t7rZa9XnVg3VRVddyJwS9PHZ5S2QK1E45oEaQ5H/Onn5AmWD",
+	"C8UjFGAzD1KwBtuu8uxqdol5MuzVDURs7vcPCTVy8IRWYRhwKZoEYvDWjUIx5qfX7H3lgq7OPUEqelzU",
+	"SIbZDBDDzusW4VSmqLFpzKli1anz0gK1m3APE1rQWbxeCEvCZ632+rhkzSzic/5VxXSoWJilXC+uzArZ",
+	"aFPCXbvSFZCNxUXA1qDk7++ukbojjDlAWEDThtRoWaKYJieZnsqU/xvxmVCxtHdkvPgIjFg8Ovf+c//k",
+	"zcX+P9gin2aacPP3x97eiNEUM/B1g/FjMQ8ASQNrCq/zdwTuo48focpwXFHicHVL4wjDPuA5HdkYU97w",
+	"TxEaplIh4oSHTPUIw/4GLLFnthgKWwIP0kOKBk+PRFlqDG9zqLyRSk9SdvXPF/2hGIq//OVUijs8NFT/",
+	"L3/B83HGgHoYnEcl6C27Calix6Cl8dPL56fk6dOnP5lbvr0+hVEMxYybcWL44Jg48hu8YsbjmNvvyKPg",
+	"f//7f25mKnjcJy/tw/LgExzP2KMtZmNtjt0+uUSSFXvcZ+JWyLnwI5Wp/+iPjKULktCUzpi2bwFGASBp",
+	"8KWhOh7e9xyhoeZvMB8ECWiSxDyEoR8kqRzFbPZ/Gb0X+C07FI/MBPz07PsfHzujSUEFLglCGbHg2PxU",
+	"uatVfxZhC/0SMyu5npq3BCoawF7BoprtCs8mI2Y8PAqgaKmw6RIWMxxbRGv+2xlduFu5AdmH2ze+4v9m",
+	"8MI/y4gzlXN5OVMwQDhTf0bf34xktMACwaBHnpCX/OcCvraHncuQMd5c+H5/Rt/vm2v28RoL5aaiMEBF",
+	"F4ooaUdjF5PwqLAIdvhm/ygS/Oe+/dH+RRQgTTJu9u9UzzWPGQqIaBlbQQAfCZiP9oWeHP610CK1R1is",
+	"GKEQoZCCOen3KAIYSMXedrnLUIoxn2QAMlAqY2mPUDUUQUnTHJGfYfeT//3v/0ESIa9ijuAz25kkn5dM",
+	"GPcuOKAJP7h7EgwFhlrBlPS4I5c1UwA9f7+ff+MkzWlTI2kw1eAtDkUqY6YwjswtMhr3WAE+gbrT+HX4",
+	"XLsOXJFngyc9ty+HYmlMzwZP++RCkAKSicxkxFA2AQ5nhCySxfQueTeVQxHT8FaRwNrK6ihlNAqIYvbF",
+	"wdwJ/vKXv5SJ5eau1TAekRGj0VCgr6JISNN0YRf1GkBWuKC+xw7PfQALBpRj8OQKaD2zXHixEbqheETJ",
+	"27cXZ497hS8uAewVkEdOzp4eFsSs9NOX9HeZBrbLY/4pF+bTRwOiJfnh+++ffv+YhFNpdniRPSsvhygs",
+	"lYu1UrGwb3FcYHKE2ICZcyniBcGSzpzcr3AbkJBHzwZPH9sZs4V+MGXOvFA9nOyeq8cwPiWjEXFTDt6V",
+	"DWxbXWLcM3N4BefXdBK4amcX0eJiKP7IpGaqT4KL8f5LqsMpeG1TKSRsLSlKRTqOFe7RsyeHvmMU7BAz",
+	"BzhZ9u5m5i/G+6+kYO7G/ma/nF+TR08Hzx733fa2AxZSsCOUbGBhxIe6ooAeSdmdvAVCDis+Nsht5uwi",
+	"YrNEaibChZm24M3rq2ti9/EBzBxSJOb0NMb4c46NprcMju2gcB+jJwIk4TUqyO7JhKV2sXvEw6Lg1qnM",
+	"NHNR+luW6KEABKpTzYfPoP+UwlsC3aPbDnRCucATD6nQXDtv/N1Q2I5K7g1SpmSWhsxS9nCFjWXGMZ1M",
+	"WETytzA7JInpgkVHxLg+wXG+VO7hqPQ8BaV5V0gzwBGNA3l2eGjOfPwkdWd/pthQZAkR0lzUJ28ySIHI",
+	"8apkpixK+Z3RKGamrTc1Z3GMaY1bxhIs8zYTpmxWzGZTXOmcTZCl7rQwLg7skSChExaQRxAOevIYgyzm",
+	"sxvF/80CUjyJbVdSbBOKyiCFk/7JoDcYDAiUp0WMJX0SCPZe34RZqmQa9DBdY/xerDjCj5fXacxjPN/g",
+	"psY8E+aoTsAqjIjR1gzsI9QHZt3MIz3UZ6H8kh4PRXmw+PrCVjuCVsFXstQFf4NfB5j1iXnIhIKIlDWv",
+	"TxIzov3D/sCWtqExrI4ODubzeZ/C132ZTg7stergxcXp+aurc7gGggc6Zs5GLsSWj/YG/Sf4E5kwQRO+",
+	"d7T3tD/oP8UC6Sn4E24z0mjGxYGPohykGfibiVQVftsZ1vHPC6yoiPOGAv/RwpwZLB7DT+zmEEeOJc02",
+	"OEXFORRzsNv8g818SmNjQXDIbQbjKymLHB+zOXE2sjtfQGLwTIe5n8mUBcUyU66AAgDb/x87vc81EgCQ",
+	"KzgxbXaGgeXmxmOWv2BZu/c1exICMtjs0yUccJm96XIR7R3tpZnIg05m6p3VDZGJipIDkCy7y6DP0MhT",
+	"zEU9M72e19c5bWDP5z5blC5uzAJaj4tWFeB8/JcnZfxZRgsMIQttIf1F+/53i7nL79UovoZBnI8fPxZo",
+	"G0HkDgeD7p92mQl0ICuQHEZVRVKwXt65acT6GE/2fXqqnuKHffAcC6fRK89mM5ouzObFRSkYTN9ZB7XY",
+	"vxXKdSDVTicK+BnMXtuDqFFuK+4dYe/vI/zWPKi8N1XO4TSpKnAGgFXuun4H3aVs80DMasaxHaUiWk4g",
+	"C3pMYppOzBYD1wwYPZTuk1M8Vp1o56U5SvMZ1ca9BtMmpEJZeYXic7Pz8VzEByPRnE3RKWbD02YncnBM",
+	"ZbqwzEg4AFW1gSZMOwKrexQl94gKKbqGwz2Rqe5Cajy6CN+4yH1jMyjmkymcP2wBa2BO+F0EKOH7xqCr",
+	"lZ1XxdJ1clK0g5HI1pnS6IAYSTL365WscfDAh8K6DPj7quU0Xv7Jm4t/mAE1UYdgiuYOGBpVEP2NF8Vu",
+	"yWaiwBjFXK/dd3U6EnvNrleRvfrxgMfL/WvWPKRYCNNMCl2vgepf5ZN18AZDy41+d8X/3ei3p2A+Nfnl",
+	"BRo318a22cOj5J62JUoKBM4rdmaOYjSr0sXuNE/yHlBxz0FUqWLT4Rdu1/VqTKbrPGiQ970Hox5MpQL4",
+	"WAFRBQiXFCE7QjmnRk1O7e5yrkyfvHNtcvOARCyVtl4Z808BMxfdKdiw/aH4hxVjs3U9Ftvucq/3wcyR",
+	"5Vo1tLaWXDLjCUvch8jVL4zGhLAEeI72oSvKAKEMuMh792OR4M29OVKMwtu805LwPuns0acI1LCvV3Oy",
+	"WNfOBqD7iKSLLID2hQxpfT92Y8a74Jtx9vaWX65Cvfl0xMfdN8tLFCm3X9pvl4pD6uAD1n5+LJxWK/aA",
+	"F5il42OD2jJycPYQ+qrWFrU7t7Rou6/DL0zf2zIcoCqp9wafu5iPjVFDu1QMVORqzvhlXJDvnetmXCqM",
+	"GxHqTu2hgIiObXrnwABgZ2ZhyFhUaR3ixV+iQKBZiQZLR4JwiWq/K1kwar/WaAR5VnLGII4d8Qi860KM",
+	"ycU2J6nMEtUjiYx5yFk59uR4k6zr0St03HKlF5YHr5Dt8wkH7IVn/XcbX9Up5TGRY4hZ8pTIuTgiAYQb",
+	"97GaP6g1S21F24oYVRl3t1w0t+vwzv8wl1TYlUYSeNQjYy4mLE1SLjTAGGXCQ08N6NxYomWdvZkXZDcb",
+	"1Qs6YjEOqMZGhqrsTm52x9LRNveqsMB9qHhcQMbIlMRUYxPxqucDU07x+c1IMNYOAFtI5YOo9QPkVk/+",
+	"5gIU9s5mF8CuSmdeAOoHmarv3K2L2hR046oyjeI/IFe3qkgP7ljKx4tafXrJzAAzbU/NiENcxuW8kZnJ",
+	"pRqMM+C/Uoy6jPlQ+DhUOKVckEeQ+kS1159Fj8tx1XDKwltFKFZBsggawBwj8dhQYCzV7Jsbxf4IyN9s",
+	"8B3+yITmBW4owK1jCsWMBjfGUBSu5ma7xJzdsahPrrRMfDAVuQnxtHfUU/NUikmVmsZJPIHZ3xA9yHkP",
+	"YUzQO5WFt8fkyRItV526ABaDyo3brEvs8oBeSjsWVRzMYNBgODGfcV07ltUy1A1Du9ftatbmN7NM9vq1",
+	"gdmxkbwutiw8Eatv0F0FO6DBjsWo2cqeHdHwdszjWB18cP/d5JX8bH/X2gx1F66xRddPibvBczObXTkU",
+	"xL03ZlW4ViRJJZAzFab1dzmqMirNx40n9SCkImRxvY9xoSF8AYFiSOSkmbAx6EIEEILNAG/DFhUQxzg9",
+	"eXV6/uL8rE98LfpQTCRTRIrKiAQMpbul7D6g8Xc5Qo6DTSmWh5WZc0DVjfKJayIhq05HFP9xYLNdm+LV",
+	"LinmAteo8GOHaMsxYcB0y+8YIMz61aa/vdcZo5GtD2i99mcv/ok9kp7DIJpYUWcv/nltrPxWVzzP3YRW",
+	"1wGk73qRsPZXncZUqS0uk0JTLtpdeSqFymYs/cX4ja2u/AdbtP39z1SxH561uupXCM+1uuQNwrjaTQMG",
+	"D58bv6XVFdey4e9fUKWhuqHFM/w1jZ8Cv4aE4ksu2l9D3ze+BjgGuRStpvkXJqwuaD68K8D5tHrMFZ3Q",
+	"VhcYLZ+JlhsnTVlMW0/BdUpbvg34562uOIHab9buMZcYJGp3jZQttKLt8Po1+Nrrz+z8XLOv0omL7E/g",
+	"YtyvcPRH8R9NfeTCuX/wwTZh3ZgGWDm025/Z/lJoCb95KcavpGCAntx5JTxDw9PBs83XvZL6pW02013K",
+	"oGoBu10/MxItU7bWuB+xUM6YIm/OX51dvPrF0yoYYz5lOuVIrYDJ0n5FDgAe0ZkYrBru1VPsfsJLy2r7",
+	"K3/sSDg6ytFVrTQaxYBzbbTo1dY6e5/ItD5P8AIMb5cSkHHkoSY9yBVDOQ1WPUHbVMGwlMHXrYyHIiis",
+	"j3F6AsTcEyimIFyQEZhxKx6hogsE0o1YiCRriGTG4fQKKFusKZBjUnhU0Cev8pLUGVW3LEIvAxBNZqgW",
+	"dhh8GO4xEQ33ENDbI//73//zEXnxC19hvRkZ7hUwrOZz+LGHKxKcz6GYU0XCTNt6CPM0JDDxONcjs674",
+	"a1vtm8pb85JjYh1cj4QdClv64UkUsXOfuWvPhxUh3289qD45j1xxtOs06MiXhwKfyqIqDxq/++ZIfXOk",
+	"vjlS3xypb47U1+FIVaQyXC2JlvYUOgZoaPfZjAZ0BVXJH18PYhuyWwi4OelKZSQ+REhV7ZDxp6Uxt+s6",
+	"0DLn8n5fRKth4RUMVxWmxNtagEOHIqlZJ3j3czQ1Wvt61WYjwkJqzcZrsOIUYwLtFYzx1gA3cmPjF7zr",
+	"htTgJRSAOLxdJZTCNWD2c9+IRGFpIN6IL1KSrtIrNFKv5n5g4ux9wwbUzfdmkABKXWcYAbydubFThqXa",
+	"M6ya396hxtsffCgAg9YGRJamo7XhXTCId45uoNXZaUJyYl+q6WxCoRv2OVo6vqxv6QsHHIkC1Ht5xUlT",
+	"1icn5PL86vWL387P8Pk+WHF5/svl+dXV+VmeHzWnipWEKlWFXG2dLlKTiFUxWtV9OnLpdbCzVCOg9acT",
+	"pysXFzAONa4nEj+22LDzlGvWaMceRFyFNI3qQ2AnDg+JEml/j0AgGxNbVjBcFeGCffImb8FSTn7aqmsz",
+	"OAe6rARA2oc+tHTmdQQAk70nIYV3OcM3bFEK0GWlIkz9m5TdQcqhDh9eqPm0YE8b6gpsVWchKAUBIoDA",
+	"IoLmcHC4eUPYgZxYwtMudLOR2ywheWBNocXdXF232Eues23TTrJGfaPt4+Z4LNOQBdgAwF5/dn5yRqRg",
+	"qoMtBmP/ijeYla0HKv39ajcUBG2630585uL01VvnBRcMmA5ccDcnwXwyIC9/hkoNkBxjFNkMwi1jCbbm",
+	"4RESsgyF7fQ2pdhXw+ZyIEUTQVEbmco5u2Op5afHijYcHov65MKSZ+ihWEn+HNtaUwsfHDGzbu5X3GeQ",
+	"+gTfpkB6NhQjRoxdiHsX+H4ECeDAtzwkkbTwMZnkZWuVVSc42HKMu9m2auzYP9zZVEiuoIjUbSafRbGI",
+	"KqMVO5B3fOrGuEKZQst40s/++v2PPwxaxBxsXrJZJXQv51tzuTM8B54XMGahnI24cJQsJ6/OjjHdAgRt",
+	"duOmPtpgkyv449eXPTLKdOEYwcK/oOd5nxwzEvTlCfwz+iS4ZQvzu1u2uMHcl/nLXu+4VuwtoJkMDKpA",
+	"TbXELLU5sPIti/Mti/Mti/Mti/Mti/MVw+HOXvzzNbQu+Aadu2/o3JaIuTqCiTPLX+sYAAu0dQVrHdm2",
+	"gohFWcJujA0BFelACutMbmunAyroaIlc4nAwyAPcaIg7HkC8KVigDOyJE0FWiPuQIcxFx12GiuB4oFA8",
+	"4BGbHQ2zweBpeMsW8B8WHDviCsdmucyPt/SgSq68ChMnydR0B9TYA/nWS+CnT+ceVDkGF+iIoSBg3d8S",
+	"h8X5NZ3UPcP+7AB+87G3V8GRuOnS/BJ/xcdeC+IMG65vzZ3RJVHI+inOk7r1RCFtJvn+52ZHBfkmU1NC",
+	"N2FSV/zBH3788cfDJz+0CIk4f/Bg5PJE1doVGYkFxDmQTwDbbagAiWJ5sRGN8eTcjYMV+CGj4dRoZAiR",
+	"YLQf6RSN16kdj7JOaaiLWgyAf4DZ26zH1N5966GfWyZ5On78JU5+gzgFzPZeRxKZJURL8v1g0D5UsYNo",
+	"LoPhIxazqvZ371wSMkdrAs/GHVe2m/BUAk0H9rpdYGCu2IQSqU65GIoAS9aDgumAqVJk5p1T85wx8sGX",
+	"z9nBTz2SiZgpNRQ2nF6ZbIKX6BK3v5QGwBa+TFQMub7m2wx3IyVc1ZW2M3Wvcezatahumb299511BusS",
+	"1Rz0XJEJNKjbfUPhgzYr+brAXq+GlMZXKmOIoYcdMewJ6Lodhbd9ciJKYb0VnuehCNz3NqDm/ryhOqjh",
+	"qbw/gUbWSEloFB3BCwZumwc9/DvmgiHlMs0PJDdA5aDvykLdH/dIkNJ5QB65SGAeRzRKC7aK+U/PZ8MA",
+	"qA/xSM3e68f9cpTSRR9VgA0V4zld5NTQNTvOkiRX46xcj0z7lIK909tL6Xyvt+emAKiV4e0rm2XuCL76",
+	"qkp+tiz06QRJk/fAT1POFHic7M44dTbpdkQUY8a20ukisNSjSDBq1VwTUM0DlIA9FKDmvrA0XdUWnWIz",
+	"ALAhsHu9sWMZoSPsoNFW1lpYQgcU21nWc9KFNm6u+uTN5etTRGpBi5J0pixhPyIFHl2en11e/Hb+ykO7",
+	"Tl+/en5x+fL87PHxUDw/uXgBlyInsjHEx5THQLqv00VePpP7aA50IFPED0AwpT8U1yyOuZgUBqTnPGSe",
+	"4A5utcSAVyXzNLwVch6zaPJ1Cv5JeNs21PHQsm+Wcsm5g1QfiJS4N6l3J15dAvN1ob6uvyGld5IfnztX",
+	"S967ZWoHW4fwvdDKwgC6A/eijoB74up2UiRbvbAbIYJOpTgVZfRKLw/Gpj7dQ84urk5PLs/Oz6q9t6Fo",
+	"5L6Rdd7bMlTwK1I9yyDBz0TdAMiuJIFkJzBQtRQ6K7q+KCPHJOWUS17pwelldKHryAI9ZdCEWyr9Nc4I",
+	"tz+YQTO/KZv1bEGyiAoNL3wj3sFgo9f1wo7/S1Bobqw1yswuRafKjIoQKuVddzAVMhFBQ4j7Vm+wZ7M1",
+	"JABgJq3QAGCfPterSQrUxwtwMqpoAOAhX6VausR3+0zVEqyeVUveZZsacduhQKxOkpSM75rRSbjCjepz",
+	"8uXJq7cnL6AlCbQbQ0xhHiYcikLHP2gkShXJBKBIRwsyBTUlIrKGTM4O9vOQyC+Xw+KKLpwFUzwAgRGZ",
+	"0dg2BWexYoBA7fxY3IA5LzR3QLnzVA6aphOGVSYuuHiESXSbpjffaHqLP3fJ7R45HByWotfQ+ep3ObJ3",
+	"iohmcayQ8BidEOeCcN0j3w8OhyI4e/HPG+tn3qALW2iM5vaq8qmqoDQmIXWfnIihYBHXLHLxF7+zqE8s",
+	"lFOFRzYPxidc0Lgc3rGEjThoZ1cr5rvn4f0a4Oa/KrWu08WD4OXLz+TVMf7rssxyfbwU2HAadevs88cc",
+	"Vv9wr3VSsYtw13FLG2nfEDNgl+fXl/9lfC1HcoycxBGkPnZ4711TJumqDwCBpR4Rcv6QacgDn1VsFoeA",
+	"KfZKAVsmeqGq4XQqhyou/QO/BNPejXZdsKKsWLsNWjBg7unOpofODYu1XqHnHbfvcOzbYE6ZEawoWOkW",
+	"yVWxY7T5ea1/B7d8g6NoDdLqMH2DQ/BVqJ8oiQNdpmEkcPjKBDrt2VoFKVi7PKo5e1bL6BQJ3ry1NW34",
+	"hIMP8O9HKw1BNQ5l58V6sNwKDPC+osxLgrKr/dvxoi9tb1ez2Kw/YE2lyKW7yaei3rADqKDcONwm6/tn",
+	"YdCw07aZOcNJSWcnVZpLzK7o57zqF1sFYxNxQRM1lbrAznFUKLbikQosH5DnCxwbrz/AIq3cIRqxCRcK",
+	"6hIdr94o79wHOW1FUqoZtC4GDiQhI+PvgAE5FNhivQDhlIId5xXJyHSDzcSneQkqmTEq5lMeM0isq1ue",
+	"JMC4Bz09/HLMImdRTTIeYR/uwBt0APBmQmaTKYQ1EMNmvu+Psvj2BqiYAj+WR8CFmM1GFscIkzQUMiXB",
+	"jL6/8bDGx8fAw28sT2we0ltp5H55/s+352/P4fOz8xfn1+e2uXLgNRHgy6J0QdJMwJc5wb+eUkEKrwGv",
+	"hX2SnMfplpzbTuT24xXQuWuuCFgUaNiDcZ2hKDQ1X7phAbdS1bDQbprPFTC+XIf9jeigE9vrTEK/M9up",
+	"RpIZFYtWJRzVLpbbyQcf7P+WaI8rEG7BnJpdq2sDTwVRPn398o3ZfWc93wvDaL1fT16Yz2Bv+8vMbfMW",
+	"7MZNCYz7Glh61CLQI2IhjxzUg+tj3xvE6CcLaMY1M052tWG/7TZy8t0omGN//I7yRnwJb1I2ZumWnoKr",
+	"0OqU9cgfbWu6sGyN37KdvsepnCEPbs5gZA66Hhyl7kDrk0BpmdxIEWDqGDq8FsHpx0MRfPgYQAk9HJRr",
+	"QCwI3HoQGbhvt8IpvU7xWh0LkwVrgR9BwzJepQPnoaS9DmiSpHJdlubKNY5ksbKn/XwqCXAsO5h2FfAJ",
+	"7/upheahUikdi8AJzl5Bp6wkvTqXhE2tnV4U4QR59gEONHPIrsBIa3s2fROKHfo23Zci8K57pTFzsVQ3",
+	"VTBdNsQZ0LXfbakfNjBhRtxlcKJt0OEBggjmlTYHEoCCHnd9p1HvEllSG3mujHlXi3NCM8U2KzMpbO/j",
+	"OQWlRcZccDVl0bFxcJFWCGmI6C2rTHnCg75ptO2K9czc3aNOS5nKZmuk4GQMqTkypbEuW8xslmgLGKck",
+	"pIKmiwKuPKFKsegIDCF8BsaDYgk9wuF87JM3J9envxLFoMAPoTb+GTUYlGz2TZS2VC7ggcFmjIzXbJaU",
+	"+e7l2Cl3B/kyJ4pq2DlltLANwW0Rm87URjzkFdz/QXKe+KgaTAHKeBfaHvxVr+or5mR7jY85ldrV+HkB",
+	"UZDNTFnXeJ+2O+1zO9OXXmjzuY7z192RjikujTS9+U7YdYFdHrMZjzYyrm9BfWap2h9whWoBPebLfoe5",
+	"Z7PRuNJmdcDW0naOOlmWTWCDd6uwAge2A02A/mPe7AjoGu5YCli1QaHoHVAICrhyhNKMRjXaFOZ2y3R2",
+	"Lge9Pz1OoY2crAcnGKHG9lV4d8jM4RGDOQQO6T8WShH1IK5RqlmgqTm7e1DEB+FvJiIfABVEimOSMrM7",
+	"jcRY6wxqUeO4T4KL8T6s0REZ7g2GewFaYlwTKeIFMqCW2+KTBdM1WImHE61vqIomqIotRHRJl62eLWuQ",
+	"FOR0SlMagmSqLJwCHPcA6+cTloZM6H0mQhmxyBX0J1RP++RkKFDZOWiiMUwiEvNbX26DND4gh49yNpoe",
+	"CVDbmv8hvXbQG4rAs1b3PM2B+S+Yp0BHipCfHgmQG9j8Dylwg8fm+cYAApbeoQh+ObewIffU/xse+bf/",
+	"/e//aUIz+npcc+Su6gCPKLQnnI3amDfPgzZuResJjIp9fL7/flMbn9598J5+49LbOfpTpOTpxCxx9giA",
+	"z/dpvCaG/ZLeWkz8Wup5+zFu3UdmjLFFFwPChCjZA2tmKCgJ/hKYc8mcLI+t0VKI0ivz3RF5MiDKl2ti",
+	"ShjoqEADzLlifXJmq1V0zgt4OBj0MO0CZQauJMBsm6EoB2EddMKVuOTJeTzurF9XB9k/ieMdCYQbH3Fb",
+	"Znl7nw9kA+frgbjz8WHIo1Xp1cUxHEORLDRNc+KNQZBjIm3tSQnIsYLiKCPmOyP4wxVkImT7J2YiNt8n",
+	"v8Jd0Hk1wuaJzTFk9zUxzdn9XKalFb1fhzPfSZuEErYu1/uFzOaW5hy7M6NoaMmtpYSvLm74uxyd4yNW",
+	"9GJV8gmGcwOr0ZRmDGiJq5ojvpsysBHN+QPYxcx2NJnRCLf7BOq5s6QuFZakMmRKsWgrurQwZ2a+4dE2",
+	"71N5V+T7vjGuXHVzyYhqtq/5DFICq3bduptqudUtv4GMYeWcrF+yUKbR5lAi7r3OQolJNooh/WZvXNAI",
+	"v8uRqlAJ5uMNmGOjTeF2BVJWF4ziqsgnZ4/Ew8Hh8ep2I0pKY/GNofDTBq4YDackYmMuOEQhQJmBkyWg",
+	"3SqH6kz7+EpS56FAVmfoaoYeYSEoZiTV9dfPJ8dSPoN96NC8/tLeClxWMa25mJAAVZN9/lRmqQqgZ6eq",
+	"DnvA45xE3BNVqbv9J4HAlqV9DWlyPvWOOLlje6TRSHhhIN1wpcLNoJueXeImu20VHIub9eADylcZFLsS",
+	"pi0IVNVpWg4KuDuutXzWTezbtxdnrXv6dr12XgN1Fdx3K1amhoUUNIsIHIHN9WZhIcfG9FMHH+Bfo6E+",
+	"HoRTtonADVWPWijNZjZ0C5oTBIVoeUQCeQtp9TE13qwtmBdszlKi5S0TyGo7lXMxFGNwYrgClnncbl7L",
+	"WfAz3JeDgoVWUUCMhMWrAq09vKvRrimbAfMhq0wbwNs9Z8h/sTaO9c5G8MzDtRmI7LlY31ymkQ0aSHg9",
+	"gEcek0xlNI4Xjio6zFJjWi/Mi9XEwPy8by3vzvS6J+8XpurUTNonUdj546vrFdBaxuiJ9tLQSTrbPJRQ",
+	"YlYIqwpuWRFQMJfprRGcxjrzdznazw2Hto2ukJa5UZ+rWqfmrPD0DcJ//p6GGvwNuKsxUIK/BK6iiomo",
+	"zv2AfzpyG1q5VH+Xo2vz+9q7MWHswM1uUVWzc8+havEmQs6XC9TMt0LWMljjhS0ffnVL4+g7yJQWHifH",
+	"rv1dzbNGGY/1DRdbeoCzGRXRzbYLWX4Dc5e/Qce1usFCA7U2q1xq6fPNkytOTb7BNztyBVXUmTf3uxwV",
+	"79uJM7emfQ5aCVHGMEcs5JxIcURULLUP6SdUwd50vS+/U30CVZrm0RUVmjVlhaXJvT/PKH9Gi9P2yf2M",
+	"oM6uzRf4QRqdlB/3oM1OYC4YMtNUyvIyi8uzJz89ezp4Vi3mq3HMJYvg4EP+x9p+EhfFSMUtS1wnV43p",
+	"ZrC7U8b6BBA58MscqyWkNuc3i3AzGXsZrOlldtGj5cMNDAEhCRo+ts0yE750sWcZ6NE+vi2k1Qqoaqwi",
+	"guIRmdS3n1jebu2yU6WrL9m4FRCj5lhs1oFi1VWCQtAs4prolPK47hSsaFNRSH5/PxisxjC3yvKWpqYr",
+	"uIbvGFHW/w3V/3LbiKr4wYMLw66Ar+p5/mStBbZamA31qdB5CV1tj3bB5IStPsWDFeFgS78DGNZxQTkM",
+	"hdJ00SfXEgovkH12Thc9d7Pls6C2avUTqo5/PYBd0G0h672oA1vO2kjqtjlBa7CHLl4DfcIpj8gE4X8F",
+	"4qvA+oCBpZOjCDJVfXLpD0n2nis9FLeMJTkvViHgD7d2yNYF0izPaARNNGy4yixclMWMTKnyHTR61i4F",
+	"YEbRYK3GaIDQf+Wy3C0Y8V5k+dJqn3sT5obm4MGIhrdjHscN096VIaCf/T0eQpT+LH63m9XNLrdfw06L",
+	"K/1dEWOx21Hf1gV3LKTGuyMzANsBfiUTKueHB4IiGmp+xwJC9VBIETo0EiWxnLOUJCmXKdcLJBxwGtTF",
+	"O8v0Qu6NHb+Qx8Y1JhgihYQp1w1ohdwiP4wSfhhgm3unTxLYdw9vzEaUZmI9DRF2R+48UetXviYcUhTG",
+	"3RvAfgKsmXuBBw+vXGZiNVbXzmlsenoK9l7vG6W0robQmIpO8QDcFwEWKViUqCWs/Wg+xIC+FUkk+o5l",
+	"eOsptUkkEQ9CHkG80d1Z9WfR4z557XS1S/DQ3GwUUtQWM75i7zV23O/oFK/OAWSQrs+X3y/14QAoEvgs",
+	"m9m4xIwL/CuH5HOh2cSF55fYh0W8IJqHt4oAsAYzv5rP2DHYw2461vQC3QpEtpUXf23G2ZUp+Q6T4GbN",
+	"QVUgo9O2ifu14r6BC+GVXAI6IQp9plh8x9Sx3ZQU+seEMo2QR+rqHxdv3pyfVfhKUGvtYpAkNOe3Nhpx",
+	"BIaA68hQy6XwVXo5wHSwW0+Qe3FoHAPDVmbixqR2WQw3sTFc1TjE5LVgeQGV1C7ruuS01/ApfJXihH2J",
+	"P0N5uoQ5fyiBsid4azcF6lA1uCcJTTXhAogUY5oQAASpvDO2eWEW6psCfidHMh1ZC7Tw5Y2twCNjmY64",
+	"zao4iNLQscRaoKdRhxboecsWnlEL8jHAuMrVkoFRDD2FVAzFklI1hgTEnOiswv/J612hQ5MxoaFetqX3",
+	"gwbH1+T74BvtvJ8uM1E0um0utsllp4he3+vGjG6eojwc/PTjk+8PO9mOtna/KZSp2C5uM0TpN3fz3aXu",
+	"wVAXdszrmku4Oet3YlHS1eQOBKh3sSrXukktamt6oJcA++OZvxyPm1FHQwG/fH2JeWpj9Ad3nM3/Ns7i",
+	"OEAL1WasCU0nqgfMS7HuocpOJBe60Da+xl+q9ZUeiGIOn9+YXa7tqHTKJxNoINJ+XNf22tbDuoDzCSh3",
+	"aoZVMgR2hJBde0CBQzEo6KUFnE9w3roDH4/RmiHhLfZawshrHGRsmfhFoOMerspL0Qltc7t8ilcX3Jg4",
+	"wMXm6uBcA+Ea+ISU+ibNxHaPr8RQ2qhYd3dkaSrTm1BGrA7m8cSGU9ZzHFT5UBBAs3EUszGgk1utJnPB",
+	"9e3r8arGgMj9fBybH79l5d6XUmFYGbyybJPdDtTfdcuRLi2npqk27rbl0Z9xkWmWx+sYTyFEBCoYIz1z",
+	"yqHgTEnrWIyxgVi9WtPsZrS4mfEVzJONLB5+/0OT4OKfh72jQ7enQUeZrGNUcJq1hANXGKUHoyxeU5hk",
+	"HeEc7jjmmCDFpjFYOJVzQDmjYU5Vzm3et2jGoQCGjwICEq4EaIndHXA6qVtFagGPx+Ty/PLtK0yLDoVg",
+	"c5sXdTFuYPFhKsgriTzYEtuCmg12ffHy/Ozm9dtr1w4RUq2RNLcEhjSiZuaUVJolq5nSLL5t2oUFoJu7",
+	"ZUn/Lkc/mzX6TJuv2OF9qspT8+w16c5f5Rz1LUiwz3uGUoQs/TS5T7eedalPK11fZtozi28fPOV5CnT4",
+	"+TLDEWpsXT1lM2JWGnos7ZQE9ary4AP0kdpcnbvVnoWddLY9PNZc3203FhDHda1Ytj918qnc2DXhXaE2",
+	"F9onYdbCtaitao/QyRJ8zmmHLtcamyKMcL523CUf0GXcpaWTXWkIPXg6plKzpmru0u1D6peZaMb5jb99",
+	"kO5K+Khut7M1G3fev26RD6jWbJbohp2R10QTT9yNtl+9ezby7QjXBaKpUnwiZl2xuVxLMp/KWb5u1rA2",
+	"D2FRd4u4Sf361PHc5tacvc5V3mSNajxrHx0OBo/RZrYRRohTX7599eri1S8YpOaqXLRkLjp8fLzck9+6",
+	"vAGO72aS0pDdINGtCno2hqWyWMMdbXrQc7mY+XKjs2VbtgzLxTyThAnlBl7faWdntXJ/Z8lz8z5dZNyw",
+	"viBq3G5w5apujLi2Gqo6uVYl3ft0HQGHk87//X//v0LtHYijcq27pkWntq5hV3gr5Dxm0YThG7XvQHGv",
+	"IgPUD5+mUWYmzs15Xs/Kg+vUDSnPFV1Yv9+rTaNnkpLW3IptYkm25Cxx9aSbJevq7enp+fnZ+dmxZ5th",
+	"M6PFuPM2HRkKIA90SoXC/rJ9cgKZPo3pSK6GwsEwyOFgYP3Y1DptlcTDbqjbqLL7FcpTO7LPUS69HXoP",
+	"UmnurbIwZCyql8tW9S/NRFaMeTrbN7PHReY9+zrPi8fMBqpOX796fnH50kizOWNtbgKLwWgUc8F85YJi",
+	"CNgRbI4gnGeDn6DBszqCjQhhNiAa4CqkaVQ4y6tlF8Z8WhzyN8XqBdjOC1ObKFg7F2EuSCSzkX9Et9p1",
+	"Aydp0bXIkTBPBoPBMRktwHTukUxELLUVKyyR4dSxfS3WeSN1VKWfiy8C41vniXRHKfnOGf7YAjmyPZDv",
+	"wZdk75OYclEbWLPfd2OO3+PamGEKWkf34StwHME5oi7k3KMtbFgaqX7NrCvezeZ9N10UfMmIY3Al4pFx",
+	"tnrdLuaY8riZVVSRljn2DhzoGoApmOkByk4fESpw4PfAJGppQ5G2JpR5p8/PfDJr/Wc0ncxqdG3Px3JS",
+	"f96cKAIKiGj2XpNHAfbaP4I/D+Cb4HGPUMQF//3q9SsSyTCbMaFJwlISTjNxOxSPguKMv98XkZn1oOdq",
+	"4s0sPQYZN+YhS+9Yuq/MPVClmxvAA+HPfaVTRmfmuUCiK8f2qJta1lqstLbwaBgBtF3hUXA0FMELqvQ+",
+	"nCX7F2eBO8RzpIGPmsSxnJeite6nmdA8drt1KPyawyELGqyQUGNC98krxiJFgoQuYkkj1CVBn7yQE1XI",
+	"Cs/kHYSHkPsmlhN0kGwBDc07GFWnTidMX2bihZxsu1draqymRmtgHPAYcFSY+Jo1KLGyl1VjSbjQTw/3",
+	"tqr7gkUtFX6JbDYCduUxCexTfdEu5psFcVqidrTmdjeK/dFwvIO243XoKhTgnu8IpHQkM10PGDW/rsd6",
+	"NYB6VRMRGQFvRu2HudL8WtQCa+BngwbwIEAhUKUJj/JIa8pCxu+M//SOC0x85AsKGyzwyxT4GVseX2mP",
+	"15MhNa7uqzk6nCIrHx+r7RRWdFejC7xhuCaTXJVNj+Wk30lBDo3w5PlOmXtuNpNK6q2eBeDEwfe//4H8",
+	"g//cJ4FZS9+Gzei4AYQbQbvbtcfgOpg3VqMbs2glKHS8TIXujSJUEEYXPBv8ZCEwRviMC6/IjC6wHT0I",
+	"Fypgd+bieV4V+EwSJqLddO492Ucv5OSTmEcv5OQKDNL6kGcBYrKjhJ5ERkATzvC0r5bVDgwkjwCoN+2Z",
+	"YHNVCARRReYsjmsoeWSq3+Sogs9JbtywPpVt/cLM3jqGZi2xI3MnqUYWx+CEjmlasLGNHniwyGTKMLW5",
+	"ptX41dXFL6/QWXx9+ebXk1fnZz3jGBqdNWIkjCmfYe9wKUIbjizXOSxTNJZaYRoXsZCotE0uC5nDIweD",
+	"CZlCTQlYXaggLEAgkTX7vXYaGzueqULnTgIZThJLVdNPDKfiT5Z63FWI6S0rBDhgZc16+TKVrlKKKQPV",
+	"1kxQi7GOXGhBVKFsywurkGSURRMGRwOS8T+XqcfBGgGGGEdSLTEwpM8vPHGJA/tMk47A6doFvIbfMas3",
+	"RzS87fbQTVmardOKxMKg0f2votdbKKRXj7mwsAuAVDtchzfthuJRAL0Mb+TY1v4EPRIUSoGCx70cD0jT",
+	"CcQ3fFvGAist0FYaizRyjamddMsxxG6ylNXovjQTDwDlesCqaPNGX1dddI6rNScZdQHl+yqXLu8HgB81",
+	"UL5G41rt63KQQH5BUj6ZagQf0VQfYaTMHeqZ0gA+GhmvKBPhFDyeUuxYjvO9Yzz1kKYpZxGBCFD7uDKM",
+	"4vPT3FCz9Kn0ti2YqtfcaSYEF5249/AsFOJdFLeiE7q/IWfpmxhh+XYcE3OVgi44VBCZRs5UFewOgsZA",
+	"fIW5C+q+HAoFtTQQFQiMpXkTQmVUAKcPMUNlIOnYM80oYWBuhQ7tes5D1oOvhsK2cM/TJMqxeBz5BknQ",
+	"VAhMViWlQNMVw7ohFeAjGAPYogEIlLfJlPWXRmY2Rjw3RxFYyj1CYyWJPa2YcPU1QzFmrg3BGA4ZsbDl",
+	"RjANUE5l7X1jWy8I0oEEU6puzAPhSUZCj2w1PHXVSravnNYxg1tjAzq7dUgs5S2gASkZyQyC2DZQIsdD",
+	"YROqeVm9ey2ohmLQ1MzY+K6dC/wFAlpTRL9lihkuw6YsnZcM15V4j2M5X+1d0rqReHWtPQ3ZlvXSy16x",
+	"LMPz6iLboZbp7o+DWHa+k5tXCndUH1x8ftMq4U4qWX+Vcyxg0xJy2Mh+w97TWWJ24dOBCnreC05t30Wn",
+	"h1y161Dg9iEL5sKZkOnC4CPkUYzSSS0aqFIwKa+Nuj893L2vfZuyVNiUrjb1PuEFJ1nE9VrwR15v6hRT",
+	"ZwFwr+nsyYUtGFZ6jMLHFacmHHSr0IHCqXmQZwQqD8+rlWyo7x5nxvWdsucnAHysnp7QRB1BwhMOIIJy",
+	"1xsK7OOJ+hul08hIjwQR1TQwZ18+2dB+lOc3NT+BFKUqCbMUffIzngLgbTn4uj0pZEqWMq6Y5tV4E39i",
+	"uIhTKmc3YBr+zZxmgTn8QjmDfDIWy5jTjFGlLVTkyffEguNhSxkjAfYUmArUZto8xl5pmSg3RirIVGYI",
+	"RbE/UM7gwLJYYxFDF4G55ZAzq3CMAci8q77NYUEWfJTKuTLeYCTLZIjVJrAZ3Lcz8duZ+CWeibDp810A",
+	"iESnVOwh2Cfn74GRQHmFsG42cONvzEi3OZd2SDo7DQY553x4OyadDwfP/rpN2rllCnn1iBRGJUK8Cq/v",
+	"4oR8DhCC/IyM+R3b7VDshDDseA1h2FBYvyjnDANhHUlz/ChNdabsmgOpQpDH9XrmPKETCtEScx8NV/XJ",
+	"SRpOjfigW4vtqaCVt7VIeErkXByRgNof2rOtxkm6gnnYwDNm5NjejnChtLFVrP1jVgGHUqv67Di26uvY",
+	"4UGwDXVaptpzlJkZvcJr74E6bUtCNzeoRnRuD0e+BfFzYCsaLTrrv7rD4V7dl1RxwZSy/Y53PMFPELco",
+	"R7+zcNmz+zDcS9mESzHcOxrusWy49zFwUJQJ/U6RGdMULeNMGRNVaICl1Fod7vd1G+fZ4KcfSjvnsLEJ",
+	"JRiL1A3V5shYJszb3GMOuIMUv6sV852ZsZYbAzd8XifGysa3w55fD/d27nlbvt03uqp2UX06oZuDB3hm",
+	"VpKIQosuRyJqcW5gJQjpVUBnPFfKGgDOjsK/19tRdWA7CPMrZ7lYY2jClYZcjTvLyaOgdKwHPeO92ncx",
+	"fvFQGF9GaUc7+9i4N3JMuIi5YMZWYomymnGV20JbfQkYFEvycwT1IDyOEYdi2aih0QXkZcHnhnSAq1mH",
+	"BC53+PD+UAzFZloN/+gyuYb/Dlw1M6wsyX0ZuAAJ6WzG5diWAx4OnhAu0FoMqWLKVd4L7NEGE3ETy4kK",
+	"MJofYIFfsDIRxNWmRvU0WEZsWwcG2vJ0tE8ar7rcT0/JtTnjyanZre91n/zCbaDIvq9WJHBmgLOvEwrJ",
+	"9WNCh2JGY6P7sFGTmR4+ERJbM1uIvNJURDSNSMRmVESqECVd9sTgQQlNmaj0Jstu1z3kEOmEfpIUIshL",
+	"DSo4E47cEVfEYyCQwwoNKiCTfxRIcRNKMY55iImlIGU6S8UNtOngYhI8fpCOzWac7Zi1enso1UyEbP/E",
+	"zONm/q/8CncBzGCX7bDXrYtTB1Yt+kIvq8q0hIwkTWPOUp+2K2iqGSNLPHxfFn3aJ13kjnLoCvV0s/O6",
+	"OoeuDj7YeO0uJFKrp50TJ3vOkSzp2Qzx4WBQPsog4E+LsYwSrgMD9O77AJt0+79vqA6OiZIQ/YAGWJol",
+	"xByEllqdJaqmaGmrUw50bCPI0z2ch2i3XqJp0FUf6AfRNDvohs423SdrXg0i7XF8XkBbWtr1G/egwIRT",
+	"j9TySl8gxzFLCXjuxHvufXJiCz3BGJpBGSjayG67beDhuectdZYuLjOxpem4fQ+k6pV3P+FMHZyEWIG+",
+	"DdrwuUyZYkw0poPCh2EpXCdS+kpqi68r8S/FUt6Wan4tZmn7E2Yj+dlbEUmmirWsPlciEa8AvvCIMQGE",
+	"lMf5yYOJVzUUSCkFPGQnJAT+fUHGMaAQzblizjEWuYD+s8FP7oSJYzk3Bwq+ZQBwrbLrlFClLXVSXIM2",
+	"wm+/7YMvcR94XrQlu6oDuZezhAlF15FXveC3zApXDwrDBUHRkul3itAQalmOVgTeUTogNmMoICtAgvyJ",
+	"UdDL7XYmIhJCB73A3byWwAov/ybKX6IoX2epcJbHUo3E7tK8AXZ7gUoT4UFc5B2sFzakZmNhopRZRTgK",
+	"kA2DTwG1sDzN/QFngZA3dMIUmQDQxYOB4sW6tOaWWJeCGJdfMaAqDAqhyrpoO8xBKRTERDaDVVDhHhrL",
+	"ZiHaR9rLMJyvHV7XHcOS7zpfBNRhfHpZ62+BIihukhWCpY3URIqLEIsae4j8chFoLG+E2LT5zoO/oCOP",
+	"6mHhz3wqASIeSTDj0HxC/qhq/kw7wp0U/H0KyAZuJ0D35z/pivhmjsQ36LO5tenOVWPvNRPRviPx29gN",
+	"JDEnidAkmVLFjmAvvGdhprmY9GwuxJ/VxiSFADhhXE9ZOhSB5jMmM30zU0EPq2FdFS6AJmVKAmCVCaoF",
+	"xIz1zA31T2gE+Hf/Qs2AK6Y9MUWUr2N3pgBUau9vZmY9wbrbXjG7pnI/DkmTSmk8UMkr7ttQ2PxMJWWY",
+	"GYwjOP0ziuvz0gR8oTKL/RFA/9JCtrKF2K42TKgW2/W0eVZkj3z9FRRgckUyYUS2R9h4zEKNzAQpmwFb",
+	"nm0hvxxYG4qNku0Sj8hbQDEzDU0D0VqGZHiu6qUg2C28fieY6f3T7oKvQ/pXaPd2F/2UARFOvdy/hC7j",
+	"dDklA+hOywm5GsvuEfaehjpe2FZbc6r6Q3GhMYCMHWSWG3ePsftAZBNGQs4xHBdcnfxycvPq9fXNyeXp",
+	"rxe/nZ8FQwEXFzLIXMGIqmva4Q3vOXDxWYUjHiSH0yvIwKfP9XaQRv05BRdpWdJbxksabTk7ynpP0JHn",
+	"jGM5/06RQGY6yXRAIhbGNGXquAiMgvAK/MB37INE51CMFtjWGOPaUKtbys0KqfMjted9Sk+Hi6QSc67Y",
+	"mqTpJb7PPe6th0pbnojF369ev6qTekuSvq2sf8Kko/ajt+aGW/N2mIGN7izaIPWHSU6I7lu/kIsCib0t",
+	"7MOSNRID9tiLdKaMscOl6FnKk6EIbhlLbtzVQY36z2Z/2rD1JS7IF2r94OjNQQ9rH63K6+4uK8rHftGU",
+	"XkewJ7FvkY1D23wg5ljQOgscrULJOAcjZULvWAH5Qsk4ZWoKZv2CJDLm4aJegk+LA/yWgPnCJPkXiYzN",
+	"kQQbw8YToUduSU6siHQs4TpdrKOwys1oH+EEc75Eowddf8GZlXNr8kMhuu0d5xlErBzn2BG4O2j9sUzn",
+	"NI2c2+DY/9BtwBbHFm6SwpdDUcAcgo9d8BecGw6hIoAEoCNu+/vMXbtK+xTkb2MJQfp5/K1LNiGijYsk",
+	"0zeJEdEgHxdwt7igmYXc9xB1BrzeNI7z75chkOSKMRLJELaB5iFPqNCqP4uq97lOF3/eg8oI6ZeaXk0X",
+	"UOTPEpTtTrevue3+WnL810aSl4iKe5hwZZExpmBkXETsfQ9pt7Dbt6U0rk6Tapa8QFTavZn1nzF+Ed++",
+	"NhNp+5MjsHQJQfwl+QY+/Vl6G9qxVwDOaDPpRRU99tShxv/1RCNVEII0E/UCrL4GpxRkcYMgfj1CeH8C",
+	"ePDB/NOkb6Dx9cMsTYF+TbPEBdxLplovNzFkphWPIGt1dUvjqJ/Ha7gaCrBHgIPDvqEl4uR6LSTxyIZE",
+	"dZYKBfSGWgLZMaYbHLEnPslSG69rPmjk6B73A9z+S7ZATovz9KVCFu07OGtktCBTKrrNGJQ20/qc2StJ",
+	"xlkKlrFzI6yeWtlerk1OaYdhbxDVJydDUbtPjiv2CSlsk9zcr+sr9W1nfMUZNPPpg20HdcuT5udKgY8+",
+	"oUqxnORsSu+Mb1sAtvtT0fqyGUDjYetYp1nL3soWanLADMW6nVO3b8ybfts3X/G+ubrlid033e4XDOWu",
+	"OzQwsCPY3HHd2VZnKJEO57Aq2giBFxH+KjTuQtQfirMM6w4tmhhrjReEpuzYJx4UhL4qBR3H+w33/kUK",
+	"MS5eJzUc4ZRFWczSgxjL/OtapU6YfuGIAO7PKXSjsY+q68EF37rEriRzmcURfNpNT1MJ97IEC25IRb/N",
+	"f9a0m+nyNGP4K5LzdU0YbPRVyIjZAZmDlEPJA7ByQvnxXPqqdqhXN64btiimoGygRTH0/RgK0GNcaSiJ",
+	"US5Sn7KICc1pDO0rZAr82JoJ6itx3OjNDyxVK35fw7zJkjM5FwV5abk93wFR+kOgQTYL3DsHxGFjb+fj",
+	"IqopT/odoaHKd8W2GxIgpLDybYSv4rCyl6iDJGV3nM03H1OFVmLLy2vv4aZu755oPuzt3+DT2jJ+rF+H",
+	"ax7equcyE1En+oLBlrQDttpozFO2be9jxbTmYl3f2LxPqE1aAb+8KmBdqCX6hz3NYoQdg3nghDhiSSwX",
+	"MyZ0D8l4wRjHfV2Hi3EDa2syNAkrrp9792i/ap8gpOc5q90CmSmzvaFU+/PBTKKZkKr2O9gmQDFkl8LH",
+	"9YjI4jhPWRba+1q8GgHBSKEpQ5+8khFDzmUoM5tZUucxm+eszs+Num97KlTG40DadhCQWmuuG3ViB/YG",
+	"n9KRHlkRyl0DXbhlVT6Lu2h9e5eDKTeqfNGM/LWuvhBvhgPcyJ/6xHapWd+/OOYzvql7MX1vuxdD19u1",
+	"zYzvNVtRfP26tAUEQmx3lY7sULxdZFNDdkV3s0Q11VxpHqoNlMC/yjmZmT2PvLuQx7L8dFCgZf72DHdT",
+	"qoDUDpICIxaCIWoPqKHwyFNpXFKOCdIIwJ5GFODQsreGEtkUH+oCSRZ0PRRYXOOx14RqElB1I8dBn/yG",
+	"1ysvdzldMFpumQZSu6DItGm50nIyzMD44TrlIfZyglvYbzFdRzVyf0OtAx6ncx4xgS3Qxhn0vMxS85bk",
+	"7fVpzzHYubII5EpW2OJbyXXlvFd+pVa324NSB39t5KXfaDtLFMkoYw0IPP1v+53kdDLhNqlRHFZ4i7ot",
+	"l//GKdI5G02lvF2Tlo+j/Kyr3Hrv3C3amjB/FrmxE7RZYNxidFbRPs+XxrdUcx9tR+Bq+Rh0Xofu64YB",
+	"zZ0yjNRqSYIsjYMeUXzi2fABGRgoFqZMB74/BWr6nj2zubJ919RUzoW102s5Se3c3pNPbe/ewpd+0vWz",
+	"6+wmu47FqiuY1gehwrQPb0eU2AXDYTYywxoxYKEUUSI5ytpKB6SNYr5q/rtLDj7Y/zn2w4g5nEhZAvHz",
+	"XAJbEuNa2TprH7svSdyzyvIKrsjE+LQdaJIzZqEEdlqI6ycbsZjfsZSzbSa+Vxs172BCtwqY2Ot9E4RO",
+	"SP7m/mXaK+DqWMdLNhu5XtQla30lrdUnARN0FLPoCJoxBjZnBuycKYMYh19UpWWSWIJjuIqLCfSdqtK9",
+	"SBf/CST/3lR8t2GOjkXJRjm2kqaGeu6gsJmbhD163m0MRjJaBGtNw7OiothFVhp2YVm33nYsC9eA5Zt/",
+	"szI1mw3VXFg6JV/Kb4uh9a2VZwtpP/hg/79YIjuuO5fcLN2v2nNPuW82Jf82NWamm5x+Zyeiu2NuuBoF",
+	"8oBrfJAy+2d9Vu8sY64y1RU5YawqlRm2SXYFTxiwwvyxSykPRWAHss+joE9eu0blXJGEiQjryxdz6KCM",
+	"fNlR/sDqmiA75M9ICBsAOdwNOuUuAhyHl6LlQpvuDkSujO20RkbgB1jHZ38ceXPKhrVdedrq8Wiv+NTe",
+	"w8MbM7CAQiJvjiXaG0MKbn4fy4gW8LpS3oJJTCos4qMi6R6LyIxRgRQKDpWmpey75i/jVM6OzLsE+Y5H",
+	"TKe8cwgcpwIKxx2qgaEIIq5CmkbMqI1zZ4aDs1uWL299FR64LHNV3G3iEwndvRnuMEnMR2g+fi4SbiX7",
+	"3tRTg0PsOQKCC2KGxb1G0F2Oxpw5qeuSDEyTQY/IQsy3R6geiplUmjzpDQYD7M6v+Ywd2dyMZZWwrUBg",
+	"ZwRmc0OvFuNCrT3Qnjsuo92c/e7l69KNsEX077D7p+ekNkumGebSoqyTGA+eqkZW87Jp6DJaLkLvTnql",
+	"2Wv7GLJcj5S3eUA1lXMEGAqEY6RM9yx1yHOZksNnNo9oZcHoVGob3Ss+EVRnKfoV0CW1SiRhTE4X4Mj+",
+	"PMcyEIQWYnyFab4PAdBMrVl3YzC7SiGuyIxGrAdGt7AtnW0cWi8SRgIu+wrq7VxYOuFiEhzj2ntDUbM4",
+	"VmQq55AMZ9WgHDOse4k/flJjGVrlwcTtuJRTSWe8Nj5ktiEipgpYKDhyEJdQoPnkmlCs6VpZgvlUnswu",
+	"7hM0/Q5fow66CnVp+QtAozdLxeywCYjq8gksq3K6wrDYlnPUdh30XVciWUKuh0xVLR4VC3CoSwsH8OCm",
+	"kT0aK0k0gNp8kHlSU/8DUT579w0Yp3trXYzPr2he/Kyqd/G3YF9h0hrkpHFxu0tJe2Hxish+sgn6WXNS",
+	"hIwkLCVJKkNsJ09TfQR9RZHigue0LPgkF9CxH/KoT55bChoxFFJ40j3Ak5q9P2U01SNGjQoLY8pnCgCs",
+	"lkTDYpOgrxhd4BEDKRhgquoPBRC/uHmcQVmSecQk41GNbYwdUXGJ7iu1DTf/NJltePQlvGVaS+R+6fvC",
+	"LqW0i2nqe802uxEYs8gtRUOhXa0bshccfMD/bAw2uwe2tEFwVbdOgcLlXYFzbQa05dStRndXZ+4AdmG9",
+	"/fgO+KuyBGAoc8qB6R6iTGbjwTFniaRcu1z0MpSDqfizT2OmFIoEjfU5S/SCxKDIbBsoZH8WcDv4TEjo",
+	"lVVREdXzFw2FVTBRSrlQvh4JeglD5Ml2fiaUBPCy2KgW1Q9YA0AEnaAXj51RuHZYGvDfYqk0tDWeFJrf",
+	"zqCxsVoDqzEPuER4/k6y173KOjVD+ySdbOHJLIJpqSMFzUQnh+SJugVBXaqQ6ELfNKA8OVEkOPhdjvbN",
+	"4w8+pJkoXej2kNkePgIJ7UZcf2lggvBbbYhnrDp2jadVgGdkiclHjklgnhcso6EZDafrqEw+UzG1o/u5",
+	"JaSgm7hRJpCHV9X6N0vz21GDFGP1oMJ9MhgMUMmAAVQnxDP6ft8oyv3RQpt5ePLDjz/+ePjkh10EPGKa",
+	"ImamJiIqUzKRMjqCvCMqQqO/BYlkNtJ5ys/I8kSat0EBtkyzRpuGUox5OlNYInSc+7QsVgx+AFSAxV61",
+	"z54MeiRLZIGxyturzthTQ0EFm1eJO75VNxbBPdSVPqhJYaNUeHiWY5NdaEg4jtfyFtu25Qp1FVDVKyQv",
+	"BppM7yrYeBOvAE3DQ74t58pyipzxoet19cuyLhEomI0wx4wq12AsBW45oyLMGSW4mAS24G/MjO/JFUn5",
+	"ZKqtLelKDWWmh0KOUa/0jQaAxKE6AuOu2MrUXJZ6T6NGBeCr/Orf4rM79PzQPol9lk/MuqCeFTNjPE+A",
+	"h9eYMF2cf9cstoFOL8uxsbl7dnGBwkQrlCv1kAciBCham3twVeDZGNtYb0Ox2XyD23+ethu00P8TGW4Q",
+	"IVsy2x5SPjOx4cQ9cRvKd3xGa4hFtn0M1+TRs8FPj4+rrSrUqKsAZvHtEK4+hPPowK5n8DiW8/qUA9DS",
+	"UMhMLRfJCjpjPeJ7llwIaAkBpbCl6tTaZAQ+eUM64rWIFx5WY5vFFnBc7jZ1uQp75V5FxctIyphR0Sjd",
+	"8Btn872vIy2xWWbNhNoX6SyX4Na6KKr42aqw+u82JBWutEyNsJGIGXMfGPmpAx+8Lwks8OODmJ7iKWDt",
+	"gKFwP6KxeRj2zucWguO/m9j2cNZRhOjj4WCALQ/NfcHNBN0/4cK2pOewIY4CMmLAgu8LrxFRi9sF+Ag3",
+	"ZRdsAennxTzhBuYsyV7pXgs6i9vf65q91/UQZ7fIUPzy96vXr+A//3Xy8gUwRdkPCUXwr/m8TwLN3msY",
+	"TYBdAILiKN/v229SBj4ByE+w/B62UU0XBSf2PX0S1OZrml11imCwvc5TJksFys325prT5OCOxjxa6pdf",
+	"Fm/3i4J4f+lCeoIAWbdxLZz44UxTLyZTFt5u3kVGy8Eq9ImjApunRk/ZtCvhAr52OActY+hOQI31NorZ",
+	"jDx6dnj4uJOaeTPish73bBdaQp83rrc8PCrl84PR2RsTe1upXXfhKzpjXRHTt1Qqn7Br2aqpuIOG2biA",
+	"m8H/V3DgwtHM3htbBCIKfVJdFOBYX5YQ2tihXWVhyFhUeVi7KoGHE5pOBWbn02ScKQv4hPnebdnXHSx2",
+	"3TdVC1RC8mtWl5QWtw6K/+dcWcQ4PuTKWs3RDAO33rV0zEn3vmbfnMMdC0rdot/7eeEedPDB/q+RDWAF",
+	"aXc5WjXH7DBsd7UnPoqRUD3Ngxh3fgD1NB71FHOHT579+OyvT3949uMGork/k7FijNqurZQpo7Ge/nud",
+	"SP0KP9m73xyLeUKF+Q90IzuY6yzMUq4Xe0f/519LNLEA0CzGdbkiNOZ3RaLYGdN0718wTzOmUx6qdfP0",
+	"0v5k40SBe5/ENji9Bme4PBtvUjkzA88UMfcg7H0iFfoeuJW6nyn7UuAl5o+vniOZMEET3neLXzdRp1Lo",
+	"lIb6XphrOxHIv1+9fvV69DsL67kl7Tt8IZ2walb3esqVfxUfoqpeXQg1/rvWxvl+8NQTcZGUUQWQFGz0",
+	"HVIhZIXlM2H6ktGIC6bUJ9MvIRX3qWAAwBkx8xjEYPoqsuppdufmmv3zW+FovacZc4+okX5HEHoP84ZR",
+	"HYuHIFOWVink8h0+7I0YTVlqbmYMAprwm1sG9zZaApGvqGCyNN472jsA7WFvulJ77wM6YNuBD1GgNAVQ",
+	"12yWQbXJsW/TrEjChWUeBXKsFSpQVWFOgavfM1uGp4UGieDdQZC9UMACBLGrt4AZo4KglMgUBC0CfBn1",
+	"vfrsPVxLipq73DKWYCoiopqOqAL4mprSpPg+jmRr9RbSh9wKZe3K5xD62KbWMxFiuQKGH0PG76AUJJ82",
+	"V0NWbYRGjEb7MdOapeSPjGXM3j2K/yjUQWSKpd8pWw6R3zuK/6i47d/lqBDNUz3PJp6XS0HtxZTe2Uzh",
+	"iE25iOyTf5cjtfnRwD1fM//wLLgNqajrKMBjp5KAW5pX0JSkzQh79fpUAscd55rjqC4Knac0rhmypy5w",
+	"i1ykBDZj1EzktW1JKqGujWqHZHecyohlcxKWRVxXPPHkzQW5ZQuVNxvBMG9JwqF0bfXalzl7suNCKReH",
+	"WXbT1Svx8OgBdzucVL3cA9LF87NwQ9BTH//18f8PAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -2034,6 +2034,24 @@ func (e ListDeadLettersOfTopicParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListJobEventsParamsInclude.
+const (
+	ListJobEventsParamsIncludeExactTotal ListJobEventsParamsInclude = "exact_total"
+	ListJobEventsParamsIncludeTotal      ListJobEventsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListJobEventsParamsInclude enum.
+func (e ListJobEventsParamsInclude) Valid() bool {
+	switch e {
+	case ListJobEventsParamsIncludeExactTotal:
+		return true
+	case ListJobEventsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListJobDefinitionsParamsInclude.
 const (
 	ListJobDefinitionsParamsIncludeExactTotal ListJobDefinitionsParamsInclude = "exact_total"
@@ -4464,12 +4482,70 @@ type JobEvent struct {
 	WorkerID *openapi_types.UUID `json:"worker_id,omitempty"`
 }
 
+// JobEventDelivery What an event has led to for one definition.
+type JobEventDelivery struct {
+	Attempts     int                `json:"attempts"`
+	DefinitionID openapi_types.UUID `json:"definition_id"`
+	DeliveredAt  *time.Time         `json:"delivered_at,omitempty"`
+	Error        *string            `json:"error,omitempty"`
+
+	// MessageID The dead letter, when it was given up.
+	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
+	NextTryAt *time.Time          `json:"next_try_at,omitempty"`
+	RunID     *openapi_types.UUID `json:"run_id,omitempty"`
+}
+
+// JobEventInput defines model for JobEventInput.
+type JobEventInput struct {
+	CorrelationID *Label `json:"correlation_id,omitempty"`
+
+	// DedupeKey One event of a type has it, as long as it counts.
+	DedupeKey *Label `json:"dedupe_key,omitempty"`
+	EventType Label  `json:"event_type"`
+
+	// OccurredAt When it happened; now when it is left out.
+	OccurredAt *time.Time `json:"occurred_at,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+}
+
 // JobEventKind defines model for JobEventKind.
 type JobEventKind string
 
 // JobEventList defines model for JobEventList.
 type JobEventList struct {
 	Events []JobEvent `json:"events"`
+}
+
+// JobEventRecord defines model for JobEventRecord.
+type JobEventRecord struct {
+	CorrelationID *string   `json:"correlation_id,omitempty"`
+	CreatedAt     time.Time `json:"created_at"`
+
+	// DedupeKey Absent also when it does not count any more.
+	DedupeKey *string `json:"dedupe_key,omitempty"`
+
+	// Deliveries Not in lists.
+	Deliveries []JobEventDelivery `json:"deliveries,omitempty"`
+	EventID    openapi_types.UUID `json:"event_id"`
+	EventType  string             `json:"event_type"`
+	OccurredAt time.Time          `json:"occurred_at"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// ProcessedAt When the last of its runs was made, or given up; absent before.
+	ProcessedAt *time.Time `json:"processed_at,omitempty"`
+
+	// SourceRunID The run that emitted it.
+	SourceRunID *openapi_types.UUID `json:"source_run_id,omitempty"`
+}
+
+// JobEventRecordList defines model for JobEventRecordList.
+type JobEventRecordList struct {
+	Events     []JobEventRecord `json:"events"`
+	Pagination Pagination       `json:"pagination"`
 }
 
 // JobEventTrigger Which events make runs.
@@ -7188,6 +7264,35 @@ type RetryAllDeadLettersParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListJobEventsParams defines parameters for ListJobEvents.
+type ListJobEventsParams struct {
+	EventType *Label `form:"event_type,omitempty" json:"event_type,omitempty"`
+
+	// Processed Whether all its runs are made, or given up.
+	Processed     *bool      `form:"processed,omitempty" json:"processed,omitempty"`
+	CorrelationID *Label     `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	CreatedFrom   *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+	CreatedTo     *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListJobEventsParamsInclude defines parameters for ListJobEvents.
+type ListJobEventsParamsInclude string
+
 // ListJobDefinitionsParams defines parameters for ListJobDefinitions.
 type ListJobDefinitionsParams struct {
 	// Name Exact, or with one `*` at its end.
@@ -8087,6 +8192,9 @@ type PutTopicPolicyJSONRequestBody = DeadLetterPolicyInput
 
 // RetryAllDeadLettersJSONRequestBody defines body for RetryAllDeadLetters for application/json ContentType.
 type RetryAllDeadLettersJSONRequestBody = RetryAllInput
+
+// PublishJobEventJSONRequestBody defines body for PublishJobEvent for application/json ContentType.
+type PublishJobEventJSONRequestBody = JobEventInput
 
 // CheckFenceJSONRequestBody defines body for CheckFence for application/json ContentType.
 type CheckFenceJSONRequestBody = FenceCheckInput
@@ -9224,6 +9332,42 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
 	RetryAllDeadLetters(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListJobEvents List published events
+	//
+	// Newest first. Filters are combined with AND.
+	//
+	// Corresponds with GET /api/v1/events (the `ListJobEvents` operationId).
+	ListJobEvents(ctx context.Context, params *ListJobEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PublishJobEventWithBody Publish an event
+	//
+	// The event is durable when this is answered, with 202; its runs are made soon
+	// after, one of each definition that listens to it. An event whose `dedupe_key` is
+	// known of another one of its type is not published again: 200, and the other one,
+	// as long as the setting `event_dedupe_hours` lasts.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
+	PublishJobEventWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PublishJobEvent Publish an event
+	//
+	// The event is durable when this is answered, with 202; its runs are made soon
+	// after, one of each definition that listens to it. An event whose `dedupe_key` is
+	// known of another one of its type is not published again: 200, and the other one,
+	// as long as the setting `event_dedupe_hours` lasts.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
+	PublishJobEvent(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetJobEvent Get an event, and what it has led to
+	//
+	// Corresponds with GET /api/v1/events/{event_id} (the `GetJobEvent` operationId).
+	GetJobEvent(ctx context.Context, eventID UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CheckFenceWithBody Check a fencing token
 	//
@@ -12141,6 +12285,82 @@ func (c *Client) RetryAllDeadLettersWithBody(ctx context.Context, topic DLQTopic
 // Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
 func (c *Client) RetryAllDeadLetters(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRetryAllDeadLettersRequest(c.Server, topic, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListJobEvents List published events
+//
+// Newest first. Filters are combined with AND.
+//
+// Corresponds with GET /api/v1/events (the `ListJobEvents` operationId).
+func (c *Client) ListJobEvents(ctx context.Context, params *ListJobEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListJobEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PublishJobEventWithBody Publish an event
+//
+// The event is durable when this is answered, with 202; its runs are made soon
+// after, one of each definition that listens to it. An event whose `dedupe_key` is
+// known of another one of its type is not published again: 200, and the other one,
+// as long as the setting `event_dedupe_hours` lasts.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
+func (c *Client) PublishJobEventWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPublishJobEventRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PublishJobEvent Publish an event
+//
+// The event is durable when this is answered, with 202; its runs are made soon
+// after, one of each definition that listens to it. An event whose `dedupe_key` is
+// known of another one of its type is not published again: 200, and the other one,
+// as long as the setting `event_dedupe_hours` lasts.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
+func (c *Client) PublishJobEvent(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPublishJobEventRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetJobEvent Get an event, and what it has led to
+//
+// Corresponds with GET /api/v1/events/{event_id} (the `GetJobEvent` operationId).
+func (c *Client) GetJobEvent(ctx context.Context, eventID UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetJobEventRequest(c.Server, eventID)
 	if err != nil {
 		return nil, err
 	}
@@ -19424,6 +19644,230 @@ func NewRetryAllDeadLettersRequestWithBody(server string, topic DLQTopic, params
 			req.Header.Set("Idempotency-Key", headerParam1)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewListJobEventsRequest constructs an http.Request for the ListJobEvents method
+func NewListJobEventsRequest(server string, params *ListJobEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/events")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.EventType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "event_type", *params.EventType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Processed != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "processed", *params.Processed, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CorrelationID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPublishJobEventRequest calls the generic PublishJobEvent builder with application/json body
+func NewPublishJobEventRequest(server string, body PublishJobEventJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPublishJobEventRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewPublishJobEventRequestWithBody constructs an http.Request for the PublishJobEvent method, with any body, and a specified content type
+func NewPublishJobEventRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/events")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetJobEventRequest constructs an http.Request for the GetJobEvent method
+func NewGetJobEventRequest(server string, eventID UUID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "event_id", eventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/events/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -27272,6 +27716,46 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
 	RetryAllDeadLettersWithResponse(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, body RetryAllDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryAllDeadLettersResponse, error)
 
+	// ListJobEventsWithResponse List published events
+	//
+	// Newest first. Filters are combined with AND.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/events (the `ListJobEvents` operationId).
+	ListJobEventsWithResponse(ctx context.Context, params *ListJobEventsParams, reqEditors ...RequestEditorFn) (*ListJobEventsResponse, error)
+
+	// PublishJobEventWithBodyWithResponse Publish an event
+	//
+	// The event is durable when this is answered, with 202; its runs are made soon
+	// after, one of each definition that listens to it. An event whose `dedupe_key` is
+	// known of another one of its type is not published again: 200, and the other one,
+	// as long as the setting `event_dedupe_hours` lasts.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
+	PublishJobEventWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error)
+
+	// PublishJobEventWithResponse Publish an event
+	//
+	// The event is durable when this is answered, with 202; its runs are made soon
+	// after, one of each definition that listens to it. An event whose `dedupe_key` is
+	// known of another one of its type is not published again: 200, and the other one,
+	// as long as the setting `event_dedupe_hours` lasts.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
+	PublishJobEventWithResponse(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error)
+
+	// GetJobEventWithResponse Get an event, and what it has led to
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/events/{event_id} (the `GetJobEvent` operationId).
+	GetJobEventWithResponse(ctx context.Context, eventID UUID, reqEditors ...RequestEditorFn) (*GetJobEventResponse, error)
+
 	// CheckFenceWithBodyWithResponse Check a fencing token
 	//
 	// For other systems that runs write to: `ok` is false when a newer token was shown
@@ -32079,6 +32563,184 @@ func (r RetryAllDeadLettersResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RetryAllDeadLettersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListJobEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobEvents
+type ListJobEventsResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListJobEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobEventRecordList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListJobEventsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListJobEventsResponse) GetJSON200() *JobEventRecordList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListJobEventsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListJobEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListJobEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListJobEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListJobEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PublishJobEventResponseDefaultHeaders the declared response headers of an HTTP default response for PublishJobEvent
+type PublishJobEventResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type PublishJobEventResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobEventRecord
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *JobEventRecord
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *PublishJobEventResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PublishJobEventResponse) GetJSON200() *JobEventRecord {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r PublishJobEventResponse) GetJSON202() *JobEventRecord {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PublishJobEventResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PublishJobEventResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PublishJobEventResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PublishJobEventResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PublishJobEventResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetJobEventResponseDefaultHeaders the declared response headers of an HTTP default response for GetJobEvent
+type GetJobEventResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetJobEventResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobEventRecord
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetJobEventResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetJobEventResponse) GetJSON200() *JobEventRecord {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetJobEventResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetJobEventResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetJobEventResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetJobEventResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetJobEventResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -39804,6 +40466,70 @@ func (c *ClientWithResponses) RetryAllDeadLettersWithResponse(ctx context.Contex
 	return ParseRetryAllDeadLettersResponse(rsp)
 }
 
+// ListJobEventsWithResponse List published events
+//
+// Newest first. Filters are combined with AND.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/events (the `ListJobEvents` operationId).
+func (c *ClientWithResponses) ListJobEventsWithResponse(ctx context.Context, params *ListJobEventsParams, reqEditors ...RequestEditorFn) (*ListJobEventsResponse, error) {
+	rsp, err := c.ListJobEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListJobEventsResponse(rsp)
+}
+
+// PublishJobEventWithBodyWithResponse Publish an event
+//
+// The event is durable when this is answered, with 202; its runs are made soon
+// after, one of each definition that listens to it. An event whose `dedupe_key` is
+// known of another one of its type is not published again: 200, and the other one,
+// as long as the setting `event_dedupe_hours` lasts.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
+func (c *ClientWithResponses) PublishJobEventWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error) {
+	rsp, err := c.PublishJobEventWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePublishJobEventResponse(rsp)
+}
+
+// PublishJobEventWithResponse Publish an event
+//
+// The event is durable when this is answered, with 202; its runs are made soon
+// after, one of each definition that listens to it. An event whose `dedupe_key` is
+// known of another one of its type is not published again: 200, and the other one,
+// as long as the setting `event_dedupe_hours` lasts.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
+func (c *ClientWithResponses) PublishJobEventWithResponse(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error) {
+	rsp, err := c.PublishJobEvent(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePublishJobEventResponse(rsp)
+}
+
+// GetJobEventWithResponse Get an event, and what it has led to
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/events/{event_id} (the `GetJobEvent` operationId).
+func (c *ClientWithResponses) GetJobEventWithResponse(ctx context.Context, eventID UUID, reqEditors ...RequestEditorFn) (*GetJobEventResponse, error) {
+	rsp, err := c.GetJobEvent(ctx, eventID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetJobEventResponse(rsp)
+}
+
 // CheckFenceWithBodyWithResponse Check a fencing token
 //
 // For other systems that runs write to: `ok` is false when a newer token was shown
@@ -45897,6 +46623,193 @@ func ParseRetryAllDeadLettersResponse(rsp *http.Response) (*RetryAllDeadLettersR
 		response.Headers202 = &headers
 	case true:
 		var headers RetryAllDeadLettersResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListJobEventsResponse parses an HTTP response from a ListJobEventsWithResponse call
+func ParseListJobEventsResponse(rsp *http.Response) (*ListJobEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListJobEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobEventRecordList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListJobEventsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePublishJobEventResponse parses an HTTP response from a PublishJobEventWithResponse call
+func ParsePublishJobEventResponse(rsp *http.Response) (*PublishJobEventResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PublishJobEventResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobEventRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest JobEventRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers PublishJobEventResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetJobEventResponse parses an HTTP response from a GetJobEventWithResponse call
+func ParseGetJobEventResponse(rsp *http.Response) (*GetJobEventResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetJobEventResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobEventRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetJobEventResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

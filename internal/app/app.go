@@ -120,13 +120,14 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 	definitions := newPinned(n.workflows)
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
-		Definition: definitions.definition, Call: n.calls.Call,
+		Definition: definitions.definition, Call: n.calls.Call, LookAfter: n.lookAfterRuns(),
 		Node: name, Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
 		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
 		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
 	})
+	n.joinSteps()
 	if n.letters, err = n.newLetters(policy, name, definitions); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/redislease"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // jobStores is what is kept of job runs.
@@ -29,6 +30,10 @@ type jobStores struct {
 	// admitted calls woke whenever a queue has got runs that may be claimed, until
 	// ctx ends.
 	admitted func(ctx context.Context, woke func(tenant uuid.UUID, queue string))
+	events   jobrun.Events
+	// joinSteps and lookAfter are for steps of sagas that are job runs.
+	joinSteps func(postgres.JobSteps)
+	lookAfter func(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error)
 }
 
 func postgresJobs(db *postgres.DB) *jobStores {
@@ -38,7 +43,8 @@ func postgresJobs(db *postgres.DB) *jobStores {
 		definitions: postgres.NewJobDefinitions(db), runs: runs, masses: postgres.NewJobMasses(runs),
 		workers:   postgres.NewJobWorkers(db, settings.Current),
 		elections: postgres.NewJobElections(db), settings: settings, offloading: postgres.NewJobLogs(db),
-		current: settings.Current, admitted: db.RunsAdmitted,
+		current: settings.Current, admitted: db.RunsAdmitted, events: postgres.NewJobEvents(db, settings.Current),
+		joinSteps: db.ConfigureJobSteps, lookAfter: postgres.NewSagas(db).LookAfter,
 	}
 }
 
@@ -111,7 +117,7 @@ func (j *jobs) edge() *httpapi.Jobs {
 		return nil
 	}
 	return &httpapi.Jobs{
-		Definitions: j.definitions, Runs: j.runs, Masses: j.masses, Work: j.work, Workers: j.workers, Elections: j.elections, Settings: j.settings, Current: j.current,
+		Definitions: j.definitions, Runs: j.runs, Events: j.events, Masses: j.masses, Work: j.work, Workers: j.workers, Elections: j.elections, Settings: j.settings, Current: j.current,
 		Start: func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
 			return j.starts.Do(ctx, tenantFence{tenant, f})
 		},

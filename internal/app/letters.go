@@ -68,13 +68,16 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 		dlq.ToHTTP: l.http, dlq.ToSaga: l.sagas,
 		dlq.ToWebhook: &webhookLetters{Webhooks: n.hooks, Deliveries: n.hooks, Now: n.now},
 	}
+	if n.kept != nil {
+		drivers[dlq.ToJobRun] = &jobLetters{n.kept.runs, n.now}
+	}
 	if l.kafka != nil {
 		drivers[dlq.ToKafka] = l.kafka
 	}
 	l.redriver = redrive.New(redrive.Config{
 		Queue: n.mail.queue, Redrives: n.mail.redrives, Drivers: drivers, Forbidden: l.topics.Forbidden, Now: n.now, Log: n.opt.Log,
 		Poll: d.PollInterval, Lease: d.Lease, Batch: d.Batch,
-		AtOnce: map[dlq.TargetKind]int{dlq.ToHTTP: 4 * d.HTTPConcurrency, dlq.ToWebhook: webhooksAtOnce},
+		AtOnce: map[dlq.TargetKind]int{dlq.ToHTTP: 4 * d.HTTPConcurrency, dlq.ToWebhook: webhooksAtOnce, dlq.ToJobRun: webhooksAtOnce},
 		Observer: redrive.Observer{
 			Drove: m.LetterDrove, Loop: func(name string) { m.Loop("dlq_" + name) },
 			Reclaimed: m.LettersReclaimed, Archived: m.LettersArchived, Purged: m.LettersPurged,

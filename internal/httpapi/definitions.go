@@ -31,6 +31,8 @@ const (
 type definitions struct {
 	store  workflow.Store
 	limits workflow.Limits
+	// runnable refuses definitions that this server cannot run.
+	runnable func(*workflow.Definition) error
 
 	mu       sync.RWMutex
 	latest   map[nameKey]workflow.Registered // only enabled ones
@@ -55,9 +57,9 @@ type inlineKey struct {
 	sum    [sha256.Size]byte
 }
 
-func newDefinitions(store workflow.Store, limits workflow.Limits) *definitions {
+func newDefinitions(store workflow.Store, limits workflow.Limits, runnable func(*workflow.Definition) error) *definitions {
 	return &definitions{
-		store: store, limits: limits,
+		store: store, limits: limits, runnable: runnable,
 		latest:   map[nameKey]workflow.Registered{},
 		versions: map[versionKey]*workflow.Definition{},
 		inline:   map[inlineKey]workflow.Registered{},
@@ -149,6 +151,9 @@ func (d *definitions) Inline(ctx context.Context, tenant uuid.UUID, label string
 	def, err := workflow.ParseJSON(doc, d.limits)
 	if err != nil {
 		return workflow.Registered{}, inRequest(err)
+	}
+	if err := d.runnable(def); err != nil {
+		return workflow.Registered{}, err
 	}
 	def.Name = inlinePrefix + hex.EncodeToString(def.Hash()[:8])
 	w, _, err := d.store.Register(ctx, tenant, def, true, now)

@@ -91,7 +91,7 @@ func TestACursorComesBackAsItWent(t *testing.T) {
 }
 
 func TestCachesStaySmall(t *testing.T) {
-	d := newDefinitions(nil, workflow.Limits{})
+	d := newDefinitions(nil, workflow.Limits{}, nil)
 	for i := range 3 * maxCached {
 		remember(&d.mu, d.versions, versionKey{version: i}, nil)
 	}

@@ -152,10 +152,10 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s := &server{
 		Config: cfg, contract: c, router: chi.NewRouter(),
-		definitions: newDefinitions(cfg.Workflows, workflow.Limits{MaxSteps: cfg.Limits.MaxSteps}),
-		cursors:     cursors{key: cfg.CursorKey},
-		streams:     streams{max: cfg.Limits.MaxStreams, changed: cfg.Streams},
+		cursors: cursors{key: cfg.CursorKey},
+		streams: streams{max: cfg.Limits.MaxStreams, changed: cfg.Streams},
 	}
+	s.definitions = newDefinitions(cfg.Workflows, workflow.Limits{MaxSteps: cfg.Limits.MaxSteps}, s.runnable)
 	if cfg.Jobs != nil {
 		s.waits = newWaits(cfg.Jobs.MaxWaiting)
 		if cfg.Jobs.Admitted != nil {

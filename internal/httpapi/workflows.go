@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
@@ -76,7 +77,16 @@ func (s *server) parseDefinition(req *request, isJSON bool) (*workflow.Definitio
 		return nil, fault.New(fault.Invalid, workflow.CodeInvalid, "/name: names that begin with %q belong to inline steps", inlinePrefix).
 			With(fault.Field{Pointer: "/name", Code: workflow.CodeInvalid, Message: "is reserved"})
 	}
-	return def, nil
+	return def, s.runnable(def)
+}
+
+// runnable refuses definitions with jobs where there are no job runs. Fault:
+// Unavailable.
+func (s *server) runnable(def *workflow.Definition) error {
+	if s.Jobs == nil && def.HasJobs() {
+		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job: this server keeps everything in memory, and has no job runs; they need PostgreSQL")
+	}
+	return nil
 }
 
 // yamlInside returns the text of {"workflow_yaml": "…"}, which holds nothing else.

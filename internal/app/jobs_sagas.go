@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// joinSteps lets sagas wait for job runs: whoever ends one brings its saga on, and
+// this node's engine and those who wait for the saga are told.
+func (n *node) joinSteps() {
+	if n.kept == nil {
+		return
+	}
+	n.kept.joinSteps(postgres.JobSteps{
+		Settings: n.kept.current, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
+		Moved: func(s saga.Saga) {
+			n.engine.Moved(s)
+			n.tail.Wake()
+		},
+	})
+}
+
+// lookAfterRuns is engine.Config.LookAfter, nil where there are no job runs.
+func (n *node) lookAfterRuns() func(context.Context, saga.JobCall) (*saga.Outcome, error) {
+	if n.kept == nil {
+		return nil
+	}
+	return func(ctx context.Context, c saga.JobCall) (*saga.Outcome, error) {
+		return n.kept.lookAfter(ctx, c, n.cancelRun)
+	}
+}
+
+// cancelRun cancels a run for the saga that waits for it.
+func (n *node) cancelRun(ctx context.Context, tenant, run uuid.UUID, reason string) error {
+	by := operator.By{Actor: "skald", Reason: reason}
+	_, err := n.kept.runs.Cancel(ctx, tenant, run, false, by.Did(newID(), tenant, n.now(), operator.JobRun, run.String(), "cancel", nil))
+	return err
+}
+
+// jobLetters has runs that gave up made again. It is a redrive.Driver: the end of
+// the new run is the end of the retry.
+type jobLetters struct {
+	runs *postgres.Jobs
+	now  func() time.Time
+}
+
+// Drive implements redrive.Driver.
+func (d *jobLetters) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
+	results := make([]dlq.Result, len(batch))
+	for i := range batch {
+		results[i] = d.runs.Rerun(ctx, &batch[i], d.now)
+	}
+	return results
+}

@@ -1,0 +1,107 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// PublishJobEvent stores an event, unless its dedupe key is known.
+func (s *server) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequestObject) (api.PublishJobEventResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	b := in.Body
+	e := jobrun.NewEvent{
+		ID: s.NewID(), Type: b.EventType, Payload: b.Payload, DedupeKey: text(b.DedupeKey), CorrelationID: text(b.CorrelationID),
+	}
+	if strings.HasSuffix(e.Type, "*") {
+		return nil, schemaFault(fault.Field{Pointer: "/event_type", Code: "pattern", Message: "must not end with *, which definitions select by"})
+	}
+	if b.OccurredAt != nil {
+		at := b.OccurredAt.UTC().Truncate(time.Microsecond)
+		if at.Year() < 1970 || at.Year() > 9999 {
+			return nil, schemaFault(fault.Field{Pointer: "/occurred_at", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+		}
+		e.OccurredAt = &at
+	}
+	stored, created, err := s.Jobs.Events.Publish(ctx, requestOf(ctx).tenant.ID, e)
+	if err != nil {
+		return nil, err
+	}
+	a := answer{status: http.StatusOK, body: toAPIJobEvent(&stored)}
+	if created {
+		a.status, a.location = http.StatusAccepted, "/api/v1/events/"+stored.ID.String()
+	}
+	return a, nil
+}
+
+// GetJobEvent answers an event and what it has led to.
+func (s *server) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObject) (api.GetJobEventResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	e, err := s.Jobs.Events.Event(ctx, requestOf(ctx).tenant.ID, in.EventID)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, body: toAPIJobEvent(&e)}, nil
+}
+
+// jobEventFilters are the query parameters that decide which events a list holds.
+var jobEventFilters = []string{"event_type", "processed", "correlation_id", "created_from", "created_to"}
+
+// ListJobEvents answers a page of events, newest first.
+func (s *server) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestObject) (api.ListJobEventsResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list(jobEventFilters...)
+	paging, jp, err := s.jobPaging(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	f := jobrun.EventFilter{Type: text(p.EventType), Processed: p.Processed, CorrelationID: text(p.CorrelationID)}
+	if f.From, err = timeOf("created_from", p.CreatedFrom); err != nil {
+		return nil, err
+	}
+	if f.To, err = timeOf("created_to", p.CreatedTo); err != nil {
+		return nil, err
+	}
+	events, page, err := s.Jobs.Events.ListEvents(ctx, req.tenant.ID, f, jp)
+	if err != nil {
+		return nil, err
+	}
+	out := api.JobEventRecordList{Events: make([]api.JobEventRecord, len(events))}
+	for i := range events {
+		out.Events[i] = toAPIJobEvent(&events[i])
+	}
+	paging.capped = page.TotalCapped
+	out.Pagination = paging.answer(page.More, page.Total, func() string {
+		last := &events[len(events)-1]
+		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+func toAPIJobEvent(e *jobrun.PublishedEvent) api.JobEventRecord {
+	out := api.JobEventRecord{
+		EventID: e.ID, EventType: e.Type, Payload: e.Payload, DedupeKey: unlessEmpty(e.DedupeKey), CorrelationID: unlessEmpty(e.CorrelationID),
+		OccurredAt: *e.OccurredAt, CreatedAt: e.CreatedAt, ProcessedAt: e.ProcessedAt, SourceRunID: unlessNil(e.SourceRunID),
+	}
+	for i := range e.Deliveries {
+		d := &e.Deliveries[i]
+		out.Deliveries = append(out.Deliveries, api.JobEventDelivery{
+			DefinitionID: d.DefinitionID, RunID: unlessNil(d.RunID), Attempts: d.Attempts, Error: unlessEmpty(d.Error),
+			DeliveredAt: d.DeliveredAt, NextTryAt: d.NextTryAt, MessageID: unlessNil(d.LetterID),
+		})
+	}
+	return out
+}
+
+func (a answer) VisitPublishJobEventResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a answer) VisitGetJobEventResponse(w http.ResponseWriter) error     { return a.write(w) }
+func (a answer) VisitListJobEventsResponse(w http.ResponseWriter) error   { return a.write(w) }

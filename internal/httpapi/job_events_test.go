@@ -1,0 +1,61 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+func newEventEdge(t *testing.T) *jobEdge {
+	t.Helper()
+	e := newJobEdge(t)
+	e.jobs.Events = postgres.NewJobEvents(e.db, postgres.NewJobSettings(e.db).Current)
+	return e
+}
+
+func TestEventsArePublishedReadAndListed(t *testing.T) {
+	t.Parallel()
+	e := newEventEdge(t)
+	publish := func(body string, status int) client.JobEventRecord {
+		t.Helper()
+		r := e.send("POST", "/api/v1/events", body)
+		if r.status != status {
+			t.Fatalf("%s: %d %s", body, r.status, r.body)
+		}
+		var out client.JobEventRecord
+		r.into(&out)
+		return out
+	}
+	first := publish(`{"event_type":"order.paid","payload":{"n":1},"dedupe_key":"k","correlation_id":"c","occurred_at":"2026-01-02T03:04:05Z"}`, http.StatusAccepted)
+	if again := publish(`{"event_type":"order.paid","payload":{"n":2},"dedupe_key":"k"}`, http.StatusOK); again.EventID != first.EventID {
+		t.Errorf("the second one is %s", again.EventID)
+	}
+	publish(`{"event_type":"order.sent"}`, http.StatusAccepted)
+	r := e.send("GET", "/api/v1/events/"+first.EventID.String(), "")
+	if body := strings.ReplaceAll(string(r.body), " ", ""); r.status != http.StatusOK || !strings.Contains(body, `"payload":{"n":1}`) || !strings.Contains(body, `"occurred_at":"2026-01-02T03:04:05Z"`) {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	var list client.JobEventRecordList
+	for query, want := range map[string]int{"": 2, "?event_type=order.paid": 1, "?correlation_id=c": 1, "?processed=true": 0, "?processed=false": 2} {
+		r := e.send("GET", "/api/v1/events"+query, "")
+		if r.into(&list); r.status != http.StatusOK || len(list.Events) != want {
+			t.Errorf("%s: %d %s", query, r.status, r.body)
+		}
+	}
+	r = e.send("GET", "/api/v1/events?page_size=1", "")
+	r.into(&list)
+	if len(list.Events) != 1 || list.Pagination.NextCursor == nil {
+		t.Fatalf("%s", r.body)
+	}
+	r = e.send("GET", "/api/v1/events?page_size=1&cursor="+*list.Pagination.NextCursor, "")
+	if r.into(&list); len(list.Events) != 1 || list.Events[0].EventID != first.EventID {
+		t.Errorf("the second page is %s", r.body)
+	}
+	e.send("GET", "/api/v1/events/"+uuid.NewString(), "").wants(http.StatusNotFound, "JOB_EVENT_NOT_FOUND")
+	e.send("POST", "/api/v1/events", `{"event_type":"order.*"}`).wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+}
