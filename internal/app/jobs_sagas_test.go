@@ -1,0 +1,233 @@
+package app_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// withJobs reserves over HTTP, settles by a job that another one undoes, and notifies.
+const withJobs = `{"name": "settled", "steps": [
+	{"name": "reserve", "action": {"http": {"url": "URL/reserve"}}, "compensation": {"http": {"url": "URL/undo"}}},
+	{"name": "settle", "type": "job", "job": "settle", "args": {"order": "${payload.order}"}, "compensation": {"job": "unsettle"}},
+	{"name": "notify", "action": {"http": {"url": "URL/notify"}}, "compensation": "none"}]}`
+
+// settling is a database with that workflow, a leader that does nothing, and a
+// worker that works when it is told to.
+type settling struct {
+	t      *testing.T
+	dsn    string
+	db     *sql.DB
+	jobs   *postgres.Jobs
+	tenant uuid.UUID
+	worker uuid.UUID
+}
+
+func newSettling(t *testing.T) (*settling, *node) {
+	t.Helper()
+	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); r.URL.Path == "/notify" && strings.Contains(string(body), "refuse") {
+			w.WriteHeader(http.StatusConflict)
+		}
+	}))
+	t.Cleanup(participant.Close)
+	s := &settling{t: t, dsn: testdb.DSN(t), worker: uuid.New()}
+	n := s.node("a")
+	for _, name := range []string{"settle", "unsettle"} {
+		if status, doc := call(t, "POST", n.url+"/api/v1/job-definitions", `{"name":"`+name+`","type":"manual","command_name":"`+name+`","retry":{"max_attempts":1}}`); status != 201 {
+			t.Fatalf("define: %d %v", status, doc)
+		}
+	}
+	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(withJobs, "URL", participant.URL)); status != 201 {
+		t.Fatalf("register: %d %v", status, doc)
+	}
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: s.dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	s.db, s.jobs = db.SQL(), postgres.NewJobs(db, postgres.NewJobSettings(db).Current)
+	if _, err := s.db.ExecContext(t.Context(), `INSERT INTO jobs.leader AS l (name, leader_id, node, epoch, acquired_at, expires_at)
+		VALUES ('default', gen_random_uuid(), 'n', 1, now(), now() + interval '1 hour') ON CONFLICT (name) DO NOTHING`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.QueryRowContext(t.Context(), `SELECT tenant_id FROM jobs.job_definitions LIMIT 1`).Scan(&s.tenant); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.jobs.Register(t.Context(), jobrun.WorkerProcess{ID: s.worker, TenantID: s.tenant, Name: "w", Queues: []string{"default"}, MaxRuns: 10}); err != nil {
+		t.Fatal(err)
+	}
+	return s, n
+}
+
+func (s *settling) node(name string) *node {
+	s.t.Helper()
+	return start(s.t, s.dsn, name, func(c *config.Config) { c.Egress.AllowLoopback = true })
+}
+
+// begin starts a saga and waits until its run can be claimed by the worker.
+func (s *settling) begin(n *node, more string) (id string, run jobrun.Offer) {
+	s.t.Helper()
+	status, doc := call(s.t, "POST", n.url+"/api/v1/sagas", `{"workflow_name":"settled","payload":{"order":7}`+more+`}`)
+	if status != 202 && status != 201 {
+		s.t.Fatalf("begin: %d %v", status, doc)
+	}
+	return doc["saga_id"].(string), s.claim("settle")
+}
+
+// claim waits for a run of a command and starts it.
+func (s *settling) claim(command string) jobrun.Offer {
+	s.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if _, _, err := s.jobs.Heartbeat(s.t.Context(), s.tenant, s.worker, time.Now().UnixNano(), 0, nil); err != nil {
+			s.t.Fatal(err)
+		}
+		offers, err := s.jobs.Claim(s.t.Context(), jobrun.ClaimAsk{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: true})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if len(offers) == 1 {
+			if offers[0].CommandName != command {
+				s.t.Fatalf("a run of %s; want %s", offers[0].CommandName, command)
+			}
+			return offers[0]
+		}
+	}
+	s.t.Fatalf("no run of %s", command)
+	return jobrun.Offer{}
+}
+
+// finish reports the end of a run.
+func (s *settling) finish(r jobrun.Offer, value string, failure *jobrun.Error) {
+	s.t.Helper()
+	done, err := s.jobs.Finish(s.t.Context(), []jobrun.Result{{TenantID: s.tenant, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(value), Error: failure}})
+	if err != nil || done[0].Err != nil {
+		s.t.Fatal(done, err)
+	}
+}
+
+// ends waits until a saga is in a state.
+func (s *settling) ends(n *node, id, state string) map[string]any {
+	s.t.Helper()
+	var doc map[string]any
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if _, doc = call(s.t, "GET", n.url+"/api/v1/sagas/"+id, ""); doc["state"] == state {
+			return doc
+		}
+	}
+	s.t.Fatalf("the saga stays %v; want %s", doc, state)
+	return nil
+}
+
+func TestASagaGoesThroughAJob(t *testing.T) {
+	t.Parallel()
+	s, n := newSettling(t)
+	id, run := s.begin(n, "")
+	if string(run.Args) != `{"order":7}` && string(run.Args) != `{"order": 7}` {
+		t.Errorf("the run gets %s", run.Args)
+	}
+	if _, doc := call(t, "GET", n.url+"/api/v1/sagas/"+id+"/explain", ""); !strings.Contains(fmt.Sprint(doc["sentence"]), run.ID.String()) {
+		t.Errorf("what it waits for: %v", doc)
+	}
+	s.finish(run, `{"settled":true}`, nil)
+	doc := s.ends(n, id, "completed")
+	if !strings.Contains(fmt.Sprint(doc), "settled:true") {
+		t.Errorf("the saga is %v", doc)
+	}
+}
+
+func TestAJobThatFailsIsUndoneBackwards(t *testing.T) {
+	t.Parallel()
+	s, n := newSettling(t)
+	id, run := s.begin(n, "")
+	s.finish(run, "", &jobrun.Error{Code: "NO", Message: "no funds"})
+	if doc := s.ends(n, id, "compensated"); doc["clean"] != true {
+		t.Errorf("the saga is %v", doc)
+	}
+	// One whose last step refuses undoes the job by a job.
+	status, doc := call(t, "POST", n.url+"/api/v1/sagas", `{"workflow_name":"settled","payload":{"order":"refuse"}}`)
+	if status != 202 && status != 201 {
+		t.Fatalf("%d %v", status, doc)
+	}
+	s.finish(s.claim("settle"), `{}`, nil)
+	s.finish(s.claim("unsettle"), `{}`, nil)
+	if doc := s.ends(n, doc["saga_id"].(string), "compensated"); doc["clean"] != true {
+		t.Errorf("the saga is %v", doc)
+	}
+}
+
+func TestACancelReachesTheRun(t *testing.T) {
+	t.Parallel()
+	s, n := newSettling(t)
+	id, run := s.begin(n, "")
+	if status, doc := call(t, "POST", n.url+"/api/v1/sagas/"+id+"/cancel", `{"reason":"changed my mind"}`); status > 202 {
+		t.Fatalf("%d %v", status, doc)
+	}
+	s.asked(run)
+	if _, err := s.jobs.AckCancel(t.Context(), s.tenant, run.ID, run.Fence()); err != nil {
+		t.Fatal(err)
+	}
+	s.finish(s.claim("unsettle"), `{}`, nil) // it may have done something
+	s.ends(n, id, "cancelled")
+}
+
+// asked waits until a run is asked to stop.
+func (s *settling) asked(run jobrun.Offer) {
+	s.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		r, err := s.jobs.Run(s.t.Context(), s.tenant, run.ID)
+		if err != nil || time.Now().After(deadline) {
+			s.t.Fatalf("the run is %+v: %v", r, err)
+		}
+		if r.CancelRequestedAt != nil {
+			return
+		}
+	}
+}
+
+func TestADeadlineReachesTheRunAndALateSuccessIsUndone(t *testing.T) {
+	t.Parallel()
+	s, n := newSettling(t)
+	id, run := s.begin(n, `,"timeout_ms":1500`)
+	s.asked(run)
+	s.finish(run, `{}`, nil)
+	s.finish(s.claim("unsettle"), `{}`, nil)
+	s.ends(n, id, "timed_out")
+}
+
+func TestARunThatEndsWhileNoNodeLivesBringsItsSagaOn(t *testing.T) {
+	t.Parallel()
+	s, n := newSettling(t)
+	id, run := s.begin(n, "")
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.finish(run, `{"n":1}`, nil)
+	var step int
+	if err := s.db.QueryRowContext(t.Context(), `SELECT current_step FROM saga.saga_states WHERE id = $1`, id).Scan(&step); err != nil || step != 2 {
+		t.Fatalf("the saga is at step %d: %v; the end of the run has brought it on", step, err)
+	}
+	s.ends(s.node("b"), id, "completed")
+}
+
+func TestInMemoryThereAreNoJobs(t *testing.T) {
+	t.Parallel()
+	n := start(t, "", "m", func(c *config.Config) { c.Store = config.Memory })
+	status, doc := call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(withJobs, "URL", "http://127.0.0.1:1"))
+	if status != http.StatusServiceUnavailable || doc["code"] != "JOB_UNAVAILABLE" {
+		t.Errorf("%d %v", status, doc)
+	}
+}
