@@ -27,6 +27,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/participant"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/scheduler"
 )
 
 // Options of a run beyond the configuration.
@@ -77,8 +78,9 @@ type node struct {
 	notices  *notices
 	writes   *writes
 	calls    *participant.Client
-	letters  *letters // nil: there is no dead-letter queue
-	jobs     *jobs    // nil: there are no job runs
+	letters  *letters             // nil: there is no dead-letter queue
+	jobs     *jobs                // nil: there are no job runs
+	leader   *scheduler.Scheduler // nil: this node leads no job runs
 	engine   *engine.Engine
 	checker  *identity.Checker // nil in development mode
 	metrics  *ops.Metrics
@@ -134,6 +136,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 	if n.jobs, err = n.newJobs(ctx); err != nil {
 		return nil, err
 	}
+	n.leader = n.newScheduler(name)
 	if n.checker, err = checker(ctx, cfg, n.keys, addr, now, opt.Log); err != nil {
 		return nil, err
 	}
@@ -243,6 +246,9 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	}
 	if n.jobs != nil {
 		parts.Go(func() { n.jobs.run(work) })
+	}
+	if n.leader != nil {
+		parts.Go(func() { n.leader.Run(work) })
 	}
 	if n.checker != nil {
 		parts.Go(func() { n.checker.Run(work) })

@@ -14,10 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/redislease"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/scheduler"
 )
 
 // jobStores is what is kept of job runs.
 type jobStores struct {
+	leading
 	runs        *postgres.Jobs
 	definitions jobrun.Definitions
 	masses      jobrun.Masses
@@ -39,13 +41,22 @@ type jobStores struct {
 func postgresJobs(db *postgres.DB) *jobStores {
 	settings := postgres.NewJobSettings(db)
 	runs := postgres.NewJobs(db, settings.Current)
-	return &jobStores{
+	kept := &jobStores{
 		definitions: postgres.NewJobDefinitions(db), runs: runs, masses: postgres.NewJobMasses(runs),
 		workers:   postgres.NewJobWorkers(db, settings.Current),
 		elections: postgres.NewJobElections(db), settings: settings, offloading: postgres.NewJobLogs(db),
 		current: settings.Current, admitted: db.RunsAdmitted, events: postgres.NewJobEvents(db, settings.Current),
 		joinSteps: db.ConfigureJobSteps, lookAfter: postgres.NewSagas(db).LookAfter,
 	}
+	kept.leading = leading{
+		sweeps: postgres.NewJobSweeps(db), wanted: db.LeaderWanted,
+		more: []scheduler.Sweep{
+			{Name: "events", Run: kept.events.Deliver, Prompt: true},
+			{Name: "backfills", Run: kept.masses.Backfill},
+			{Name: "bulks", Run: kept.masses.Bulk},
+		},
+	}
+	return kept
 }
 
 // jobs is the job runs of a node.

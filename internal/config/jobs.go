@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Jobs says where the logs of job runs go in the end, and which Redis may help.
+// Jobs says whether this node may lead the scheduler, where the logs of job runs go in the end, and which Redis may help.
 // LogS3SecretKey holds the content of LogS3SecretKeyFile when that is given.
 type Jobs struct {
+	Scheduler          bool   `koanf:"scheduler" doc:"Whether this node may lead the scheduler of job runs. One node at a time does; without any, runs go on but no new ones begin."`
 	LogOffloadURL      string `koanf:"log_offload_url" env:"SKALD_LOG_OFFLOAD_URL" validate:"omitempty,offload_url" doc:"Where logs go after log_retention_days_db: file:///var/lib/skald/logs, or s3://bucket/prefix?endpoint=https://s3.internal&region=eu-1&path_style=true, of which region is required without endpoint. Empty means that they stay in the database. All nodes must see the same place."`
 	LogS3AccessKey     string `koanf:"log_s3_access_key" validate:"max=255" doc:"Access key for S3; empty means the role of the machine or pod (AWS)."`
 	LogS3SecretKey     Secret `koanf:"log_s3_secret_key" doc:"Secret key that belongs to it. Excludes log_s3_secret_key_file."`

@@ -204,6 +204,7 @@ var samples = map[string]struct {
 	"dlq.redrive_rate":                    {"60", 60},
 	"dlq.max_redrive_rate":                {"500", 500},
 	"dlq.bulk_limit":                      {"50", 50},
+	"jobs.scheduler":                      {"false", false},
 	"jobs.log_offload_url":                {"s3://logs/jobs?region=eu-1", "s3://logs/jobs?region=eu-1"},
 	"jobs.log_s3_access_key":              {"skald", "skald"},
 	"jobs.log_s3_secret_key":              {"hunter4", Secret("hunter4")},

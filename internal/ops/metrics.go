@@ -35,6 +35,7 @@ type Metrics struct {
 	letters  *letters
 	ingest   *ingest
 	upkeep   *jobUpkeep
+	jobs     *jobs
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
 	written  prometheus.Counter
@@ -81,6 +82,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.letters = newLetters(counter, gauge)
 	m.ingest = newIngest(counter, gauge)
 	m.upkeep = newJobUpkeep(counter)
+	m.jobs = newJobs(counter, gauge, histogram)
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
 	m.reqTime = histogram("skald_http_request_seconds", "Duration of API requests, including the wait they asked for.", seconds, "method", "code")
 	m.written = counter("skald_audit_events_written_total", "Audit events that this node has committed with changes of sagas.").WithLabelValues()

@@ -96,6 +96,9 @@ func (st *Jobs) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.F
 		e, err := st.end(ctx, tx, &r, jobrun.Outcome{State: jobrun.Canceled, By: jobrun.Worker, Reason: r.CancelReason}, now)
 		return e.Run, err
 	})
+	if err == nil {
+		st.db.runEnded(&r)
+	}
 	return r, outage("acknowledge a cancel", err)
 }
 
@@ -152,6 +155,9 @@ func (st *Jobs) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fen
 		}
 		return st.db.putBack(ctx, tx, r, jobrun.Event{At: now, Kind: jobrun.WasReleased, Reason: reason}, outcomeReleased)
 	})
+	if err == nil {
+		st.db.runEnded(&r)
+	}
 	if err == nil && r.State == jobrun.Orphaned {
 		st.db.runsAdmitted(r.TenantID, r.Queue)
 	}

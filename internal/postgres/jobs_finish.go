@@ -55,7 +55,7 @@ UPDATE jobs.job_runs r
        resource_io_read_bytes = coalesce(f.reads, r.resource_io_read_bytes), resource_io_write_bytes = coalesce(f.writes, r.resource_io_write_bytes)
   FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS f (` + strings.Join(names, ", ") + `, n)
  WHERE ` + fenced + ` = 'RUNNING' AND r.saga_id IS NULL AND r.letter_id IS NULL
-RETURNING f.n, r.version, r.started_at, r.finished_at`
+RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`
 }()
 
 // Finish implements jobrun.Work (W7, W8). Plain successes are one statement for
@@ -119,13 +119,16 @@ func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []in
 	if err != nil {
 		return err
 	}
-	return eachRow(rows, func() error {
+	freed := false // a key, of one of them
+	err = eachRow(rows, func() error {
 		var n int
 		var version int64
 		var started, finished time.Time
-		if err := rows.Scan(&n, &version, &started, &finished); err != nil {
+		var keyed bool
+		if err := rows.Scan(&n, &version, &started, &finished, &keyed); err != nil {
 			return err
 		}
+		freed = freed || keyed
 		i := plain[n-1]
 		settled[i] = true
 		out[i] = jobrun.Done{Run: heldRun(results[i].TenantID, results[i].RunID, results[i].Fence)}
@@ -135,6 +138,10 @@ func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []in
 		utc(r.StartedAt, r.FinishedAt)
 		return nil
 	})
+	if err == nil && freed {
+		st.db.leaderWanted()
+	}
+	return err
 }
 
 // heldRun is what is known of a run without reading it.
@@ -171,6 +178,10 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 	switch {
 	case err == nil:
 		st.db.runsCreated(made.runs, made.created)
+		st.db.runEnded(&d.Run)
+		if len(f.Emit) > 0 { // perhaps an event
+			st.db.leaderWanted()
+		}
 	case fault.As(err) != nil:
 		d.Err = err
 	case dataError(err):

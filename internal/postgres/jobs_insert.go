@@ -156,16 +156,21 @@ func (db *DB) insertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (c
 }
 
 // runsCreated wakes workers for those of the runs that are new and may be
-// claimed, after the commit of insertRuns.
+// claimed, and the leader for those that are due and wait for their key, after the
+// commit of insertRuns.
 func (db *DB) runsCreated(runs []jobrun.Run, created []bool) {
 	type place struct {
 		tenant uuid.UUID
 		queue  string
 	}
-	told := map[place]struct{}{}
+	told, wanted := map[place]struct{}{}, false
 	for i := range runs {
 		r := &runs[i]
-		if !created[i] || r.State != jobrun.Pending || r.AdmittedAt == nil {
+		if !created[i] || r.State != jobrun.Pending {
+			continue
+		}
+		if r.AdmittedAt == nil {
+			wanted = wanted || r.ConcurrencyKey != "" && !r.AvailableAt.After(r.CreatedAt)
 			continue
 		}
 		at := place{r.TenantID, r.Queue}
@@ -173,6 +178,17 @@ func (db *DB) runsCreated(runs []jobrun.Run, created []bool) {
 			told[at] = struct{}{}
 			db.runsAdmitted(at.tenant, at.queue)
 		}
+	}
+	if wanted {
+		db.leaderWanted()
+	}
+}
+
+// runEnded tells the leader, after the commit, that the key of a run has become
+// free.
+func (db *DB) runEnded(r *jobrun.Run) {
+	if r.ConcurrencyKey != "" && r.State.Terminal() {
+		db.leaderWanted()
 	}
 }
 

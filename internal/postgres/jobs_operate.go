@@ -39,6 +39,9 @@ func (st *Jobs) operate(ctx context.Context, tenantID, id uuid.UUID, by *operato
 	if err == nil && r.changed && r.State == jobrun.Orphaned {
 		st.db.runsAdmitted(r.TenantID, r.Queue)
 	}
+	if err == nil && r.changed {
+		st.db.runEnded(&r.Run)
+	}
 	return r.Run, err
 }
 

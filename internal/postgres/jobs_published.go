@@ -109,6 +109,9 @@ func (st *JobEvents) Publish(ctx context.Context, tenant uuid.UUID, e jobrun.New
 	if dataError(err) {
 		return stored, false, fault.New(fault.Invalid, jobrun.CodeInvalid, "the database refuses the content of this event").Because(err)
 	}
+	if err == nil && created {
+		st.db.leaderWanted()
+	}
 	return stored, created, outage("publish event", err)
 }
 

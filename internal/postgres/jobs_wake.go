@@ -16,6 +16,7 @@ import (
 type admissions struct {
 	mu      sync.Mutex
 	woke    func(tenant uuid.UUID, queue string) // nil: nobody listens on this node
+	wanted  func()                               // nil: nobody may lead on this node
 	pending map[string]struct{}                  // payloads of notifications
 	signal  chan struct{}                        // nil until somebody listens; capacity 1
 }
@@ -41,6 +42,39 @@ func (db *DB) runsAdmitted(tenant uuid.UUID, queue string) {
 	}
 }
 
+// leaderPayload is what tells other nodes that the leader is wanted.
+const leaderPayload = "leader"
+
+// leaderWanted tells the leader, on this node or another, that it has something
+// to decide before its next tick: a concurrency key has become free, a run waits
+// for one, or an event was published. Called after the commit. Like runsAdmitted it
+// is a hint.
+func (db *DB) leaderWanted() {
+	a := &db.admitted
+	a.mu.Lock()
+	wanted := a.wanted
+	if a.signal != nil {
+		a.pending[leaderPayload] = struct{}{}
+		select {
+		case a.signal <- struct{}{}:
+		default:
+		}
+	}
+	a.mu.Unlock()
+	if wanted != nil {
+		wanted()
+	}
+}
+
+// LeaderWanted has f called, which must not block, whenever the leader is wanted;
+// for nodes that may lead. What other nodes want is heard by RunsAdmitted.
+func (db *DB) LeaderWanted(f func()) {
+	a := &db.admitted
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wanted = f
+}
+
 func (a *admissions) take() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,7 +86,8 @@ func (a *admissions) take() []string {
 	return out
 }
 
-// runsChannel is where nodes tell each other; the payload is tenant:queue.
+// runsChannel is where nodes tell each other; the payload is tenant:queue, or
+// leaderPayload.
 const runsChannel = "skald_job_runs"
 
 // tellEvery is the least time between two statements that tell other nodes.
@@ -77,6 +112,15 @@ func (db *DB) RunsAdmitted(ctx context.Context, woke func(tenant uuid.UUID, queu
 	}()
 	parts.Go(func() { db.tellOthers(ctx, a.signal) })
 	db.hearOthers(ctx, func(payload string) {
+		if payload == leaderPayload {
+			a.mu.Lock()
+			wanted := a.wanted
+			a.mu.Unlock()
+			if wanted != nil {
+				wanted()
+			}
+			return
+		}
 		id, queue, _ := strings.Cut(payload, ":")
 		if tenant, err := uuid.Parse(id); err == nil {
 			woke(tenant, queue)

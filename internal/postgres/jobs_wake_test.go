@@ -69,3 +69,43 @@ func TestTheListenerSignsInAsTheOthersDo(t *testing.T) {
 		}
 	}
 }
+
+func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	heard := map[string]chan struct{}{"here": make(chan struct{}, 1), "there": make(chan struct{}, 1)}
+	nodes := map[string]*DB{}
+	for name, c := range heard {
+		db, err := Open(t.Context(), Config{DSN: dsn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes[name] = db
+		db.LeaderWanted(func() {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			db.RunsAdmitted(ctx, func(uuid.UUID, string) { t.Error("heard of a queue") })
+		}()
+		t.Cleanup(func() { stop(); <-ended; db.Close() })
+	}
+	deadline := time.After(20 * time.Second)
+	for got := map[string]bool{}; len(got) < 2; {
+		nodes["here"].leaderWanted() // again, until the other one listens
+		for name, c := range heard {
+			select {
+			case <-c:
+				got[name] = true
+			case <-time.After(10 * time.Millisecond):
+			case <-deadline:
+				t.Fatalf("heard: %v", got)
+			}
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package app
+
+import (
+	"time"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/scheduler"
+)
+
+// leading is what a leader of the job runs works with.
+type leading struct {
+	sweeps jobrun.Sweeps
+	more   []scheduler.Sweep // what it does beyond sweeps; a line adds one
+	wanted func(func())      // has a function called whenever the leader is wanted
+}
+
+// newScheduler returns this node's scheduler of job runs; nil where there are no
+// job runs, or this node is not to lead them.
+func (n *node) newScheduler(name string) *scheduler.Scheduler {
+	if n.kept == nil || !n.cfg.Jobs.Scheduler {
+		return nil
+	}
+	m := n.metrics
+	s := scheduler.New(scheduler.Config{
+		Elections: n.kept.elections, Sweeps: n.kept.sweeps, Settings: n.kept.current, More: n.kept.more,
+		ID: newID(), Node: name, NewID: newID, Log: n.opt.Log,
+		Observer: scheduler.Observer{
+			Leads: m.JobLeads, Swept: func(sweep string, moved int, took time.Duration, err error) {
+				m.JobSwept(sweep, moved, took, err == nil)
+			},
+			Round:   func() { m.Loop("job_scheduler") },
+			Backlog: func(b jobrun.Backlog) { m.JobBacklog(b, n.now()) },
+		},
+	})
+	n.kept.wanted(s.Wake)
+	return s
+}

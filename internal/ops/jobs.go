@@ -1,0 +1,70 @@
+package ops
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// jobs are the metrics of the leader of job runs.
+type jobs struct {
+	leads  prometheus.Gauge
+	epoch  prometheus.Gauge
+	moved  *prometheus.CounterVec
+	took   *prometheus.HistogramVec
+	failed *prometheus.CounterVec
+	runs   *prometheus.GaugeVec
+	age    prometheus.Gauge
+}
+
+func newJobs(
+	counter func(name, help string, labels ...string) *prometheus.CounterVec,
+	gauge func(name, help string, labels ...string) *prometheus.GaugeVec,
+	histogram func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec,
+) *jobs {
+	return &jobs{
+		leads:  gauge("skald_job_leader", "1 while this node leads the scheduler of job runs, else 0.").WithLabelValues(),
+		epoch:  gauge("skald_job_leader_epoch", "Epoch in which this node led last; 0: never.").WithLabelValues(),
+		moved:  counter("skald_job_sweep_rows_total", "Rows that sweeps of this node's leader made or changed, by sweep.", "sweep"),
+		took:   histogram("skald_job_sweep_seconds", "Duration of a sweep in one round, by sweep.", prometheus.ExponentialBuckets(0.0005, 4, 9), "sweep"),
+		failed: counter("skald_job_sweep_failures_total", "Sweeps that failed, by sweep.", "sweep"),
+		runs:   gauge("skald_job_runs", "Job runs that have not ended, as the leader counts them, up to "+strconv.Itoa(jobrun.BacklogCap)+" of those that wait; absent on other nodes.", "state"),
+		age:    gauge("skald_job_runs_claimable_age_seconds", "How long the oldest run that may be claimed has been due; 0 without any.").WithLabelValues(),
+	}
+}
+
+// JobLeads records that this node begins or stops to lead the job runs.
+func (m *Metrics) JobLeads(leads bool, epoch int64) {
+	m.jobs.epoch.Set(float64(epoch))
+	if leads {
+		m.jobs.leads.Set(1)
+		return
+	}
+	m.jobs.leads.Set(0)
+	m.jobs.runs.Reset()
+	m.jobs.age.Set(0)
+}
+
+// JobSwept records a sweep of the leader.
+func (m *Metrics) JobSwept(sweep string, moved int, took time.Duration, ok bool) {
+	m.jobs.moved.WithLabelValues(sweep).Add(float64(moved))
+	m.jobs.took.WithLabelValues(sweep).Observe(took.Seconds())
+	if !ok {
+		m.jobs.failed.WithLabelValues(sweep).Inc()
+	}
+}
+
+// JobBacklog records how many runs have not ended; now gives the oldest an age.
+func (m *Metrics) JobBacklog(b jobrun.Backlog, now time.Time) {
+	for state, n := range map[string]int{"waiting": b.Waiting, "claimable": b.Claimable, "assigned": b.Assigned, "running": b.Running - b.Doubted, "confirming": b.Doubted} {
+		m.jobs.runs.WithLabelValues(state).Set(float64(n))
+	}
+	age := time.Duration(0)
+	if !b.Oldest.IsZero() {
+		age = max(0, now.Sub(b.Oldest))
+	}
+	m.jobs.age.Set(age.Seconds())
+}
