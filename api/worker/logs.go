@@ -1,0 +1,180 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	logChunk = 64 << 10    // bytes that are sent at once
+	logAfter = time.Second // after which less is sent too
+	logBytes = 1 << 20     // bytes that may wait; then writing waits
+)
+
+// logs sends what a run writes, in the order in which it was written.
+type logs struct {
+	s    *session
+	h    *held
+	once sync.Once     // starts the sender
+	end  chan struct{} // closed when the sender has ended
+	wake chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	room    *sync.Cond
+	parts   []logPart
+	size    int
+	closed  bool // nothing more comes
+	dropped bool // nothing more is sent
+	seq     int
+}
+
+type logPart struct {
+	stream string
+	body   []byte
+}
+
+// logWriter is one stream of a log.
+type logWriter struct {
+	l      *logs
+	stream string
+}
+
+func newLogs(s *session, h *held) *logs {
+	l := &logs{s: s, h: h, end: make(chan struct{}), wake: make(chan struct{}, 1)}
+	l.room = sync.NewCond(&l.mu)
+	return l
+}
+
+func (l *logs) writer(stream string) *logWriter { return &logWriter{l, stream} }
+
+// Write never fails: a log is no reason to fail.
+func (w *logWriter) Write(p []byte) (int, error) {
+	l := w.l
+	l.once.Do(func() { go l.send() })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		for l.size >= logBytes && !l.dropped && !l.closed {
+			l.room.Wait()
+		}
+		if l.dropped || l.closed {
+			break
+		}
+		last := len(l.parts) - 1
+		if last < 0 || l.parts[last].stream != w.stream || len(l.parts[last].body) >= logChunk {
+			l.parts = append(l.parts, logPart{stream: w.stream})
+			last++
+		}
+		n := min(len(rest), logChunk-len(l.parts[last].body))
+		l.parts[last].body = append(l.parts[last].body, rest[:n]...)
+		l.size += n
+		rest = rest[n:]
+	}
+	if l.size >= logChunk {
+		l.signal()
+	}
+	return len(p), nil
+}
+
+func (l *logs) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close sends what is left.
+func (l *logs) close() { l.finish(false) }
+
+// drop gives up what was not sent.
+func (l *logs) drop() { l.finish(true) }
+
+func (l *logs) finish(dropped bool) {
+	began := true
+	l.once.Do(func() { began = false })
+	l.mu.Lock()
+	l.closed, l.dropped = true, l.dropped || dropped
+	l.mu.Unlock()
+	l.room.Broadcast()
+	if began {
+		l.signal()
+		<-l.end
+	}
+}
+
+// send sends parts until the log is closed and everything was sent.
+func (l *logs) send() {
+	defer close(l.end)
+	tick := time.NewTicker(logAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.wake:
+		case <-tick.C:
+		}
+		for {
+			part, ok, over := l.next()
+			if over {
+				return
+			}
+			if !ok {
+				break
+			}
+			l.put(part)
+		}
+	}
+}
+
+// next takes a part; over: there is nothing more to do.
+func (l *logs) next() (part logPart, ok, over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dropped || l.closed && len(l.parts) == 0 {
+		return part, false, true
+	}
+	if len(l.parts) == 0 {
+		return part, false, false
+	}
+	part, l.parts = l.parts[0], l.parts[1:]
+	l.size -= len(part.body)
+	l.room.Broadcast()
+	return part, true, false
+}
+
+// put sends a part until it is stored or the run is lost.
+func (l *logs) put(part logPart) {
+	body := l.h.of(l.s.id, map[string]any{"seq": l.seq, "stream": part.stream})
+	if utf8.Valid(part.body) && !hasNUL(part.body) {
+		body["chunk"] = string(part.body)
+	} else {
+		body["chunk_base64"] = part.body
+	}
+	l.seq++
+	for pause := newPause(); ; {
+		err := l.s.w.api.post(context.Background(), 15*time.Second, "/api/v1/job-runs/"+l.h.RunID+"/logs", body, nil)
+		if err == nil {
+			return
+		}
+		if !unknown(err) || l.h.isLost() || time.Since(l.h.leaseEnd()) > l.s.w.cfg.ReportFor {
+			l.s.log.Warn("a log goes on without a server", slog.String("run_id", l.h.RunID), slog.Any("error", err))
+			l.mu.Lock()
+			l.dropped = true
+			l.mu.Unlock()
+			l.room.Broadcast()
+			return
+		}
+		_ = pause.wait(context.Background())
+	}
+}
+
+func hasNUL(b []byte) bool {
+	for _, c := range b {
+		if c == 0 {
+			return true
+		}
+	}
+	return false
+}

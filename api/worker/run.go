@@ -1,0 +1,171 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// Run is a run that a handler does.
+type Run struct {
+	ID             string
+	Definition     string
+	Command        string
+	Args           json.RawMessage // nil: none
+	Attempt        int             // from 1; grows with every assignment
+	FencingToken   string          // for other systems: grows with every assignment of the concurrency key
+	IdempotencyKey string          // the same for every attempt
+	ScheduledFor   time.Time
+	LastCheckpoint json.RawMessage // what the attempt before has left; nil: nothing
+	CorrelationID  string
+
+	held *held
+	out  *logWriter
+	errs *logWriter
+
+	mu   sync.Mutex
+	emit []any
+}
+
+// Decode decodes the arguments; nothing happens when there are none.
+func (r *Run) Decode(into any) error {
+	if r.Args == nil {
+		return nil
+	}
+	return json.Unmarshal(r.Args, into)
+}
+
+// Progress says how far the run has come, percent from 0 to 100. It goes out with
+// the next heartbeat.
+func (r *Run) Progress(percent float64, message string) {
+	r.held.tell(func(h *held) {
+		h.progress = map[string]any{"percent": min(max(percent, 0), 100), "message": clip(message, 1000)}
+	})
+}
+
+// Checkpoint keeps v, as JSON, for the attempt that follows if this one is lost.
+// It goes out with the next heartbeat.
+func (r *Run) Checkpoint(v any) error {
+	doc, err := json.Marshal(v)
+	if err == nil {
+		r.held.tell(func(h *held) { h.checkpoint = doc })
+	}
+	return err
+}
+
+// Stdout is the run's log. What is written goes out every second, or sooner when
+// it is much; writing waits while the server does not answer. After the run was
+// lost it is dropped.
+func (r *Run) Stdout() io.Writer { return r.out }
+
+// Stderr is Stdout of another stream.
+func (r *Run) Stderr() io.Writer { return r.errs }
+
+// EmitEvent has an event published in the transaction of the run's success.
+func (r *Run) EmitEvent(eventType string, payload any) {
+	r.emits(map[string]any{"event": map[string]any{"event_type": eventType, "payload": payload}})
+}
+
+// EmitRun has a run of another definition (id or name) made in the transaction of
+// the run's success.
+func (r *Run) EmitRun(definition string, args any) {
+	r.emits(map[string]any{"run": map[string]any{"definition": definition, "args": args}})
+}
+
+func (r *Run) emits(v any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.emit = append(r.emit, v)
+}
+
+// Failure is an error of a handler that says more than its text.
+type Failure struct {
+	Code      string // at most 100 characters; "": ERROR
+	Message   string
+	Permanent bool // trying again would not help
+	ExitCode  *int
+}
+
+func (f *Failure) Error() string { return f.Message }
+
+// failureOf is what is reported of an error.
+func failureOf(err error) (body map[string]any, exit *int) {
+	f := &Failure{}
+	if !errors.As(err, &f) {
+		f = &Failure{Message: err.Error()}
+	}
+	code := f.Code
+	if code == "" {
+		code = "ERROR"
+	}
+	return map[string]any{"code": clip(code, 100), "message": clip(f.Message, 8192), "retryable": !f.Permanent}, f.ExitCode
+}
+
+// held is a run that this worker has.
+type held struct {
+	claimed
+	cancel context.CancelCauseFunc
+
+	mu         sync.Mutex
+	lease      *time.Timer // ends the context when the lease does, by the clock of this machine
+	until      time.Time   // with its monotonic clock
+	progress   any
+	checkpoint json.RawMessage
+	lost       bool // another one may have it: nothing is reported
+}
+
+// renew moves the end of the lease: counted from when the call was sent that was
+// answered, and a tenth early, because clocks do not run equally fast.
+func (h *held) renew(sent time.Time, lease time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = sent.Add(lease - lease/10)
+	if h.lease == nil {
+		h.lease = time.AfterFunc(time.Until(h.until), func() { h.cancel(ErrLeaseOver) })
+		return
+	}
+	h.lease.Reset(time.Until(h.until))
+}
+
+// drop gives the run up.
+func (h *held) drop(why error) {
+	h.mu.Lock()
+	h.lost = true
+	h.mu.Unlock()
+	h.cancel(why)
+}
+
+func (h *held) isLost() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lost
+}
+
+func (h *held) leaseEnd() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until
+}
+
+func (h *held) tell(f func(*held)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(h)
+}
+
+// beat is what a heartbeat says of the run. What was told once is not repeated.
+func (h *held) beat() map[string]any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := map[string]any{"run_id": h.RunID, "attempt": h.Attempt, "lease_token": h.LeaseToken, "leader_epoch": h.LeaderEpoch}
+	if h.progress != nil {
+		b["progress"] = h.progress
+	}
+	if h.checkpoint != nil {
+		b["checkpoint"] = h.checkpoint
+	}
+	return b
+}

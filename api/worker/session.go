@@ -1,0 +1,324 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// session is the time under one worker id.
+type session struct {
+	w        *Worker
+	id       string
+	interval time.Duration // of heartbeats
+	log      *slog.Logger
+
+	slots chan struct{} // one element for each run that may be claimed
+	over  context.Context
+	end   context.CancelCauseFunc // ends the session: the id is gone
+
+	mu   sync.Mutex
+	held map[string]*held
+	busy sync.WaitGroup
+}
+
+func newSession(w *Worker, r registration) *session {
+	s := &session{
+		w: w, id: r.WorkerID, interval: time.Duration(r.HeartbeatIntervalMS) * time.Millisecond, held: map[string]*held{},
+		log: w.cfg.Log.With(slog.String("worker_id", r.WorkerID)),
+	}
+	n := w.cfg.Concurrency
+	if r.MaxRuns > 0 {
+		n = min(n, r.MaxRuns)
+	}
+	s.slots = make(chan struct{}, n)
+	for range n {
+		s.slots <- struct{}{}
+	}
+	s.over, s.end = context.WithCancelCause(context.Background())
+	return s
+}
+
+func (s *session) path(call string) string { return "/api/v1/workers/" + s.id + "/" + call }
+
+// work claims and does runs until ctx ends or the id is gone. Nothing of it is
+// left when it returns.
+func (s *session) work(ctx context.Context) {
+	var beating sync.WaitGroup
+	beats, stopBeats := context.WithCancel(context.Background())
+	beating.Go(func() { s.beat(beats) })
+	claiming, stopClaims := context.WithCancel(ctx)
+	unhook := context.AfterFunc(s.over, stopClaims)
+	s.claims(claiming)
+	unhook()
+	stopClaims()
+	if s.over.Err() == nil {
+		s.drain()
+	} else {
+		s.each(func(h *held) { h.drop(ErrLost) })
+	}
+	s.busy.Wait()
+	stopBeats()
+	beating.Wait()
+	s.end(nil)
+}
+
+// drain lets handlers finish, and then has them stop. The id may go meanwhile.
+func (s *session) drain() {
+	_ = s.w.api.post(context.Background(), 5*time.Second, s.path("drain"), map[string]any{"reason": "the process stops"}, nil)
+	done := make(chan struct{})
+	go func() { s.busy.Wait(); close(done) }()
+	timer := time.NewTimer(max(s.w.cfg.Drain, 0))
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		s.each(func(h *held) { h.cancel(ErrStopping) })
+	case <-s.over.Done():
+	}
+	if s.over.Err() != nil {
+		s.each(func(h *held) { h.drop(ErrLost) })
+	}
+	<-done
+}
+
+func (s *session) each(f func(*held)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.held {
+		f(h)
+	}
+}
+
+// claims claims runs for free slots until ctx ends.
+func (s *session) claims(ctx context.Context) {
+	for {
+		n := s.free(ctx)
+		if n == 0 {
+			return
+		}
+		runs := s.claim(ctx, n)
+		for range n - len(runs) {
+			s.slots <- struct{}{}
+		}
+		if len(runs) > 0 {
+			s.start(runs)
+		}
+	}
+}
+
+// free takes all free slots, at least one; 0: ctx has ended.
+func (s *session) free(ctx context.Context) (n int) {
+	select {
+	case <-ctx.Done():
+		return 0
+	case <-s.slots:
+		n = 1
+	}
+	for {
+		select {
+		case <-s.slots:
+			n++
+		default:
+			return n
+		}
+	}
+}
+
+// claim asks for up to n runs, under one name until it has an answer, so that
+// what a lost answer gave is not lost.
+func (s *session) claim(ctx context.Context, n int) []claimed {
+	name := make([]byte, 16)
+	_, _ = rand.Read(name)
+	body := map[string]any{"slots": n, "wait_ms": s.w.cfg.Poll.Milliseconds(), "claim_id": hex.EncodeToString(name)}
+	var answer struct{ Runs []claimed }
+	for pause := newPause(); ; {
+		err := s.w.api.post(ctx, s.w.cfg.Poll+15*time.Second, s.path("claim"), body, &answer)
+		switch {
+		case err == nil:
+			return answer.Runs
+		case gone(err):
+			s.end(ErrLost)
+			return nil
+		case ctx.Err() != nil:
+			if s.over.Err() == nil {
+				s.giveBack(body)
+			}
+			return nil
+		}
+		s.log.Warn("claiming failed", slog.Any("error", err))
+		_ = pause.wait(ctx) // its end is seen by the next claim
+	}
+}
+
+// giveBack gives back what a claim may have been given whose answer nobody waited
+// for.
+func (s *session) giveBack(claim map[string]any) {
+	claim["wait_ms"] = 0
+	var answer struct{ Runs []claimed }
+	if s.w.api.post(context.Background(), 5*time.Second, s.path("claim"), claim, &answer) != nil {
+		return // their leases end by themselves
+	}
+	for _, c := range answer.Runs {
+		_ = s.w.api.post(context.Background(), 5*time.Second, "/api/v1/job-runs/"+c.RunID+"/release", c.of(s.id, map[string]any{"reason": "the process stops"}), nil)
+	}
+}
+
+// start starts what was claimed, and then the handlers. Without a yes nothing is
+// started (J-26).
+func (s *session) start(runs []claimed) {
+	fences := make([]fence, len(runs))
+	byID := map[string]claimed{}
+	for i, c := range runs {
+		fences[i], byID[c.RunID] = c.fence, c
+	}
+	begun := 0
+	defer func() {
+		for range len(runs) - begun {
+			s.slots <- struct{}{}
+		}
+	}()
+	var answer runResults
+	for pause, try := newPause(), 0; ; try++ {
+		sent := time.Now()
+		err := s.w.api.post(s.over, 10*time.Second, s.path("start"), map[string]any{"runs": fences}, &answer)
+		if err == nil {
+			for _, r := range answer.Results {
+				c, ok := byID[r.RunID]
+				if !ok || r.Status != http.StatusOK {
+					s.log.Debug("not started", slog.String("run_id", r.RunID), slog.Any("problem", r.Problem))
+					continue
+				}
+				begun++
+				s.begin(c, sent, time.Duration(answer.LeaseMS)*time.Millisecond)
+			}
+			return
+		}
+		if !unknown(err) || try == 4 || pause.wait(s.over) != nil {
+			s.log.Warn("starting runs failed", slog.Any("error", err))
+			return
+		}
+	}
+}
+
+// begin does one run in a goroutine of its own.
+func (s *session) begin(c claimed, sent time.Time, lease time.Duration) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	h := &held{claimed: c, cancel: cancel}
+	h.renew(sent, lease)
+	s.mu.Lock()
+	s.held[c.RunID] = h
+	s.mu.Unlock()
+	if s.over.Err() != nil {
+		h.drop(ErrLost)
+	}
+	s.busy.Go(func() {
+		defer func() {
+			s.mu.Lock()
+			delete(s.held, c.RunID)
+			s.mu.Unlock()
+			h.lease.Stop()
+			cancel(nil)
+			s.slots <- struct{}{}
+		}()
+		s.do(ctx, h)
+	})
+}
+
+// do calls the handler and reports what came of it.
+func (s *session) do(ctx context.Context, h *held) {
+	if h.TimeoutMS > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, time.Duration(h.TimeoutMS)*time.Millisecond, ErrTimedOut)
+		defer stop()
+	}
+	logs := newLogs(s, h)
+	r := &Run{
+		ID: h.RunID, Definition: h.Definition, Command: h.Command, Args: h.Args, Attempt: h.Attempt, FencingToken: h.FencingToken,
+		IdempotencyKey: h.IdempotencyKey, ScheduledFor: h.ScheduledFor, LastCheckpoint: h.Checkpoint, CorrelationID: h.CorrelationID,
+		held: h, out: logs.writer("stdout"), errs: logs.writer("stderr"),
+	}
+	result, err := s.call(ctx, r)
+	cause := context.Cause(ctx)
+	if h.isLost() {
+		logs.drop()
+		s.log.Debug("run lost", slog.String("run_id", h.RunID), slog.Any("error", cause))
+		return
+	}
+	logs.close()
+	s.w.tellEnd(s, h, r, result, err, cause)
+}
+
+// call calls the handler; a panic is a failure.
+func (s *session) call(ctx context.Context, r *Run) (result any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &Failure{Code: "PANIC", Message: fmt.Sprint(p)}
+		}
+	}()
+	handler := s.w.handlers[r.Command]
+	if handler == nil {
+		return nil, &Failure{Code: "UNKNOWN_COMMAND", Message: "this worker does not know " + r.Command, Permanent: false}
+	}
+	return handler(ctx, r)
+}
+
+// beat sends heartbeats until ctx ends or the id is gone. It has a goroutine of its
+// own, so that busy handlers do not keep it (and nothing here waits for them).
+func (s *session) beat(ctx context.Context) {
+	seq := int64(0)
+	for pause := time.Duration(0); ; pause = s.interval {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		seq++
+		if err := s.beatOnce(ctx, seq); gone(err) {
+			s.log.Warn("the worker is gone: it registers anew", slog.Any("error", err))
+			s.end(ErrLost)
+			s.each(func(h *held) { h.drop(ErrLost) })
+			return
+		} else if err != nil && ctx.Err() == nil {
+			s.log.Warn("heartbeat failed", slog.Any("error", err))
+		}
+	}
+}
+
+func (s *session) beatOnce(ctx context.Context, seq int64) error {
+	beats := []map[string]any{}
+	s.each(func(h *held) { beats = append(beats, h.beat()) })
+	sent := time.Now()
+	var answer beatAnswer
+	err := s.w.api.post(ctx, max(s.interval, time.Second), s.path("heartbeat"), map[string]any{"seq": seq, "running": beats}, &answer)
+	if err != nil {
+		return err
+	}
+	if answer.HeartbeatIntervalMS > 0 {
+		s.interval = time.Duration(answer.HeartbeatIntervalMS) * time.Millisecond // only this goroutine uses it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range answer.Leases {
+		h := s.held[l.RunID]
+		switch {
+		case h == nil:
+		case !l.OK:
+			h.drop(errors.Join(ErrLost, &Refusal{Status: http.StatusConflict, Code: l.Reason}))
+		default:
+			h.renew(sent, time.Duration(answer.LeaseMS)*time.Millisecond)
+			if l.CancelRequested {
+				h.cancel(ErrCanceled)
+			}
+		}
+	}
+	return nil
+}

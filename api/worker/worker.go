@@ -1,0 +1,197 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Config of a Worker. URL is required.
+type Config struct {
+	// URL is where Skald answers, such as https://skald.example.
+	URL string
+	// Credential is an API key or JWT that holds jobs:write; "" in development mode.
+	Credential string
+	// Client makes the requests; nil: one with sound limits. It must have no timeout
+	// shorter than Poll.
+	Client *http.Client
+	Name   string            // for people; "": the name of the executable
+	Labels map[string]string // what runs may require
+	Queues []string          // nil: default
+	// Concurrency is how many runs at once, 1 to 1000; 0: 10. The server may allow less.
+	Concurrency int
+	// Poll is how long a claim waits for runs, at most 30 s; 0: 20 s.
+	Poll time.Duration
+	// Drain is how long handlers may go on when Run is to end, before their contexts
+	// end and their runs are given back; 0: 20 s; negative: they end at once.
+	Drain time.Duration
+	// ReportFor is how long a result is offered to a server that does not answer,
+	// after the lease of its run has ended; 0: 2 min.
+	ReportFor time.Duration
+	Log       *slog.Logger // nil: nothing is logged
+}
+
+// Handler does one run. What it returns is encoded as JSON and becomes the run's
+// result; an error makes it FAILED, see Failure. It must return soon after ctx has
+// ended.
+type Handler func(ctx context.Context, r *Run) (result any, err error)
+
+// Why the context of a handler has ended, as context.Cause says.
+var (
+	ErrCanceled  = errors.New("worker: somebody has asked to cancel the run")
+	ErrLost      = errors.New("worker: the run is no longer this worker's")
+	ErrLeaseOver = errors.New("worker: the lease of the run has ended, and the server could not be reached")
+	ErrTimedOut  = errors.New("worker: the run has taken longer than its definition allows")
+	ErrStopping  = errors.New("worker: the process stops")
+)
+
+// Worker runs jobs. Make it with New, give it handlers, and call Run.
+type Worker struct {
+	cfg      Config
+	api      *client
+	handlers map[string]Handler
+	reports  chan *report
+}
+
+// New checks cfg. Nothing is sent before Run.
+func New(cfg Config) (*Worker, error) {
+	if !strings.HasPrefix(cfg.URL, "http://") && !strings.HasPrefix(cfg.URL, "https://") {
+		return nil, fmt.Errorf("worker: URL %q is not http:// or https://", cfg.URL)
+	}
+	if cfg.Concurrency == 0 {
+		cfg.Concurrency = 10
+	}
+	if cfg.Concurrency < 1 || cfg.Concurrency > 1000 {
+		return nil, fmt.Errorf("worker: Concurrency must be from 1 to 1000, not %d", cfg.Concurrency)
+	}
+	if cfg.Name == "" {
+		cfg.Name = "worker"
+		if exe, err := os.Executable(); err == nil {
+			cfg.Name = exe[strings.LastIndexByte(exe, '/')+1:]
+		}
+	}
+	orDuration(&cfg.Poll, 20*time.Second)
+	cfg.Poll = min(cfg.Poll, 30*time.Second)
+	orDuration(&cfg.Drain, 20*time.Second)
+	orDuration(&cfg.ReportFor, 2*time.Minute)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Client == nil {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.MaxIdleConnsPerHost = 100
+		cfg.Client = &http.Client{Transport: t}
+	}
+	return &Worker{
+		cfg: cfg, api: &client{strings.TrimSuffix(cfg.URL, "/"), cfg.Credential, cfg.Client}, handlers: map[string]Handler{},
+		reports: make(chan *report),
+	}, nil
+}
+
+func orDuration(d *time.Duration, def time.Duration) {
+	if *d == 0 {
+		*d = def
+	}
+}
+
+// Handle sets what does runs of a command. Before Run.
+func (w *Worker) Handle(command string, h Handler) { w.handlers[command] = h }
+
+// Run claims and does runs until ctx ends; then it drains: nothing new is claimed,
+// handlers may finish within Config.Drain, and what is left is given back. It
+// returns nil after that, and an error only when it cannot work at all: no
+// handlers, or the server refuses its credential or its registration.
+func (w *Worker) Run(ctx context.Context) error {
+	if len(w.handlers) == 0 {
+		return errors.New("worker: there are no handlers")
+	}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var reporting sync.WaitGroup
+	reporting.Go(func() { w.report(background) })
+	defer reporting.Wait()
+	defer stop()
+	for ctx.Err() == nil {
+		s, err := w.register(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		w.cfg.Log.Info("worker registered", slog.String("worker_id", s.id))
+		s.work(ctx)
+	}
+	return nil
+}
+
+// register makes the process known under a new id, and tries until it is.
+func (w *Worker) register(ctx context.Context) (*session, error) {
+	commands := make([]string, 0, len(w.handlers))
+	for c := range w.handlers {
+		commands = append(commands, c)
+	}
+	slices.Sort(commands)
+	host, _ := os.Hostname()
+	body := map[string]any{
+		"name": clip(w.cfg.Name, 255), "node": clip(host, 255), "pid": os.Getpid(), "sdk": "skald-go", "version": "1", "labels": w.cfg.Labels,
+		"commands": commands, "max_runs": w.cfg.Concurrency,
+	}
+	if w.cfg.Labels == nil {
+		delete(body, "labels")
+	}
+	if w.cfg.Queues != nil {
+		body["queues"] = w.cfg.Queues
+	}
+	var answer registration
+	for pause := newPause(); ; {
+		err := w.api.post(ctx, 15*time.Second, "/api/v1/workers", body, &answer)
+		if err == nil {
+			return newSession(w, answer), nil
+		}
+		if !unknown(err) {
+			return nil, fmt.Errorf("register the worker: %w", err)
+		}
+		w.cfg.Log.Warn("registering failed", slog.Any("error", err))
+		if err := pause.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func clip(s string, most int) string {
+	r := []rune(s)
+	return string(r[:min(len(r), most)])
+}
+
+// pause is the time between tries: it doubles up to five seconds, with jitter.
+type pause struct{ next time.Duration }
+
+func newPause() *pause { return &pause{100 * time.Millisecond} }
+
+func (p *pause) wait(ctx context.Context) error {
+	d := p.next/2 + time.Duration(chance()*float64(p.next/2))
+	p.next = min(2*p.next, 5*time.Second)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// chance is in [0,1).
+func chance() float64 {
+	var b [2]byte
+	_, _ = rand.Read(b[:])
+	return float64(int(b[0])<<8|int(b[1])) / 65536
+}
