@@ -114,6 +114,8 @@ type held struct {
 	until      time.Time   // with its monotonic clock
 	progress   any
 	checkpoint json.RawMessage
+	news       int  // grows with each thing that is to be told
+	told       int  // of which the server knows
 	lost       bool // another one may have it: nothing is reported
 }
 
@@ -154,18 +156,27 @@ func (h *held) tell(f func(*held)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f(h)
+	h.news++
 }
 
-// beat is what a heartbeat says of the run. What was told once is not repeated.
-func (h *held) beat() map[string]any {
+// beat is what a heartbeat says of the run, and up to which news; those that the
+// server knows are not repeated.
+func (h *held) beat() (b map[string]any, news int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b := map[string]any{"run_id": h.RunID, "attempt": h.Attempt, "lease_token": h.LeaseToken, "leader_epoch": h.LeaderEpoch}
-	if h.progress != nil {
+	b = map[string]any{"run_id": h.RunID, "attempt": h.Attempt, "lease_token": h.LeaseToken, "leader_epoch": h.LeaderEpoch}
+	if h.news > h.told && h.progress != nil {
 		b["progress"] = h.progress
 	}
-	if h.checkpoint != nil {
+	if h.news > h.told && h.checkpoint != nil {
 		b["checkpoint"] = h.checkpoint
 	}
-	return b
+	return b, h.news
+}
+
+// knows notes up to which news the server knows.
+func (h *held) knows(news int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = max(h.told, news)
 }

@@ -294,8 +294,11 @@ func (s *session) beat(ctx context.Context) {
 }
 
 func (s *session) beatOnce(ctx context.Context, seq int64) error {
-	beats := []map[string]any{}
-	s.each(func(h *held) { beats = append(beats, h.beat()) })
+	beats, news := []map[string]any{}, map[*held]int{}
+	s.each(func(h *held) {
+		b, n := h.beat()
+		beats, news[h] = append(beats, b), n
+	})
 	sent := time.Now()
 	var answer beatAnswer
 	err := s.w.api.post(ctx, max(s.interval, time.Second), s.path("heartbeat"), map[string]any{"seq": seq, "running": beats}, &answer)
@@ -315,6 +318,7 @@ func (s *session) beatOnce(ctx context.Context, seq int64) error {
 			h.drop(errors.Join(ErrLost, &Refusal{Status: http.StatusConflict, Code: l.Reason}))
 		default:
 			h.renew(sent, time.Duration(answer.LeaseMS)*time.Millisecond)
+			h.knows(news[h])
 			if l.CancelRequested {
 				h.cancel(ErrCanceled)
 			}

@@ -60,7 +60,7 @@ var arrows = map[string][]string{
 	// edges
 	"api":             {},
 	"api/client":      {},
-	"api/worker":      {"api/client"},
+	"api/worker":      {},
 	"api/webhooks":    {},
 	"internal/config": {"internal/access", "internal/credentials", "internal/envelope"},
 	"internal/devpg":  {},
@@ -96,7 +96,7 @@ var testArrows = map[string][]string{
 	"db":                   {"internal/postgres", "internal/retry", "internal/saga", "internal/testdb", "internal/workflow"},
 	"docs":                 {"internal/saga", "internal/testdb"},
 	"examples/order":       {"examples/order/ledger"},
-	"internal/app":         {"api/webhooks", "internal/testdb", "internal/vault/vaulttest"},
+	"internal/app":         {"api/webhooks", "api/worker", "internal/testdb", "internal/vault/vaulttest"},
 	"internal/bench":       {"internal/devpg", "internal/saga"},
 	"internal/cache":       {"internal/postgres", "internal/retry", "internal/testdb"},
 	"internal/chaos":       {"examples/order/ledger", "examples/order/shop", "internal/devpg", "internal/failpoint", "internal/saga", "internal/testdb"},

@@ -27,7 +27,7 @@ func violations(schema *openapi3.Schema, body []byte) []fault.Field {
 		switch {
 		case property == nil, property.Value.Type == nil && property.Value.Nullable:
 			value[name] = nil // unknown and refused by its name, or free
-		case property.Value.Type.Is(openapi3.TypeObject) && raw[0] == '{' && len(property.Value.Properties) == 0:
+		case property.Value.Type.Is(openapi3.TypeObject) && raw[0] == '{' && len(property.Value.Properties) == 0 && property.Value.AdditionalProperties.Schema == nil:
 			value[name] = map[string]any{}
 		default:
 			var v any

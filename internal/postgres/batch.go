@@ -54,6 +54,31 @@ func (db *DB) prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.
 	return s, nil
 }
 
+// preparedIn is prepared for a transaction on the writers' connections. It takes
+// no other connection of them: transactions that all wait for a second one would
+// wait for each other. A statement that is new is prepared for this transaction
+// alone, and for all that follow beside it.
+func (db *DB) preparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.Stmt, error) {
+	if s, ok := db.statements.Load(statement{db.write, query}); ok {
+		return tx.StmtxContext(ctx, s.(*sqlx.Stmt)), nil
+	}
+	if _, begun := db.preparing.LoadOrStore(query, true); !begun {
+		go func() {
+			defer db.preparing.Delete(query)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), prepareWithin)
+			defer cancel()
+			_, _ = db.prepared(ctx, db.write, query) // else the next transaction tries
+		}()
+	}
+	s, err := tx.PreparexContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	return s, nil
+}
+
+const prepareWithin = 10 * time.Second
+
 // within is inTenant for statements that may each take that long: the server
 // ends the one that does not (ranOut).
 func (db *DB) within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {

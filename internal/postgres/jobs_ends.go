@@ -83,11 +83,11 @@ func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before, r *jobrun.Run) er
 	if err != nil {
 		return err
 	}
-	stmt, err := db.prepared(ctx, db.write, storeEnd)
+	stmt, err := db.preparedIn(ctx, tx, storeEnd)
 	if err != nil {
 		return err
 	}
-	done, err := tx.StmtxContext(ctx, stmt).ExecContext(ctx, r.TenantID, r.ID, before.Version, before.State,
+	done, err := stmt.ExecContext(ctx, r.TenantID, r.ID, before.Version, before.State,
 		r.State, r.Version, r.FinishedAt, r.FailuresUsed, r.LossesUsed, r.ExitCode, nullIfEmpty(string(result)),
 		nullIfEmpty(string(failure)), code, summary, r.Resources.CPUSecondsTotal, r.Resources.PeakRSSBytes, r.Resources.IOReadBytes, r.Resources.IOWriteBytes)
 	if err != nil {

@@ -195,19 +195,19 @@ func (db *DB) runEnded(r *jobrun.Run) {
 // queryIn runs a fixed statement in a transaction of the writers' connections,
 // prepared once per connection.
 func (db *DB) queryIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := db.prepared(ctx, db.write, query)
+	stmt, err := db.preparedIn(ctx, tx, query)
 	if err != nil {
 		return nil, err
 	}
-	return tx.StmtxContext(ctx, stmt).QueryContext(ctx, args...)
+	return stmt.QueryContext(ctx, args...)
 }
 
 // execIn is queryIn for what answers nothing.
 func (db *DB) execIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) error {
-	stmt, err := db.prepared(ctx, db.write, query)
+	stmt, err := db.preparedIn(ctx, tx, query)
 	if err != nil {
 		return err
 	}
-	_, err = tx.StmtxContext(ctx, stmt).ExecContext(ctx, args...)
+	_, err = stmt.ExecContext(ctx, args...)
 	return err
 }

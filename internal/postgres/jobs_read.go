@@ -42,11 +42,11 @@ SELECT ` + runColumns + `, clock_timestamp() FROM jobs.job_runs r WHERE r.tenant
 // lockRun reads a run in tx, of the writers' connections, and locks it; now is
 // the database's clock. Fault: NotFound.
 func (db *DB) lockRun(ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID) (r jobrun.Run, now time.Time, err error) {
-	stmt, err := db.prepared(ctx, db.write, lockOneRun)
+	stmt, err := db.preparedIn(ctx, tx, lockOneRun)
 	if err != nil {
 		return r, now, err
 	}
-	r, err = db.scanRun(tx.StmtxContext(ctx, stmt).QueryRowContext(ctx, tenantID, id), &now)
+	r, err = db.scanRun(stmt.QueryRowContext(ctx, tenantID, id), &now)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = runNotFound()
 	}

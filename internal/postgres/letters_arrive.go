@@ -71,11 +71,11 @@ func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arri
 		}
 		return len(batch), st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil }))
 	}
-	insert, err := st.db.prepared(ctx, st.db.write, pushLetters)
+	insert, err := st.db.preparedIn(ctx, tx, pushLetters)
 	if err != nil {
 		return 0, err
 	}
-	rows, err := tx.StmtxContext(ctx, insert).QueryContext(ctx, letters.parameters()...)
+	rows, err := insert.QueryContext(ctx, letters.parameters()...)
 	if err != nil {
 		return 0, err
 	}
@@ -100,12 +100,12 @@ func (st *LetterQueue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLe
 	if !alike {
 		query, args = arriveLetters, letters.parameters()
 	}
-	insert, err := st.db.prepared(ctx, st.db.write, query)
+	insert, err := st.db.preparedIn(ctx, tx, query)
 	if err != nil {
 		return err
 	}
 	var stored int
-	if err := tx.StmtxContext(ctx, insert).QueryRowContext(ctx, args...).Scan(&stored); err != nil {
+	if err := insert.QueryRowContext(ctx, args...).Scan(&stored); err != nil {
 		return err
 	}
 	if stored < n { // the rest is in the archive
@@ -149,11 +149,11 @@ func (st *LetterQueue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arriva
 	if c[0].n == 0 {
 		return nil
 	}
-	find, err := st.db.prepared(ctx, st.db.write, parents)
+	find, err := st.db.preparedIn(ctx, tx, parents)
 	if err != nil {
 		return err
 	}
-	rows, err := tx.StmtxContext(ctx, find).QueryContext(ctx, parameters(c[:])...)
+	rows, err := find.QueryContext(ctx, parameters(c[:])...)
 	if err != nil {
 		return err
 	}

@@ -148,18 +148,18 @@ func (db *DB) finish(ctx context.Context, tx *sqlx.Tx, lapsed bool, batch []dlq.
 		}
 	}
 	args := parameters(c.columns[:])
-	lock, err := db.prepared(ctx, db.write, lockFinished)
+	lock, err := db.preparedIn(ctx, tx, lockFinished)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.StmtxContext(ctx, lock).ExecContext(ctx, args[:3]...); err != nil {
+	if _, err := lock.ExecContext(ctx, args[:3]...); err != nil {
 		return nil, err
 	}
-	store, err := db.prepared(ctx, db.write, finishLetters)
+	store, err := db.preparedIn(ctx, tx, finishLetters)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.StmtxContext(ctx, store).QueryContext(ctx, append([]any{lapsed}, args...)...)
+	rows, err := store.QueryContext(ctx, append([]any{lapsed}, args...)...)
 	if err != nil {
 		return nil, err
 	}

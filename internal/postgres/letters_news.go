@@ -101,11 +101,11 @@ func (db *DB) tellLetters(ctx context.Context, tx *sqlx.Tx, all []news, found ma
 	if fresh.columns[0].n == 0 {
 		return nil
 	}
-	stmt, err := db.prepared(ctx, db.write, pushLetters)
+	stmt, err := db.preparedIn(ctx, tx, pushLetters)
 	if err != nil {
 		return err
 	}
-	rows, err := tx.StmtxContext(ctx, stmt).QueryContext(ctx, fresh.parameters()...)
+	rows, err := stmt.QueryContext(ctx, fresh.parameters()...)
 	if err != nil {
 		return err
 	}

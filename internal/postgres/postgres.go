@@ -80,6 +80,7 @@ type DB struct {
 	dsn        string // for the connection that listens, with logins
 	logins     credentials.Source
 	statements sync.Map // statement → *sqlx.Stmt
+	preparing  sync.Map // queries that are being prepared beside a transaction
 	specs      specCache
 }
 

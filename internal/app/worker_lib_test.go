@@ -1,0 +1,288 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/worker"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// yard is a node on which a worker of the library runs.
+type yard struct {
+	*node
+	t   *testing.T
+	dsn string
+	w   *worker.Worker
+	cfg worker.Config
+}
+
+// newYard starts a node that has somebody who leads, and a definition "report" of
+// the command "print". Its leases are short.
+func newYard(t *testing.T, change ...func(*worker.Config)) *yard {
+	t.Helper()
+	dsn := testdb.DSN(t)
+	y := &yard{node: start(t, dsn, "yard", stopAtOnce), t: t, dsn: dsn}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(y.logs)
+		}
+	})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	if _, _, err := postgres.NewJobElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	y.must("PATCH", "/api/v1/settings", `{"values":{"heartbeat_interval_seconds":0.5,"run_lease_seconds":4}}`, 200)
+	y.must("POST", "/api/v1/job-definitions", `{"name":"report","type":"manual","command_name":"print"}`, 201)
+	y.cfg = worker.Config{URL: y.url, Poll: 2 * time.Second}
+	for _, f := range change {
+		f(&y.cfg)
+	}
+	if y.w, err = worker.New(y.cfg); err != nil {
+		t.Fatal(err)
+	}
+	return y
+}
+
+// stopAtOnce has a node not wait for requests that wait.
+func stopAtOnce(cfg *config.Config) { cfg.Server.ShutdownTimeout = 2 * time.Second }
+
+func (y *yard) must(method, path, body string, status int) map[string]any {
+	y.t.Helper()
+	got, doc := call(y.t, method, y.url+path, body)
+	if got != status {
+		y.t.Fatalf("%s %s: %d %v", method, path, got, doc)
+	}
+	return doc
+}
+
+// run asks for a run and returns its id.
+func (y *yard) run(args string) string {
+	y.t.Helper()
+	return y.must("POST", "/api/v1/job-definitions/report/runs", `{"args":`+args+`}`, 201)["id"].(string)
+}
+
+// work runs the worker until the returned function is called, which waits for it.
+func (y *yard) work() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- y.w.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				y.t.Errorf("the worker ended with %v", err)
+			}
+		case <-time.After(time.Minute):
+			y.t.Error("the worker did not end")
+		}
+	}
+	y.t.Cleanup(stop)
+	return stop
+}
+
+// becomes waits until a run is in that state.
+func (y *yard) becomes(id, state string) map[string]any {
+	y.t.Helper()
+	var doc map[string]any
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, doc = call(y.t, "GET", y.url+"/api/v1/job-runs/"+id, ""); doc["state"] == state {
+			return doc
+		}
+	}
+	y.t.Fatalf("the run is %v, and not %s", doc, state)
+	return nil
+}
+
+func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(time.Minute):
+		t.Fatal("waited in vain: " + what)
+	}
+	return v
+}
+
+func TestTheLibraryDoesRuns(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.w.Handle("print", func(_ context.Context, r *worker.Run) (any, error) {
+		var in struct{ N int }
+		if err := r.Decode(&in); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(r.Stdout(), "number %d\n", in.N)
+		switch in.N {
+		case 1:
+			return nil, &worker.Failure{Code: "ODD", Message: "odd", Permanent: true, ExitCode: new(3)}
+		case 2:
+			panic("two")
+		case 3:
+			return make(chan int), nil
+		}
+		r.Progress(50, "half")
+		r.EmitEvent("printed", in)
+		return map[string]int{"twice": 2 * in.N}, nil
+	})
+	y.work()
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, y.run(fmt.Sprintf(`{"n":%d}`, i)))
+	}
+	for i, id := range ids {
+		want, code := "SUCCEEDED", any(nil)
+		if i >= 1 && i <= 3 {
+			want, code = "FAILED", []any{nil, "ODD", "PANIC", "RESULT_NOT_JSON"}[i]
+		}
+		doc := y.becomes(id, want)
+		if e, _ := doc["error"].(map[string]any); e["code"] != code {
+			t.Errorf("run %d: %v", i, doc)
+		}
+		if i > 3 && doc["result"].(map[string]any)["twice"] != float64(2*i) {
+			t.Errorf("run %d: result %v", i, doc["result"])
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, y.url+"/api/v1/job-runs/"+ids[7]+"/logs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/plain")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || string(text) != "number 7\n" {
+		t.Errorf("its log: %q, %v", text, err)
+	}
+}
+
+func TestARunOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	began, goOn := make(chan struct{}, 1), make(chan struct{})
+	y.w.Handle("print", func(ctx context.Context, _ *worker.Run) (any, error) {
+		began <- struct{}{}
+		<-goOn
+		return 42, context.Cause(ctx)
+	})
+	y.work()
+	id := y.run("1")
+	receive(t, began, "the handler")
+	if err := y.stop(); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn) // its result comes while nobody listens
+	y.node = start(t, y.dsn, "yard2", func(cfg *config.Config) { cfg.Server.ListenAddr = strings.TrimPrefix(y.url, "http://") })
+	if doc := y.becomes(id, "SUCCEEDED"); doc["result"] != float64(42) || doc["attempt"] != float64(1) {
+		t.Errorf("%v", doc)
+	}
+}
+
+func TestALeaseThatEndsStopsTheHandler(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, func(c *worker.Config) { c.ReportFor = 100 * time.Millisecond })
+	began, ended := make(chan struct{}, 1), make(chan error, 1)
+	y.w.Handle("print", func(ctx context.Context, _ *worker.Run) (any, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return nil, ctx.Err()
+	})
+	y.work()
+	y.run("1")
+	receive(t, began, "the handler")
+	if err := y.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, ended, "the end of the lease"); !errors.Is(err, worker.ErrLeaseOver) {
+		t.Errorf("the handler was stopped by %v", err)
+	}
+}
+
+func TestADetachedWorkerStopsAndRegistersAnew(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	began, ended := make(chan struct{}, 10), make(chan error, 10)
+	y.w.Handle("print", func(ctx context.Context, r *worker.Run) (any, error) {
+		began <- struct{}{}
+		if string(r.Args) == "2" {
+			return nil, nil
+		}
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return nil, ctx.Err()
+	})
+	y.work()
+	lost := y.run("1")
+	receive(t, began, "the handler")
+	workers := y.must("GET", "/api/v1/workers?state=ACTIVE", "", 200)["workers"].([]any)
+	id := workers[0].(map[string]any)["worker_id"].(string)
+	y.must("POST", "/api/v1/workers/"+id+"/detach", `{"reason":"test"}`, 200)
+	if err := receive(t, ended, "the end of the run"); !errors.Is(err, worker.ErrLost) {
+		t.Errorf("the handler was stopped by %v", err)
+	}
+	y.becomes(y.run("2"), "SUCCEEDED")
+	workers = y.must("GET", "/api/v1/workers?state=ACTIVE", "", 200)["workers"].([]any)
+	if len(workers) != 1 || workers[0].(map[string]any)["worker_id"] == id {
+		t.Errorf("workers: %v", workers)
+	}
+	if _, doc := call(t, "GET", y.url+"/api/v1/job-runs/"+lost, ""); doc["state"] == "SUCCEEDED" || doc["state"] == "FAILED" {
+		t.Errorf("a run that was lost was reported: %v", doc)
+	}
+}
+
+func TestACancelReachesTheHandler(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	began := make(chan struct{}, 1)
+	y.w.Handle("print", func(ctx context.Context, _ *worker.Run) (any, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	y.work()
+	id := y.run("1")
+	receive(t, began, "the handler")
+	y.must("POST", "/api/v1/job-runs/"+id+"/cancel", `{"reason":"enough"}`, 202)
+	y.becomes(id, "CANCELED")
+}
+
+func TestAWorkerThatStopsGivesItsRunsBack(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, func(c *worker.Config) { c.Drain = -1 })
+	began := make(chan struct{}, 1)
+	y.w.Handle("print", func(ctx context.Context, _ *worker.Run) (any, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	stop := y.work()
+	id := y.run("1")
+	receive(t, began, "the handler")
+	stop()
+	if doc := y.becomes(id, "ORPHANED"); doc["losses_used"] != nil && doc["losses_used"] != float64(0) {
+		t.Errorf("giving it back counts as a loss: %v", doc)
+	}
+}
