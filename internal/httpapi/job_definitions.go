@@ -142,7 +142,7 @@ func (s *server) ListJobDefinitionVersions(ctx context.Context, in api.ListJobDe
 	out := shownVersions{Versions: make([]shownVersion, len(versions))}
 	for i, v := range versions {
 		spec, event := showSpec(&v.Spec)
-		out.Versions[i] = shownVersion{Number: v.Number, shownSpec: spec, Event: event, CreatedAt: v.CreatedAt, CreatedBy: v.CreatedBy}
+		out.Versions[i] = shownVersion{Number: v.Number, Spec: spec, Event: event, CreatedAt: v.CreatedAt, CreatedBy: v.CreatedBy}
 	}
 	return answer{status: http.StatusOK, body: out}, nil
 }

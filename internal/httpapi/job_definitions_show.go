@@ -17,7 +17,7 @@ type shownDefinition struct {
 	Name        string    `json:"name"`
 	Version     int64     `json:"version"`
 	SpecVersion int       `json:"spec_version"`
-	shownSpec
+	jobrun.Spec
 	Event       *shownTrigger     `json:"event,omitempty"`
 	Enabled     bool              `json:"enabled"`
 	Paused      bool              `json:"paused"`
@@ -42,7 +42,7 @@ type shownDefinitions struct {
 // shownVersion is one version of what a definition said.
 type shownVersion struct {
 	Number int `json:"spec_version"`
-	shownSpec
+	jobrun.Spec
 	Event     *shownTrigger `json:"event,omitempty"`
 	CreatedAt time.Time     `json:"created_at"`
 	CreatedBy string        `json:"created_by,omitempty"`
@@ -52,9 +52,6 @@ type shownVersions struct {
 	Versions []shownVersion `json:"versions"`
 }
 
-// shownSpec is a spec without its event trigger, which shownTrigger shows.
-type shownSpec = jobrun.Spec
-
 // shownTrigger is an event trigger. Its conditions are one member of free form.
 type shownTrigger struct {
 	EventType string          `json:"event_type"`
@@ -62,7 +59,8 @@ type shownTrigger struct {
 	Args      string          `json:"args_from,omitempty"`
 }
 
-func showSpec(s *jobrun.Spec) (shownSpec, *shownTrigger) {
+// showSpec parts a spec from its event trigger, which is shown in its own way.
+func showSpec(s *jobrun.Spec) (jobrun.Spec, *shownTrigger) {
 	out := *s
 	out.Event = nil
 	if s.Event == nil {
@@ -88,6 +86,6 @@ func showDefinition(d *jobrun.Definition, now time.Time) shownDefinition {
 	if out.Paused {
 		out.PausedAt, out.PausedUntil, out.PauseReason = d.PausedAt, d.PausedUntil, d.PauseReason
 	}
-	out.shownSpec, out.Event = showSpec(&d.Spec)
+	out.Spec, out.Event = showSpec(&d.Spec)
 	return out
 }

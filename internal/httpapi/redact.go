@@ -95,7 +95,8 @@ func (n shroud) walk(v reflect.Value) bool {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if of := v.Type().Field(i); of.IsExported() && !n.member(v.Field(i), of) {
+			// Members of what is embedded are answered too, whatever it is called.
+			if of := v.Type().Field(i); (of.IsExported() || of.Anonymous) && !n.member(v.Field(i), of) {
 				return false
 			}
 		}

@@ -125,6 +125,10 @@ func TestWhatCannotBeCoveredIsNotAnswered(t *testing.T) {
 	for name, body := range map[string]any{
 		"a value": row{Payload: secret}, "a pointer": &row{Payload: secret},
 		"rows below": []row{{Payload: secret, Below: []*row{{Payload: secret}, nil}}}, "nothing there": row{},
+		"what is embedded": struct{ row }{row{Payload: secret}}, "beside labels": struct {
+			row
+			Labels map[string]string `json:"labels"`
+		}{row{Payload: secret}, map[string]string{"a": "b"}},
 	} {
 		got, ok := httpapi.Cover(body)
 		text, err := json.Marshal(got)
