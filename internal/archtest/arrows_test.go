@@ -106,6 +106,7 @@ var testArrows = map[string][]string{
 	"internal/delivery":    {"internal/memstore", "internal/workflow"},
 	"internal/kafka":       {"internal/memstore", "internal/operator", "internal/postgres", "internal/testdb", "internal/saga", "internal/workflow"},
 	"internal/joblog":      {"internal/fault", "internal/postgres", "internal/testdb"},
+	"internal/redislease":  {"internal/operator", "internal/postgres", "internal/testdb"},
 	"internal/redrive":     {"internal/operator", "internal/postgres", "internal/retry", "internal/testdb"},
 	"internal/httpapi":     {"api/client", "internal/audit", "internal/egress", "internal/identity", "internal/memstore", "internal/postgres", "internal/redrive", "internal/retry", "internal/testdb"},
 	"internal/identity":    {"internal/memstore"},

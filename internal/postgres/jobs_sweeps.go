@@ -15,7 +15,8 @@ import (
 // transaction of the leader (asLeader), which looks again and passes over what
 // others hold. All times are the database's.
 type JobSweeps struct {
-	db *DB
+	db    *DB
+	hints jobrun.LeaseHints // nil: there are none
 
 	mu  sync.Mutex
 	key keyPlace // guarded by mu: up to where the keys have been looked at
@@ -53,7 +54,14 @@ func (m move) run(ctx context.Context, db *DB, t jobrun.Term, limit int, by []an
 	if err != nil || n == 0 {
 		return s, outage(m.doing, err)
 	}
-	args := append(append([]any{ids}, by...), more...)
+	s, err = m.these(ctx, db, t, ids, append(by, more...)...)
+	s.More = n == limit && s.Moved > 0
+	return s, err
+}
+
+// these is run for rows that were found, of which ids is the parameter.
+func (m move) these(ctx context.Context, db *DB, t jobrun.Term, ids any, args ...any) (s jobrun.Swept, err error) {
+	args = append([]any{ids}, args...)
 	err = db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
 		rows, err := db.queryIn(ctx, tx, m.change, args...)
 		if err != nil {
@@ -64,7 +72,6 @@ func (m move) run(ctx context.Context, db *DB, t jobrun.Term, limit int, by []an
 	if err != nil {
 		return jobrun.Swept{}, outage(m.doing, err)
 	}
-	s.More = n == limit && s.Moved > 0
 	return s, nil
 }
 
@@ -139,7 +146,7 @@ func (st *JobSweeps) Doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings
 	if err != nil {
 		return given, err
 	}
-	doubted, err := doubtSilent.run(ctx, st.db, t, limit, nil, s.Seconds(jobrun.ConfirmFor).Microseconds(), t.Epoch)
+	doubted, err := st.doubt(ctx, t, s, limit)
 	return both(given, doubted), err
 }
 
