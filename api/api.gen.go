@@ -1704,6 +1704,60 @@ func (e TickNote) Valid() bool {
 	}
 }
 
+// Defines values for TimelineLeftOut.
+const (
+	TimelineLeftOutDeadLetters TimelineLeftOut = "dead_letters"
+	TimelineLeftOutJobRuns     TimelineLeftOut = "job_runs"
+)
+
+// Valid indicates whether the value is a known member of the TimelineLeftOut enum.
+func (e TimelineLeftOut) Valid() bool {
+	switch e {
+	case TimelineLeftOutDeadLetters:
+		return true
+	case TimelineLeftOutJobRuns:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TimelineEntryKind.
+const (
+	TimelineEntryKindDeadLetter      TimelineEntryKind = "dead_letter"
+	TimelineEntryKindDeadLetterRetry TimelineEntryKind = "dead_letter_retry"
+	TimelineEntryKindJobAttempt      TimelineEntryKind = "job_attempt"
+	TimelineEntryKindJobRun          TimelineEntryKind = "job_run"
+	TimelineEntryKindJobRunEnd       TimelineEntryKind = "job_run_end"
+	TimelineEntryKindSaga            TimelineEntryKind = "saga"
+	TimelineEntryKindSagaEnd         TimelineEntryKind = "saga_end"
+	TimelineEntryKindStep            TimelineEntryKind = "step"
+)
+
+// Valid indicates whether the value is a known member of the TimelineEntryKind enum.
+func (e TimelineEntryKind) Valid() bool {
+	switch e {
+	case TimelineEntryKindDeadLetter:
+		return true
+	case TimelineEntryKindDeadLetterRetry:
+		return true
+	case TimelineEntryKindJobAttempt:
+		return true
+	case TimelineEntryKindJobRun:
+		return true
+	case TimelineEntryKindJobRunEnd:
+		return true
+	case TimelineEntryKindSaga:
+		return true
+	case TimelineEntryKindSagaEnd:
+		return true
+	case TimelineEntryKindStep:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WebhookEnableInputFrom.
 const (
 	WebhookEnableInputFromNow  WebhookEnableInputFrom = "now"
@@ -5830,6 +5884,49 @@ type TickList struct {
 	Timezone string `json:"timezone"`
 }
 
+// Timeline defines model for Timeline.
+type Timeline struct {
+	Entries []TimelineEntry `json:"entries"`
+
+	// LeftOut What the caller may not read.
+	LeftOut []TimelineLeftOut `json:"left_out"`
+
+	// NextCursor Absent on the last page.
+	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
+// TimelineLeftOut defines model for Timeline.LeftOut.
+type TimelineLeftOut string
+
+// TimelineEntry defines model for TimelineEntry.
+type TimelineEntry struct {
+	// Action EXECUTE or COMPENSATE of a step, the trigger of a run, the source of a dead letter.
+	Action *string `json:"action,omitempty"`
+
+	// At When it began.
+	At time.Time `json:"at"`
+
+	// Code Its outcome or error.
+	Code      *string             `json:"code,omitempty"`
+	EndedAt   *time.Time          `json:"ended_at,omitempty"`
+	Kind      TimelineEntryKind   `json:"kind"`
+	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
+
+	// Name The workflow, the step, the job definition or the topic.
+	Name string `json:"name"`
+
+	// Number Of an attempt or a retry.
+	Number *int                `json:"number,omitempty"`
+	RunID  *openapi_types.UUID `json:"run_id,omitempty"`
+	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
+
+	// State As it is now, or as it ended.
+	State string `json:"state"`
+}
+
+// TimelineEntryKind defines model for TimelineEntry.Kind.
+type TimelineEntryKind string
+
 // UUID defines model for UUID.
 type UUID = openapi_types.UUID
 
@@ -7715,6 +7812,18 @@ type ListSagaStatisticsParams struct {
 // ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
 type ListSagaStatisticsParamsInclude string
 
+// GetTimelineParams defines parameters for GetTimeline.
+type GetTimelineParams struct {
+	CorrelationID Label `form:"correlation_id" json:"correlation_id"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
 	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
@@ -8564,6 +8673,9 @@ type ServerInterface interface {
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
+	// GetTimeline What happened under one correlation id
+	// (GET /api/v1/timeline)
+	GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams)
 	// ListWebhooks List webhooks
 	// (GET /api/v1/webhooks)
 	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
@@ -9398,6 +9510,12 @@ func (_ Unimplemented) ListSettingChanges(w http.ResponseWriter, r *http.Request
 // ListSagaStatistics Count sagas by workflow
 // (GET /api/v1/statistics/sagas)
 func (_ Unimplemented) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetTimeline What happened under one correlation id
+// (GET /api/v1/timeline)
+func (_ Unimplemented) GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -17726,6 +17844,65 @@ func (siw *ServerInterfaceWrapper) ListSagaStatistics(w http.ResponseWriter, r *
 	handler.ServeHTTP(w, r)
 }
 
+// GetTimeline operation middleware
+func (siw *ServerInterfaceWrapper) GetTimeline(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTimelineParams
+
+	// ------------- Required query parameter "correlation_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTimeline(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListWebhooks operation middleware
 func (siw *ServerInterfaceWrapper) ListWebhooks(w http.ResponseWriter, r *http.Request) {
 
@@ -19650,6 +19827,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/statistics/sagas", wrapper.ListSagaStatistics)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/timeline", wrapper.GetTimeline)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/webhooks", wrapper.ListWebhooks)
@@ -26923,6 +27103,55 @@ func (response ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse) Visi
 	return err
 }
 
+type GetTimelineRequestObject struct {
+	Params GetTimelineParams
+}
+
+type GetTimelineResponseObject interface {
+	VisitGetTimelineResponse(w http.ResponseWriter) error
+}
+
+type GetTimeline200JSONResponse Timeline
+
+func (response GetTimeline200JSONResponse) VisitGetTimelineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTimelinedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetTimelinedefaultApplicationProblemPlusJSONResponse) VisitGetTimelineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListWebhooksRequestObject struct {
 	Params ListWebhooksParams
 }
@@ -29195,6 +29424,9 @@ type StrictServerInterface interface {
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (ListSagaStatisticsResponseObject, error)
+	// GetTimeline What happened under one correlation id
+	// (GET /api/v1/timeline)
+	GetTimeline(ctx context.Context, request GetTimelineRequestObject) (GetTimelineResponseObject, error)
 	// ListWebhooks List webhooks
 	// (GET /api/v1/webhooks)
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
@@ -33042,6 +33274,32 @@ func (sh *strictHandler) ListSagaStatistics(w http.ResponseWriter, r *http.Reque
 	}
 }
 
+// GetTimeline operation middleware
+func (sh *strictHandler) GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams) {
+	var request GetTimelineRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTimeline(ctx, request.(GetTimelineRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTimeline")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTimelineResponseObject); ok {
+		if err := validResponse.VisitGetTimelineResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListWebhooks operation middleware
 func (sh *strictHandler) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
 	var request ListWebhooksRequestObject
@@ -34566,399 +34824,406 @@ var swaggerSpec = []string{
 	"MUyo1GjCCsrowFbQPlXak5kF1dPGA+jOiE4fIX2dm8W2I53u7e5/v//m5ev974fDRZR9Yg392nDGCZK6",
 	"dhFkKaU9R0KVibkeVUerjAtM7Cad73fEFYNS094BbwgMdsW61ZCdcGKFn8PfbDAjUcJVqgSZolBq3SCU",
 	"Eo6ub46ubk5PDlGog94aUxI8HHafw1uKM2JalRwqF7f6RQ5i8V0Oq85v/ePp/8/euy63jWP7o6+Ccu2q",
-	"TubIsuKku6ftmjrltp1uz+Q2ttPZu/6aY0IkJKFNAWwCtKJJpWp/Og9wHmI/2H6SU1gLAEmJlEiJdi6d",
-	"T4klkQSBhYV1+a3fenV1cm2uHIr8B+biRwUKUMwmPO7lgfZHcChH0kXlgcRmKAIfYAjII0/n4LTQ6h0h",
-	"EYG0dGaA4NJgIF8NBfLRvDg/K5/Gdo72II8tbKP40pwsyWGFiNq3LBK3+4fvFcIktcJr1tQYAaHaAp/p",
-	"CRKMUel0Qek06rvEjWskiCYyaONsRuR4KJys2L60PRLgnsz/znNlpY/su9sP0b+062o/O7ZMD0rDCJHd",
-	"QVtED3PA3x7xU4aL72etMnldGFxFtRiuZI+MmJ4zAEywBOmViqu3IysYvZvcRBmy3teznwOkFAEbWhIm",
-	"oj5xHZMhlSSQmF1hlrG66Ka2fUkhhxsX62m3rYcdfCwJ9M43/Gspx7rr3X6sSpKtjWgX5XCHB/+UkzRB",
-	"mXmNGei4oyxSDRUReVSY0J4Xdi/djz1NnUdoIa8BiEO1rOxSELec2TP78oa9Z2GmN9kZGF0E1SIWRY62",
-	"lo1wvl9NY+0uupBMKuqwHW72fSm2vfPQnuQ9wp3+bUsKtZS7/WRx2eVQa4Po7PKbLy9Tr6zMVxVGlUpa",
-	"2tqrSnB1AetkbmULrDO88JDewtak6kaOawqvqKYjqth3ioSxDG99AQKi77dobPOkgBsxTnj1c6cyS90z",
-	"wFfv5WyxjpXGRaFat6wrjEDLBs/PEqJlhwN4ui0N80oCsGiZNTb4CwbdurzdCqk5SEnpqY19gk24aUkS",
-	"Gcd9AqWpCN8zk2sDE84ctm5CieexxOpYMPKLHNDeuq62cS3Nv+Ub2YaGwmvhvKP45tBAtfBDBFbz8FZ5",
-	"6mQb5TgmQs6L1V7New3YN2wAVHWTseoEui8ql9l+eW0DYT5xk4LQunJzs5TGL7oRNzMuMg0K1+y0eHFD",
-	"tf1sr7cXUQ6fGJ3N2G1EFyr/C79Zt5DpC6D4a41olyRm1Jn/7l5VLXJwVloBhWlsGWmWDHCs1xMSWC/w",
-	"8SmfTKHdLGJtlzLiVCk+EXUNcRqQOlbWzGwJE4881m0jgEzUJaTM0RuNFi1UmFuaV+aWFQz3as4SvRY0",
-	"Cf6eUTDABuKao+Y+e785OVtJQ8YYKMJVKLzauj2Dr9G2UMBMJxrkKDRAbZbFEfxZWX8R1eASXwsGlFdJ",
-	"KkOmLM6+ESYQnlyd+KtfbcZEW4R9S1T+0qIITAXmM1C6Zz4i9z6Va8U0RFTarpLC61bXwyeGGpUoIhi5",
-	"FvRmXR+uyJjFFR2wP/b2uLopPLKSmQ21Q7OSSUaFnY7V0manZxrdqdpF+NjbywTX1V+0BawUrqmCW37s",
-	"7d3ROGMNBzyfVlJqvMZ2BtL4wfDbShbXZclEtwQf3/MyUVqtfELzRbKz4wbj5SNfmDUyfArC0lqSC+51",
-	"vVTbBjut1sZdU7M2tQIi2PzGL9wqPRyaSEeWa3e1n1r9Css4up8br6lB36EkKPdlrTgVFmGjGDTyFZco",
-	"ieBCCOlaOVB1gtDiSC/J5qZ8hLv7mtdrTTgTx2teRxVu2uZ9qoyT2pzZ63GxLXZbcFy9WPjBr5uuZl1Q",
-	"qomStLTaYXXi2nYJgX3XsqBfZDFSD0LeuGLfrWTlzdYVtnAVk75en1WRAcy4KH22Mo3LU48vUTndxvD4",
-	"eYu5vswETLQ3zpbmORMthNPcw3WHKjdDXJfWr6hFrHjJ9cl/NwXbAKvepBLWyyKaLEW+0hzIqzCfX004",
-	"9yVR5a9TD+61IeqEFbYx5TMWYee7MRMhs9WKqrX++Cyo93PR3KpwunZ/fFHNEjKx7Rr48uAdFoAlbYPH",
-	"jToGn9IYAHI0najmwK8iEm+VtlSRwNwuIFxgRhgqy5bqMDd3FCr8drmGE8HELapd4LhJmIhUJbfgKzqz",
-	"plMOVnO08AUCsT65gu+RYJwRYG4xBnQPCfnnXDFoaMCVXupnWYOXze2P32VV4xRFgt/laGkmWwODqtFK",
-	"bwX/I2OubDlP+79wjYUiPgGyTRGRoB+Q4CYgwVFAgv0gZ9Q2j0caX+Pg2B5bvooyxXv0a2lEWq7hOuiZ",
-	"50AwKwM8HzO6ACbZ7kBjlXjCK7pQOeUBVXnlF5TGAnShT07wL3NULhJGfpejnPsW1xi7f7uNk8Q0xCbh",
-	"hXV38dup1skeysy/NsZZrPtR3E91KiavKHBPOv/P89O31+fFIH51m32oONoixXXP1fVbFdQXkZuNwZe/",
-	"ASf6JsgW3LZu+l/IyRaN5B2ZnAXz5KUfUqAIbttNviARSwmuwrndLCf8Q0Xd/BYAAI+cmaldcus/7FRa",
-	"/KRdaTGADMZc0LgmzYBNa3Lid0wvzac8nHrCQLOUY4l1QUat4v/V+urcv0K39tYVnTLToZyxG1eqUlO6",
-	"kNBU85AnVGhChZqzFKAqMiXsPbS9w9bTN88GP2GZhVXe64vMf8qJtm92KPMdYJkvMNvvcp8nW1bGHu5Y",
-	"xQoYrYZ1qKg4VktRf3SlqECnX9qrg/X4DXvdRpzIsx0LFZ/8uNK/2Jfi2YSAH35xTD2nwIoWta/Sw722",
-	"lE3Y0AfaTuJXdoD5IuSdaoarzjC885qZrAMXGCutoOssYM3CBizMk72noYa4PTdapHhuIOnRyJUfewDC",
-	"29PT86urIrbg+uLl+eu316VO0w6dUGe/AEr6lZX6dVjfCoj5Boyv7fte++jf2nfNfW2P94KMYQQC0puK",
-	"CDmv9bhrOe1t6M0aETn324xGbHNXqZKT1qgIv+jmeSauLSyFbUhv2lsB/kCtKHxLMn3ThsnDwSjtirQa",
-	"9nJ3gvVuS22uBrkm2o668Xm4K3dbWT4HxO7EHnniOPh65DCn3OiRpx4p+6yE2e6R70kJUPsDsfux1Kjh",
-	"h03iDSO7aVJ4WNYmbQ7iNieiPQxdWXpheL18oy9JS2mfVCtwmdIGmcilxLnFI+bkrhVERJCHdb9sC6Q3",
-	"xxIdxS2yV9fm529dgHt9k7by8P2jqiaocNuWc8RodKOzJGaqxq7+7eT07duXeRfnmNGURWTB9BazNWU0",
-	"2Z7t14jYble3WCkgFKtZKacmBY0X/2YtYFBwVabl9lfe0TBbhkxsvLD1RfyOFaSi5UzPZMTHnEU3iouQ",
-	"Vc5SsxvVHhJamreq2dYvaDphBDNrPXLLjPuaLOOUGm5ugHzXPOdXRpMeuX59cnUNcTIrYFAhylMyo4kq",
-	"Nd9pyyxdETArjqe0mcpTUt4q5eXslbZ87WLl+6VS3XCk/2/jk7Q4bYXUdV4+tdByizGJeNQnwUwaT2RC",
-	"E6AXBUKvON7HH0LNbySxCw+BEnXESnI9FGOeMlWgdXSm5oQmfaQhSfyNua68jYNcwq36QxGkLIGzDC+R",
-	"YZiljnfPt6XCPq/wU41FCDEba6gPhKvmPI7x0qEAMtQZ0NiuPA8qdctlgH4ucgPf/uUGZv+79OBKL8DM",
-	"Y12/rfIMa1s7b+38sUx7zrt08NjvFPl32Z+sg0YCXsk8uk72tvCJASbd/Jg2Al6h9s27mpfYzCrif9mz",
-	"j656F8jMVdisiTGNUjPX/8//Gez/RPfHJ/vP//Xhrx/3i38+a/Pnk8OP/1G1137Lk8gtZnOU8di5B6tO",
-	"j5zNahB5k5oSil8kSbERvktXwxMgd1OZqSnkvtevQw5umcjKNXjHRlMp26qzbRw7d00NfG0tj6X5nitj",
-	"5bV7pr+oriHhu+nCsoC6n1bONxPwXTUilN0xoYHZYuPGsrN9bq64hgtsSSIXEzyCqgUEGTFs7aKvdrDV",
-	"uLaRavMihwm/Y+Imq6CRPWPmsIR+SPAjkgGRLCWpnB+7+Jgr7oGu8ljN2N+Y3m/qnbIwZVW8d1M5F8CM",
-	"3bP8fHajuChIzZ3qimnwS8vtwieiRwSbMzPHZqYbU3zY9bzCUVdozK0wuGm8Cfp4z/xxy6WJTefhnb0I",
-	"kvfVfrN5ufJmL2+glSfnmy9f05IyWcfb5qZsjeY7h7tv21G3EmmeMqIlmUgiRallbk4sOcdnE6Wli3k4",
-	"C8Z8tGeMwHl1Irn2PXKdsiry5mNPZRUAbUfOCAEF9UnKxvx98VfFyGH/L8Exli3PGBWK2CYCfo+0bepV",
-	"hNKtbhr7Rls1XK8ly6rpQFTQ7OU502nGlshf7kH1rxchQHEck0DIeYmIxvLXeJBHYPc9DMd3xfCAP2z7",
-	"txyhNxLW2/P3qLSArSpq8F5vL1/ck9owY1izfx+QMMbu2uZ2tDOuNsW6/I03VonaOzYDIXe3NbqX/E8l",
-	"WXUzeuUNj3s2g8v1g5VVSuZGLLVGCgmNX4CQZj4RW9bbbYgwF6a6krt0pGScaUamWifmtDD/KvL28kWO",
-	"MnZ8YIRBJzuSZjGDg0LO++SSRTyFLhHUtiF30Ill7Nzg2V83Hh+Vi1tdaARiijhCR6+jp0zl4DrV9Fxr",
-	"gurbdK5NJZ3xtpEjsbjRTFCh6znizfzjb0hIBRkxEk6lYqL60IrYHYtlMmPrbwlHhllTQtWtcoW3gIwh",
-	"YcoiJjSnNb2EbtmitvnByZsLcssWLlSVN9jb6BwkLJ1xpVybm+ZIzlRuruiGBtDAv427omJmJIB+OLYZ",
-	"h871KfSzV5UOCC5I07Sc/fWM/o7Zz4porP0FFxt+kbJJo9iAe9PyxBYHvnzLpWEujalXlNWymFXqHIDB",
-	"t4avu+JbEJ80E4r8LkdVpQyrfZGaC0woZzNayQN1Pkv04mipALr5jSOmadi2o3KUUt6uFHjKaKpHjOot",
-	"r1Lsj0YVdr094ExUlThpc1D/DRIR7ebIIcMaFArGUrVP07sSoAY9BetrKuuqtpOl/V4/c0nKRciTKhDi",
-	"OyCRypVskcSyBrv9R8Yy1lYt1pdZ5g9s14jS4nGqxIFrZdkEnJgRLeOoYXdHFd1WV8lHtzf10dCGfSdQ",
-	"FTVqO9eiMKhd++BiVdASisCubUF6i8gn2C7LK7akAkptwBtw2eOEINJ4y5bgu5Y4fqwd1jYDOrFFbzbi",
-	"p2mqq4pxa9X+O5vgMeZVmokewV7L5tc3xQLJnFhLHRcIaOrOi13sy0FVWt4p47qi0A1tyCsLV+GQxe5u",
-	"IK7w8nnfKqfglwpCnx5WNYcuqN9VFOKMigU+jWqI9R4Xi06Judic9TcJS2/sco5kJiIFLccRns2NEa8k",
-	"VnwgeLGGB2iFPfdJk4KT6sKd5zIlCZNJzCCBKRjDHvIjRjKo6dmmRKgS7P2rVJVExI0PovUp//wYqeyo",
-	"DjOsyYRpKLkqyzjwhBfCZR1FB9fU2fpjoXqzckXmKdeaCZ9JWx5K8yC7rSq9OvtHg/tU4Rfq9ewW3AIn",
-	"JKFIMoEboUKZbR3lwhs2D3KhHb8xxmVvuznEBT+8hOMs9eNvW22f1zljGwBJbqvRt0ASddOgkS/X7k62",
-	"b6+VMuPCQrKsYfve/GB2ZF+1z5VjI7vmiUxEhOaWU+tHaV39FMfTgdUsKVEy71psp48r8uL11XXDRzbV",
-	"8FxjsZ2MI6ftG1qCadZouairey9WvHt1RYtWqGuEoCqOiJrXdFQRN234SLazRjuyKZ0xWS1+FbKyNNO9",
-	"la1SskdXJqR+a9cwn5+cXl/8dn5Mzi5PLqD0wDb3UH6nTSmWvsLxUyB7OwYBha8hQS3kUOTLa8Q6KL+d",
-	"ZXkOLBRKkZTd8TsWuU7Zgr3Xx+Ts/Prk9NfzM6CLkulQTKSMynAjHPNeb88Neq+3Z8ZiPrFXV+ZVXOhy",
-	"p3hzXZ8Hxx1uFFPuFbTn3vypxNPcRGrNK53lVywVvjXtVPr9urSci08KNrchXZq6BtYs6jlWYzsHG5o7",
-	"g8msmdLr+zO4CUVF4R88YTkWYpF3Uuk3pgB+2qhb6EdPZO+YMxvXd/r6LFXVMRh7kUNTI+iJbIw7eJU0",
-	"Ey0iNkv1bWXEQ2V+oyigEBHIpRRy0aUmPlYSsHI9h+i0LGsblE27ZlN4WEdDlreSL0tPCauQr1lpIerh",
-	"CnUa00zD6ZS1xpzutHfXBb8ai+NDiSDyIeEJaVWzTjP2r428cnhVIeBSt2aFuVy3TGelKW9Fi7sjl0Zl",
-	"Q/W1BlKxHMcTM/TQi+Na5RQSnZE1bOpk1pAl44HYMLAUqysGFqLZLDHqIm9kDugbOEu+Mwe1AmTHCcER",
-	"4GEDA7fQruA/PmCt5VCkbMxS4DCCNpAedAzbyYwDozLGZoJWUcZrOTI3ALKD/quTl+f9hOrpx2AouNCS",
-	"UChb/E7ZXsc981tbo21/SOB3WGWOn5PXwgKfx1xEaiicRcYVEVkc90nwH2bI9h0o0ey9Lr6KMOb2UFjm",
-	"kbwP9gaptz/ckq+kPYvE+hZe23ffopW9t7rZa9XnVg3VRVddyJwS9PHZ5S2QK1E45oEaQ5H/Onn5AmWD",
-	"C8UjFGAzD1KwBtuu8uxqdol5MuzVDURs7vcPCTVy8IRWYRhwKZoEYvDWjUIx5qfX7H3lgq7OPUEqelzU",
-	"SIbZDBDDzusW4VSmqLFpzKli1anz0gK1m3APE1rQWbxeCEvCZ632+rhkzSzic/5VxXSoWJilXC+uzArZ",
-	"aFPCXbvSFZCNxUXA1qDk7++ukbojjDlAWEDThtRoWaKYJieZnsqU/xvxmVCxtHdkvPgIjFg8Ovf+c//k",
-	"zcX+P9gin2aacPP3x97eiNEUM/B1g/FjMQ8ASQNrCq/zdwTuo48focpwXFHicHVL4wjDPuA5HdkYU97w",
-	"TxEaplIh4oSHTPUIw/4GLLFnthgKWwIP0kOKBk+PRFlqDG9zqLyRSk9SdvXPF/2hGIq//OVUijs8NFT/",
-	"L3/B83HGgHoYnEcl6C27Calix6Cl8dPL56fk6dOnP5lbvr0+hVEMxYybcWL44Jg48hu8YsbjmNvvyKPg",
-	"f//7f25mKnjcJy/tw/LgExzP2KMtZmNtjt0+uUSSFXvcZ+JWyLnwI5Wp/+iPjKULktCUzpi2bwFGASBp",
-	"8KWhOh7e9xyhoeZvMB8ECWiSxDyEoR8kqRzFbPZ/Gb0X+C07FI/MBPz07PsfHzujSUEFLglCGbHg2PxU",
-	"uatVfxZhC/0SMyu5npq3BCoawF7BoprtCs8mI2Y8PAqgaKmw6RIWMxxbRGv+2xlduFu5AdmH2ze+4v9m",
-	"8MI/y4gzlXN5OVMwQDhTf0bf34xktMACwaBHnpCX/OcCvraHncuQMd5c+H5/Rt/vm2v28RoL5aaiMEBF",
-	"F4ooaUdjF5PwqLAIdvhm/ygS/Oe+/dH+RRQgTTJu9u9UzzWPGQqIaBlbQQAfCZiP9oWeHP610CK1R1is",
-	"GKEQoZCCOen3KAIYSMXedrnLUIoxn2QAMlAqY2mPUDUUQUnTHJGfYfeT//3v/0ESIa9ijuAz25kkn5dM",
-	"GPcuOKAJP7h7EgwFhlrBlPS4I5c1UwA9f7+ff+MkzWlTI2kw1eAtDkUqY6YwjswtMhr3WAE+gbrT+HX4",
-	"XLsOXJFngyc9ty+HYmlMzwZP++RCkAKSicxkxFA2AQ5nhCySxfQueTeVQxHT8FaRwNrK6ihlNAqIYvbF",
-	"wdwJ/vKXv5SJ5eau1TAekRGj0VCgr6JISNN0YRf1GkBWuKC+xw7PfQALBpRj8OQKaD2zXHixEbqheETJ",
-	"27cXZ497hS8uAewVkEdOzp4eFsSs9NOX9HeZBrbLY/4pF+bTRwOiJfnh+++ffv+YhFNpdniRPSsvhygs",
-	"lYu1UrGwb3FcYHKE2ICZcyniBcGSzpzcr3AbkJBHzwZPH9sZs4V+MGXOvFA9nOyeq8cwPiWjEXFTDt6V",
-	"DWxbXWLcM3N4BefXdBK4amcX0eJiKP7IpGaqT4KL8f5LqsMpeG1TKSRsLSlKRTqOFe7RsyeHvmMU7BAz",
-	"BzhZ9u5m5i/G+6+kYO7G/ma/nF+TR08Hzx733fa2AxZSsCOUbGBhxIe6ooAeSdmdvAVCDis+Nsht5uwi",
-	"YrNEaibChZm24M3rq2ti9/EBzBxSJOb0NMb4c46NprcMju2gcB+jJwIk4TUqyO7JhKV2sXvEw6Lg1qnM",
-	"NHNR+luW6KEABKpTzYfPoP+UwlsC3aPbDnRCucATD6nQXDtv/N1Q2I5K7g1SpmSWhsxS9nCFjWXGMZ1M",
-	"WETytzA7JInpgkVHxLg+wXG+VO7hqPQ8BaV5V0gzwBGNA3l2eGjOfPwkdWd/pthQZAkR0lzUJ28ySIHI",
-	"8apkpixK+Z3RKGamrTc1Z3GMaY1bxhIs8zYTpmxWzGZTXOmcTZCl7rQwLg7skSChExaQRxAOevIYgyzm",
-	"sxvF/80CUjyJbVdSbBOKyiCFk/7JoDcYDAiUp0WMJX0SCPZe34RZqmQa9DBdY/xerDjCj5fXacxjPN/g",
-	"psY8E+aoTsAqjIjR1gzsI9QHZt3MIz3UZ6H8kh4PRXmw+PrCVjuCVsFXstQFf4NfB5j1iXnIhIKIlDWv",
-	"TxIzov3D/sCWtqExrI4ODubzeZ/C132ZTg7stergxcXp+aurc7gGggc6Zs5GLsSWj/YG/Sf4E5kwQRO+",
-	"d7T3tD/oP8UC6Sn4E24z0mjGxYGPohykGfibiVQVftsZ1vHPC6yoiPOGAv/RwpwZLB7DT+zmEEeOJc02",
-	"OEXFORRzsNv8g818SmNjQXDIbQbjKymLHB+zOXE2sjtfQGLwTIe5n8mUBcUyU66AAgDb/x87vc81EgCQ",
-	"KzgxbXaGgeXmxmOWv2BZu/c1exICMtjs0yUccJm96XIR7R3tpZnIg05m6p3VDZGJipIDkCy7y6DP0MhT",
-	"zEU9M72e19c5bWDP5z5blC5uzAJaj4tWFeB8/JcnZfxZRgsMIQttIf1F+/53i7nL79UovoZBnI8fPxZo",
-	"G0HkDgeD7p92mQl0ICuQHEZVRVKwXt65acT6GE/2fXqqnuKHffAcC6fRK89mM5ouzObFRSkYTN9ZB7XY",
-	"vxXKdSDVTicK+BnMXtuDqFFuK+4dYe/vI/zWPKi8N1XO4TSpKnAGgFXuun4H3aVs80DMasaxHaUiWk4g",
-	"C3pMYppOzBYD1wwYPZTuk1M8Vp1o56U5SvMZ1ca9BtMmpEJZeYXic7Pz8VzEByPRnE3RKWbD02YncnBM",
-	"ZbqwzEg4AFW1gSZMOwKrexQl94gKKbqGwz2Rqe5Cajy6CN+4yH1jMyjmkymcP2wBa2BO+F0EKOH7xqCr",
-	"lZ1XxdJ1clK0g5HI1pnS6IAYSTL365WscfDAh8K6DPj7quU0Xv7Jm4t/mAE1UYdgiuYOGBpVEP2NF8Vu",
-	"yWaiwBjFXK/dd3U6EnvNrleRvfrxgMfL/WvWPKRYCNNMCl2vgepf5ZN18AZDy41+d8X/3ei3p2A+Nfnl",
-	"BRo318a22cOj5J62JUoKBM4rdmaOYjSr0sXuNE/yHlBxz0FUqWLT4Rdu1/VqTKbrPGiQ970Hox5MpQL4",
-	"WAFRBQiXFCE7QjmnRk1O7e5yrkyfvHNtcvOARCyVtl4Z808BMxfdKdiw/aH4hxVjs3U9Ftvucq/3wcyR",
-	"5Vo1tLaWXDLjCUvch8jVL4zGhLAEeI72oSvKAKEMuMh792OR4M29OVKMwtu805LwPuns0acI1LCvV3Oy",
-	"WNfOBqD7iKSLLID2hQxpfT92Y8a74Jtx9vaWX65Cvfl0xMfdN8tLFCm3X9pvl4pD6uAD1n5+LJxWK/aA",
-	"F5il42OD2jJycPYQ+qrWFrU7t7Rou6/DL0zf2zIcoCqp9wafu5iPjVFDu1QMVORqzvhlXJDvnetmXCqM",
-	"GxHqTu2hgIiObXrnwABgZ2ZhyFhUaR3ixV+iQKBZiQZLR4JwiWq/K1kwar/WaAR5VnLGII4d8Qi860KM",
-	"ycU2J6nMEtUjiYx5yFk59uR4k6zr0St03HKlF5YHr5Dt8wkH7IVn/XcbX9Up5TGRY4hZ8pTIuTgiAYQb",
-	"97GaP6g1S21F24oYVRl3t1w0t+vwzv8wl1TYlUYSeNQjYy4mLE1SLjTAGGXCQ08N6NxYomWdvZkXZDcb",
-	"1Qs6YjEOqMZGhqrsTm52x9LRNveqsMB9qHhcQMbIlMRUYxPxqucDU07x+c1IMNYOAFtI5YOo9QPkVk/+",
-	"5gIU9s5mF8CuSmdeAOoHmarv3K2L2hR046oyjeI/IFe3qkgP7ljKx4tafXrJzAAzbU/NiENcxuW8kZnJ",
-	"pRqMM+C/Uoy6jPlQ+DhUOKVckEeQ+kS1159Fj8tx1XDKwltFKFZBsggawBwj8dhQYCzV7Jsbxf4IyN9s",
-	"8B3+yITmBW4owK1jCsWMBjfGUBSu5ma7xJzdsahPrrRMfDAVuQnxtHfUU/NUikmVmsZJPIHZ3xA9yHkP",
-	"YUzQO5WFt8fkyRItV526ABaDyo3brEvs8oBeSjsWVRzMYNBgODGfcV07ltUy1A1Du9ftatbmN7NM9vq1",
-	"gdmxkbwutiw8Eatv0F0FO6DBjsWo2cqeHdHwdszjWB18cP/d5JX8bH/X2gx1F66xRddPibvBczObXTkU",
-	"xL03ZlW4ViRJJZAzFab1dzmqMirNx40n9SCkImRxvY9xoSF8AYFiSOSkmbAx6EIEEILNAG/DFhUQxzg9",
-	"eXV6/uL8rE98LfpQTCRTRIrKiAQMpbul7D6g8Xc5Qo6DTSmWh5WZc0DVjfKJayIhq05HFP9xYLNdm+LV",
-	"LinmAteo8GOHaMsxYcB0y+8YIMz61aa/vdcZo5GtD2i99mcv/ok9kp7DIJpYUWcv/nltrPxWVzzP3YRW",
-	"1wGk73qRsPZXncZUqS0uk0JTLtpdeSqFymYs/cX4ja2u/AdbtP39z1SxH561uupXCM+1uuQNwrjaTQMG",
-	"D58bv6XVFdey4e9fUKWhuqHFM/w1jZ8Cv4aE4ksu2l9D3ze+BjgGuRStpvkXJqwuaD68K8D5tHrMFZ3Q",
-	"VhcYLZ+JlhsnTVlMW0/BdUpbvg34562uOIHab9buMZcYJGp3jZQttKLt8Po1+Nrrz+z8XLOv0omL7E/g",
-	"YtyvcPRH8R9NfeTCuX/wwTZh3ZgGWDm025/Z/lJoCb95KcavpGCAntx5JTxDw9PBs83XvZL6pW02013K",
-	"oGoBu10/MxItU7bWuB+xUM6YIm/OX51dvPrF0yoYYz5lOuVIrYDJ0n5FDgAe0ZkYrBru1VPsfsJLy2r7",
-	"K3/sSDg6ytFVrTQaxYBzbbTo1dY6e5/ItD5P8AIMb5cSkHHkoSY9yBVDOQ1WPUHbVMGwlMHXrYyHIiis",
-	"j3F6AsTcEyimIFyQEZhxKx6hogsE0o1YiCRriGTG4fQKKFusKZBjUnhU0Cev8pLUGVW3LEIvAxBNZqgW",
-	"dhh8GO4xEQ33ENDbI//73//zEXnxC19hvRkZ7hUwrOZz+LGHKxKcz6GYU0XCTNt6CPM0JDDxONcjs674",
-	"a1vtm8pb85JjYh1cj4QdClv64UkUsXOfuWvPhxUh3289qD45j1xxtOs06MiXhwKfyqIqDxq/++ZIfXOk",
-	"vjlS3xypb47U1+FIVaQyXC2JlvYUOgZoaPfZjAZ0BVXJH18PYhuyWwi4OelKZSQ+REhV7ZDxp6Uxt+s6",
-	"0DLn8n5fRKth4RUMVxWmxNtagEOHIqlZJ3j3czQ1Wvt61WYjwkJqzcZrsOIUYwLtFYzx1gA3cmPjF7zr",
-	"htTgJRSAOLxdJZTCNWD2c9+IRGFpIN6IL1KSrtIrNFKv5n5g4ux9wwbUzfdmkABKXWcYAbydubFThqXa",
-	"M6ya396hxtsffCgAg9YGRJamo7XhXTCId45uoNXZaUJyYl+q6WxCoRv2OVo6vqxv6QsHHIkC1Ht5xUlT",
-	"1icn5PL86vWL387P8Pk+WHF5/svl+dXV+VmeHzWnipWEKlWFXG2dLlKTiFUxWtV9OnLpdbCzVCOg9acT",
-	"pysXFzAONa4nEj+22LDzlGvWaMceRFyFNI3qQ2AnDg+JEml/j0AgGxNbVjBcFeGCffImb8FSTn7aqmsz",
-	"OAe6rARA2oc+tHTmdQQAk70nIYV3OcM3bFEK0GWlIkz9m5TdQcqhDh9eqPm0YE8b6gpsVWchKAUBIoDA",
-	"IoLmcHC4eUPYgZxYwtMudLOR2ywheWBNocXdXF232Eues23TTrJGfaPt4+Z4LNOQBdgAwF5/dn5yRqRg",
-	"qoMtBmP/ijeYla0HKv39ajcUBG2630585uL01VvnBRcMmA5ccDcnwXwyIC9/hkoNkBxjFNkMwi1jCbbm",
-	"4RESsgyF7fQ2pdhXw+ZyIEUTQVEbmco5u2Op5afHijYcHov65MKSZ+ihWEn+HNtaUwsfHDGzbu5X3GeQ",
-	"+gTfpkB6NhQjRoxdiHsX+H4ECeDAtzwkkbTwMZnkZWuVVSc42HKMu9m2auzYP9zZVEiuoIjUbSafRbGI",
-	"KqMVO5B3fOrGuEKZQst40s/++v2PPwxaxBxsXrJZJXQv51tzuTM8B54XMGahnI24cJQsJ6/OjjHdAgRt",
-	"duOmPtpgkyv449eXPTLKdOEYwcK/oOd5nxwzEvTlCfwz+iS4ZQvzu1u2uMHcl/nLXu+4VuwtoJkMDKpA",
-	"TbXELLU5sPIti/Mti/Mti/Mti/Mti/MVw+HOXvzzNbQu+Aadu2/o3JaIuTqCiTPLX+sYAAu0dQVrHdm2",
-	"gohFWcJujA0BFelACutMbmunAyroaIlc4nAwyAPcaIg7HkC8KVigDOyJE0FWiPuQIcxFx12GiuB4oFA8",
-	"4BGbHQ2zweBpeMsW8B8WHDviCsdmucyPt/SgSq68ChMnydR0B9TYA/nWS+CnT+ceVDkGF+iIoSBg3d8S",
-	"h8X5NZ3UPcP+7AB+87G3V8GRuOnS/BJ/xcdeC+IMG65vzZ3RJVHI+inOk7r1RCFtJvn+52ZHBfkmU1NC",
-	"N2FSV/zBH3788cfDJz+0CIk4f/Bg5PJE1doVGYkFxDmQTwDbbagAiWJ5sRGN8eTcjYMV+CGj4dRoZAiR",
-	"YLQf6RSN16kdj7JOaaiLWgyAf4DZ26zH1N5966GfWyZ5On78JU5+gzgFzPZeRxKZJURL8v1g0D5UsYNo",
-	"LoPhIxazqvZ371wSMkdrAs/GHVe2m/BUAk0H9rpdYGCu2IQSqU65GIoAS9aDgumAqVJk5p1T85wx8sGX",
-	"z9nBTz2SiZgpNRQ2nF6ZbIKX6BK3v5QGwBa+TFQMub7m2wx3IyVc1ZW2M3Wvcezatahumb299511BusS",
-	"1Rz0XJEJNKjbfUPhgzYr+brAXq+GlMZXKmOIoYcdMewJ6Lodhbd9ciJKYb0VnuehCNz3NqDm/ryhOqjh",
-	"qbw/gUbWSEloFB3BCwZumwc9/DvmgiHlMs0PJDdA5aDvykLdH/dIkNJ5QB65SGAeRzRKC7aK+U/PZ8MA",
-	"qA/xSM3e68f9cpTSRR9VgA0V4zld5NTQNTvOkiRX46xcj0z7lIK909tL6Xyvt+emAKiV4e0rm2XuCL76",
-	"qkp+tiz06QRJk/fAT1POFHic7M44dTbpdkQUY8a20ukisNSjSDBq1VwTUM0DlIA9FKDmvrA0XdUWnWIz",
-	"ALAhsHu9sWMZoSPsoNFW1lpYQgcU21nWc9KFNm6u+uTN5etTRGpBi5J0pixhPyIFHl2en11e/Hb+ykO7",
-	"Tl+/en5x+fL87PHxUDw/uXgBlyInsjHEx5THQLqv00VePpP7aA50IFPED0AwpT8U1yyOuZgUBqTnPGSe",
-	"4A5utcSAVyXzNLwVch6zaPJ1Cv5JeNs21PHQsm+Wcsm5g1QfiJS4N6l3J15dAvN1ob6uvyGld5IfnztX",
-	"S967ZWoHW4fwvdDKwgC6A/eijoB74up2UiRbvbAbIYJOpTgVZfRKLw/Gpj7dQ84urk5PLs/Oz6q9t6Fo",
-	"5L6Rdd7bMlTwK1I9yyDBz0TdAMiuJIFkJzBQtRQ6K7q+KCPHJOWUS17pwelldKHryAI9ZdCEWyr9Nc4I",
-	"tz+YQTO/KZv1bEGyiAoNL3wj3sFgo9f1wo7/S1Bobqw1yswuRafKjIoQKuVddzAVMhFBQ4j7Vm+wZ7M1",
-	"JABgJq3QAGCfPterSQrUxwtwMqpoAOAhX6VausR3+0zVEqyeVUveZZsacduhQKxOkpSM75rRSbjCjepz",
-	"8uXJq7cnL6AlCbQbQ0xhHiYcikLHP2gkShXJBKBIRwsyBTUlIrKGTM4O9vOQyC+Xw+KKLpwFUzwAgRGZ",
-	"0dg2BWexYoBA7fxY3IA5LzR3QLnzVA6aphOGVSYuuHiESXSbpjffaHqLP3fJ7R45HByWotfQ+ep3ObJ3",
-	"iohmcayQ8BidEOeCcN0j3w8OhyI4e/HPG+tn3qALW2iM5vaq8qmqoDQmIXWfnIihYBHXLHLxF7+zqE8s",
-	"lFOFRzYPxidc0Lgc3rGEjThoZ1cr5rvn4f0a4Oa/KrWu08WD4OXLz+TVMf7rssxyfbwU2HAadevs88cc",
-	"Vv9wr3VSsYtw13FLG2nfEDNgl+fXl/9lfC1HcoycxBGkPnZ4711TJumqDwCBpR4Rcv6QacgDn1VsFoeA",
-	"KfZKAVsmeqGq4XQqhyou/QO/BNPejXZdsKKsWLsNWjBg7unOpofODYu1XqHnHbfvcOzbYE6ZEawoWOkW",
-	"yVWxY7T5ea1/B7d8g6NoDdLqMH2DQ/BVqJ8oiQNdpmEkcPjKBDrt2VoFKVi7PKo5e1bL6BQJ3ry1NW34",
-	"hIMP8O9HKw1BNQ5l58V6sNwKDPC+osxLgrKr/dvxoi9tb1ez2Kw/YE2lyKW7yaei3rADqKDcONwm6/tn",
-	"YdCw07aZOcNJSWcnVZpLzK7o57zqF1sFYxNxQRM1lbrAznFUKLbikQosH5DnCxwbrz/AIq3cIRqxCRcK",
-	"6hIdr94o79wHOW1FUqoZtC4GDiQhI+PvgAE5FNhivQDhlIId5xXJyHSDzcSneQkqmTEq5lMeM0isq1ue",
-	"JMC4Bz09/HLMImdRTTIeYR/uwBt0APBmQmaTKYQ1EMNmvu+Psvj2BqiYAj+WR8CFmM1GFscIkzQUMiXB",
-	"jL6/8bDGx8fAw28sT2we0ltp5H55/s+352/P4fOz8xfn1+e2uXLgNRHgy6J0QdJMwJc5wb+eUkEKrwGv",
-	"hX2SnMfplpzbTuT24xXQuWuuCFgUaNiDcZ2hKDQ1X7phAbdS1bDQbprPFTC+XIf9jeigE9vrTEK/M9up",
-	"RpIZFYtWJRzVLpbbyQcf7P+WaI8rEG7BnJpdq2sDTwVRPn398o3ZfWc93wvDaL1fT16Yz2Bv+8vMbfMW",
-	"7MZNCYz7Glh61CLQI2IhjxzUg+tj3xvE6CcLaMY1M052tWG/7TZy8t0omGN//I7yRnwJb1I2ZumWnoKr",
-	"0OqU9cgfbWu6sGyN37KdvsepnCEPbs5gZA66Hhyl7kDrk0BpmdxIEWDqGDq8FsHpx0MRfPgYQAk9HJRr",
-	"QCwI3HoQGbhvt8IpvU7xWh0LkwVrgR9BwzJepQPnoaS9DmiSpHJdlubKNY5ksbKn/XwqCXAsO5h2FfAJ",
-	"7/upheahUikdi8AJzl5Bp6wkvTqXhE2tnV4U4QR59gEONHPIrsBIa3s2fROKHfo23Zci8K57pTFzsVQ3",
-	"VTBdNsQZ0LXfbakfNjBhRtxlcKJt0OEBggjmlTYHEoCCHnd9p1HvEllSG3mujHlXi3NCM8U2KzMpbO/j",
-	"OQWlRcZccDVl0bFxcJFWCGmI6C2rTHnCg75ptO2K9czc3aNOS5nKZmuk4GQMqTkypbEuW8xslmgLGKck",
-	"pIKmiwKuPKFKsegIDCF8BsaDYgk9wuF87JM3J9envxLFoMAPoTb+GTUYlGz2TZS2VC7ggcFmjIzXbJaU",
-	"+e7l2Cl3B/kyJ4pq2DlltLANwW0Rm87URjzkFdz/QXKe+KgaTAHKeBfaHvxVr+or5mR7jY85ldrV+HkB",
-	"UZDNTFnXeJ+2O+1zO9OXXmjzuY7z192RjikujTS9+U7YdYFdHrMZjzYyrm9BfWap2h9whWoBPebLfoe5",
-	"Z7PRuNJmdcDW0naOOlmWTWCDd6uwAge2A02A/mPe7AjoGu5YCli1QaHoHVAICrhyhNKMRjXaFOZ2y3R2",
-	"Lge9Pz1OoY2crAcnGKHG9lV4d8jM4RGDOQQO6T8WShH1IK5RqlmgqTm7e1DEB+FvJiIfABVEimOSMrM7",
-	"jcRY6wxqUeO4T4KL8T6s0REZ7g2GewFaYlwTKeIFMqCW2+KTBdM1WImHE61vqIomqIotRHRJl62eLWuQ",
-	"FOR0SlMagmSqLJwCHPcA6+cTloZM6H0mQhmxyBX0J1RP++RkKFDZOWiiMUwiEvNbX26DND4gh49yNpoe",
-	"CVDbmv8hvXbQG4rAs1b3PM2B+S+Yp0BHipCfHgmQG9j8Dylwg8fm+cYAApbeoQh+ObewIffU/xse+bf/",
-	"/e//aUIz+npcc+Su6gCPKLQnnI3amDfPgzZuResJjIp9fL7/flMbn9598J5+49LbOfpTpOTpxCxx9giA",
-	"z/dpvCaG/ZLeWkz8Wup5+zFu3UdmjLFFFwPChCjZA2tmKCgJ/hKYc8mcLI+t0VKI0ivz3RF5MiDKl2ti",
-	"ShjoqEADzLlifXJmq1V0zgt4OBj0MO0CZQauJMBsm6EoB2EddMKVuOTJeTzurF9XB9k/ieMdCYQbH3Fb",
-	"Znl7nw9kA+frgbjz8WHIo1Xp1cUxHEORLDRNc+KNQZBjIm3tSQnIsYLiKCPmOyP4wxVkImT7J2YiNt8n",
-	"v8Jd0Hk1wuaJzTFk9zUxzdn9XKalFb1fhzPfSZuEErYu1/uFzOaW5hy7M6NoaMmtpYSvLm74uxyd4yNW",
-	"9GJV8gmGcwOr0ZRmDGiJq5ojvpsysBHN+QPYxcx2NJnRCLf7BOq5s6QuFZakMmRKsWgrurQwZ2a+4dE2",
-	"71N5V+T7vjGuXHVzyYhqtq/5DFICq3bduptqudUtv4GMYeWcrF+yUKbR5lAi7r3OQolJNooh/WZvXNAI",
-	"v8uRqlAJ5uMNmGOjTeF2BVJWF4ziqsgnZ4/Ew8Hh8ep2I0pKY/GNofDTBq4YDackYmMuOEQhQJmBkyWg",
-	"3SqH6kz7+EpS56FAVmfoaoYeYSEoZiTV9dfPJ8dSPoN96NC8/tLeClxWMa25mJAAVZN9/lRmqQqgZ6eq",
-	"DnvA45xE3BNVqbv9J4HAlqV9DWlyPvWOOLlje6TRSHhhIN1wpcLNoJueXeImu20VHIub9eADylcZFLsS",
-	"pi0IVNVpWg4KuDuutXzWTezbtxdnrXv6dr12XgN1Fdx3K1amhoUUNIsIHIHN9WZhIcfG9FMHH+Bfo6E+",
-	"HoRTtonADVWPWijNZjZ0C5oTBIVoeUQCeQtp9TE13qwtmBdszlKi5S0TyGo7lXMxFGNwYrgClnncbl7L",
-	"WfAz3JeDgoVWUUCMhMWrAq09vKvRrimbAfMhq0wbwNs9Z8h/sTaO9c5G8MzDtRmI7LlY31ymkQ0aSHg9",
-	"gEcek0xlNI4Xjio6zFJjWi/Mi9XEwPy8by3vzvS6J+8XpurUTNonUdj546vrFdBaxuiJ9tLQSTrbPJRQ",
-	"YlYIqwpuWRFQMJfprRGcxjrzdznazw2Hto2ukJa5UZ+rWqfmrPD0DcJ//p6GGvwNuKsxUIK/BK6iiomo",
-	"zv2AfzpyG1q5VH+Xo2vz+9q7MWHswM1uUVWzc8+havEmQs6XC9TMt0LWMljjhS0ffnVL4+g7yJQWHifH",
-	"rv1dzbNGGY/1DRdbeoCzGRXRzbYLWX4Dc5e/Qce1usFCA7U2q1xq6fPNkytOTb7BNztyBVXUmTf3uxwV",
-	"79uJM7emfQ5aCVHGMEcs5JxIcURULLUP6SdUwd50vS+/U30CVZrm0RUVmjVlhaXJvT/PKH9Gi9P2yf2M",
-	"oM6uzRf4QRqdlB/3oM1OYC4YMtNUyvIyi8uzJz89ezp4Vi3mq3HMJYvg4EP+x9p+EhfFSMUtS1wnV43p",
-	"ZrC7U8b6BBA58MscqyWkNuc3i3AzGXsZrOlldtGj5cMNDAEhCRo+ts0yE750sWcZ6NE+vi2k1Qqoaqwi",
-	"guIRmdS3n1jebu2yU6WrL9m4FRCj5lhs1oFi1VWCQtAs4prolPK47hSsaFNRSH5/PxisxjC3yvKWpqYr",
-	"uIbvGFHW/w3V/3LbiKr4wYMLw66Ar+p5/mStBbZamA31qdB5CV1tj3bB5IStPsWDFeFgS78DGNZxQTkM",
-	"hdJ00SfXEgovkH12Thc9d7Pls6C2avUTqo5/PYBd0G0h672oA1vO2kjqtjlBa7CHLl4DfcIpj8gE4X8F",
-	"4qvA+oCBpZOjCDJVfXLpD0n2nis9FLeMJTkvViHgD7d2yNYF0izPaARNNGy4yixclMWMTKnyHTR61i4F",
-	"YEbRYK3GaIDQf+Wy3C0Y8V5k+dJqn3sT5obm4MGIhrdjHscN096VIaCf/T0eQpT+LH63m9XNLrdfw06L",
-	"K/1dEWOx21Hf1gV3LKTGuyMzANsBfiUTKueHB4IiGmp+xwJC9VBIETo0EiWxnLOUJCmXKdcLJBxwGtTF",
-	"O8v0Qu6NHb+Qx8Y1JhgihYQp1w1ohdwiP4wSfhhgm3unTxLYdw9vzEaUZmI9DRF2R+48UetXviYcUhTG",
-	"3RvAfgKsmXuBBw+vXGZiNVbXzmlsenoK9l7vG6W0robQmIpO8QDcFwEWKViUqCWs/Wg+xIC+FUkk+o5l",
-	"eOsptUkkEQ9CHkG80d1Z9WfR4z557XS1S/DQ3GwUUtQWM75i7zV23O/oFK/OAWSQrs+X3y/14QAoEvgs",
-	"m9m4xIwL/CuH5HOh2cSF55fYh0W8IJqHt4oAsAYzv5rP2DHYw2461vQC3QpEtpUXf23G2ZUp+Q6T4GbN",
-	"QVUgo9O2ifu14r6BC+GVXAI6IQp9plh8x9Sx3ZQU+seEMo2QR+rqHxdv3pyfVfhKUGvtYpAkNOe3Nhpx",
-	"BIaA68hQy6XwVXo5wHSwW0+Qe3FoHAPDVmbixqR2WQw3sTFc1TjE5LVgeQGV1C7ruuS01/ApfJXihH2J",
-	"P0N5uoQ5fyiBsid4azcF6lA1uCcJTTXhAogUY5oQAASpvDO2eWEW6psCfidHMh1ZC7Tw5Y2twCNjmY64",
-	"zao4iNLQscRaoKdRhxboecsWnlEL8jHAuMrVkoFRDD2FVAzFklI1hgTEnOiswv/J612hQ5MxoaFetqX3",
-	"gwbH1+T74BvtvJ8uM1E0um0utsllp4he3+vGjG6eojwc/PTjk+8PO9mOtna/KZSp2C5uM0TpN3fz3aXu",
-	"wVAXdszrmku4Oet3YlHS1eQOBKh3sSrXukktamt6oJcA++OZvxyPm1FHQwG/fH2JeWpj9Ad3nM3/Ns7i",
-	"OEAL1WasCU0nqgfMS7HuocpOJBe60Da+xl+q9ZUeiGIOn9+YXa7tqHTKJxNoINJ+XNf22tbDuoDzCSh3",
-	"aoZVMgR2hJBde0CBQzEo6KUFnE9w3roDH4/RmiHhLfZawshrHGRsmfhFoOMerspL0Qltc7t8ilcX3Jg4",
-	"wMXm6uBcA+Ea+ISU+ibNxHaPr8RQ2qhYd3dkaSrTm1BGrA7m8cSGU9ZzHFT5UBBAs3EUszGgk1utJnPB",
-	"9e3r8arGgMj9fBybH79l5d6XUmFYGbyybJPdDtTfdcuRLi2npqk27rbl0Z9xkWmWx+sYTyFEBCoYIz1z",
-	"yqHgTEnrWIyxgVi9WtPsZrS4mfEVzJONLB5+/0OT4OKfh72jQ7enQUeZrGNUcJq1hANXGKUHoyxeU5hk",
-	"HeEc7jjmmCDFpjFYOJVzQDmjYU5Vzm3et2jGoQCGjwICEq4EaIndHXA6qVtFagGPx+Ty/PLtK0yLDoVg",
-	"c5sXdTFuYPFhKsgriTzYEtuCmg12ffHy/Ozm9dtr1w4RUq2RNLcEhjSiZuaUVJolq5nSLL5t2oUFoJu7",
-	"ZUn/Lkc/mzX6TJuv2OF9qspT8+w16c5f5Rz1LUiwz3uGUoQs/TS5T7eedalPK11fZtozi28fPOV5CnT4",
-	"+TLDEWpsXT1lM2JWGnos7ZQE9ary4AP0kdpcnbvVnoWddLY9PNZc3203FhDHda1Ytj918qnc2DXhXaE2",
-	"F9onYdbCtaitao/QyRJ8zmmHLtcamyKMcL523CUf0GXcpaWTXWkIPXg6plKzpmru0u1D6peZaMb5jb99",
-	"kO5K+Khut7M1G3fev26RD6jWbJbohp2R10QTT9yNtl+9ezby7QjXBaKpUnwiZl2xuVxLMp/KWb5u1rA2",
-	"D2FRd4u4Sf361PHc5tacvc5V3mSNajxrHx0OBo/RZrYRRohTX7599eri1S8YpOaqXLRkLjp8fLzck9+6",
-	"vAGO72aS0pDdINGtCno2hqWyWMMdbXrQc7mY+XKjs2VbtgzLxTyThAnlBl7faWdntXJ/Z8lz8z5dZNyw",
-	"viBq3G5w5apujLi2Gqo6uVYl3ft0HQGHk87//X//v0LtHYijcq27pkWntq5hV3gr5Dxm0YThG7XvQHGv",
-	"IgPUD5+mUWYmzs15Xs/Kg+vUDSnPFV1Yv9+rTaNnkpLW3IptYkm25Cxx9aSbJevq7enp+fnZ+dmxZ5th",
-	"M6PFuPM2HRkKIA90SoXC/rJ9cgKZPo3pSK6GwsEwyOFgYP3Y1DptlcTDbqjbqLL7FcpTO7LPUS69HXoP",
-	"UmnurbIwZCyql8tW9S/NRFaMeTrbN7PHReY9+zrPi8fMBqpOX796fnH50kizOWNtbgKLwWgUc8F85YJi",
-	"CNgRbI4gnGeDn6DBszqCjQhhNiAa4CqkaVQ4y6tlF8Z8WhzyN8XqBdjOC1ObKFg7F2EuSCSzkX9Et9p1",
-	"Aydp0bXIkTBPBoPBMRktwHTukUxELLUVKyyR4dSxfS3WeSN1VKWfiy8C41vniXRHKfnOGf7YAjmyPZDv",
-	"wZdk75OYclEbWLPfd2OO3+PamGEKWkf34StwHME5oi7k3KMtbFgaqX7NrCvezeZ9N10UfMmIY3Al4pFx",
-	"tnrdLuaY8riZVVSRljn2DhzoGoApmOkByk4fESpw4PfAJGppQ5G2JpR5p8/PfDJr/Wc0ncxqdG3Px3JS",
-	"f96cKAIKiGj2XpNHAfbaP4I/D+Cb4HGPUMQF//3q9SsSyTCbMaFJwlISTjNxOxSPguKMv98XkZn1oOdq",
-	"4s0sPQYZN+YhS+9Yuq/MPVClmxvAA+HPfaVTRmfmuUCiK8f2qJta1lqstLbwaBgBtF3hUXA0FMELqvQ+",
-	"nCX7F2eBO8RzpIGPmsSxnJeite6nmdA8drt1KPyawyELGqyQUGNC98krxiJFgoQuYkkj1CVBn7yQE1XI",
-	"Cs/kHYSHkPsmlhN0kGwBDc07GFWnTidMX2bihZxsu1draqymRmtgHPAYcFSY+Jo1KLGyl1VjSbjQTw/3",
-	"tqr7gkUtFX6JbDYCduUxCexTfdEu5psFcVqidrTmdjeK/dFwvIO243XoKhTgnu8IpHQkM10PGDW/rsd6",
-	"NYB6VRMRGQFvRu2HudL8WtQCa+BngwbwIEAhUKUJj/JIa8pCxu+M//SOC0x85AsKGyzwyxT4GVseX2mP",
-	"15MhNa7uqzk6nCIrHx+r7RRWdFejC7xhuCaTXJVNj+Wk30lBDo3w5PlOmXtuNpNK6q2eBeDEwfe//4H8",
-	"g//cJ4FZS9+Gzei4AYQbQbvbtcfgOpg3VqMbs2glKHS8TIXujSJUEEYXPBv8ZCEwRviMC6/IjC6wHT0I",
-	"Fypgd+bieV4V+EwSJqLddO492Ucv5OSTmEcv5OQKDNL6kGcBYrKjhJ5ERkATzvC0r5bVDgwkjwCoN+2Z",
-	"YHNVCARRReYsjmsoeWSq3+Sogs9JbtywPpVt/cLM3jqGZi2xI3MnqUYWx+CEjmlasLGNHniwyGTKMLW5",
-	"ptX41dXFL6/QWXx9+ebXk1fnZz3jGBqdNWIkjCmfYe9wKUIbjizXOSxTNJZaYRoXsZCotE0uC5nDIweD",
-	"CZlCTQlYXaggLEAgkTX7vXYaGzueqULnTgIZThJLVdNPDKfiT5Z63FWI6S0rBDhgZc16+TKVrlKKKQPV",
-	"1kxQi7GOXGhBVKFsywurkGSURRMGRwOS8T+XqcfBGgGGGEdSLTEwpM8vPHGJA/tMk47A6doFvIbfMas3",
-	"RzS87fbQTVmardOKxMKg0f2votdbKKRXj7mwsAuAVDtchzfthuJRAL0Mb+TY1v4EPRIUSoGCx70cD0jT",
-	"CcQ3fFvGAist0FYaizRyjamddMsxxG6ylNXovjQTDwDlesCqaPNGX1dddI6rNScZdQHl+yqXLu8HgB81",
-	"UL5G41rt63KQQH5BUj6ZagQf0VQfYaTMHeqZ0gA+GhmvKBPhFDyeUuxYjvO9Yzz1kKYpZxGBCFD7uDKM",
-	"4vPT3FCz9Kn0ti2YqtfcaSYEF5249/AsFOJdFLeiE7q/IWfpmxhh+XYcE3OVgi44VBCZRs5UFewOgsZA",
-	"fIW5C+q+HAoFtTQQFQiMpXkTQmVUAKcPMUNlIOnYM80oYWBuhQ7tes5D1oOvhsK2cM/TJMqxeBz5BknQ",
-	"VAhMViWlQNMVw7ohFeAjGAPYogEIlLfJlPWXRmY2Rjw3RxFYyj1CYyWJPa2YcPU1QzFmrg3BGA4ZsbDl",
-	"RjANUE5l7X1jWy8I0oEEU6puzAPhSUZCj2w1PHXVSravnNYxg1tjAzq7dUgs5S2gASkZyQyC2DZQIsdD",
-	"YROqeVm9ey2ohmLQ1MzY+K6dC/wFAlpTRL9lihkuw6YsnZcM15V4j2M5X+1d0rqReHWtPQ3ZlvXSy16x",
-	"LMPz6iLboZbp7o+DWHa+k5tXCndUH1x8ftMq4U4qWX+Vcyxg0xJy2Mh+w97TWWJ24dOBCnreC05t30Wn",
-	"h1y161Dg9iEL5sKZkOnC4CPkUYzSSS0aqFIwKa+Nuj893L2vfZuyVNiUrjb1PuEFJ1nE9VrwR15v6hRT",
-	"ZwFwr+nsyYUtGFZ6jMLHFacmHHSr0IHCqXmQZwQqD8+rlWyo7x5nxvWdsucnAHysnp7QRB1BwhMOIIJy",
-	"1xsK7OOJ+hul08hIjwQR1TQwZ18+2dB+lOc3NT+BFKUqCbMUffIzngLgbTn4uj0pZEqWMq6Y5tV4E39i",
-	"uIhTKmc3YBr+zZxmgTn8QjmDfDIWy5jTjFGlLVTkyffEguNhSxkjAfYUmArUZto8xl5pmSg3RirIVGYI",
-	"RbE/UM7gwLJYYxFDF4G55ZAzq3CMAci8q77NYUEWfJTKuTLeYCTLZIjVJrAZ3Lcz8duZ+CWeibDp810A",
-	"iESnVOwh2Cfn74GRQHmFsG42cONvzEi3OZd2SDo7DQY553x4OyadDwfP/rpN2rllCnn1iBRGJUK8Cq/v",
-	"4oR8DhCC/IyM+R3b7VDshDDseA1h2FBYvyjnDANhHUlz/ChNdabsmgOpQpDH9XrmPKETCtEScx8NV/XJ",
-	"SRpOjfigW4vtqaCVt7VIeErkXByRgNof2rOtxkm6gnnYwDNm5NjejnChtLFVrP1jVgGHUqv67Di26uvY",
-	"4UGwDXVaptpzlJkZvcJr74E6bUtCNzeoRnRuD0e+BfFzYCsaLTrrv7rD4V7dl1RxwZSy/Y53PMFPELco",
-	"R7+zcNmz+zDcS9mESzHcOxrusWy49zFwUJQJ/U6RGdMULeNMGRNVaICl1Fod7vd1G+fZ4KcfSjvnsLEJ",
-	"JRiL1A3V5shYJszb3GMOuIMUv6sV852ZsZYbAzd8XifGysa3w55fD/d27nlbvt03uqp2UX06oZuDB3hm",
-	"VpKIQosuRyJqcW5gJQjpVUBnPFfKGgDOjsK/19tRdWA7CPMrZ7lYY2jClYZcjTvLyaOgdKwHPeO92ncx",
-	"fvFQGF9GaUc7+9i4N3JMuIi5YMZWYomymnGV20JbfQkYFEvycwT1IDyOEYdi2aih0QXkZcHnhnSAq1mH",
-	"BC53+PD+UAzFZloN/+gyuYb/Dlw1M6wsyX0ZuAAJ6WzG5diWAx4OnhAu0FoMqWLKVd4L7NEGE3ETy4kK",
-	"MJofYIFfsDIRxNWmRvU0WEZsWwcG2vJ0tE8ar7rcT0/JtTnjyanZre91n/zCbaDIvq9WJHBmgLOvEwrJ",
-	"9WNCh2JGY6P7sFGTmR4+ERJbM1uIvNJURDSNSMRmVESqECVd9sTgQQlNmaj0Jstu1z3kEOmEfpIUIshL",
-	"DSo4E47cEVfEYyCQwwoNKiCTfxRIcRNKMY55iImlIGU6S8UNtOngYhI8fpCOzWac7Zi1enso1UyEbP/E",
-	"zONm/q/8CncBzGCX7bDXrYtTB1Yt+kIvq8q0hIwkTWPOUp+2K2iqGSNLPHxfFn3aJ13kjnLoCvV0s/O6",
-	"OoeuDj7YeO0uJFKrp50TJ3vOkSzp2Qzx4WBQPsog4E+LsYwSrgMD9O77AJt0+79vqA6OiZIQ/YAGWJol",
-	"xByEllqdJaqmaGmrUw50bCPI0z2ch2i3XqJp0FUf6AfRNDvohs423SdrXg0i7XF8XkBbWtr1G/egwIRT",
-	"j9TySl8gxzFLCXjuxHvufXJiCz3BGJpBGSjayG67beDhuectdZYuLjOxpem4fQ+k6pV3P+FMHZyEWIG+",
-	"DdrwuUyZYkw0poPCh2EpXCdS+kpqi68r8S/FUt6Wan4tZmn7E2Yj+dlbEUmmirWsPlciEa8AvvCIMQGE",
-	"lMf5yYOJVzUUSCkFPGQnJAT+fUHGMaAQzblizjEWuYD+s8FP7oSJYzk3Bwq+ZQBwrbLrlFClLXVSXIM2",
-	"wm+/7YMvcR94XrQlu6oDuZezhAlF15FXveC3zApXDwrDBUHRkul3itAQalmOVgTeUTogNmMoICtAgvyJ",
-	"UdDL7XYmIhJCB73A3byWwAov/ybKX6IoX2epcJbHUo3E7tK8AXZ7gUoT4UFc5B2sFzakZmNhopRZRTgK",
-	"kA2DTwG1sDzN/QFngZA3dMIUmQDQxYOB4sW6tOaWWJeCGJdfMaAqDAqhyrpoO8xBKRTERDaDVVDhHhrL",
-	"ZiHaR9rLMJyvHV7XHcOS7zpfBNRhfHpZ62+BIihukhWCpY3URIqLEIsae4j8chFoLG+E2LT5zoO/oCOP",
-	"6mHhz3wqASIeSTDj0HxC/qhq/kw7wp0U/H0KyAZuJ0D35z/pivhmjsQ36LO5tenOVWPvNRPRviPx29gN",
-	"JDEnidAkmVLFjmAvvGdhprmY9GwuxJ/VxiSFADhhXE9ZOhSB5jMmM30zU0EPq2FdFS6AJmVKAmCVCaoF",
-	"xIz1zA31T2gE+Hf/Qs2AK6Y9MUWUr2N3pgBUau9vZmY9wbrbXjG7pnI/DkmTSmk8UMkr7ttQ2PxMJWWY",
-	"GYwjOP0ziuvz0gR8oTKL/RFA/9JCtrKF2K42TKgW2/W0eVZkj3z9FRRgckUyYUS2R9h4zEKNzAQpmwFb",
-	"nm0hvxxYG4qNku0Sj8hbQDEzDU0D0VqGZHiu6qUg2C28fieY6f3T7oKvQ/pXaPd2F/2UARFOvdy/hC7j",
-	"dDklA+hOywm5GsvuEfaehjpe2FZbc6r6Q3GhMYCMHWSWG3ePsftAZBNGQs4xHBdcnfxycvPq9fXNyeXp",
-	"rxe/nZ8FQwEXFzLIXMGIqmva4Q3vOXDxWYUjHiSH0yvIwKfP9XaQRv05BRdpWdJbxksabTk7ynpP0JHn",
-	"jGM5/06RQGY6yXRAIhbGNGXquAiMgvAK/MB37INE51CMFtjWGOPaUKtbys0KqfMjted9Sk+Hi6QSc67Y",
-	"mqTpJb7PPe6th0pbnojF369ev6qTekuSvq2sf8Kko/ajt+aGW/N2mIGN7izaIPWHSU6I7lu/kIsCib0t",
-	"7MOSNRID9tiLdKaMscOl6FnKk6EIbhlLbtzVQY36z2Z/2rD1JS7IF2r94OjNQQ9rH63K6+4uK8rHftGU",
-	"XkewJ7FvkY1D23wg5ljQOgscrULJOAcjZULvWAH5Qsk4ZWoKZv2CJDLm4aJegk+LA/yWgPnCJPkXiYzN",
-	"kQQbw8YToUduSU6siHQs4TpdrKOwys1oH+EEc75Eowddf8GZlXNr8kMhuu0d5xlErBzn2BG4O2j9sUzn",
-	"NI2c2+DY/9BtwBbHFm6SwpdDUcAcgo9d8BecGw6hIoAEoCNu+/vMXbtK+xTkb2MJQfp5/K1LNiGijYsk",
-	"0zeJEdEgHxdwt7igmYXc9xB1BrzeNI7z75chkOSKMRLJELaB5iFPqNCqP4uq97lOF3/eg8oI6ZeaXk0X",
-	"UOTPEpTtTrevue3+WnL810aSl4iKe5hwZZExpmBkXETsfQ9pt7Dbt6U0rk6Tapa8QFTavZn1nzF+Ed++",
-	"NhNp+5MjsHQJQfwl+QY+/Vl6G9qxVwDOaDPpRRU99tShxv/1RCNVEII0E/UCrL4GpxRkcYMgfj1CeH8C",
-	"ePDB/NOkb6Dx9cMsTYF+TbPEBdxLplovNzFkphWPIGt1dUvjqJ/Ha7gaCrBHgIPDvqEl4uR6LSTxyIZE",
-	"dZYKBfSGWgLZMaYbHLEnPslSG69rPmjk6B73A9z+S7ZATovz9KVCFu07OGtktCBTKrrNGJQ20/qc2StJ",
-	"xlkKlrFzI6yeWtlerk1OaYdhbxDVJydDUbtPjiv2CSlsk9zcr+sr9W1nfMUZNPPpg20HdcuT5udKgY8+",
-	"oUqxnORsSu+Mb1sAtvtT0fqyGUDjYetYp1nL3soWanLADMW6nVO3b8ybfts3X/G+ubrlid033e4XDOWu",
-	"OzQwsCPY3HHd2VZnKJEO57Aq2giBFxH+KjTuQtQfirMM6w4tmhhrjReEpuzYJx4UhL4qBR3H+w33/kUK",
-	"MS5eJzUc4ZRFWczSgxjL/OtapU6YfuGIAO7PKXSjsY+q68EF37rEriRzmcURfNpNT1MJ97IEC25IRb/N",
-	"f9a0m+nyNGP4K5LzdU0YbPRVyIjZAZmDlEPJA7ByQvnxXPqqdqhXN64btiimoGygRTH0/RgK0GNcaSiJ",
-	"US5Sn7KICc1pDO0rZAr82JoJ6itx3OjNDyxVK35fw7zJkjM5FwV5abk93wFR+kOgQTYL3DsHxGFjb+fj",
-	"IqopT/odoaHKd8W2GxIgpLDybYSv4rCyl6iDJGV3nM03H1OFVmLLy2vv4aZu755oPuzt3+DT2jJ+rF+H",
-	"ax7equcyE1En+oLBlrQDttpozFO2be9jxbTmYl3f2LxPqE1aAb+8KmBdqCX6hz3NYoQdg3nghDhiSSwX",
-	"MyZ0D8l4wRjHfV2Hi3EDa2syNAkrrp9792i/ap8gpOc5q90CmSmzvaFU+/PBTKKZkKr2O9gmQDFkl8LH",
-	"9YjI4jhPWRba+1q8GgHBSKEpQ5+8khFDzmUoM5tZUucxm+eszs+Num97KlTG40DadhCQWmuuG3ViB/YG",
-	"n9KRHlkRyl0DXbhlVT6Lu2h9e5eDKTeqfNGM/LWuvhBvhgPcyJ/6xHapWd+/OOYzvql7MX1vuxdD19u1",
-	"zYzvNVtRfP26tAUEQmx3lY7sULxdZFNDdkV3s0Q11VxpHqoNlMC/yjmZmT2PvLuQx7L8dFCgZf72DHdT",
-	"qoDUDpICIxaCIWoPqKHwyFNpXFKOCdIIwJ5GFODQsreGEtkUH+oCSRZ0PRRYXOOx14RqElB1I8dBn/yG",
-	"1ysvdzldMFpumQZSu6DItGm50nIyzMD44TrlIfZyglvYbzFdRzVyf0OtAx6ncx4xgS3Qxhn0vMxS85bk",
-	"7fVpzzHYubII5EpW2OJbyXXlvFd+pVa324NSB39t5KXfaDtLFMkoYw0IPP1v+53kdDLhNqlRHFZ4i7ot",
-	"l//GKdI5G02lvF2Tlo+j/Kyr3Hrv3C3amjB/FrmxE7RZYNxidFbRPs+XxrdUcx9tR+Bq+Rh0Xofu64YB",
-	"zZ0yjNRqSYIsjYMeUXzi2fABGRgoFqZMB74/BWr6nj2zubJ919RUzoW102s5Se3c3pNPbe/ewpd+0vWz",
-	"6+wmu47FqiuY1gehwrQPb0eU2AXDYTYywxoxYKEUUSI5ytpKB6SNYr5q/rtLDj7Y/zn2w4g5nEhZAvHz",
-	"XAJbEuNa2TprH7svSdyzyvIKrsjE+LQdaJIzZqEEdlqI6ycbsZjfsZSzbSa+Vxs172BCtwqY2Ot9E4RO",
-	"SP7m/mXaK+DqWMdLNhu5XtQla30lrdUnARN0FLPoCJoxBjZnBuycKYMYh19UpWWSWIJjuIqLCfSdqtK9",
-	"SBf/CST/3lR8t2GOjkXJRjm2kqaGeu6gsJmbhD163m0MRjJaBGtNw7OiothFVhp2YVm33nYsC9eA5Zt/",
-	"szI1mw3VXFg6JV/Kb4uh9a2VZwtpP/hg/79YIjuuO5fcLN2v2nNPuW82Jf82NWamm5x+Zyeiu2NuuBoF",
-	"8oBrfJAy+2d9Vu8sY64y1RU5YawqlRm2SXYFTxiwwvyxSykPRWAHss+joE9eu0blXJGEiQjryxdz6KCM",
-	"fNlR/sDqmiA75M9ICBsAOdwNOuUuAhyHl6LlQpvuDkSujO20RkbgB1jHZ38ceXPKhrVdedrq8Wiv+NTe",
-	"w8MbM7CAQiJvjiXaG0MKbn4fy4gW8LpS3oJJTCos4qMi6R6LyIxRgRQKDpWmpey75i/jVM6OzLsE+Y5H",
-	"TKe8cwgcpwIKxx2qgaEIIq5CmkbMqI1zZ4aDs1uWL299FR64LHNV3G3iEwndvRnuMEnMR2g+fi4SbiX7",
-	"3tRTg0PsOQKCC2KGxb1G0F2Oxpw5qeuSDEyTQY/IQsy3R6geiplUmjzpDQYD7M6v+Ywd2dyMZZWwrUBg",
-	"ZwRmc0OvFuNCrT3Qnjsuo92c/e7l69KNsEX077D7p+ekNkumGebSoqyTGA+eqkZW87Jp6DJaLkLvTnql",
-	"2Wv7GLJcj5S3eUA1lXMEGAqEY6RM9yx1yHOZksNnNo9oZcHoVGob3Ss+EVRnKfoV0CW1SiRhTE4X4Mj+",
-	"PMcyEIQWYnyFab4PAdBMrVl3YzC7SiGuyIxGrAdGt7AtnW0cWi8SRgIu+wrq7VxYOuFiEhzj2ntDUbM4",
-	"VmQq55AMZ9WgHDOse4k/flJjGVrlwcTtuJRTSWe8Nj5ktiEipgpYKDhyEJdQoPnkmlCs6VpZgvlUnswu",
-	"7hM0/Q5fow66CnVp+QtAozdLxeywCYjq8gksq3K6wrDYlnPUdh30XVciWUKuh0xVLR4VC3CoSwsH8OCm",
-	"kT0aK0k0gNp8kHlSU/8DUT579w0Yp3trXYzPr2he/Kyqd/G3YF9h0hrkpHFxu0tJe2Hxish+sgn6WXNS",
-	"hIwkLCVJKkNsJ09TfQR9RZHigue0LPgkF9CxH/KoT55bChoxFFJ40j3Ak5q9P2U01SNGjQoLY8pnCgCs",
-	"lkTDYpOgrxhd4BEDKRhgquoPBRC/uHmcQVmSecQk41GNbYwdUXGJ7iu1DTf/NJltePQlvGVaS+R+6fvC",
-	"LqW0i2nqe802uxEYs8gtRUOhXa0bshccfMD/bAw2uwe2tEFwVbdOgcLlXYFzbQa05dStRndXZ+4AdmG9",
-	"/fgO+KuyBGAoc8qB6R6iTGbjwTFniaRcu1z0MpSDqfizT2OmFIoEjfU5S/SCxKDIbBsoZH8WcDv4TEjo",
-	"lVVREdXzFw2FVTBRSrlQvh4JeglD5Ml2fiaUBPCy2KgW1Q9YA0AEnaAXj51RuHZYGvDfYqk0tDWeFJrf",
-	"zqCxsVoDqzEPuER4/k6y173KOjVD+ySdbOHJLIJpqSMFzUQnh+SJugVBXaqQ6ELfNKA8OVEkOPhdjvbN",
-	"4w8+pJkoXej2kNkePgIJ7UZcf2lggvBbbYhnrDp2jadVgGdkiclHjklgnhcso6EZDafrqEw+UzG1o/u5",
-	"JaSgm7hRJpCHV9X6N0vz21GDFGP1oMJ9MhgMUMmAAVQnxDP6ft8oyv3RQpt5ePLDjz/+ePjkh10EPGKa",
-	"ImamJiIqUzKRMjqCvCMqQqO/BYlkNtJ5ys/I8kSat0EBtkyzRpuGUox5OlNYInSc+7QsVgx+AFSAxV61",
-	"z54MeiRLZIGxyturzthTQ0EFm1eJO75VNxbBPdSVPqhJYaNUeHiWY5NdaEg4jtfyFtu25Qp1FVDVKyQv",
-	"BppM7yrYeBOvAE3DQ74t58pyipzxoet19cuyLhEomI0wx4wq12AsBW45oyLMGSW4mAS24G/MjO/JFUn5",
-	"ZKqtLelKDWWmh0KOUa/0jQaAxKE6AuOu2MrUXJZ6T6NGBeCr/Orf4rM79PzQPol9lk/MuqCeFTNjPE+A",
-	"h9eYMF2cf9cstoFOL8uxsbl7dnGBwkQrlCv1kAciBCham3twVeDZGNtYb0Ox2XyD23+ethu00P8TGW4Q",
-	"IVsy2x5SPjOx4cQ9cRvKd3xGa4hFtn0M1+TRs8FPj4+rrSrUqKsAZvHtEK4+hPPowK5n8DiW8/qUA9DS",
-	"UMhMLRfJCjpjPeJ7llwIaAkBpbCl6tTaZAQ+eUM64rWIFx5WY5vFFnBc7jZ1uQp75V5FxctIyphR0Sjd",
-	"8Btn872vIy2xWWbNhNoX6SyX4Na6KKr42aqw+u82JBWutEyNsJGIGXMfGPmpAx+8Lwks8OODmJ7iKWDt",
-	"gKFwP6KxeRj2zucWguO/m9j2cNZRhOjj4WCALQ/NfcHNBN0/4cK2pOewIY4CMmLAgu8LrxFRi9sF+Ag3",
-	"ZRdsAennxTzhBuYsyV7pXgs6i9vf65q91/UQZ7fIUPzy96vXr+A//3Xy8gUwRdkPCUXwr/m8TwLN3msY",
-	"TYBdAILiKN/v229SBj4ByE+w/B62UU0XBSf2PX0S1OZrml11imCwvc5TJksFys325prT5OCOxjxa6pdf",
-	"Fm/3i4J4f+lCeoIAWbdxLZz44UxTLyZTFt5u3kVGy8Eq9ImjApunRk/ZtCvhAr52OActY+hOQI31NorZ",
-	"jDx6dnj4uJOaeTPish73bBdaQp83rrc8PCrl84PR2RsTe1upXXfhKzpjXRHTt1Qqn7Br2aqpuIOG2biA",
-	"m8H/V3DgwtHM3htbBCIKfVJdFOBYX5YQ2tihXWVhyFhUeVi7KoGHE5pOBWbn02ScKQv4hPnebdnXHSx2",
-	"3TdVC1RC8mtWl5QWtw6K/+dcWcQ4PuTKWs3RDAO33rV0zEn3vmbfnMMdC0rdot/7eeEedPDB/q+RDWAF",
-	"aXc5WjXH7DBsd7UnPoqRUD3Ngxh3fgD1NB71FHOHT579+OyvT3949uMGork/k7FijNqurZQpo7Ge/nud",
-	"SP0KP9m73xyLeUKF+Q90IzuY6yzMUq4Xe0f/519LNLEA0CzGdbkiNOZ3RaLYGdN0718wTzOmUx6qdfP0",
-	"0v5k40SBe5/ENji9Bme4PBtvUjkzA88UMfcg7H0iFfoeuJW6nyn7UuAl5o+vniOZMEET3neLXzdRp1Lo",
-	"lIb6XphrOxHIv1+9fvV69DsL67kl7Tt8IZ2walb3esqVfxUfoqpeXQg1/rvWxvl+8NQTcZGUUQWQFGz0",
-	"HVIhZIXlM2H6ktGIC6bUJ9MvIRX3qWAAwBkx8xjEYPoqsuppdufmmv3zW+FovacZc4+okX5HEHoP84ZR",
-	"HYuHIFOWVink8h0+7I0YTVlqbmYMAprwm1sG9zZaApGvqGCyNN472jsA7WFvulJ77wM6YNuBD1GgNAVQ",
-	"12yWQbXJsW/TrEjChWUeBXKsFSpQVWFOgavfM1uGp4UGieDdQZC9UMACBLGrt4AZo4KglMgUBC0CfBn1",
-	"vfrsPVxLipq73DKWYCoiopqOqAL4mprSpPg+jmRr9RbSh9wKZe3K5xD62KbWMxFiuQKGH0PG76AUJJ82",
-	"V0NWbYRGjEb7MdOapeSPjGXM3j2K/yjUQWSKpd8pWw6R3zuK/6i47d/lqBDNUz3PJp6XS0HtxZTe2Uzh",
-	"iE25iOyTf5cjtfnRwD1fM//wLLgNqajrKMBjp5KAW5pX0JSkzQh79fpUAscd55rjqC4Knac0rhmypy5w",
-	"i1ykBDZj1EzktW1JKqGujWqHZHecyohlcxKWRVxXPPHkzQW5ZQuVNxvBMG9JwqF0bfXalzl7suNCKReH",
-	"WXbT1Svx8OgBdzucVL3cA9LF87NwQ9BTH//18f8PAAD//w==",
+	"TubIsuOku6ftmjrltp1uz+Q2ttPZu/6aY0IkJKFNAWwCtKJJpWp/Og9wHmI/2H6SU1gLAEmJlEiJci6d",
+	"T4klkQSBhYV1+a3fenV9emOuHIj8B+biRwUKUMwmPO7lgfZHcChH0kXlgcRmIAIfYAjII0/n4LTQ8h0h",
+	"EYG0dGaA4NJgIF8NBPLRvLg4L5/Gdo72II8tbKP40pwsyGGFiNq3LBK3+4fvFcIktcJr1tQYAaHaAJ/p",
+	"CRKMUel0Qek06rvEjWskiCYyaONsSuRoIJys2L60PRLgnsz/znNlpY/su9sP0b+062o/O7FMD0rDCJHd",
+	"QVtED3PA3x7xU4aL72etMnldGFxFtRiuZI8MmZ4xAEywBOmViqu3JSsYvR/fRhmy3teznwOkFAEbWhIm",
+	"oj5xHZMhlSSQmF1hlrG66Ka2fUkhhxsX62k3rYc9/FgS6K1v+NdSjnXbu/1YlSRbGdEuyuEWD/4pJ2mC",
+	"MvMaM9BxR1mkGioi8qgwoT0v7F66H3uaOo/QQl4DEIdqWdmmIG4xs2f25S17z8JMr7MzMLoIqkXMixxt",
+	"LRvhfL+cxtpedCGZVNRhW9zs+1Jse+uhPcl7hDv925YUaiF3+8nisouh1gbR2cU3X1ymXlmZLyuMKpW0",
+	"sLWXleDyAtbJ3NIWWGV44SG9ga1J1a0c1RReUU2HVLHvFAljGd75AgRE32/Q2OZJATdinPDq505klrpn",
+	"gK/ey9liHSuNi0K1bllXGIGWDZ6fJUTLDgfwdFMa5qUEYNEya2zwFwy6VXm7JVJzkJLSUxv7BOtw05Ik",
+	"Mo77BEpTEb5nJtcGJpw5bN2EEs9jidWxYOQXOaC9dV1t41qaf8s3sgkNhdfCeUfx9aGBauGHCKzm4Z3y",
+	"1Mk2ynFChJwVq72a9xqwb9gAqOomY9kJdF9ULrP98sYGwnziJgWhdeXmZimNX3QrbqdcZBoUrtlp8fyW",
+	"avvZXm8vohw+MTqbsbuIzlX+F36zaiHTF0Dx1xrRLknMqDP/3b2qWuTgrLQCCtPYMtIsGOBYrycksF7g",
+	"41M+nkC7WcTaLmTEqVJ8LOoa4jQgdaysmdkQJh55rNtaAJmoS0iZozcazluoMLc0r8wtKxju1YwleiVo",
+	"Evw9o2CADcQ1R8199n5zcraShowxUISrUHi1VXsGX6NtoYCZTjTIUWiA2iyLI/izsv4iqsElvhYMKK+S",
+	"VIZMWZx9I0wgPLk68Ve/2oyJtgj7lqj8hUURmArMZ6B0z3xE7n0q14ppiKi0XSWF1y2vh08MNSpRRDBy",
+	"LejNuj5ckRGLKzpgf+ztcXVbeGQlMxtqh2Ylk4wKOx3Lpc1OzzS6U7WL8LG3lwmuq79oC1gpXFMFt/zY",
+	"27unccYaDng2qaTUeI3tDKTxg+G3lSyui5KJbgk+vudlorRa+YTmi2Rnxw3Gy0e+MCtk+AyEpbUkF9zr",
+	"eqm2DXZarY27pmZtagVEsNmtX7hlejg0kY4t1+5yP7X6FZZxtJsbr6hB36IkKPdlrTgVFmGtGDTyFRco",
+	"ieBCCOlaOVB1gtDiSC/J5rp8hLv7itdrTTgTxyteRxVu2uZ9qoyT2pzZ61GxLXZbcFy9WPjBr5quZl1Q",
+	"qomStLTaYXni2nYJgX3XsqBfZDFSD0LeuGLfLWXlzdYVtnAVk75en1WRAUy5KH22NI2LU48vUTndxvD4",
+	"eYO5vsoETLQ3zhbmORMthNPcw3WHKjdDXJXWr6hFrHjJ1cl/NwWbAKvepBLWyyKaLEW+0hzIqzCfX004",
+	"9yVR5a9SD+61IeqEFbYx5VMWYee7ERMhs9WKqrX++Cyo93PR3KhwunZ/fFHNEjKx6Rr48uAtFoAlbYPH",
+	"jToGn9EYAHI0HavmwK8iEm+ZtlSRwNwuIFxgRhgqyxbqMNd3FCr8drGGE8HELapd4LhJmIhUJbfgKzq1",
+	"plMOVnO08AUCsT65hu+RYJwRYG4xBnQPCflnXDFoaMCVXuhnWYOXze2P32VV4xRFgt/lcGEmWwODqtFK",
+	"bwX/I2OubDlP+79wjYUiPgayTRGRoB+Q4DYgwXFAgv0gZ9Q2j0caX+Pg2B5bvooyxXv0a2lEWq7hKuiZ",
+	"50AwKwM8H1M6BybZ7kBjlXjCazpXOeUBVXnlF5TGAnShT07xL3NUzhNGfpfDnPsW1xi7f7uNk8Q0xCbh",
+	"hXV38duJ1skeysy/1sZZrPtR3E91KiavKHBPuvjPi7O3NxfFIH51m32oONogxbXj6vqNCuqLyM3G4Mvf",
+	"gBN9HWQLbls3/S/keING8o5MzoJ58tIPKVAEN+0mX5CIhQRX4dxulhP+oaJufgMAgEfOTNU2ufUftiot",
+	"ftKutBhABiMuaFyTZsCmNTnxO6aXZhMeTjxhoFnKkcS6IKNW8f9qdXXuX6Fbe+uKTpnpUE7ZrStVqSld",
+	"SGiqecgTKjShQs1YClAVmRL2HtreYevp22eHP2GZhVXeq4vMf8qJtm+3KPM9xDJfYLbf5j5PNqyMPdqy",
+	"ihUwWg3rUFFxLJei/uhKUYFOv7RXD1fjN+x1a3Eiz7YsVHzy41L/Yl+KZxMCfvjFMfWcAita1L5KD/fa",
+	"QjZhTR9oO4lf2QHmi5C3qhmuOsPwzitmsg5cYKy0gq6zgDULG7AwT/aehhri9txokeK5gaRHQ1d+7AEI",
+	"b8/OLq6vi9iCm8uXF6/f3pQ6TTt0Qp39AijpV1bqV2F9KyDmazC+tu977aN/a98197U93gsyhhEISG8q",
+	"IuSs1uOu5bS3oTdrROTcb1MasfVdpUpOWqMi/KKb55m4NrAUNiG9aW8F+AO1ovAtyfRtGyYPB6O0K9Jq",
+	"2IvdCVa7LbW5GuSaaDvqxufhttxtZfk8JHYn9sgTx8HXI0c55UaPPPVI2WclzHaPfE9KgNofiN2PpUYN",
+	"P6wTbxjZbZPCw7I2aXMQtzkR7WHoytILw+vlG31BWkr7pFqBy5Q2yEQuJM4tHjEnd60gIoI8rPtlWyC9",
+	"OZboMG6RvboxP3/rAtyrm7SVh+8fVTVBhdu2nCNGo1udJTFTNXb1b6dnb9++zLs4x4ymLCJzpjeYrQmj",
+	"yeZsv0bEtru6xUoBoVjNSjk1KWg8/zdrAYOCqzItN7/ynobZImRi7YWtL+L3rCAVLWd6KiM+4iy6VVyE",
+	"rHKWmt2o9pDQ0rxVzbZ+QdMxI5hZ65E7ZtzXZBGn1HBzA+S75jm/Mpr0yM3r0+sbiJNZAYMKUZ6SKU1U",
+	"qflOW2bpioBZcTylzVSekvJWKS9nr7Tlaxcr3y+V6oYj/X8bn6TFaSukrvPyqYWWW4xJxKM+CabSeCJj",
+	"mgC9KBB6xfE+/hBqfiOJXXgIlKgjVpLrgRjxlKkCraMzNcc06SMNSeJvzHXlbRzkEm7VH4ggZQmcZXiJ",
+	"DMMsdbx7vi0V9nmFn2osQojZSEN9IFw143GMlw4EkKFOgcZ26XlQqVsuA/RzkRv49i83MPvfhQdXegFm",
+	"Huv6bZVnWNvaeWvnj2Tac96lg8d+p8i/y/5kHTQS8Erm0XWyt4FPDDDp5se0EfAKtW/e1bzEelYR/8ue",
+	"fXT1u0yZ6//d4l2YgI4tLd4GH3MhdDqvPM2cENSH1oCgOYX8gNkBqYWO+uc7+ftdDm8h3V9iuVSV4rU4",
+	"DGDtM/tFVrT9sgVkUuRVmAkdNxAnN1uF11y1FjhJm+Y1FwheMFNBZJoXFV9Y31izBAkIdMrHY8fvCU2K",
+	"YddA5wbbvThnAa1MW62CLw/ZmIrm8P/qAOulBjqMUGIvTPBQK0dS5G1r9sA7jv11nfwYt8J5F8i1ZMmX",
+	"rGDZ/+UxNvu5/XFB5sp/2fzsv+o77DRGp1dmLouspj2facP//S6HJC84I/Ys0DLhYeUsWjxSJewrj1NJ",
+	"aHti3qq/FlvQhtq8nStddVKfKkssC4UJZpzK0w83VP8gFgveZNWuBWxDxVATM0upGcz/838O93+i+6PT",
+	"/ef/+vDXj/vFP5+1+fPJ0cf/qJqE33IYTguVMcx47AIsFbtwOq3BNI9ritB+kSRlSLNvAT/wBMh+VwpZ",
+	"AT20ej1yeOBYVq7BOzacSNnWINwkNOauqQEAr2QCNt9zZfzkds/0F9W1dH03mVtxdz+tUY3wXTWmnt0z",
+	"oYEbaO1hbmf7wlxxAxfYom4uxmjEVwsIcgrZ6m9fL2ZPUtuKuvk5Meb3TNxmFUTc58y4G9BRDn5EMqDi",
+	"piSVsxOXYXDlkWYkKdaDr1diTZUSC1NWxRw6kTMBvQV6luHUbhQXR665U105In5p2bH4WPSIYDNm5tjM",
+	"dGOSJLue1zjqCqtooyqGNF4HHt8xA+dicXfTeXhnLwL4U3Xk0bxcebOXN9DSk/PNl69pSZmsYr50U7ZC",
+	"813A3TftSV5pu6XGPiBjSaQoNR3PqXln+GyitHRRY29DaWksJiFn1VCc2vfIdcqyyJuPPRlgAMRHOacO",
+	"nPJJykb8ffFXxdxL/y/BCRI/TBkVitg2LH6PtG2LWAQjL28a+0abrEk93WBND7eCZi/PmU4ztkCftQPV",
+	"v1qEAAd3QgIhZyUqL8sA5mFygd33MBzfV8hDprFx6mKO00hYb8/fo9K6tqqowXu9vXqxI7VhxrBi/z4g",
+	"5Zbdtc19d2dcrcsW+BuvrbO3d2xWxtHd1uhe8j+VZNXN6LU3PHZsBpcrsCvrPM2NWGqNFBIavwCLQvhY",
+	"bFixvCZHV5jqSvbnoZJxphmZaJ2Y08L8q8jbqxd5nYZjVCQMeoGSNIsZHBRy1idXLOIp9NlBi1F78Nki",
+	"+vjw2V/XHh+Vi1tdqgliikhsR1CmJ0zl7r5qeq41wUWvO9cmkk552/CUmN9qJqjQ9V02ICIBvyEhFWTI",
+	"SDiRionqQyti9yyWyZStviUcGWZNCVV3ylEXALaQhCmLmNCc1nRju2Pz2vYxp28uyR2bu2B/3qJ0rXOQ",
+	"sHTKlXKNwppj4VO5nhMDWuhDBwPcFRUzIwE2yYHxHHrkk5SFMo1UpQOCC9I0GmN/PaW/Y/y0Ip9lf8HF",
+	"ml+kbNwoNuDetDyxxYEv3nJhmAtj6hVltSxmlToHColaFwA5+gIQnzQTivwuh1XFYMud5ZoLTCinU1rJ",
+	"pHcxTfT8eIFCovmNI6Zp2LYnfZRS3o5MYcJoqoeM6g2vUuyPRjXKvT1gnVWVYURzUP8NUrnt5shhaxuU",
+	"WsdStQc6uSLKBl1Z66vS63gvkoX9Xj9zScpFyJMqGPc7oOHLlWyRBrim+uWPjGWsrVqsL1TPH9iula9F",
+	"NFZHlZXlY3FiRrSMo4b9cVV0V80zEt3d1kdDG3buQVXUqHFni9LKdg3Yi3WVCzgsu7YF6S1iR2G7LK7Y",
+	"ggoo9glp0g0EJwRrNTap4X03mW9bJP6xdlibDOjUlg3biJ+mqa6iM6hV++9sityYV5Dmw2715te3xRLz",
+	"PFOkTgoUXnXnxTb25WEVsMkp47qy+sUHrg7D42vDIYv9MUFc4eXzzn9OwS+U1D89qmqvX1C/yzjuKRVz",
+	"fBrVEOs9KZbtE3OxOetvE5be2uUcykxERrf0bIELN0a8klgzh/DvGia1Jf7xJ01K9qoTiM9lShImk5gB",
+	"BEQwBmAPY4lnUBW5SZFlZTb3V6kqqdwbH0SrQVP5MVJBIGxnWJMx01C0WpZx6LRQCJd1FB1cwVTgj4Xq",
+	"zcoVmaVcayZ8Jm1xKM2D7LYu//r8Hw3uU4UAq9ezG7CznAJ+wmgd3AgVymzjKBfesHmQC+34tTEue9v1",
+	"IS744RUcZ6kff1u+kpwpAhupSHJXXb8ANHu3DVqhc+3uZDufWykzLiwkyxo2QM8PZkeXWPtcOTKya57I",
+	"RERobjm1fpTW1U9xTEdYD5gSJfO+73b6uCIvXl/fNHxkUw3PNZYryzhy2r6hJZhmjZaLOuaQImeIV1e0",
+	"aIW6VjKq4oioeU1HtnPbhtFpM2u0I5vSGZPV4lchKwsz3VvaKiV7dGlC6rd2Te+I07Oby98uTsj51ekl",
+	"FG/Z9kjK77QJRfIAOH4KdJknIKDwNSSohRyIfHmNWAflt7M8+YEFkyqSsnt+zyIytKRB7L0+IecXN6dn",
+	"v16cA+GeTAdiLGVUBmzimPd6e27Qe709Mxbzib26Mq/iQpdbxZvrOuW47gtGMeVeQXv24p9KTPdNpNa8",
+	"0nl+xULpcNNez9+vSsu5+KRgMxvSpSkjNAxZApU4lhfezsGa9vhgMmum9OoON25CUVH4B49ZjoWY572o",
+	"+o1J1J826rf80bcCcdzDjSvkfYWrquq5DqKObeGgq7wx7uBV0ky0iNgsVAiXEQ+V+Y2igEJEIJfSngPY",
+	"+R5WVhKQ+yOH6LQsDD4sm3bNpvCojsjR+9IL0lPCKuRrVlqIerhCncY003A2Ya1R+1vt3VXBr8bi+FAi",
+	"iIxyvIhF1WnG/rWWmROvKgRc6tasMJerlum8NOWtiMW3ZCMq3aARrU2xoNFT2/TQi+Na5SQ8ndHdrOsF",
+	"2RCt+0B8QljM2hWHFdFsmhh1gahwj76Bs+Q7c1ArQHacEhwBHjYwcAvtCv7jA1arD0TKRiwFFjhopOvL",
+	"NmA7mXFgVMbYTNBsz3gtx+YGQBfTf3X68qKfUD35GAwEF1paSPt3ynaL75nfWpYL+0MCv0OeDvycvBa2",
+	"dGTERaQGwllkXBGRxXGfBP9hhmzfgRLN3uviqwhjbg+E5W6yHY3XS7394YaMT+15eFY3Qdy8fyGt7F7Y",
+	"zV6rPrdqyIK66uPolKCPzy5ugVyJwjEP5EKK/NfpyxcoG1woHqEAm3mQgjXYdpVnV7NLzJNhr66hsnS/",
+	"f0iokYMntArDgEvRJBCDt24UijE/vWHvKxd0ee4JNvPARY1kmE0BMey8bhFOZIoam8acKladOi8tULsJ",
+	"9zChOZ3Gq4WwJHzWaq+PS9bMIj7nX1VcsYqFWcr1/NqskI02Jdw1fF4C2VhcBNZckL+/u0HyozDmAGEB",
+	"TRtSo2WJYpqcZnoiU/5vxGdCzefesfHiIzBi8ejc+8/90zeX+/9g83yaacLN3x97e0NG06pSlXwwfizm",
+	"ASBpYE3hdf6OwB738SPUaY8qShyu72gcYdgHPKdjG2PKW6YqQsNUKkSc8JCpHmHYIYYl9swWA2FJREB6",
+	"SNHg6ZEoS43hbQ6VN1Lpccqu//miPxAD8Ze/nElxj4eG6v/lL3g+ThmQt4PzqAS9Y7chVewEtDR+evX8",
+	"jDx9+vQnc8u3N2cwioGYcjNODB+cEEcfhldMeRxz+x15FPzvf//P7VQFj/vkpX1YHnyC4xm7XMZspM2x",
+	"2ydXSFNlj/tM3Ak5E36kMvUf/ZGxdE4SmtIp0/YtwCgAJA2+NPCLwPteIDTU/A3mgyABTZKYhzD0gySV",
+	"w5hN/y+j9wK/ZQfikZmAn559/+NjZzQp4DAgQSgjFpyYnyp3tepPI2CpVCVua3IzMW8JZF6AvYJFNdsV",
+	"nk2GzHh4FEDRUmHbOixmOLGI1vy3Uzp3t3IDsg+3b3zN/83ghX+WEWcqZ0N0pmCAcKb+lL6/HcpojiXW",
+	"QY88IS/5zwV8bQ97P2LPDXPh+/0pfb9vrtnHayyUm4rCABWdK6KkHY1dTMKjwiLY4Zv9o0jwn/v2R/uX",
+	"UYBE87jZv1M9135rICCiZWwFAYxOYD7aF3py9NdCk+keYbFihEKEQgrmpN+jCGAgFXvb5S5DKUZ8nAHI",
+	"QKmMpT1C1UAEJU1zTH6G3U/+97//B2nYvIo5hs9sb6d8XjJh3LvggCb84P5JMBAYagVT0uOOXNZMAfT8",
+	"/X7+jZM0p02NpMFUg7c4EKmMmcI4MrfIaNxjBfgE6k7j1+Fz7TpwRZ4dPum5fTkQC2N6dvi0Ty4FKSCZ",
+	"yFRGDGUT4HBGyCJZTO+SdxM5EDEN7xQJrK2sjlNGo4AoZl8czJ3gL3/5S5mac+aateMRGTEaDYQtwiUh",
+	"TdO5XdQbAFnhgvouZTz3ASwYUI7Akyug9cxy4cVG6AbiESVv316eP+4VvrgCsFdAHjk5e3pUELPST1/S",
+	"32Ua2D65+adcmE8fHRItyQ/ff//0+8cknEizw4v8g3k5RGGpXKyVirl9i5MCFy7EBsycSxHPCRbF5/So",
+	"hduAhDx6dvj0sZ0xW+gHU+bMC9XDye65egzjU+blurgILrBtdYlxz8zhFVzc0HHg+CJcRIuLgfgjk5qp",
+	"PgkuR/svqQ4n4LVNpJCwtaQoFek4Xs1Hz54c+Z57sEPMHOBk2bubmb8c7b+Sgrkb+5v9cnFDHj09fPa4",
+	"77a3HbCQgh2jZAOPLT7UFQX0SMru5R1QGlnxsUFuM2eXEZsmUjMRzs20BW9eX98Qu48PYOaQZDYn+DLG",
+	"n3NsNL1jcGwHhfsYPREgjblRQXZPJiy1i90jHhYFt05lppmL0t+xRA8EIFCdaj56Bh38FN4SCHPddqBj",
+	"ygWeeEgmiceGI9YdCNuTzr1BymzZNi1VwI5iOh6ziORvYXZIEtM5i46JcX2Ck3yp3MNR6XkSX/OukGaA",
+	"IxoH8uzoyJz5+Enqzv5MsYHIEiKkuahP3mSQApGjZclMWZTye6NRzExbb2rG4hjTGneMJUiUgUW8mBWz",
+	"2RRXOmcTZKk7LYyLA3skSOiYBeQRhIOePMYgi/nsVvF/s4AUT2Lb1xkbLaMySOGkf3LYOzw8JFCeFjGW",
+	"9ElQoAkIepiuMX4vVhzhx4vrNOIxnm9wU2OeCXNUJ2AVRsRoawb2EeoDs27mkR7qM1d+SU8GojxYfH1h",
+	"qx1Bq+ArWfKXv8GvA8z6xDxkQkFEyprXp4kZ0f5R/9CWtqExrI4PDmazWZ/C132Zjg/stergxeXZxavr",
+	"C7gGggc6Zs5GLsSWj/cO+0/wJzJhgiZ873jvaf+w/xQLpCfgT7jNSKMpFwc+inKQZuBvJlJV+G3nyIQy",
+	"K/BKI84bKFKGc3NmsHgEP7GbQxw7nknbIhoV50DMwG7zDzbzKY2NBcEhtxmMr6QscnzEZsTZyO58AYnB",
+	"Mx3mfipTFhTLTLkCEhVznETyxOl9rpFChVzDiWmzMwwsNzces/wFy9q9r9mTEJDBdsku4YDL7E2Xy2jv",
+	"eC/NRB50MlPvrG6ITFSUHIBk2V0GndqGnqQz6pnp9czozmkDez732aJ0bskS0LevKsD5+C9Pa/uzjOYY",
+	"QhbaQvqL9v3vFnOX36tRfA2DOB8/fiwQ34LIHR0edv+0q0ygA1mB5DCqKpKC9fLed0PWx3iy73RW9RQ/",
+	"7IPnWDiNXnk2ndJ0bjYvLkrBYPrOOqjFDthQrgOpdjpWQHFg9toeRI1yW3HveA9dW/zWPKi8N1XOgjeu",
+	"KnAGgFXuun4H/fls+1XMasaxHaUiWo4hC3pCYpqOzRYD1ww4kZTukzM8Vp1o56U5SvMp1ca9BtMmpEJZ",
+	"eYXic7Pz8VzEByNVp03RKWbD02YncnBMZTq33HI4AFW1gcZMOwrAHYqSe0SFFN3A4Z7IVHchNR5dhG9c",
+	"ZA+zGRTzyQTOHzaHNTAn/DYClPB9Y9DVys6rYuk6OS3awUgF7kxpdECMJJn79UrWOHjgA2FdBvx91XIa",
+	"L//0zeU/zICaqEMwRXMHzNOKwFlb6DdvJgqMUcz12n1XpyOxW/dqFdmrHw94vNy/Zs1DioUwzaTQdWup",
+	"/lU+WQdvMLTc6HfX/N+NfnuG5EsNfnmJxs2NsW328CjZ0bZESYHAecXOzFGMZlW62J3mSd4DKu45iCpV",
+	"bDr8wu26Xo3JdJMHDRBTrK0Dg6ZSAXysgKgChEuKkB2jnFOjJid2dzlXpk/euUbjeUAilkpbr4z5p4CZ",
+	"i+4UbNj+QPzDirHZuh6LbXe51/tg5shyrRpaWwsumfGEJe5D7HYijMaEsAR4jvahS8oAoQy4yHu7sUjw",
+	"5t4cKUbhbd5pQXifdPboMwRq2NerOVmsa2cD0H1E0kUWQPtChlTX4oqMGe+Cb8bZ21t8uQr15tMRH7ff",
+	"LC9RpNx+ab9dKg6pgw9Y+/mxcFot2QNeYBaOjzVqy8jB+UPoq1pb1O7c0qJtvw6/ML2zZThAVVLvDT53",
+	"MR8bo4aG0xioyNWc8cu4IN871824VBg3AhozOLUHAiI6tm2oAwOAnZmFIWNRpXWIF3+JAoFmJRosHQnC",
+	"Far9rmTBqP1aoxHkWckpgzh2xCPwrgsxJhfbHKcyS1SPJDLmIWfl2JPjTbKuR6/Qs9CVXlgm0UK2zycc",
+	"sJuo9d9tfFWnlMdEjiBmyVMiZ+KYBBBu3Mdq/qDWLLUVbUtiVGXcWZK6hlIAd/6HuaTCrjSSwKMeGXEx",
+	"ZmmScgEEf8AR6MlVnRtLtKyzN/OC7GajekGHLMYB1djIUJXdyc3uWTrc5F4VFrgPFY8KyBiZkphajsyq",
+	"5wNTTvH5zUgwVg4Am/Dlg6j1A+RGT/7mAhT2znoXwK5KZ14A6geZqu/crYvaFHTjsjKN4j8gV7esSA/u",
+	"WcpH81p9esXMADNtT82IQ1zG5byRmcmlGowz4L9SjLqM+UD4OFQ4oVyQR5D6RLXXn0aPy3HVcMLCO0Uo",
+	"VkGyCFponSDx2EBgLNXsm1vF/gjI32zwHf7IhOYFbijArWMKxYwGN8ZAFK7mZrvEnN2zqE+utUx8MBW5",
+	"CfG0d9RTs1SKcZWaxkk8hdlfEz3IeQ9hTNB9moV3J+TJAi1XnboAFoPKjdusz/bigF5KOxZVHMzhYYPh",
+	"xHzKde1YlstQ1wxtp9vVrM1vZpns9SsDsyMjeV1sWXgiVt+guwp2QIMdi1GzpT07pOHdiMexOvjg/rvO",
+	"K/nZ/q61GeouXGGLrp4Sd4PnZja7ciiIe2/MqnCtSJJKIGcqTOvvclhlVJqPG0/qQUhFyOJ6H+NSQ/gC",
+	"AsWQyEkzYWPQhQggBJsB3oZNfiCOcXb66uzixcV5n/ha9IEYS6aIFJURCRhKd0vZfUDj73KIHAfrUiwP",
+	"KzMXgKob5hPXREKWnY4o/uPAZrvWxatdUswFrlHhxw7RlmPCgOmW3zNAmPWrTX97r3NGI1sf0Hrtz1/8",
+	"E7vMPYdBNLGizl/888ZY+a2ueJ67Ca2uA0jfzTxh7a86i6lSG1wmhaZctLvyTAqVTVn6i/EbW135DzZv",
+	"+/ufqWI/PGt11a8Qnmt1yRuEcbWbBgwePjd+S6srbmTD37+gSkN1Q4tn+GsaPwV+DQnFl1y0v4a+b3wN",
+	"cAxyKVpN8y9MWF3QfHjXgPNp9ZhrOqatLjBaPhMtN06aspi2noKblLZ8G/DPW11xCrXfrN1jrjBI1O4a",
+	"KVtoRdsj+2vwtVef2fm5Zl+lExfZn8DFuF/h6I/iP5r6yIVz/+BD3pRjdRpg6dBuf2b7S43F1mApRq+k",
+	"YICe3HolPEPD08Nn6697JfVL266ru5RB1QJ2u35mJFqmbKVxP2ShnDJF3ly8Or989YunVcBmQzrlSK2A",
+	"ydJ+RQ4AHtGZGCwb7tVT7H7CS8tqO9R/7Eg4OsrRVa00GsWAc2206NXWOnufyLQ+T/ACDG+XEpBx5KEm",
+	"PcgVQzkNVj1B42nBsJTB162MBiIorI9xegLE3BMopiBckCGYcUseoaJzBNINWYgka4hkxuH0CihbrCmQ",
+	"I1J4VNAnr/KS1ClVdyxCLwMQTWaoFnYYfBjsMREN9hDQ2yP/+9//8xF58QtfYb0ZGRRbXZnP4ccerkhw",
+	"PgdiRhUJM23rIczTkMDE41yPzbrir221byrvzEuOiHVwPRJ2IGzphydRxN6n5q49H1aEfL/1oPrkInLF",
+	"0a5XqyNfHgh8KouqPGj87psj9c2R+uZIfXOkvjlSX4cjVZHKcLUkWtpT6ASgod1nMxrQFVQlf3w9CDBm",
+	"4FFn69tKZSQ+REhV7ZBtY8rimNt1HWiZc3m/L6LlsPAShqsKU+JtLcChQ5HUtBO8+wWaGq19vWqzEWEh",
+	"tWbjDVhxijGB9grGeGuAG7mx8QvedU1q8AoKQBzerhJK4VrY+7lvRKKwMBBvxBcpSZfpFRqpV3M/MHH2",
+	"vmED6uZ7PUgApa4zjADeztzYKcNS7RlWzW/uUOPtDz4UgEErAyIL09Ha8C4YxFtHN9Dq7DQhObYv1XQ2",
+	"odAN+xwtHF/Wt/SFA45EAeq9vOKkKeuTU3J1cf36xW8X5/h8H6y4uvjl6uL6+uI8z4+aU8X16q1QVcjV",
+	"1ukiNYlYFaNV3acjF14HO0s1Alp/OnG6dnEB41DjeiLxY4sNO0u5Zo127EHEVUjTqD4EdurwkCiR9vcI",
+	"BLIxsUUFw1URLtgnb/IWLOXkp626NoNzoMtKAKR96ENLZ15HADDZHQkpvMs5vmGLUoAuKxVh6t+k7B5S",
+	"DnX48ELNpwV72lBXYKs6C0EpCBABBBYRNEeHR+s3hB3IqSU87UI3G7nNEpIH1hRa3M3VdYu95Dnb1u0k",
+	"a9Q32j5ujkcyDVmADQDs9ecXp+dECqY62GIw9q94g1nZeqDS3692Q0HQpvvtxKcuTl+9dV5wwYDpwAV3",
+	"cxLMJ4fk5c9QqQGSY4wim0G4YyzB1jw8QkKWgbCd3iYU+2rYXA6kaCIoaiMTOWP3LLX89FjRhsNjUZ9c",
+	"WvIMPRBLyZ8TW2tq4YNDZtbN/Yr7DFKf4NsUSM8GYsiIsQtx7wLfjyABHPiWhySSFj4mk7xsrbLqBAdb",
+	"jnE321aNHfuHO5sKyRUUkbrN5LMoFlFltGIH8o5PXRtXKFNoGU/62V+///GHwxYxB5uXbFYJ3cv51lzu",
+	"DM+B5wWMWSinQy4cJcvpq/MTTLcAQZvduKmPNtjkCv749VWPDDNdOEaw8C/oed4nx4wEfXkC/4w+Ce7Y",
+	"3Pzujs1vMfdl/rLXO64VewtoJgODKlBTLTBLrQ+sfMvifMvifMvifMvifMvifMVwuPMX/3wNrQu+Qed2",
+	"DZ3bEDFXRzBxbvlrHQNggbauYK0j21YQsShL2K2xIaAiHUhhnclt7XRABR0vkEscHR7mAW40xB0PIN4U",
+	"LFAG9sSpIEvEfcgQ5qLjLkNFcDxQKB7wiE2PB9nh4dPwjs3hPyw4ccQVjs1ykR9v4UGVXHkVJk6SqckW",
+	"qLEH8q0XwE+fzj2ocgwu0RFDQcC6vwUOi4sbOq57hv3ZAfzmY2+vgiNx3aX5Jf6Kj70WxBk2XN+aO6NL",
+	"opDVU5wndeuJQtpM8u7nZksF+SZTE0LXYVKX/MEffvzxx6MnP7QIiTh/8GDo8kTV2hUZiQXEOZBPANtt",
+	"qACJYnmxEY3x5NyNgyX4IaPhxGhkCJFgtB/pFI3XqR2Psk5pqItaDIB/gNlbr8fU3q710M8tkzwdP/4K",
+	"J79BnAJme68jicwSoiX5/vCwfahiC9FcBMNHLGZV7e/euSRkjtYEno17rmw34YkEmg7sdTvHwFyxCSVS",
+	"nXIxEAGWrAcF0wFTpcjMO6PmOSPkgy+fs4c/9UgmYqbUQNhwemWyCV6iS9z+QhoAW/gyUTHk+ppvM9y1",
+	"lHBVV9rO1L3GsWvXorpl9nbnO+sc1iWqOei5ImNoULf9hsIHrVfydYG9Xg0pja9UxhBDDzti2BPQdTsK",
+	"7/rkVJTCeks8zwMRuO9tQM39eUt1UMNTuTuBRtZISWgUHcMLBm6bBz38O+aCIeUyzQ8kN0DloO/KQt0f",
+	"90iQ0llAHrlIYB5HNEoLtor5T89nwwCoD/FIzd7rx/1ylNJFH1WADRXjGZ3n1NA1O86SJFfjrFyPTPuU",
+	"gr3T20vpbK+356YAqJXh7SubZW4JvvqqSn42LPTpBEmT98BPU84UeJzs3jh1Nul2TBRjxrbS6Tyw1KNI",
+	"MGrVXBNQzQOUgD0UoGZXWJquaovOsBkA2BDYvd7YsYzQIXbQaCtrLSyhA4rtLOs56UIbN1d98ubq9Rki",
+	"taBFSTpVlrAfkQKPri7Ory5/u3jloV1nr189v7x6eXH++GQgnp9evoBLkRPZGOIjymMg3dfpPC+fyX00",
+	"BzqQKeIHIJjSH4gbFsdcjAsD0jMeMk9wB7daYMCrknka3gk5i1k0/joF/zS8axvqeGjZN0u54NxBqg9E",
+	"SuxM6t2JV5fAfF2or+uvSemd5sfn1tWSO7dM7WDrEL6XWlkYQHfgXtQRcE9c3U6KZKsXdi1E0KkUp6KM",
+	"XunlwdjUp3vI+eX12enV+cV5tfc2EI3cN7LKe1uECn5FqmcRJPiZqBsA2ZUkkGwFBqqWQmdF1xdl5Jik",
+	"nHLJKz04vYwudB1ZoKcMmnALpb/GGeH2B1No5jdh054tSBZRoeGFb8R7eLjW63phx/8lKDQ31hplZpei",
+	"U2VGRQiV8q47mAqZiKAhxK7VG+zZbAUJAJhJSzQA2KfP9WqSAvXxHJyMKhoAeMhXqZau8N0+U7UEq2fV",
+	"knfZJkbctigQq5MkJeP7ZnQSrnCj+px8efrq7ekLaEkC7cYQU5iHCQei0PEPGolSRTIBKNLhnExATYmI",
+	"rCCTs4P9PCTyy+WwuKZzZ8EUD0BgRGY0tk3BWawYIFA7PxbXYM4LzR1Q7jyVg6bpmGGViQsuHmMS3abp",
+	"zTea3uHPXXK7R44Oj0rRa+h89bsc2jtFRLM4Vkh4jE6Ic0G47pHvD48GIjh/8c9b62feogtbaIzm9qry",
+	"qaqgNCYhdZ+cioFgEdcscvEXv7OoTyyUU4XHNg/Gx1zQuBzesYSNOGhnVyvmu+fh/Rrg5r8qta7T+YPg",
+	"5cvP5NUx/puyzHJ9shDYcBp14+zzxxxW/3CvdVqxi3DXcUsbad8QM2BXFzdX/2V8LUdyjJzEEaQ+tnjv",
+	"bVMm6bIPAIGlHhFy9pBpyAOfVWwWh4Ap9koBWyZ6oarhdCqHKq78A78E096NdlWwoqxYuw1aMGDu6c6m",
+	"h84N85Veoecdt+9w4ttgTpgRrChY6hbJVbFjtPl5rX8Ht3yDo2gN0uowfYND8FWonyiJA12mYSRw+MoE",
+	"Ou3ZWgUpWLs8qjl7lsvoFAnevLU1bfiEgw/w70crDUE1DmXrxXqw3AoMcFdR5gVB2db+7XjRF7a3q1ls",
+	"1h+wplLkyt3kU1Fv2AFUUG4cbZL1/bMwaNhpW8+c4aSks5MqzSVmW/RzXvWLrYKxibigiZpIXWDnOC4U",
+	"W/FIBZYPyPMFjozXH2CRVu4QDdmYCwV1iY5Xb5h37oOctiIp1QxaFwMHkpCR8XfAgBwIbLFegHBKwU7y",
+	"imRkusFm4pO8BJVMGRWzCY8ZJNbVHU8SYNyDnh5+OaaRs6jGGY+wD3fgDToAeDMhs/EEwhqIYTPf94dZ",
+	"fHcLVEyBH8sj4ELMpkOLY4RJGgiZkmBK3996WOPjE+DhN5YnNg/pLTVyv7r459uLtxfw+fnFi4ubC9tc",
+	"OfCaCPBlUTonaSbgy5zgX0+oIIXXgNfCPknO43RLzm0ncvvxEujcNVcELAo07MG4zkAUmpov3LCAW6lq",
+	"WGg3zecKGF+sw/5GdNCJ7XUuod+Z7VQjyZSKeasSjmoXy+3kgw/2fwu0xxUIt2BGza7VtYGngiifvX75",
+	"xuy+857vhWG03q+nL8xnsLf9Zea2eQt246YExn0NLD1qEegRsZBHDurB9YnvDWL0kwU045oZJ7vasN90",
+	"Gzn5bhTMsT9+R3kjvoQ3KRuxdENPwVVodcp65I+2FV1YNsZv2U7fo1ROkQc3ZzAyB10PjlJ3oPVJoLRM",
+	"bqUIMHUMHV6L4PSTgQg+fAyghB4OyhUgFgRuPYgM7NqtcEqvU7xWx8JkwVrgR9CwjFfpwHkoaa8DmiSp",
+	"XJWluXaNI1ms7Gk/m0gCHMsOpl0FfML7fmqheahUSscicIqzV9ApS0mvziVhXWunF0U4QZ59gAPNHLJL",
+	"MNLank3fhGKLvk27UgTeda80Zi4X6qYKpsuaOAO69tst9cMGJsyIuwxOtA06PEAQwbzS+kACUNDjru80",
+	"6l0iS2ojz5Ux72pxTmim2HplJoXtfTyjoLTIiAuuJiw6MQ4u0gohDRG9Y5UpT3jQN422WbGembsd6rSU",
+	"qWy6QgpOR5CaIxMa67LFzKaJtoBxSkIqaDov4MoTqhSLjsEQwmdgPCiW0CMczsc+eXN6c/YrUQwK/BBq",
+	"459Rg0HJpt9EaUPlAh4YbMbIeM1mSZnvXo6dcreQL3OiqIadU4Zz2xDcFrHpTK3FQ17D/R8k54mPqsEU",
+	"oIx3oe3BX/WqvmJONtf4mFOpXY2f5xAFWc+UdYP3abvTPrczfeGF1p/rOH/dHemY4tJI05vvhG0X2OUx",
+	"m/FoI+P6BtRnlqr9AVeoFtBjvux3mHs2G40rbVYHbC1t56iTZVkHNni3DCtwYDvQBOg/5s2OgK7hnqWA",
+	"VTssFL0DCkEBV45QmtGoRpvC3G6Yzs7loPenxym0kZPV4AQj1Ni+Cu8OmTk8YjCHwCH9x0Ipoh7ENUo1",
+	"CzQ1Z3cPivgg/M1E5AOggkhxQlJmdqeRGGudQS1qHPdJcDnahzU6JoO9w8FegJYY10SKeI4MqOW2+GTO",
+	"dA1W4uFE6xuqogmqYgMRXdBly2fLCiQFOZvQlIYgmSoLJwDHPcD6+YSlIRN6n4lQRixyBf0J1ZM+OR0I",
+	"VHYOmmgMk4jE/M6X2yCND8jho5yNpkcC1Lbmf0ivHfQGIvCs1T1Pc2D+C+Yp0JEi5KdHAuQGNv9DCtzg",
+	"sXm+MYCApXcggl8uLGzIPfX/hkf+7X//+3+a0Iy+HtUcucs6wCMK7QlnozbmzfOgjVvRegKjYh+f779f",
+	"18antwve029celtHf4qUPJ2YJc4eAfD5Po1XxLBf0juLiV9JPW8/xq37yIwxtuhiQJgQJXtgzQwEJcFf",
+	"AnMumZPlsTVaClF6Zb47Jk8OifLlmpgSBjoq0AAzrlifnNtqFZ3zAh4dHvYw7QJlBq4kwGybgSgHYR10",
+	"wpW45Ml5PO6sX1cH2T+N4y0JhBsfcRtmeXufD2QD5+uBuPPxYcijVenVxTEcQ5EsNE1z4o1BkBMibe1J",
+	"CcixhOIoI+Y7I/jDFWQiZPunZiLW3ye/wl3QeTXC+onNMWS7mpjm7H4u09KK3q/Dme+kTUIJW5fr/UJm",
+	"c0Nzjt2bUTS05FZSwlcXN/xdDi/wEUt6sSr5BMO5hdVoSjMGtMRVzRHfTRjYiOb8AexiZjuaTGmE230M",
+	"9dxZUpcKS1IZMqVYtBFdWpgzM9/yaJP3qbwr8n3fGleuurlkRDXb13wKKYFlu27VTbXc6JbfQMawck7W",
+	"r1go02h9KBH3XmehxCQbxpB+szcuaITf5VBVqATz8RrMsdGmcLsCKasLRnFV5JOzR+LR4dHJ8nYjSkpj",
+	"8Y2g8NMGrhgNJyRiIy44RCFAmYGTJaDdKofqTPv4SlLngUBWZ+hqhh5hIShmJNX1188nx1I+g33o0Lz+",
+	"0t4SXFYxrbkYkwBVk33+RGapCqBnp6oOe8DjnETsiKrU3f6TQGDL0r6CNDmfekec3LE90mgkvDCQbrhS",
+	"4WbQTc8ucZPdtgyOxc168AHlqwyKXQrTFgSq6jQtBwXcHVdaPqsm9u3by/PWPX27XjuvgboK7rsVK1PD",
+	"QgqaRQSOwOZ6s7CQI2P6qYMP8K/RUB8PwglbR+CGqkfNlWZTG7oFzQmCQrQ8JoG8g7T6iBpv1hbMCzZj",
+	"KdHyjglktZ3ImRiIETgxXAHLPG43r+Us+Bnuy0HBQqsoIEbC4lWB1h7e1WjXlE2B+ZBVpg3g7Z4z5L9Y",
+	"Gcd6ZyN45uHaDET2XKxvJtPIBg0kvB7AI09IpjIax3NHFR1mqTGt5+bFamJgft43lndneu3I+4WpOjOT",
+	"9kkUdv746noFtJYxeqK9NHSSzjYPJZSYFcKqgjtWBBTMZHpnBKexzvxdDvdzw6FtoyukZW7U56rWqTkv",
+	"PH2N8F+8p6EGfwPuagyU4C+Bq6hiIqpzP+CfjtyGVi7V3+Xwxvy+9m5MGDtwvVtU1ezcc6havImQs8UC",
+	"NfOtkLUM1nhhy4df39E4+g4ypYXHyZFrf1fzrGHGY33LxYYe4HRKRXS76UKW38Dc5W/Qca1usNBArc0q",
+	"l1r6fPPkilOTb/D1jlxBFXXmzf0uh8X7duLMrWifg1ZClDHMEQs5I1IcExVL7UP6CVWwN13vy+9Un0CV",
+	"pnl0RYVmTVlhaXJ35xnlz2hx2j7ZzQjq7Np8gR+k0Un5cQ/a7ATmgiEzTaUsL7K4PHvy07Onh8+qxXw5",
+	"jrlgERx8yP9Y2U/ishipuGOJ6+SqMd0MdnfKWJ8AIgd+mWO1hNTm/GYRbiZjL4M1vcguerx4uIEhICRB",
+	"w8e2WWbCly72LAM92sd3hbRaAVWNVURQPCKT+vYTi9utXXaqdPUVG7UCYtQci806UCy7SlAImkVcE51S",
+	"HtedghVtKgrJ7+8PD5djmBtleUtT0xVcw3eMKOv/hup/sW1EVfzgwYVhW8BX9Tx/stYCGy3MmvpU6LyE",
+	"rrZHu2Bywlaf4sGKcLCF3wEM66SgHAZCaTrvkxsJhRfIPjuj85672eJZUFu1+glVx78ewC7otpB1J+rA",
+	"lrM2krpNTtAa7KGL10CfcMojMkb4X4H4KrA+YGDp5CiCTFWfXPlDkr3nSg/EHWNJzotVCPjDrR2ydY40",
+	"y1MaQRMNG64yCxdlMSMTqnwHjZ61SwGYUTRYqzEaIPRfuSx3C0bciSxfWe2zM2FuaA4eDGl4N+Jx3DDt",
+	"XRkC+tnf4yFE6c/id7tZXe9y+zXstLjS3xUxFtsd9W1dcMdCarw7MgWwHeBXMqFyfnggKKKh5vcsIFQP",
+	"hBShQyNREssZS0mScplyPUfCAadBXbyzTC/k3tjxC3lsXGOCIVJImHLdgFbILfLDKOGHAba5d/okgX33",
+	"8MZsRGkmVtMQYXfkzhO1fuVrwiFFYdy+AewnwJq5F3jw8MpVJpZjde2cxqanp2Dv9b5RSqtqCI2p6BQP",
+	"wH0RYJGCRYlawtqP5kMM6FuRRKLvWIZ3nlKbRBLxIOQRxBvdnVV/Gj3uk9dOV7sED83NRiFFbTHjK/Ze",
+	"Y8f9jk7x6hxABun6fPn9Uh8dAkUCn2ZTG5eYcoF/5ZB8LjQbu/D8AvuwiOdE8/BOEQDWYOZX8yk7AXvY",
+	"TceKXqAbgcg28uJvzDi7MiXfYRLcrDmoCmR02jRxv1Lc13AhvJILQCdEoU8Vi++ZOrGbkkL/mFCmEfJI",
+	"Xf/j8s2bi/MKXwlqrV0MkoTm/NZGIw7BEHAdGWq5FL5KLweYDrbrCbITh8YxMGxkJq5NapfFcB0bw3WN",
+	"Q0xeC5YXUEntsq4LTnsNn8JXKU7Yl/gzlKcrmPOHEih7grd2U6AOVYN7ktBUEy6ASDGmCQFAkMo7Y5sX",
+	"ZqG+LeB3ciTTsbVAC1/e2go8MpLpkNusioMoDRxLrAV6GnVogZ53bO4ZtSAfA4yrXC0YGMXQU0jFQCwo",
+	"VWNIQMyJTiv8n7zeFTo0GRMa6mVbej9ocHxNvg++0db76SoTRaPb5mKbXHaG6PW9bszo5inKo8Offnzy",
+	"/VEn29HW7jeFMhXbxa2HKP3mbr691D0Y6sKOeVVzCTdn/U4sSrqc3IEA9TZW5Uo3qUVtTQ/0EmB/PPOX",
+	"43Ez6mgg4JevrzBPbYz+4J6z2d9GWRwHaKHajDWh6Vj1gHkp1j1U2YnkQhfaxtf4S7W+0gNRzOHzG7PL",
+	"tR2VTvl4DA1E2o/rxl7beliXcD4B5U7NsEqGwJYQshsPKHAoBgW9tIDzCc5bd+DjMVozJLzFXksYeY2D",
+	"jC0Tvwh03MNVeSk6pm1ul0/x8oIbEwe42FwdnGsgXAOfkFLfppnY7PGVGEobFevujixNZXobyojVwTye",
+	"2HDKao6DKh8KAmg2jmI2BnRyq9VkLri+eT1e1RgQuZ+PY/3jN6zc+1IqDCuDV5ZtstuB+rtuONKF5dQ0",
+	"1cbdtjz6Uy4yzfJ4HeMphIhABWOkZ0Y5FJwpaR2LETYQq1drmt0O57dTvoR5spHFo+9/aBJc/POwd3To",
+	"9jToKJN1jApOs5Zw4Aqj9GCYxSsKk6wjnMMdRxwTpNg0Bguncg4oZzTMqMq5zfsWzTgQwPBRQEDClQAt",
+	"sbsDTid1p0gt4PGEXF1cvX2FadGBEGxm86Iuxg0sPkwFeSWRB1tiW1CzwW4uX16c375+e+PaIUKqNZLm",
+	"lsCQRtTUnJJKs2Q5U5rFd027sAB0c7ss6d/l8GezRp9p8xU7vE9VeWqevSLd+aucob4FCfZ5z1CKkKWf",
+	"Jvfp1rMu9Wml68tMe2bx3YOnPM+ADj9fZjhCja2rJ2xKzEpDj6WtkqBeVR58gD5S66tzN9qzsJPON4fH",
+	"muu77cYC4riqFcvmp04+lWu7Jrwr1OZC+yTMWrgWtVXtETpZgs857dDlWmNThCHO15a75AO6jNu0dLIr",
+	"DaEHT8dUatZUzV26eUj9KhPNOL/xtw/SXQkf1e12tmbj1vvXLfIB1ZpNE92wM/KKaOKpu9Hmq7djI9+O",
+	"cFUgmirFx2LaFZvLjSSziZzm62YNa/MQFnW3iOvUr08dz2xuzdnrXOVN1qjGs/bR0eHhY7SZbYQR4tRX",
+	"b1+9unz1CwapuSoXLZmLjh6fLPbkty5vgOO7Hac0ZLdIdKuCno1hqSzWcEebHvRcLma+3Ohs2ZYtw3Ix",
+	"zyRhQrmB13fa2Vqt7O4seW7ep4uMG9YXRI3bDS5d1Y0R11ZDVSfXqqR7n64i4HDS+b//7/9XqL0DcVSu",
+	"ddek6NTWNewK74ScxSwaM3yj9h0odioyQP3waRplZuLCnOf1rDy4Tt2Q8lzTufX7vdo0eiYpac2N2CYW",
+	"ZEtOE1dPul6yrt+enV1cnF+cn3i2GTY1Wow7b9ORoQDyQKdUKOwv2yenkOnTmI7kaiAcDIMcHR5aPza1",
+	"Tlsl8bAb6iaqbLdCeWZH9jnKpbdDdyCV5t4qC0PGonq5bFX/0kxkxYin030ze1xk3rOv87x4zGyg6uz1",
+	"q+eXVy+NNJsz1uYmsBiMRjEXzFcuKIaAHcFmCMJ5dvgTNHhWx7ARIcwGRANchTSNCmd5tezCmM+KQ/6m",
+	"WL0A23lhah0Fa+cizAWJZDb0j+hWu67hJC26FjkS5snh4eEJGc7BdO6RTEQstRUrLJHhxLF9zVd5I3VU",
+	"pZ+LLwLjW+WJdEcp+c4Z/tgCObI9kHfgS7L3SUy5qA2s2e+7Mcd3uDZmmILW0X34ChxHcI6oCznzaAsb",
+	"lkaqXzPrinezed9N5gVfMuIYXIl4ZJytXreLOaI8bmYVVaRlTrwDB7oGYApmeoCy00eEChz4PTCJWtpQ",
+	"pK0JZd7p8zOfzFr/GU0nsxpd2/OxHNefN6eKgAIimr3X5FGAvfaP4c8D+CZ43CMUccF/v379ikQyzKZM",
+	"aJKwlISTTNwNxKOgOOPv90VkZj3ouZp4M0uPQcaNecjSe5buK3MPVOnmBvBA+HNf6ZTRqXkukOjKkT3q",
+	"Jpa1FiutLTwaRgBtV3gUHA9E8IIqvQ9nyf7leeAO8Rxp4KMmcSxnpWit+2kmNI/dbh0Iv+ZwyIIGKyTU",
+	"mNB98oqxSJEgofNY0gh1SdAnL+RYFbLCU3kP4SHkvonlGB0kW0BD8w5G1anTMdNXmXghx5vu1Zoaq4nR",
+	"GhgHPAEcFSa+pg1KrOxl1VgSLvTTo72N6r5gUUuFXyKbDoFdeUQC+1RftIv5ZkGclqgdrbndrWJ/NBzv",
+	"YdvxOnQVCnDPdwRSOpKZrgeMml/XY70aQL2qiYiMgDej9sNcaX4taoEV8LPDBvAgQCFQpQmP8khrykLG",
+	"743/9I4LTHzkCwobLPDLFPgZWxxfaY/XkyE1ru6rOTqcIisfH8vtFJZ0V6MLvGG4IpNclU2P5bjfSUEO",
+	"jfDk+U6Ze643k0rqrZ4F4NTB97//gfyD/9wngVlL34bN6LhDCDeCdrdrj8F1MG+sRjdm0VJQ6GSRCt0b",
+	"RaggjC54dviThcAY4TMuvCJTOsd29CBcqIDdmYvneVXgM0mYiLbTuTuyj17I8Scxj17I8TUYpPUhzwLE",
+	"ZEsJPY2MgCac4WlfLasdGEgeAVBv2jPBZqoQCKKKzFgc11DyyFS/yVEFn5PcuGF9Ktv6hZm9VQzNWmJH",
+	"5k5SjSyOwQkd0bRgYxs98GCRyZRhanNFq/Hr68tfXqGz+Prqza+nry7Oe8YxNDpryEgYUz7F3uFShDYc",
+	"Wa5zWKRoLLXCNC5iIVFpm1wWMofHDgYTMoWaErC6UEFYgEAia/Z77TQ2djxThc6dBDKcJJaqpp8YTsWf",
+	"LPW4rRDTO1YIcMDKmvXyZSpdpRRTBqqtmaAWYx250IKoQtmWF1YhyTCLxgyOBiTjfy5Tj4M1AgwxjqRa",
+	"YmBIn1944goH9pkmHYHTtQt4Db9nVm8OaXjX7aGbsjRbpRWJhUGj+19FrzdXSK8ec2FhFwCpdrgOb9oN",
+	"xKMAehneypGt/Ql6JCiUAgWPezkekKZjiG/4towFVlqgrTQWaeQaUzvpliOI3WQpq9F9aSYeAMr1gFXR",
+	"5o2+rrroHFdrTjLqAsq7Kpcu7weAHzVQvkbjWu3rcpBAfkFSPp5oBB/RVB9jpMwd6pnSAD4aGq8oE+EE",
+	"PJ5S7FiO8r1jPPWQpilnEYEIUPu4Mozi89PcULP0qfS2LZiq19xpJgQXnbj38CwU4m0Ut6Jjur8mZ+mb",
+	"GGH5dhwTc5WCLjhUEJlGzlQV7B6CxkB8hbkL6r4cCAW1NBAVCIyleRtCZVQApw8xQ2Ug6dgzzShhYG6F",
+	"Du16xkPWg68GwrZwz9MkyrF4HPsGSdBUCExWJaVA0xXDuiEV4CMYA9iiAQiUt8mU9RdGZjZGPDNHEVjK",
+	"PUJjJYk9rZhw9TUDMWKuDcEIDhkxt+VGMA1QTmXtfWNbzwnSgQQTqm7NA+FJRkKPbTU8ddVKtq+c1jGD",
+	"W2MDOrt1SCzlHaABKRnKDILYNlAiRwNhE6p5Wb17LaiGYtDUzNj4rp0L/AUCWlNEv2GKGS7DpiydlwzX",
+	"lXiPYjlb7l3SupF4da09DdmG9dKLXrEsw/PqItuhlun2j4NYdr6Tm1cKd1QfXHx+0yrhTipZf5UzLGDT",
+	"EnLYyH7D3tNpYnbh00MV9LwXnNq+i04PuWrXgcDtQ+bMhTMh04XBR8ijGKWTWjRQpWBSXht1f3q0fV/7",
+	"NmWpsCldbeou4QWnWcT1SvBHXm/qFFNnAXCv6ezJhS0YlnqMwscVpyYcdMvQgcKpeZBnBCoPz+ulbKjv",
+	"HmfG9Z2y5ycAfKyeHtNEHUPCEw4ggnLXGwjs44n6G6XTyEiPBBHVNDBnXz7Z0H6U5zc1P4EUpSoJsxR9",
+	"8jOeAuBtOfi6PSlkShYyrpjm1XgTf2K4iFMqp7dgGv7NnGaBOfxCOYV8MhbLmNOMUaUtVOTJ98SC42FL",
+	"GSMB9hSYCtRm2jzGXmmZKDdGKshEZghFsT9QzuDAslhjEUMXgZnlkDOrcIIByLyrvs1hQRZ8mMqZMt5g",
+	"JMtkiNUmsBnctzPx25n4JZ6JsOnzXQCIRKdU7CHYJxfvgZFAeYWwajZw46/NSLc5l7ZIOjsNBjnnfHhb",
+	"Jp2PDp/9dZO0c8sU8vIRKYxKhHgVXt/FCfkcIAT5GRnze7bdodgJYdjJCsKwgbB+Uc4ZBsI6lOb4UZrq",
+	"TNk1B1KFII/r9cx5QscUoiXmPhqu6pPTNJwY8UG3FttTQStva5HwlMiZOCYBtT+0Z1uNk3QN87CGZ8zI",
+	"sb0d4UJpY6tY+8esAg6lVvXZcWzU17HDg2AT6rRMtecoMzN6jdfugDptQ0I3N6hGdG4PR74F8XNgKxrO",
+	"O+u/usXhXt2XVHHBlLL9jrc8wU8RtyiHv7Nw0bP7MNhL2ZhLMdg7HuyxbLD3MXBQlDH9TpEp0xQt40wZ",
+	"E1VogKXUWh3u93Ub59nhTz+Uds5RYxNKMBapW6rNkbFImLe+xxxwByl+XyvmWzNjLTYGbvi8ToyVtW+H",
+	"Pb8e7u3c8zZ8u290Ve2i+nRM1wcP8MysJBGFFl2ORNTi3MBKENKrgM54rpQ1AJwdhX+vtqPqwHYQ5lfO",
+	"crHG0JgrDbkad5aTR0HpWA96xnu172L84oEwvozSjnb2sXFv5IhwEXPBjK3EEmU14zK3hbb6EjAoluTn",
+	"GOpBeBwjDsWyUUOjC8jLgs8N6QBXsw4JXO7w4f2BGIj1tBr+0WVyDf8duGpmWFmS+zJwARLS2YzLiS0H",
+	"PDp8QrhAazGkiilXeS+wRxtMxG0sxyrAaH6ABX7B0kQQV5sa1dNgGbFtHRhoy9PRPmm87HI/PSM35own",
+	"Z2a3vtd98gu3gSL7vlqRwJkBzr5OKCTXTwgdiCmNje7DRk1mevhYSGzNbCHySlMR0TQiEZtSEalClHTR",
+	"E4MHJTRlotKbLLtdO8gh0jH9JClEkJcaVHAmHLkjrojHQCCHFRpUQCb/KJDiNpRiFPMQE0tBynSWilto",
+	"08HFOHj8IB2bzTjbMWv19lCqmQjZ/qmZx/X8X/kV7gKYwS7bYa9aF6cOrFr0hV5WlWkJGUmaxpylPm1X",
+	"0FRTRhZ4+L4s+rRPusgd5dAV6ulm53V1Dl0dfLDx2m1IpJZPOydO9pwjWdKzGeKjw8PyUQYBf1qMZZRw",
+	"HRigd98H2KTb/31LdXBClIToBzTA0iwh5iC01OosUTVFSxudcqBjG0GednAeot16haZBV32gH0TTbKEb",
+	"Ott0n6x5NYi0x/F5AW1paddv3IMCE049UssrfYEcxywl4LkT77n3yakt9ARjaAploGgju+22hodnx1vq",
+	"PJ1fZWJD03HzHkjVK+9+wpk6OA2xAn0TtOFzmTLFmGhMB4UPw1K4TqT0ldQWX1fiX4qlvCvV/FrM0uYn",
+	"zFrys7cikkwVa1l9rkQiXgF84SFjAggpT/KTBxOvaiCQUgp4yE5JCPz7goxiQCGac8WcYyxyAf1nhz+5",
+	"EyaO5cwcKPiWAcC1yq5TQpW21ElxDdoIv/22D77EfeB50Rbsqg7kXk4TJhRdRV71gt8xK1w9KAwXBEVL",
+	"pt8pQkOoZTleEnhH6YDYjIGArAAJ8idGQS+325mISAgd9AJ381oCK7z8myh/iaJ8k6XCWR4LNRLbS/Ma",
+	"2O0lKk2EB3GRd7Ce25CajYWJUmYV4ShANgw+BdTC8jT3B5wFQt7QMVNkDEAXDwaK56vSmhtiXQpiXH7F",
+	"gKowKIQq66LtMAelUBAT2RRWQYV7aCybhWgfaS/DcL52eF13DEu+63wRUIfx6UWtvwGKoLhJlgiW1lIT",
+	"KS5CLGrsIfLLRaCxvBFi0+Y7D/6Cjjyqh4U/s4kEiHgkwYxD8wn5o6r5M+0It1LwuxSQNdxOgO7Pf9IV",
+	"8c0MiW/QZ3Nr052rxt5rJqJ9R+K3thtIYk4SoUkyoYodw154z8JMczHu2VyIP6uNSQoBcMK4nrB0IALN",
+	"p0xm+naqgh5Ww7oqXABNypQEwCoTVAuIGeu5G+qf0Ajw7/6FmgHXTHtiiihfx+5MAajU3l/PzHqKdbe9",
+	"YnZN5X4ckiaV0nigkpfct4Gw+ZlKyjAzGEdw+mcU1+elCfhCZRb7I4D+pYVsZQuxXW6YUC22q2nzrMge",
+	"+/orKMDkimTCiGyPsNGIhRqZCVI2BbY820J+MbA2EGsl2yUekbeAYmYamgaitQzJ8FzVS0GwW3j9TjDT",
+	"+6fdBV+H9C/R7m0v+ikDIpx6uX8JXcbpYkoG0J2WE3I5lt0j7D0NdTy3rbZmVPUH4lJjABk7yCw27h5h",
+	"94HIJoyEnGE4Lrg+/eX09tXrm9vTq7NfL3+7OA8GAi4uZJC5ghFV17TDG+44cPFZhSMeJIfTK8jAp8/1",
+	"dpBG/TkFF2lR0lvGSxptOTvKek/QkeeMYjn7TpFAZjrJdEAiFsY0ZeqkCIyC8Ar8wHfsg0TnQAzn2NYY",
+	"49pQq1vKzQqp8yO1531KT4eLpBIzrtiKpOkVvs8O99ZDpS1Pxfzv169f1Um9JUnfVNY/YdJR+9Fbc8Ot",
+	"eTvMwFp3Fm2Q+sMkJ0T3rV/IZYHE3hb2YckaiQF77EU6U8bY4VL0LOXJQAR3jCW37uqgRv1n0z9t2PoK",
+	"F+QLtX5w9Oagh7WPluV1e5cV5WO/aEqvItiT2LfIxqFtPhBzLGidBY5WoWScg5EypvesgHyhZJQyNQGz",
+	"fk4SGfNwXi/BZ8UBfkvAfGGS/ItExuZIgo1h44nQI7ckJ1ZEOpZwnc5XUVjlZrSPcII5X6LRg66/4MzK",
+	"mTX5oRDd9o7zDCJWjnPsCNwdtP5IpjOaRs5tcOx/6DZgi2MLN0nhy4EoYA7Bxy74C84Nh1ARQALQEbf9",
+	"fWauXaV9CvK3sYQg/Tz+1iWbENHGRZLp28SIaJCPC7hbXNDMQu57iDoDXm8ax/n3ixBIcs0YiWQI20Dz",
+	"kCdUaNWfRtX7XKfzP+9BZYT0S02vpnMo8mcJynan29fcdn8lOf5rI8kLRMU9TLiyyBhTMDIuIva+h7Rb",
+	"2O3bUhpXp0k1S14gKm1nZv1njF/Et6/NRNr+5AgsXUAQf0m+gU9/lt6GduwVgDPaTHpRRY88dajxfz3R",
+	"SBWEIM1EvQCrr8EpBVlcI4hfjxDuTgAPPph/mvQNNL5+mKUp0K9plriAe8lU6+Umhsy04hFkra7vaBz1",
+	"83gNVwMB9ghwcNg3tEScXK+EJB7bkKjOUqGA3lBLIDvGdIMj9sQnWWrjVc0HjRztcD/A7b9kC+SsOE9f",
+	"KmTRvoOzRoZzMqGi24xBaTOtzpm9kmSUpWAZOzfC6qml7eXa5JR2GPYGUX1yOhC1++SkYp+QwjbJzf26",
+	"vlLfdsZXnEEznz7YdlB3PGl+rhT46BOqFMtJzib03vi2BWC7PxWtL5sBNB62jnWatewtbaEmB8xArNo5",
+	"dfvGvOm3ffMV75vrO57YfdPtfsFQ7qpDAwM7gs0c151tdYYS6XAOy6KNEHgR4a9C4y5E/YE4z7Du0KKJ",
+	"sdZ4TmjKTnziQUHoq1LQcbzfcO9fpBDj4nVSwxFOWJTFLD2Iscy/rlXqmOkXjghgd06hG419VF0PLvjW",
+	"JXYlmcksjuDTbnqaSriXJVhwQyr6bf6zpt1MF6cZw1+RnK1qwmCjr0JGzA7IHKQcSh6AlRPKj2fSV7VD",
+	"vbpx3bBFMQVlAy2Koe/HQIAe40pDSYxykfqURUxoTmNoXyFT4MfWTFBfieNGb35gqVrx+xrmTZacy5ko",
+	"yEvL7fkOiNIfAg2yXuDeOSAOG3k7HxdRTXjS7wgNVb4rtt2QACGFlW8jfBWHlb1EHSQpu+dstv6YKrQS",
+	"W1xeew83dXs7ovmwt3+DT2vL+LF6HW54eKeey0xEnegLBlvSDthqoxFP2aa9jxXTmotVfWPzPqE2aQX8",
+	"8qqAdaGW6B/2NIsRdgzmgRPiiCWxnE+Z0D0k4wVjHPd1HS7GDaytydAkrLh67t2j/ap9gpCe56x2C2Sm",
+	"zPaGUu3PBzOJZkKq2u9gmwDFkF0KH9cjIovjPGVZaO9r8WoEBCOFpgx98kpGDDmXocxsakmdR2yWszo/",
+	"N+q+7alQGY8DadtCQGqtuW7UiR3YG3xKR3pkSSi3DXThllX5LG6j9e1dDibcqPJ5M/LXuvpCvBkOcC1/",
+	"6hPbpWZ1/+KYT/m67sX0ve1eDF1vVzYz3mm2ovj6dWkLCITY7iod2aF4u8imhuyKbmeJaqq50jxUayiB",
+	"f5UzMjV7Hnl3IY9l+emgQMv87RnuJlQBqR0kBYYsBEPUHlAD4ZGn0rikHBOkEYA9jSjAoWVvDSWyKT7U",
+	"BZIs6HogsLjGY68J1SSg6laOgj75Da9XXu5yumC03DINpHZBkWnTcqXlZJiB8cN1ykPs5QS3sN9iuo5q",
+	"5P6GWgc8Tmc8YgJboI0y6HmZpeYtydubs55jsHNlEciVrLDFt5Krynmv/Uotb7cHpQ7+2shLv9F2liiS",
+	"UcYaEHj63/Y7yelkwm1Sozis8BZ1Wy7/jVOkZtFdxWl1ww94oGOK4DZ32fNWXPErBwLrQTyNxEwDK3r+",
+	"i4HA2iXligZE5FH2kN43vjhQlQ/noDawqlnGUYES4CqD2mcWDUTgVTYqptJjgyj+A787yVsyhjSObY8b",
+	"Y8Gbr3NfNdO2aDowf9/KTAfYuFFJYxxaR0/YAKSVqWOw9bR9ANaCzWwVt9l+dTxjN27mG+mqJXbteoK6",
+	"hqzTO9isu9x8frrWNtxxIt2NSeHr7Vlko0RGRgvLQWpaLjbZfTM2nEh5twIUU5T8yoPvnbtFWwfiz6K1",
+	"7QStV9duMTrjk5jlS+MbGrqPNqNPtmwoOpdKX7UPtRQpwzyJliTI0jjoEcXHvhcF4HIDxcKU6cB3h0E7",
+	"q2ctZq5s10M1kTNhveRaRmA7tzuKaNm7t4hkPen62XVei13HYs0jTOuDENHah7ejKe2CXzQbmmENGXDA",
+	"iiiRHGVtqf/YWjFfdr7dJQcf7P8c92jEHEqrLIH4eS6BLWmprWydt8+clSTuWWVxE1dkLLs5gc6ZBfLY",
+	"aSGum3PEjAlljKkNJr5Xm7PqYEI3Clfa630Lkk4oNmf+Zdor4OpI40s2HbpO8CVfeSmp3CcBE3QYs+gY",
+	"WqEGNmMN3LgpgwijX1SlZZJYenG4yliakaw2HrFZwyeQ/J2p+G6DjB2Lko0xbiRNDfXcQWEzNwk69nzQ",
+	"JhjKaB6sNA3Pi4piG1lp2ANp1Xrbscxd+6Nv0YWlqVlvqObC0in1WX5bTGxtrDxbSPvBB/v/+QLVeN25",
+	"5GZpt2rPPWXXXGb+bWrMTDc5/c5ORHfH3HA1CuQB1/ggZfbP+pz6ecZcXbgrMcRIcSozbFKeR5qMOYR+",
+	"uQN0DERgB7LPo6BPXgvmyUESJiJkd5jPoH85stVH+QOrK/LskD8jIWwAo3I36JQ5DFBUXooWy9y6OxC5",
+	"MrbTChmBH2AVrf1x5M0pm1RyxaHLx6O94lN7Dw9vzMACComsVZbmcgQJ8NkulhEt4FWF9AWTmFRYxMdF",
+	"yksWkSmjAglMHCZUS9l3rZdGqZwem3cJ8h2PiGp57/BvTgUUjjtUAwMRRFyFNI2YURsXzgwHZ7csX976",
+	"KjxwUeaqmBPFJxK6nRnuMEnMR2g+fi4SbiV7Z+qpwSH2HOH4BTHD0noj6C5Das6c1PUoB57XoFfKdvQI",
+	"1QMxlUqTJ73Dw0MCLKSaT9mxzYxaThfbiAd2RmA2N3RKMi7UygPtuWMS287Z716+rtwIW0T/jrp/ek4p",
+	"tWCaYSY7yjqJ8eCpamQ1Jy2AHr9lCojupFeavbaPIcvVdSo2C68mcobwXoFgqJTpniXueS5TcvTMZvGt",
+	"LBidSlNLPc/HguosRb8CehRXiSSMyekCHNmf51gGet5CjK8wzbsQAM3UinU3BrOr0+OKTGnEemB0C9tQ",
+	"3SXa5gkjAZd9BdWuLiydcDEOTnDtvaGoWRwrMpEzgKKwakicGdZO4o+f1FiGRpUwcVsu5UTSKa+ND5lt",
+	"iHjFAhIRjhxEBRVIdrkmFCsql5ZgNpGn08tdliy8w9eoA45Dkj5/AWizaInQHTIIMZU+gWVVTlcIMtvw",
+	"kdqen77nUSRLdSMhU1WLR8UcHOrSwgE4v2lkj8ZKEg2QUh9kHtdU30GUz959DcJwZ43D8fkVrcOfVXUO",
+	"/xbsK0xag5w0Lm53KWkvLF4R2U/WAa9rToqQkYSlJEml2RDIKnMMXX2RYIbnpEj4JBfQsR/yqE+eWwIo",
+	"MRBSeMpLQHObvT9hNNVDRo0KC2PKpwqAR5bCxiIDoasfneMRAykY4InrDwTQLrl5nALaxzxinPGoxjbG",
+	"fsS4RLtKbcPNP01mGx59BW+Z1rZRuPJdmRdS2sU09U6zzW4ExixyS9FQaJer9uwFBx/wP2uDze6BLW0Q",
+	"XNWNU6BweVfQeJsBbTl1y9Hd5Zk7gF1Ybz++A/a4LAEYyoxy6DNhUXKWa83SuLlm1ehleKSgP/s0Zkqh",
+	"RNdYn9NEzxEf6JqwId5OwO3gMyGhU11FPWLPXzQQVsFEKeVC+WpA6OQNkSfbd51QEsDLYptoVD9gDQAN",
+	"e4JePPYl4tphacB/i6XS0FR8XGg9PWWImayH1ZgHXGFxzFay173KOjND+yR9pOHJLIJpqaPkzUQnh+Sp",
+	"ugNBXahP6kLfNCAcOlUkOPhdDvfN4w8+pJkoXej2kNkePgIJzX5cd3fgYfFbbYBnrDpxbd+VhbOWeLTk",
+	"iATmecFiLQKj4WQVkdBnKqZ2dD+3hBR0EzfKBLJgq1r/ZmF+O2pPZKweVLhPDg8PUcmAAVQnxFP6ft8o",
+	"yv3hXJt5ePLDjz/+ePTkh20EPGKaImamJiIqUzKWMjqGvCMqQqO/BYlkNtR5ys/I8liat0EBtjzPRpuG",
+	"Uox4OlVYoHeS+7QsVgx+AEScxU7Rz54c9kiWyAJfnLdXnbGnBoIKNqsSd3yrbiyCHVR1P6hJYaNUeHiW",
+	"Y5NdaEg4jleyho+44GrCcoT9hCqkDgeSWu8q2HgTrwBNw0O+LefScoqcb6XrdfXLsioRKJiNMMeMKtfe",
+	"LwVmR6MizBkluBgHttx2xIzvyRVJ+XiirS3pCn1lpgdCjlCv9I0GgMShOgbjrthI2FyWek+jRgXgq/zq",
+	"3+KzO/T80D6JfZZPzKqgnhUzYzyPgQXbmDBdnH83LLaBTi/LsbG5e3ZxgUBIK5Qr9ZAHIgQoWpt7cFXg",
+	"uVDbWG8Dsd58g9t/nrbbtRnan8hwgwjZgtn2kPKZiTUn7qnbUL7fOlpDLLLNm7gmj54d/vT4pNqqQo26",
+	"DGAW3w7h6kM4jw5sewaPYjmrTzkAKRSFzNRiibqgU9YjvmPQpYCGLFCIXqoNr01G4JPXpCNei3juYTW2",
+	"VXMBx+VuU5ersFfuVVS8DKWMGRWN0g2/cTbb+zrSEutl1kyofZHOcglurYuiip8tC6v/bk1S4VrL1Agb",
+	"iZgx96HGkjrwwfuSwEJ3ChDTMzwFrB0wEO5HNDYPm0OXK24hOP67sW3OaB1FiD4eHR5iw1Go3TVuJuj+",
+	"MUeDhQQcNsRxQIYMelB42gNE1OJ2gSLpddkFW779efG+uIE5S7JXutecTuP297ph73U9xNktMhS//P36",
+	"9Sv4z3+dvnwBPG32Q0IR/Gs+75NAs/caRhNgD46gOMr3+/ablIFPAPITLL6HbRPVRcGJfU+fBLX5mmZX",
+	"nSEYbK/zlMkCPUCzvbniNDm4pzGPaDmCWRZv94uCeH/pQnqKAFm3cS2c+OFMUy8mExberd9FRsvBKvSJ",
+	"I+KbpUZP2bQr4QK+djgHLWPoDUKN9TaM2ZQ8enZ09LgTxgoz4rIe91wzWkKXRa43PDwq5fOD0dlrE3sb",
+	"qV134Ss6ZV21hWipVD5hz8BlU3ELDbN2AdeD/5GUBI5m9t7YIhBR6JPqogDHubSA0EaqD5WFIWNR5WHt",
+	"qgQeTmg6FZitT5NRpizgE+Z7u2VfdbDYdV9XLVAJya9ZXVJa3Doo/p9zZRHj+JArazVHMwzcatfS8Zbt",
+	"fM2+OYdbFpS6Rd/5eeEedPDB/q+RDWAFaXs5WjbH7DBsb8MnPoqRUD3Jgxj3fgD1NB71BI9HT579+Oyv",
+	"T3949uMamsc/k7FijNqurZQJo7Ge/HuVSP0KP9nbbY7FPKHC/Ae6kS3MdRZmKdfzveP/868FkmYAaBbj",
+	"ulwRGvP7Ik3zlGm69y+YpynTKQ/Vqnl6aX+ydqLAvU9iG5xegTNcnI03qZyagWeKmHsQ9j6RCn0P3Erd",
+	"z5R9KfAS88dXz5FMmKAJ77vFr5uoMyl0SkO9E97oTgTy79evX70e/s7CemZX+w5fSB+6mtW9mViqP/Mq",
+	"PkRVvboQavx3rY3z/eFTT8RFUkYVQFKwzX5IhZAVls+Y6StGIy6YUp9Mv4RU7FLBAIAzYuYxiMH0VWTV",
+	"0+zOzRX757fC0bqjGXOPqJF+R8+7g3nDqI7FQ5AJS6sUcvkOH/aGjKYsNTczBgFN+O0dg3sbLYHIV1Qw",
+	"WRrvHe8dgPawN12qvfcBHbDtwIcoEAoDqGs6zaDa5MQ3SVck4cLy/gI51hIRr6owp8DV7xW4R7E9KXh3",
+	"EGQvFLAAPfPyLWDGqCAoJTIFQYsAX0Z9p0x7D9cQpuYud4wlmIqIqKZDqgC+piY0Kb6PI9lavoX0IbdC",
+	"WbvyOYQ+Non2TIRYroDhx5DxeygFyafN1ZBVG6ERo9E+kqGSPzKWMXv3KP6jUAeRKZZ+p2w5RH7vKP6j",
+	"4rZ/l8NCNK/IAuvLpaD2YkLvbaZwyCZcRPbJv8uhWv9ooNCsmX94FtyGVNR1FOCxE0nALc0raErSZoS9",
+	"en0qgeOOc80xxBeFzhOK1wzZUxe4RS4Scpsxaiby2rYklVDXRrVDsjtGc8SyOQnLIq4rnnj65pLcsbnK",
+	"W/1gmLck4VC6tnzty5y73HGhlIvDLLfw8pV4ePSATRdOql7uAeni+Vm4Ieipj//6+P8HAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

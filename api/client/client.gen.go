@@ -1698,6 +1698,60 @@ func (e TickNote) Valid() bool {
 	}
 }
 
+// Defines values for TimelineLeftOut.
+const (
+	TimelineLeftOutDeadLetters TimelineLeftOut = "dead_letters"
+	TimelineLeftOutJobRuns     TimelineLeftOut = "job_runs"
+)
+
+// Valid indicates whether the value is a known member of the TimelineLeftOut enum.
+func (e TimelineLeftOut) Valid() bool {
+	switch e {
+	case TimelineLeftOutDeadLetters:
+		return true
+	case TimelineLeftOutJobRuns:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TimelineEntryKind.
+const (
+	TimelineEntryKindDeadLetter      TimelineEntryKind = "dead_letter"
+	TimelineEntryKindDeadLetterRetry TimelineEntryKind = "dead_letter_retry"
+	TimelineEntryKindJobAttempt      TimelineEntryKind = "job_attempt"
+	TimelineEntryKindJobRun          TimelineEntryKind = "job_run"
+	TimelineEntryKindJobRunEnd       TimelineEntryKind = "job_run_end"
+	TimelineEntryKindSaga            TimelineEntryKind = "saga"
+	TimelineEntryKindSagaEnd         TimelineEntryKind = "saga_end"
+	TimelineEntryKindStep            TimelineEntryKind = "step"
+)
+
+// Valid indicates whether the value is a known member of the TimelineEntryKind enum.
+func (e TimelineEntryKind) Valid() bool {
+	switch e {
+	case TimelineEntryKindDeadLetter:
+		return true
+	case TimelineEntryKindDeadLetterRetry:
+		return true
+	case TimelineEntryKindJobAttempt:
+		return true
+	case TimelineEntryKindJobRun:
+		return true
+	case TimelineEntryKindJobRunEnd:
+		return true
+	case TimelineEntryKindSaga:
+		return true
+	case TimelineEntryKindSagaEnd:
+		return true
+	case TimelineEntryKindStep:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WebhookEnableInputFrom.
 const (
 	WebhookEnableInputFromNow  WebhookEnableInputFrom = "now"
@@ -6016,6 +6070,49 @@ type TickList struct {
 	Timezone string `json:"timezone"`
 }
 
+// Timeline defines model for Timeline.
+type Timeline struct {
+	Entries []TimelineEntry `json:"entries"`
+
+	// LeftOut What the caller may not read.
+	LeftOut []TimelineLeftOut `json:"left_out"`
+
+	// NextCursor Absent on the last page.
+	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
+// TimelineLeftOut defines model for Timeline.LeftOut.
+type TimelineLeftOut string
+
+// TimelineEntry defines model for TimelineEntry.
+type TimelineEntry struct {
+	// Action EXECUTE or COMPENSATE of a step, the trigger of a run, the source of a dead letter.
+	Action *string `json:"action,omitempty"`
+
+	// At When it began.
+	At time.Time `json:"at"`
+
+	// Code Its outcome or error.
+	Code      *string             `json:"code,omitempty"`
+	EndedAt   *time.Time          `json:"ended_at,omitempty"`
+	Kind      TimelineEntryKind   `json:"kind"`
+	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
+
+	// Name The workflow, the step, the job definition or the topic.
+	Name string `json:"name"`
+
+	// Number Of an attempt or a retry.
+	Number *int                `json:"number,omitempty"`
+	RunID  *openapi_types.UUID `json:"run_id,omitempty"`
+	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
+
+	// State As it is now, or as it ended.
+	State string `json:"state"`
+}
+
+// TimelineEntryKind defines model for TimelineEntry.Kind.
+type TimelineEntryKind string
+
 // UUID defines model for UUID.
 type UUID = openapi_types.UUID
 
@@ -7929,6 +8026,18 @@ type ListSagaStatisticsParams struct {
 
 // ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
 type ListSagaStatisticsParamsInclude string
+
+// GetTimelineParams defines parameters for GetTimeline.
+type GetTimelineParams struct {
+	CorrelationID Label `form:"correlation_id" json:"correlation_id"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
@@ -10393,6 +10502,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 	ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTimeline What happened under one correlation id
+	//
+	// Sagas with their steps, job runs with their attempts, dead letters with their
+	// retries, live and archived, in one list by time, the oldest first. Runs need
+	// `jobs:read` and dead letters `dlq:read`; what the caller may not read is left out,
+	// and `left_out` says so. Nothing in it is content: for that there is what it names.
+	//
+	// Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
+	GetTimeline(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWebhooks List webhooks
 	//
@@ -14426,6 +14545,26 @@ func (c *Client) ListSettingChanges(ctx context.Context, params *ListSettingChan
 // Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 func (c *Client) ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSagaStatisticsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTimeline What happened under one correlation id
+//
+// Sagas with their steps, job runs with their attempts, dead letters with their
+// retries, live and archived, in one list by time, the oldest first. Runs need
+// `jobs:read` and dead letters `dlq:read`; what the caller may not read is left out,
+// and `left_out` says so. Nothing in it is content: for that there is what it names.
+//
+// Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
+func (c *Client) GetTimeline(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTimelineRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -25017,6 +25156,80 @@ func NewListSagaStatisticsRequest(server string, params *ListSagaStatisticsParam
 	return req, nil
 }
 
+// NewGetTimelineRequest constructs an http.Request for the GetTimeline method
+func NewGetTimelineRequest(server string, params *GetTimelineParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/timeline")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListWebhooksRequest constructs an http.Request for the ListWebhooks method
 func NewListWebhooksRequest(server string, params *ListWebhooksParams) (*http.Request, error) {
 	var err error
@@ -28832,6 +29045,18 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 	ListSagaStatisticsWithResponse(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*ListSagaStatisticsResponse, error)
+
+	// GetTimelineWithResponse What happened under one correlation id
+	//
+	// Sagas with their steps, job runs with their attempts, dead letters with their
+	// retries, live and archived, in one list by time, the oldest first. Runs need
+	// `jobs:read` and dead letters `dlq:read`; what the caller may not read is left out,
+	// and `left_out` says so. Nothing in it is content: for that there is what it names.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
+	GetTimelineWithResponse(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*GetTimelineResponse, error)
 
 	// ListWebhooksWithResponse List webhooks
 	//
@@ -37023,6 +37248,63 @@ func (r ListSagaStatisticsResponse) ContentType() string {
 	return ""
 }
 
+// GetTimelineResponseDefaultHeaders the declared response headers of an HTTP default response for GetTimeline
+type GetTimelineResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetTimelineResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Timeline
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetTimelineResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTimelineResponse) GetJSON200() *Timeline {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTimelineResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTimelineResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTimelineResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTimelineResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTimelineResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListWebhooksResponseDefaultHeaders the declared response headers of an HTTP default response for ListWebhooks
 type ListWebhooksResponseDefaultHeaders struct {
 	Allow           *string
@@ -42229,6 +42511,24 @@ func (c *ClientWithResponses) ListSagaStatisticsWithResponse(ctx context.Context
 		return nil, err
 	}
 	return ParseListSagaStatisticsResponse(rsp)
+}
+
+// GetTimelineWithResponse What happened under one correlation id
+//
+// Sagas with their steps, job runs with their attempts, dead letters with their
+// retries, live and archived, in one list by time, the oldest first. Runs need
+// `jobs:read` and dead letters `dlq:read`; what the caller may not read is left out,
+// and `left_out` says so. Nothing in it is content: for that there is what it names.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
+func (c *ClientWithResponses) GetTimelineWithResponse(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*GetTimelineResponse, error) {
+	rsp, err := c.GetTimeline(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTimelineResponse(rsp)
 }
 
 // ListWebhooksWithResponse List webhooks
@@ -51671,6 +51971,66 @@ func ParseListSagaStatisticsResponse(rsp *http.Response) (*ListSagaStatisticsRes
 	switch {
 	case true:
 		var headers ListSagaStatisticsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetTimelineResponse parses an HTTP response from a GetTimelineWithResponse call
+func ParseGetTimelineResponse(rsp *http.Response) (*GetTimelineResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTimelineResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Timeline
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetTimelineResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

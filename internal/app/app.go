@@ -147,7 +147,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
 		},
 		Webhooks: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
-		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(), Keys: n.keys, Development: n.checker == nil,
+		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(), Timeline: n.timeline, Keys: n.keys, Development: n.checker == nil,
 		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
 		CursorKey: cursorKey,
 		Limits: httpapi.Limits{

@@ -231,3 +231,58 @@ func TestInMemoryThereAreNoJobs(t *testing.T) {
 		t.Errorf("%d %v", status, doc)
 	}
 }
+
+func TestATimelineShowsSagaStepsRunsAndLettersInOneList(t *testing.T) {
+	t.Parallel()
+	s, n := newSettling(t)
+	id, run := s.begin(n, `,"correlation_id":"affair-1"`)
+	s.finish(run, "", &jobrun.Error{Code: "NO", Message: "no funds"})
+	s.ends(n, id, "compensated")
+	var kinds []string
+	var last string
+	cursor := ""
+	for {
+		status, doc := call(t, "GET", n.url+"/api/v1/timeline?correlation_id=affair-1&page_size=3"+cursor, "")
+		if status != http.StatusOK || fmt.Sprint(doc["left_out"]) != "[]" {
+			t.Fatalf("%d %v", status, doc)
+		}
+		for _, e := range doc["entries"].([]any) {
+			entry := e.(map[string]any)
+			at := entry["at"].(string)
+			if when, err := time.Parse(time.RFC3339Nano, at); err != nil || last != "" && when.Before(parsed(t, last)) {
+				t.Errorf("%v comes after %s", entry, last)
+			}
+			last = at
+			kinds = append(kinds, fmt.Sprintf("%v %v %v", entry["kind"], entry["name"], entry["state"]))
+		}
+		next, more := doc["next_cursor"].(string)
+		if !more {
+			break
+		}
+		cursor = "&cursor=" + next
+	}
+	all := strings.Join(kinds, ", ")
+	for _, want := range []string{
+		"saga settled compensated", "step settle FAILED", "job_run settle FAILED", "job_attempt settle FAILED",
+		"job_run_end settle FAILED", "dead_letter job.settle PENDING", "saga_end settled compensated",
+	} {
+		if strings.Count(all, want) != 1 {
+			t.Errorf("%q is not there once: %s", want, all)
+		}
+	}
+	if len(kinds) != 9 { // and the undoing of the first step
+		t.Errorf("%d entries: %s", len(kinds), all)
+	}
+	if _, doc := call(t, "GET", n.url+"/api/v1/timeline?correlation_id=another", ""); len(doc["entries"].([]any)) != 0 {
+		t.Errorf("another affair: %v", doc)
+	}
+}
+
+func parsed(t *testing.T, at string) time.Time {
+	t.Helper()
+	when, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return when
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/timeline"
 	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -26,8 +27,9 @@ type stores struct {
 	keys         access.Store
 	hooks        hookStore
 	publications saga.Publications
-	mail         *mail      // nil: there are no dead letters without PostgreSQL
-	kept         *jobStores // nil: there are no job runs without PostgreSQL
+	mail         *mail          // nil: there are no dead letters without PostgreSQL
+	timeline     timeline.Store // nil: there is none
+	kept         *jobStores     // nil: there are no job runs without PostgreSQL
 	// secret returns 32 random bytes by name, the same for as long as the store lasts.
 	secret  func(ctx context.Context, name string) ([]byte, error)
 	storage func(ctx context.Context) (saga.Storage, error) // nil: it takes no tables
@@ -91,8 +93,9 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		mail: &mail{
 			letters: postgres.NewLetters(db, common), queue: queue, redrives: postgres.NewRedrives(db, queue), actions: postgres.NewActions(db),
 		},
-		kept:   postgresJobs(db),
-		secret: db.Secret, storage: db.Storage, ping: db.Ping,
+		timeline: postgres.NewTimelines(db),
+		kept:     postgresJobs(db),
+		secret:   db.Secret, storage: db.Storage, ping: db.Ping,
 	}, nil
 }
 

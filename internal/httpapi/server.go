@@ -24,6 +24,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/timeline"
 	"github.com/skald-saga/skald/internal/webhook"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -95,7 +96,9 @@ type Config struct {
 	// operations answer 503.
 	DeadLetters *DeadLetters
 	// Jobs is job runs. Optional: there are none, and their operations answer 503.
-	Jobs *Jobs
+	// Timeline reads what happened under a correlation id; nil: 503.
+	Timeline timeline.Store
+	Jobs     *Jobs
 	// Node tells who drives a saga, see saga.Ownership. Optional: nobody knows.
 	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
 	// Tenant is the tenant of requests whose credential names none.

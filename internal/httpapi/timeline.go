@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/binary"
+	"net/http"
+	"time"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/timeline"
+)
+
+// GetTimeline answers what happened under a correlation id.
+func (s *server) GetTimeline(ctx context.Context, in api.GetTimelineRequestObject) (api.GetTimelineResponseObject, error) {
+	if s.Timeline == nil {
+		return nil, fault.New(fault.Unavailable, jobrun.CodeUnavailable, "this server keeps everything in memory, and has no timelines: they need PostgreSQL")
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list("correlation_id")
+	size := defaultPageSize
+	if p.PageSize != nil {
+		size = int(*p.PageSize)
+	}
+	var after *timeline.Place
+	if p.Cursor != nil {
+		keys, err := s.cursors.open(list, *p.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		if len(keys) < 8 {
+			return nil, badCursor()
+		}
+		at := time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC() //nolint:gosec // the same 64 bits
+		after = &timeline.Place{At: at, Key: string(keys[8:])}
+	}
+	may := func(p access.Permission) bool { return req.who.Subject == "" || req.who.Role.Allows(p) }
+	show := timeline.Shown{Sagas: true, Runs: may(access.JobsRead), Letters: may(access.DLQRead)}
+	entries, more, err := s.Timeline.Timeline(ctx, req.tenant.ID, p.CorrelationID, show, after, size)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Timeline{Entries: make([]api.TimelineEntry, len(entries)), LeftOut: []api.TimelineLeftOut{}}
+	if !show.Runs {
+		out.LeftOut = append(out.LeftOut, api.TimelineLeftOutJobRuns)
+	}
+	if !show.Letters {
+		out.LeftOut = append(out.LeftOut, api.TimelineLeftOutDeadLetters)
+	}
+	for i := range entries {
+		out.Entries[i] = toAPITimeline(&entries[i])
+	}
+	if more {
+		last := &entries[len(entries)-1]
+		keys := binary.BigEndian.AppendUint64(nil, uint64(last.At.UnixMicro())) //nolint:gosec // the same 64 bits
+		out.NextCursor = new(s.cursors.seal(list, append(keys, last.Key...)))
+	}
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+func toAPITimeline(e *timeline.Entry) api.TimelineEntry {
+	out := api.TimelineEntry{
+		At: e.At, Kind: api.TimelineEntryKind(e.Kind), SagaID: unlessNil(e.SagaID), RunID: unlessNil(e.RunID), MessageID: unlessNil(e.Letter),
+		Name: e.Name, Action: unlessEmpty(e.Action), State: e.State, Code: unlessEmpty(e.Code), EndedAt: e.EndedAt,
+	}
+	if e.Number > 0 {
+		out.Number = &e.Number
+	}
+	return out
+}
+
+func (a answer) VisitGetTimelineResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -1,0 +1,62 @@
+// Package timeline is what happened under one correlation id, in one list by
+// time: sagas with their steps, job runs with their attempts, dead letters with
+// their retries (one-product.md, point 7).
+package timeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Kind says what an entry is.
+type Kind string
+
+// Kinds of entries. Each stands at the time at which it began.
+const (
+	Saga        Kind = "saga"
+	SagaEnd     Kind = "saga_end"
+	Step        Kind = "step"
+	Run         Kind = "job_run"
+	Attempt     Kind = "job_attempt"
+	RunEnd      Kind = "job_run_end"
+	Letter      Kind = "dead_letter"
+	LetterRetry Kind = "dead_letter_retry"
+)
+
+// Kinds is every kind.
+var Kinds = []Kind{Saga, SagaEnd, Step, Run, Attempt, RunEnd, Letter, LetterRetry}
+
+// Entry is one thing that happened. It tells codes and names, nothing that a
+// client, participant or worker has said: for that there is what its ids name.
+type Entry struct {
+	At      time.Time
+	Key     string // unique among all entries; with At its place in the list
+	Kind    Kind
+	SagaID  uuid.UUID // zero: none
+	RunID   uuid.UUID
+	Letter  uuid.UUID
+	Name    string // workflow, step, job definition or topic
+	Action  string // EXECUTE or COMPENSATE of a step; trigger of a run; source of a letter
+	Number  int    // of an attempt or retry, from 1; 0: none
+	State   string // as it is now, or as it ended
+	Code    string // outcome or error code, "" without one
+	EndedAt *time.Time
+}
+
+// Place is where a page goes on: after the entry of this time and key.
+type Place struct {
+	At  time.Time
+	Key string
+}
+
+// Shown says what of a timeline somebody may see.
+type Shown struct{ Sagas, Runs, Letters bool }
+
+// Store reads timelines. A tenant sees only its own.
+type Store interface {
+	// Timeline returns up to limit entries of a correlation id after a place (nil:
+	// from the beginning), the oldest first, and whether there are more.
+	Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show Shown, after *Place, limit int) (entries []Entry, more bool, err error)
+}
