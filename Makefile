@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store redis build run demo test race chaos lint generate verify-generated bench bench-read bench-dlq-read postgres kafka kafka-stop test-kafka bench-dlq
+.PHONY: help object-store redis build run demo test race chaos lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ bench-read: postgres build ## every list, filter and lookup on 2,000,000 sagas a
 bench-dlq: postgres build ## dead letters: from Kafka to rows, a bulk redrive, memory with large records (a fake broker; BROKERS=host:port for another)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench dlq $(if $(BROKERS),-brokers $(BROKERS))
+
+bench-jobs: postgres build ## job runs through the worker protocol, in batches and one by one, due slots, a leader's death (5 minutes)
+	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+	./bin/skald-bench jobs
 
 bench-dlq-read: postgres build ## every list and filter of dead letters on 1,000,000 of them (10 minutes, 5 GB)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench

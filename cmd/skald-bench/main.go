@@ -6,6 +6,7 @@
 //	skald-bench participant [flags]  the participant alone
 //	skald-bench load [flags]         one load generator alone; prints JSON
 //	skald-bench dlq [flags]          measure ingestion from Kafka and a redrive to it
+//	skald-bench jobs [flags]         measure job runs through the worker protocol
 //	skald-bench broker               a fake Kafka broker alone
 //	skald-bench generate [flags]     fill a database with sagas of ninety days
 //	skald-bench read [flags]         measure every list, filter and lookup on such data
@@ -47,6 +48,8 @@ func dispatch(ctx context.Context, args []string) error {
 			return bench.ServeBroker(ctx, os.Stdout)
 		case "dlq":
 			return letters(ctx, args[1:], os.Stdout)
+		case "jobs":
+			return jobs(ctx, args[1:], os.Stdout)
 		case "participant":
 			return serveParticipant(ctx, args[1:])
 		case "load":

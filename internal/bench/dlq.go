@@ -201,12 +201,14 @@ func used(server, postgres, wall time.Duration, n int64) string {
 }
 
 // cpu is what the server and the database have used; zero where it cannot be read.
-func (r *letterRun) cpu() (server, postgres time.Duration) {
-	if p, err := hostProc.process(r.run.server.pid()); err == nil {
+func (r *letterRun) cpu() (server, postgres time.Duration) { return cpuOf(r.run.server, r.db) }
+
+func cpuOf(c *child, db *database) (server, postgres time.Duration) {
+	if p, err := hostProc.process(c.pid()); err == nil {
 		server = p.cpu
 	}
-	if r.db.postmaster != 0 {
-		postgres, _ = hostProc.familyCPU(r.db.postmaster)
+	if db.postmaster != 0 {
+		postgres, _ = hostProc.familyCPU(db.postmaster)
 	}
 	return server, postgres
 }
@@ -229,6 +231,10 @@ func (r *letterRun) stored(ctx context.Context) (int64, error) {
 
 // call makes a request of the server and returns the body of a good answer.
 func (r *letterRun) call(ctx context.Context, method, path string, body any) ([]byte, error) {
+	return request(ctx, http.DefaultClient, method, r.run.serverURL+path, body)
+}
+
+func request(ctx context.Context, client *http.Client, method, url string, body any) ([]byte, error) {
 	var sent io.Reader
 	if body != nil {
 		raw, err := json.Marshal(body)
@@ -237,19 +243,19 @@ func (r *letterRun) call(ctx context.Context, method, path string, body any) ([]
 		}
 		sent = bytes.NewReader(raw)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, r.run.serverURL+path, sent)
+	req, err := http.NewRequestWithContext(ctx, method, url, sent)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s: %s: %s", method, path, res.Status, raw)
+		err = fmt.Errorf("%s %s: %s: %s", method, url, res.Status, raw)
 	}
 	return raw, err
 }
