@@ -22,11 +22,16 @@ INSERT INTO jobs.job_runs (id, tenant_id, definition_id, definition_name, spec_v
 SELECT i.id, $1, $2, 'report', 1, 'report', 'MANUAL', i.at, i.at, i.at, 'manual:' || i.id, i.id, i.at, i.at, '{"n": 1}', $4::text, CASE WHEN $4::text = 'PENDING' THEN NULL ELSE i.at END
   FROM (SELECT gen_random_uuid() AS id, now() - n * interval '1 millisecond' AS at FROM generate_series($3::integer, 1, -1) AS n) AS i`
 
-// BenchmarkRuns takes runs through their life in batches of 100, as a worker does
-// that asks for many at once. What each statement costs is told per run: CPU time
+// BenchmarkRuns takes runs through their life in batches, as a worker does that
+// asks for many at once, and one by one. What each statement costs is told per run: CPU time
 // of the server's processes, which does not depend on what else the machine does.
 func BenchmarkRuns(b *testing.B) {
-	const batch = 100
+	for _, batch := range []int{100, 1} {
+		b.Run(fmt.Sprint(batch), func(b *testing.B) { benchmarkRuns(b, batch) })
+	}
+}
+
+func benchmarkRuns(b *testing.B, batch int) {
 	db, err := postgres.Open(b.Context(), postgres.Config{DSN: testdb.DSN(b)})
 	if err != nil {
 		b.Fatal(err)

@@ -21,6 +21,17 @@ var fenceTypes = [...]struct{ name, travels string }{
 	{"tenant_id", "uuid"}, {"id", "uuid"}, {"worker", "uuid"}, {"attempt", "bigint"}, {"token", "uuid"}, {"epoch", "bigint"},
 }
 
+// arrayParameter is a column of a batch. The first one hides its length from the
+// planner: knowing that a batch has one row, it would find that a plan for it is
+// cheaper than the one that it has prepared, and plan each such batch anew, which
+// costs more than running it.
+func arrayParameter(n int, travels string) string {
+	if n == 1 {
+		return fmt.Sprintf("(SELECT $%d::%s[])", n, travels)
+	}
+	return fmt.Sprintf("$%d::%s[]", n, travels)
+}
+
 func addFence(c []column, tenantID, run uuid.UUID, f jobrun.Fence) {
 	c[0].uuid(tenantID)
 	c[1].uuid(run)
@@ -45,7 +56,7 @@ var successTypes = [...]struct{ name, travels string }{
 var finishRuns = func() string {
 	var names, types []string
 	for i, c := range slices.Concat(fenceTypes[:], successTypes[:]) {
-		names, types = append(names, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+		names, types = append(names, c.name), append(types, arrayParameter(1+i, c.travels))
 	}
 	return `
 UPDATE jobs.job_runs r

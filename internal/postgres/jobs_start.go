@@ -20,7 +20,7 @@ import (
 var startRuns = func() string {
 	var names, types []string
 	for i, c := range fenceTypes {
-		names, types = append(names, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+		names, types = append(names, c.name), append(types, arrayParameter(1+i, c.travels))
 	}
 	return `
 UPDATE jobs.job_runs r
