@@ -32,9 +32,15 @@ const claimable = `
 // many of each, so that no other worker is kept from runs that nobody takes. Of a
 // concurrency key it takes one; that another claim takes one of the same key
 // meanwhile is a violation of idx_job_runs_concurrency_key.
+//
+// Unless the runs are started at once ($10), the answer does not wait until the
+// assignment is on disk: if a crash takes it back, the worker's token is one that
+// nobody knows, its start is refused, and that is what workers wait for (J-26).
+// Whoever commits a start makes the assignment before it durable too.
 const claimRuns = `
 WITH e AS MATERIALIZED (
-	SELECT l.epoch FROM jobs.leader l WHERE l.name = 'default' AND l.expires_at > clock_timestamp()
+	SELECT l.epoch, CASE WHEN NOT $10::boolean THEN set_config('synchronous_commit', 'off', true) END AS durable
+	  FROM jobs.leader l WHERE l.name = 'default' AND l.expires_at > clock_timestamp()
 ), w AS MATERIALIZED (
 	SELECT w.labels, w.commands, w.queues, least($3::bigint, least(w.max_runs, $6::bigint) -
 	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = $2 AND h.state IN ('ASSIGNED', 'RUNNING'))) AS room
@@ -129,7 +135,7 @@ func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings,
 		queues = new(textArray(a.Queues))
 	}
 	args := []any{a.TenantID, a.WorkerID, min(a.Slots, jobrun.MaxClaim), queues, a.ClaimID, s.Int(jobrun.MaxRunsPerWorker),
-		s.Seconds(jobrun.HeartbeatTTL).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds(), keyless}
+		s.Seconds(jobrun.HeartbeatTTL).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds(), keyless, a.Start}
 	if !a.Start {
 		rows, err := st.db.queryWrite(ctx, claimRuns, args...)
 		if err != nil {
