@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/joblog"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobworker"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/redislease"
@@ -65,6 +66,7 @@ type jobs struct {
 	work     jobrun.Work       // what workers call
 	hints    *redislease.Hints // nil: there is no Redis
 	logs     jobLogs
+	own      *jobworker.Worker // nil: this node runs nothing itself
 	metrics  *ops.Metrics
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
@@ -144,6 +146,9 @@ func (j *jobs) run(ctx context.Context) {
 	defer parts.Wait()
 	if j.hints != nil {
 		parts.Go(func() { j.hints.Run(ctx) })
+	}
+	if j.own != nil {
+		parts.Go(func() { j.own.Run(ctx) })
 	}
 	parts.Go(func() {
 		j.logs.mover.Run(ctx, moveLogsEvery, func(r joblog.Round, err error) {

@@ -1,0 +1,47 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/skald-saga/skald/internal/joblog"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobworker"
+)
+
+// newJobWorker returns the node's own worker; nil: there is nothing that it may run.
+func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
+	c := n.cfg.Jobs
+	commands := j.commands()
+	if c.WorkerShell {
+		commands[jobworker.ShellCommand] = jobworker.Shell(c.WorkerShellAllow)
+	}
+	if !c.Worker || len(commands) == 0 {
+		return nil
+	}
+	w := jobworker.New(jobworker.Config{
+		Work: j.work, Settings: j.current, Tenant: n.cfg.Tenant.DefaultID, Node: name, Version: n.opt.Version.Version,
+		Queues: c.WorkerQueues, Concurrency: c.WorkerConcurrency, Commands: commands, NewID: newID, Log: n.opt.Log,
+	})
+	j.woken = append(j.woken, w.Wake)
+	return w
+}
+
+// commands are Skald's own, by their names.
+func (j *jobs) commands() map[string]jobworker.Command {
+	return map[string]jobworker.Command{
+		// One round of what every node does by itself all the time: for those who want
+		// it now.
+		jobrun.SystemPrefix + "jobs.log_offload": func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
+			round, err := j.logs.mover.Once(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return roundJSON(round)
+		},
+	}
+}
+
+func roundJSON(r joblog.Round) (json.RawMessage, error) {
+	return json.Marshal(map[string]int64{"moved": int64(r.Moved), "bytes": r.Bytes, "failed": int64(r.Failed), "purged": int64(r.Purged)})
+}

@@ -1,0 +1,143 @@
+package jobworker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// held is a run that this worker has.
+type held struct {
+	run   jobrun.Run
+	stop  context.CancelCauseFunc
+	lease *time.Timer // stops it when its lease ends by this machine's clock (J4)
+}
+
+// renew counts the lease from when the call was made, and a tenth less.
+func (h *held) renew(sent time.Time, lease time.Duration) {
+	h.lease.Reset(time.Until(sent.Add(lease - lease/10)))
+}
+
+// reportFor is how long a result is offered to a database that does not answer.
+const reportFor = 2 * time.Minute
+
+// begin does a run in a goroutine of its own.
+func (s *session) begin(r *jobrun.Run, sent time.Time, lease time.Duration) {
+	ctx, stop := context.WithCancelCause(context.Background())
+	h := &held{run: *r, stop: stop}
+	h.lease = time.AfterFunc(time.Until(sent.Add(lease-lease/10)), func() { stop(ErrLost) })
+	s.mu.Lock()
+	s.held[r.ID] = h
+	s.mu.Unlock()
+	s.busy.Go(func() {
+		defer func() {
+			s.mu.Lock()
+			delete(s.held, r.ID)
+			s.mu.Unlock()
+			h.lease.Stop()
+			stop(nil)
+			s.w.signal()
+		}()
+		s.do(ctx, h)
+	})
+}
+
+// do calls the command and reports its end.
+func (s *session) do(ctx context.Context, h *held) {
+	if h.run.TimeoutMS > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeoutCause(ctx, time.Duration(h.run.TimeoutMS)*time.Millisecond, ErrTimedOut)
+		defer done()
+	}
+	out := newLog(func(c jobrun.LogChunk) error {
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+		defer cancel()
+		_, err := s.w.cfg.Work.AppendLog(call, s.w.cfg.Tenant, h.run.ID, h.run.Fence(), c)
+		return err
+	})
+	r := &Run{Run: h.run, Stdout: out.writer("stdout"), Stderr: out.writer("stderr")}
+	result, err := s.call(ctx, r)
+	out.close()
+	cause := context.Cause(ctx)
+	log := s.w.cfg.Log.With(slog.String("run_id", h.run.ID.String()))
+	var report func(context.Context) error
+	fence, tenant := h.run.Fence(), s.w.cfg.Tenant
+	switch {
+	case err != nil && errors.Is(cause, ErrLost):
+		log.Debug("a run was lost")
+		return
+	case err != nil && errors.Is(cause, ErrCanceled):
+		report = func(ctx context.Context) error {
+			_, err := s.w.cfg.Work.AckCancel(ctx, tenant, h.run.ID, fence)
+			return err
+		}
+	case err != nil && errors.Is(cause, ErrStopping):
+		report = func(ctx context.Context) error {
+			_, err := s.w.cfg.Work.Release(ctx, tenant, h.run.ID, fence, cause.Error())
+			return err
+		}
+	default:
+		res := resultOf(tenant, h.run.ID, fence, r, result, err)
+		res.TimedOut = err != nil && errors.Is(cause, ErrTimedOut)
+		report = func(ctx context.Context) error { return finish(ctx, s.w.cfg.Work, res) }
+	}
+	if err := insist(report); err != nil {
+		log.Warn("the end of a run was not taken", slog.Any("error", err))
+	}
+}
+
+// call calls the command of a run; a panic is a failure.
+func (s *session) call(ctx context.Context, r *Run) (result json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.w.cfg.Log.Error("a command panicked", slog.String("run_id", r.ID.String()), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			err = &Failure{Code: "PANIC", Message: fmt.Sprint(p)}
+		}
+	}()
+	do := s.w.cfg.Commands[r.CommandName]
+	if do == nil {
+		return nil, &Failure{Code: "UNKNOWN_COMMAND", Message: "the node does not know the command " + r.CommandName}
+	}
+	return do(ctx, r)
+}
+
+func resultOf(tenant, run uuid.UUID, f jobrun.Fence, r *Run, value json.RawMessage, err error) jobrun.Result {
+	res := jobrun.Result{TenantID: tenant, RunID: run, Fence: f, Value: value, ExitCode: r.ExitCode, Resources: r.Resources}
+	if err == nil {
+		return res
+	}
+	failure := &Failure{Code: "ERROR", Message: err.Error()}
+	errors.As(err, &failure)
+	res.Value, res.Error = nil, &jobrun.Error{Code: failure.Code, Message: failure.Message, Retryable: !failure.Permanent}
+	return res
+}
+
+func finish(ctx context.Context, work jobrun.Work, res jobrun.Result) error {
+	done, err := work.Finish(ctx, []jobrun.Result{res})
+	if err != nil {
+		return err
+	}
+	return done[0].Err
+}
+
+// insist makes a call until its outcome is known. A refusal is one.
+func insist(call func(context.Context) error) error {
+	for begun := time.Now(); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		err := call(ctx)
+		cancel()
+		if err == nil || fault.As(err) != nil || time.Since(begun) > reportFor {
+			return err
+		}
+		time.Sleep(tryAgain)
+	}
+}

@@ -1,0 +1,266 @@
+// Package jobworker is the worker inside a node: it runs Skald's own commands and,
+// where that is allowed, programs. It keeps the worker protocol (jobrun.md 5b) as
+// any other worker does, on jobrun.Work instead of HTTP.
+package jobworker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// Command does a run. ctx ends, with a cause, when the run is no longer this
+// worker's, is to be canceled or has taken too long; the command must return then.
+// The result is JSON, or nil.
+type Command func(ctx context.Context, r *Run) (result json.RawMessage, err error)
+
+// Run is a run that a command does.
+type Run struct {
+	jobrun.Run
+	// Stdout and Stderr are its log. Writing never fails.
+	Stdout, Stderr io.Writer
+	// ExitCode and Resources are reported with the end, when the command sets them.
+	ExitCode  *int
+	Resources jobrun.Resources
+}
+
+// Failure is an error that says more than its text.
+type Failure struct {
+	Code      string
+	Message   string
+	Permanent bool // trying again would not help
+}
+
+func (f *Failure) Error() string { return f.Message }
+
+// Why the context of a command has ended.
+var (
+	ErrCanceled = errors.New("somebody has asked to cancel the run")
+	ErrLost     = errors.New("the run is no longer this worker's")
+	ErrTimedOut = errors.New("the run has taken longer than its definition allows")
+	ErrStopping = errors.New("the node stops")
+)
+
+// Config of a Worker. Every field is required.
+type Config struct {
+	Work        jobrun.Work
+	Settings    func(context.Context) (jobrun.Settings, error)
+	Tenant      uuid.UUID
+	Node        string
+	Version     string
+	Queues      []string
+	Concurrency int
+	Commands    map[string]Command
+	NewID       func() uuid.UUID
+	Log         *slog.Logger
+}
+
+// Worker runs commands of one tenant. Run it once.
+type Worker struct {
+	cfg  Config
+	wake chan struct{} // capacity 1
+}
+
+// New returns a worker. It does nothing before Run.
+func New(cfg Config) *Worker { return &Worker{cfg: cfg, wake: make(chan struct{}, 1)} }
+
+// Wake has the worker look for runs now, if it takes from the queue.
+func (w *Worker) Wake(tenant uuid.UUID, queue string) {
+	if tenant == w.cfg.Tenant && slices.Contains(w.cfg.Queues, queue) {
+		w.signal()
+	}
+}
+
+func (w *Worker) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	lookEvery = time.Second // and up to as much again, without a hint
+	tryAgain  = time.Second // after an outage
+)
+
+// Run works until ctx ends. Then its commands' contexts end, and what they leave
+// undone is given back.
+func (w *Worker) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		id, settings, err := w.register(ctx)
+		if err == nil {
+			s := &session{w: w, id: id, held: map[uuid.UUID]*held{}}
+			s.work(ctx, settings)
+			continue
+		}
+		if ctx.Err() == nil {
+			w.cfg.Log.WarnContext(ctx, "the node's own worker cannot register", slog.Any("error", err))
+		}
+		sleep(ctx, tryAgain)
+	}
+}
+
+func (w *Worker) register(ctx context.Context) (uuid.UUID, jobrun.Settings, error) {
+	settings, err := w.cfg.Settings(ctx)
+	if err != nil {
+		return uuid.Nil, settings, err
+	}
+	p := jobrun.WorkerProcess{
+		ID: w.cfg.NewID(), TenantID: w.cfg.Tenant, Version: 1, State: jobrun.WorkerActive, Name: "skald", Node: w.cfg.Node, SDK: "skald-embedded", SDKVersion: w.cfg.Version,
+		Queues: w.cfg.Queues, Commands: slices.Sorted(maps.Keys(w.cfg.Commands)), MaxRuns: w.cfg.Concurrency, Labels: []string{},
+	}
+	return p.ID, settings, w.cfg.Work.Register(ctx, p)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// session is the time under one worker id.
+type session struct {
+	w    *Worker
+	id   uuid.UUID
+	busy sync.WaitGroup
+
+	mu   sync.Mutex
+	held map[uuid.UUID]*held
+}
+
+// work claims and does runs until ctx ends or the id is gone.
+func (s *session) work(ctx context.Context, settings jobrun.Settings) {
+	here, end := context.WithCancel(ctx)
+	defer end()
+	var beating sync.WaitGroup
+	beats, stopBeats := context.WithCancel(context.WithoutCancel(ctx))
+	beating.Go(func() { s.beat(beats, settings.Seconds(jobrun.HeartbeatInterval), end) })
+	for here.Err() == nil {
+		if n := s.room(); n == 0 || !s.claim(here, n) {
+			timer := time.NewTimer(lookEvery + rand.N(lookEvery)) //nolint:gosec // spreads load, guards nothing
+			select {
+			case <-here.Done():
+			case <-s.w.wake:
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	}
+	why := ErrStopping
+	if ctx.Err() == nil {
+		why = ErrLost
+	}
+	s.each(func(h *held) { h.stop(why) })
+	s.busy.Wait()
+	stopBeats()
+	beating.Wait()
+}
+
+// room is how many more runs there may be.
+func (s *session) room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.cfg.Concurrency - len(s.held)
+}
+
+func (s *session) each(f func(*held)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.held {
+		f(h)
+	}
+}
+
+// claim gets up to n runs and begins them; false: there are no more right now. They
+// are started first: without a yes nothing runs (J-26).
+func (s *session) claim(ctx context.Context, n int) (more bool) {
+	offers, err := s.w.cfg.Work.Claim(ctx, jobrun.ClaimAsk{TenantID: s.w.cfg.Tenant, WorkerID: s.id, Slots: n})
+	if err != nil || len(offers) == 0 {
+		if err != nil && ctx.Err() == nil && fault.KindOf(err) != fault.Gone { // heartbeats see to that
+			s.w.cfg.Log.WarnContext(ctx, "the node's own worker cannot claim runs", slog.Any("error", err))
+		}
+		return false
+	}
+	fences := make([]jobrun.RunFence, len(offers))
+	for i := range offers {
+		fences[i] = jobrun.RunFence{RunID: offers[i].ID, Fence: offers[i].Fence()}
+	}
+	settings, err := s.w.cfg.Settings(ctx)
+	if err != nil {
+		return false
+	}
+	sent := time.Now()
+	done, err := s.w.cfg.Work.Start(context.WithoutCancel(ctx), s.w.cfg.Tenant, fences)
+	if err != nil {
+		s.w.cfg.Log.WarnContext(ctx, "runs could not be started", slog.Any("error", err)) // their leases end by themselves
+		return false
+	}
+	for i := range done {
+		if done[i].Err == nil {
+			s.begin(&offers[i].Run, sent, settings.Seconds(jobrun.RunLease))
+		}
+	}
+	return len(offers) == n
+}
+
+// beat sends heartbeats until ctx ends; gone is called when the id is no longer
+// known.
+func (s *session) beat(ctx context.Context, interval time.Duration, gone func()) {
+	for seq := int64(1); ctx.Err() == nil; seq++ {
+		var beats []jobrun.Beat
+		s.each(func(h *held) { beats = append(beats, jobrun.Beat{RunID: h.run.ID, Fence: h.run.Fence()}) })
+		settings, err := s.w.cfg.Settings(ctx)
+		sent := time.Now()
+		if err == nil {
+			interval = settings.Seconds(jobrun.HeartbeatInterval)
+			bounded, cancel := context.WithTimeout(ctx, max(interval, time.Second))
+			_, leases, beatErr := s.w.cfg.Work.Heartbeat(bounded, s.w.cfg.Tenant, s.id, seq, 0, beats)
+			cancel()
+			if err = beatErr; err == nil {
+				s.renew(leases, sent, settings.Seconds(jobrun.RunLease))
+			}
+		}
+		if fault.KindOf(err) == fault.Gone {
+			s.each(func(h *held) { h.stop(ErrLost) })
+			gone()
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			s.w.cfg.Log.WarnContext(ctx, "heartbeat of the node's own worker failed", slog.Any("error", err))
+		}
+		sleep(ctx, interval)
+	}
+}
+
+func (s *session) renew(leases []jobrun.Lease, sent time.Time, lease time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range leases {
+		h := s.held[l.RunID]
+		switch {
+		case h == nil:
+		case !l.OK:
+			h.stop(ErrLost)
+		default:
+			h.renew(sent, lease)
+			if l.CancelRequested {
+				h.stop(ErrCanceled)
+			}
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package jobworker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+const (
+	chunkBytes = 64 << 10    // that are stored at once
+	chunkAfter = time.Second // after which less is stored too
+)
+
+// log gathers what a run writes into chunks, and stores them in order.
+type log struct {
+	put func(jobrun.LogChunk) error
+
+	mu     sync.Mutex
+	stream string
+	body   []byte
+	seq    int
+	lost   bool // the run is somebody else's, or its log is full
+	later  *time.Timer
+}
+
+func newLog(put func(jobrun.LogChunk) error) *log { return &log{put: put} }
+
+// stream is one of the streams of a log.
+type stream struct {
+	l    *log
+	name string
+}
+
+func (l *log) writer(name string) *stream { return &stream{l, name} }
+
+// Write waits while chunks are stored. It never fails.
+func (s *stream) Write(p []byte) (int, error) {
+	l := s.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stream != s.name {
+		l.store()
+		l.stream = s.name
+	}
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), chunkBytes-len(l.body))
+		l.body, rest = append(l.body, rest[:n]...), rest[n:]
+		if len(l.body) == chunkBytes {
+			l.store()
+		}
+	}
+	if len(l.body) > 0 && l.later == nil {
+		l.later = time.AfterFunc(chunkAfter, l.flush)
+	}
+	return len(p), nil
+}
+
+func (l *log) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.store()
+}
+
+// close stores what is left.
+func (l *log) close() { l.flush() }
+
+// store stores the chunk that is under way. The caller holds the lock.
+func (l *log) store() {
+	if l.later != nil {
+		l.later.Stop()
+		l.later = nil
+	}
+	if len(l.body) == 0 || l.lost {
+		l.body = nil
+		return
+	}
+	c := jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: l.seq}, Stream: l.stream, Body: l.body}
+	l.seq, l.body = l.seq+1, nil
+	for begun := time.Now(); ; time.Sleep(tryAgain) {
+		err := l.put(c)
+		if err == nil {
+			return
+		}
+		if fault.As(err) != nil || time.Since(begun) > reportFor {
+			l.lost = true
+			return
+		}
+	}
+}

@@ -1,0 +1,43 @@
+//go:build unix
+
+package jobworker
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// ownGroup has a program run in a process group of its own, which is asked to end
+// when the run is over.
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+}
+
+// endGroup ends what is left of the group.
+func endGroup(cmd *exec.Cmd) {
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: nothing is left
+	}
+}
+
+// used is what a program and its children have used.
+func used(p *os.ProcessState) (r jobrun.Resources) {
+	r.CPUSecondsTotal = new((p.UserTime() + p.SystemTime()).Seconds())
+	u, ok := p.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return r
+	}
+	unit := int64(1024) // of Maxrss
+	if runtime.GOOS == "darwin" || runtime.GOOS == "ios" {
+		unit = 1
+	}
+	const block = 512
+	r.PeakRSSBytes = new(int64(u.Maxrss) * unit)                                             //nolint:unconvert // 32 bits elsewhere
+	r.IOReadBytes, r.IOWriteBytes = new(int64(u.Inblock)*block), new(int64(u.Oublock)*block) //nolint:unconvert // 32 bits elsewhere
+	return r
+}
