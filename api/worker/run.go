@@ -38,6 +38,15 @@ func (r *Run) Decode(into any) error {
 	return json.Unmarshal(r.Args, into)
 }
 
+// DecodeCheckpoint decodes what the attempt before has left; nothing happens when
+// there is nothing.
+func (r *Run) DecodeCheckpoint(into any) error {
+	if r.LastCheckpoint == nil {
+		return nil
+	}
+	return json.Unmarshal(r.LastCheckpoint, into)
+}
+
 // Progress says how far the run has come, percent from 0 to 100. It goes out with
 // the next heartbeat.
 func (r *Run) Progress(percent float64, message string) {

@@ -81,6 +81,7 @@ var arrows = map[string][]string{
 	"internal/bench":        {"db", "internal/dlq", "internal/fault", "internal/operator", "internal/postgres", "internal/workflow"},
 	"examples/order":        {"examples/order/shop"},
 	"examples/order/ledger": {},
+	"examples/worker":       {"api/worker"},
 	"examples/order/shop":   {"examples/order/ledger"},
 	// test support
 	"docs":               {},
@@ -97,6 +98,7 @@ var testArrows = map[string][]string{
 	"db":                   {"internal/postgres", "internal/retry", "internal/saga", "internal/testdb", "internal/workflow"},
 	"docs":                 {"internal/saga", "internal/testdb"},
 	"examples/order":       {"examples/order/ledger"},
+	"examples/worker":      {"internal/app", "internal/config", "internal/testdb"},
 	"internal/app":         {"api/webhooks", "api/worker", "internal/testdb", "internal/vault/vaulttest"},
 	"internal/bench":       {"internal/devpg", "internal/saga"},
 	"internal/cache":       {"internal/postgres", "internal/retry", "internal/testdb"},

@@ -1,0 +1,35 @@
+#!/bin/bash
+# A worker of Skald in bash, with curl and jq: it runs the argument "line" of its
+# runs through tr. SKALD_URL is the server, SKALD_KEY an API key if it asks for one,
+# MAX_RUNS how many runs to do before it stops. docs/workers.md explains each call.
+set -u
+url=${SKALD_URL:-http://127.0.0.1:8080}/api/v1
+call() { # path, body: prints the answer; fails on anything but 2xx, after tries while the outcome is unknown
+  curl -sS --fail-with-body --retry 5 --retry-connrefused --max-time 45 -H 'Content-Type: application/json' \
+    ${SKALD_KEY:+-H "Authorization: Bearer $SKALD_KEY"} "$url/$1" -d "$2"
+}
+worker=$(call workers "{\"name\":\"worker.sh\",\"sdk\":\"bash\",\"pid\":$$,\"max_runs\":1,\"commands\":[\"shout\"]}" | jq -re .worker_id) || exit 1
+held=$(mktemp)          # what is running, for the heartbeats
+echo '[]' > "$held"
+( seq=0; while sleep 2; do                                # heartbeats, beside the work
+    seq=$((seq + 1))
+    call "workers/$worker/heartbeat" "{\"seq\":$seq,\"running\":$(cat "$held")}" | jq -e '.leases | all(.ok and (.cancel_requested | not))' > /dev/null ||
+      { [ -f "$held.pid" ] && kill "$(cat "$held.pid")"; }  # gone, lost or to be canceled: stop the work
+  done ) 2> /dev/null & beats=$!
+trap 'kill $beats; call "workers/$worker/drain" "{}" > /dev/null; rm -f "$held" "$held.pid"' EXIT
+for ((n = 0; n < ${MAX_RUNS:-1000000000}; )); do
+  run=$(call "workers/$worker/claim" '{"slots":1,"wait_ms":20000}' | jq -ce '.runs[0] // empty') || { sleep 1; continue; }
+  id=$(jq -r .run_id <<< "$run")
+  fence=$(jq -c "{worker_id: \"$worker\", attempt, lease_token, leader_epoch}" <<< "$run")
+  jq -c '[{run_id, attempt, lease_token, leader_epoch}]' <<< "$run" > "$held"
+  if call "job-runs/$id/start" "$fence" > /dev/null; then  # a 409 is no right to start
+    jq -r .args.line <<< "$run" | tr a-z A-Z > "$held.out" & echo $! > "$held.pid"
+    if wait $!; then
+      call "job-runs/$id/logs" "$(jq -c --rawfile out "$held.out" '. + {seq: 0, chunk: $out}' <<< "$fence")" > /dev/null
+      call "job-runs/$id/complete" "$(jq -c --rawfile out "$held.out" '. + {result: {shouted: ($out | rtrimstr("\n"))}, exit_code: 0}' <<< "$fence")" > /dev/null && n=$((n + 1))
+    else
+      call "job-runs/$id/fail" "$(jq -c '. + {error: {code: "FAILED", message: "tr failed", retryable: true}}' <<< "$fence")" > /dev/null
+    fi
+  fi
+  echo '[]' > "$held"; rm -f "$held.pid" "$held.out"
+done
