@@ -231,6 +231,8 @@ func TestAWrongSettingEndsTheStartWithAReason(t *testing.T) {
 			c.Vault.Address, c.Vault.Token, c.Vault.StaticPath = "http://127.0.0.1:1", "canary", "secret/data/x"
 		}, "login of the database: vault: look up the token"},
 		{"a password file that has gone", func(c *config.Config) { c.Database.PasswordFile = "/nonexistent" }, "login of the database: cannot be read"},
+		{"a place for logs that cannot be", func(c *config.Config) { c.Jobs.LogOffloadURL = "file:///dev/null/logs" }, "jobs.log_offload_url"},
+		{"a Redis that cannot be", func(c *config.Config) { c.Jobs.RedisURL = "redis://h/x" }, "jobs.redis_url"},
 		{"a schema that is behind", func(c *config.Config) {
 			c.Database.URL, c.Database.AutoMigrate = config.Secret(testdb.Empty(t)), false
 		}, "skald migrate up"},

@@ -13,18 +13,17 @@ import (
 	"github.com/skald-saga/skald/internal/redislease"
 )
 
-// moveLogsEvery is how often a node looks for logs to move and runs to purge.
-const moveLogsEvery = time.Minute
-
 // jobLogs is where the logs of job runs go, and who takes them there.
 type jobLogs struct {
 	store *logstore.Store   // nil: they stay in the database
 	keys  *envelope.Keyring // nil: none are sealed
 	mover *joblog.Mover
+	every time.Duration
 }
 
 func (n *node) newJobLogs(ctx context.Context) (l jobLogs, err error) {
 	j := n.cfg.Jobs
+	l.every = j.UpkeepInterval
 	if l.keys, err = keyring(n.cfg.Encryption); err != nil {
 		return l, err
 	}
@@ -69,6 +68,7 @@ func (n *node) newHints() (*redislease.Hints, jobrun.Work, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("jobs.redis_url: %w", err)
 	}
+	n.kept.sweeps.Heed(hints)
 	return hints, redislease.Note(work, hints, func(ctx context.Context) time.Duration {
 		s, err := settings(ctx)
 		if err != nil {

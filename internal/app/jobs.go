@@ -151,7 +151,7 @@ func (j *jobs) run(ctx context.Context) {
 		parts.Go(func() { j.own.Run(ctx) })
 	}
 	parts.Go(func() {
-		j.logs.mover.Run(ctx, moveLogsEvery, func(r joblog.Round, err error) {
+		j.logs.mover.Run(ctx, j.logs.every, func(r joblog.Round, err error) {
 			j.metrics.LogsMoved(r.Moved, r.Failed, r.Purged, r.Bytes)
 			if err == nil {
 				j.metrics.Loop("job_logs")

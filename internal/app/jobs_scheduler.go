@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/scheduler"
 )
 
 // leading is what a leader of the job runs works with.
 type leading struct {
-	sweeps jobrun.Sweeps
+	sweeps *postgres.JobSweeps
 	more   []scheduler.Sweep // what it does beyond sweeps; a line adds one
 	wanted func(func())      // has a function called whenever the leader is wanted
 }

@@ -215,6 +215,7 @@ var samples = map[string]struct {
 	"jobs.log_s3_secret_key":              {"hunter4", Secret("hunter4")},
 	"jobs.log_s3_secret_key_file":         {"testdata/password", "testdata/password"},
 	"jobs.redis_url":                      {"redis://:hunter5@cache/0", Secret("redis://:hunter5@cache/0")},
+	"jobs.upkeep_interval":                {"7s", 7 * time.Second},
 	"jobs.redis_prefix":                   {"skald", "skald"},
 	"retention.completed":                 {"2h", 2 * time.Hour},
 	"retention.failed":                    {"3h", 3 * time.Hour},
