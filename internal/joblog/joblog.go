@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -56,10 +57,11 @@ type Round struct {
 	Purged int   // runs
 }
 
-// Mover moves logs, one round at a time.
+// Mover moves logs, one round at a time. It is safe for concurrent use.
 type Mover struct {
 	cfg   Config
-	aside map[uuid.UUID]time.Time // runs whose logs could not be moved, and until when they are left alone
+	mu    sync.Mutex              // held for a round
+	aside map[uuid.UUID]time.Time // guarded by mu; runs whose logs could not be moved, and until when they are left alone
 }
 
 // NewMover returns a Mover.
@@ -68,8 +70,11 @@ func NewMover(cfg Config) *Mover { return &Mover{cfg: cfg, aside: map[uuid.UUID]
 // Once moves the logs that are old enough (log_retention_days_db) and then
 // deletes the runs that are (run_retention_days), with their stored logs. It
 // ends with ctx, with an outage of the database, or when there is nothing left.
-// A log that cannot be moved is told in the Round and logged, not returned.
+// A log that cannot be moved is told in the Round and logged, not returned. It
+// waits for a round that is under way.
 func (m *Mover) Once(ctx context.Context) (r Round, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	settings, err := m.cfg.Settings(ctx)
 	if err != nil {
 		return r, err

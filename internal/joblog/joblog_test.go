@@ -206,11 +206,13 @@ func TestManyMoversMoveEachLogOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 3 {
 		m := w.mover(func(c *joblog.Config) { c.Log = discard })
-		all.Go(func() {
-			if _, err := m.Once(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
+		for range 2 {
+			all.Go(func() {
+				if _, err := m.Once(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 	all.Wait()
 	if moved := w.whole(); moved != 12 {
