@@ -20,7 +20,7 @@ type Schema struct{ compiled *jsonschema.Schema }
 
 // schemaName is what the schema is called inside the library: an address that
 // nothing can be loaded from.
-const schemaName = "args:schema"
+const schemaName = "args:///schema"
 
 // nothing keeps a schema from reaching for files and other machines.
 type nothing struct{}

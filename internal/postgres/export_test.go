@@ -197,3 +197,15 @@ func CreateParameters(t *testing.T, batch []saga.NewSaga) []any {
 func AsLeader(ctx context.Context, db *DB, t jobrun.Term, f func(*sqlx.Tx) error) error {
 	return db.asLeader(ctx, t, f)
 }
+
+// PageOfRuns and CountOfRuns are the queries of a list of job runs.
+func PageOfRuns(tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging) (string, []any) {
+	return pageOfRuns(tenant, f, p)
+}
+
+func CountOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (string, []any) {
+	return countOfRuns(tenant, f, most)
+}
+
+// SlotStates is what backfills ask of slots.
+const SlotStates = slotStates

@@ -162,6 +162,9 @@ func (w *where) runs(tenant uuid.UUID, f jobrun.Filter) {
 			w.add(eq.column+" = ?", eq.value)
 		}
 	}
+	if f.Queue != "" && f.Queue != jobrun.DefaultQueue {
+		w.add("r.queue <> 'default'") // as idx_job_runs_queue has it
+	}
 	if f.Label != "" {
 		w.add("r.labels <> '{}' AND r.labels @> ARRAY[?::text]", f.Label)
 	}
