@@ -2780,7 +2780,7 @@ type ClaimedRun struct {
 
 // ClaimedRuns Runs for the worker.
 type ClaimedRuns struct {
-	// LeaseMS How long it has, from when it asked: to start them, or with start until the next heartbeat.
+	// LeaseMS How long it has, from the answer on: to start them, or with start until the next heartbeat.
 	LeaseMS int64        `json:"lease_ms"`
 	Runs    []ClaimedRun `json:"runs"`
 }
