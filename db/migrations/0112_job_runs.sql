@@ -109,19 +109,12 @@ CREATE INDEX idx_job_runs_error_code ON jobs.job_runs (tenant_id, error_code, cr
 CREATE INDEX idx_job_runs_backfill_id ON jobs.job_runs (backfill_id, state) WHERE backfill_id IS NOT NULL;
 CREATE INDEX idx_job_runs_labels ON jobs.job_runs USING gin (labels) WHERE labels <> '{}';
 
--- J-06 to J-15 and S6: what is not in this table does not happen. The function is
--- called only for what is wrong, so a right transition costs nothing.
+-- J-06 to J-15 and S6: what is not in this table does not happen.
 -- +migrate StatementBegin
-CREATE FUNCTION jobs.refuse_transition() RETURNS trigger
+CREATE FUNCTION jobs.check_transition() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 BEGIN
-    RAISE EXCEPTION 'job run %: % (version %, attempt %) cannot become % (version %, attempt %)', OLD.id,
-        OLD.state, OLD.version, OLD.attempt, NEW.state, NEW.version, NEW.attempt USING ERRCODE = 'JR001';
-END;
-$$;
--- +migrate StatementEnd
-CREATE TRIGGER trg_job_runs_transition BEFORE UPDATE ON jobs.job_runs FOR EACH ROW WHEN (
-    NOT CASE
+    IF (CASE
         -- No transition: a terminal row keeps what it says (its log may move), others keep their fence.
         WHEN NEW.state = OLD.state THEN
             NEW.version >= OLD.version AND NEW.attempt = OLD.attempt
@@ -140,8 +133,30 @@ CREATE TRIGGER trg_job_runs_transition BEFORE UPDATE ON jobs.job_runs FOR EACH R
         WHEN NEW.state = 'CANCELED' THEN OLD.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')
         WHEN NEW.state = 'SKIPPED' THEN OLD.state IN ('PENDING', 'ASSIGNED')
         ELSE false
-    END)
-    EXECUTE FUNCTION jobs.refuse_transition();
+    END) THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'job run %: % (version %, attempt %) cannot become % (version %, attempt %)', OLD.id,
+        OLD.state, OLD.version, OLD.attempt, NEW.state, NEW.version, NEW.attempt USING ERRCODE = 'JR001';
+END;
+$$;
+-- +migrate StatementEnd
+-- What every run that goes well does is no call of the function. The condition
+-- is short because PostgreSQL reads it anew in every statement; it only ever lets
+-- through what the table has.
+CREATE TRIGGER trg_job_runs_transition BEFORE UPDATE ON jobs.job_runs FOR EACH ROW WHEN (
+    CASE
+        WHEN NEW.state = OLD.state THEN
+            NEW.version = OLD.version AND NEW.attempt = OLD.attempt AND NEW.finished_at IS NOT DISTINCT FROM OLD.finished_at
+            AND NEW.lease_token IS NOT DISTINCT FROM OLD.lease_token
+        WHEN NEW.version <= OLD.version THEN false
+        WHEN NEW.state = 'ASSIGNED' THEN
+            OLD.finished_at IS NULL AND OLD.state <> 'RUNNING' AND NEW.attempt = OLD.attempt + 1 AND NEW.lease_token IS DISTINCT FROM OLD.lease_token
+        WHEN NEW.state = CASE OLD.state WHEN 'ASSIGNED' THEN 'RUNNING' WHEN 'RUNNING' THEN 'SUCCEEDED' END THEN
+            NEW.attempt = OLD.attempt AND NEW.lease_token = OLD.lease_token AND NEW.assigned_worker_id = OLD.assigned_worker_id
+            AND NEW.leader_epoch = OLD.leader_epoch
+    END IS NOT TRUE)
+    EXECUTE FUNCTION jobs.check_transition();
 
 -- Attempts that another one may follow, written when they end (S19). A run's
 -- last or present attempt is the run's own row.
@@ -217,5 +232,5 @@ $$;
 -- +migrate StatementEnd
 DELETE FROM saga.saga_schema_version WHERE version = 112;
 DROP TABLE jobs.fences, jobs.job_run_logs, jobs.job_run_events, jobs.job_run_attempts, jobs.job_runs;
-DROP FUNCTION jobs.refuse_transition();
+DROP FUNCTION jobs.check_transition();
 DROP SEQUENCE jobs.fencing;
