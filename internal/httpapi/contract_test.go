@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
@@ -71,6 +72,15 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 		"RedriveVerb":           texts(append(dlq.RedriveVerbs, dlq.VerbUpdate)),
 		"DeadLetterGroupState":  texts(dlq.GroupStates),
 		"ActionKind":            texts(operator.Kinds),
+		"JobType":               texts(jobrun.Types),
+		"JobRunState":           texts(jobrun.States),
+		"JobTrigger":            texts(jobrun.Triggers),
+		"JobConcurrencyPolicy":  texts(jobrun.Policies),
+		"JobMisfirePolicy":      texts(jobrun.Misfires),
+		"JobWaitsFor":           texts(jobrun.Waitings),
+		"JobMassState":          texts(jobrun.MassStates),
+		"BackfillReprocess":     texts(jobrun.Reprocesses),
+		"JobBulkAction":         texts(jobrun.BulkActions),
 	} {
 		var got []string
 		for _, v := range schemas[name].Value.Enum {

@@ -1,0 +1,54 @@
+package jobrun_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+func TestWhatARunWaitsFor(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	soon, before := now.Add(time.Minute), now.Add(-time.Minute)
+	worker := func() jobrun.WorkerProcess {
+		return jobrun.WorkerProcess{ID: uuid.New(), State: jobrun.WorkerActive, Queues: []string{"q"}, Labels: []string{"gpu=yes"}, Commands: []string{"c"}, MaxRuns: 1}
+	}
+	for name, tt := range map[string]struct {
+		change func(*jobrun.Situation)
+		want   jobrun.Waiting
+		says   string
+	}{
+		"its slot":         {func(s *jobrun.Situation) { s.Run.AvailableAt = soon }, jobrun.ForSlot, "due at 2026-01-01T12:01:00Z"},
+		"its retry":        {func(s *jobrun.Situation) { s.Run.AvailableAt, s.Run.Trigger = soon, jobrun.ByRetry }, jobrun.ForBackoff, "retry"},
+		"its lost worker":  {func(s *jobrun.Situation) { s.Run.AvailableAt, s.Run.State = soon, jobrun.Orphaned }, jobrun.ForBackoff, "lost"},
+		"a leader":         {func(s *jobrun.Situation) { s.Leader.Alive = false }, jobrun.ForLeader, "Nobody leads"},
+		"its admission":    {func(s *jobrun.Situation) { s.Run.AdmittedAt = nil }, jobrun.ForTurn, "has not admitted"},
+		"a queue's worker": {func(s *jobrun.Situation) { s.Workers = nil }, jobrun.ForWorker, "queue"},
+		"one that drains":  {func(s *jobrun.Situation) { s.Workers[0].State = jobrun.WorkerDraining }, jobrun.ForWorker, "queue"},
+		"labels":           {func(s *jobrun.Situation) { s.Workers[0].Labels = nil }, jobrun.ForWorker, "labels"},
+		"its command":      {func(s *jobrun.Situation) { s.Workers[0].Commands = []string{"d"} }, jobrun.ForWorker, "command"},
+		"room":             {func(s *jobrun.Situation) { s.Workers[0].Running = 1 }, jobrun.ForWorker, "as many runs as they take"},
+		"who knows":        {func(s *jobrun.Situation) { s.Workers, s.Unknown = nil, true }, jobrun.ForTurn, "too many workers"},
+		"its turn":         {func(s *jobrun.Situation) {}, jobrun.ForTurn, "1 workers can run it"},
+		"confirmation": {func(s *jobrun.Situation) {
+			s.Run.State, s.Run.Continuation, s.Run.ConfirmDeadlineAt = jobrun.Running, jobrun.Confirming, &soon
+		}, jobrun.ForConfirmation, "silent"},
+		"its end": {func(s *jobrun.Situation) {
+			s.Run.State, s.Run.StartedAt, s.Run.TimeoutMS = jobrun.Running, &before, 120_000
+		}, jobrun.ForEnd, "until 2026-01-01T12:01:00Z"},
+		"nothing": {func(s *jobrun.Situation) { s.Run.State, s.Run.FinishedAt = jobrun.Skipped, &before }, jobrun.ForNothing, "SKIPPED"},
+	} {
+		s := jobrun.Situation{
+			Run:    jobrun.Run{ID: uuid.New(), State: jobrun.Pending, Queue: "q", RequiredLabels: []string{"gpu=yes"}, CommandName: "c", AvailableAt: before, AdmittedAt: &before},
+			Leader: jobrun.Leadership{Alive: true}, Now: now, Workers: []jobrun.WorkerProcess{worker()},
+		}
+		tt.change(&s)
+		if x := jobrun.Explain(s); x.WaitsFor != tt.want || !strings.Contains(x.Sentence, tt.says) {
+			t.Errorf("%s: it waits for %s: %s", name, x.WaitsFor, x.Sentence)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package postgres_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/schedule"
+)
+
+func (j jobs) term(t *testing.T) jobrun.Term {
+	t.Helper()
+	id := ask[string](t, j.db.SQL(), `SELECT leader_id::text FROM jobs.leader`)
+	return jobrun.Term{LeaderID: uuid.MustParse(id), Epoch: 1}
+}
+
+// backfilled stores a backfill of so many hours.
+func (j jobs) backfilled(t *testing.T, m *postgres.JobMasses, hours, active int) jobrun.Backfill {
+	t.Helper()
+	d := j.define(t, func(d *jobrun.Definition) {
+		d.Spec.Type, d.Spec.Schedule = jobrun.OnTime, &schedule.Spec{Type: schedule.HourlyAtMinute, Value: "0"}
+	})
+	to := now().Truncate(time.Hour)
+	b := jobrun.Backfill{
+		ID: newID(), TenantID: j.tenant, DefinitionID: d.ID, Version: 1, State: jobrun.MassRunning, From: to.Add(-time.Duration(hours) * time.Hour), To: to,
+		Reprocess: jobrun.ReprocessNone, MaxActive: active, CreatedAt: now(),
+	}
+	by := operator.By{Actor: "ada"}.Did(newID(), j.tenant, now(), operator.JobBackfill, b.ID.String(), "create", nil)
+	if _, created, err := m.CreateBackfill(t.Context(), b, by); err != nil || !created {
+		t.Fatal(created, err)
+	}
+	return b
+}
+
+func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	m := postgres.NewJobMasses(j.Jobs)
+	term := j.term(t)
+	b := j.backfilled(t, m, 5, 5)
+	waits := j.create(t, j.run(j.job))[0]
+	bulk := jobrun.Bulk{ID: newID(), TenantID: j.tenant, Version: 1, Action: jobrun.BulkCancel, State: jobrun.MassRunning, Before: now().Add(time.Minute), CreatedAt: now(),
+		Filter: jobrun.Filter{States: jobrun.ActiveStates, DefinitionID: j.job.ID}}
+	if _, _, err := m.CreateBulk(t.Context(), bulk, operator.By{}.Did(newID(), j.tenant, now(), operator.JobBulk, bulk.ID.String(), "create", nil)); err != nil {
+		t.Fatal(err)
+	}
+	j.lead(t, 2)
+	if _, err := m.Backfill(t.Context(), term, jobrun.Settings{}, 100); !fault.IsCode(err, jobrun.CodeNoLeader) {
+		t.Errorf("backfill: %v", err)
+	}
+	if _, err := m.Bulk(t.Context(), term, jobrun.Settings{}, 100); !fault.IsCode(err, jobrun.CodeNoLeader) {
+		t.Errorf("bulk: %v", err)
+	}
+	if n := j.count(t, `SELECT count(*) FROM jobs.job_runs WHERE backfill_id = $1`, b.ID); n != 0 {
+		t.Errorf("%d runs were made", n)
+	}
+	if r := j.get(t, waits.ID); r.State != jobrun.Pending {
+		t.Errorf("a run is %s", r.State)
+	}
+	term.Epoch = 2
+	for range 2 { // the second time there is nothing left to do
+		if _, err := m.Bulk(t.Context(), term, jobrun.Settings{}, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := m.GetBulk(t.Context(), j.tenant, bulk.ID); err != nil || got.State != jobrun.MassCompleted || got.Done != 1 || got.Matched != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := m.GetBulk(t.Context(), newID(), bulk.ID); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("another tenant reads a bulk: %v", err)
+	}
+	if _, _, err := m.GetBackfill(t.Context(), newID(), b.ID); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("another tenant reads a backfill: %v", err)
+	}
+}
+
+func TestABackfillThatManyMoveOnMakesEachRunOnce(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	m := postgres.NewJobMasses(j.Jobs)
+	term := j.term(t)
+	b := j.backfilled(t, m, 30, 7)
+	for round := 0; ; round++ {
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if _, err := m.Backfill(t.Context(), term, jobrun.Settings{}, 3); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := j.count(t, `SELECT count(*) FROM jobs.job_runs WHERE state = 'PENDING'`); n > 7 {
+			t.Fatalf("%d runs at once, want 7 at most", n)
+		}
+		// As if all of them had been skipped for good.
+		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET state = 'SKIPPED', version = version + 1, finished_at = now() WHERE state = 'PENDING'`)
+		got, _, err := m.GetBackfill(t.Context(), j.tenant, b.ID)
+		if err != nil || round > 50 {
+			t.Fatal(round, err)
+		}
+		if got.State == jobrun.MassCompleted {
+			if got.Created != 30 || got.Skipped != 0 {
+				t.Errorf("%+v", got)
+			}
+			break
+		}
+	}
+	if n := j.count(t, `SELECT count(DISTINCT scheduled_for) FROM jobs.job_runs WHERE backfill_id = $1`, b.ID); n != 30 {
+		t.Errorf("%d slots, want 30", n)
+	}
+}
