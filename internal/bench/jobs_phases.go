@@ -152,7 +152,7 @@ func (r *jobsRun) due(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, phaseTimeout)
 	defer cancel()
 	var at time.Time // of the slots: far enough that the leader does not begin before all are there
-	if err := r.db.pool.QueryRowContext(ctx, `SELECT date_trunc('minute', now()) + interval '4 minutes'`).Scan(&at); err != nil {
+	if err := r.db.pool.QueryRowContext(ctx, `SELECT date_trunc('minute', now()) + interval '3 minutes'`).Scan(&at); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
 	// The ids are random, so that the definitions lie as those of the API do.
