@@ -136,6 +136,9 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 	if n.jobs, err = n.newJobs(ctx); err != nil {
 		return nil, err
 	}
+	if err := n.ensureBuiltIns(ctx); err != nil {
+		return nil, err
+	}
 	if n.jobs != nil {
 		n.jobs.own = n.newJobWorker(n.jobs, name)
 	}

@@ -36,6 +36,7 @@ type jobStores struct {
 	events   jobrun.Events
 	// joinSteps and lookAfter are for steps of sagas that are job runs.
 	joinSteps func(postgres.JobSteps)
+	ensure    func(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error // built-in definitions
 	lookAfter func(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error)
 }
 
@@ -47,7 +48,7 @@ func postgresJobs(db *postgres.DB) *jobStores {
 		workers:   postgres.NewJobWorkers(db, settings.Current),
 		elections: postgres.NewJobElections(db), settings: settings, offloading: postgres.NewJobLogs(db),
 		current: settings.Current, admitted: db.RunsAdmitted, events: postgres.NewJobEvents(db, settings.Current),
-		joinSteps: db.ConfigureJobSteps, lookAfter: postgres.NewSagas(db).LookAfter,
+		ensure: postgres.NewJobDefinitions(db).EnsureBuiltIns, joinSteps: db.ConfigureJobSteps, lookAfter: postgres.NewSagas(db).LookAfter,
 	}
 	kept.leading = leading{
 		sweeps: postgres.NewJobSweeps(db), wanted: db.LeaderWanted,

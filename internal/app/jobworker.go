@@ -12,7 +12,7 @@ import (
 // newJobWorker returns the node's own worker; nil: there is nothing that it may run.
 func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
 	c := n.cfg.Jobs
-	commands := j.commands()
+	commands := n.commands(j)
 	if c.WorkerShell {
 		commands[jobworker.ShellCommand] = jobworker.Shell(c.WorkerShellAllow)
 	}
@@ -28,11 +28,16 @@ func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
 }
 
 // commands are Skald's own, by their names.
-func (j *jobs) commands() map[string]jobworker.Command {
+func (n *node) commands(j *jobs) map[string]jobworker.Command {
 	return map[string]jobworker.Command{
+		jobrun.SystemRedrive: n.redriveLetters, jobrun.SystemArchive: n.archiveLetters, jobrun.SystemPurge: n.purgeLetters,
+		jobrun.SystemRetention: func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
+			return answered(j.runs.Retain(ctx))
+		},
+		jobrun.SystemInvariants: func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) { return prove(ctx, j.runs, r) },
 		// One round of what every node does by itself all the time: for those who want
 		// it now.
-		jobrun.SystemPrefix + "jobs.log_offload": func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
+		jobrun.SystemOffload: func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
 			round, err := j.logs.mover.Once(ctx)
 			if err != nil {
 				return nil, err

@@ -76,7 +76,7 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 	}
 	l.redriver = redrive.New(redrive.Config{
 		Queue: n.mail.queue, Redrives: n.mail.redrives, Drivers: drivers, Forbidden: l.topics.Forbidden, Now: n.now, Log: n.opt.Log,
-		Poll: d.PollInterval, Lease: d.Lease, Batch: d.Batch,
+		Poll: d.PollInterval, Lease: d.Lease, Batch: d.Batch, Upkeep: n.letterUpkeep(),
 		AtOnce: map[dlq.TargetKind]int{dlq.ToHTTP: 4 * d.HTTPConcurrency, dlq.ToWebhook: webhooksAtOnce, dlq.ToJobRun: webhooksAtOnce},
 		Observer: redrive.Observer{
 			Drove: m.LetterDrove, Loop: func(name string) { m.Loop("dlq_" + name) },

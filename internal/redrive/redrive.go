@@ -52,7 +52,9 @@ type Config struct {
 	// that are slow; what is not in it has Batch.
 	AtOnce map[dlq.TargetKind]int
 	Drain  time.Duration // 5 s: what drives under way get when the node stops
-	Upkeep time.Duration // 10 min: how often letters are archived and purged
+	// Upkeep is how often letters are archived and purged, 10 min; negative: never by
+	// itself, because somebody else calls Archive and Purge.
+	Upkeep time.Duration
 
 	Observer Observer
 }
@@ -169,7 +171,9 @@ func (r *Redriver) Run(ctx context.Context) {
 	}
 	loops.Go(func() { r.bulk(ctx, drives) })
 	loops.Go(func() { r.every(ctx, max(r.cfg.Lease/4, time.Second), r.reclaim) })
-	loops.Go(func() { r.every(ctx, r.cfg.Upkeep, r.upkeep) })
+	if r.cfg.Upkeep > 0 {
+		loops.Go(func() { r.every(ctx, r.cfg.Upkeep, r.upkeep) })
+	}
 	loops.Go(func() { r.every(ctx, 15*time.Second, r.count) })
 }
 

@@ -16,8 +16,16 @@ func (r *Redriver) reclaim(ctx context.Context) {
 
 // upkeep archives, purges, and lets old counts go.
 func (r *Redriver) upkeep(ctx context.Context) {
-	archived := 0
-	ok := r.batches(ctx, "cannot archive dead letters", func(ctx context.Context, limit int) (int, error) {
+	_, archived := r.Archive(ctx)
+	if _, purged := r.Purge(ctx); archived && purged {
+		r.cfg.Observer.Loop(LoopUpkeep)
+	}
+}
+
+// Archive moves letters whose retention has passed to the archive, and returns how
+// many; false when not all of them could be.
+func (r *Redriver) Archive(ctx context.Context) (archived int, ok bool) {
+	ok = r.batches(ctx, "cannot archive dead letters", func(ctx context.Context, limit int) (int, error) {
 		n, err := r.cfg.Queue.Archive(ctx, limit)
 		if err == nil && n > 0 {
 			err = failpoint.Hit(failpoint.LetterMidArchive)
@@ -27,11 +35,14 @@ func (r *Redriver) upkeep(ctx context.Context) {
 	if archived > 0 {
 		r.cfg.Log.InfoContext(ctx, "dead letters archived", slog.Int("count", archived))
 	}
-	ok = r.batches(ctx, "cannot purge archived dead letters", r.cfg.Queue.Purge, r.cfg.Observer.Purged) && ok
-	ok = r.batches(ctx, "cannot expire counts of dead letters", r.cfg.Queue.Expire, func(int) {}) && ok
-	if ok {
-		r.cfg.Observer.Loop(LoopUpkeep)
-	}
+	return archived, ok
+}
+
+// Purge deletes archived letters whose time has passed, and old counts of
+// arrivals, and returns how many letters; false when not all of them could be.
+func (r *Redriver) Purge(ctx context.Context) (purged int, ok bool) {
+	ok = r.batches(ctx, "cannot purge archived dead letters", r.cfg.Queue.Purge, func(n int) { purged += n; r.cfg.Observer.Purged(n) })
+	return purged, r.batches(ctx, "cannot expire counts of dead letters", r.cfg.Queue.Expire, func(int) {}) && ok
 }
 
 // batches calls f until it finds nothing more; false after an error.

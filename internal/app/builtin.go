@@ -1,0 +1,166 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobworker"
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// What Skald does now and then is done by runs of built-in definitions, which the
+// worker inside a node runs (one-product.md, point 5): once in the deployment, with
+// a history, and not at all while somebody has paused it.
+
+// ensureBuiltIns stores the built-in definitions in the tenant that nodes work for.
+func (n *node) ensureBuiltIns(ctx context.Context) error {
+	if n.kept == nil {
+		return nil
+	}
+	all := make([]jobrun.Definition, len(jobrun.BuiltIns))
+	for i, b := range jobrun.BuiltIns {
+		var err error
+		if all[i], err = b.Definition(n.cfg.Tenant.DefaultID, newID(), n.now()); err != nil {
+			return err
+		}
+	}
+	return n.kept.ensure(ctx, n.cfg.Tenant.DefaultID, all)
+}
+
+// runsBuiltIns tells whether this node runs built-in definitions.
+func (n *node) runsBuiltIns() bool {
+	return n.kept != nil && n.cfg.Jobs.Worker && slices.Contains(n.cfg.Jobs.WorkerQueues, jobrun.SystemQueue)
+}
+
+// letterUpkeep is redrive.Config.Upkeep: where runs archive dead letters and purge
+// the archive, the loop does not.
+func (n *node) letterUpkeep() time.Duration {
+	if n.runsBuiltIns() {
+		return -1
+	}
+	return 0
+}
+
+// answered makes the result of a run of what a command has found.
+func answered(v any, err error) (json.RawMessage, error) {
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+var errUnfinished = errors.New("it was not done to the end: the log of the node says why")
+
+func (n *node) archiveLetters(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
+	archived, ok := n.letters.redriver.Archive(ctx)
+	if !ok {
+		return nil, errUnfinished
+	}
+	return answered(map[string]int{"archived": archived}, nil)
+}
+
+func (n *node) purgeLetters(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
+	purged, ok := n.letters.redriver.Purge(ctx)
+	if !ok {
+		return nil, errUnfinished
+	}
+	return answered(map[string]int{"purged": purged}, nil)
+}
+
+// prove fails the run when something does not hold that must.
+func prove(ctx context.Context, runs *postgres.Jobs, r *jobworker.Run) (json.RawMessage, error) {
+	proofs, err := runs.Prove(ctx)
+	if err != nil {
+		return nil, err
+	}
+	broken := 0
+	for _, p := range proofs {
+		word := "holds"
+		if p.Broken > 0 {
+			broken++
+			word = fmt.Sprintf("DOES NOT HOLD in %d places, as %v", p.Broken, p.Samples)
+		}
+		fmt.Fprintf(r.Stdout, "%s: %s\n", p.Name, word)
+	}
+	if broken > 0 {
+		doc, err := json.Marshal(slices.DeleteFunc(proofs, func(p postgres.Proof) bool { return p.Broken == 0 }))
+		if err != nil {
+			return nil, err
+		}
+		return nil, &jobworker.Failure{Code: "INVARIANT_BROKEN", Message: string(doc), Permanent: true}
+	}
+	return answered(map[string]any{"proofs": len(proofs), "violations": []string{}}, nil)
+}
+
+// redriveArgs are what a run of system.dlq.redrive is asked for.
+type redriveArgs struct {
+	Topic  string  `json:"topic"`
+	Max    int64   `json:"max_messages"`
+	Rate   float64 `json:"rate_per_second"`
+	Reason string  `json:"reason"`
+}
+
+// watchEvery is how often a redrive is looked at that a run waits for.
+const watchEvery = time.Second
+
+// redriveLetters begins a redrive of the tenant's letters and waits for its end. A
+// second attempt of the run waits for the redrive that the first one began.
+func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
+	var args redriveArgs
+	if r.Args != nil {
+		if err := json.Unmarshal(r.Args, &args); err != nil {
+			return nil, &jobworker.Failure{Code: "ARGS", Message: err.Error(), Permanent: true}
+		}
+	}
+	var of *dlq.Filter // nil: all
+	if args.Topic != "" {
+		of = &dlq.Filter{Topic: args.Topic}
+	}
+	d := n.cfg.DLQ
+	limits := dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)}
+	asked, err := dlq.NewRedrive(dlq.Redrive{
+		TenantID: r.TenantID, Action: dlq.BulkRetry, Filter: of, Max: args.Max, Rate: args.Rate,
+		Reason: args.Reason, Actor: "job run " + r.ID.String(),
+	}, of == nil, r.RootRunID, limits, n.now())
+	if err != nil {
+		return nil, &jobworker.Failure{Code: "ARGS", Message: err.Error(), Permanent: true}
+	}
+	by := operator.By{Actor: asked.Actor, Reason: args.Reason}
+	err = n.mail.redrives.Create(ctx, asked, by.Did(newID(), r.TenantID, n.now(), operator.Redrive, asked.ID.String(), "create", nil))
+	if err != nil && !fault.IsCode(err, dlq.CodeRedriveExists) {
+		return nil, err
+	}
+	n.letters.redriver.Wake()
+	look := time.NewTicker(watchEvery)
+	defer look.Stop()
+	for {
+		now, err := n.mail.redrives.Get(ctx, r.TenantID, asked.ID)
+		switch {
+		case err != nil:
+			return nil, err
+		case now.State == dlq.RedriveCompleted, now.State == dlq.RedriveCanceled:
+			return answered(redriven(&now), nil)
+		case now.State == dlq.RedriveHalted:
+			return nil, &jobworker.Failure{Code: "REDRIVE_HALTED", Message: now.HaltReason, Permanent: true}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-look.C:
+		}
+	}
+}
+
+func redriven(r *dlq.Redrive) map[string]any {
+	return map[string]any{
+		"redrive_id": r.ID, "state": r.State, "matched": r.Matched, "done": r.Done, "failed": r.Failed, "skipped": r.Skipped,
+	}
+}

@@ -1,0 +1,80 @@
+package jobrun
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/schedule"
+)
+
+// BuiltIn is a definition that every deployment has (one-product.md, point 5), in
+// the tenant that nodes work for by themselves. It can be paused, run and changed;
+// what somebody has changed stays so.
+type BuiltIn struct {
+	Name string
+	Spec Spec
+}
+
+// Names of built-in definitions, which are also their commands.
+const (
+	SystemRedrive    = SystemPrefix + "dlq.redrive"
+	SystemArchive    = SystemPrefix + "dlq.archive"
+	SystemPurge      = SystemPrefix + "dlq.purge_archive"
+	SystemOffload    = SystemPrefix + "jobs.log_offload"
+	SystemRetention  = SystemPrefix + "jobs.retention"
+	SystemInvariants = SystemPrefix + "invariants"
+)
+
+// BuiltIns is every built-in definition.
+var BuiltIns = []BuiltIn{
+	{SystemRedrive, Spec{
+		Description: "retries the dead letters of a topic, or of all: at most max_messages, at rate_per_second",
+		Type:        OnDemand, TimeoutMS: 24 * hourMS, Concurrency: Allow,
+		ArgsSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"topic":{"type":"string","minLength":1,"maxLength":255},` +
+			`"max_messages":{"type":"integer","minimum":1},"rate_per_second":{"type":"number","exclusiveMinimum":0},"reason":{"type":"string","maxLength":500}}}`),
+	}},
+	{SystemArchive, daily("02:10", "moves dead letters whose retention has passed to the archive")},
+	{SystemPurge, daily("02:40", "deletes archived dead letters whose time has passed, and old counts")},
+	// Nodes do that all the time by themselves; this is a round of it now.
+	{SystemOffload, system("moves logs of ended job runs to the log store, and purges runs whose time has passed, now", nil)},
+	{SystemRetention, daily("03:40", "deletes processed events, answered claims and forgotten fences of job runs whose time has passed")},
+	{SystemInvariants, every("1h", "proves what must always hold, and fails when it does not")},
+}
+
+const hourMS = 3_600_000
+
+func daily(at, what string) Spec {
+	return system(what, &schedule.Spec{Type: schedule.DailyAt, Value: at})
+}
+
+func every(period, what string) Spec {
+	return system(what, &schedule.Spec{Type: schedule.Interval, Value: period})
+}
+
+func system(what string, s *schedule.Spec) Spec {
+	spec := Spec{Description: what, Type: OnDemand, Schedule: s, TimeoutMS: hourMS, Concurrency: Forbid}
+	if s != nil {
+		spec.Type, spec.Misfire = OnTime, FireOnce
+	}
+	return spec
+}
+
+// Definition makes the definition of a tenant, as it is stored first.
+func (b BuiltIn) Definition(tenant, id uuid.UUID, now time.Time) (Definition, error) {
+	spec := b.Spec
+	spec.CommandName, spec.Queue = b.Name, SystemQueue
+	spec.Retry = retry.Policy{MaxAttempts: 2, InitialIntervalMS: 60_000}
+	d := Definition{
+		ID: id, TenantID: tenant, Name: b.Name, Version: 1, SpecVersion: 1, Spec: spec.Complete(), Enabled: true, BuiltIn: true,
+		CreatedAt: now, UpdatedAt: now,
+	}
+	if spec.Schedule != nil {
+		if _, err := CompileSchedule("/schedule", *spec.Schedule); err != nil {
+			return d, err
+		}
+	}
+	return d.Rescheduled(now), nil
+}
