@@ -1,7 +1,10 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"encoding/base64"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -222,4 +225,52 @@ func TestFencingTokensGoOneWay(t *testing.T) {
 	check("ledger%2Feu", "1.9", false)
 	check("other", "1.1", true)
 	s.send("POST", "/api/v1/fences/x/check", `{"fencing_token":"one"}`).wants(422, "REQ_SCHEMA")
+}
+
+func TestALogIsFollowedToTheEndOfItsRun(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.run(s.job)
+	w := s.worker("")
+	c := s.one(w, `,"start":true`)
+	s.call(w, c, "logs", `,"seq":0,"chunk":"one\n"`)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+runPath(c.RunID, "logs")+"?follow=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/plain")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewReader(res.Body)
+	for i, want := range []string{"one\n", "two\n", "three\n"} {
+		if got, err := lines.ReadString('\n'); err != nil || got != want {
+			t.Fatalf("%q, %v; want %q", got, err, want)
+		}
+		switch i {
+		case 0:
+			s.call(w, c, "logs", `,"seq":1,"chunk":"two\n"`)
+		case 1:
+			s.call(w, c, "logs", `,"seq":2,"chunk":"three\n"`)
+			s.call(w, c, "complete", "").ended("SUCCEEDED", false)
+		}
+	}
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+func TestASuccessIsFollowedByTheRunsThatItWants(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.run(s.job)
+	w := s.worker("")
+	c := s.one(w, `,"start":true`)
+	s.call(w, c, "complete", `,"emit":[{"run":{"definition":"report","args":{"n":2}}},{}]`).wants(422, "REQ_SCHEMA")
+	s.call(w, c, "complete", `,"emit":[{"run":{"definition":"report","args":{"n":2}}}]`).ended("SUCCEEDED", false)
+	if next := s.one(w, ""); string(next.Args) != `{"n": 2}` {
+		t.Errorf("the run that it wants: %+v", next)
+	}
 }
