@@ -83,11 +83,15 @@ func (st *Jobs) cancel(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, force boo
 	return operated{r, true}, st.db.putRunEvents(ctx, tx, &told)
 }
 
-// Reassign implements jobrun.Runs.
+// Reassign implements jobrun.Runs. A run that was to be canceled is CANCELED
+// instead, as when its worker gives it back: nobody else is to do it.
 func (st *Jobs) Reassign(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (jobrun.Run, error) {
 	r, err := st.operate(ctx, tenant, id, &by, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (operated, error) {
 		what := jobrun.Event{At: now, Kind: jobrun.WasReassigned, Actor: by.Actor, Reason: by.Reason}
+		takes := r.State == jobrun.Orphaned || r.State == jobrun.Assigned || r.State == jobrun.Running && force
 		switch {
+		case takes && r.CancelRequestedAt != nil:
+			return st.cancel(ctx, tx, r, true, operator.By{Actor: by.Actor, Reason: r.CancelReason}, now)
 		case r.State == jobrun.Orphaned:
 			return st.hasten(ctx, tx, r, what)
 		case r.State == jobrun.Running && !force:
