@@ -131,7 +131,7 @@ func (j *jobs) edge() *httpapi.Jobs {
 		return nil
 	}
 	return &httpapi.Jobs{
-		Definitions: j.definitions, Runs: j.runs, Events: j.events, Masses: j.masses, Work: j.work, Workers: j.workers, Elections: j.elections, Settings: j.settings, Current: j.current,
+		Definitions: j.definitions, Runs: j.runs, Events: j.events, Masses: j.masses, Work: j.work, Workers: j.workers, Elections: j.elections, Settings: j.settings, Current: j.current, Now: j.sweeps.Now,
 		Start: func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
 			return j.starts.Do(ctx, tenantFence{tenant, f})
 		},

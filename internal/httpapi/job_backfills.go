@@ -38,7 +38,11 @@ func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillReques
 	if err != nil {
 		return nil, err
 	}
-	req, body, now := requestOf(ctx), in.Body, s.now()
+	req, body := requestOf(ctx), in.Body
+	now, err := s.jobsNow(ctx)
+	if err != nil {
+		return nil, err
+	}
 	b := jobrun.Backfill{
 		ID: s.massID(ctx, in.Params.IdempotencyKey), TenantID: req.tenant.ID, DefinitionID: d.ID, Version: 1, State: jobrun.MassRunning,
 		From: body.From.UTC().Truncate(time.Microsecond), To: body.To.UTC().Truncate(time.Microsecond),

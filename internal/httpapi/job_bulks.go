@@ -18,7 +18,11 @@ import (
 func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.CreateJobBulkResponseObject, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	req, body, now := requestOf(ctx), in.Body, s.now()
+	req, body := requestOf(ctx), in.Body
+	now, err := s.jobsNow(ctx)
+	if err != nil {
+		return nil, err
+	}
 	f, none, wrong, err := s.filterOfRuns(ctx, &body.Filter)
 	for i := range wrong {
 		wrong[i].Pointer = "/filter/" + wrong[i].Pointer

@@ -50,7 +50,10 @@ func (s *server) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinit
 	if err != nil {
 		return nil, err
 	}
-	now := s.now()
+	now, err := s.jobsNow(ctx)
+	if err != nil {
+		return nil, err
+	}
 	d := jobrun.Definition{
 		ID: s.NewID(), TenantID: req.tenant.ID, Name: b.Name, Version: 1, SpecVersion: 1, Spec: b.Complete(),
 		Enabled: b.Enabled == nil || *b.Enabled, CreatedAt: now, UpdatedAt: now, CreatedBy: req.principal, UpdatedBy: req.principal,

@@ -30,7 +30,10 @@ func (s *server) changeDefinition(ctx context.Context, ref string, match *string
 		if err != nil {
 			return answer{}, err
 		}
-		now := s.now()
+		now, err := s.jobsNow(ctx)
+		if err != nil {
+			return answer{}, err
+		}
 		d, err := decide(before, now)
 		if err != nil {
 			return answer{}, err

@@ -1,12 +1,14 @@
 package httpapi_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/httpapi"
 )
 
 const nightly = `"type":"time","command_name":"report","schedule":{"type":"daily_at","value":"02:30","timezone":"Europe/Berlin"}`
@@ -159,5 +161,29 @@ func TestAPausedDefinition(t *testing.T) {
 	}
 	if p := e.send("POST", path+"/resume", `{"reason":"over"}`).definition(200); p.Paused {
 		t.Errorf("resumed: %+v", p)
+	}
+}
+
+// TestTheDatabaseSaysWhatTimeItIs has an edge whose clock is an hour fast: slots
+// begin, and runs by hand are due, by the clock that finds them due.
+func TestTheDatabaseSaysWhatTimeItIs(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t, func(c *httpapi.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Hour) }
+		c.Jobs.Now = func(context.Context) (time.Time, error) { return time.Now(), nil }
+	})
+	soon := time.Now().Add(2 * time.Minute)
+	e.send("POST", definitions, `{"name":"often","type":"time","command_name":"x","schedule":{"type":"interval","value":"60s"},"concurrency_policy":"queue"}`)
+	late := func(what string, due *time.Time) {
+		t.Helper()
+		if due == nil || due.After(soon) {
+			t.Errorf("%s: the next slot is %v", what, due)
+		}
+	}
+	late("made", e.send("GET", definitions+"/often", "").definition(http.StatusOK).NextDueAt)
+	e.send("PATCH", definitions+"/often", `{"schedule":{"type":"interval","value":"61s"}}`)
+	late("changed", e.send("GET", definitions+"/often", "").definition(http.StatusOK).NextDueAt)
+	if r := e.run("often", `{}`); r.ScheduledFor.After(soon) {
+		t.Errorf("a run by hand is due at %v", r.ScheduledFor)
 	}
 }

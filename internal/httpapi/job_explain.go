@@ -44,7 +44,10 @@ func (s *server) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestO
 // situation reads what there is around a run, as far as it matters: one that has
 // ended has nothing around it.
 func (s *server) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) (x jobrun.Situation, err error) {
-	x.Run, x.Now = r, s.now()
+	x.Run = r
+	if x.Now, err = s.jobsNow(ctx); err != nil {
+		return x, err
+	}
 	if r.State.Terminal() {
 		return x, nil
 	}

@@ -26,8 +26,18 @@ const (
 	verbRerun    = "rerun"
 )
 
-func (s *server) jobMoment() jobrun.Moment {
-	return jobrun.Moment{Now: s.now(), Jitter: rand.Float64(), NewID: s.NewID} //nolint:gosec // spreads retries, guards nothing
+// jobsNow is the time by which runs are due and definitions have their slots. By a
+// clock that is fast, what is asked for now would wait for that clock's now.
+func (s *server) jobsNow(ctx context.Context) (time.Time, error) {
+	if s.Jobs.Now == nil {
+		return s.now(), nil
+	}
+	return s.Jobs.Now(ctx)
+}
+
+func (s *server) jobMoment(ctx context.Context) (jobrun.Moment, error) {
+	now, err := s.jobsNow(ctx)
+	return jobrun.Moment{Now: now, Jitter: rand.Float64(), NewID: s.NewID}, err //nolint:gosec // spreads retries, guards nothing
 }
 
 // toRun is the action of the one who asks on a run.
@@ -96,7 +106,10 @@ func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.As
 	if err != nil {
 		return answer{}, err
 	}
-	m := s.jobMoment()
+	m, err := s.jobMoment(ctx)
+	if err != nil {
+		return answer{}, err
+	}
 	a.ID = m.NewID()
 	a.Key = jobrun.ManualKey(a.ID.String())
 	if key != nil {

@@ -28,6 +28,9 @@ type Jobs struct {
 	// Current returns the settings as this node knows them; it is asked at every
 	// call of a worker.
 	Current func(context.Context) (jobrun.Settings, error)
+	// Now is the time by which runs are due, the store's: clocks of nodes differ.
+	// Optional: the edge's.
+	Now func(context.Context) (time.Time, error)
 	// Start and Finish are those of Work for one run, usually through a group
 	// commit. Optional: each goes to Work by itself.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
