@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +22,7 @@ type node struct {
 	addr string
 	url  string
 	log  *nodeLog
+	env  []string // of this node alone, beside what all have
 
 	mu      sync.Mutex
 	proc    *process // guarded by mu: its last life; nil before the first
@@ -66,7 +68,7 @@ func (n *node) start(extra ...string) error {
 		"SKALD_LEASE_TTL="+n.w.plan.lease.String(),
 		"SKALD_REAPER_INTERVAL=200ms",
 		"SKALD_ENGINE_SLOW_STEP_AFTER=100ms", // so that RUNNING rows are written too
-	), append(n.w.env, extra...)...)
+	), slices.Concat(n.w.env, n.env, extra)...)
 	proc, err := launch(cmd)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)

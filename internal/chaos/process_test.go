@@ -19,6 +19,9 @@ import (
 var binDir string
 
 func TestMain(m *testing.M) {
+	if worker := os.Getenv(workerEnv); worker != "" {
+		os.Exit(serveAsWorker(worker))
+	}
 	dir, err := os.MkdirTemp("", "skald-chaos-bin-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,272 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// execution is an attempt of a run as its worker lives it.
+type execution struct {
+	w      *jobWorker
+	r      *registration
+	run    claimed
+	rude   bool
+	deaf   atomic.Bool // it is left out of heartbeats
+	ctx    context.Context
+	halt   context.CancelCauseFunc
+	logged int
+
+	mu     sync.Mutex
+	until  time.Time // guarded by mu: the end of its lease, by our clock, which is not later than Skald's
+	wanted bool      // guarded by mu: it was asked to stop
+}
+
+func newExecution(w *jobWorker, r *registration, c claimed, until time.Time) *execution {
+	x := &execution{w: w, r: r, run: c, until: until, rude: w.chance(c.Args.Rude)}
+	x.ctx, x.halt = context.WithCancelCause(r.ctx)
+	x.note(entry{Kind: didClaim, State: c.State, Key: c.Key, Fencing: c.Fencing})
+	return x
+}
+
+func (x *execution) fence() string { return x.run.ID + "/" + x.run.Token }
+
+// body is the fence with more.
+func (x *execution) body(more map[string]any) map[string]any {
+	b := map[string]any{"worker_id": x.r.id, "attempt": x.run.Attempt, "lease_token": x.run.Token, "leader_epoch": x.run.Epoch}
+	for k, v := range more {
+		b[k] = v
+	}
+	return b
+}
+
+func (x *execution) note(e entry) {
+	e.Worker, e.Run, e.Job, e.Attempt, e.Token, e.Epoch, e.Rude = x.r.id, x.run.ID, x.run.Job, x.run.Attempt, x.run.Token, x.run.Epoch, x.rude
+	e.Key = x.run.Key
+	x.w.journal.write(e)
+}
+
+type halted string
+
+func (h halted) Error() string { return string(h) }
+
+// stop ends the work because the run is the worker's no more.
+func (x *execution) stop(why string) { x.halt(halted(why)) }
+
+// cancel ends the work because somebody wants that. Who is rude goes on.
+func (x *execution) cancel() {
+	x.mu.Lock()
+	x.wanted = true
+	x.mu.Unlock()
+}
+
+func (x *execution) canceled() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.wanted && !x.rude
+}
+
+func (x *execution) renew(until time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if until.After(x.until) {
+		x.until = until
+	}
+}
+
+// over is how long ago the lease has ended; negative: it has not.
+func (x *execution) over() time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return time.Since(x.until)
+}
+
+// live brings the run through, as far as it is let.
+func (x *execution) live() {
+	defer x.halt(nil)
+	x.w.orders.at(atClaimed)
+	if x.run.State != "RUNNING" && !x.start() {
+		return
+	}
+	x.note(entry{Kind: didBegin, Fencing: x.run.Fencing})
+	how := x.work()
+	x.note(entry{Kind: didEnd, How: how})
+	x.w.orders.at(atFinished)
+	switch how {
+	case "done":
+		emit := x.emits()
+		x.report("complete", "SUCCEEDED", map[string]any{"result": map[string]any{"token": x.run.Token}, "exit_code": 0, "emit": emit})
+	case "failed", "hopeless":
+		x.report("fail", "FAILED", map[string]any{"error": map[string]any{"code": "CHAOS", "message": how, "retryable": how == "failed"}})
+	case "late":
+		x.report("fail", "TIMED_OUT", map[string]any{"error": map[string]any{"code": "SLOW", "message": "too slow", "retryable": true}, "timed_out": true})
+	case "given back":
+		x.report("release", "ORPHANED", map[string]any{"reason": "chaos"})
+	case "canceled":
+		x.report("cancel-ack", "CANCELED", nil)
+	}
+}
+
+// start asks for the right to begin. It is not given up in the middle: what was
+// begun and not known is what the worker must find out.
+func (x *execution) start() bool {
+	ctx, cancel := context.WithTimeout(x.ctx, 15*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		sent := time.Now()
+		x.w.orders.during(atStarting, x.w)
+		h := x.w.call(ctx, "/job-runs/"+x.run.ID+"/start", x.body(nil), 1500*time.Millisecond)
+		var said struct {
+			Lease    int64 `json:"lease_ms"`
+			State    string
+			Replayed bool
+		}
+		if h.unknown() {
+			pause(ctx, x.w.between(20*time.Millisecond, 100*time.Millisecond))
+			continue
+		}
+		h.into(&said)
+		x.note(entry{Kind: didHear, Call: "start", Status: h.status, Code: h.code(), State: said.State, Replayed: said.Replayed})
+		x.renew(sent.Add(time.Duration(said.Lease) * time.Millisecond))
+		return h.status == http.StatusOK
+	}
+	return false
+}
+
+// work does what the run's manner says and tells how it ended. While its lease is
+// over it may go on for as long as Skald waits for it, and asks meanwhile.
+func (x *execution) work() string {
+	m := &x.run.Args
+	began, length := time.Now(), x.w.between(time.Duration(m.Least)*time.Millisecond, time.Duration(max(m.Least, m.Most))*time.Millisecond)
+	limit, half := time.Duration(x.run.Timeout)*time.Millisecond, false
+	for spent := time.Duration(0); spent < length; spent = time.Since(began) {
+		if !half && spent >= length/2 {
+			half = true
+			x.w.orders.at(atRunning)
+			if d, ok := x.w.orders.next(atConfirming); ok {
+				x.doubted(d)
+			}
+			x.progress()
+		}
+		if m.Logs > x.logged && spent*time.Duration(m.Logs) >= length*time.Duration(x.logged) {
+			x.log()
+		}
+		switch {
+		case x.ctx.Err() != nil:
+			return "stopped: " + context.Cause(x.ctx).Error()
+		case x.canceled():
+			return "canceled"
+		case limit > 0 && time.Since(began) >= limit && !x.rude:
+			return "late"
+		case x.over() > x.w.cfg.Confirm-300*time.Millisecond:
+			return "stopped: its lease ended"
+		case x.over() > 0:
+			x.confirm()
+		}
+		pause(x.ctx, min(20*time.Millisecond, length-spent))
+	}
+	switch {
+	case x.w.chance(m.Release):
+		return "given back"
+	case x.w.chance(m.Perma):
+		return "hopeless"
+	case x.w.chance(m.Fail):
+		return "failed"
+	}
+	return "done"
+}
+
+// doubted keeps silent about the run until Skald is in doubt, and then does d.
+func (x *execution) doubted(d deed) {
+	x.deaf.Store(true)
+	for x.over() < x.w.cfg.Confirm/4 && x.ctx.Err() == nil {
+		pause(x.ctx, 20*time.Millisecond)
+	}
+	d.do()
+	x.deaf.Store(false)
+}
+
+// confirm asks whether the run may go on.
+func (x *execution) confirm() {
+	sent := time.Now()
+	h := x.w.call(x.ctx, "/job-runs/"+x.run.ID+"/confirm-continuation", x.body(nil), 300*time.Millisecond)
+	var said struct {
+		Lease    int64 `json:"lease_ms"`
+		Continue bool
+	}
+	switch {
+	case h.into(&said) && said.Continue:
+		x.note(entry{Kind: didHear, Call: "confirm-continuation", Status: h.status})
+		x.renew(sent.Add(time.Duration(said.Lease) * time.Millisecond))
+	case h.status == http.StatusConflict:
+		x.note(entry{Kind: didHear, Call: "confirm-continuation", Status: h.status, Code: h.code()})
+		x.stop("refused: " + cutCode(h.code()))
+	}
+}
+
+// progress tells how far it has come; its answer renews the lease.
+func (x *execution) progress() {
+	sent := time.Now()
+	h := x.w.call(x.ctx, "/job-runs/"+x.run.ID+"/progress", x.body(map[string]any{"percent": 50, "checkpoint": map[string]any{"by": x.run.Attempt}}), 300*time.Millisecond)
+	var said struct {
+		Lease  int64 `json:"lease_ms"`
+		Cancel bool  `json:"cancel_requested"`
+	}
+	if h.into(&said) {
+		x.renew(sent.Add(time.Duration(said.Lease) * time.Millisecond))
+		if said.Cancel {
+			x.cancel()
+		}
+	} else if h.status == http.StatusConflict {
+		x.note(entry{Kind: didHear, Call: "progress", Status: h.status, Code: h.code()})
+		x.stop("refused: " + cutCode(h.code()))
+	}
+}
+
+// log adds a chunk; what is not known to be stored is sent again.
+func (x *execution) log() {
+	text := fmt.Sprintf("%s attempt %d line %d\n", x.run.Token, x.run.Attempt, x.logged)
+	h := x.w.call(x.ctx, "/job-runs/"+x.run.ID+"/logs", x.body(map[string]any{"seq": x.logged, "chunk": text}), 300*time.Millisecond)
+	if h.status == http.StatusOK {
+		x.note(entry{Kind: didLog, Seq: x.logged, Text: text})
+		x.logged++
+	}
+}
+
+// emits is what a success leaves behind.
+func (x *execution) emits() []map[string]any {
+	m, out := &x.run.Args, []map[string]any{}
+	if m.EmitType != "" {
+		out = append(out, map[string]any{"event": map[string]any{"event_type": m.EmitType, "dedupe_key": x.run.ID, "payload": map[string]any{"of": x.run.ID}}})
+	}
+	if m.EmitJob != "" {
+		out = append(out, map[string]any{"run": map[string]any{"definition": m.EmitJob, "args": map[string]any{"Least": 10, "Most": 100}}})
+	}
+	return out
+}
+
+// report tells how the run ended, and repeats that until somebody has answered:
+// also when it is a zombie by now, which is what the fence is for.
+func (x *execution) report(call, outcome string, more map[string]any) {
+	x.note(entry{Kind: didIntend, Call: call, Outcome: outcome})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		x.w.orders.during(atReporting, x.w)
+		h := x.w.call(ctx, "/job-runs/"+x.run.ID+"/"+call, x.body(more), 1500*time.Millisecond)
+		if h.unknown() {
+			pause(ctx, x.w.between(20*time.Millisecond, 150*time.Millisecond))
+			continue
+		}
+		var said struct {
+			State    string
+			Replayed bool
+		}
+		h.into(&said)
+		x.note(entry{Kind: didHear, Call: call, Outcome: outcome, Status: h.status, Code: h.code(), State: said.State, Replayed: said.Replayed})
+		return
+	}
+}

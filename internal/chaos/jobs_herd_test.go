@@ -1,0 +1,251 @@
+package chaos
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// herd is the workers of a run, from outside.
+type herd struct {
+	w       *world
+	dir     string // of the journals
+	confirm time.Duration
+	runs    int // of each at once
+
+	mu      sync.Mutex
+	beasts  []*beast        // guarded by mu
+	lives   map[string]life // guarded by mu, by journal
+	done    map[string]int  // guarded by mu: deeds by "point what"
+	born    int             // guarded by mu
+	ending  bool            // guarded by mu: nobody comes back
+	returns sync.WaitGroup
+}
+
+// life is what became of a worker process, by the monotonic clock.
+type life struct {
+	end   int64 // 0: it lives
+	stops []span
+}
+
+// span is a time, by the monotonic clock.
+type span struct{ from, to int64 }
+
+// beast is a place that always has a worker, or soon has one again.
+type beast struct {
+	h    *herd
+	name string
+
+	mu      sync.Mutex
+	proc    *process       // guarded by mu
+	orders  io.WriteCloser // guarded by mu
+	journal string         // guarded by mu
+	held    bool           // guarded by mu: stopped now
+}
+
+func newHerd(w *world, places, runs int, confirm time.Duration) (*herd, error) {
+	h := &herd{w: w, dir: filepath.Join(w.dir, "journals"), confirm: confirm, runs: runs, lives: map[string]life{}, done: map[string]int{}}
+	if err := os.MkdirAll(h.dir, 0o700); err != nil {
+		return nil, err
+	}
+	for i := range places {
+		h.beasts = append(h.beasts, &beast{h: h, name: fmt.Sprintf("worker-%d", i+1)})
+	}
+	return h, nil
+}
+
+func (h *herd) start() error {
+	for _, b := range h.beasts {
+		if err := b.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start begins a life.
+func (b *beast) start() error {
+	h := b.h
+	h.mu.Lock()
+	h.born++
+	name, ending := fmt.Sprintf("%s.%d", b.name, h.born), h.ending
+	h.mu.Unlock()
+	if ending {
+		return nil
+	}
+	cfg := workerConfig{Name: name, Journal: filepath.Join(h.dir, name+".journal"), Seed: h.w.seed ^ uint64(h.born)<<32, Runs: h.runs, Confirm: h.confirm}
+	for _, n := range h.w.nodes {
+		cfg.Nodes = append(cfg.Nodes, n.url)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^$") //nolint:gosec // this very test
+	cmd.Env = environment(workerEnv + "=" + string(encode(cfg)))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, told, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout = told
+	proc, err := launch(cmd)
+	told.Close()
+	if err != nil {
+		out.Close()
+		return err
+	}
+	b.mu.Lock()
+	b.proc, b.orders, b.journal, b.held = proc, in, name+".journal", false
+	b.mu.Unlock()
+	h.mu.Lock()
+	ending = h.ending
+	h.mu.Unlock()
+	if ending { // meanwhile
+		proc.signal(syscall.SIGKILL)
+	}
+	h.w.diary.write("%s: started, pid %d", name, proc.cmd.Process.Pid)
+	h.returns.Go(func() { b.listen(out, proc) })
+	return nil
+}
+
+// listen hears what a worker does to itself until it ends, and has it come back.
+func (b *beast) listen(out *os.File, proc *process) {
+	defer out.Close()
+	h := b.h
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		d, ok := parseDeed(lines.Text())
+		if !ok {
+			continue
+		}
+		h.mu.Lock()
+		h.done[d.point+" "+d.what]++
+		h.mu.Unlock()
+		h.w.diary.write("%s: %s", b.name, d)
+		switch d.what {
+		case toPause:
+			b.hold(proc, d.hold, false)
+		case toKill:
+			h.w.tally.kills.Add(1)
+		}
+	}
+	<-proc.done
+	h.mu.Lock()
+	l := h.lives[b.journalName()]
+	l.end = monotonic()
+	h.lives[b.journalName()] = l
+	ending := h.ending
+	h.mu.Unlock()
+	if ending {
+		return
+	}
+	if !proc.killed() {
+		h.w.add("harness", "", "", "%s ended by itself: %v", b.name, proc.cmd.ProcessState)
+	}
+	pause(h.w.t.Context(), time.Duration(proc.cmd.Process.Pid%16)*100*time.Millisecond)
+	if err := b.start(); err != nil {
+		h.w.add("harness", "", "", "%v", err)
+	}
+}
+
+func (b *beast) journalName() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.journal
+}
+
+// hold lets a stopped worker go on after a while; send: it is to be stopped first.
+func (b *beast) hold(proc *process, d time.Duration, send bool) {
+	b.mu.Lock()
+	if b.held || b.proc != proc {
+		b.mu.Unlock()
+		return
+	}
+	b.held = true
+	name := b.journal
+	b.mu.Unlock()
+	from := monotonic()
+	if send {
+		proc.signal(syscall.SIGSTOP)
+	}
+	b.h.w.tally.stops.Add(1)
+	b.h.returns.Go(func() {
+		select {
+		case <-proc.done:
+		case <-time.After(d):
+		}
+		b.h.mu.Lock()
+		l := b.h.lives[name]
+		// Stopped a moment before we heard of it, if it stopped itself.
+		l.stops = append(l.stops, span{from - int64(50*time.Millisecond), monotonic()})
+		b.h.lives[name] = l
+		b.h.mu.Unlock()
+		b.mu.Lock()
+		if b.proc == proc {
+			b.held = false
+		}
+		b.mu.Unlock()
+		proc.signal(syscall.SIGCONT)
+	})
+}
+
+// order has a worker do something to itself at a point.
+func (b *beast) order(d deed) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fmt.Fprintln(b.orders, d) //nolint:errcheck // it may be dead: then it cannot do it
+}
+
+// kill ends a worker from outside, wherever it is.
+func (b *beast) kill() {
+	b.mu.Lock()
+	proc := b.proc
+	b.mu.Unlock()
+	b.h.w.diary.write("%s: SIGKILL", b.name)
+	b.h.w.tally.kills.Add(1)
+	proc.signal(syscall.SIGKILL)
+	<-proc.done
+}
+
+// stop holds a worker from outside.
+func (b *beast) stop(d time.Duration) {
+	b.mu.Lock()
+	proc := b.proc
+	b.mu.Unlock()
+	b.h.w.diary.write("%s: SIGSTOP for %s", b.name, d)
+	b.hold(proc, d, true)
+}
+
+// count returns how often a deed was done.
+func (h *herd) count(d string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.done[d]
+}
+
+// end kills all workers for good and returns what became of each life.
+func (h *herd) end() map[string]life {
+	h.mu.Lock()
+	h.ending = true
+	beasts := slices.Clone(h.beasts)
+	h.mu.Unlock()
+	for _, b := range beasts {
+		b.mu.Lock()
+		proc := b.proc
+		b.mu.Unlock()
+		if proc != nil {
+			proc.signal(syscall.SIGKILL)
+		}
+	}
+	h.returns.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lives
+}

@@ -1,0 +1,115 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// The database writes down what happens in it, in the transaction in which it
+// does: every move of a run, everybody who leads, and under whom each decision was
+// made. Skald knows nothing of it.
+const historySchema = `
+CREATE SCHEMA IF NOT EXISTS chaos;
+CREATE TABLE chaos.moves (
+	n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_id uuid NOT NULL, at timestamptz NOT NULL, version bigint NOT NULL,
+	old_state text, state text NOT NULL, attempt int NOT NULL, worker uuid, token uuid, epoch bigint, continuation text NOT NULL,
+	old_continuation text, old_lease timestamptz, old_deadline timestamptz, old_token uuid, key text, finished boolean NOT NULL);
+CREATE TABLE chaos.leaders (
+	n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz NOT NULL, epoch bigint NOT NULL, leader uuid NOT NULL, node text NOT NULL, round boolean NOT NULL);
+CREATE TABLE chaos.decisions (event_id bigint PRIMARY KEY, leader uuid, epoch bigint, valid boolean);
+
+CREATE FUNCTION chaos.note_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+	INSERT INTO chaos.moves (run_id, at, version, old_state, state, attempt, worker, token, epoch, continuation, old_continuation, old_lease, old_deadline, old_token, key, finished)
+	VALUES (NEW.id, clock_timestamp(), NEW.version, CASE TG_OP WHEN 'UPDATE' THEN OLD.state END, NEW.state, NEW.attempt, NEW.assigned_worker_id, NEW.lease_token,
+		NEW.leader_epoch, NEW.continuation_state, CASE TG_OP WHEN 'UPDATE' THEN OLD.continuation_state END, CASE TG_OP WHEN 'UPDATE' THEN OLD.lease_expires_at END,
+		CASE TG_OP WHEN 'UPDATE' THEN OLD.continuation_check_deadline_at END, CASE TG_OP WHEN 'UPDATE' THEN OLD.lease_token END, NEW.concurrency_key, NEW.finished_at IS NOT NULL);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_born AFTER INSERT ON jobs.job_runs FOR EACH ROW EXECUTE FUNCTION chaos.note_move();
+CREATE TRIGGER chaos_moved AFTER UPDATE ON jobs.job_runs FOR EACH ROW
+	WHEN (OLD.version <> NEW.version OR OLD.state <> NEW.state OR OLD.attempt <> NEW.attempt OR OLD.lease_token IS DISTINCT FROM NEW.lease_token
+	      OR OLD.continuation_state <> NEW.continuation_state OR OLD.assigned_worker_id IS DISTINCT FROM NEW.assigned_worker_id)
+	EXECUTE FUNCTION chaos.note_move();
+
+CREATE FUNCTION chaos.note_leader() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+	IF TG_OP = 'INSERT' OR OLD.epoch <> NEW.epoch OR OLD.leader_id <> NEW.leader_id OR OLD.swept_at IS DISTINCT FROM NEW.swept_at THEN
+		INSERT INTO chaos.leaders (at, epoch, leader, node, round)
+		VALUES (clock_timestamp(), NEW.epoch, NEW.leader_id, NEW.node, TG_OP = 'UPDATE' AND OLD.epoch = NEW.epoch AND OLD.leader_id = NEW.leader_id);
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_led AFTER INSERT OR UPDATE ON jobs.leader FOR EACH ROW EXECUTE FUNCTION chaos.note_leader();
+
+CREATE FUNCTION chaos.note_decision() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+	INSERT INTO chaos.decisions (event_id, leader, epoch, valid)
+	SELECT NEW.id, l.leader_id, l.epoch, l.expires_at > NEW.at FROM jobs.leader l WHERE l.name = 'default';
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_decided AFTER INSERT ON jobs.job_run_events FOR EACH ROW WHEN (NEW.epoch > 0) EXECUTE FUNCTION chaos.note_decision();`
+
+// move is one change of a run, as the database saw it.
+type move struct {
+	n                     int64
+	run                   string
+	at                    time.Time
+	version               int64
+	from, to              string // from "": it was made
+	attempt               int
+	worker, token         string
+	oldToken              string
+	epoch                 int64
+	continuation, before  string
+	oldLease, oldDeadline time.Time // zero: none
+	key                   string
+	finished              bool
+}
+
+// reign is that somebody begins to lead, or, as a round, has swept once.
+type reign struct {
+	at     time.Time
+	epoch  int64
+	leader string
+	node   string
+	round  bool
+}
+
+func (r *jobRecord) readHistory(ctx context.Context, db *sql.DB) error {
+	err := each(ctx, db, `
+		SELECT n, run_id, at, version, coalesce(old_state, ''), state, attempt, coalesce(worker::text, ''), coalesce(token::text, ''), coalesce(old_token::text, ''),
+		       coalesce(epoch, 0), continuation, coalesce(old_continuation, ''), coalesce(old_lease, '0001-01-01Z'), coalesce(old_deadline, '0001-01-01Z'), coalesce(key, ''), finished
+		  FROM chaos.moves ORDER BY n`, func(rows *sql.Rows) error {
+		var m move
+		err := rows.Scan(&m.n, &m.run, &m.at, &m.version, &m.from, &m.to, &m.attempt, &m.worker, &m.token, &m.oldToken,
+			&m.epoch, &m.continuation, &m.before, &m.oldLease, &m.oldDeadline, &m.key, &m.finished)
+		r.moves = append(r.moves, m)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return each(ctx, db, `SELECT at, epoch, leader, node, round FROM chaos.leaders ORDER BY n`, func(rows *sql.Rows) error {
+		var l reign
+		err := rows.Scan(&l.at, &l.epoch, &l.leader, &l.node, &l.round)
+		r.reigns = append(r.reigns, l)
+		return err
+	})
+}
+
+// each calls f for every row of a query.
+func each(ctx context.Context, db *sql.DB, query string, f func(*sql.Rows) error) error {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

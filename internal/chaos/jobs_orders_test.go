@@ -1,0 +1,102 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Points of a worker's life at which something may happen to it.
+const (
+	atClaiming   = "claiming"   // a claim is in flight
+	atBeating    = "beating"    // a heartbeat is in flight
+	atClaimed    = "claimed"    // it has a run and has not started it
+	atStarting   = "starting"   // a start is in flight
+	atRunning    = "running"    // in the middle of the work
+	atConfirming = "confirming" // its lease has run out, and Skald is in doubt
+	atFinished   = "finished"   // the work is done and not reported
+	atReporting  = "reporting"  // the report is in flight
+)
+
+var workerPoints = []string{atClaiming, atBeating, atClaimed, atStarting, atRunning, atConfirming, atFinished, atReporting}
+
+// What happens to a worker at a point.
+const (
+	toKill  = "kill"  // SIGKILL
+	toPause = "pause" // SIGSTOP; the test sends SIGCONT after a while
+	toMute  = "mute"  // at atConfirming only: it keeps silent until it is in doubt, and then confirms
+)
+
+// deed is what is to happen to a worker when it next passes a point.
+type deed struct {
+	point, what string
+	hold        time.Duration // of a pause
+}
+
+func (d deed) String() string {
+	return fmt.Sprintf("%s %s %d", d.point, d.what, d.hold.Milliseconds())
+}
+
+func parseDeed(line string) (d deed, ok bool) {
+	var ms int64
+	n, err := fmt.Sscanf(line, "%s %s %d", &d.point, &d.what, &ms)
+	d.hold = time.Duration(ms) * time.Millisecond
+	return d, err == nil && n == 3
+}
+
+// orders are the deeds that a worker was told to do to itself: it alone knows
+// when it passes a point.
+type orders struct {
+	mu   sync.Mutex
+	wait []deed // guarded by mu
+}
+
+func (o *orders) take(line string) {
+	if d, ok := parseDeed(line); ok {
+		o.mu.Lock()
+		o.wait = append(o.wait, d)
+		o.mu.Unlock()
+	}
+}
+
+// next takes the first deed for a point from the list.
+func (o *orders) next(point string) (deed, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, d := range o.wait {
+		if d.point == point {
+			o.wait = append(o.wait[:i:i], o.wait[i+1:]...)
+			return d, true
+		}
+	}
+	return deed{}, false
+}
+
+// at does what was ordered for a point. After a kill it does not return, after a
+// pause it returns when that is over.
+func (o *orders) at(point string) {
+	if d, ok := o.next(point); ok {
+		d.do()
+	}
+}
+
+// during does what was ordered for a point in a moment, while the caller goes on.
+func (o *orders) during(point string, w *jobWorker) {
+	if d, ok := o.next(point); ok {
+		time.AfterFunc(w.between(0, 6*time.Millisecond), d.do)
+	}
+}
+
+// do tells the test, and does it.
+func (d deed) do() {
+	fmt.Println(d)
+	switch d.what {
+	case toKill:
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case toPause:
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	}
+}

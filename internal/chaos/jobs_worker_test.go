@@ -1,0 +1,327 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// workerEnv makes the test binary a worker: its value is a workerConfig as JSON.
+const workerEnv = "CHAOS_JOB_WORKER"
+
+// workerConfig is what a worker process is told when it starts.
+type workerConfig struct {
+	Name    string
+	Nodes   []string // base URLs
+	Journal string
+	Seed    uint64
+	Runs    int           // at once
+	Confirm time.Duration // how long Skald waits for a run in doubt
+}
+
+// jobWorker is a worker as anybody might write one: it speaks the protocol by
+// hand, keeps to its leases by its own monotonic clock, and writes down what it
+// does. It is a process of its own, so that it can be killed and stopped.
+type jobWorker struct {
+	cfg     workerConfig
+	journal *journal
+	http    *http.Client
+	orders  *orders
+
+	diceMu sync.Mutex
+	dice   *rand.Rand // guarded by diceMu
+
+	mu   sync.Mutex
+	self *registration // guarded by mu: what it is at present; never nil once it runs
+}
+
+// registration is the worker under one id; after a 410 there is another one.
+type registration struct {
+	ctx  context.Context
+	gone context.CancelFunc
+	id   string
+	beat time.Duration
+
+	mu   sync.Mutex
+	held map[string]*execution // guarded by mu, by fence
+}
+
+// serveAsWorker runs a worker until its standard input ends, which it does with
+// the test, or something kills it.
+func serveAsWorker(text string) int {
+	w := &jobWorker{http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}}}
+	err := json.Unmarshal([]byte(text), &w.cfg)
+	if err == nil {
+		w.journal, err = openJournal(w.cfg.Journal)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	w.dice = rand.New(rand.NewPCG(w.cfg.Seed, 1))
+	w.orders = &orders{}
+	go func() {
+		lines := bufio.NewScanner(os.Stdin)
+		for lines.Scan() {
+			w.orders.take(lines.Text())
+		}
+		os.Exit(0)
+	}()
+	for {
+		w.live()
+	}
+}
+
+// live is one registration, from its beginning to its 410.
+func (w *jobWorker) live() {
+	r := w.register()
+	w.mu.Lock()
+	w.self = r
+	w.mu.Unlock()
+	var loops sync.WaitGroup
+	loops.Go(func() { w.beatOn(r) })
+	loops.Go(func() { w.claimOn(r) })
+	loops.Wait()
+	r.gone()
+}
+
+func (w *jobWorker) chance(share float64) bool {
+	w.diceMu.Lock()
+	defer w.diceMu.Unlock()
+	return w.dice.Float64() < share
+}
+
+// between is a random time from least to most.
+func (w *jobWorker) between(least, most time.Duration) time.Duration {
+	w.diceMu.Lock()
+	defer w.diceMu.Unlock()
+	return least + time.Duration(w.dice.Int64N(int64(most-least)+1))
+}
+
+// heard is an answer; status 0: none came, and nobody knows whether the call was
+// carried out.
+type heard struct {
+	status int
+	body   []byte
+}
+
+func (h heard) code() string {
+	var p struct{ Code string }
+	_ = json.Unmarshal(h.body, &p)
+	return p.Code
+}
+
+func (h heard) into(v any) bool { return h.status < 300 && json.Unmarshal(h.body, v) == nil }
+
+// unknown tells whether the call is to be made again.
+func (h heard) unknown() bool {
+	return h.status == 0 || h.status >= 500 || h.status == http.StatusTooManyRequests
+}
+
+// call makes one call at one of the nodes.
+func (w *jobWorker) call(ctx context.Context, path string, body any, patience time.Duration) heard {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	w.diceMu.Lock()
+	node := w.cfg.Nodes[w.dice.IntN(len(w.cfg.Nodes))]
+	w.diceMu.Unlock()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, node+"/api/v1"+path, bytes.NewReader(encode(body)))
+	if err != nil {
+		return heard{}
+	}
+	req.GetBody = nil // net/http must not repeat it behind our back
+	req.Header.Set("Content-Type", "application/json")
+	res, err := w.http.Do(req)
+	if err != nil {
+		return heard{}
+	}
+	defer res.Body.Close()
+	h := heard{status: res.StatusCode}
+	if h.body, err = io.ReadAll(res.Body); err != nil {
+		return heard{}
+	}
+	if known := h.status < 300 || h.status == http.StatusConflict || h.status == http.StatusGone ||
+		h.status == http.StatusServiceUnavailable || h.status == http.StatusTooManyRequests; !known {
+		w.journal.write(entry{Kind: didMeet, Call: path, Status: h.status, Text: string(h.body)})
+	}
+	return h
+}
+
+// insist repeats a call until somebody has answered it, or ctx ends.
+func (w *jobWorker) insist(ctx context.Context, path string, body any) heard {
+	for ctx.Err() == nil {
+		if h := w.call(ctx, path, body, 1500*time.Millisecond); !h.unknown() {
+			return h
+		}
+		pause(ctx, w.between(20*time.Millisecond, 100*time.Millisecond))
+	}
+	return heard{}
+}
+
+func (w *jobWorker) register() *registration {
+	var is struct {
+		ID   string `json:"worker_id"`
+		Beat int64  `json:"heartbeat_interval_ms"`
+	}
+	for !w.insist(context.Background(), "/workers", map[string]any{
+		"name": w.cfg.Name, "pid": os.Getpid(), "queues": []string{"default", "slow"}, "max_runs": w.cfg.Runs, "labels": map[string]string{"kind": "chaos"},
+	}).into(&is) {
+		pause(context.Background(), 100*time.Millisecond)
+	}
+	w.journal.write(entry{Kind: didRegister, Worker: is.ID})
+	r := &registration{id: is.ID, beat: time.Duration(is.Beat) * time.Millisecond, held: map[string]*execution{}}
+	r.ctx, r.gone = context.WithCancel(context.Background())
+	return r
+}
+
+func (r *registration) executions() []*execution {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []*execution
+	for _, x := range r.held {
+		all = append(all, x)
+	}
+	return all
+}
+
+// beatOn sends heartbeats until the worker is gone.
+func (w *jobWorker) beatOn(r *registration) {
+	var beats sync.WaitGroup
+	defer beats.Wait()
+	for seq := 1; r.ctx.Err() == nil; seq++ {
+		beats.Go(func() { w.beat(r, seq) }) // one that hangs must not keep back the next
+		pause(r.ctx, r.beat)
+	}
+}
+
+func (w *jobWorker) beat(r *registration, seq int) {
+	running := []map[string]any{}
+	told := map[string]*execution{}
+	for _, x := range r.executions() {
+		if x.deaf.Load() {
+			continue
+		}
+		running = append(running, map[string]any{"run_id": x.run.ID, "attempt": x.run.Attempt, "lease_token": x.run.Token, "leader_epoch": x.run.Epoch})
+		told[x.run.ID] = x
+	}
+	sent := time.Now()
+	w.orders.during(atBeating, w)
+	h := w.call(r.ctx, "/workers/"+r.id+"/heartbeat", map[string]any{"seq": seq, "running": running}, 1500*time.Millisecond)
+	if h.status == http.StatusGone {
+		r.gone()
+		return
+	}
+	var said struct {
+		Lease  int64 `json:"lease_ms"`
+		Leases []struct {
+			Run    string `json:"run_id"`
+			OK     bool
+			Cancel bool `json:"cancel_requested"`
+			Reason string
+		}
+	}
+	if !h.into(&said) {
+		return
+	}
+	for _, l := range said.Leases {
+		x := told[l.Run]
+		switch {
+		case x == nil:
+		case !l.OK:
+			x.stop("lost: " + l.Reason)
+		default:
+			x.renew(sent.Add(time.Duration(said.Lease) * time.Millisecond))
+			if l.Cancel {
+				x.cancel()
+			}
+		}
+	}
+}
+
+// claimed is a run as a claim gives it.
+type claimed struct {
+	ID      string `json:"run_id"`
+	Job     string `json:"definition"`
+	Args    manner `json:"args"`
+	Attempt int    `json:"attempt"`
+	Token   string `json:"lease_token"`
+	Epoch   int64  `json:"leader_epoch"`
+	Fencing string `json:"fencing_token"`
+	State   string `json:"state"`
+	Timeout int64  `json:"timeout_ms"`
+	Key     string `json:"concurrency_key"`
+}
+
+// claimOn asks for runs until the worker is gone, and executes them. A claim whose
+// answer was lost is repeated, or forgotten: what it was given then lies there.
+func (w *jobWorker) claimOn(r *registration) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	for r.ctx.Err() == nil {
+		r.mu.Lock()
+		free := w.cfg.Runs - len(r.held)
+		r.mu.Unlock()
+		if free < 1 {
+			pause(r.ctx, 20*time.Millisecond)
+			continue
+		}
+		ask := map[string]any{"slots": free, "wait_ms": 1000, "claim_id": uuid.NewString(), "start": w.chance(0.25)}
+		var got struct {
+			Lease int64 `json:"lease_ms"`
+			Runs  []claimed
+		}
+		sent, again := time.Now(), true
+		for again && r.ctx.Err() == nil {
+			sent = time.Now()
+			w.orders.during(atClaiming, w)
+			h := w.call(r.ctx, "/workers/"+r.id+"/claim", ask, 2500*time.Millisecond)
+			if h.status == http.StatusGone {
+				r.gone()
+				return
+			}
+			h.into(&got)
+			if again = h.unknown() && w.chance(0.9); again {
+				pause(r.ctx, w.between(20*time.Millisecond, 150*time.Millisecond))
+			}
+		}
+		for _, c := range got.Runs {
+			x := newExecution(w, r, c, sent.Add(time.Duration(got.Lease)*time.Millisecond))
+			r.mu.Lock()
+			r.held[x.fence()] = x
+			r.mu.Unlock()
+			work.Go(func() {
+				x.live()
+				r.mu.Lock()
+				delete(r.held, x.fence())
+				r.mu.Unlock()
+			})
+		}
+	}
+}
+
+// manner is how a job behaves: the arguments of its runs.
+type manner struct {
+	Least    int64   // ms of work
+	Most     int64   // ms of work
+	Fail     float64 // share of executions that fail and may be tried again
+	Perma    float64 // share that fail for good
+	Release  float64 // share that are given back
+	Rude     float64 // share that heed neither a time limit nor a cancel
+	Logs     int     // chunks of log
+	EmitType string  // of an event that a success leaves behind
+	EmitJob  string  // of a run that a success leaves behind
+}
+
+func cutCode(code string) string { return cmp.Or(strings.TrimPrefix(code, "JOB_"), "-") }
