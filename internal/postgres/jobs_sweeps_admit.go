@@ -17,15 +17,17 @@ const withheld = `
 	SELECT CASE WHEN d.deleted_at IS NOT NULL THEN 'the job was deleted' WHEN NOT d.enabled THEN 'the job is disabled'
 	            WHEN d.pause_reason = '' THEN 'paused' ELSE 'paused: ' || d.pause_reason END AS why
 	  FROM jobs.job_definitions d
-	 WHERE d.id = r.definition_id AND d.tenant_id = r.tenant_id
+	 WHERE d.id = r.definition_id -- alone: by its tenant as well it would be looked for among all of the tenant's
 	   AND (NOT d.enabled OR d.deleted_at IS NOT NULL OR d.paused_at <= r.scheduled_for AND (d.paused_until IS NULL OR r.scheduled_for < d.paused_until))
 	 OFFSET 0
   ) AS h ON r.trigger = 'TIME' AND r.state || '' = 'PENDING'`
 
 // ready is what waits for its time alone, which has come: runs without a key, and
 // orphaned ones, which have kept theirs and are neither lost too often nor to be
-// canceled.
-const ready = `r.admitted_at IS NULL AND (r.state = 'ORPHANED' OR r.state = 'PENDING' AND r.concurrency_key IS NULL) AND r.available_at <= clock_timestamp()
+// canceled. It is only looked for outside of a transaction, where now() is the
+// time; of clock_timestamp() no index knows, and all that was made ahead would be
+// read.
+const ready = `r.admitted_at IS NULL AND (r.state = 'ORPHANED' OR r.state = 'PENDING' AND r.concurrency_key IS NULL) AND r.available_at <= now()
    AND r.cancel_requested_at IS NULL AND (r.state || '' = 'PENDING' OR r.losses_used < r.max_losses)`
 
 const findReady = `
@@ -163,7 +165,7 @@ func (st *JobSweeps) askToStop(ctx context.Context, t jobrun.Term, asked []jobru
 		ids.uuid(a.ID)
 		reasons.text(shortened(a.Reason, jobrun.MaxReason))
 	}
-	return n, st.db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
+	err = st.db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
 		rows, err := st.db.queryIn(ctx, tx, `
 WITH old AS MATERIALIZED (
 	SELECT r.id, r.tenant_id, r.version, r.attempt, r.assigned_worker_id, a.reason
@@ -183,6 +185,7 @@ RETURNING r.id`, ids.parameter(), reasons.parameter(), t.Epoch)
 		n = 0
 		return eachRow(rows, func() error { n++; return nil })
 	})
+	return n, err
 }
 
 // keyPlace is a concurrency key of a tenant.
@@ -193,25 +196,42 @@ type keyPlace struct {
 
 // Keys are looked at in pages, in the order of their index, beginning where the
 // last page ended: those that only wait cannot keep others from being looked at.
+// The keys are found by stepping over the index, one look-up each: how many runs
+// wait for one does not matter.
 //
-// A key with nothing but runs that queue is passed over while one of them has begun
-// or may, and nothing of it has become due for a while: there is nothing to decide,
-// however many wait.
+// A key whose first runs all queue has nothing to decide while one of it has begun
+// or may, unless something of it has become due just now, and is passed over.
 const findKeys = `
-SELECT k.tenant_id, k.concurrency_key FROM (
-	SELECT r.tenant_id, r.concurrency_key, bool_and(r.concurrency_policy = 'queue') AS patient, max(r.available_at) AS latest
-	  FROM jobs.job_runs r
-	 WHERE r.state = 'PENDING' AND r.concurrency_key IS NOT NULL AND (r.tenant_id, r.concurrency_key) > ($2, $3)
-	   AND r.available_at <= clock_timestamp() AND r.admitted_at IS NULL
-	 GROUP BY r.tenant_id, r.concurrency_key
-) AS k
- WHERE NOT (k.patient AND k.latest < clock_timestamp() - interval '10 seconds' AND (
-	EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED'))
-	OR EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.state = 'PENDING' AND o.admitted_at IS NOT NULL)))
- ORDER BY k.tenant_id, k.concurrency_key LIMIT $1`
+WITH RECURSIVE keys AS (
+	(SELECT r.tenant_id, r.concurrency_key FROM jobs.job_runs r WHERE ` + waitsForKey + ` AND (r.tenant_id, r.concurrency_key) > ($2, $3)
+	  ORDER BY r.tenant_id, r.concurrency_key LIMIT 1)
+	UNION ALL
+	SELECT n.tenant_id, n.concurrency_key FROM keys k CROSS JOIN LATERAL (
+		SELECT r.tenant_id, r.concurrency_key FROM jobs.job_runs r WHERE ` + waitsForKey + ` AND (r.tenant_id, r.concurrency_key) > (k.tenant_id, k.concurrency_key)
+		 ORDER BY r.tenant_id, r.concurrency_key LIMIT 1) AS n
+)
+SELECT k.tenant_id, k.concurrency_key, NOT (` + busyKey + `
+       AND (SELECT r.available_at FROM jobs.job_runs r WHERE ` + ofKey + ` AND r.available_at <= now() ORDER BY r.available_at DESC, r.id DESC LIMIT 1) < now() - interval '10 seconds'
+       AND NOT EXISTS (SELECT 1 FROM (
+	SELECT r.concurrency_policy FROM jobs.job_runs r WHERE ` + ofKey + ` AND r.available_at <= now() ORDER BY r.available_at, r.id LIMIT 20) AS f
+	 WHERE f.concurrency_policy <> 'queue'))
+  FROM (SELECT * FROM keys LIMIT $1) AS k`
 
-// candidatesOfKey bounds what is looked at of one key in one round.
-const candidatesOfKey = "200"
+const (
+	// waitsForKey and ofKey are read from the index of what waits for keys. admitted_at
+	// is compared as no other index has it.
+	waitsForKey = `r.state = 'PENDING' AND r.concurrency_key IS NOT NULL AND r.available_at <= now() AND ` + notAdmitted
+	ofKey       = `r.tenant_id = k.tenant_id AND r.concurrency_key = k.concurrency_key AND r.state = 'PENDING' AND ` + notAdmitted
+	notAdmitted = `coalesce(r.admitted_at, 'infinity') = 'infinity'`
+
+	busyKey = `(EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED'))
+       OR EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.state = 'PENDING'
+                     AND coalesce(o.admitted_at, 'infinity') < 'infinity'))`
+)
+
+// candidatesOfKey bounds what is looked at of one key in one round; more than may
+// wait (jobrun.MaxQueueLimit).
+const candidatesOfKey = "1100"
 
 // keyCandidates are the runs of keys that AdmitKey decides about, and why a slot
 // is withheld.
@@ -239,38 +259,43 @@ func (st *JobSweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (j
 	st.mu.Lock()
 	after := st.key
 	st.mu.Unlock()
-	page, err := st.keysAfter(ctx, after, limit)
+	page, last, n, err := st.keysAfter(ctx, after, limit)
 	if err != nil {
 		return jobrun.Swept{}, err
 	}
 	st.mu.Lock()
 	st.key = keyPlace{}
-	if len(page) == limit {
-		st.key = page[limit-1]
+	if n == limit {
+		st.key = last
 	}
 	st.mu.Unlock()
 	if len(page) == 0 {
-		return jobrun.Swept{}, nil
+		return jobrun.Swept{More: n == limit}, nil
 	}
 	d, err := st.decide(ctx, page)
 	if err != nil {
 		return jobrun.Swept{}, err
 	}
 	moved, err := st.carryOut(ctx, t, d)
-	return jobrun.Swept{Moved: moved, More: len(page) == limit || len(d.end) > 0}, err
+	return jobrun.Swept{Moved: moved, More: n == limit || len(d.end) > 0}, err
 }
 
-func (st *JobSweeps) keysAfter(ctx context.Context, after keyPlace, limit int) (page []keyPlace, err error) {
+// keysAfter returns those of the next n keys, up to limit, that there is something
+// to decide about, and the last of the n.
+func (st *JobSweeps) keysAfter(ctx context.Context, after keyPlace, limit int) (page []keyPlace, last keyPlace, n int, err error) {
 	rows, err := st.db.queryWrite(ctx, findKeys, limit, after.tenant, after.key)
 	if err != nil {
-		return nil, err
+		return nil, last, 0, err
 	}
-	return page, eachRow(rows, func() error {
-		var k keyPlace
-		err := rows.Scan(&k.tenant, &k.key)
-		page = append(page, k)
+	err = eachRow(rows, func() error {
+		open := false
+		err := rows.Scan(&last.tenant, &last.key, &open)
+		if n++; open {
+			page = append(page, last)
+		}
 		return err
 	})
+	return page, last, n, err
 }
 
 func (st *JobSweeps) decide(ctx context.Context, page []keyPlace) (*decisions, error) {

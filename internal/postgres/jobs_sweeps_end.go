@@ -72,7 +72,7 @@ func (db *DB) endTogether(ctx context.Context, t jobrun.Term, ids []uuid.UUID, s
 	for _, id := range ids {
 		list.uuid(id)
 	}
-	return n, db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
+	err = db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
 		n = 0
 		runs, now, err := db.lockRuns(ctx, tx, still, append([]any{list.parameter()}, by...))
 		if err != nil {
@@ -94,6 +94,7 @@ func (db *DB) endTogether(ctx context.Context, t jobrun.Term, ids []uuid.UUID, s
 		}
 		return nil
 	})
+	return n, err
 }
 
 // lockRuns returns those of the runs $1 of which still holds, locked, in the order

@@ -32,7 +32,7 @@ type world struct {
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	dsn := testdb.DSN(t)
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
@@ -48,14 +48,14 @@ func newWorld(t *testing.T) *world {
 	return &world{db, see, newID(), map[string]float64{jobrun.LeaderTTL: 3, jobrun.LeaderTick: 0.1}}
 }
 
-func (w *world) exec(t *testing.T, statement string, args ...any) {
+func (w *world) exec(t testing.TB, statement string, args ...any) {
 	t.Helper()
 	if _, err := w.see.ExecContext(t.Context(), statement, args...); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
 
-func (w *world) count(t *testing.T, query string, args ...any) (n int) {
+func (w *world) count(t testing.TB, query string, args ...any) (n int) {
 	t.Helper()
 	if err := w.see.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -64,7 +64,7 @@ func (w *world) count(t *testing.T, query string, args ...any) (n int) {
 }
 
 // define stores a definition with a schedule that has come to a time.
-func (w *world) define(t *testing.T, spec jobrun.Spec, upTo time.Time) uuid.UUID {
+func (w *world) define(t testing.TB, spec jobrun.Spec, upTo time.Time) uuid.UUID {
 	t.Helper()
 	id := newID()
 	spec.CommandName = "c"
@@ -91,7 +91,8 @@ type node struct {
 	stop   func() // and waits for its end
 
 	mu    sync.Mutex
-	swept map[string]int // sweeps that went well, by name; guarded by mu
+	swept map[string]int           // sweeps that went well, by name; guarded by mu
+	took  map[string]time.Duration // guarded by mu
 }
 
 func (n *node) count(sweep string) int {
@@ -110,9 +111,9 @@ func (w *world) config() scheduler.Config {
 }
 
 // start runs a scheduler until the test ends.
-func start(t *testing.T, cfg scheduler.Config) *node {
+func start(t testing.TB, cfg scheduler.Config) *node {
 	t.Helper()
-	n := &node{id: newID(), swept: map[string]int{}}
+	n := &node{id: newID(), swept: map[string]int{}, took: map[string]time.Duration{}}
 	cfg.ID, cfg.Node = n.id, n.id.String()
 	cfg.Observer = scheduler.Observer{
 		Leads: func(leads bool, epoch int64) {
@@ -122,9 +123,10 @@ func start(t *testing.T, cfg scheduler.Config) *node {
 			n.epoch.Store(epoch)
 		},
 		Round: func() { n.rounds.Add(1) },
-		Swept: func(name string, _ int, _ time.Duration, err error) {
+		Swept: func(name string, _ int, took time.Duration, err error) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
+			n.took[name] += took
 			if err == nil {
 				n.swept[name]++
 			}
@@ -140,7 +142,7 @@ func start(t *testing.T, cfg scheduler.Config) *node {
 }
 
 // until waits for something that happens within a time.
-func until(t *testing.T, what string, within time.Duration, f func() bool) time.Duration {
+func until(t testing.TB, what string, within time.Duration, f func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for !f() {
