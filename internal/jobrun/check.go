@@ -164,7 +164,7 @@ func (w *mistakes) numbers(s *Spec) {
 	w.within("/timeout_ms", s.TimeoutMS, 0, MaxTimeoutMS)
 	w.within("/max_losses", int64(s.MaxLosses), 0, 100)
 	w.within("/priority", int64(s.Priority), -MaxPriority, MaxPriority)
-	w.within("/queue_limit", int64(s.QueueLimit), 0, 1_000_000)
+	w.within("/queue_limit", int64(s.QueueLimit), 0, MaxQueueLimit)
 	w.within("/misfire_grace_ms", s.MisfireGraceMS, 0, MaxTimeoutMS)
 	w.within("/catch_up_limit", int64(s.CatchUpLimit), 0, MaxCatchUp)
 	w.within("/jitter_ms", s.JitterMS, 0, time.Hour.Milliseconds())

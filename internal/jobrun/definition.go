@@ -113,6 +113,7 @@ const (
 	MaxWord         = 255
 	MaxPriority     = 100
 	MaxRetries      = 1000
+	MaxQueueLimit   = 1000
 	MaxBackfill     = 100_000 // slots of one
 	MaxClaim        = 1000    // runs of one claim, or calls of one batch
 	MaxLogChunk     = 256 << 10
