@@ -191,11 +191,10 @@ func (r *jobsRun) awaitLeader(ctx context.Context, epoch int64) error {
 		if err == nil && present > epoch {
 			return nil
 		}
-		if err == nil {
-			err = r.first.server.ended()
-		}
-		if r.second != nil {
-			err = r.second.server.ended()
+		for _, s := range []*run{r.first, r.second} {
+			if err == nil && s != nil && s.server != nil {
+				err = s.server.ended()
+			}
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("nobody leads: %w", ctx.Err())
