@@ -58,8 +58,11 @@ func newYard(t *testing.T, change ...func(*worker.Config)) *yard {
 	return y
 }
 
-// stopAtOnce has a node not wait for requests that wait.
-func stopAtOnce(cfg *config.Config) { cfg.Server.ShutdownTimeout = 2 * time.Second }
+// stopAtOnce has a node not wait for requests that wait, and no worker of its own.
+func stopAtOnce(cfg *config.Config) {
+	cfg.Server.ShutdownTimeout = 2 * time.Second
+	cfg.Jobs.Worker = false
+}
 
 func (y *yard) must(method, path, body string, status int) map[string]any {
 	y.t.Helper()
