@@ -16,6 +16,7 @@ CREATE TABLE jobs.events (
 -- J-32: unique where it is used; upkeep empties dedupe_key when its window is over (S16).
 CREATE UNIQUE INDEX idx_events_dedupe_key ON jobs.events (tenant_id, event_type, dedupe_key) WHERE dedupe_key IS NOT NULL;
 CREATE INDEX idx_events_processed_at ON jobs.events (created_at, id) WHERE processed_at IS NULL; -- J-31
+CREATE INDEX idx_events_expired ON jobs.events (processed_at) WHERE processed_at IS NOT NULL; -- retention
 CREATE INDEX idx_events_created_at ON jobs.events (tenant_id, created_at, id);
 CREATE INDEX idx_events_type ON jobs.events (tenant_id, event_type, created_at, id);
 

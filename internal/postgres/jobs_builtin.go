@@ -52,10 +52,13 @@ type Expired struct {
 	Events int64 `json:"events"`
 	Claims int64 `json:"claims"`
 	Fences int64 `json:"fences"`
+	// Workers that were detached for as long as runs are kept.
+	Workers int64 `json:"workers"`
 }
 
 // retention deletes a batch each: processed events and their deliveries, answered
-// claims of yesterday, fences that nobody has shown for as long as runs are kept.
+// claims of yesterday, fences that nobody has shown and workers that have been
+// detached for as long as runs are kept.
 var retention = []string{`
 WITH gone AS (
 	DELETE FROM jobs.events v WHERE v.id IN (SELECT id FROM jobs.events WHERE processed_at < now() - $1 * interval '1 day' ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)
@@ -73,6 +76,11 @@ WITH gone AS (
 	DELETE FROM jobs.fences f WHERE (f.tenant_id, f.key) IN (SELECT tenant_id, key FROM jobs.fences WHERE checked_at < now() - $1 * interval '1 day' LIMIT $2)
 	RETURNING 1
 )
+SELECT count(*) FROM gone`, `
+WITH gone AS (
+	DELETE FROM jobs.workers w WHERE w.id IN (SELECT id FROM jobs.workers WHERE state = 'DETACHED' AND detached_at < now() - $1 * interval '1 day' LIMIT $2)
+	RETURNING 1
+)
 SELECT count(*) FROM gone`}
 
 // Retain deletes what is kept about job runs and whose time has passed, but for
@@ -84,8 +92,8 @@ func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 		return e, err
 	}
 	const batch = 1000
-	for i, count := range []*int64{&e.Events, &e.Claims, &e.Fences} {
-		days := s.Number([]string{jobrun.EventRetention, jobrun.RunRetentionDays, jobrun.RunRetentionDays}[i])
+	for i, count := range []*int64{&e.Events, &e.Claims, &e.Fences, &e.Workers} {
+		days := s.Number([]string{jobrun.EventRetention, jobrun.RunRetentionDays, jobrun.RunRetentionDays, jobrun.RunRetentionDays}[i])
 		for {
 			var n int64
 			if err := st.db.read.GetContext(ctx, &n, retention[i], days, batch); err != nil {

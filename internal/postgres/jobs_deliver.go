@@ -237,12 +237,11 @@ func (st *JobEvents) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.Pu
 		c[4].int(int64(d.tries + 1))
 		var again *time.Time
 		letter := uuid.Nil
-		switch {
-		case d.err == nil:
+		if d.err == nil {
 			c[3].uuid(d.run.ID)
 			c[5].text("")
 			c[6].time(m.Now)
-		default:
+		} else {
 			why := whyRefused(d.err)
 			if d.tries+1 < jobrun.DeliveryRetry.MaxAttempts {
 				at := m.Now.Add(jobrun.DeliveryRetry.Delay(d.tries+1, m.Jitter, 0))

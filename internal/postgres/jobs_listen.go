@@ -41,7 +41,7 @@ func (db *DB) hear(ctx context.Context, heard func(payload string)) {
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // nothing was written on it
 	if _, err := conn.Listen(runsChannel); err != nil {
 		return
 	}
