@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
@@ -59,6 +60,14 @@ func (s *server) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) 
 	}
 	if r.WorkerID != uuid.Nil && r.State != jobrun.Orphaned {
 		return x, nil
+	}
+	if r.SagaID != uuid.Nil {
+		switch of, err := s.Sagas.Get(ctx, tenant, r.SagaID); {
+		case err == nil:
+			x.SagaSuspended = of.SuspendedAt != nil
+		case fault.KindOf(err) != fault.NotFound: // the archive's are not suspended
+			return x, err
+		}
 	}
 	if r.ConcurrencyKey != "" {
 		f := jobrun.Filter{ConcurrencyKey: r.ConcurrencyKey, States: []jobrun.State{jobrun.Assigned, jobrun.Running, jobrun.Orphaned}}

@@ -39,6 +39,8 @@ type Situation struct {
 	// are more.
 	Workers []WorkerProcess
 	Unknown bool
+	// SagaSuspended: the run is a step of a saga that is suspended, and held.
+	SagaSuspended bool
 	// Settings say how long things last.
 	Settings Settings
 	Now      time.Time
@@ -84,6 +86,8 @@ func Explain(s Situation) Explanation {
 func (s *Situation) unassigned() Explanation {
 	r := &s.Run
 	switch {
+	case s.SagaSuspended:
+		return Explanation{WaitsFor: ForTurn, Sentence: fmt.Sprintf("Saga %s is suspended, and its run may not be claimed before somebody resumes it.", r.SagaID), Since: &r.UpdatedAt}
 	case r.State == Orphaned && r.AvailableAt.After(s.Now):
 		return Explanation{ForBackoff, fmt.Sprintf("Its worker was lost (%d of %d); it may be assigned again at %s.", r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now) && r.Trigger == ByRetry:

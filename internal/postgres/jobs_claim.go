@@ -16,12 +16,13 @@ import (
 )
 
 // claimable is what a worker w may get of the queue q, in the order of
-// idx_job_runs_claimable, which the lateral subqueries keep. $9: no run with a
+// idx_job_runs_claimable, which the lateral subqueries keep. What is held is seen
+// anew once it is locked, so that no claim comes after the suspension of a saga. $9: no run with a
 // concurrency key.
 const claimable = `
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
 	  FROM jobs.job_runs r
-	 WHERE r.tenant_id = $1 AND r.queue = q.queue AND r.state IN ('PENDING', 'ORPHANED') AND r.admitted_at IS NOT NULL
+	 WHERE r.tenant_id = $1 AND r.queue = q.queue AND r.state IN ('PENDING', 'ORPHANED') AND r.admitted_at IS NOT NULL AND NOT r.held
 	   AND r.cancel_requested_at IS NULL AND r.required_labels <@ q.labels AND (q.commands = '{}' OR r.command_name = ANY (q.commands))
 	   AND (r.concurrency_key IS NULL OR NOT $9 AND (SELECT o.id FROM jobs.job_runs o
 	          WHERE o.tenant_id = $1 AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED') LIMIT 1) IS NULL)

@@ -55,6 +55,11 @@ func (db *DB) putEnding(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, e 
 		if !created[0] {
 			return fmt.Errorf("the retry of run %s is there already", e.Run.ID)
 		}
+		if e.Run.SagaID != uuid.Nil {
+			if err := db.execIn(ctx, tx, holdRetry, e.Run.TenantID, e.Run.ID, e.Retry.ID); err != nil {
+				return err
+			}
+		}
 	}
 	if e.News != nil {
 		all := []news{db.newsOfRun(e, at)}

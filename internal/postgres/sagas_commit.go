@@ -267,7 +267,7 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 
 func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[uuid.UUID]bool, error) {
 	for i := range batch {
-		if batch[i].Letter != nil || batch[i].Run != nil {
+		if batch[i].Letter != nil || batch[i].Run != nil || batch[i].Steer != nil {
 			return st.updateTold(ctx, batch)
 		}
 	}

@@ -228,7 +228,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 		return nil, err
 	}
 	if id, err := uuid.Parse(letter.String); err == nil {
-		if _, err := tx.ExecContext(ctx, `SELECT FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 FOR NO KEY UPDATE`, r.TenantID, id); err != nil {
+		if _, err := tx.ExecContext(ctx, lockLetterOfSaga, r.TenantID, id); err != nil {
 			return nil, err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // updateTold is update for a batch with a change that tells of a dead letter, or
-// begins a job run: a transaction of some more statements, because hardly any
+// begins, ends or holds a job run: a transaction of some more statements, because hardly any
 // batch has one. Letters are locked before sagas, everywhere.
 func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (moved map[uuid.UUID]bool, err error) {
 	var begun func()
@@ -28,8 +28,12 @@ func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (moved map
 }
 
 // change writes a batch in tx, with what it tells of dead letters and the job runs
-// that it begins. begun is to be called after the commit.
+// that it begins, ends or holds. begun is to be called after the commit.
 func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (moved map[uuid.UUID]bool, begun func(), err error) {
+	steered, err := st.lockSteered(ctx, tx, batch)
+	if err != nil {
+		return nil, nil, err
+	}
 	var all []news
 	for i := range batch {
 		if c := &batch[i]; c.Letter != nil {
@@ -73,8 +77,12 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 	if err := st.db.tellLetters(ctx, tx, told, found); err != nil {
 		return nil, nil, err
 	}
-	begun, err = st.beginRuns(ctx, tx, batch, runs, moved)
-	return moved, begun, err
+	created, err := st.beginRuns(ctx, tx, batch, runs, moved)
+	if err != nil {
+		return nil, nil, err
+	}
+	ended, err := st.steer(ctx, tx, batch, steered, moved)
+	return moved, func() { created(); ended() }, err
 }
 
 // newsOf is what a change tells. While content is sealed, nothing that a

@@ -54,6 +54,7 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 			"the saga is %s; %s", r.State, d.why).Allowing(r.AllowedActions())
 	}
 	d.beginRun()
+	d.steerRun(&r)
 	return d.Change, nil
 }
 

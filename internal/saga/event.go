@@ -187,6 +187,9 @@ type Change struct {
 	// jobs. PostgreSQL stores it with the rest, once; where its definition is not
 	// there it stores none, and makes After due at once.
 	Run *RunAsk
+	// Steer is what becomes of the job run that the saga waited for before the
+	// change; nil for nearly every change. PostgreSQL does it in the same transaction.
+	Steer *RunSteer
 }
 
 // IdempotencyKey is a client's Idempotency-Key, stored in the transaction of

@@ -156,6 +156,9 @@ func (d *decision) abandon(by string) {
 	text := fmt.Sprintf("an operator ended the saga before the answer of step %q came", d.After.Def.Steps[d.s.CurrentStep].Name)
 	d.logByHand(a, LogFailed, Order{By: by}, d.newError("abandoned", typeOperator, text))
 	d.Logs[len(d.Logs)-1].Completes = d.After.recorded
+	if run := d.After.JobRun(); run != uuid.Nil {
+		d.Steer = &RunSteer{ID: run, Stop: true, Actor: d.m.Actor, Why: text}
+	}
 	d.After.recorded = false
 }
 

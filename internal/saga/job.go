@@ -200,3 +200,36 @@ func OutcomeOfRun(r RunEnd) Outcome {
 	o.Response = json.RawMessage(fmt.Sprintf(`{"job_run_id":"%s","state":"%s"}`, r.ID, r.State))
 	return o
 }
+
+// RunSteer is what a change does to the job run that its saga waited for. The run
+// may have been retried: it is done to the last of the chain, if that has not ended.
+type RunSteer struct {
+	ID uuid.UUID // of the chain's first run, as JobRun tells
+	// Stop cancels a run that nobody has started, and asks the worker of one that runs.
+	Stop  bool
+	Actor string
+	Why   string
+	// Hold: true keeps the run, and its retries, from being claimed; false ends that.
+	Hold *bool
+}
+
+// steerRun decides what becomes of the job run that before waited for. What is
+// asked of the run here is asked again by whoever looks after it (LookAfter), so
+// that it is done also where the saga did not yet wait when it was decided.
+func (d *decision) steerRun(before *Run) {
+	id := before.JobRun()
+	if id == uuid.Nil || d.Steer != nil || d.After.JobRun() != id {
+		return // ended by force (abandon), or it has ended
+	}
+	was, is := before.JobCall(d.m.Now), d.After.JobCall(d.m.Now)
+	s := RunSteer{ID: id, Stop: is.Stop && !was.Stop, Actor: d.m.Actor}
+	if s.Stop {
+		s.Why = is.Why
+	}
+	if held := d.s.SuspendedAt != nil; held != (before.SuspendedAt != nil) {
+		s.Hold = &held
+	}
+	if s.Stop || s.Hold != nil {
+		d.Steer = &s
+	}
+}
