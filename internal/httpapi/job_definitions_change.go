@@ -205,9 +205,10 @@ func (s *server) ResumeJobDefinition(ctx context.Context, in api.ResumeJobDefini
 	}
 	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbResume, reason, func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 		if d.Paused(now) {
-			d = d.Rescheduled(now)
+			// The pause is kept as one that is over: slots of it that the leader has not
+			// come to yet are recorded as skipped, and not lost (J8).
+			d.PausedUntil = &now
 		}
-		d.PausedAt, d.PausedUntil, d.PauseReason = nil, nil, ""
 		return d, nil
 	})
 }

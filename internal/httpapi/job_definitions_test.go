@@ -164,6 +164,23 @@ func TestAPausedDefinition(t *testing.T) {
 	}
 }
 
+// TestSlotsOfAPauseAreNotForgottenWhenItEnds resumes a definition that nobody has
+// made runs of for a while: what it missed is still to be recorded.
+func TestSlotsOfAPauseAreNotForgottenWhenItEnds(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t)
+	e.send("POST", definitions, `{"name":"often","type":"time","command_name":"x","schedule":{"type":"interval","value":"1s"}}`).definition(http.StatusCreated)
+	path := definitions + "/often"
+	before := e.send("POST", path+"/pause", "").definition(http.StatusOK)
+	after := e.send("POST", path+"/resume", "").definition(http.StatusOK)
+	if after.Paused || !after.NextDueAt.Equal(*before.NextDueAt) {
+		t.Errorf("resumed: paused %v, and the next slot is %v, not %v", after.Paused, after.NextDueAt, before.NextDueAt)
+	}
+	if n := e.ask(`SELECT count(*) FROM jobs.job_definitions WHERE name = 'often' AND paused_at <= paused_until AND paused_until <= clock_timestamp() AND last_materialized_at <= paused_at`); n != 1 {
+		t.Error("its pause is forgotten, or its slots are taken for made")
+	}
+}
+
 // TestTheDatabaseSaysWhatTimeItIs has an edge whose clock is an hour fast: slots
 // begin, and runs by hand are due, by the clock that finds them due.
 func TestTheDatabaseSaysWhatTimeItIs(t *testing.T) {
