@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/groupcommit"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/joblog"
@@ -97,7 +98,7 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 		Flush: j.flushStarts, Key: func(f tenantFence) any { return f.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_start"),
 	})
 	j.finishes = groupcommit.New(groupcommit.Config[jobrun.Result, jobrun.Done]{
-		Flush: j.work.Finish, Key: func(r jobrun.Result) any { return r.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_finish"),
+		Flush: j.flushFinishes, Key: func(r jobrun.Result) any { return r.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_finish"),
 	})
 	return j, nil
 }
@@ -122,7 +123,16 @@ func (j *jobs) flushStarts(ctx context.Context, batch []tenantFence) ([]jobrun.D
 			out[i] = done[n]
 		}
 	}
-	return out, nil
+	return out, failpoint.Hit(failpoint.WorkerStart)
+}
+
+// flushFinishes ends runs as their workers report.
+func (j *jobs) flushFinishes(ctx context.Context, batch []jobrun.Result) ([]jobrun.Done, error) {
+	out, err := j.work.Finish(ctx, batch)
+	if err != nil {
+		return nil, err
+	}
+	return out, failpoint.Hit(failpoint.WorkerComplete)
 }
 
 // edge is what the API needs of job runs; nil: there are none.

@@ -53,8 +53,8 @@ const (
 	SchedSweep         Name = "sched.sweep"
 	LeaderAcquireAfter Name = "leader.acquire_after"
 	LeaderRenew        Name = "leader.renew"
-	WorkerStart        Name = "worker.start"
-	WorkerComplete     Name = "worker.complete"
+	WorkerStart        Name = "worker.start"     // starts are durable, their workers do not know
+	WorkerComplete     Name = "worker.complete"  // so are ends
 	LogAfterWrite      Name = "log.after_write"  // the bytes are stored, under no name
 	LogAfterRename     Name = "log.after_rename" // the log has its name, the database does not know
 	LogBeforeTx        Name = "log.before_tx"
