@@ -19,14 +19,15 @@ type execution struct {
 	ctx    context.Context
 	halt   context.CancelCauseFunc
 	logged int
+	since  int64 // when its claim was sent, monotonic
 
 	mu     sync.Mutex
 	until  time.Time // guarded by mu: the end of its lease, by our clock, which is not later than Skald's
 	wanted bool      // guarded by mu: it was asked to stop
 }
 
-func newExecution(w *jobWorker, r *registration, c claimed, until time.Time) *execution {
-	x := &execution{w: w, r: r, run: c, until: until, rude: w.chance(c.Args.Rude)}
+func newExecution(w *jobWorker, r *registration, c claimed, since int64, until time.Time) *execution {
+	x := &execution{w: w, r: r, run: c, since: since, until: until, rude: w.chance(c.Args.Rude)}
 	x.ctx, x.halt = context.WithCancelCause(r.ctx)
 	x.note(entry{Kind: didClaim, State: c.State, Key: c.Key, Fencing: c.Fencing})
 	return x
@@ -91,7 +92,12 @@ func (x *execution) live() {
 	if x.run.State != "RUNNING" && !x.start() {
 		return
 	}
-	x.note(entry{Kind: didBegin, Fencing: x.run.Fencing})
+	if x.over() > 0 { // it was held up for so long that the run may be another's
+		if x.confirm(); x.over() > 0 {
+			return
+		}
+	}
+	x.note(entry{Kind: didBegin, Fencing: x.run.Fencing, Since: x.since})
 	how := x.work()
 	x.note(entry{Kind: didEnd, How: how})
 	x.w.orders.at(atFinished)

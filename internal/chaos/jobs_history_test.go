@@ -10,14 +10,15 @@ import (
 // does: every move of a run, everybody who leads, and under whom each decision was
 // made. Skald knows nothing of it.
 const historySchema = `
-CREATE SCHEMA IF NOT EXISTS chaos;
+LOCK TABLE jobs.leader IN SHARE ROW EXCLUSIVE MODE; -- who leads already is noted once
+CREATE SCHEMA chaos;
 CREATE TABLE chaos.moves (
 	n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_id uuid NOT NULL, at timestamptz NOT NULL, version bigint NOT NULL,
 	old_state text, state text NOT NULL, attempt int NOT NULL, worker uuid, token uuid, epoch bigint, continuation text NOT NULL,
 	old_continuation text, old_lease timestamptz, old_deadline timestamptz, old_token uuid, key text, finished boolean NOT NULL);
 CREATE TABLE chaos.leaders (
 	n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz NOT NULL, epoch bigint NOT NULL, leader uuid NOT NULL, node text NOT NULL, round boolean NOT NULL);
-CREATE TABLE chaos.decisions (event_id bigint PRIMARY KEY, leader uuid, epoch bigint, valid boolean);
+CREATE TABLE chaos.decisions (event_id bigint PRIMARY KEY, leader uuid, epoch bigint);
 
 CREATE FUNCTION chaos.note_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 BEGIN
@@ -33,6 +34,8 @@ CREATE TRIGGER chaos_moved AFTER UPDATE ON jobs.job_runs FOR EACH ROW
 	      OR OLD.continuation_state <> NEW.continuation_state OR OLD.assigned_worker_id IS DISTINCT FROM NEW.assigned_worker_id)
 	EXECUTE FUNCTION chaos.note_move();
 
+INSERT INTO chaos.leaders (at, epoch, leader, node, round) SELECT clock_timestamp(), epoch, leader_id, node, false FROM jobs.leader;
+
 CREATE FUNCTION chaos.note_leader() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 BEGIN
 	IF TG_OP = 'INSERT' OR OLD.epoch <> NEW.epoch OR OLD.leader_id <> NEW.leader_id OR OLD.swept_at IS DISTINCT FROM NEW.swept_at THEN
@@ -45,8 +48,8 @@ CREATE TRIGGER chaos_led AFTER INSERT OR UPDATE ON jobs.leader FOR EACH ROW EXEC
 
 CREATE FUNCTION chaos.note_decision() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 BEGIN
-	INSERT INTO chaos.decisions (event_id, leader, epoch, valid)
-	SELECT NEW.id, l.leader_id, l.epoch, l.expires_at > NEW.at FROM jobs.leader l WHERE l.name = 'default';
+	INSERT INTO chaos.decisions (event_id, leader, epoch)
+	SELECT NEW.id, l.leader_id, l.epoch FROM jobs.leader l WHERE l.name = 'default';
 	RETURN NULL;
 END $$;
 CREATE TRIGGER chaos_decided AFTER INSERT ON jobs.job_run_events FOR EACH ROW WHEN (NEW.epoch > 0) EXECUTE FUNCTION chaos.note_decision();`

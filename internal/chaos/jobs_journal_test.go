@@ -38,6 +38,7 @@ type entry struct {
 	Token    string    `json:"token,omitempty"`
 	Epoch    int64     `json:"epoch,omitempty"`
 	Fencing  string    `json:"fencing,omitempty"` // the token for other systems
+	Since    int64     `json:"since,omitempty"`   // when its claim was sent
 	Key      string    `json:"key,omitempty"`     // concurrency key
 	How      string    `json:"how,omitempty"`
 	Rude     bool      `json:"rude,omitempty"` // it heeds neither its time limit nor a cancel

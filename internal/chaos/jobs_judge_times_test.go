@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -11,6 +13,8 @@ import (
 type executed struct {
 	run, fence, process, key, job string
 	attempt                       int
+	since                         int64 // when its claim was sent: what it knows may be as old
+	order                         int64 // of assignments: the second half of the fencing token
 	span
 	excuse string // why another one may have begun before it stopped; "": nothing excuses it
 }
@@ -35,7 +39,9 @@ func (r *jobRecord) executions() []*executed {
 		e := &r.journal[i]
 		switch e.Kind {
 		case didBegin:
-			x := &executed{run: e.Run, fence: e.fence(), process: e.process, key: e.Key, job: e.Job, attempt: e.Attempt, span: span{from: e.Mono}}
+			x := &executed{run: e.Run, fence: e.fence(), process: e.process, key: e.Key, job: e.Job, attempt: e.Attempt, since: cmp.Or(e.Since, e.Mono), span: span{from: e.Mono}}
+			_, seq, _ := strings.Cut(e.Fencing, ".")
+			x.order, _ = strconv.ParseInt(seq, 10, 64) // 0 if it is none, which is then nobody's successor
 			switch {
 			case e.Rude:
 				x.excuse = "rude"
@@ -58,7 +64,7 @@ func (r *jobRecord) executions() []*executed {
 			x.to = cmp.Or(life.end, x.from)
 		}
 		for _, s := range life.stops {
-			if x.excuse == "" && s.from < x.to && x.from < s.to {
+			if x.excuse == "" && s.from < x.to && x.since < s.to {
 				x.excuse = "its worker was stopped"
 			}
 		}
@@ -67,8 +73,9 @@ func (r *jobRecord) executions() []*executed {
 }
 
 // ruleOverlaps: J4. Two executions of a run, or of a concurrency key, overlap only
-// if the first was by a worker that could not know: it was stopped, or it would not
-// know, or somebody took the run by force. Nothing is begun twice.
+// if the one whose assignment came first was by a worker that could not know that it
+// was over: it was stopped, or it would not know, or somebody took the run by force.
+// Nothing is begun twice.
 func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 	by := map[string][]*executed{}
 	fences := map[string]bool{}
@@ -89,9 +96,13 @@ func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 				if b.from >= a.to {
 					break
 				}
-				if v.overlaps++; a.excuse == "" {
-					v.add("J4", b.run, "of %s, attempt %d began %s before attempt %d of %s had stopped, which nothing kept from knowing",
-						what, b.attempt, time.Duration(a.to-b.from), a.attempt, a.run)
+				stale, young := a, b // whose assignment is over, and whose is not
+				if b.order < a.order {
+					stale, young = b, a
+				}
+				if v.overlaps++; stale.excuse == "" {
+					v.add("J4", young.run, "of %s, attempt %d was executed %s beside attempt %d of %s, which nothing kept from knowing",
+						what, young.attempt, time.Duration(min(a.to, b.to)-b.from), stale.attempt, stale.run)
 				}
 			}
 		}
@@ -106,8 +117,10 @@ const lateRounds = 3
 // confirmed is given up, within two rounds of whoever leads; not before.
 func rulePromptness(r *jobRecord, v *jobsVerdict) {
 	var rounds []time.Time
-	for _, l := range r.reigns {
-		if l.round {
+	for i, l := range r.reigns {
+		// The first note of a reign is that it could begin. A node that is stopped may
+		// hold rows, which sweeps pass over, until the database ends its transaction.
+		if l.round && i > 0 && r.reigns[i-1].round && !slices.ContainsFunc(r.held, func(h interval) bool { return l.at.After(h.from) && l.at.Before(h.to) }) {
 			rounds = append(rounds, l.at)
 		}
 	}

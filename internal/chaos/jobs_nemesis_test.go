@@ -135,8 +135,10 @@ func (n *tormentor) holdLeader(ctx context.Context) {
 	proc.signal(syscall.SIGSTOP)
 	n.w.tally.stops.Add(1)
 	n.a.did("leader hold")
+	from := time.Now()
 	n.back.Go(func() {
 		pause(context.Background(), d)
+		n.w.diary.stopped(interval{from, time.Now()})
 		n.w.diary.write("%s: SIGCONT", v.name)
 		proc.signal(syscall.SIGCONT)
 	})

@@ -14,6 +14,7 @@ type jobRecord struct {
 	runs      map[string]*jobRow
 	moves     []move
 	reigns    []reign
+	held      []interval // when a node was stopped
 	attempts  []attemptRow
 	decisions []decision
 	published []publishedRow
@@ -69,7 +70,6 @@ type decision struct {
 	worker                             string
 	ledEpoch                           int64
 	leader                             string
-	valid                              bool // the lease had not ended
 }
 
 // publishedRow is an event with the runs that it has led to.
@@ -128,10 +128,10 @@ func (r *jobRecord) readAttempts(ctx context.Context, db *sql.DB) error {
 func (r *jobRecord) readDecisions(ctx context.Context, db *sql.DB) error {
 	return each(ctx, db, `
 		SELECT e.run_id, e.kind, e.from_state, e.to_state, e.reason, e.actor, e.at, e.version, e.attempt, e.epoch, coalesce(e.worker_id::text, ''),
-		       coalesce(d.epoch, 0), coalesce(d.leader::text, ''), coalesce(d.valid, false)
+		       coalesce(d.epoch, 0), coalesce(d.leader::text, '')
 		  FROM jobs.job_run_events e LEFT JOIN chaos.decisions d ON d.event_id = e.id ORDER BY e.id`, func(rows *sql.Rows) error {
 		var d decision
-		err := rows.Scan(&d.run, &d.kind, &d.from, &d.to, &d.reason, &d.actor, &d.at, &d.version, &d.attempt, &d.epoch, &d.worker, &d.ledEpoch, &d.leader, &d.valid)
+		err := rows.Scan(&d.run, &d.kind, &d.from, &d.to, &d.reason, &d.actor, &d.at, &d.version, &d.attempt, &d.epoch, &d.worker, &d.ledEpoch, &d.leader)
 		r.decisions = append(r.decisions, d)
 		return err
 	})

@@ -282,9 +282,9 @@ func (w *jobWorker) claimOn(r *registration) {
 			Lease int64 `json:"lease_ms"`
 			Runs  []claimed
 		}
-		sent, again := time.Now(), true
+		sent, since, again := time.Now(), monotonic(), true
 		for again && r.ctx.Err() == nil {
-			sent = time.Now()
+			sent, since = time.Now(), monotonic()
 			w.orders.during(atClaiming, w)
 			h := w.call(r.ctx, "/workers/"+r.id+"/claim", ask, 2500*time.Millisecond)
 			if h.status == http.StatusGone {
@@ -297,7 +297,7 @@ func (w *jobWorker) claimOn(r *registration) {
 			}
 		}
 		for _, c := range got.Runs {
-			x := newExecution(w, r, c, sent.Add(time.Duration(got.Lease)*time.Millisecond))
+			x := newExecution(w, r, c, since, sent.Add(time.Duration(got.Lease)*time.Millisecond))
 			r.mu.Lock()
 			r.held[x.fence()] = x
 			r.mu.Unlock()
