@@ -70,6 +70,7 @@ type jobs struct {
 	logs     jobLogs
 	own      *jobworker.Worker // nil: this node runs nothing itself
 	metrics  *ops.Metrics
+	claims   *groupcommit.Committer[jobrun.ClaimAsk, []jobrun.Offer]
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
 	woken    []func(tenant uuid.UUID, queue string) // told of runs that may be claimed; complete before run
@@ -94,6 +95,9 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 	if j.logs, err = n.newJobLogs(ctx); err != nil {
 		return nil, err
 	}
+	j.claims = groupcommit.New(groupcommit.Config[jobrun.ClaimAsk, []jobrun.Offer]{
+		Flush: j.work.ClaimEach, Key: func(a jobrun.ClaimAsk) any { return a.WorkerID }, MaxBatch: maxClaims, Observe: m.Batch("job_claim"),
+	})
 	j.starts = groupcommit.New(groupcommit.Config[tenantFence, jobrun.Done]{
 		Flush: j.flushStarts, Key: func(f tenantFence) any { return f.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_start"),
 	})
@@ -101,6 +105,22 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 		Flush: j.flushFinishes, Key: func(r jobrun.Result) any { return r.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_finish"),
 	})
 	return j, nil
+}
+
+const (
+	fewRuns   = 10  // a claim of more is worth a statement of its own
+	maxClaims = 100 // gathered into one
+)
+
+// claim gathers claims of few runs of one queue into one statement. What asks for
+// anything else, and what gets nothing so, asks by itself.
+func (j *jobs) claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+	if len(a.Queues) == 1 && a.Slots <= fewRuns && !a.Start {
+		if offers, err := j.claims.Do(ctx, a); err != nil || len(offers) > 0 {
+			return offers, err
+		}
+	}
+	return j.work.Claim(ctx, a)
 }
 
 // flushStarts starts runs of several tenants.
@@ -145,6 +165,7 @@ func (j *jobs) edge() *httpapi.Jobs {
 		Start: func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
 			return j.starts.Do(ctx, tenantFence{tenant, f})
 		},
+		Claim:     j.claim,
 		Finish:    j.finishes.Do,
 		Offloaded: j.logs.open(),
 		Admitted:  func(woke func(uuid.UUID, string)) { j.woken = append(j.woken, woke) },
@@ -178,6 +199,7 @@ func (j *jobs) run(ctx context.Context) {
 
 // close writes what was handed in.
 func (j *jobs) close() {
+	j.claims.Close()
 	j.starts.Close()
 	j.finishes.Close()
 	j.logs.close()

@@ -31,6 +31,8 @@ type Jobs struct {
 	// Now is the time by which runs are due, the store's: clocks of nodes differ.
 	// Optional: the edge's.
 	Now func(context.Context) (time.Time, error)
+	// Claim is that of Work, usually gathered with others. Optional.
+	Claim func(context.Context, jobrun.ClaimAsk) ([]jobrun.Offer, error)
 	// Start and Finish are those of Work for one run, usually through a group
 	// commit. Optional: each goes to Work by itself.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
@@ -47,6 +49,9 @@ type Jobs struct {
 }
 
 func (j *Jobs) complete() {
+	if j.Claim == nil {
+		j.Claim = func(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) { return j.Work.Claim(ctx, a) }
+	}
 	if j.Start == nil {
 		j.Start = func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
 			return one(j.Work.Start(ctx, tenant, []jobrun.RunFence{f}))

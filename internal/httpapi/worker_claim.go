@@ -26,6 +26,13 @@ func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (
 	if err != nil {
 		return nil, err
 	}
+	k, err := s.kindOf(ctx, ask.TenantID, ask.WorkerID)
+	if err != nil {
+		return nil, err
+	}
+	if ask.Queues == nil && len(k.queues) == 1 {
+		ask.Queues = k.queues // a claim of one queue costs less
+	}
 	lease := settings.Seconds(jobrun.AssignLease)
 	if ask.Start {
 		lease = settings.Seconds(jobrun.RunLease)
@@ -34,7 +41,7 @@ func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (
 	if b.WaitMS == nil || *b.WaitMS == 0 {
 		offers, err = s.claim(ctx, ask)
 	} else {
-		offers, err = s.awaitRuns(ctx, ask, min(time.Duration(*b.WaitMS)*time.Millisecond, s.Limits.MaxWait))
+		offers, err = s.awaitRuns(ctx, ask, k, min(time.Duration(*b.WaitMS)*time.Millisecond, s.Limits.MaxWait))
 	}
 	if err != nil {
 		return nil, err
@@ -47,16 +54,12 @@ func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (
 func (s *server) claim(ctx context.Context, ask jobrun.ClaimAsk) ([]jobrun.Offer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	return s.Jobs.Work.Claim(ctx, ask)
+	return s.Jobs.Claim(ctx, ask)
 }
 
 // awaitRuns claims until there is something, the wait is over, the client leaves
 // or the server begins to stop.
-func (s *server) awaitRuns(ctx context.Context, ask jobrun.ClaimAsk, wait time.Duration) (offers []jobrun.Offer, err error) {
-	k, err := s.kindOf(ctx, ask.TenantID, ask.WorkerID)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) awaitRuns(ctx context.Context, ask jobrun.ClaimAsk, k kind, wait time.Duration) (offers []jobrun.Offer, err error) {
 	if ask.Queues != nil && len(meet(ask.Queues, k.queues)) == 0 {
 		wait = 0 // it asks for what it has not registered
 	}

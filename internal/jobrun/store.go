@@ -205,6 +205,10 @@ type Work interface {
 	// the present epoch (W3). Without a leader, or for a worker that drains, it gives
 	// none. Fault: Gone.
 	Claim(ctx context.Context, a ClaimAsk) ([]Offer, error)
+	// ClaimEach is Claim for several workers at once, none of them twice, each of
+	// which names one queue and does not start at once. Who gets nothing may get
+	// something from Claim, which also says why not.
+	ClaimEach(ctx context.Context, asks []ClaimAsk) ([][]Offer, error)
 	// Start makes runs RUNNING (W4, J-25): one Done for each, in order.
 	Start(ctx context.Context, tenant uuid.UUID, fences []RunFence) ([]Done, error)
 	// Progress keeps what a worker tells, and renews the lease (W5).

@@ -29,21 +29,10 @@ const claimable = `
 	 ORDER BY r.priority DESC, r.scheduled_for, r.id`
 
 // claimRuns assigns runs to the worker $2 under the present epoch. Of several
-// queues it looks first how many of each come to the front, and then locks so
-// many of each, so that no other worker is kept from runs that nobody takes. Of a
-// concurrency key it takes one; that another claim takes one of the same key
-// meanwhile is a violation of idx_job_runs_concurrency_key.
-//
-// Unless the runs are started at once ($10), the answer does not wait until the
-// assignment is on disk: if a crash takes it back, the worker's token is one that
-// nobody knows, its start is refused, and that is what workers wait for (J-26).
-// Whoever commits a start makes the assignment before it durable too.
-const claimRuns = `
-WITH e AS MATERIALIZED (
-	SELECT l.epoch, CASE WHEN NOT $10::boolean THEN set_config('synchronous_commit', 'off', true) END AS durable
-	  FROM jobs.leader l WHERE l.name = 'default' AND l.expires_at > clock_timestamp()
-), w AS MATERIALIZED (
-	SELECT w.labels, w.commands, w.queues, least($3::bigint, least(w.max_runs, $6::bigint) -
+// queues it looks first how many runs of each come to the front, and then locks so
+// many of each, so that no other worker is kept from runs that nobody takes.
+const claimRuns = claimEpoch + `, w AS MATERIALIZED (
+	SELECT w.id, $5 AS claim_id, w.labels, w.commands, w.queues, least($3::bigint, least(w.max_runs, $6::bigint) -
 	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = $2 AND h.state IN ('ASSIGNED', 'RUNNING'))) AS room
 	  FROM jobs.workers w
 	 WHERE w.tenant_id = $1 AND w.id = $2 AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'
@@ -63,12 +52,32 @@ WITH e AS MATERIALIZED (
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
 	  FROM places AS q CROSS JOIN LATERAL (` + claimable + ` LIMIT q.room FOR NO KEY UPDATE OF r SKIP LOCKED) AS r
 ), chosen AS MATERIALIZED (
-	SELECT l.id FROM (
-		SELECT l.id, l.concurrency_key, row_number() OVER (PARTITION BY l.concurrency_key ORDER BY l.priority DESC, l.scheduled_for, l.id) AS nth FROM locked l) AS l
+	SELECT l.id, $2::uuid AS worker FROM (` + firstOfKeys + `) AS l
 	 WHERE l.concurrency_key IS NULL OR l.nth = 1
-), assigned AS (
+)` + assignChosen
+
+// claimEpoch begins each claim. Unless the runs are started at once ($10), the
+// answer does not wait until the assignment is on disk: if a crash takes it back,
+// the worker's token is one that nobody knows, its start is refused, and that is
+// what workers wait for (J-26). Whoever commits a start makes the assignment
+// before it durable too.
+const claimEpoch = `
+WITH e AS MATERIALIZED (
+	SELECT l.epoch, CASE WHEN NOT $10::boolean THEN set_config('synchronous_commit', 'off', true) END AS durable
+	  FROM jobs.leader l WHERE l.name = 'default' AND l.expires_at > clock_timestamp()
+)`
+
+// firstOfKeys numbers the runs of each concurrency key: a claim takes one of it.
+// That another claim takes one of the same key meanwhile is a violation of
+// idx_job_runs_concurrency_key.
+const firstOfKeys = `
+	SELECT l.id, l.priority, l.scheduled_for, l.concurrency_key, row_number() OVER (PARTITION BY l.concurrency_key ORDER BY l.priority DESC, l.scheduled_for, l.id) AS nth
+	  FROM locked l`
+
+// assignChosen ends each claim: it gives each run in chosen to its worker, of those in w.
+const assignChosen = `, assigned AS (
 	UPDATE jobs.job_runs r
-	   SET state = 'ASSIGNED', version = r.version + 1, attempt = r.attempt + 1, assigned_worker_id = $2, assigned_at = clock_timestamp(),
+	   SET state = 'ASSIGNED', version = r.version + 1, attempt = r.attempt + 1, assigned_worker_id = c.worker, assigned_at = clock_timestamp(),
 	       lease_token = gen_random_uuid(), lease_expires_at = clock_timestamp() + $8 * interval '1 microsecond', leader_epoch = e.epoch,
 	       fencing_seq = nextval('jobs.fencing'), started_at = NULL, continuation_state = 'NONE', continuation_check_started_at = NULL,
 	       continuation_check_deadline_at = NULL, progress = NULL, updated_at = clock_timestamp()
@@ -77,9 +86,9 @@ WITH e AS MATERIALIZED (
 	RETURNING ` + runColumns + `
 ), kept AS (
 	INSERT INTO jobs.claims (worker_id, claim_id, tenant_id, run_ids, created_at)
-	SELECT $2, $5, $1, array_agg(a.id), clock_timestamp() FROM assigned a WHERE $5 <> '' HAVING count(*) > 0
+	SELECT w.id, w.claim_id, $1, array_agg(r.id), clock_timestamp() FROM w JOIN assigned r ON r.assigned_worker_id = w.id WHERE w.claim_id <> '' GROUP BY w.id, w.claim_id
 )
-SELECT * FROM assigned`
+SELECT ` + runColumns + ` FROM assigned r`
 
 // startClaimed starts what was just assigned. It is a statement of its own: no
 // run becomes RUNNING that was not ASSIGNED (J-06, J-07), and PostgreSQL changes a
@@ -111,34 +120,35 @@ func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, e
 	if err != nil {
 		return nil, err
 	}
-	var offers []jobrun.Offer
-	for try := range 2 * claimTries {
-		offers, err = st.claim(ctx, a, settings, try >= claimTries)
-		if !collided(err) && sqlState(err) != uniqueViolation {
-			break
-		}
-	}
+	offers, err := tryClaim(func(keyless bool) ([]jobrun.Offer, error) { return st.claim(ctx, a, settings, keyless) })
 	if err == nil && len(offers) == 0 {
 		offers, err = st.claimedBefore(ctx, a)
 	}
 	if err != nil {
 		return nil, outage("claim job runs", err)
 	}
-	slices.SortFunc(offers, func(a, b jobrun.Offer) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.ScheduledFor.Compare(b.ScheduledFor), compareIDs(a.ID, b.ID))
-	})
 	return offers, nil
 }
 
-func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings, keyless bool) ([]jobrun.Offer, error) {
-	var queues *string
-	if a.Queues != nil {
-		queues = new(textArray(a.Queues))
+// tryClaim repeats a claim that another one was faster than, and returns what it
+// got in the order in which runs are taken.
+func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun.Offer, err error) {
+	for try := range 2 * claimTries {
+		offers, err = claim(try >= claimTries)
+		if !collided(err) && sqlState(err) != uniqueViolation {
+			break
+		}
 	}
-	args := []any{a.TenantID, a.WorkerID, min(a.Slots, jobrun.MaxClaim), queues, a.ClaimID, s.Int(jobrun.MaxRunsPerWorker),
-		s.Seconds(jobrun.HeartbeatTTL).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds(), keyless, a.Start}
+	slices.SortFunc(offers, func(a, b jobrun.Offer) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.ScheduledFor.Compare(b.ScheduledFor), compareIDs(a.ID, b.ID))
+	})
+	return offers, err
+}
+
+func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings, keyless bool) ([]jobrun.Offer, error) {
+	query, args := claimQuery([]jobrun.ClaimAsk{a}, s, keyless)
 	if !a.Start {
-		rows, err := st.db.queryWrite(ctx, claimRuns, args...)
+		rows, err := st.db.queryWrite(ctx, query, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +156,7 @@ func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings,
 	}
 	var offers []jobrun.Offer
 	return offers, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
-		rows, err := st.db.queryIn(ctx, tx, claimRuns, args...)
+		rows, err := st.db.queryIn(ctx, tx, query, args...)
 		if err != nil {
 			return err
 		}

@@ -31,6 +31,16 @@ func (n *noting) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, 
 	return offers, err
 }
 
+func (n *noting) ClaimEach(ctx context.Context, asks []jobrun.ClaimAsk) ([][]jobrun.Offer, error) {
+	got, err := n.Work.ClaimEach(ctx, asks)
+	for _, offers := range got {
+		for i := range offers {
+			n.hold(ctx, &offers[i].Run)
+		}
+	}
+	return got, err
+}
+
 func (n *noting) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.RunFence) ([]jobrun.Done, error) {
 	done, err := n.Work.Start(ctx, tenant, fences)
 	for i := range done {

@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// claimOfQueue assigns runs of one queue ($5) to workers ($2) that are alike:
+// to those with the labels and commands of the first who may have any, the
+// others get nothing. The seats of all are numbered in turns, and the runs that
+// come to the front are given out to them in order.
+const claimOfQueue = claimEpoch + `, w AS MATERIALIZED (
+	SELECT w.id, k.claim_id, w.labels, w.commands, least(k.slots, least(w.max_runs, $6::bigint) -
+	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = k.worker AND h.state IN ('ASSIGNED', 'RUNNING'))) AS room
+	  FROM unnest((SELECT $2::uuid[]), $3::text[], $4::bigint[]) AS k (worker, claim_id, slots)
+	 CROSS JOIN LATERAL (
+		SELECT w.id, w.labels, w.commands, w.max_runs FROM jobs.workers w
+		 WHERE w.tenant_id = $1 AND w.id = k.worker AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'
+		   AND $5 = ANY (w.queues) OFFSET 0) AS w
+	 WHERE EXISTS (SELECT FROM e) AND NOT EXISTS (SELECT FROM jobs.claims c WHERE c.worker_id = k.worker AND c.claim_id = k.claim_id)
+), q AS MATERIALIZED (
+	SELECT $5 AS queue, w.labels, w.commands FROM w WHERE w.room > 0 LIMIT 1
+), seats AS MATERIALIZED (
+	SELECT array_agg(w.id ORDER BY s.n, w.id) AS workers, count(*) AS n
+	  FROM q CROSS JOIN w CROSS JOIN LATERAL generate_series(1, w.room) AS s (n)
+	 WHERE w.labels = q.labels AND w.commands = q.commands
+), locked AS MATERIALIZED (
+	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
+	  FROM q CROSS JOIN LATERAL (` + claimable + ` LIMIT (SELECT s.n FROM seats s) FOR NO KEY UPDATE OF r SKIP LOCKED) AS r
+), numbered AS MATERIALIZED (
+	SELECT l.id, row_number() OVER (ORDER BY l.priority DESC, l.scheduled_for, l.id) AS seat FROM (` + firstOfKeys + `) AS l
+	 WHERE l.concurrency_key IS NULL OR l.nth = 1
+), chosen AS MATERIALIZED (
+	SELECT n.id, s.workers[n.seat] AS worker FROM numbered n CROSS JOIN seats s
+)` + assignChosen
+
+// claimQuery is the statement for claims of one tenant: for one claim of any
+// queues, or for several of the same one.
+func claimQuery(asks []jobrun.ClaimAsk, s jobrun.Settings, keyless bool) (query string, args []any) {
+	a := &asks[0]
+	maxRuns, fresh, lease := s.Int(jobrun.MaxRunsPerWorker), s.Seconds(jobrun.HeartbeatTTL).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds()
+	if len(a.Queues) != 1 {
+		var queues *string
+		if a.Queues != nil {
+			queues = new(textArray(a.Queues))
+		}
+		return claimRuns, []any{a.TenantID, a.WorkerID, min(a.Slots, jobrun.MaxClaim), queues, a.ClaimID, maxRuns, fresh, lease, keyless, a.Start}
+	}
+	var workers, claims, slots column
+	for i := range asks {
+		workers.uuid(asks[i].WorkerID)
+		claims.text(asks[i].ClaimID)
+		slots.int(int64(min(asks[i].Slots, jobrun.MaxClaim)))
+	}
+	return claimOfQueue, []any{a.TenantID, workers.parameter(), claims.parameter(), slots.parameter(), a.Queues[0], maxRuns, fresh, lease, keyless, a.Start}
+}
+
+// ClaimEach implements jobrun.Work: one statement for the claims of each queue.
+func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimAsk) ([][]jobrun.Offer, error) {
+	settings, err := st.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	type place struct {
+		tenant uuid.UUID
+		queue  string
+	}
+	of := map[place][]jobrun.ClaimAsk{}
+	for _, a := range asks {
+		if len(a.Queues) == 1 && !a.Start {
+			at := place{a.TenantID, a.Queues[0]}
+			of[at] = append(of[at], a)
+		}
+	}
+	got := make(map[uuid.UUID][]jobrun.Offer, len(asks)) // by worker
+	for _, group := range of {
+		offers, err := tryClaim(func(keyless bool) ([]jobrun.Offer, error) {
+			query, args := claimQuery(group, settings, keyless)
+			rows, err := st.db.queryWrite(ctx, query, args...)
+			if err != nil {
+				return nil, err
+			}
+			return st.offers(ctx, rows)
+		})
+		if err != nil {
+			return nil, outage("claim job runs together", err)
+		}
+		for _, o := range offers {
+			got[o.WorkerID] = append(got[o.WorkerID], o)
+		}
+	}
+	out := make([][]jobrun.Offer, len(asks))
+	for i := range asks {
+		out[i] = got[asks[i].WorkerID]
+	}
+	return out, nil
+}
