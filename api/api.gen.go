@@ -2184,6 +2184,24 @@ func (e ListJobRunsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListJobBulksParamsInclude.
+const (
+	ListJobBulksParamsIncludeExactTotal ListJobBulksParamsInclude = "exact_total"
+	ListJobBulksParamsIncludeTotal      ListJobBulksParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListJobBulksParamsInclude enum.
+func (e ListJobBulksParamsInclude) Valid() bool {
+	switch e {
+	case ListJobBulksParamsIncludeExactTotal:
+		return true
+	case ListJobBulksParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
@@ -4125,6 +4143,12 @@ type JobBulkInput struct {
 	// Filter As the query parameters of the list of runs.
 	Filter JobRunFilter `json:"filter"`
 	Reason *string      `json:"reason,omitempty"`
+}
+
+// JobBulkList defines model for JobBulkList.
+type JobBulkList struct {
+	Bulks      []JobBulk  `json:"bulks"`
+	Pagination Pagination `json:"pagination"`
 }
 
 // JobBulkPreview defines model for JobBulkPreview.
@@ -7356,6 +7380,29 @@ type ListJobRunsParamsView string
 // ListJobRunsParamsInclude defines parameters for ListJobRuns.
 type ListJobRunsParamsInclude string
 
+// ListJobBulksParams defines parameters for ListJobBulks.
+type ListJobBulksParams struct {
+	State *JobMassState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListJobBulksParamsInclude defines parameters for ListJobBulks.
+type ListJobBulksParamsInclude string
+
 // CreateJobBulkParams defines parameters for CreateJobBulk.
 type CreateJobBulkParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
@@ -8523,6 +8570,9 @@ type ServerInterface interface {
 	// ListJobRuns List job runs
 	// (GET /api/v1/job-runs)
 	ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams)
+	// ListJobBulks List bulks of job runs
+	// (GET /api/v1/job-runs/bulk)
+	ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams)
 	// CreateJobBulk Cancel many runs, or run them once more
 	// (POST /api/v1/job-runs/bulk)
 	CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams)
@@ -9210,6 +9260,12 @@ func (_ Unimplemented) ListJobDefinitionVersions(w http.ResponseWriter, r *http.
 // ListJobRuns List job runs
 // (GET /api/v1/job-runs)
 func (_ Unimplemented) ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListJobBulks List bulks of job runs
+// (GET /api/v1/job-runs/bulk)
+func (_ Unimplemented) ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -14717,6 +14773,91 @@ func (siw *ServerInterfaceWrapper) ListJobRuns(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ListJobBulks operation middleware
+func (siw *ServerInterfaceWrapper) ListJobBulks(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListJobBulksParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListJobBulks(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CreateJobBulk operation middleware
 func (siw *ServerInterfaceWrapper) CreateJobBulk(w http.ResponseWriter, r *http.Request) {
 
@@ -19727,6 +19868,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/start", wrapper.StartRun)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/job-runs/bulk", wrapper.ListJobBulks)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/job-runs/bulk", wrapper.CreateJobBulk)
 	})
 	r.Group(func(r chi.Router) {
@@ -24006,6 +24150,55 @@ type ListJobRunsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListJobRunsdefaultApplicationProblemPlusJSONResponse) VisitListJobRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobBulksRequestObject struct {
+	Params ListJobBulksParams
+}
+
+type ListJobBulksResponseObject interface {
+	VisitListJobBulksResponse(w http.ResponseWriter) error
+}
+
+type ListJobBulks200JSONResponse JobBulkList
+
+func (response ListJobBulks200JSONResponse) VisitListJobBulksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobBulksdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListJobBulksdefaultApplicationProblemPlusJSONResponse) VisitListJobBulksResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -29274,6 +29467,9 @@ type StrictServerInterface interface {
 	// ListJobRuns List job runs
 	// (GET /api/v1/job-runs)
 	ListJobRuns(ctx context.Context, request ListJobRunsRequestObject) (ListJobRunsResponseObject, error)
+	// ListJobBulks List bulks of job runs
+	// (GET /api/v1/job-runs/bulk)
+	ListJobBulks(ctx context.Context, request ListJobBulksRequestObject) (ListJobBulksResponseObject, error)
 	// CreateJobBulk Cancel many runs, or run them once more
 	// (POST /api/v1/job-runs/bulk)
 	CreateJobBulk(ctx context.Context, request CreateJobBulkRequestObject) (CreateJobBulkResponseObject, error)
@@ -31692,6 +31888,32 @@ func (sh *strictHandler) ListJobRuns(w http.ResponseWriter, r *http.Request, par
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListJobRunsResponseObject); ok {
 		if err := validResponse.VisitListJobRunsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListJobBulks operation middleware
+func (sh *strictHandler) ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams) {
+	var request ListJobBulksRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListJobBulks(ctx, request.(ListJobBulksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListJobBulks")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListJobBulksResponseObject); ok {
+		if err := validResponse.VisitListJobBulksResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -34653,577 +34875,579 @@ var swaggerSpec = []string{
 	"NNvIotCYUdKTtofXjy6SVHS71pzak565fGlC7/oc7nt4DsyhBlXmKqduVnLK2B2JEe5rkLfdvrtks/FN",
 	"eabRcBlDqbzsCvNR9yFXKO1FMQko8jqU91zG+Z/Z/APm3DoGhtj/vtJLGwA1lr3ZbU1dxV64bSUcYjUH",
 	"2nK1ijoM42k6Pjo/Pn0P2EpXH/1gzfrdMQkLI+9mo2/8GvL9tcqodMo2T3mve/NnNr/K6Tv1bIkYHZ/g",
-	"K0+DtqYKED1tyzFcZuQ+IQ+DQdbt7etBw/rpWcJnEfZfIdX1CaAtBTjaNDStUSU79OOCPutzNXz8sVHM",
-	"o23RVq0lNRp8fdgkcMU50dqKqddjRUUiIKreka1JwLilGrE9XLBsnsThgUkCRBrw5frns8vL05MpCqHc",
-	"JzyAIird6gG8MhF0ASC31PbsDHXjfT0aS2MzmiojI7GJ4IYA0hEe+Po1lAtu1fpM+xhIBYY5JsFEAX00",
-	"XMqTUoXhkFuZLflMkf8zAS2AUn0NT6Kv93b2dl7s7qGcpoRzFP6HGiJEHG8LIPs4wwvxjRNHNlhmt9Ri",
-	"Cchzh5KsRSKm6AzqMCgTqqsr+AbVUCzSMGi3KucnT1IxS3z84w6nsXIz+llGJCl5lm9mabJOfIn70Jpm",
-	"nfBFkpGZqrAJkXnrAK3Ygwqu8ZQJLj/gEO2AbNpV/azLgbUuCzti6zWmsa3S86WxGPdaltMxOHBRcSX9",
-	"paTXK5ypbjE4TR2Zanp+yHuXiEPHeQTnWTxY7Hdnh1F3MRvLIDq4d52pjFTizDvzbUNCFo5nKmjaXEyH",
-	"C9enrrBBc6JSO7BbuTNFn9z90nDCKkfoloKzBKo8Y9aU1qF50mxwXTIUbg7Tbt1P7dO5VIMM+KPUvcrE",
-	"/8zmUCJ+kyVLU5vWT6v9NZH7640sKb80GHRcg3FxhtZ5tNIcOhEcbm4H9M/rnT6Xt2iX26VfqwfHaeSP",
-	"s5RxThriaMCLlLUIHNJkIaUMCl2d/kqqKABhjt5fXN8YrgWSVUWYUOiW34XToY2XNM9cQmPrxrifVOUx",
-	"nIFZql5ljelq8EbvSqWmPJNjSTWSz+BwdYoB78B1er2z/6bX8ZbX08daUC8UPKrR4wyFX3FOvG6bmxVR",
-	"OobaJbYonBymhyeQ+ZaIKXLTVoXb5LO/g2eDc05mLSYaPOBRL89hHSqtAJIQSw3HAHPLy9jUeAMRM+CV",
-	"BqAtj6NLvYDgBcTZmkDjKlWDxbV7uOfUWcKyRHgE50/JUkoEW0zYcFteuP2sHPpSul8dOUbz/bAZrGHX",
-	"y5NhvHa9pi5+QwSvOYqNvJUPWAr8HdORT+vM0+GNnpQxMRvBKW3nuy7TDp4zL8ygwt2v5xjgXR2IlaJA",
-	"9UiyUUG4b5CDACJEY0p5Ei41EEaP5V2bR+VrGxLNGltn6qCyzj8HVVrSrQqekJQTP+pUGwTehWqdpFm6",
-	"Tq8AESg/zxwwbfKbDGeZBkSnY1Nu5GNjepZ2tClt60zqxuzB9ohWmC6JAko5vcHLXq4jn19Hh5EKl03p",
-	"nAtdyTJSx4DRM1QMgaKe1ABBevTmimvI2csOP1FhVo7y+Pyb25Z/GIj/Jgbiv4s1N94y88XR1/iOGA2S",
-	"yyNVef2HSGQ5qWgcz2fZ/SubbH9YYP8GFthAlviHzv8End9fwvpOE1Bz6eor7xf+YUOUbIh/XXXfn3zl",
-	"U3+Hp7KWtNoRGRG/svnM0WuGJEY4QZovhUtbXV0nOG1pWReLPvm95f3o6Yn1K6UGzK1I5JcS/gFzcBL5",
-	"AYNaLeNPuvttUqA9LBmR2st0mIlWmqZz4y5N77XWjVsn1P3r7h/20h/20h/20r+kvfSHvfOHvfOHvfOH",
-	"vfOHvfOHvfMs9s5TrJi/FtrwH975P7TNP9K3/sekbw1VYP/QUf/QUf+VdNQ/lM0/Emq+TELNv1N2TBXi",
-	"oZxTUkr9GJ1C0ukC1UroCI+6XupIV7pRfruqDe0sDV/Sr01ZraTJ38yRad4bl9sLQ8kBihN/3enzlfma",
-	"6lpv3wRVPmpgQ2GVUCen630hf1RjQJjS0p6lcvJWzPrWy13l1JbL9ek/b44I+oS31wkKNmoVw0B7nlTW",
-	"OwmaG6ObDx3ZstXgmaq2rSvMUaqaFxlYhNa+Zr4+Ln5UTjtK324RtoPguH6ptV+KViSdrVECmyvpdkzs",
-	"1YYE0q+lcBuy6AIsZRhhlDc16KyQBjoZk5lX76LYCwW73Duxn8dAv/xLS2vhBcIAkgvUCs10uAL9UkA7",
-	"qmnRtN5/sdeaK10Xa6YekIWqMZTsmrIHSyyJvDsLgVg+JAf8izZsLHFBp3RXC3lJM7HqgAjYX2k8m6sm",
-	"4EW9sGHqEwtnoCT+IsnWCulD/wf8wLLNCqunMwKwPeqfziiq2nFmkcLtn9QceRQByIvbOLToUmF0x+ID",
-	"HNtcz7XQqbApW87YYiG3t6HlqNmeEVpIgeDcVwexbStb9Q49btthKsj2J1/h5wEvKF1xb+0ETjkrwM8Z",
-	"MRjnOfQ+3qI1y/yh+3Ij32qBiEAJhc6TvHe3pZqo9KRVuJ2yO7l9R/fr36WDKxx0RDhv41m2V7ju5wUp",
-	"miZvAtQ52xfYaKDKS9CfkammMrNCltVFrPWPEcVzqsUyvYSePaBKk+mS3eLufPdV+v2uv766XyqdR6+q",
-	"TxZPyWc3VGWUOr/GpF/jO2Id0J6IgVTyW7qgQ8YNEdJ2KJz5ByiE0cPA+JMVGm/CURIHIPsDpO8JADlI",
-	"muQu5Kshjklxn37pvL8VvLNHHAm4GhYvK/w2RFjABSI0HuFxX9u8n6dHTwDrWX8cL/CKADUyZnC9Nlis",
-	"QEkSq0SDqgUIKxgrHuEUZ9MxCsX4RokKGXjmNEzse3uucmm5zxt7HiZ02Y/1KJ2RI8dnge7ItmePwSgZ",
-	"7HpoEPsWl8l2WPU2Ti2hX9U/yzQ17I9P09vWaOvXd2NAM/4B3foqVnhD3aaWehi0cgD9tgUJ/UVaqUVf",
-	"x5o+yWffsawZzrKjv15BXEHtojTcxNHNgFpw4IdA2PjWBIbUO4ue4wyyX28f5HYD+68//fKff5p++x8T",
-	"v57+3rqlR3bBMRD2L/cgcMkDxSqBuWMkyKOyLPVTe69eoWiFMxwZnHvvx5qa+5FrusRixVUZNhbQroMu",
-	"ORKVttGlKQvcKMecu/p4fn52/uMkmBxffLh8f3pzeiL/DfhMpydNpk85fNKOpiOYjmvDnUoTguZklagm",
-	"tlKBl39XaiaEo6YqYqQEuMXAAeCbLRR1Z6btFHbBdCD8w6jFyNE9VU3nGVAzbmlogu7hAQSmnZ8DxNLY",
-	"tmENdIQxLMf2wzKGjlwoQC/puSdFLkDTzl3inD+xC1dntk4DYzsTKkOZ0YKjQXOZUhgezK0n1KY3XO5L",
-	"Fz54oI9RCl2dryBImnLTfEojRlat1ZyKjl4BdTzvGoa3p3sAN7DAvi7vkfbpdw7dsD+qacMXJYzGmbN8",
-	"dNHtAFvz+XPS+IZEYuaoY031hcLUF25wBsa/FOsp3iBA8+a96gwbd08MdpxfLAAXOM8IL109iOohE8BM",
-	"OMIAHAbMKU3onfKuA56Xhm6/pcrRFZjkJ+eqSHWV4yRWfNekQRmM8YcEOpkItCLpRnG1SrUFTUSC084e",
-	"C8MjjirHwyM1IFgrWTzfZATHCrkj4YivcEago0qGaazanve4wtV28R7wyIRKMaBsRYVuktAozSGctqsj",
-	"reo4BkfF5ezPv3frPBXJJk3U/o1mNoNrb4yv1+snupa6umpTlthUkSjFyZrEDhhMgYMi6S7OlfdoRdIY",
-	"zXF011+5/jLG4EB2Ng4z2bw0JKZXisH68COw0PmLRXKRH5YD3+MkxfPUD/FzZs/GLHOwJ0+e4yJJ074f",
-	"Zh36jRHWqst/WG5eqVlDz4Otpk8OT3504Y8ccEd5MbKcGpBHr9n7jLmMjIqE5sptDxsxiwmO04SSYXtY",
-	"H2cMNnVpGGutl/ft+OL83dnVh7PzHy234KoVDwgzuXdSUmIau3IOIPyhybKOJmkBbpT084vzUzBvzOBe",
-	"1fxLBTnS32YDwsfa7yBA5iSE9/It9epMr3gfNKe378x4vl7rLnINDs6+0Qy3zb0nXUNrOzM/ZJdOF3lY",
-	"sZRI01kqaAt3CzwjVvHf282GFdZtc20ON99yKTKmfuRrmvDVwJPuuVNJTNYbJlzmUccSLJXWDspRUnW1",
-	"I2EAhyPmq+4q5HGTyNMdsl2DMQdTtpw1N1nxLI0tZzC0x7+Xqeb4KVuihDuJU4WGoltax1jgOeZ+Xq1y",
-	"fS1N+1XAIiG4/rubc+r7tbCYOzapaLPj5Js+cxGPDtJFm9wk784EEzjtaU/bARIGPUsGnaX78kOWCDLu",
-	"7Q3Bd7OM86FvD+nHbrIM9Jd7T1Y9wRazAR71jDHRGqZQ5gvISBWoBUZ6aPw81j5UdqW1abpd+XiJZwWi",
-	"uv/3vmEB+Wyl4bcLgK+zaGPjOPeEDlImDq3bU4FuU1JKusJcGsoLlg0IQI9QaMZEHMqJvz2IT0CCfoM+",
-	"IooQbFfyblFgMQbdrj98ncgw5SCIngHCriIGa7nEDradjo+YHamSUsXyKdKPLQeuc0crQusyuwH5ruih",
-	"UtZ3ypKiJBa8erEr68oXv8Jc2sD2qjZyB/ye1Q2HpgbFpKO3ouqryDIUvr+4vgnhXzdnH05PZhcfb0Kv",
-	"YG1ztcIGyINsxBIj2FSZtfu8mrqWR3ddN+qYUUGouCGPws2gb08+0f2l1rarU/ElzWdSRMOGNZCWustv",
-	"ubyRG5zhNYFmxrplQZqouIgt/evACqnY9H16BY5M+jTUbBI/hhXgCTYk98zVritukFjSqOQxI9I0lF1l",
-	"rkW1mKfjZWt3DNsA+9qQHQDm1lcFLNqUQB3XfDtbJybioJyVr/Zeve5u1m11017kUFF5+hCeo4z0eryQ",
-	"EoN2vHhvyJYDdx/qrbS6Q9EUds/TEVZLvkGjO1pB++CKl/fuyNnAy36HENNIvjPCHnJNt4EFgf/icbBO",
-	"Nf1TkdMe50TnuZeGfEIY+Sofi6Qmxd3Au/dFsdNgPX3SLS0TaPBkYFMXTWM+RTGL+He/sjmfrmOdwCdF",
-	"/oKgaBupXCvb3P70/ESlfphOhpPAyQcxTQ8nweT64/Hx6ekJ/FvVJk+CiVXi3HyRYKJTMpryH0wAxq0o",
-	"ABe/k+sP/8xy2jTGtVOYOSiXwCVMvVWGmGG/ErVdyzxRkHBlKoq5mC3xxuu/fMBp+iJKWXSnMkp10RsD",
-	"dZM8JtCbCfJEoP65nJ56APEACHDKvxIaAyYFLAVvTELMgQrNCITTtJyGYlJQYGhdgeHdO/kF+soP+ArI",
-	"iEbiIYHkHPAzVNNrpVI/Z2IVTmvL4tIakb/502ipP6R4zpBIojuIlWSqvn+gOd867NC4lvz7f+tmixVt",
-	"8ej8CJTFQ/Tx5nhoMXef+iJD7QafHpJxfekerdplhQPpzHc1VgPjcVK8qxdpq7kOUHYpfVpyhUkwOf3r",
-	"6blkDB+Ozj8eqUZ/N1f/dxJMfjg6/vnd2Xv5p+ujH48mweTk/V+aLvqNN736k+oWJ0UZFCNAVZfTdbFI",
-	"10RHdOv+EmGK5iqjd76FoIC7dH34Jvt7jWmO06al2aTNemW/bhQYWq+UZMOmLRxPmQgPynHwKQqlkcUW",
-	"C/WLqlpXNHpLK1bsFIV3ZAtt49Tf5dc0pSajUDn1gXlAQpf8b8iEU0od/GCiJHJ7pIogqReFIs9oeKB/",
-	"g05zqvXhCt9DM0TV6iWEyxYGtzQkNIb126hLopL/5APyFis7RQ2uQ3Ug+Gov8SQlVKh0PSkayg8UPj4Y",
-	"nG3KzFDvvmSDKQPeo7Z2EkyU70btiO10C82zM2pq1GAkp04NG9+TElI+anhvTKmBtuJ7gjmxon1w4S1a",
-	"EZyJOdF+0JjRoiF5lntKbmvVc75GlxtVFkljhKM7yh5SEi9VrpFfGRwfAWJ3DWrqAZxqo/rZpD9LrlRc",
-	"K3YHxZ0YSVv8EGox7O+CQYKKrhycPmddrXXUsTsvW33Plv3soFoH9oRERLG6lC0b66mrfuWXe5Muozxa",
-	"5dRzFEccMpurPpDXe7v7+95Ui5zezeaYk9f73sHAn1kZ7eX+21d7b4IRzbvbP0kRpY0N93IFkN/a927H",
-	"37I3I9hTpMRFLLWAFm2gkzuUMoR62d0uHbpdvAu/tLsvte7ecgcaSBYa4MZPpFng7DBQnXqh9l0fQd2X",
-	"bJqj2namq2S5IqZvbGnY2vl1BBrsxL4vP2fHbL0hlONq/2IqdUGfLLgsmYcDTNQV5jO5GH9pBSwzyjPu",
-	"UzgudSUPecSRSLdK7QjNgOGhCWYvCInhNMDBoIvwcPqAt/40iI32wfuTmxTSECwpnHbeSDnWjCf/TUp4",
-	"D95HIao8gzRuz+xpisCCV2e/0LhxqvkxP7RFGLs7wc7OjoUEhK1R8eqwJUhY4y47zQts6XBsDkTtkfM9",
-	"4RTdgIdFnhD8JaFLkHYbqc5Icx5sKXk2t1SDbc1JhHMOiQmCsTvVe5zR5YFurdfQSdkLAFeh/uJUgoIA",
-	"fTfhMmPzlKwHcoCrd8fo7f6r7z3Sqp7BWS1RRBiBwxSyutIkEsrk1G9oeCeWp7GU5TiKyAbKgikXBMcB",
-	"mGQxwvyWauoPK3OGJh5i0gPUjln3UIOtpj1BDmzmC2luv2AbtSkvIN1QWk16Sx5fsEzqmwdvwUHpi5dd",
-	"CzxPyaHGyFH2S/1GOkO9lkOBni/6l4SeEBy/hyyzY/2qrzIUNCa14cawKoGbqPQ0yJCBnZ6669rdgdiK",
-	"wP66OlzAX6jEbqkatn7ovgmpeEjkFCLO64SDybJgOY0Np9Mqbu/qfk3e7xKSxt6j1st58zmYyO/GjaWN",
-	"UDdrCcuuovEDX5XDnUNP0nOECgLu5P1fZpdXF8en19cz5bGzLpsi2RBzqzA/lM9xVzMKwoU3+8B59nsd",
-	"2ch5OSD09q3DR/c9rnBnjJfgYhFpw6bKWwNlyiyL+WHRd32hWGW2Rbpo35tV68yz57hcqspKmtA7U15B",
-	"ijplc5hyDeV8mSx5AbiwugizcdLdBt+L+mC7efbiOCQWmKixcxYt7FnR77gI/qAgvOVx9W2ECvFL9TtK",
-	"qN7QOYu3INmgNE+eHfAWG5xWhQBSHZ12mlhm8qAaUm/YGciMG2N0/cQe0AIbdFZpY0dsTZ7X9HLz0/td",
-	"fhvu+iVoQkYAlEOT9JBoGKqpCpA9S3HcGj+WUgac211s/e9vwzkkW/a8+lyvrTV7nWCqxV78znaaj8iv",
-	"GjwiP5ONMCJxaFTximgMnTFh20HF+1VMSXjX/5kW2G3getYs84sWrT6DI5U3uZtKs7aZBlVfkPNmoNbQ",
-	"8FmZxnEYBgjZIwapxz6KtBezJAlbMCWtedSlie7t+OuxPJxJO9/BTwl16kbt6KWi6S/xFm+5moRUjfFm",
-	"k7F7rFydSebto+IK6Df2nQYcb/eDpWo0ZzmNGisZGFdfGRRou5EUebUitx7mpjvz96ocCncD5urNOlYP",
-	"u5+6b8eYbTDnnVvzqlyT5MnbrVo4Q4tk3MMD80GH2cbu0r6KKo5dglRFicDNaQ2QRDgnSKwyli9XBtUn",
-	"w4IEpRICHUnvGWR0P+HtZwtg94SNeAWpYSZ/sI9KUbEwm6A+XPqQ27XE4IjoIKU9+egKp2LW7cD/6ej9",
-	"zenJAQpNIm0Y2H/PMqmXhzrkLO+h/kunIdnHn1/S26XoXXicUMr24trmNCVbKhldgJKIBHvKTX9jAJ98",
-	"PMbMrqeERRyW0CwYjQgKzbGET1nJni5j0aoVfwJBSval/9mLe11kcXkA8C7IezbbWAT5PgprxYBvKjZ1",
-	"Z3rrS3Madot3wTAmKYm8oTbbECBMYh6WAGOLgiQFMKMu8RNOUXICg8rp04KSDCkjFK1wrFvQx8ZcSzJ0",
-	"R7awOoDLasBo7klPr8dUW7j8ebdv6YWmomudUl/yNXDBNrPe2tO1YJvSycqPEDhbks6yoMJTc6OerzpZ",
-	"oGBCbsEIHr27N6aew92K/UHFHQZmSnlgGks7Wsw6d+5XgJIFPK4FVECnUED6AVagGPql4XL15Z63zAQb",
-	"5dhUX1RZTFkDMkzMyMeCmnyKp9GyC37uyEut7DhotQV2rlExtQxqK/Uo6mD6gH+VTYKGyllu1XRAujLu",
-	"X2wLI6UpgpUnnlFIOdAdapxMDJPyc3J2fXx0BcmFp9cX7/96Cv/6y8fTj/JfJ6fvT29OvcG0sho7zHlT",
-	"lMSlWl6CxylTQwYa8lAaf5qeTG8THRIQaMHkbvIGhKFmju4NQ5Y7OHVnykuZ62o39ek+ONBZBiNFaQDG",
-	"/kBS24KeLPNtkWpYXaHH59Hl8QCIK10E2tA6htGlpJ4HnAgwI80hgLIEGpK0hspra9+4N6/3u+BRahU3",
-	"8pxa7sAYp+AFhV0GqS2VUpDNISTMhDhNQ497cISlrozqppiHdt8nHIqdyl20jLqgdloScpZEAjTTVUIh",
-	"CK9hrv3uDq/tXOHMBhyMQL1VzgXS1rNcgO2TUx97jPFatz8r1HZzc2kiLdxAawRoQzJEIfPnTW8Ke73f",
-	"dSvjbDvLcuoLV6ZbFdD1f3k/O6zQFoqCG2uE1RwNwF4Ro+n2AJ2cHp0Ud4wx/yoS33XdlfdUh8v1CL2d",
-	"MtbxastHdIO6atZ81YTw4ytyplRiZxnNkEmakfbgpdbo6OdgL5kfnhDp+5PT65sSUfnNEr/VJglTPRMo",
-	"cFEMNYnQPCuM09+mWkJJtk9CZ5rA5jbAY3JHS482MHXLLqc7u96yfGMM9d0ceL6+LVeaXRRBOcVv5rlQ",
-	"lDrtUTpyzkQhhp34cN+078FafUmRHxp81Sq9h0TcyxmYSLmJJKoJoXFfoVsdoruExhyFd3hxh7U8WQmx",
-	"CaeTqpnQMtkUmQiclNHo66t3x+j12529b5Dtcalxnw8RrmLOWID9hWTjOEn5FN2siCO7yZqT9J4okDbw",
-	"dShbsT+MvgNLXa462+lobqClaJs0Fz0SVCoVHY2pCuCJUmo55I5ijrRu3ulmKsP99HY37UFclTcVpZrE",
-	"BvjUPiX1FU/WEJtZ7qTXbn6KsfmqHsflprDf2bLCDHMm6zj1ERVhllqHBB+Awr5UTZhaSGdBWO2IaqTy",
-	"w8XH8+PTE4Xz4V7xB5MlrrL4eaGHu1bbp6OzG1UAdnP08+m5tNAUgJYt/DIVXoGZqs14G3E247YTInVy",
-	"xsHH2tlYxQ7c93QujMbhUx0OKkDDCYU8iDQl6RRdnl7Nfj79vwe6f5q1XOWx3ZGt6g1o8mBvVQWIhqOW",
-	"/F/5SwxCqBalkO9YJPMD69fOdGBq3Nq8UHamOiZuy1UVaumTYKIX2Hbkl7ZVwZA0lJKO/xQl/V9fFeuj",
-	"gI1Tdz430+xlRu4T8jCuFEV/fpGQqd1HdWtY+5Bnd2TLfRkLW0Xu8gJBhc8mibQTElO4OBliG0LLuotG",
-	"rVyD12FF1k/wUL/+HEzm29kyY/mmv1J4DI3Dftie4zXxKIQ/bNEioUuSbbKE6kTWvR2USk1QGcslMTvf",
-	"zoqMut7TVtSQ+XYGuzd2jL1yDGrkdoLqgdcbX2rfR0BYF8Tk2K17q5FuAmRzLkBN4yhcsHZznMN2990u",
-	"OigTbAvPb5DGusgaKacv15CWwIAgwiL/W6pOpfDhoY6AKgxnnR6uahpv6dehE0UNvwFpbgobAa09PkQW",
-	"yx9+NdXZKtflnmRl3u7UgWvhPzu6vLy6+Ksq3LQF4ZdHH69B7KvFDWkZ4DKhEUXbBYMBl2a5IUelP4Ub",
-	"JR7iNXXsnCyB8NeiSKvf2wlUsBUsgif6T01Q2+dZKzlAVKmlZ87RzpAW/m+q8iuuGaoz7s0mHV2eFcn1",
-	"UneRBLzBYnWIQqWxh5IfXx7dHP/kqpUbnHOVySpJtCiotJk3VuNvICDIiRvjsS2qlU0qpNV5nyuP8/dP",
-	"dRzQDeKfIkFRHvqYTMI7QjYWt9iblAM10CazXT6FuMBbLjVh1U//AfNhhaRXpsFIZ+qkxYFvK+QroKvn",
-	"256QNP5rKgjtVVjWEI6BpCjE8RJkCt6iVDLUIuqluqvgLFol95L/JRStkzRNdKBnekvf6xalUm7tHLi9",
-	"U1XD/0wq0Rxv+SF6sXtgPYFTZDOTUyzAzNAhS3gYQTN31YQ+TfUCNbeR1LdI2YOvQYHcvpTIfW3oo65G",
-	"MhEn9Ww7G325+3pvb7/OSV94r61izD1mVzufKDBwVbT/gLdTdAOhOniEEslQhT5i5V8jYJPo83i+hbcS",
-	"15g7Clr5TApVn9/K+j6V+zEzMwU6UmmoxHZeODDfrKqNYPNsMVzhFkZnQsWe5gRtMBeKRMZCC9kNGNEa",
-	"QZ9QS46PoQUIvgE3sOd6iHZ0nVW2NWX7Hf2wiyBUnaf5M50Nm1TrkMQF3YYFM8s4LK0BmljDC6ohMnqQ",
-	"rDTKBeIrlgEGjQoYqR6H+o5C9G1X/tnPbu1z3utiJwc/xmHp9nPTf+8eSnMgzACfEkhN0CD19bIcTtXr",
-	"1/LtTr+P2emgOOPWPG6RbY/SdMwVGh1Y/IcG1v5neFo+t5z1lQWHHlKNUJSp1Jz8UOLWWcO2cXw1Q2Ka",
-	"xsfTVDWoyTCcVp0JWVGj0MehWvFnKCT/uKmm+72bGwKsRr+g/D7Q1pvzQFLxAj8lD3K37th1F9ZeSQZH",
-	"fpxizhsAkagtudIWG3RyWuQcp+ChAiGnZ6zCDqn+5JQIyfKkJUQtYDEgM0jNaqb6PASThN7jNIlnGeEb",
-	"RnmTwSSy7agGjxlbW4xuDwC3IBsFoLJMKByQZcLgzqAxeTx0bnCpXZVjyzJKNN22q8/tFTe/OHXYk4PJ",
-	"r5zR6RV++GBBdjurtEWWE6jq3eRithnWZLe5FE9HYdckW0JNsInFfv/yzetvLHw5bAlsqOljHOrobHiA",
-	"5lvb/FBXvC7xV9yEb6W28zmYUCZmeLNJE39mrxzeJOusdMtuxPNMnwYYN7pBlr5d6v6BN1UNO72ln9zs",
-	"InX+CmVgq0TynBBqHi8gJkNnS0M/GsG/oAmWbYuel4PbGHKldsm9jNiacCTvWknTkQcM4ysIJmipZR9S",
-	"bOArT0ZiQ682Dyo3ToSb6KiEsoUWa9ULIAGvh1bwhdq79Xavtbd9O8Zp2tb3bToyWbN16891JmSiLOam",
-	"ZP62bnC73d3gPMZHHq30jLplrV6FbblahAm7dr1hNa5WBV0tWnKKjfBDRxTJ49kqLHLd6MekKA4oCbQS",
-	"2afJl6/vcwmKK+YLZZzKzc1YSoArxgwUXMtjnVjsWrUsNbIf+BoIdZVQrXoVxOvEj316ldNj1S+A8MFo",
-	"TLaPuW4C2w8gzpPFqVfQ2Hh8bEcgeNN3fd5JDlhr8fHcXcubkNzs9zpL9CqIOT2l8WCYrE+qf3NkQRG8",
-	"2H1tvmmPi2BY17FAba5JEYamzImOg/TqETOqYVZGNine+hSXMydXRd2bQAkLjfsR4TRtculKHjRsFUIZ",
-	"Pd39/xWXklrQEie018YMaZk/op+MU7sztMNKrbe8U0Wiaa2JyKUZ8rRATDmU5gckGdg7wY/98Gb37V4w",
-	"qInITQUBHWlIylovEch06NlMxFnR61evXr5uQQKuYoj2aCrScE4ALzqiakY1XGxmRcN7dv6DgUb/WQWL",
-	"XZdnxxrOdGQX9b5INr8nPMw/AKzls39TrzQAHB+Z+6S31NTUVLa0X7+8Voumu2Vee8SgR9e89gF6NM7r",
-	"qMtq2Pc+ztNWdYlRMlaPrStJnTJ6PA/aFACKbfL9TJC1wVqsqEhfQtn5R+svRZabz9EIFenWiJJKHwQL",
-	"VRgtlxY8tP4DQbzC9az4BuX4uZSmvNEMUITNn0bZ0l6HIDw4r+tE3izVLAhN4VDXJfeBciaBxFOw7FLo",
-	"yZ3tL/WKb+tnpNt73p1lrUZu2NRr9QnjzV5FNVR7GMZwjC+hghTVslb1SjEX/FmOqsPA0lQx1MYaxBN+",
-	"l76aX8YOarX2r/ESD6TFcE0EjrHAkCGHKVKjKSWYM/nHUF2CUOX/s1xscmGTYbggGw5xAYrXJFAwLyY0",
-	"IN8uslw86TKdIF03VXRdOfRGQxkrKF4Fs8un6IyC644H1lRSJQQi24LlcEt17ZRamioqgNBBypbcAN3i",
-	"uXoTiwr2bms7FLzERZV0U+7v/u7noCUzA6w8MHHUAnWUQT0fGPwVhVye3BOjZjSjG+3vOfONqo/af/lZ",
-	"md6QhjLrgVIDgGDznCeUcO5vJu6B/irxufGwIRHsQN2wI8JpY3SI4CIoLkYWCxIJDh7SjKy1C6UFMEph",
-	"jxUA7DPTPnc0cEyRMuZDHDEIX5BxBKL3YYUFhG0f8HYE3shbb0u65hN69VT8NAcXuiGEe0Zj8ugyFPmZ",
-	"izRZrlQXpzlJ6BLlNGaUHBrscmA8up2N1MJwpgo8pr0j728qC1MtfNs24y0gSeN4plyUjd45KAZxQY3h",
-	"0rpko53e+J6gfDNFnwCizWWboeJVYdF6R6mZWByWAN3CYlS6DJ2Ucfmj2jgnvN8pHIu+RI0f54QFIcAu",
-	"BYWWTwEK5Z/+j/7PbvSz0uhtVPhSt+UC1PnOfCoaH+vM7goEn+km3MXLT3VWQxkoTvVRbcQgrkKUqQCo",
-	"6IZvBOymNFkQ6IbXZ33v7cMVLDMjzUcgNwFqZucVAHwnSkjMZ1YuNOf2YbQhGWdUA3JEooO7vjZtJaQG",
-	"1MgOtYDU9aPybjjRo8HwS8FEpy+MQbt6W2rG/9QMjYtG5enAJGeU7l+olLFQ6i4pzojKPdQJGre0RV1T",
-	"CYq3tIYiqqzxjc0n6Ix1XppO42WkwN4d+Gt1WUs88zevrsKU8Q3uFl9vnort9n1f9V/ey1qB+uuSQ6HP",
-	"61DoVUbJk7JJqqh+bIrEqr0UGkqRzKEhaVH9Ku+eFuHQuDCS/8g36r70028F2bxny1blVjJYnvONi3Pa",
-	"iJ5mwnqUPECvHELFiMv7UndBjGejNbBXeojRA+w4A6x5H2uviqrq6DMdjWiquJMiwxHpvALfPxWR780g",
-	"RD4Fv/EseHz7O06Kdrd6tuc+7Sy4J/hfDfRbs7DqEjyTVBUnl49VFAGnt4Kx7lNHmpc05TJt1OWu6xho",
-	"huLrA8DnGLBPK7eDRBW5XvAnhN/B0r/7u/yfz99By9jglmrfAqPlmk9bfWd12qI474WrPU+0nNLghC/0",
-	"Zhlpaf5bqtDm35ozucV+5FEQGr+whVwa1+qFGcb+YaE6YDghQTWMKGfdF1p0oUIOBBzoo90Wgzu9ezyK",
-	"vMBJOqRPeVtvjVJsuiGmPANu5O9SlKwJF3i96e9x86sA3lBzsfTAtDEp1utO3kT4Y/IGThNQcMMSa1AA",
-	"0Noy1XU1ibe3XNVD0k9z1GmgzU02jN4ITqwA8TxaQcNJ7bDXTeumCCo4GCUopyZNRr0Lhqr5Jt3BdfqE",
-	"LvYVA89NJOiTI1s1oXrN2dcGKuM+GenSawpGZ6YhleKXoHFPDiYZ0Yl9vgNiKGbaYUF9O+9q97ZNuqGU",
-	"W3pHtgcoVDOE6Ov9nbffqCbXGRF5RmfQ9xi8AF/v7ewokayyufESf1NmtXadlXe97GygfeSxIvoWhBT2",
-	"hBfArLBgVH0iXhNEwSlkeoClBN9LU7Atm1mBvhX2Sa9OnK5ZUsPRcFPiVebu632pB2VS1c5qhaPac1JJ",
-	"GtcgMm3XweqI/hIIXrm+NjAJBAaRyUEaP1ymhBoUxeZuc09KXi0rzx5z35ZXwp1QHSKCEruTJExiVUGP",
-	"KudRbHqgUterWeu9Cli7kp4BC09pSQOoqqba1uKEZJlwAagztuoYqbIoLWXWJCPpFmGUSt50qD4xTKjU",
-	"aMIKyujAVtA+VdqTmQXV08YD6M6ITh8hfZ2bxbYjne7t7n+//+bl6/3vh8NFlH1iDf3acMYJkrp2EWQp",
-	"pT1HQpWJuR5VR6uMC0zsJp3vd8QVg1LT3gFvCAx2xbrVkJ1wYoWfw99sMCNRwlWqBJmiUGrdIJQSjq5v",
-	"jq5uTk8OUaiD3hpTEjwcdp/DW4ozYlqVHCoXt/pFDmLxXQ6rzm/94+n/z967LreNY/ujr4Jy7apO5siy",
-	"46S7p+2aOuW2nW7P5Da209m7/ppjQiQkoU0BbAK0okmlan86D3AeYj/YfpJTWAsASYmUSIlyLp1PiSWR",
-	"BIGFhXX5rd96dX16Y64ciPwH5uJHBQpQzCY87uWB9kdwKEfSReWBxGYgAh9gCMgjT+fgtNDyHSERgbR0",
-	"ZoDg0mAgXw0E8tG8uDgvn8Z2jvYgjy1so/jSnCzIYYWI2rcsErf7h+8VwiS1wmvW1BgBodoAn+kJEoxR",
-	"6XRB6TTqu8SNaySIJjJo42xK5GggnKzYvrQ9EuCezP/Oc2Wlj+y72w/Rv7Traj87sUwPSsMIkd1BW0QP",
-	"c8DfHvFThovvZ60yeV0YXEW1GK5kjwyZnjEATLAE6ZWKq7clKxi9H99GGbLe17OfA6QUARtaEiaiPnEd",
-	"kyGVJJCYXWGWsbroprZ9SSGHGxfraTethz38WBLorW/411KOddu7/ViVJFsZ0S7K4RYP/iknaYIy8xoz",
-	"0HFHWaQaKiLyqDChPS/sXrofe5o6j9BCXgMQh2pZ2aYgbjGzZ/blLXvPwkyvszMwugiqRcyLHG0tG+F8",
-	"v5zG2l50IZlU1GFb3Oz7Umx766E9yXuEO/3blhRqIXf7yeKyi6HWBtHZxTdfXKZeWZkvK4wqlbSwtZeV",
-	"4PIC1snc0hZYZXjhIb2BrUnVrRzVFF5RTYdUse8UCWMZ3vkCBETfb9DY5kkBN2Kc8OrnTmSWumeAr97L",
-	"2WIdK42LQrVuWVcYgZYNnp8lRMsOB/B0UxrmpQRg0TJrbPAXDLpVebslUnOQktJTG/sE63DTkiQyjvsE",
-	"SlMRvmcm1wYmnDls3YQSz2OJ1bFg5Bc5oL11XW3jWpp/yzeyCQ2F18J5R/H1oYFq4YcIrObhnfLUyTbK",
-	"cUKEnBWrvZr3GrBv2ACo6iZj2Ql0X1Qus/3yxgbCfOImBaF15eZmKY1fdCtup1xkGhSu2Wnx/JZq+9le",
-	"by+iHD4xOpuxu4jOVf4XfrNqIdMXQPHXGtEuScyoM//dvapa5OCstAIK09gy0iwY4FivJySwXuDjUz6e",
-	"QLtZxNouZMSpUnws6hriNCB1rKyZ2RAmHnms21oAmahLSJmjNxrOW6gwtzSvzC0rGO7VjCV6JWgS/D2j",
-	"YIANxDVHzX32fnNytpKGjDFQhKtQeLVVewZfo22hgJlONMhRaIDaLIsj+LOy/iKqwSW+Fgwor5JUhkxZ",
-	"nH0jTCA8uTrxV7/ajIm2CPuWqPyFRRGYCsxnoHTPfETufSrXimmIqLRdJYXXLa+HTww1KlFEMHIt6M26",
-	"PlyREYsrOmB/7O1xdVt4ZCUzG2qHZiWTjAo7HculzU7PNLpTtYvwsbeXCa6rv2gLWClcUwW3/Njbu6dx",
-	"xhoOeDappNR4je0MpPGD4beVLK6LkoluCT6+52WitFr5hOaLZGfHDcbLR74wK2T4DISltSQX3Ot6qbYN",
-	"dlqtjbumZm1qBUSw2a1fuGV6ODSRji3X7nI/tfoVlnG0mxuvqEHfoiQo92WtOBUWYa0YNPIVFyiJ4EII",
-	"6Vo5UHWC0OJIL8nmunyEu/uK12tNOBPHK15HFW7a5n2qjJPanNnrUbEtdltwXL1Y+MGvmq5mXVCqiZK0",
-	"tNpheeLadgmBfdeyoF9kMVIPQt64Yt8tZeXN1hW2cBWTvl6fVZEBTLkofbY0jYtTjy9ROd3G8Ph5g7m+",
-	"ygRMtDfOFuY5Ey2E09zDdYcqN0NcldavqEWseMnVyX83BZsAq96kEtbLIposRb7SHMirMJ9fTTj3JVHl",
-	"r1IP7rUh6oQVtjHlUxZh57sREyGz1Yqqtf74LKj3c9HcqHC6dn98Uc0SMrHpGvjy4C0WgCVtg8eNOgaf",
-	"0RgAcjQdq+bAryISb5m2VJHA3C4gXGBGGCrLFuow13cUKvx2sYYTwcQtql3guEmYiFQlt+ArOrWmUw5W",
-	"c7TwBQKxPrmG75FgnBFgbjEGdA8J+WdcMWhowJVe6GdZg5fN7Y/fZVXjFEWC3+VwYSZbA4Oq0UpvBf8j",
-	"Y65sOU/7v3CNhSI+BrJNEZGgH5DgNiDBcUCC/SBn1DaPRxpf4+DYHlu+ijLFe/RraURaruEq6JnnQDAr",
-	"AzwfUzoHJtnuQGOVeMJrOlc55QFVeeUXlMYCdKFPTvEvc1TOE0Z+l8Oc+xbXGLt/u42TxDTEJuGFdXfx",
-	"24nWyR7KzL/Wxlms+1HcT3UqJq8ocE+6+M+Ls7c3F8UgfnWbfag42iDFtePq+o0K6ovIzcbgy9+AE30d",
-	"ZAtuWzf9L+R4g0byjkzOgnny0g8pUAQ37SZfkIiFBFfh3G6WE/6hom5+AwCAR85M1Ta59R+2Ki1+0q60",
-	"GEAGIy5oXJNmwKY1OfE7ppdmEx5OPGGgWcqRxLogo1bx/2p1de5foVt764pOmelQTtmtK1WpKV1IaKp5",
-	"yBMqNKFCzVgKUBWZEvYe2t5h6+nbZ4c/YZmFVd6ri8x/yom2b7co8z3EMl9gtt/mPk82rIw92rKKFTBa",
-	"DetQUXEsl6L+6EpRgU6/tFcPV+M37HVrcSLPtixUfPLjUv9iX4pnEwJ++MUx9ZwCK1rUvkoP99pCNmFN",
-	"H2g7iV/ZAeaLkLeqGa46w/DOK2ayDlxgrLSCrrOANQsbsDBP9p6GGuL23GiR4rmBpEdDV37sAQhvz84u",
-	"rq+L2IKby5cXr9/elDpNO3RCnf0CKOlXVupXYX0rIOZrML6273vto39r3zX3tT3eCzKGEQhIbyoi5KzW",
-	"467ltLehN2tE5NxvUxqx9V2lSk5aoyL8opvnmbg2sBQ2Ib1pbwX4A7Wi8C3J9G0bJg8Ho7Qr0mrYi90J",
-	"Vrsttbka5JpoO+rG5+G23G1l+Twkdif2yBPHwdcjRznlRo889UjZZyXMdo98T0qA2h+I3Y+lRg0/rBNv",
-	"GNltk8LDsjZpcxC3ORHtYejK0gvD6+UbfUFaSvukWoHLlDbIRC4kzi0eMSd3rSAigjys+2VbIL05lugw",
-	"bpG9ujE/f+sC3KubtJWH7x9VNUGF27acI0ajW50lMVM1dvVvp2dv377MuzjHjKYsInOmN5itCaPJ5my/",
-	"RsS2u7rFSgGhWM1KOTUpaDz/N2sBg4KrMi03v/KehtkiZGLtha0v4vesIBUtZ3oqIz7iLLpVXISscpaa",
-	"3aj2kNDSvFXNtn5B0zEjmFnrkTtm3NdkEafUcHMD5LvmOb8ymvTIzevT6xuIk1kBgwpRnpIpTVSp+U5b",
-	"ZumKgFlxPKXNVJ6S8lYpL2evtOVrFyvfL5XqhiP9fxufpMVpK6Su8/KphZZbjEnEoz4JptJ4ImOaAL0o",
-	"EHrF8T7+EGp+I4ldeAiUqCNWkuuBGPGUqQKtozM1xzTpIw1J4m/MdeVtHOQSbtUfiCBlCZxleIkMwyx1",
-	"vHu+LRX2eYWfaixCiNlIQ30gXDXjcYyXDgSQoU6BxnbpeVCpWy4D9HORG/j2Lzcw+9+FB1d6AWYe6/pt",
-	"lWdY29p5a+ePZNpz3qWDx36nyL/L/mQdNBLwSubRdbK3gU8MMOnmx7QR8Aq1b97VvMR6VhH/y559dPW7",
-	"TJnr/93iXZiAji0t3gYfcyF0Oq88zZwQ1IfWgKA5hfyA2QGphY765zv5+10ObyHdX2K5VJXitTgMYO0z",
-	"+0VWtP2yBWRS5FWYCR03ECc3W4XXXLUWOEmb5jUXCF4wU0FkmhcVX1jfWLMECQh0ysdjx+8JTYph10Dn",
-	"Btu9OGcBrUxbrYIvD9mYiubw/+oA66UGOoxQYi9M8FArR1LkbWv2wDuO/XWd/Bi3wnkXyLVkyZesYNn/",
-	"5TE2+7n9cUHmyn/Z/Oy/6jvsNEanV2Yui6ymPZ9pw//9LockLzgj9izQMuFh5SxaPFIl7CuPU0loe2Le",
-	"qr8WW9CG2rydK111Up8qSywLhQlmnMrTDzdU/yAWC95k1a4FbEPFUBMzS6kZzP/zfw73f6L7o9P95//6",
-	"8NeP+8U/n7X588nRx/+omoTfchhOC5UxzHjsAiwVu3A6rcE0j2uK0H6RJGVIs28BP/AEyH5XClkBPbR6",
-	"PXJ44FhWrsE7NpxI2dYg3CQ05q6pAQCvZAI233Nl/OR2z/QX1bV0fTeZW3F3P61RjfBdNaae3TOhgRto",
-	"7WFuZ/vCXHEDF9iibi7GaMRXCwhyCtnqb18vZk9S24q6+Tkx5vdM3GYVRNznzLgb0FEOfkQyoOKmJJWz",
-	"E5dhcOWRZiQp1oOvV2JNlRILU1bFHDqRMwG9BXqW4dRuFBdHrrlTXTkifmnZsfhY9IhgM2bm2Mx0Y5Ik",
-	"u57XOOoKq2ijKoY0Xgce3zED52Jxd9N5eGcvAvhTdeTRvFx5s5c30NKT882Xr2lJmaxivnRTtkLzXcDd",
-	"N+1JXmm7pcY+IGNJpCg1Hc+peWf4bKK0dFFjb0NpaSwmIWfVUJza98h1yrLIm489GWAAxEc5pw6c8knK",
-	"Rvx98VfF3Ev/L8EJEj9MGRWK2DYsfo+0bYtYBCMvbxr7RpusST3dYE0Pt4JmL8+ZTjO2QJ+1A9W/WoQA",
-	"B3dCAiFnJSovywDmYXKB3fcwHN9XyEOmsXHqYo7TSFhvz9+j0rq2qqjBe729erEjtWHGsGL/PiDllt21",
-	"zX13Z1ytyxb4G6+ts7d3bFbG0d3W6F7yP5Vk1c3otTc8dmwGlyuwK+s8zY1Yao0UEhq/AItC+FhsWLG8",
-	"JkdXmOpK9uehknGmGZlonZjTwvyryNurF3mdhmNUJAx6gZI0ixkcFHLWJ1cs4in02UGLUXvw2SL6+PDZ",
-	"X9ceH5WLW12qCWKKSGxHUKYnTOXuvmp6rjXBRa871yaSTnnb8JSY32omqND1XTYgIgG/ISEVZMhIOJGK",
-	"iepDK2L3LJbJlK2+JRwZZk0JVXfKURcAtpCEKYuY0JzWdGO7Y/Pa9jGnby7JHZu7YH/eonStc5CwdMqV",
-	"co3CmmPhU7meEwNa6EMHA9wVFTMjATbJgfEceuSTlIUyjVSlA4IL0jQaY389pb9j/LQin2V/wcWaX6Rs",
-	"3Cg24N60PLHFgS/ecmGYC2PqFWW1LGaVOgcKiVoXADn6AhCfNBOK/C6HVcVgy53lmgtMKKdTWsmkdzFN",
-	"9Px4gUKi+Y0jpmnYtid9lFLejkxhwmiqh4zqDa9S7I9GNcq9PWCdVZVhRHNQ/w1Sue3myGFrG5Rax1K1",
-	"Bzq5IsoGXVnrq9LreC+Shf1eP3NJykXIkyoY9zug4cuVbJEGuKb65Y+MZaytWqwvVM8f2K6Vr0U0VkeV",
-	"leVjcWJGtIyjhv1xVXRXzTMS3d3WR0Mbdu5BVdSocWeL0sp2DdiLdZULOCy7tgXpLWJHYbssrtiCCij2",
-	"CWnSDQQnBGs1NqnhfTeZb1sk/rF2WJsM6NSWDduIn6aprqIzqFX772yK3JhXkObDbvXm17fFEvM8U6RO",
-	"ChRedefFNvblYRWwySnjurL6xQeuDsPja8Mhi/0xQVzh5fPOf07BL5TUPz2qaq9fUL/LOO4pFXN8GtUQ",
-	"6z0plu0Tc7E5628Tlt7a5RzKTERGt/RsgQs3RrySWDOH8O8aJrUl/vEnTUr2qhOIz2VKEiaTmAEERDAG",
-	"YA9jiWdQFblJkWVlNvdXqSqp3BsfRKtBU/kxUkEgbGdYkzHTULRalnHotFAIl3UUHVzBVOCPherNyhWZ",
-	"pVxrJnwmbXEozYPsti7/+vwfDe5ThQCr17MbsLOcAn7CaB3cCBXKbOMoF96weZAL7fi1MS572/UhLvjh",
-	"FRxnqR9/W76SnCkCG6lIclddvwA0e7cNWqFz7e5kO59bKTMuLCTLGjZAzw9mR5dY+1w5MrJrnshERGhu",
-	"ObV+lNbVT3FMR1gPmBIl877vdvq4Ii9eX980fGRTDc81livLOHLavqElmGaNlos65pAiZ4hXV7RohbpW",
-	"MqriiKh5TUe2c9uG0Wkza7Qjm9IZk9XiVyErCzPdW9oqJXt0aULqt3ZN74jTs5vL3y5OyPnV6SUUb9n2",
-	"SMrvtAlF8gA4fgp0mScgoPA1JKiFHIh8eY1YB+W3szz5gQWTKpKye37PIjK0pEHsvT4h5xc3p2e/XpwD",
-	"4Z5MB2IsZVQGbOKY93p7btB7vT0zFvOJvboyr+JCl1vFm+s65bjuC0Yx5V5Be/bin0pM902k1rzSeX7F",
-	"Qulw017P369Ky7n4pGAzG9KlKSM0DFkClTiWF97OwZr2+GAya6b06g43bkJRUfgHj1mOhZjnvaj6jUnU",
-	"nzbqt/zRtwJx3MONK+R9hauq6rkOoo5t4aCrvDHu4FXSTLSI2CxUCJcRD5X5jaKAQkQgl9KeA9j5HlZW",
-	"EpD7I4fotCwMPiybds2m8KiOyNH70gvSU8Iq5GtWWoh6uEKdxjTTcDZhrVH7W+3dVcGvxuL4UCKIjHK8",
-	"iEXVacb+tZaZE68qBFzq1qwwl6uW6bw05a2IxbdkIyrdoBGtTbGg0VPb9NCL41rlJDyd0d2s6wXZEK37",
-	"QHxCWMzaFYcV0WyaGHWBqHCPvoGz5DtzUCtAdpwSHAEeNjBwC+0K/uMDVqsPRMpGLAUWOGik68s2YDuZ",
-	"cWBUxthM0GzPeC3H5gZAF9N/dfryop9QPfkYDAQXWlpI+3fKdovvmd9algv7QwK/Q54O/Jy8FrZ0ZMRF",
-	"pAbCWWRcEZHFcZ8E/2GGbN+BEs3e6+KrCGNuD4TlbrIdjddLvf3hhoxP7Xl4VjdB3Lx/Ia3sXtjNXqs+",
-	"t2rIgrrq4+iUoI/PLm6BXInCMQ/kQor81+nLFygbXCgeoQCbeZCCNdh2lWdXs0vMk2GvrqGydL9/SKiR",
-	"gye0CsOAS9EkEIO3bhSKMT+9Ye8rF3R57gk288BFjWSYTQEx7LxuEU5kihqbxpwqVp06Ly1Quwn3MKE5",
-	"ncarhbAkfNZqr49L1swiPudfVVyxioVZyvX82qyQjTYl3DV8XgLZWFwE1lyQv7+7QfKjMOYAYQFNG1Kj",
-	"ZYlimpxmeiJT/m/EZ0LN596x8eIjMGLx6Nz7z/3TN5f7/2DzfJppws3fH3t7Q0bTqlKVfDB+LOYBIGlg",
-	"TeF1/o7AHvfxI9RpjypKHK7vaBxh2Ac8p2MbY8pbpipCw1QqRJzwkKkeYdghhiX2zBYDYUlEQHpI0eDp",
-	"kShLjeFtDpU3Uulxyq7/+aI/EAPxl7+cSXGPh4bq/+UveD5OGZC3g/OoBL1jtyFV7AS0NH569fyMPH36",
-	"9Cdzy7c3ZzCKgZhyM04MH5wQRx+GV0x5HHP7HXkU/O9//8/tVAWP++SlfVgefILjGbtcxmykzbHbJ1dI",
-	"U2WP+0zcCTkTfqQy9R/9kbF0ThKa0inT9i3AKAAkDb408IvA+14gNNT8DeaDIAFNkpiHMPSDJJXDmE3/",
-	"L6P3Ar9lB+KRmYCfnn3/42NnNCngMCBBKCMWnJifKne16k8jYKlUJW5rcjMxbwlkXoC9gkU12xWeTYbM",
-	"eHgUQNFSYds6LGY4sYjW/LdTOne3cgOyD7dvfM3/zeCFf5YRZypnQ3SmYIBwpv6Uvr8dymiOJdZBjzwh",
-	"L/nPBXxtD3s/Ys8Nc+H7/Sl9v2+u2cdrLJSbisIAFZ0roqQdjV1MwqPCItjhm/2jSPCf+/ZH+5dRgETz",
-	"uNm/Uz3XfmsgIKJlbAUBjE5gPtoXenL010KT6R5hsWKEQoRCCuak36MIYCAVe9vlLkMpRnycAchAqYyl",
-	"PULVQAQlTXNMfobdT/73v/8Hadi8ijmGz2xvp3xeMmHcu+CAJvzg/kkwEBhqBVPS445c1kwB9Pz9fv6N",
-	"kzSnTY2kwVSDtzgQqYyZwjgyt8ho3GMF+ATqTuPX4XPtOnBFnh0+6bl9ORALY3p2+LRPLgUpIJnIVEYM",
-	"ZRPgcEbIIllM75J3EzkQMQ3vFAmsrayOU0ajgChmXxzMneAvf/lLmZpz5pq14xEZMRoNhC3CJSFN07ld",
-	"1BsAWeGC+i5lPPcBLBhQjsCTK6D1zHLhxUboBuIRJW/fXp4/7hW+uAKwV0AeOTl7elQQs9JPX9LfZRrY",
-	"Prn5p1yYTx8dEi3JD99///T7xyScSLPDi/yDeTlEYalcrJWKuX2LkwIXLsQGzJxLEc8JFsXn9KiF24CE",
-	"PHp2+PSxnTFb6AdT5swL1cPJ7rl6DONT5uW6uAgusG11iXHPzOEVXNzQceD4IlxEi4uB+COTmqk+CS5H",
-	"+y+pDifgtU2kkLC1pCgV6ThezUfPnhz5nnuwQ8wc4GTZu5uZvxztv5KCuRv7m/1ycUMePT189rjvtrcd",
-	"sJCCHaNkA48tPtQVBfRIyu7lHVAaWfGxQW4zZ5cRmyZSMxHOzbQFb15f3xC7jw9g5pBkNif4Msafc2w0",
-	"vWNwbAeF+xg9ESCNuVFBdk8mLLWL3SMeFgW3TmWmmYvS37FEDwQgUJ1qPnoGHfwU3hIIc912oGPKBZ54",
-	"SCaJx4Yj1h0I25POvUHKbNk2LVXAjmI6HrOI5G9hdkgS0zmLjolxfYKTfKncw1HpeRJf866QZoAjGgfy",
-	"7OjInPn4SerO/kyxgcgSIqS5qE/eZJACkaNlyUxZlPJ7o1HMTFtvasbiGNMad4wlSJSBRbyYFbPZFFc6",
-	"ZxNkqTstjIsDeyRI6JgF5BGEg548xiCL+exW8X+zgBRPYtvXGRstozJI4aR/ctg7PDwkUJ4WMZb0SVCg",
-	"CQh6mK4xfi9WHOHHi+s04jGeb3BTY54Jc1QnYBVGxGhrBvYR6gOzbuaRHuozV35JTwaiPFh8fWGrHUGr",
-	"4CtZ8pe/wa8DzPrEPGRCQUTKmteniRnR/lH/0Ja2oTGsjg8OZrNZn8LXfZmOD+y16uDF5dnFq+sLuAaC",
-	"BzpmzkYuxJaP9w77T/AnMmGCJnzveO9p/7D/FAukJ+BPuM1IoykXBz6KcpBm4G8mUlX4befIhDIr8Eoj",
-	"zhsoUoZzc2aweAQ/sZtDHDueSdsiGhXnQMzAbvMPNvMpjY0FwSG3GYyvpCxyfMRmxNnI7nwBicEzHeZ+",
-	"KlMWFMtMuQISFXOcRPLE6X2ukUKFXMOJabMzDCw3Nx6z/AXL2r2v2ZMQkMF2yS7hgMvsTZfLaO94L81E",
-	"HnQyU++sbohMVJQcgGTZXQad2oaepDPqmen1zOjOaQN7PvfZonRuyRLQt68qwPn4L09r+7OM5hhCFtpC",
-	"+ov2/e8Wc5ffq1F8DYM4Hz9+LBDfgsgdHR52/7SrTKADWYHkMKoqkoL18t53Q9bHeLLvdFb1FD/sg+dY",
-	"OI1eeTad0nRuNi8uSsFg+s46qMUO2FCuA6l2OlZAcWD22h5EjXJbce94D11b/NY8qLw3Vc6CN64qcAaA",
-	"Ve66fgf9+Wz7VcxqxrEdpSJajiELekJimo7NFgPXDDiRlO6TMzxWnWjnpTlK8ynVxr0G0yakQll5heJz",
-	"s/PxXMQHI1WnTdEpZsPTZidycExlOrfccjgAVbWBxkw7CsAdipJ7RIUU3cDhnshUdyE1Hl2Eb1xkD7MZ",
-	"FPPJBM4fNoc1MCf8NgKU8H1j0NXKzqti6To5LdrBSAXuTGl0QIwkmfv1StY4eOADYV0G/H3Vchov//TN",
-	"5T/MgJqoQzBFcwfM04rAWVvoN28mCoxRzPXafVenI7Fb92oV2asfD3i83L9mzUOKhTDNpNB1a6n+VT5Z",
-	"B28wtNzod9f8341+e4bkSw1+eYnGzY2xbfbwKNnRtkRJgcB5xc7MUYxmVbrYneZJ3gMq7jmIKlVsOvzC",
-	"7bpejcl0kwcNEFOsrQODplIBfKyAqAKES4qQHaOcU6MmJ3Z3OVemT965RuN5QCKWSluvjPmngJmL7hRs",
-	"2P5A/MOKsdm6Hottd7nX+2DmyHKtGlpbCy6Z8YQl7kPsdiKMxoSwBHiO9qFLygChDLjIe7uxSPDm3hwp",
-	"RuFt3mlBeJ909ugzBGrY16s5WaxrZwPQfUTSRRZA+0KGVNfiiowZ74JvxtnbW3y5CvXm0xEft98sL1Gk",
-	"3H5pv10qDqmDD1j7+bFwWi3ZA15gFo6PNWrLyMH5Q+irWlvU7tzSom2/Dr8wvbNlOEBVUu8NPncxHxuj",
-	"hobTGKjI1Zzxy7gg3zvXzbhUGDcCGjM4tQcCIjq2bagDA4CdmYUhY1GldYgXf4kCgWYlGiwdCcIVqv2u",
-	"ZMGo/VqjEeRZySmDOHbEI/CuCzEmF9scpzJLVI8kMuYhZ+XYk+NNsq5Hr9Cz0JVeWCbRQrbPJxywm6j1",
-	"3218VaeUx0SOIGbJUyJn4pgEEG7cx2r+oNYstRVtS2JUZdxZkrqGUgB3/oe5pMKuNJLAox4ZcTFmaZJy",
-	"AQR/wBHoyVWdG0u0rLM384LsZqN6QYcsxgHV2MhQld3Jze5ZOtzkXhUWuA8VjwrIGJmSmFqOzKrnA1NO",
-	"8fnNSDBWDgCb8OWDqPUD5EZP/uYCFPbOehfArkpnXgDqB5mq79yti9oUdOOyMo3iPyBXt6xID+5Zykfz",
-	"Wn16xcwAM21PzYhDXMblvJGZyaUajDPgv1KMuoz5QPg4VDihXJBHkPpEtdefRo/LcdVwwsI7RShWQbII",
-	"WmidIPHYQGAs1eybW8X+CMjfbPAd/siE5gVuKMCtYwrFjAY3xkAUruZmu8Sc3bOoT661THwwFbkJ8bR3",
-	"1FOzVIpxlZrGSTyF2V8TPch5D2FM0H2ahXcn5MkCLVedugAWg8qN26zP9uKAXko7FlUczOFhg+HEfMp1",
-	"7ViWy1DXDG2n29WszW9mmez1KwOzIyN5XWxZeCJW36C7CnZAgx2LUbOlPTuk4d2Ix7E6+OD+u84r+dn+",
-	"rrUZ6i5cYYuunhJ3g+dmNrtyKIh7b8yqcK1IkkogZypM6+9yWGVUmo8bT+pBSEXI4nof41JD+AICxZDI",
-	"STNhY9CFCCAEmwHehk1+II5xdvrq7OLFxXmf+Fr0gRhLpogUlREJGEp3S9l9QOPvcogcB+tSLA8rMxeA",
-	"qhvmE9dEQpadjij+48Bmu9bFq11SzAWuUeHHDtGWY8KA6ZbfM0CY9atNf3uvc0YjWx/Qeu3PX/wTu8w9",
-	"h0E0saLOX/zzxlj5ra54nrsJra4DSN/NPGHtrzqLqVIbXCaFply0u/JMCpVNWfqL8RtbXfkPNm/7+5+p",
-	"Yj88a3XVrxCea3XJG4RxtZsGDB4+N35LqytuZMPfv6BKQ3VDi2f4axo/BX4NCcWXXLS/hr5vfA1wDHIp",
-	"Wk3zL0xYXdB8eNeA82n1mGs6pq0uMFo+Ey03TpqymLaegpuUtnwb8M9bXXEKtd+s3WOuMEjU7hopW2hF",
-	"2yP7a/C1V5/Z+blmX6UTF9mfwMW4X+Hoj+I/mvrIhXP/4EPelGN1GmDp0G5/ZvtLjcXWYClGr6RggJ7c",
-	"eiU8Q8PTw2frr3sl9Uvbrqu7lEHVAna7fmYkWqZspXE/ZKGcMkXeXLw6v3z1i6dVwGZDOuVIrYDJ0n5F",
-	"DgAe0ZkYLBvu1VPsfsJLy2o71H/sSDg6ytFVrTQaxYBzbbTo1dY6e5/ItD5P8AIMb5cSkHHkoSY9yBVD",
-	"OQ1WPUHjacGwlMHXrYwGIiisj3F6AsTcEyimIFyQIZhxSx6honME0g1ZiCRriGTG4fQKKFusKZAjUnhU",
-	"0Cev8pLUKVV3LEIvAxBNZqgWdhh8GOwxEQ32ENDbI//73//zEXnxC19hvRkZFFtdmc/hxx6uSHA+B2JG",
-	"FQkzbeshzNOQwMTjXI/NuuKvbbVvKu/MS46IdXA9EnYgbOmHJ1HE3qfmrj0fVoR8v/Wg+uQicsXRrler",
-	"I18eCHwqi6o8aPzumyP1zZH65kh9c6S+OVJfhyNVkcpwtSRa2lPoBKCh3WczGtAVVCV/fD0IMGbgUWfr",
-	"20plJD5ESFXtkG1jyuKY23UdaJlzeb8vouWw8BKGqwpT4m0twKFDkdS0E7z7BZoarX29arMRYSG1ZuMN",
-	"WHGKMYH2CsZ4a4AbubHxC951TWrwCgpAHN6uEkrhWtj7uW9EorAwEG/EFylJl+kVGqlXcz8wcfa+YQPq",
-	"5ns9SAClrjOMAN7O3Ngpw1LtGVbNb+5Q4+0PPhSAQSsDIgvT0drwLhjEW0c30OrsNCE5ti/VdDah0A37",
-	"HC0cX9a39IUDjkQB6r284qQp65NTcnVx/frFbxfn+HwfrLi6+OXq4vr64jzPj5pTxfXqrVBVyNXW6SI1",
-	"iVgVo1XdpyMXXgc7SzUCWn86cbp2cQHjUON6IvFjiw07S7lmjXbsQcRVSNOoPgR26vCQKJH29wgEsjGx",
-	"RQXDVREu2Cdv8hYs5eSnrbo2g3Ogy0oApH3oQ0tnXkcAMNkdCSm8yzm+YYtSgC4rFWHq36TsHlIOdfjw",
-	"Qs2nBXvaUFdgqzoLQSkIEAEEFhE0R4dH6zeEHcipJTztQjcbuc0SkgfWFFrczdV1i73kOdvW7SRr1Dfa",
-	"Pm6ORzINWYANAOz15xen50QKpjrYYjD2r3iDWdl6oNLfr3ZDQdCm++3Epy5OX711XnDBgOnABXdzEswn",
-	"h+Tlz1CpAZJjjCKbQbhjLMHWPDxCQpaBsJ3eJhT7athcDqRoIihqIxM5Y/cstfz0WNGGw2NRn1xa8gw9",
-	"EEvJnxNba2rhg0Nm1s39ivsMUp/g2xRIzwZiyIixC3HvAt+PIAEc+JaHJJIWPiaTvGytsuoEB1uOcTfb",
-	"Vo0d+4c7mwrJFRSRus3ksygWUWW0Ygfyjk9dG1coU2gZT/rZX7//8YfDFjEHm5dsVgndy/nWXO4Mz4Hn",
-	"BYxZKKdDLhwly+mr8xNMtwBBm924qY822OQK/vj1VY8MM104RrDwL+h53ifHjAR9eQL/jD4J7tjc/O6O",
-	"zW8x92X+stc7rhV7C2gmA4MqUFMtMEutD6x8y+J8y+J8y+J8y+J8y+J8xXC48xf/fA2tC75B53YNndsQ",
-	"MVdHMHFu+WsdA2CBtq5grSPbVhCxKEvYrbEhoCIdSGGdyW3tdEAFHS+QSxwdHuYBbjTEHQ8g3hQsUAb2",
-	"xKkgS8R9yBDmouMuQ0VwPFAoHvCITY8H2eHh0/COzeE/LDhxxBWOzXKRH2/hQZVceRUmTpKpyRaosQfy",
-	"rRfAT5/OPahyDC7REUNBwLq/BQ6Lixs6rnuG/dkB/OZjb6+CI3Hdpfkl/oqPvRbEGTZc35o7o0uikNVT",
-	"nCd164lC2kzy7udmSwX5JlMTQtdhUpf8wR9+/PHHoyc/tAiJOH/wYOjyRNXaFRmJBcQ5kE8A222oAIli",
-	"ebERjfHk3I2DJfgho+HEaGQIkWC0H+kUjdepHY+yTmmoi1oMgH+A2Vuvx9TervXQzy2TPB0//gonv0Gc",
-	"AmZ7ryOJzBKiJfn+8LB9qGIL0VwEw0csZlXt7965JGSO1gSejXuubDfhiQSaDux1O8fAXLEJJVKdcjEQ",
-	"AZasBwXTAVOlyMw7o+Y5I+SDL5+zhz/1SCZiptRA2HB6ZbIJXqJL3P5CGgBb+DJRMeT6mm8z3LWUcFVX",
-	"2s7Uvcaxa9eiumX2duc76xzWJao56LkiY2hQt/2GwgetV/J1gb1eDSmNr1TGEEMPO2LYE9B1Owrv+uRU",
-	"lMJ6SzzPAxG4721Azf15S3VQw1O5O4FG1khJaBQdwwsGbpsHPfw75oIh5TLNDyQ3QOWg78pC3R/3SJDS",
-	"WUAeuUhgHkc0Sgu2ivlPz2fDAKgP8UjN3uvH/XKU0kUfVYANFeMZnefU0DU7zpIkV+OsXI9M+5SCvdPb",
-	"S+lsr7fnpgColeHtK5tlbgm++qpKfjYs9OkESZP3wE9TzhR4nOzeOHU26XZMFGPGttLpPLDUo0gwatVc",
-	"E1DNA5SAPRSgZldYmq5qi86wGQDYENi93tixjNAhdtBoK2stLKEDiu0s6znpQhs3V33y5ur1GSK1oEVJ",
-	"OlWWsB+RAo+uLs6vLn+7eOWhXWevXz2/vHp5cf74ZCCen16+gEuRE9kY4iPKYyDd1+k8L5/JfTQHOpAp",
-	"4gcgmNIfiBsWx1yMCwPSMx4yT3AHt1pgwKuSeRreCTmLWTT+OgX/NLxrG+p4aNk3S7ng3EGqD0RK7Ezq",
-	"3YlXl8B8Xaiv669J6Z3mx+fW1ZI7t0ztYOsQvpdaWRhAd+Be1BFwT1zdTopkqxd2LUTQqRSnooxe6eXB",
-	"2NSne8j55fXZ6dX5xXm19zYQjdw3ssp7W4QKfkWqZxEk+JmoGwDZlSSQbAUGqpZCZ0XXF2XkmKSccskr",
-	"PTi9jC50HVmgpwyacAulv8YZ4fYHU2jmN2HTni1IFlGh4YVvxHt4uNbremHH/yUoNDfWGmVml6JTZUZF",
-	"CJXyrjuYCpmIoCHErtUb7NlsBQkAmElLNADYp8/1apIC9fEcnIwqGgB4yFeplq7w3T5TtQSrZ9WSd9km",
-	"Rty2KBCrkyQl4/tmdBKucKP6nHx5+urt6QtoSQLtxhBTmIcJB6LQ8Q8aiVJFMgEo0uGcTEBNiYisIJOz",
-	"g/08JPLL5bC4pnNnwRQPQGBEZjS2TcFZrBggUDs/FtdgzgvNHVDuPJWDpumYYZWJCy4eYxLdpunNN5re",
-	"4c9dcrtHjg6PStFr6Hz1uxzaO0VEszhWSHiMTohzQbjuke8PjwYiOH/xz1vrZ96iC1tojOb2qvKpqqA0",
-	"JiF1n5yKgWAR1yxy8Re/s6hPLJRThcc2D8bHXNC4HN6xhI04aGdXK+a75+H9GuDmvyq1rtP5g+Dly8/k",
-	"1TH+m7LMcn2yENhwGnXj7PPHHFb/cK91WrGLcNdxSxtp3xAzYFcXN1f/ZXwtR3KMnMQRpD62eO9tUybp",
-	"sg8AgaUeEXL2kGnIA59VbBaHgCn2SgFbJnqhquF0KocqrvwDvwTT3o12VbCirFi7DVowYO7pzqaHzg3z",
-	"lV6h5x2373Di22BOmBGsKFjqFslVsWO0+Xmtfwe3fIOjaA3S6jB9g0PwVaifKIkDXaZhJHD4ygQ67dla",
-	"BSlYuzyqOXuWy+gUCd68tTVt+ISDD/DvRysNQTUOZevFerDcCgxwV1HmBUHZ1v7teNEXtrerWWzWH7Cm",
-	"UuTK3eRTUW/YAVRQbhxtkvX9szBo2Glbz5zhpKSzkyrNJWZb9HNe9YutgrGJuKCJmkhdYOc4LhRb8UgF",
-	"lg/I8wWOjNcfYJFW7hAN2ZgLBXWJjldvmHfug5y2IinVDFoXAweSkJHxd8CAHAhssV6AcErBTvKKZGS6",
-	"wWbik7wElUwZFbMJjxkk1tUdTxJg3IOeHn45ppGzqMYZj7APd+ANOgB4MyGz8QTCGohhM9/3h1l8dwtU",
-	"TIEfyyPgQsymQ4tjhEkaCJmSYErf33pY4+MT4OE3lic2D+ktNXK/uvjn24u3F/D5+cWLi5sL21w58JoI",
-	"8GVROidpJuDLnOBfT6gghdeA18I+Sc7jdEvObSdy+/ES6Nw1VwQsCjTswbjOQBSami/csIBbqWpYaDfN",
-	"5woYX6zD/kZ00IntdS6h35ntVCPJlIp5qxKOahfL7eSDD/Z/C7THFQi3YEbNrtW1gaeCKJ+9fvnG7L7z",
-	"nu+FYbTer6cvzGewt/1l5rZ5C3bjpgTGfQ0sPWoR6BGxkEcO6sH1ie8NYvSTBTTjmhknu9qw33QbOflu",
-	"FMyxP35HeSO+hDcpG7F0Q0/BVWh1ynrkj7YVXVg2xm/ZTt+jVE6RBzdnMDIHXQ+OUneg9UmgtExupQgw",
-	"dQwdXovg9JOBCD58DKCEHg7KFSAWBG49iAzs2q1wSq9TvFbHwmTBWuBH0LCMV+nAeShprwOaJKlclaW5",
-	"do0jWazsaT+bSAIcyw6mXQV8wvt+aqF5qFRKxyJwirNX0ClLSa/OJWFda6cXRThBnn2AA80csksw0tqe",
-	"Td+EYou+TbtSBN51rzRmLhfqpgqmy5o4A7r22y31wwYmzIi7DE60DTo8QBDBvNL6QAJQ0OOu7zTqXSJL",
-	"aiPPlTHvanFOaKbYemUmhe19PKOgtMiIC64mLDoxDi7SCiENEb1jlSlPeNA3jbZZsZ6Zux3qtJSpbLpC",
-	"Ck5HkJojExrrssXMpom2gHFKQipoOi/gyhOqFIuOwRDCZ2A8KJbQIxzOxz55c3pz9itRDAr8EGrjn1GD",
-	"Qcmm30RpQ+UCHhhsxsh4zWZJme9ejp1yt5Avc6Kohp1ThnPbENwWselMrcVDXsP9HyTniY+qwRSgjHeh",
-	"7cFf9aq+Yk421/iYU6ldjZ/nEAVZz5R1g/dpu9M+tzN94YXWn+s4f90d6Zji0kjTm++EbRfY5TGb8Wgj",
-	"4/oG1GeWqv0BV6gW0GO+7HeYezYbjSttVgdsLW3nqJNlWQc2eLcMK3BgO9AE6D/mzY6AruGepYBVOywU",
-	"vQMKQQFXjlCa0ahGm8LcbpjOzuWg96fHKbSRk9XgBCPU2L4K7w6ZOTxiMIfAIf3HQimiHsQ1SjULNDVn",
-	"dw+K+CD8zUTkA6CCSHFCUmZ2p5EYa51BLWoc90lwOdqHNTomg73DwV6AlhjXRIp4jgyo5bb4ZM50DVbi",
-	"4UTrG6qiCapiAxFd0GXLZ8sKJAU5m9CUhiCZKgsnAMc9wPr5hKUhE3qfiVBGLHIF/QnVkz45HQhUdg6a",
-	"aAyTiMT8zpfbII0PyOGjnI2mRwLUtuZ/SK8d9AYi8KzVPU9zYP4L5inQkSLkp0cC5AY2/0MK3OCxeb4x",
-	"gICldyCCXy4sbMg99f+GR/7tf//7f5rQjL4e1Ry5yzrAIwrtCWejNubN86CNW9F6AqNiH5/vv1/Xxqe3",
-	"C97Tb1x6W0d/ipQ8nZglzh4B8Pk+jVfEsF/SO4uJX0k9bz/GrfvIjDG26GJAmBAle2DNDAQlwV8Ccy6Z",
-	"k+WxNVoKUXplvjsmTw6J8uWamBIGOirQADOuWJ+c22oVnfMCHh0e9jDtAmUGriTAbJuBKAdhHXTClbjk",
-	"yXk87qxfVwfZP43jLQmEGx9xG2Z5e58PZAPn64G48/FhyKNV6dXFMRxDkSw0TXPijUGQEyJt7UkJyLGE",
-	"4igj5jsj+MMVZCJk+6dmItbfJ7/CXdB5NcL6ic0xZLuamObsfi7T0orer8OZ76RNQglbl+v9QmZzQ3OO",
-	"3ZtRNLTkVlLCVxc3/F0OL/ARS3qxKvkEw7mF1WhKMwa0xFXNEd9NGNiI5vwB7GJmO5pMaYTbfQz13FlS",
-	"lwpLUhkypVi0EV1amDMz3/Jok/epvCvyfd8aV666uWRENdvXfAopgWW7btVNtdzolt9AxrByTtavWCjT",
-	"aH0oEfdeZ6HEJBvGkH6zNy5ohN/lUFWoBPPxGsyx0aZwuwIpqwtGcVXkk7NH4tHh0cnydiNKSmPxjaDw",
-	"0wauGA0nJGIjLjhEIUCZgZMloN0qh+pM+/hKUueBQFZn6GqGHmEhKGYk1fXXzyfHUj6DfejQvP7S3hJc",
-	"VjGtuRiTAFWTff5EZqkKoGenqg57wOOcROyIqtTd/pNAYMvSvoI0OZ96R5zcsT3SaCS8MJBuuFLhZtBN",
-	"zy5xk922DI7FzXrwAeWrDIpdCtMWBKrqNC0HBdwdV1o+qyb27dvL89Y9fbteO6+BugruuxUrU8NCCppF",
-	"BI7A5nqzsJAjY/qpgw/wr9FQHw/CCVtH4IaqR82VZlMbugXNCYJCtDwmgbyDtPqIGm/WFswLNmMp0fKO",
-	"CWS1nciZGIgRODFcAcs8bjev5Sz4Ge7LQcFCqyggRsLiVYHWHt7VaNeUTYH5kFWmDeDtnjPkv1gZx3pn",
-	"I3jm4doMRPZcrG8m08gGDSS8HsAjT0imMhrHc0cVHWapMa3n5sVqYmB+3jeWd2d67cj7hak6M5P2SRR2",
-	"/vjqegW0ljF6or00dJLONg8llJgVwqqCO1YEFMxkemcEp7HO/F0O93PDoW2jK6RlbtTnqtapOS88fY3w",
-	"X7ynoQZ/A+5qDJTgL4GrqGIiqnM/4J+O3IZWLtXf5fDG/L72bkwYO3C9W1TV7NxzqFq8iZCzxQI1862Q",
-	"tQzWeGHLh1/f0Tj6DjKlhcfJkWt/V/OsYcZjfcvFhh7gdEpFdLvpQpbfwNzlb9BxrW6w0ECtzSqXWvp8",
-	"8+SKU5Nv8PWOXEEVdebN/S6Hxft24sytaJ+DVkKUMcwRCzkjUhwTFUvtQ/oJVbA3Xe/L71SfQJWmeXRF",
-	"hWZNWWFpcnfnGeXPaHHaPtnNCOrs2nyBH6TRSflxD9rsBOaCITNNpSwvsrg8e/LTs6eHz6rFfDmOuWAR",
-	"HHzI/1jZT+KyGKm4Y4nr5Kox3Qx2d8pYnwAiB36ZY7WE1Ob8ZhFuJmMvgzW9yC56vHi4gSEgJEHDx7ZZ",
-	"ZsKXLvYsAz3ax3eFtFoBVY1VRFA8IpP69hOL261ddqp09RUbtQJi1ByLzTpQLLtKUAiaRVwTnVIe152C",
-	"FW0qCsnv7w8Pl2OYG2V5S1PTFVzDd4wo6/+G6n+xbURV/ODBhWFbwFf1PH+y1gIbLcya+lTovISutke7",
-	"YHLCVp/iwYpwsIXfAQzrpKAcBkJpOu+TGwmFF8g+O6PznrvZ4llQW7X6CVXHvx7ALui2kHUn6sCWszaS",
-	"uk1O0BrsoYvXQJ9wyiMyRvhfgfgqsD5gYOnkKIJMVZ9c+UOSvedKD8QdY0nOi1UI+MOtHbJ1jjTLUxpB",
-	"Ew0brjILF2UxIxOqfAeNnrVLAZhRNFirMRog9F+5LHcLRtyJLF9Z7bMzYW5oDh4MaXg34nHcMO1dGQL6",
-	"2d/jIUTpz+J3u1ld73L7Ney0uNLfFTEW2x31bV1wx0JqvDsyBbAd4FcyoXJ+eCAooqHm9ywgVA+EFKFD",
-	"I1ESyxlLSZJymXI9R8IBp0FdvLNML+Te2PELeWxcY4IhUkiYct2AVsgt8sMo4YcBtrl3+iSBfffwxmxE",
-	"aSZW0xBhd+TOE7V+5WvCIUVh3L4B7CfAmrkXePDwylUmlmN17ZzGpqenYO/1vlFKq2oIjanoFA/AfRFg",
-	"kYJFiVrC2o/mQwzoW5FEou9YhneeUptEEvEg5BHEG92dVX8aPe6T105XuwQPzc1GIUVtMeMr9l5jx/2O",
-	"TvHqHEAG6fp8+f1SHx0CRQKfZlMbl5hygX/lkHwuNBu78PwC+7CI50Tz8E4RANZg5lfzKTsBe9hNx4pe",
-	"oBuByDby4m/MOLsyJd9hEtysOagKZHTaNHG/UtzXcCG8kgtAJ0ShTxWL75k6sZuSQv+YUKYR8khd/+Py",
-	"zZuL8wpfCWqtXQyShOb81kYjDsEQcB0ZarkUvkovB5gOtusJshOHxjEwbGQmrk1ql8VwHRvDdY1DTF4L",
-	"lhdQSe2yrgtOew2fwlcpTtiX+DOUpyuY84cSKHuCt3ZToA5Vg3uS0FQTLoBIMaYJAUCQyjtjmxdmob4t",
-	"4HdyJNOxtUALX97aCjwykumQ26yKgygNHEusBXoadWiBnnds7hm1IB8DjKtcLRgYxdBTSMVALChVY0hA",
-	"zIlOK/yfvN4VOjQZExrqZVt6P2hwfE2+D77R1vvpKhNFo9vmYptcdobo9b1uzOjmKcqjw59+fPL9USfb",
-	"0dbuN4UyFdvFrYco/eZuvr3UPRjqwo55VXMJN2f9TixKupzcgQD1NlblSjepRW1ND/QSYH8885fjcTPq",
-	"aCDgl6+vME9tjP7gnrPZ30ZZHAdoodqMNaHpWPWAeSnWPVTZieRCF9rG1/hLtb7SA1HM4fMbs8u1HZVO",
-	"+XgMDUTaj+vGXtt6WJdwPgHlTs2wSobAlhCyGw8ocCgGBb20gPMJzlt34OMxWjMkvMVeSxh5jYOMLRO/",
-	"CHTcw1V5KTqmbW6XT/HyghsTB7jYXB2cayBcA5+QUt+mmdjs8ZUYShsV6+6OLE1lehvKiNXBPJ7YcMpq",
-	"joMqHwoCaDaOYjYGdHKr1WQuuL55PV7VGBC5n49j/eM3rNz7UioMK4NXlm2y24H6u2440oXl1DTVxt22",
-	"PPpTLjLN8ngd4ymEiEAFY6RnRjkUnClpHYsRNhCrV2ua3Q7nt1O+hHmykcWj739oElz887B3dOj2NOgo",
-	"k3WMCk6zlnDgCqP0YJjFKwqTrCOcwx1HHBOk2DQGC6dyDihnNMyoyrnN+xbNOBDA8FFAQMKVAC2xuwNO",
-	"J3WnSC3g8YRcXVy9fYVp0YEQbGbzoi7GDSw+TAV5JZEHW2JbULPBbi5fXpzfvn5749ohQqo1kuaWwJBG",
-	"1NSckkqzZDlTmsV3TbuwAHRzuyzp3+XwZ7NGn2nzFTu8T1V5ap69It35q5yhvgUJ9nnPUIqQpZ8m9+nW",
-	"sy71aaXry0x7ZvHdg6c8z4AOP19mOEKNrasnbErMSkOPpa2SoF5VHnyAPlLrq3M32rOwk843h8ea67vt",
-	"xgLiuKoVy+anTj6Va7smvCvU5kL7JMxauBa1Ve0ROlmCzznt0OVaY1OEIc7XlrvkA7qM27R0sisNoQdP",
-	"x1Rq1lTNXbp5SP0qE804v/G3D9JdCR/V7Xa2ZuPW+9ct8gHVmk0T3bAz8opo4qm70eart2Mj345wVSCa",
-	"KsXHYtoVm8uNJLOJnObrZg1r8xAWdbeI69SvTx3PbG7N2etc5U3WqMaz9tHR4eFjtJlthBHi1FdvX726",
-	"fPULBqm5KhctmYuOHp8s9uS3Lm+A47sdpzRkt0h0q4KejWGpLNZwR5se9FwuZr7c6GzZli3DcjHPJGFC",
-	"uYHXd9rZWq3s7ix5bt6ni4wb1hdEjdsNLl3VjRHXVkNVJ9eqpHufriLgcNL5v//v/1eovQNxVK5116To",
-	"1NY17ArvhJzFLBozfKP2HSh2KjJA/fBpGmVm4sKc5/WsPLhO3ZDyXNO59fu92jR6JilpzY3YJhZkS04T",
-	"V0+6XrKu356dXVycX5yfeLYZNjVajDtv05GhAPJAp1Qo7C/bJ6eQ6dOYjuRqIBwMgxwdHlo/NrVOWyXx",
-	"sBvqJqpst0J5Zkf2Ocqlt0N3IJXm3ioLQ8aierlsVf/STGTFiKfTfTN7XGTes6/zvHjMbKDq7PWr55dX",
-	"L400mzPW5iawGIxGMRfMVy4ohoAdwWYIwnl2+BM0eFbHsBEhzAZEA1yFNI0KZ3m17MKYz4pD/qZYvQDb",
-	"eWFqHQVr5yLMBYlkNvSP6Fa7ruEkLboWORLmyeHh4QkZzsF07pFMRCy1FSsskeHEsX3NV3kjdVSln4sv",
-	"AuNb5Yl0Ryn5zhn+2AI5sj2Qd+BLsvdJTLmoDazZ77sxx3e4NmaYgtbRffgKHEdwjqgLOfNoCxuWRqpf",
-	"M+uKd7N5303mBV8y4hhciXhknK1et4s5ojxuZhVVpGVOvAMHugZgCmZ6gLLTR4QKHPg9MIla2lCkrQll",
-	"3unzM5/MWv8ZTSezGl3b87Ec1583p4qAAiKavdfkUYC99o/hzwP4JnjcIxRxwX+/fv2KRDLMpkxokrCU",
-	"hJNM3A3Eo6A44+/3RWRmPei5mngzS49Bxo15yNJ7lu4rcw9U6eYG8ED4c1/plNGpeS6Q6MqRPeomlrUW",
-	"K60tPBpGAG1XeBQcD0Twgiq9D2fJ/uV54A7xHGngoyZxLGelaK37aSY0j91uHQi/5nDIggYrJNSY0H3y",
-	"irFIkSCh81jSCHVJ0Ccv5FgVssJTeQ/hIeS+ieUYHSRbQEPzDkbVqdMx01eZeCHHm+7VmhqridEaGAc8",
-	"ARwVJr6mDUqs7GXVWBIu9NOjvY3qvmBRS4VfIpsOgV15RAL7VF+0i/lmQZyWqB2tud2tYn80HO9h2/E6",
-	"dBUKcM93BFI6kpmuB4yaX9djvRpAvaqJiIyAN6P2w1xpfi1qgRXws8MG8CBAIVClCY/ySGvKQsbvjf/0",
-	"jgtMfOQLChss8MsU+BlbHF9pj9eTITWu7qs5OpwiKx8fy+0UlnRXowu8Ybgik1yVTY/luN9JQQ6N8OT5",
-	"Tpl7rjeTSuqtngXg1MH3v/+B/IP/3CeBWUvfhs3ouEMIN4J2t2uPwXUwb6xGN2bRUlDoZJEK3RtFqCCM",
-	"Lnh2+JOFwBjhMy68IlM6x3b0IFyogN2Zi+d5VeAzSZiIttO5O7KPXsjxJzGPXsjxNRik9SHPAsRkSwk9",
-	"jYyAJpzhaV8tqx0YSB4BUG/aM8FmqhAIoorMWBzXUPLIVL/JUQWfk9y4YX0q2/qFmb1VDM1aYkfmTlKN",
-	"LI7BCR3RtGBjGz3wYJHJlGFqc0Wr8evry19eobP4+urNr6evLs57xjE0OmvISBhTPsXe4VKENhxZrnNY",
-	"pGgstcI0LmIhUWmbXBYyh8cOBhMyhZoSsLpQQViAQCJr9nvtNDZ2PFOFzp0EMpwklqqmnxhOxZ8s9bit",
-	"ENM7VghwwMqa9fJlKl2lFFMGqq2ZoBZjHbnQgqhC2ZYXViHJMIvGDI4GJON/LlOPgzUCDDGOpFpiYEif",
-	"X3jiCgf2mSYdgdO1C3gNv2dWbw5peNftoZuyNFulFYmFQaP7X0WvN1dIrx5zYWEXAKl2uA5v2g3EowB6",
-	"Gd7Kka39CXokKJQCBY97OR6QpmOIb/i2jAVWWqCtNBZp5BpTO+mWI4jdZCmr0X1pJh4AyvWAVdHmjb6u",
-	"uugcV2tOMuoCyrsqly7vB4AfNVC+RuNa7etykEB+QVI+nmgEH9FUH2OkzB3qmdIAPhoarygT4QQ8nlLs",
-	"WI7yvWM89ZCmKWcRgQhQ+7gyjOLz09xQs/Sp9LYtmKrX3GkmBBeduPfwLBTibRS3omO6vyZn6ZsYYfl2",
-	"HBNzlYIuOFQQmUbOVBXsHoLGQHyFuQvqvhwIBbU0EBUIjKV5G0JlVACnDzFDZSDp2DPNKGFgboUO7XrG",
-	"Q9aDrwbCtnDP0yTKsXgc+wZJ0FQITFYlpUDTFcO6IRXgIxgD2KIBCJS3yZT1F0ZmNkY8M0cRWMo9QmMl",
-	"iT2tmHD1NQMxYq4NwQgOGTG35UYwDVBOZe19Y1vPCdKBBBOqbs0D4UlGQo9tNTx11Uq2r5zWMYNbYwM6",
-	"u3VILOUdoAEpGcoMgtg2UCJHA2ETqnlZvXstqIZi0NTM2PiunQv8BQJaU0S/YYoZLsOmLJ2XDNeVeI9i",
-	"OVvuXdK6kXh1rT0N2Yb10otesSzD8+oi26GW6faPg1h2vpObVwp3VB9cfH7TKuFOKll/lTMsYNMSctjI",
-	"fsPe02liduHTQxX0vBec2r6LTg+5ateBwO1D5syFMyHThcFHyKMYpZNaNFClYFJeG3V/erR9X/s2Zamw",
-	"KV1t6i7hBadZxPVK8Edeb+oUU2cBcK/p7MmFLRiWeozCxxWnJhx0y9CBwql5kGcEKg/P66VsqO8eZ8b1",
-	"nbLnJwB8rJ4e00QdQ8ITDiCCctcbCOzjifobpdPISI8EEdU0MGdfPtnQfpTnNzU/gRSlKgmzFH3yM54C",
-	"4G05+Lo9KWRKFjKumObVeBN/YriIUyqnt2Aa/s2cZoE5/EI5hXwyFsuY04xRpS1U5Mn3xILjYUsZIwH2",
-	"FJgK1GbaPMZeaZkoN0YqyERmCEWxP1DO4MCyWGMRQxeBmeWQM6twggHIvKu+zWFBFnyYypky3mAky2SI",
-	"1SawGdy3M/Hbmfglnomw6fNdAIhEp1TsIdgnF++BkUB5hbBqNnDjr81ItzmXtkg6Ow0GOed8eFsmnY8O",
-	"n/11k7RzyxTy8hEpjEqEeBVe38UJ+RwgBPkZGfN7tt2h2Alh2MkKwrCBsH5RzhkGwjqU5vhRmupM2TUH",
-	"UoUgj+v1zHlCxxSiJeY+Gq7qk9M0nBjxQbcW21NBK29rkfCUyJk4JgG1P7RnW42TdA3zsIZnzMixvR3h",
-	"Qmljq1j7x6wCDqVW9dlxbNTXscODYBPqtEy15ygzM3qN1+6AOm1DQjc3qEZ0bg9HvgXxc2ArGs4767+6",
-	"xeFe3ZdUccGUsv2OtzzBTxG3KIe/s3DRs/sw2EvZmEsx2Dse7LFssPcxcFCUMf1OkSnTFC3jTBkTVWiA",
-	"pdRaHe73dRvn2eFPP5R2zlFjE0owFqlbqs2RsUiYt77HHHAHKX5fK+ZbM2MtNgZu+LxOjJW1b4c9vx7u",
-	"7dzzNny7b3RV7aL6dEzXBw/wzKwkEYUWXY5E1OLcwEoQ0quAzniulDUAnB2Ff6+2o+rAdhDmV85yscbQ",
-	"mCsNuRp3lpNHQelYD3rGe7XvYvzigTC+jNKOdvaxcW/kiHARc8GMrcQSZTXjMreFtvoSMCiW5OcY6kF4",
-	"HCMOxbJRQ6MLyMuCzw3pAFezDglc7vDh/YEYiPW0Gv7RZXIN/x24amZYWZL7MnABEtLZjMuJLQc8OnxC",
-	"uEBrMaSKKVd5L7BHG0zEbSzHKsBofoAFfsHSRBBXmxrV02AZsW0dGGjL09E+abzscj89IzfmjCdnZre+",
-	"133yC7eBIvu+WpHAmQHOvk4oJNdPCB2IKY2N7sNGTWZ6+FhIbM1sIfJKUxHRNCIRm1IRqUKUdNETgwcl",
-	"NGWi0pssu107yCHSMf0kKUSQlxpUcCYcuSOuiMdAIIcVGlRAJv8okOI2lGIU8xATS0HKdJaKW2jTwcU4",
-	"ePwgHZvNONsxa/X2UKqZCNn+qZnH9fxf+RXuApjBLtthr1oXpw6sWvSFXlaVaQkZSZrGnKU+bVfQVFNG",
-	"Fnj4viz6tE+6yB3l0BXq6WbndXUOXR18sPHabUiklk87J072nCNZ0rMZ4qPDw/JRBgF/WoxllHAdGKB3",
-	"3wfYpNv/fUt1cEKUhOgHNMDSLCHmILTU6ixRNUVLG51yoGMbQZ52cB6i3XqFpkFXfaAfRNNsoRs623Sf",
-	"rHk1iLTH8XkBbWlp12/cgwITTj1Syyt9gRzHLCXguRPvuffJqS30BGNoCmWgaCO77baGh2fHW+o8nV9l",
-	"YkPTcfMeSNUr737CmTo4DbECfRO04XOZMsWYaEwHhQ/DUrhOpPSV1BZfV+JfiqW8K9X8WszS5ifMWvKz",
-	"tyKSTBVrWX2uRCJeAXzhIWMCCClP8pMHE69qIJBSCnjITkkI/PuCjGJAIZpzxZxjLHIB/WeHP7kTJo7l",
-	"zBwo+JYBwLXKrlNClbbUSXEN2gi//bYPvsR94HnRFuyqDuReThMmFF1FXvWC3zErXD0oDBcERUum3ylC",
-	"Q6hlOV4SeEfpgNiMgYCsAAnyJ0ZBL7fbmYhICB30AnfzWgIrvPybKH+JonyTpcJZHgs1EttL8xrY7SUq",
-	"TYQHcZF3sJ7bkJqNhYlSZhXhKEA2DD4F1MLyNPcHnAVC3tAxU2QMQBcPBornq9KaG2JdCmJcfsWAqjAo",
-	"hCrrou0wB6VQEBPZFFZBhXtoLJuFaB9pL8NwvnZ4XXcMS77rfBFQh/HpRa2/AYqguEmWCJbWUhMpLkIs",
-	"auwh8stFoLG8EWLT5jsP/oKOPKqHhT+ziQSIeCTBjEPzCfmjqvkz7Qi3UvC7FJA13E6A7s9/0hXxzQyJ",
-	"b9Bnc2vTnavG3msmon1H4re2G0hiThKhSTKhih3DXnjPwkxzMe7ZXIg/q41JCgFwwriesHQgAs2nTGb6",
-	"dqqCHlbDuipcAE3KlATAKhNUC4gZ67kb6p/QCPDv/oWaAddMe2KKKF/H7kwBqNTeX8/Meop1t71idk3l",
-	"fhySJpXSeKCSl9y3gbD5mUrKMDMYR3D6ZxTX56UJ+EJlFvsjgP6lhWxlC7FdbphQLbarafOsyB77+iso",
-	"wOSKZMKIbI+w0YiFGpkJUjYFtjzbQn4xsDYQayXbJR6Rt4BiZhqaBqK1DMnwXNVLQbBbeP1OMNP7p90F",
-	"X4f0L9HubS/6KQMinHq5fwldxuliSgbQnZYTcjmW3SPsPQ11PLettmZU9QfiUmMAGTvILDbuHmH3gcgm",
-	"jIScYTguuD795fT21eub29Ors18vf7s4DwYCLi5kkLmCEVXXtMMb7jhw8VmFIx4kh9MryMCnz/V2kEb9",
-	"OQUXaVHSW8ZLGm05O8p6T9CR54xiOftOkUBmOsl0QCIWxjRl6qQIjILwCvzAd+yDROdADOfY1hjj2lCr",
-	"W8rNCqnzI7XnfUpPh4ukEjOu2Iqk6RW+zw731kOlLU/F/O/Xr1/VSb0lSd9U1j9h0lH70Vtzw615O8zA",
-	"WncWbZD6wyQnRPetX8hlgcTeFvZhyRqJAXvsRTpTxtjhUvQs5clABHeMJbfu6qBG/WfTP23Y+goX5Au1",
-	"fnD05qCHtY+W5XV7lxXlY79oSq8i2JPYt8jGoW0+EHMsaJ0FjlahZJyDkTKm96yAfKFklDI1AbN+ThIZ",
-	"83BeL8FnxQF+S8B8YZL8i0TG5kiCjWHjidAjtyQnVkQ6lnCdzldRWOVmtI9wgjlfotGDrr/gzMqZNfmh",
-	"EN32jvMMIlaOc+wI3B20/kimM5pGzm1w7H/oNmCLYws3SeHLgShgDsHHLvgLzg2HUBFAAtARt/19Zq5d",
-	"pX0K8rexhCD9PP7WJZsQ0cZFkunbxIhokI8LuFtc0MxC7nuIOgNebxrH+feLEEhyzRiJZAjbQPOQJ1Ro",
-	"1Z9G1ftcp/M/70FlhPRLTa+mcyjyZwnKdqfb19x2fyU5/msjyQtExT1MuLLIGFMwMi4i9r6HtFvY7dtS",
-	"GlenSTVLXiAqbWdm/WeMX8S3r81E2v7kCCxdQBB/Sb6BT3+W3oZ27BWAM9pMelFFjzx1qPF/PdFIFYQg",
-	"zUS9AKuvwSkFWVwjiF+PEO5OAA8+mH+a9A00vn6YpSnQr2mWuIB7yVTr5SaGzLTiEWStru9oHPXzeA1X",
-	"AwH2CHBw2De0RJxcr4QkHtuQqM5SoYDeUEsgO8Z0gyP2xCdZauNVzQeNHO1wP8Dtv2QL5Kw4T18qZNG+",
-	"g7NGhnMyoaLbjEFpM63Omb2SZJSlYBk7N8LqqaXt5drklHYY9gZRfXI6ELX75KRin5DCNsnN/bq+Ut92",
-	"xlecQTOfPth2UHc8aX6uFPjoE6oUy0nOJvTe+LYFYLs/Fa0vmwE0HraOdZq17C1toSYHzECs2jl1+8a8",
-	"6bd98xXvm+s7nth90+1+wVDuqkMDAzuCzRzXnW11hhLpcA7Loo0QeBHhr0LjLkT9gTjPsO7Qoomx1nhO",
-	"aMpOfOJBQeirUtBxvN9w71+kEOPidVLDEU5YlMUsPYixzL+uVeqY6ReOCGB3TqEbjX1UXQ8u+NYldiWZ",
-	"ySyO4NNueppKuJclWHBDKvpt/rOm3UwXpxnDX5GcrWrCYKOvQkbMDsgcpBxKHoCVE8qPZ9JXtUO9unHd",
-	"sEUxBWUDLYqh78dAgB7jSkNJjHKR+pRFTGhOY2hfIVPgx9ZMUF+J40ZvfmCpWvH7GuZNlpzLmSjIS8vt",
-	"+Q6I0h8CDbJe4N45IA4beTsfF1FNeNLvCA1Vviu23ZAAIYWVbyN8FYeVvUQdJCm752y2/pgqtBJbXF57",
-	"Dzd1ezui+bC3f4NPa8v4sXodbnh4p57LTESd6AsGW9IO2GqjEU/Zpr2PFdOai1V9Y/M+oTZpBfzyqoB1",
-	"oZboH/Y0ixF2DOaBE+KIJbGcT5nQPSTjBWMc93UdLsYNrK3J0CSsuHru3aP9qn2CkJ7nrHYLZKbM9oZS",
-	"7c8HM4lmQqra72CbAMWQXQof1yMii+M8ZVlo72vxagQEI4WmDH3ySkYMOZehzGxqSZ1HbJazOj836r7t",
-	"qVAZjwNp20JAaq25btSJHdgbfEpHemRJKLcNdOGWVfksbqP17V0OJtyo8nkz8te6+kK8GQ5wLX/qE9ul",
-	"ZnX/4phP+bruxfS97V4MXW9XNjPeabai+Pp1aQsIhNjuKh3ZoXi7yKaG7IpuZ4lqqrnSPFRrKIF/lTMy",
-	"NXseeXchj2X56aBAy/ztGe4mVAGpHSQFhiwEQ9QeUAPhkafSuKQcE6QRgD2NKMChZW8NJbIpPtQFkizo",
-	"eiCwuMZjrwnVJKDqVo6CPvkNr1de7nK6YLTcMg2kdkGRadNypeVkmIHxw3XKQ+zlBLew32K6jmrk/oZa",
-	"BzxOZzxiAlugjTLoeZml5i3J25uznmOwc2URyJWssMW3kqvKea/9Si1vtwelDv7ayEu/0XaWKJJRxhoQ",
-	"ePrf9jvJ6WTCbVKjOKzwFnVbLv+NU6Rm0V3FaXXDD3igY4rgNnfZ81Zc8SsHAutBPI3ETAMrev6LgcDa",
-	"JeWKBkTkUfaQ3je+OFCVD+egNrCqWcZRgRLgKoPaZxYNROBVNiqm0mODKP4DvzvJWzKGNI5tjxtjwZuv",
-	"c18107ZoOjB/38pMB9i4UUljHFpHT9gApJWpY7D1tH0A1oLNbBW32X51PGM3buYb6aoldu16grqGrNM7",
-	"2Ky73Hx+utY23HEi3Y1J4evtWWSjREZGC8tBalouNtl9MzacSHm3AhRTlPzKg++du0VbB+LPorXtBK1X",
-	"124xOuOTmOVL4xsauo82o0+2bCg6l0pftQ+1FCnDPImWJMjSOOgRxce+FwXgcgPFwpTpwHeHQTurZy1m",
-	"rmzXQzWRM2G95FpGYDu3O4po2bu3iGQ96frZdV6LXcdizSNM64MQ0dqHt6Mp7YJfNBuaYQ0ZcMCKKJEc",
-	"ZW2p/9haMV92vt0lBx/s/xz3aMQcSqssgfh5LoEtaamtbJ23z5yVJO5ZZXETV2QsuzmBzpkF8thpIa6b",
-	"c8SMCWWMqQ0mvlebs+pgQjcKV9rrfQuSTig2Z/5l2ivg6kjjSzYduk7wJV95KancJwETdBiz6BhaoQY2",
-	"Yw3cuCmDCKNfVKVlklh6cbjKWJqRrDYesVnDJ5D8nan4boOMHYuSjTFuJE0N9dxBYTM3CTr2fNAmGMpo",
-	"Hqw0Dc+LimIbWWnYA2nVetuxzF37o2/RhaWpWW+o5sLSKfVZfltMbG2sPFtI+8EH+//5AtV43bnkZmm3",
-	"as89ZddcZv5tasxMNzn9zk5Ed8fccDUK5AHX+CBl9s/6nPp5xlxduCsxxEhxKjNsUp5Hmow5hH65A3QM",
-	"RGAHss+joE9eC+bJQRImImR3mM+gfzmy1Uf5A6sr8uyQPyMhbACjcjfolDkMUFReihbL3Lo7ELkyttMK",
-	"GYEfYBWt/XHkzSmbVHLFocvHo73iU3sPD2/MwAIKiaxVluZyBAnw2S6WES3gVYX0BZOYVFjEx0XKSxaR",
-	"KaMCCUwcJlRL2Xetl0apnB6bdwnyHY+Iannv8G9OBRSOO1QDAxFEXIU0jZhRGxfODAdntyxf3voqPHBR",
-	"5qqYE8UnErqdGe4wScxHaD5+LhJuJXtn6qnBIfYc4fgFMcPSeiPoLkNqzpzU9SgHntegV8p29AjVAzGV",
-	"SpMnvcPDQwIspJpP2bHNjFpOF9uIB3ZGYDY3dEoyLtTKA+25YxLbztnvXr6u3AhbRP+Oun96Tim1YJph",
-	"JjvKOonx4KlqZDUnLYAev2UKiO6kV5q9to8hy9V1KjYLryZyhvBegWColOmeJe55LlNy9Mxm8a0sGJ1K",
-	"U0s9z8eC6ixFvwJ6FFeJJIzJ6QIc2Z/nWAZ63kKMrzDNuxAAzdSKdTcGs6vT44pMacR6YHQL21DdJdrm",
-	"CSMBl30F1a4uLJ1wMQ5OcO29oahZHCsykTOAorBqSJwZ1k7ij5/UWIZGlTBxWy7lRNIpr40PmW2IeMUC",
-	"EhGOHEQFFUh2uSYUKyqXlmA2kafTy12WLLzD16gDjkOSPn8BaLNoidAdMggxlT6BZVVOVwgy2/CR2p6f",
-	"vudRJEt1IyFTVYtHxRwc6tLCATi/aWSPxkoSDZBSH2Qe11TfQZTP3n0NwnBnjcPx+RWtw59VdQ7/Fuwr",
-	"TFqDnDQubncpaS8sXhHZT9YBr2tOipCRhKUkSaXZEMgqcwxdfZFghuekSPgkF9CxH/KoT55bAigxEFJ4",
-	"yktAc5u9P2E01UNGjQoLY8qnCoBHlsLGIgOhqx+d4xEDKRjgiesPBNAuuXmcAtrHPGKc8ajGNsZ+xLhE",
-	"u0ptw80/TWYbHn0Fb5nWtlG48l2ZF1LaxTT1TrPNbgTGLHJL0VBol6v27AUHH/A/a4PN7oEtbRBc1Y1T",
-	"oHB5V9B4mwFtOXXL0d3lmTuAXVhvP74D9rgsARjKjHLoM2FRcpZrzdK4uWbV6GV4pKA/+zRmSqFE11if",
-	"00TPER/omrAh3k7A7eAzIaFTXUU9Ys9fNBBWwUQp5UL5akDo5A2RJ9t3nVASwMtim2hUP2ANAA17gl48",
-	"9iXi2mFpwH+LpdLQVHxcaD09ZYiZrIfVmAdcYXHMVrLXvco6M0P7JH2k4cksgmmpo+TNRCeH5Km6A0Fd",
-	"qE/qQt80IBw6VSQ4+F0O983jDz6kmShd6PaQ2R4+AgnNflx3d+Bh8VttgGesOnFt35WFs5Z4tOSIBOZ5",
-	"wWItAqPhZBWR0GcqpnZ0P7eEFHQTN8oEsmCrWv9mYX47ak9krB5UuE8ODw9RyYABVCfEU/p+3yjK/eFc",
-	"m3l48sOPP/549OSHbQQ8YpoiZqYmIipTMpYyOoa8IypCo78FiWQ21HnKz8jyWJq3QQG2PM9Gm4ZSjHg6",
-	"VVigd5L7tCxWDH4ARJzFTtHPnhz2SJbIAl+ct1edsacGggo2qxJ3fKtuLIIdVHU/qElho1R4eJZjk11o",
-	"SDiOV7KGj7jgasJyhP2EKqQOB5Ja7yrYeBOvAE3DQ74t59Jyipxvpet19cuyKhEomI0wx4wq194vBWZH",
-	"oyLMGSW4GAe23HbEjO/JFUn5eKKtLekKfWWmB0KOUK/0jQaAxKE6BuOu2EjYXJZ6T6NGBeCr/Orf4rM7",
-	"9PzQPol9lk/MqqCeFTNjPI+BBduYMF2cfzcstoFOL8uxsbl7dnGBQEgrlCv1kAciBCham3twVeC5UNtY",
-	"bwOx3nyD23+ettu1GdqfyHCDCNmC2faQ8pmJNSfuqdtQvt86WkMsss2buCaPnh3+9Pik2qpCjboMYBbf",
-	"DuHqQziPDmx7Bo9iOatPOQApFIXM1GKJuqBT1iO+Y9ClgIYsUIheqg2vTUbgk9ekI16LeO5hNbZVcwHH",
-	"5W5Tl6uwV+5VVLwMpYwZFY3SDb9xNtv7OtIS62XWTKh9kc5yCW6ti6KKny0Lq/9uTVLhWsvUCBuJmDH3",
-	"ocaSOvDB+5LAQncKENMzPAWsHTAQ7kc0Ng+bQ5crbiE4/ruxbc5oHUWIPh4dHmLDUajdNW4m6P4xR4OF",
-	"BBw2xHFAhgx6UHjaA0TU4naBIul12QVbvv158b64gTlLsle615xO4/b3umHvdT3E2S0yFL/8/fr1K/jP",
-	"f52+fAE8bfZDQhH8az7vk0Cz9xpGE2APjqA4yvf79puUgU8A8hMsvodtE9VFwYl9T58EtfmaZledIRhs",
-	"r/OUyQI9QLO9ueI0ObinMY9oOYJZFm/3i4J4f+lCeooAWbdxLZz44UxTLyYTFt6t30VGy8Eq9Ikj4pul",
-	"Rk/ZtCvhAr52OActY+gNQo31NozZlDx6dnT0uBPGCjPish73XDNaQpdFrjc8PCrl84PR2WsTexupXXfh",
-	"KzplXbWFaKlUPmHPwGVTcQsNs3YB14P/kZQEjmb23tgiEFHok+qiAMe5tIDQRqoPlYUhY1HlYe2qBB5O",
-	"aDoVmK1Pk1GmLOAT5nu7ZV91sNh1X1ctUAnJr1ldUlrcOij+n3NlEeP4kCtrNUczDNxq19Lxlu18zb45",
-	"h1sWlLpF3/l54R508MH+r5ENYAVpezlaNsfsMGxvwyc+ipFQPcmDGPd+APU0HvUEj0dPnv347K9Pf3j2",
-	"4xqaxz+TsWKM2q6tlAmjsZ78e5VI/Qo/2dttjsU8ocL8B7qRLcx1FmYp1/O94//zrwWSZgBoFuO6XBEa",
-	"8/siTfOUabr3L5inKdMpD9WqeXppf7J2osC9T2IbnF6BM1ycjTepnJqBZ4qYexD2PpEKfQ/cSt3PlH0p",
-	"8BLzx1fPkUyYoAnvu8Wvm6gzKXRKQ70T3uhOBPLv169fvR7+zsJ6Zlf7Dl9IH7qa1b2ZWKo/8yo+RFW9",
-	"uhBq/HetjfP94VNPxEVSRhVAUrDNfkiFkBWWz5jpK0YjLphSn0y/hFTsUsEAgDNi5jGIwfRVZNXT7M7N",
-	"Ffvnt8LRuqMZc4+okX5Hz7uDecOojsVDkAlLqxRy+Q4f9oaMpiw1NzMGAU347R2DexstgchXVDBZGu8d",
-	"7x2A9rA3Xaq99wEdsO3AhygQCgOoazrNoNrkxDdJVyThwvL+AjnWEhGvqjCnwNXvFbhHsT0peHcQZC8U",
-	"sAA98/ItYMaoICglMgVBiwBfRn2nTHsP1xCm5i53jCWYioiopkOqAL6mJjQpvo8j2Vq+hfQht0JZu/I5",
-	"hD42ifZMhFiugOHHkPF7KAXJp83VkFUboRGj0T6SoZI/MpYxe/co/qNQB5Epln6nbDlEfu8o/qPitn+X",
-	"w0I0r8gC68uloPZiQu9tpnDIJlxE9sm/y6Fa/2ig0KyZf3gW3IZU1HUU4LETScAtzStoStJmhL16fSqB",
-	"445zzTHEF4XOE4rXDNlTF7hFLhJymzFqJvLatiSVUNdGtUOyO0ZzxLI5CcsiriueePrmktyxucpb/WCY",
-	"tyThULq2fO3LnLvccaGUi8Mst/DylXh49IBNF06qXu4B6eL5Wbgh6KmP//r4/wcAAP//",
+	"K0+DtqYKED1tyzGMYMrzPL0bxJGBk36pUli1ms4qWL2My4zcJ+RhMKa8ZTY9rqx+epbwWYT9HEM1uQIk",
+	"TwF+RY3EazTnDnOguI71uRo+/tjYIdG26CLXkgkOrk1s8tXinGjlzJQnsqIAEwBk78jW5JvcUg1QHy5Y",
+	"Nk/i8MDkPCKNb3P989nl5enJFIVQ3RQeQM2Y7mwBTqgImh6QW2pblIYZgSJBPRpLYzOaqpojsQlYh4BJ",
+	"Eh742lOU64vV+ky3HMh8hjkmwUThmjTwoJNSQeUQJpQt+UwR9TPhSoANcQ1Poq/3dvZ2XuzuoZymhHMU",
+	"/ocaIkQcbwvc/jjDC/GNEzY30G231EInyHOHCrRFIqboDMpOKBOqiS24QtVQLNKob7cqxSlPUjFLfOzy",
+	"Dqex8qr6OWQkKXmWb2Zpsk58dQrQiWed8EWSkZkqKAqReesArdiDiiXylAkuP+AQ7YAo3lXtu8txxC6H",
+	"QsTWa0xjW5Toy9ox3sQsp2Ng76LiSvorZ69XOFPNcXCaOiqEaXEi710iDh1fGZxn8WCx350NVd3FbCyD",
+	"6GDsdaYyUmc178y3DflnOJ6pGHFz7SAuPL26oAjNicpkwW6h0hR9cvdLoyerlKhbCr4hKGqNWVMWi+ZJ",
+	"s8Fl2FCnOkyZdz+1T6NWjangD8r3qor/M5tDRfxNlixNKV4/Jf7XRO6vN5Cm3PBgv3KNPcYZWufRSnPo",
+	"RHC4uR1IR693+lzeojtwlzmhHhxngDzOUsY5aQgbAi9SxjFwSJN0lTKo63XaSakaCIQ5en9xfWO4FkhW",
+	"FVBDoVttGE6H9pnSPHMJfbwbw5zScsFwBmapepU1pquxKr0rlYbBTI4ltWY+g8PVGRW8A8bq9c7+m17H",
+	"W15PH+NIvVDwqEYHO9S5xTnxeqluVkTpGGqX2KLw6ZiWpUDmWyKmyM3SFW5P0/7+rA3OOZm1WKTwgEe9",
+	"PId1qCwKyLks9VcDiDEvY1PjDQQIgVcacMU8fj31AoIXEGdrAn26VMkZ197wnlNnCcsS4RGcPyVLKRFs",
+	"7WTDbXnhtu9y6EvpfnWgHM33w2Zsil0vT4bx2vWauvgNEbzmKDbyVj5gKfB3TANCrTNPh/e1UsbEbASn",
+	"tI3+uixZeM68MIOCfr+eY3CGddxZigLVEsoGQeG+QcoFiBANoeXJL9W4Hz2Wd20ela9tSDRr7BSqY+g6",
+	"3R5UaUm3KlZEUk78IFttiH8XqlOUZuk6mwREoPw8c8C0yU00nGUazKCOTbmRj41p0drRlbWtEaubogC2",
+	"R7TCdEkULszpDV728pT53Fg6alZ4qErnXOhKlpE6BoyeoWIIFOWzBvfSozdXPGHOXna4xQqzcpSD69/c",
+	"tvzDQPw3MRD/Xay58ZaZL21gje+I0SC5PFJVxnCIRJaTisbxfJbdv7LJ9ocF9m9ggQ1kiX/o/E/Q+f0V",
+	"u+80ATVX6r7yfuEfNkTJhvjXVff9uWY+9Xd45m5Jqx0Ra/yVzWeOXjMk6ugEab5U7LG6uj5RyGJZF4s+",
+	"6czl/ejpifUrpQa7rqhbkBL+AXNwEvnxkVot40+62W9SgFssGZHay3SYiVaapnPjLk2rudaNWyfU/evu",
+	"H/bSH/bSH/bSv6S99Ie984e984e984e984e984e98yz2zlOsmL8W2vAf3vk/tM0/0rf+x6RvDVVg/9BR",
+	"/9BR/5V01D+UzT8Sar5MQs2/U3ZMFdGinFNSSv0YnULS6QLVSugIj7pe6khXulF+u4or7SwNX9KvK1ut",
+	"gsvfu5Jp3huXuylDyQGKE3+Z7fNVNZtiYm+bCFUta1BSYZVQFqjLmyF/VENemEranpWB8lbM+pYHXuXU",
+	"Vgf2abdvjgjaoreXRQo2ahXDMIqeVMU8CZr7wJsPHdmh1sC3qi61K8xRqno1GRSI1jZuvrY1fhBSO0rf",
+	"5hi2YeK49rC1X4rOK52dYAKbK+k2iOzVdQXSr6VwG7LoAhtmGGGUNzXoLAgHOhmTmVdvGtkL9LvcKrKf",
+	"x0C//EtLJ+UFwoAJDNQKvYO4wjhTuEKqR9O03m6y15orTSZrph6QhaoxlOyasgdLLIm8OwuBWD4kB/yL",
+	"9qcscUGnUlkLeUkzsWr4CFBnaTybq57nRXm0YeoTi96gJP4iydYK2ET/B/zAss0Kq6czAihF6p/OKKra",
+	"cWaB0e2f1Bx5FAGmjdsntWjKYXTH4gMc21zPtdCpsClbzthiIbe3ocOq2Z4RWkgBWN1XB7FdOlv1Dj1u",
+	"22EqhPonX+HnwWooXXFv7QROOSuw3hkxkO45tHreojXL/KH7ct/iaoGIQAmFRpu8d3Opmqj0pFW4jcE7",
+	"uX1Hs+/fpWEtHHREOG/jWbY1um5fBimaJm8C1DnbBtlooMpL0J+RqR46s0KW1UWs9Y8RxXOqxTK9hJ49",
+	"oEpP7ZLd4u5891X6/a6/vrpfKp1Hr6pPFk/JZzdUZZQ6v4bgX+M7Yh3QnoiBVPJbmr5Dxg0R0nYonPkH",
+	"KITRw8D4kxX4cMJREgcg+wOk7wngVkia5C7CrSGOSXGffum8vxV4t0ccCbgaFh4s/DZEWMAFIjQe4XFf",
+	"27yfp0dPANpafxwv4JkAJDNmcL02WKxASRKrRGPIBQgr1C4e4RRn0zEKxfi+kAoIeeb0h+x7e65yabnP",
+	"G1s8JnTZj/UonZEjx2eB7si2Z0vFKBnsemgQ+xaGyjaU9faJLYF91T/L9HDsD8fT29Zoa094Y0Az/gHN",
+	"CStWeEPdppZ6GLRywDi3BQn9RVqpI2HHmj7JZ9+xrBm9s6OdYEFcQe2iNNzE0b2PWmDvhyD2+NYEhtQ7",
+	"CxbkDLJf75bkNj/7rz/98p9/mn77HxO/nv7euqVHNv0xiP0v9yBwyQPFKoG5YyTIo7Is9VN7r16haIUz",
+	"HBlYf+/Hmpr7kWu6xGLFVRk2FtCdhC45EpUu2aUpC5gsx5y7+nh+fnb+4ySYHF98uHx/enN6Iv8NcFSn",
+	"J02mTzl80o6mI5iOa8OdShOC5mSVqJ69UoGXf1dqJoSjpipipAS4xcAB4JstFHVnpssWdsF0IPzDqMXI",
+	"0S1kTaMdUDNuaWiC7uEBBKadnwPE0th2nQ10hDEsx/bDMoaOXCggTem5J0UuQNPOXeKcP7HpWGe2TgNj",
+	"OxMqQ5nRgqNBL51SGB7MrSfUpjdc7ksXLXmgj1EKXZ2vIEiactNrSwNkVq3VnIqO1gh1+PIaZLmnWQI3",
+	"KMi+pvaR9ul3Dt2wP6pHxRcljMaZs3x00e0AW/P5c9L4hkRi5qhjTfWFwtQXbnAGxr8U6yneIAAv573q",
+	"DBt3Twx2nF8sAAY5zwgvXT2I6iETwEw4wgAcBswpTeid8q4DnpdGqr+lytEVmOQn56pIdZXjJFZ816RB",
+	"GUj1hwQatwi0IulGcbVKtQVNRILTzpYSwyOOKsfDIzUgWCtZPN9kBMcKuSPhiK9wRqCBTIZprLq897jC",
+	"1e74HqzMhEoxoGxFhW6S0CjNIZy2qyOt6jgGR8Xl7M+/d+s8FckmTdT+jWY2g2tvjK/X6ye6lrq66sqW",
+	"2FSRKMXJmsQOGEyBgyLpLs6V92hF0hjNcXTXX7n+MsbgQHY2DiLavDQkpleKwfrwI7DQ+YtFcpEflgPf",
+	"4yTF89QP8XNmz8Ysc7AnT57jIknTvh9mHfqNEdaqy39Ybl6pN0XPg62mTw5PfnThjxxwR3kxspwakEev",
+	"2fuMuYyMioTmym0PGzGLCY7ThJJhe1gfZwwUd2kYa62X9+344vzd2dWHs/MfLbfgqvMQCDO5d1JSYhq7",
+	"cg46FkBPaR1N0gLcKOnnF+enYN6Ywb2q+ZcKcqS/zQaEj7XfQYDMSQjv5Vvq1Yhf8T7oxW/fmfF8vdZN",
+	"8xocnH2jGW5Xf0+6htZ2Zn7ILp0u8rBiKZGms1TQFu4WeEaswt23mw0rrLsE2xxuvuVSZEz9QN804auB",
+	"J91zp5KYrDdMuMyjjiVYKq0dlKOk6mpHwgAObxCgmsmQx00iT3fIdg3GHEzZctbcU8azNLacwdAe/x44",
+	"HQhK2RIl3EmcKjQU3cE7xgLPMffzapXra2narwIWCcH1392cU9+vhcXcsUlFVyEn3/SZi3h0kC7a5CZ5",
+	"dyaYwGlPe9oOkDBo0TLoLN2XH7JEkHFvbwi+m2WcD317SPt5k2Wgv9x7suoJtpgN8KhnjInWMIUyX0BG",
+	"qkAtMNJD4+ex9qGyK61N0+3Kx0s8KwDk/b/3DQvIZyv9zV28f51FGxvHuSd0kDJxaN2eCnSbklLSFebS",
+	"UF6wbEAAeoRCMybiUE787UF8AhL0G/QRUYRgu5J3iwKLMeh2/eHrRIYpB0H0DBB2FTFYyyV2sO10fMTs",
+	"SJWUKpZPkX5sOXCdO1oRWpfZDch3RcuYsr5TlhQlseDVi11ZV774FebSBrZXtZE74Pesbjg0NSgmHa0k",
+	"VRtJlqHw/cX1TQj/ujn7cHoyu/h4E3oFa5urFTZAHmQjlhjBpsqs3efV1KQ9uuu6UceMCkLFDXkUbgZ9",
+	"e/KJbqe1tk2sii9pPpMiGjasX7bUXX7L5Y3c4AyvCfRu1i0L0kTFRWzpXwdWSMWm79MacWTSp6Fmk/gx",
+	"rABPsCG5Z652XXGDxJJGJY8Zkaah7CpzLarFPB0vW7tj2AbY14bsADC3vipg0ZUF6rjm29k6MREH5ax8",
+	"tffqdXdvcqub9iKHisrTh/AcZaTX44WUGLTjxXtDthy4+1BvpdUdih64e54GuFryDRrd0QraB1e8vHcD",
+	"0gZe9juEmEbynRH2kGu6DSwI/BePg3Wq6Z+KnPY4JzrPvTTkE8LIV/lYJDUp7gbevS+KnQbr6ZNuaZlA",
+	"gycDm7poGvMpilnEv/uVzfl0HesEPinyFwRF20jlWtle/qfnJyr1wzRunAROPojp8TgJJtcfj49PT0/g",
+	"36o2eRJMrBLn5osEE52S0ZT/YAIwbkUBuPidXH/4Z5bTpjGuncLMQbkELmHqrTLEDPuVqO1a5omChCtT",
+	"UczFbIk3Xv/lA07TF1HKojuVUaqL3hiom+Qxgd5MkCcC9c/l9NQDiAdAgFP+ldAYMClgKXhjEmIOVGhG",
+	"IJym5TQUk4ICQ+sKDO/eyS/QV37AV0BGNBIPCSTngJ+hml4rlfo5E6twWlsWl9aI/M2fRkv9IcVzhkQS",
+	"3UGsJFP1/QPN+dZhh8a15N//W/eWrGiLR+dHoCweoo83x0OLufvUFxlqN/j0kIzrS/do1S4rHEhnvqux",
+	"GhiPk+JdvUhbzXWAskvp05IrTILJ6V9PzyVj+HB0/vFI9TW8ufq/k2Dyw9Hxz+/O3ss/XR/9eDQJJifv",
+	"/9J00W+86dWfVLc4KcqgGAGqupwmk0W6JjqiW/eXCFM0Vxm98y0EBdyl68M32d9rTHOcNi3NJm3WK/t1",
+	"X8TQeqUkGzZt4XjKRHhQjoNPUSiNLLZYqF9U1bqi0VtasWKnKLwjW2gbp/4uv6YpNRmFyqkPzAMSuuR/",
+	"QyacUurgBxMlkdsjVQRJvSgUeUbDA/0bdJpTnR5X+B56P6pWLyFctjC4pSGhMazfRl0SlfwnH5C3WNkp",
+	"anAdqgPBV3uJJymhQqXrSdFQfqDw8cHgbFNmhnr3JRtMGfAetbWTYKJ8N2pHbGNf6BWeUVOjBiM5dWrY",
+	"+J6UkPJRw3tjSg20Fd8TzIkV7YMLb9GK4EzMifaDxowW/dez3FNyW6ue8/X13KiySBojHN1R9pCSeKly",
+	"jfzK4PgIELtrUFMP4FQb1c8m/VlypeJasTso7sRI2uKHUIthfxcMElR05eD0OetqraOO3XnZ6nu27GcH",
+	"1RrOJyQiitWlbNlYT131K7/cm3QZ5dEqp56jOOKQ2Vz1gbze293f96Za5PRuNsecvN73Dgb+zMpoL/ff",
+	"vtp7E4zoVd7+SYoobWy4lyuA/Na+dzv+DsUZwZ4iJS5iqQW0aAOd3KGUIdTL7nbp0G1aXvil3X2pNTOX",
+	"O9BAstDvN34izQJnh4Hq1Au17/oI6r5k0xzVtjNdJcsVMX1jS8PWzq8j0GAn9n35OTtm6w2hHFfbNVOp",
+	"C/pkwWXJPBxgoq4wn8nF+EsrYJlRnnGfwnGpK3nII45EulVqR2gGDA9NMHtBSAynAQ4GXYSH0we89adB",
+	"bLQP3p/cpJCGYEnhtPNGyrFmPPlvUsJ78D4KUeUZpHF7Zk9TBBa8OvuFxo1TvZ75oS3C2N0JdnZ2LCQg",
+	"bI2KV4ctQcIad9lpXmBLh2NzIGqPnO8Jp+gGPCzyhOAvCV2CtNtIdUaa82BLybO5pRpsa04inHNITBCM",
+	"3alW64wuD3RrvYZOyl4AuAr1F6cSFATouwmXGZunZD2QA1y9O0Zv919975FW9QzOaokiwggcppDVlSaR",
+	"UCanfkPDO7E8jaUsx1FENlAWTLkgOA7AJIsR5rdUU39YmTM08RCTHqB2zLqHGmw17QlyYDNfSHP7Bduo",
+	"TXkB6YbSatJb8viCZVLfPHgLDkpfvOxa4HlKDjVGjrJf6jfSGeq1HAr0fNG/JPSE4Pg9ZJkd61d9laGg",
+	"MakNN4ZVCdxEpadBhgzs9NRd1+4OxFYE9tfV4QL+QiV2S9Ww9UP3TUjFQyKnEHFeJxxMlgXLaWw4nVZx",
+	"e1f3a/J+l5A09h61Xs6bz8FEfjduLG2EullLWHYVjR/4qhzuHHqSniNUEHAn7/8yu7y6OD69vp4pj511",
+	"2RTJhphbhfmhfI67mlEQLrzZB86z3+vIRs7LAaG3bx0+uu9xhTtjvAQXi0gbNlXeGihTZlnMD4u+6wvF",
+	"KrMt0kX73qxaZ549x+VSVVbShN6Z8gpS1Cmbw5RrKOfLZMkLwIXVRZiNk+42+F7UB9vNsxfHIbHARI2d",
+	"s2hhz4p+x0XwBwXhLY+rbyNUiF+q31FC9YbOWbwFyQalefLsgLfY4LQqBJDq6LTTxDKTB9WQesPOQGbc",
+	"GKPrJ/aAFtigs0obO2Jr8ryml5uf3u/y23DXL0ETMgKgHJqkh0TDUE1VgOxZiuPW+LGUMuDc7mLrf38b",
+	"ziHZsufV53ptrdnrBFMt9uJ3ttN8RH7V4BH5mWyEEYlDo4pXRGPojAnbDirer2JKwrv+z7TAbgPXs2aZ",
+	"X7Ro9RkcqbzJ3VSatc00qPqCnDcDtYaGz8o0jsMwQMgeMUg99lGkvZglSdiCKWnNoy5NdG/HX4/l4Uza",
+	"+Q5+SqhTN2pHLxVNf4m3eMvVJKRqjDebjN1j5epMMm8fFVdAv7HvNOB4ux8sVaM5y2nUWMnAuPrKoEDb",
+	"jaTIqxW59TA33Zm/V+VQuBswV2/WsXrY/dR9O8Zsgznv3JpX5ZokT95u1cIZWiTjHh6YDzrMNnaX9lVU",
+	"cewSpCpKBG5Oa4AkwjlBYpWxfLkyqD4ZFiQolRDoSHrPIKP7CW8/WwC7J2zEK0gNM/mDfVSKioXZBPXh",
+	"0ofcriUGR0QHKe3JR1c4FbNuB/5PR+9vTk8OUGgSacPA/nuWSb081CFneQ/1XzoNyT7+/JLeLkXvwuOE",
+	"UrYX1zanKdlSyegClEQk2FNu+hsD+OTjMWZ2PSUs4rCEZsFoRFBojiV8ykr2dBmLVq34EwhSsi/9z17c",
+	"6yKLywOAd0Hes9nGIsj3UVgrBnxTsak701tfmtOwW7wLhjFJSeQNtdmGAGES87AEGFsUJCmAGXWJn3CK",
+	"khMYVE6fFpRkSBmhaIVj3YI+NuZakqE7soXVAVxWA0ZzT3p6PabawuXPu31LLzQVXeuU+pKvgQu2mfXW",
+	"nq4F25ROVn6EwNmSdJYFFZ6aG/V81ckCBRNyC0bw6N29MfUc7lbsDyruMDBTygPTWNrRYta5c78ClCzg",
+	"cS2gAjqFAtIPsALF0C8Nl6sv97xlJtgox6b6ospiyhqQYWJGPhbU5FM8jZZd8HNHXmplx0GrLbBzjYqp",
+	"ZVBbqUdRB9MH/KtsEjRUznKrpgPSlXH/YlsYKU0RrDzxjELKge5Q42RimJSfk7Pr46MrSC48vb54/9dT",
+	"+NdfPp5+lP86OX1/enPqDaaV1dhhzpuiJC7V8hI8TpkaMtCQh9L40/RkepvokIBACyZ3kzcgDDVzdG8Y",
+	"stzBqTtTXspcV7upT/fBgc4yGClKAzD2B5LaFvRkmW+LVMPqCj0+jy6PB0Bc6SLQhtYxjC4l9TzgRIAZ",
+	"aQ4BlCXQkKQ1VF5b+8a9eb3fBY9Sq7iR59RyB8Y4BS8o7DJIbamUgmwOIWEmxGkaetyDIyx1ZVQ3xTy0",
+	"+z7hUOxU7qJl1AW105KQsyQSoJmuEgpBeA1z7Xd3eG3nCmc24GAE6q1yLpC2nuUCbJ+c+thjjNe6/Vmh",
+	"tpubSxNp4QZaI0AbkiEKmT9velPY6/2uWxln21mWU1+4Mt2qgK7/y/vZYYW2UBTcWCOs5mgA9ooYTbcH",
+	"6OT06KS4Y4z5V5H4ruuuvKc6XK5H6O2UsY5XWz6iG9RVs+arJoQfX5EzpRI7y2iGTNKMtAcvtUZHPwd7",
+	"yfzwhEjfn5xe35SIym+W+K02SZjqmUCBi2KoSYTmWWGc/jbVEkqyfRI60wQ2twEekztaerSBqVt2Od3Z",
+	"9ZblG2Oo7+bA8/VtudLsogjKKX4zz4Wi1GmP0pFzJgox7MSH+6Z9D9bqS4r80OCrVuk9JOJezsBEyk0k",
+	"UU0IjfsK3eoQ3SU05ii8w4s7rOXJSohNOJ1UzYSWyabIROCkjEZfX707Rq/f7ux9g2yPS437fIhwFXPG",
+	"AuwvJBvHScqn6GZFHNlN1pyk90SBtIGvQ9mK/WH0HVjqctXZTkdzAy1F26S56JGgUqnoaExVAE+UUssh",
+	"dxRzpHXzTjdTGe6nt7tpD+KqvKko1SQ2wKf2KamveLKG2MxyJ71281OMzVf1OC43hf3OlhVmmDNZx6mP",
+	"qAiz1Dok+AAU9qVqwtRCOgvCakdUI5UfLj6eH5+eKJwP94o/mCxxlcXPCz3ctdo+HZ3dqAKwm6OfT8+l",
+	"haYAtGzhl6nwCsxUbcbbiLMZt50QqZMzDj7WzsYqduC+p3NhNA6f6nBQARpOKORBpClJp+jy9Gr28+n/",
+	"PdD906zlKo/tjmxVb0CTB3urKkA0HLXk/8pfYhBCtSiFfMcimR9Yv3amA1Pj1uaFsjPVMXFbrqpQS58E",
+	"E73AtiO/tK0KhqShlHT8pyjp//qqWB8FbJy687mZZi8zcp+Qh3GlKPrzi4RM7T6qW8Pahzy7I1vuy1jY",
+	"KnKXFwgqfDZJpJ2QmMLFyRDbEFrWXTRq5Rq8DiuyfoKH+vXnYDLfzpYZyzf9lcJjaBz2w/Ycr4lHIfxh",
+	"ixYJXZJskyVUJ7Lu7aBUaoLKWC6J2fl2VmTU9Z62oobMtzPYvbFj7JVjUCO3E1QPvN74Uvs+AsK6ICbH",
+	"bt1bjXQTIJtzAWoaR+GCtZvjHLa773bRQZlgW3h+gzTWRdZIOX25hrQEBgQRFvnfUnUqhQ8PdQRUYTjr",
+	"9HBV03hLvw6dKGr4DUhzU9gIaO3xIbJY/vCrqc5WuS73JCvzdqcOXAv/2dHl5dXFX1Xhpi0Ivzz6eA1i",
+	"Xy1uSMsAlwmNKNouGAy4NMsNOSr9Kdwo8RCvqWPnZAmEvxZFWv3eTqCCrWARPNF/aoLaPs9ayQGiSi09",
+	"c452hrTwf1OVX3HNUJ1xbzbp6PKsSK6Xuosk4A0Wq0MUKo09lPz48ujm+CdXrdzgnKtMVkmiRUGlzbyx",
+	"Gn8DAUFO3BiPbVGtbFIhrc77XHmcv3+q44BuEP8UCYry0MdkEt4RsrG4xd6kHKiBNpnt8inEBd5yqQmr",
+	"fvoPmA8rJL0yDUY6UyctDnxbIV8BXT3f9oSk8V9TQWivwrKGcAwkRSGOlyBT8BalkqEWUS/VXQVn0Sq5",
+	"l/wvoWidpGmiAz3TW/petyiVcmvnwO2dqhr+Z1KJ5njLD9GL3QPrCZwim5mcYgFmhg5ZwsMImrmrJvRp",
+	"qheouY2kvkXKHnwNCuT2pUTua0MfdTWSiTipZ9vZ6Mvd13t7+3VO+sJ7bRVj7jG72vlEgYGrov0HvJ2i",
+	"GwjVwSOUSIYq9BEr/xoBm0Sfx/MtvJW4xtxR0MpnUqj6/FbW96ncj5mZKdCRSkMltvPCgflmVW0Em2eL",
+	"4Qq3MDoTKvY0J2iDuVAkMhZayG7AiNYI+oRacnwMLUDwDbiBPddDtKPrrLKtKdvv6IddBKHqPM2f6WzY",
+	"pFqHJC7oNiyYWcZhaQ3QxBpeUA2R0YNkpVEuEF+xDDBoVMBI9TjUdxSib7vyz352a5/zXhc7OfgxDku3",
+	"n5v+e/dQmgNhBviUQGqCBqmvl+Vwql6/lm93+n3MTgfFGbfmcYtse5SmY67Q6MDiPzSw9j/D0/K55ayv",
+	"LDj0kGqEokyl5uSHErfOGraN46sZEtM0Pp6mqkFNhuG06kzIihqFPg7Vij9DIfnHTTXd793cEGA1+gXl",
+	"94G23pwHkooX+Cl5kLt1x667sPZKMjjy4xRz3gCIRG3JlbbYoJPTIuc4BQ8VCDk9YxV2SPUnp0RIlict",
+	"IWoBiwGZQWpWM9XnIZgk9B6nSTzLCN8wypsMJpFtRzV4zNjaYnR7ALgF2SgAlWVC4YAsEwZ3Bo3J46Fz",
+	"g0vtqhxbllGi6bZdfW6vuPnFqcOeHEx+5YxOr/DDBwuy21mlLbKcQFXvJhezzbAmu82leDoKuybZEmqC",
+	"TSz2+5dvXn9j4cthS2BDTR/jUEdnwwM039rmh7ridYm/4iZ8K7Wdz8GEMjHDm02a+DN75fAmWWelW3Yj",
+	"nmf6NMC40Q2y9O1S9w+8qWrY6S395GYXqfNXKANbJZLnhFDzeAExGTpbGvrRCP4FTbBsW/S8HNzGkCu1",
+	"S+5lxNaEI3nXSpqOPGAYX0EwQUst+5BiA195MhIberV5ULlxItxERyWULbRYq14ACXg9tIIv1N6tt3ut",
+	"ve3bMU7Ttr5v05HJmq1bf64zIRNlMTcl87d1g9vt7gbnMT7yaKVn1C1r9Spsy9UiTNi16w2rcbUq6GrR",
+	"klNshB86okgez1ZhketGPyZFcUBJoJXIPk2+fH2fS1BcMV8o41RubsZSAlwxZqDgWh7rxGLXqmWpkf3A",
+	"10Coq4Rq1asgXid+7NOrnB6rfgGED0Zjsn3MdRPYfgBxnixOvYLGxuNjOwLBm77r805ywFqLj+fuWt6E",
+	"5Ga/11miV0HM6SmNB8NkfVL9myMLiuDF7mvzTXtcBMO6jgVqc02KMDRlTnQcpFePmFENszKySfHWp7ic",
+	"Obkq6t4ESlho3I8Ip2mTS1fyoGGrEMro6e7/r7iU1IKWOKG9NmZIy/wR/WSc2p2hHVZqveWdKhJNa01E",
+	"Ls2QpwViyqE0PyDJwN4JfuyHN7tv94JBTURuKgjoSENS1nqJQKZDz2Yizopev3r18nULEnAVQ7RHU5GG",
+	"cwJ40RFVM6rhYjMrGt6z8x8MNPrPKljsujw71nCmI7uo90Wy+T3hYf4BYC2f/Zt6pQHg+MjcJ72lpqam",
+	"sqX9+uW1WjTdLfPaIwY9uua1D9CjcV5HXVbDvvdxnraqS4ySsXpsXUnqlNHjedCmAFBsk+9ngqwN1mJF",
+	"RfoSys4/Wn8pstx8jkaoSLdGlFT6IFiowmi5tOCh9R8I4hWuZ8U3KMfPpTTljWaAImz+NMqW9joE4cF5",
+	"XSfyZqlmQWgKh7ouuQ+UMwkknoJll0JP7mx/qVd8Wz8j3d7z7ixrNXLDpl6rTxhv9iqqodrDMIZjfAkV",
+	"pKiWtapXirngz3JUHQaWpoqhNtYgnvC79NX8MnZQq7V/jZd4IC2GayJwjAWGDDlMkRpNKcGcyT+G6hKE",
+	"Kv+f5WKTC5sMwwXZcIgLULwmgYJ5MaEB+XaR5eJJl+kE6bqpouvKoTcaylhB8SqYXT5FZxRcdzywppIq",
+	"IRDZFiyHW6prp9TSVFEBhA5StuQG6BbP1ZtYVLB3W9uh4CUuqqSbcn/3dz8HLZkZYOWBiaMWqKMM6vnA",
+	"4K8o5PLknhg1oxndaH/PmW9UfdT+y8/K9IY0lFkPlBoABJvnPKGEc38zcQ/0V4nPjYcNiWAH6oYdEU4b",
+	"o0MEF0FxMbJYkEhw8JBmZK1dKC2AUQp7rABgn5n2uaOBY4qUMR/iiEH4gowjEL0PKywgbPuAtyPwRt56",
+	"W9I1n9Crp+KnObjQDSHcMxqTR5ehyM9cpMlypbo4zUlClyinMaPk0GCXA+PR7WykFoYzVeAx7R15f1NZ",
+	"mGrh27YZbwFJGscz5aJs9M5BMYgLagyX1iUb7fTG9wTlmyn6BBBtLtsMFa8Ki9Y7Ss3E4rAE6BYWo9Jl",
+	"6KSMyx/Vxjnh/U7hWPQlavw4JywIAXYpKLR8ClAo//R/9H92o5+VRm+jwpe6LRegznfmU9H4WGd2VyD4",
+	"TDfhLl5+qrMaykBxqo9qIwZxFaJMBUBFN3wjYDelyYJAN7w+63tvH65gmRlpPgK5CVAzO68A4DtRQmI+",
+	"s3KhObcPow3JOKMakCMSHdz1tWkrITWgRnaoBaSuH5V3w4keDYZfCiY6fWEM2tXbUjP+p2ZoXDQqTwcm",
+	"OaN0/0KljIVSd0lxRlTuoU7QuKUt6ppKULylNRRRZY1vbD5BZ6zz0nQaLyMF9u7AX6vLWuKZv3l1FaaM",
+	"b3C3+HrzVGy37/uq//Je1grUX5ccCn1eh0KvMkqelE1SRfVjUyRW7aXQUIpkDg1Ji+pXefe0CIfGhZH8",
+	"R75R96WffivI5j1btiq3ksHynG9cnNNG9DQT1qPkAXrlECpGXN6XugtiPButgb3SQ4weYMcZYM37WHtV",
+	"VFVHn+loRFPFnRQZjkjnFfj+qYh8bwYh8in4jWfB49vfcVK0u9WzPfdpZ8E9wf9qoN+ahVWX4Jmkqji5",
+	"fKyiCDi9FYx1nzrSvKQpl2mjLnddx0AzFF8fAD7HgH1auR0kqsj1gj8h/A6W/t3f5f98/g5axga3VPsW",
+	"GC3XfNrqO6vTFsV5L1zteaLllAYnfKE3y0hL899ShTb/1pzJLfYjj4LQ+IUt5NK4Vi/MMPYPC9UBwwkJ",
+	"qmFEOeu+0KILFXIg4EAf7bYY3Ond41HkBU7SIX3K23prlGLTDTHlGXAjf5eiZE24wOtNf4+bXwXwhpqL",
+	"pQemjUmxXnfyJsIfkzdwmoCCG5ZYgwKA1paprqtJvL3lqh6SfpqjTgNtbrJh9EZwYgWI59EKGk5qh71u",
+	"WjdFUMHBKEE5NWky6l0wVM036Q6u0yd0sa8YeG4iQZ8c2aoJ1WvOvjZQGffJSJdeUzA6Mw2pFL8EjXty",
+	"MMmITuzzHRBDMdMOC+rbeVe7t23SDaXc0juyPUChmiFEX+/vvP1GNbnOiMgzOoO+x+AF+HpvZ0eJZJXN",
+	"jZf4mzKrteusvOtlZwPtI48V0bcgpLAnvABmhQWj6hPxmiAKTiHTAywl+F6agm3ZzAr0rbBPenXidM2S",
+	"Go6GmxKvMndf70s9KJOqdlYrHNWek0rSuAaRabsOVkf0l0DwyvW1gUkgMIhMDtL44TIl1KAoNnebe1Ly",
+	"all59pj7trwS7oTqEBGU2J0kYRKrCnpUOY9i0wOVul7NWu9VwNqV9AxYeEpLGkBVNdW2Ficky4QLQJ2x",
+	"VcdIlUVpKbMmGUm3CKNU8qZD9YlhQqVGE1ZQRge2gvap0p7MLKieNh5Ad0Z0+gjp69wsth3pdG93//v9",
+	"Ny9f738/HC6i7BNr6NeGM06Q1LWLIEsp7TkSqkzM9ag6WmVcYGI36Xy/I64YlJr2DnhDYLAr1q2G7IQT",
+	"K/wc/maDGYkSrlIlyBSFUusGoZRwdH1zdHVzenKIQh301piS4OGw+xze/v/svety2zi2P/oqKNeu6mSO",
+	"LDtOunvarqlTbtvp9kxuYzudveuvOSZEQhLaFMAmQCuaVKr2p/MA5yH2g+0nOYW1AJCUSImUKOfS+ZRY",
+	"EkkQWFhYl9/6LUFT5lqVnGCIG78xN/H8LieLwW/75cWr69Mbc+VA5D8wFz8qUIBiNuFxLw+0P4JDOZIu",
+	"Kg8kNgMR+ABDQB55OgenhZbvCIkIpKUzAwSXBgP5aiCQj+bFxXn5NLZztAd5bGEbxZfmZEEOK0TUvmWR",
+	"uN0/fK8QJqkVXrOmxggI1Qb4TE+QYIxKpwtKp1HfJW5cI0E0kUEbZ1MiRwPhZMX2pe2RAPdk/neeKyt9",
+	"ZN/dfoj+pV1X+9mJZXpQGkaI7A7aInqYA/72iJ8yXHw/a5XJ68LgKqrFcCV7ZMj0jAFggiVIr1RcvS1Z",
+	"wej9+DbKkPW+nv0cIKUI2NCSMBH1ieuYDKkkgcTsCrOM1UU3te1LCjncuFhPu2k97OHHkkBvfcO/lnKs",
+	"297tx6ok2cqIdlEOt3jwTzlJE5SZ15iBjjvKItVQEZFHhQnteWH30v3Y09R5hBbyGoA4VMvKNgVxi5k9",
+	"sy9v2XsWZnqdnYHRRVAtYl7kaGvZCOf75TTW9qILyaSiDtviZt+XYttbD+1J3iPc6d+2pFALudtPFpdd",
+	"DLU2iM4uvvniMvXKynxZYVSppIWtvawElxewTuaWtsAqwwsP6Q1sTapu5aim8IpqOqSKfadIGMvwzhcg",
+	"IPp+g8Y2Twq4EeOEVz93IrPUPQN89V7OFutYaVwUqnXLusIItGzw/CwhWnY4gKeb0jAvJQCLllljg79g",
+	"0K3K2y2RmoOUlJ7a2CdYh5uWJJFx3CdQmorwPTO5NjDhzGHrJpR4HkusjgUjv8gB7a3rahvX0vxbvpFN",
+	"aCi8Fs47iq8PDVQLP0RgNQ/vlKdOtlGOEyLkrFjt1bzXgH3DBkBVNxnLTqD7onKZ7Zc3NhDmEzcpCK0r",
+	"NzdLafyiW3E75SLToHDNTovnt1Tbz/Z6exHl8InR2YzdRXSu8r/wm1ULmb4Air/WiHZJYkad+e/uVdUi",
+	"B2elFVCYxpaRZsEAx3o9IYH1Ah+f8vEE2s0i1nYhI06V4mNR1xCnAaljZc3MhjDxyGPd1gLIRF1Cyhy9",
+	"0XDeQoW5pXllblnBcK9mLNErQZPg7xkFA2wgrjlq7rP3m5OzlTRkjIEiXIXCq63aM/gabQsFzHSiQY5C",
+	"A9RmWRzBn5X1F1ENLvG1YEB5laQyZMri7BthAuHJ1Ym/+tVmTLRF2LdE5S8sisBUYD4DpXvmI3LvU7lW",
+	"TENEpe0qKbxueT18YqhRiSKCkWtBb9b14YqMWFzRAftjb4+r28IjK5nZUDs0K5lkVNjpWC5tdnqm0Z2q",
+	"XYSPvb1McF39RVvASuGaKrjlx97ePY0z1nDAs0klpcZrbGcgjR8Mv61kcV2UTHRL8PE9LxOl1conNF8k",
+	"OztuMF4+8oVZIcNnICytJbngXtdLtW2w02pt3DU1a1MrIILNbv3CLdPDoYl0bLl2l/up1a+wjKPd3HhF",
+	"DfoWJUG5L2vFqbAIa8Wgka+4QEkEF0JI18qBqhOEFkd6STbX5SPc3Ve8XmvCmThe8TqqcNM271NlnNTm",
+	"zF6Pim2x24Lj6sXCD37VdDXrglJNlKSl1Q7LE9e2Swjsu5YF/SKLkXoQ8sYV+24pK2+2rrCFq5j09fqs",
+	"igxgykXps6VpXJx6fInK6TaGx88bzPVVJmCivXG2MM+ZaCGc5h6uO1S5GeKqtH5FLWLFS65O/rsp2ARY",
+	"9SaVsF4W0WQp8pXmQF6F+fxqwrkviSp/lXpwrw1RJ6ywjSmfsgg7342YCJmtVlSt9cdnQb2fi+ZGhdO1",
+	"++OLapaQiU3XwJcHb7EALGkbPG7UMfiMxgCQo+lYNQd+FZF4y7SligTmdgHhAjPCUFm2UIe5vqNQ4beL",
+	"NZwIJm5R7QLHTcJEpCq5BV/RqTWdcrCao4UvEIj1yTV8jwTjjABzizGge0jIP+OKQUMDrvRCP8savGxu",
+	"f/wuqxqnKBL8LocLM9kaGFSNVnor+B8Zc2XLedr/hWssFPExkG2KiAT9gAS3AQmOAxLsBzmjtnk80vga",
+	"B8f22PJVlCneo19LI9JyDVdBzzwHglkZ4PmY0jkwyXYHGqvEE17TucopD6jKK7+gNBagC31yin+Zo3Ke",
+	"MPK7HObct7jG2P3bbZwkpiE2CS+su4vfTrRO9lBm/rU2zmLdj+J+qlMxeUWBe9LFf16cvb25KAbxq9vs",
+	"Q8XRBimuHVfXb1RQX0RuNgZf/gac6OsgW3Dbuul/IccbNJJ3ZHIWzJOXfkiBIrhpN/mCRCwkuArndrOc",
+	"8A8VdfMbAAA8cmaqtsmt/7BVafGTdqXFADIYcUHjmjQDNq3Jid8xvTSb8HDiCQPNUo4k1gUZtYr/V6ur",
+	"c/8K3dpbV3TKTIdyym5dqUpN6UJCU81DnlChCRVqxlKAqsiUsPfQ9g5bT98+O/wJyyys8l5dZP5TTrR9",
+	"u0WZ7yGW+QKz/Tb3ebJhZezRllWsgNFqWIeKimO5FPVHV4oKdPqlvXq4Gr9hr1uLE3m2ZaHikx+X+hf7",
+	"UjybEPDDL46p5xRY0aL2VXq41xayCWv6QNtJ/MoOMF+EvFXNcNUZhndeMZN14AJjpRV0nQWsWdiAhXmy",
+	"9zTUELfnRosUzw0kPRq68mMPQHh7dnZxfV3EFtxcvrx4/fam1GnaoRPq7BdASb+yUr8K61sBMV+D8bV9",
+	"32sf/Vv7rrmv7fFekDGMQEB6UxEhZ7Uedy2nvQ29WSMi536b0oit7ypVctIaFeEX3TzPxLWBpbAJ6U17",
+	"K8AfqBWFb0mmb9sweTgYpV2RVsNe7E6w2m2pzdUg10TbUTc+D7flbivL5yGxO7FHnjgOvh45yik3euSp",
+	"R8o+K2G2e+R7UgLU/kDsfiw1avhhnXjDyG6bFB6WtUmbg7jNiWgPQ1eWXhheL9/oC9JS2ifVClymtEEm",
+	"ciFxbvGIOblrBRER5GHdL9sC6c2xRIdxi+zVjfn5WxfgXt2krTx8/6iqCSrctuUcMRrd6iyJmaqxq387",
+	"PXv79mXexTlmNGURmTO9wWxNGE02Z/s1Irbd1S1WCgjFalbKqUlB4/m/WQsYFFyVabn5lfc0zBYhE2sv",
+	"bH0Rv2cFqWg501MZ8RFn0a3iImSVs9TsRrWHhJbmrWq29QuajhnBzFqP3DHjviaLOKWGmxsg3zXP+ZXR",
+	"pEduXp9e30CczAoYVIjylExpokrNd9oyS1cEzIrjKW2m8pSUt0p5OXulLV+7WPl+qVQ3HOn/2/gkLU5b",
+	"IXWdl08ttNxiTCIe9UkwlcYTGdME6EWB0CuO9/GHUPMbSezCQ6BEHbGSXA/EiKdMFWgdnak5pkkfaUgS",
+	"f2OuK2/jIJdwq/5ABClL4CzDS2QYZqnj3fNtqbDPK/xUYxFCzEYa6gPhqhmPY7x0IIAMdQo0tkvPg0rd",
+	"chmgn4vcwLd/uYHZ/y48uNILMPNY12+rPMPa1s5bO38k057zLh089jtF/l32J+ugkYBXMo+uk70NfGKA",
+	"STc/po2AV6h9867mJdazivhf9uyjq99lylz/7xbvwgR0bGnxNviYC6HTeeVp5oSgPrQGBM0p5AfMDkgt",
+	"dNQ/38nf73J4C+n+EsulqhSvxWEAa5/ZL7Ki7ZctIJMir8JM6LiBOLnZKrzmqrXASdo0r7lA8IKZCiLT",
+	"vKj4wvrGmiVIQKBTPh47fk9oUgy7Bjo32O7FOQtoZdpqFXx5yMZUNIf/VwdYLzXQYYQSe2GCh1o5kiJv",
+	"W7MH3nHsr+vkx7gVzrtAriVLvmQFy/4vj7HZz+2PCzJX/svmZ/9V32GnMTq9MnNZZDXt+Uwb/u93OSR5",
+	"wRmxZ4GWCQ8rZ9HikSphX3mcSkLbE/NW/bXYgjbU5u1c6aqT+lRZYlkoTDDjVJ5+uKH6B7FY8Cardi1g",
+	"GyqGmphZSs1g/p//c7j/E90fne4//9eHv37cL/75rM2fT44+/kfVJPyWw3BaqIxhxmMXYKnYhdNpDaZ5",
+	"XFOE9oskKUOafQv4gSdA9rtSyAroodXrkcMDx7JyDd6x4UTKtgbhJqExd00NAHglE7D5nivjJ7d7pr+o",
+	"rqXru8ncirv7aY1qhO+qMfXsngkN3EBrD3M72xfmihu4wBZ1czFGI75aQJBTyFZ/+3oxe5LaVtTNz4kx",
+	"v2fiNqsg4j5nxt2AjnLwI5IBFTclqZyduAyDK480I0mxHny9EmuqlFiYsirm0ImcCegt0LMMp3ajuDhy",
+	"zZ3qyhHxS8uOxceiRwSbMTPHZqYbkyTZ9bzGUVdYRRtVMaTxOvD4jhk4F4u7m87DO3sRwJ+qI4/m5cqb",
+	"vbyBlp6cb758TUvKZBXzpZuyFZrvAu6+aU/yStstNfYBGUsiRanpeE7NO8NnE6Wlixp7G0pLYzEJOauG",
+	"4tS+R65TlkXefOzJAAMgPso5deCUT1I24u+LvyrmXvp/CU6Q+GHKqFDEtmHxe6RtW8QiGHl509g32mRN",
+	"6ukGa3q4FTR7ec50mrEF+qwdqP7VIgQ4uBMSCDkrUXlZBjAPkwvsvofh+L5CHjKNjVMXc5xGwnp7/h6V",
+	"1rVVRQ3e6+3Vix2pDTOGFfv3ASm37K5t7rs742pdtsDfeG2dvb1jszKO7rZG95L/qSSrbkavveGxYzO4",
+	"XIFdWedpbsRSa6SQ0PgFWBTCx2LDiuU1ObrCVFeyPw+VjDPNyETrxJwW5l9F3l69yOs0HKMiYdALlKRZ",
+	"zOCgkLM+uWIRT6HPDlqM2oPPFtHHh8/+uvb4qFzc6lJNEFNEYjuCMj1hKnf3VdNzrQkuet25NpF0ytuG",
+	"p8T8VjNBha7vsgERCfgNCakgQ0bCiVRMVB9aEbtnsUymbPUt4cgwa0qoulOOugCwhSRMWcSE5rSmG9sd",
+	"m9e2jzl9c0nu2NwF+/MWpWudg4SlU66UaxTWHAufyvWcGNBCHzoY4K6omBkJsEkOjOfQI5+kLJRppCod",
+	"EFyQptEY++sp/R3jpxX5LPsLLtb8ImXjRrEB96bliS0OfPGWC8NcGFOvKKtlMavUOVBI1LoAyNEXgPik",
+	"mVDkdzmsKgZb7izXXGBCOZ3SSia9i2mi58cLFBLNbxwxTcO2PemjlPJ2ZAoTRlM9ZFRveJVifzSqUe7t",
+	"AeusqgwjmoP6b5DKbTdHDlvboNQ6lqo90MkVUTboylpflV7He5Es7Pf6mUtSLkKeVMG43wENX65kizTA",
+	"NdUvf2QsY23VYn2hev7Adq18LaKxOqqsLB+LEzOiZRw17I+rortqnpHo7rY+Gtqwcw+qokaNO1uUVrZr",
+	"wF6sq1zAYdm1LUhvETsK22VxxRZUQLFPSJNuIDghWKuxSQ3vu8l82yLxj7XD2mRAp7Zs2Eb8NE11FZ1B",
+	"rdp/Z1PkxryCNB92qze/vi2WmOeZInVSoPCqOy+2sS8Pq4BNThnXldUvPnB1GB5fGw5Z7I8J4govn3f+",
+	"cwp+oaT+6VFVe/2C+l3GcU+pmOPTqIZY70mxbJ+Yi81Zf5uw9NYu51BmIjK6pWcLXLgx4pXEmjmEf9cw",
+	"qS3xjz9pUrJXnUB8LlOSMJnEDCAggjEAexhLPIOqyE2KLCuzub9KVUnl3vggWg2ayo+RCgJhO8OajJmG",
+	"otWyjEOnhUK4rKPo4AqmAn8sVG9Wrsgs5Voz4TNpi0NpHmS3dfnX5/9ocJ8qBFi9nt2AneUU8BNG6+BG",
+	"qFBmG0e58IbNg1xox6+Ncdnbrg9xwQ+v4DhL/fjb8pXkTBHYSEWSu+r6BaDZu23QCp1rdyfb+dxKmXFh",
+	"IVnWsAF6fjA7usTa58qRkV3zRCYiQnPLqfWjtK5+imM6wnrAlCiZ932308cVefH6+qbhI5tqeK6xXFnG",
+	"kdP2DS3BNGu0XNQxhxQ5Q7y6okUr1LWSURVHRM1rOrKd2zaMTptZox3ZlM6YrBa/CllZmOne0lYp2aNL",
+	"E1K/tWt6R5ye3Vz+dnFCzq9OL6F4y7ZHUn6nTSiSB8DxU6DLPAEBha8hQS3kQOTLa8Q6KL+d5ckPLJhU",
+	"kZTd83sWkaElDWLv9Qk5v7g5Pfv14hwI92Q6EGMpozJgE8e819tzg97r7ZmxmE/s1ZV5FRe63CreXNcp",
+	"x3VfMIop9wrasxf/VGK6byK15pXO8ysWSoeb9nr+flVazsUnBZvZkC5NGaFhyBKoxLG88HYO1rTHB5NZ",
+	"M6VXd7hxE4qKwj94zHIsxDzvRdVvTKL+tFG/5Y++FYjjHm5cIe8rXFVVz3UQdWwLB13ljXEHr5JmokXE",
+	"ZqFCuIx4qMxvFAUUIgK5lPYcwM73sLKSgNwfOUSnZWHwYdm0azaFR3VEjt6XXpCeElYhX7PSQtTDFeo0",
+	"ppmGswlrjdrfau+uCn41FseHEkFklONFLKpOM/avtcyceFUh4FK3ZoW5XLVM56Upb0UsviUbUekGjWht",
+	"igWNntqmh14c1yon4emM7mZdL8iGaN0H4hPCYtauOKyIZtPEqAtEhXv0DZwl35mDWgGy45TgCPCwgYFb",
+	"aFfwHx+wWn0gUjZiKbDAQSNdX7YB28mMA6MyxmaCZnvGazk2NwC6mP6r05cX/YTqycdgILjQ0kLav1O2",
+	"W3zP/NayXNgfEvgd8nTg5+S1sKUjIy4iNRDOIuOKiCyO+yT4DzNk+w6UaPZeF19FGHN7ICx3k+1ovF7q",
+	"7Q83ZHxqz8Ozugni5v0LaWX3wm72WvW5VUMW1FUfR6cEfXx2cQvkShSOeSAXUuS/Tl++QNngQvEIBdjM",
+	"gxSswbarPLuaXWKeDHt1DZWl+/1DQo0cPKFVGAZciiaBGLx1o1CM+ekNe1+5oMtzT7CZBy5qJMNsCohh",
+	"53WLcCJT1Ng05lSx6tR5aYHaTbiHCc3pNF4thCXhs1Z7fVyyZhbxOf+q4opVLMxSrufXZoVstCnhruHz",
+	"EsjG4iKw5oL8/d0Nkh+FMQcIC2jakBotSxTT5DTTE5nyfyM+E2o+946NFx+BEYtH595/7p++udz/B5vn",
+	"00wTbv7+2NsbMppWlarkg/FjMQ8ASQNrCq/zdwT2uI8foU57VFHicH1H4wjDPuA5HdsYU94yVREaplIh",
+	"4oSHTPUIww4xLLFnthgISyIC0kOKBk+PRFlqDG9zqLyRSo9Tdv3PF/2BGIi//OVMins8NFT/L3/B83HK",
+	"gLwdnEcl6B27DaliJ6Cl8dOr52fk6dOnP5lbvr05g1EMxJSbcWL44IQ4+jC8YsrjmNvvyKPgf//7f26n",
+	"KnjcJy/tw/LgExzP2OUyZiNtjt0+uUKaKnvcZ+JOyJnwI5Wp/+iPjKVzktCUTpm2bwFGASBp8KWBXwTe",
+	"9wKhoeZvMB8ECWiSxDyEoR8kqRzGbPp/Gb0X+C07EI/MBPz07PsfHzujSQGHAQlCGbHgxPxUuatVfxoB",
+	"S6UqcVuTm4l5SyDzAuwVLKrZrvBsMmTGw6MAipYK29ZhMcOJRbTmv53SubuVG5B9uH3ja/5vBi/8s4w4",
+	"UzkbojMFA4Qz9af0/e1QRnMssQ565Al5yX8u4Gt72PsRe26YC9/vT+n7fXPNPl5jodxUFAao6FwRJe1o",
+	"7GISHhUWwQ7f7B9Fgv/ctz/av4wCJJrHzf6d6rn2WwMBES1jKwhgdALz0b7Qk6O/FppM9wiLFSMUIhRS",
+	"MCf9HkUAA6nY2y53GUox4uMMQAZKZSztEaoGIihpmmPyM+x+8r///T9Iw+ZVzDF8Zns75fOSCePeBQc0",
+	"4Qf3T4KBwFArmJIed+SyZgqg5+/382+cpDltaiQNphq8xYFIZcwUxpG5RUbjHivAJ1B3Gr8On2vXgSvy",
+	"7PBJz+3LgVgY07PDp31yKUgByUSmMmIomwCHM0IWyWJ6l7ybyIGIaXinSGBtZXWcMhoFRDH74mDuBH/5",
+	"y1/K1Jwz16wdj8iI0WggbBEuCWmazu2i3gDIChfUdynjuQ9gwYByBJ5cAa1nlgsvNkI3EI8oefv28vxx",
+	"r/DFFYC9AvLIydnTo4KYlX76kv4u08D2yc0/5cJ8+uiQaEl++P77p98/JuFEmh1e5B/MyyEKS+VirVTM",
+	"7VucFLhwITZg5lyKeE6wKD6nRy3cBiTk0bPDp4/tjNlCP5gyZ16oHk52z9VjGJ8yL9fFRXCBbatLjHtm",
+	"Dq/g4oaOA8cX4SJaXAzEH5nUTPVJcDnaf0l1OAGvbSKFhK0lRalIx/FqPnr25Mj33IMdYuYAJ8ve3cz8",
+	"5Wj/lRTM3djf7JeLG/Lo6eGzx323ve2AhRTsGCUbeGzxoa4ooEdSdi/vgNLIio8Ncps5u4zYNJGaiXBu",
+	"pi148/r6hth9fAAzhySzOcGXMf6cY6PpHYNjOyjcx+iJAGnMjQqyezJhqV3sHvGwKLh1KjPNXJT+jiV6",
+	"IACB6lTz0TPo4KfwlkCY67YDHVMu8MRDMkk8Nhyx7kDYnnTuDVJmy7ZpqQJ2FNPxmEUkfwuzQ5KYzll0",
+	"TIzrE5zkS+UejkrPk/iad4U0AxzROJBnR0fmzMdPUnf2Z4oNRJYQIc1FffImgxSIHC1LZsqilN8bjWJm",
+	"2npTMxbHmNa4YyxBogws4sWsmM2muNI5myBL3WlhXBzYI0FCxywgjyAc9OQxBlnMZ7eK/5sFpHgS277O",
+	"2GgZlUEKJ/2Tw97h4SGB8rSIsaRPggJNQNDDdI3xe7HiCD9eXKcRj/F8g5sa80yYozoBqzAiRlszsI9Q",
+	"H5h1M4/0UJ+58kt6MhDlweLrC1vtCFoFX8mSv/wNfh1g1ifmIRMKIlLWvD5NzIj2j/qHtrQNjWF1fHAw",
+	"m836FL7uy3R8YK9VBy8uzy5eXV/ANRA80DFzNnIhtny8d9h/gj+RCRM04XvHe0/7h/2nWCA9AX/CbUYa",
+	"Tbk48FGUgzQDfzORqsJvO0cmlFmBVxpx3kCRMpybM4PFI/iJ3Rzi2PFM2hbRqDgHYgZ2m3+wmU9pbCwI",
+	"DrnNYHwlZZHjIzYjzkZ25wtIDJ7pMPdTmbKgWGbKFZComOMkkidO73ONFCrkGk5Mm51hYLm58ZjlL1jW",
+	"7n3NnoSADLZLdgkHXGZvulxGe8d7aSbyoJOZemd1Q2SiouQAJMvuMujUNvQknVHPTK9nRndOG9jzuc8W",
+	"pXNLloC+fVUBzsd/eVrbn2U0xxCy0BbSX7Tvf7eYu/xejeJrGMT5+PFjgfgWRO7o8LD7p11lAh3ICiSH",
+	"UVWRFKyX974bsj7Gk32ns6qn+GEfPMfCafTKs+mUpnOzeXFRCgbTd9ZBLXbAhnIdSLXTsQKKA7PX9iBq",
+	"lNuKe8d76Nrit+ZB5b2pcha8cVWBMwCsctf1O+jPZ9uvYlYzju0oFdFyDFnQExLTdGy2GLhmwImkdJ+c",
+	"4bHqRDsvzVGaT6k27jWYNiEVysorFJ+bnY/nIj4YqTptik4xG542O5GDYyrTueWWwwGoqg00ZtpRAO5Q",
+	"lNwjKqToBg73RKa6C6nx6CJ84yJ7mM2gmE8mcP6wOayBOeG3EaCE7xuDrlZ2XhVL18lp0Q5GKnBnSqMD",
+	"YiTJ3K9XssbBAx8I6zLg76uW03j5p28u/2EG1EQdgimaO2CeVgTO2kK/eTNRYIxirtfuuzodid26V6vI",
+	"Xv14wOPl/jVrHlIshGkmha5bS/Wv8sk6eIOh5Ua/u+b/bvTbMyRfavDLSzRuboxts4dHyY62JUoKBM4r",
+	"dmaOYjSr0sXuNE/yHlBxz0FUqWLT4Rdu1/VqTKabPGiAmGJtHRg0lQrgYwVEFSBcUoTsGOWcGjU5sbvL",
+	"uTJ98s41Gs8DErFU2nplzD8FzFx0p2DD9gfiH1aMzdb1WGy7y73eBzNHlmvV0NpacMmMJyxxH2K3E2E0",
+	"JoQlwHO0D11SBghlwEXe241Fgjf35kgxCm/zTgvC+6SzR58hUMO+Xs3JYl07G4DuI5IusgDaFzKkuhZX",
+	"ZMx4F3wzzt7e4stVqDefjvi4/WZ5iSLl9kv77VJxSB18wNrPj4XTaske8AKzcHysUVtGDs4fQl/V2qJ2",
+	"55YWbft1+IXpnS3DAaqSem/wuYv52Bg1NJzGQEWu5oxfxgX53rluxqXCuBHQmMGpPRAQ0bFtQx0YAOzM",
+	"LAwZiyqtQ7z4SxQINCvRYOlIEK5Q7XclC0bt1xqNIM9KThnEsSMegXddiDG52OY4lVmieiSRMQ85K8ee",
+	"HG+SdT16hZ6FrvTCMokWsn0+4YDdRK3/buOrOqU8JnIEMUueEjkTxySAcOM+VvMHtWaprWhbEqMq486S",
+	"1DWUArjzP8wlFXalkQQe9ciIizFLk5QLIPgDjkBPrurcWKJlnb2ZF2Q3G9ULOmQxDqjGRoaq7E5uds/S",
+	"4Sb3qrDAfah4VEDGyJTE1HJkVj0fmHKKz29GgrFyANiELx9ErR8gN3ryNxegsHfWuwB2VTrzAlA/yFR9",
+	"525d1KagG5eVaRT/Abm6ZUV6cM9SPprX6tMrZgaYaXtqRhziMi7njcxMLtVgnAH/lWLUZcwHwsehwgnl",
+	"gjyC1Ceqvf40elyOq4YTFt4pQrEKkkXQQusEiccGAmOpZt/cKvZHQP5mg+/wRyY0L3BDAW4dUyhmNLgx",
+	"BqJwNTfbJebsnkV9cq1l4oOpyE2Ip72jnpqlUoyr1DRO4inM/proQc57CGOC7tMsvDshTxZouerUBbAY",
+	"VG7cZn22Fwf0UtqxqOJgDg8bDCfmU65rx7JchrpmaDvdrmZtfjPLZK9fGZgdGcnrYsvCE7H6Bt1VsAMa",
+	"7FiMmi3t2SEN70Y8jtXBB/ffdV7Jz/Z3rc1Qd+EKW3T1lLgbPDez2ZVDQdx7Y1aFa0WSVAI5U2Faf5fD",
+	"KqPSfNx4Ug9CKkIW1/sYlxrCFxAohkROmgkbgy5EACHYDPA2bPIDcYyz01dnFy8uzvvE16IPxFgyRaSo",
+	"jEjAULpbyu4DGn+XQ+Q4WJdieViZuQBU3TCfuCYSsux0RPEfBzbbtS5e7ZJiLnCNCj92iLYcEwZMt/ye",
+	"AcKsX23623udMxrZ+oDWa3/+4p/YZe45DKKJFXX+4p83xspvdcXz3E1odR1A+m7mCWt/1VlMldrgMik0",
+	"5aLdlWdSqGzK0l+M39jqyn+wedvf/0wV++FZq6t+hfBcq0veIIyr3TRg8PC58VtaXXEjG/7+BVUaqhta",
+	"PMNf0/gp8GtIKL7kov019H3ja4BjkEvRapp/YcLqgubDuwacT6vHXNMxbXWB0fKZaLlx0pTFtPUU3KS0",
+	"5duAf97qilOo/WbtHnOFQaJ210jZQivaHtlfg6+9+szOzzX7Kp24yP4ELsb9Ckd/FP/R1EcunPsHH/Km",
+	"HKvTAEuHdvsz219qLLYGSzF6JQUD9OTWK+EZGp4ePlt/3SupX9p2Xd2lDKoWsNv1MyPRMmUrjfshC+WU",
+	"KfLm4tX55atfPK0CNhvSKUdqBUyW9ityAPCIzsRg2XCvnmL3E15aVtuh/mNHwtFRjq5qpdEoBpxro0Wv",
+	"ttbZ+0Sm9XmCF2B4u5SAjCMPNelBrhjKabDqCRpPC4alDL5uZTQQQWF9jNMTIOaeQDEF4YIMwYxb8ggV",
+	"nSOQbshCJFlDJDMOp1dA2WJNgRyRwqOCPnmVl6ROqbpjEXoZgGgyQ7Www+DDYI+JaLCHgN4e+d///p+P",
+	"yItf+Arrzcig2OrKfA4/9nBFgvM5EDOqSJhpWw9hnoYEJh7nemzWFX9tq31TeWdeckSsg+uRsANhSz88",
+	"iSL2PjV37fmwIuT7rQfVJxeRK452vVod+fJA4FNZVOVB43ffHKlvjtQ3R+qbI/XNkfo6HKmKVIarJdHS",
+	"nkInAA3tPpvRgK6gKvnj60GAMQOPOlvfVioj8SFCqmqHbBtTFsfcrutAy5zL+30RLYeFlzBcVZgSb2sB",
+	"Dh2KpKad4N0v0NRo7etVm40IC6k1G2/AilOMCbRXMMZbA9zIjY1f8K5rUoNXUADi8HaVUArXwt7PfSMS",
+	"hYWBeCO+SEm6TK/QSL2a+4GJs/cNG1A33+tBAih1nWEE8Hbmxk4ZlmrPsGp+c4cab3/woQAMWhkQWZiO",
+	"1oZ3wSDeOrqBVmenCcmxfammswmFbtjnaOH4sr6lLxxwJApQ7+UVJ01Zn5ySq4vr1y9+uzjH5/tgxdXF",
+	"L1cX19cX53l+1JwqrldvhapCrrZOF6lJxKoYreo+HbnwOthZqhHQ+tOJ07WLCxiHGtcTiR9bbNhZyjVr",
+	"tGMPIq5Cmkb1IbBTh4dEibS/RyCQjYktKhiuinDBPnmTt2ApJz9t1bUZnANdVgIg7UMfWjrzOgKAye5I",
+	"SOFdzvENW5QCdFmpCFP/JmX3kHKow4cXaj4t2NOGugJb1VkISkGACCCwiKA5OjxavyHsQE4t4WkXutnI",
+	"bZaQPLCm0OJurq5b7CXP2bZuJ1mjvtH2cXM8kmnIAmwAYK8/vzg9J1Iw1cEWg7F/xRvMytYDlf5+tRsK",
+	"gjbdbyc+dXH66q3zggsGTAcuuJuTYD45JC9/hkoNkBxjFNkMwh1jCbbm4RESsgyE7fQ2odhXw+ZyIEUT",
+	"QVEbmcgZu2ep5afHijYcHov65NKSZ+iBWEr+nNhaUwsfHDKzbu5X3GeQ+gTfpkB6NhBDRoxdiHsX+H4E",
+	"CeDAtzwkkbTwMZnkZWuVVSc42HKMu9m2auzYP9zZVEiuoIjUbSafRbGIKqMVO5B3fOrauEKZQst40s/+",
+	"+v2PPxy2iDnYvGSzSuhezrfmcmd4DjwvYMxCOR1y4ShZTl+dn2C6BQja7MZNfbTBJlfwx6+vemSY6cIx",
+	"goV/Qc/zPjlmJOjLE/hn9Elwx+bmd3dsfou5L/OXvd5xrdhbQDMZGFSBmmqBWWp9YOVbFudbFudbFudb",
+	"FudbFucrhsOdv/jna2hd8A06t2vo3IaIuTqCiXPLX+sYAAu0dQVrHdm2gohFWcJujQ0BFelACutMbmun",
+	"AyroeIFc4ujwMA9woyHueADxpmCBMrAnTgVZIu5DhjAXHXcZKoLjgULxgEdsejzIDg+fhndsDv9hwYkj",
+	"rnBslov8eAsPquTKqzBxkkxNtkCNPZBvvQB++nTuQZVjcImOGAoC1v0tcFhc3NBx3TPszw7gNx97exUc",
+	"iesuzS/xV3zstSDOsOH61twZXRKFrJ7iPKlbTxTSZpJ3PzdbKsg3mZoQug6TuuQP/vDjjz8ePfmhRUjE",
+	"+YMHQ5cnqtauyEgsIM6BfALYbkMFSBTLi41ojCfnbhwswQ8ZDSdGI0OIBKP9SKdovE7teJR1SkNd1GIA",
+	"/APM3no9pvZ2rYd+bpnk6fjxVzj5DeIUMNt7HUlklhAtyfeHh+1DFVuI5iIYPmIxq2p/984lIXO0JvBs",
+	"3HNluwlPJNB0YK/bOQbmik0okeqUi4EIsGQ9KJgOmCpFZt4ZNc8ZIR98+Zw9/KlHMhEzpQbChtMrk03w",
+	"El3i9hfSANjCl4mKIdfXfJvhrqWEq7rSdqbuNY5duxbVLbO3O99Z57AuUc1BzxUZQ4O67TcUPmi9kq8L",
+	"7PVqSGl8pTKGGHrYEcOegK7bUXjXJ6eiFNZb4nkeiMB9bwNq7s9bqoMansrdCTSyRkpCo+gYXjBw2zzo",
+	"4d8xFwwpl2l+ILkBKgd9Vxbq/rhHgpTOAvLIRQLzOKJRWrBVzH96PhsGQH2IR2r2Xj/ul6OULvqoAmyo",
+	"GM/oPKeGrtlxliS5GmflemTapxTsnd5eSmd7vT03BUCtDG9f2SxzS/DVV1Xys2GhTydImrwHfppypsDj",
+	"ZPfGqbNJt2OiGDO2lU7ngaUeRYJRq+aagGoeoATsoQA1u8LSdFVbdIbNAMCGwO71xo5lhA6xg0ZbWWth",
+	"CR1QbGdZz0kX2ri56pM3V6/PEKkFLUrSqbKE/YgUeHR1cX51+dvFKw/tOnv96vnl1cuL88cnA/H89PIF",
+	"XIqcyMYQH1EeA+m+Tud5+UzuoznQgUwRPwDBlP5A3LA45mJcGJCe8ZB5gju41QIDXpXM0/BOyFnMovHX",
+	"Kfin4V3bUMdDy75ZygXnDlJ9IFJiZ1LvTry6BObrQn1df01K7zQ/Preulty5ZWoHW4fwvdTKwgC6A/ei",
+	"joB74up2UiRbvbBrIYJOpTgVZfRKLw/Gpj7dQ84vr89Or84vzqu9t4Fo5L6RVd7bIlTwK1I9iyDBz0Td",
+	"AMiuJIFkKzBQtRQ6K7q+KCPHJOWUS17pwelldKHryAI9ZdCEWyj9Nc4Itz+YQjO/CZv2bEGyiAoNL3wj",
+	"3sPDtV7XCzv+L0GhubHWKDO7FJ0qMypCqJR33cFUyEQEDSF2rd5gz2YrSADATFqiAcA+fa5XkxSoj+fg",
+	"ZFTRAMBDvkq1dIXv9pmqJVg9q5a8yzYx4rZFgVidJCkZ3zejk3CFG9Xn5MvTV29PX0BLEmg3hpjCPEw4",
+	"EIWOf9BIlCqSCUCRDudkAmpKRGQFmZwd7OchkV8uh8U1nTsLpngAAiMyo7FtCs5ixQCB2vmxuAZzXmju",
+	"gHLnqRw0TccMq0xccPEYk+g2TW++0fQOf+6S2z1ydHhUil5D56vf5dDeKSKaxbFCwmN0QpwLwnWPfH94",
+	"NBDB+Yt/3lo/8xZd2EJjNLdXlU9VBaUxCan75FQMBIu4ZpGLv/idRX1ioZwqPLZ5MD7mgsbl8I4lbMRB",
+	"O7taMd89D+/XADf/Val1nc4fBC9ffiavjvHflGWW65OFwIbTqBtnnz/msPqHe63Til2Eu45b2kj7hpgB",
+	"u7q4ufov42s5kmPkJI4g9bHFe2+bMkmXfQAILPWIkLOHTEMe+KxiszgETLFXCtgy0QtVDadTOVRx5R/4",
+	"JZj2brSrghVlxdpt0IIBc093Nj10bpiv9Ao977h9hxPfBnPCjGBFwVK3SK6KHaPNz2v9O7jlGxxFa5BW",
+	"h+kbHIKvQv1ESRzoMg0jgcNXJtBpz9YqSMHa5VHN2bNcRqdI8OatrWnDJxx8gH8/WmkIqnEoWy/Wg+VW",
+	"YIC7ijIvCMq29m/Hi76wvV3NYrP+gDWVIlfuJp+KesMOoIJy42iTrO+fhUHDTtt65gwnJZ2dVGkuMdui",
+	"n/OqX2wVjE3EBU3UROoCO8dxodiKRyqwfECeL3BkvP4Ai7Ryh2jIxlwoqEt0vHrDvHMf5LQVSalm0LoY",
+	"OJCEjIy/AwbkQGCL9QKEUwp2klckI9MNNhOf5CWoZMqomE14zCCxru54kgDjHvT08MsxjZxFNc54hH24",
+	"A2/QAcCbCZmNJxDWQAyb+b4/zOK7W6BiCvxYHgEXYjYdWhwjTNJAyJQEU/r+1sMaH58AD7+xPLF5SG+p",
+	"kfvVxT/fXry9gM/PL15c3FzY5sqB10SAL4vSOUkzAV/mBP96QgUpvAa8FvZJch6nW3JuO5Hbj5dA5665",
+	"ImBRoGEPxnUGotDUfOGGBdxKVcNCu2k+V8D4Yh32N6KDTmyvcwn9zmynGkmmVMxblXBUu1huJx98sP9b",
+	"oD2uQLgFM2p2ra4NPBVE+ez1yzdm9533fC8Mo/V+PX1hPoO97S8zt81bsBs3JTDua2DpUYtAj4iFPHJQ",
+	"D65PfG8Qo58soBnXzDjZ1Yb9ptvIyXejYI798TvKG/ElvEnZiKUbegquQqtT1iN/tK3owrIxfst2+h6l",
+	"coo8uDmDkTnoenCUugOtTwKlZXIrRYCpY+jwWgSnnwxE8OFjACX0cFCuALEgcOtBZGDXboVTep3itToW",
+	"JgvWAj+ChmW8SgfOQ0l7HdAkSeWqLM21axzJYmVP+9lEEuBYdjDtKuAT3vdTC81DpVI6FoFTnL2CTllK",
+	"enUuCetaO70owgny7AMcaOaQXYKR1vZs+iYUW/Rt2pUi8K57pTFzuVA3VTBd1sQZ0LXfbqkfNjBhRtxl",
+	"cKJt0OEBggjmldYHEoCCHnd9p1HvEllSG3mujHlXi3NCM8XWKzMpbO/jGQWlRUZccDVh0YlxcJFWCGmI",
+	"6B2rTHnCg75ptM2K9czc7VCnpUxl0xVScDqC1ByZ0FiXLWY2TbQFjFMSUkHTeQFXnlClWHQMhhA+A+NB",
+	"sYQe4XA+9smb05uzX4liUOCHUBv/jBoMSjb9JkobKhfwwGAzRsZrNkvKfPdy7JS7hXyZE0U17JwynNuG",
+	"4LaITWdqLR7yGu7/IDlPfFQNpgBlvAttD/6qV/UVc7K5xsecSu1q/DyHKMh6pqwbvE/bnfa5nekLL7T+",
+	"XMf56+5IxxSXRprefCdsu8Auj9mMRxsZ1zegPrNU7Q+4QrWAHvNlv8Pcs9loXGmzOmBraTtHnSzLOrDB",
+	"u2VYgQPbgSZA/zFvdgR0DfcsBazaYaHoHVAICrhyhNKMRjXaFOZ2w3R2Lge9Pz1OoY2crAYnGKHG9lV4",
+	"d8jM4RGDOQQO6T8WShH1IK5RqlmgqTm7e1DEB+FvJiIfABVEihOSMrM7jcRY6wxqUeO4T4LL0T6s0TEZ",
+	"7B0O9gK0xLgmUsRzZEAtt8Unc6ZrsBIPJ1rfUBVNUBUbiOiCLls+W1YgKcjZhKY0BMlUWTgBOO4B1s8n",
+	"LA2Z0PtMhDJikSvoT6ie9MnpQKCyc9BEY5hEJOZ3vtwGaXxADh/lbDQ9EqC2Nf9Deu2gNxCBZ63ueZoD",
+	"818wT4GOFCE/PRIgN7D5H1LgBo/N840BBCy9AxH8cmFhQ+6p/zc88m//+9//04Rm9PWo5shd1gEeUWhP",
+	"OBu1MW+eB23citYTGBX7+Hz//bo2Pr1d8J5+49LbOvpTpOTpxCxx9giAz/dpvCKG/ZLeWUz8Sup5+zFu",
+	"3UdmjLFFFwPChCjZA2tmICgJ/hKYc8mcLI+t0VKI0ivz3TF5ckiUL9fElDDQUYEGmHHF+uTcVqvonBfw",
+	"6PCwh2kXKDNwJQFm2wxEOQjroBOuxCVPzuNxZ/26Osj+aRxvSSDc+IjbMMvb+3wgGzhfD8Sdjw9DHq1K",
+	"ry6O4RiKZKFpmhNvDIKcEGlrT0pAjiUURxkx3xnBH64gEyHbPzUTsf4++RXugs6rEdZPbI4h29XENGf3",
+	"c5mWVvR+Hc58J20SSti6XO8XMpsbmnPs3oyioSW3khK+urjh73J4gY9Y0otVyScYzi2sRlOaMaAlrmqO",
+	"+G7CwEY05w9gFzPb0WRKI9zuY6jnzpK6VFiSypApxaKN6NLCnJn5lkebvE/lXZHv+9a4ctXNJSOq2b7m",
+	"U0gJLNt1q26q5Ua3/AYyhpVzsn7FQplG60OJuPc6CyUm2TCG9Ju9cUEj/C6HqkIlmI/XYI6NNoXbFUhZ",
+	"XTCKqyKfnD0Sjw6PTpa3G1FSGotvBIWfNnDFaDghERtxwSEKAcoMnCwB7VY5VGfax1eSOg8EsjpDVzP0",
+	"CAtBMSOprr9+PjmW8hnsQ4fm9Zf2luCyimnNxZgEqJrs8ycyS1UAPTtVddgDHuckYkdUpe72nwQCW5b2",
+	"FaTJ+dQ74uSO7ZFGI+GFgXTDlQo3g256domb7LZlcCxu1oMPKF9lUOxSmLYgUFWnaTko4O640vJZNbFv",
+	"316et+7p2/XaeQ3UVXDfrViZGhZS0CwicAQ215uFhRwZ008dfIB/jYb6eBBO2DoCN1Q9aq40m9rQLWhO",
+	"EBSi5TEJ5B2k1UfUeLO2YF6wGUuJlndMIKvtRM7EQIzAieEKWOZxu3ktZ8HPcF8OChZaRQExEhavCrT2",
+	"8K5Gu6ZsCsyHrDJtAG/3nCH/xco41jsbwTMP12YgsudifTOZRjZoIOH1AB55QjKV0TieO6roMEuNaT03",
+	"L1YTA/PzvrG8O9NrR94vTNWZmbRPorDzx1fXK6C1jNET7aWhk3S2eSihxKwQVhXcsSKgYCbTOyM4jXXm",
+	"73K4nxsObRtdIS1zoz5XtU7NeeHpa4T/4j0NNfgbcFdjoAR/CVxFFRNRnfsB/3TkNrRyqf4uhzfm97V3",
+	"Y8LYgevdoqpm555D1eJNhJwtFqiZb4WsZbDGC1s+/PqOxtF3kCktPE6OXPu7mmcNMx7rWy429ACnUyqi",
+	"200XsvwG5i5/g45rdYOFBmptVrnU0uebJ1ecmnyDr3fkCqqoM2/udzks3rcTZ25F+xy0EqKMYY5YyBmR",
+	"4pioWGof0k+ogr3pel9+p/oEqjTNoysqNGvKCkuTuzvPKH9Gi9P2yW5GUGfX5gv8II1Oyo970GYnMBcM",
+	"mWkqZXmRxeXZk5+ePT18Vi3my3HMBYvg4EP+x8p+EpfFSMUdS1wnV43pZrC7U8b6BBA58MscqyWkNuc3",
+	"i3AzGXsZrOlFdtHjxcMNDAEhCRo+ts0yE750sWcZ6NE+viuk1QqoaqwiguIRmdS3n1jcbu2yU6Wrr9io",
+	"FRCj5lhs1oFi2VWCQtAs4prolPK47hSsaFNRSH5/f3i4HMPcKMtbmpqu4Bq+Y0RZ/zdU/4ttI6riBw8u",
+	"DNsCvqrn+ZO1FthoYdbUp0LnJXS1PdoFkxO2+hQPVoSDLfwOYFgnBeUwEErTeZ/cSCi8QPbZGZ333M0W",
+	"z4LaqtVPqDr+9QB2QbeFrDtRB7actZHUbXKC1mAPXbwG+oRTHpExwv8KxFeB9QEDSydHEWSq+uTKH5Ls",
+	"PVd6IO4YS3JerELAH27tkK1zpFme0giaaNhwlVm4KIsZmVDlO2j0rF0KwIyiwVqN0QCh/8pluVsw4k5k",
+	"+cpqn50Jc0Nz8GBIw7sRj+OGae/KENDP/h4PIUp/Fr/bzep6l9uvYafFlf6uiLHY7qhv64I7FlLj3ZEp",
+	"gO0Av5IJlfPDA0ERDTW/ZwGheiCkCB0aiZJYzlhKkpTLlOs5Eg44DerinWV6IffGjl/IY+MaEwyRQsKU",
+	"6wa0Qm6RH0YJPwywzb3TJwnsu4c3ZiNKM7Gahgi7I3eeqPUrXxMOKQrj9g1gPwHWzL3Ag4dXrjKxHKtr",
+	"5zQ2PT0Fe6/3jVJaVUNoTEWneADuiwCLFCxK1BLWfjQfYkDfiiQSfccyvPOU2iSSiAchjyDe6O6s+tPo",
+	"cZ+8drraJXhobjYKKWqLGV+x9xo77nd0ilfnADJI1+fL75f66BAoEvg0m9q4xJQL/CuH5HOh2diF5xfY",
+	"h0U8J5qHd4oAsAYzv5pP2QnYw246VvQC3QhEtpEXf2PG2ZUp+Q6T4GbNQVUgo9OmifuV4r6GC+GVXAA6",
+	"IQp9qlh8z9SJ3ZQU+seEMo2QR+r6H5dv3lycV/hKUGvtYpAkNOe3NhpxCIaA68hQy6XwVXo5wHSwXU+Q",
+	"nTg0joFhIzNxbVK7LIbr2Biuaxxi8lqwvIBKapd1XXDaa/gUvkpxwr7En6E8XcGcP5RA2RO8tZsCdaga",
+	"3JOEpppwAUSKMU0IAIJU3hnbvDAL9W0Bv5MjmY6tBVr48tZW4JGRTIfcZlUcRGngWGIt0NOoQwv0vGNz",
+	"z6gF+RhgXOVqwcAohp5CKgZiQakaQwJiTnRa4f/k9a7QocmY0FAv29L7QYPja/J98I223k9XmSga3TYX",
+	"2+SyM0Sv73VjRjdPUR4d/vTjk++POtmOtna/KZSp2C5uPUTpN3fz7aXuwVAXdsyrmku4Oet3YlHS5eQO",
+	"BKi3sSpXukktamt6oJcA++OZvxyPm1FHAwG/fH2FeWpj9Af3nM3+NsriOEAL1WasCU3HqgfMS7HuocpO",
+	"JBe60Da+xl+q9ZUeiGIOn9+YXa7tqHTKx2NoINJ+XDf22tbDuoTzCSh3aoZVMgS2hJDdeECBQzEo6KUF",
+	"nE9w3roDH4/RmiHhLfZawshrHGRsmfhFoOMerspL0TFtc7t8ipcX3Jg4wMXm6uBcA+Ea+ISU+jbNxGaP",
+	"r8RQ2qhYd3dkaSrT21BGrA7m8cSGU1ZzHFT5UBBAs3EUszGgk1utJnPB9c3r8arGgMj9fBzrH79h5d6X",
+	"UmFYGbyybJPdDtTfdcORLiynpqk27rbl0Z9ykWmWx+sYTyFEBCoYIz0zyqHgTEnrWIywgVi9WtPsdji/",
+	"nfIlzJONLB59/0OT4OKfh72jQ7enQUeZrGNUcJq1hANXGKUHwyy+2yL9/Xc5/DmL7xpWdS/be2sm9iVV",
+	"ytp53ySuODFm0hskx83SdCZzcDdz242Ery4RbmMtOaJ2xDEHj32JsDYvpxlzdumMqpw+v28BswMBJDIF",
+	"kC1cCeglq4DBAFJ3itRiak/I1cXV21eYeR8IwWY29e7SKEAUxVSQF6t5PC92njU6/Oby5cX57eu3N67j",
+	"JmTzI2luCSR8RE2NIaY0S5aT8Vl817TRD6CDt0vEW3n6XPv72OF9quJm8+wVGfVf5QyPdJBgn1oPpQhZ",
+	"+mnS624967LrVrq+zMx6Ft89eFb9DDou5MsMVppxp/SETYlZaWjjtVWe3Z/GBx+gVdn6AvCN9izspPPN",
+	"Edjm+m4b/oA4rur2s7lhk0/l2sYc7wrl39ChCxNjrgtyVQeOTpbgc85sdbnW2HdjiPO15S75gFGJbbqG",
+	"2ZWG6JZn/Cr1A6umx908a3OViWa08vjbB2nghY/qdjtb43Dr/esW+YBqzaaJbth8e0XA+tTdaPPV27FV",
+	"b0e4KtdBleJjMe2KMOhGktlETvN1s4a1eQiLulvEderXoxNmNn3r7HWu8j5+VONZ++jo8PAx2sw2iA2p",
+	"kKu3r15dvvoF8yBclevizEVHj09Ku988B6MqAY7vdpzSkN0il7IKejZMqrJYwx1tBtrTBZn5cqOzlYG2",
+	"0s+F1ZOECeUGXt/MaWu1sruz5Ll5ny6SuljCEjXuaLl0VTdGXFsNVZ2/rZLufbqK48VJ5//+v/9fobwT",
+	"xFG57nCTolNb1xMuvBNyFrNozPCN2jc52anIALvIp+nFmokLc57XEz/hOnXD+3RN59bv92rT6JmkpDU3",
+	"IjRZkC05TVzJ8nrJun57dnZxcX5xfuIJjdjUaDHuvE3HtwPgFp1SobCFcZ+cQjJZY8abq4FwSB9ydHho",
+	"/djUOm2V3NZuqJuost0K5Zkd2ecol94O3YFUmnurLAwZi+rlslWJVTORFSOeTvfN7HGRec++zvPiMbOB",
+	"qrPXr55fXr000mzOWJv+wnpDGsVcMF8coxhiwgSbIc7r2eFP0ENcHcNGhDAbcFlwFdI0Kpzl1bILYz4r",
+	"DvmbYvUCbOeFqXUsv52LMBckktnQP6Jb7bqG9rboWuRgqyeHh4cnZDgH07lHMhGx1BZFsUSGE0coN1/l",
+	"jdSx4X4uvgiMb5Un0h1r6Ttn+GOX7ci22d6BL8neJzHlojawZr/vxhzf4dqYYQpaxyjji7wchz4Ce+TM",
+	"A3psWBrZpM2sK97N5n03mRd8yYhjcCXikXG2et0u5ojyuJlVVJGWOfEOHOgaQMKY6QFWWB8RKrRZ6IFJ",
+	"1NKGIm1NKPNOn5/5ZNb6z2g6mdXo2p6P5bj+vDlVBBQQ0ey9Jo+C0zBkiT6GPw/gm+Bxj1CEnv/9+vUr",
+	"EskwmzKhScJSEk4ycTcQj4LijL/fF5GZ9aDnaBfMLD0GGTfmIUvvWbqvzD1QpZsbwAPhz32lU0an5rnA",
+	"0yxH9qibWGJkLOa3CHwYAXT24VFwPBDBC6r0Ppwl+5fngTvEczCLj5rEsZyVorXup5nQPHa7dSD8msMh",
+	"CxqskFBjQvfJK8YiRYKEzmNJI9QlQZ+8kGNVyApP5T2Eh5BeKZZjdJBsjRbNm2RVp07HTF9l4oUcb7pX",
+	"a8r4JkZrYBzwBKB6mPiaNqjis5dVw5W40E+P9jYqLYRFLdUWimw6BALvEQnsU31dOOabBXFaona05na3",
+	"iv3RcLyHbcfrAHwowD3fdErpSGa6HpNsfl0PJ2yAJqzmujIC3ow9EnOl+bWoBVYgHA8bINAAhUCVJjzK",
+	"I60pCxm/N/7TOy4w8ZEvKGywwC9T4GdscXylPV7Pt9W4gLTm6HCKrHx8LHfsWNJdjS7whuGKTHJVNj2W",
+	"434nNV80wpPnO2Xuud5MKqm3enzNqasQ+f4H8g/+c58EZi19pz+j4w4h3Aja3a49BtfBvLEa3ZhFS0Gh",
+	"k0W2fW8UoYIwuuDZ4U8WAmOEz7jwikzpHJJxqFJQAbszF8/zqsBnkjARbadzd2QfvZDjT2IevZDjazBI",
+	"60OeBYjJlhJ6GhkBTTjD075aVjswkDwCoN60Z4LNVCEQRBWZsTiuYX2SqX6Towo+J7lxw/pUtvULM3ur",
+	"SMC1xKbfnaQaWRyDEzqiacHGNnrgwSKTKcPU5opu9tfXl7+8Qmfx9dWbX09fXZz3jGNodNaQkTCmfIrt",
+	"6aUIbTiyXEqzyAJa6rZqXMRCotL2US1kDo8dDCZkCjUlwMGhSLUAgURi9vfaaWxsqqcKzWEJZDhJLFVN",
+	"yzqcij9Z6nFbIaZ3rBDggJU16+UrobpKKaYMVFszQS3GOnKhBVGFykAvrEKSYRaNGRwN2O/huUw9DtYI",
+	"MMQ4kmqJgSF9fuGJKxzYZ5p0BNrgLuA1/J5ZvTmk4V23h27K0myVViQWBo3ufxWD41whg3/MhYVdAKTa",
+	"4Tq8aTcQjwJol3krR7a8LOiRoFBtFjzu5XhAmo4hvuE7fxaIj4EZ1Vikket97qRbjiB2k6WsRvelmXgA",
+	"KNcDFt6bN/q6Su9zXK05yagLKO+qIr+8HwB+1ED5Go1rta/LQQK/Ckn5eKIRfERTfYyRMneoZ0oD+Gho",
+	"vKJMhBPweEqxYznK947x1EOappxFBCJA7ePKMIrPT3NDWdyn0tu2Jq9ec6eZEFx04t7Ds1CIt1Hcio7p",
+	"/pqcpe+ThQwBcUzMVQoaLVFBZBo5U1WwewgaA7ca5i6o+3IgFNTSQFQgMJbmbQilUAGcPsQMlYGkY1s+",
+	"o4SBHFiA2M54yHrw1UDMwGotpEmUI4o59j24oG8VmKxKSoGmK4Z1QyrARzAGsEUDEKiglCnrL4zMbIx4",
+	"Zo4isJR7hMZKEntaMeHqawZixFynixEcMmJuy41gGqB8ytr7xraeE2ScCSZU3ZoHwpOMhB5bwgXqqpVs",
+	"60KtYwa3xh6HduuQWMo7QANSMpQZBLFtoESOBsImVHPmBvdaUA3FoG+esfFdxyD4CwS0hqdhwxQzXIZ9",
+	"fzqvSq9jERjFcrbcHqd1r/pqOgcasg1L8he9YlmG59VFtkMt0+0fB7HsfCc3L0bvqAS9+PymheidFEv/",
+	"KmdYwKYl5LCRYIm9p9PE7MKnhyroeS84ta09nR5yBdUDgduHzJkLZ0KmC4OPkEcxSie1aKBKwaS8Nur+",
+	"9KiBOHZYhwqb0hWj7hJecJpFXK8Ef+T1pU4xdRYA95rOnlzY5WOpjS18XHFqwkG3DB0onJoHeUag8vC8",
+	"XsqG+gaFZlzfKXt+AsDH6ukxTdQxJDzhACIod72BwFaxqL9ROo2M9EgQUU0Dc/blkw0dbnl+U/MTSFGq",
+	"kjBL0Sc/4ykA3paDr9uTQqZkIeOKaV6NN/Enhos4pXJ6C6bh38xpFpjDL5RTyCdjsYw5zRhV2kJFnnxP",
+	"LDgetpQxEmBPgalAbabNY+yVlolyY6SCTGSGUBT7A+UMDiyLNRYxNKqYWZpCswonGIDEAes8hwVZ8GEq",
+	"Z8p4g5Es821Wm8BmcN/OxG9n4pd4JsKmz3cBIBKdUrGHYJ9cvAcKAuUVwqrZwI2/NiPd5lzaIunsNBjk",
+	"nPPhbZl0Pjp89tdN0s4tU8jLR6QwKhHiVXh9Fyfkc4AQ5GdkzO/ZdodiJ5x0Jys46QbC+kU5LR0I61Ca",
+	"40dpqjNl1xxIFYI8rtcz5wkdU4iWmPtouKpPTtNwYsQH3VrsgAbd4q1FwlMiZ+KYBNT+0J5tNU7SNczD",
+	"Gio7I8f2doQLpY2tYu0fswo4lFrVZ8exUevQDg+CTdj5MtWeBs/M6DVeuwN2vg05A92gGjEGPhy/G8TP",
+	"gRBrOO+sxe8Wh3t161vFBVPKttTe8gQ/RdyiHP7OwkXP7sNgL2VjLsVg73iwx7LB3sfAQVHG9DtFpkxT",
+	"tIwzZUxUoQGWUmt1uN/XbZxnhz/9UNo5R41NKMFYpG6pNkfGIifj+jaGQBak+H2tmG9NvrbYe7rh8zox",
+	"Vta+HbaVe7i3c8/b8O2+MaK1i+rTMV0fPMAzs5KnFrrAOZ5ai3MDK0FIrwI6o7VS1gBwdhT+vdqOqgPb",
+	"QZhfOcvFGkNjrjTkatxZTh4FpWM96Bnv1b6L8YsHwvgySjtm48fGvZEjwkXMBTO2EkuU1YzL3Bba6kvA",
+	"oFiSn2OoB+FxjDgUS3gOvVQgLws+N6QDXM06JHC5w4f3B2Ig1tNq+EeXyTX8d+CqmWFlSe7LwAXIeWgz",
+	"Lie2HPDo8AnhAq3FkCqmXOW9wDaAMBG3sRyrAKP5ARb4BUsTQVxtalRPg2XEtnVgoC1PR/uk8bLL/fSM",
+	"3JgznpyZ3fpe98kv3AaK7PtqRQJnBjj7OqGQXD8hdCCmNDa6D3uBmenhYyGx+7eFyCtNRUTTiERsSkWk",
+	"ClHSRU8MHpTQlIlKb7Lsdu0gh0jH9JOkEEFealDBmXD8obgiHgOBHFZoUEG/gkeBFLehFKOYh5hYClKm",
+	"s1TcQicYLsbB4wdpCm7G2Y5Zq7eHUs1EyPZPzTyu5//Kr3AXwAx22XF91bo4dWDVoi/0sqpMS8hI0jTm",
+	"LPVpu4KmmjKywMP3ZdGnfdJF7iiHrlBPNzuvq3Po6uCDjdduQyK1fNo5cbLnHMmSns0QHx0elo8yCPjT",
+	"YiyjhOvAAL37PsA+8P7vW6qDE6IkRD+gx5pmCTEHoWXvZ4mqKVra6JQDHdsI8rSD8xDt1is0DbpqNf4g",
+	"mmYL3dDZpvtk/dFBpD2OzwtoS0u7fuMeFJhw6pFaXukLpNFmKQHPnXjPvU9ObaEnGENTKANFG9lttzU8",
+	"PDveUufp/CoTG5qOm7fZql559xPO1MFpiBXom6ANn8uUKcZEYzoofBiWwnUipa+ktvi6Ev9SLOVdqebX",
+	"YpY2P2HWkp+9FZFkqljL6nMlEvEK4AsPGRNASHmSnzyYeFUDgZRSwEN2SkJo8SDIKAYUojlXzDnGIhfQ",
+	"f3b4kzth4ljOzIGCbxkAXKvsOiVUaUudFNegjfDbb/vgS9wHnhdtwa7qQO7lNGFC0VXkVS/4HbPC1YPC",
+	"cEFQtGT6nSI0hFqW4yWBd5QOiM0YCMgKkCB/YhT0crudiYiE0KQxcDevJbDCy7+J8pcoyjdZKpzlsVAj",
+	"sb00r4HdXqLSRHgQF3mT9LkNqdlYmChlVhGOAmTD4FNALSxPc3/AWSDkDR0zRcYAdPFgoHi+Kq25Idal",
+	"IMblVwyoCoNCqLIu2g5zUAoFMZFNYRVUuIfGslmI9pH2Mgzna4fXdcewBIFucGILgDqMTy9q/Q1QBMVN",
+	"skSwtJaaSHERYlFjD5FfLgKN5Y0QmzbfefAXNH1SPSz8mU0kQMQjCWYcmk/IH1XNn2lHuJWC36WArOF2",
+	"AnR//pOuiG9mSHyDPptbm+5cNfZeMxHtOxK/FTzAtmu9OUmEJsmEKnYMe+E9CzPNxbhncyH+rDYmKQTA",
+	"CeN6wtKBCDSfMpnp26kKelgN66pwATQpUxIAq0xQLSBmrOduqH9CI8C/+xdqBlwz7YkponwduzMFoFJ7",
+	"fz0z6ynW3faK2TWV+3FImlRK44FKXnLfBsLmZyopw8xgHMHpn1Fcn5cm4AuVWeyPAPqXFrKVLcR2uWFC",
+	"tdiups2zInvs66+gAJMrkgkjsj3CRiMWamQmSNkU2PKwAncpsDYQayXbJR6Rt4BiZhr6UqK1DMnwXNVL",
+	"QbAhff1OMNP7p90FX4f0L9HubS/6KQMinHq5fwmN7OliSgbQnZYTcjmW3SPsPQ11PLettmZU9QfiUmMA",
+	"GTvILPaGH2H3gcgmjIScYTguuD795fT21eub29Ors18vf7s4DwYCLi5kkLmCEVXXtMMb7jhw8VmFIx4k",
+	"h9MryMCnz/V2kEb9OQUXaVHSW8ZLGm05O8p6T9CR54xiOftOkUBmOsl0QCIWxjRl6qQIjILwCvzAd+yD",
+	"ROdADOfYORvj2lCrW8rNCqnzI7XnfUpPh4ukEjOu2Iqk6RW+zw731kOlLU/F/O/Xr1/VSb0lSd9U1j9h",
+	"0lH70Vtzw615O8zAWncWbZD6wyQnRPetX8hlgcTeFvZhyRqJAXvsRTpTxtjhUvQs5clABHeMJbfu6qBG",
+	"/WfTP23Y+goX5Au1fnD05qCHtY+W5XV7lxXlY79oSq8i2JPYt8jGoW0+EHMsaJ0FjlahZJyDkTKm96yA",
+	"fKFklDI1AbN+ThIZ83BeL8FnxQF+S8B8YZL8i0TG5kiCjWHjidAjtyQnVkQ6lnCdzldRWOVmtI9wgjlf",
+	"otGDrr/gzMqZNfmhEN32jvMMIlaOc+wI3B20/kimM5pGzm1w7H/oNmCLYws3SeHLgShgDsHHLvgLzg2H",
+	"UBFAAtARt/19Zq5dpX0K8rexhCD9PP7WJZsQ0cZFkunbxIhokI8LuFtc0MxC7nuIOgNebxrH+feLEEhy",
+	"zRiJZAjbQPOQJ1Ro1Z9G1ftcp/M/70FlhPRLTa+mcyjyZwnKdqfb19x2fyU5/msjyQtExT1MuLLIGFMw",
+	"Mi4i9r6HtFvY7dtSGlenSTVLXiAqbWdm/WeMX8S3r81E2v7kCCxdQBB/Sb6BT3+W3oZ27BWAM9pMelFF",
+	"jzx1qPF/PdFIFYQgzUS9AKuvwSkFWVwjiF+PEO5OAA8+mH+a9A00vn6YpSnQr2mWuIB7yVTr5SaGzLTi",
+	"EWStru9oHPXzeA1XAwH2CHBw2De0RJxcr4QkHtuQqM5SoYDeUEsgO8Z0gyP2xCdZauNVzQeNHO1wP8Dt",
+	"v2QL5Kw4T18qZNG+g7NGhnMyoaLbjEFpM63Omb2SZJSlYBk7N8LqqaXt5drklHYY9gZRfXI6ELX75KRi",
+	"n5DCNsnN/bq+Ut92xlecQTOfPth2UHc8aX6uFPjoE6oUy0nOJvTe+LYFYLs/Fa0vmwE0HraOdZq17C1t",
+	"oSYHzECs2jl1+8a86bd98xXvm+s7nth90+1+wVDuqkMDAzuCzRzXnW11hhLpcA7Loo0QeBHhr0LjLkT9",
+	"gTjPsO7Qoomx1nhOaMpOfOJBQeirUtBxvN9w71+kEOPidVLDEU5YlMUsPYixzL+uVeqY6ReOCGB3TqEb",
+	"jX1UXQ8u+NYldiWZySyO4NNueppKuJclWHBDKvpt/rOm3UwXpxnDX5GcrWrCYKOvQkbMDsgcpBxKHoCV",
+	"E8qPZ9JXtUO9unHdsEUxBWUDLYqh78dAgB7jSkNJjHKR+pRFTGhOY2hfIVPgx9ZMUF+J40ZvfmCpWvH7",
+	"GuZNlpzLmSjIS8vt+Q6I0h8CDbJe4N45IA4beTsfF1FNeNLvCA1Vviu23ZAAIYWVbyN8FYeVvUQdJCm7",
+	"52y2/pgqtBJbXF57Dzd1ezui+bC3f4NPa8v4sXodbnh4p57LTESd6AsGW9IO2GqjEU/Zpr2PFdOai1V9",
+	"Y/M+oTZpBfzyqoB1oZboH/Y0ixF2DOaBE+KIJbGcT5nQPSTjBWMc93UdLsYNrK3J0CSsuHru3aP9qn2C",
+	"kJ7nrHYLZKbM9oZS7c8HM4lmQqra72CbAMWQXQof1yMii+M8ZVlo72vxagQEI4WmDH3ySkYMOZehzGxq",
+	"SZ1HbJazOj836r7tqVAZjwNp20JAaq25btSJHdgbfEpHemRJKLcNdOGWVfksbqP17V0OJtyo8nkz8te6",
+	"+kK8GQ5wLX/qE9ulZnX/4phP+bruxfS97V4MXW9XNjPeabai+Pp1aQsIhNjuKh3ZoXi7yKaG7IpuZ4lq",
+	"qrnSPFRrKIF/lTMyNXseeXchj2X56aBAy/ztGe4mVAGpHSQFhiwEQ9QeUAPhkafSuKQcE6QRgD2NKMCh",
+	"ZW8NJbIpPtQFkizoeiCwuMZjrwnVJKDqVo6CPvkNr1de7nK6YLTcMg2kdkGRadNypeVkmIHxw3XKQ+zl",
+	"BLew32K6jmrk/oZaBzxOZzxiAlugjTLoeZml5i3J25uznmOwc2URyJWssMW3kqvKea/9Si1vtwelDv7a",
+	"yEu/0XaWKJJRxhoQePrf9jvJ6WTCbVKjOKzwFnVbLv+NU6Rm0V3FaXXDD3igY4rgNnfZ81Zc8SsHAutB",
+	"PI3ETAMrev6LgcDaJeWKBkTkUfaQ3je+OFCVD+egNrCqWcZRgRLgKoPaZxYNROBVNiqm0mODKP4DvzvJ",
+	"WzKGNI5tjxtjwZuvc18107ZoOjB/38pMB9i4UUljHFpHT9gApJWpY7D1tH0A1oLNbBW32X51PGM3buYb",
+	"6aoldu16grqGrNM72Ky73Hx+utY23HEi3Y1J4evtWWSjREZGC8tBalouNtl9MzacSHm3AhRTlPzKg++d",
+	"u0VbB+LPorXtBK1X124xOuOTmOVL4xsauo82o0+2bCg6l0pftQ+1FCnDPImWJMjSOOgRxce+FwXgcgPF",
+	"wpTpwHeHQTurZy1mrmzXQzWRM2G95FpGYDu3O4po2bu3iGQ96frZdV6LXcdizSNM64MQ0dqHt6Mp7YJf",
+	"NBuaYQ0ZcMCKKJEcZW2p/9haMV92vt0lBx/s/xz3aMQcSqssgfh5LoEtaamtbJ23z5yVJO5ZZXETV2Qs",
+	"uzmBzpkF8thpIa6bc8SMCWWMqQ0mvlebs+pgQjcKV9rrfQuSTig2Z/5l2ivg6kjjSzYduk7wJV95Kanc",
+	"JwETdBiz6BhaoQY2Yw3cuCmDCKNfVKVlklh6cbjKWJqRrDYesVnDJ5D8nan4boOMHYuSjTFuJE0N9dxB",
+	"YTM3CTr2fNAmGMpoHqw0Dc+LimIbWWnYA2nVetuxzF37o2/RhaWpWW+o5sLSKfVZfltMbG2sPFtI+8EH",
+	"+//5AtV43bnkZmm3as89ZddcZv5tasxMNzn9zk5Ed8fccDUK5AHX+CBl9s/6nPp5xlxduCsxxEhxKjNs",
+	"Up5Hmow5hH65A3QMRGAHss+joE9eC+bJQRImImR3mM+gfzmy1Uf5A6sr8uyQPyMhbACjcjfolDkMUFRe",
+	"ihbL3Lo7ELkyttMKGYEfYBWt/XHkzSmbVHLFocvHo73iU3sPD2/MwAIKiaxVluZyBAnw2S6WES3gVYX0",
+	"BZOYVFjEx0XKSxaRKaMCCUwcJlRL2Xetl0apnB6bdwnyHY+Iannv8G9OBRSOO1QDAxFEXIU0jZhRGxfO",
+	"DAdntyxf3voqPHBR5qqYE8UnErqdGe4wScxHaD5+LhJuJXtn6qnBIfYc4fgFMcPSeiPoLkNqzpzU9SgH",
+	"ntegV8p29AjVAzGVSpMnvcPDQwIspJpP2bHNjFpOF9uIB3ZGYDY3dEoyLtTKA+25YxLbztnvXr6u3Ahb",
+	"RP+Oun96Tim1YJphJjvKOonx4KlqZDUnLYAev2UKiO6kV5q9to8hy9V1KjYLryZyhvBegWColOmeJe55",
+	"LlNy9Mxm8a0sGJ1KU0s9z8eC6ixFvwJ6FFeJJIzJ6QIc2Z/nWAZ63kKMrzDNuxAAzdSKdTcGs6vT44pM",
+	"acR6YHQL21DdJdrmCSMBl30F1a4uLJ1wMQ5OcO29oahZHCsykTOAorBqSJwZ1k7ij5/UWIZGlTBxWy7l",
+	"RNIpr40PmW2IeMUCEhGOHEQFFUh2uSYUKyqXlmA2kafTy12WLLzD16gDjkOSPn8BaLNoidAdMggxlT6B",
+	"ZVVOVwgy2/CR2p6fvudRJEt1IyFTVYtHxRwc6tLCATi/aWSPxkoSDZBSH2Qe11TfQZTP3n0NwnBnjcPx",
+	"+RWtw59VdQ7/FuwrTFqDnDQubncpaS8sXhHZT9YBr2tOipCRhKUkSaXZEMgqcwxdfZFghuekSPgkF9Cx",
+	"H/KoT55bAigxEFJ4yktAc5u9P2E01UNGjQoLY8qnCoBHlsLGIgOhqx+d4xEDKRjgiesPBNAuuXmcAtrH",
+	"PGKc8ajGNsZ+xLhEu0ptw80/TWYbHn0Fb5nWtlG48l2ZF1LaxTT1TrPNbgTGLHJL0VBol6v27AUHH/A/",
+	"a4PN7oEtbRBc1Y1ToHB5V9B4mwFtOXXL0d3lmTuAXVhvP74D9rgsARjKjHLoM2FRcpZrzdK4uWbV6GV4",
+	"pKA/+zRmSqFE11if00TPER/omrAh3k7A7eAzIaFTXUU9Ys9fNBBWwUQp5UL5akDo5A2RJ9t3nVASwMti",
+	"m2hUP2ANAA17gl489iXi2mFpwH+LpdLQVHxcaD09ZYiZrIfVmAdcYXHMVrLXvco6M0P7JH2k4cksgmmp",
+	"o+TNRCeH5Km6A0FdqE/qQt80IBw6VSQ4+F0O983jDz6kmShd6PaQ2R4+AgnNflx3d+Bh8VttgGesOnFt",
+	"35WFs5Z4tOSIBOZ5wWItAqPhZBWR0GcqpnZ0P7eEFHQTN8oEsmCrWv9mYX47ak9krB5UuE8ODw9RyYAB",
+	"VCfEU/p+3yjK/eFcm3l48sOPP/549OSHbQQ8YpoiZqYmIipTMpYyOoa8IypCo78FiWQ21HnKz8jyWJq3",
+	"QQG2PM9Gm4ZSjHg6VVigd5L7tCxWDH4ARJzFTtHPnhz2SJbIAl+ct1edsacGggo2qxJ3fKtuLIIdVHU/",
+	"qElho1R4eJZjk11oSDiOV7KGj7jgasJyhP2EKqQOB5Ja7yrYeBOvAE3DQ74t59Jyipxvpet19cuyKhEo",
+	"mI0wx4wq194vBWZHoyLMGSW4GAe23HbEjO/JFUn5eKKtLekKfWWmB0KOUK/0jQaAxKE6BuOu2EjYXJZ6",
+	"T6NGBeCr/Orf4rM79PzQPol9lk/MqqCeFTNjPI+BBduYMF2cfzcstoFOL8uxsbl7dnGBQEgrlCv1kAci",
+	"BCham3twVeC5UNtYbwOx3nyD23+ettu1GdqfyHCDCNmC2faQ8pmJNSfuqdtQvt86WkMsss2buCaPnh3+",
+	"9Pik2qpCjboMYBbfDuHqQziPDmx7Bo9iOatPOQApFIXM1GKJuqBT1iO+Y9ClgIYsUIheqg2vTUbgk9ek",
+	"I16LeO5hNbZVcwHH5W5Tl6uwV+5VVLwMpYwZFY3SDb9xNtv7OtIS62XWTKh9kc5yCW6ti6KKny0Lq/9u",
+	"TVLhWsvUCBuJmDH3ocaSOvDB+5LAQncKENMzPAWsHTAQ7kc0Ng+bQ5crbiE4/ruxbc5oHUWIPh4dHmLD",
+	"UajdNW4m6P4xR4OFBBw2xHFAhgx6UHjaA0TU4naBIul12QVbvv158b64gTlLsle615xO4/b3umHvdT3E",
+	"2S0yFL/8/fr1K/jPf52+fAE8bfZDQhH8az7vk0Cz9xpGE2APjqA4yvf79puUgU8A8hMsvodtE9VFwYl9",
+	"T58EtfmaZledIRhsr/OUyQI9QLO9ueI0ObinMY9oOYJZFm/3i4J4f+lCeooAWbdxLZz44UxTLyYTFt6t",
+	"30VGy8Eq9Ikj4pulRk/ZtCvhAr52OActY+gNQo31NozZlDx6dnT0uBPGCjPish73XDNaQpdFrjc8PCrl",
+	"84PR2WsTexupXXfhKzplXbWFaKlUPmHPwGVTcQsNs3YB14P/kZQEjmb23tgiEFHok+qiAMe5tIDQRqoP",
+	"lYUhY1HlYe2qBB5OaDoVmK1Pk1GmLOAT5nu7ZV91sNh1X1ctUAnJr1ldUlrcOij+n3NlEeP4kCtrNUcz",
+	"DNxq19Lxlu18zb45h1sWlLpF3/l54R508MH+r5ENYAVpezlaNsfsMGxvwyc+ipFQPcmDGPd+APU0HvUE",
+	"j0dPnv347K9Pf3j24xqaxz+TsWKM2q6tlAmjsZ78e5VI/Qo/2dttjsU8ocL8B7qRLcx1FmYp1/O94//z",
+	"rwWSZgBoFuO6XBEa8/siTfOUabr3L5inKdMpD9WqeXppf7J2osC9T2IbnF6BM1ycjTepnJqBZ4qYexD2",
+	"PpEKfQ/cSt3PlH0p8BLzx1fPkUyYoAnvu8Wvm6gzKXRKQ70T3uhOBPLv169fvR7+zsJ6Zlf7Dl9IH7qa",
+	"1b2ZWKo/8yo+RFW9uhBq/HetjfP94VNPxEVSRhVAUrDNfkiFkBWWz5jpK0YjLphSn0y/hFTsUsEAgDNi",
+	"5jGIwfRVZNXT7M7NFfvnt8LRuqMZc4+okX5Hz7uDecOojsVDkAlLqxRy+Q4f9oaMpiw1NzMGAU347R2D",
+	"exstgchXVDBZGu8d7x2A9rA3Xaq99wEdsO3AhygQCgOoazrNoNrkxDdJVyThwvL+AjnWEhGvqjCnwNXv",
+	"FbhHsT0peHcQZC8UsAA98/ItYMaoICglMgVBiwBfRn2nTHsP1xCm5i53jCWYioiopkOqAL6mJjQpvo8j",
+	"2Vq+hfQht0JZu/I5hD42ifZMhFiugOHHkPF7KAXJp83VkFUboRGj0T6SoZI/MpYxe/co/qNQB5Epln6n",
+	"bDlEfu8o/qPitn+Xw0I0r8gC68uloPZiQu9tpnDIJlxE9sm/y6Fa/2ig0KyZf3gW3IZU1HUU4LETScAt",
+	"zStoStJmhL16fSqB445zzTHEF4XOE4rXDNlTF7hFLhJymzFqJvLatiSVUNdGtUOyO0ZzxLI5Ccsiriue",
+	"ePrmktyxucpb/WCYtyThULq2fO3LnLvccaGUi8Mst/DylXh49IBNF06qXu4B6eL5Wbgh6KmP//r4/wcA",
+	"AP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

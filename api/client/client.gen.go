@@ -2178,6 +2178,24 @@ func (e ListJobRunsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListJobBulksParamsInclude.
+const (
+	ListJobBulksParamsIncludeExactTotal ListJobBulksParamsInclude = "exact_total"
+	ListJobBulksParamsIncludeTotal      ListJobBulksParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListJobBulksParamsInclude enum.
+func (e ListJobBulksParamsInclude) Valid() bool {
+	switch e {
+	case ListJobBulksParamsIncludeExactTotal:
+		return true
+	case ListJobBulksParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
@@ -4124,6 +4142,12 @@ type JobBulkInput struct {
 	// Filter As the query parameters of the list of runs.
 	Filter JobRunFilter `json:"filter"`
 	Reason *string      `json:"reason,omitempty"`
+}
+
+// JobBulkList defines model for JobBulkList.
+type JobBulkList struct {
+	Bulks      []JobBulk  `json:"bulks"`
+	Pagination Pagination `json:"pagination"`
 }
 
 // JobBulkPreview defines model for JobBulkPreview.
@@ -7571,6 +7595,29 @@ type ListJobRunsParamsView string
 // ListJobRunsParamsInclude defines parameters for ListJobRuns.
 type ListJobRunsParamsInclude string
 
+// ListJobBulksParams defines parameters for ListJobBulks.
+type ListJobBulksParams struct {
+	State *JobMassState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the answer. `total`: `total_count`, as far as counting is
+	// quick; with `page` it is always there. `exact_total`: counted to the end,
+	// which can take seconds where there are millions.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListJobBulksParamsInclude defines parameters for ListJobBulks.
+type ListJobBulksParamsInclude string
+
 // CreateJobBulkParams defines parameters for CreateJobBulk.
 type CreateJobBulkParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
@@ -9696,6 +9743,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 	ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListJobBulks List bulks of job runs
+	//
+	// Newest first.
+	//
+	// Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
+	ListJobBulks(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateJobBulkWithBody Cancel many runs, or run them once more
 	//
@@ -12929,6 +12983,23 @@ func (c *Client) ListJobDefinitionVersions(ctx context.Context, definition JobDe
 // Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 func (c *Client) ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListJobRunsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListJobBulks List bulks of job runs
+//
+// Newest first.
+//
+// Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
+func (c *Client) ListJobBulks(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListJobBulksRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -21304,6 +21375,108 @@ func NewListJobRunsRequest(server string, params *ListJobRunsParams) (*http.Requ
 	return req, nil
 }
 
+// NewListJobBulksRequest constructs an http.Request for the ListJobBulks method
+func NewListJobBulksRequest(server string, params *ListJobBulksParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-runs/bulk")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewCreateJobBulkRequest calls the generic CreateJobBulk builder with application/json body
 func NewCreateJobBulkRequest(server string, params *CreateJobBulkParams, body CreateJobBulkJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -28202,6 +28375,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 	ListJobRunsWithResponse(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*ListJobRunsResponse, error)
 
+	// ListJobBulksWithResponse List bulks of job runs
+	//
+	// Newest first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
+	ListJobBulksWithResponse(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*ListJobBulksResponse, error)
+
 	// CreateJobBulkWithBodyWithResponse Cancel many runs, or run them once more
 	//
 	// Of the runs that fit the filter and were there when it was asked for. CANCEL
@@ -33918,6 +34100,63 @@ func (r ListJobRunsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListJobRunsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListJobBulksResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobBulks
+type ListJobBulksResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListJobBulksResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobBulkList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListJobBulksResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListJobBulksResponse) GetJSON200() *JobBulkList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListJobBulksResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListJobBulksResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListJobBulksResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListJobBulksResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListJobBulksResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -41183,6 +41422,21 @@ func (c *ClientWithResponses) ListJobRunsWithResponse(ctx context.Context, param
 	return ParseListJobRunsResponse(rsp)
 }
 
+// ListJobBulksWithResponse List bulks of job runs
+//
+// Newest first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
+func (c *ClientWithResponses) ListJobBulksWithResponse(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*ListJobBulksResponse, error) {
+	rsp, err := c.ListJobBulks(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListJobBulksResponse(rsp)
+}
+
 // CreateJobBulkWithBodyWithResponse Cancel many runs, or run them once more
 //
 // Of the runs that fit the filter and were there when it was asked for. CANCEL
@@ -48179,6 +48433,66 @@ func ParseListJobRunsResponse(rsp *http.Response) (*ListJobRunsResponse, error) 
 	switch {
 	case true:
 		var headers ListJobRunsResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListJobBulksResponse parses an HTTP response from a ListJobBulksWithResponse call
+func ParseListJobBulksResponse(rsp *http.Response) (*ListJobBulksResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListJobBulksResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobBulkList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListJobBulksResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

@@ -73,6 +73,37 @@ func (s *server) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject)
 	return bulkAnswer(&b)
 }
 
+// ListJobBulks answers a page of bulks, newest first.
+func (s *server) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObject) (api.ListJobBulksResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list()
+	paging, jp, err := s.jobPaging(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	var state jobrun.MassState
+	if p.State != nil {
+		state = jobrun.MassState(*p.State)
+	}
+	found, page, err := s.Jobs.Masses.ListBulks(ctx, req.tenant.ID, state, jp)
+	if err != nil {
+		return nil, err
+	}
+	out := api.JobBulkList{Bulks: make([]api.JobBulk, len(found))}
+	for i := range found {
+		if out.Bulks[i], err = toAPIBulk(&found[i]); err != nil {
+			return nil, err
+		}
+	}
+	out.Pagination = paging.answer(page.More, page.Total, func() string {
+		last := &found[len(found)-1]
+		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+	})
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
 // CancelJobBulk ends a bulk.
 func (s *server) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestObject) (api.CancelJobBulkResponseObject, error) {
 	ctx, cancel := s.promised(ctx)
@@ -93,18 +124,23 @@ func noDefinitionIn(pointer, ref string) error {
 func bulkPath(id uuid.UUID) string { return "/api/v1/job-runs/bulk/" + id.String() }
 
 func bulkAnswer(b *jobrun.Bulk) (answer, error) {
+	out, err := toAPIBulk(b)
+	return answer{status: http.StatusOK, body: out, etag: etagOf(b.Version)}, err
+}
+
+func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {
 	filter, err := json.Marshal(b.Filter)
 	if err != nil {
-		return answer{}, fmt.Errorf("encode the filter of a bulk: %w", err)
+		return api.JobBulk{}, fmt.Errorf("encode the filter of a bulk: %w", err)
 	}
-	out := api.JobBulk{
+	return api.JobBulk{
 		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.JobMassState(b.State), Filter: filter, Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
 		Reason: unlessEmpty(b.Reason), Actor: unlessEmpty(b.Actor), Version: b.Version, CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
 		Links: api.JobLinks{"self": bulkPath(b.ID)},
-	}
-	return answer{status: http.StatusOK, body: out, etag: etagOf(b.Version)}, nil
+	}, nil
 }
 
 func (a answer) VisitCreateJobBulkResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a answer) VisitListJobBulksResponse(w http.ResponseWriter) error  { return a.write(w) }
 func (a answer) VisitGetJobBulkResponse(w http.ResponseWriter) error    { return a.write(w) }
 func (a answer) VisitCancelJobBulkResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -244,6 +244,19 @@ func TestABulkDealsWithWhatFitsItsFilter(t *testing.T) {
 	if r := e.send("GET", jobRuns+"/"+spared.ID.String(), "").run(200); r.State != "PENDING" {
 		t.Errorf("another job's run is %s", r.State)
 	}
+	var first, second, none client.JobBulkList
+	e.send("GET", jobRuns+"/bulk?page_size=1&state=COMPLETED", "").into(&first)
+	if len(first.Bulks) != 1 || first.Bulks[0].ID != b.ID || first.Pagination.NextCursor == nil || first.Pagination.TotalCount == nil || *first.Pagination.TotalCount != 2 {
+		t.Fatalf("the first page of bulks is %+v", first)
+	}
+	e.send("GET", jobRuns+"/bulk?page_size=1&state=COMPLETED&cursor="+*first.Pagination.NextCursor, "").into(&second)
+	if len(second.Bulks) != 1 || second.Bulks[0].Action != "CANCEL" || second.Pagination.NextCursor != nil {
+		t.Errorf("the second page of bulks is %+v", second)
+	}
+	e.send("GET", jobRuns+"/bulk?state=RUNNING", "").into(&none)
+	if len(none.Bulks) != 0 {
+		t.Errorf("%d bulks are RUNNING", len(none.Bulks))
+	}
 	e.send("POST", jobRuns+"/bulk/"+b.ID.String()+"/cancel", "").wants(http.StatusConflict, "JOB_STATE_CONFLICT")
 	e.send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"states":["FAILED"]}}`).wants(http.StatusUnprocessableEntity, "JOB_INVALID")
 	e.send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"definition":"nobody"}}`).wants(http.StatusUnprocessableEntity, "JOB_DEFINITION_NOT_FOUND")

@@ -246,6 +246,8 @@ type Masses interface {
 	// CreateBulk stores one; of an id that is there, the one that is (created false).
 	CreateBulk(ctx context.Context, b Bulk, by operator.Action) (stored Bulk, created bool, err error)
 	GetBulk(ctx context.Context, tenant, id uuid.UUID) (Bulk, error)
+	// ListBulks lists them, newest first; of an empty state all.
+	ListBulks(ctx context.Context, tenant uuid.UUID, state MassState, p Paging) ([]Bulk, Paged, error)
 	// CancelBulk ends one; what is done stays done. Faults: NotFound; Conflict.
 	CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Bulk, error)
 	// Backfill makes the next runs of backfills, as far as their MaxActive allows, and

@@ -83,6 +83,39 @@ func (st *JobMasses) GetBulk(ctx context.Context, tenant, id uuid.UUID) (b jobru
 	return b, outage("get bulk", err)
 }
 
+// ListBulks implements jobrun.Masses. Bulks are few: they are counted to the end.
+func (st *JobMasses) ListBulks(ctx context.Context, tenant uuid.UUID, state jobrun.MassState, p jobrun.Paging) (list []jobrun.Bulk, page jobrun.Paged, err error) {
+	var w where
+	w.add("b.tenant_id = ?", tenant)
+	if state != "" {
+		w.add("b.state = ?", state)
+	}
+	err = st.db.inSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		if p.Total {
+			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM jobs.bulks b WHERE `+w.text(), w.args...); err != nil {
+				return err
+			}
+		}
+		if p.After != nil {
+			w.add("(b.created_at, b.id) < (?, ?)", p.After.At, p.After.ID)
+		}
+		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM jobs.bulks b WHERE %s ORDER BY b.created_at DESC, b.id DESC LIMIT $%d OFFSET $%d`,
+			bulkColumns, w.text(), len(w.args)+1, len(w.args)+2), append(w.args, p.Limit+1, p.Offset)...)
+		if err != nil {
+			return err
+		}
+		return eachRow(rows, func() error {
+			b, err := scanBulk(rows)
+			list = append(list, b)
+			return err
+		})
+	})
+	if len(list) > p.Limit {
+		list, page.More = list[:p.Limit], true
+	}
+	return list, page, outage("list bulks", err)
+}
+
 // CancelBulk implements jobrun.Masses.
 func (st *JobMasses) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Bulk, err error) {
 	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
