@@ -41,6 +41,15 @@ func TestEveryRequirementHasItsRowAndEveryNamedTestExists(t *testing.T) {
 			}
 		}
 	}
+	gaps := regexp.MustCompile("(?m)^\\| gap (\\d+) \\|.*\\| `(\\S+)` \\|$").FindAllStringSubmatch(string(page), -1)
+	if len(gaps) != 23 {
+		t.Errorf("%d gaps of seed 5 have rows, want 23", len(gaps))
+	}
+	for i, m := range gaps {
+		if m[1] != fmt.Sprint(i+1) || !tests[m[2]] {
+			t.Errorf("gap %s, row %d: out of order, or there is no test %s", m[1], i+1, m[2])
+		}
+	}
 }
 
 // testFunctions returns the tests of the module as package.Name.
