@@ -158,7 +158,7 @@ func ruleReports(r *jobRecord, v *jobsVerdict) {
 				v.add("J3", e.Run, "attempt %d was refused (%s), and its success was recorded", e.Attempt, e.Code)
 			}
 		case e.Status == 200 && e.Outcome == "ORPHANED":
-			if a, ok := ends[e.fence()]; (!ok || a.outcome != "RELEASED") && run.state != "CANCELED" {
+			if a, ok := ends[e.fence()]; (!ok || a.outcome != "RELEASED" && !e.Replayed) && run.state != "CANCELED" {
 				v.add("J3", e.Run, "attempt %d was given back, and is recorded as %q", e.Attempt, a.outcome)
 			}
 		case e.Status == 200 && (run.state != e.Outcome || fenceOf(run) != e.fence()):
