@@ -8,9 +8,13 @@ import (
 	"strings"
 )
 
+// numbered is which migrations concern the schemas beside saga alone.
+var numbered = map[string]struct{ first, last int }{"dlq": {100, 109}, "jobs": {110, 199}}
+
 // adopt writes the record of applied migrations anew when there is none though
 // the schema is there, as after `pg_dump -n saga` and a restore: the schema
-// itself says in saga_schema_version what has been applied.
+// itself says in saga_schema_version what has been applied. Of the schemas that the
+// dump left out it is forgotten, so that they are made anew, empty.
 func adopt(ctx context.Context, db *sql.DB) error {
 	var bereft bool
 	err := db.QueryRowContext(ctx, `SELECT to_regclass('saga.saga_schema_version') IS NOT NULL AND to_regclass('skald.schema_migrations') IS NULL`).Scan(&bereft)
@@ -30,6 +34,12 @@ func adopt(ctx context.Context, db *sql.DB) error {
 	_, err = tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS skald; CREATE TABLE skald.schema_migrations (id text NOT NULL PRIMARY KEY, applied_at timestamptz)`)
 	if err != nil {
 		return fmt.Errorf("record what was restored: %w", err)
+	}
+	for schema, of := range numbered {
+		_, err = tx.ExecContext(ctx, `DELETE FROM saga.saga_schema_version WHERE version BETWEEN $1 AND $2 AND to_regnamespace($3) IS NULL`, of.first, of.last, schema)
+		if err != nil {
+			return fmt.Errorf("forget what was not restored: %w", err)
+		}
 	}
 	for _, m := range known {
 		number, _, _ := strings.Cut(m.Id, "_")
