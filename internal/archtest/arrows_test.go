@@ -133,7 +133,7 @@ var drivers = map[string][]string{
 	"github.com/prometheus/":         {"internal/ops"},
 	"github.com/twmb/franz-go/":      {"internal/kafka", "internal/bench"},
 	"github.com/minio/":              {"internal/logstore"},
-	"github.com/gomodule/redigo":     {"internal/redislease"},
+	"github.com/redis/go-redis/v9":   {"internal/redislease"},
 	"github.com/knadh/koanf":         {"internal/config"},
 	"github.com/getkin/kin-openapi":  {"internal/httpapi", "api", "api/client"},
 	"github.com/go-chi/chi/v5":       {"internal/httpapi", "api", "api/client"},

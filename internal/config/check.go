@@ -25,7 +25,7 @@ var customRules = map[string]string{
 	"api_key":       "an API key, as skald key generate prints it",
 	"issuer_url":    "an https URL; http only for a loopback host",
 	"vault_address": "http:// or https:// with a host and maybe a port, such as https://vault.internal:8200",
-	"redis_url":     "redis:// or rediss:// and a host, maybe with :password@ or user:password@, port and /database",
+	"redis_url":     "redis:// or rediss:// and a host, maybe with :password@ or user:password@, port and /database; or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas",
 	"offload_url":   "file:// and the absolute path of a directory, or s3:// and a bucket, maybe with a prefix",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }

@@ -24,7 +24,7 @@ type Jobs struct {
 	LogS3AccessKey     string        `koanf:"log_s3_access_key" validate:"max=255" doc:"Access key for S3; empty means the role of the machine or pod (AWS)."`
 	LogS3SecretKey     Secret        `koanf:"log_s3_secret_key" doc:"Secret key that belongs to it. Excludes log_s3_secret_key_file."`
 	LogS3SecretKeyFile string        `koanf:"log_s3_secret_key_file" doc:"File that holds the secret key; line ends after it are dropped. Excludes log_s3_secret_key."`
-	RedisURL           Secret        `koanf:"redis_url" env:"SKALD_REDIS_URL" validate:"omitempty,redis_url" doc:"Redis that notes which worker has which run, as a hint that may save work: redis://user:password@host:6379/0, or rediss:// for TLS. PostgreSQL decides, with it and without it. Empty means none."`
+	RedisURL           Secret        `koanf:"redis_url" env:"SKALD_REDIS_URL" validate:"omitempty,redis_url" doc:"Redis that notes which worker has which run, as a hint that may save work: redis://user:password@host:6379/0, redis+sentinel://user:password@host:26379,host:26379/master/0 (a password of the Sentinels themselves goes into ?sentinel_password=), or redis+cluster://user:password@host:6379,host:6379; each with rediss for TLS. PostgreSQL decides, with it and without it. Empty means none."`
 	RedisPrefix        string        `koanf:"redis_prefix" validate:"max=100" doc:"First word of its keys, which are PREFIX:jobrun:lease:RUN; empty leaves it and its colon out."`
 }
 
@@ -44,17 +44,38 @@ func offloadURL(s string) bool {
 	return false
 }
 
-// redisURL tells whether s has the form of a Redis URL; package redislease is
-// stricter.
-func redisURL(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "redis" || u.Scheme == "rediss") && u.Hostname() != ""
+// redisHosts returns a Redis URL as one of each of its hosts, nil when it has not
+// that form; package redislease is stricter.
+func redisHosts(s string) []*url.URL {
+	scheme, rest, _ := strings.Cut(s, "://")
+	if !slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}, scheme) {
+		return nil
+	}
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	user := rest[:strings.LastIndex(rest[:end], "@")+1]
+	var hosts []*url.URL
+	for _, host := range strings.Split(rest[len(user):end], ",") {
+		u, err := url.Parse(scheme + "://" + user + host + rest[end:])
+		if err != nil || u.Hostname() == "" {
+			return nil
+		}
+		hosts = append(hosts, u)
+	}
+	return hosts
 }
 
+func redisURL(s string) bool { return len(redisHosts(s)) > 0 }
+
 // plainPassword tells whether a password would travel over a network in the clear.
+// A Sentinel or a node of a Cluster on this machine sends on to other machines.
 func plainPassword(s Secret) bool {
-	u, err := url.Parse(string(s))
-	return err == nil && u.Scheme == "redis" && u.User != nil && !loopbackAddr(net.JoinHostPort(u.Hostname(), "80"))
+	return slices.ContainsFunc(redisHosts(string(s)), func(u *url.URL) bool {
+		here := u.Scheme == "redis" && loopbackAddr(net.JoinHostPort(u.Hostname(), "80"))
+		return !strings.HasPrefix(u.Scheme, "rediss") && (u.User != nil || u.RawQuery != "") && !here
+	})
 }
 
 // plainEndpoint tells whether logs would travel over a network in the clear.

@@ -2,8 +2,9 @@
 // hints: the leases in PostgreSQL decide, and a Redis that is slow, gone, empty
 // or wrong costs speed and nothing else (docs/decisions/0034-redis-leases.md).
 //
-// All of Redis is one goroutine's with one connection. Callers hand it their
-// notes and go on; one that asks waits for the timeout at most.
+// All of Redis is one goroutine's with one client, of a single server, of what a
+// Sentinel watches, or of a Cluster. Callers hand it their notes and go on; one
+// that asks waits for the timeout at most.
 package redislease
 
 import (
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -21,7 +23,8 @@ const (
 	// defaultTimeout is how long a round trip may take, and so how long a caller
 	// waits who asks something.
 	defaultTimeout = 50 * time.Millisecond
-	// dialTimeout may be longer: no caller waits for it.
+	// dialTimeout may be longer: no caller waits for it. It is of all connections
+	// that a client needs first.
 	dialTimeout = time.Second
 	// queued is how many notes may wait; further ones are lost.
 	queued = 4096
@@ -35,7 +38,7 @@ const (
 
 // Config of the hints. URL and Log are required.
 type Config struct {
-	URL     string        // redis://user:password@host:6379/0, or rediss:// for TLS
+	URL     string        // see CheckURL
 	Prefix  string        // first word of every key, such as "scheduler"; "": none
 	Timeout time.Duration // 0: 50 ms
 	Log     *slog.Logger
@@ -50,12 +53,18 @@ type Hints struct {
 	queue chan command
 }
 
-// command is one command for Redis, and who waits for its answer.
+// command is what one caller wants of Redis, and who waits for its answer.
 type command struct {
-	name  string
-	args  []any
+	evals []eval
 	reply chan<- []bool // nil: nobody waits; else it has room for the answer
-	want  []string      // of an MGET: what each value must be
+}
+
+// eval is one run of a script. It has one key: of two a Cluster may have one here
+// and one there.
+type eval struct {
+	script *redis.Script
+	key    string
+	args   []any
 }
 
 // New checks the configuration and connects to nothing.
@@ -72,20 +81,25 @@ func New(cfg Config) (*Hints, error) {
 	return &Hints{cfg, make(chan command, queued)}, nil
 }
 
-// hold notes a worker unless a later attempt is there, or something that is not
-// ours. ARGV: attempt, value, milliseconds.
-const hold = `local v = redis.pcall('GET', KEYS[1])
+// Each script is a no-op or right when it runs again: a batch may be sent twice.
+var (
+	// hold notes a worker unless a later attempt is there, or something that is not
+	// ours. ARGV: attempt, value, milliseconds.
+	hold = redis.NewScript(`local v = redis.pcall('GET', KEYS[1])
 if type(v) == 'table' then return 0 end
 if v and v ~= ARGV[2] then
   local a = tonumber(string.match(v, '^(%d+) '))
   if not a or a >= tonumber(ARGV[1]) then return 0 end
 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-return 1`
-
-// release deletes what is this very fence's. ARGV: value.
-const release = `if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0`
+return 1`)
+	// release deletes what is this very fence's. ARGV: value.
+	release = redis.NewScript(`if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0`)
+	// alive tells whether this very fence is noted. ARGV: value.
+	alive = redis.NewScript(`if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end
+return 0`)
+)
 
 func (h *Hints) key(run uuid.UUID) string {
 	key := "jobrun:lease:" + run.String()
@@ -104,14 +118,14 @@ func value(f jobrun.Fence) string {
 // Hold implements jobrun.LeaseHints.
 func (h *Hints) Hold(runs ...jobrun.HeldRun) {
 	for _, r := range runs {
-		h.note(command{name: "EVAL", args: []any{hold, 1, h.key(r.RunID), r.Fence.Attempt, value(r.Fence), max(r.TTL.Milliseconds(), 1)}})
+		h.note(command{evals: []eval{{hold, h.key(r.RunID), []any{r.Fence.Attempt, value(r.Fence), max(r.TTL.Milliseconds(), 1)}}}})
 	}
 }
 
 // Release implements jobrun.LeaseHints.
 func (h *Hints) Release(runs ...jobrun.RunFence) {
 	for _, r := range runs {
-		h.note(command{name: "EVAL", args: []any{release, 1, h.key(r.RunID), value(r.Fence)}})
+		h.note(command{evals: []eval{{release, h.key(r.RunID), []any{value(r.Fence)}}}})
 	}
 }
 
@@ -133,9 +147,9 @@ func (h *Hints) Alive(ctx context.Context, runs []jobrun.RunFence) []bool {
 		return unknown
 	}
 	reply := make(chan []bool, 1)
-	c := command{name: "MGET", reply: reply}
+	c := command{reply: reply}
 	for _, r := range runs {
-		c.args, c.want = append(c.args, h.key(r.RunID)), append(c.want, value(r.Fence))
+		c.evals = append(c.evals, eval{alive, h.key(r.RunID), []any{value(r.Fence)}})
 	}
 	if !h.note(c) {
 		return unknown
@@ -143,11 +157,11 @@ func (h *Hints) Alive(ctx context.Context, runs []jobrun.RunFence) []bool {
 	late := time.NewTimer(h.cfg.Timeout)
 	defer late.Stop()
 	select {
-	case alive := <-reply:
-		if alive == nil {
+	case known := <-reply:
+		if known == nil {
 			return unknown
 		}
-		return alive
+		return known
 	case <-late.C:
 	case <-ctx.Done():
 	}
@@ -180,12 +194,6 @@ func (h *Hints) gather(first command) []command {
 		}
 	}
 	return commands
-}
-
-// CheckURL returns what is wrong with a URL, without citing it.
-func CheckURL(rawURL string) error {
-	_, err := parseURL(rawURL)
-	return err
 }
 
 var _ jobrun.LeaseHints = (*Hints)(nil)

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/redislease"
@@ -21,9 +21,11 @@ import (
 
 // server is a real redis-server of a test, on loopback, without any files.
 type server struct {
-	addr  string
-	flags []string
-	proc  *exec.Cmd
+	addr     string
+	conf     string // "": none
+	flags    []string
+	password string // "": none
+	proc     *exec.Cmd
 }
 
 func newServer(t *testing.T, flags ...string) *server {
@@ -49,8 +51,12 @@ func (s *server) start(t *testing.T) {
 			s.addr = freePort(t)
 		}
 		_, port, _ := net.SplitHostPort(s.addr)
-		args := append([]string{"-c", `"$@" </dev/null & child=$!; cat >/dev/null; kill -9 $child`, "sh", program, "--bind", "127.0.0.1", "--port", port,
-			"--save", "", "--appendonly", "no", "--dir", filepath.Clean(t.TempDir()), "--repl-diskless-sync-delay", "0"}, s.flags...)
+		args := []string{"-c", `"$@" </dev/null & child=$!; cat >/dev/null; kill -9 $child`, "sh", program}
+		if s.conf != "" {
+			args = append(args, s.conf) // must be first
+		}
+		args = append(args, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", filepath.Clean(t.TempDir()), "--repl-diskless-sync-delay", "0")
+		args = append(args, s.flags...)
 		s.proc = exec.Command("sh", args...)
 		s.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if _, err := s.proc.StdinPipe(); err != nil {
@@ -108,12 +114,9 @@ func (s *server) kill() {
 // do runs a command on the server, past the hints.
 func (s *server) do(t *testing.T, command string, args ...any) any {
 	t.Helper()
-	conn, err := redis.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	answer, err := conn.Do(command, args...)
+	client := redis.NewClient(&redis.Options{Addr: s.addr, Password: s.password, Protocol: 2})
+	defer client.Close()
+	answer, err := client.Do(t.Context(), append([]any{command}, args...)...).Result()
 	if err != nil {
 		t.Fatalf("%s: %v", command, err)
 	}

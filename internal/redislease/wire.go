@@ -2,24 +2,20 @@ package redislease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
-	"regexp"
-	"strconv"
-	"strings"
+	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// wire is the connection, and the memory of how it fared. One goroutine's.
+// wire is the client, and the memory of how it fared. One goroutine's.
 type wire struct {
 	cfg    Config
-	conn   redis.Conn // nil: there is none
-	raw    *bounded   // under conn
+	client redis.UniversalClient // nil: there is none
 	pause  time.Duration
 	resume time.Time // until then Redis is left alone
 }
@@ -27,10 +23,10 @@ type wire struct {
 // send makes one round trip, or none while Redis is left alone.
 func (w *wire) send(ctx context.Context, commands []command) {
 	begin := time.Now()
-	answered := 0
-	var err error
+	lost := commands
 	if begin.After(w.resume) {
-		if answered, err = w.roundTrip(ctx, commands); err != nil {
+		var err error
+		if lost, err = w.roundTrip(ctx, commands); err != nil {
 			w.failed(ctx, err)
 		} else if w.pause > 0 {
 			w.cfg.Log.InfoContext(ctx, "redis answers again")
@@ -38,13 +34,11 @@ func (w *wire) send(ctx context.Context, commands []command) {
 		}
 	}
 	took := time.Since(begin)
-	if answered > 0 {
+	if answered := len(commands) - len(lost); answered > 0 {
 		w.cfg.Done(answered, false, took)
+		took = 0 // it is counted already
 	}
-	if lost := commands[answered:]; len(lost) > 0 {
-		if answered > 0 {
-			took = 0 // it is counted already
-		}
+	if len(lost) > 0 {
 		w.cfg.Done(len(lost), true, took)
 		for _, c := range lost {
 			if c.reply != nil {
@@ -65,122 +59,112 @@ func (w *wire) failed(ctx context.Context, err error) {
 }
 
 func (w *wire) drop() {
-	if w.conn != nil {
-		_ = w.conn.Close()
-		w.conn = nil
+	if w.client != nil {
+		_ = w.client.Close()
+		w.client = nil
 	}
 }
 
 // roundTrip sends the commands and reads their answers, all within the timeout.
-// It returns how many were answered. A refusal, of a replica or of a server that
-// is loading, is an error like any other: another connection may help.
-func (w *wire) roundTrip(ctx context.Context, commands []command) (answered int, err error) {
-	if w.conn == nil {
-		if err := w.dial(ctx); err != nil {
-			return 0, err
+// It returns those that were not answered, and why. A refusal, of a replica or of
+// a server that is loading, is an error like any other: another client may find
+// who is the master now.
+func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []command, err error) {
+	if w.client == nil {
+		if err := w.connect(ctx); err != nil {
+			return commands, err
 		}
 	}
-	if err := w.raw.limit(w.cfg.Timeout); err != nil {
-		return 0, err
-	}
-	for _, c := range commands {
-		if err := w.conn.Send(c.name, c.args...); err != nil {
-			return 0, fmt.Errorf("send to redis: %w", err)
-		}
-	}
-	if err := w.conn.Flush(); err != nil {
-		return 0, fmt.Errorf("send to redis: %w", err)
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+	defer cancel()
+	sent := w.exec(ctx, commands, (*redis.Script).EvalSha)
+	if redis.HasErrorPrefix(firstError(sent), "NOSCRIPT") {
+		// A server that is new, or forgot. All go out again, so that they stay in order;
+		// and once is enough for the server to know the scripts.
+		sent = w.exec(ctx, commands, (*redis.Script).Eval)
 	}
 	for i, c := range commands {
-		answer, err := w.conn.Receive()
-		if err != nil {
-			return i, fmt.Errorf("receive from redis: %w", err)
-		}
-		if c.reply != nil {
-			c.reply <- compare(answer, c.want)
-		}
-	}
-	return len(commands), nil
-}
-
-// compare tells which values are what they must be; nil when the answer is none.
-func compare(answer any, want []string) []bool {
-	values, ok := answer.([]any)
-	if !ok || len(values) != len(want) {
-		return nil
-	}
-	alive := make([]bool, len(want))
-	for i, v := range values {
-		text, ok := v.([]byte)
-		alive[i] = ok && string(text) == want[i]
-	}
-	return alive
-}
-
-func (w *wire) dial(ctx context.Context) error {
-	u, err := parseURL(w.cfg.URL)
-	if err != nil {
-		return err
-	}
-	var raw *bounded
-	options := []redis.DialOption{
-		redis.DialContextFunc(func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
+		answer, failed := answers(sent[i])
+		switch {
+		case failed != nil:
+			lost = append(lost, c)
+			if err == nil {
+				err = fmt.Errorf("ask redis: %w", failed)
 			}
-			raw = &bounded{conn}
-			return raw, raw.limit(dialTimeout) // for the handshakes too
-		}),
-		redis.DialUseTLS(u.Scheme == "rediss"),
+		case c.reply != nil:
+			c.reply <- answer
+		}
 	}
-	if password, ok := u.User.Password(); ok {
-		options = append(options, redis.DialUsername(u.User.Username()), redis.DialPassword(password))
+	return lost, err
+}
+
+// exec sends the scripts of each command, by their digests or whole.
+func (w *wire) exec(ctx context.Context, commands []command, by func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd) [][]*redis.Cmd {
+	pipe := w.client.Pipeline()
+	sent := make([][]*redis.Cmd, len(commands))
+	for i, c := range commands {
+		for _, e := range c.evals {
+			sent[i] = append(sent[i], by(e.script, ctx, pipe, []string{e.key}, e.args...))
+		}
 	}
-	db, _ := strconv.Atoi(strings.TrimPrefix(u.Path, "/")) // parseURL has looked at it
-	options = append(options, redis.DialDatabase(db))
-	host, port := u.Hostname(), u.Port()
-	if port == "" {
-		port = "6379"
+	_, _ = pipe.Exec(ctx) // each has its own error
+	return sent
+}
+
+func firstError(sent [][]*redis.Cmd) error {
+	for _, cmds := range sent {
+		for _, cmd := range cmds {
+			if err := cmd.Err(); err != nil {
+				return err
+			}
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	conn, err := redis.DialContext(ctx, "tcp", net.JoinHostPort(host, port), options...)
-	if err != nil {
-		return fmt.Errorf("connect to redis: %w", err)
-	}
-	w.conn, w.raw = conn, raw
 	return nil
 }
 
-// parseURL returns errors that do not cite the URL, which holds a password.
-func parseURL(rawURL string) (*url.URL, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Hostname() == "" || u.Scheme != "redis" && u.Scheme != "rediss" || u.RawQuery != "" || u.Fragment != "" || !database.MatchString(u.Path) {
-		return nil, errURL
+// answers tells which scripts of one command returned 1.
+func answers(sent []*redis.Cmd) ([]bool, error) {
+	yes := make([]bool, len(sent))
+	for i, cmd := range sent {
+		n, err := cmd.Int64()
+		if err != nil {
+			return nil, err
+		}
+		yes[i] = n == 1
 	}
-	if _, hasPassword := u.User.Password(); u.User != nil && !hasPassword {
-		return nil, errURL // some take a lone word for the password, others for the user
-	}
-	return u, nil
+	return yes, nil
 }
 
-var (
-	database = regexp.MustCompile(`^(/[0-9]{0,4})?$`)
-	errURL   = errors.New("redislease: the URL must be redis:// or rediss:// and a host, maybe with :password@ or user:password@, port and /database")
-)
+// connect makes a client, and has it connect to every server that it may need:
+// a round trip has no time for that.
+func (w *wire) connect(ctx context.Context) error {
+	o, err := parseURL(w.cfg.URL)
+	if err != nil {
+		return err
+	}
+	muteClients()
+	o.Protocol = 2 // nobody is to be told anything unasked
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.ContextTimeoutEnabled = true // a deadline is of a whole round trip
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, dialTimeout, dialTimeout, dialTimeout
+	o.MaxRetries, o.DialerRetries = -1, 1  // none: the next round trip is another try
+	o.PoolSize, o.PipelinePoolSize = 2, -1 // the second is of those that look for the master, or the nodes
 
-// bounded is a connection whose deadline is of a whole round trip: the client
-// above would set one for each read anew.
-type bounded struct{ net.Conn }
+	w.client = redis.NewUniversalClient(o)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if cluster, ok := w.client.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
+	} else {
+		err = w.client.Ping(ctx).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("connect to redis: %w", err)
+	}
+	return nil
+}
 
-func (b *bounded) limit(d time.Duration) error { return b.Conn.SetDeadline(time.Now().Add(d)) }
-
-// SetDeadline does nothing: see limit.
-func (b *bounded) SetDeadline(time.Time) error { return nil }
-
-// SetReadDeadline does nothing: see limit.
-func (b *bounded) SetReadDeadline(time.Time) error { return nil }
-
-// SetWriteDeadline does nothing: see limit.
-func (b *bounded) SetWriteDeadline(time.Time) error { return nil }
+// muteClients has the clients of this process not write to standard error, which
+// is not where its log is. What matters comes as an error.
+var muteClients = sync.OnceFunc(logging.Disable)

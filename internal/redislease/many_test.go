@@ -1,0 +1,189 @@
+package redislease_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// newCluster is three masters, each with a third of the slots.
+func newCluster(t *testing.T, flags ...string) []*server {
+	t.Helper()
+	var nodes []*server
+	for i := range 3 {
+		_, bus, _ := net.SplitHostPort(freePort(t))
+		n := newServer(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}, flags...)...)
+		n.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		n.do(t, "CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1)
+		if len(nodes) > 0 {
+			host, port, _ := net.SplitHostPort(n.addr)
+			nodes[0].do(t, "CLUSTER", "MEET", host, port, bus)
+		}
+		nodes = append(nodes, n)
+	}
+	for _, n := range nodes {
+		if !until(30*time.Second, func() bool {
+			info := n.do(t, "CLUSTER", "INFO").(string)
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
+		}) {
+			t.Fatalf("the cluster does not come up: %v", n.do(t, "CLUSTER", "INFO"))
+		}
+	}
+	return nodes
+}
+
+func addrs(servers []*server) string {
+	var all []string
+	for _, s := range servers {
+		all = append(all, s.addr)
+	}
+	return strings.Join(all, ",")
+}
+
+// TestAClusterHasEachLeaseWhereItsKeyBelongs: of all, by one address, and by
+// several of which one is dead.
+func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
+	t.Parallel()
+	nodes := newCluster(t)
+	w := newWorld(t, nodes[0], "redis+cluster://"+nodes[0].addr)
+	var held []jobrun.HeldRun
+	var fences []jobrun.RunFence
+	for range 60 {
+		held = append(held, newRun())
+		fences = append(fences, held[len(held)-1].RunFence)
+	}
+	all := func(want bool) func() bool {
+		return func() bool { return !slices.Contains(w.alive(t, fences...), !want) }
+	}
+	w.Hold(held...)
+	if !until(10*time.Second, all(true)) {
+		t.Fatalf("not all are alive: %s", w.said())
+	}
+	notes := 0
+	for _, n := range nodes {
+		here := int(n.do(t, "DBSIZE").(int64))
+		if here == 0 {
+			t.Errorf("%s has none of %d notes", n.addr, len(held))
+		}
+		notes += here
+	}
+	if notes != len(held) {
+		t.Errorf("there are %d notes of %d runs", notes, len(held))
+	}
+
+	late := held[0]
+	late.Fence.Attempt, late.Fence.LeaseToken = 8, uuid.New()
+	w.Hold(late)
+	w.Release(late.RunFence)
+	for _, n := range nodes { // the next batch finds no script
+		n.do(t, "SCRIPT", "FLUSH")
+	}
+	if got := w.alive(t, late.RunFence, fences[0]); !slices.Equal(got, []bool{false, true}) {
+		t.Errorf("late and held are alive: %v", got)
+	}
+	for _, n := range nodes { // as docs/operations.md says
+		n.do(t, "ACL", "SETUSER", "hints", "on", ">hush", "~scheduler:jobrun:lease:*", "+evalsha", "+eval", "+get", "+set", "+del", "+ping", "+cluster|slots", "+command")
+	}
+	others := newWorld(t, nodes[0], "redis+cluster://hints:hush@127.0.0.1:1,"+addrs(nodes))
+	others.Hold(held...)
+	if !until(10*time.Second, func() bool { return !slices.Contains(others.alive(t, fences...), false) }) {
+		t.Errorf("another node does not see all: %s", others.said())
+	}
+	w.Release(fences...)
+	if !until(10*time.Second, all(false)) {
+		t.Error("some are alive that were released")
+	}
+	if said := w.said() + others.said(); said != "" {
+		t.Errorf("it is logged: %s", said)
+	}
+}
+
+// TestSlotsThatMoveAreFollowed, and nobody waits when a node dies with its own.
+func TestSlotsThatMoveAreFollowed(t *testing.T) {
+	t.Parallel()
+	nodes := newCluster(t, "--cluster-require-full-coverage", "no")
+	w := newWorld(t, nodes[0], "redis+cluster://"+addrs(nodes))
+	run := newRun()
+	w.Hold(run)
+	w.settles(t, true, run.RunFence)
+	slot := nodes[0].do(t, "CLUSTER", "KEYSLOT", "scheduler:jobrun:lease:"+run.RunID.String()).(int64)
+	from := slices.IndexFunc(nodes, func(n *server) bool { return n.do(t, "CLUSTER", "COUNTKEYSINSLOT", slot).(int64) == 1 })
+	if from < 0 {
+		t.Fatal("the note is nowhere")
+	}
+	to := nodes[(from+1)%3]
+	old, id := nodes[from].do(t, "CLUSTER", "MYID"), to.do(t, "CLUSTER", "MYID")
+	nodes[from].do(t, "FLUSHALL")
+	to.do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", old)
+	nodes[from].do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", id)
+	to.do(t, "CLUSTER", "SETSLOT", slot, "NODE", id)
+	nodes[from].do(t, "CLUSTER", "SETSLOT", slot, "NODE", id)
+	if !until(20*time.Second, func() bool { w.Hold(run); return w.alive(t, run.RunFence)[0] }) {
+		t.Errorf("the slot is not found again: %s", w.said())
+	}
+	if n := to.do(t, "CLUSTER", "COUNTKEYSINSLOT", slot).(int64); n != 1 {
+		t.Errorf("the new master has %d notes", n)
+	}
+	to.kill()
+	w.Hold(run)
+	w.settles(t, false, run.RunFence)
+	w.quick(t, "while a node is dead")
+	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "does not answer") }) {
+		t.Errorf("it is logged: %s", w.said())
+	}
+}
+
+// TestSentinelsSayWhoTheMasterIs, also after it died. The passwords of Sentinels
+// and servers differ.
+func TestSentinelsSayWhoTheMasterIs(t *testing.T) {
+	t.Parallel()
+	auth := []string{"--requirepass", "hush", "--masterauth", "hush"}
+	master := newServer(t, auth...)
+	host, port, _ := net.SplitHostPort(master.addr)
+	replica := newServer(t, append(auth, "--replicaof", host+" "+port)...)
+	replica.password = "hush"
+
+	conf := filepath.Join(t.TempDir(), "sentinel.conf") // a Sentinel writes into it what it learns
+	err := os.WriteFile(conf, fmt.Appendf(nil, `requirepass sesame
+sentinel monitor the-master %s %s 1
+sentinel auth-pass the-master hush
+sentinel down-after-milliseconds the-master 500
+sentinel failover-timeout the-master 2000
+`, host, port), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sentinel := &server{conf: conf, flags: []string{"--sentinel"}, password: "sesame"}
+	sentinel.start(t)
+	t.Cleanup(sentinel.kill)
+	if !until(30*time.Second, func() bool {
+		return strings.Contains(fmt.Sprint(sentinel.do(t, "SENTINEL", "REPLICAS", "the-master")), "master-link-status ok")
+	}) {
+		t.Fatal("the sentinel sees no replica")
+	}
+
+	w := newWorld(t, master, "redis+sentinel://:hush@127.0.0.1:1,"+sentinel.addr+"/the-master/2?sentinel_password=sesame")
+	run := newRun()
+	w.Hold(run)
+	w.settles(t, true, run.RunFence)
+	master.kill()
+	w.quick(t, "after the master died")
+	if !until(40*time.Second, func() bool { w.Hold(run); return w.alive(t, run.RunFence)[0] }) {
+		t.Errorf("the new master is not used: %s", w.said())
+	}
+	if role := fmt.Sprint(replica.do(t, "ROLE")); !strings.HasPrefix(role, "[master") {
+		t.Errorf("the replica is %s", role)
+	}
+	if said := w.said(); strings.Contains(said, "hush") || strings.Contains(said, "sesame") {
+		t.Errorf("it is logged: %s", said)
+	}
+}

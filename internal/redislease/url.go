@@ -1,0 +1,112 @@
+package redislease
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// CheckURL returns what is wrong with a URL, without citing it. It is
+//
+//	redis://user:password@host:6379/0
+//	redis+sentinel://user:password@host:26379,host:26379/master/0
+//	redis+cluster://user:password@host:6379,host:6379
+//
+// with rediss for TLS. The scheme says what is there, and not the number of
+// hosts: a Cluster may have one name for all its nodes. User, password, port and
+// database may be left out, and the user alone. Sentinels that ask for a password
+// get it from ?sentinel_password=, with ?sentinel_username= if they must.
+func CheckURL(rawURL string) error {
+	_, err := parseURL(rawURL)
+	return err
+}
+
+var (
+	// paths are what may follow the hosts, by the kind of Redis: a database, or the
+	// name of the master before it.
+	paths = map[string]*regexp.Regexp{
+		"":         regexp.MustCompile(`^()(?:/([0-9]{0,4}))?$`),
+		"sentinel": regexp.MustCompile(`^/([A-Za-z0-9._-]+)(?:/([0-9]{0,4}))?$`),
+		"cluster":  regexp.MustCompile(`^()(?:/(0?))?$`),
+	}
+	errURL = errors.New("redislease: the URL must be redis:// or rediss:// and a host, maybe with :password@ or user:password@, port and /database; " +
+		"or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas")
+)
+
+// parseURL returns the options that the URL says. Its errors do not cite the URL,
+// which holds passwords.
+func parseURL(rawURL string) (*redis.UniversalOptions, error) {
+	scheme, rest, _ := strings.Cut(rawURL, "://")
+	scheme, kind, suffixed := strings.Cut(scheme, "+")
+	form, known := paths[kind]
+	if scheme != "redis" && scheme != "rediss" || !known || suffixed != (kind != "") {
+		return nil, errURL
+	}
+	o := &redis.UniversalOptions{IsClusterMode: kind == "cluster"}
+	if scheme == "rediss" {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	port := "6379"
+	if kind == "sentinel" {
+		port = "26379"
+	}
+	// No URL has several hosts: each is read as one of its own.
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	user := rest[:strings.LastIndex(rest[:end], "@")+1]
+	if kind != "" && strings.Count(user, "@") > 1 {
+		return nil, errURL // a user with each host would be read as one long password
+	}
+	for _, host := range strings.Split(rest[len(user):end], ",") {
+		u, err := url.Parse("redis://" + user + host + rest[end:])
+		if err != nil || u.Hostname() == "" || u.Fragment != "" || len(o.Addrs) > 0 && kind == "" {
+			return nil, errURL
+		}
+		o.Addrs = append(o.Addrs, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)))
+		if len(o.Addrs) == 1 && !common(o, u, form, kind) {
+			return nil, errURL
+		}
+	}
+	return o, nil
+}
+
+// common reads what is the same for all hosts, and tells whether it may be so.
+func common(o *redis.UniversalOptions, u *url.URL, form *regexp.Regexp, kind string) bool {
+	path := form.FindStringSubmatch(u.Path)
+	if path == nil {
+		return false
+	}
+	o.MasterName = path[1]
+	o.DB, _ = strconv.Atoi(path[2]) // "" is 0
+	password, ok := u.User.Password()
+	if u.User != nil && !ok {
+		return false // some take a lone word for the password, others for the user
+	}
+	o.Username, o.Password = u.User.Username(), password
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil || u.ForceQuery {
+		return false
+	}
+	for name, values := range query {
+		switch {
+		case kind != "sentinel" || len(values) != 1:
+			return false
+		case name == "sentinel_password":
+			o.SentinelPassword = values[0]
+		case name == "sentinel_username":
+			o.SentinelUsername = values[0]
+		default:
+			return false
+		}
+	}
+	return o.SentinelUsername == "" || o.SentinelPassword != ""
+}
