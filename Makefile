@@ -40,9 +40,9 @@ kafka-stop: ## end it
 test-kafka: postgres ## the integration suite of internal/kafka on a real broker
 	@GO='$(GO)' sh scripts/kafka.sh test
 
-race: postgres ## the packages that share memory, under the race detector
+race: postgres redis ## the packages that share memory, under the race detector
 	$(GO) test -race -timeout 15m ./internal/engine/... ./internal/groupcommit/... ./internal/memstore/... \
-		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./examples/...
+		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./internal/scheduler/... ./internal/joblog/... ./internal/redislease/... ./examples/...
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive' ./internal/chaos

@@ -98,8 +98,8 @@ func ruleOneAtATime(r *jobRecord, v *jobsVerdict) {
 	assigned := map[string]map[int]time.Time{}
 	for _, m := range r.moves {
 		who := fmt.Sprintf("%s/%d/%s", m.worker, m.attempt, m.token)
-		switch {
-		case m.to == "RUNNING":
+		switch m.to {
+		case "RUNNING":
 			if h := holder[m.run]; h != "" && h != who {
 				v.add("J2", m.run, "is RUNNING for %s and for %s", h, who)
 			}
