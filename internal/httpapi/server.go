@@ -168,7 +168,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody,
-		c.parameters(&nethttpmiddleware.Options{
+		nethttpmiddleware.OapiRequestValidatorWithOptions(c.doc, &nethttpmiddleware.Options{
 			Options: openapi3filter.Options{
 				MultiError:          true,
 				ExcludeRequestBody:  true, // checkBody has done that, without decoding payloads
