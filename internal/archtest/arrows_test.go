@@ -25,7 +25,7 @@ var arrows = map[string][]string{
 	"internal/workflow":   {"internal/fault", "internal/retry", "internal/strictjson"},
 	"internal/operator":   {},
 	"internal/schedule":   {"internal/fault"},
-	"internal/jobrun":     {"internal/dlq", "internal/fault", "internal/operator", "internal/retry", "internal/schedule"},
+	"internal/jobrun":     {"internal/dlq", "internal/fault", "internal/operator", "internal/retry", "internal/schedule", "internal/strictjson"},
 	"internal/dlq":        {"internal/fault", "internal/operator", "internal/retry", "internal/strictjson"},
 	"internal/saga":       {"internal/dlq", "internal/fault", "internal/retry", "internal/strictjson", "internal/workflow"},
 	"internal/webhook":    {"internal/dlq", "internal/fault", "internal/retry", "internal/saga", "internal/workflow"},

@@ -191,29 +191,8 @@ func (s *server) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error) 
 // awaitRun returns the run as it is when it has ended, the wait is over, or the
 // server begins to stop.
 func (s *server) awaitRun(ctx context.Context, r jobrun.Run, wait time.Duration) (jobrun.Run, error) {
-	end := time.NewTimer(wait)
-	defer end.Stop()
-	interval := firstPoll
-	for over := false; !over && !r.State.Terminal(); {
-		poll := time.NewTimer(interval)
-		select {
-		case <-ctx.Done():
-			poll.Stop()
-			return r, ctx.Err()
-		case <-end.C:
-			over = true
-		case <-s.Stopping:
-			over = true
-		case <-poll.C:
-			interval = min(2*interval, lastPoll)
-		}
-		poll.Stop()
-		var err error
-		if r, err = s.readRun(ctx, r.ID); err != nil {
-			return r, err
-		}
-	}
-	return r, nil
+	return awaitBy(ctx, s.Stopping, r, wait, func(r *jobrun.Run) bool { return r.State.Terminal() },
+		func(ctx context.Context) (jobrun.Run, error) { return s.readRun(ctx, r.ID) })
 }
 
 func runPath(id uuid.UUID) string { return "/api/v1/job-runs/" + id.String() }

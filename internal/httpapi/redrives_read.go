@@ -39,32 +39,10 @@ func (s *server) readRedrive(ctx context.Context, id uuid.UUID) (dlq.Redrive, er
 // over tells whether waiting for a redrive makes no more sense.
 func over(state dlq.RedriveState) bool { return state.Terminal() || state == dlq.RedriveHalted }
 
-// awaitRedrive returns the redrive as it is when it is over, the wait is, or
-// the server begins to stop.
+// awaitRedrive returns the redrive as it is when it is over, the wait is, or the server begins to stop.
 func (s *server) awaitRedrive(ctx context.Context, r dlq.Redrive, wait time.Duration) (dlq.Redrive, error) {
-	end := time.NewTimer(wait)
-	defer end.Stop()
-	interval := firstPoll
-	for wait > 0 && !over(r.State) {
-		poll := time.NewTimer(interval)
-		select {
-		case <-ctx.Done():
-			poll.Stop()
-			return r, ctx.Err()
-		case <-end.C:
-			wait = 0
-		case <-s.Stopping:
-			wait = 0
-		case <-poll.C:
-			interval = min(2*interval, lastPoll)
-		}
-		poll.Stop()
-		var err error
-		if r, err = s.readRedrive(ctx, r.ID); err != nil {
-			return r, err
-		}
-	}
-	return r, nil
+	return awaitBy(ctx, s.Stopping, r, wait, func(r *dlq.Redrive) bool { return over(r.State) },
+		func(ctx context.Context) (dlq.Redrive, error) { return s.readRedrive(ctx, r.ID) })
 }
 
 // ListRedrives answers a page of redrives, newest first.

@@ -78,6 +78,35 @@ func (s *server) await(ctx context.Context, tenant, id uuid.UUID, ended <-chan s
 	}
 }
 
+// awaitBy reads v anew, less and less often, until it is over, the wait is, or the
+// server begins to stop; and returns what it then is.
+func awaitBy[T any](ctx context.Context, stopping <-chan struct{}, v T, wait time.Duration, over func(*T) bool, read func(context.Context) (T, error)) (T, error) {
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	interval := firstPoll
+	for wait > 0 && !over(&v) {
+		poll := time.NewTimer(interval)
+		select {
+		case <-ctx.Done():
+			poll.Stop()
+			return v, ctx.Err()
+		case <-end.C:
+			wait = 0
+		case <-stopping:
+			wait = 0
+		case <-poll.C:
+			interval = min(2*interval, lastPoll)
+		}
+		poll.Stop()
+		next, err := read(ctx)
+		if err != nil {
+			return v, err
+		}
+		v = next
+	}
+	return v, nil
+}
+
 // terminal tells whether a saga has ended; one that was archived meanwhile has.
 func (s *server) terminal(ctx context.Context, tenant, id uuid.UUID) (bool, error) {
 	ctx, cancel := s.bounded(ctx)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // DeliveryRetry is how often, and how patiently, an event is delivered to a
@@ -38,7 +38,7 @@ func (t *EventTrigger) Matches(e *NewEvent) bool {
 		return false
 	}
 	for path, want := range t.Match {
-		value, there := at(payload, path)
+		value, there := strictjson.At(payload, strings.Split(path, "."))
 		if !there || !same(value, want) {
 			return false
 		}
@@ -56,29 +56,6 @@ func decoded(doc []byte) (v any, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
 	return v, d.Decode(&v) == nil
-}
-
-// at finds what a dotted path leads to.
-func at(v any, path string) (any, bool) {
-	for part := range strings.SplitSeq(path, ".") {
-		switch in := v.(type) {
-		case map[string]any:
-			next, there := in[part]
-			if !there {
-				return nil, false
-			}
-			v = next
-		case []any:
-			i, err := strconv.ParseUint(part, 10, 31)
-			if err != nil || int(i) >= len(in) {
-				return nil, false
-			}
-			v = in[i]
-		default:
-			return nil, false
-		}
-	}
-	return v, true
 }
 
 // same tells whether a value is the JSON scalar want. Numbers are the same when

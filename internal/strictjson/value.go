@@ -3,6 +3,7 @@ package strictjson
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 )
 
 // Stored bounds what was accepted once: it passed the edge's narrower limits
@@ -28,4 +29,28 @@ func Decode(j json.RawMessage) any {
 		return nil
 	}
 	return v
+}
+
+// At finds what a path leads to in decoded JSON: through objects by name, through
+// arrays by index from 0. False: it leads nowhere; null is a value.
+func At(v any, path []string) (any, bool) {
+	for _, part := range path {
+		switch in := v.(type) {
+		case map[string]any:
+			next, there := in[part]
+			if !there {
+				return nil, false
+			}
+			v = next
+		case []any:
+			i, err := strconv.ParseUint(part, 10, 31)
+			if err != nil || int(i) >= len(in) {
+				return nil, false
+			}
+			v = in[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
 }

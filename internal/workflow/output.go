@@ -178,26 +178,7 @@ func (f *filler) find(s string) (any, bool) {
 	if from == nil {
 		return nil, false
 	}
-	v := strictjson.Decode(from)
-	for _, part := range ref.path {
-		switch in := v.(type) {
-		case map[string]any:
-			value, ok := in[part]
-			if !ok {
-				return nil, false
-			}
-			v = value
-		case []any:
-			i, err := strconv.ParseUint(part, 10, 31)
-			if err != nil || int(i) >= len(in) {
-				return nil, false
-			}
-			v = in[i]
-		default:
-			return nil, false
-		}
-	}
-	return v, true
+	return strictjson.At(strictjson.Decode(from), ref.path)
 }
 
 func (d *Definition) hasStep(name string) bool {
