@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -96,23 +95,10 @@ func (st *JobMasses) ListBackfills(ctx context.Context, tenant, definition uuid.
 				return err
 			}
 		}
-		if p.After != nil {
-			w.add("(b.created_at, b.id) < (?, ?)", p.After.At, p.After.ID)
-		}
-		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM jobs.backfills b WHERE %s ORDER BY b.created_at DESC, b.id DESC LIMIT $%d OFFSET $%d`,
-			backfillColumns, w.text(), len(w.args)+1, len(w.args)+2), append(w.args, p.Limit+1, p.Offset)...)
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func() error {
-			b, err := scanBackfill(rows)
-			list = append(list, b)
-			return err
-		})
+		l := newestFirst{backfillColumns, "jobs.backfills b", "b.created_at", "b.id"}
+		list, page.More, err = readPage(ctx, tx, l, &w, p, func(row scanner) (jobrun.Backfill, error) { return scanBackfill(row) })
+		return err
 	})
-	if len(list) > p.Limit {
-		list, page.More = list[:p.Limit], true
-	}
 	return list, page, outage("list backfills", err)
 }
 

@@ -96,23 +96,9 @@ func (st *JobMasses) ListBulks(ctx context.Context, tenant uuid.UUID, state jobr
 				return err
 			}
 		}
-		if p.After != nil {
-			w.add("(b.created_at, b.id) < (?, ?)", p.After.At, p.After.ID)
-		}
-		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM jobs.bulks b WHERE %s ORDER BY b.created_at DESC, b.id DESC LIMIT $%d OFFSET $%d`,
-			bulkColumns, w.text(), len(w.args)+1, len(w.args)+2), append(w.args, p.Limit+1, p.Offset)...)
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func() error {
-			b, err := scanBulk(rows)
-			list = append(list, b)
-			return err
-		})
+		list, page.More, err = readPage(ctx, tx, newestFirst{bulkColumns, "jobs.bulks b", "b.created_at", "b.id"}, &w, p, scanBulk)
+		return err
 	})
-	if len(list) > p.Limit {
-		list, page.More = list[:p.Limit], true
-	}
 	return list, page, outage("list bulks", err)
 }
 

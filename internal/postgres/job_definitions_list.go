@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -21,23 +20,10 @@ func (st *JobDefinitions) ListDefinitions(ctx context.Context, tenant uuid.UUID,
 				return err
 			}
 		}
-		if p.After != nil {
-			w.add("(d.created_at, d.id) < (?, ?)", p.After.At, p.After.ID)
-		}
-		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM jobs.job_definitions d WHERE %s ORDER BY d.created_at DESC, d.id DESC LIMIT $%d OFFSET $%d`,
-			definitionColumns, w.text(), len(w.args)+1, len(w.args)+2), append(w.args, p.Limit+1, p.Offset)...)
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func() error {
-			d, err := scanDefinition(rows)
-			list = append(list, d)
-			return err
-		})
+		l := newestFirst{definitionColumns, "jobs.job_definitions d", "d.created_at", "d.id"}
+		list, page.More, err = readPage(ctx, tx, l, &w, p, func(row scanner) (jobrun.Definition, error) { return scanDefinition(row) })
+		return err
 	})
-	if len(list) > p.Limit {
-		list, page.More = list[:p.Limit], true
-	}
 	return list, page, outage("list job definitions", err)
 }
 

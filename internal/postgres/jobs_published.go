@@ -176,22 +176,8 @@ func (st *JobEvents) ListEvents(ctx context.Context, tenant uuid.UUID, f jobrun.
 			}
 			paged.TotalCapped = paged.Total == most
 		}
-		if p.After != nil {
-			w.add("(v.created_at, v.id) < (?, ?)", p.After.At, p.After.ID)
-		}
-		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM jobs.events v WHERE %s ORDER BY v.created_at DESC, v.id DESC LIMIT $%d OFFSET $%d`,
-			jobEventColumns, w.text(), len(w.args)+1, len(w.args)+2), append(w.args, p.Limit+1, p.Offset)...)
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func() error {
-			e, err := st.db.scanEvent(rows)
-			list = append(list, e)
-			return err
-		})
+		list, paged.More, err = readPage(ctx, tx, newestFirst{jobEventColumns, "jobs.events v", "v.created_at", "v.id"}, &w, p, st.db.scanEvent)
+		return err
 	})
-	if len(list) > p.Limit {
-		list, paged.More = list[:p.Limit], true
-	}
 	return list, paged, outage("list events", err)
 }

@@ -30,7 +30,7 @@ func NewJobWorkers(db *DB, settings func(context.Context) (jobrun.Settings, erro
 const workerColumns = `w.id, w.tenant_id, w.version, w.state, w.name, w.node, w.pid, w.sdk, w.sdk_version, w.labels, w.queues, w.commands, w.max_runs,
        w.principal, w.running, w.load, w.heartbeat_seq, w.registered_at, w.heartbeat_at, w.drain_at, w.lost_at, w.detached_at, w.reason`
 
-func scanWorker(row interface{ Scan(...any) error }) (w jobrun.WorkerProcess, err error) {
+func scanWorker(row scanner) (w jobrun.WorkerProcess, err error) {
 	err = row.Scan(&w.ID, &w.TenantID, &w.Version, &w.State, &w.Name, &w.Node, &w.PID, &w.SDK, &w.SDKVersion,
 		(*pq.StringArray)(&w.Labels), (*pq.StringArray)(&w.Queues), (*pq.StringArray)(&w.Commands), &w.MaxRuns,
 		&w.Principal, &w.Running, &w.Load, &w.HeartbeatSeq, &w.RegisteredAt, &w.HeartbeatAt, &w.DrainAt, &w.LostAt, &w.DetachedAt, &w.Reason)
@@ -74,11 +74,6 @@ func (st *JobWorkers) ListWorkers(ctx context.Context, tenant uuid.UUID, states 
 		limit = fmt.Sprintf(" LIMIT %d", p.TotalCap+1)
 	}
 	count, counted := fmt.Sprintf(`SELECT count(*) FROM (SELECT w.id FROM jobs.workers w WHERE %s%s) AS few`, w.text(), limit), w.args
-	if p.After != nil {
-		w.add("(w.registered_at, w.id) < (?, ?)", p.After.At, p.After.ID)
-	}
-	query := fmt.Sprintf(`SELECT %s FROM jobs.workers w WHERE %s ORDER BY w.registered_at DESC, w.id DESC LIMIT %d OFFSET %d`,
-		workerColumns, w.text(), p.Limit+1, p.Offset)
 	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if p.Total {
 			if err := tx.GetContext(ctx, &paged.Total, count, counted...); err != nil {
@@ -88,19 +83,9 @@ func (st *JobWorkers) ListWorkers(ctx context.Context, tenant uuid.UUID, states 
 				paged.Total = p.TotalCap
 			}
 		}
-		rows, err := tx.QueryContext(ctx, query, w.args...)
-		if err != nil {
-			return err
-		}
-		return eachRow(rows, func() error {
-			found, err := scanWorker(rows)
-			list = append(list, found)
-			return err
-		})
+		list, paged.More, err = readPage(ctx, tx, newestFirst{workerColumns, "jobs.workers w", "w.registered_at", "w.id"}, &w, p, scanWorker)
+		return err
 	})
-	if paged.More = len(list) > p.Limit; paged.More {
-		list = list[:p.Limit]
-	}
 	return list, paged, outage("list workers", err)
 }
 
