@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/testdb"
 )
 
@@ -125,11 +126,21 @@ func (m *mail) await(what string, ok func() bool) {
 
 func (m *mail) call(path string, body any) map[string]any {
 	m.t.Helper()
+	return m.request(http.MethodPost, path, body)
+}
+
+func (m *mail) request(method, path string, body any) map[string]any {
+	m.t.Helper()
 	doc, err := json.Marshal(body)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	res, err := http.Post("http://"+m.addr+"/api/v1"+path, "application/json", bytes.NewReader(doc)) //nolint:noctx // ends with the test
+	req, err := http.NewRequestWithContext(m.t.Context(), method, "http://"+m.addr+"/api/v1"+path, bytes.NewReader(doc))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -189,7 +200,7 @@ func (m *mail) dieAt(point failpoint.Name) {
 		m.through(redrive)
 		m.execute(`UPDATE dlq.dlq_messages SET terminal_at = now() - interval '100 days' WHERE status = 'RESOLVED'`)
 		m.doomed(point, 1)
-		m.start()
+		m.start() // where the run that died is taken up again
 		m.await("all letters to be archived", func() bool { return m.ask(`SELECT count(*) FROM dlq.dlq_messages`) == 0 })
 		if n := m.ask(`SELECT count(*) FROM dlq.dlq_messages_archive`); n != 2*sweepLetters {
 			m.t.Errorf("%d letters are archived, of %d", n, 2*sweepLetters)
@@ -205,6 +216,10 @@ func (m *mail) dieAt(point failpoint.Name) {
 func (m *mail) doomed(point failpoint.Name, nth int) {
 	m.t.Helper()
 	p := m.start(fmt.Sprintf("SKALD_FAILPOINTS=%s=kill@%d", point, nth))
+	if point == failpoint.LetterMidArchive { // a node archives when its day has come, or when it is asked to
+		m.request(http.MethodPatch, "/settings", map[string]any{"values": jobSettings})
+		m.call("/job-definitions/"+jobrun.SystemArchive+"/runs", map[string]any{"reason": "sweep"})
+	}
 	m.await("the node to die", p.ended)
 	if !p.killed() || !m.log.passed(string(point)) {
 		m.t.Fatalf("the node ended without dying at %s: %v", point, p.cmd.ProcessState)

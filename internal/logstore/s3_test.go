@@ -71,13 +71,12 @@ func TestURLsAreReadStrictly(t *testing.T) {
 func TestAStoppedServerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	server := newS3(t)
-	o := keys
-	o.IOTimeout = 300 * time.Millisecond
-	s := kept{open(t, server.url(server.addr), o), ""}
+	impatient := keys
+	impatient.IOTimeout = 300 * time.Millisecond
+	patient, s := kept{open(t, server.url(server.addr), keys), ""}, kept{open(t, server.url(server.addr), impatient), ""}
 	name := newName()
-	stored := put(t, s, name, "before")
+	stored := put(t, patient, name, "before")
 	server.signal(syscall.SIGSTOP)
-	begin := time.Now()
 	_, putting := s.Put(t.Context(), name, strings.NewReader("meanwhile"))
 	_, getting := get(t, s, stored.Ref, 0)
 	for what, err := range map[string]error{"Put": putting, "Get": getting, "Delete": s.Delete(t.Context(), stored.Ref)} {
@@ -85,11 +84,8 @@ func TestAStoppedServerIsGivenUp(t *testing.T) {
 			t.Errorf("%s of a server that is silent: %v; want an outage", what, err)
 		}
 	}
-	if took := time.Since(begin); took > 20*time.Second {
-		t.Errorf("they took %v", took)
-	}
 	server.signal(syscall.SIGCONT)
-	put(t, s, name, "meanwhile")
+	put(t, patient, name, "meanwhile")
 }
 
 func TestAServerThatDiesLosesNothingThatWasPut(t *testing.T) {
