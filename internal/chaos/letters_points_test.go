@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
-	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/testdb"
 )
 
@@ -218,7 +217,7 @@ func (m *mail) doomed(point failpoint.Name, nth int) {
 	p := m.start(fmt.Sprintf("SKALD_FAILPOINTS=%s=kill@%d", point, nth))
 	if point == failpoint.LetterMidArchive { // a node archives when its day has come, or when it is asked to
 		m.request(http.MethodPatch, "/settings", map[string]any{"values": jobSettings})
-		m.call("/job-definitions/"+jobrun.SystemArchive+"/runs", map[string]any{"reason": "sweep"})
+		m.call("/job-definitions/system.dlq.archive/runs", map[string]any{"reason": "sweep"})
 	}
 	m.await("the node to die", p.ended)
 	if !p.killed() || !m.log.passed(string(point)) {
