@@ -24,6 +24,12 @@ type known struct {
 
 type sample struct{ id, correlation, trace, key, customer string }
 
+// shareOf is the percentage of a table's pages to sample: all of a small one, of
+// which a few in a hundred may be none.
+func shareOf(table string) string {
+	return fmt.Sprintf(`(SELECT least(100, 1 + 1000000 / greatest(reltuples, 1)) FROM pg_class WHERE oid = '%s'::regclass)`, table)
+}
+
 func (r *reader) know(ctx context.Context) (known, error) {
 	tenant := r.Data.Tenant
 	if tenant == [16]byte{} {
@@ -32,7 +38,7 @@ func (r *reader) know(ctx context.Context) (known, error) {
 	k := known{}
 	rows, err := r.db.QueryContext(ctx, `
 		SELECT id, coalesce(correlation_id, 'none'), coalesce(trace_id, 'none'), coalesce(business_key, 'none'), coalesce(metadata->>'customer', '1'), created_at
-		  FROM saga.saga_states TABLESAMPLE SYSTEM (1) WHERE tenant_id = $1 ORDER BY md5(id::text) LIMIT 200`, tenant)
+		  FROM saga.saga_states TABLESAMPLE SYSTEM (` + shareOf("saga.saga_states") + `) WHERE tenant_id = $1 ORDER BY md5(id::text) LIMIT 200`, tenant)
 	if err != nil {
 		return k, fmt.Errorf("look for samples: %w", err)
 	}
