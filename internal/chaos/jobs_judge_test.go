@@ -27,7 +27,6 @@ type jobsVerdict struct {
 	fired      int
 	offloaded  int
 	chunks     int
-	waiting    int // sagas that a node with a fast clock has made, and left
 	worstWait  int // rounds of the leader between a deadline and what had to follow
 }
 

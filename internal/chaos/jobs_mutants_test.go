@@ -208,7 +208,7 @@ func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 		{"O4", "an answer that nobody should get", func(r *jobRecord) { r.journal = append(r.journal, entry{Kind: didMeet, Status: 500}) }},
 		{"J0", "a saga without its run", func(r *jobRecord) { r.sagas[0].done = nil }},
 		{"J0", "a saga that was turned back and not undone", func(r *jobRecord) {
-			r.sagas[0] = sagaRow{"s", saga.Compensated.String(), false, map[string]int{jobBook: 1}}
+			r.sagas[0] = sagaRow{"s", saga.Compensated.String(), map[string]int{jobBook: 1}}
 		}},
 		{"J0", "an accepted saga is not there", func(r *jobRecord) { r.asked = append(r.asked, &wish{kind: ofSaga, ids: []string{"x"}}) }},
 		{"J0", "a saga that hangs", func(r *jobRecord) { r.sagas[0].state = "EXECUTING" }},

@@ -31,7 +31,6 @@ func sagaJobs() []*job {
 // sagaRow is a saga as it ended, and how many runs of each job succeeded for it.
 type sagaRow struct {
 	id, state string
-	waits     bool // for a time to come, which it has of a node whose clock is fast
 	done      map[string]int
 }
 
@@ -67,13 +66,13 @@ func (a *asker) order(ctx context.Context, dice *rand.Rand) {
 
 func (r *jobRecord) readSagas(ctx context.Context, db *sql.DB) error {
 	return each(ctx, db, `
-		SELECT s.id, s.state, s.completed_at IS NULL AND s.lease_owner IS NULL AND coalesce(s.next_run_at > clock_timestamp(), false), coalesce((SELECT json_object_agg(d.definition_name, d.n) FROM (
+		SELECT s.id, s.state, coalesce((SELECT json_object_agg(d.definition_name, d.n) FROM (
 			SELECT definition_name, count(*) AS n FROM jobs.job_runs r WHERE r.saga_id = s.id AND r.state = 'SUCCEEDED' GROUP BY 1) AS d), '{}')
 		  FROM saga.saga_states s`, func(rows *sql.Rows) error {
 		var s sagaRow
 		var state saga.State
 		var done []byte
-		err := rows.Scan(&s.id, &state, &s.waits, &done)
+		err := rows.Scan(&s.id, &state, &done)
 		if err == nil {
 			err = json.Unmarshal(done, &s.done)
 		}
@@ -99,10 +98,6 @@ func ruleSagas(r *jobRecord, v *jobsVerdict) {
 				v.add("J0", s.id, "the saga is %s, and %v succeeded", s.state, s.done)
 			}
 		default:
-			if s.waits {
-				v.waiting++
-				continue
-			}
 			v.add("J0", s.id, "the saga is %s, and %v succeeded", s.state, s.done)
 		}
 	}

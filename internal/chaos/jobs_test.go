@@ -143,7 +143,7 @@ func (c *campaign) end(ctx context.Context) *jobRecord {
 		var left int
 		err := c.db.sql().QueryRowContext(calm, `
 			SELECT (SELECT count(*) FROM jobs.job_runs WHERE finished_at IS NULL AND definition_name NOT LIKE 'system.%') + (SELECT count(*) FROM jobs.events WHERE processed_at IS NULL)
-			     + (SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL AND next_run_at <= clock_timestamp())`).Scan(&left)
+			     + (SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL)`).Scan(&left)
 		if err == nil && left == 0 || !pause(calm, 100*time.Millisecond) {
 			break // who is left the judge will find
 		}
@@ -225,10 +225,10 @@ func (c *campaign) summary(r *jobRecord, v *jobsVerdict, took time.Duration) str
 	}
 	return fmt.Sprintf("job runs: seed=%d kills=%d pauses=%d terms=%d pg_crashes=%d pg_cuts=%d in %s\n"+
 		"workers at: %s\noperators and leaders: %s epochs=%d rounds=%d\nruns=%d %s slots=%d attempts_ended=%d wishes=%d\n"+
-		"in_doubt=%d confirmed=%d orphaned=%d lost=%d zombies_refused=%d real_overlaps_excused=%d worst_wait=%d rounds log_chunks=%d offloaded=%d letters=%d sagas=%d (%d wait for a clock)\nviolations=%d",
+		"in_doubt=%d confirmed=%d orphaned=%d lost=%d zombies_refused=%d real_overlaps_excused=%d worst_wait=%d rounds log_chunks=%d offloaded=%d letters=%d sagas=%d\nviolations=%d",
 		c.seed, c.tally.kills.Load(), c.tally.stops.Load(), c.tally.terms.Load(), c.tally.crashes.Load(), c.tally.cuts.Load(), took.Round(time.Second),
 		strings.Join(at, " "), strings.Join(dealt, " "), v.epochs, v.rounds, len(r.runs), strings.Join(ends, " "), v.fired, len(r.attempts), len(r.asked),
-		v.doubted, v.confirmed, v.orphaned, v.lost, v.refused, v.overlaps, v.worstWait, v.chunks, v.offloaded, len(r.letters), len(r.sagas), v.waiting, len(c.all()))
+		v.doubted, v.confirmed, v.orphaned, v.lost, v.refused, v.overlaps, v.worstWait, v.chunks, v.offloaded, len(r.letters), len(r.sagas), len(c.all()))
 }
 
 // dull returns what a campaign failed to bring about; without it it proves nothing.

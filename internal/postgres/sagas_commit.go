@@ -43,7 +43,15 @@ var commitOperated = commitStatement(operatedColumns{
 type operatedColumns struct{ arrays, names, set, undoing string }
 
 func commitStatement(c operatedColumns) string {
-	return fmt.Sprintf(commitTemplate, c.arrays, c.names, c.set, c.undoing, insertEvents(50))
+	return fmt.Sprintf(commitTemplate, c.arrays, c.names, c.set, c.undoing, insertEvents(50), dueAt("l.next_run_at", "l.updated_at"))
+}
+
+// dueAt is a time that a change or a new saga waits for, by the database's clock:
+// the node's may be wrong, and the node gone when the saga is due. Where the two
+// differ by less than five seconds, which the commit itself may take, it is the
+// node's time, as the audit trail has it.
+func dueAt(at, madeAt string) string {
+	return fmt.Sprintf(`CASE WHEN abs(extract(epoch FROM now() - %[2]s)) < 5 THEN %[1]s ELSE now() + (%[1]s - %[2]s) END`, at, madeAt)
 }
 
 const commitTemplate = `
@@ -74,7 +82,7 @@ WITH locked AS MATERIALIZED (
 	UPDATE saga.saga_states s
 	   SET%[3]s version = l.version, state = l.state, current_step = l.current_step,
 	       step_attempt = l.attempt, step_failures = l.failures, step_uncertain = l.uncertain,
-	       lease_owner = l.owner, lease_epoch = l.epoch, next_run_at = l.next_run_at,
+	       lease_owner = l.owner, lease_epoch = l.epoch, next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at ELSE %[6]s END,
 	       error = l.error::jsonb, end_cause = l.end_cause, clean = l.clean,
 	       needs_attention = l.attention, attention_reason = l.attention_reason,
 	       compensation_timeout_ms = l.comp_ms, compensation_expired = l.comp_expired,

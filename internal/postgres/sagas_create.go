@@ -50,7 +50,7 @@ WITH runnable AS MATERIALIZED (
 	timeout_at, created_at, updated_at, started_at, retry_policy)
 SELECT id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, workflow_name, workflow_version,
 	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload::jsonb, metadata::jsonb,
-	total_steps, step_attempt, lease_owner, lease_epoch, next_run_at, timeout_ms, compensation_timeout_ms,
+	total_steps, step_attempt, lease_owner, lease_epoch, ` + dueAt("next_run_at", "created_at") + `, timeout_ms, compensation_timeout_ms,
 	now() + timeout_ms * interval '1 ms', created_at, created_at, started_at, retry_policy::jsonb
   FROM runnable
  WHERE NOT keyed OR id IN (SELECT saga_id FROM keys)
