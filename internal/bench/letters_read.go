@@ -86,7 +86,7 @@ func (r *reader) knowLetters(ctx context.Context) (knownLetters, error) {
 	var k knownLetters
 	rows, err := r.db.QueryContext(ctx, `
 		SELECT id, fingerprint, error_type, correlation_id, trace_id, root_id, redrive_id, convert_from(message_key, 'UTF8')
-		  FROM dlq.dlq_messages TABLESAMPLE SYSTEM (` + shareOf("dlq.dlq_messages") + `)
+		  FROM dlq.dlq_messages TABLESAMPLE SYSTEM (`+shareOf("dlq.dlq_messages")+`)
 		 WHERE tenant_id = $1 AND redrive_id IS NOT NULL AND correlation_id <> '' AND trace_id <> '' ORDER BY md5(id::text) LIMIT 200`, tenant)
 	if err != nil {
 		return k, fmt.Errorf("look for samples: %w", err)

@@ -38,7 +38,7 @@ func (r *reader) know(ctx context.Context) (known, error) {
 	k := known{}
 	rows, err := r.db.QueryContext(ctx, `
 		SELECT id, coalesce(correlation_id, 'none'), coalesce(trace_id, 'none'), coalesce(business_key, 'none'), coalesce(metadata->>'customer', '1'), created_at
-		  FROM saga.saga_states TABLESAMPLE SYSTEM (` + shareOf("saga.saga_states") + `) WHERE tenant_id = $1 ORDER BY md5(id::text) LIMIT 200`, tenant)
+		  FROM saga.saga_states TABLESAMPLE SYSTEM (`+shareOf("saga.saga_states")+`) WHERE tenant_id = $1 ORDER BY md5(id::text) LIMIT 200`, tenant)
 	if err != nil {
 		return k, fmt.Errorf("look for samples: %w", err)
 	}
