@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
 
 	"github.com/skald-saga/skald/api"
@@ -45,6 +46,7 @@ type route struct {
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
 	deadLetters  bool             // of the dead-letter queue or the record of actions, which there may not be
 	jobs         bool             // of job runs, which there may not be
+	checked      routers.Route    // of its parameters
 }
 
 // loadContract reads the embedded contract.
@@ -65,6 +67,7 @@ func loadContract(l Limits) (*contract, error) {
 			if err := rt.guard(path, op, doc.Security); err != nil {
 				return nil, err
 			}
+			rt.checked = routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op}
 			c.routes[routeKey{method, path}] = rt
 			op.Security = nil // authorize has seen to it before the validator
 		}

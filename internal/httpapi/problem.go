@@ -11,10 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/go-chi/chi/v5"
-	nethttpmiddleware "github.com/oapi-codegen/nethttp-middleware"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
@@ -164,58 +161,6 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
 	s.writeProblem(w, r, http.StatusMethodNotAllowed, fault.New(0, codeMethod, "this path has %s, not %s", list, clip(requestOf(r.Context()).method)))
-}
-
-// badParameters answers what the contract's validator refused: path, query
-// and header parameters.
-func (s *server) badParameters(_ context.Context, err error, w http.ResponseWriter, r *http.Request, opts nethttpmiddleware.ErrorHandlerOpts) {
-	if opts.MatchedRoute == nil { // its router is stricter than chi about odd paths
-		s.notFound(w, r)
-		return
-	}
-	var fields []fault.Field
-	for _, e := range flatten(err) {
-		var bad *openapi3filter.RequestError
-		if !errors.As(e, &bad) || bad.Parameter == nil {
-			// Bodies are checked elsewhere.
-			s.fail(w, r, fmt.Errorf("unexpected result of the contract's validator: %w", err))
-			return
-		}
-		fields = append(fields, parameterFields(bad)...)
-	}
-	s.fail(w, r, parameterFault(codeInvalidParameter, fields...))
-}
-
-func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
-	var fields []fault.Field
-	for _, cause := range flatten(bad.Err) {
-		field := fault.Field{Pointer: bad.Parameter.Name, Code: "invalid", Message: "is not of the form the contract asks for"}
-		var violation *openapi3.SchemaError
-		switch {
-		case errors.As(cause, &violation):
-			field = violationField(violation)
-			field.Pointer = bad.Parameter.Name
-		case errors.Is(cause, openapi3filter.ErrInvalidRequired):
-			field.Code, field.Message = "required", "is required"
-		case errors.Is(cause, openapi3filter.ErrInvalidEmptyValue):
-			field.Code, field.Message = "empty", "must not be empty"
-		}
-		fields = append(fields, field)
-	}
-	return fields
-}
-
-// flatten returns the errors inside nested openapi3.MultiErrors.
-func flatten(err error) []error {
-	multi, ok := err.(openapi3.MultiError) //nolint:errorlint // one level at a time
-	if !ok {
-		return []error{err}
-	}
-	var out []error
-	for _, e := range multi {
-		out = append(out, flatten(e)...)
-	}
-	return out
 }
 
 // unbound answers what the generated code could not bind, which the checks

@@ -16,10 +16,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
-	nethttpmiddleware "github.com/oapi-codegen/nethttp-middleware"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
@@ -167,16 +165,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
-	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody,
-		nethttpmiddleware.OapiRequestValidatorWithOptions(c.doc, &nethttpmiddleware.Options{
-			Options: openapi3filter.Options{
-				MultiError:          true,
-				ExcludeRequestBody:  true, // checkBody has done that, without decoding payloads
-				SkipSettingDefaults: true,
-			},
-			DiscardValidatedValue: true,
-			ErrorHandlerWithOpts:  s.badParameters,
-		}))
+	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters)
 	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{s.veil}, api.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc: s.unbound, ResponseErrorHandlerFunc: s.fail,
 	})

@@ -67,7 +67,7 @@ func (st *JobMasses) CreateBackfill(ctx context.Context, b jobrun.Backfill, by o
 }
 
 var getBackfill = ofTenant(`SELECT `+backfillColumns+`, (SELECT count(*) FROM jobs.job_runs r
-  WHERE r.tenant_id = b.tenant_id AND r.backfill_id = b.id AND r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')) AS active
+  WHERE r.tenant_id = b.tenant_id AND r.backfill_id = b.id AND r.phase IN ('PENDING', 'HELD', 'ORPHANED')) AS active
   FROM jobs.backfills b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
 // GetBackfill implements jobrun.Masses.

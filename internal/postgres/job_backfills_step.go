@@ -64,7 +64,7 @@ func (st *JobMasses) backfill(ctx context.Context, t jobrun.Term, s jobrun.Setti
 		var now time.Time
 		b, err := scanBackfill(tx.QueryRowContext(ctx, `
 			SELECT `+backfillColumns+`, (SELECT count(*) FROM jobs.job_runs r
-			        WHERE r.tenant_id = b.tenant_id AND r.backfill_id = b.id AND r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')), clock_timestamp()
+			        WHERE r.tenant_id = b.tenant_id AND r.backfill_id = b.id AND r.phase IN ('PENDING', 'HELD', 'ORPHANED')), clock_timestamp()
 			  FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE OF b SKIP LOCKED`, m.Tenant, m.ID), &active, &now)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil // it has ended, or somebody ends it

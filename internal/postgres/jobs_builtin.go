@@ -123,13 +123,13 @@ var proofs = []struct{ name, query string }{
 	{"J1 a slot has one run", `
 		SELECT min(r.id::text) FROM jobs.job_runs r WHERE r.trigger = 'TIME' GROUP BY r.definition_id, r.scheduled_for HAVING count(*) > 1`},
 	{"J2 one run of a concurrency key is with a worker", `
-		SELECT min(r.id::text) FROM jobs.job_runs r WHERE r.concurrency_key IS NOT NULL AND r.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED')
+		SELECT min(r.id::text) FROM jobs.job_runs r WHERE r.concurrency_key IS NOT NULL AND r.phase IN ('HELD', 'ORPHANED')
 		 GROUP BY r.tenant_id, r.concurrency_key HAVING count(*) > 1`},
 	{"J3 what is with a worker has a fence", `
-		SELECT r.id::text FROM jobs.job_runs r WHERE r.state IN ('ASSIGNED', 'RUNNING')
+		SELECT r.id::text FROM jobs.job_runs r WHERE r.phase = 'HELD'
 		   AND (r.lease_token IS NULL OR r.assigned_worker_id IS NULL OR r.leader_epoch IS NULL OR r.attempt < 1)`},
 	{"J4 no epoch is ahead of the leader's", `
-		SELECT r.id::text FROM jobs.job_runs r WHERE r.state IN ('ASSIGNED', 'RUNNING') AND r.leader_epoch > (SELECT max(l.epoch) FROM jobs.leader l)`},
+		SELECT r.id::text FROM jobs.job_runs r WHERE r.phase = 'HELD' AND r.leader_epoch > (SELECT max(l.epoch) FROM jobs.leader l)`},
 	{"J6 what has ended stays so", `
 		SELECT r.id::text FROM jobs.job_runs r WHERE (r.finished_at IS NULL) = (r.state IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'TIMED_OUT', 'SKIPPED'))`},
 	{"J7 a failure with budget left has its retry once", `

@@ -108,7 +108,7 @@ const giveBack = `
 UPDATE jobs.job_runs r
    SET state = 'ORPHANED', version = r.version + 1, available_at = $4, admitted_at = $4, updated_at = $4, continuation_state = 'NONE',
        continuation_check_started_at = NULL, continuation_check_deadline_at = NULL
- WHERE r.tenant_id = $1 AND r.id = $2 AND r.version = $3 AND r.state IN ('ASSIGNED', 'RUNNING')`
+ WHERE r.tenant_id = $1 AND r.id = $2 AND r.version = $3 AND r.phase = 'HELD'`
 
 // Outcomes of attempts that another one may follow.
 const (

@@ -22,10 +22,10 @@ import (
 const claimable = `
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
 	  FROM jobs.job_runs r
-	 WHERE r.tenant_id = $1 AND r.queue = q.queue AND r.state IN ('PENDING', 'ORPHANED') AND r.admitted_at IS NOT NULL AND NOT r.held
+	 WHERE r.tenant_id = $1 AND r.queue = q.queue AND r.phase IN ('PENDING', 'ORPHANED') AND r.admitted_at IS NOT NULL AND NOT r.held
 	   AND r.cancel_requested_at IS NULL AND r.required_labels <@ q.labels AND (q.commands = '{}' OR r.command_name = ANY (q.commands))
 	   AND (r.concurrency_key IS NULL OR NOT $9 AND (SELECT o.id FROM jobs.job_runs o
-	          WHERE o.tenant_id = $1 AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED') LIMIT 1) IS NULL)
+	          WHERE o.tenant_id = $1 AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.phase IN ('HELD', 'ORPHANED') LIMIT 1) IS NULL)
 	 ORDER BY r.priority DESC, r.scheduled_for, r.id`
 
 // claimRuns assigns runs to the worker $2 under the present epoch. Of several
@@ -33,7 +33,7 @@ const claimable = `
 // many of each, so that no other worker is kept from runs that nobody takes.
 const claimRuns = claimEpoch + `, w AS MATERIALIZED (
 	SELECT w.id, $5 AS claim_id, w.labels, w.commands, w.queues, least($3::bigint, least(w.max_runs, $6::bigint) -
-	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = $2 AND h.state IN ('ASSIGNED', 'RUNNING'))) AS room
+	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = $2 AND h.phase = 'HELD')) AS room
 	  FROM jobs.workers w
 	 WHERE w.tenant_id = $1 AND w.id = $2 AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'
 	   AND EXISTS (SELECT FROM e) AND NOT EXISTS (SELECT FROM jobs.claims k WHERE k.worker_id = $2 AND k.claim_id = $5)

@@ -14,7 +14,7 @@ import (
 // come to the front are given out to them in order.
 const claimOfQueue = claimEpoch + `, w AS MATERIALIZED (
 	SELECT w.id, k.claim_id, w.labels, w.commands, least(k.slots, least(w.max_runs, $6::bigint) -
-	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = k.worker AND h.state IN ('ASSIGNED', 'RUNNING'))) AS room
+	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = k.worker AND h.phase = 'HELD')) AS room
 	  FROM unnest((SELECT $2::uuid[]), $3::text[], $4::bigint[]) AS k (worker, claim_id, slots)
 	 CROSS JOIN LATERAL (
 		SELECT w.id, w.labels, w.commands, w.max_runs FROM jobs.workers w

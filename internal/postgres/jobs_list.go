@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,16 +129,16 @@ func alternatives(f jobrun.Filter) [][]condition {
 	}
 	if f.WorkerID != uuid.Nil { // partial indexes: who had it at its end, and who has it
 		either(condition{"r.assigned_worker_id = ? AND r.finished_at IS NOT NULL", []any{f.WorkerID}},
-			condition{"r.assigned_worker_id = ? AND r.state IN ('ASSIGNED', 'RUNNING')", []any{f.WorkerID}},
-			condition{"r.assigned_worker_id = ? AND r.state = 'ORPHANED'", []any{f.WorkerID}})
+			condition{"r.assigned_worker_id = ? AND r.phase = 'HELD'", []any{f.WorkerID}},
+			condition{"r.assigned_worker_id = ? AND r.phase = 'ORPHANED'", []any{f.WorkerID}})
 	}
 	if f.RootRunID != uuid.Nil {
 		either(condition{"r.id = ?", []any{f.RootRunID}}, condition{"r.root_run_id = ? AND r.retry_number > 0", []any{f.RootRunID}})
 	}
 	if f.LateByMS > 0 { // idx_job_runs_late, and what waits
 		late := float64(f.LateByMS) / 1000
-		either(condition{"r.started_at - r.scheduled_for >= interval '1 minute' AND r.started_at - r.scheduled_for >= make_interval(secs => ?)", []any{late}},
-			condition{"r.started_at IS NULL AND r.state IN ('PENDING', 'ASSIGNED', 'ORPHANED') AND r.scheduled_for <= clock_timestamp() - make_interval(secs => ?)", []any{late}})
+		either(condition{"r.late AND r.started_at - r.scheduled_for >= make_interval(secs => ?)", []any{late}},
+			condition{"r.started_at IS NULL AND r.phase IN ('PENDING', 'HELD', 'ORPHANED') AND r.scheduled_for <= clock_timestamp() - make_interval(secs => ?)", []any{late}})
 	}
 	return all
 }
@@ -174,9 +175,9 @@ func (w *where) runs(tenant uuid.UUID, f jobrun.Filter) {
 	slots := !f.ScheduledFrom.IsZero() || !f.ScheduledTo.IsZero()
 	switch {
 	case len(f.States) > 0:
-		w.add("r.state IN (" + quoted(f.States) + ")")
+		w.runStates(f.States)
 	case slots: // so that idx_job_runs_state holds slots of any state
-		w.add("r.state IN (" + quoted(jobrun.States) + ")")
+		w.runStates(jobrun.States)
 	}
 	for _, b := range []struct {
 		condition string
@@ -188,6 +189,25 @@ func (w *where) runs(tenant uuid.UUID, f jobrun.Filter) {
 		if !b.at.IsZero() {
 			w.add(b.condition, b.at)
 		}
+	}
+}
+
+// runStates asks for states by the phases, which are in the indexes.
+func (w *where) runStates(of []jobrun.State) {
+	const held = "HELD" // jobs.job_runs.phase
+	var phases []string
+	for _, s := range of {
+		phase := string(s)
+		if s == jobrun.Assigned || s == jobrun.Running {
+			phase = held
+		}
+		if !slices.Contains(phases, phase) {
+			phases = append(phases, phase)
+		}
+	}
+	w.add("r.phase IN (" + quoted(phases) + ")")
+	if slices.Contains(of, jobrun.Assigned) != slices.Contains(of, jobrun.Running) {
+		w.add("r.state IN (" + quoted(of) + ")")
 	}
 }
 

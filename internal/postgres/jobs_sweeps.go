@@ -106,7 +106,7 @@ const (
 	unconfirmed = `r.state || '' = 'RUNNING' AND r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at <= clock_timestamp()`
 
 	// inHand reads the index of what is with workers, which is small, in any order.
-	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.state IN ('ASSIGNED', 'RUNNING') AND `
+	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'HELD' AND `
 )
 
 var (

@@ -27,7 +27,7 @@ const withheld = `
 // canceled. It is only looked for outside of a transaction, where now() is the
 // time; of clock_timestamp() no index knows, and all that was made ahead would be
 // read.
-const ready = `r.admitted_at IS NULL AND (r.state = 'ORPHANED' OR r.state = 'PENDING' AND r.concurrency_key IS NULL) AND r.available_at <= now()
+const ready = `r.admitted_at IS NULL AND (r.phase = 'ORPHANED' OR r.phase = 'PENDING' AND r.concurrency_key IS NULL) AND r.available_at <= now()
    AND r.cancel_requested_at IS NULL AND (r.state || '' = 'PENDING' OR r.losses_used < r.max_losses)`
 
 const findReady = `
@@ -220,12 +220,12 @@ SELECT k.tenant_id, k.concurrency_key, NOT (` + busyKey + `
 const (
 	// waitsForKey and ofKey are read from the index of what waits for keys. admitted_at
 	// is compared as no other index has it.
-	waitsForKey = `r.state = 'PENDING' AND r.concurrency_key IS NOT NULL AND r.available_at <= now() AND ` + notAdmitted
-	ofKey       = `r.tenant_id = k.tenant_id AND r.concurrency_key = k.concurrency_key AND r.state = 'PENDING' AND ` + notAdmitted
+	waitsForKey = `r.phase = 'PENDING' AND r.concurrency_key IS NOT NULL AND r.available_at <= now() AND ` + notAdmitted
+	ofKey       = `r.tenant_id = k.tenant_id AND r.concurrency_key = k.concurrency_key AND r.phase = 'PENDING' AND ` + notAdmitted
 	notAdmitted = `coalesce(r.admitted_at, 'infinity') = 'infinity'`
 
-	busyKey = `(EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED'))
-       OR EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.state = 'PENDING'
+	busyKey = `(EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.phase IN ('HELD', 'ORPHANED'))
+       OR EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.phase = 'PENDING'
                      AND coalesce(o.admitted_at, 'infinity') < 'infinity'))`
 )
 
@@ -242,10 +242,10 @@ SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.sch
   FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS k (tenant_id, key, n)
  CROSS JOIN LATERAL (
 	(SELECT o.* FROM jobs.job_runs o
-	  WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.key AND o.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED'))
+	  WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.key AND o.phase IN ('HELD', 'ORPHANED'))
 	UNION ALL
 	(SELECT w.* FROM jobs.job_runs w
-	  WHERE w.tenant_id = k.tenant_id AND w.concurrency_key = k.key AND w.state = 'PENDING'
+	  WHERE w.tenant_id = k.tenant_id AND w.concurrency_key = k.key AND w.phase = 'PENDING'
 	    AND (w.available_at <= clock_timestamp() OR w.trigger = 'RETRY')
 	  ORDER BY w.available_at, w.id LIMIT ` + candidatesOfKey + `)
   ) AS r

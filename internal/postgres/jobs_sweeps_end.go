@@ -126,7 +126,7 @@ const (
 	unwanted = `r.state || '' = 'ORPHANED' AND r.cancel_requested_at IS NOT NULL`
 
 	// givenUp reads the index of what waits for its time, in any order.
-	givenUp = `SELECT r.id FROM jobs.job_runs r WHERE r.state = 'ORPHANED' AND r.admitted_at IS NULL AND `
+	givenUp = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'ORPHANED' AND r.admitted_at IS NULL AND `
 )
 
 var (

@@ -14,7 +14,7 @@ func (st *JobSweeps) Heed(hints jobrun.LeaseHints) { st.hints = hints }
 // ended less than $2 ago, in microseconds: only those may be spared.
 const silentFences = `
 SELECT r.id, r.assigned_worker_id, r.attempt, r.lease_token, r.lease_expires_at > clock_timestamp() - $2::bigint * interval '1 microsecond'
-  FROM jobs.job_runs r WHERE r.state IN ('ASSIGNED', 'RUNNING') AND ` + silent + ` LIMIT $1`
+  FROM jobs.job_runs r WHERE r.phase = 'HELD' AND ` + silent + ` LIMIT $1`
 
 // doubt puts silent runs in doubt, but for those whose worker was heard of all the
 // same, as hints tell: while the database was away, say. A run is spared for at

@@ -134,7 +134,7 @@ func doubtRunsOf(ctx context.Context, tx *sqlx.Tx, tenant, worker uuid.UUID, s j
 		       continuation_state = CASE r.state WHEN 'RUNNING' THEN 'CONFIRMING' ELSE 'NONE' END,
 		       continuation_check_started_at = CASE r.state WHEN 'RUNNING' THEN coalesce(r.continuation_check_started_at, clock_timestamp()) END,
 		       continuation_check_deadline_at = CASE r.state WHEN 'RUNNING' THEN coalesce(r.continuation_check_deadline_at, clock_timestamp() + make_interval(secs => $3)) END
-		 WHERE r.tenant_id = $1 AND r.assigned_worker_id = $2 AND r.state IN ('ASSIGNED', 'RUNNING')
+		 WHERE r.tenant_id = $1 AND r.assigned_worker_id = $2 AND r.phase = 'HELD'
 		RETURNING r.id, r.tenant_id, r.state, r.version, r.attempt)
 		INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, from_state, to_state, version, attempt, worker_id, actor, reason)
 		SELECT d.id, d.tenant_id, clock_timestamp(), $4, d.state, d.state, d.version, d.attempt, $2, $5, 'its worker was detached'
