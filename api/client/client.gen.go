@@ -6647,6 +6647,9 @@ type SagaID = UUID
 // StepParameter defines model for Step.
 type StepParameter = string
 
+// Traceparent defines model for Traceparent.
+type Traceparent = string
+
 // View defines model for View.
 type View string
 
@@ -7530,6 +7533,10 @@ type ResumeJobDefinitionParams struct {
 type CreateJobRunParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// Traceparent W3C Trace Context. Gives the saga its `trace_id` and `span_id`, a job run its
+	// `trace_id`; a malformed one is ignored, as that standard demands.
+	Traceparent *Traceparent `json:"traceparent,omitempty"`
 }
 
 // ListJobRunsParams defines parameters for ListJobRuns.
@@ -7781,9 +7788,9 @@ type CreateSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Traceparent W3C Trace Context. Gives the saga its `trace_id` and `span_id`; a
-	// malformed one is ignored, as that standard demands.
-	Traceparent *string `json:"traceparent,omitempty"`
+	// Traceparent W3C Trace Context. Gives the saga its `trace_id` and `span_id`, a job run its
+	// `trace_id`; a malformed one is ignored, as that standard demands.
+	Traceparent *Traceparent `json:"traceparent,omitempty"`
 }
 
 // GetSagaParams defines parameters for GetSaga.
@@ -21016,6 +21023,17 @@ func NewCreateJobRunRequestWithBody(server string, definition JobDefinitionRef, 
 			}
 
 			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.Traceparent != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "traceparent", *params.Traceparent, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("traceparent", headerParam1)
 		}
 
 	}

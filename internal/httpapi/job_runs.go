@@ -65,6 +65,10 @@ func (s *server) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObj
 		Trigger: jobrun.ByHand, Args: unlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil && !*b.RespectConcurrency,
 		CorrelationID: text(b.CorrelationID),
 	}
+	if in.Params.Traceparent != nil {
+		trace, _ := traceOf(*in.Params.Traceparent)
+		a.TraceID = text(trace)
+	}
 	if b.ScheduledFor != nil {
 		if a.ScheduledFor, err = timeOf("scheduled_for", b.ScheduledFor); err != nil {
 			return nil, schemaFault(fault.Field{Pointer: "/scheduled_for", Code: "invalid", Message: "must be in the years 1970 to 9999"})

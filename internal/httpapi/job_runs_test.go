@@ -23,6 +23,12 @@ func TestARunByHandIsWhatWasAskedFor(t *testing.T) {
 	if !r.ScheduledFor.Equal(at) || r.Priority != -3 || r.Labels["b"] != "2" || string(r.Args) != `{"n":5}` || r.AdmittedAt != nil || *r.CorrelationID != "c-1" {
 		t.Errorf("%+v", r)
 	}
+	if r := e.run("job", "", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"); r.TraceID == nil || *r.TraceID != "4bf92f3577b34da6a3ce929d0e0e4736" {
+		t.Errorf("the run's trace is %v", r.TraceID)
+	}
+	if r := e.run("job", "", "traceparent", "nonsense"); r.TraceID != nil {
+		t.Errorf("of nonsense the run has the trace %s", *r.TraceID)
+	}
 	p := e.send("POST", definitions+"/job/runs", `{"args":{"n":0,"x":1}}`).wants(http.StatusUnprocessableEntity, "JOB_INVALID")
 	if len(p.Errors) != 2 || p.Errors[0].Pointer != "/args" && p.Errors[1].Pointer != "/args/n" {
 		t.Errorf("errors %+v", p.Errors)
@@ -30,8 +36,8 @@ func TestARunByHandIsWhatWasAskedFor(t *testing.T) {
 	e.send("POST", definitions+"/job/runs", `{"labels":{"a b":""}}`).wants(http.StatusUnprocessableEntity, "JOB_INVALID")
 	e.send("POST", definitions+"/nobody/runs", "").wants(http.StatusNotFound, "JOB_DEFINITION_NOT_FOUND")
 	e.send("GET", jobRuns+"/"+d.ID.String(), "").wants(http.StatusNotFound, "JOB_RUN_NOT_FOUND")
-	if n := e.ask(`SELECT count(*) FROM saga.audit_actions WHERE kind = 'job_run' AND verb = 'run'`); n != 2 {
-		t.Errorf("%d actions on record, want 2", n)
+	if n := e.ask(`SELECT count(*) FROM saga.audit_actions WHERE kind = 'job_run' AND verb = 'run'`); n != 4 {
+		t.Errorf("%d actions on record, want 4", n)
 	}
 }
 
