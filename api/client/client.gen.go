@@ -2798,7 +2798,9 @@ type ClaimedRun struct {
 
 // ClaimedRuns Runs for the worker.
 type ClaimedRuns struct {
-	// LeaseMS How long it has, from the answer on: to start them, or with start until the next heartbeat.
+	// LeaseMS How long it has, from the answer on: to start them, or with `start` until the
+	// next heartbeat. Of a claim that is repeated, what the first of their leases
+	// has left.
 	LeaseMS int64        `json:"lease_ms"`
 	Runs    []ClaimedRun `json:"runs"`
 }

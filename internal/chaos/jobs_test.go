@@ -30,7 +30,7 @@ var jobsPlans = map[string]jobsPlan{
 	},
 	"long": {
 		plan{lease: 2 * time.Second, nodes: 3, clients: 5, think: 700 * time.Millisecond},
-		misery{points: 10, kills: 25, stops: 25, leaderKills: 20, leaderHold: 20, nodeKills: 10, terms: 6, crashes: 6, cuts: 25, drains: 15, detaches: 10, deposals: 8, pauses: 8},
+		misery{points: 10, kills: 75, stops: 25, leaderKills: 30, leaderHold: 20, nodeKills: 20, terms: 6, crashes: 6, cuts: 25, drains: 15, detaches: 10, deposals: 8, pauses: 8},
 		14 * time.Minute, 5, 60 * time.Second,
 	},
 }

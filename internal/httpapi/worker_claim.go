@@ -46,6 +46,11 @@ func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (
 	if err != nil {
 		return nil, err
 	}
+	for i := range offers {
+		if left := offers[i].Left; left > 0 {
+			lease = min(lease, left)
+		}
+	}
 	return answer{status: http.StatusOK, raw: claimedRuns(ms(lease), offers)}, nil
 }
 

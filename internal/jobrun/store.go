@@ -145,6 +145,9 @@ type ClaimAsk struct {
 type Offer struct {
 	Run
 	LastCheckpoint json.RawMessage
+	// Left is what a claim that is repeated leaves of the lease, by the database's
+	// clock; 0: all of it.
+	Left time.Duration
 }
 
 // FencingToken is what a worker hands on to other systems: grows with every

@@ -101,11 +101,13 @@ UPDATE jobs.job_runs r
  WHERE r.id = f.id AND r.tenant_id = $1 AND r.assigned_worker_id = $2 AND r.state || '' = 'ASSIGNED'
 RETURNING r.id, r.version, r.started_at, r.lease_expires_at`
 
-// claimed reads what a claim with this id gave, as far as the worker still has it.
+// claimed reads what a claim with this id gave, as far as the worker still has it:
+// what its lease has left, because the worker counts from this answer. Of a lease
+// that is over nothing is said: the run may be another's the moment after.
 const claimed = `
-SELECT ` + runColumns + `
+SELECT ` + runColumns + `, greatest(1, extract(epoch FROM r.lease_expires_at - clock_timestamp()) * 1000000)::bigint
   FROM jobs.claims k CROSS JOIN LATERAL unnest(k.run_ids) AS f (id) JOIN jobs.job_runs r ON r.id = f.id AND r.tenant_id = k.tenant_id
- WHERE k.tenant_id = $1 AND k.worker_id = $2 AND k.claim_id = $3 AND r.assigned_worker_id = $2 AND r.state || '' IN ('ASSIGNED', 'RUNNING')`
+ WHERE k.tenant_id = $1 AND k.worker_id = $2 AND k.claim_id = $3 AND r.assigned_worker_id = $2 AND r.phase = 'HELD' AND r.lease_expires_at > clock_timestamp()`
 
 const workerState = `SELECT w.state FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2`
 
@@ -152,7 +154,7 @@ func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings,
 		if err != nil {
 			return nil, err
 		}
-		return st.offers(ctx, rows)
+		return st.offers(ctx, rows, false)
 	}
 	var offers []jobrun.Offer
 	return offers, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
@@ -160,22 +162,27 @@ func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings,
 		if err != nil {
 			return err
 		}
-		if offers, err = st.offers(ctx, rows); err != nil || len(offers) == 0 {
+		if offers, err = st.offers(ctx, rows, false); err != nil || len(offers) == 0 {
 			return err
 		}
 		return st.startOffers(ctx, tx, offers, s)
 	})
 }
 
-// offers reads assigned runs. Nobody gets one whose content does not open: it is
-// as good as lost by its worker.
-func (st *Jobs) offers(ctx context.Context, rows *sql.Rows) (offers []jobrun.Offer, err error) {
+// offers reads assigned runs, again with what is left of their leases. Nobody gets
+// one whose content does not open: it is as good as lost by its worker.
+func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, again bool) (offers []jobrun.Offer, err error) {
+	var left int64 // µs
+	var more []any
+	if again {
+		more = []any{&left}
+	}
 	err = eachRow(rows, func() error {
-		r, err := st.db.scanRun(rows)
+		r, err := st.db.scanRun(rows, more...)
 		if err != nil {
 			return st.db.passOver(ctx, err)
 		}
-		offers = append(offers, jobrun.Offer{Run: r, LastCheckpoint: r.Checkpoint})
+		offers = append(offers, jobrun.Offer{Run: r, LastCheckpoint: r.Checkpoint, Left: time.Duration(left) * time.Microsecond})
 		return nil
 	})
 	return offers, err
@@ -234,7 +241,7 @@ func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.
 	if rows, err = st.db.queryWrite(ctx, claimed, a.TenantID, a.WorkerID, a.ClaimID); err != nil {
 		return nil, err
 	}
-	return st.offers(ctx, rows)
+	return st.offers(ctx, rows, true)
 }
 
 // workerGone is the fault of a worker that is detached, or unknown to its tenant.

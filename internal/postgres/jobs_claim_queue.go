@@ -83,7 +83,7 @@ func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimAsk) ([][]jobr
 			if err != nil {
 				return nil, err
 			}
-			return st.offers(ctx, rows)
+			return st.offers(ctx, rows, false)
 		})
 		if err != nil {
 			return nil, outage("claim job runs together", err)

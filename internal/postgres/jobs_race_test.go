@@ -196,6 +196,18 @@ func TestTheSameClaimGivesTheSameRuns(t *testing.T) {
 	if left := j.claim(t, w, same); len(left) != 1 || left[0].ID != answers[0][1].ID {
 		t.Errorf("after one has ended, the repetition gets %v, want %s", ids(left), answers[0][1].ID)
 	}
+	// The worker counts its lease from the answer that it gets.
+	set := func(left string) {
+		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() + $2::interval WHERE id = $1`, answers[0][1].ID, left)
+	}
+	set("7 seconds")
+	if got := j.claim(t, w, same); len(got) != 1 || got[0].Left > 7*time.Second || got[0].Left < time.Second {
+		t.Errorf("of a lease with 7 s left the repetition says %v", got)
+	}
+	set("-1 seconds")
+	if got := j.claim(t, w, same); len(got) != 0 {
+		t.Errorf("the repetition gives a run whose lease is over: %v", ids(got))
+	}
 }
 
 func TestALeaseThatRanOutIsNoRefusal(t *testing.T) {
