@@ -166,9 +166,15 @@ func expectedCost(ctx context.Context, tx *sqlx.Tx, query string, args []any) (f
 }
 
 // places returns the query of the places of the letters that fit; of more than
-// fewRows some.
+// fewRows some. The cursor is no condition for an index: that would be one more
+// bitmap, of nearly all letters there are.
 func (t *letterTable) places(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
-	from, w := t.conditions(tenant, q)
+	all := q
+	all.After = nil
+	from, w := t.conditions(tenant, all)
+	if q.After != nil {
+		w.add("CASE WHEN "+t.beyond(&q)+" THEN 1 ELSE 0 END <> 0", q.After.At, q.After.ID)
+	}
 	return fmt.Sprintf(`SELECT m.%s, m.id FROM %s m WHERE %s LIMIT %d`, t.at, from, w.text(), fewRows+1), w.args
 }
 

@@ -181,12 +181,17 @@ func (w *where) letters(t *letterTable, tenant uuid.UUID, q dlq.Query, chosen st
 		w.add("(m.id = ? AND m.root_id = m.id OR m.root_id = ? AND m.generation > 0)", f.RootID, f.RootID)
 	}
 	if q.After != nil {
-		than := "<"
-		if q.Oldest {
-			than = ">"
-		}
-		w.add("(m."+t.at+", m.id) "+than+" (?, ?)", q.After.At, q.After.ID)
+		w.add(t.beyond(&q), q.After.At, q.After.ID)
 	}
+}
+
+// beyond is the condition of what comes after a cursor in the order of a list.
+func (t *letterTable) beyond(q *dlq.Query) string {
+	than := "<"
+	if q.Oldest {
+		than = ">"
+	}
+	return "(m." + t.at + ", m.id) " + than + " (?, ?)"
 }
 
 // found adds that the row itself is what terms have found it by: two values may

@@ -80,9 +80,6 @@ const (
 	LoopUpkeep    = "upkeep"
 )
 
-// Loops is every loop.
-var Loops = []string{LoopAutomatic, LoopBulk, LoopReclaim, LoopUpkeep}
-
 // storing bounds a write that must not be given up because the node stops or a
 // client has gone.
 const storing = 10 * time.Second
