@@ -55,14 +55,16 @@ SELECT epoch FROM renewed UNION ALL SELECT epoch FROM taken`
 // taken, the error says so by being there, and the next call renews it.
 func (st *JobElections) Acquire(ctx context.Context, id uuid.UUID, node string, ttl time.Duration) (t jobrun.Term, leads bool, err error) {
 	rows, err := st.db.query(ctx, st.db.lease, acquireLeader, []any{id, node, ttl.Microseconds()})
-	if err != nil {
-		return t, false, fmt.Errorf("acquire the lead: %w", err)
+	if err == nil {
+		err = eachRow(rows, func() error {
+			t.LeaderID, leads = id, true
+			return rows.Scan(&t.Epoch)
+		})
 	}
-	err = eachRow(rows, func() error {
-		t.LeaderID, leads = id, true
-		return rows.Scan(&t.Epoch)
-	})
-	if err != nil {
+	switch {
+	case sqlState(err) == uniqueViolation: // both were the first ever, and the other one was faster
+		return jobrun.Term{}, false, nil
+	case err != nil:
 		return jobrun.Term{}, false, fmt.Errorf("acquire the lead: %w", err)
 	}
 	return t, leads, nil
