@@ -5482,7 +5482,7 @@ type RunEnded struct {
 	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
 
-	// Replayed It was done before, by the same call.
+	// Replayed It was so before this call.
 	Replayed *bool      `json:"replayed,omitempty"`
 	RetryAt  *time.Time `json:"retry_at,omitempty"`
 
@@ -9847,7 +9847,8 @@ type ClientInterface interface {
 
 	// AcknowledgeCancelWithBody Say that a run was stopped
 	//
-	// RUNNING → CANCELED, when somebody has asked for it.
+	// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
+	// `replayed`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9856,7 +9857,8 @@ type ClientInterface interface {
 
 	// AcknowledgeCancel Say that a run was stopped
 	//
-	// RUNNING → CANCELED, when somebody has asked for it.
+	// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
+	// `replayed`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10012,7 +10014,8 @@ type ClientInterface interface {
 	// ReleaseRunWithBody Give a run back
 	//
 	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-	// stop.
+	// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
+	// was taken before, until another one has it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10022,7 +10025,8 @@ type ClientInterface interface {
 	// ReleaseRun Give a run back
 	//
 	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-	// stop.
+	// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
+	// was taken before, until another one has it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13196,7 +13200,8 @@ func (c *Client) CancelJobRun(ctx context.Context, runID JobRunID, body CancelJo
 
 // AcknowledgeCancelWithBody Say that a run was stopped
 //
-// RUNNING → CANCELED, when somebody has asked for it.
+// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
+// `replayed`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13215,7 +13220,8 @@ func (c *Client) AcknowledgeCancelWithBody(ctx context.Context, runID RunID, con
 
 // AcknowledgeCancel Say that a run was stopped
 //
-// RUNNING → CANCELED, when somebody has asked for it.
+// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
+// `replayed`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13531,7 +13537,8 @@ func (c *Client) ReassignJobRun(ctx context.Context, runID JobRunID, body Reassi
 // ReleaseRunWithBody Give a run back
 //
 // ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-// stop.
+// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
+// was taken before, until another one has it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13551,7 +13558,8 @@ func (c *Client) ReleaseRunWithBody(ctx context.Context, runID RunID, contentTyp
 // ReleaseRun Give a run back
 //
 // ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-// stop.
+// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
+// was taken before, until another one has it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -28497,7 +28505,8 @@ type ClientWithResponsesInterface interface {
 
 	// AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
 	//
-	// RUNNING → CANCELED, when somebody has asked for it.
+	// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
+	// `replayed`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28506,7 +28515,8 @@ type ClientWithResponsesInterface interface {
 
 	// AcknowledgeCancelWithResponse Say that a run was stopped
 	//
-	// RUNNING → CANCELED, when somebody has asked for it.
+	// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
+	// `replayed`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28668,7 +28678,8 @@ type ClientWithResponsesInterface interface {
 	// ReleaseRunWithBodyWithResponse Give a run back
 	//
 	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-	// stop.
+	// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
+	// was taken before, until another one has it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28678,7 +28689,8 @@ type ClientWithResponsesInterface interface {
 	// ReleaseRunWithResponse Give a run back
 	//
 	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-	// stop.
+	// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
+	// was taken before, until another one has it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -41604,7 +41616,8 @@ func (c *ClientWithResponses) CancelJobRunWithResponse(ctx context.Context, runI
 
 // AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
 //
-// RUNNING → CANCELED, when somebody has asked for it.
+// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
+// `replayed`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41619,7 +41632,8 @@ func (c *ClientWithResponses) AcknowledgeCancelWithBodyWithResponse(ctx context.
 
 // AcknowledgeCancelWithResponse Say that a run was stopped
 //
-// RUNNING → CANCELED, when somebody has asked for it.
+// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
+// `replayed`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41877,7 +41891,8 @@ func (c *ClientWithResponses) ReassignJobRunWithResponse(ctx context.Context, ru
 // ReleaseRunWithBodyWithResponse Give a run back
 //
 // ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-// stop.
+// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
+// was taken before, until another one has it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41893,7 +41908,8 @@ func (c *ClientWithResponses) ReleaseRunWithBodyWithResponse(ctx context.Context
 // ReleaseRunWithResponse Give a run back
 //
 // ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-// stop.
+// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
+// was taken before, until another one has it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

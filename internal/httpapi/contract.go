@@ -58,7 +58,6 @@ func loadContract(l Limits) (*contract, error) {
 	if err := doc.Validate(context.Background()); err != nil {
 		return nil, err
 	}
-	doc.Servers = nil // else the Host header would have to fit
 	relax(doc)
 	c := &contract{doc: doc, routes: map[routeKey]*route{}, veiled: newShroud(doc)}
 	for path, item := range doc.Paths.Map() {

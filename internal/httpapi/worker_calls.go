@@ -148,6 +148,10 @@ func (s *server) finish(ctx context.Context, res jobrun.Result) (answer, error) 
 	if err == nil {
 		err = done.Err
 	}
+	return endedAnswer(done, err)
+}
+
+func endedAnswer(done jobrun.Done, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
@@ -230,7 +234,7 @@ func (s *server) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObject)
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
-	return runAnswer(s.Jobs.Work.Release(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), text(b.Reason)))
+	return endedAnswer(s.Jobs.Work.Release(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), text(b.Reason)))
 }
 
 // AcknowledgeCancel ends a run that was asked to cancel (W10).
@@ -238,11 +242,7 @@ func (s *server) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCancel
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
-	return runAnswer(s.Jobs.Work.AckCancel(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
-}
-
-func runAnswer(r jobrun.Run, err error) (answer, error) {
-	return answer{status: http.StatusOK, body: toRunEnded(&r)}, err
+	return endedAnswer(s.Jobs.Work.AckCancel(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
 }
 
 // ConfirmContinuation takes a run out of doubt (W11).

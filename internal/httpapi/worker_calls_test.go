@@ -114,7 +114,7 @@ func TestWhatAWorkerIsToldWhoIsTooLate(t *testing.T) {
 	a, b := s.worker(""), s.worker("")
 	first := s.one(a, `,"start":true`)
 	s.call(a, first, "release", `,"reason":"deploy"`).ended("ORPHANED", false)
-	s.call(a, first, "release", "").ended("ORPHANED", false)
+	s.call(a, first, "release", "").ended("ORPHANED", true)
 	s.call(a, first, "complete", "").wants(409, "JOB_FENCE_LOST")
 	second := s.one(b, `,"start":true`)
 	if second.RunID != first.RunID || second.Attempt != 2 || second.LeaseToken == first.LeaseToken {
@@ -143,7 +143,7 @@ func TestWhatAWorkerIsToldWhoIsTooLate(t *testing.T) {
 		t.Errorf("the heartbeat does not tell of the cancel: %+v", h)
 	}
 	s.call(b, second, "cancel-ack", "").ended("CANCELED", false)
-	s.call(b, second, "cancel-ack", "").ended("CANCELED", false)
+	s.call(b, second, "cancel-ack", "").ended("CANCELED", true)
 	s.call(b, second, "complete", "").wants(409, "JOB_CANCEL_WINS")
 	s.call(b, second, "fail", `,"error":{"code":"E"}`).wants(409, "JOB_CANCEL_WINS")
 	nobody := second

@@ -182,7 +182,7 @@ type NextRun struct {
 	Key          string          `json:"idempotency_key,omitempty"` // "": the place in the list
 }
 
-// Done is what became of a Result, or of a start.
+// Done is what became of a run that its worker reported on, or was to start.
 type Done struct {
 	// Run is the run as it is now. Of a start or a success that nothing else follows
 	// from it has only what the call knew and changed: ids, fence, state, version,
@@ -223,10 +223,11 @@ type Work interface {
 	// Finish ends runs as their workers report (W7, W8), with all that follows from
 	// it in the same transaction: one Done for each, in order.
 	Finish(ctx context.Context, results []Result) ([]Done, error)
-	// Release gives a run back: ORPHANED, claimable at once, no budget used (W9).
-	Release(ctx context.Context, tenant, run uuid.UUID, f Fence, reason string) (Run, error)
+	// Release gives a run back: ORPHANED, claimable at once, no budget used (W9). It
+	// is Replayed as well when somebody else has taken the run from the worker.
+	Release(ctx context.Context, tenant, run uuid.UUID, f Fence, reason string) (Done, error)
 	// AckCancel ends a run that was asked to cancel (W10).
-	AckCancel(ctx context.Context, tenant, run uuid.UUID, f Fence) (Run, error)
+	AckCancel(ctx context.Context, tenant, run uuid.UUID, f Fence) (Done, error)
 	// Confirm takes a run out of doubt before the deadline (W11).
 	Confirm(ctx context.Context, tenant, run uuid.UUID, f Fence) (Run, error)
 	// CheckFence remembers the newest token that key has shown, and tells whether

@@ -90,16 +90,16 @@ func (st *Jobs) end(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, o jobrun.Ou
 }
 
 // AckCancel implements jobrun.Work (W10).
-func (st *Jobs) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Run, error) {
+func (st *Jobs) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Done, error) {
 	c := workerCall{tenant, run, f, jobrun.CallCancel}
-	r, _, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
+	r, replayed, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
 		e, err := st.end(ctx, tx, &r, jobrun.Outcome{State: jobrun.Canceled, By: jobrun.Worker, Reason: r.CancelReason}, now)
 		return e.Run, err
 	})
 	if err == nil {
 		st.db.runEnded(&r)
 	}
-	return r, outage("acknowledge a cancel", err)
+	return jobrun.Done{Run: r, Replayed: replayed}, outage("acknowledge a cancel", err)
 }
 
 // giveBack makes a run claimable at once, without its worker. Its token stays on
@@ -146,9 +146,9 @@ func (db *DB) putBack(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, what jobru
 
 // Release implements jobrun.Work (W9). A run that was to be canceled is CANCELED
 // instead: nobody else is to do it.
-func (st *Jobs) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Run, error) {
+func (st *Jobs) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Done, error) {
 	c := workerCall{tenant, run, f, jobrun.CallRelease}
-	r, _, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
+	r, replayed, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
 		if r.CancelRequestedAt != nil {
 			e, err := st.end(ctx, tx, &r, jobrun.Outcome{State: jobrun.Canceled, By: jobrun.Worker, Reason: r.CancelReason}, now)
 			return e.Run, err
@@ -161,5 +161,5 @@ func (st *Jobs) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fen
 	if err == nil && r.State == jobrun.Orphaned {
 		st.db.runsAdmitted(r.TenantID, r.Queue)
 	}
-	return r, outage("release a job run", err)
+	return jobrun.Done{Run: r, Replayed: replayed}, outage("release a job run", err)
 }

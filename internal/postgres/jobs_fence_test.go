@@ -183,8 +183,8 @@ func TestAResultBeforeTheStartIsAnErrorOfTheWorker(t *testing.T) {
 		}
 	}
 	// Given back before the start it is claimable as well.
-	if r, err := j.Release(t.Context(), j.tenant, o.ID, o.Fence(), "drain"); err != nil || r.State != jobrun.Orphaned {
-		t.Errorf("released: %v, %v", r.State, err)
+	if back, err := j.Release(t.Context(), j.tenant, o.ID, o.Fence(), "drain"); err != nil || back.Run.State != jobrun.Orphaned {
+		t.Errorf("released: %v, %v", back.Run.State, err)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestACancelAndAResultAreDecidedByWhichCommitsFirst(t *testing.T) {
 		r := j.running(t, w, j.job)
 		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET cancel_requested_at = now(), version = version + 1 WHERE id = $1`, r.ID)
 		var done jobrun.Done
-		var canceled jobrun.Run
+		var canceled jobrun.Done
 		var refusal error
 		atOnce(2, func(i int) {
 			if i == 0 {
@@ -150,7 +150,7 @@ func TestACancelAndAResultAreDecidedByWhichCommitsFirst(t *testing.T) {
 				t.Errorf("it succeeded, and the result got %v, the cancel %v", done.Err, refusal)
 			}
 		case jobrun.Canceled:
-			if !fault.IsCode(done.Err, jobrun.CodeCancelWins) || refusal != nil || canceled.State != jobrun.Canceled {
+			if !fault.IsCode(done.Err, jobrun.CodeCancelWins) || refusal != nil || canceled.Run.State != jobrun.Canceled {
 				t.Errorf("it was canceled, and the result got %v, the cancel %v", done.Err, refusal)
 			}
 		default:

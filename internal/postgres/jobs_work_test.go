@@ -239,10 +239,10 @@ func TestAReleasedRunCostsNothingAndIsClaimableAtOnce(t *testing.T) {
 	w := j.worker(t)
 	r := j.running(t, w, j.job)
 	back, err := j.Release(t.Context(), j.tenant, r.ID, r.Fence(), "deploy")
-	if err != nil || back.State != jobrun.Orphaned {
+	if err != nil || back.Run.State != jobrun.Orphaned || back.Replayed {
 		t.Fatalf("released: %+v, %v", back, err)
 	}
-	if again, err := j.Release(t.Context(), j.tenant, r.ID, r.Fence(), "deploy"); err != nil || again.Version != back.Version {
+	if again, err := j.Release(t.Context(), j.tenant, r.ID, r.Fence(), "deploy"); err != nil || again.Run.Version != back.Run.Version || !again.Replayed {
 		t.Errorf("released again: %+v, %v", again, err)
 	}
 	next := j.claim(t, j.worker(t))

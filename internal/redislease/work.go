@@ -94,20 +94,20 @@ func (n *noting) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.
 	return done, err
 }
 
-func (n *noting) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Run, error) {
-	r, err := n.Work.Release(ctx, tenant, run, f, reason)
+func (n *noting) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Done, error) {
+	done, err := n.Work.Release(ctx, tenant, run, f, reason)
 	if err == nil {
 		n.hints.Release(jobrun.RunFence{RunID: run, Fence: f})
 	}
-	return r, err
+	return done, err
 }
 
-func (n *noting) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Run, error) {
-	r, err := n.Work.AckCancel(ctx, tenant, run, f)
+func (n *noting) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Done, error) {
+	done, err := n.Work.AckCancel(ctx, tenant, run, f)
 	if err == nil {
 		n.hints.Release(jobrun.RunFence{RunID: run, Fence: f})
 	}
-	return r, err
+	return done, err
 }
 
 // hold notes a run that the database has just given, or left, to its worker.
