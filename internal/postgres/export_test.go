@@ -97,18 +97,25 @@ func CountOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
 	return liveLetters.count(tenant, q)
 }
 
+// PlacesOfLetters is the query that gathers letters, under the settings ByBitmaps.
+func PlacesOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
+	return liveLetters.places(tenant, q)
+}
+
+const ByBitmaps = byBitmaps
+
 // GatherLetters reads a page by bitmaps alone, if that is not dearer than cost. total is -1 when it is not known.
 func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, cost float64) (letters []dlq.Letter, total int64, ok bool, err error) {
-	f, err := st.gather(ctx, tenant, &liveLetters, q, turn{gathered: 20 * time.Second, cost: cost})
+	f, err := st.gather(ctx, tenant, &liveLetters, q, try{gather: true, cost: cost, within: 20 * time.Second})
 	if f == nil {
 		return nil, -1, false, err
 	}
 	return f.letters, f.total, true, err
 }
 
-// FindLetters reads a page as lists do, with one turn that leaves each way so long.
+// FindLetters reads a page as lists do, with one try of each way.
 func FindLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, inOrder, gathered time.Duration) (letters []dlq.Letter, total int64, err error) {
-	f, err := st.find(ctx, tenant, &liveLetters, q, []turn{{inOrder, gathered, math.Inf(1)}})
+	f, err := st.find(ctx, tenant, &liveLetters, q, []try{{within: inOrder}, {gather: true, cost: math.Inf(1), within: gathered}})
 	if err != nil {
 		return nil, -1, err
 	}

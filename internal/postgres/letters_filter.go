@@ -67,8 +67,12 @@ func (t *letterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w 
 	if !reconcile(&q.Filter) {
 		w.add("false")
 	}
+	from = t.from(&q.Filter)
+	if byTerms(t, &q.Filter) {
+		w.besideTerms(&q.Filter)
+	}
 	w.letters(t, tenant, q, "")
-	return t.from(&q.Filter), w
+	return from, w
 }
 
 // reconcile leaves those statuses and resolutions of a filter that some letter can
@@ -136,13 +140,6 @@ func retryChoices(from int, to *int) (out []choice) {
 	return out
 }
 
-// byTerms tells whether terms find what f asks for.
-func byTerms(t *letterTable, f *dlq.Filter) bool {
-	return f.Sources != nil || f.Classes != nil || f.ErrorType != "" || f.ErrorContains != "" || f.ConsumerGroup != "" || f.Key != nil ||
-		len(f.Headers) > 0 || len(f.Payload) > 0 || len(f.Labels) > 0 || f.Assignee != "" || f.CorrelationID != "" || f.TraceID != "" ||
-		f.SagaID != uuid.Nil || f.JobRunID != uuid.Nil || f.Fingerprint != "" && !t.groups
-}
-
 // letters adds the conditions of a filter, but for those that are choices of a
 // column, and of the page's place.
 func (w *where) letters(t *letterTable, tenant uuid.UUID, q dlq.Query, chosen string) {
@@ -194,66 +191,11 @@ func (t *letterTable) beyond(q *dlq.Query) string {
 	return "(m." + t.at + ", m.id) " + than + " (?, ?)"
 }
 
-// found adds that the row itself is what terms have found it by: two values may
-// have one hash. All in one condition that the planner takes for true of nearly
-// every row. What it estimates of them would count twice, for they say what the
-// terms say: it would hope for a hundredth of the rows that there are.
-func (w *where) found(t *letterTable, f *dlq.Filter) {
-	own := where{args: w.args}
-	own.checks(f)
-	if !t.groups && f.Fingerprint != "" {
-		own.add("m.fingerprint = ?", f.Fingerprint)
-	}
+// unseen adds conditions, whose arguments follow those of w, all in one that no
+// index serves and that the planner takes for true of nearly every row.
+func (w *where) unseen(own where) {
 	if w.args = own.args; own.conditions != nil {
 		w.conditions = append(w.conditions, "CASE WHEN "+own.text()+" THEN 1 ELSE 0 END <> 0")
-	}
-}
-
-// checks adds what terms stand for.
-func (w *where) checks(f *dlq.Filter) {
-	for _, eq := range []struct{ column, value string }{
-		{"error_type", f.ErrorType}, {"consumer_group", f.ConsumerGroup}, {"assignee", f.Assignee},
-		{"correlation_id", f.CorrelationID}, {"trace_id", f.TraceID},
-	} {
-		if eq.value != "" {
-			w.add("m."+eq.column+" = ?", eq.value)
-		}
-	}
-	for _, eq := range []struct {
-		column string
-		value  uuid.UUID
-	}{{"saga_id", f.SagaID}, {"job_run_id", f.JobRunID}} {
-		if eq.value != uuid.Nil {
-			w.add("m."+eq.column+" = ?", eq.value)
-		}
-	}
-	w.among("source", texts(f.Sources))
-	w.among("error_class", texts(f.Classes))
-	if f.Key != nil {
-		w.add("m.message_key = ?", f.Key)
-	}
-	if len(f.Labels) > 0 {
-		w.add("m.labels @> ?", pq.Array(f.Labels))
-	}
-	for name, value := range f.Headers {
-		w.add("position(?::bytea in m.headers) > 0", appendHeader(nil, dlq.Header{Name: name, Value: []byte(value)}))
-	}
-	for path, value := range f.Payload {
-		_, doc := asked(value)
-		w.add("m.payload #> ? = ?::jsonb", pq.Array(strings.Split(path, ".")), string(doc))
-	}
-	if f.ErrorContains != "" {
-		asks := words(f.ErrorContains)
-		if len(asks) == 0 {
-			w.add("false") // no word is in no message
-		}
-		for _, word := range asks {
-			// What PostgreSQL makes small beside ASCII depends on the database: of a word
-			// with other letters the term has to do.
-			if !strings.ContainsFunc(word, func(r rune) bool { return r > 127 }) {
-				w.add("position(? in lower(m.error_message)) > 0", word)
-			}
-		}
 	}
 }
 
@@ -273,67 +215,6 @@ func texts[T ~string](values []T) []string {
 		out[i] = string(v)
 	}
 	return out
-}
-
-// terms adds what the terms must be.
-func (w *where) terms(t *letterTable, tenant uuid.UUID, f *dlq.Filter) {
-	var all []int32
-	add := func(k kind, value string) { all = append(all, term(tenant, k, value)) }
-	anyOf := func(k kind, values []string) {
-		switch len(values) {
-		case 0:
-		case 1:
-			add(k, values[0])
-		default:
-			var alternatives []int32
-			for _, v := range values {
-				alternatives = append(alternatives, term(tenant, k, v))
-			}
-			w.add("m.terms && ?::integer[]", termArray(alternatives))
-		}
-	}
-	anyOf(termSource, texts(f.Sources))
-	anyOf(termErrorClass, texts(f.Classes))
-	for _, eq := range []struct {
-		kind  kind
-		value string
-	}{
-		{termErrorType, f.ErrorType}, {termConsumers, f.ConsumerGroup}, {termAssignee, f.Assignee},
-		{termCorrelation, f.CorrelationID}, {termTrace, f.TraceID},
-	} {
-		if eq.value != "" {
-			add(eq.kind, eq.value)
-		}
-	}
-	if !t.groups && f.Fingerprint != "" {
-		add(termFingerprint, f.Fingerprint)
-	}
-	if f.SagaID != uuid.Nil {
-		add(termSaga, f.SagaID.String())
-	}
-	if f.JobRunID != uuid.Nil {
-		add(termJobRun, f.JobRunID.String())
-	}
-	if f.Key != nil {
-		add(termKey, string(f.Key))
-	}
-	for _, label := range f.Labels {
-		add(termLabel, label)
-	}
-	for name, value := range f.Headers {
-		add(termHeader, headerTerm(name, value))
-	}
-	for path, value := range f.Payload {
-		s, _ := asked(value)
-		add(termPayload, memberTerm(path, s))
-	}
-	for _, word := range words(f.ErrorContains) {
-		add(termWord, word)
-	}
-	if all != nil {
-		slices.Sort(all) // maps have no order, and equal questions should be equal
-		w.add("m.terms @> ?::integer[]", termArray(all))
-	}
 }
 
 // ranges adds what lies between bounds.

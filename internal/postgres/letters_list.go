@@ -28,7 +28,7 @@ func (st *Letters) ListArchived(ctx context.Context, tenant uuid.UUID, q dlq.Que
 }
 
 func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query) (dlq.Page, error) {
-	f, err := st.find(ctx, tenant, t, q, turns)
+	f, err := st.find(ctx, tenant, t, q, tries)
 	if err != nil {
 		return dlq.Page{}, fmt.Errorf("list dead letters: %w", err)
 	}

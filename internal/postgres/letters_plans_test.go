@@ -112,6 +112,21 @@ func TestLargeQueue(t *testing.T) {
 			}
 		}
 	})
+	t.Run("what terms have beside them is found in one index", func(t *testing.T) {
+		gathering := inTenant(t, b.db, b.tenant)
+		if _, err := gathering.ExecContext(t.Context(), postgres.ByBitmaps); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []dlq.Filter{
+			{Topic: "orders.made"}, {Statuses: []dlq.Status{dlq.Dead}}, {Topic: "orders.made", Resolutions: []dlq.Resolution{dlq.Discarded, dlq.Exhausted}},
+		} {
+			f.Classes = []dlq.ErrorClass{dlq.Permanent}
+			query, args := postgres.PlacesOfLetters(b.tenant, dlq.Query{Filter: f})
+			if p := explain(t, gathering, query, args...); !slices.Equal(p.indexes(), []string{terms}) {
+				t.Errorf("%+v: the plan uses %v, want %s alone:\n%s", f, p.indexes(), terms, p)
+			}
+		}
+	})
 	t.Run("in turns", func(t *testing.T) { b.testTurns(t, rare, like) })
 	archived := []letterPurpose{
 		{"the archive", dlq.Filter{}, []string{"idx_dlq_messages_archive_at"}},
