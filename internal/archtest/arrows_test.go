@@ -263,6 +263,18 @@ func TestTheTablesHaveNoArrowsThatNobodyUses(t *testing.T) {
 	}
 }
 
+func TestTheTreeInTheDocsNamesEveryPackage(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range arrows {
+		if name, ok := strings.CutPrefix(pkg, "internal/"); ok && !strings.Contains(string(doc), "\n  "+strings.Split(name, "/")[0]+"/ ") {
+			t.Errorf("docs/architecture.md does not say what %s is", pkg)
+		}
+	}
+}
+
 func TestFilesStayShort(t *testing.T) {
 	for _, f := range files(t) {
 		if f.lines > 400 && !f.generated {
