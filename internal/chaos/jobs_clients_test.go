@@ -67,13 +67,15 @@ func (a *asker) settle(ctx context.Context, dice *rand.Rand, method, path, key s
 	return r, true
 }
 
-// define stores the definitions, each through another node, and the settings.
+// define stores the settings and, once every node goes by them, the definitions,
+// each through another node.
 func (a *asker) define(ctx context.Context) error {
 	dice := a.w.dice("definitions")
 	r, _ := a.settle(ctx, dice, http.MethodPatch, "/api/v1/settings", "", encode(map[string]any{"values": jobSettings}))
 	if r.status != http.StatusOK {
 		return fmt.Errorf("change the settings: %d %s", r.status, r.body)
 	}
+	pause(ctx, 2100*time.Millisecond) // nodes remember settings for two seconds
 	for i, j := range a.jobs {
 		r := a.w.request(ctx, a.w.nodes[i%len(a.w.nodes)], http.MethodPost, "/api/v1/job-definitions", "", j.document())
 		if r.err != nil || r.status != http.StatusCreated {

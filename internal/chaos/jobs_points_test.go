@@ -57,30 +57,18 @@ func dieAtJob(t *testing.T, bin string, name failpoint.Name) {
 	}
 	n.end(syscall.SIGKILL)
 	died := n.startDoomed(t, fmt.Sprintf("SKALD_FAILPOINTS=%s=kill@%d", name, nth))
-	more, enough := context.WithCancel(ctx)
-	defer enough()
-	asked := make(chan struct{})
-	go func() { c.a.ask(ctx, more, p.clients, p.think); close(asked) }()
-	select {
-	case <-died:
-	case <-time.After(30 * time.Second):
-		t.Errorf("%s@%d: the node did not die of it", name, nth)
-		n.end(syscall.SIGKILL)
-		<-died
-	}
-	if !n.log.passed(string(name)) {
-		t.Errorf("%s: the point was never reached", name)
-	}
-	pause(ctx, time.Until(from.Add(p.length)))
-	enough()
-	if err := w.heal(ctx); err != nil {
-		t.Error(err)
-	}
-	<-asked
-	r := c.end(ctx)
-	v := judgeJobs(r)
-	w.addAll(v.violations)
-	c.complain()
+	r, v := c.through(ctx, from, func() {
+		select {
+		case <-died:
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s@%d: the node did not die of it", name, nth)
+			n.end(syscall.SIGKILL)
+			<-died
+		}
+		if !n.log.passed(string(name)) {
+			t.Errorf("%s: the point was never reached", name)
+		}
+	})
 	c.tell(r, w.reportFindings())
 	t.Logf("%s@%d: %d runs, %d slots, %d epochs, %d violations", name, nth, len(r.runs), v.fired, v.epochs, len(w.all()))
 	if v.ends["SUCCEEDED"] < 5 || v.epochs < 2 {

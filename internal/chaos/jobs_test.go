@@ -60,27 +60,36 @@ func TestJobRunsSurvive(t *testing.T) {
 	}
 	c := newCampaign(t, w, p)
 	from := c.begin(ctx, campaignJobs)
-	more, enough := context.WithCancel(ctx)
-	defer enough()
-	asked := make(chan struct{})
-	go func() { c.a.ask(ctx, more, p.clients, p.think); close(asked) }()
-	pause(ctx, time.Until(from))
-	(&tormentor{nemesis: nemesis{w: w, dice: w.dice("nemesis")}, h: c.h, a: c.a}).rage(ctx, p.misery, p.length-3*time.Second)
-	pause(ctx, time.Until(from.Add(p.length)))
-	enough()
-	if err := w.heal(ctx); err != nil {
-		t.Error(err)
-	}
-	<-asked
-	r := c.end(ctx)
-	v := judgeJobs(r)
-	w.addAll(v.violations)
-	c.complain()
+	r, v := c.through(ctx, from, func() {
+		pause(ctx, time.Until(from))
+		(&tormentor{nemesis: nemesis{w: w, dice: w.dice("nemesis")}, h: c.h, a: c.a}).rage(ctx, p.misery, p.length-3*time.Second)
+	})
 	t.Log(c.summary(r, v, time.Since(began)))
 	c.tell(r, w.reportFindings())
 	for _, missing := range c.dull(v) {
 		t.Errorf("the run proves nothing: %s", missing)
 	}
+}
+
+// through has operators ask while misery strikes, until the schedules that began at
+// from are over, and judges what is then there.
+func (c *campaign) through(ctx context.Context, from time.Time, misery func()) (*jobRecord, *jobsVerdict) {
+	more, enough := context.WithCancel(ctx)
+	defer enough()
+	asked := make(chan struct{})
+	go func() { c.a.ask(ctx, more, c.p.clients, c.p.think); close(asked) }()
+	misery()
+	pause(ctx, time.Until(from.Add(c.p.length)))
+	enough()
+	if err := c.heal(ctx); err != nil {
+		c.t.Error(err)
+	}
+	<-asked
+	r := c.end(ctx)
+	v := judgeJobs(r)
+	c.addAll(v.violations)
+	c.complain()
+	return r, v
 }
 
 // clocks are how wrong those of the nodes are.
@@ -119,7 +128,7 @@ func (c *campaign) begin(ctx context.Context, jobs func(from, to time.Time) []*j
 	if err := c.heal(ctx); err != nil {
 		c.t.Fatal(err)
 	}
-	from = time.Now().UTC().Truncate(time.Second).Add(6 * time.Second)
+	from = time.Now().UTC().Truncate(time.Second).Add(7 * time.Second)
 	c.a.jobs = jobs(from, from.Add(c.p.length))
 	if err := c.a.define(ctx); err != nil {
 		c.t.Fatal(err)
