@@ -105,6 +105,9 @@ func (c IngestConfig) options() []kgo.Opt {
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		// Partitions of a node that died go to another one after so long.
 		kgo.SessionTimeout(10 * time.Second), kgo.HeartbeatInterval(2 * time.Second),
+		// While they are dealt out nobody reads any. A node that died meanwhile has no
+		// session to lose: it is waited for so long, by default a minute.
+		kgo.RebalanceTimeout(15 * time.Second),
 		kgo.MetadataMaxAge(c.NewTopics),
 		// Memory: so many fetches are asked for or waiting to be polled, whatever
 		// the number of brokers. A record that is larger than a fetch comes alone.
