@@ -31,12 +31,18 @@ const claimable = `
 // claimRuns assigns runs to the worker $2 under the present epoch. Of several
 // queues it looks first how many runs of each come to the front, and then locks so
 // many of each, so that no other worker is kept from runs that nobody takes.
-const claimRuns = claimEpoch + `, w AS MATERIALIZED (
+//
+// A repetition waits for the claim that it repeats, should that be under way: else it
+// would lock runs of its own and find none, or fewer than it got. What it then sees
+// is older than that claim, so it gets nothing, or violates the key of jobs.claims.
+var claimRuns = claimEpoch + `, alone AS MATERIALIZED (
+	SELECT ` + lockClaim("$2::uuid", "$5::text") + `
+), w AS MATERIALIZED (
 	SELECT w.id, $5 AS claim_id, w.labels, w.commands, w.queues, least($3::bigint, least(w.max_runs, $6::bigint) -
 	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = $2 AND h.phase = 'HELD')) AS room
 	  FROM jobs.workers w
 	 WHERE w.tenant_id = $1 AND w.id = $2 AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'
-	   AND EXISTS (SELECT FROM e) AND NOT EXISTS (SELECT FROM jobs.claims k WHERE k.worker_id = $2 AND k.claim_id = $5)
+	   AND EXISTS (SELECT FROM e) AND EXISTS (SELECT FROM alone) AND NOT EXISTS (SELECT FROM jobs.claims k WHERE k.worker_id = $2 AND k.claim_id = $5)
 ), q AS MATERIALIZED (
 	SELECT DISTINCT q.queue, w.labels, w.commands, w.room
 	  FROM w CROSS JOIN unnest(w.queues) AS q (queue) WHERE w.room > 0 AND ($4::text[] IS NULL OR q.queue = ANY ($4::text[]))
@@ -66,6 +72,12 @@ WITH e AS MATERIALIZED (
 	SELECT l.epoch, CASE WHEN NOT $10::boolean THEN set_config('synchronous_commit', 'off', true) END AS durable
 	  FROM jobs.leader l WHERE l.name = 'default' AND l.expires_at > clock_timestamp()
 )`
+
+// lockClaim keeps a claim with an id from being made twice at once, until it is
+// committed.
+func lockClaim(worker, claim string) string {
+	return "CASE WHEN " + claim + " <> '' THEN pg_advisory_xact_lock(hashtextextended(" + worker + "::text || ' ' || " + claim + ", 0)) END"
+}
 
 // firstOfKeys numbers the runs of each concurrency key: a claim takes one of it.
 // That another claim takes one of the same key meanwhile is a violation of

@@ -12,7 +12,9 @@ import (
 // to those with the labels and commands of the first who may have any, the
 // others get nothing. The seats of all are numbered in turns, and the runs that
 // come to the front are given out to them in order.
-const claimOfQueue = claimEpoch + `, w AS MATERIALIZED (
+var claimOfQueue = claimEpoch + `, alone AS MATERIALIZED (
+	SELECT ` + lockClaim("k.worker", "k.claim_id") + ` FROM unnest((SELECT $2::uuid[]), $3::text[]) AS k (worker, claim_id)
+), w AS MATERIALIZED (
 	SELECT w.id, k.claim_id, w.labels, w.commands, least(k.slots, least(w.max_runs, $6::bigint) -
 	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = k.worker AND h.phase = 'HELD')) AS room
 	  FROM unnest((SELECT $2::uuid[]), $3::text[], $4::bigint[]) AS k (worker, claim_id, slots)
@@ -20,7 +22,7 @@ const claimOfQueue = claimEpoch + `, w AS MATERIALIZED (
 		SELECT w.id, w.labels, w.commands, w.max_runs FROM jobs.workers w
 		 WHERE w.tenant_id = $1 AND w.id = k.worker AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'
 		   AND $5 = ANY (w.queues) OFFSET 0) AS w
-	 WHERE EXISTS (SELECT FROM e) AND NOT EXISTS (SELECT FROM jobs.claims c WHERE c.worker_id = k.worker AND c.claim_id = k.claim_id)
+	 WHERE EXISTS (SELECT FROM e) AND (SELECT count(*) FROM alone) > 0 AND NOT EXISTS (SELECT FROM jobs.claims c WHERE c.worker_id = k.worker AND c.claim_id = k.claim_id)
 ), q AS MATERIALIZED (
 	SELECT $5 AS queue, w.labels, w.commands FROM w WHERE w.room > 0 LIMIT 1
 ), seats AS MATERIALIZED (

@@ -160,45 +160,65 @@ func TestACancelAndAResultAreDecidedByWhichCommitsFirst(t *testing.T) {
 	t.Log(won)
 }
 
+// The network may deliver a repetition while the claim that it repeats is still under way.
+func TestTheSameClaimAtOnceGivesTheSameRuns(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	w := j.worker(t)
+	for round := range 30 {
+		j.create(t, j.run(j.job), j.run(j.job), j.run(j.job))
+		ask := jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: w, ClaimID: fmt.Sprint("c-", round), Slots: 2}
+		if round%2 == 1 {
+			ofDefault(&ask) // another statement
+		}
+		answers := make([][]jobrun.Offer, 5)
+		atOnce(len(answers), func(i int) {
+			var err error
+			if answers[i], err = j.Claim(t.Context(), ask); err != nil {
+				t.Error(err)
+			}
+		})
+		for _, a := range answers {
+			if len(a) != 2 || fmt.Sprint(tokens(a)) != fmt.Sprint(tokens(answers[0])) {
+				t.Errorf("round %d: one claim got %v, its repetition %v", round, tokens(answers[0]), tokens(a))
+			}
+		}
+		if n := j.count(t, `SELECT count(*) FROM jobs.job_runs WHERE state = 'ASSIGNED'`); n != 2 {
+			t.Errorf("round %d: %d runs are assigned, want 2", round, n)
+		}
+		execute(t, j.db.SQL(), `DELETE FROM jobs.job_runs`)
+	}
+}
+
+// tokens are the runs of an answer with their lease tokens.
+func tokens(offers []jobrun.Offer) (out []string) {
+	for _, o := range offers {
+		out = append(out, fmt.Sprint(o.ID, " ", o.LeaseToken))
+	}
+	return out
+}
+
 func TestTheSameClaimGivesTheSameRuns(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
 	w := j.worker(t)
 	j.create(t, j.run(j.job), j.run(j.job), j.run(j.job))
 	same := func(a *jobrun.ClaimAsk) { a.ClaimID, a.Slots = "c-1", 2 }
-	answers := make([][]jobrun.Offer, 5)
-	atOnce(len(answers), func(i int) {
-		a := jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: w}
-		same(&a)
-		var err error
-		if answers[i], err = j.Claim(t.Context(), a); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, got := range answers {
-		if fmt.Sprint(ids(got)) != fmt.Sprint(ids(answers[0])) || len(got) != 2 {
-			t.Errorf("one claim got %v, its repetition %v", ids(answers[0]), ids(got))
-		}
-		for i, o := range got {
-			if o.LeaseToken != answers[0][i].LeaseToken {
-				t.Error("a repetition has another token")
-			}
-		}
-	}
-	if n := j.count(t, `SELECT count(*) FROM jobs.job_runs WHERE state = 'ASSIGNED'`); n != 2 {
-		t.Errorf("%d runs are assigned, want 2", n)
+	given := j.claim(t, w, same)
+	if again := j.claim(t, w, same); len(given) != 2 || fmt.Sprint(tokens(again)) != fmt.Sprint(tokens(given)) {
+		t.Fatalf("one claim got %v, its repetition %v", tokens(given), tokens(again))
 	}
 	if other := j.claim(t, w, func(a *jobrun.ClaimAsk) { a.ClaimID = "c-2" }); len(other) != 1 {
 		t.Errorf("another claim got %v", ids(other))
 	}
-	j.start(t, answers[0][0].Run)
-	j.finish(t, success(answers[0][0].Run))
-	if left := j.claim(t, w, same); len(left) != 1 || left[0].ID != answers[0][1].ID {
-		t.Errorf("after one has ended, the repetition gets %v, want %s", ids(left), answers[0][1].ID)
+	j.start(t, given[0].Run)
+	j.finish(t, success(given[0].Run))
+	if left := j.claim(t, w, same); len(left) != 1 || left[0].ID != given[1].ID {
+		t.Errorf("after one has ended, the repetition gets %v, want %s", ids(left), given[1].ID)
 	}
 	// The worker counts its lease from the answer that it gets.
 	set := func(left string) {
-		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() + $2::interval WHERE id = $1`, answers[0][1].ID, left)
+		execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() + $2::interval WHERE id = $1`, given[1].ID, left)
 	}
 	set("7 seconds")
 	if got := j.claim(t, w, same); len(got) != 1 || got[0].Left > 7*time.Second || got[0].Left < time.Second {
