@@ -33,6 +33,7 @@ func (in *ingest) round(ctx context.Context, records []*kgo.Record) error {
 		all.Go(func() { errs[i] = in.store(ctx, todo) })
 	}
 	all.Wait()
+	in.resume() // all is stored, or no longer ours: what is ours by now may have been paused for what was
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -92,7 +93,6 @@ func (in *ingest) storeBatch(ctx context.Context, records []*kgo.Record) error {
 		}
 		switch {
 		case err == nil:
-			in.resume()
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -202,8 +202,9 @@ func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 	return dlq.Arrival{Letter: l}
 }
 
-// hold pauses what is ours while the database is away. The client goes on to
-// tell the group that it lives; a rebalance need not wait for the database.
+// hold pauses what is ours until the round is over, because the database is away.
+// The client goes on to tell the group that it lives; a rebalance need not wait for
+// the database.
 func (in *ingest) hold() {
 	in.mu.Lock()
 	if !in.waiting {

@@ -82,8 +82,8 @@ func (g *gate) shut() {
 	}
 }
 
-// members returns how many members the test's group has, and its state.
-func (c *cluster) members() (n int, state string) {
+// members returns the ids of those in the test's group, and its state.
+func (c *cluster) members() (ids []string, state string) {
 	c.t.Helper()
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups = []string{c.mark}
@@ -95,10 +95,32 @@ func (c *cluster) members() (n int, state string) {
 			if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
 				c.t.Fatal(err)
 			}
-			n, state = len(g.Members), g.State
+			for _, m := range g.Members {
+				ids = append(ids, m.MemberID)
+			}
+			state = g.State
 		}
 	}
-	return n, state
+	return ids, state
+}
+
+// expel takes a member out of the test's group, who learns of it with its next heartbeat.
+func (c *cluster) expel(id string) {
+	c.t.Helper()
+	req := kmsg.NewPtrLeaveGroupRequest()
+	m := kmsg.NewLeaveGroupRequestMember()
+	m.MemberID = id
+	req.Group, req.Members = c.mark, append(req.Members, m)
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(res.ErrorCode)
+	}
+	if err == nil {
+		err = kerr.ErrorForCode(res.Members[0].ErrorCode)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 func TestWhileTheDatabaseIsAwayReadingPausesAndNothingIsLost(t *testing.T) {
@@ -115,8 +137,8 @@ func TestWhileTheDatabaseIsAwayReadingPausesAndNothingIsLost(t *testing.T) {
 	records = append(records, c.produce(dead(topic, 3, 600, 300)...)...)
 	failures := b.failed.Load()
 	wait(t, "it has tried again", func() bool { return b.failed.Load() >= failures+4 })
-	if n, state := c.members(); n != 1 || state != "Stable" {
-		t.Errorf("while the database is away the group is %s with %d members", state, n)
+	if ids, state := c.members(); len(ids) != 1 || state != "Stable" {
+		t.Errorf("while the database is away the group is %s with %v", state, ids)
 	}
 	if n := b.stored.Load(); n != 300 {
 		t.Errorf("%d letters are stored while the database is away", n)
@@ -139,10 +161,41 @@ func TestANodeThatWaitsForItsDatabaseLetsOthersTakeOver(t *testing.T) {
 	stop := lost.ingest(c)
 	wait(t, "the first node waits", lost.paused.Load)
 	b.ingest(c)
-	wait(t, "both are members", func() bool { n, state := c.members(); return n == 2 && state == "Stable" })
+	wait(t, "both are members", func() bool { ids, state := c.members(); return len(ids) == 2 && state == "Stable" })
 	wait(t, "the second node stores its share", func() bool { return b.stored.Load() > 0 })
 	stop()
 	b.has(len(records))
+	for _, r := range records {
+		same(t, r, b.letter(r))
+	}
+}
+
+func TestANodeThatLosesItsPartitionsWhileTheDatabaseIsAwayReadsThoseThatItGetsLater(t *testing.T) {
+	t.Parallel()
+	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
+	topic := c.create("orders.dlq", 2)
+	records := c.produce(dead(topic, 2, 0, 200)...)
+	var back atomic.Bool
+	b.before = func([]dlq.Arrival) error {
+		if !back.Load() {
+			return errors.New("the database is away")
+		}
+		return nil
+	}
+	b.ingest(c)
+	wait(t, "it is paused", b.paused.Load)
+	before, _ := c.members()
+	if len(before) != 1 {
+		t.Fatalf("the group has %v", before)
+	}
+	c.expel(before[0])
+	wait(t, "it is a member anew", func() bool {
+		now, state := c.members()
+		return state == "Stable" && len(now) == 1 && now[0] != before[0]
+	})
+	back.Store(true)
+	b.has(len(records))
+	wait(t, "it goes on", func() bool { return !b.paused.Load() })
 	for _, r := range records {
 		same(t, r, b.letter(r))
 	}
