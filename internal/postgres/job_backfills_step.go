@@ -60,16 +60,20 @@ func (st *JobMasses) backfill(ctx context.Context, t jobrun.Term, s jobrun.Setti
 	var created []bool
 	err = st.db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
 		runs, created, swept = nil, nil, jobrun.Swept{}
-		var active int
-		var now time.Time
 		b, err := scanBackfill(tx.QueryRowContext(ctx, `
-			SELECT `+backfillColumns+`, (SELECT count(*) FROM jobs.job_runs r
-			        WHERE r.tenant_id = b.tenant_id AND r.backfill_id = b.id AND r.phase IN ('PENDING', 'HELD', 'ORPHANED')), clock_timestamp()
-			  FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE OF b SKIP LOCKED`, m.Tenant, m.ID), &active, &now)
+			SELECT `+backfillColumns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil // it has ended, or somebody ends it
 		}
 		if err != nil {
+			return err
+		}
+		// Counted by another statement, which sees what whoever had the lock before has made.
+		var active int
+		var now time.Time
+		if err := tx.QueryRowContext(ctx, `
+			SELECT count(*), clock_timestamp() FROM jobs.job_runs r
+			 WHERE r.tenant_id = $1 AND r.backfill_id = $2 AND r.phase IN ('PENDING', 'HELD', 'ORPHANED')`, m.Tenant, m.ID).Scan(&active, &now); err != nil {
 			return err
 		}
 		now = now.UTC()

@@ -88,7 +88,7 @@ func TestABackfillThatManyMoveOnMakesEachRunOnce(t *testing.T) {
 	b := j.backfilled(t, m, 30, 7)
 	for round := 0; ; round++ {
 		var all sync.WaitGroup
-		for range 4 {
+		for range 12 {
 			all.Go(func() {
 				if _, err := m.Backfill(t.Context(), term, jobrun.Settings{}, 3); err != nil {
 					t.Error(err)
