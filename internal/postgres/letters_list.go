@@ -15,9 +15,9 @@ import (
 // List implements dlq.Letters.
 //
 // Letters are found by key, headers and payload through hashed terms: of headers
-// the first 40 whose values have at most 255 bytes, of a JSON payload of at most
-// 256 kB the first 60 scalars down to depth 6, of an error's message its first 60
-// words. A member with a dot in its name is not found, nor is anything sealed.
+// the first 40 whose values are text of at most 255 bytes, of a JSON payload of at
+// most 256 kB the first 60 scalars down to depth 6, of an error's message its first
+// 60 words. A member with a dot in its name is not found, nor is anything sealed.
 func (st *Letters) List(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
 	return st.list(ctx, tenant, &liveLetters, q)
 }

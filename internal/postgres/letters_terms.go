@@ -1,12 +1,14 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -110,7 +112,7 @@ func letterTerms(l *dlq.Letter, isSealed bool) []int32 {
 			terms = append(terms, hashed(kindOf(termKey), l.Content.Key).term())
 		}
 		for _, h := range l.Content.Headers[:min(len(l.Content.Headers), maxHeaderTerms)] {
-			if h.Value != nil && len(h.Value) <= maxTermValue {
+			if h.Value != nil && len(h.Value) <= maxTermValue && askable(h.Value) {
 				terms = append(terms, hashed(hashed(hashed(kindOf(termHeader), h.Name), "\x00"), h.Value).term()) // of headerTerm
 			}
 		}
@@ -123,6 +125,11 @@ func letterTerms(l *dlq.Letter, isSealed bool) []int32 {
 	slices.Sort(terms)
 	return slices.Compact(terms)
 }
+
+// askable tells whether a filter can name a header's value. Many cannot: Spring for
+// Apache Kafka writes offsets and timestamps as big-endian integers, most of them
+// each another one, so that each would be a key of its own in the index.
+func askable(value []byte) bool { return utf8.Valid(value) && bytes.IndexByte(value, 0) < 0 }
 
 func headerTerm(name, value string) string { return name + "\x00" + value }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -98,7 +99,8 @@ func TestTermsOfALetter(t *testing.T) {
 		Assignee: "ada", Labels: []string{"x", "y"}, Link: dlq.Link{SagaID: uuid.Max, JobRunID: uuid.Max}, Encoding: dlq.JSON,
 		Failure: dlq.Failure{Message: "no no", Type: "E", Class: dlq.Permanent},
 		Content: dlq.Content{Key: []byte{0}, Payload: []byte(`{"n":1}`), Headers: []dlq.Header{
-			{Name: "h", Value: []byte("v")}, {Name: "none"}, {Name: "long", Value: make([]byte, 256)},
+			{Name: "h", Value: []byte("v")}, {Name: "none"}, {Name: "long", Value: bytes.Repeat([]byte("l"), 256)},
+			{Name: "offset", Value: []byte{0, 0, 0, 9}}, {Name: "not UTF-8", Value: []byte{0xff}},
 		}},
 	}
 	of := func(l dlq.Letter, k kind, value string) int32 { return term(l.TenantID, k, value) }
