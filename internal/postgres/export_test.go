@@ -138,8 +138,9 @@ func PushParameters(t *testing.T, batch []dlq.Letter) []any {
 	return c.parameters()
 }
 
-// AlikeParameters are what Arrive sends for a batch that is alike.
-func AlikeParameters(t *testing.T, batch []dlq.Letter) []any {
+// ArriveParameters are what Arrive sends for batch, with ArriveAlike if alike, else
+// with ArriveLetters.
+func ArriveParameters(t *testing.T, batch []dlq.Letter) (args []any, alike bool) {
 	t.Helper()
 	c := newLetters{db: new(DB)}
 	for i := range batch {
@@ -147,11 +148,7 @@ func AlikeParameters(t *testing.T, batch []dlq.Letter) []any {
 			t.Fatal(err)
 		}
 	}
-	args, ok := c.parametersOnce()
-	if !ok {
-		t.Fatal("the batch is not alike")
-	}
-	return args
+	return c.parametersNew()
 }
 
 // TermsOf are what a letter that is not sealed is found by.

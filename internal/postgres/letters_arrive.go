@@ -13,12 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// arriveLetters and arriveAlike store a batch that is expected to be new, and
-// tell how many of it are; of the second all is the same that may travel once.
-var (
-	arriveLetters = `WITH ` + insertLetters(batchShape{sure: true}) + ` SELECT count(*) FROM stored s`
-	arriveAlike   = `WITH ` + insertLetters(batchShape{sure: true, once: true}) + ` SELECT count(*) FROM stored s`
-)
+// arriveLetters and arriveAlike store a batch that is expected to be new; of the
+// second all is the same that may travel once.
+var arriveLetters, arriveAlike = insertNew(false), insertNew(true)
 
 // errKnown says that a letter of a batch that is expected to be new is there.
 var errKnown = errors.New("a dead letter of Kafka is there already")
@@ -95,21 +92,23 @@ func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arri
 
 // storeNew stores n letters that are expected to be new.
 func (st *LetterQueue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLetters, n int) error {
-	query := arriveAlike
-	args, alike := letters.parametersOnce()
-	if !alike {
-		query, args = arriveLetters, letters.parameters()
+	args, alike := letters.parametersNew()
+	query := arriveLetters
+	if alike {
+		query = arriveAlike
 	}
 	insert, err := st.db.preparedIn(ctx, tx, query)
 	if err != nil {
 		return err
 	}
-	var stored int
-	if err := insert.QueryRowContext(ctx, args...).Scan(&stored); err != nil {
+	done, err := insert.ExecContext(ctx, args...)
+	if err != nil {
 		return err
 	}
-	if stored < n { // the rest is in the archive
-		return errKnown
+	if stored, err := done.RowsAffected(); err != nil {
+		return err
+	} else if stored < int64(n) {
+		return errKnown // in the archive
 	}
 	return nil
 }

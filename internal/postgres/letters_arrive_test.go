@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -158,5 +159,91 @@ func TestALetterArrivesTheSameInEveryBatch(t *testing.T) {
 	}
 	if n := ask[int64](t, db, `SELECT sum(received)::bigint FROM dlq.dlq_arrivals`); n != 9 {
 		t.Errorf("topics have received %d", n)
+	}
+}
+
+// A batch of which all is new is stored by another statement than one of which some
+// is there: live, or in the archive.
+func TestWhatABatchAddsIsTheSameHoweverItIsStored(t *testing.T) {
+	t.Parallel()
+	start := now().Truncate(time.Minute)
+	added := map[string]string{}
+	for _, how := range []string{"all is new", "one is live", "one is archived"} {
+		m := newMailroom(t)
+		db := connect(t, m.dsn).SQL()
+		offset := int64(0)
+		letter := func(topic, kind string, after time.Duration) dlq.Arrival {
+			offset++
+			l := m.letter(func(l *dlq.Letter) {
+				l.Source, l.OriginalTopic, l.Failure.Type = dlq.FromKafka, topic, kind
+				l.Arrived = &dlq.Place{Topic: topic + ".dlq", Partition: int32(offset % 2), Offset: offset}
+			})
+			l.CreatedAt, l.UpdatedAt, l.Fingerprint = start.Add(after), start.Add(after), kind+strings.Repeat("0", 28)
+			return dlq.Arrival{Letter: l}
+		}
+		arrive := func(want int, batch ...dlq.Arrival) {
+			t.Helper()
+			if n, err := m.queue.Arrive(t.Context(), batch); err != nil || n != want {
+				t.Fatalf("%s: %d letters of %d are stored, want %d: %v", how, n, len(batch), want, err)
+			}
+		}
+		arrive(1, letter("orders", "back", 0))
+		execute(t, db, `UPDATE dlq.dlq_groups SET state = 'RESOLVED'`)
+		known := letter("orders", "seen", 0)
+		arrive(1, known)
+		if how == "one is archived" {
+			execute(t, db, `UPDATE dlq.dlq_messages SET status = 'RESOLVED', resolution = 'MANUAL', terminal_at = now() - interval '40 days' WHERE id = $1`, known.ID)
+			execute(t, db, `CALL dlq.archive_old_dlq_messages(30, 100)`)
+		}
+		batch := []dlq.Arrival{
+			letter("orders", "back", 10*time.Second), letter("bills", "new", 70*time.Second), letter("bills", "new", 20*time.Second), letter("orders", "new", 30*time.Second),
+		}
+		if how == "all is new" {
+			arrive(4, batch...)
+		} else {
+			again := known
+			again.ID = newID()
+			arrive(4, append(batch, again)...)
+		}
+		index := map[uuid.UUID]int{}
+		for i, a := range batch {
+			index[a.ID] = i
+		}
+		var all []string
+		rows, err := db.QueryContext(t.Context(), `
+			SELECT 'group ' || concat_ws(' ', left(fingerprint, 4), state, version, topic, error_type, received, first_seen - $1, last_seen - $1, updated_at - $1), sample_id FROM dlq.dlq_groups
+			UNION ALL SELECT 'arrivals ' || concat_ws(' ', topic, minute - $1, received), NULL FROM dlq.dlq_arrivals
+			UNION ALL SELECT 'told ' || concat_ws(' ', kind, left(subject, 4), verb), NULL FROM saga.audit_actions ORDER BY 1`, start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var line string
+			var sample uuid.NullUUID
+			if err := rows.Scan(&line, &sample); err != nil {
+				t.Fatal(err)
+			}
+			if i, ok := index[sample.UUID]; ok {
+				line += fmt.Sprint(" of ", i)
+			}
+			all = append(all, line)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		added[how] = strings.Join(all, "\n")
+	}
+	want := `arrivals bills 00:00:00 1
+arrivals bills 00:01:00 1
+arrivals orders 00:00:00 4
+group back REGRESSED 2 orders back 2 00:00:00 00:00:10 00:00:10 of 0
+group new0 NEW 1 bills new 3 00:00:20 00:01:10 00:01:10 of 3
+group seen NEW 1 orders seen 1 00:00:00 00:00:00 00:00:00
+told dead_letter_group back regress`
+	for how, got := range added {
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", how, d)
+		}
 	}
 }

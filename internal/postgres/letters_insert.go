@@ -44,20 +44,31 @@ var groupInserts = [...]struct{ name, travels string }{
 	{"tenant_id", "uuid"}, {"fingerprint", "text"}, {"topic", "text"}, {"error_type", "text"}, {"message", "text"}, {"regression", "uuid"},
 }
 
-// batchShape says what a batch of new letters is like.
-type batchShape struct {
-	// once: the columns that may travel once do.
-	once bool
-	// sure: the letters are expected to be new, have ids that nobody has ever had,
-	// and come in the order in which rows are locked. One that is there already is then an error (known tells), not
-	// passed over: asking each index first, and marking each row as inserted for
-	// certain, is a tenth of what a letter costs.
-	sure bool
+// letterRows says how the letters of a batch travel and are stored: the columns'
+// names, what each is stored as, and the table l that this is taken of, with each
+// letter's place in the batch as n. once: the columns that may travel once do.
+func letterRows(once bool) (names, values, from string) {
+	var columns, stored, arrays, types []string
+	for i, c := range letterInserts {
+		columns = append(columns, c.name)
+		switch {
+		case c.name == "terms":
+			arrays, types = append(arrays, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+			stored = append(stored, termsOf(1+len(letterInserts)+len(groupInserts)))
+		case once && c.once: // a subquery, so that it is cast once too
+			stored = append(stored, fmt.Sprintf("(SELECT $%d::%s%s)", 1+i, c.travels, c.stored))
+		default:
+			arrays, types = append(arrays, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+			stored = append(stored, "l."+c.name+c.stored)
+		}
+	}
+	return strings.Join(columns, ", "), strings.Join(stored, ", "),
+		"unnest(" + strings.Join(types, ", ") + ") WITH ORDINALITY AS l (" + strings.Join(arrays, ", ") + ", n)"
 }
 
-// insertLetters is a list of WITH members that store a batch of new letters,
-// whose parameters from $1 on are those of newLetters.parameters, in one
-// statement of the writers' connections:
+// insertLetters is a list of WITH members that store a batch of letters, of which
+// some may be there, whose parameters from $1 on are those of
+// newLetters.parameters, in one statement of the writers' connections:
 //
 //   - stored (id, tenant_id, seq, original_topic, fingerprint, created_at): the
 //     letters that are new, in the order of the batch. One whose dedupe key,
@@ -66,48 +77,24 @@ type batchShape struct {
 //   - the groups of those, and their arrivals by topic and minute; a RESOLVED
 //     group becomes REGRESSED, with an operator.Action by nobody.
 //
-// Rows are locked in one order, so that batches of two nodes wait for each other
-// instead of deadlocking: letters as they lie in Kafka, groups and arrivals by
-// key, known groups before new ones. A rare deadlock is left (two batches with
-// the same dedupe keys in different orders): use again.
+// Rows are locked in one order, here and by insertNew, so that batches of two
+// nodes wait for each other instead of deadlocking: letters as they lie in Kafka,
+// groups and arrivals by key, known groups before new ones. A rare deadlock is
+// left (two batches with the same dedupe keys in different orders): use again.
 //
 // Hash joins are off on those connections, so nothing is joined here that is as
 // long as the batch.
-func insertLetters(shape batchShape) string {
-	var names, values, arrays, types []string
-	for i, c := range letterInserts {
-		names = append(names, c.name)
-		switch {
-		case c.name == "terms":
-			arrays, types = append(arrays, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
-			values = append(values, termsOf(1+len(letterInserts)+len(groupInserts)))
-		case shape.once && c.once: // a subquery, so that it is cast once too
-			values = append(values, fmt.Sprintf("(SELECT $%d::%s%s)", 1+i, c.travels, c.stored))
-		default:
-			arrays, types = append(arrays, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
-			values = append(values, "l."+c.name+c.stored)
-		}
-	}
-	groupNames, groupTypes := make([]string, len(groupInserts)), make([]string, len(groupInserts))
-	for i, c := range groupInserts {
-		groupNames[i], groupTypes[i] = c.name, fmt.Sprintf("$%d::%s[]", 1+len(letterInserts)+i, c.travels)
-	}
-	archived := "(SELECT a.id FROM dlq.dlq_messages_archive a WHERE a.id = l.id) IS NULL AND" // NOT EXISTS would be a join, of the whole archive
-	tenant, order, otherwise := "l.tenant_id", "ORDER BY l.dlq_topic, l.dlq_partition, l.dlq_offset, l.n", "ON CONFLICT DO NOTHING"
-	if shape.once {
-		tenant = values[1]
-	}
-	if shape.sure {
-		archived, order, otherwise = "", "", ""
-	}
+func insertLetters() string {
+	names, values, from := letterRows(false)
 	return `stored AS (
-	INSERT INTO dlq.dlq_messages AS m (` + strings.Join(names, ", ") + `)
-	SELECT ` + strings.Join(values, ", ") + `
-	  FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS l (` + strings.Join(arrays, ", ") + `, n)
-	 WHERE ` + archived + ` (l.dlq_topic IS NULL OR (SELECT a.id FROM dlq.dlq_messages_archive a
-	        WHERE a.tenant_id = ` + tenant + ` AND a.dlq_topic = l.dlq_topic AND a.dlq_partition = l.dlq_partition AND a.dlq_offset = l.dlq_offset LIMIT 1) IS NULL)
-	 ` + order + `
-	` + otherwise + `
+	INSERT INTO dlq.dlq_messages AS m (` + names + `)
+	SELECT ` + values + `
+	  FROM ` + from + `
+	 WHERE (SELECT a.id FROM dlq.dlq_messages_archive a WHERE a.id = l.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
+	   AND (l.dlq_topic IS NULL OR (SELECT a.id FROM dlq.dlq_messages_archive a
+	        WHERE a.tenant_id = l.tenant_id AND a.dlq_topic = l.dlq_topic AND a.dlq_partition = l.dlq_partition AND a.dlq_offset = l.dlq_offset LIMIT 1) IS NULL)
+	 ORDER BY l.dlq_topic, l.dlq_partition, l.dlq_offset, l.n
+	ON CONFLICT DO NOTHING
 	RETURNING m.id, m.tenant_id, m.seq, m.original_topic, m.fingerprint, m.created_at
 ), known AS MATERIALIZED (
 	SELECT g.tenant_id, g.fingerprint, g.state
@@ -116,7 +103,7 @@ func insertLetters(shape batchShape) string {
 	 ORDER BY g.tenant_id, g.fingerprint
 	   FOR NO KEY UPDATE OF g
 ), named AS MATERIALIZED (
-	SELECT * FROM unnest(` + strings.Join(groupTypes, ", ") + `) AS n (` + strings.Join(groupNames, ", ") + `)
+	SELECT * FROM ` + namedGroups() + `
 ), grouped AS (
 	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
 	SELECT u.tenant_id, u.fingerprint, max(u.topic), max(u.error_type), max(u.message), count(u.id), min(u.created_at), max(u.created_at),
@@ -129,26 +116,52 @@ func insertLetters(shape batchShape) string {
 	 GROUP BY u.tenant_id, u.fingerprint
 	HAVING count(u.id) > 0
 	 ORDER BY u.tenant_id, u.fingerprint
-	ON CONFLICT (tenant_id, fingerprint) DO UPDATE
-	   SET received = g.received + EXCLUDED.received, last_seen = greatest(g.last_seen, EXCLUDED.last_seen),
-	       sample_id = CASE WHEN EXCLUDED.last_seen >= g.last_seen THEN EXCLUDED.sample_id ELSE g.sample_id END,
-	       state = CASE g.state WHEN 'RESOLVED' THEN 'REGRESSED' ELSE g.state END,
-	       version = CASE g.state WHEN 'RESOLVED' THEN g.version + 1 ELSE g.version END,
-	       updated_at = CASE g.state WHEN 'RESOLVED' THEN EXCLUDED.updated_at ELSE g.updated_at END
+	` + intoGroup + `
 ), regressed AS (
-	INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb)
-	SELECT n.regression, n.tenant_id, now(), '` + string(operator.DeadGroup) + `', n.fingerprint, 'regress'
-	  FROM known k JOIN named n ON n.tenant_id = k.tenant_id AND n.fingerprint = k.fingerprint
-	 WHERE k.state = 'RESOLVED'
+	` + regress + `
 ), counted AS (
 	INSERT INTO dlq.dlq_arrivals AS a (tenant_id, topic, minute, received)
 	SELECT s.tenant_id, s.original_topic, date_trunc('minute', s.created_at, 'UTC') AS minute, count(*)
 	  FROM stored s
 	 GROUP BY 1, 2, 3
 	 ORDER BY 1, 2, 3
-	ON CONFLICT (tenant_id, topic, minute) DO UPDATE SET received = a.received + EXCLUDED.received
+	` + intoArrivals + `
 )`
 }
+
+// namedGroups is a table n of the distinct groups of a batch, with more columns
+// whose parameters follow all others.
+func namedGroups(more ...string) string {
+	var names, types []string
+	for i, c := range groupInserts {
+		names, types = append(names, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+len(letterInserts)+i, c.travels))
+	}
+	for i, c := range more {
+		name, travels, _ := strings.Cut(c, " ")
+		names, types = append(names, name), append(types, fmt.Sprintf("$%d::%s[]", afterTerms+i, travels))
+	}
+	return "unnest(" + strings.Join(types, ", ") + ") AS n (" + strings.Join(names, ", ") + ")"
+}
+
+// afterTerms is the first parameter behind those of newLetters.parameters.
+const afterTerms = 1 + len(letterInserts) + len(groupInserts) + 1
+
+// intoGroup adds to a group g that is there.
+const intoGroup = `ON CONFLICT (tenant_id, fingerprint) DO UPDATE
+	   SET received = g.received + EXCLUDED.received, last_seen = greatest(g.last_seen, EXCLUDED.last_seen),
+	       sample_id = CASE WHEN EXCLUDED.last_seen >= g.last_seen THEN EXCLUDED.sample_id ELSE g.sample_id END,
+	       state = CASE g.state WHEN 'RESOLVED' THEN 'REGRESSED' ELSE g.state END,
+	       version = CASE g.state WHEN 'RESOLVED' THEN g.version + 1 ELSE g.version END,
+	       updated_at = CASE g.state WHEN 'RESOLVED' THEN EXCLUDED.updated_at ELSE g.updated_at END`
+
+// intoArrivals adds to the arrivals a of a minute.
+const intoArrivals = `ON CONFLICT (tenant_id, topic, minute) DO UPDATE SET received = a.received + EXCLUDED.received`
+
+// regress tells of the groups in known and named that they are back.
+const regress = `INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb)
+	SELECT n.regression, n.tenant_id, now(), '` + string(operator.DeadGroup) + `', n.fingerprint, 'regress'
+	  FROM known k JOIN named n ON n.tenant_id = k.tenant_id AND n.fingerprint = k.fingerprint
+	 WHERE k.state = 'RESOLVED'`
 
 // Terms travel as one list for the whole batch, and of each letter where in it
 // its own begin and how many they are.
@@ -166,12 +179,7 @@ type newLetters struct {
 	terms   column // of all, one after the other
 	columns [len(letterInserts)]column
 	groups  [len(groupInserts)]column
-	seen    map[groupKey]struct{}
-}
-
-type groupKey struct {
-	tenant      uuid.UUID
-	fingerprint string
+	tally   tally
 }
 
 // spareLetters are batches that have been sent, for their memory: it is some
@@ -189,7 +197,7 @@ func (c *newLetters) spare() {
 		}
 	}
 	c.terms.reset()
-	clear(c.seen)
+	c.tally.reset()
 	c.db = nil
 	spareLetters.Put(c)
 }
@@ -319,14 +327,9 @@ func (c *newLetters) add(l *dlq.Letter) error {
 }
 
 func (c *newLetters) addGroup(l *dlq.Letter) error {
-	k := groupKey{l.TenantID, l.Fingerprint}
-	if _, ok := c.seen[k]; ok {
+	if !c.tally.count(l) {
 		return nil
 	}
-	if c.seen == nil {
-		c.seen = map[groupKey]struct{}{}
-	}
-	c.seen[k] = struct{}{}
 	regression, err := uuid.NewV7()
 	if err != nil {
 		return err

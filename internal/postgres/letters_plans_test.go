@@ -206,10 +206,14 @@ func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*tes
 			wantNestedLoops(t, p)
 		}
 		one := b.letter()
-		alike := postgres.AlikeParameters(t, []dlq.Letter{one, one})
+		args, alike := postgres.ArriveParameters(t, []dlq.Letter{one, b.letter()})
+		same, ok := postgres.ArriveParameters(t, []dlq.Letter{one, one})
+		if alike || !ok {
+			t.Fatalf("different letters are alike: %v, equal ones: %v", alike, ok)
+		}
 		for _, p := range []plan{
 			explain(t, writers, postgres.ArriveLetters, args...), explainGeneric(t, writers, postgres.ArriveLetters, args...),
-			explain(t, writers, postgres.ArriveAlike, alike...), explainGeneric(t, writers, postgres.ArriveAlike, alike...),
+			explain(t, writers, postgres.ArriveAlike, same...), explainGeneric(t, writers, postgres.ArriveAlike, same...),
 		} {
 			check(t, p, "idx_dlq_messages_archive_place", "dlq_groups_pkey")
 			wantNestedLoops(t, p)

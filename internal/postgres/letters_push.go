@@ -14,7 +14,7 @@ import (
 )
 
 // pushLetters stores a batch, and tells what of it is new.
-var pushLetters = `WITH ` + insertLetters(batchShape{}) + ` SELECT s.id, s.seq FROM stored s`
+var pushLetters = `WITH ` + insertLetters() + ` SELECT s.id, s.seq FROM stored s`
 
 // knownLetters finds the letters that kept others from being stored: by the id,
 // of whatever tenant, live or archived; by the dedupe key; by the place in Kafka.

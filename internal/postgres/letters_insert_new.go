@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// insertNew stores a batch of letters of Kafka that are expected to be new, in the
+// order in which rows are locked, with ids that nobody has ever had. Its
+// parameters are those of newLetters.parametersNew. It does what insertLetters does
+// for a seventh less: a letter that is there already is not passed over but an
+// error (a unique violation), so that no index is asked for it before; what the
+// batch adds to groups and arrivals is counted before it travels; and whether any is
+// in the archive is asked of whole stretches of a partition. If so, no letter is
+// stored, but the rest is: it has to be rolled back.
+func insertNew(once bool) string {
+	names, values, from := letterRows(once)
+	p := func(n int, travels string) string { return fmt.Sprintf("$%d::%s[]", afterTerms+n, travels) }
+	return `WITH archived AS MATERIALIZED (
+	SELECT count(*) AS n
+	  FROM unnest(` + p(8, "uuid") + `, ` + p(9, "text") + `, ` + p(10, "bigint") + `, ` + p(11, "bigint") + `, ` + p(12, "bigint") + `) AS s (tenant_id, topic, partition, first, last)
+	 CROSS JOIN LATERAL (SELECT a.id FROM dlq.dlq_messages_archive a
+	        WHERE a.tenant_id = s.tenant_id AND a.dlq_topic = s.topic AND a.dlq_partition = s.partition AND a.dlq_offset BETWEEN s.first AND s.last LIMIT 1) AS a
+), named AS MATERIALIZED (
+	SELECT * FROM ` + namedGroups("received bigint", "first_seen timestamptz", "last_seen timestamptz", "sample_id uuid") + `
+), known AS MATERIALIZED (
+	SELECT g.tenant_id, g.fingerprint, g.state
+	  FROM named n JOIN dlq.dlq_groups g ON g.tenant_id = n.tenant_id AND g.fingerprint = n.fingerprint
+	 ORDER BY g.tenant_id, g.fingerprint
+	   FOR NO KEY UPDATE OF g
+), grouped AS (
+	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
+	SELECT n.tenant_id, n.fingerprint, n.topic, n.error_type, n.message, n.received, n.first_seen, n.last_seen, n.sample_id, n.last_seen
+	  FROM named n
+	 WHERE (SELECT count(*) FROM known) >= 0 -- which are locked first
+	 ORDER BY n.tenant_id, n.fingerprint
+	` + intoGroup + `
+), regressed AS (
+	` + regress + `
+), counted AS (
+	INSERT INTO dlq.dlq_arrivals AS a (tenant_id, topic, minute, received)
+	SELECT * FROM unnest(` + p(4, "uuid") + `, ` + p(5, "text") + `, ` + p(6, "timestamptz") + `, ` + p(7, "bigint") + `) AS r (tenant_id, topic, minute, received)
+	 ORDER BY tenant_id, topic, minute
+	` + intoArrivals + `
+)
+INSERT INTO dlq.dlq_messages AS m (` + names + `)
+SELECT ` + values + ` FROM ` + from + ` WHERE (SELECT a.n FROM archived a) = 0`
+}
+
+// tally is what a batch of letters adds to groups and arrivals if all of them are
+// new, and where in Kafka they lie.
+type tally struct {
+	groups   []groupTally
+	of       map[groupKey]int // in groups
+	arrivals map[arrivalKey]int64
+	spans    map[partitionKey]*span
+	columns  [13]column
+}
+
+type groupKey struct {
+	tenant      uuid.UUID
+	fingerprint string
+}
+
+type groupTally struct {
+	received    int64
+	first, last time.Time
+	sample      uuid.UUID // the last one
+}
+
+type arrivalKey struct {
+	tenant uuid.UUID
+	topic  string
+	minute int64 // since 1970
+}
+
+type partitionKey struct {
+	tenant    uuid.UUID
+	topic     string
+	partition int32
+}
+
+// span is from which offset to which.
+type span struct{ first, last int64 }
+
+// count adds a letter, and tells whether it is the first of its group.
+func (t *tally) count(l *dlq.Letter) bool {
+	if t.of == nil {
+		t.of, t.arrivals, t.spans = map[groupKey]int{}, map[arrivalKey]int64{}, map[partitionKey]*span{}
+	}
+	t.arrivals[arrivalKey{l.TenantID, l.OriginalTopic, l.CreatedAt.Unix() / 60}]++
+	if a := l.Arrived; a != nil {
+		at := partitionKey{l.TenantID, a.Topic, a.Partition}
+		if s := t.spans[at]; s == nil {
+			t.spans[at] = &span{a.Offset, a.Offset}
+		} else {
+			s.first, s.last = min(s.first, a.Offset), max(s.last, a.Offset)
+		}
+	}
+	k := groupKey{l.TenantID, l.Fingerprint}
+	i, known := t.of[k]
+	if !known {
+		i = len(t.groups)
+		t.of[k] = i
+		t.groups = append(t.groups, groupTally{first: l.CreatedAt, last: l.CreatedAt})
+	}
+	g := &t.groups[i]
+	g.received++
+	g.sample = l.ID
+	if l.CreatedAt.Before(g.first) {
+		g.first = l.CreatedAt
+	}
+	if l.CreatedAt.After(g.last) {
+		g.last = l.CreatedAt
+	}
+	return !known
+}
+
+func (t *tally) reset() {
+	clear(t.of)
+	clear(t.arrivals)
+	clear(t.spans)
+	t.groups = t.groups[:0]
+	for i := range t.columns {
+		t.columns[i].reset()
+	}
+}
+
+func (t *tally) parameters() []any {
+	c := &t.columns
+	for _, g := range t.groups {
+		c[0].int(g.received)
+		c[1].time(g.first)
+		c[2].time(g.last)
+		c[3].uuid(g.sample)
+	}
+	for k, n := range t.arrivals {
+		c[4].uuid(k.tenant)
+		c[5].text(k.topic)
+		c[6].time(time.Unix(k.minute*60, 0))
+		c[7].int(n)
+	}
+	for k, s := range t.spans {
+		c[8].uuid(k.tenant)
+		c[9].text(k.topic)
+		c[10].int(int64(k.partition))
+		c[11].int(s.first)
+		c[12].int(s.last)
+	}
+	return parameters(c[:])
+}
+
+// parametersNew returns the parameters of insertNew, and whether the columns that
+// may travel once do.
+func (c *newLetters) parametersNew() (args []any, once bool) {
+	args, once = c.parametersOnce()
+	if !once {
+		args = c.parameters()
+	}
+	return append(args, c.tally.parameters()...), once
+}
