@@ -89,6 +89,7 @@ var arrows = map[string][]string{
 	"internal/chaos":     {},
 	"internal/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	"internal/testdb":    {"db", "internal/devpg"},
+	"internal/testnet":   {},
 }
 
 // testArrows is what the tests of a package may import besides the package
@@ -107,22 +108,22 @@ var testArrows = map[string][]string{
 	"internal/engine":      {"internal/groupcommit", "internal/memstore"},
 	"internal/audit":       {"internal/memstore", "internal/postgres", "internal/testdb", "internal/workflow"},
 	"internal/delivery":    {"internal/memstore", "internal/workflow"},
-	"internal/kafka":       {"internal/memstore", "internal/operator", "internal/postgres", "internal/testdb", "internal/saga", "internal/workflow"},
+	"internal/kafka":       {"internal/memstore", "internal/operator", "internal/postgres", "internal/testdb", "internal/testnet", "internal/saga", "internal/workflow"},
 	"internal/joblog":      {"internal/fault", "internal/postgres", "internal/testdb"},
 	"internal/redislease":  {"internal/operator", "internal/postgres", "internal/testdb"},
-	"internal/redrive":     {"internal/operator", "internal/postgres", "internal/retry", "internal/testdb"},
+	"internal/redrive":     {"internal/operator", "internal/postgres", "internal/retry", "internal/testdb", "internal/testnet"},
 	"internal/httpapi":     {"api/client", "internal/audit", "internal/egress", "internal/identity", "internal/memstore", "internal/postgres", "internal/redrive", "internal/retry", "internal/testdb"},
 	"internal/identity":    {"internal/memstore"},
 	"internal/memstore":    {"internal/storetest"},
-	"internal/participant": {"internal/workflow"},
-	"internal/postgres":    {"db", "internal/devpg", "internal/retry", "internal/schedule", "internal/storetest", "internal/testdb"},
+	"internal/participant": {"internal/testnet", "internal/workflow"},
+	"internal/postgres":    {"db", "internal/devpg", "internal/retry", "internal/schedule", "internal/storetest", "internal/testdb", "internal/testnet"},
 	"internal/vault":       {"internal/vault/vaulttest"},
 	"internal/strictjson":  {"internal/testdb"},
 	"internal/scheduler":   {"internal/postgres", "internal/testdb"},
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/storetest", "internal/testdb", "internal/archtest", "internal/chaos", "internal/bench", "internal/vault/vaulttest"}
+var support = []string{"internal/storetest", "internal/testdb", "internal/testnet", "internal/archtest", "internal/chaos", "internal/bench", "internal/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/testnet"
 )
 
 func (c *cluster) redriver(change ...func(*kafka.RedriveConfig)) *kafka.Redriver {
@@ -249,13 +249,7 @@ func TestABrokerThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
 
 func TestNothingIsCountedWhenNoBrokerCouldBeReached(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close() // nobody is there
-	c := &cluster{t: t, addrs: []string{addr}}
+	c := &cluster{t: t, addrs: []string{testnet.Nobody(t)}}
 	r := c.redriver(func(cfg *kafka.RedriveConfig) { cfg.Timeout = time.Second })
 	begun := time.Now()
 	for _, res := range r.Drive(t.Context(), []dlq.Drive{driven("orders", nil, []byte("a")), driven("orders", nil, make([]byte, 1<<20))}) {

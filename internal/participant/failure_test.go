@@ -22,6 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/testnet"
 )
 
 func check(t *testing.T, o saga.Outcome, verdict saga.Verdict, class retry.Class, code string) {
@@ -66,12 +67,7 @@ func TestARequestThatIsNotReadInTimeIsUnknown(t *testing.T) {
 }
 
 func TestNothingListensIsNotApplied(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	o := newClient(t, nil).Call(t.Context(), callTo("http://"+l.Addr().String()))
+	o := newClient(t, nil).Call(t.Context(), callTo("http://"+testnet.Nobody(t)))
 	check(t, o, saga.NotApplied, retry.Network, CodeDialFailed)
 	if !strings.Contains(o.Message, "connection refused") {
 		t.Errorf("message %q does not say that the connection was refused", o.Message)

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"net"
 	"strings"
 	"testing"
 
@@ -9,16 +8,12 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/testnet"
 )
 
 func TestOpenSaysWhyItCannot(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	deaf := l.Addr().String()
-	l.Close()
+	deaf := testnet.Nobody(t)
 	for _, tt := range []struct{ name, dsn, want string }{
 		{"an address that is none", "postgres://u:secret@h:port/x", "database address"},
 		{"nobody listens", "postgres://u:secret@" + deaf + "/x?sslmode=disable", "connect to the database"},

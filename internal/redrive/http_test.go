@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/redrive"
+	"github.com/skald-saga/skald/internal/testnet"
 )
 
 // httpDriver may connect to loopback unless the policy says otherwise.
@@ -126,12 +126,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 
 func TestWhatNeverArrivedHasFailedAndTheRestIsUncertain(t *testing.T) {
 	t.Parallel()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "http://" + closed.Addr().String()
-	closed.Close()
+	nobody := "http://" + testnet.Nobody(t)
 	reset := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := w.(http.Hijacker).Hijack()
 		if err == nil {

@@ -1,0 +1,24 @@
+// Package testnet gives tests addresses on loopback.
+package testnet
+
+import (
+	"net"
+	"testing"
+)
+
+// Nobody returns an address, host:port, that refuses connections until the test
+// ends. The port of a listener that was closed would be given to another test.
+func Nobody(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	own, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Close() })
+	return own.LocalAddr().String() // a connection's port: taken, and nobody listens at it
+}
