@@ -97,11 +97,7 @@ func insertLetters() string {
 	ON CONFLICT DO NOTHING
 	RETURNING m.id, m.tenant_id, m.seq, m.original_topic, m.fingerprint, m.created_at
 ), known AS MATERIALIZED (
-	SELECT g.tenant_id, g.fingerprint, g.state
-	  FROM (SELECT DISTINCT tenant_id, fingerprint FROM stored) AS s
-	  JOIN dlq.dlq_groups g ON g.tenant_id = s.tenant_id AND g.fingerprint = s.fingerprint
-	 ORDER BY g.tenant_id, g.fingerprint
-	   FOR NO KEY UPDATE OF g
+	` + lockGroups("(SELECT DISTINCT tenant_id, fingerprint FROM stored)") + `
 ), named AS MATERIALIZED (
 	SELECT * FROM ` + namedGroups() + `
 ), grouped AS (
@@ -145,6 +141,15 @@ func namedGroups(more ...string) string {
 
 // afterTerms is the first parameter behind those of newLetters.parameters.
 const afterTerms = 1 + len(letterInserts) + len(groupInserts) + 1
+
+// lockGroups locks those groups of a table that are known, in the order of all batches.
+func lockGroups(of string) string {
+	return `SELECT g.tenant_id, g.fingerprint, g.state
+	  FROM ` + of + ` AS s
+	  JOIN dlq.dlq_groups g ON g.tenant_id = s.tenant_id AND g.fingerprint = s.fingerprint
+	 ORDER BY g.tenant_id, g.fingerprint
+	   FOR NO KEY UPDATE OF g`
+}
 
 // intoGroup adds to a group g that is there.
 const intoGroup = `ON CONFLICT (tenant_id, fingerprint) DO UPDATE

@@ -28,10 +28,7 @@ func insertNew(once bool) string {
 ), named AS MATERIALIZED (
 	SELECT * FROM ` + namedGroups("received bigint", "first_seen timestamptz", "last_seen timestamptz", "sample_id uuid") + `
 ), known AS MATERIALIZED (
-	SELECT g.tenant_id, g.fingerprint, g.state
-	  FROM named n JOIN dlq.dlq_groups g ON g.tenant_id = n.tenant_id AND g.fingerprint = n.fingerprint
-	 ORDER BY g.tenant_id, g.fingerprint
-	   FOR NO KEY UPDATE OF g
+	` + lockGroups("named") + `
 ), grouped AS (
 	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
 	SELECT n.tenant_id, n.fingerprint, n.topic, n.error_type, n.message, n.received, n.first_seen, n.last_seen, n.sample_id, n.last_seen
