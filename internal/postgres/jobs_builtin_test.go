@@ -13,7 +13,7 @@ import (
 func TestRetentionDeletesWhatHasExpiredAndNothingElse(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
-	raw := rawJobs(t, j.dsn)
+	raw := rawTables(t, j.dsn)
 	const long, short = "400 days", "1 hour"
 	for _, age := range []string{long, short} {
 		execute(t, raw, `INSERT INTO jobs.events (id, tenant_id, event_type, occurred_at, created_at, processed_at)
@@ -53,7 +53,7 @@ func TestRetentionDeletesWhatHasExpiredAndNothingElse(t *testing.T) {
 func TestProofsSeeWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
-	raw := rawJobs(t, j.dsn)
+	raw := rawTables(t, j.dsn)
 	broken := func() (names []string) {
 		t.Helper()
 		proofs, err := j.Prove(t.Context())

@@ -11,7 +11,7 @@ import (
 func TestNothingOfACallIsHalfDone(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
-	raw := rawJobs(t, j.dsn)
+	raw := rawTables(t, j.dsn)
 	execute(t, raw, `CREATE FUNCTION jobs.crash() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'crash' USING ERRCODE = '57P01'; END $$`)
 	crash := func(on, when string) (over func()) {
 		t.Helper()

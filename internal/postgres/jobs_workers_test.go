@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/testdb"
 )
 
-// rawJobs is a way to the tables past the stores.
-func rawJobs(t *testing.T, dsn string) *sql.DB {
+// rawTables is a way to the tables past the stores.
+func rawTables(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("postgres", dsn)
 	if err != nil {
@@ -44,7 +44,7 @@ func putWorker(t *testing.T, db *sql.DB, tenant uuid.UUID, state jobrun.WorkerSt
 func TestWorkersAreListedNewestFirst(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	raw := rawJobs(t, dsn)
+	raw := rawTables(t, dsn)
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestWorkersAreListedNewestFirst(t *testing.T) {
 func TestOperatorsMoveWorkers(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	raw := rawJobs(t, dsn)
+	raw := rawTables(t, dsn)
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestOperatorsMoveWorkers(t *testing.T) {
 func TestTheRunsOfADetachedWorkerAreInDoubtAtOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	raw := rawJobs(t, dsn)
+	raw := rawTables(t, dsn)
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)

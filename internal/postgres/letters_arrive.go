@@ -45,7 +45,10 @@ func (st *LetterQueue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored 
 	if errors.Is(err, errKnown) || sqlState(err) == "23505" {
 		stored, err = try(false)
 	}
-	return stored, outage("store dead letters of Kafka", err)
+	if err != nil {
+		return 0, outage("store dead letters of Kafka", err) // also when it is the commit that failed
+	}
+	return stored, nil
 }
 
 // arrive stores a batch; sure: errKnown, or a unique violation, when not all of

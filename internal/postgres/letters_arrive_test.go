@@ -162,6 +162,20 @@ func TestALetterArrivesTheSameInEveryBatch(t *testing.T) {
 	}
 }
 
+func TestABatchWhoseCommitFailsTellsOfNothingStored(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	raw := rawTables(t, m.dsn)
+	execute(t, raw, `CREATE FUNCTION dlq.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'the commit fails'; END $$`)
+	execute(t, raw, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON dlq.dlq_messages DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION dlq.refuse()`)
+	l := m.letter(func(l *dlq.Letter) {
+		l.Source, l.Arrived = dlq.FromKafka, &dlq.Place{Topic: "orders.dlq", Partition: 1, Offset: 1}
+	})
+	if n, err := m.queue.Arrive(t.Context(), []dlq.Arrival{{Letter: l}}); err == nil || n != 0 {
+		t.Errorf("%d are said to be stored, with the error %v", n, err)
+	}
+}
+
 // A batch of which all is new is stored by another statement than one of which some
 // is there: live, or in the archive.
 func TestWhatABatchAddsIsTheSameHoweverItIsStored(t *testing.T) {
