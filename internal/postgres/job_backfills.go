@@ -66,8 +66,13 @@ func (st *JobMasses) CreateBackfill(ctx context.Context, b jobrun.Backfill, by o
 	return b, created, outage("create backfill", err)
 }
 
-var getBackfill = ofTenant(`SELECT `+backfillColumns+`, (SELECT count(*) FROM jobs.job_runs r
-  WHERE r.tenant_id = b.tenant_id AND r.backfill_id = b.id AND r.phase IN ('PENDING', 'HELD', 'ORPHANED')) AS active
+// activeOf counts the runs of a backfill that have not ended.
+func activeOf(tenant, backfill string) string {
+	return `(SELECT count(*) FROM jobs.job_runs r
+  WHERE r.tenant_id = ` + tenant + ` AND r.backfill_id = ` + backfill + ` AND r.phase IN ('PENDING', 'HELD', 'ORPHANED'))`
+}
+
+var getBackfill = ofTenant(`SELECT `+backfillColumns+`, `+activeOf("b.tenant_id", "b.id")+` AS active
   FROM jobs.backfills b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
 // GetBackfill implements jobrun.Masses.

@@ -29,12 +29,13 @@ func (st *JobMasses) running(ctx context.Context, query string) (list []mass, er
 	if err != nil {
 		return nil, err
 	}
-	return list, eachRow(rows, func() error {
+	err = eachRow(rows, func() error {
 		var m mass
 		err := rows.Scan(&m.Tenant, &m.ID)
 		list = append(list, m)
 		return err
 	})
+	return list, err
 }
 
 // Backfill implements jobrun.Masses.
@@ -71,9 +72,7 @@ func (st *JobMasses) backfill(ctx context.Context, t jobrun.Term, s jobrun.Setti
 		// Counted by another statement, which sees what whoever had the lock before has made.
 		var active int
 		var now time.Time
-		if err := tx.QueryRowContext(ctx, `
-			SELECT count(*), clock_timestamp() FROM jobs.job_runs r
-			 WHERE r.tenant_id = $1 AND r.backfill_id = $2 AND r.phase IN ('PENDING', 'HELD', 'ORPHANED')`, m.Tenant, m.ID).Scan(&active, &now); err != nil {
+		if err := tx.QueryRowContext(ctx, `SELECT `+activeOf("$1", "$2")+`, clock_timestamp()`, m.Tenant, m.ID).Scan(&active, &now); err != nil {
 			return err
 		}
 		now = now.UTC()

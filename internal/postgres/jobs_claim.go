@@ -169,7 +169,7 @@ func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings,
 		return st.offers(ctx, rows, false)
 	}
 	var offers []jobrun.Offer
-	return offers, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+	err := st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
 		rows, err := st.db.queryIn(ctx, tx, query, args...)
 		if err != nil {
 			return err
@@ -179,6 +179,7 @@ func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings,
 		}
 		return st.startOffers(ctx, tx, offers, s)
 	})
+	return offers, err
 }
 
 // offers reads assigned runs, again with what is left of their leases. Nobody gets

@@ -98,7 +98,7 @@ func (st *JobEvents) undelivered(ctx context.Context, tx *sqlx.Tx, limit int) (e
 	if err != nil {
 		return nil, err
 	}
-	return events, eachRow(rows, func() error {
+	err = eachRow(rows, func() error {
 		e, err := st.db.scanEvent(rows)
 		if err != nil {
 			return st.db.passOver(ctx, err)
@@ -106,6 +106,7 @@ func (st *JobEvents) undelivered(ctx context.Context, tx *sqlx.Tx, limit int) (e
 		events = append(events, e)
 		return nil
 	})
+	return events, err
 }
 
 // deliveries returns which of events are for which definitions now. Of an event

@@ -130,14 +130,15 @@ func (st *JobElections) Leadership(ctx context.Context) (l jobrun.Leadership, er
 	if err != nil {
 		return l, outage("read who would lead", err)
 	}
-	return l, outage("read who would lead", eachRow(rows, func() error {
+	err = eachRow(rows, func() error {
 		var s jobrun.Standby
 		err := rows.Scan(&s.LeaderID, &s.Node, &s.StartedAt, &s.SeenAt)
 		utc(&s.StartedAt, &s.SeenAt)
 		s.Leads = l.Alive && s.LeaderID == l.LeaderID
 		l.Standbys = append(l.Standbys, s)
 		return err
-	}))
+	})
+	return l, outage("read who would lead", err)
 }
 
 // Gone implements jobrun.Elections.

@@ -88,11 +88,12 @@ func queryGroups(ctx context.Context, tx *sqlx.Tx, open int64, query string, arg
 		return nil, err
 	}
 	var out []dlq.Group
-	return out, eachRow(rows, func() error {
+	err = eachRow(rows, func() error {
 		g, err := scanGroup(rows, open)
 		out = append(out, g)
 		return err
 	})
+	return out, err
 }
 
 // Group implements dlq.Overview.
