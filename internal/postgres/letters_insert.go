@@ -40,7 +40,7 @@ var letterInserts = [...]struct {
 // groupInserts are the columns of the distinct groups of a batch, in the order
 // of newLetters.addGroup. regression is the id of the action that tells that the
 // group came back, should it have been resolved.
-var groupInserts = [...]struct{ name, travels string }{
+var groupInserts = [...]travelling{
 	{"tenant_id", "uuid"}, {"fingerprint", "text"}, {"topic", "text"}, {"error_type", "text"}, {"message", "text"}, {"regression", "uuid"},
 }
 
@@ -54,7 +54,7 @@ func letterRows(once bool) (names, values, from string) {
 		switch {
 		case c.name == "terms":
 			arrays, types = append(arrays, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
-			stored = append(stored, termsOf(1+len(letterInserts)+len(groupInserts)))
+			stored = append(stored, termsOf(theTerms))
 		case once && c.once: // a subquery, so that it is cast once too
 			stored = append(stored, fmt.Sprintf("(SELECT $%d::%s%s)", 1+i, c.travels, c.stored))
 		default:
@@ -86,6 +86,8 @@ func letterRows(once bool) (names, values, from string) {
 // long as the batch.
 func insertLetters() string {
 	names, values, from := letterRows(false)
+	var groups arrays
+	groups.add(groupInserts[:], firstGroup)
 	return `stored AS (
 	INSERT INTO dlq.dlq_messages AS m (` + names + `)
 	SELECT ` + values + `
@@ -99,7 +101,7 @@ func insertLetters() string {
 ), known AS MATERIALIZED (
 	` + lockGroups("(SELECT DISTINCT tenant_id, fingerprint FROM stored)") + `
 ), named AS MATERIALIZED (
-	SELECT * FROM ` + namedGroups() + `
+	SELECT * FROM ` + groups.as("n") + `
 ), grouped AS (
 	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
 	SELECT u.tenant_id, u.fingerprint, max(u.topic), max(u.error_type), max(u.message), count(u.id), min(u.created_at), max(u.created_at),
@@ -125,22 +127,32 @@ func insertLetters() string {
 )`
 }
 
-// namedGroups is a table n of the distinct groups of a batch, with more columns
-// whose parameters follow all others.
-func namedGroups(more ...string) string {
-	var names, types []string
-	for i, c := range groupInserts {
-		names, types = append(names, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+len(letterInserts)+i, c.travels))
+// The parameters of newLetters.parameters: from $1 on the letters', from firstGroup
+// on the groups', the terms, and from afterTerms on whatever a statement adds.
+const (
+	firstGroup = 1 + len(letterInserts)
+	theTerms   = firstGroup + len(groupInserts)
+	afterTerms = theTerms + 1
+)
+
+// travelling is a column of which a batch's values travel as one array.
+type travelling struct{ name, as string }
+
+// arrays is a table of such columns.
+type arrays struct{ names, values []string }
+
+// add appends columns whose parameters are numbered from first on, and returns the
+// number after them.
+func (a *arrays) add(columns []travelling, first int) (next int) {
+	for i, c := range columns {
+		a.names, a.values = append(a.names, c.name), append(a.values, fmt.Sprintf("$%d::%s[]", first+i, c.as))
 	}
-	for i, c := range more {
-		name, travels, _ := strings.Cut(c, " ")
-		names, types = append(names, name), append(types, fmt.Sprintf("$%d::%s[]", afterTerms+i, travels))
-	}
-	return "unnest(" + strings.Join(types, ", ") + ") AS n (" + strings.Join(names, ", ") + ")"
+	return first + len(columns)
 }
 
-// afterTerms is the first parameter behind those of newLetters.parameters.
-const afterTerms = 1 + len(letterInserts) + len(groupInserts) + 1
+func (a *arrays) as(name string) string {
+	return "unnest(" + strings.Join(a.values, ", ") + ") AS " + name + " (" + strings.Join(a.names, ", ") + ")"
+}
 
 // lockGroups locks those groups of a table that are known, in the order of all batches.
 func lockGroups(of string) string {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,14 +18,18 @@ import (
 // stored, but the rest is: it has to be rolled back.
 func insertNew(once bool) string {
 	names, values, from := letterRows(once)
-	p := func(n int, travels string) string { return fmt.Sprintf("$%d::%s[]", afterTerms+n, travels) }
+	var groups, arrivals, spans arrays
+	groups.add(groupInserts[:], firstGroup)
+	next := groups.add(groupTallies[:], afterTerms)
+	next = arrivals.add(arrivalTallies[:], next)
+	spans.add(spanTallies[:], next)
 	return `WITH archived AS MATERIALIZED (
 	SELECT count(*) AS n
-	  FROM unnest(` + p(8, "uuid") + `, ` + p(9, "text") + `, ` + p(10, "bigint") + `, ` + p(11, "bigint") + `, ` + p(12, "bigint") + `) AS s (tenant_id, topic, partition, first, last)
+	  FROM ` + spans.as("s") + `
 	 CROSS JOIN LATERAL (SELECT a.id FROM dlq.dlq_messages_archive a
 	        WHERE a.tenant_id = s.tenant_id AND a.dlq_topic = s.topic AND a.dlq_partition = s.partition AND a.dlq_offset BETWEEN s.first AND s.last LIMIT 1) AS a
 ), named AS MATERIALIZED (
-	SELECT * FROM ` + namedGroups("received bigint", "first_seen timestamptz", "last_seen timestamptz", "sample_id uuid") + `
+	SELECT * FROM ` + groups.as("n") + `
 ), known AS MATERIALIZED (
 	` + lockGroups("named") + `
 ), grouped AS (
@@ -40,13 +43,21 @@ func insertNew(once bool) string {
 	` + regress + `
 ), counted AS (
 	INSERT INTO dlq.dlq_arrivals AS a (tenant_id, topic, minute, received)
-	SELECT * FROM unnest(` + p(4, "uuid") + `, ` + p(5, "text") + `, ` + p(6, "timestamptz") + `, ` + p(7, "bigint") + `) AS r (tenant_id, topic, minute, received)
+	SELECT * FROM ` + arrivals.as("r") + `
 	 ORDER BY tenant_id, topic, minute
 	` + intoArrivals + `
 )
 INSERT INTO dlq.dlq_messages AS m (` + names + `)
 SELECT ` + values + ` FROM ` + from + ` WHERE (SELECT a.n FROM archived a) = 0`
 }
+
+// The columns of a tally: of each group beside groupInserts, of the arrivals of a
+// topic and minute, of each partition. In the order of tally.parameters.
+var (
+	groupTallies   = [...]travelling{{"received", "bigint"}, {"first_seen", "timestamptz"}, {"last_seen", "timestamptz"}, {"sample_id", "uuid"}}
+	arrivalTallies = [...]travelling{{"tenant_id", "uuid"}, {"topic", "text"}, {"minute", "timestamptz"}, {"received", "bigint"}}
+	spanTallies    = [...]travelling{{"tenant_id", "uuid"}, {"topic", "text"}, {"partition", "bigint"}, {"first", "bigint"}, {"last", "bigint"}}
+)
 
 // tally is what a batch of letters adds to groups and arrivals if all of them are
 // new, and where in Kafka they lie.
@@ -55,7 +66,11 @@ type tally struct {
 	of       map[groupKey]int // in groups
 	arrivals map[arrivalKey]int64
 	spans    map[partitionKey]*span
-	columns  [13]column
+	columns  struct {
+		groups   [len(groupTallies)]column
+		arrivals [len(arrivalTallies)]column
+		spans    [len(spanTallies)]column
+	}
 }
 
 type groupKey struct {
@@ -122,33 +137,39 @@ func (t *tally) reset() {
 	clear(t.arrivals)
 	clear(t.spans)
 	t.groups = t.groups[:0]
-	for i := range t.columns {
-		t.columns[i].reset()
+	for _, list := range t.lists() {
+		for i := range list {
+			list[i].reset()
+		}
 	}
+}
+
+func (t *tally) lists() [][]column {
+	return [][]column{t.columns.groups[:], t.columns.arrivals[:], t.columns.spans[:]}
 }
 
 func (t *tally) parameters() []any {
 	c := &t.columns
 	for _, g := range t.groups {
-		c[0].int(g.received)
-		c[1].time(g.first)
-		c[2].time(g.last)
-		c[3].uuid(g.sample)
+		c.groups[0].int(g.received)
+		c.groups[1].time(g.first)
+		c.groups[2].time(g.last)
+		c.groups[3].uuid(g.sample)
 	}
 	for k, n := range t.arrivals {
-		c[4].uuid(k.tenant)
-		c[5].text(k.topic)
-		c[6].time(time.Unix(k.minute*60, 0))
-		c[7].int(n)
+		c.arrivals[0].uuid(k.tenant)
+		c.arrivals[1].text(k.topic)
+		c.arrivals[2].time(time.Unix(k.minute*60, 0))
+		c.arrivals[3].int(n)
 	}
 	for k, s := range t.spans {
-		c[8].uuid(k.tenant)
-		c[9].text(k.topic)
-		c[10].int(int64(k.partition))
-		c[11].int(s.first)
-		c[12].int(s.last)
+		c.spans[0].uuid(k.tenant)
+		c.spans[1].text(k.topic)
+		c.spans[2].int(int64(k.partition))
+		c.spans[3].int(s.first)
+		c.spans[4].int(s.last)
 	}
-	return parameters(c[:])
+	return parameters(t.lists()...)
 }
 
 // parametersNew returns the parameters of insertNew, and whether the columns that
