@@ -74,9 +74,10 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	var now time.Time
 	var at sql.NullTime
 	var last uuid.NullUUID
+	var seq int64
 	r, err := scanRedrive(tx.QueryRowContext(ctx, `
-		SELECT `+redriveColumns+`, clock_timestamp(), d.gathered_at, d.gathered_id FROM dlq.dlq_redrives d
-		 WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &at, &last)
+		SELECT `+redriveColumns+`, clock_timestamp(), d.gathered_at, d.gathered_id, greatest(d.gathered_seq, d.matched) FROM dlq.dlq_redrives d
+		 WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &at, &last, &seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, noRedrive(id)
 	}
@@ -98,11 +99,12 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	if at.Valid && last.Valid {
 		after = &dlq.Cursor{At: at.Time, ID: last.UUID}
 	}
-	return gatherMore(ctx, tx, &r, after, now, limit)
+	return gatherMore(ctx, tx, &r, after, seq, now, limit)
 }
 
-// gatherMore stores one page of the letters of r. Ids come in one page.
-func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *dlq.Cursor, now time.Time, limit int) (done bool, err error) {
+// gatherMore stores one page of the letters of r, numbered from after seq on. Ids
+// come in one page.
+func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *dlq.Cursor, seq int64, now time.Time, limit int) (done bool, err error) {
 	most := int64(limit)
 	if r.Filter == nil {
 		most = max(1, int64(len(r.IDs)))
@@ -118,9 +120,7 @@ func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *dlq.Cur
 WITH page AS MATERIALIZED (` + s.query + `
 ), stored AS (
 	INSERT INTO dlq.dlq_redrive_items (redrive_id, tenant_id, seq, message_id, updated_at)
-	SELECT ` + s.arg(r.ID) + `, ` + s.arg(r.TenantID) + `,
-	       coalesce((SELECT max(i.seq) FROM dlq.dlq_redrive_items i WHERE i.redrive_id = ` + s.arg(r.ID) + `), 0) + row_number() OVER (ORDER BY p.at, p.seq),
-	       p.id, clock_timestamp()
+	SELECT ` + s.arg(r.ID) + `, ` + s.arg(r.TenantID) + `, ` + s.arg(seq) + ` + row_number() OVER (ORDER BY p.at, p.seq), p.id, clock_timestamp()
 	  FROM page p
 	ON CONFLICT (redrive_id, message_id) DO NOTHING
 	RETURNING 1
@@ -133,8 +133,9 @@ SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM stored), l.at, l.id
 	}
 	done = found < most || r.Filter == nil || r.Max > 0 && r.Matched+stored >= r.Max
 	_, err = tx.ExecContext(ctx, `
-		UPDATE dlq.dlq_redrives SET gathered = $3, matched = matched + $4, gathered_at = coalesce($5, gathered_at), gathered_id = coalesce($6, gathered_id), updated_at = $7
-		 WHERE tenant_id = $1 AND id = $2`, r.TenantID, r.ID, done, stored, at, last, now)
+		UPDATE dlq.dlq_redrives SET gathered = $3, matched = matched + $4, gathered_at = coalesce($5, gathered_at), gathered_id = coalesce($6, gathered_id),
+		       gathered_seq = $8, updated_at = $7
+		 WHERE tenant_id = $1 AND id = $2`, r.TenantID, r.ID, done, stored, at, last, now, seq+found)
 	return done, err
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// takeWindow is how many waiting letters are looked at to find those that may be
-// taken, beyond the limit: others wait for one of their key.
+// takeWindow is how many waiting letters more are looked at to find those that may be
+// taken, when some of the first wait for one of their key.
 const takeWindow = 500
 
 // lockRunning locks a redrive that runs, with the letters that its rate leaves at
@@ -51,11 +51,10 @@ func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, kinds []dlq.Ta
 		if err := t.begin(ctx, r, limit); err != nil {
 			return err
 		}
-		candidates, err := t.candidates(ctx)
+		err := t.look(ctx)
 		if err != nil {
 			return err
 		}
-		t.choose(candidates)
 		if drives, err = t.claim(ctx); err != nil {
 			return err
 		}
@@ -112,6 +111,26 @@ func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error
 	return nil
 }
 
+// look finds the letters to take: among as many as may be taken, and only if that
+// was not enough among more.
+func (t *taking) look(ctx context.Context) error {
+	limit := t.n
+	if t.r.Order == dlq.PerKey {
+		limit += takeWindow
+	}
+	for {
+		candidates, err := t.candidates(ctx, limit)
+		if err != nil {
+			return err
+		}
+		t.choose(candidates)
+		if len(t.chosen) == t.n || len(candidates) < limit || limit > t.n {
+			return nil
+		}
+		limit += takeWindow
+	}
+}
+
 // candidate is a waiting letter of a redrive.
 type candidate struct {
 	seq     int64
@@ -144,8 +163,8 @@ SELECT i.seq, i.message_id, coalesce(m.status, ''), coalesce(m.original_topic, '
   LEFT JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = i.message_id
  ORDER BY i.seq`
 
-func (t *taking) candidates(ctx context.Context) ([]candidate, error) {
-	rows, err := t.tx.QueryContext(ctx, waitingItems, t.r.TenantID, t.r.ID, t.n+takeWindow)
+func (t *taking) candidates(ctx context.Context, limit int) ([]candidate, error) {
+	rows, err := t.tx.QueryContext(ctx, waitingItems, t.r.TenantID, t.r.ID, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +241,7 @@ func (t *taking) open(c *candidate) (err error) {
 // choose decides which candidates are taken and which are skipped; the others
 // go on waiting.
 func (t *taking) choose(all []candidate) {
+	t.chosen, t.skipped = nil, nil
 	busy := map[string]bool{}
 	skip := func(c *candidate, why string, args ...any) {
 		t.skipped = append(t.skipped, skipped{c.seq, fmt.Sprintf(why, args...)})

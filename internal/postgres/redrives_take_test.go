@@ -138,6 +138,29 @@ func TestACanaryIsWatchedBeforeTheRestFollows(t *testing.T) {
 	}
 }
 
+// Letters that wait for their keys do not keep those behind them from being taken.
+func TestLettersBehindAKeyThatWaitsAreTaken(t *testing.T) {
+	t.Parallel()
+	m := newRedriving(t)
+	ordered := func() dlq.Letter {
+		l := m.letter(func(l *dlq.Letter) { l.Content.Key = []byte("a") })
+		l.Ordered = true
+		return l
+	}
+	batch := m.push(t, ordered(), ordered(), ordered(), ordered(), m.letter(), m.letter(), m.letter())
+	r := m.create(t, m.redrive(t, dlq.BulkRetry))
+	for _, want := range [][]uuid.UUID{{batch[0].ID, batch[4].ID, batch[5].ID}, {batch[6].ID}} {
+		m.full(t, r)
+		var ids []uuid.UUID
+		for _, d := range m.take(t, r, 3) {
+			ids = append(ids, d.ID)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("took %v, want %v", ids, want)
+		}
+	}
+}
+
 func TestLettersOfAKeyWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
