@@ -66,7 +66,7 @@ type Observer struct {
 	Reclaimed func(letters int)
 	Archived  func(letters int)
 	Purged    func(letters int)
-	Backlog   func(dlq.Backlog) // every 15 s
+	Backlog   func(dlq.Backlog) // every 15 s; less often when counting takes longer than 0.15 s
 }
 
 // Accepted is what Observer.Drove is told of a letter whose target tells later.
@@ -171,7 +171,7 @@ func (r *Redriver) Run(ctx context.Context) {
 	if r.cfg.Upkeep > 0 {
 		loops.Go(func() { r.every(ctx, r.cfg.Upkeep, r.upkeep) })
 	}
-	loops.Go(func() { r.every(ctx, 15*time.Second, r.count) })
+	loops.Go(func() { r.counts(ctx) })
 }
 
 // pause waits for a poll's time, more or less, a wake or the end of ctx.

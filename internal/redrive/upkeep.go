@@ -3,6 +3,7 @@ package redrive
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
 )
@@ -61,6 +62,23 @@ func (r *Redriver) batches(ctx context.Context, message string, f func(context.C
 		}
 	}
 	return false
+}
+
+// Counting the letters that wait reads all of them, so it may take a hundredth of the
+// time, and no more: a million take some seconds.
+const (
+	countEvery  = 15 * time.Second
+	countShare  = 100
+	countAtMost = 5 * time.Minute
+)
+
+// counts tells the Observer how many letters wait, again and again.
+func (r *Redriver) counts(ctx context.Context) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		r.count(ctx)
+		pause(ctx, nil, min(max(countEvery, countShare*time.Since(began)), countAtMost))
+	}
 }
 
 func (r *Redriver) count(ctx context.Context) {
