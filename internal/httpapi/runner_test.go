@@ -32,8 +32,8 @@ type runner struct {
 	mayFail atomic.Bool
 
 	mu       sync.Mutex
-	admitted int // rooms taken and not given back or used
-	driving  map[uuid.UUID]bool
+	admitted int                // rooms taken and not given back or used
+	driving  map[uuid.UUID]bool // true: it was woken meanwhile
 	watchers map[uuid.UUID]chan struct{}
 	work     sync.WaitGroup
 }
@@ -92,15 +92,41 @@ func (r *runner) Watch(id uuid.UUID) (<-chan struct{}, func()) {
 	return r.watchers[id], func() {}
 }
 
-// drive runs a saga to its end, unless somebody does already.
+// drive runs a saga to its end. Whoever does already looks at it once more: it may
+// have ended, and been retried, before that one has noticed.
 func (r *runner) drive(run saga.Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.driving[run.ID] {
+	if _, is := r.driving[run.ID]; is {
+		r.driving[run.ID] = true
 		return
 	}
-	r.driving[run.ID] = true
-	r.work.Go(func() { r.run(run) })
+	r.driving[run.ID] = false
+	r.work.Go(func() {
+		r.run(run)
+		for r.again(run.ID) {
+			if now, ok := r.load(run.ID); ok {
+				r.run(now)
+			}
+		}
+	})
+}
+
+// again tells whether a saga was woken while it was driven; else its watchers hear
+// that it rests.
+func (r *runner) again(id uuid.UUID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.driving[id] {
+		r.driving[id] = false
+		return true
+	}
+	delete(r.driving, id)
+	if ended := r.watchers[id]; ended != nil {
+		close(ended)
+		delete(r.watchers, id)
+	}
+	return false
 }
 
 func (r *runner) run(run saga.Run) {
@@ -118,13 +144,6 @@ func (r *runner) run(run saga.Run) {
 		if !r.decide(&run, e) {
 			break
 		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.driving, run.ID)
-	if ended := r.watchers[run.ID]; ended != nil {
-		close(ended)
-		delete(r.watchers, run.ID)
 	}
 }
 
