@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,8 +15,8 @@ import (
 
 // createSagas stores a batch in one statement, so in one transaction: each
 // saga whose workflow is enabled and still current, and whose idempotency key
-// is new. Keys go in in order, so that two nodes with the same keys wait for
-// each other instead of deadlocking. A taken id fails the whole statement; the
+// is new. Keys go in in order, and so do ids, so that two nodes with the same ones
+// wait for each other instead of deadlocking. A taken id fails the whole statement; the
 // caller then stores the batch one by one. An archived id stays taken:
 // participants know it, and it could not be archived a second time.
 var createSagas = `
@@ -59,14 +60,19 @@ RETURNING id, timeout_at
 )
 SELECT id, timeout_at FROM stored`
 
-// newSagaColumns makes createSagas' parameters, in the order of its lists.
+// newSagaColumns makes createSagas' parameters, in the order of its lists, each
+// with the sagas by their ids.
 func (db *DB) newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 	var head [28]column
 	var keys [6]column
 	var events eventColumns
 	var policies [1]column
+	ordered := make([]*saga.NewSaga, len(batch))
 	for i := range batch {
-		n := &batch[i]
+		ordered[i] = &batch[i]
+	}
+	slices.SortFunc(ordered, func(a, b *saga.NewSaga) int { return compareIDs(a.ID, b.ID) })
+	for _, n := range ordered {
 		s := &n.Saga
 		head[0].uuid(s.ID)
 		head[1].uuid(s.Tenant.ID)
