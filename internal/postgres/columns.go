@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -229,6 +230,30 @@ func (c *column) errorOrNull(e *saga.Error) error {
 	doc, err := marshalError(e)
 	c.json(doc)
 	return err
+}
+
+// travelling is a column of which a batch's values travel as one array.
+type travelling struct{ name, travels string }
+
+// arrays is a table of such columns, which are a statement's parameters.
+type arrays struct{ names, values []string }
+
+// add appends columns whose parameters are numbered from first on, and returns the
+// number after them.
+func (a *arrays) add(first int, columns ...travelling) (next int) {
+	for i, c := range columns {
+		a.names, a.values = append(a.names, c.name), append(a.values, fmt.Sprintf("$%d::%s[]", first+i, c.travels))
+	}
+	return first + len(columns)
+}
+
+func (a *arrays) as(name string) string {
+	return "unnest(" + strings.Join(a.values, ", ") + ") AS " + name + " (" + strings.Join(a.names, ", ") + ")"
+}
+
+// numbered is as with each row's place in the batch as column n, from 1 on.
+func (a *arrays) numbered(name string) string {
+	return "unnest(" + strings.Join(a.values, ", ") + ") WITH ORDINALITY AS " + name + " (" + strings.Join(a.names, ", ") + ", n)"
 }
 
 // parameters turns columns into a statement's arguments.

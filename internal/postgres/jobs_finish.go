@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,19 +16,19 @@ import (
 
 // fenceTypes are the columns of a batch of fences, which begin each batch of
 // calls: which run, and who says that it is theirs.
-var fenceTypes = [...]struct{ name, travels string }{
+var fenceTypes = [...]travelling{
 	{"tenant_id", "uuid"}, {"id", "uuid"}, {"worker", "uuid"}, {"attempt", "bigint"}, {"token", "uuid"}, {"epoch", "bigint"},
 }
 
-// arrayParameter is a column of a batch. The first one hides its length from the
-// planner: knowing that a batch has one row, it would find that a plan for it is
-// cheaper than the one that it has prepared, and plan each such batch anew, which
-// costs more than running it.
-func arrayParameter(n int, travels string) string {
-	if n == 1 {
-		return fmt.Sprintf("(SELECT $%d::%s[])", n, travels)
-	}
-	return fmt.Sprintf("$%d::%s[]", n, travels)
+// fences is a table f of a batch of fences with more columns, numbered. The first
+// column hides its length from the planner: knowing that a batch has one row, it
+// would find that a plan for it is cheaper than the one that it has prepared, and
+// plan each such batch anew, which costs more than running it.
+func fences(more ...travelling) string {
+	var a arrays
+	a.add(a.add(1, fenceTypes[:]...), more...)
+	a.values[0] = "(SELECT " + a.values[0] + ")"
+	return a.numbered("f")
 }
 
 func addFence(c []column, tenantID, run uuid.UUID, f jobrun.Fence) {
@@ -47,27 +46,21 @@ const fenced = `r.id = f.id AND r.tenant_id = f.tenant_id AND r.assigned_worker_
    AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND r.state || ''`
 
 // successTypes are the columns of a batch of plain successes after the fences.
-var successTypes = [...]struct{ name, travels string }{
+var successTypes = [...]travelling{
 	{"exit_code", "bigint"}, {"result", "text"}, {"cpu", "float8"}, {"rss", "bigint"}, {"reads", "bigint"}, {"writes", "bigint"},
 }
 
 // finishRuns ends runs that have succeeded, and of which nothing else follows. It
 // answers the number in the batch of each that it ended.
-var finishRuns = func() string {
-	var names, types []string
-	for i, c := range slices.Concat(fenceTypes[:], successTypes[:]) {
-		names, types = append(names, c.name), append(types, arrayParameter(1+i, c.travels))
-	}
-	return `
+var finishRuns = `
 UPDATE jobs.job_runs r
    SET state = 'SUCCEEDED', version = r.version + 1, finished_at = clock_timestamp(), updated_at = clock_timestamp(), continuation_state = 'NONE',
        continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, exit_code = f.exit_code, result = f.result::jsonb,
        resource_cpu_seconds_total = coalesce(f.cpu, r.resource_cpu_seconds_total), resource_peak_rss_bytes = coalesce(f.rss, r.resource_peak_rss_bytes),
        resource_io_read_bytes = coalesce(f.reads, r.resource_io_read_bytes), resource_io_write_bytes = coalesce(f.writes, r.resource_io_write_bytes)
-  FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS f (` + strings.Join(names, ", ") + `, n)
+  FROM ` + fences(successTypes[:]...) + `
  WHERE ` + fenced + ` = 'RUNNING' AND r.saga_id IS NULL AND r.letter_id IS NULL
 RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`
-}()
 
 // Finish implements jobrun.Work (W7, W8). Plain successes are one statement for
 // the whole batch; whatever something else follows from is a transaction for

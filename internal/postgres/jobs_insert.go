@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -33,15 +32,16 @@ var runInserts = [...]struct{ name, travels, stored string }{
 // taken. Rows are inserted in the order of their keys, so that batches with the
 // same keys wait for each other instead of deadlocking.
 var storeRuns = func() string {
-	var names, values, types []string
+	var rows arrays
+	var stored []string
 	for i, c := range runInserts {
-		names, values = append(names, c.name), append(values, "n."+c.name+c.stored)
-		types = append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+		rows.add(1+i, travelling{c.name, c.travels})
+		stored = append(stored, "n."+c.name+c.stored)
 	}
 	return `
-INSERT INTO jobs.job_runs AS r (` + strings.Join(names, ", ") + `)
-SELECT ` + strings.Join(values, ", ") + `
-  FROM unnest(` + strings.Join(types, ", ") + `) AS n (` + strings.Join(names, ", ") + `)
+INSERT INTO jobs.job_runs AS r (` + strings.Join(rows.names, ", ") + `)
+SELECT ` + strings.Join(stored, ", ") + `
+  FROM ` + rows.as("n") + `
  ORDER BY n.tenant_id, n.idempotency_key
 ON CONFLICT DO NOTHING
 RETURNING r.id`

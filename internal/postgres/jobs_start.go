@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,19 +16,13 @@ import (
 // startRuns makes assigned runs RUNNING (J-17, J-19, J-25); the last parameter is
 // the lease in microseconds. It answers the number in the batch of each that it
 // started.
-var startRuns = func() string {
-	var names, types []string
-	for i, c := range fenceTypes {
-		names, types = append(names, c.name), append(types, arrayParameter(1+i, c.travels))
-	}
-	return `
+var startRuns = `
 UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(), leader_epoch = f.epoch,
        lease_expires_at = clock_timestamp() + ` + fmt.Sprintf("$%d", len(fenceTypes)+1) + ` * interval '1 microsecond'
-  FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS f (` + strings.Join(names, ", ") + `, n)
+  FROM ` + fences() + `
  WHERE ` + fenced + ` = 'ASSIGNED'
 RETURNING f.n, r.version, r.started_at, r.lease_expires_at`
-}()
 
 // started is what a start changed of a run.
 type started struct {

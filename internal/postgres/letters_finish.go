@@ -16,7 +16,7 @@ import (
 
 // finishInserts are what a batch of ends consists of: first what becomes of the
 // letters, then their attempts, in the order of finishes.add.
-var finishInserts = [...]struct{ name, travels string }{
+var finishInserts = [...]travelling{
 	{"tenant_id", "uuid"}, {"id", "uuid"}, {"token", "uuid"}, {"status", "text"}, {"resolution", "text"}, {"retry_count", "bigint"},
 	{"next_retry_at", "timestamptz"}, {"terminal_at", "timestamptz"}, {"at", "timestamptz"},
 	{"number", "bigint"}, {"revision", "bigint"}, {"target", "text"}, {"outcome", "text"}, {"error", "text"}, {"status_code", "bigint"},
@@ -92,14 +92,12 @@ SELECT m.id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS f (tenant_id, id,
 // It answers the number in the batch of each end that is stored, now or before,
 // with the resolution of the letter.
 var finishLetters = func() string {
-	names, types := make([]string, len(finishInserts)), make([]string, len(finishInserts))
-	for i, c := range finishInserts {
-		names[i], types[i] = c.name, fmt.Sprintf("$%d::%s[]", 2+i, c.travels)
-	}
-	attempt := names[9:]
+	var ends arrays
+	ends.add(2, finishInserts[:]...)
+	attempt := ends.names[9:]
 	return `
 WITH f AS MATERIALIZED (
-	SELECT * FROM unnest(` + strings.Join(types, ", ") + `) WITH ORDINALITY AS f (` + strings.Join(names, ", ") + `, n)
+	SELECT * FROM ` + ends.numbered("f") + `
 ), ended AS (
 	UPDATE dlq.dlq_messages m
 	   SET status = f.status, retry_count = f.retry_count, next_retry_at = f.next_retry_at, terminal_at = f.terminal_at,

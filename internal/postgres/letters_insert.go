@@ -48,22 +48,22 @@ var groupInserts = [...]travelling{
 // names, what each is stored as, and the table l that this is taken of, with each
 // letter's place in the batch as n. once: the columns that may travel once do.
 func letterRows(once bool) (names, values, from string) {
-	var columns, stored, arrays, types []string
+	var columns, stored []string
+	var rows arrays
 	for i, c := range letterInserts {
 		columns = append(columns, c.name)
 		switch {
 		case c.name == "terms":
-			arrays, types = append(arrays, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+			rows.add(1+i, travelling{c.name, c.travels})
 			stored = append(stored, termsOf(theTerms))
 		case once && c.once: // a subquery, so that it is cast once too
 			stored = append(stored, fmt.Sprintf("(SELECT $%d::%s%s)", 1+i, c.travels, c.stored))
 		default:
-			arrays, types = append(arrays, c.name), append(types, fmt.Sprintf("$%d::%s[]", 1+i, c.travels))
+			rows.add(1+i, travelling{c.name, c.travels})
 			stored = append(stored, "l."+c.name+c.stored)
 		}
 	}
-	return strings.Join(columns, ", "), strings.Join(stored, ", "),
-		"unnest(" + strings.Join(types, ", ") + ") WITH ORDINALITY AS l (" + strings.Join(arrays, ", ") + ", n)"
+	return strings.Join(columns, ", "), strings.Join(stored, ", "), rows.numbered("l")
 }
 
 // insertLetters is a list of WITH members that store a batch of letters, of which
@@ -87,7 +87,7 @@ func letterRows(once bool) (names, values, from string) {
 func insertLetters() string {
 	names, values, from := letterRows(false)
 	var groups arrays
-	groups.add(groupInserts[:], firstGroup)
+	groups.add(firstGroup, groupInserts[:]...)
 	return `stored AS (
 	INSERT INTO dlq.dlq_messages AS m (` + names + `)
 	SELECT ` + values + `
@@ -134,25 +134,6 @@ const (
 	theTerms   = firstGroup + len(groupInserts)
 	afterTerms = theTerms + 1
 )
-
-// travelling is a column of which a batch's values travel as one array.
-type travelling struct{ name, as string }
-
-// arrays is a table of such columns.
-type arrays struct{ names, values []string }
-
-// add appends columns whose parameters are numbered from first on, and returns the
-// number after them.
-func (a *arrays) add(columns []travelling, first int) (next int) {
-	for i, c := range columns {
-		a.names, a.values = append(a.names, c.name), append(a.values, fmt.Sprintf("$%d::%s[]", first+i, c.as))
-	}
-	return first + len(columns)
-}
-
-func (a *arrays) as(name string) string {
-	return "unnest(" + strings.Join(a.values, ", ") + ") AS " + name + " (" + strings.Join(a.names, ", ") + ")"
-}
 
 // lockGroups locks those groups of a table that are known, in the order of all batches.
 func lockGroups(of string) string {

@@ -19,10 +19,10 @@ import (
 func insertNew(once bool) string {
 	names, values, from := letterRows(once)
 	var groups, arrivals, spans arrays
-	groups.add(groupInserts[:], firstGroup)
-	next := groups.add(groupTallies[:], afterTerms)
-	next = arrivals.add(arrivalTallies[:], next)
-	spans.add(spanTallies[:], next)
+	groups.add(firstGroup, groupInserts[:]...)
+	next := groups.add(afterTerms, groupTallies[:]...)
+	next = arrivals.add(next, arrivalTallies[:]...)
+	spans.add(next, spanTallies[:]...)
 	return `WITH archived AS MATERIALIZED (
 	SELECT count(*) AS n
 	  FROM ` + spans.as("s") + `
