@@ -64,12 +64,12 @@ func (r *Redriver) batches(ctx context.Context, message string, f func(context.C
 	return false
 }
 
-// Counting the letters that wait reads all of them, so it may take a hundredth of the
-// time, and no more: a million take some seconds.
+// Counting the letters that wait reads all of them, a million in some seconds. So it
+// takes at most a hundredth of the time, unless it would come too seldom then.
 const (
-	countEvery  = 15 * time.Second
-	countShare  = 100
-	countAtMost = 5 * time.Minute
+	countEvery   = 15 * time.Second
+	countShare   = 100
+	countAtLeast = 5 * time.Minute
 )
 
 // counts tells the Observer how many letters wait, again and again.
@@ -77,7 +77,7 @@ func (r *Redriver) counts(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		r.count(ctx)
-		pause(ctx, nil, min(max(countEvery, countShare*time.Since(began)), countAtMost))
+		pause(ctx, nil, min(max(countEvery, countShare*time.Since(began)), countAtLeast))
 	}
 }
 
