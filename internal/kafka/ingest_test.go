@@ -227,6 +227,7 @@ func TestEveryRecordBecomesOneLetterThoughANodeDiesBeforeItCommits(t *testing.T)
 			t.Fatalf("record %d became %+v", i, l)
 		}
 	}
+	b.has(len(records)) // and nothing came after them
 }
 
 // mortal is a store as a node sees it that dies: after a crash nothing comes
