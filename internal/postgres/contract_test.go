@@ -46,6 +46,17 @@ func connect(t *testing.T, dsn string) *postgres.DB {
 	return connectWith(t, dsn, nil)
 }
 
+// rawTables is a way to the tables past the stores.
+func rawTables(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
 // connectWith is connect with encryption.
 func connectWith(t *testing.T, dsn string, keys *envelope.Keyring) *postgres.DB {
 	t.Helper()

@@ -17,17 +17,6 @@ import (
 	"github.com/skald-saga/skald/internal/testdb"
 )
 
-// rawTables is a way to the tables past the stores.
-func rawTables(t *testing.T, dsn string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("postgres", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
-}
-
 // putWorker stores a worker by hand, registered so long ago.
 func putWorker(t *testing.T, db *sql.DB, tenant uuid.UUID, state jobrun.WorkerState, age time.Duration) uuid.UUID {
 	t.Helper()

@@ -74,7 +74,7 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	var now time.Time
 	var at sql.NullTime
 	var last uuid.NullUUID
-	var seq int64
+	var seq int64 // of the last item; a node of the version before counts only what matched
 	r, err := scanRedrive(tx.QueryRowContext(ctx, `
 		SELECT `+redriveColumns+`, clock_timestamp(), d.gathered_at, d.gathered_id, greatest(d.gathered_seq, d.matched) FROM dlq.dlq_redrives d
 		 WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &at, &last, &seq)

@@ -51,10 +51,10 @@ func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, kinds []dlq.Ta
 		if err := t.begin(ctx, r, limit); err != nil {
 			return err
 		}
-		err := t.look(ctx)
-		if err != nil {
+		if err := t.look(ctx); err != nil {
 			return err
 		}
+		var err error
 		if drives, err = t.claim(ctx); err != nil {
 			return err
 		}
@@ -114,21 +114,20 @@ func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error
 // look finds the letters to take: among as many as may be taken, and only if that
 // was not enough among more.
 func (t *taking) look(ctx context.Context) error {
-	limit := t.n
+	limits := []int{t.n, t.n + takeWindow}
 	if t.r.Order == dlq.PerKey {
-		limit += takeWindow
+		limits = limits[1:] // some wait nearly always
 	}
-	for {
+	for _, limit := range limits {
 		candidates, err := t.candidates(ctx, limit)
 		if err != nil {
 			return err
 		}
-		t.choose(candidates)
-		if len(t.chosen) == t.n || len(candidates) < limit || limit > t.n {
-			return nil
+		if t.choose(candidates); len(t.chosen) == t.n || len(candidates) < limit {
+			break
 		}
-		limit += takeWindow
 	}
+	return nil
 }
 
 // candidate is a waiting letter of a redrive.
