@@ -90,6 +90,7 @@ var arrows = map[string][]string{
 	"internal/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	"internal/testdb":    {"db", "internal/devpg"},
 	"internal/testnet":   {},
+	"internal/manual":    {"internal/testdb"},
 }
 
 // testArrows is what the tests of a package may import besides the package
@@ -123,7 +124,7 @@ var testArrows = map[string][]string{
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/storetest", "internal/testdb", "internal/testnet", "internal/archtest", "internal/chaos", "internal/bench", "internal/vault/vaulttest"}
+var support = []string{"internal/storetest", "internal/testdb", "internal/testnet", "internal/archtest", "internal/chaos", "internal/bench", "internal/manual", "internal/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{
