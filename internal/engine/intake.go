@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -144,6 +146,8 @@ func (s *session) adoptStrays(ctx context.Context) {
 const strayAfter = 5 * time.Second
 
 // reap flags sagas whose deadline has passed. Every node does; the first commit wins.
+// A round goes through all of them, page by page: those that cannot be flagged stay
+// overdue, and must not keep a later one from its turn.
 func (s *session) reap(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.e.sleep(ctx, s.e.cfg.ReaperInterval)
@@ -151,18 +155,41 @@ func (s *session) reap(ctx context.Context) {
 			return
 		}
 		_ = failpoint.Hit(failpoint.ReaperSelect)
-		overdue, err := s.e.cfg.Ownership.Overdue(ctx, reapBatch)
-		if err != nil {
+		if err := s.reapAll(ctx); err != nil {
 			s.e.cfg.Log.WarnContext(ctx, "cannot look for overdue sagas", slog.Any("error", err))
 			continue
-		}
-		for _, l := range overdue {
-			s.flagOverdue(ctx, l)
 		}
 		s.e.cfg.Observer.Loop("reaper")
 	}
 }
 
+func (s *session) reapAll(ctx context.Context) error {
+	var after saga.Deadline
+	for ctx.Err() == nil {
+		page, err := s.e.cfg.Ownership.Overdue(ctx, after, reapBatch)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		after = page[len(page)-1]
+		ids := make([]uuid.UUID, len(page))
+		for i := range page {
+			ids[i] = page[i].ID
+		}
+		overdue, err := s.e.cfg.Store.Load(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for _, l := range overdue {
+			s.flagOverdue(ctx, l)
+		}
+		if len(page) < reapBatch {
+			return nil
+		}
+	}
+	return nil
+}
+
+// reapBatch is how many overdue sagas are read at once.
 const reapBatch = 500
 
 // flagOverdue sets the deadline's flag on one saga. One that cannot be flagged

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -9,8 +10,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/engine"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/workflow"
 )
 
 var cancel = saga.CancelRequested{By: "somebody", Reason: "changed their mind"}
@@ -171,6 +174,35 @@ func TestDeadlineTurnsASagaBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// More sagas than the reaper reads at once stay overdue for ever, because their
+// workflow cannot be read. The deadline of a later one passes all the same.
+func TestOverdueSagasThatCannotBeFlaggedDoNotHideOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		lost := named("lost", "u")
+		lost.TimeoutMS = 1000
+		for range 1001 {
+			w.createUnowned(lost)
+		}
+		w.participants.manner = when(1, saga.Execute, always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}))
+		a := w.start("a", func(c *engine.Config) {
+			c.Definition = func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+				if name == "lost" {
+					return nil, errors.New("it cannot be read")
+				}
+				return w.definition(ctx, tenant, name, version)
+			}
+		})
+		d := steps("uu")
+		d.TimeoutMS = 3000
+		id := a.create(d)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if s := w.state(id); s != saga.TimedOut {
+			t.Errorf("seven seconds after its deadline the saga is %s", s)
+		}
+	})
 }
 
 func TestDeadlineOfTheCompensationEndsItDirty(t *testing.T) {

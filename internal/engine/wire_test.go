@@ -235,8 +235,8 @@ func (c *wire) Due(ctx context.Context, owner int64, idle time.Duration, limit i
 	return out, errors.Join(lost, err)
 }
 
-func (c *wire) Overdue(ctx context.Context, limit int) (out []saga.Loaded, err error) {
-	if lost := c.do(request{op: reaping}, func() { out, err = c.Sagas.Overdue(ctx, limit) }); lost != nil {
+func (c *wire) Overdue(ctx context.Context, after saga.Deadline, limit int) (out []saga.Deadline, err error) {
+	if lost := c.do(request{op: reaping}, func() { out, err = c.Sagas.Overdue(ctx, after, limit) }); lost != nil {
 		return nil, lost
 	}
 	return out, err

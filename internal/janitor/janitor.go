@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -17,7 +19,7 @@ import (
 // Store is what the janitor needs of the database.
 type Store interface {
 	Stuck(ctx context.Context) (stuck int, live map[saga.State]int, err error)
-	Neglected(ctx context.Context, after time.Duration, failures, limit int) ([]saga.Stalled, error)
+	Neglected(ctx context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next uuid.UUID, err error)
 	ExpireKeys(ctx context.Context, keep time.Duration) (int64, error)
 	RollUp(ctx context.Context) error
 }
@@ -117,20 +119,31 @@ func check(ctx context.Context, cfg Config) {
 	cfg.Counted(stuck, live)
 }
 
-// raiseBatch bounds the sagas that one round looks at.
+// raiseBatch is how many sagas are read at once.
 const raiseBatch = 200
 
 // raise has sagas that make no progress need attention. Any node may: a saga
 // that moves meanwhile is stale, and left alone. It needs none any more as soon
 // as it moves (saga.Apply), or when somebody acknowledges it.
 func raise(ctx context.Context, cfg Config) {
-	stalled, err := cfg.Store.Neglected(ctx, cfg.StalledAfter, cfg.StalledFailures, raiseBatch)
-	if err != nil {
-		if ctx.Err() == nil {
-			cfg.Log.WarnContext(ctx, "cannot look for sagas that make no progress", slog.Any("error", err))
+	q := saga.NeglectedQuery{Idle: cfg.StalledAfter, Failures: cfg.StalledFailures, Limit: raiseBatch}
+	for ctx.Err() == nil {
+		stalled, next, err := cfg.Store.Neglected(ctx, q)
+		if err != nil {
+			if ctx.Err() == nil {
+				cfg.Log.WarnContext(ctx, "cannot look for sagas that make no progress", slog.Any("error", err))
+			}
+			return
 		}
-		return
+		raisePage(ctx, cfg, stalled)
+		if next == uuid.Nil {
+			return
+		}
+		q.After = next
 	}
+}
+
+func raisePage(ctx context.Context, cfg Config, stalled []saga.Stalled) {
 	for i := range stalled {
 		log := cfg.Log.With(slog.String("saga_id", stalled[i].Saga.ID.String()), slog.String("reason", stalled[i].Reason))
 		change, err := saga.Apply(saga.Run{Saga: stalled[i].Saga}, saga.Neglected{Reason: stalled[i].Reason}, saga.Moment{Now: cfg.Now()})

@@ -30,12 +30,16 @@ type store struct {
 	keep     time.Duration
 	hang     bool // until its context ends
 	stalled  []saga.Stalled
+	unread   bool // the first page of them is empty
 	asked    []any
 }
 
-func (s *store) Neglected(_ context.Context, after time.Duration, failures, limit int) ([]saga.Stalled, error) {
-	s.asked = []any{after, failures, limit > 0}
-	return s.stalled, nil
+func (s *store) Neglected(_ context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next uuid.UUID, err error) {
+	s.asked = []any{q.Idle, q.Failures, q.Limit > 0}
+	if s.unread && q.After == uuid.Nil {
+		return nil, uuid.UUID{1}, nil // a page of sagas that cannot be read
+	}
+	return s.stalled, uuid.Nil, nil
 }
 
 func (s *store) Stuck(ctx context.Context) (int, map[saga.State]int, error) {
@@ -214,7 +218,7 @@ func TestJanitorRaisesAttentionForWhatMakesNoProgress(t *testing.T) {
 		}
 		ended := head(3)
 		ended.State = saga.Completed // it has moved on since it was found
-		s := &store{stalled: []saga.Stalled{{Saga: head(1), Reason: reason}, {Saga: head(2), Reason: reason}, {Saga: ended, Reason: reason}}}
+		s := &store{unread: true, stalled: []saga.Stalled{{Saga: head(1), Reason: reason}, {Saga: head(2), Reason: reason}, {Saga: ended, Reason: reason}}}
 		var committed []saga.Change
 		raised := 0
 		log := work(t, s, 5*time.Second, janitor.Config{

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -155,25 +156,34 @@ func (st *Sagas) Due(_ context.Context, owner int64, idle time.Duration, limit i
 }
 
 // Overdue implements saga.Ownership.
-func (st *Sagas) Overdue(_ context.Context, limit int) ([]saga.Loaded, error) {
+func (st *Sagas) Overdue(_ context.Context, after saga.Deadline, limit int) ([]saga.Deadline, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	now := st.m.now()
 	passed := func(t *time.Time) bool { return t != nil && !t.After(now) }
-	var found []*saga.Saga
+	var page []saga.Deadline
 	for _, s := range st.m.sagas {
 		forward := s.State.Forward() && s.EndCause == nil && passed(s.TimeoutAt)
 		undoing := s.State == saga.Compensating && !s.CompensationExpired && passed(s.CompensationTimeoutAt)
-		if s.SuspendedAt == nil && (forward || undoing) {
-			found = append(found, s)
+		d := saga.Deadline{ID: s.ID}
+		switch {
+		case s.SuspendedAt != nil || !forward && !undoing:
+			continue
+		case forward:
+			d.At = *s.TimeoutAt
+		default:
+			d.At = *s.CompensationTimeoutAt
+		}
+		if byDeadline(d, after) > 0 {
+			page = append(page, d)
 		}
 	}
-	slices.SortFunc(found, func(a, b *saga.Saga) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
-	var out []saga.Loaded
-	for _, s := range found[:min(limit, len(found))] {
-		out = append(out, st.m.loaded(s))
-	}
-	return out, nil
+	slices.SortFunc(page, byDeadline)
+	return page[:min(limit, len(page))], nil
+}
+
+func byDeadline(a, b saga.Deadline) int {
+	return cmp.Or(a.At.Compare(b.At), bytes.Compare(a.ID[:], b.ID[:]))
 }
 
 // Stuck implements saga.Ownership.
@@ -196,13 +206,12 @@ func (st *Sagas) Stuck(context.Context) (int, map[saga.State]int, error) {
 }
 
 // Neglected implements saga.Ownership.
-func (st *Sagas) Neglected(_ context.Context, after time.Duration, failures, limit int) ([]saga.Stalled, error) {
+func (st *Sagas) Neglected(_ context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next uuid.UUID, err error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	since := st.m.now().Add(-after)
-	var out []saga.Stalled
+	since := st.m.now().Add(-q.Idle)
 	for _, s := range st.m.sagas {
-		if s.State.Terminal() || s.SuspendedAt != nil || s.NeedsAttention || len(out) == limit {
+		if s.State.Terminal() || s.SuspendedAt != nil || s.NeedsAttention || bytes.Compare(s.ID[:], q.After[:]) <= 0 {
 			continue
 		}
 		due := s.UpdatedAt
@@ -211,7 +220,7 @@ func (st *Sagas) Neglected(_ context.Context, after time.Duration, failures, lim
 		}
 		reason := ""
 		switch {
-		case s.Failures >= failures:
+		case s.Failures >= q.Failures:
 			reason = saga.ReasonFailing
 		case !due.Before(since):
 		case s.LeaseOwner != nil && st.m.alive(*s.LeaseOwner):
@@ -220,10 +229,15 @@ func (st *Sagas) Neglected(_ context.Context, after time.Duration, failures, lim
 			reason = saga.ReasonUnowned
 		}
 		if reason != "" {
-			out = append(out, saga.Stalled{Saga: copySaga(s), Reason: reason})
+			page = append(page, saga.Stalled{Saga: copySaga(s), Reason: reason})
 		}
 	}
-	return out, nil
+	slices.SortFunc(page, func(a, b saga.Stalled) int { return bytes.Compare(a.Saga.ID[:], b.Saga.ID[:]) })
+	if len(page) >= q.Limit {
+		page = page[:q.Limit]
+		next = page[q.Limit-1].Saga.ID
+	}
+	return page, next, nil
 }
 
 // Node implements saga.Ownership.

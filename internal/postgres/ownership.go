@@ -150,27 +150,40 @@ func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit
 }
 
 // overdueSagas finds deadlines that have passed, the oldest first, of both
-// phases together: each half reads limit rows from its own index.
+// phases together: each half reads limit rows from its own index, from where the
+// page before ended.
 const overdueSagas = `
-SELECT ` + sagaColumns + ` FROM (
-	(SELECT ` + sagaColumns + `, s.timeout_at AS deadline FROM saga.saga_states s
+SELECT s.deadline, s.id FROM (
+	(SELECT s.timeout_at AS deadline, s.id FROM saga.saga_states s
 	  WHERE s.completed_at IS NULL AND s.timeout_at IS NOT NULL AND s.timeout_at <= now()
 	    AND s.state IN (0, 1, 2) AND s.end_cause IS NULL AND s.suspended_at IS NULL
-	  ORDER BY s.timeout_at LIMIT $1)
+	    AND (s.timeout_at, s.id) > ($2, $3)
+	  ORDER BY s.timeout_at, s.id LIMIT $1)
 	UNION ALL
-	(SELECT ` + sagaColumns + `, s.compensation_timeout_at FROM saga.saga_states s
+	(SELECT s.compensation_timeout_at, s.id FROM saga.saga_states s
 	  WHERE s.completed_at IS NULL AND s.compensation_timeout_at IS NOT NULL AND s.compensation_timeout_at <= now()
 	    AND s.state = 4 AND NOT s.compensation_expired AND s.suspended_at IS NULL
-	  ORDER BY s.compensation_timeout_at LIMIT $1)
-) s ORDER BY s.deadline LIMIT $1`
+	    AND (s.compensation_timeout_at, s.id) > ($2, $3)
+	  ORDER BY s.compensation_timeout_at, s.id LIMIT $1)
+) s ORDER BY s.deadline, s.id LIMIT $1`
 
 // Overdue implements saga.Ownership.
-func (st *Sagas) Overdue(ctx context.Context, limit int) ([]saga.Loaded, error) {
-	rows, err := st.db.queryRead(ctx, overdueSagas, limit)
+func (st *Sagas) Overdue(ctx context.Context, after saga.Deadline, limit int) ([]saga.Deadline, error) {
+	rows, err := st.db.queryRead(ctx, overdueSagas, limit, after.At, after.ID)
 	if err != nil {
 		return nil, fmt.Errorf("find overdue sagas: %w", err)
 	}
-	return st.withLogs(ctx, rows)
+	var page []saga.Deadline
+	err = eachRow(rows, func() error {
+		var d saga.Deadline
+		err := rows.Scan(&d.At, &d.ID)
+		page = append(page, d)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find overdue sagas: %w", err)
+	}
+	return page, nil
 }
 
 // countLive counts unfinished sagas; stuck are those not suspended, and neither

@@ -145,19 +145,40 @@ type Ownership interface {
 	// Due returns up to limit sagas of owner whose NextRunAt has passed, and
 	// those it has owned without a change for longer than idle.
 	Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error)
-	// Overdue returns up to limit sagas whose deadline of the present phase
-	// has passed and that are not flagged yet, whoever owns them.
-	Overdue(ctx context.Context, limit int) ([]Loaded, error)
+	// Overdue returns up to limit sagas whose deadline of the present phase has
+	// passed and that are not flagged yet, whoever owns them: in the order of
+	// Deadline, those after the given one. The last of a page gives the next page,
+	// so that sagas that cannot be flagged never hide the others.
+	Overdue(ctx context.Context, after Deadline, limit int) ([]Deadline, error)
 	// Stuck counts sagas nobody will ever look at again (invariant I1): always
 	// zero. Live counts unfinished sagas by state.
 	Stuck(ctx context.Context) (stuck int, live map[State]int, err error)
-	// Neglected returns up to limit sagas that make no progress: nothing has
-	// changed for longer than after since they were due, or the call in flight
-	// has failed at least so many times. Suspended ones, and those that need
-	// attention already, are not among them.
-	Neglected(ctx context.Context, after time.Duration, failures, limit int) ([]Stalled, error)
+	// Neglected returns a page of sagas that make no progress, in the order of
+	// their ids. Suspended ones, and those that need attention already, are not
+	// among them. next is what to ask with as After for the next page, uuid.Nil
+	// when this is the last: sagas that cannot be read are left out, so that a
+	// page may be short, or empty, before the last.
+	Neglected(ctx context.Context, q NeglectedQuery) (page []Stalled, next uuid.UUID, err error)
 	// Node tells who an owner is. known: false when the store has forgotten it.
 	Node(ctx context.Context, owner int64) (n Node, known bool, err error)
+}
+
+// Deadline is the deadline of a saga's present phase: sagas are overdue in the
+// order of their deadlines, those of one moment in that of their ids. The zero
+// Deadline is before all others.
+type Deadline struct {
+	At time.Time
+	ID uuid.UUID
+}
+
+// NeglectedQuery asks for sagas that make no progress: nothing has changed for
+// longer than Idle since they were due, or the call in flight has failed at least
+// Failures times.
+type NeglectedQuery struct {
+	Idle     time.Duration
+	Failures int
+	After    uuid.UUID // only sagas with a greater id
+	Limit    int
 }
 
 // Stalled is a saga that makes no progress, and why: ReasonUnowned and so on.

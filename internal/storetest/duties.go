@@ -19,6 +19,7 @@ var duties = []contract{
 	{"a saga is overdue from its deadline until it is flagged", overdueForward},
 	{"a compensation is overdue from its own deadline until it is flagged", overdueUndo},
 	{"as many overdue sagas come as were asked for, of both phases together", overdueLimit},
+	{"overdue sagas come page by page, the oldest deadline first, each once", overduePages},
 	{"no saga is stuck, and the live ones are counted by state", stuckNone},
 	{"a saga that nobody will ever look at is stuck", stuckSome},
 }
@@ -139,24 +140,29 @@ func dueLimit(f *fixture) {
 	}
 }
 
-func (f *fixture) overdue(limit int) []saga.Loaded {
+func (f *fixture) overdue(after saga.Deadline, limit int) []saga.Deadline {
 	f.t.Helper()
-	loaded, err := f.Ownership.Overdue(f.t.Context(), limit)
+	page, err := f.Ownership.Overdue(f.t.Context(), after, limit)
 	if err != nil {
 		f.t.Fatalf("overdue: %v", err)
 	}
-	return loaded
+	return page
 }
 
-func (f *fixture) wantOverdue(want ...uuid.UUID) []saga.Loaded {
+func (f *fixture) wantOverdue(want ...uuid.UUID) {
 	f.t.Helper()
-	loaded := f.overdue(100)
-	got := make([]uuid.UUID, len(loaded))
-	for i, l := range loaded {
-		got[i] = l.Saga.ID
+	var got []uuid.UUID
+	for _, d := range f.overdue(saga.Deadline{}, 100) {
+		got = append(got, d.ID)
 	}
 	f.sameIDs("overdue", want, got)
-	return loaded
+}
+
+// passDeadline flags a saga that is overdue.
+func (f *fixture) passDeadline(id uuid.UUID) {
+	f.t.Helper()
+	l := f.load(id)
+	f.play(saga.Rebuild(l.Saga, f.def, l.Logs), saga.DeadlinePassed{})
 }
 
 func overdueForward(f *fixture) {
@@ -169,12 +175,15 @@ func overdueForward(f *fixture) {
 	between := f.into(saga.StepCompleted)
 	f.wantOverdue()
 	f.Advance(61 * time.Second)
-	loaded := f.wantOverdue(unowned.ID, pending.ID, running.ID, between.ID)
-	for _, l := range loaded {
-		if diff := cmp.Diff(f.load(l.Saga.ID), l); diff != "" {
-			f.t.Errorf("overdue (-stored +returned):\n%s", diff)
+	all := []uuid.UUID{unowned.ID, pending.ID, running.ID, between.ID}
+	f.wantOverdue(all...)
+	for _, d := range f.overdue(saga.Deadline{}, 100) {
+		if at := f.load(d.ID).Saga.TimeoutAt; !d.At.Equal(*at) {
+			f.t.Errorf("the deadline is %v, want %v", d.At, at)
 		}
-		f.play(saga.Rebuild(l.Saga, f.def, l.Logs), saga.DeadlinePassed{})
+	}
+	for _, id := range all {
+		f.passDeadline(id)
 	}
 	f.wantOverdue()
 }
@@ -186,8 +195,11 @@ func overdueUndo(f *fixture) {
 	f.Advance(29 * time.Second)
 	f.wantOverdue()
 	f.Advance(2 * time.Second)
-	l := f.wantOverdue(undoing.ID)[0]
-	f.play(saga.Rebuild(l.Saga, f.def, l.Logs), saga.DeadlinePassed{})
+	f.wantOverdue(undoing.ID)
+	if d := f.overdue(saga.Deadline{}, 1)[0]; !d.At.Equal(*f.load(d.ID).Saga.CompensationTimeoutAt) {
+		f.t.Errorf("the deadline is %v", d.At)
+	}
+	f.passDeadline(undoing.ID)
 	f.wantOverdue()
 	f.Advance(time.Hour) // the deadline of the forward phase means nothing now
 	f.wantOverdue()
@@ -200,10 +212,33 @@ func overdueLimit(f *fixture) {
 	}
 	f.Advance(2 * time.Minute)
 	for limit, want := range map[int]int{2: 2, 4: 4, 9: 6} {
-		if got := len(f.overdue(limit)); got != want {
+		if got := len(f.overdue(saga.Deadline{}, limit)); got != want {
 			f.t.Errorf("%d of at most %d, want %d", got, limit, want)
 		}
 	}
+}
+
+// overduePages: nobody flags these sagas, and yet each has its turn, once.
+func overduePages(f *fixture) {
+	var want, got []uuid.UUID
+	for range 3 {
+		want = append(want, f.into(saga.Running).ID, f.into(saga.Compensating).ID)
+	}
+	f.Advance(2 * time.Minute)
+	var last saga.Deadline
+	for range len(want) {
+		page := f.overdue(last, 2)
+		for _, d := range page {
+			if d.At.Before(last.At) {
+				f.t.Errorf("the deadline %v comes after %v", d.At, last.At)
+			}
+			got, last = append(got, d.ID), d
+		}
+		if len(page) == 0 {
+			break
+		}
+	}
+	f.sameIDs("overdue, page by page", want, got)
 }
 
 func (f *fixture) wantStuck(want int, states map[saga.State]int) {

@@ -180,7 +180,7 @@ func suspendedIsQuiet(f *fixture) {
 	if got, err := f.Ownership.Claim(f.t.Context(), other, 10); err != nil || len(got) != 0 {
 		f.t.Errorf("claimed %d suspended sagas, %v", len(got), err)
 	}
-	if got, err := f.Ownership.Overdue(f.t.Context(), 10); err != nil || len(got) != 0 {
+	if got, err := f.Ownership.Overdue(f.t.Context(), saga.Deadline{}, 10); err != nil || len(got) != 0 {
 		f.t.Errorf("%d suspended sagas are overdue, %v", len(got), err)
 	}
 	if got, err := f.Ownership.Due(f.t.Context(), f.owner, time.Second, 10); err != nil || len(got) != 0 {
@@ -207,15 +207,24 @@ func neglectedIsFound(f *fixture) {
 	retried := f.play(f.stored(f.owned(f.owner))[0], f.done(`1`), f.unanswered())
 	suspended := f.play(f.stored(f.unowned())[0], saga.SuspendRequested{})
 	find := func(failures int) map[uuid.UUID]string {
-		found, err := f.Ownership.Neglected(f.t.Context(), time.Minute, failures, 10)
-		if err != nil {
-			f.t.Fatal(err)
-		}
 		out := map[uuid.UUID]string{}
-		for _, n := range found {
-			out[n.Saga.ID] = n.Reason
+		q := saga.NeglectedQuery{Idle: time.Minute, Failures: failures, Limit: 2}
+		for {
+			page, next, err := f.Ownership.Neglected(f.t.Context(), q)
+			if err != nil || len(page) > q.Limit {
+				f.t.Fatalf("%d of at most %d, %v", len(page), q.Limit, err)
+			}
+			for _, n := range page {
+				if out[n.Saga.ID] != "" {
+					f.t.Errorf("saga %s is on two pages", n.Saga.ID)
+				}
+				out[n.Saga.ID] = n.Reason
+			}
+			if next == uuid.Nil {
+				return out
+			}
+			q.After = next
 		}
-		return out
 	}
 	if got := find(2); len(got) != 0 {
 		f.t.Errorf("found at once: %v", got)
