@@ -40,8 +40,8 @@ func (s *session) intake(ctx context.Context) {
 		for ctx.Err() == nil {
 			more := s.resumeReady(ctx)
 			if claim {
-				got, full := s.claimSome(ctx)
-				claim = full // a full batch, or no room: there may be more
+				got, left := s.claimSome(ctx)
+				claim = left
 				more = more || got
 			}
 			if !more {
@@ -73,9 +73,9 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 	return err == nil
 }
 
-// claimSome claims as many sagas as there is room for. full: there may be more.
+// claimSome claims as many sagas as there is room for. left: there may be more.
 // Without a lease it claims nothing: it could only take from the living.
-func (s *session) claimSome(ctx context.Context) (got, full bool) {
+func (s *session) claimSome(ctx context.Context) (got, left bool) {
 	if !s.trusted() {
 		return false, false
 	}
@@ -93,9 +93,8 @@ func (s *session) claimSome(ctx context.Context) (got, full bool) {
 		loaded = nil // nobody knows whether the claim was committed; if it was, they are adopted as strays
 	}
 	s.e.cfg.Observer.Claimed(len(loaded))
-	full = len(loaded) == len(taken)
 	s.startLoaded(ctx, loaded, taken, s.start)
-	return len(loaded) > 0, full
+	return len(loaded) > 0, len(loaded) > 0
 }
 
 // startLoaded starts those of loaded that are this node's and gives unused slots back.

@@ -55,6 +55,7 @@ type memory struct {
 	restored map[uuid.UUID]time.Time // live ones that came back, and when
 	keys     map[keyID]keyRow
 	nodes    map[int64]*nodeRow
+	lastTurn uuid.UUID // the tenant that a claim served last
 	heads    map[nameID]*head
 	audit    []saga.AuditEvent // in the order in which it was written
 	seals    map[uuid.UUID][]saga.Seal

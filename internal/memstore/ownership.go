@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -64,11 +65,13 @@ func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded
 		case s.State.Terminal() || s.SuspendedAt != nil:
 		case s.LeaseOwner == nil && s.NextRunAt != nil && !s.NextRunAt.After(now):
 			free = append(free, s)
-		case s.LeaseOwner != nil && !st.m.alive(*s.LeaseOwner):
+		case s.LeaseOwner != nil && *s.LeaseOwner != owner && !st.m.alive(*s.LeaseOwner):
 			left = append(left, s)
 		}
 	}
 	slices.SortFunc(free, func(a, b *saga.Saga) int { return a.NextRunAt.Compare(*b.NextRunAt) })
+	slices.SortFunc(left, func(a, b *saga.Saga) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	left, free = st.m.inTurn(left, limit), st.m.inTurn(free, limit)
 	var out []saga.Loaded
 	// What is left behind comes first: it has an end, a backlog may have none.
 	for i, s := range append(left, free...) {
@@ -76,8 +79,32 @@ func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded
 			break
 		}
 		out = append(out, st.m.loaded(st.m.claim(s, owner, i < len(left), now)))
+		st.m.lastTurn = s.Tenant.ID
 	}
 	return out, nil
+}
+
+// inTurn gives the tenants of sagas their shares of limit, the tenant after the
+// last turn first.
+func (m *memory) inTurn(sagas []*saga.Saga, limit int) []*saga.Saga {
+	byTenant := map[uuid.UUID][]*saga.Saga{}
+	for _, s := range sagas {
+		byTenant[s.Tenant.ID] = append(byTenant[s.Tenant.ID], s)
+	}
+	before := func(id uuid.UUID) bool { return bytes.Compare(id[:], m.lastTurn[:]) <= 0 }
+	tenants := slices.SortedFunc(maps.Keys(byTenant), func(a, b uuid.UUID) int {
+		if before(a) != before(b) {
+			return map[bool]int{true: 1, false: -1}[before(a)]
+		}
+		return bytes.Compare(a[:], b[:])
+	})
+	tenants = tenants[:min(limit, len(tenants))]
+	var out []*saga.Saga
+	for _, id := range tenants {
+		share := (limit + len(tenants) - 1) / len(tenants)
+		out = append(out, byTenant[id][:min(share, len(byTenant[id]))]...)
+	}
+	return out
 }
 
 // claim is one row of the claim statement; taken: from a dead owner.

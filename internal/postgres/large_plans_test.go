@@ -105,7 +105,8 @@ func testPlans(t *testing.T, l large) {
 			for _, p := range []plan{explain(t, writers, tt.query, tt.args...), explainGeneric(t, writers, tt.query, tt.args...)} {
 				check(t, p, tt.indexes...)
 				wantNestedLoops(t, p)
-				if tt.name == claiming && p.has("Sort") {
+				// What a dead node had in flight has no due time, and is sorted by its age.
+				if s := strings.ReplaceAll(p.String(), "Incremental Sort", ""); tt.name == claiming && strings.Contains(s, "Sort (Index") {
 					t.Errorf("a claim sorts the whole backlog:\n%s", p)
 				}
 			}
@@ -176,7 +177,7 @@ var enginePurposes = []purpose{
 	{"sagas for the engine", postgres.LoadSagas, []any{array(somebody, big)}, []string{"saga_states_pkey"}},
 	{"S1-39 step logs for the engine", postgres.LoadLogs, []any{array(somebody, big)}, []string{"idx_saga_step_logs_saga_id_step_index"}},
 	{"a node's due sagas", postgres.DueSagas, []any{1, 5000, 100}, []string{"idx_saga_runnable"}},
-	{"S2-43, S2-48, S2-109, S4-18 overdue sagas of both phases", postgres.OverdueSagas, []any{100}, []string{"idx_sagas_timeout", "idx_saga_filter_state_timeout"}},
+	{"S2-43, S2-48, S2-109, S4-18 overdue sagas of both phases", postgres.OverdueSagas, []any{100, "-infinity", uuid.Nil}, []string{"idx_sagas_timeout", "idx_saga_filter_state_timeout"}},
 	{"live sagas by state", postgres.CountLive, nil, []string{"idx_saga_states_status|idx_saga_runnable"}},
 	{"releasing sagas", postgres.ReleaseSagas, []any{1, array(somebody, big)}, []string{"saga_states_pkey"}},
 	{"the unfinished saga of a business key", postgres.ActiveKey("$1::uuid", "$2", "$3"), []any{big, "w1", "key-300"}, []string{"uq_saga_business_key"}},
@@ -217,7 +218,7 @@ var handWritten = []purpose{
 	{"S2-101, S2-113 events of a trace", `SELECT * FROM saga.saga_events WHERE trace_id = 'trace-12000' ORDER BY id`, nil, []string{"idx_event_trace_id"}},
 }
 
-const claiming = "S1-53, S2-112 claiming, from dead nodes too, without a sort"
+const claiming = "S1-53, S2-112 claiming, from dead nodes too, in turns of the tenants"
 
 // writePurposes run on the writers' connections, prepared.
 func writePurposes(t *testing.T) []purpose {
@@ -225,7 +226,7 @@ func writePurposes(t *testing.T) []purpose {
 		{"committing a batch", postgres.CommitSagas, postgres.CommitParameters(t, someChanges(64)), []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
 		{"committing a batch with an intervention", postgres.CommitOperated, postgres.CommitParameters(t, operated(someChanges(64))), []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
 		{"creating a batch", postgres.CreateSagas, postgres.CreateParameters(t, someSagas(64)), []string{"workflows_pkey", "saga_states_archive_pkey"}},
-		{claiming, postgres.ClaimSagas, []any{1, 64}, []string{"idx_saga_runnable", "saga_states_pkey"}},
+		{claiming, postgres.ClaimSagas, []any{1, 64, uuid.Nil}, []string{"idx_saga_runnable", "saga_states_pkey"}},
 	}
 }
 

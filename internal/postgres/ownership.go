@@ -53,61 +53,6 @@ func (st *Sagas) Resign(ctx context.Context, owner int64) error {
 	return nil
 }
 
-// claimSagas takes what dead nodes left behind, and what waits unowned and is
-// due, oldest first. The former comes first, because it has an end, and a
-// backlog may have none. The claim is a change: version and epoch grow, so that
-// whoever held the saga before can write nothing more. A dead owner may have
-// sent the call in flight; its RUNNING logs are closed. The state stays: it moves
-// with the call's outcome, in a change that tells the audit trail of it.
-const claimSagas = `
-WITH dead AS MATERIALIZED (
-	SELECT id FROM saga.engine_nodes WHERE lease_until <= now()
-), waiting AS MATERIALIZED (
-	SELECT id, false AS taken FROM saga.saga_states
-	 WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner IS NULL AND next_run_at <= now()
-	 ORDER BY lease_owner, next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED -- the index's order: no sort of the whole backlog
-), left_behind AS MATERIALIZED (
-	SELECT o.id, true AS taken FROM dead d CROSS JOIN LATERAL (
-		SELECT id, version FROM saga.saga_states s
-		 WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND s.lease_owner = d.id
-		 LIMIT $2 FOR UPDATE SKIP LOCKED) o
-	  -- A row that its owner still changed after this statement began is locked in
-	  -- its newest version, while the step log of that change is not visible here
-	  -- and could not be closed: left for the next claim.
-	  JOIN saga.saga_states seen ON seen.id = o.id AND seen.version = o.version
-	 LIMIT $2
-), picked AS MATERIALIZED (
-	SELECT id, taken FROM left_behind UNION ALL SELECT id, taken FROM waiting LIMIT $2
-), runs AS MATERIALIZED ( -- job runs go on, whoever drives their sagas (decision 0039)
-	SELECT l.saga_id AS id FROM picked p JOIN saga.saga_step_logs l ON l.saga_id = p.id
-	 WHERE p.taken AND l.completed_at IS NULL AND l.outcome_code = 'job_run'
-), closed AS (
-	UPDATE saga.saga_step_logs l
-	   SET status = 'FAILED', completed_at = now(), updated_at = now(), outcome_code = 'owner_lost',
-	       error = jsonb_build_object('code', 'owner_lost', 'message', 'the node that made this call was lost; the call is repeated',
-	                                  'type', 'network', 'retryable', true, 'timestamp', now())
-	  FROM picked p WHERE p.taken AND l.saga_id = p.id AND l.completed_at IS NULL -- RUNNING; see commitSagas
-	   AND l.outcome_code IS DISTINCT FROM 'job_run'
-)
-UPDATE saga.saga_states s
-   SET lease_owner = $1, lease_epoch = s.lease_epoch + 1, version = s.version + 1, updated_at = now(),
-       next_run_at = CASE WHEN p.taken AND s.next_run_at > now() THEN s.next_run_at END,
-       started_at = coalesce(s.started_at, now()),
-       step_attempt = CASE WHEN p.taken AND s.id NOT IN (SELECT id FROM runs) OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
-       step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2) AND s.id NOT IN (SELECT id FROM runs))
-  FROM picked p
- WHERE s.id = p.id
-RETURNING ` + sagaColumns
-
-// Claim implements saga.Ownership.
-func (st *Sagas) Claim(ctx context.Context, owner int64, limit int) ([]saga.Loaded, error) {
-	rows, err := st.db.queryWrite(ctx, claimSagas, owner, limit)
-	if err != nil {
-		return nil, fmt.Errorf("claim sagas: %w", err)
-	}
-	return st.withLogs(ctx, rows)
-}
-
 // releaseSagas locks in id order, as commitSagas does and for the same reason.
 const releaseSagas = `
 WITH mine AS MATERIALIZED (

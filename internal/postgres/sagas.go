@@ -14,10 +14,13 @@ import (
 )
 
 // Sagas is saga.Store and saga.Ownership on PostgreSQL.
-type Sagas struct{ db *DB }
+type Sagas struct {
+	db    *DB
+	turns turns // of tenants, in claims
+}
 
 // NewSagas returns the saga store of db.
-func NewSagas(db *DB) *Sagas { return &Sagas{db} }
+func NewSagas(db *DB) *Sagas { return &Sagas{db: db} }
 
 // sagaColumns are the head's columns in the order of scanSaga; %[1]s is the table's alias.
 const sagaColumns = `s.id, s.tenant_id, s.tenant_region, s.tenant_major, s.tenant_minor, s.saga_type,

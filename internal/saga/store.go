@@ -137,7 +137,11 @@ type Ownership interface {
 	// Claim makes owner the owner of up to limit sagas that wait unowned and
 	// are due, or whose owner's lease has ended (LeaseEpoch+1, Attempt as the
 	// next call must bear it, Uncertain when the dead owner may have sent it).
-	// Steps recorded RUNNING by the dead owner are closed as FAILED.
+	// Steps recorded RUNNING by the dead owner are closed as FAILED. Tenants take
+	// turns: those of one claim have equal shares of it, each its oldest sagas,
+	// and the next claim begins with the tenant after the last one. A tenant with
+	// few sagas leaves some of its share, so fewer than limit do not mean that
+	// nothing is left; none does.
 	Claim(ctx context.Context, owner int64, limit int) ([]Loaded, error)
 	// Release gives up those of ids that owner drives, so that anybody may claim
 	// them when they are due. No call of theirs may be in flight.

@@ -63,7 +63,7 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 // as long as its test; it is called once per test, because ownership does not
 // know tenants.
 func Ownership(t *testing.T, open func(t *testing.T) Env) {
-	run(t, map[string][]contract{"leases": leases, "claim": claims, "duties": duties, "suspensions": suspensions}, open)
+	run(t, map[string][]contract{"leases": leases, "claim": claims, "turns": turns, "duties": duties, "suspensions": suspensions}, open)
 }
 
 // Archive tests saga.Archive. open returns a new Env that lasts as long as its test.

@@ -1,0 +1,117 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+var turns = []contract{
+	{"tenants take turns in what waits unowned, each with its oldest sagas", turnsOfUnowned},
+	{"tenants take turns in what a dead node left behind", turnsOfLeftBehind},
+	{"a claim of one saga goes on with the next tenant", turnsOneByOne},
+	{"a tenant whose sagas are not due yet loses nobody a turn", turnsOfDue},
+}
+
+// tenants returns two more tenants that have the fixture's workflow.
+func (f *fixture) tenants() [3]saga.Tenant {
+	f.t.Helper()
+	all := [3]saga.Tenant{f.tenant, {ID: newID()}, {ID: newID()}}
+	for _, t := range all[1:] {
+		if _, _, err := f.Env.Workflows.Register(f.t.Context(), t.ID, f.def, false, f.now()); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func forTenant(t saga.Tenant) func(*saga.NewSaga) { return func(n *saga.NewSaga) { n.Tenant = t } }
+
+// crowd stores 40 sagas of the first tenant, and then 3 of the second and 1 of
+// the third, made by newSaga. It returns the ids of each, the oldest first.
+func (f *fixture) crowd(all [3]saga.Tenant, newSaga func(...func(*saga.NewSaga)) saga.NewSaga) map[uuid.UUID][]uuid.UUID {
+	f.t.Helper()
+	ids := map[uuid.UUID][]uuid.UUID{}
+	for i, n := range []int{40, 3, 1} {
+		for range n {
+			s := newSaga(forTenant(all[i]))
+			f.stored(s)
+			ids[all[i].ID] = append(ids[all[i].ID], s.ID)
+		}
+	}
+	return ids
+}
+
+// wantTurns claims three times four sagas. The tenants with few must have got
+// all of theirs, the one with many some of its oldest.
+func (f *fixture) wantTurns(all [3]saga.Tenant, ids map[uuid.UUID][]uuid.UUID) {
+	f.t.Helper()
+	got := map[uuid.UUID][]uuid.UUID{}
+	for range 3 {
+		for _, l := range f.claim(f.owner, 4) {
+			got[l.Saga.Tenant.ID] = append(got[l.Saga.Tenant.ID], l.Saga.ID)
+		}
+	}
+	for i, t := range all {
+		want := ids[t.ID]
+		if i == 0 {
+			n := len(got[t.ID])
+			if n < 4 {
+				f.t.Errorf("the tenant with many has got %d of 12", n)
+			}
+			want = want[:n]
+		}
+		slices.SortFunc(got[t.ID], func(a, b uuid.UUID) int { return slices.Index(ids[t.ID], a) - slices.Index(ids[t.ID], b) })
+		if !slices.Equal(got[t.ID], want) {
+			f.t.Errorf("tenant %d has got %v, want %v", i, got[t.ID], want)
+		}
+	}
+}
+
+func turnsOfUnowned(f *fixture) {
+	all := f.tenants()
+	f.wantTurns(all, f.crowd(all, f.unowned))
+}
+
+func turnsOfLeftBehind(f *fixture) {
+	all := f.tenants()
+	dead, die := f.dead()
+	ids := f.crowd(all, func(change ...func(*saga.NewSaga)) saga.NewSaga { return f.owned(dead, change...) })
+	die()
+	f.wantTurns(all, ids)
+}
+
+func turnsOneByOne(f *fixture) {
+	all := f.tenants()
+	f.crowd(all, f.unowned)
+	served := map[uuid.UUID]int{}
+	for range 6 {
+		for _, l := range f.claim(f.owner, 1) {
+			served[l.Saga.Tenant.ID]++
+		}
+	}
+	// The third has one only; the other two share the rest.
+	if a, b, c := served[all[0].ID], served[all[1].ID], served[all[2].ID]; c != 1 || a+b != 5 || a < 2 || b < 2 {
+		f.t.Errorf("of six claims the tenants had %d, %d and %d", a, b, c)
+	}
+}
+
+func turnsOfDue(f *fixture) {
+	all := f.tenants()
+	later := f.now().Add(24 * time.Hour)
+	f.stored(f.unowned(forTenant(all[0]), func(n *saga.NewSaga) { n.NextRunAt = &later }))
+	f.stored(f.unowned(forTenant(all[1]), func(n *saga.NewSaga) { n.NextRunAt = &later }))
+	due := f.unowned(forTenant(all[2]))
+	f.stored(due)
+	for range 2 { // of two, one could be spent on each of the others
+		for _, l := range f.claim(f.owner, 1) {
+			if l.Saga.ID == due.ID {
+				return
+			}
+		}
+	}
+	f.t.Error("the only saga that is due was not claimed")
+}
