@@ -3405,6 +3405,11 @@ type DeadLetterPlace struct {
 	Offset    int64  `json:"offset"`
 	Partition int32  `json:"partition"`
 	Topic     string `json:"topic"`
+
+	// TopicID Of `read_from`: the id of the topic as Kafka's tools show it, which tells apart topics that bore
+	// the name one after the other. Absent where it is not known: of brokers before 3.1, and of letters
+	// that were read by a version of Skald that did not ask for it.
+	TopicID *string `json:"topic_id,omitempty"`
 }
 
 // DeadLetterPolicy defines model for DeadLetterPolicy.

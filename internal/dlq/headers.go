@@ -54,6 +54,9 @@ func (in Intake) Arrival(r Record) Arrival {
 		TenantID: in.Tenant, Source: FromKafka, Arrived: &r.Place, Content: r.Content, MaxRetries: -1,
 		CorrelationID: t.correlation, TraceID: t.trace,
 	}}
+	if sensible(r.Timestamp) {
+		a.Written = r.Timestamp
+	}
 	in.origin(&a, &t, r)
 	a.bounce(&t)
 	a.failure(&t)

@@ -84,13 +84,6 @@ type Content struct {
 	Payload []byte // nil: none (a tombstone)
 }
 
-// Place is a record's position in Kafka.
-type Place struct {
-	Topic     string
-	Partition int32
-	Offset    int64
-}
-
 // Origin is the record before it became a dead letter, as far as it is known.
 type Origin struct {
 	Partition *int32

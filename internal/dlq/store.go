@@ -91,6 +91,7 @@ type Arrival struct {
 	BounceOf  uuid.UUID // root id of x-dlq-message-id; zero: it never was here
 	BounceOn  int       // generation of x-dlq-generation: that of the parent
 	OnRedrive uuid.UUID // of x-dlq-redrive-id; zero: it was not driven in bulk
+	Written   time.Time // the record's timestamp; zero: it has none
 }
 
 // Letters is dead letters as their users see them. A tenant sees only its own;
@@ -143,7 +144,8 @@ type Claim struct {
 // counted by the database's clock.
 type Queue interface {
 	// Arrive stores what was read from Kafka: durable on return, each record once
-	// by its Place; records that were there before are left as they are. A bounce
+	// by its Place, or where the topic's id is not known by what is stored at it
+	// (Letter.Doubles); records that were there before are left as they are. A bounce
 	// is linked to its parent, which becomes BOUNCED. Fault Invalid: the database
 	// refuses the content of one of them, and nothing of the batch is stored.
 	Arrive(ctx context.Context, batch []Arrival) (stored int, err error)

@@ -116,7 +116,7 @@ func toAPIPlace(p *dlq.Place) *api.DeadLetterPlace {
 	if p == nil {
 		return nil
 	}
-	return &api.DeadLetterPlace{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset}
+	return &api.DeadLetterPlace{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset, TopicID: unlessEmpty(p.ID())}
 }
 
 func toAPIAttempts(attempts []dlq.Attempt) []api.DeadLetterAttempt {

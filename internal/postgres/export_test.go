@@ -55,6 +55,7 @@ var (
 	PushLetters      = pushLetters
 	ArriveLetters    = arriveLetters
 	ArriveAlike      = arriveAlike
+	AtPlaces         = atPlaces
 	KnownLetters     = knownLetters
 	GetLetter        = getLetter
 	Lineage          = lineage

@@ -35,7 +35,8 @@ const letterColumns = `m.id, m.tenant_id, m.seq, m.version, m.source, m.original
 	m.error_stack, m.message_key, m.headers, m.payload_raw, m.payload_encoding, m.fingerprint, m.saga_id, m.step_index, m.step_name,
 	m.step_action, m.job_run_id, m.webhook_id, m.delivery_id, m.correlation_id, m.trace_id, m.dedupe_key, m.labels, m.assignee, m.note,
 	m.status, m.resolution, m.retry_count, m.max_retries, m.next_retry_at, m.last_retry_at, m.terminal_at, m.retry_token,
-	m.retry_lease_until, m.redrive_id, m.target, m.revision, m.ordered, m.root_id, m.parent_id, m.generation, m.created_at, m.updated_at`
+	m.retry_lease_until, m.redrive_id, m.target, m.revision, m.ordered, m.root_id, m.parent_id, m.generation, m.created_at, m.updated_at,
+	m.dlq_topic_id`
 
 // The fields of a letter that are sealed, and of its revisions, by number. The
 // archive takes rows as they are.
@@ -61,6 +62,7 @@ func (db *DB) scanLetter(row scanner, more ...any) (dlq.Letter, error) {
 		topic     sql.NullString
 		partition sql.NullInt32
 		offset    sql.NullInt64
+		topicID   uuid.UUID
 	}
 	var index sql.NullInt64
 	var step, action, dedupe, resolution sql.NullString
@@ -73,12 +75,13 @@ func (db *DB) scanLetter(row scanner, more ...any) (dlq.Letter, error) {
 		&action, &run, &webhook, &delivery, &l.CorrelationID, &l.TraceID, &dedupe, pq.Array(&l.Labels), &l.Assignee, &l.Note,
 		&l.Status, &resolution, &l.RetryCount, &l.MaxRetries, &l.NextRetryAt, &l.LastRetryAt, &l.TerminalAt, &token,
 		&l.LeaseUntil, &redrive, &target, &l.Revision, &l.Ordered, &l.RootID, &parent, &l.Generation, &l.CreatedAt, &l.UpdatedAt,
+		&arrived.topicID,
 	}
 	if err := row.Scan(append(dest, more...)...); err != nil {
 		return l, err
 	}
 	if arrived.topic.Valid {
-		l.Arrived = &dlq.Place{Topic: arrived.topic.String, Partition: arrived.partition.Int32, Offset: arrived.offset.Int64}
+		l.Arrived = &dlq.Place{Topic: arrived.topic.String, Partition: arrived.partition.Int32, Offset: arrived.offset.Int64, TopicID: arrived.topicID}
 	}
 	l.Link = dlq.Link{
 		SagaID: saga.UUID, StepIndex: int(index.Int64), StepName: step.String, Action: action.String,

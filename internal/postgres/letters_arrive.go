@@ -32,18 +32,11 @@ func (st *LetterQueue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored 
 	slices.SortStableFunc(batch, func(a, b dlq.Arrival) int {
 		return cmp.Or(cmp.Compare(a.Arrived.Topic, b.Arrived.Topic), cmp.Compare(a.Arrived.Partition, b.Arrived.Partition), cmp.Compare(a.Arrived.Offset, b.Arrived.Offset))
 	})
-	try := func(sure bool) (n int, err error) {
-		return again(func() (int, error) {
-			err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
-				n, err = st.arrive(ctx, tx, slices.Clone(batch), sure)
-				return err
-			})
-			return n, err
-		})
-	}
-	stored, err = try(true)
+	stored, err = again(func() (int, error) {
+		return len(batch), st.db.inWrite(ctx, func(tx *sqlx.Tx) error { return st.arriveNew(ctx, tx, slices.Clone(batch)) })
+	})
 	if errors.Is(err, errKnown) || sqlState(err) == "23505" {
-		stored, err = try(false)
+		stored, err = st.arriveRest(ctx, batch)
 	}
 	if err != nil {
 		return 0, outage("store dead letters of Kafka", err) // also when it is the commit that failed
@@ -51,35 +44,78 @@ func (st *LetterQueue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored 
 	return stored, nil
 }
 
-// arrive stores a batch; sure: errKnown, or a unique violation, when not all of
-// it is new.
-func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival, sure bool) (int, error) {
-	if err := st.link(ctx, tx, batch); err != nil {
-		return 0, err
+// arriveRest stores what of a batch is not known. Somebody may be storing the same
+// records: what is in the way of one is looked at again.
+func (st *LetterQueue) arriveRest(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
+	for range pushTries {
+		if batch, err = st.unknown(ctx, batch); err != nil || len(batch) == 0 {
+			return stored, err
+		}
+		isNew, err := again(func() (isNew map[uuid.UUID]bool, err error) {
+			return isNew, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+				isNew, err = st.arrive(ctx, tx, slices.Clone(batch))
+				return err
+			})
+		})
+		if err != nil {
+			return stored, err
+		}
+		stored += len(isNew)
+		batch = slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return isNew[a.ID] })
 	}
-	letters := spareLetters.Get().(*newLetters)
-	defer letters.spare()
-	letters.db = st.db
+	return stored, errElusive
+}
+
+// unknown returns the letters of a batch that are of records that nobody has read.
+func (st *LetterQueue) unknown(ctx context.Context, batch []dlq.Arrival) ([]dlq.Arrival, error) {
+	batch = slices.Clone(batch)
+	asked := make([]arrival, len(batch))
 	for i := range batch {
-		if err := letters.add(&batch[i].Letter); err != nil {
-			return 0, err
+		asked[i] = arrival{&batch[i].Letter, batch[i].Written}
+	}
+	known, err := st.db.settlePlaces(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	var left []dlq.Arrival
+	for i := range batch {
+		if _, is := known[i]; !is {
+			left = append(left, batch[i])
 		}
 	}
-	if sure {
-		if err := st.storeNew(ctx, tx, letters, len(batch)); err != nil {
-			return 0, err
-		}
-		return len(batch), st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil }))
+	return left, nil
+}
+
+// arriveNew stores a batch that nobody has looked for yet; errKnown, or a unique
+// violation, when not all of it is new.
+func (st *LetterQueue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {
+	letters, err := st.travelling(ctx, tx, batch)
+	if err != nil {
+		return err
 	}
+	defer letters.spare()
+	if err := st.storeNew(ctx, tx, letters, len(batch)); err != nil {
+		return err
+	}
+	return st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil }))
+}
+
+// arrive stores a batch that unknown has left, and tells what of it was new.
+func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (isNew map[uuid.UUID]bool, err error) {
+	letters, err := st.travelling(ctx, tx, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer letters.spare()
 	insert, err := st.db.preparedIn(ctx, tx, pushLetters)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	rows, err := insert.QueryContext(ctx, letters.parameters()...)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	isNew := map[uuid.UUID]bool{}
+	isNew = map[uuid.UUID]bool{}
 	err = eachRow(rows, func() error {
 		var id uuid.UUID
 		var seq int64
@@ -88,9 +124,25 @@ func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arri
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return len(isNew), st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
+	return isNew, st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
+}
+
+// travelling returns a batch as it travels, linked to what it came back from.
+func (st *LetterQueue) travelling(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (*newLetters, error) {
+	if err := st.link(ctx, tx, batch); err != nil {
+		return nil, err
+	}
+	letters := spareLetters.Get().(*newLetters)
+	letters.db = st.db
+	for i := range batch {
+		if err := letters.add(&batch[i].Letter); err != nil {
+			letters.spare()
+			return nil, err
+		}
+	}
+	return letters, nil
 }
 
 // storeNew stores n letters that are expected to be new.
@@ -111,7 +163,7 @@ func (st *LetterQueue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLe
 	if stored, err := done.RowsAffected(); err != nil {
 		return err
 	} else if stored < int64(n) {
-		return errKnown // in the archive
+		return errKnown // in the archive, or at a place that has to be looked at
 	}
 	return nil
 }

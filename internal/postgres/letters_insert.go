@@ -35,6 +35,7 @@ var letterInserts = [...]struct {
 	{"labels", "text", "::text[]", true}, {"assignee", "text", "", true}, {"note", "text", "", true}, {"resolution", "text", "", true},
 	{"next_retry_at", "timestamptz", "", false}, {"terminal_at", "timestamptz", "", true}, {"redrive_id", "uuid", "", true}, {"target", "text", "::jsonb", true},
 	{"revision", "bigint", "", true}, {"ordered", "bool", "", false}, {"root_id", "uuid", "", false}, {"parent_id", "uuid", "", true}, {"generation", "bigint", "", true},
+	{"dlq_topic_id", "uuid", "", false},
 }
 
 // groupInserts are the columns of the distinct groups of a batch, in the order
@@ -73,7 +74,8 @@ func letterRows(once bool) (names, values, from string) {
 //   - stored (id, tenant_id, seq, original_topic, fingerprint, created_at): the
 //     letters that are new, in the order of the batch. One whose dedupe key,
 //     place in Kafka or id is there already is not in it (archived places and
-//     ids count too), and what is there stays as it is.
+//     ids count too), and what is there stays as it is. Places are those that
+//     settlePlaces left: of one without the topic's id it has looked what is there.
 //   - the groups of those, and their arrivals by topic and minute; a RESOLVED
 //     group becomes REGRESSED, with an operator.Action by nobody.
 //
@@ -94,8 +96,9 @@ func insertLetters() string {
 	  FROM ` + from + `
 	 WHERE (SELECT a.id FROM dlq.dlq_messages_archive a WHERE a.id = l.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
 	   AND (l.dlq_topic IS NULL OR (SELECT a.id FROM dlq.dlq_messages_archive a
-	        WHERE a.tenant_id = l.tenant_id AND a.dlq_topic = l.dlq_topic AND a.dlq_partition = l.dlq_partition AND a.dlq_offset = l.dlq_offset LIMIT 1) IS NULL)
-	 ORDER BY l.dlq_topic, l.dlq_partition, l.dlq_offset, l.n
+	        WHERE a.tenant_id = l.tenant_id AND a.dlq_topic = l.dlq_topic AND a.dlq_partition = l.dlq_partition AND a.dlq_offset = l.dlq_offset
+	          AND a.dlq_topic_id = l.dlq_topic_id LIMIT 1) IS NULL)
+	 ORDER BY l.dlq_topic, l.dlq_partition, l.dlq_offset, l.dlq_topic_id, l.n
 	ON CONFLICT DO NOTHING
 	RETURNING m.id, m.tenant_id, m.seq, m.original_topic, m.fingerprint, m.created_at
 ), known AS MATERIALIZED (
@@ -321,6 +324,11 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	next().uuid(l.RootID)
 	next().uuidUnlessZero(l.ParentID)
 	next().int(int64(l.Generation))
+	if l.Arrived == nil {
+		next().uuid(uuid.Nil)
+	} else {
+		next().uuid(l.Arrived.TopicID)
+	}
 	return c.addGroup(l)
 }
 

@@ -14,8 +14,9 @@ import (
 // for a seventh less: a letter that is there already is not passed over but an
 // error (a unique violation), so that no index is asked for it before; what the
 // batch adds to groups and arrivals is counted before it travels; and whether any is
-// in the archive is asked of whole stretches of a partition. If so, no letter is
-// stored, but the rest is: it has to be rolled back.
+// in the archive, or at the place of a letter that does not know the topic's id, is
+// asked of whole stretches of a partition. If so, no letter is stored, but the rest
+// is: it has to be rolled back.
 func insertNew(once bool) string {
 	names, values, from := letterRows(once)
 	var groups, arrivals, spans arrays
@@ -23,11 +24,16 @@ func insertNew(once bool) string {
 	next := groups.add(afterTerms, groupTallies[:]...)
 	next = arrivals.add(next, arrivalTallies[:]...)
 	spans.add(next, spanTallies[:]...)
-	return `WITH archived AS MATERIALIZED (
+	return `WITH doubtful AS MATERIALIZED (
 	SELECT count(*) AS n
 	  FROM ` + spans.as("s") + `
-	 CROSS JOIN LATERAL (SELECT a.id FROM dlq.dlq_messages_archive a
-	        WHERE a.tenant_id = s.tenant_id AND a.dlq_topic = s.topic AND a.dlq_partition = s.partition AND a.dlq_offset BETWEEN s.first AND s.last LIMIT 1) AS a
+	 CROSS JOIN LATERAL ((SELECT a.id FROM dlq.dlq_messages_archive a
+	        WHERE a.tenant_id = s.tenant_id AND a.dlq_topic = s.topic AND a.dlq_partition = s.partition AND a.dlq_offset BETWEEN s.first AND s.last
+	          AND (a.dlq_topic_id = s.topic_id OR ` + unknownLife("a", "s.topic_id") + `) LIMIT 1)
+	        UNION ALL
+	        (SELECT m.id FROM dlq.dlq_messages m
+	        WHERE m.tenant_id = s.tenant_id AND m.dlq_topic = s.topic AND m.dlq_partition = s.partition AND m.dlq_offset BETWEEN s.first AND s.last
+	          AND ` + unknownLife("m", "s.topic_id") + ` LIMIT 1)) AS a
 ), named AS MATERIALIZED (
 	SELECT * FROM ` + groups.as("n") + `
 ), known AS MATERIALIZED (
@@ -48,7 +54,14 @@ func insertNew(once bool) string {
 	` + intoArrivals + `
 )
 INSERT INTO dlq.dlq_messages AS m (` + names + `)
-SELECT ` + values + ` FROM ` + from + ` WHERE (SELECT a.n FROM archived a) = 0`
+SELECT ` + values + ` FROM ` + from + ` WHERE (SELECT d.n FROM doubtful d) = 0`
+}
+
+// unknownLife is the condition that a letter, or what is asked about, does not know
+// the id of its topic: it has none, or the digest of a record for it.
+func unknownLife(letter, asked string) string {
+	return `(` + letter + `.dlq_topic_id = '` + uuid.Nil.String() + `' OR ` + asked + ` = '` + uuid.Nil.String() + `'
+	          OR substr(` + letter + `.dlq_topic_id::text, 15, 1) = '8')`
 }
 
 // The columns of a tally: of each group beside groupInserts, of the arrivals of a
@@ -56,7 +69,7 @@ SELECT ` + values + ` FROM ` + from + ` WHERE (SELECT a.n FROM archived a) = 0`
 var (
 	groupTallies   = [...]travelling{{"received", "bigint"}, {"first_seen", "timestamptz"}, {"last_seen", "timestamptz"}, {"sample_id", "uuid"}}
 	arrivalTallies = [...]travelling{{"tenant_id", "uuid"}, {"topic", "text"}, {"minute", "timestamptz"}, {"received", "bigint"}}
-	spanTallies    = [...]travelling{{"tenant_id", "uuid"}, {"topic", "text"}, {"partition", "bigint"}, {"first", "bigint"}, {"last", "bigint"}}
+	spanTallies    = [...]travelling{{"tenant_id", "uuid"}, {"topic", "text"}, {"partition", "bigint"}, {"first", "bigint"}, {"last", "bigint"}, {"topic_id", "uuid"}}
 )
 
 // tally is what a batch of letters adds to groups and arrivals if all of them are
@@ -93,6 +106,7 @@ type arrivalKey struct {
 type partitionKey struct {
 	tenant    uuid.UUID
 	topic     string
+	topicID   uuid.UUID
 	partition int32
 }
 
@@ -106,7 +120,7 @@ func (t *tally) count(l *dlq.Letter) bool {
 	}
 	t.arrivals[arrivalKey{l.TenantID, l.OriginalTopic, l.CreatedAt.Unix() / 60}]++
 	if a := l.Arrived; a != nil {
-		at := partitionKey{l.TenantID, a.Topic, a.Partition}
+		at := partitionKey{l.TenantID, a.Topic, a.TopicID, a.Partition}
 		if s := t.spans[at]; s == nil {
 			t.spans[at] = &span{a.Offset, a.Offset}
 		} else {
@@ -168,6 +182,7 @@ func (t *tally) parameters() []any {
 		c.spans[2].int(int64(k.partition))
 		c.spans[3].int(s.first)
 		c.spans[4].int(s.last)
+		c.spans[5].uuid(k.topicID)
 	}
 	return parameters(t.lists()...)
 }

@@ -180,9 +180,10 @@ func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*tes
 		indexes []string
 	}{
 		"what is due": {postgres.ClaimDue, []any{kinds, 60_000_000, 100, 64 << 20}, []string{"idx_dlq_messages_due", "idx_dlq_messages_key"}},
-		"what was pushed before": {postgres.KnownLetters, []any{"{1}", one(b.tenant), one(uuid.Max), one(rare.DedupeKey), one("orders.dlq"), "{1}", "{7}"},
+		"what was pushed before": {postgres.KnownLetters, []any{"{1}", one(b.tenant), one(uuid.Max), one(rare.DedupeKey), one("orders.dlq"), "{1}", "{7}", one(uuid.Nil), one(uuid.Max)},
 			[]string{"dlq_messages_pkey", "dlq_messages_archive_pkey", "idx_dlq_messages_dedupe", "idx_dlq_messages_place", "idx_dlq_messages_archive_place"}},
-		"what came back": {postgres.Parents, []any{"{1}", one(b.tenant), one(uuid.Max), "{3}"}, []string{"dlq_messages_pkey", "idx_dlq_messages_lineage", "idx_dlq_messages_archive_lineage"}},
+		"what is at a place": {postgres.AtPlaces, []any{"{1}", one(b.tenant), one("orders.dlq"), "{1}", "{7}"}, []string{"idx_dlq_messages_place", "idx_dlq_messages_archive_place"}},
+		"what came back":     {postgres.Parents, []any{"{1}", one(b.tenant), one(uuid.Max), "{3}"}, []string{"dlq_messages_pkey", "idx_dlq_messages_lineage", "idx_dlq_messages_archive_lineage"}},
 		"what is archived": {`SELECT m.id FROM dlq.dlq_messages m WHERE m.status IN ('RESOLVED', 'DEAD') AND m.terminal_at < clock_timestamp() - interval '30 days'
 			 ORDER BY m.terminal_at, m.id LIMIT 1000 FOR UPDATE OF m SKIP LOCKED`, nil, []string{"idx_dlq_messages_terminal"}},
 		"what is purged": {`SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.archived_at < clock_timestamp() - interval '365 days'
@@ -215,7 +216,7 @@ func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*tes
 			explain(t, writers, postgres.ArriveLetters, args...), explainGeneric(t, writers, postgres.ArriveLetters, args...),
 			explain(t, writers, postgres.ArriveAlike, same...), explainGeneric(t, writers, postgres.ArriveAlike, same...),
 		} {
-			check(t, p, "idx_dlq_messages_archive_place", "dlq_groups_pkey")
+			check(t, p, "idx_dlq_messages_place", "idx_dlq_messages_archive_place", "dlq_groups_pkey")
 			wantNestedLoops(t, p)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -17,11 +18,12 @@ import (
 var pushLetters = `WITH ` + insertLetters() + ` SELECT s.id, s.seq FROM stored s`
 
 // knownLetters finds the letters that kept others from being stored: by the id,
-// of whatever tenant, live or archived; by the dedupe key; by the place in Kafka.
+// of whatever tenant, live or archived; by the dedupe key; by the place in Kafka, or
+// the id of the letter that settlePlaces has found there.
 const knownLetters = `
 SELECT m.*, k.n
-  FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::integer[], $7::bigint[])
-       AS k (n, tenant_id, id, dedupe_key, topic, part, place)
+  FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::integer[], $7::bigint[], $8::uuid[], $9::uuid[])
+       AS k (n, tenant_id, id, dedupe_key, topic, part, place, topic_id, double)
  CROSS JOIN LATERAL (
 	SELECT ` + letterColumns + `, NULL::timestamptz AS archived_at, NULL::text AS archive_reason FROM dlq.dlq_messages m WHERE m.id = k.id
 	UNION ALL
@@ -29,11 +31,15 @@ SELECT m.*, k.n
 	UNION ALL
 	SELECT ` + letterColumns + `, NULL, NULL FROM dlq.dlq_messages m WHERE m.tenant_id = k.tenant_id AND m.dedupe_key = k.dedupe_key
 	UNION ALL
+	SELECT ` + letterColumns + `, NULL, NULL FROM dlq.dlq_messages m WHERE m.id = k.double
+	UNION ALL
+	SELECT ` + letterColumns + `, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m WHERE m.id = k.double
+	UNION ALL
 	SELECT ` + letterColumns + `, NULL, NULL FROM dlq.dlq_messages m
-	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place
+	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place AND m.dlq_topic_id = k.topic_id
 	UNION ALL
 	SELECT ` + letterColumns + `, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m
-	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place
+	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place AND m.dlq_topic_id = k.topic_id
 	 LIMIT 1) AS m`
 
 // pushTries is how often what was in the way of a letter may be gone when it is
@@ -52,7 +58,25 @@ func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]d
 	if tries == 0 {
 		return nil, fmt.Errorf("push dead letters: %w", errElusive)
 	}
-	stored, err := again(func() (map[uuid.UUID]int64, error) { return st.insert(ctx, batch) })
+	batch = slices.Clone(batch)
+	asked := make([]arrival, len(batch))
+	for i := range batch {
+		asked[i].letter = &batch[i]
+	}
+	doubles, err := st.db.settlePlaces(ctx, asked)
+	if err != nil {
+		return nil, fmt.Errorf("push dead letters: %w", err)
+	}
+	fresh := batch
+	if len(doubles) > 0 {
+		fresh = nil
+		for i := range batch {
+			if _, is := doubles[i]; !is {
+				fresh = append(fresh, batch[i])
+			}
+		}
+	}
+	stored, err := again(func() (map[uuid.UUID]int64, error) { return st.insert(ctx, fresh) })
 	switch {
 	case err == nil:
 	case dataError(err) && len(batch) > 1:
@@ -78,7 +102,7 @@ func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]d
 	if len(left) == 0 {
 		return out, nil
 	}
-	return out, st.whyNotPushed(ctx, batch, left, out, tries)
+	return out, st.whyNotPushed(ctx, batch, doubles, left, out, tries)
 }
 
 func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUID]int64, error) {
@@ -105,8 +129,8 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 
 // whyNotPushed finds what was in the way of the letters at left, and pushes
 // those again for which it is gone.
-func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, left []int, out []dlq.Pushed, tries int) error {
-	found, err := st.known(ctx, batch, left)
+func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID, left []int, out []dlq.Pushed, tries int) error {
+	found, err := st.known(ctx, batch, doubles, left)
 	if err != nil {
 		return fmt.Errorf("look for known dead letters: %w", err)
 	}
@@ -137,11 +161,12 @@ func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, left []
 }
 
 // known returns, of the letters at left, the stored ones they would double.
-func (st *Letters) known(ctx context.Context, batch []dlq.Letter, left []int) (map[int]dlq.Letter, error) {
+func (st *Letters) known(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID, left []int) (map[int]dlq.Letter, error) {
 	n := make([]int64, len(left))
 	tenants, ids := make([]uuid.UUID, len(left)), make([]uuid.UUID, len(left))
 	keys, topics := make([]sql.NullString, len(left)), make([]sql.NullString, len(left))
 	partitions, offsets := make([]sql.NullInt64, len(left)), make([]sql.NullInt64, len(left))
+	lives, double := make([]uuid.NullUUID, len(left)), make([]uuid.NullUUID, len(left))
 	for k, i := range left {
 		l := &batch[i]
 		n[k], tenants[k], ids[k] = int64(i), l.TenantID, l.ID
@@ -150,9 +175,12 @@ func (st *Letters) known(ctx context.Context, batch []dlq.Letter, left []int) (m
 			topics[k] = sql.NullString{String: p.Topic, Valid: true}
 			partitions[k] = sql.NullInt64{Int64: int64(p.Partition), Valid: true}
 			offsets[k] = sql.NullInt64{Int64: p.Offset, Valid: true}
+			lives[k] = uuid.NullUUID{UUID: p.TopicID, Valid: true}
 		}
+		double[k].UUID, double[k].Valid = doubles[i]
 	}
-	rows, err := st.db.queryRead(ctx, knownLetters, pq.Array(n), pq.Array(tenants), pq.Array(ids), pq.Array(keys), pq.Array(topics), pq.Array(partitions), pq.Array(offsets))
+	rows, err := st.db.queryRead(ctx, knownLetters, pq.Array(n), pq.Array(tenants), pq.Array(ids), pq.Array(keys), pq.Array(topics),
+		pq.Array(partitions), pq.Array(offsets), pq.Array(lives), pq.Array(double))
 	if err != nil {
 		return nil, err
 	}

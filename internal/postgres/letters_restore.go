@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/operator"
 )
 
@@ -21,7 +22,7 @@ const movedColumns = `id, tenant_id, seq, version, original_topic, error_message
 	dlq_offset, original_partition, original_offset, original_timestamp, consumer_group, error_type, error_class, error_stack,
 	fingerprint, terms, saga_id, step_index, step_name, step_action, job_run_id, webhook_id, delivery_id, correlation_id, trace_id,
 	dedupe_key, labels, assignee, note, resolution, next_retry_at, terminal_at, attempts, redrive_id, target, revision, ordered,
-	root_id, parent_id, generation`
+	root_id, parent_id, generation, dlq_topic_id`
 
 // restoreLetter moves a letter back: the row deleted is the row inserted. It is
 // PENDING, with at least one retry left (invariant D3), and nobody retries it
@@ -37,6 +38,7 @@ WITH gone AS (
 	SELECT ` + strings.NewReplacer(
 	"g.version", "g.version + 1", "g.max_retries", "greatest(g.max_retries, g.retry_count + 1)", "g.status", "'PENDING'", "g.updated_at", "$3::timestamptz",
 	"g.dedupe_key", `CASE WHEN (SELECT o.id FROM dlq.dlq_messages o WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
+	"g.dlq_topic_id", "g.dlq_topic_id", // or else it were g.dlq_topic and the rest
 	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset", placeFree("g.dlq_offset"),
 	"g.resolution", "NULL", "g.next_retry_at", "NULL::timestamptz", "g.terminal_at", "NULL::timestamptz",
 ).Replace(qualified("g", movedColumns)) + `
@@ -45,10 +47,12 @@ WITH gone AS (
 )
 SELECT * FROM back`
 
-// placeFree is a column of a record's place, unless another letter has it.
+// placeFree is a column of a record's place, unless another letter has it: one of
+// the same life of the topic, or whose life nobody knows.
 func placeFree(column string) string {
-	return `CASE WHEN (SELECT o.id FROM dlq.dlq_messages o WHERE o.dlq_topic = g.dlq_topic AND o.dlq_partition = g.dlq_partition
-		AND o.dlq_offset = g.dlq_offset) IS NULL THEN ` + column + ` END`
+	return `CASE WHEN NOT EXISTS (SELECT FROM dlq.dlq_messages o WHERE o.tenant_id = g.tenant_id AND o.dlq_topic = g.dlq_topic
+		AND o.dlq_partition = g.dlq_partition AND o.dlq_offset = g.dlq_offset
+		AND (o.dlq_topic_id = g.dlq_topic_id OR ` + unknownLife("o", "g.dlq_topic_id") + `)) THEN ` + column + ` END`
 }
 
 // qualified puts an alias before each name of a list.
@@ -66,7 +70,9 @@ var tellRestored = insertActions(1)
 func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time, by operator.Action) (dlq.Letter, error) {
 	r := restoration{tenant, id, now, by}
 	l, err := again(func() (dlq.Letter, error) { return st.restore(ctx, r) })
-	if dataError(err) { // a key or a place was taken while the statement ran: now it is seen
+	// A key or a place was taken while the statement ran, of which the trigger of
+	// places says nothing: now it is seen.
+	if dataError(err) || fault.KindOf(err) == fault.NotFound {
 		l, err = st.restore(ctx, r)
 	}
 	return l, outage("restore dead letter", err)

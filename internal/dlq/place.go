@@ -1,0 +1,109 @@
+package dlq
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Place is a record's position in Kafka.
+type Place struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	// TopicID tells apart what bore the name one after the other: a topic that is
+	// made anew, or one of another cluster, has other records at the same offsets.
+	// Zero: not known, as of brokers that do not tell.
+	TopicID uuid.UUID
+}
+
+// digestVersion is the version of ids that stand in for a topic's: Kafka's have 4.
+const digestVersion = 8
+
+// KnownTopic returns the topic's id as the broker told it; zero when it did not,
+// also where the digest of a record stands in for it.
+func (p Place) KnownTopic() uuid.UUID {
+	if p.TopicID.Version() == digestVersion {
+		return uuid.Nil
+	}
+	return p.TopicID
+}
+
+// ID returns the topic's id as Kafka's tools show it; "" when it is not known.
+func (p Place) ID() string {
+	id := p.KnownTopic()
+	if id == uuid.Nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// ParseTopicID reads what ID returned.
+func ParseTopicID(s string) (id uuid.UUID, err error) {
+	if s == "" {
+		return uuid.Nil, nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) != len(id) {
+		return uuid.Nil, errors.New("a topic's id has 22 characters of base64url, as kafka-topics shows it")
+	}
+	return uuid.UUID(b), nil
+}
+
+// Doubles tells whether a letter that is read stands for the same record as one
+// that is stored at its place, in whatever life of the topic. Two ids of the topic
+// decide it. Where one is not known, what is stored is compared: the content, when
+// the record failed, and that nothing is stored before it is written. Of a letter
+// that was stored without its content nothing is the same. written is when the
+// record was written, zero if nobody tells.
+func (l *Letter) Doubles(stored *Letter, written time.Time) bool {
+	if a, b := l.Arrived.KnownTopic(), stored.Arrived.KnownTopic(); a != uuid.Nil && b != uuid.Nil {
+		return a == b
+	}
+	if a, b := l.Origin.Timestamp, stored.Origin.Timestamp; a != nil && b != nil && !a.Equal(*b) {
+		return false
+	}
+	if written.After(stored.CreatedAt.Add(clockSkew)) {
+		return false
+	}
+	return l.Content.same(stored.Content)
+}
+
+// clockSkew is how far the clock of whoever writes a record may be ahead of ours.
+const clockSkew = time.Minute
+
+func (c Content) same(d Content) bool {
+	sameBytes := func(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+	return sameBytes(c.Key, d.Key) && sameBytes(c.Payload, d.Payload) && slices.EqualFunc(c.Headers, d.Headers, func(a, b Header) bool {
+		return a.Name == b.Name && sameBytes(a.Value, b.Value)
+	})
+}
+
+// Digest stands in for the id of the topic where it is not known and the place is
+// taken by another record: the same whenever the record is read.
+func (l *Letter) Digest(written time.Time) uuid.UUID {
+	var b []byte
+	add := func(p []byte) {
+		n := int64(-1)
+		if p != nil {
+			n = int64(len(p))
+		}
+		b = append(binary.BigEndian.AppendUint64(b, uint64(n)), p...) //nolint:gosec // its bits
+	}
+	add(l.Content.Key)
+	add(l.Content.Payload)
+	for _, h := range l.Content.Headers {
+		add([]byte(h.Name))
+		add(h.Value)
+	}
+	if !written.IsZero() {
+		b = binary.BigEndian.AppendUint64(b, uint64(written.UnixMilli())) //nolint:gosec // its bits
+	}
+	return uuid.NewHash(sha256.New(), uuid.Nil, b, digestVersion)
+}
