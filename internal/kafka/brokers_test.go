@@ -68,6 +68,13 @@ func (c *cluster) name(topic string) string { return c.mark + "-" + topic }
 // create makes a topic that takes records of up to 20 MB.
 func (c *cluster) create(topic string, partitions int32) string {
 	c.t.Helper()
+	if err := c.tryCreate(topic, partitions); err != nil {
+		c.t.Fatalf("create %s: %v", topic, err)
+	}
+	return c.name(topic)
+}
+
+func (c *cluster) tryCreate(topic string, partitions int32) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	rt := kmsg.NewCreateTopicsRequestTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = c.name(topic), partitions, 1
@@ -75,13 +82,18 @@ func (c *cluster) create(topic string, partitions int32) string {
 	rt.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "max.message.bytes", Value: &size}}
 	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
 	res, err := req.RequestWith(c.t.Context(), c.client)
-	if err == nil {
-		err = kerr.ErrorForCode(res.Topics[0].ErrorCode)
-	}
 	if err != nil {
-		c.t.Fatalf("create %s: %v", rt.Topic, err)
+		return err
 	}
-	return rt.Topic
+	return kerr.ErrorForCode(res.Topics[0].ErrorCode)
+}
+
+// assigned tells whether the members of a group share its partitions by now.
+func (c *cluster) assigned(group string) bool {
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	req.Groups = []string{group}
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	return err == nil && len(res.Groups) == 1 && res.Groups[0].State == "Stable"
 }
 
 // produce writes records and returns them with their places.

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
@@ -171,6 +173,7 @@ func Ingest(ctx context.Context, cfg IngestConfig) error {
 	if err := cfg.Check(); err != nil {
 		return err
 	}
+	in.pattern, _ = NewPattern(cfg.Topics, cfg.Exclude) // Check has tried it
 	for ctx.Err() == nil {
 		err := in.member(ctx)
 		if ctx.Err() != nil {
@@ -189,10 +192,17 @@ type ingest struct {
 	client *kgo.Client
 
 	mu      sync.Mutex
+	pattern Pattern
 	owned   map[place]bool // partitions of this member
 	gone    map[place]bool // partitions lost since the last poll
 	waiting bool           // the database is away: partitions are paused
 	lags    map[place]int64
+
+	committed map[place]uuid.UUID  // in which life of their topics the group has committed partitions
+	assumed   map[string]uuid.UUID // in which life topics are read
+	ended     map[string]bool      // topics whose life has ended
+	looked    time.Time            // at the topics there are; of member alone
+	asked     *kgo.Client          // for the topics there are: client, which may call back before it is known
 }
 
 // place is a partition.
@@ -206,8 +216,17 @@ type place struct {
 func (in *ingest) member(ctx context.Context) error {
 	in.mu.Lock()
 	in.owned, in.gone, in.lags, in.waiting = map[place]bool{}, map[place]bool{}, map[place]int64{}, false
+	in.committed, in.ended, in.looked = map[place]uuid.UUID{}, map[string]bool{}, time.Now()
+	if in.assumed == nil {
+		in.assumed = map[string]uuid.UUID{} // it outlives a member: what was read is remembered
+	}
 	in.mu.Unlock()
 	client, err := newClient(in.Connection, append(in.options(),
+		kgo.OnOffsetsFetched(func(_ context.Context, c *kgo.Client, res *kmsg.OffsetFetchResponse) error {
+			in.fetched(c, res)
+			return nil
+		}),
+		kgo.AdjustFetchOffsetsFn(in.begin),
 		kgo.OnPartitionsAssigned(func(_ context.Context, c *kgo.Client, m map[string][]int32) { in.assigned(c, m) }),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { in.lost(m) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { in.lost(m) }),
@@ -216,6 +235,9 @@ func (in *ingest) member(ctx context.Context) error {
 		return err
 	}
 	in.client = client
+	in.mu.Lock()
+	in.asked = client
+	in.mu.Unlock()
 	defer client.CloseAllowingRebalance()
 	for {
 		records, err := in.poll(ctx)
@@ -229,6 +251,8 @@ func (in *ingest) member(ctx context.Context) error {
 		}
 		in.Observer.Lag(in.lag())
 		client.AllowRebalance()
+		in.lookAround(ctx)
+		in.leave(ctx)
 		in.Observer.Round()
 	}
 }
@@ -239,7 +263,7 @@ const idle = 5 * time.Second
 
 // poll returns what has come; nothing when there is nothing and a broker says
 // so. An error is a failpoint's.
-func (in *ingest) poll(ctx context.Context) ([]*kgo.Record, error) {
+func (in *ingest) poll(ctx context.Context) ([]read, error) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, idle)
 		// All that is there, which MaxBytes bounds: the first few thousand would be
@@ -249,12 +273,15 @@ func (in *ingest) poll(ctx context.Context) ([]*kgo.Record, error) {
 		in.mu.Lock()
 		clear(in.gone) // what is polled now is of partitions that are ours
 		in.mu.Unlock()
+		in.suspect(fetches)
 		failed := in.failures(ctx, fetches)
 		if !fetches.Empty() {
 			in.measure(fetches)
-			return fetches.Records(), failpoint.Hit(failpoint.IngestAfterPoll)
+			return reads(fetches), failpoint.Hit(failpoint.IngestAfterPoll)
 		}
 		in.client.AllowRebalance()
+		in.lookAround(ctx)
+		in.leave(ctx)
 		ping, cancel := context.WithTimeout(ctx, idle)
 		err := in.client.Ping(ping)
 		cancel()
@@ -278,6 +305,9 @@ func (in *ingest) failures(ctx context.Context, fetches kgo.Fetches) (failed boo
 	for _, f := range fetches.Errors() {
 		if errors.Is(f.Err, context.DeadlineExceeded) || errors.Is(f.Err, context.Canceled) {
 			continue // the end of a poll
+		}
+		if errors.Is(f.Err, kerr.UnknownTopicID) {
+			continue // leave tells of it
 		}
 		failed = true
 		in.Observer.Failed()

@@ -3,12 +3,10 @@ package kafka
 import (
 	"slices"
 	"sync"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // line is what is left of a partition's records, in their order.
-type line struct{ records []*kgo.Record }
+type line struct{ records []read }
 
 // work divides the records of a round among workers, batch by batch: whoever is
 // free takes of the partitions that have most left. What one worker is storing
@@ -24,7 +22,7 @@ type work struct {
 	ended bool
 }
 
-func newWork(records []*kgo.Record, batch, bytes int) *work {
+func newWork(records []read, batch, bytes int) *work {
 	w := &work{batch: batch, bytes: bytes}
 	w.freed.L = &w.mu
 	lines := map[place]*line{}
@@ -41,7 +39,7 @@ func newWork(records []*kgo.Record, batch, bytes int) *work {
 
 // take waits for a batch and returns it with the lines it is of, to be given
 // back; nil: nothing is left to do.
-func (w *work) take() (batch []*kgo.Record, of []*line) {
+func (w *work) take() (batch []read, of []*line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for !w.ended && len(w.idle) == 0 && w.busy > 0 {
@@ -56,7 +54,7 @@ func (w *work) take() (batch []*kgo.Record, of []*line) {
 		l := w.idle[0]
 		n := 0
 		for ; n < len(l.records) && len(batch) < w.batch; n++ {
-			next := sizeOf(l.records[n])
+			next := sizeOf(l.records[n].Record)
 			if len(batch) > 0 && size+next > w.bytes {
 				break
 			}

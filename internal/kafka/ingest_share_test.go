@@ -10,13 +10,13 @@ import (
 // is storing, and each partition's records come in their order.
 func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 	t.Parallel()
-	var records []*kgo.Record
+	var records []read
 	for partition, n := range []int{1, 250, 40, 100} {
 		for i := range n {
-			records = append(records, &kgo.Record{Topic: "x.dlq", Partition: int32(partition), Offset: int64(i), Value: make([]byte, 10)})
+			records = append(records, read{Record: &kgo.Record{Topic: "x.dlq", Partition: int32(partition), Offset: int64(i), Value: make([]byte, 10)}})
 		}
 	}
-	large := &kgo.Record{Topic: "y.dlq", Value: make([]byte, 10_000)}
+	large := read{Record: &kgo.Record{Topic: "y.dlq", Value: make([]byte, 10_000)}}
 	records = append(records, large)
 	todo := newWork(records, 100, 5000)
 	next, seen := map[place]int64{}, 0
@@ -31,7 +31,7 @@ func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 			}
 			next[at]++
 			seen++
-			size += sizeOf(r)
+			size += sizeOf(r.Record)
 		}
 		if len(batch) > 100 || size > 5000 && len(batch) > 1 {
 			t.Errorf("a batch has %d records of %d bytes", len(batch), size)

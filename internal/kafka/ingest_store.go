@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
@@ -20,10 +23,10 @@ import (
 // round stores what was polled and commits it. A partition's records are
 // stored one batch after the other, so that letters arrive in its order. An
 // error is a failpoint's, or ctx's.
-func (in *ingest) round(ctx context.Context, records []*kgo.Record) error {
-	ends := map[place]*kgo.Record{} // without what they carry: that is let go as soon as it is stored
+func (in *ingest) round(ctx context.Context, records []read) error {
+	ends := map[place]end{} // without what they carry: that is let go as soon as it is stored
 	for _, r := range records {
-		ends[place{r.Topic, r.Partition}] = &kgo.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, LeaderEpoch: r.LeaderEpoch}
+		ends[place{r.Topic, r.Partition}] = end{kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, r.life}
 	}
 	todo := newWork(records, in.Batch, in.BatchBytes)
 	clear(records)
@@ -40,25 +43,73 @@ func (in *ingest) round(ctx context.Context, records []*kgo.Record) error {
 	if err := errors.Join(failpoint.Hit(failpoint.IngestAfterInsert), failpoint.Hit(failpoint.IngestBeforeCommit)); err != nil {
 		return err
 	}
-	var ours []*kgo.Record
-	for at, r := range ends {
-		if !in.isGone(at) {
-			ours = append(ours, r)
+	for at, e := range ends {
+		// What came of another life than the one that was asked for came from anywhere
+		// in it; it is read from where it begins as soon as the topic is found anew.
+		if now := in.assumedLife(at.topic); in.isGone(at) || e.life != uuid.Nil && now != uuid.Nil && e.life != now {
+			delete(ends, at)
 		}
 	}
-	if len(ours) == 0 {
+	if len(ends) == 0 {
 		return nil
 	}
 	// It is stored: a stop must not make somebody read it again for nothing.
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	if err := in.client.CommitRecords(commit, ours...); err != nil {
+	if err := in.commit(commit, ends); err != nil {
 		// The next commit tells of these too; until then they may be read again,
 		// and are known by their place.
 		in.Observer.Failed()
 		in.Log.WarnContext(ctx, "the offsets of stored dead letters could not be committed", slog.Any("error", err))
 	}
 	return nil
+}
+
+// end is where what was read of a partition ends, and in which life of its topic.
+type end struct {
+	kgo.EpochOffset
+	life uuid.UUID
+}
+
+// commit tells the group how far partitions are read, and notes with it in which
+// life of their topics. Of a life that has ended nothing need be told.
+func (in *ingest) commit(ctx context.Context, ends map[place]end) (err error) {
+	offsets := map[string]map[int32]kgo.EpochOffset{}
+	for at, e := range ends {
+		if offsets[at.topic] == nil {
+			offsets[at.topic] = map[int32]kgo.EpochOffset{}
+		}
+		offsets[at.topic][at.partition] = e.EpochOffset
+	}
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		for i := range req.Topics {
+			t := &req.Topics[i]
+			for k := range t.Partitions {
+				p := &t.Partitions[k]
+				life := ends[place{t.Topic, p.Partition}].life
+				if life == uuid.Nil {
+					life = in.assumedLife(t.Topic)
+				}
+				if note := noteOf(life); note != "" {
+					p.Metadata = &note
+				}
+			}
+		}
+		return nil
+	})
+	in.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, res *kmsg.OffsetCommitResponse, failed error) {
+		if err = failed; err != nil {
+			return
+		}
+		for _, t := range res.Topics {
+			for _, p := range t.Partitions {
+				if e := kerr.ErrorForCode(p.ErrorCode); e != nil && !errors.Is(e, kerr.UnknownTopicID) && !errors.Is(e, kerr.UnknownTopicOrPartition) {
+					err = e
+				}
+			}
+		}
+	})
+	return err
 }
 
 const commitTimeout = 5 * time.Second
@@ -81,9 +132,9 @@ func (in *ingest) store(ctx context.Context, todo *work) error {
 }
 
 // storeBatch tries until the batch is stored, or is no longer ours.
-func (in *ingest) storeBatch(ctx context.Context, records []*kgo.Record) error {
+func (in *ingest) storeBatch(ctx context.Context, records []read) error {
 	for failures := 0; ; {
-		ours := slices.DeleteFunc(slices.Clone(records), func(r *kgo.Record) bool { return in.isGone(place{r.Topic, r.Partition}) })
+		ours := in.ours(ctx, records)
 		if len(ours) == 0 {
 			return nil
 		}
@@ -111,8 +162,25 @@ const (
 	maxStoreBackoff = 5 * time.Second
 )
 
+// ours are the records that are for us to store: of partitions that are ours, and of
+// those that are nobody's any more because their topic is gone.
+func (in *ingest) ours(ctx context.Context, records []read) []read {
+	over := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(records), func(r read) bool {
+		if !in.isGone(place{r.Topic, r.Partition}) {
+			return false
+		}
+		gone, asked := over[r.Topic]
+		if !asked {
+			gone = in.over(ctx, r.Topic, r.life)
+			over[r.Topic] = gone
+		}
+		return !gone
+	})
+}
+
 // letters makes letters of records.
-func (in *ingest) letters(ctx context.Context, records []*kgo.Record) ([]dlq.Arrival, error) {
+func (in *ingest) letters(ctx context.Context, records []read) ([]dlq.Arrival, error) {
 	batch := make([]dlq.Arrival, len(records))
 	now := in.Now()
 	for i, r := range records {
@@ -127,9 +195,9 @@ func (in *ingest) letters(ctx context.Context, records []*kgo.Record) ([]dlq.Arr
 	return batch, nil
 }
 
-func recordOf(r *kgo.Record) dlq.Record {
+func recordOf(r read) dlq.Record {
 	out := dlq.Record{
-		Place: dlq.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}, Timestamp: r.Timestamp,
+		Place: dlq.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, TopicID: r.life}, Timestamp: r.Timestamp,
 		Content: dlq.Content{Key: r.Key, Payload: r.Value},
 	}
 	if len(r.Headers) > 0 {
@@ -234,6 +302,12 @@ func (in *ingest) partitions() map[string][]int32 {
 		m[at.topic] = append(m[at.topic], at.partition)
 	}
 	return m
+}
+
+func (in *ingest) assumedLife(topic string) uuid.UUID {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.assumed[topic]
 }
 
 func (in *ingest) isGone(at place) bool {

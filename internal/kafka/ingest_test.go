@@ -68,8 +68,10 @@ func newInboxOf(b *inbox) *inbox {
 func (b *inbox) Arrive(ctx context.Context, batch []dlq.Arrival) (int, error) {
 	b.mu.Lock()
 	for i := range batch {
-		if known := b.ids[*batch[i].Arrived]; !slices.Contains(known, batch[i].ID) { // it is, of a batch that was divided
-			b.ids[*batch[i].Arrived] = append(known, batch[i].ID)
+		at := *batch[i].Arrived
+		at.TopicID = uuid.Nil
+		if known := b.ids[at]; !slices.Contains(known, batch[i].ID) { // it is, of a batch that was divided
+			b.ids[at] = append(known, batch[i].ID)
 		}
 	}
 	b.mu.Unlock()

@@ -1,0 +1,162 @@
+package kafka_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// remove deletes a topic, and waits until no broker knows it.
+func (c *cluster) remove(name string) {
+	c.t.Helper()
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	rt := kmsg.NewDeleteTopicsRequestTopic()
+	rt.Topic = &name
+	req.TopicNames, req.Topics, req.TimeoutMillis = []string{name}, append(req.Topics, rt), 10_000
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(res.Topics[0].ErrorCode)
+	}
+	if err != nil {
+		c.t.Fatalf("delete %s: %v", name, err)
+	}
+	c.client.PurgeTopicsFromClient(name)
+}
+
+// anew makes a topic once more, which is not there the moment after it was deleted.
+func (c *cluster) anew(topic string, partitions int32) string {
+	c.t.Helper()
+	c.remove(c.name(topic))
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := c.tryCreate(topic, partitions)
+		if err == nil {
+			return c.name(topic)
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("make %s anew: %v", topic, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// lived returns records of a life of a topic, which differ from those of any other.
+func lived(topic string, partitions int32, life, n int) []*kgo.Record {
+	records := dead(topic, partitions, 0, n)
+	for _, r := range records {
+		r.Value = fmt.Appendf(nil, `{"life":%d,"of":%s}`, life, r.Value)
+	}
+	return records
+}
+
+// each returns the letters there are, by what they carry.
+func (b *inbox) each() map[string][]dlq.Letter {
+	b.t.Helper()
+	out := map[string][]dlq.Letter{}
+	rows, err := b.db.SQL().QueryContext(b.t.Context(), "SELECT id FROM dlq.dlq_messages")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			b.t.Fatal(err)
+		}
+		l, err := b.letters.Get(b.t.Context(), tenant, id)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		key := l.Arrived.Topic + string(l.Content.Payload)
+		out[key] = append(out[key], l)
+	}
+	if err := rows.Err(); err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+// keeps tells whether every record is one letter, byte for byte, and nothing else is.
+func (b *inbox) keeps(records []*kgo.Record) {
+	b.t.Helper()
+	letters := b.each()
+	for _, r := range records {
+		of := letters[r.Topic+string(r.Value)]
+		if len(of) != 1 {
+			b.t.Fatalf("%s/%d/%d, %s, has %d letters", r.Topic, r.Partition, r.Offset, r.Value, len(of))
+		}
+		same(b.t, r, of[0])
+	}
+	if len(letters) != len(records) {
+		b.t.Fatalf("%d letters of %d records", len(letters), len(records))
+	}
+}
+
+// A topic that is deleted and made anew begins at offset 0 once more: its records are
+// others, whether the node runs meanwhile, or stands still.
+func TestATopicThatIsMadeAnewLosesNothing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name          string
+		stop          bool // meanwhile
+		first, second int  // records
+		latest        bool
+	}{
+		{"while a node reads it, with more records", false, 5, 80, false},
+		{"while a node reads it, with fewer records", false, 80, 5, false},
+		{"while no node is there, with more records", true, 5, 80, false},
+		{"while no node is there, with fewer records", true, 80, 5, false},
+		{"while a node reads it from the end", false, 0, 30, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, b := newCluster(t), newInbox(t, testdb.DSN(t))
+			const partitions = 3
+			topic := c.create("anew.dlq", partitions)
+			records := c.produce(lived(topic, partitions, 1, tt.first)...)
+			config := func(cfg *kafka.IngestConfig) { cfg.Latest = tt.latest }
+			stop := b.ingest(c, config)
+			b.has(tt.first)
+			if tt.latest {
+				wait(t, "the end is read from", func() bool { return c.assigned(c.mark) })
+			}
+			for life := range 2 { // twice: the second way back is that of the first
+				if tt.stop {
+					stop()
+				}
+				c.anew("anew.dlq", partitions)
+				records = append(records, c.produce(lived(topic, partitions, life+2, tt.second)...)...)
+				if tt.stop {
+					stop = b.ingest(c, config)
+				}
+				b.has(len(records))
+			}
+			b.keeps(records)
+		})
+	}
+}
+
+// Another cluster has topics of the same names, and the letters are of both.
+func TestTheSameTopicOfAnotherClusterIsAnotherOne(t *testing.T) {
+	t.Parallel()
+	b := newInbox(t, testdb.DSN(t))
+	var records []*kgo.Record
+	for life := range 2 {
+		c := newFake(t)
+		c.mark = "twice"
+		records = append(records, c.produce(lived(c.create("bare.dlq", 2), 2, life, 20)...)...)
+		stop := b.ingest(c)
+		b.has(len(records))
+		stop()
+	}
+	b.keeps(records)
+}

@@ -1,0 +1,218 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// A topic that is deleted and made anew has another life under the same name: its
+// offsets begin at 0 again. Brokers give each life an id (Metadata from 2.8 on, Fetch
+// from 3.1 on). What was committed in one life is nothing in the next, so the id is
+// kept with the commit, as its metadata. The client stays with the life that it has
+// seen first, until the topic is purged; it finds a topic again by the expression.
+
+// read is a record, and of which life of its topic it is; zero: the broker does not
+// tell.
+type read struct {
+	*kgo.Record
+	life uuid.UUID
+}
+
+// reads are the records of fetches.
+func reads(fetches kgo.Fetches) []read {
+	out := make([]read, 0, fetches.NumRecords())
+	for _, f := range fetches {
+		for _, t := range f.Topics {
+			for _, p := range t.Partitions {
+				for _, r := range p.Records {
+					out = append(out, read{r, t.TopicID})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// commitNote begins the metadata of our commits, before the topic's id.
+const commitNote = "skald topic="
+
+func noteOf(life uuid.UUID) string {
+	if life == uuid.Nil {
+		return ""
+	}
+	return commitNote + dlq.Place{TopicID: life}.ID()
+}
+
+// lifeOf reads what noteOf wrote; zero: anything else, as of older versions and of
+// tools that reset offsets. Such offsets hold.
+func lifeOf(note *string) (life uuid.UUID) {
+	if note == nil {
+		return life
+	}
+	if id, ok := strings.CutPrefix(*note, commitNote); ok {
+		life, _ = dlq.ParseTopicID(id) // zero else
+	}
+	return life
+}
+
+// fetched notes what the group has committed, before resume looks at it.
+func (in *ingest) fetched(c *kgo.Client, res *kmsg.OffsetFetchResponse) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.asked = c
+	clear(in.committed)
+	for _, g := range res.Groups {
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				if p.ErrorCode == 0 && p.Offset >= 0 {
+					in.committed[place{t.Topic, p.Partition}] = lifeOf(p.Metadata)
+				}
+			}
+		}
+	}
+}
+
+// begin says where partitions that are ours now are read from: where the group left
+// off, unless that was in another life of the topic. A life that follows one that was
+// read is read from its beginning, whatever the configuration says of topics that were
+// never read.
+func (in *ingest) begin(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	lives, err := in.lives(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the ids of topics: %w", err)
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for topic, partitions := range offsets {
+		now := lives[topic]
+		before, was := in.assumed[topic]
+		in.assumed[topic] = now
+		for p := range partitions {
+			then, committed := in.committed[place{topic, p}]
+			anew := committed && then != uuid.Nil && now != uuid.Nil && then != now
+			if anew || !committed && was && before != uuid.Nil && now != uuid.Nil && before != now {
+				in.Log.InfoContext(ctx, "a dead-letter topic was made anew: it is read from its beginning",
+					slog.String("topic", topic), slog.Int("partition", int(p)), slog.String("topic_id", dlq.Place{TopicID: now}.ID()))
+				partitions[p] = kgo.NewOffset().AtStart()
+			}
+		}
+	}
+	return offsets, nil
+}
+
+// lives asks for the ids of all topics that are read.
+func (in *ingest) lives(ctx context.Context) (map[string]uuid.UUID, error) {
+	topics, err := in.topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lives := make(map[string]uuid.UUID, len(topics))
+	for _, t := range topics {
+		if t.Topic != nil && t.ErrorCode == 0 && !t.IsInternal && in.pattern.Forbidden(*t.Topic) {
+			lives[*t.Topic] = t.TopicID
+		}
+	}
+	return lives, nil
+}
+
+// topics asks a broker for all topics.
+func (in *ingest) topics(ctx context.Context) ([]kmsg.MetadataResponseTopic, error) {
+	in.mu.Lock()
+	client := in.asked
+	in.mu.Unlock()
+	req := kmsg.NewPtrMetadataRequest() // nil topics: all
+	res, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	if err := kerr.ErrorForCode(res.ErrorCode); err != nil {
+		return nil, err
+	}
+	return res.Topics, nil
+}
+
+// over tells whether a life of a topic has ended: nobody else can read what we have
+// of it. When nobody answers it is taken for ended: what is stored twice is stored once.
+func (in *ingest) over(ctx context.Context, topic string, life uuid.UUID) bool {
+	if life == uuid.Nil {
+		return false
+	}
+	lives, err := in.lives(ctx)
+	if err != nil {
+		return true
+	}
+	return lives[topic] != life
+}
+
+// suspect notes topics of which the broker says that their life has ended.
+func (in *ingest) suspect(fetches kgo.Fetches) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range fetches {
+		for _, t := range f.Topics {
+			if assumed, is := in.assumed[t.Topic]; is && t.TopicID != uuid.Nil && assumed != uuid.Nil && assumed != t.TopicID {
+				in.ended[t.Topic] = true // it was made anew while its partitions were dealt out
+			}
+			for _, p := range t.Partitions {
+				if errors.Is(p.Err, kerr.UnknownTopicID) {
+					in.ended[t.Topic] = true
+				}
+			}
+		}
+	}
+}
+
+// lookAround compares the topics there are with those that are read, as often as
+// new topics are looked for.
+func (in *ingest) lookAround(ctx context.Context) {
+	if time.Since(in.looked) < in.NewTopics {
+		return
+	}
+	lives, err := in.lives(ctx)
+	if err != nil {
+		return // whoever fetches tells of it
+	}
+	in.looked = time.Now()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for topic, assumed := range in.assumed {
+		switch now, is := lives[topic]; {
+		case !is || now == uuid.Nil:
+		case assumed == uuid.Nil:
+			in.assumed[topic] = now // it was not there yet when it was asked for
+		case assumed != now:
+			in.ended[topic] = true
+		}
+	}
+}
+
+// leave gives up topics whose life has ended; what bears the name now is found anew.
+// No rebalance may be held up meanwhile.
+func (in *ingest) leave(ctx context.Context) {
+	in.mu.Lock()
+	var topics []string
+	for topic := range in.ended {
+		topics = append(topics, topic)
+	}
+	clear(in.ended)
+	in.mu.Unlock()
+	if len(topics) == 0 {
+		return
+	}
+	slices.Sort(topics)
+	in.Log.InfoContext(ctx, "dead-letter topics were deleted, or deleted and made anew", slog.Any("topics", topics))
+	in.client.PurgeTopicsFromConsuming(topics...)
+	in.client.ForceMetadataRefresh()
+}
