@@ -63,12 +63,15 @@ func Down(ctx context.Context, dsn string, n int) (int, error) {
 
 func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit int) (n int, err error) {
 	err = locked(ctx, dsn, func(db *sql.DB) error {
-		if err := adopt(ctx, db); err != nil {
-			return err
+		err := adopt(ctx, db)
+		if err == nil {
+			n, err = set.ExecMaxContext(ctx, db, "postgres", source, dir, limit)
 		}
-		n, err = set.ExecMaxContext(ctx, db, "postgres", source, dir, limit)
 		if err == nil && dir == migrate.Up {
 			err = secure(ctx, db, n > 0)
+		}
+		if denied(err) {
+			return notOwner(ctx, db, err)
 		}
 		return err
 	})
@@ -112,8 +115,13 @@ type Applied struct {
 	At time.Time
 }
 
+// Reader is a pool, a connection or a transaction.
+type Reader interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // Status lists every migration known to this binary or to the database.
-func Status(ctx context.Context, db *sql.DB) ([]Applied, error) {
+func Status(ctx context.Context, db Reader) ([]Applied, error) {
 	known, err := source.FindMigrations()
 	if err != nil {
 		return nil, err
@@ -150,18 +158,32 @@ func Status(ctx context.Context, db *sql.DB) ([]Applied, error) {
 	return out, nil
 }
 
-// Current is Check on a connection of its own, as the login of dsn.
+// Current is Check on a connection of its own, as the login of dsn; where that
+// does not inherit the right to look, as the engine's role. A login that may not
+// act as that either gets an *Insecure, which says what to run.
 func Current(ctx context.Context, dsn string) error {
 	return connected(dsn, func(db *sql.DB) error {
 		if err := db.PingContext(ctx); err != nil {
 			return fmt.Errorf("connect to the database: %w", err)
 		}
-		return Check(ctx, db)
+		err := Check(ctx, db)
+		if !denied(err) {
+			return err
+		}
+		tx, txErr := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		if txErr != nil {
+			return txErr
+		}
+		defer tx.Rollback() //nolint:errcheck // it only read
+		if _, roleErr := tx.ExecContext(ctx, `SET LOCAL ROLE `+EngineRole); roleErr != nil {
+			return unreadable(ctx, db, err)
+		}
+		return Check(ctx, tx)
 	})
 }
 
 // Check returns nil when the schema is exactly the one this binary knows.
-func Check(ctx context.Context, db *sql.DB) error {
+func Check(ctx context.Context, db Reader) error {
 	status, err := Status(ctx, db)
 	if err != nil {
 		return err

@@ -21,19 +21,6 @@ const (
 	ReadonlyRole = "saga_readonly_role"
 )
 
-// Insecure is a database whose roles or row-level security are not in place,
-// so that nothing but our own WHERE separates tenants.
-type Insecure struct {
-	Problems []string // what is wrong, in words; never empty
-	Login    string   // who found it
-}
-
-// Error names the problems and what an administrator has to run.
-func (e *Insecure) Error() string {
-	return fmt.Sprintf("row-level security is not in place: %s. As an administrator of the database run what `skald migrate roles` prints, that is\n%sand then, as the owner of schema saga, `skald migrate up`",
-		strings.Join(e.Problems, "; "), RolesSQL(e.Login))
-}
-
 // RolesSQL is what an administrator runs when Skald's own login may not create
 // roles: it makes them, where they are missing, and lets every one of logins
 // act as them. The one who owns the schema must be among logins.
@@ -46,59 +33,6 @@ func RolesSQL(logins ...string) string {
 		fmt.Fprintf(&b, "GRANT %s, %s, %s TO %s;\n", AppRole, EngineRole, ReadonlyRole, pq.QuoteIdentifier(login))
 	}
 	return b.String()
-}
-
-// problems lists what is missing in the eyes of the session's login. The right
-// to take a role on is called SET since PostgreSQL 16, MEMBER before.
-const problems = `
-WITH roles (name) AS (VALUES ('saga_app_role'), ('saga_engine_role'), ('saga_readonly_role'))
-SELECT 'role ' || r.name || ' does not exist' FROM roles r WHERE to_regrole(r.name) IS NULL
-UNION ALL
-SELECT 'login ' || session_user || ' may not act as ' || r.name FROM roles r
- WHERE to_regrole(r.name) IS NOT NULL AND r.name <> 'saga_readonly_role'
-   AND NOT pg_has_role(session_user, to_regrole(r.name), CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
-UNION ALL
-SELECT 'table ' || c.oid::regclass || ' is open' FROM pg_class c
- WHERE c.relnamespace IN (to_regnamespace('saga'), to_regnamespace('dlq'), to_regnamespace('jobs')) AND c.relkind IN ('r', 'p')
-   AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
-   AND NOT (c.relrowsecurity AND c.relforcerowsecurity
-            AND (SELECT count(*) FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname IN ('tenant_rows', 'engine_rows', 'readonly_rows')) = 3)
-ORDER BY 1`
-
-func insecurity(ctx context.Context, db *sql.DB) (found []string, err error) {
-	rows, err := db.QueryContext(ctx, problems)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var p string
-		if err := rows.Scan(&p); err != nil {
-			return nil, err
-		}
-		found = append(found, p)
-	}
-	return found, rows.Err()
-}
-
-// Secured returns nil when the login of dsn can act as each role and every
-// table with a tenant has row-level security; otherwise an *Insecure, or why
-// it could not find out.
-func Secured(ctx context.Context, dsn string) error {
-	return connected(dsn, func(db *sql.DB) error {
-		e := &Insecure{}
-		err := db.QueryRowContext(ctx, `SELECT session_user`).Scan(&e.Login)
-		if err == nil {
-			e.Problems, err = insecurity(ctx, db)
-		}
-		if err != nil {
-			return fmt.Errorf("look at the database's roles: %w", err)
-		}
-		if len(e.Problems) > 0 {
-			return e
-		}
-		return nil
-	})
 }
 
 // secure gives tables that are new their grants and policies, and all of them

@@ -1,0 +1,189 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/lib/pq"
+)
+
+// Insecure is a database whose roles or row-level security are not in place,
+// so that nothing but our own WHERE separates tenants, or whose schema the login
+// cannot even read.
+type Insecure struct {
+	Problems []string // what is wrong, in words; never empty
+	Login    string   // who found it
+	Owner    string   // of schema saga; Login when there is none yet
+	Database string
+	closed   bool // to Login, without the roles
+}
+
+// Error names the problems, many open tables as one, and the lines to run.
+func (e *Insecure) Error() string {
+	what := "row-level security is not in place"
+	if e.closed {
+		what = fmt.Sprintf("login %s may not read the schema", e.Login)
+	}
+	return fmt.Sprintf("%s: %s. %s", what, strings.Join(e.summary(), "; "), e.Remedy())
+}
+
+// Remedy is what to run, and as whom.
+func (e *Insecure) Remedy() string {
+	var steps []string
+	if e.lacksRoles() {
+		steps = append(steps, fmt.Sprintf("As an administrator of the database run `skald migrate roles %s | psql %s`", logins(e.Owner, e.Login), word(e.Database)))
+	}
+	if _, open := e.tables(); open > 0 {
+		up := fmt.Sprintf("as %s, which owns the schema, `skald migrate up`", e.Owner)
+		if len(steps) == 0 {
+			up = "Run " + up
+		}
+		steps = append(steps, up)
+	}
+	return strings.Join(steps, ", and then, ")
+}
+
+const openTable = " is open" // how the problem of a table ends
+
+// tables tells the first open table and how many there are.
+func (e *Insecure) tables() (first string, n int) {
+	for _, p := range e.Problems {
+		if strings.HasPrefix(p, "table ") && strings.HasSuffix(p, openTable) {
+			if n++; n == 1 {
+				first = p
+			}
+		}
+	}
+	return first, n
+}
+
+func (e *Insecure) lacksRoles() bool {
+	_, open := e.tables()
+	return len(e.Problems) > open
+}
+
+// summary is Problems with all open tables as one.
+func (e *Insecure) summary() []string {
+	var out []string
+	for _, p := range e.Problems {
+		if !strings.HasSuffix(p, openTable) {
+			out = append(out, p)
+		}
+	}
+	if first, n := e.tables(); n == 1 {
+		out = append(out, first)
+	} else if n > 1 {
+		out = append(out, fmt.Sprintf("%d tables are open to every tenant (%s is the first)", n, strings.TrimSuffix(strings.TrimPrefix(first, "table "), openTable)))
+	}
+	return out
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9_.@-]+$`)
+
+// word is s as a shell reads it as one word.
+func word(s string) string {
+	if plain.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func logins(owner, login string) string {
+	if owner == login {
+		return word(owner)
+	}
+	return word(owner) + " " + word(login)
+}
+
+// problems lists what is missing in the eyes of the session's login. The right
+// to take a role on is called SET since PostgreSQL 16, MEMBER before.
+const problems = `
+WITH roles (name) AS (VALUES ('saga_app_role'), ('saga_engine_role'), ('saga_readonly_role'))
+SELECT 'role ' || r.name || ' does not exist' FROM roles r WHERE to_regrole(r.name) IS NULL
+UNION ALL
+SELECT 'login ' || session_user || ' may not act as ' || r.name FROM roles r
+ WHERE to_regrole(r.name) IS NOT NULL AND r.name <> 'saga_readonly_role'
+   AND NOT pg_has_role(session_user, to_regrole(r.name), CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
+UNION ALL
+SELECT 'table ' || c.oid::regclass || ' is open' FROM pg_class c
+ WHERE c.relnamespace IN (to_regnamespace('saga'), to_regnamespace('dlq'), to_regnamespace('jobs')) AND c.relkind IN ('r', 'p')
+   AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
+   AND NOT (c.relrowsecurity AND c.relforcerowsecurity
+            AND (SELECT count(*) FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname IN ('tenant_rows', 'engine_rows', 'readonly_rows')) = 3)
+ORDER BY 1`
+
+func insecurity(ctx context.Context, db *sql.DB) (found []string, err error) {
+	rows, err := db.QueryContext(ctx, problems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p string
+		if err := rows.Scan(&p); err != nil {
+			return nil, err
+		}
+		found = append(found, p)
+	}
+	return found, rows.Err()
+}
+
+// Secured returns nil when the login of dsn can act as each role and every
+// table with a tenant has row-level security; otherwise an *Insecure, or why
+// it could not find out.
+func Secured(ctx context.Context, dsn string) error {
+	return connected(dsn, func(db *sql.DB) error {
+		e, err := look(ctx, db)
+		if err != nil {
+			return fmt.Errorf("look at the database's roles: %w", err)
+		}
+		if len(e.Problems) > 0 {
+			return e
+		}
+		return nil
+	})
+}
+
+// look finds the problems of the login of db; they may be none.
+func look(ctx context.Context, db *sql.DB) (*Insecure, error) {
+	e := &Insecure{}
+	err := db.QueryRowContext(ctx, `SELECT session_user, current_database(),
+		coalesce((SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'saga'), session_user)`).Scan(&e.Login, &e.Database, &e.Owner)
+	if err == nil {
+		e.Problems, err = insecurity(ctx, db)
+	}
+	return e, err
+}
+
+// denied tells whether err is PostgreSQL's for a right that the login lacks.
+func denied(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && e.Code == "42501"
+}
+
+// unreadable explains why the schema may not be read.
+func unreadable(ctx context.Context, db *sql.DB, err error) error {
+	e, lookErr := look(ctx, db)
+	if lookErr != nil || !e.lacksRoles() {
+		return err
+	}
+	e.closed = true
+	return e
+}
+
+// notOwner explains why the schema may not be changed.
+func notOwner(ctx context.Context, db *sql.DB, err error) error {
+	e, lookErr := look(ctx, db)
+	if lookErr != nil {
+		return err
+	}
+	if e.Owner == e.Login {
+		return fmt.Errorf("login %s may not make what Skald needs in database %s: let it own the database, or GRANT CREATE ON DATABASE to it (%w)", e.Login, e.Database, err)
+	}
+	return fmt.Errorf("login %s may not change the schema, which belongs to %s: run `skald migrate up` as %s, and start the server with database.auto_migrate off (%w)",
+		e.Login, e.Owner, e.Owner, err)
+}
