@@ -90,7 +90,7 @@ var arrows = map[string][]string{
 	"internal/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/webhook", "internal/workflow"},
 	"internal/testdb":    {"db", "internal/devpg"},
 	"internal/testnet":   {},
-	"internal/manual":    {"internal/testdb"},
+	"internal/manual":    {"internal/devpg", "internal/testdb"},
 }
 
 // testArrows is what the tests of a package may import besides the package

@@ -100,10 +100,15 @@ func Serve(t testing.TB, env ...string) string {
 	if !slices.ContainsFunc(env, given) {
 		env = append(env, "SKALD_DATABASE_URL="+testdb.DSN(t))
 	}
-	Background(t, Skald(t), []string{"serve"}, append(env, "SKALD_LISTEN_ADDR="+addr)...)
+	ended := Background(t, Skald(t), []string{"serve"}, append(env, "SKALD_LISTEN_ADDR="+addr)...)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if ready(t.Context(), "http://"+addr+"/readyz") {
 			return addr
+		}
+		select {
+		case <-ended:
+			t.Fatal("skald serve ended before it was ready")
+		default:
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("skald serve is not ready after a minute")
@@ -125,8 +130,8 @@ func ready(ctx context.Context, url string) bool {
 }
 
 // Background starts a program in an empty directory; it ends with the test, which
-// shows what it said when it failed.
-func Background(t testing.TB, path string, args []string, env ...string) {
+// shows what it said when it failed. The channel is closed when it has ended.
+func Background(t testing.TB, path string, args []string, env ...string) <-chan struct{} {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
@@ -139,14 +144,20 @@ func Background(t testing.TB, path string, args []string, env ...string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		hurry := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
+		<-ended
 		hurry.Stop()
 		if t.Failed() {
 			t.Logf("%s %s said:%s", filepath.Base(path), strings.Join(args, " "), said(log.Name()))
 		}
 		_ = log.Close()
 	})
+	return ended
 }
