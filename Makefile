@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store redis build run demo test race chaos chaos-jobs lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
+.PHONY: help object-store redis pgbouncer build run demo test race chaos chaos-jobs lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ object-store: ## build the S3 server of the tests (versitygw, pinned in tools/s3
 redis: ## the program redis-server, for tests
 	@sh scripts/redis-server.sh
 
+pgbouncer: ## the program pgbouncer, for tests
+	@sh scripts/pgbouncer.sh
+
 postgres:
 	@sh scripts/postgres-binaries.sh
 
@@ -27,7 +30,7 @@ run: postgres build ## start Skald on http://127.0.0.1:8080 with a private Postg
 demo: postgres build ## run three orders through a private server and check the ledgers
 	./bin/skald demo
 
-test: postgres object-store redis ## every test; fails, never skips, when a component is missing
+test: postgres object-store redis pgbouncer ## every test; fails, never skips, when a component is missing
 	$(GO) vet ./...
 	$(GO) test -timeout 15m ./...
 

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/credentials"
 	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/vault"
 )
 
@@ -140,7 +141,11 @@ func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, erro
 	}
 	l.end = nil // the login must outlive this function
 	defer l.close()
-	return l.dsn(ctx, cfg.Database)
+	dsn, err := l.dsn(ctx, cfg.Database)
+	if err == nil { // the lock of who migrates is the session's
+		err = postgres.Unshared(ctx, postgres.Config{DSN: dsn, IOTimeout: cfg.Database.IOTimeout, Application: cfg.App.Name})
+	}
+	return dsn, err
 }
 
 func (l *logins) dsn(ctx context.Context, d config.Database) (string, error) {

@@ -5,7 +5,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -54,6 +57,53 @@ func content(t *testing.T, elem ...string) string {
 	return string(b)
 }
 
+// psql runs SQL as an administrator.
+func psql(t *testing.T, p *Postgres, database, statements string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "psql", "-qAt", "-v", "ON_ERROR_STOP=1", "-d", database)
+	cmd.Env = append(environment(), p.Admin()...)
+	cmd.Stdin = strings.NewReader(statements)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// vaultStatement is the SQL that the page gives to Vault, as Vault fills it in.
+func vaultStatement(t *testing.T, login, password string) string {
+	t.Helper()
+	page := content(t, root(t), "docs/operations.md")
+	m := regexp.MustCompile(`creation_statements="((?:[^"\\]|\\.)*)"`).FindStringSubmatch(page)
+	if m == nil {
+		t.Fatal("the page has no creation_statements")
+	}
+	return strings.NewReplacer(`\"`, `"`, "{{name}}", login, "{{password}}", password, "{{expiration}}", "2100-01-01").Replace(m[1])
+}
+
+// notGoneOnWith runs the way back with a pg_dump that lies, and wants it to stop
+// before anything is restored.
+func notGoneOnWith(t *testing.T, s Session, lie string, other *Postgres) {
+	t.Helper()
+	bin := t.TempDir()
+	real, err := exec.LookPath("pg_dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\nreal=" + real + "\n" + lie + "\n"
+	if err := os.WriteFile(filepath.Join(bin, "pg_dump"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.Dir = t.TempDir()
+	s.Env = append(slices.Clone(s.Env), "PATH="+bin+":"+filepath.Dir(Skald(t))+":"+os.Getenv("PATH"))
+	if _, problems := s.run(t); len(problems) == 0 {
+		t.Error("it is not noticed")
+	}
+	if exists(filepath.Join(s.Dir, "skald.dump")) {
+		t.Error("it got the name of a good one")
+	}
+	if out, err := psql(t, other, "postgres", "SELECT count(*) FROM pg_database WHERE datname = 'restored'"); err != nil || out != "0\n" {
+		t.Errorf("databases to restore into: %s%v", out, err)
+	}
+}
+
 func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 	t.Parallel()
 	pg, other := StartPostgres(t), StartPostgres(t)
@@ -69,13 +119,16 @@ func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 		Env: append(append(pg.Admin(), given...), "SKALD_LISTEN_ADDR="+FreeAddress(t)),
 	}.Run(t)
 
-	// Its node is gone. Another one has sagas under way when it goes as well.
+	// Its node is gone. Another one, with a login as Vault makes them, has sagas
+	// under way when it goes as well.
 	held.Store(true)
+	if out, err := psql(t, pg, "postgres", vaultStatement(t, "v_ops", "of vault")); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	if !t.Run("sagas under way", func(t *testing.T) {
 		addr := Serve(t, append(given, "SKALD_ENV=prod", "SKALD_DATABASE_URL=",
 			"SKALD_DATABASE_HOST=127.0.0.1", "SKALD_DATABASE_PORT="+strconv.Itoa(pg.Port()), "SKALD_DATABASE_SSL_ROOT_CERT="+pg.CA,
-			"SKALD_DATABASE_USER=skald_server", "SKALD_DATABASE_PASSWORD_FILE="+filepath.Join(secrets, "skald_server"),
-			"SKALD_ENGINE_DRAIN_TIMEOUT=1s")...)
+			"SKALD_DATABASE_USER=v_ops", "SKALD_DATABASE_PASSWORD=of vault", "SKALD_ENGINE_DRAIN_TIMEOUT=1s")...)
 		for range 5 {
 			post(t, "http://"+addr+"/api/v1/sagas", content(t, secrets, "admin_key"), `{"workflow_name": "held", "payload": {}, "steps": [
 				{"name": "hello", "action": {"http": {"url": "http://`+host+`/hello"}}, "compensation": "none", "timeout_ms": 60000}]}`)
@@ -85,10 +138,19 @@ func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 	}
 	held.Store(false)
 
-	Session{
-		Page: "docs/operations.md", Heading: "A dump, and back", Dir: dir, Masks: masks,
+	back := Session{
+		Page: "docs/operations.md", Heading: "A dump, and back", Masks: masks,
 		Env: append(append(pg.Admin(), given...), "SKALD_LISTEN_ADDR="+FreeAddress(t), "RESTORED_PGHOST=127.0.0.1", "RESTORED_PGPORT="+strconv.Itoa(other.Port())),
-	}.Run(t)
+	}
+	for name, lie := range map[string]string{
+		"a dump that is cut off":            `"$real" "$@"; truncate -s -2000 skald.dump.part`,
+		"a dump that fails":                 `"$real" "$@"; exit 1`,
+		"a dump without row-level security": `shift; "$real" "$@"`, // PostgreSQL refuses it
+	} {
+		t.Run(name, func(t *testing.T) { notGoneOnWith(t, back, lie, other) })
+	}
+	back.Dir = dir
+	back.Run(t)
 	if rows := content(t, dir, "skald.rows"); !strings.Contains(rows, "saga.saga_states 6\n") {
 		t.Errorf("the dump has\n%s; want 6 sagas", rows)
 	}

@@ -20,9 +20,7 @@ const (
 // The connection is one of its own: what listens cannot be shared.
 func (db *DB) hearOthers(ctx context.Context, heard func(payload string)) {
 	for ctx.Err() == nil {
-		if !db.pooled { // a pooler gives each transaction another connection: nothing is ever heard
-			db.hear(ctx, heard)
-		}
+		db.hear(ctx, heard)
 		select {
 		case <-ctx.Done():
 		case <-time.After(listenAgain):

@@ -68,8 +68,9 @@ type DB struct {
 	lease *sqlx.DB
 
 	idle map[*sqlx.DB]int // how many connections each pool keeps
-	// pooled: something in between, such as PgBouncer, keeps the role to itself
-	// that a connection asks for at its start, so each transaction asks again.
+	// pooled: something in between, such as PgBouncer in session mode (Unshared),
+	// keeps the role to itself that a connection asks for at its start, so each
+	// transaction asks again.
 	pooled     bool
 	countFor   time.Duration
 	keys       *envelope.Keyring // nil: nothing is sealed

@@ -1,0 +1,201 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/db"
+	"github.com/skald-saga/skald/internal/app"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/devpg"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// documented is the part of docs/operations.md that PgBouncer is to have: every
+// line of its section [pgbouncer].
+func documented(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(page), "\n[pgbouncer]\n")
+	lines, _, ended := strings.Cut(after, "```")
+	if !found || !ended || !strings.Contains(lines, "pool_mode = session\n") {
+		t.Fatal("docs/operations.md does not show PgBouncer's settings")
+	}
+	return lines
+}
+
+// pgbouncer starts Debian's PgBouncer before the server of dsn, and returns dsn by
+// way of it.
+func pgbouncer(t *testing.T, dsn, settings string) string {
+	t.Helper()
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin") // where Debian has it
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		t.Fatalf("%v: run scripts/pgbouncer.sh", err) // without it this would prove nothing
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	_ = l.Close()
+	dir, err := os.MkdirTemp("", "skald-pgbouncer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	password, _ := u.User.Password()
+	files := map[string]string{
+		"users": fmt.Sprintf("%q %q\n", u.User.Username(), password),
+		"ini": fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = plain\nauth_file = %s\n%s",
+			u.Hostname(), u.Port(), port, filepath.Join(dir, "users"), settings),
+	}
+	for name, content := range files { // as root it becomes somebody who must be able to read them
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644), os.Chmod(dir, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{filepath.Join(dir, "ini")}
+	if os.Getuid() == 0 {
+		args = append([]string{"-u", "nobody"}, args...)
+	}
+	var log strings.Builder
+	cmd := exec.Command(program, args...)
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // at once, whoever is connected
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("PgBouncer said:\n%s", log.String())
+		}
+	})
+	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if c, err := net.Dial("tcp", u.Host); err == nil {
+			_ = c.Close()
+			return u.String()
+		} else if time.Now().After(deadline) {
+			t.Fatalf("PgBouncer does not listen: %v", err)
+		}
+	}
+}
+
+// inDev is inProd with the development profile, which otherwise accepts almost anything.
+func inDev(t *testing.T, dsn string) error {
+	t.Helper()
+	cfg := config.Default(config.Dev)
+	cfg.Database.URL, cfg.Server.ListenAddr = config.Secret(dsn), "127.0.0.1:0"
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	return app.Run(ctx, cfg, app.Options{Log: slog.New(slog.DiscardHandler), Ready: func(string) { stop() }})
+}
+
+// Behind PgBouncer in transaction mode nothing starts, whatever the pool is like
+// and however much of it others use.
+func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
+	dsn := testdb.DSN(t)
+	for _, mode := range []string{"transaction", "statement"} {
+		for _, size := range []int{1, 2, 50} {
+			for _, order := range []string{"server_round_robin = 0", "server_round_robin = 1"} {
+				t.Run(fmt.Sprint(mode, " ", size, " ", order), func(t *testing.T) {
+					list := strings.ReplaceAll(documented(t), "pool_mode = session", "pool_mode = "+mode)
+					through := pgbouncer(t, dsn, list+order+fmt.Sprintf("\ndefault_pool_size = %d\nmin_pool_size = %d\n", size, size/2))
+					for _, start := range []func(*testing.T, string) error{inDev, inProd} {
+						if err := start(t, through); !errors.Is(err, postgres.ErrShared) {
+							t.Errorf("it starts, or does not say why not: %v", err)
+						}
+					}
+				})
+			}
+		}
+	}
+	t.Run("whose parameters nobody has listed", func(t *testing.T) {
+		if err := inDev(t, pgbouncer(t, dsn, "pool_mode = transaction\n")); !errors.Is(err, postgres.ErrShared) {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("and is in use", func(t *testing.T) {
+		through := pgbouncer(t, dsn, "pool_mode = transaction\ndefault_pool_size = 8\n")
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for ctx.Err() == nil {
+				execute(t, through, `SELECT 1`, `SELECT pg_sleep(0.001)`)
+			}
+		}()
+		for range 20 {
+			if err := postgres.Unshared(t.Context(), postgres.Config{DSN: through}); !errors.Is(err, postgres.ErrShared) {
+				t.Errorf("%v", err)
+			}
+		}
+		stop()
+		<-done
+	})
+	t.Run("nor does it migrate", func(t *testing.T) {
+		cfg := config.Default(config.Dev)
+		cfg.Database.URL = config.Secret(pgbouncer(t, dsn, "pool_mode = transaction\n"))
+		if _, err := app.DSN(t.Context(), cfg, slog.New(slog.DiscardHandler)); !errors.Is(err, postgres.ErrShared) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestPgBouncerInSessionMode(t *testing.T) {
+	s := cluster(t)
+	admin := s.DSN(devpg.Database)
+	owner, server := testdb.Login(t, admin, ""), testdb.Login(t, admin, "")
+	execute(t, admin, db.RolesSQL(loginOf(t, owner), loginOf(t, server)))
+	if _, err := db.Up(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("as documented", func(t *testing.T) {
+		through := pgbouncer(t, server, documented(t))
+		if err := inProd(t, through); err != nil {
+			t.Fatalf("in prod: %v", err)
+		}
+		n := start(t, through, "pooled", func(c *config.Config) { c.Database.AutoMigrate = false })
+		for range 20 {
+			if status := served(t, n.url); status != 200 {
+				t.Errorf("a saga is read with %d", status)
+			}
+		}
+		if log := n.logs.String(); strings.Contains(log, "ERROR") || strings.Contains(log, "prepared statement") {
+			t.Errorf("%s", log)
+		}
+	})
+	t.Run("without the list", func(t *testing.T) {
+		err := inProd(t, pgbouncer(t, server, "pool_mode = session\n"))
+		if err == nil || !strings.Contains(err.Error(), "ignore_startup_parameters = role,") {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("with too few sessions", func(t *testing.T) {
+		err := inProd(t, pgbouncer(t, server, documented(t)+"default_pool_size = 1\n"))
+		if err == nil || !strings.Contains(err.Error(), "default_pool_size") || errors.Is(err, postgres.ErrShared) {
+			t.Errorf("%v", err)
+		}
+	})
+}
