@@ -123,7 +123,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
 		Definition: definitions.definition, Call: n.calls.Call, LookAfter: n.lookAfterRuns(),
-		Node: name, Now: now, NewID: newID, Log: opt.Log,
+		Node: name, Process: thisProcess(), Gone: isGone, Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
 		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,

@@ -89,7 +89,7 @@ func (w world) put(s cache.Saga) cache.Saga {
 // answer claims a saga and has its first call fail once, so that it is running.
 func (w world) answer(s cache.Saga) {
 	w.t.Helper()
-	owner, err := w.store.Register(w.ctx, "node", time.Hour)
+	owner, err := w.store.Register(w.ctx, "node", "", time.Hour)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -42,7 +42,12 @@ type Config struct {
 	// not told. Nil: there are no job runs.
 	LookAfter func(context.Context, saga.JobCall) (*saga.Outcome, error)
 	Node      string // name of the node, unique among live nodes
-	Now       func() time.Time
+	// Process tells this process from all others, those of other machines too; ""
+	// when nothing does. Gone tells of another one that it certainly has ended; nil
+	// knows of none.
+	Process string
+	Gone    func(process string) bool
+	Now     func() time.Time
 	// NewID makes the ids of step logs: UUIDv7, so that they sort by time.
 	NewID func() uuid.UUID
 	Log   *slog.Logger
@@ -96,6 +101,9 @@ func New(cfg Config) *Engine {
 	if cfg.Jitter == nil {
 		cfg.Jitter = rand.Float64
 	}
+	if cfg.Gone == nil {
+		cfg.Gone = func(string) bool { return false }
+	}
 	o := &cfg.Observer
 	if o.CallDone == nil {
 		o.CallDone = func(saga.Action, *saga.Outcome) {}
@@ -114,17 +122,19 @@ func New(cfg Config) *Engine {
 
 // errNameTaken ends Run: two live processes under one node name would fence
 // each other for ever.
-var errNameTaken = errors.New("another process registered under this node's name")
+var errNameTaken = errors.New("another process that is alive has this node's name, and each node needs its own (engine.node_id)")
 
 // Run drives sagas until ctx ends, then stops gracefully: nothing new is
 // taken, calls in flight get DrainTimeout, the rest is handed over. A lost
-// lease is no error: the node registers again, unless somebody else has ended
-// five of them in a row before their time, each within a minute. It returns
-// with nothing left running.
+// lease is no error: the node registers again. Only when another process that
+// is alive holds a lease under this node's name does it end with an error. It
+// returns with nothing left running.
 func (e *Engine) Run(ctx context.Context) error {
-	fenced := 0
 	for ctx.Err() == nil {
 		s, err := e.register(ctx)
+		if errors.Is(err, errNameTaken) {
+			return fmt.Errorf("node %q: %w", e.cfg.Node, err)
+		}
 		if err != nil {
 			e.cfg.Log.WarnContext(ctx, "cannot register this node", slog.Any("error", err))
 			e.sleep(ctx, e.cfg.Poll)
@@ -132,22 +142,42 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		e.current.Store(s)
 		e.cfg.Log.InfoContext(ctx, "node registered", slog.String("node", e.cfg.Node), slog.Int64("owner", s.owner))
-		born := e.cfg.Now()
 		s.serve(ctx)
 		e.current.Store(nil)
 		s.end()
 		if ctx.Err() != nil {
 			return nil
 		}
-		if fenced++; !s.fenced || e.cfg.Now().Sub(born) > time.Minute {
-			fenced = 0 // the database was away, or it was long ago
-		}
-		if fenced == 5 {
-			return fmt.Errorf("node %q lost its lease %d times in a row: %w", e.cfg.Node, fenced, errNameTaken)
-		}
 		e.cfg.Log.WarnContext(ctx, "the node's lease was lost; registering again", slog.Int64("owner", s.owner))
 	}
 	return nil
+}
+
+// awaitFormer returns when no other process can be using this node's name: none
+// holds a lease under it, or the one that does is gone. Of a process that may be
+// gone, its machine with it, it waits for the end of the lease. A lease that is
+// renewed meanwhile is that of a live process: errNameTaken.
+func (e *Engine) awaitFormer(ctx context.Context) error {
+	var first saga.Incarnation
+	for {
+		f, found, err := e.cfg.Ownership.Former(ctx, e.cfg.Node)
+		switch {
+		case err != nil:
+			return err
+		case !found || f.Process != "" && (f.Process == e.cfg.Process || e.cfg.Gone(f.Process)):
+			return nil
+		case first.LeaseUntil.IsZero():
+			first = f
+			e.cfg.Log.WarnContext(ctx, "another process holds a lease under this node's name; waiting to see whether it is alive",
+				slog.String("node", e.cfg.Node), slog.Time("lease_until", f.LeaseUntil))
+		case f.LeaseUntil.After(first.LeaseUntil):
+			return errNameTaken
+		}
+		e.sleep(ctx, e.cfg.LeaseTTL/20)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 // Healthy returns nil while the node holds its lease.

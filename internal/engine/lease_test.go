@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -252,31 +253,72 @@ func TestFencedAnswerIsDropped(t *testing.T) {
 	})
 }
 
-func TestFiveLostLeasesInARowEndTheNode(t *testing.T) {
+// unknown is a node of which nobody knows whether another process of its name is gone.
+func unknown(c *engine.Config) { c.Gone = nil }
+
+func TestASecondProcessOfANodeEndsAndTheFirstGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		n := w.prepare("a")
-		registered := 0
-		n.suffer(trouble{fault: func(r request) mishap {
-			if r.op == registering {
-				registered++
+		w.participants.manner = when(0, saga.Execute, always(slowly(yes, 6*time.Second)))
+		first := w.start("a", unknown)
+		id := first.create(steps("uu"))
+		second := w.start("a", unknown)
+		w.until("the second process ends", func() bool {
+			select {
+			case <-second.ran:
+				return true
+			default:
+				return false
 			}
-			return passes
-		}})
-		n.run()
-		thief := time.NewTicker(time.Second)
-		go func() {
-			for {
-				select {
-				case <-n.ran:
-					return
-				case <-thief.C:
-					_, _ = w.store.Sagas.Register(context.Background(), "a", ttl)
-				}
+		})
+		if second.err == nil || !strings.Contains(second.err.Error(), "engine.node_id") {
+			t.Errorf("it ended with %v", second.err)
+		}
+		w.untilEnded(id)
+		if story := w.participants.story(id); story != "X0 X1" {
+			t.Errorf("the calls were %s", story)
+		}
+		if err := first.engine.Healthy(); err != nil {
+			t.Errorf("the first one: %v", err)
+		}
+	})
+}
+
+func TestOfTwoProcessesOfANodeThatStartTogetherOneRemains(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		both := []*node{w.prepare("a", unknown), w.prepare("a", unknown)}
+		for _, n := range both {
+			n.run()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		ended, healthy := 0, 0
+		for _, n := range both {
+			select {
+			case <-n.ran:
+				ended++
+			default:
 			}
-		}()
-		<-n.ran
-		if n.err == nil || registered != 5 {
-			t.Errorf("ended with %v after %d leases; want an error after 5", n.err, registered)
+			if n.engine.Healthy() == nil {
+				healthy++
+			}
+		}
+		if ended != 1 || healthy != 1 {
+			t.Errorf("%d have ended and %d are healthy, want one each", ended, healthy)
+		}
+	})
+}
+
+func TestANodeWaitsForTheLeaseOfAProcessThatMayBeGone(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start("a", unknown).kill()
+		second := w.start("a", unknown)
+		time.Sleep(ttl / 2)
+		if second.engine.Healthy() == nil {
+			t.Error("it has a lease before the one of the former process has ended")
+		}
+		time.Sleep(ttl)
+		if err := second.engine.Healthy(); err != nil {
+			t.Errorf("after the end of that lease: %v", err)
 		}
 	})
 }
@@ -286,7 +328,7 @@ func TestLeasesLostNowAndThenDoNotEndTheNode(t *testing.T) {
 		n := w.start("a", func(c *engine.Config) { c.LeaseTTL = time.Second })
 		for range 10 {
 			time.Sleep(2 * time.Minute)
-			if _, err := w.store.Sagas.Register(context.Background(), "a", 0); err != nil {
+			if _, err := w.store.Sagas.Register(context.Background(), "a", "", 0); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -27,7 +27,6 @@ type session struct {
 	giveUp   context.CancelFunc
 	until    atomic.Int64 // the lease is trusted until this time on the monotonic clock, ns since epoch0
 	stopping atomic.Bool  // drain: nothing new is sent
-	fenced   bool         // the lease was ended before its time; set by keepLease, read after serve
 
 	mu      sync.Mutex
 	running map[uuid.UUID]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
@@ -44,8 +43,11 @@ type session struct {
 var epoch0 = time.Now()
 
 func (e *Engine) register(ctx context.Context) (*session, error) {
+	if err := e.awaitFormer(ctx); err != nil {
+		return nil, err
+	}
 	sent := time.Since(epoch0)
-	owner, err := e.cfg.Ownership.Register(ctx, e.cfg.Node, e.cfg.LeaseTTL)
+	owner, err := e.cfg.Ownership.Register(ctx, e.cfg.Node, e.cfg.Process, e.cfg.LeaseTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +103,6 @@ func (s *session) keepLease(ctx context.Context) {
 		_ = failpoint.Hit(failpoint.LeaseRenewAfter)
 		switch {
 		case err == nil && !held, !s.trusted():
-			s.fenced = err == nil && !held && s.trusted()
 			s.distrust()
 			return
 		case err == nil:

@@ -215,8 +215,13 @@ func (c *wire) Load(ctx context.Context, ids []uuid.UUID) (out []saga.Loaded, er
 	return out, err
 }
 
-func (c *wire) Register(ctx context.Context, name string, ttl time.Duration) (owner int64, err error) {
-	lost := c.do(request{op: registering}, func() { owner, err = c.Sagas.Register(ctx, name, ttl) })
+func (c *wire) Former(ctx context.Context, name string) (f saga.Incarnation, found bool, err error) {
+	lost := c.do(request{op: registering}, func() { f, found, err = c.Sagas.Former(ctx, name) })
+	return f, found, errors.Join(lost, err)
+}
+
+func (c *wire) Register(ctx context.Context, name, process string, ttl time.Duration) (owner int64, err error) {
+	lost := c.do(request{op: registering}, func() { owner, err = c.Sagas.Register(ctx, name, process, ttl) })
 	return owner, errors.Join(lost, err)
 }
 

@@ -139,7 +139,8 @@ func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 			return errors.Join(stale, err)
 		},
 		Call: func(ctx context.Context, c saga.Call) saga.Outcome { return w.participants.call(ctx, n, c) },
-		Node: name, Now: now, NewID: w.newID, Log: w.log.With(slog.String("on", name)),
+		// A process that was killed is known to be gone, unless a test says otherwise.
+		Node: name, Process: w.newID().String(), Gone: func(string) bool { return true }, Now: now, NewID: w.newID, Log: w.log.With(slog.String("on", name)),
 	}
 	for _, f := range tweak {
 		f(&cfg)

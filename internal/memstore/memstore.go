@@ -76,8 +76,8 @@ type keyRow struct {
 }
 
 type nodeRow struct {
-	name  string
-	until time.Time
+	name, process string
+	until         time.Time
 }
 
 type nameID struct {

@@ -13,8 +13,20 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
+// Former implements saga.Ownership.
+func (st *Sagas) Former(_ context.Context, node string) (f saga.Incarnation, found bool, err error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	for _, n := range st.m.nodes {
+		if n.name == node && n.until.After(st.m.now()) && n.until.After(f.LeaseUntil) {
+			f, found = saga.Incarnation{Process: n.process, LeaseUntil: n.until}, true
+		}
+	}
+	return f, found, nil
+}
+
 // Register implements saga.Ownership.
-func (st *Sagas) Register(_ context.Context, node string, ttl time.Duration) (int64, error) {
+func (st *Sagas) Register(_ context.Context, node, process string, ttl time.Duration) (int64, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	now := st.m.now()
@@ -24,7 +36,7 @@ func (st *Sagas) Register(_ context.Context, node string, ttl time.Duration) (in
 		}
 	}
 	id := int64(len(st.m.nodes) + 1)
-	st.m.nodes[id] = &nodeRow{name: node, until: now.Add(ttl)}
+	st.m.nodes[id] = &nodeRow{name: node, process: process, until: now.Add(ttl)}
 	return id, nil
 }
 

@@ -21,7 +21,7 @@ func TestAClaimLeavesWhatChangedUnderIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := func(node string) int64 {
-		id, err := sagas.Register(ctx, node, time.Hour)
+		id, err := sagas.Register(ctx, node, "", time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -78,7 +78,7 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	if r, err := st.Create(t.Context(), batch); err != nil || r[0].Created != saga.Stored {
 		t.Fatalf("create = %v, %v; want it stored by another connection", r, err)
 	}
-	if _, err := st.Register(t.Context(), "n", time.Minute); err != nil {
+	if _, err := st.Register(t.Context(), "n", "", time.Minute); err != nil {
 		t.Errorf("the lease's connection was not replaced: %v", err)
 	}
 	for name, pool := range map[string]*sql.DB{"readers": postgres.Points(d), "writers": postgres.Writers(d)} {
@@ -113,7 +113,7 @@ func TestIdleConnectionsThatTheServerHasClosedAreNotUsed(t *testing.T) {
 		if _, err := st.Create(t.Context(), unkeyed()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := st.Register(t.Context(), "n", time.Minute); err != nil {
+		if _, err := st.Register(t.Context(), "n", "", time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		execute(t, own, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
@@ -123,7 +123,7 @@ func TestIdleConnectionsThatTheServerHasClosedAreNotUsed(t *testing.T) {
 		if _, err := st.Load(t.Context(), []uuid.UUID{big}); err != nil {
 			t.Errorf("round %d: read: %v", round, err)
 		}
-		if _, err := st.Register(t.Context(), "n", time.Minute); err != nil {
+		if _, err := st.Register(t.Context(), "n", "", time.Minute); err != nil {
 			t.Errorf("round %d: lease: %v", round, err)
 		}
 	}

@@ -160,7 +160,7 @@ func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 				if _, err := st.Load(t.Context(), []uuid.UUID{big}); err != nil {
 					t.Errorf("%s: read: %v", when, err)
 				}
-				if _, err := st.Register(t.Context(), "n", 1e9); err != nil {
+				if _, err := st.Register(t.Context(), "n", "", 1e9); err != nil {
 					t.Errorf("%s: lease: %v", when, err)
 				}
 				if _, err := st.List(t.Context(), big, saga.Filter{Limit: 1}); err != nil {

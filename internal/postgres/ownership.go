@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,10 +13,24 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
+// Former implements saga.Ownership.
+func (st *Sagas) Former(ctx context.Context, node string) (f saga.Incarnation, found bool, err error) {
+	err = st.db.lease.QueryRowxContext(ctx, `
+		SELECT process, lease_until FROM saga.engine_nodes WHERE node_name = $1 AND lease_until > now()
+		 ORDER BY lease_until DESC LIMIT 1`, node).Scan(&f.Process, &f.LeaseUntil)
+	if errors.Is(err, sql.ErrNoRows) {
+		return f, false, nil
+	}
+	if err != nil {
+		return f, false, fmt.Errorf("look for another process of this node: %w", err)
+	}
+	return f, true, nil
+}
+
 // Register implements saga.Ownership. It ends the leases of earlier
 // incarnations of the same node, so that a restarted node takes its sagas back
 // at once instead of waiting for its own dead lease.
-func (st *Sagas) Register(ctx context.Context, node string, ttl time.Duration) (int64, error) {
+func (st *Sagas) Register(ctx context.Context, node, process string, ttl time.Duration) (int64, error) {
 	var id int64
 	err := st.db.lease.GetContext(ctx, &id, `
 		WITH former AS (
@@ -24,8 +40,8 @@ func (st *Sagas) Register(ctx context.Context, node string, ttl time.Duration) (
 			DELETE FROM saga.engine_nodes n WHERE lease_until < now() - interval '7 days'
 			   AND NOT EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.lease_owner = n.id AND s.completed_at IS NULL)
 		)
-		INSERT INTO saga.engine_nodes (node_name, lease_until) VALUES ($1, now() + $2 * interval '1 ms') RETURNING id`,
-		node, ttl.Milliseconds())
+		INSERT INTO saga.engine_nodes (node_name, process, lease_until) VALUES ($1, $3, now() + $2 * interval '1 ms') RETURNING id`,
+		node, ttl.Milliseconds(), process)
 	if err != nil {
 		return 0, fmt.Errorf("register node: %w", err)
 	}

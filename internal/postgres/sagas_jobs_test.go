@@ -285,7 +285,7 @@ func TestATakeoverLeavesJobRunsAlone(t *testing.T) {
 	k := newJobbed(t)
 	run := k.begun(answer(`{}`))
 	r := k.working(run)
-	dead, err := k.sagas.Register(t.Context(), "dead", time.Hour)
+	dead, err := k.sagas.Register(t.Context(), "dead", "", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestATakeoverLeavesJobRunsAlone(t *testing.T) {
 	if err := k.sagas.Resign(t.Context(), dead); err != nil {
 		t.Fatal(err)
 	}
-	next, err := k.sagas.Register(t.Context(), "next", time.Hour)
+	next, err := k.sagas.Register(t.Context(), "next", "", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,10 +126,14 @@ type Page struct {
 // their owner (DESIGN.md section 4.4). Lease ends are computed and compared by
 // the store's clock, so that node clocks cannot steal a lease.
 type Ownership interface {
+	// Former returns the incarnation of a node whose lease has not ended, and
+	// found is false when there is none.
+	Former(ctx context.Context, node string) (f Incarnation, found bool, err error)
 	// Register takes a lease for a node and ends those of its earlier
-	// incarnations, whose sagas become free for takeover at once. Returns the
-	// incarnation that sagas name as LeaseOwner.
-	Register(ctx context.Context, node string, ttl time.Duration) (int64, error)
+	// incarnations, whose sagas become free for takeover at once. process says
+	// which process it is ("" when that is not known). Returns the incarnation
+	// that sagas name as LeaseOwner.
+	Register(ctx context.Context, node, process string, ttl time.Duration) (int64, error)
 	// Renew prolongs the lease. False: it is lost and can never be renewed.
 	Renew(ctx context.Context, owner int64, ttl time.Duration) (bool, error)
 	// Resign ends the lease at once.
@@ -165,6 +169,12 @@ type Ownership interface {
 	Neglected(ctx context.Context, q NeglectedQuery) (page []Stalled, next uuid.UUID, err error)
 	// Node tells who an owner is. known: false when the store has forgotten it.
 	Node(ctx context.Context, owner int64) (n Node, known bool, err error)
+}
+
+// Incarnation is a node from one registration to the next.
+type Incarnation struct {
+	Process    string // as given to Register
+	LeaseUntil time.Time
 }
 
 // Deadline is the deadline of a saga's present phase: sagas are overdue in the

@@ -86,7 +86,7 @@ func (f *fixture) definition(src string) *workflow.Definition {
 
 func (f *fixture) register(node string, ttl time.Duration) int64 {
 	f.t.Helper()
-	owner, err := f.Ownership.Register(f.t.Context(), node, ttl)
+	owner, err := f.Ownership.Register(f.t.Context(), node, "process of "+node, ttl)
 	if err != nil {
 		f.t.Fatalf("register %q: %v", node, err)
 	}

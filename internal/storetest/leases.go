@@ -9,6 +9,7 @@ var leases = []contract{
 	{"renewing counts from now, not from the former end", leaseRenewedShorter},
 	{"a resigned lease has ended", leaseResigned},
 	{"a lease nobody took cannot be renewed", leaseUnknown},
+	{"who holds a node's lease is known until it ends", leaseFormer},
 	{"a node that registers again ends its former lease and no other", leaseRestart},
 }
 
@@ -35,6 +36,28 @@ func leaseRenewedShorter(f *fixture) {
 	f.wantRenewed(owner, 10*time.Second, true)
 	f.Advance(11 * time.Second)
 	f.wantRenewed(owner, time.Hour, false)
+}
+
+func leaseFormer(f *fixture) {
+	want := func(node, process string) {
+		f.t.Helper()
+		got, found, err := f.Ownership.Former(f.t.Context(), node)
+		if err != nil || found != (process != "") || got.Process != process || found && !got.LeaseUntil.After(f.Now()) {
+			f.t.Errorf("%s: %+v, %v, %v; want %q", node, got, found, err, process)
+		}
+	}
+	owner := f.register("node", 10*time.Second)
+	f.register("another node", time.Hour)
+	want("node", "process of node")
+	before, _, _ := f.Ownership.Former(f.t.Context(), "node")
+	f.Advance(5 * time.Second)
+	f.wantRenewed(owner, 10*time.Second, true)
+	if after, _, _ := f.Ownership.Former(f.t.Context(), "node"); !after.LeaseUntil.After(before.LeaseUntil) {
+		f.t.Errorf("the lease ends at %v after a renewal, at %v before", after.LeaseUntil, before.LeaseUntil)
+	}
+	f.Advance(11 * time.Second)
+	want("node", "")
+	want("nobody", "")
 }
 
 func leaseResigned(f *fixture) {
