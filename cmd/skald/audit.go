@@ -18,7 +18,8 @@ type auditCmd struct {
 
 type auditVerify struct {
 	Tenant  string `help:"The tenant's id; the default tenant of the settings when left out."`
-	FromSeq int64  `default:"1" help:"The first seal to check. The one before it is believed."`
+	Trail   string `enum:"all,events,actions,deployment" default:"all" help:"What to check: events of the tenant's sagas, actions on what is the tenant's, actions that concern the deployment, or all three."`
+	FromSeq int64  `default:"1" help:"The first seal of that trail to check. The one before it is believed."`
 }
 
 var errTampered = errors.New("the audit trail is not what was written")
@@ -34,22 +35,49 @@ func (a auditVerify) Run(ctx context.Context, c *cli) error {
 			return fmt.Errorf("the tenant must be a UUID: %w", err)
 		}
 	}
-	if a.FromSeq < 1 {
+	trails := []app.Trail{app.Trail(a.Trail)}
+	if a.Trail == "all" {
+		trails = app.Trails
+	}
+	switch {
+	case a.FromSeq < 1:
 		return errors.New("seals are numbered from 1")
+	case a.FromSeq > 1 && len(trails) > 1:
+		return errors.New("each trail numbers its own seals: say with --trail which one --from-seq is of")
 	}
-	v, err := app.VerifyAudit(ctx, cfg, log, tenant, a.FromSeq, func(v saga.Verification) {
-		fmt.Fprintf(os.Stderr, "%d seals, %d events so far\n", v.CheckedSeals, v.CheckedEvents)
-	})
-	if err != nil {
-		return err
+	var tampered error
+	for _, trail := range trails {
+		v, err := app.VerifyAudit(ctx, cfg, log, trail, tenant, a.FromSeq, func(v saga.Verification) {
+			fmt.Fprintf(os.Stderr, "%s: %d seals, %d rows so far\n", trail, v.CheckedSeals, v.CheckedEvents)
+		})
+		if err != nil {
+			return err
+		}
+		if tellVerified(trail, &v) {
+			tampered = errTampered
+		}
 	}
-	fmt.Printf("checked %d seals and %d events; %d events are not sealed yet\n", v.CheckedSeals, v.CheckedEvents, v.Unsealed)
+	return tampered
+}
+
+// tellVerified prints what was found, and returns whether a trail was tampered with.
+func tellVerified(trail app.Trail, v *saga.Verification) (tampered bool) {
+	fmt.Printf("%s: checked %d seals and %d rows; %d are not sealed yet\n", trail, v.CheckedSeals, v.CheckedEvents, v.Unsealed)
 	if v.Head != nil {
-		fmt.Printf("head: seal %d of %s, hash %x\n", v.Head.Seq, v.Head.SealedAt.Format("2006-01-02T15:04:05Z"), v.Head.Hash)
+		fmt.Printf("%s: head is seal %d of %s, hash %x\n", trail, v.Head.Seq, v.Head.SealedAt.Format("2006-01-02T15:04:05Z"), v.Head.Hash)
 	}
-	if bad := v.FirstBad; bad != nil {
-		fmt.Printf("%s: seal %d, event %d, saga %s: %s\n", bad.Kind, bad.Seq, bad.EventID, bad.SagaID, bad.Detail)
-		return errTampered
+	bad := v.FirstBad
+	if bad == nil {
+		return false
 	}
-	return nil
+	fmt.Printf("%s: %s: seal %d, row %d", trail, bad.Kind, bad.Seq, bad.EventID)
+	if bad.Subject != "" {
+		of := "action"
+		if trail == app.SagaEvents {
+			of = "saga"
+		}
+		fmt.Printf(", %s %s", of, bad.Subject)
+	}
+	fmt.Printf(": %s\n", bad.Detail)
+	return true
 }

@@ -57,7 +57,7 @@ func (k keyCreate) Run(ctx context.Context, c *cli) error {
 			}
 			key, token, err := access.Issue(want, shell, uuid.Must(uuid.NewV7()), chance, now)
 			if err == nil {
-				err = keys.Create(ctx, key)
+				err = keys.Create(app.Commanded(ctx, shell.Subject, "skald key create"), key)
 			}
 			if errors.Is(err, access.ErrPrefixTaken) {
 				continue
@@ -106,7 +106,7 @@ type keyRevoke struct {
 
 func (k keyRevoke) Run(ctx context.Context, c *cli) error {
 	return withKeys(ctx, c, func(keys access.Store, _ config.Config) error {
-		key, err := keys.Revoke(ctx, nil, k.ID, shell.Subject, time.Now().UTC().Truncate(time.Microsecond))
+		key, err := keys.Revoke(app.Commanded(ctx, shell.Subject, "skald key revoke"), nil, k.ID, shell.Subject, time.Now().UTC().Truncate(time.Microsecond))
 		if err == nil {
 			fmt.Printf("%s (%s) is revoked; every node refuses it within 5 seconds\n", key.ID, key.Name)
 		}

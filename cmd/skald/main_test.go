@@ -95,7 +95,7 @@ func TestATypoInASettingIsRefused(t *testing.T) {
 func TestAuditVerifySaysWhatItFound(t *testing.T) {
 	dsn := testdb.DSN(t)
 	env := []string{"SKALD_DATABASE_URL=" + dsn}
-	if out, code := run(t, env, "audit", "verify"); code != 0 || !strings.Contains(out, "checked 0 seals and 0 events") {
+	if out, code := run(t, env, "audit", "verify"); code != 0 || !strings.Contains(out, "events: checked 0 seals and 0 rows") {
 		t.Errorf("an empty trail: exit %d, %s", code, out)
 	}
 	db, err := sql.Open("postgres", dsn)

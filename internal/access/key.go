@@ -85,6 +85,19 @@ func (k *Key) Active(now time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
 }
 
+// Audited returns what the record of actions hashes of a key: nothing of the
+// secret, and not when it was used.
+func (k *Key) Audited() any {
+	out := map[string]any{
+		"id": k.ID, "name": k.Name, "prefix": k.Prefix, "role": k.Role, "any_tenant": k.Tenant == nil,
+		"created_by": k.CreatedBy, "created_at": k.CreatedAt, "expires_at": k.ExpiresAt, "revoked_at": k.RevokedAt, "revoked_by": k.RevokedBy,
+	}
+	if t := k.Tenant; t != nil {
+		out["tenant_id"], out["tenant_region"], out["tenant_major"], out["tenant_minor"] = t.ID, t.Region, t.Major, t.Minor
+	}
+	return out
+}
+
 // Why a token does not count. For logs: clients are never told.
 var (
 	ErrKeyUnknown = errors.New("no such API key")

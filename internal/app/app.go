@@ -246,6 +246,11 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	parts.Go(func() {
 		audit.Seal(work, audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed})
 	})
+	if n.mail != nil {
+		parts.Go(func() {
+			audit.Seal(work, audit.SealConfig{Chain: n.mail.actions, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.ActionsSealed})
+		})
+	}
 	parts.Go(func() { n.notices.run(work) })
 	if n.letters != nil {
 		parts.Go(func() { n.letters.run(work, func(err error) { failed <- err }) })

@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/egress"
@@ -12,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/redrive"
 	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // mail is what is kept of dead letters.
@@ -22,7 +26,10 @@ type mail struct {
 	}
 	queue    dlq.Queue
 	redrives dlq.Redrives
-	actions  operator.Log
+	actions  interface {
+		operator.Log
+		saga.Sealed
+	}
 }
 
 // letters is the dead-letter queue of a node.
@@ -105,6 +112,9 @@ func (n *node) lettersEdge() *httpapi.DeadLetters {
 	}
 	return &httpapi.DeadLetters{
 		Letters: n.mail.letters, Redrives: n.mail.redrives, Overview: n.mail.letters, Actions: n.mail.actions,
+		VerifyActions: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+			return audit.Verify(ctx, n.mail.actions, tenant, from, limit)
+		},
 		Limits:       dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)},
 		WakeRedrives: l.redriver.Wake, PolicyOf: n.mail.queue.PolicyOf, Drive: l.redriver.Now,
 		ForbiddenTopic: l.topics.Forbidden, UndoneByHand: l.sagas.UndoneByHand,

@@ -3,26 +3,48 @@ package app
 import (
 	"context"
 	"log/slog"
+	"os"
+	"os/user"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// VerifyAudit checks a tenant's whole audit trail from a seal on, in the
-// configured database, and calls progress after each part of it. The schema
-// must be current; nothing is written.
-func VerifyAudit(ctx context.Context, cfg config.Config, log *slog.Logger, tenant uuid.UUID, from int64, progress func(saga.Verification)) (saga.Verification, error) {
+// Trail names one of the chains of seals.
+type Trail string
+
+// The trails of a tenant, and that of what concerns all of them.
+const (
+	SagaEvents        Trail = "events"
+	TenantActions     Trail = "actions"
+	DeploymentActions Trail = "deployment"
+)
+
+// Trails are all of them.
+var Trails = []Trail{SagaEvents, TenantActions, DeploymentActions}
+
+// VerifyAudit checks a whole trail of a tenant from a seal on, in the configured
+// database, and calls progress after each part of it. The schema must be current;
+// nothing is written.
+func VerifyAudit(ctx context.Context, cfg config.Config, log *slog.Logger, which Trail, tenant uuid.UUID, from int64, progress func(saga.Verification)) (saga.Verification, error) {
 	cfg.Database.AutoMigrate = false
 	db, stop, err := openAlone(ctx, cfg, log)
 	if err != nil {
 		return saga.Verification{}, err
 	}
 	defer stop()
-	trail := postgres.NewTrail(db)
+	var trail saga.Sealed = postgres.NewTrail(db)
+	if which != SagaEvents {
+		trail = postgres.NewActions(db)
+	}
+	if which == DeploymentActions {
+		tenant = operator.Deployment
+	}
 	for all := (saga.Verification{}); ; {
 		v, err := audit.Verify(ctx, trail, tenant, from, 1000)
 		if err != nil {
@@ -38,4 +60,17 @@ func VerifyAudit(ctx context.Context, cfg config.Config, log *slog.Logger, tenan
 		progress(v)
 		from = v.Next
 	}
+}
+
+// Commanded returns ctx for a command that changes something: the record of
+// actions names it, with the operating system's user and host for an address.
+func Commanded(ctx context.Context, actor, command string) context.Context {
+	by := operator.By{Actor: actor, Operation: command}
+	if u, err := user.Current(); err == nil {
+		by.Address = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		by.Address += "@" + host
+	}
+	return operator.As(ctx, by)
 }

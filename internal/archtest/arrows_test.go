@@ -107,7 +107,7 @@ var testArrows = map[string][]string{
 	"internal/chaos":       {"examples/order/ledger", "examples/order/shop", "internal/devpg", "internal/failpoint", "internal/saga", "internal/testdb"},
 	"internal/demo":        {"internal/testdb"},
 	"internal/engine":      {"internal/groupcommit", "internal/memstore"},
-	"internal/audit":       {"internal/memstore", "internal/postgres", "internal/testdb", "internal/workflow"},
+	"internal/audit":       {"internal/access", "internal/memstore", "internal/operator", "internal/postgres", "internal/testdb", "internal/workflow"},
 	"internal/delivery":    {"internal/memstore", "internal/workflow"},
 	"internal/kafka":       {"internal/memstore", "internal/operator", "internal/postgres", "internal/testdb", "internal/testnet", "internal/saga", "internal/workflow"},
 	"internal/joblog":      {"internal/fault", "internal/postgres", "internal/testdb"},

@@ -14,7 +14,7 @@ import (
 
 // SealConfig of the sealing loop. Chain and Log are required.
 type SealConfig struct {
-	Chain    saga.Chain
+	Chain    saga.Sealed
 	Log      *slog.Logger
 	Interval time.Duration // 1 s; between rounds, and at least nine times what the last one took
 	// Sealed is told after each round how many events this node has sealed in it
@@ -50,7 +50,7 @@ func Seal(ctx context.Context, cfg SealConfig) {
 }
 
 // sealRound seals what every tenant has.
-func sealRound(ctx context.Context, chain saga.Chain) (events int, lag time.Duration, err error) {
+func sealRound(ctx context.Context, chain saga.Sealed) (events int, lag time.Duration, err error) {
 	tenants, err := chain.Unsealed(ctx)
 	if err != nil {
 		return 0, 0, err

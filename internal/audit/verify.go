@@ -20,7 +20,7 @@ const maxVerified = 20_000
 // most, and every event they cover: that its content has the digest that was
 // stored with it, and that the seal was made of just these. The seal before
 // from is believed. It stops at the first thing that is wrong.
-func Verify(ctx context.Context, chain saga.Chain, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+func Verify(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 	var r verification
 	prev := saga.Seal{Hash: make([]byte, 32)}
 	if from > 1 {
@@ -60,7 +60,7 @@ func Verify(ctx context.Context, chain saga.Chain, tenant uuid.UUID, from int64,
 }
 
 // checkSeal compares a seal with the one before it and with what it covers.
-func (r *verification) checkSeal(ctx context.Context, chain saga.Chain, tenant uuid.UUID, prev, s *saga.Seal) (*saga.Tampered, error) {
+func (r *verification) checkSeal(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, prev, s *saga.Seal) (*saga.Tampered, error) {
 	switch {
 	case s.Seq != prev.Seq+1:
 		return &saga.Tampered{Kind: saga.MissingSeals, Seq: prev.Seq + 1, Detail: "the chain has no seal of this number, but later ones"}, nil
@@ -69,7 +69,7 @@ func (r *verification) checkSeal(ctx context.Context, chain saga.Chain, tenant u
 	case s.To.Compare(prev.To) <= 0 || s.Events < 1 || s.Events > saga.MaxSealed:
 		return &saga.Tampered{Kind: saga.SealMismatch, Seq: s.Seq, Detail: "the seal was changed: what it says it covers is impossible"}, nil
 	}
-	events, err := chain.Span(ctx, tenant, prev.To, s.To, s.Events+1)
+	events, err := chain.Links(ctx, tenant, prev.To, s.To, s.Events+1)
 	if err != nil {
 		return nil, err
 	}
@@ -90,11 +90,11 @@ func (r *verification) checkSeal(ctx context.Context, chain saga.Chain, tenant u
 	return bad, nil
 }
 
-func (r *verification) checkDigests(events []saga.StoredEvent, seq int64) *saga.Tampered {
+func (r *verification) checkDigests(events []saga.Link, seq int64) *saga.Tampered {
 	for i := range events {
 		e := &events[i]
-		if digest := e.Digest(); e.Altered || !bytes.Equal(digest[:], e.Stored) {
-			return &saga.Tampered{Kind: saga.DigestMismatch, Seq: seq, EventID: e.ID, SagaID: e.SagaID, Detail: "the event is not what was written"}
+		if !e.Intact {
+			return &saga.Tampered{Kind: saga.DigestMismatch, Seq: seq, EventID: e.ID, Subject: e.Subject, Detail: "the event is not what was written"}
 		}
 		r.CheckedEvents++
 	}
@@ -102,9 +102,9 @@ func (r *verification) checkDigests(events []saga.StoredEvent, seq int64) *saga.
 }
 
 // checkTail looks at the events that no seal covers yet.
-func (r *verification) checkTail(ctx context.Context, chain saga.Chain, tenant uuid.UUID, after saga.Position) error {
+func (r *verification) checkTail(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, after saga.Position) error {
 	end := saga.Position{TxID: math.MaxInt64, ID: math.MaxInt64}
-	events, err := chain.Span(ctx, tenant, after, end, saga.MaxSealed)
+	events, err := chain.Links(ctx, tenant, after, end, saga.MaxSealed)
 	if err != nil {
 		return err
 	}

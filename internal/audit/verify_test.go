@@ -184,7 +184,7 @@ func TestEachWayOfTamperingIsFoundAndNamed(t *testing.T) {
 			if v.FirstBad == nil {
 				t.Fatalf("nothing was found: %+v", v)
 			}
-			if bad := *v.FirstBad; bad.Kind != tt.want || bad.Seq != tt.seq || bad.EventID != named || (bad.SagaID == uuid.Nil) != (named == 0) || bad.Detail == "" {
+			if bad := *v.FirstBad; bad.Kind != tt.want || bad.Seq != tt.seq || bad.EventID != named || (bad.Subject == "") != (named == 0) || bad.Detail == "" {
 				t.Errorf("found %+v; want %s in seal %d, event %d", bad, tt.want, tt.seq, named)
 			}
 		})

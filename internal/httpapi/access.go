@@ -21,7 +21,7 @@ func (s *server) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
 		req := requestOf(r.Context())
-		req.route = rt.name
+		req.route, req.operation = rt.name, rt.operation
 		if rt.open {
 			next.ServeHTTP(w, r)
 			return

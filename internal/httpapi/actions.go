@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"net/http"
 	"time"
 
@@ -17,13 +18,18 @@ func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObjec
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list("kind", "subject", "actor", "verb", "from", "to")
+	tenant, err := scopeOfRecord(ctx, p.Scope)
+	if err != nil {
+		return nil, err
+	}
+	list := req.list("kind", "subject", "actor", "verb", "operation", "request_id", "scope", "from", "to")
 	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
 	f := operator.Filter{
 		Kind: operator.Kind(word(p.Kind)), Subject: text(p.Subject), Actor: text(p.Actor), Verb: text(p.Verb),
+		Operation: text(p.Operation), RequestID: text(p.RequestID),
 		Limit: paging.size, Offset: paging.offset(), Total: paging.total,
 	}
 	if f.From, err = timeOf("from", p.From); err != nil {
@@ -39,7 +45,7 @@ func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObjec
 		}
 		f.After = &operator.Cursor{At: at, ID: id}
 	}
-	page, err := s.DeadLetters.Actions.Actions(ctx, req.tenant.ID, f)
+	page, err := s.DeadLetters.Actions.Actions(ctx, tenant, f)
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +61,20 @@ func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObjec
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
+// scopeOfRecord returns whose record is meant. Fault: Forbidden.
+func scopeOfRecord(ctx context.Context, scope *api.AuditScope) (uuid.UUID, error) {
+	if scope == nil || *scope == api.AuditScopeTenant {
+		return requestOf(ctx).tenant.ID, nil
+	}
+	return operator.Deployment, forDeployment(ctx, "the record of the deployment")
+}
+
 func toAPIAction(a *operator.Action) api.Action {
 	return api.Action{
 		ID: a.ID, At: a.At, Kind: api.ActionKind(a.Kind), Subject: a.Subject, Verb: a.Verb, Actor: unlessEmpty(a.Actor),
 		Reason: unlessEmpty(a.Reason), RequestID: unlessEmpty(a.RequestID), Detail: a.Detail,
+		CredentialID: unlessNil(a.Credential), Address: unlessEmpty(a.Address), Operation: unlessEmpty(a.Operation),
+		BeforeHash: unlessEmpty(hex.EncodeToString(a.Before)), AfterHash: unlessEmpty(hex.EncodeToString(a.After)), Result: unlessEmpty(a.Result),
 	}
 }
 

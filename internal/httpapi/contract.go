@@ -37,6 +37,7 @@ type routeKey struct{ method, path string }
 // route is what the contract says of one operation's query and body.
 type route struct {
 	name         string            // method and path template
+	operation    string            // operationId
 	open         bool              // for everybody
 	permission   access.Permission // what else the operation needs; "": only to be known
 	query        map[string]bool   // known parameters; true: repeatable
@@ -128,7 +129,7 @@ func relax(doc *openapi3.T) {
 }
 
 func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operation, l Limits) *route {
-	rt := &route{name: method + " " + path, query: map[string]bool{}, bodyLimit: l.MaxBodyBytes, deadLetters: strings.HasPrefix(path, "/api/v1/dlq/") || path == "/api/v1/audit", jobs: ofJobs(path)}
+	rt := &route{name: method + " " + path, operation: op.OperationID, query: map[string]bool{}, bodyLimit: l.MaxBodyBytes, deadLetters: strings.HasPrefix(path, "/api/v1/dlq/") || path == "/api/v1/audit", jobs: ofJobs(path)}
 	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // bodies that carry records of others
 		rt.bodyLimit = max(rt.bodyLimit, int64(most))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
+	"net"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -12,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // DeadLetters is what the edge needs of the dead-letter queue. Every field is
@@ -20,8 +22,10 @@ type DeadLetters struct {
 	Letters  dlq.Letters
 	Redrives dlq.Redrives
 	Overview dlq.Overview
-	Actions  operator.Log // of operators, on all of these
-	Limits   dlq.RedriveLimits
+	Actions  operator.Log // who did what, on anything but sagas
+	// VerifyActions checks the seals of that record as Config.Verify does those of events.
+	VerifyActions func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
+	Limits        dlq.RedriveLimits
 	// WakeRedrives has the loops of this node look for redrives now.
 	WakeRedrives func()
 	// PolicyOf returns the policy of a topic: its own, the tenant's, or the
@@ -52,11 +56,16 @@ func (s *server) queueOpen(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.contract.routeOf(r.Context(), r.Method).deadLetters {
-			s.fail(w, r, fault.New(fault.Unavailable, dlq.CodeUnavailable, "this server keeps everything in memory, and has no dead-letter queue: it needs PostgreSQL"))
+			s.fail(w, r, noRecord())
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// noRecord is the fault where there is neither a queue nor a record of actions.
+func noRecord() error {
+	return fault.New(fault.Unavailable, dlq.CodeUnavailable, "this server keeps everything in memory, and has no dead-letter queue and no record of actions: they need PostgreSQL")
 }
 
 // letterFault is an error about a dead letter, with what a problem says of it.
@@ -86,9 +95,27 @@ func (s *server) did(ctx context.Context, id uuid.UUID, verb string, reason *str
 	return byOf(ctx, reason).Did(s.NewID(), req.tenant.ID, s.now(), operator.DeadLetter, id.String(), verb, detail)
 }
 
+// byOf is who asks, as the record of actions keeps it.
 func byOf(ctx context.Context, reason *string) operator.By {
 	req := requestOf(ctx)
-	return operator.By{Actor: req.principal, Reason: text(reason), RequestID: req.id}
+	by := operator.By{Actor: req.principal, Reason: text(reason), RequestID: req.id, Credential: req.who.KeyID, Address: req.remote, Operation: req.operation}
+	if host, _, err := net.SplitHostPort(req.remote); err == nil {
+		by.Address = host
+	}
+	return by
+}
+
+// acting returns ctx for stores that tell of their own changes.
+func acting(ctx context.Context, reason *string) context.Context {
+	return operator.As(ctx, byOf(ctx, reason))
+}
+
+// reasonIn returns what a body says of why; nil: nothing.
+func reasonIn(b *api.ReasonInput) *string {
+	if b == nil {
+		return nil
+	}
+	return b.Reason
 }
 
 // live reads a letter that is to be changed. Faults: NotFound; Conflict when it

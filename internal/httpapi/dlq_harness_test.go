@@ -15,12 +15,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/redrive"
+	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/testdb"
 )
 
@@ -33,8 +35,14 @@ type queue struct {
 	letters dlq.Letters
 	loops   dlq.Queue
 	target  *receiver
-	actions operator.Log
+	actions *postgres.Actions
 	policy  dlq.Policy // of all topics; to be changed before requests
+}
+
+func verified(record saga.Sealed) func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
+	return func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+		return audit.Verify(ctx, record, tenant, from, limit)
+	}
 }
 
 func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
@@ -69,7 +77,7 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 		c.DeadLetters = &httpapi.DeadLetters{
 			Letters: q.letters, Drive: driver.Now, ForbiddenTopic: forbidden,
 			PolicyOf: ruled{loops, q}.PolicyOf, UndoneByHand: q.undoneByHand,
-			Redrives: redrives, Overview: store, Actions: q.actions, WakeRedrives: func() {},
+			Redrives: redrives, Overview: store, Actions: q.actions, VerifyActions: verified(q.actions), WakeRedrives: func() {},
 			Limits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 1000, Bulk: 100},
 		}
 	}}, change...)...)

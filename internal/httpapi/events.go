@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -262,9 +263,21 @@ func (s *server) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObjec
 	if in.Params.Limit != nil {
 		limit = int(*in.Params.Limit)
 	}
-	v, err := s.Verify(ctx, requestOf(ctx).tenant.ID, from, limit)
+	check, ofActions := s.Verify, in.Params.Trail != nil && *in.Params.Trail == api.VerifyAuditParamsTrailActions
+	tenant, err := scopeOfRecord(ctx, in.Params.Scope)
+	switch {
+	case err != nil:
+		return nil, err
+	case ofActions && s.DeadLetters == nil:
+		return nil, noRecord()
+	case ofActions:
+		check = s.DeadLetters.VerifyActions
+	case tenant == operator.Deployment:
+		return nil, parameterFault(codeInvalidParameter, fault.Field{Pointer: "scope", Code: "excluded", Message: "deployment is for trail=actions: every event is a tenant's"})
+	}
+	v, err := check(ctx, tenant, from, limit)
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusOK, body: toAPIVerification(&v)}, nil
+	return answer{status: http.StatusOK, body: toAPIVerification(&v, ofActions)}, nil
 }

@@ -49,7 +49,7 @@ func unlessEmpty(s string) *string {
 	return &s
 }
 
-func toAPIVerification(v *saga.Verification) api.AuditVerification {
+func toAPIVerification(v *saga.Verification, ofActions bool) api.AuditVerification {
 	out := api.AuditVerification{Ok: v.FirstBad == nil, CheckedSeals: v.CheckedSeals, CheckedEvents: v.CheckedEvents}
 	switch {
 	case v.Next > 0:
@@ -69,8 +69,12 @@ func toAPIVerification(v *saga.Verification) api.AuditVerification {
 			id := strconv.FormatInt(bad.EventID, 10)
 			out.FirstBad.EventID = &id
 		}
-		if bad.SagaID != uuid.Nil {
-			out.FirstBad.SagaID = &bad.SagaID
+		if id, err := uuid.Parse(bad.Subject); err == nil {
+			if ofActions {
+				out.FirstBad.ActionID = &id
+			} else {
+				out.FirstBad.SagaID = &id
+			}
 		}
 	}
 	return out

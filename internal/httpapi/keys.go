@@ -39,7 +39,7 @@ func (s *server) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestObj
 		}
 		key, token, err := access.Issue(want, req.who, s.NewID(), chance, s.now())
 		if err == nil {
-			err = s.Keys.Create(ctx, key)
+			err = s.Keys.Create(acting(ctx, in.Body.Reason), key)
 		}
 		switch {
 		case errors.Is(err, access.ErrPrefixTaken): // one in 2^40; chance will not do it again
@@ -143,7 +143,7 @@ func (s *server) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestObj
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req := requestOf(ctx)
-	key, err := s.Keys.Revoke(ctx, scopeOf(req), in.KeyID, req.principal, s.now())
+	key, err := s.Keys.Revoke(acting(ctx, reasonIn(in.Body)), scopeOf(req), in.KeyID, req.principal, s.now())
 	if err != nil {
 		return nil, err
 	}

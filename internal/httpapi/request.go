@@ -19,6 +19,8 @@ type request struct {
 	who       access.Principal // for the tenant of this request; zero where nobody need be known
 	tenant    saga.Tenant
 	principal string // the subject of who
+	operation string // operationId of the contract; "" before routing
+	remote    string // address and port of the peer
 	method    string
 	path      string // decoded
 	query     string // as sent
@@ -35,7 +37,7 @@ func requestOf(ctx context.Context) *request {
 
 // serve gives the request its id, catches panics, and routes it.
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
-	req := &request{id: requestID(r), method: r.Method, path: r.URL.Path, query: r.URL.RawQuery}
+	req := &request{id: requestID(r), method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, remote: r.RemoteAddr}
 	if req.id == "" {
 		req.id = s.NewID().String()
 	}

@@ -51,7 +51,9 @@ func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderReques
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	if err := s.Jobs.Elections.Depose(ctx, s.didJob(ctx, operator.JobScheduler, l.Node, "step-down", reason, detailOf(map[string]any{"epoch": l.Epoch}))); err != nil {
+	by := s.didJob(ctx, operator.JobScheduler, l.Node, "step-down", reason, detailOf(map[string]any{"epoch": l.Epoch}))
+	by.TenantID = operator.Deployment
+	if err := s.Jobs.Elections.Depose(ctx, by); err != nil {
 		return nil, err
 	}
 	return s.leader(ctx)
@@ -114,7 +116,9 @@ func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsReques
 	if err != nil {
 		return nil, fault.New(fault.Invalid, jobrun.CodeSetting, "the values are no numbers")
 	}
-	if _, err := s.Jobs.Settings.ChangeSettings(ctx, version, in.Body.Values, s.didJob(ctx, operator.JobSettings, subject, "change", in.Body.Reason, detail)); err != nil {
+	by := s.didJob(ctx, operator.JobSettings, subject, "change", in.Body.Reason, detail)
+	by.TenantID = operator.Deployment
+	if _, err := s.Jobs.Settings.ChangeSettings(ctx, version, in.Body.Values, by); err != nil {
 		return nil, err
 	}
 	return s.settings(ctx)

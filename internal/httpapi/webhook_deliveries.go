@@ -97,7 +97,7 @@ func (s *server) RedeliverWebhookDelivery(ctx context.Context, in api.RedeliverW
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
-	d, err := s.Deliveries.Redeliver(ctx, tenant, in.WebhookID, in.DeliveryID, s.now())
+	d, err := s.Deliveries.Redeliver(acting(ctx, nil), tenant, in.WebhookID, in.DeliveryID, s.now())
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *server) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRequ
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
-	n, more, err := s.Deliveries.RedeliverFailed(ctx, tenant, in.WebhookID, since, s.now())
+	n, more, err := s.Deliveries.RedeliverFailed(acting(ctx, nil), tenant, in.WebhookID, since, s.now())
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func (s *server) CreateWebhook(ctx context.Context, in api.CreateWebhookRequestO
 	if err := s.checkEndpoint(&sub.URL); err != nil {
 		return nil, err
 	}
-	if err := s.Webhooks.Create(ctx, sub, b.From != nil && *b.From == api.WebhookInputFromBeginning); err != nil {
+	if err := s.Webhooks.Create(acting(ctx, b.Reason), sub, b.From != nil && *b.From == api.WebhookInputFromBeginning); err != nil {
 		return nil, err
 	}
 	a := webhookAnswer(sub, key)
@@ -77,7 +77,7 @@ func (s *server) GetWebhook(ctx context.Context, in api.GetWebhookRequestObject)
 // changeWebhook reads a webhook, decides, and stores the decision, and anew
 // when somebody else changed it meanwhile. decide returns skip, and whether
 // there is anything to store.
-func (s *server) changeWebhook(ctx context.Context, id uuid.UUID, match *string,
+func (s *server) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
 	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (webhook.Subscription, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
@@ -96,7 +96,7 @@ func (s *server) changeWebhook(ctx context.Context, id uuid.UUID, match *string,
 		if err != nil || !change {
 			return sub, err
 		}
-		switch err := s.Webhooks.Replace(ctx, after, skip); {
+		switch err := s.Webhooks.Replace(acting(ctx, reason), after, skip); {
 		case err == nil:
 			return after, nil
 		case !fault.IsCode(err, webhook.CodeStale):
@@ -110,7 +110,7 @@ func (s *server) changeWebhook(ctx context.Context, id uuid.UUID, match *string,
 func (s *server) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestObject) (api.UpdateWebhookResponseObject, error) {
 	b := in.Body
 	settings := webhook.Settings{URL: b.URL, Description: b.Description, EventTypes: b.EventTypes, WorkflowNames: b.WorkflowNames, Enabled: b.Enabled}
-	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, b.Reason, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 		after, err := sub.With(settings, s.now())
 		if err == nil {
 			err = s.checkEndpoint(b.URL)
@@ -126,7 +126,11 @@ func (s *server) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestO
 // EnableWebhook lets a webhook go on.
 func (s *server) EnableWebhook(ctx context.Context, in api.EnableWebhookRequestObject) (api.EnableWebhookResponseObject, error) {
 	skip := in.Body != nil && in.Body.From != nil && *in.Body.From == api.WebhookEnableInputFromNow
-	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, true, skip)
+	var reason *string
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, reason, true, skip)
 	if err != nil {
 		return nil, err
 	}
@@ -135,15 +139,15 @@ func (s *server) EnableWebhook(ctx context.Context, in api.EnableWebhookRequestO
 
 // DisableWebhook stops a webhook.
 func (s *server) DisableWebhook(ctx context.Context, in api.DisableWebhookRequestObject) (api.DisableWebhookResponseObject, error) {
-	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, false, false)
+	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, reasonIn(in.Body), false, false)
 	if err != nil {
 		return nil, err
 	}
 	return webhookAnswer(sub, nil), nil
 }
 
-func (s *server) setWebhook(ctx context.Context, id uuid.UUID, match *string, enabled, skip bool) (webhook.Subscription, error) {
-	return s.changeWebhook(ctx, id, match, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+func (s *server) setWebhook(ctx context.Context, id uuid.UUID, match, reason *string, enabled, skip bool) (webhook.Subscription, error) {
+	return s.changeWebhook(ctx, id, match, reason, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 		after, err := sub.With(webhook.Settings{Enabled: &enabled}, s.now())
 		return after, skip, skip || sub.Enabled != enabled, err
 	})
@@ -155,7 +159,7 @@ func (s *server) RotateWebhookSecret(ctx context.Context, in api.RotateWebhookSe
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, reasonIn(in.Body), func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 		return sub.Rotated(key, s.now()), false, true, nil
 	})
 	if err != nil {
@@ -183,7 +187,7 @@ func (s *server) DeleteWebhook(ctx context.Context, in api.DeleteWebhookRequestO
 		}
 		version = sub.Version
 	}
-	if err := s.Webhooks.Delete(ctx, tenant, in.WebhookID, version); err != nil {
+	if err := s.Webhooks.Delete(acting(ctx, in.Params.Reason), tenant, in.WebhookID, version); err != nil {
 		return nil, err
 	}
 	return answer{status: http.StatusNoContent}, nil
@@ -208,7 +212,7 @@ func (s *server) TestWebhook(ctx context.Context, in api.TestWebhookRequestObjec
 	if d.Body, err = json.Marshal(doc); err != nil {
 		return nil, err
 	}
-	if err := s.Deliveries.Add(ctx, d); err != nil {
+	if err := s.Deliveries.Add(acting(ctx, nil), d); err != nil {
 		return nil, err
 	}
 	return deliveryAccepted(&d), nil

@@ -32,7 +32,7 @@ func (s *server) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRe
 			return nil, err
 		}
 	}
-	w, isNew, err := s.Workflows.Register(ctx, tenant, def, false, s.now())
+	w, isNew, err := s.Workflows.Register(acting(ctx, nil), tenant, def, false, s.now())
 	if err != nil {
 		return nil, err
 	}
@@ -133,15 +133,15 @@ func (s *server) workflowVersion(ctx context.Context, name string, version int, 
 
 // EnableWorkflow lets a workflow take new sagas.
 func (s *server) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequestObject) (api.EnableWorkflowResponseObject, error) {
-	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch)
+	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, reasonIn(in.Body))
 }
 
 // DisableWorkflow keeps a workflow from taking new sagas.
 func (s *server) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.DisableWorkflowResponseObject, error) {
-	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch)
+	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, reasonIn(in.Body))
 }
 
-func (s *server) setEnabled(ctx context.Context, name string, enabled bool, match *string) (answer, error) {
+func (s *server) setEnabled(ctx context.Context, name string, enabled bool, match, reason *string) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	if err := checkName(name); err != nil {
@@ -152,7 +152,7 @@ func (s *server) setEnabled(ctx context.Context, name string, enabled bool, matc
 	if err != nil {
 		return answer{}, err
 	}
-	w, err := s.Workflows.SetEnabled(ctx, tenant, name, enabled, revision, s.now())
+	w, err := s.Workflows.SetEnabled(acting(ctx, reason), tenant, name, enabled, revision, s.now())
 	if err != nil {
 		return answer{}, err
 	}

@@ -56,7 +56,7 @@ func (t *Trail) Seal(_ context.Context, tenant uuid.UUID) (int, error) {
 	if len(seals) > 0 {
 		s.Prev = seals[len(seals)-1].Hash
 	}
-	sum := s.Sum(covered)
+	sum := s.Sum(saga.LinksOf(covered))
 	s.Hash = sum[:]
 	t.m.seals[tenant] = append(seals, s)
 	return len(covered), nil
@@ -76,6 +76,12 @@ func (t *Trail) Span(_ context.Context, tenant uuid.UUID, after, upTo saga.Posit
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	return t.m.span(tenant, after, upTo, limit), nil
+}
+
+// Links implements saga.Chain.
+func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.Link, error) {
+	events, err := t.Span(ctx, tenant, after, upTo, limit)
+	return saga.LinksOf(events), err
 }
 
 func (m *memory) span(tenant uuid.UUID, after, upTo saga.Position, limit int) []saga.StoredEvent {

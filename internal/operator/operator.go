@@ -1,7 +1,8 @@
-// Package operator is what is kept of the actions of operators on anything but
-// sagas: dead letters, redrives, policies, job runs. Sagas have their own
-// trail of events. An action is written in the transaction of the change it
-// tells of, and never changed again (DESIGN.md section 5: /audit).
+// Package operator is the record of who did what: the actions of operators, and
+// of Skald itself, on anything but sagas, which have their own trail of events.
+// An action is written in the transaction of the change it tells of, sealed into
+// its tenant's chain soon after, and never changed again
+// (docs/decisions/0048-one-record-of-actions.md, GET /audit).
 package operator
 
 import (
@@ -29,13 +30,24 @@ const (
 	JobWorker     Kind = "job_worker"
 	JobScheduler  Kind = "job_scheduler" // subject: the node that leads
 	JobSettings   Kind = "job_settings"  // subject: the setting
+
+	Workflow  Kind = "workflow" // subject: the name
+	Webhook   Kind = "webhook"
+	APIKey    Kind = "api_key"
+	Retention Kind = "retention" // subject: what was cleaned up
+	Schema    Kind = "schema"    // subject: the migration
 )
 
 // Kinds is every kind.
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
 	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings,
+	Workflow, Webhook, APIKey, Retention, Schema,
 }
+
+// Deployment stands for the tenant where something concerns all of them: no tenant
+// has this id.
+var Deployment = uuid.Nil
 
 // Action is one thing somebody did.
 type Action struct {
@@ -51,13 +63,39 @@ type Action struct {
 	// Detail is what changed, as canonical JSON without payloads; nil: nothing
 	// beyond the verb. Of a deletion it is the tombstone.
 	Detail json.RawMessage
+
+	Credential uuid.UUID // the API key's id; zero: none, or another credential
+	Address    string    // where the request came from; "": from no network
+	Operation  string    // operationId of the contract, or the command; "": none
+	// Before and After are Hash of the subject; nil: it was not there, or what it
+	// is then is not hashed.
+	Before, After []byte
+	Result        string // Done when empty
 }
+
+// Done is the result of an action that did what was asked.
+const Done = "done"
 
 // By is who acts, for those who make an Action of it.
 type By struct {
-	Actor     string
-	Reason    string // at most 500 characters
-	RequestID string
+	Actor      string
+	Reason     string // at most 500 characters
+	RequestID  string
+	Credential uuid.UUID
+	Address    string
+	Operation  string
+}
+
+type byKey struct{}
+
+// As returns ctx with who acts in it: stores that tell of their own changes ask
+// for it there, so that no caller can forget to say it.
+func As(ctx context.Context, by By) context.Context { return context.WithValue(ctx, byKey{}, by) }
+
+// Acting returns who acts; the zero By is Skald itself.
+func Acting(ctx context.Context) By {
+	by, _ := ctx.Value(byKey{}).(By)
+	return by
 }
 
 // Did returns the action of by on a subject.
@@ -65,7 +103,15 @@ func (by By) Did(id, tenant uuid.UUID, at time.Time, kind Kind, subject, verb st
 	return Action{
 		ID: id, TenantID: tenant, At: at, Kind: kind, Subject: subject, Verb: verb,
 		Actor: by.Actor, Reason: by.Reason, RequestID: by.RequestID, Detail: detail,
+		Credential: by.Credential, Address: by.Address, Operation: by.Operation,
 	}
+}
+
+// From returns the action with the hashes of its subject as it was and as it is;
+// nil: there was none, or is none any more.
+func (a Action) From(before, after any) Action {
+	a.Before, a.After = Hash(before), Hash(after)
+	return a
 }
 
 // Filter selects actions; zero fields do not restrict.
@@ -74,8 +120,11 @@ type Filter struct {
 	Subject string
 	Actor   string
 	Verb    string
-	From    time.Time // inclusive
-	To      time.Time // exclusive
+
+	Operation string
+	RequestID string
+	From      time.Time // inclusive
+	To        time.Time // exclusive
 
 	Limit  int     // 1..200
 	Offset int     // page mode

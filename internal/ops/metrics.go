@@ -40,6 +40,7 @@ type Metrics struct {
 	reqTime  *prometheus.HistogramVec
 	written  prometheus.Counter
 	sealed   prometheus.Counter
+	actions  prometheus.Counter
 	feedLag  prometheus.Gauge
 	streams  prometheus.Gauge
 }
@@ -87,6 +88,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.reqTime = histogram("skald_http_request_seconds", "Duration of API requests, including the wait they asked for.", seconds, "method", "code")
 	m.written = counter("skald_audit_events_written_total", "Audit events that this node has committed with changes of sagas.").WithLabelValues()
 	m.sealed = counter("skald_audit_events_sealed_total", "Audit events that this node has sealed.").WithLabelValues()
+	m.actions = counter("skald_audit_actions_sealed_total", "Actions of the record of who did what that this node has sealed.").WithLabelValues()
 	m.feedLag = gauge("skald_audit_feed_lag_seconds", "Age of the oldest audit event that the feed holds back, because a transaction that began earlier is open, anywhere in the PostgreSQL cluster.").WithLabelValues()
 	m.streams = gauge("skald_event_streams", "Live streams of audit events that are open on this node.").WithLabelValues()
 	m.registry.MustRegister(
@@ -146,6 +148,12 @@ func (m *Metrics) Sealed(events int, lag time.Duration) {
 	m.sealed.Add(float64(events))
 	m.feedLag.Set(lag.Seconds())
 	m.Loop("seal")
+}
+
+// ActionsSealed records a round of sealing of the record of actions.
+func (m *Metrics) ActionsSealed(actions int, _ time.Duration) {
+	m.actions.Add(float64(actions))
+	m.Loop("seal_actions")
 }
 
 // Streams records how many live streams are open.

@@ -27,6 +27,7 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 	w.add("a.tenant_id = ?", tenant)
 	for _, eq := range []struct{ column, value string }{
 		{"a.kind", string(f.Kind)}, {"a.subject", f.Subject}, {"a.actor", f.Actor}, {"a.verb", f.Verb},
+		{"a.operation", f.Operation}, {"a.request_id", f.RequestID},
 	} {
 		if eq.value != "" {
 			w.add(eq.column+" = ?", eq.value)
@@ -43,7 +44,8 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 	if f.After != nil {
 		w.add("(a.at, a.id) < (?, ?)", f.After.At, f.After.ID)
 	}
-	query := fmt.Sprintf(`SELECT a.id, a.tenant_id, a.at, a.kind, a.subject, a.verb, a.actor, a.reason, a.request_id, a.detail
+	query := fmt.Sprintf(`SELECT a.id, a.tenant_id, a.at, a.kind, a.subject, a.verb, a.actor, a.reason, a.request_id, a.detail,
+		a.credential_id, a.address, a.operation, a.before_hash, a.after_hash, a.result
 		FROM saga.audit_actions a WHERE %s%s LIMIT %d OFFSET %d`, w.text(), newest, f.Limit+1, f.Offset)
 	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if f.Total {
@@ -72,7 +74,10 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 
 func scanAction(rows *sql.Rows) (a operator.Action, err error) {
 	var detail []byte
-	err = rows.Scan(&a.ID, &a.TenantID, &a.At, &a.Kind, &a.Subject, &a.Verb, &a.Actor, &a.Reason, &a.RequestID, &detail)
+	var credential uuid.NullUUID
+	err = rows.Scan(&a.ID, &a.TenantID, &a.At, &a.Kind, &a.Subject, &a.Verb, &a.Actor, &a.Reason, &a.RequestID, &detail,
+		&credential, &a.Address, &a.Operation, &a.Before, &a.After, &a.Result)
+	a.Credential = credential.UUID
 	utc(&a.At)
 	if err == nil {
 		a.Detail, err = canonical(detail) // as it was before jsonb

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,26 +13,45 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// unsealed hops through idx_event_feed from tenant to tenant, and looks for
-// each at the first event after its last seal.
+// chained is what a chain is kept in, and the statements that keep it.
+type chained struct{ unsealed, seal, seals string }
+
+var (
+	ofEvents  = newChained("saga.audit_events", "saga.audit_seals", "id", "timestamp")
+	ofActions = newChained("saga.audit_actions", "saga.audit_action_seals", "n", "at")
+)
+
+// newChained returns the chain of a table whose rows come in the order of txid
+// and id, and were written at a time.
+func newChained(rows, seals, id, at string) chained {
+	named := strings.NewReplacer("ROWS", rows, "SEALS", seals, "PLACE", id, "WRITTEN", at)
+	return chained{named.Replace(unsealed), named.Replace(sealEvents), named.Replace(readSeals)}
+}
+
+// unsealed hops through the index of the feed from tenant to tenant, and looks
+// for each at the first event after its last seal.
 const unsealed = `
 WITH RECURSIVE tenants AS (
-	(SELECT tenant_id FROM saga.audit_events ORDER BY tenant_id LIMIT 1)
+	(SELECT tenant_id FROM ROWS ORDER BY tenant_id LIMIT 1)
 	UNION ALL
-	SELECT (SELECT e.tenant_id FROM saga.audit_events e WHERE e.tenant_id > t.tenant_id ORDER BY e.tenant_id LIMIT 1)
+	SELECT (SELECT e.tenant_id FROM ROWS e WHERE e.tenant_id > t.tenant_id ORDER BY e.tenant_id LIMIT 1)
 	  FROM tenants t WHERE t.tenant_id IS NOT NULL
 )
-SELECT t.tenant_id, greatest(0, extract(epoch FROM now() - e.timestamp))::float8, ` + settled + `
+SELECT t.tenant_id, greatest(0, extract(epoch FROM now() - e.written))::float8, ` + settled + `
   FROM tenants t
-  LEFT JOIN LATERAL (SELECT s.to_txid, s.to_id FROM saga.audit_seals s WHERE s.tenant_id = t.tenant_id ORDER BY s.seq DESC LIMIT 1) AS last ON true
+  LEFT JOIN LATERAL (SELECT s.to_txid, s.to_id FROM SEALS s WHERE s.tenant_id = t.tenant_id ORDER BY s.seq DESC LIMIT 1) AS last ON true
  CROSS JOIN LATERAL (
-	SELECT a.txid, CASE WHEN isfinite(a.timestamp) THEN a.timestamp ELSE now() END AS timestamp FROM saga.audit_events a
-	 WHERE a.tenant_id = t.tenant_id AND (a.txid, a.id) > (coalesce(last.to_txid, '0'), coalesce(last.to_id, 0))
-	 ORDER BY a.txid, a.id LIMIT 1) AS e`
+	SELECT a.txid, CASE WHEN isfinite(a.WRITTEN) THEN a.WRITTEN ELSE now() END AS written FROM ROWS a
+	 WHERE a.tenant_id = t.tenant_id AND (a.txid, a.PLACE) > (coalesce(last.to_txid, '0'), coalesce(last.to_id, 0))
+	 ORDER BY a.txid, a.PLACE LIMIT 1) AS e`
 
 // Unsealed implements saga.Chain.
 func (t *Trail) Unsealed(ctx context.Context) ([]saga.Unsealed, error) {
-	rows, err := t.db.read.QueryContext(ctx, unsealed)
+	return ofEvents.unsealedIn(ctx, t.db)
+}
+
+func (c *chained) unsealedIn(ctx context.Context, db *DB) ([]saga.Unsealed, error) {
+	rows, err := db.read.QueryContext(ctx, c.unsealed)
 	if err != nil {
 		return nil, fmt.Errorf("look for events to seal: %w", err)
 	}
@@ -59,15 +79,15 @@ func (t *Trail) Unsealed(ctx context.Context) ([]saga.Unsealed, error) {
 // tests of the chain would tell if it were otherwise.
 var sealEvents = fmt.Sprintf(`
 WITH last AS MATERIALIZED (
-	(SELECT seq, to_txid, to_id, hash FROM saga.audit_seals WHERE tenant_id = $1 ORDER BY seq DESC LIMIT 1)
+	(SELECT seq, to_txid, to_id, hash FROM SEALS WHERE tenant_id = $1 ORDER BY seq DESC LIMIT 1)
 	UNION ALL
 	SELECT 0, '0', 0, decode(repeat('00', 32), 'hex') -- before the first seal
 	LIMIT 1
 ), covered AS MATERIALIZED (
-	SELECT e.txid, e.id, e.digest FROM saga.audit_events e
+	SELECT e.txid, e.PLACE AS id, e.digest FROM ROWS e
 	 WHERE e.tenant_id = $1 AND %s
-	   AND (e.txid, e.id) > ((SELECT to_txid FROM last), (SELECT to_id FROM last)) -- without coalesce, which row-level security lets no index serve
-	 ORDER BY e.txid, e.id LIMIT %d
+	   AND (e.txid, e.PLACE) > ((SELECT to_txid FROM last), (SELECT to_id FROM last)) -- without coalesce, which row-level security lets no index serve
+	 ORDER BY e.txid, e.PLACE LIMIT %d
 ), content AS MATERIALIZED (
 	SELECT count(*) AS events, string_agg(xid8send(txid) || int8send(id) || digest, '') AS bytes FROM covered
 ), seal AS (
@@ -77,7 +97,7 @@ WITH last AS MATERIALIZED (
 	       (SELECT txid, id FROM covered LIMIT 1) AS f,
 	       (SELECT txid, id FROM covered OFFSET (SELECT greatest(events, 1) - 1 FROM content)) AS t
 )
-INSERT INTO saga.audit_seals (tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash)
+INSERT INTO SEALS (tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash)
 SELECT $1, seq, from_txid, from_id, to_txid, to_id, events, prev,
        sha256(prev || uuid_send($1) || int8send(seq) || xid8send(from_txid) || int8send(from_id) || xid8send(to_txid) || int8send(to_id)
               || int8send(events) || bytes)
@@ -87,7 +107,11 @@ RETURNING events`, settled, saga.MaxSealed)
 
 // Seal implements saga.Chain.
 func (t *Trail) Seal(ctx context.Context, tenant uuid.UUID) (events int, err error) {
-	err = t.db.listTenant(ctx, tenant, sealEvents, func(rows *sql.Rows) error { return rows.Scan(&events) }, tenant)
+	return ofEvents.sealIn(ctx, t.db, tenant)
+}
+
+func (c *chained) sealIn(ctx context.Context, db *DB, tenant uuid.UUID) (events int, err error) {
+	err = db.listTenant(ctx, tenant, c.seal, func(rows *sql.Rows) error { return rows.Scan(&events) }, tenant)
 	if err != nil {
 		return 0, fmt.Errorf("seal events: %w", err)
 	}
@@ -96,12 +120,16 @@ func (t *Trail) Seal(ctx context.Context, tenant uuid.UUID) (events int, err err
 
 const readSeals = `
 SELECT tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash, sealed_at
-  FROM saga.audit_seals WHERE tenant_id = $1 AND seq >= $2 ORDER BY seq LIMIT $3`
+  FROM SEALS WHERE tenant_id = $1 AND seq >= $2 ORDER BY seq LIMIT $3`
 
 // Seals implements saga.Chain.
 func (t *Trail) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
+	return ofEvents.sealsIn(ctx, t.db, tenant, from, limit)
+}
+
+func (c *chained) sealsIn(ctx context.Context, db *DB, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
 	var seals []saga.Seal
-	err := t.db.listTenant(ctx, tenant, readSeals, func(rows *sql.Rows) error {
+	err := db.listTenant(ctx, tenant, c.seals, func(rows *sql.Rows) error {
 		var s saga.Seal
 		err := rows.Scan(&s.TenantID, &s.Seq, &s.From.TxID, &s.From.ID, &s.To.TxID, &s.To.ID, &s.Events, &s.Prev, &s.Hash, &s.SealedAt)
 		utc(&s.SealedAt)
@@ -132,4 +160,10 @@ func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Pos
 		return nil, fmt.Errorf("read sealed events: %w", err)
 	}
 	return events, nil
+}
+
+// Links implements saga.Chain.
+func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.Link, error) {
+	events, err := t.Span(ctx, tenant, after, upTo, limit)
+	return saga.LinksOf(events), err
 }

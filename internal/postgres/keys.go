@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -44,12 +46,18 @@ func (st *Keys) Create(ctx context.Context, k access.Key) error {
 	if k.Tenant != nil {
 		t = *k.Tenant
 	}
-	_, err := st.db.read.ExecContext(ctx, `
-		INSERT INTO saga.api_keys (id, name, prefix, hash, role, bound_tenant_id, tenant_region, tenant_major, tenant_minor,
-		                           created_by, created_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		k.ID, k.Name, k.Prefix, k.Hash, k.Role, uuid.NullUUID{UUID: t.ID, Valid: k.Tenant != nil}, t.Region, t.Major, t.Minor,
-		k.CreatedBy, k.CreatedAt, k.ExpiresAt)
+	err := st.db.inRead(ctx, func(tx *sqlx.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO saga.api_keys (id, name, prefix, hash, role, bound_tenant_id, tenant_region, tenant_major, tenant_minor,
+			                           created_by, created_at, expires_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+			k.ID, k.Name, k.Prefix, k.Hash, k.Role, uuid.NullUUID{UUID: t.ID, Valid: k.Tenant != nil}, t.Region, t.Major, t.Minor,
+			k.CreatedBy, k.CreatedAt, k.ExpiresAt)
+		if err != nil {
+			return err
+		}
+		return tellKey(ctx, tx, k.CreatedAt, "create", nil, &k)
+	})
 	switch {
 	case violates(err, "uq_api_keys_prefix"):
 		return access.ErrPrefixTaken
@@ -138,11 +146,20 @@ func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (ac
 
 // Revoke implements access.Store.
 func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by string, at time.Time) (access.Key, error) {
-	k, err := scanKey(st.db.read.QueryRowContext(ctx, `
-		UPDATE saga.api_keys k
-		   SET revoked_at = coalesce(k.revoked_at, $3), revoked_by = CASE WHEN k.revoked_at IS NULL THEN $4 ELSE k.revoked_by END
-		 WHERE k.id = $1 AND ($2::uuid IS NULL OR k.bound_tenant_id = $2::uuid)
-		RETURNING `+apiKeyColumns, id, scope, at, by))
+	var k access.Key
+	err := st.db.inRead(ctx, func(tx *sqlx.Tx) error {
+		before, err := scanKey(tx.QueryRowContext(ctx, `
+			SELECT `+apiKeyColumns+` FROM saga.api_keys k
+			 WHERE k.id = $1 AND ($2::uuid IS NULL OR k.bound_tenant_id = $2::uuid) FOR NO KEY UPDATE`, id, scope))
+		if k = before; err != nil || before.RevokedAt != nil {
+			return err
+		}
+		k.RevokedAt, k.RevokedBy = &at, by
+		if _, err := tx.ExecContext(ctx, `UPDATE saga.api_keys SET revoked_at = $2, revoked_by = $3 WHERE id = $1`, id, at, by); err != nil {
+			return err
+		}
+		return tellKey(ctx, tx, at, "revoke", &before, &k)
+	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return access.Key{}, access.KeyNotFound(id)
@@ -150,6 +167,21 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 		return access.Key{}, fmt.Errorf("revoke API key: %w", err)
 	}
 	return k, nil
+}
+
+// tellKey records what was done to a key, with its tenant's actions; a key for
+// any tenant concerns them all.
+func tellKey(ctx context.Context, tx *sqlx.Tx, at time.Time, verb string, before, after *access.Key) error {
+	tenant := operator.Deployment
+	if after.Tenant != nil {
+		tenant = after.Tenant.ID
+	}
+	var was any
+	if before != nil {
+		was = before.Audited()
+	}
+	return tell(ctx, tx, tenant, at, operator.APIKey, after.ID.String(), verb, was, after.Audited(),
+		map[string]any{"name": after.Name, "prefix": after.Prefix, "role": after.Role})
 }
 
 // useKeys locks the keys in id order, because nodes that record the uses of

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/webhook"
 )
 
@@ -45,7 +46,10 @@ func (st *Webhooks) Add(ctx context.Context, d webhook.Delivery) error {
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 			d.TenantID, d.WebhookID, d.ID, d.EventID, d.EventType, uuid.NullUUID{UUID: d.SagaID, Valid: d.SagaID != uuid.Nil},
 			string(d.Body), d.Status, d.DueAt, d.CreatedAt)
-		return err
+		if err != nil {
+			return err
+		}
+		return tell(ctx, tx, d.TenantID, d.CreatedAt, operator.Webhook, d.WebhookID.String(), "test", nil, nil, map[string]any{"delivery": d.ID})
 	}))
 }
 
@@ -147,7 +151,10 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 		if err := putDelivery(ctx, tx, d, false); err != nil {
 			return err
 		}
-		return st.tellRedelivered(ctx, tx, tenant, now, before)
+		if err := st.tellRedelivered(ctx, tx, tenant, now, before); err != nil || operator.Acting(ctx) == (operator.By{}) {
+			return err // a dead letter has it sent again, and has a record of its own
+		}
+		return tell(ctx, tx, tenant, now, operator.Webhook, webhookID.String(), "redeliver", nil, nil, map[string]any{"delivery": id})
 	})
 	return d, outage("redeliver", err)
 }
@@ -183,6 +190,9 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 		})
 		if err == nil {
 			err = st.tellRedelivered(ctx, tx, tenant, now, before...)
+		}
+		if err == nil && len(before) > 0 {
+			err = tell(ctx, tx, tenant, now, operator.Webhook, webhookID.String(), "redeliver", nil, nil, map[string]any{"deliveries": len(before), "since": since})
 		}
 		if count = len(before); err != nil || count < webhook.MaxRedeliver {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/webhook"
 )
@@ -166,6 +167,9 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 			if err := putWebhook(ctx, tx, r.Subscription); err != nil {
 				return err
 			}
+			if err := tellDisabled(ctx, tx, &s, &r.Subscription, m.Now); err != nil {
+				return err
+			}
 		}
 		if r.Recovered {
 			_, err = tx.ExecContext(ctx, `
@@ -181,6 +185,15 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 		return r, false, nil
 	}
 	return r, stored && err == nil, outage("settle delivery", err)
+}
+
+// tellDisabled records that Skald itself has stopped a webhook.
+func tellDisabled(ctx context.Context, tx *sqlx.Tx, before, after *webhook.Subscription, at time.Time) error {
+	if !before.Enabled || after.Enabled {
+		return nil
+	}
+	ctx = operator.As(ctx, operator.By{Reason: after.DisabledReason})
+	return tell(ctx, tx, after.TenantID, at, operator.Webhook, after.ID.String(), "disable", before.Audited(), after.Audited(), nil)
 }
 
 // expireDeliveries keeps what was given up as long as its letter may have it

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/webhook"
 )
 
@@ -94,7 +96,10 @@ func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBegi
 		case n == 0:
 			return fault.New(fault.Conflict, webhook.CodeLimit, "there are %d webhooks already", webhook.MaxPerTenant)
 		}
-		return putSecrets(ctx, tx, s)
+		if err := putSecrets(ctx, tx, s); err != nil {
+			return err
+		}
+		return tell(ctx, tx, s.TenantID, s.CreatedAt, operator.Webhook, s.ID.String(), "create", nil, s.Audited(), nil)
 	}))
 }
 
@@ -192,7 +197,15 @@ func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bo
 		if err := putWebhook(ctx, tx, s); err != nil {
 			return err
 		}
-		if err := putSecrets(ctx, tx, s); err != nil || !skip {
+		if err := putSecrets(ctx, tx, s); err != nil {
+			return err
+		}
+		var detail map[string]any
+		if skip {
+			detail = map[string]any{"from": "now"}
+		}
+		err = tell(ctx, tx, s.TenantID, s.UpdatedAt, operator.Webhook, s.ID.String(), webhookVerb(&present, &s), present.Audited(), s.Audited(), detail)
+		if err != nil || !skip {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `
@@ -207,6 +220,19 @@ func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bo
 		}
 		return st.dropLetters(ctx, tx, &s, "the delivery was skipped when the webhook was enabled", dlq.Retrying)
 	}))
+}
+
+// webhookVerb says what turned a subscription into another.
+func webhookVerb(before, after *webhook.Subscription) string {
+	switch {
+	case len(before.Secrets) > 0 && len(after.Secrets) > 0 && !bytes.Equal(before.Secrets[0].Key, after.Secrets[0].Key):
+		return "rotate-secret"
+	case !before.Enabled && after.Enabled:
+		return "enable"
+	case before.Enabled && !after.Enabled:
+		return "disable"
+	}
+	return "update"
 }
 
 // putWebhook writes all but the secrets and the cursor; the row is locked.
@@ -232,6 +258,9 @@ func (st *Webhooks) Delete(ctx context.Context, tenant, id uuid.UUID, version in
 			return webhook.Stale(id, present.Version)
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM saga.webhooks WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
+			return err
+		}
+		if err := tell(ctx, tx, tenant, time.Now().UTC().Truncate(time.Microsecond), operator.Webhook, id.String(), "delete", present.Audited(), nil, nil); err != nil {
 			return err
 		}
 		return st.dropLetters(ctx, tx, &present, "the webhook was deleted", dlq.Pending, dlq.Retrying)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/workflow"
 )
 
@@ -88,23 +90,53 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 			ver = same[0]
 			return nil
 		}
+		before, err := auditedWorkflow(ctx, tx, tenant, d.Name)
+		if err != nil {
+			return err
+		}
 		ver, created = latest+1, true
 		if _, err := tx.ExecContext(ctx, `
 			INSERT INTO saga.workflow_definitions (tenant_id, name, version, content_hash, definition, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6)`, tenant, d.Name, ver, d.Hash(), def, now); err != nil {
 			return err
 		}
-		if ver == 1 {
-			return nil
+		if ver > 1 {
+			if _, err := tx.ExecContext(ctx, `
+				UPDATE saga.workflows
+				   SET latest_version = $3, revision = revision + 1, updated_at = $4,
+				       completed_retention_ms = nullif($5::bigint, 0), failed_retention_ms = nullif($6::bigint, 0)
+				 WHERE tenant_id = $1 AND name = $2`, tenant, d.Name, ver, now, kept.CompletedMS, kept.FailedMS); err != nil {
+				return err
+			}
 		}
-		_, err = tx.ExecContext(ctx, `
-			UPDATE saga.workflows
-			   SET latest_version = $3, revision = revision + 1, updated_at = $4,
-			       completed_retention_ms = nullif($5::bigint, 0), failed_retention_ms = nullif($6::bigint, 0)
-			 WHERE tenant_id = $1 AND name = $2`, tenant, d.Name, ver, now, kept.CompletedMS, kept.FailedMS)
-		return err
+		if inline {
+			return nil // it is its saga's, whose events tell of it
+		}
+		return tellWorkflow(ctx, tx, tenant, d.Name, "register", before, now, map[string]any{"version": ver})
 	})
 	return ver, created, err
+}
+
+// auditedWorkflow returns what is hashed of a workflow; nil: there is none yet.
+func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string) (any, error) {
+	r, err := scanWorkflow(tx.QueryRowContext(ctx, `SELECT `+workflowColumns+fromWorkflows+`
+		WHERE w.tenant_id = $1 AND w.name = $2 AND d.version = w.latest_version`, tenant, name))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return map[string]any{"name": r.Name, "version": r.Version, "enabled": r.Enabled, "definition": r.Definition}, nil
+}
+
+// tellWorkflow records what was done to a workflow, whose head is locked.
+func tellWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name, verb string, before any, now time.Time, detail map[string]any) error {
+	after, err := auditedWorkflow(ctx, tx, tenant, name)
+	if err != nil {
+		return err
+	}
+	return tell(ctx, tx, tenant, now, operator.Workflow, name, verb, before, after, detail)
 }
 
 var getWorkflow = ofTenant(`SELECT `+workflowColumns+fromWorkflows+`
@@ -198,11 +230,32 @@ SELECT ` + workflowColumns + ` FROM w
 // SetEnabled implements workflow.Store.
 func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name string, enabled bool, revision int64, now time.Time) (workflow.Registered, error) {
 	var changed []workflow.Registered
-	err := st.db.listTenant(ctx, tenant, setEnabled, func(rows *sql.Rows) error {
-		r, err := scanWorkflow(rows)
-		changed = append(changed, r)
-		return err
-	}, tenant, name, enabled, revision, now)
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		var was []bool
+		if err := tx.SelectContext(ctx, &was, `SELECT enabled FROM saga.workflows WHERE tenant_id = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name); err != nil {
+			return err
+		}
+		before, err := auditedWorkflow(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, setEnabled, tenant, name, enabled, revision, now)
+		if err != nil {
+			return err
+		}
+		if err := eachRow(rows, func() error {
+			r, err := scanWorkflow(rows)
+			changed = append(changed, r)
+			return err
+		}); err != nil || len(changed) == 0 || was[0] == enabled {
+			return err
+		}
+		verb := "disable"
+		if enabled {
+			verb = "enable"
+		}
+		return tellWorkflow(ctx, tx, tenant, name, verb, before, now, nil)
+	})
 	switch {
 	case err != nil:
 		return workflow.Registered{}, fmt.Errorf("enable workflow: %w", err)

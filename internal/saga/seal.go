@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -29,14 +30,14 @@ const MaxSealed = 10_000
 // Sum returns what Hash must be: the SHA-256 of Prev, tenant, sequence, range
 // and number of events, and each event's position and stored digest. Stores
 // compute the same (numbers are big-endian, 8 bytes; a tenant has 16).
-func (s *Seal) Sum(events []StoredEvent) [sha256.Size]byte {
-	b := make([]byte, 0, len(s.Prev)+16+6*8+len(events)*(2*8+sha256.Size))
+func (s *Seal) Sum(links []Link) [sha256.Size]byte {
+	b := make([]byte, 0, len(s.Prev)+16+6*8+len(links)*(2*8+sha256.Size))
 	b = append(append(b, s.Prev...), s.TenantID[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(s.Seq)) //nolint:gosec // at least 1
 	b = s.To.append(s.From.append(b))
 	b = binary.BigEndian.AppendUint64(b, uint64(s.Events)) //nolint:gosec // at least 1
-	for i := range events {
-		b = append(events[i].Position.append(b), events[i].Stored...)
+	for i := range links {
+		b = append(links[i].Position.append(b), links[i].Stored...)
 	}
 	return sha256.Sum256(b)
 }
@@ -53,8 +54,28 @@ type Unsealed struct {
 	Settled  bool          // that one may be sealed: nothing can come before it any more
 }
 
-// Chain keeps the seals of all tenants' events.
-type Chain interface {
+// Link is what a chain knows of one event, or of one action of the record that
+// is sealed as events are.
+type Link struct {
+	Position
+	Stored  []byte // the digest that was stored with it
+	Intact  bool   // its content has that digest, and nothing is there that should not be
+	Subject string // the saga of an event, the id of an action
+}
+
+// LinksOf returns the links that events are.
+func LinksOf(events []StoredEvent) []Link {
+	links := make([]Link, len(events))
+	for i := range events {
+		e := &events[i]
+		digest := e.Digest()
+		links[i] = Link{Position: e.Position, Stored: e.Stored, Intact: !e.Altered && bytes.Equal(digest[:], e.Stored), Subject: e.SagaID.String()}
+	}
+	return links
+}
+
+// Sealed keeps the seals of all tenants' events, or actions.
+type Sealed interface {
 	// Unsealed lists the tenants with events that no seal covers.
 	Unsealed(ctx context.Context) ([]Unsealed, error)
 	// Seal adds a seal over what follows the tenant's last one, MaxSealed events
@@ -63,8 +84,15 @@ type Chain interface {
 	Seal(ctx context.Context, tenant uuid.UUID) (events int, err error)
 	// Seals returns up to limit seals of a tenant from a sequence number on.
 	Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]Seal, error)
-	// Span returns up to limit events after one position, up to and with another,
-	// in the order of the feed: also those that Feed would hold back. What
-	// StoredEvent tells of the saga is left out.
+	// Links returns up to limit links after one position, up to and with another,
+	// in the order of the feed: also those that Feed would hold back.
+	Links(ctx context.Context, tenant uuid.UUID, after, upTo Position, limit int) ([]Link, error)
+}
+
+// Chain is Sealed of events, which it also shows.
+type Chain interface {
+	Sealed
+	// Span returns the events of Links. What StoredEvent tells of the saga is left
+	// out.
 	Span(ctx context.Context, tenant uuid.UUID, after, upTo Position, limit int) ([]StoredEvent, error)
 }

@@ -1,7 +1,5 @@
 package saga
 
-import "github.com/google/uuid"
-
 // Tampering says in which way an audit trail is not what it was.
 type Tampering string
 
@@ -20,10 +18,10 @@ var Tamperings = []Tampering{DigestMismatch, MissingEvents, UnexpectedEvents, Se
 // Tampered is a place where an audit trail is not what it was.
 type Tampered struct {
 	Kind    Tampering
-	Seq     int64     // the seal; 0: the event is not sealed yet
-	EventID int64     // 0 unless a single event can be named
-	SagaID  uuid.UUID // of that event
-	Detail  string    // for people
+	Seq     int64  // the seal; 0: the event is not sealed yet
+	EventID int64  // 0 unless a single event can be named
+	Subject string // the saga of that event, the id of that action
+	Detail  string // for people
 }
 
 // Verification is what a check of a tenant's audit trail found.

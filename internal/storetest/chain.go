@@ -49,7 +49,7 @@ func (f *fixture) checkChain() (covered []saga.Position) {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		sum := s.Sum(events)
+		sum := s.Sum(saga.LinksOf(events))
 		if s.Seq != int64(i+1) || !bytes.Equal(s.Prev, prev) || !bytes.Equal(s.Hash, sum[:]) || s.TenantID != f.tenant.ID ||
 			len(events) != s.Events || s.From != events[0].Position || s.To != events[len(events)-1].Position || s.SealedAt.IsZero() {
 			f.t.Fatalf("seal %d does not fit its %d events: %+v", i+1, len(events), s)
@@ -165,7 +165,20 @@ func chainPages(f *fixture) {
 			f.t.Errorf("from %d, %d at most (-want +got):\n%s", tt.from, tt.limit, diff)
 		}
 	}
+	if links, err := f.Chain.Links(f.t.Context(), f.tenant.ID, saga.Position{}, last, 10); err != nil || !cmp.Equal(saga.LinksOf(f.span(last)), links) {
+		f.t.Errorf("links that are not those of the events: %+v, %v", links, err)
+	}
 	if events, err := f.Chain.Span(f.t.Context(), newID(), saga.Position{}, last, 10); err != nil || len(events) != 0 {
 		f.t.Errorf("a foreign span has %d events, %v", len(events), err)
 	}
+}
+
+// span returns the first ten events up to a position.
+func (f *fixture) span(upTo saga.Position) []saga.StoredEvent {
+	f.t.Helper()
+	events, err := f.Chain.Span(f.t.Context(), f.tenant.ID, saga.Position{}, upTo, 10)
+	if err != nil || len(events) == 0 {
+		f.t.Fatalf("a span of %d events, %v", len(events), err)
+	}
+	return events
 }
