@@ -77,7 +77,9 @@ func scanAction(rows *sql.Rows) (a operator.Action, err error) {
 	var credential uuid.NullUUID
 	err = rows.Scan(&a.ID, &a.TenantID, &a.At, &a.Kind, &a.Subject, &a.Verb, &a.Actor, &a.Reason, &a.RequestID, &detail,
 		&credential, &a.Address, &a.Operation, &a.Before, &a.After, &a.Result)
-	a.Credential = credential.UUID
+	if a.Credential = credential.UUID; a.Result == operator.Done {
+		a.Result = ""
+	}
 	utc(&a.At)
 	if err == nil {
 		a.Detail, err = canonical(detail) // as it was before jsonb

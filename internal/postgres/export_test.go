@@ -80,7 +80,7 @@ var (
 	GetSaga          = getSaga
 	StepLogs         = stepLogs
 	CommitOperated   = commitOperated
-	SealEvents       = sealEvents
+	SealEvents       = ofEvents.seal
 )
 
 // InsertedLetters are the columns of a new letter.

@@ -211,6 +211,10 @@ func TestActionsAreKeptAndFound(t *testing.T) {
 	for i, verb := range []string{"discard", "requeue", "discard"} {
 		g.Version++
 		a := b.did(operator.DeadLetter, l.ID.String(), verb) // whatever the change is
+		if i == 1 {
+			a.Credential, a.Address, a.Operation, a.Result = uuid.New(), "2001:db8::1", "requeueDeadLetter", "partly"
+			a = a.From(map[string]any{"status": "DEAD"}, map[string]any{"status": "PENDING"})
+		}
 		if i == 2 {
 			a.Actor, a.Reason, a.RequestID, a.Detail = "", "", "", nil
 		}
@@ -221,6 +225,8 @@ func TestActionsAreKeptAndFound(t *testing.T) {
 	}
 	b.actions(t, operator.Filter{Limit: 10}, all...)
 	b.actions(t, operator.Filter{Limit: 10, Verb: "requeue", Kind: operator.DeadLetter, Subject: l.ID.String(), Actor: "key:ann"}, all[1])
+	b.actions(t, operator.Filter{Limit: 10, Operation: "requeueDeadLetter", RequestID: all[1].RequestID}, all[1])
+	b.actions(t, operator.Filter{Limit: 10, RequestID: "of nobody"})
 	b.actions(t, operator.Filter{Limit: 10, From: all[1].At, To: all[0].At}, all[1])
 	b.actions(t, operator.Filter{Limit: 10, After: &operator.Cursor{At: all[1].At, ID: all[1].ID}}, all[2])
 	b.actions(t, operator.Filter{Limit: 1, Offset: 2}, all[2])
