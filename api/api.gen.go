@@ -26,6 +26,7 @@ import (
 
 // Defines values for ActionKind.
 const (
+	ActionKindAPIKey          ActionKind = "api_key"
 	ActionKindDeadLetter      ActionKind = "dead_letter"
 	ActionKindDeadLetterGroup ActionKind = "dead_letter_group"
 	ActionKindJobBackfill     ActionKind = "job_backfill"
@@ -36,12 +37,18 @@ const (
 	ActionKindJobSettings     ActionKind = "job_settings"
 	ActionKindJobWorker       ActionKind = "job_worker"
 	ActionKindRedrive         ActionKind = "redrive"
+	ActionKindRetention       ActionKind = "retention"
+	ActionKindSchema          ActionKind = "schema"
 	ActionKindTopicPolicy     ActionKind = "topic_policy"
+	ActionKindWebhook         ActionKind = "webhook"
+	ActionKindWorkflow        ActionKind = "workflow"
 )
 
 // Valid indicates whether the value is a known member of the ActionKind enum.
 func (e ActionKind) Valid() bool {
 	switch e {
+	case ActionKindAPIKey:
+		return true
 	case ActionKindDeadLetter:
 		return true
 	case ActionKindDeadLetterGroup:
@@ -62,7 +69,15 @@ func (e ActionKind) Valid() bool {
 		return true
 	case ActionKindRedrive:
 		return true
+	case ActionKindRetention:
+		return true
+	case ActionKindSchema:
+		return true
 	case ActionKindTopicPolicy:
+		return true
+	case ActionKindWebhook:
+		return true
+	case ActionKindWorkflow:
 		return true
 	default:
 		return false
@@ -168,6 +183,24 @@ func (e AuditEventType) Valid() bool {
 	case AuditEventTypeSagaTimedOut:
 		return true
 	case AuditEventTypeStateChanged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditScope.
+const (
+	AuditScopeDeployment AuditScope = "deployment"
+	AuditScopeTenant     AuditScope = "tenant"
+)
+
+// Valid indicates whether the value is a known member of the AuditScope enum.
+func (e AuditScope) Valid() bool {
+	switch e {
+	case AuditScopeDeployment:
+		return true
+	case AuditScopeTenant:
 		return true
 	default:
 		return false
@@ -1905,6 +1938,24 @@ func (e ListActionsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for VerifyAuditParamsTrail.
+const (
+	VerifyAuditParamsTrailActions VerifyAuditParamsTrail = "actions"
+	VerifyAuditParamsTrailEvents  VerifyAuditParamsTrail = "events"
+)
+
+// Valid indicates whether the value is a known member of the VerifyAuditParamsTrail enum.
+func (e VerifyAuditParamsTrail) Valid() bool {
+	switch e {
+	case VerifyAuditParamsTrailActions:
+		return true
+	case VerifyAuditParamsTrailEvents:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListArchivedDeadLettersParamsView.
 const (
 	ListArchivedDeadLettersParamsViewBasic ListArchivedDeadLettersParamsView = "basic"
@@ -2470,6 +2521,9 @@ type APIKeyInput struct {
 	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have one name.
 	Name string `json:"name"`
 
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
+
 	// Role Each role may do all that the one before may.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty"`
@@ -2509,6 +2563,25 @@ type Action struct {
 
 	// Detail What changed, without contents; of a deletion what there was.
 	Detail JSONObject `json:"detail,omitempty"`
+
+	// Address Where the request came from, as the node saw it. Absent for what came over no network.
+	Address *string `json:"address,omitempty"`
+
+	// AfterHash The same of what it is since. Absent when it is no more, or is not hashed.
+	AfterHash *string `json:"after_hash,omitempty"`
+
+	// BeforeHash SHA-256 of what it was done to, as it was: of its JSON without secrets and contents
+	// (docs/events.md). Absent when there was nothing, or it is not hashed.
+	BeforeHash *string `json:"before_hash,omitempty"`
+
+	// CredentialID The API key. Absent for other credentials, and for none.
+	CredentialID *openapi_types.UUID `json:"credential_id,omitempty"`
+
+	// Operation The operationId of this contract, or the command. Absent when nobody asked.
+	Operation *string `json:"operation,omitempty"`
+
+	// Result What came of it; `done`, unless there is more to say.
+	Result *string `json:"result,omitempty"`
 }
 
 // ActionInput defines model for ActionInput.
@@ -2589,6 +2662,11 @@ type AuditEventList struct {
 // AuditEventType What an event tells of; docs/events.md explains each.
 type AuditEventType string
 
+// AuditScope `tenant` is what was done to the tenant's own. `deployment` is what concerns all
+// tenants: settings, the scheduler's leader, keys for any tenant, the schema. It needs
+// a credential for any tenant.
+type AuditScope string
+
 // AuditVerification defines model for AuditVerification.
 type AuditVerification struct {
 	CheckedEvents int                         `json:"checked_events"`
@@ -2615,7 +2693,8 @@ type AuditVerificationFirstBadKind string
 
 // AuditVerification_FirstBad defines model for AuditVerification.FirstBad.
 type AuditVerification_FirstBad struct {
-	Detail string `json:"detail"`
+	ActionID *UUID  `json:"action_id,omitempty"`
+	Detail   string `json:"detail"`
 
 	// EventID Where a single event can be named.
 	EventID *string                       `json:"event_id,omitempty"`
@@ -4935,6 +5014,12 @@ type ProgressInput struct {
 // Reason Kept in the audit trail.
 type Reason = string
 
+// ReasonInput defines model for ReasonInput.
+type ReasonInput struct {
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // RedeliverInput defines model for RedeliverInput.
 type RedeliverInput struct {
 	Since time.Time `json:"since"`
@@ -6011,6 +6096,9 @@ type Webhook struct {
 type WebhookEnableInput struct {
 	// From Where to go on; by default where the webhook stopped.
 	From *WebhookEnableInputFrom `json:"from,omitempty"`
+
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // WebhookEnableInputFrom Where to go on; by default where the webhook stopped.
@@ -6031,6 +6119,9 @@ type WebhookInput struct {
 
 	// From Where to begin; `now` by default. With `beginning` every event that is still there is sent.
 	From *WebhookInputFrom `json:"from,omitempty"`
+
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
 
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL WebhookURL `json:"url"`
@@ -6055,6 +6146,9 @@ type WebhookPatch struct {
 
 	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
+
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
 
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL *WebhookURL `json:"url,omitempty"`
@@ -6599,6 +6693,13 @@ type ListActionsParams struct {
 	Actor   *Label `form:"actor,omitempty" json:"actor,omitempty"`
 	Verb    *Label `form:"verb,omitempty" json:"verb,omitempty"`
 
+	// Operation The operationId of this contract, or the command.
+	Operation *Label `form:"operation,omitempty" json:"operation,omitempty"`
+	RequestID *Label `form:"request_id,omitempty" json:"request_id,omitempty"`
+
+	// Scope `tenant` by default.
+	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
+
 	// From Only actions of this time or later.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
@@ -6629,9 +6730,18 @@ type VerifyAuditParams struct {
 	// FromSeq The first seal to check; 1 by default.
 	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
 
+	// Trail `events` of sagas, which is the default, or `actions`: what `/audit` lists.
+	Trail *VerifyAuditParamsTrail `form:"trail,omitempty" json:"trail,omitempty"`
+
+	// Scope Of `actions`; `tenant` by default.
+	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
+
 	// Limit Most seals to check; 100 by default.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
+
+// VerifyAuditParamsTrail defines parameters for VerifyAudit.
+type VerifyAuditParamsTrail string
 
 // ListArchivedDeadLettersParams defines parameters for ListArchivedDeadLetters.
 type ListArchivedDeadLettersParams struct {
@@ -7908,6 +8018,9 @@ type ListWebhooksParamsInclude string
 
 // DeleteWebhookParams defines parameters for DeleteWebhook.
 type DeleteWebhookParams struct {
+	// Reason For the record of actions.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -8081,6 +8194,9 @@ type RunRetentionJSONRequestBody = RetentionInput
 
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeyInput
+
+// RevokeAPIKeyJSONRequestBody defines body for RevokeAPIKey for application/json ContentType.
+type RevokeAPIKeyJSONRequestBody = ReasonInput
 
 // CancelBackfillJSONRequestBody defines body for CancelBackfill for application/json ContentType.
 type CancelBackfillJSONRequestBody = JobReasonInput
@@ -8274,11 +8390,17 @@ type CreateWebhookJSONRequestBody = WebhookInput
 // UpdateWebhookJSONRequestBody defines body for UpdateWebhook for application/json ContentType.
 type UpdateWebhookJSONRequestBody = WebhookPatch
 
+// DisableWebhookJSONRequestBody defines body for DisableWebhook for application/json ContentType.
+type DisableWebhookJSONRequestBody = ReasonInput
+
 // EnableWebhookJSONRequestBody defines body for EnableWebhook for application/json ContentType.
 type EnableWebhookJSONRequestBody = WebhookEnableInput
 
 // RedeliverFailedJSONRequestBody defines body for RedeliverFailed for application/json ContentType.
 type RedeliverFailedJSONRequestBody = RedeliverInput
+
+// RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
+type RotateWebhookSecretJSONRequestBody = ReasonInput
 
 // RegisterWorkerJSONRequestBody defines body for RegisterWorker for application/json ContentType.
 type RegisterWorkerJSONRequestBody = WorkerInput
@@ -8309,6 +8431,12 @@ type RegisterWorkflowJSONRequestBody = WorkflowInput
 
 // ValidateWorkflowJSONRequestBody defines body for ValidateWorkflow for application/json ContentType.
 type ValidateWorkflowJSONRequestBody = WorkflowInput
+
+// DisableWorkflowJSONRequestBody defines body for DisableWorkflow for application/json ContentType.
+type DisableWorkflowJSONRequestBody = ReasonInput
+
+// EnableWorkflowJSONRequestBody defines body for EnableWorkflow for application/json ContentType.
+type EnableWorkflowJSONRequestBody = ReasonInput
 
 // AsCall returns the union data inside the Compensation as a Call
 func (t Compensation) AsCall() (Call, error) {
@@ -10092,6 +10220,45 @@ func (siw *ServerInterfaceWrapper) ListActions(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// ------------- Optional query parameter "operation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "operation", r.URL.Query(), &params.Operation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "operation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "operation", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "request_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "request_id", r.URL.Query(), &params.RequestID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "request_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "request_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "scope" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", r.URL.Query(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "from" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
@@ -10199,6 +10366,32 @@ func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Re
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_seq"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_seq", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trail" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trail", r.URL.Query(), &params.Trail, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trail"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trail", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "scope" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", r.URL.Query(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope", Err: err})
 		}
 		return
 	}
@@ -18181,6 +18374,19 @@ func (siw *ServerInterfaceWrapper) DeleteWebhook(w http.ResponseWriter, r *http.
 	// Parameter object where we will unmarshal all parameters from the context
 	var params DeleteWebhookParams
 
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
+		}
+		return
+	}
+
 	headers := r.Header
 
 	// ------------- Optional header parameter "If-Match" -------------
@@ -20591,6 +20797,7 @@ func (response GetAPIKeydefaultApplicationProblemPlusJSONResponse) VisitGetAPIKe
 
 type RevokeAPIKeyRequestObject struct {
 	KeyID KeyID `json:"key_id"`
+	Body  *RevokeAPIKeyJSONRequestBody
 }
 
 type RevokeAPIKeyResponseObject interface {
@@ -27786,6 +27993,7 @@ func (response RedeliverWebhookDeliverydefaultApplicationProblemPlusJSONResponse
 type DisableWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    DisableWebhookParams
+	Body      *DisableWebhookJSONRequestBody
 }
 
 type DisableWebhookResponseObject interface {
@@ -27939,6 +28147,7 @@ func (response RedeliverFaileddefaultApplicationProblemPlusJSONResponse) VisitRe
 type RotateWebhookSecretRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    RotateWebhookSecretParams
+	Body      *RotateWebhookSecretJSONRequestBody
 }
 
 type RotateWebhookSecretResponseObject interface {
@@ -28825,6 +29034,7 @@ func (response GetWorkflowdefaultApplicationProblemPlusJSONResponse) VisitGetWor
 type DisableWorkflowRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params DisableWorkflowParams
+	Body   *DisableWorkflowJSONRequestBody
 }
 
 type DisableWorkflowResponseObject interface {
@@ -28876,6 +29086,7 @@ func (response DisableWorkflowdefaultApplicationProblemPlusJSONResponse) VisitDi
 type EnableWorkflowRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params EnableWorkflowParams
+	Body   *EnableWorkflowJSONRequestBody
 }
 
 type EnableWorkflowResponseObject interface {
@@ -29956,6 +30167,16 @@ func (sh *strictHandler) RevokeAPIKey(w http.ResponseWriter, r *http.Request, ke
 	var request RevokeAPIKeyRequestObject
 
 	request.KeyID = keyID
+
+	var body RevokeAPIKeyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.RevokeAPIKey(ctx, request.(RevokeAPIKeyRequestObject))
@@ -33787,6 +34008,16 @@ func (sh *strictHandler) DisableWebhook(w http.ResponseWriter, r *http.Request, 
 	request.WebhookID = webhookID
 	request.Params = params
 
+	var body DisableWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.DisableWebhook(ctx, request.(DisableWebhookRequestObject))
 	}
@@ -33883,6 +34114,16 @@ func (sh *strictHandler) RotateWebhookSecret(w http.ResponseWriter, r *http.Requ
 
 	request.WebhookID = webhookID
 	request.Params = params
+
+	var body RotateWebhookSecretJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.RotateWebhookSecret(ctx, request.(RotateWebhookSecretRequestObject))
@@ -34414,6 +34655,16 @@ func (sh *strictHandler) DisableWorkflow(w http.ResponseWriter, r *http.Request,
 	request.Name = name
 	request.Params = params
 
+	var body DisableWorkflowJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.DisableWorkflow(ctx, request.(DisableWorkflowRequestObject))
 	}
@@ -34440,6 +34691,16 @@ func (sh *strictHandler) EnableWorkflow(w http.ResponseWriter, r *http.Request, 
 
 	request.Name = name
 	request.Params = params
+
+	var body EnableWorkflowJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.EnableWorkflow(ctx, request.(EnableWorkflowRequestObject))
@@ -34643,847 +34904,857 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L17d9w2li/6VXDrzFp5DF2RZMmxpdXrHEWSE3VsSS3J7XtWK1NEkagqRiyAIUDJNb18P/td2HgQZIFP",
-	"yenHZP6YdlQkAAIb+71/+++TiK0zRgkVfHL498mK4Jjk8M/jNGWP8h8x4VGeZCJhdHI4uV0RtCZixWKO",
-	"xCrhKMNihVaYB4hRtL9zMJ0EEx6tyBrLl8UmI5PDCRd5QpeTz5+DydktXvqHfSA5TxhFbIHEiqCccFbk",
-	"EQlQQtFvBROEy7Fz8luR5CSeHIq8IO5cGRaC5HK0/7qb/O2/7ia//Ofd5D8mgWcR5zFZZ0wQKq5JluKN",
-	"HK6+pBsi0OOKUIQpIjhPE5IjOTnhAj0mYgWL5HhNkB0t2rz4mWzQI+YIU/5IchIjvMQJrW4KocV6cvi3",
-	"ifyAyS++9V3lZEFyQiNynGVp4lue3LFHnAgkVlioKfk9idGC5Wp5oRokRJjGKOFoxSgrchJ3HdA1Efnm",
-	"eCFI7tuTiNGYIyx/Ro+rJFohTJlYkRyJfIPW+J5wxAnlpDrNOqHJWn71rv3chAqyJDnM+fHjx+NCrAgV",
-	"SYQF2Z74J/aIBJMjxwijKCexfBanmup22z/qczDJcI7XRGji/gFH94skTc9P5X8lcgZJx5NgQvFavjrX",
-	"D8ySuJXm/iMni8nh5H99V96j79Sv/LsPH85P4et+KNL75pmK9P5ZZjkpcs5yP6GElHwSswieCM0Fy/CS",
-	"oDlZsJwECHOUKDJaJg+EBlUSv6OLJJWbN0Vnn6K0iAlHoXw/nN7RSaC+67eC5Jvyw9RsVSrAn94RuhSr",
-	"yeHezv7rQJKF+cOu7x6cvvvLMefJkhLyFhZgN7E2GdZPTfpu2zs8J6mZ44RRXqxJ/mPOiqx9okg/OlvK",
-	"Z8dOl+ckxfJ8uiazDyoSGTNZTrAg8ducrbdp45xGacGTB7it3hWot2cL+bo7/4Llaywmh5MYC/JCJGsy",
-	"aThAvYBbtj090FKf6QUbOflZnrP8JMWclztdXcM1yQgWeJ42LoLIMWaRHKSyikSQNe86i1OC43dECqZy",
-	"KZPPgbwK5+r93R27dpzneFNdOqMCJ7Rx9R9ZDoIYC4TTFLEoKnIpL+XFhXWjNeEcL0mAHlcsVcIU0w2K",
-	"MO/6YD31OLKD1d9uso57q6aCzx81zduELkme5QkVjVsEUgquq+R8MCNv+vRFOd6kQbf4286LN/jF4pe/",
-	"v9z7/B9NdPcjoSSHi/teTuMTZ2whCDVMNydxLvkuCOtIKhVSAgUIC5QSzEXTepd2ntk6of5LklDxcm8C",
-	"JKdl8A78X1BK5R2vVJbfIbftlmVJ5BcsQv5kBMoiyblcr9yqpgXDC+PO+idQTpuO+Rgp5VWpO4KjB5wW",
-	"SrCFcu4/wX+HU1Re+EO4M+uCC7RIGrdYDeu/+Y5A299586oi0Pa2SKPPrf8zm18XHWLhVzaf5cUgkWC1",
-	"hNN3f/mZbH7AnLzab9pKebD3ZAO8Yg5PumL/nmzCpr26J5uZeqNJ7r/efbPXcGd+JpvOFWGOBPkkWuZv",
-	"mlidj3dioLJu+XAoLytQywo/EEk7TctIgWy7KGZXX8FmDcglmL0GgnmHuQCVfaSETzEXs1wO8BQhb1cx",
-	"Ssw7axgt6S/z2Hd8P2xQaLQILMIjFMrfwwBR8kjg4udcBGi+QTFZ4CJtJC2W17mAMeMwlwxNDus35k7f",
-	"/eUKb1KG42betSbrOcklI8XozzeXFyhTb/i4mbQfNDcLwNwjn/A6S8kdDWGR06jggq1J/qfoxe73IWI5",
-	"CgUTOP3T7t70oI0DNuryejW/FxO8VtKwabuUPqXVHnBCaPEJolRKIklQ0l6EvzadqH5pLBu9JpylRVWJ",
-	"H6pa5naMp2iW5Ur6sQy4qCesoOI9/tQkZNR1jORTszX+9PyqhbMKpSJ1ruJLKDjXjIkuOmMLxChBaUIJ",
-	"XjafJWNiLC3d4CVul/kcL/Ho0cGPNp5KlR/uKRSqVtDv8t8ILIonmGsc3n/SatUIve5Si27M8mSZUJwq",
-	"JXmKTlY4xxFQFC+iFfDy70KEc4IykkeEiheERixWLjqPq8jozs2OItfBcnDQy78CH9Cmd1U/w9qRLAe5",
-	"NCfLhNKELkFSYRR+WxVKSMkkPv02/AImwW2Oow4LU8hHRnpPLEU0eu+0df0sDrxTkiYPJN80ThbrB55n",
-	"tnxzXXhM01COFqJohemScESZWNnTBZ82R3s7O8o9+AiuZ1akMVrhLCM0QDF7pFLyihW5oxFOUy2m1VNz",
-	"gtY4Js2KRpxvpGnj8+bOGUsJpiqI8ECoaHJ4HlfdnUCqUikIHf8npojIMbYcn9Mv6M2EVd/Cn0d4oeTL",
-	"256SXqztuIgTUc5eYWwHPsbmuFUaaLHqKOkVlOl2nDiBlJ/JZnuX/prwZJ4SdHxzcn4uSVTz0yrHwUgS",
-	"ud1Ha7/rldeiNZP+/NP9lv/nxf/3y382fMXiPRbRanv5PzLEKGI03aCkGuNCK6zDaeHZLV6GzYtfvFCD",
-	"P4Xrny8uGCUNizyGS45e7uxvLZKLJE2HLFVO077eLYPBv2AKzofrAiSNh2fl6pcQ4ThWFgAXJEMpW4L2",
-	"pvhQQtEiTZYrgb5WOgK6/nBxcX7x4zcBYos7qsJZYkVyghIOKh/miDNG5f9iGAUJiHCljC6bmViiluu/",
-	"p8Zq1Ev2mIydSpLejltp0/n8nRhsHxzHmhFrxj3VZmB4qP+h9OoQeOAC5/J/4C+S3yf8jv5WJNH9kY4m",
-	"QrRHssqEI5w+4g1XWzVFIfmEIzEzY8MQxM5NaByYvY0whQ1EXMcRH2Gz1ZZLPWidpGnCKH/i3sJSJsHE",
-	"WdiYff4zm5+SRUITubPXkr369KMkNv7PX9kcxfYFqyLJlTdodOXTz6rWKSdiox5hfYdPVCHUNB9xIvwe",
-	"bnlLJBlAmHqhpTChdr/ygtZ0xZc7XPkrdtfyn1N0K9UITvIHkqM13qCoEJIG+YrlLe4KOWETx3m5171/",
-	"P5NmJeyePI/+dYWXHj3gbc7WaDcAdav0SaHdqbqA6FuI2s548t8khA2ZE4QFWjMu0O5OsLOz47pqtcIz",
-	"bfTqLMkQizroCuPLb7pJ/tvzXe/lAuGeAmtSMkYyliO0t9PD+2a/uud69/qsFvIjPLrY2xP0/d7+zhSF",
-	"kpD+9HInlEzPpntIu+1/6194GOg0iMeEcsQknTqhhLpM1FN2JWCAX6r5+rp+qydSoZ7rCXdYDdBxj++o",
-	"5JS/+z3+PZjgDV7ixklKr81TZxEk84sfOZPyG0uVxwqdhMbkU4PUkQ+2Lml7J8HQznBOqIdOPr48QfAA",
-	"OmEUwjPox+SBmCuzxLCi0FjiKiMp5BmWJyDVD5CceUHlc3e0fPAIYbTGqbzmJAaFLOEoWVKWk1jFgqSu",
-	"wwWmMc5jFJM1prGrPNTvn3A+o/2D/5qQR/+NWBfRCgLJOFoBSztC4RzzJAp78LEHOawviAAjTILJokhT",
-	"fxhh/B2VR/DPKWg/kvmKsebkqEf1+7NcoY8sv2/x5DzCz8820yJljxcwctullafzqJ9uuKzwP0Mu62f1",
-	"MOHiBxYnRCVzRmryv08ieUPVJcZZliYRJA989ytXP/f7UjXcOc0KISf8HExOmKQrQQyfepZp3EHtZPWt",
-	"qPjpnvk76wO7Xyx/SxNKnnUyOWDbl75lefR8M8JondOZU3jeac2obdNfE16sn29eNZx7hhCCesbxRb5x",
-	"h1cc55lp0h20nAy2j2eMcvfCH0cRyYTKHn6WyaWyow5rm6dhmFJK6LjI8TwlIOYLGktNH29AxChtQLlc",
-	"E46o4npO1rnJDvctQj/2HTxTSeJ+4WZxt73qyfuGrzH5wG9ZQZ9vt8yoTTtmkoyfZ0OqEQuVyvqsn1Mb",
-	"vOmrINPumb7CGMnPvP53CRe+5R+rnGi2QDHBsc5k41P0MRErVggUSvXtT1JFC6Xo3qhEIMpMtkagkpT0",
-	"FwH9c4Gj++mk+lUsTaLNlzocNXrT6WTw6zMdz43A4kucT9PinVN54heoQNqz80czcPMHqN/rXDIuSO2D",
-	"3jG1AL/+CEU3Wn80Y06HaYlSvOMkLfK2A8xyNk/J+j+H7cKVesu3CeCcfiRUoMec0WXto23NUdsxqoeM",
-	"9H5hK1Xa3nFqWlS1yYt6uUnb2/XqFLV5LCecEPqcahHhyXIlmvetEmlVbnkdMA2fdB/+zOY/FOn983Ik",
-	"PWij8CvS++cTfBVX/bN/Rzl088U2Tzz1M64LegKx92f9guuicel5QZ/1HOQHqITL3/EDSn76BIWyP8/N",
-	"Czqc3erU7ucmzt/jaN2KxBdOSWLbm9s1jM4uuAr777QROltUO/FNJecax6YI7h9vinxxErxg4j2Lk0Vj",
-	"Rak31k9UagySX/sk7qCjDc+udulxG09fZweXTEIH2MgyoRxhgRiNCCpoSri5LXLouEhJjFgOjlUODlSc",
-	"ZTl7wOm/GK0Qmwg9jF5MIvaz8qyep/XPxrhuiBAJXfLn3QwzatNucP27inaQDaRJPFVK3ybR/TN/hxyy",
-	"yawGjzf5JJCQ84IxrB3/z2tA6kGblqCDCU/aOeV9e96tU2M2rhp+fT4NzQQnnltHM+P6/SqUPNbxHdy4",
-	"xxdX2Jz5h3NB82nP6o0yg3b7osxG9XFEuXaIs/JnvmctR337HCcL4+rZwC9wda7zQXEcw9fh9CpnGckF",
-	"BLgWOOUkmGTOn/4+wZGQUsaTH0cAryIRKlUNrlSAKEngzzl5YPckRhTCpVmiETPqScjBBNPNTBCK1W5u",
-	"/15WnfUtZCvfmW88tBhM1Hr4oCGTuPJsUUCEc+sxKMEruF1v7VQZwnNJeBitE1oIUCX6zU91EHTrhywn",
-	"i+RTw9Ut5mkSoQznwtxg8KzOiXgkUDXNVWSBRyxXuDBb4+uDHLRZ5p2G/c9ZSjq1G/nM52CiSGOWeBTt",
-	"4zkHDxg4cEoyCiub2nRQetw1/lXlvtcTm8onEtrxRE6WmnluR+ZLDvm3CSxEx6H1qem9qNyCwFy5Ch1X",
-	"LkKZ2MDmv5JIyMWoy61CWQNveOUGeiuGVS7DijFOgGjU42rrCXhitSE4RW+leh+vIY2LpptAGz3zja7W",
-	"kcMdIWKT6+wBh37+UL2sWzyIGqpGhMZcTpMITtLFEaJyYbVckmF3zVvGFqA4Wco9gOybaYjCWYjC/xOi",
-	"8EU4RTdyUpzKBXHYNJAojBKbvjqwcnn0XelOsdi+BPU8e8L17aoeUnO+4KuDg5cH7fWC2xfrd521vKw9",
-	"pjVJiTptUVO9tQaV66NKYbXMnXaOYJJS5Pk132lQbQZe6SyZSRLsX9qiVIPP9fTtYJLhZUKtetgaryif",
-	"rH+oXU9lPO8n2zB/6+d63PqcrcmcxRsUJ6BqbKkx3iInLUNWJYbIzT1OY81FtiViMPn0QtWwH76S2ktf",
-	"qei8twfansAJVB3gNL1cTA7/1uGXu7m8uNSb9Iv381WlWawCGlLH0DoqP1JpjTFJCWQWPGoHXg513lN3",
-	"ZW96KjrOK7ufg8l9QuN+uU4/yyedt18CnWDuE5/OY9+XyViauzU++lqqvIXaqYY6gwA5VVdQ1QboK+DY",
-	"1DQQS44t2BEKvw1VYqT2W2ke8BW3OeVlJLhxTfufg8kDyeetCz/wqgtY6gP3atfMZ+nBmm/PGCWgPIV6",
-	"RV0kFxgbNCSOl/grruB/tsVZD3mmjtEqh/1KSBs+9GdNeJ7rgKnJpHHOUy7YZIrGBMczFQQH2An7XxaS",
-	"DMhips4XjF3lbwsAOKZScqKRZPS/TD6K+c8ivdf/VE4I/R/GNWr/27iwfCU26nvHSAJ4cYAgiAwAwpcR",
-	"BHo53XKAbiTP8xXWbRS0B0B3TNE5tQW1SkZ/Eij89ttvQ53CK1XWxxVDKY7uUagzTPhhTrBSK2iRpngu",
-	"lSzlw/j0Ysle6OVIe356jR/fq/LkifPrC36fZC9Ypo7hRcakqpHbnLuyVHSgKLtha6JKhYEfqSi1KgPD",
-	"cPmm6AIUW11Z3FvSfVwxB9oyEVPkyj6V6rxMKJHiU7JBq0m3srbdfRCCgqwzD7+9XNgiwq84FP4By2iu",
-	"J3FHlpJlXvCEEs6l8tDKPfd2pNlfxflre35XirqoBeoxS3FENEAnlGlC4bDhgmnCRYAWRMU1uMgJXlsB",
-	"ArhjCqy0eb3y64CJ9skVBBS4yvKl4FSlzDEW3VG9UntwB9mzgwhdTT2g+rkmxb0GOqLFek7yAC1z9ihp",
-	"WuomCTWUPAnqdc2+WuCaskHJ44wbP1w/5UluoXLdbetOP4J1qhR/lsZq6BBByWO6KS+Hlnvws9G1jhBO",
-	"obxVVDEcpnUt0Q7c57DVSiuaQV378d6y46vz0iYhqwQQj9ovrxzZ1Nb0MRlrSqwuPWm/aFJ301gigw+s",
-	"4E3abmjJIERrginUw0VpIoeZ1lVHyX+8Oxfqjz9UT9CYfAoBChduBS/rgVq38bWdQg5QgendaeNwb8x7",
-	"ft+eu4mSu0mzggu8zoZbHJJJWwCP1okktRq/c491vfYqrWW5VgVtofwAy3q9kt/ymRHqjjq4EYgOX0zj",
-	"0SvqVniq7LVRq1VySJA0lfR5hGIW8e/UJNN1jMinLMUJ5VBX5eq7wHG5wLkg5oymka4esH9Y4CR1fsY0",
-	"IqnzB3mC8YwVwvwB7kZtUPjb1sjwVzu8/JlQDrvhvF/5sztE5YemUSpL2f6tcbzq0gAqa6pVGucv5NMK",
-	"F1x/kWQ8Uy0Fqrs1swaOu8lmru1fY12uMssw5+Wfc8IFy93/Fvmmc2xerJ0dL3hGaFwZ0/3dzlz7DkLj",
-	"2YLlUfkXuRlUTYET7vt7lBKc1w4beETtb1JpzkjsN3HkBfgryZNFUoYjB1z9aEWiexLPShbQ7hA0z3OC",
-	"0x6PA8LhbI7jgcsqPT3bcSjgjonXhAUoB8QTukyJvvMRpmiuHMmxN1Rj/DDWxE2WUmdYJ3ytwUPWCZdD",
-	"zixTKij5lJFIlPsWTOSG+F5SG+U7uiE6hHyc/OZXuuUM1i4Bf4vld6BbA44SPEVitCGi7hYGvNSOcnWX",
-	"N2vHij4iH1dekR4Hvv0hAJwo11m2FdDkNkU/k0wgknKiUDsAqZitM3l/UIqFVJcTcUeznKnaXyzgq+U+",
-	"qID/iqWggibKtwGpd5iSR1VfWqW+FearJvygV/s+/CB1/gMDfvpEn3IWcohArdddgu9QAJbKS0Tq3giG",
-	"lgwxWjVxIU6lTGv3PIaSUDBh99sTXzDHaHeGh9S/OSHU2Az+IFdB9ReXzKuG/aoUUmOPOhQWQG4DhCkA",
-	"EglqGeDic/Qod0OvJEBY3NEKwoWyfXQ6p1PoDLR1BKPDNwFWjwlcK8wZRWsduJDu8bL7SZ3lBnWW7Ttr",
-	"W/z1PFkL54KjvKDceFcg3UMgkJOWXBIKBj730sY2PViHS1MegserKpcAEG79phiTBFF6KGc9kxdgFwbN",
-	"sdBgyc+bQ5HQe94jUfkdPKfwh2blgXsurME0NoKRpTHhUolV6MVemcYeSJ7irMc6ThiNijwnNNqYojGI",
-	"akSrpvRgnjKn4UzKIFMGC7jU/cPUTYET+CnLWUQ471tbeW1fkNxca2nbfWtSJgwQoWQtKVkIxArRk4p7",
-	"uUD+zObvMefaXxNMBOtPYDo1zSuKOvhTohQB98qYBWsyh6W4WxtYMGuHAMtLX+5jubDKTTaU3sb2xoRy",
-	"DPjj9vFJk8JAUarcbcnnVEQwMYVROiN+W0gtvMjoiiZAciQcyZNBLFeKTH9Srt5gD1gIphs5R2LY9xpv",
-	"gHEDBwe+ZfLPj9CBDYEmJiRfoi91Cnc//rnqfsHhW/OCKrzzI5CWipnU5hzJaXoGg708Z8tR5jyjo5Tu",
-	"FkJbAuXlthWQhvq/cnIkoTUW2dxRC4sCiC2qWZXO9a++jTjecBTiNGWP0NiowqucgOHBzk7w3LxLsCYS",
-	"VdUpJZma5A6AbZe0NCeKbCWDoyZBuCdyvstKSm7RdrNHOLdMYLG/f6ssnf9C3q1ySZ0OLrOWq5w8aFSg",
-	"Ad8OV8/Xl0HdQXlrDR2bNQUOpNvODuDCDNkzSTW+fYOVaDREf1pgXtDI6H0e1N2K1eMMpoeeuCO0beS1",
-	"e1Ha2VWp7WJVzZbmBMebKQovLi/OwkNEGTV8YD1F4dvj83dnp+Ghjp/K1+9onMTK/i6iiJQZAYTGUxSe",
-	"XL6/end2677EmJo3TuIpclQHlZiXY4B2vKOgSdz8fH51dXYaGEzMvKBHJnibiJVetv4MXurserCYKYPE",
-	"sF35VZNgoj5jEkzs6rwMuHLiA+2MIVmxBfUc1Vs5rGo3CIENy/5ClBL8QLhRsDooCRQKmMJHMye4hwm1",
-	"LXcx5A4nUZJhCv4XrdZO0bk6CJ3tHa6EyBQS1q9sHnqC0vmSP1O20zESZJ1JTu3U8H3FEc6XxVoOExjK",
-	"lMdSL5P4iqOQFSIrhBRNVSEHNLYk0nDWzvafbm+vKlugVKQlEUja9SzeaPkmv7+LscjB4Bw+Q8KH3zSo",
-	"gp+iR7gCcl0xIxzC9hfM5Dy/eAFOYrQma5arbkJDIU63CSXFybqf1unDyy0rbR6xDsXVvLRy/FlDtBiv",
-	"ic7aSDiCJwPEmQ2sa6DOHEC+lStlYDbtbwUpiOcSXtJ0oymFk0D9yzA+OfMKeostEy6ILmR4eici87T5",
-	"zwZJ06IQKzVOC7n2FNk+qi8ETxrqWaXOjXNioJ6Nsl1mG2pcZ7ZAMIzfgpAq5GzNB8DvqV5ojJIjtFNT",
-	"sZs/9mWvriVbYtjPOCUVklhj/A+4D8fKTtDfoS5FM19sDVLqVKhqps3W5zdEOCAzqT/rtZP90njB9SKM",
-	"Qi3vRkoWAiqlIrZeYxr7vWGlPeLP5+mRwlPxa3X83Nvt5YRhOh9eEBoldDkT7J54TOy3LNemEd9webEP",
-	"IfeFu6USqsmqFFXW4epYavdkM/U7zyzefuPupVD+NSMZU5D0PXwyKcGczMZURKk37T507lyWJyxPxKYn",
-	"8QKr9ju3it5H6wSmup81peqzhXLn9gx99HRqXRe09Gkla8IKPyvcUcp4T5dac1YH/Jgsl8Tvmn6Cq8xC",
-	"/lZyYM3NL5lUlURq1Fm/Sa6PzLjdtmizsnP1Eyu/1xCPQ3Pb96ed2fOB3B4c+l3MXn1Pq/xTukaAFjlb",
-	"Oz0HEKOH0LhbylYw0gChWKmB8McQFVQkqWoYA1XiK4JzMSdYTNHlQspn+XE2kGqUqMDWAxhZCywpyaFh",
-	"KuF31PJ3sLB60KSxc3pZ2458/ezpHeDSnd2+NjvHSYjwqZiq+YT84oKCRm3yU217m0eWxyiUVzC02X+q",
-	"k4Xp4SMYvCzPl1HSQ6Zqpb/9oQtWWfvnX2pfY2uPB5pwC6y+Sy7ZIhkLkqGEHyFs4qNJSmxhvDA4anVT",
-	"F651n8wKk2kzSJ4MzIY1XmPfqprV26FxbeFto7+DMkJjcKLvIt2BJEB7yH54gF4ilVEUoH2k4wAVX/R+",
-	"V70aTG1T8LrwfStUAoDJWyquZqrOuEF5prXN7Lpa5TROVE3vibqeVP3LTboqk8tasoAMoO0Ppq3OUCZc",
-	"urpUUHeLjoexJ4OvK8h6y3xrt9+2paZnX9vrDZz9GGOSKw+ONEMkD9duO9+WtJkV7ZeKrH1o6iZbgcba",
-	"RlXJbGUN0ZogkWPKVTlIb9fs2ToRgsTew9g2n8mnRMwiFpOeGmen9ty+FTV9uE8ilIGJ6vxwgPoyz6oX",
-	"i/RZrLpj4yJH75MfwIQrEdz7ArW7ZO7iv/dSBJtYjb11Y8xu6ygGHnBY0n7pr6C6hs2TNPX06/AlqLmP",
-	"eLwuKEhHjWj9P+QO9HSelHZjr9p4m+vcHcWxFtGTKb7E6B8Wh1Au7SGb0bPeExdxIiSzTtLfr9yzsrdq",
-	"of5NgwrnW/JJNOXLu1jHKMJ5nhBetr9/cvGgR30pqOA/bIxu5D/CXp6Z7c9VqSPjUHxUAX5/GIB7X+NI",
-	"gwaiCwPReZmTu2KPFOEl9tW9baXdQrtIsyTfyToY1gO/M03Zo1Tyy7JXX628yqTWVcHS8NHR/oEdjv9K",
-	"8vmW2epWbu19DiY4j1bJA5n1qHM/eFU+74seu4/uO4/OxsAQHBzIEcAXSdrLfPZffg4q5l9tS8ELoTsK",
-	"/sk8F47Yz2PNPtu29HvlSebF2pZqtxaG6uclo5gxJXG3P+EqJ1y1saUxgjpgBGWKkB4F+bUsJUh3KebK",
-	"L+AFq7+jFq1eGSFrlXOCKdo7eIXuf0CCLQE46xBhfm9dRnpoc7NAKfFgYfUvcH35Zitt1IOdkwgkeeID",
-	"iRE0oeyX8FIvIYxJXGSks0Z3f9c8C4BpxF/KiFFW8FUFjUF5YEp02ZZb8RKmKPs7D4GyePnaqFmzKMV8",
-	"AN2CznUC77ik98aOp4+3/cTs00A+3ZZpKfzcUXbsMKaot/luvIa6lkqPYg/DT1RmOAx6ZLo5mG7+LpQG",
-	"hpoV27ii+UslISwJJXmDn04armwhNEJZmlAi78YjBGEBhIGqsglpR86hMUTQs+byYPdzBUxvK5sInjsC",
-	"96gAoaObuY7gZj+prmktzAwqsEcArmi8icEE/qoU7P3sRpfIfBFBxUISjj7cvn3xerpVs3pPNrM55uTV",
-	"/khyBhSAVCqGVZ/NdqyjYYv39wwqnyqhGyMpoYZZKfTgZPfmW1kH6vXZ7fX/Pb/48aj0yFNEGUATkZQT",
-	"JBeSqGSOwfwWcA70heiSxPqxUYKYRlCA2CqJX2sXrP6e/oXPB6aGxz2SVlwmrWWqmeIqNsXAs5Srpkx0",
-	"aDz7JhXYJ6XelSxQ8qd7DSesOVOynZKY5ErMKsDrZvG1/z1MmywTitMZWyw4EX2sBZdA9t0hIHVJeOJ8",
-	"PvPfHeWlO8oTKs/3DioDsSyJ2kUSJKbmTXWRUFunjDmdGaVRrq0oQKatej2G2sUcD3ZgatDp+trRNZgH",
-	"/fbTON737kAb4ctWOpdCEYxuJ4JTjVQZ7bS/ZHzjzEtoxGLdIr6nBmTeqOEiSEt5ZgoH+skcpwVTiiPi",
-	"lzvyO6nOO8fxC00TQF/cqI1y7opI2nv1OXDb/vrJC3NhyUrlr+bsgdS5dRc57b/Wvq206JNiXX70dflO",
-	"HWdHsUtQR/ozW/XiQ8IbAZ61daQ+FgOT3SBOaMyP0I7BPjR3uD9B7cNuM9Z8k1XAWZ+dZqZaaA3b6zdD",
-	"Uj1chQhQTMCl2P+AbtTzLl3tVTBOeg6jnq+D+gAgCI760MyNIJmG63K/6WALjqT5jF6+7I1B8hJARHC+",
-	"JKL/R96q592zOgAsznwNAqHNMJ0TYOrXZzeX7/56dopYjk7Pjk9HiPw3feFP9qUMKLJ4WK1lHT/FSa2p",
-	"YQ3VM8FUTbAqIzJdQYZ43OuAUk6f30HX4HtvNVxNbNdt2So/qqqC9jrUCt6cva0k/Jgr5VrfVdPUWgGW",
-	"CB22VupqJcepWJjBlmOw3et4HN2P8cK32bSS4YWfXsTpby/Kx8ISTDZieexPa21NE2CFiFg1Dn91fXly",
-	"dnMDhQ+6AuKX1vLR9i4j8FSdQCp7a9bQtadPx6bsudK2VaQkH57arqEXHN8H1qihfAUVAY/4nlgE2iNd",
-	"UcltgaxkXju2VsWL2rf0Z4YdL22Zgy40ZBmhTvfGZn7RkJtT+Bw9l+WgfMSolDyWvtg6XqPyHJX1zmob",
-	"OCG02acnyc2bemNsr4SihdTQFI7+8DV3UImxf4cGn0tlBruqTD3pu4+H//WYuv+aIVFlSP2t8xE+qYrV",
-	"1vvNvS2NvPerr55Vwd5/FhXupR8PzTxX4ZodeP4OMSrXAR+R/QNlIoZrGU+/wbCUho57hwK0YkWuGqni",
-	"jSd9FXMx2+1IC2glLeuL29t/yjAvzTAH6yeMsruVX6qHDOyXOqvtOKIyY2TACV1S5QzcPAWuHBeCrbFI",
-	"olaX+5vh8B51L6xNQGmNYCjEz45szBrrcHSY2uee/Hxx+fHd2emPZ6eHKkIPuh+k9iRiipR6cwioqyQX",
-	"OKHpRskYJgC3hk7v6IeLk7Pr2+Pzi0NTRAaRuTkhdIqOfzi+OL28kIM8rhhIJgBUUk7HJaNkekc/nt/+",
-	"dHp9/FGNYMaXz6mIIWQSyz+pUEGlFNX9Brck1a5qEkzsIibBxM61rbQ9D998XXMI9Lstr8Zk0NbDAYoR",
-	"2nwkP8Ah1Fzqc1bJGRXUpAYXx9MtUyn3HvNECJW79LzOKqhLz9k9yYF2M1vF5ojrenMIdZPK6+G3fJxD",
-	"ca54L3Y1Bk7cyQJ4puD+diFzSxJyOdwPOLpni8UIcDbAKDEtkLTFus2BobIFpzPA9X7AqdbOt4WN7UKy",
-	"s/96Z6erzrIeyUtMkksNsmKFc6v4myWg+cY0JBHoAUMQSTBTg82TGpxUzIo5NBcqq0C9stESWuVCSXP+",
-	"y3275F/rIhVJliakVm21veyGcbcXvq1/eU5x+9sqa7GH0kV/fRLUqzRlEkhG3B6b0VmmiR4MS0C3k7d/",
-	"l8pgG3it3kk10uiZ8w1SjH77Up2eHZ8+QWWTdHl1dnF6fvHjkxS/YGK8ik/UQk2s90k6ce2czAc6ozvr",
-	"DdQedpwhFJOOruB3cyYTaWpzoUMpNUyWcfbS06oPrTFlxmjfilOiyk+GXdReJaPbpl7HUhIe4Twe4wED",
-	"PF6PfpxypowBhajvdFhOGkrwn9OXduaECRtICSKYRo7p8CLCOZmi8FfOaKi6qAnySYQQQ0+oTbMNIU8X",
-	"39Gy2wc8Lf+I1BkcoXCeUJxvQkWn9l0dgg2rqji05wwmQkVc1Zte16g3s6uxA6bINwldquRXcPol9yTd",
-	"SMm8ImnmooHdXh9f3JyfXdxOJB+7fn98of794ULaCBcda3mbpH0SYn1xttS4LcMfz27Rd3H623dGHISB",
-	"agGp8xQoXhN+hHCaKmCshSKkmhboZI32yOj2JWz2fK2e79jvNe1ZGYZOad4aAjhYyxYcKNMd4vrcUPAx",
-	"ixiVZi3v/fHV3L9er9RSAH1YwS/3/FjBpUdrtk78WSYVDJJOYA6TnedhdhyFkjr/BKwgbAJh2d9586pS",
-	"lrDXgcKyvfPV9Lo+xSI6qW5rGdsQ3ZWEOOf517tv9rz9ZOUZeTJA1O1UkF6qrc7TEWn2PHvhpM4Nu07O",
-	"i0NulJOBs338GRarL3/8Vb9K3xqm0g09kAs4/ujPvsXYGOtsjT89yw2rjPlMt9ZJ9OgFAT8QMd7maAzc",
-	"XJ2s4YPxs8prlc5+sO08XQwoKIVS/eQiTFHMINhn8ABGZFiWunD7/bMpc9ti3cTnVSQyUEUKgGNQ6Uak",
-	"lCYUfhsGCr7zE15nKUEhGCB8+u1w4LBqOsXIFn7lXvxolIIhFqc2NiGbopaI7rRtlb9UEtjblZlm9+Ve",
-	"/7T6/W2R2ho5U50lOKnh6PRyq74xnHbc6+CVdYoTtolMxW4VBqOBztCup5wAfCyk44b/K2yNPxz0ybqF",
-	"BCiW+XCVzHGrHLWc2D7zNj2Ishydnt+cHF+fnp0GyhNPYlRkUhEXEMBnBcc0Diy+O9K1OiLhIom4fhaK",
-	"wvSzQ8PKtfCr/JZZwmcR9uNp36oOEDm0EEsJ5gKF8p2wPU1YefAjYmLI/q0iD8MTBOoOf+AULamSgtgE",
-	"vkEZexBQ6oWcVOMSW83R9pp55KXKKHSzDNvLUp6a/LXfI/kLKscIy1LTRQ4lIoDYEdwxSIFUB/gsaWG7",
-	"W21lq0lVBhXEpHi5yV2awCoMyuU2Ln00pHb90s33RwQhwIgcY3ApQfOlsJD1sjqBkGvruRrhSHZlVl1y",
-	"b7ez13zXfXCnAXp7iHOoER7nggl0ffbjNSShuf6Pi7OPk6AeEbWuzV96AZR6GYIH6ckKBjgWNCcRWxNe",
-	"rqu8b4CWVfKHfouV/9QjdbhtfrL27AD1JlRWjs6+zolbCQO1VgFSjxhPFzwA4WtbBYB1i9w7emwbQ66w",
-	"0ok01DNoi0aUqgbXyvx2cD3NIFuKk0kZbifAmrIDo40sjdgz7z+twuKltw1/+01Vh3g1ApQoZFmIQk5E",
-	"aBQmDpqULkK0nRMA/Ha+kacToDAna/ZA5Ctr3QaKrKe9T6BDeWeZmy7KdURZTuQlZXtk/l+cw2h3kLNs",
-	"EvTZ6/N1xvLBTS9MVTH36iob1bCkXkncbtOC7svbahdWBY3rgMA943nwkRbKrC6QNFZWJ9RaAsN0P1mP",
-	"VZjXAnfjHIgu/el9DurM5AUNOK00oR6m/TZna7Q77USZyXI2TxUyUNtmS6v6Sj+6leslF1CO1PGdI7C3",
-	"jm20I+GqX/nXNrDxTYDuSQZ9pqT8iTBlNIlwCoDlh5b1zlNM73lwR9dkPZesgsOZBYiv5D+0r15R4hRd",
-	"5lo8YLrRYZev6+GQb4I7CjOrovqNisQoVsFN/MWGbFRNr4fxb3vz/ZhSewcHajQVydFpMAuWpqobtLK3",
-	"QuNL8COq9EIEdvEH6uegGpY5mbnAbgHGRGOXADjZFL0vG4EsE9MTOonJ+lAh2/N7nMaH/lU+FTbAhxRQ",
-	"/ZBduVevg903e2pPW5Zh8QP8x/JqH/2c/NDyvt/D0VY4b098QJ+NzkL5LU98v5Qs5TPcysN6y3KUkwXJ",
-	"CY3ItAvixsEIOvsE5dQchaXz3k8EVed+2+ajmEQsbmjjWZa7+4d4uRfoHjwLt8NJSRY9q+S3y7c9uVLS",
-	"LvyK6/5BX0Fyh3aPDgKc99eu9Kh0tgO+2dn5fvfNm72D/e/3d9682e09eHsNtB1/b3f/+/3XL1/tf997",
-	"5KF10d5SaM8tl3wzWuEcR6Ycoy1M0hPwa7s4uQEIcAe9dwjUIX8jvqYdSNvPfE3LzM6hKZk6x7MpJ9OU",
-	"ukK0h6NEHCkwKF7zrLs0j35OaCxZAV7cY529AL1Pph1o3HVduL22rl0feVfiPwzUufRbz4UG4dOq+ix/",
-	"sMfnCYlzX8zdY9c0wOHTz4BcJ9T96+6TvD8e8JTRAeKXewNFCOA56YQ2o4GViFihE4gMny5OOiBFPGvp",
-	"36DwS/nQ2j1cKqd8sOHBuGoelFD0s+RT246DUdAiL1WV1zhAEddN3+oggqe8IYfLhaQYjScRqnqQxDYt",
-	"Vqwac/XJX3EkGEs5ABOCi12FBAVJU45wBjD6Ci0CQkpzlpM7KscBPwyjxOm1DA093GbSuQuWfk/ZIz2U",
-	"y1AJ/rbT4MvprioPYQvj05dTmOap8lOkaMFIe8vlczfSxrBt02B8AxOX6MISlwT3upISjXgpzy0wh9/B",
-	"qVRXyaHoi7q4tqdcgcdr0UxTqK3Evk8tVccmN/bD9TseoDnhCVTscMQeaVDFsYBGoXhNjrQ9921oSIEL",
-	"LEW5ajOvG4PPC4HC78IAhf9bC/e/4Rf//Utjtsnezv7roS2fGsHAdh2wyBhvWtskSeOdC7yxMK3qPUu0",
-	"uKtF0quD/sn638uFFYIp5tqKhwSXD3bu+uzmFmx+B7RJrMiak/ShYr36cJA+B9BZUtd39KMmUxBS41gJ",
-	"XZE8Ec3hV7jGyiWuSehIuQgS3QeOkxz0wzINunnlkCcgRWKZGMfb8O2wlYp4gyJmQIw0B1FM5ury/Oby",
-	"olM+9g3svu4htFM33D6XhIwoQ6reosS0Yo/0iVK7JiH6IG5BRkcVccvDrQPHxQVVrx24kSrtC0ceveG9",
-	"9r6xhXHpmT6WCtMtUUKGwpQxE4LEKMNixRuZRg8XfV+esaPSuQgF/1gH17AhMahZVNnoJLaHDfwkTR4A",
-	"kCQnqlBKf+vC9rU6PTs+lTvOuxlMX/7yqjmGr2WukfGEYiq+4q4LolWZeFI4/8AZYN4Obdoe+r/VcXzo",
-	"YVfG8SxnekKWxu5WMKsKwzK3TNFh4BW4lCrx1CTQNi8LtJC392VbYrvILiX37aNujG1y0YDNAR7n3PaK",
-	"fAZd5X+cfvJPpZL8LmrIU1SPf07Z/08k7393GT8iqeVfRg/4lxX9v7PIapc81wSaBY6pyqvdqqfdi+Fk",
-	"yolxd1lQJ0+fktZPd8sWtikn0U3Wp5Z8DtH12en1+V/PLtDXUp45cBw4uqfsMSXxksQoEd8E6OTy4u35",
-	"9fuz0zv6tYbNANAnwdCcIN3lnMTfBOiHyw8XJ2encswqkiumivIUnX4T3NH3xxcfjt9NgRYP3YTfs//3",
-	"p+MPN7dyFMq0cE3JQi5EMVEY/Z6QjEtmC9IUR/ffVEsEzedBz3i9/Ekw0QucBBM1/ySY2KknwcTOPQkm",
-	"arKOnLDrsn/TwPpcjYqomWTpxqxlw9RQ9pstn5fD0Z72xqVgNIItVb9yb2dXR+QDtLez4+sBECgcbeBO",
-	"prRUTdKOE7LbUEvcxSDkWfHBmHX2reH1QJI2umItZoKuxYPWMy7cMiTI4g+O9Fjd5rnrobGSU1sJ345K",
-	"oPMYZpkJx4xKWFDBnFoFj0dIt6YFaAbX1PX5C8R5bXqQdmhBWXBrbNcMaberHnGA/CbYDvT19dsT9OrN",
-	"zt43TnPrEl74EdAS5wRJs94JLlulDonH/uVUct5LS1e1Y2htrT9U2g6FFwLKNvHnz92X4LYMcg8I9Wji",
-	"0VJY9ZKB3r4i3xwaMxhyfLG0RafoWBmvoFjbvr/qpqhGvzjNCY43oCbaB6pJIAgsYO5LDGuj9FvT+BFX",
-	"M2mMeVyie3lpcE3EisUVmNPLG6ij/wD///j25CcAx3h3dnvmlb7PngdiXVauTr//plOnL/J0uJneRUMl",
-	"ntcgAkIkTqShoi/pFBkrxxZaaYB5lb3HeIlG6gCC1zwrhVh1IMXtPRHbcr+ajPb8jVl2y/ywERnmb56l",
-	"9cnOSDi9f7ImBs/XTGBLDg38vIMK42+pA2tCYtOUPQC701zMETkvBuNtnA6p+UG3Fmkmaf+OG1uA7W3F",
-	"oM22Rc7WbgnNz8dvfz5WVTOSSd8c/yj/68+XP0yCycezH366vPy5w1C6EXjovllj+Am4TgM6luw+C3Ds",
-	"XmeCWAmoDt/XcVwCD7ZYuHlnqx5ee9N1sWzBj1CGE117zQrhAMwSi3g9siS+k2DVKru/3mdamuSfEiVJ",
-	"e+ED27QJJRzNSUKXxl8clK6zShPtO8pyMExjglNVvBkow4MSEnOEUUZyzugUxSzi38Xpb9N1DEOAypUs",
-	"CIo2UUqq7oeB2F++GzNKk/QmROJG98KvbO51I0OlfaiTtsPAZugopy3Vjgv571/ZHMVkAfB8cpOO9dRQ",
-	"tpYXVEXjAxUUqWBHSTJbFmtJQyNwC+QKh4KE/izfqd34Uh1t2ARICj1CUkl1Y37u9RilyNbEWUWpbViK",
-	"ylVV5cT3ZINiEiWx6WK5vawhDQhqbLO5EHt7JbUc24bFDFGta/qlVrPbzqc+Q6caXlFB611tJZm0MyaH",
-	"nhxDBnZlEkzkkiY6k5oLIv+tr9LEtvbouvzmAIYmbfHWeAdcQFMBEMILYWkhkE+KJVZYvvk40x0kV3Xm",
-	"qra8bBfg+5wmpRzSkBws9J6BW/NG7eZEFuey3zgaF7OesQI9GWYA9NDUwuFccFRvaTQc97Iyk69jnvrO",
-	"5mYR1V5hkPKUcHhgeEsdfdlnZSW+Dx0iXxIuAl3mtUgeyAilwF+y35Q80qKlNSRGRuZYLWV1XGH53ght",
-	"flzKuf60MSaAYgVd6pQefkAKO/S89nX50PBImv6Or84DkPggsnWlY4bF6giFKqkGittB3AUojAGmM0RK",
-	"7LnS0cT/chWnmwQTHb6caNytB+Ar0b3FoJhAC2AiFIoFxBIa2WaaUPK0ljT/bO3zg4m8vKwQXl50omFx",
-	"pKUGTc+d+h5oVxr62ZSN7e6+2tvb74Z6lvLX3yr1XG3MohBFTtzpy2WHffPy/U4x1f15RC8G8gC5ZopW",
-	"H/HGoAERGmcsoT4gzMam6BrtHHC4Ctpdaz5n8YC+vK7j+xcf5OdJyor4DL4HWiVAdgKRnzDG8za8eYTb",
-	"L6JuamzK9iN6/5CqO/eXpD60NQMt8//VTYOnjxBGwqBdUN0ItGHgxlrXphlDrYm9SGLo3qU6uekP6QZB",
-	"Mnhd+oVBOwoFLtUXm9sQZ4TGCV32L3HJCc8Y5WTWFJm1oL7mPtj2DHCYntjrkLaMA9wo6oKXCHpD2t55",
-	"G/Q4A1TowvG62Jvew/mn1jdCSdCd65NBhW6a3X2pMjdnTT20hMrRbFFQqIkydF0w1HIBlpfuFw73OFSM",
-	"IQRPyxISwYrs6I6GNoVJ/ZRhzkmM2AM0Btbd2vSpwgOE4nnqyD3EaNXzolemdAf5EQr5yuBh2Pm8msTZ",
-	"OhGCKH47IgTzQHyyZRv4YKCvowqLMPDlKnccCjATRUWeD5QXQ0PdNTp1FuwjTX1E50IlrQzUDEz+uYpN",
-	"V8+JmFNvW3WFQuTKC9rzleuiIY/L+X1ohaB2sJnsKscR5+lVt+QDsg/Kofx2sPIGSrtghPMuick6Y4LQ",
-	"aOMH+/hAk98KgvCa0WUZvpZfS9aJ4EfKCElxZLtHpwkX1o+diBGLkpsQFymJZwuW96X2LR5rd81LuzQ+",
-	"wQUnfmVKQ/+bcsGl1FklZ33EqqGoxXkSJJtZhhZhGpFUMzdtCE0AsTLHguV+Nvcpkyu+wUvMBwdl1plt",
-	"xNCuCZfQR7WWOHJa5XUCZVQeIaYbnTbyqDrWtQ/9yPL7RcoeG7od14+l+njgfIRdpfe4PmUpTiiJj20b",
-	"5yHuuH69n/ES6+HBG42pH/AjI/k64f6yFNDnpH0DUOJzgnRpgzR7YlbtINGwQ9i0n3bmMctp3ZrLRzqq",
-	"lQFlse3KnmhgNKB/X4FH8kCauzYopE3MCVqxNG6oBIAHZiRj0apXrxLzhrV9+1aX+xqiSX6pSkOkdrQp",
-	"FRtwaYBxs2D5kgkBrvPu04Jpqh8V6G1qPawbQbIvQ8VlB/PPQYsxfYLTVF99KJ3Wnfc4WuBcFwGgLCfg",
-	"3dRJSsqvZ3HzOlDUTKf07ioKd5Ht/o9+PEazFrWCoLxQjr1RmbbxoEpFf/AxNdl6EaaSLcRQezFXElJV",
-	"tEMjMhXr72Wl1Fmix1iZpyy6t46u7ZvvNiWykOzVpjcBZEcXnCCnnleuhlCuagHQEj8QVGRTBFl3aqCv",
-	"Q4jSVbqifPd3/a9ZEn/+DnyQ4TeQSad9jpCXXF5IkoGZUVDYLJJyAjABvfwBVvz6olUV0l5hTvob9G3w",
-	"heB9UQ8EiJJHAq1ect4/bi8lUCN8ISWfRANRrXAmzwNQV6ctXo4BmEpGlvSiQCV5hnomCJVqpzflODWx",
-	"amnNKmhnP0JSogfo91W90LHlISgE3N7uE/OKcp1wzdp7bR3IAalGyQtn1F2jXkpbQhnQyis0CazrXh2Q",
-	"CvuZf4sip8o/X6w7FM96Bog+N8c5Y1Csy4U5R2Z23l6IwLI9HzN9i5N0bB2qSl0AwWwdml6HsT8FtVWc",
-	"WHdqa8JyQeFO2m6B5FMibL/VLrwWpb7EJG/ReNoXqVQLwe4JHdI7pcgjwnt827V9Voc54hkrPIzm9vz9",
-	"2ens8sOtm+OuOu/69Typ6ZO8d0MSj52g3rZye1Ldi9rGmtP00p8k2pMVUQiOw3J4QLHFCObU0NGauW9T",
-	"4kLOY8zoLe4jf03osjzKba7rQZh8K9d1iHKyKLjK6H7ME+Ht719Pd7ufBM6S6gto36hx+Kx6BrVb/v2p",
-	"7ECtLdYvf98Ndl9/vrubOv/1H506eM/vGvNJVzkDP5Xj9kg44iKBvh0EKTL9ij8nV/r9+cXvfFW9J8Ty",
-	"iJxoZ8C/W/Q4t6WJY7yw+ssad+3fa7cGfTzhhFBpyf4OpvSwaLI9zK1Q8rGTMZQIFJOM0JgjRiFsA3qe",
-	"YjgrbBrgrwnaEBVndio0/N/rxXKuyDTtmXU6cak1yCXIM1+ztYMPE+lWeFvbX6ZrevRspQF7f5j19Azo",
-	"XMMOxVXl9DnjOva+XqEaqty6RlpKlqtR9cPYJuqoUryYTdGFUt3hEOeEULD4fXU9cSJmEO5oQgveZGW3",
-	"VycgX/5NTZ0ITtLFMKhiebYN00aOe8jUF65xTFCysEDJYkXWUhzG0F8hoQgSw44sgDK+o7bpEwQGexnB",
-	"lWvtW7RqxDwzRNZORXG+menAkLaqRF6QX3wKq7yG/S+4YyZ6s0XAfpKbokESrWcFdlPI209obNwf6nIn",
-	"dLZIDRXWhwSAmwiayOKNPI6EIvU0tKnjBLFCAK9QXVk0hn15mHOSSntKgTLau6+g4+WxqhwHoFM4re0d",
-	"svbzc25RvRegImS9T1JvgGaAW+Edfa6loVqhC0Pb+lR9Vx6yIAf1j95qnplQFF6rzpYwQuhBDSjprx4C",
-	"TbVH1W8+rfGnmQvR60eW5gytMd2YcpH2RDPddrJHnlmOBZllJJ8poP9mYJmM5LoZQKAyBSR9UhYTfoTC",
-	"OP1tahp/5pCdWKI+B5ZLwGMK9sN5tOqSY8U8JRWX83SnXLiuJRsDFNtT1QBacU/6i9BKhKF7dufqYZAT",
-	"9XCVxQ0jMVvx/09GfTq/uNc2XObx/ySSleyOZbM+L8DKbgTL/KkOP93eXvXSnLcSHXTbK8EQRlArEyUZ",
-	"pmKKrkmc5CQSXHeTfIAGWCoAuk3tYzTZFiW0Zrdf3tzW+iqMrXH31rwczwHmhwRoJUQmhbj8X+4tfmnX",
-	"YOXwPpbzE8GpWI2oNywqtSLe8pb+kC0/EZyLOcGj9OLSQQIqi8qieEzEyksMap6Z5AP5A051qnXv8PC6",
-	"A0hPBaY5RGkClbNmY012dg2oRIWXlTVM3T+x8J183MYWtronEyESuuQzB/Syxxp6BTU+wjHoqT3HDy79",
-	"+vxBw7E4W263oJV4xjkT7eTb5OJvZ37rOOQQe5TmWK5aOz0CQpaJh/AuTu1j0wU0fu591PbbIdesBjrn",
-	"Q7Th5LfGBqeJWCmjqyRUbfypzw2kJBYm9UQZbZiDdBNY+60BUn1o19MtUiG/bZ90MPn0Ysle6D/+yhmd",
-	"XuPH9xqtyKWDsXl1osZNVvhZHa7RikT3kH39HP4dy/qgB6bJw010ru2Rrh2Q5+PmyP1D/L5ZzpY54QOs",
-	"3uuCXpmXPK6tpk8r+00N9i7rV5/gWj6nMfn0gQ/v7gKQTkNRD5qzVIIJj3RO2cABRZGlhM8WREQrL8xn",
-	"8kAQsAq4KTyBZvQwG9IvDa2ULGfNiY/XnlHAaNQTwkw5EUVOR01VQJLp9iw/A7QgtMTkSD2kkmU4A4x5",
-	"qJGFzuLLFdLRctA15Iqq+VuOcfOAU18lCkTaFDQnJdqlEjGq/QpoXiRpLMdXcegjFOcsa5jDn5Ck6Ml+",
-	"rVmIoYvqjm+dupe0HSzAwS1N1Htlt38p16RckSadL3U+Jp2gHTEROEk7YYrKLJpeslR/4duEpHFb2eoW",
-	"yEykkvP0qnwb6BR9Ne6fyAtPicFGIbSpobYd5O1C0fn1Bb9PshcsU/O+ADEkP0bOKhfI5selYBveznpY",
-	"vYAjQz3ZEk65WkNIoyyVKmhcZhD3m7w7Pt4pIT2+BOUT9ThHrq9+Or44Ow3Q9dm7s+Mb9a/jm5vzH+Gv",
-	"GmDD48aF3Hfa1GmwCQxJaer50BrBSmh2WBlWKTDdCG0tacIlE+8FsfQ3ovbKTezsBz5YUntXlXVr9uaf",
-	"2fyHIr3/IlFBPbaTYxsJHzTbyKLQmFHSk7aH148uklR0u9ac2pOeuXxpQu/7HO47eA7MoQZV5rqgblZy",
-	"ytg9iRHua5C33b77JMt8U55rNFzGUCovu8J81I3cFUp7WUwCirwO5T2Xcf5nNn+PObeOgSH2v6/00gZA",
-	"jWVvdltTV7kXblsJh1jNgbZcrbIOw3iaTo4vTs7eAbbS9Qc/WLN+d0zCwsi72egbv4F8f60yKp2yzVPe",
-	"6978mc2vC/pWPVshRscneODpcNdUAaKnbTmGEUx5XqT3gzgycNIvVQqrVtNZBauXcZWTh4Q8DsaUt8ym",
-	"x5XVT88SPouwn2OoJleA5CnAr6iReI3m3GEOlNdxe66Gjz8xdki0KbvItWSCg2sTm3y1uCBaOTPliaws",
-	"wAQA2XuyMfkmd1QD1IcLls+TWHcFpOQRaXybm5/Pr67OTqcohOqm8BBqxnRnC3BCRdD0gNxR2+M1zAkU",
-	"CerRWBqb0VTVHIlNwDoETJLw0NswsFJfrNZnuuVA5jPMMQkmCtekgQedVgoqhzChfMlniqifCVcCbIgb",
-	"eBJ9vbezt/Nidw8VNCWco/A/1BAh4nhT4vbHOV6Ib5ywuYFuu6MWOkGeO1SgLRIxRedQdkKZUF2AwRWq",
-	"hmKRRn27UylORZKKWeJjl/c4jZVX1c8hI0nJsyKbpck68dUpQCeedcIXSU5mqqAoROatQ7RijyqWyFMm",
-	"uPyAI7QDonhX9T+vxhG7HAoRW68xjW1Roi9rx3gT84KOgb2Lyivpr5y9WeFcNcfBaeqoEKbFibx3iThy",
-	"fGVwnuWD5X53dqR1F5NZBtHB2LeZykid1bwz3zTkn+F4pmLEzbWDuPT06oIiNCcqkwW7hUpT9NHdL42e",
-	"rFKi7ij4hqCoNWZNWSyaJ80Gl2FDneowZd791D6dbjWmgj8o36sq/s9sDhXxt3myNKV4/ZT4XxO5v95A",
-	"mnLDg/3KNfYYZ2hdRCvNoRPB4eZ2IB292ulzecv2yl3mhHpwnAHyaZYyzklD2BB4kTKOgUOapKuUQV2v",
-	"005K1UAgzNG7y5tbw7VAsqqAGgrdasNwOrTPlOaZS2iE3hjmlJYLhjMwS9Wr3GK6GqvSu1JpGMzkWFJr",
-	"5jM4XJ1RwTtgrF7t7L/udbzV9fQxjtQLJY9qdLBDnVtcEK+X6nZFlI6hdoktSp+OaVkKZL4hwm1MTN0H",
-	"6IBawQwXnMxaLFJ4wKNeXsA6VBYF5FxW+qsBxJiXsanxBgKEwCsNuGIev556AcELiLM1gT5dquSMa294",
-	"z6nzhOWJ8AjOn5KllAi2drLhtrxw23c59KV0v22gHM33w2Zsil0vT4bx2vWabfEbInjNUWzkrXzEUuDv",
-	"mAaEWmeeDu9rpYyJ2QhOaRv9dVmy8Jx5YQYF/X49x+AM67izFAWqJZQNgsJ9g5QLECEaQsuTX6pxP3os",
-	"78Y8Kl/LSDRr7BSqY+g63R5UaUm3KlZEUk78IFttiH+XqlOUZuk6mwREoPw8c8C0yU00nGUazKCOTbmV",
-	"j41p0drRlbWtEaubogC2R7TCdEkULszZLV728pT53Fg6alZ6qCrnXOpKlpE6BoyeoWYIlOWzBvfSozfX",
-	"PGHOXna4xUqzcpSD69/ctvzDQPw3MRD/Xay58ZaZL21gje+J0SC5PFJVxnCERF6QmsbxfJbdv7LJ9ocF",
-	"9m9ggQ1kiX/o/E/Q+f0Vu281ATVX6h54v/APG6JiQ/zrqvv+XDOf+js8c7ei1Y6INf7K5jNHrxkSdXSC",
-	"NF8q9lhfXZ8oZLmsy0WfdObqfvT0xPqVUoNdV9YtSAn/iDk4ifz4SK2W8Ufd7DcpwS2WjEjtZTrMRKtM",
-	"07lxV6bVXOvGrRPq/nX3D3vpD3vpD3vpX9Je+sPe+cPe+cPe+cPe+cPe+cPeeRZ75ylWzF9LbfgP7/wf",
-	"2uYf6Vv/Y9K3hiqwf+iof+io/0o66h/K5h8JNV8moebfKTumjmhRzSmppH6MTiHpdIFqJXSER10vdaQr",
-	"3Si/XcWVdpaGL+nXlW2rgsvfu5Jp3htXuylDyQGKE3+Z7fNVNZtiYm+bCFUta1BSYZVQFqjLmyF/VENe",
-	"mEranpWB8lbM+pYHXhfUVgf2abdvjgjaoreXRQo2ahXDMIqeVMU8CZr7wJsPHdmh1sC3qi61K8xRqno1",
-	"GRSI1jZuvrY1fhBSO0rf5hi2YeK49rBbv5SdVzo7wQQ2V9JtENmr6wqkX0vhNmTRJTbMMMKobmrQWRAO",
-	"dDImM2+7aWQv0O9qq8h+HgP98i8tnZQXCAMmMFAr9A7iCuNM4QqpHk3T7XaTvdZcazK5ZeoBWagaQ8mu",
-	"KXu0xJLIu7MQiBVDcsC/aH/KChd0KpW1kJc0E6uGjwB1lsazuep5XpZHG6Y+segNSuIvknytgE30f8AP",
-	"LM9WWD2dE0ApUv90RlHVjjMLjG7/pOYooggwbdw+qWVTDqM7lh/g2OZ6roVOhU3ZcsYWC7m9DR1WzfaM",
-	"0EJKwOq+Oojt0tmqd+hx2w5TIdQ/+Qo/D1ZD5Yp7aydwylmJ9c6IgXQvoNXzBq1Z7g/dV/sW1wtEBEoo",
-	"NNrkvZtLbYlKT1qF2xi8k9t3NPv+XRrWwkFHhPM2nmVbo+v2ZZCiafImQJ2zbZCNBqq8BP0ZmeqhMytl",
-	"2baItf4xonhOvViml9CzB1TrqV2xW9yd775Kv9/111f3S6Xz6FX1yeKp+OyGqoxS59cQ/Gt8T6wD2hMx",
-	"kEp+S9N3yLghQtoOpTP/EIUwehgYf7ICH044SuIAZH+A9D0B3ApJk9xFuDXEMSnv0y+d97cG7/YJRwKu",
-	"hoUHC78NERZwgQiNR3jc1zbv5+nRE4C21h/HS3gmAMmMGVyvDIsVKElilWgMuQBhhdrFI5zifDpGoRjf",
-	"F1IBIc+c/pB9b891IS33eWOLx4Qu+7EepTNy5Pgs0D3Z9GypGCWDXQ8NYt/CUNmGst4+sRWwr+3PMj0c",
-	"+8Px9LY12toT3hrQjH9Ac8KaFd5Qt6mlHgatHDDObUFCf5FW6UjYsaaP8tm3LG9G7+xoJ1gSV7B1URpu",
-	"4ujeRy2w90MQe3xrAkPqrQULcgbZ3+6W5DY/+68//fKff5p++x8Tv57+zrqlRzb9MYj9L/cgcMkDxSqB",
-	"uWMkyCdlWeqn9g4OULTCOY4MrL/3Y03N/cg1XWGx4qoMGwvoTkKXHIlal+zKlCVMlmPOXX+4uDi/+HES",
-	"TE4u31+9O7s9O5X/Bjiqs9Mm06caPmlH0xFMx7XhTqUJQXOySlTPXqnAy78rNRPCUVMVMVIC3GLgAPDN",
-	"Boq6c9NlC7tgOhD+YdRi5OgWsqbRDqgZdzQ0QffwEALTzs8BYmlsu84GOsIYVmP7YRVDRy4UkKb03JMy",
-	"F6Bp565wwZ/YdKwzW6eBsZ0LlaHMaMnRoJdOJQwP5tYTatMbLveVi5Y80Mcoha7OVxAkTbnptaUBMuvW",
-	"akFFR2uEbfjyLchyT7MEblCQfU3tI+3T7xy6YX9Uj4ovShiNM+fF6KLbAbbm8+ek8YxEYuaoY031hcLU",
-	"F2Y4B+NfivUUZwjAy3mvOsPG3RODHeeXC4BBLnLCK1cPonrIBDATjjAAhwFzShN6r7zrgOelkervqHJ0",
-	"BSb5ybkqUl3lOIkV3zVpUAZS/TGBxi0CrUiaKa5Wq7agiUhw2tlSYnjEUeV4eKQGBGsli+dZTnCskDsS",
-	"jvgK5wQayOSYxqrLe48rXO+O78HKTKgUA8pWVOgmCY3SAsJpuzrSqo5jcFRczv78e7cuUpFkaaL2bzSz",
-	"GVx7Y3y9Xj/RjdTVVVe2xKaKRClO1iR2wGBKHBRJd3GhvEcrksZojqP7/sr1lzEGB7KzcRDR5qUhMb1K",
-	"DNaHH4GFzl8sk4v8sBz4AScpnqd+iJ9zezZmmYM9efIcF0ma9v0w69BvjLDWXf7DcvMqvSl6Hmw9fXJ4",
-	"8qMLf+SAO8qLkRfUgDx6zd5nzGVkVCS0UG572IhZTHCcJpQM28PtccZAcVeGsdZ6dd9OLi/enl+/P7/4",
-	"0XILrjoPgTCTeyclJaaxK+egYwH0lNbRJC3AjZJ+cXlxBuaNGdyrmn+pIEf622xA+Fj7HQTInITwXr6l",
-	"Xo34Fe+DXvz2nRkv1mvdNK/Bwdk3muF29feka2htZ+aH7NLpIo8rlhJpOksFbeFugWfEOtx9u9mwwrpL",
-	"sM3h5hsuRcbUD/RNE74aeNI9dyqJyTpjwmUe21iCldLaQTlKqq52JAzg8AYBqpkM+ZQl8nSHbNdgzMGU",
-	"LWfNPWU8S2PLGQzt8e+B04GglC1Rwp3EqVJD0R28YyzwHHM/r1a5vpam/SpgmRC8/bubc+r7tbSYOzap",
-	"7Crk5Js+cxGPDtJFWWGSd2eCCZz2tKftAAmDFi2DztJ9+TFPBBn3dkbw/SznfOjbQ9rPmywD/eXek1VP",
-	"sMVsgEc9Z0y0himU+QIyUgVqgZEeGT+PtQ+VXWltmm5XPl7iWQkg7/+9b1hAPlvrb+7i/ess2tg4zj2h",
-	"g5SJI+v2VKDblFSSrjCXhvKC5QMC0CMUmjERh2ribw/iE5Cg36CPiDIE25W8WxZYjEG36w9fJ3JMOQii",
-	"Z4Cwq4nBrVxiB9tOx0fMjtRJqWb5lOnHlgNvc0crQrdldgPyXdkypqrvVCVFRSx49WJX1lUvfo25tIHt",
-	"1W3kDvg9qxsOTQ2KSUcrSdVGkuUofHd5cxvCv27P35+dzi4/3IZewdrmaoUNkAfZiCVGsKkya/d5NTVp",
-	"j+67btQJo4JQcUs+CTeDvj35RLfTWtsmVuWXNJ9JGQ0b1i9b6i6/FfJGZjjHawK9m3XLgjRRcRFb+teB",
-	"FVKz6fu0RhyZ9Gmo2SR+DCvAE2xI7pmrXdfcILGkUcljRqRpKLvKXIt6MU/Hy9buGLYB9rUhOwDMra8K",
-	"WHZlgTqu+Wa2TkzEQTkrD/YOXnX3Jre6aS9yqKk8fQjPUUZ6PV5KiUE7Xr43ZMuBuw/1VlrdoeyBu+dp",
-	"gKsl36DRHa2gfXDFy3s3IG3gZb9DiGkk3xlhD7mm28CCwH/xOFinmv6xzGmPC6Lz3CtDPiGMfF2MRVKT",
-	"4m7g3fui2Gmwnj7plpYJNHgysKmLpjGfophF/Ltf2ZxP17FO4JMif0FQtIlUrpXt5X92capSP0zjxkng",
-	"5IOYHo+TYHLz4eTk7OwU/q1qkyfBxCpxbr5IMNEpGU35DyYA41YUgIvfyfWHf+YFbRrjxinMHJRL4BKm",
-	"3ipDzLBfidquZZEoSLgqFcVczJY48/ovH3GavohSFt2rjFJd9MZA3SSfEujNBHkiUP9cTU89hHgABDjl",
-	"XwmNAZMCloIzkxBzqEIzAuE0raahmBQUGFpXYHj3Tn6BvvIDvgIyopF4TCA5B/wM9fRaqdTPmViF061l",
-	"cWmNyN/8abTUH1K8YEgk0T3ESnJV3z/QnG8ddmhcS/79v3VvyZq2eHxxDMriEfpwezK0mLtPfZGhdoNP",
-	"D8m4vnSPVu2yxoF05rsaq4HxOCne9Yu00VwHKLuSPi25wiSYnP317EIyhvfHFx+OVV/D2+v/OwkmPxyf",
-	"/Pz2/J38083xj8eTYHL67i9NF/3Wm179UXWLk6IMihGgqstpMlmma6JjunF/iTBFc5XRO99AUMBduj58",
-	"k/29xrTAadPSbNLmdmW/7osYWq+UZMOmLRxPmQgPq3HwKQqlkcUWC/WLqlpXNHpHa1bsFIX3ZANt49Tf",
-	"5dc0pSajUDn1gXlAQpf8b8iEU0od/GCiJHJ7pIogqReFoshpeKh/g05zqtPjCj9A70fV6iWEyxYGdzQk",
-	"NIb126hLopL/5APyFis7RQ2uQ3Ug+LZe4klKqFDpelI0VB8ofXwwOMuqzFDvvmSDKQPeo7Z2EkyU70bt",
-	"iG3sC73Cc2pq1GAkp04NG9+TElI+anhnTKmBtuI7gjmxon1w4S1aEZyLOdF+0JjRsv96XnhKbreq53x9",
-	"PTNVFkljhKN7yh5TEi9VrpFfGRwfAWL3DWrqIZxqo/rZpD9LrlReK3YPxZ0YSVv8CGox7O+CQYKKrhyc",
-	"PmddrXXUsXsvW33Hlv3soK2G8wmJiGJ1KVs21lPX/cov9yZdRnm0KqjnKI45ZDbXfSCv9nb3972pFgW9",
-	"n80xJ6/2vYOBP7M22sv9Nwd7r4MRvcrbP0kRpY0N93IFkN/a927H36E4J9hTpMRFLLWAFm2gkztUMoR6",
-	"2d0uHbpNy0u/tLsvW83M5Q40kCz0+42fSLPA2WGgbeqF2nd9BNu+ZNMc1bYzXSXLFTF9YyvDbp1fR6DB",
-	"Tuz78gt2wtYZoRzX2zVTqQv6ZMFVxTwcYKKuMJ/JxfhLK2CZUZFzn8JxpSt5yCcciXSj1I7QDBgemWD2",
-	"gpAYTgMcDLoID6ePeONPg8i0D96f3KSQhmBJ4bTzRsqxZjz5b1LBe/A+ClHlGaRxe2ZPUwQWvDr7hcaN",
-	"U72e+ZEtwtjdCXZ2diwkIGyNileHLUHCLe6y07zAlg7H5kDUHjnfE07RLXhY5AnBXxK6BGmXSXVGmvNg",
-	"S8mzuaMabGtOIlxwSEwQjN2rVuuMLg91a72GTspeALga9ZenEpQE6LsJVzmbp2Q9kANcvz1Bb/YPvvdI",
-	"q+0MznqJIsIIHKaQ1ZUmkVAmp35DwzuxIo2lLMdRRDIoC6ZcEBwHYJLFCPM7qqk/rM0ZmniISQ9QO2bd",
-	"Qw22mvYEObCZL6S5/YJlalNeQLqhtJr0lnx6wXKpbx6+AQelL152I/A8JUcaI0fZL9s30hnqlRwK9HzR",
-	"vyT0lOD4HWSZnehXfZWhoDGpDTeGVQXcRKWnQYYM7PTUXdfuDsRWBPbX1eES/kIldkvVsPVD901IxUMi",
-	"ZxBxXiccTJYFK2hsOJ1WcXtX92vyfpuQNPYetV7O68/BRH43bixthLpZS1h2FY0feFANdw49Sc8RKgi4",
-	"03d/mV1dX56c3dzMlMfOumzKZEPMrcL8WD3HXc0oCBfe7APn2e91ZKPg1YDQmzcOH933uMKdMV6Ci0Wk",
-	"DZsqbw2UKbM85kdl3/WFYpX5BumifW9WrTPPnuNyqSsraULvTXkFKeuUzWHKNVTzZfLkBeDC6iLMxkl3",
-	"G3wv6oPt5tmL45BYYKLGzlm0sGdFv+Mi+IOC8JbHbW8jVIhfqd9RQvWGzlm8AckGpXny7IC32OC0KgSQ",
-	"6ui008Qykwf1kHrDzkBm3Bij6yf2iBbYoLNKGztia/K8ppebn97v8ttw1y9BEzICoByapIdEw1BNVYDs",
-	"WYrj1vhTJWXAud3l1v/+NpxDslXPq8/12lqz1wmmWu7F72yn+Yj8usEj8jPJhBGJQ6OK10Rj6IwJ2w4q",
-	"3q9jSsK7/s+0wG4D17NmuV+0aPUZHKm8yd1UmbXNNKj7gpw3A7WGhs/KNY7DMEDIHjFIPfZxpL2YFUnY",
-	"gilpzaMuTXRvx1+P5eFM2vkOfkqoUzdqRy8VTX+Jt3jL1SSkaoyzLGcPWLk6k9zbR8UV0K/tOw043u4H",
-	"S9VozgoaNVYyMK6+MijRdiMp8raK3HqYm+7M36tyKNwNmKs360Q97H7qvh1jlmHOO7fmoFqT5MnbrVs4",
-	"Q4tk3MMD80GH2cbu0r6KKo5dglRFicDNaQ2QRDgnSKxyVixXBtUnx4IElRICHUnvGWR0P+HNZwtg94SN",
-	"OIDUMJM/2EelqFmYTVAfLn3I7VpicER0kNKefHSFUzHrduD/dPzu9uz0EIUmkTYM7L9nudTLQx1ylvdQ",
-	"/6XTkOzjz6/o7VL0LjxOKGV7cW1zmpItlYwuQElEgj3lpr82gE8+HmNm11PCIo4qaBaMRgSF5ljCp6xk",
-	"T5exaNWKP4EgJfvS/+zFvS7zuDoAeBfkPZtlFkG+j8JaM+Cbik3dmd740pyG3eJdMIxJSiJvqM02BAiT",
-	"mIcVwNiyIEkBzKhL/IRTlJzAoHL6tKAkR8oIRSsc6xb0sTHXkhzdkw2sDuCyGjCae9LTqzHVFi5/3u1b",
-	"eqGp6Ean1Fd8DVywbNZbe7oRLKucrPwIgfMl6SwLKj01t+r5upMFCibkFozg0bt7Y+o53K3YH1TcYWCm",
-	"lAemsbSjxaxz5z4AlCzgcS2gAjqFAtIPsALF0C8Nl6sv97xlJtgox6b6os5iqhqQYWJGPpbU5FM8jZZd",
-	"8nNHXmplx0GrLbFzjYqpZVBbqUdZB9MH/KtqEjRUznKrpgPSlXH/YlsYKU0RrDzxjELKge5Q42RimJSf",
-	"0/Obk+NrSC48u7l899cz+NdfPpx9kP86PXt3dnvmDaZV1dhhzpuyJC7V8hI8TrkaMtCQh9L40/Rkepvo",
-	"kIBACyZ3kzcgDDVzdG8YstrBqTtTXspcV7vZnu69A51lMFKUBmDsDyS1LejJMt+UqYb1FXp8Hl0eD4C4",
-	"0kWgDa1jGF1K6nnEiQAz0hwCKEugIUlrqLq29o17/Wq/Cx5lq+JGnlPLHRjjFLyksMsgtaVSCrI5hISZ",
-	"EKdp6HEPjrDUlVHdFPPQ7vuEQ7FTtYuWURfUTktCzpNIgGa6SigE4TXMtd/d4bWda5zZgIMRqLcquEDa",
-	"epYLsH1ytsceY7xu2581aru9vTKRFm6gNQKUkRxRyPx53ZvCXu133co438zygvrClelGBXT9X97PDiu1",
-	"hbLgxhphW44GYK+I0XRziE7Pjk/LO8aYfxWJ77ruynuqw+V6hN5OGet4teUjukFdPWu+bkL48RU5Uyqx",
-	"s4xmyCTNSHvwUmt09HOwV8wPT4j03enZzW2FqPxmid9qk4SpngkUuCiGmkRonhXG6W9TLaEk2yehM01g",
-	"cxvgMbmjlUcbmLpll9OdXW9ZvjGG+m4OPL+9LdeaXZRBOcVv5oVQlDrtUTpywUQphp34cN+078FafUWR",
-	"Hxp81Sq9h0TcyxmYSLmJJKoJoXFfqVsdofuExhyF93hxj7U8WQmRhdNJ3UxomWyKTAROymj09fXbE/Tq",
-	"zc7eN8j2uNS4z0cI1zFnLMD+QrJxnKR8im5XxJHdZM1J+kAUSBv4OpSt2B9G34Glrlad7XQ0N9BStE2a",
-	"ix4JKrWKjsZUBfBEKbUcckcxR1o373QzVeF+erub9iCuypuKUk1iA3xqn5L6midriM0sd9JrNz/F2DzY",
-	"juNyU9jvbFlphjmTdZz6iIowS61Dgg9AYV+qJkwtpLMgbOuItkjlh8sPFydnpwrnw73ijyZLXGXx81IP",
-	"d622j8fnt6oA7Pb457MLaaEpAC1b+GUqvAIzVZvxNuJsxm0nROrkjIOPtbOxih247+lcGo3Dpzoc1oCG",
-	"Ewp5EGlK0im6Orue/Xz2fw91/zRrucpjuycb1RvQ5MHeqQoQDUct+b/ylxiEUC1KId+xTOYH1q+d6cDU",
-	"uLV5oexMdUzcVKsq1NInwUQvsO3Ir2yrgiFpKBUd/ylK+r++KtZHARun7nxuptmrnDwk5HFcKYr+/DIh",
-	"U7uPtq1h7UOe3ZMN92UsbBS5ywsEFT5ZEmknJKZwcXLEMkKruotGrVyD12FF1k/wUL/6HEzmm9kyZ0XW",
-	"Xyk8gcZhP2wu8Jp4FMIfNmiR0CXJszyhOpF1bwelUhNUxnJFzM43szKjrve0NTVkvpnB7o0dY68agxq5",
-	"naB64HXmS+37AAjrgpgcu3VvNdJNgGzOBdjSOEoXrN0c57DdfbeLDqoE28LzG6SxLrJGyunLNaQlMCCI",
-	"sMj/lqpTJXx4pCOgCsNZp4ermsY7+nXoRFHDb0Cam8JGQGuPj5DF8odfTXW2ynV5IHmVtzt14Fr4z46v",
-	"rq4v/6oKN21B+NXxhxsQ+2pxQ1oGuExoRNF2yWDApVltyFHrT+FGiYd4TR07J08g/LUo0+r3dgIVbAWL",
-	"4In+UxPU9nnWKg4QVWrpmXO0M6SF/5uq/JprhuqMe7NJx1fnZXK91F0kAWdYrI5QqDT2UPLjq+Pbk59c",
-	"tTLDBVeZrJJEy4JKm3ljNf4GAoKcuDEe27Ja2aRCWp33ufI4f/9UxwHdIP4pEhTloY/JJLwnJLO4xd6k",
-	"HKiBNpnt8inEBd5wqQmrfvqPmA8rJL02DUY6UyctDnxbIV8JXT3f9ISk8V9TQWivwrKGcAwkRSGOlyBT",
-	"8AalkqGWUS/VXQXn0Sp5kPwvoWidpGmiAz3TO/pOtyiVcmvn0O2dqhr+51KJ5njDj9CL3UPrCZwim5mc",
-	"YgFmhg5ZwsMImrmrJvRpqheouY2kvkXKHn0NCuT2pUTua0MfdTWSiTipZ9vZ6MvdV3t7+9uc9IX32irG",
-	"3GN2tfOJAgNXRfuPeDNFtxCqg0cokQxV6CNW/jUCNok+j+dbeCtxjbmjoJXPpFD1+a2s71O5H3MzU6Aj",
-	"lYZKbOeFQ/PNqtoINs8Ww5VuYXQuVOxpTlCGuVAkMhZayG7AiNYI+oRacnwMLUDwDbiBPdcjtKPrrPKN",
-	"Kdvv6IddBqG2eZo/09mwSbUOSVzQbVgws4yjyhqgiTW8oBoio0fJSqNCIL5iOWDQqICR6nGo7yhE33bl",
-	"n/3s1j7nvS52cvBjHFVuPzf99x6gNAfCDPApgdQEDVJfL8vhTL1+I9/u9PuYnQ7KM27N4xb55jhNx1yh",
-	"0YHFf2hg7X+Gp+Vzy1lfW3DoIdUIZZnKlpMfStw6a9gyx1czJKZpfDxNVYOaDMNp3ZmQlzUKfRyqNX+G",
-	"QvKPm2q637m5IcBq9AvK7wNtvTkPJBUv8FPyIHe3HbvuwtoryeDIT1LMeQMgErUlV9pig05Oi4LjFDxU",
-	"IOT0jHXYIdWfnBIhWZ60hKgFLAZkBqlZzVSfh2CS0AecJvEsJzxjlDcZTCLfjGrwmLO1xej2AHALkikA",
-	"lWVC4YAsEwZ3Bo3JpyPnBlfaVTm2LKNE0227+txecfOLU4c9OZz8yhmdXuPH9xZkt7NKW+QFgarerBCz",
-	"bFiT3eZSPB2FXZN8CTXBJhb7/cvXr76x8OWwJbChpo9xqKOz4SGab2zzQ13xusRfcRO+ldrO52BCmZjh",
-	"LEsTf2avHN4k66x0y27Ei1yfBhg3ukGWvl3q/oE3VQ07vaMf3ewidf4KZWCjRPKcEGoeLyEmQ2dLQz8a",
-	"wb+gCZZvyp6Xg9sYcqV2yb2M2JpwJO9aRdORBwzjKwgmaKllH1Js4CtPRmJDrzYPKjdOhJvoqISyhRZr",
-	"1QsgAa+HVvCF2rv1dq+1t307wWna1vdtOjJZs3XrL3QmZKIs5qZk/rZucLvd3eA8xkcRrfSMumWtXoVt",
-	"uVqGCbt2vWE1rlYFXS1acoqN8EPHFMnj2Sgsct3ox6QoDigJtBLZp8lXr+9zCYpr5gtlnMnNzVlKgCvG",
-	"DBRcy2OdWOxatSw1sh/4Ggh1lVCtehXE68SPfXpd0BPVL4DwwWhMto+5bgLbDyDOk8WpV9DYeHxsRyB4",
-	"03d93koOuNXi47m7ljchudnvdZboVRALekbjwTBZH1X/5siCInix+9p80x4XwbCuY4HaXJMiDE2ZEx0H",
-	"6dUjZlTDrJxkKd74FJdzdcqcVZIBI5ymTY5cyXmGzS2UqdPd9V/xJqn7LHFCe23HkEb5I7rIOBU7Q/uq",
-	"bHWUd2pHNIU1kbY0Pp4WfqkG0PwwJAM7JvgRH17vvtkLBrUOua3hniMNRLnVQQTyG3q2EHFW9Org4OWr",
-	"FvzfOnJoj1YiDecEoKIjamVUm8VmBjS8U+c/GF70n1Wc2HV5dqzhTEf2Tu+LX/N7gsL8AyBaPvs39VrD",
-	"vvGRGU96S00lTW1L+3XJa7VjuhvltccJevTKax+gR7u8jmqshn3v4zJtVZIYJWO1123VqFNGj+dBWQmb",
-	"2CbfzwVZG4TFmmL0JZSdf7T+Uua2+dyLUIduTSep9EGIUAXPCmm3Q8M/EMQrvJ0L36ASP5fSVDQq/4qw",
-	"+dMoW1rpEHoHl/U2kTdLNQs9U7rRdaF9oFxIIPEUGLsUenJn+0u98tv6meb2nnfnVquRGzb1Rn3CeGNX",
-	"UQ3VfoUxHONLqCBljaxVvVLMBX+Wo+oyq9SWatsqUG44jajYYmMN4gm/SzfNL2MHtdr4N3iJB9JiuCYC",
-	"x1hgyIvDFKnRlBLMmfxjqC5BqLL+WSGyQtgUGC5IxiEaQPGaBArcxQQE5NtlbosnSaYTmuu2jqkrh840",
-	"gLEC4FXgunyKzik47HhgTSVVOCDyDVgOd1RXTKmlqVICCBikbMkNvC2eqzexqCHutjZBwUtc1kY3Zfzu",
-	"734OWvIxwMoDE0ctUMcW1POBQV1ReOXJAzFqRjOm0f6eM9+oqqj9l5+V6Q3JJ7Me2DQAAzYveEIJ5/4W",
-	"4h7ArwqfGw8WEsEObBt2RDjNi44QXATFxchiQSLBwS+ak7V2obTARCnEsRJ2fWaa5o6GiykTxXw4IwbX",
-	"C/KMQPQ+rrCAYO0j3oxAGXnjbUTXfEIHT0VNc9CgGwK35zQmn1yGIj9zkSbLlerdNCcJXaKCxoySI4NY",
-	"DoxHN7GRWhjOVVnHtHe8/XVtYapxb9tmvAH8aBzPlGOy0TsHJSAulDFcWpdstKsbPxBUZFP0EYDZXLYZ",
-	"Kl4Vlg13lJqJxVEFxi0sR6XL0EkUlz+qjXOC+p3CsexG1PhxTjAQwupSUGj5FKBQ/un/6P/sxjyrjN5G",
-	"hS91My7Amu/MoqLxic7nrgHvmR7CXbz8TOcyVOHhVPfURuThOjCZCnuKbtBGQGxKkwWBHnh91vfOPlxD",
-	"MDPSfAReE2Bldl4BQHWihMR8ZuVCc0YfRhnJOaMahiMSHdz1lWkmITWgRnaoBaSuGpV3w4kZDQZdCiY6",
-	"aWEMxtWbSgv+p+ZlXDYqT4cmJaNy/0KljIVSd0lxTlTGoU7LuKMt6ppKS7yjW9ihyhrPbBZBZ4TzyvQX",
-	"r+ID9u67v1WNtcQzf8vqOjgZz3C3+Hr9VES37/uq//JebpWlv6o4FPq8DuVdVWw8KZukiupHpEis2kuh",
-	"jRTJHRqSFtWv8u5pEQ7tCiP5jyJT96WffitI9o4tW5VbyWB5wTMX3bQRM80E8yh5hA45hIoRl/el7n0Y",
-	"z0ZrYAd6iNED7DgDrHkfa6+OperoMx3tZ+pokyLHEem8At8/FYfv9SAcPgW68SwofPs7TmJ2t3q25z7t",
-	"LLgn5N8W1LdmYfUleCapK04uH6spAk5HBWPdp440r2jKVdrYlruuY6AZgK8P7J5jwD6tyA7SU+R6wZ8Q",
-	"fgdL/+7v8n8+fweNYoM7qn0LjFYrPW3NndVpy5K8F672PNFySkMSvtCbZaSl+W+pQpt/a87klviRT4LQ",
-	"+IUt39JoVi/MMPYPC9X3wgkJqmFENde+1KJLFXIgzEAf7bYc3OnY41HkBU7SId3J2zpqVGLTDTHlGXAj",
-	"f2+iZE24wOusv8fNrwJ4Q83l0gPTvKRcrzt5E+GPyRs4S0DBDSusQcE+a8tUV9Mk3o5ydQ9JP81RJ382",
-	"t9YweiM4sQLEi2gFbSa1w163qpsiqNtglKCCmuQY9S4YquabdN/W6RN619cMPDeRoE9mbN2E6jVnXxuo",
-	"ivZkpEuvKRidmTZUil+Cxj05nOREp/P5DoihmGmHBfXtvKvd2+bohlLu6D3ZHKJQzRCir/d33nyjWlvn",
-	"RBQ5nUG3Y/ACfL23s6NEssrhxkv8TZXV/v/svety2zi2P/oqKNeu6mQOLTtOunvarqlTbtvp9kxuYzud",
-	"veuvOSZEQhLaFKAmQCuaVKr2p/MA5yH2g+0nOYW1AJCUSImUKOfS+ZRYEkkQWFhYl9/6LT/OhWsr1VlL",
-	"/6jCi2haBpL7E5W0ZbkHg1WJdMKIgKCQ6/yVMHpvXMFVGGakesv9k0b9N4tuyRJ7RhEIj3jdH54ZOyg1",
-	"pna6VC5qIycLUHFLHbNqO3gbsbrwQS1sX5+YBAGDzGQrix82ExeOO7G+x9xWkNWy8Vzh7vuiStgT2Bci",
-	"KKk7I8Isxrp5srAe+aQHCFhfxKo3KltdB3UGBjy0klpI1ZJpu5QnZCOuNHDN+FpjgsVQ9pSZsJQlc0JJ",
-	"YnTTCb5iyIWxaMIFbtGWDaCrTOkKZBbUTLsIYPGJ5OI9gNaVG+xqftOjJ89+fPbXpz88+7E9SUQ5JlbT",
-	"pY2mihFja+dJlhLYOdJYHFaMqBasyjhnwq6z+R6QTQwKTBsnvCExuC7XjbdcSyKWxzmqWwymLOIKoRKs",
-	"R0JjdcOhxBW5vjm9urk4PyGhTXpbJkmIcPh5DvuCpsw1KDnBEDd+Y27iWV1OFoPf9suLV9enN+bKvsh/",
-	"YC5+VCD+xGzC4yAPtD+CQzmWLioP1DV9EfoAQ0geeRIHp4WW7wiJCCSjMwMElwYD+aovkIXmxcV5+TS2",
-	"c7QHeWxh28OX5mRBDitE1L5lka7dP3yvECapFV6zpsYIiNQG+ExPi2CMSqcLSqdRzyVuXPtANJFBG2cT",
-	"Iod94WTFdqMNSIh7Mv87z5WVPrLvbj9E/9Kuq/3sxPI7KA0jRE4HbRE9zAF/A+KnDBffz1pl8rowuIoa",
-	"MVzJgAyYnjEATLApkioVV29LLjB6P7qNM+S6r+c8B0gpAja0JEzEPeL6JEMqSSAdu8IsY3WpTW3TkkIO",
-	"NylW0W5aBXv4sSTQW9/wr6Uc67Z3+7EqSbYyol2Uwy0e/FNOzQTF5TVmoGOMskg1VETkUWFCAy/sXrof",
-	"e3I6j9BCNgMQh2pZ2aYMbjGzZ/blLXvPokyvszMwugiqRcyLzGwt2998v5zG2l50IZlU1GFb3Oz7Umx7",
-	"66E9yTuDO/3blgpqIXf7yeKyi6HWBtHZxTdfXKagrMyXFUaVSlrY2stKcHkB62RuaQusMrzwkN7A1qTq",
-	"Vg5ryq2opgOq2HeKRImM7nwBAqLvN2hn86SAGzFOePVzxzJL3TPAVw9yjljHReOiUK0b1RVGoGWD52dT",
-	"omWHA3i6KfnyUgKwaJk1NvgLBt2qvN0SlTlISempjX2CdbhpSaYySXoEClIRvmcm1wYmnDls3YQSu2OJ",
-	"y7Fg5BeZn711XW3jWnJ/yzKyCfmE18J5H/H1oYFq4YcIrObRnfKEyTbKcUKEnBWrvZp3GLBv2ACo6iZj",
-	"2Ql0X1Qus/3yxgbCfOImBaF1ReZmKY1fdCtuJ1xkGhSu2WnJ/JZq+9lesBdTDp8Ync3YXUznKv8Lv1m1",
-	"kOkLIPZrjWiXJGHUmf/uXlWNcXBWWgGFaWJ5aBYMcKzXExK4LvDxKR+NocksYm0XMuJUKT4SdW1wGlA5",
-	"VtbMbAgTjz3WbS2ATNQlpMzRGw/mLVSYW5pX5pYVvPZqxqZ6JWgS/D2jYIADxLVEzX32XnNKtpKGTDBQ",
-	"hKtQeLVVewZfo22hgJlONMhRaIDQLEti+LOy/iKuwSW+FgyIrqapjJiyOPtGmEB4cnXir361GRNtEfYt",
-	"UfkLiyIwFZjPQOme+Yjc+1SuFdMQUWm7SgqvW14PnxhqVKKIYORa0Jt1fbgiQ5ZU9L3+GOxxdVt4ZCUf",
-	"G2qHZiWTjAo7HculzU7PNLpTtYvwMdjLBNfVX7QFrBSuqYJbfgz27mmSsYYDno0riTReYxMDafxg+G0l",
-	"d+uiZKJbgo8PvEyUViuf0HyR7Oy4wXj5yBdmhQyfgbC0luSCe10v1batTqu1cdfUrE2tgAg2u/ULt0wK",
-	"hybSsWXYXe6iVr/CMol3c+MVNehblATlvqwVp8IirBWDRr7iAhERXAghXSsHqk4QWhzpJdlcl49wd1/x",
-	"eq1pZpJkxeuowk3bvE+VcVKbM3s9LDbDbguOqxcLP/hV09Ws90k1PZKWVjssT1zb3iCw71oW9IssQcJB",
-	"yBtX7LulrLzZusIWrmLS1+uzKjKACRelz5amcXHq8SUqp9sYHj9vMNdXmYCJ9sbZwjxnooVwmnu4nlDl",
-	"Foir0voVtYgVL7k6+e+mYBNg1ZtUwnpZRJMlxleaA2UV5vOraea+JIL8VerBvTZEnbDCNqF8wmLsdzdk",
-	"ImK2WlG11h+fBeF+LpobFU7X7o8vqkVCJjZdA18evMUCsGnb4HGjPsFnNAGAHE1Hqjnwq4jEWyYrVSQ0",
-	"twsJF5gRhsqyhTrM9X2ECr9drOFEMHGLahc4bqZMxKqSUfAVnVjTKQerOTL4uMBpSK7he6QVZwSYW4wB",
-	"HSAN/4wrBm0MuNILXSxr8LK5/fG7rGqXokj4uxwszGRrYFA1Wumt4H9kzJUt52n/F66dUMxHQLEpYhL2",
-	"QhLehiQ8Dkm4H+Y82ubxSN5rHBzbWctXUaZ4j14tjUjLNVwFPfMcCGZlgOdjQufAH9sdaKwST3hN5yqn",
-	"PKAqr/yC0liALvTIKf5ljsr5lJHf5SBnvMU1xp7fbuNMExpha/DCurv47Vjr6R7KzL/Wxlms+1HcT3Uq",
-	"Jq8ocE+6+M+Ls7c3F8UgfnVzfag42iDFtePq+o0K6ovIzcbgy9+ACX0dZAtuWzf9L+Rog/bxjkzOgnny",
-	"0g8pUAQ37SFfkIiFBFfh3G6WE/6hom5+AwCAR85M1Da59R+2Ki1+0q60GEAGQy5oUpNmwFY1Od07ppdm",
-	"Yx6NPWGgWcqhxLogo1bx/2p1de5foUd764pOmelITtitK1WpKV2Y0lTziE+p0IQKNWMpQFVkSth7aHaH",
-	"Dadvnx3+hGUWVnmvLjL/KafXvt2izPcQy3yBz36b+zzZsDL2aMsqVsBoNaxDRcWxXIr6oytFBRL90l49",
-	"XI3fsNetxYk827JQ8cmPS12LfSmeTQj44RfHFDgFVrSofZUe7rWFbMKa7s92Er+yA8wXIW9VM1x1huGd",
-	"V8xkHbjAWGkFXWcBaxY2YGGe7D2NNMTtudEixXMDSY8GrvzYAxDenp1dXF8XsQU3ly8vXr+9KfWXduiE",
-	"OvsFUNKvrNSvwvpWQMzXYHxtt/faR//Wvlfua3u8F2QMIxCQ3lREyFmtx13LZG9Db9aIyLnfJjRm63tJ",
-	"lZy0RkX4RTfPM3FtYClsQnrT3grwB2pF4ds007dtmDwcjNKuSKthL/YkWO221OZqkGui7agbn4fbcreV",
-	"5fOQ2J0YkCeOgy8gRznlRkCeeqTssxJmOyDfkxKg9gdi92OpPcMP68QbRnbbpPCwrE3aHMRtTkR7GLqy",
-	"9MLwgnyjL0hLaZ9UK3CZ0gaZyIXEucUj5uSuFUREkId1v2wLpDfHEh0kLbJXN+bnb12Ae3VrtvLw/aOq",
-	"Jqhw25ZzxGh8q7NpwlSNXf3b6dnbty/z3s0JoymLyZzpDWZrzOh0c7ZfI2LbXd1ipYBQrGalnJoUNJn/",
-	"m7WAQcFVmZabX3lPo2wRMrH2wtYX8XtWkIqWMz2RMR9yFt8qLiJWOUvNblR7SGhp3qpmW7+g6YgRzKwF",
-	"5I4Z93W6iFNquLkB8l3znF8ZnQbk5vXp9Q3EyayAQYUoT8mETlWp5U5bZumKgFlxPKXNVJ6S8lYpL2dQ",
-	"2vK1i5Xvl0p1w5H+v41P0uK0FVLXefnUQsstxiTmcY+EE2k8kRGdAr0oEHolyT7+EGp+Y4m9dwiUqCNW",
-	"kuu+GPKUqQKtozM1R3TaQxqSqb8x15W3cZBLuFWvL8KUTeEsw0tkFGWp493zzaiwuyv8VGMRQsKGGuoD",
-	"4aoZTxK8tC+ADHUCNLZLz4NK3XIZoJ+L3MC3f7mB2f8uPLjSCzDzWNdlqzzD2tbOWzt/KNPAeZcOHvud",
-	"Iv8u+5N10EjAK5lH18neBj4xwKSbH9NGwCvUvnlX8xLrWUX8LwP76Op3mTDX9bvFuzABHVtavA0+5kLo",
-	"dF55mjkhqA+tAUFzCvkBswNSCx31z3fy97sc3EK6v8RyqSrFa3EYwNpn9ousaPZlC8ikyKswp3TUQJzc",
-	"bBVec9Va4CRtmtdcIHjBTAWRaV5UfGF9Y82mSECgUz4aOX5PaE0MuwY6N9iexTkLaGXaahV8ecBGVDSH",
-	"/1cHWC810GFEEjtggodaOZIib1uzB95x7Krr5Me4Fc67QK4lS75kBcv+L4+x2c/tjwsyV/7L5mf/Vd9h",
-	"pzE6vTJzWWQ1DXymDf/3uxyQvOCM2LNAyymPKmfR4pEqYV95nEpC2xPzVr212II21ObtXOmqk/pUWWJZ",
-	"KEww41Sefrih+gexWPAmq3YtYBsqhjo1s5Sawfw//+dw/ye6Pzzdf/6vD3/9uF/881mbP58cffyPqkn4",
-	"LYfhtFAZg4wnLsBSsQsnkxpM86imCO0XSVKGNPsW8ANPgOx3pZAV0EOr1yOHB45k5Rq8Y4OxlG0Nwk1C",
-	"Y+6aGgDwSiZg8z1Xxk9u90x/UV0j13fjuRV399Ma1QjfVWPq2T0TGriB1h7mdrYvzBU3cIEt6uZihEZ8",
-	"tYAgp5Ct/vb1YvYktQ2om58TI37PxG1WQcR9zoy7AR3l4EckAypuSlI5O3EZBlceaUaSYj34eiXWVCmx",
-	"KGVVzKFjORPQWyCwDKd2o7g4cs2d6soR8UvLjsVHIiCCzZiZYzPTjUmS7Hpe46grrKKNqhjSZB14fMcM",
-	"nIvF3U3n4Z29COBP1ZFH83LlzV7eQEtPzjdfvqYlZbKK+dJN2QrNdwF337QTeaXtlhr7gIwkkaLUajyn",
-	"5p3hs4nS0kWNvQ2lpbGYhJxVQ3Fq3yPXKcsibz72ZIAhEB/lnDpwyk9TNuTvi78q5l56fwlPkPhhwqhQ",
-	"xLZh8XukbVvEIhh5edPYN9pkTerpBmt6uBU0e3nOdJqxBfqsHaj+1SIEOLgTEgo5K1F5WQYwD5ML7b6H",
-	"4fi+Qh4yje1SF3OcRsKCPX+PSuvaqqIG7/X26sWO1IYZw4r9+4CUW3bXNvfdnXG1Llvgb7y2zt7esVkZ",
-	"R3dbo3vJ/1SSVTej197w2LEZXK7ArqzzNDdiqTVSSGT8AiwK4SOxYcXymhxdYaor2Z8HSiaZZmSs9dSc",
-	"FuZfRd5evcjrNByjImHQC5SkWcLgoJCzHrliMU+hzw5ajNqDzxbRx4fP/rr2+Khc3OpSTRBTRGI7gjI9",
-	"Zip391XTc60JLnrduTaWdMLbhqfE/FYzQYWu77IBEQn4DYmoIANGorFUTFQfWjG7Z4mcTtjqW8KRYdaU",
-	"UHWnHHUBYAtJlLKYCc1pTTe2OzavbR9z+uaS3LG5C/bnLUrXOgdTlk64Uq5RWHMsfCrXc2JA43zoYIC7",
-	"omJmJMAmOTCeQ2d8krJIprGqdEBwQZpGY+yvJ/R3jJ9W5LPsL7hY84uUjRrFBtyblie2OPDFWy4Mc2FM",
-	"QVFWy2JWqXOgkKh1AZCjLwDxSTOhyO9yUFUMttxZrrnARHIyoZVMeheTqZ4fL1BINL9xzDSN2naij1PK",
-	"25EpjBlN9YBRveFViv3RqEY52APWWVUZRjQH9d8gldtujhy2tkGpdSJVe6CTK6Js0JW1viq9jvdiurDf",
-	"62dumnIR8WkVjPsd0PDlSrZIA1xT/fJHxjLWVi3WF6rnD2zXytciGqujysrysTgxI1omccP+uCq+q+YZ",
-	"ie9u66OhDTv3oCpq1LizRWlluwbsxbrKBRyWXduC9Baxo7BdFldsQQUU+4Q06QaCE4K1GpvU8L4bz7ct",
-	"Ev9YO6xNBnRqy4ZtxE/TVFfRGdSq/Xc2RW7MK0jzYbd68+vbYol5nilSJwUKr7rzYhv78rAK2OSUcV1Z",
-	"/eIDV4fh8bXhkMX+mCCu8PJ55z+n4BdK6p8eVbXXL6jfZRz3hIo5Po1qiPWeFMv2ibnYnPW3U5be2uUc",
-	"yEzERrcEtsCFGyNeSayZQ/h3DZPaEv/4kyYle9UJxOcyJVMmpwkDCIhgDMAexhLPoCpykyLLymzur1JV",
-	"Urk3PohWg6byY6SCQNjOsCYjpqFotSzj0GmhEC7rKDq4gqnAHwvVm5UrMku51kz4TNriUJoH2W1d/vX5",
-	"PxrcpwoBVq9nN2BnOQX8hNE6uBEqlNnGUS68YfMgF9rxa2Nc9rbrQ1zwwys4zlI//rZ8JTlTBDZSkeSu",
-	"un4BaPZuG7RC59rdyXY+t1JmXFhIljVsgJ4fzI4usfa5cmhk1zyRiZjQ3HJq/Sitq5/imI6wHjAlSuZ9",
-	"3+30cUVevL6+afjIphqeayxXlknstH1DSzDNGi0XdcwhRc4Qr65o0Qp1rWRUxRFR85qObOe2DaPTZtZo",
-	"RzalMyarxa9CVhZmOljaKiV7dGlC6rd2Te+I07Oby98uTsj51eklFG/Z9kjK77QxRfIAOH4KdJknIKDw",
-	"NSSoheyLfHmNWIflt7M8+aEFkyqSsnt+z2IysKRB7L0+IecXN6dnv16cA+GeTPtiJGVcBmzimPeCPTfo",
-	"vWDPjMV8Yq+uzKu40OVW8ea6Tjmu+4JRTLlX0J69+KcS030TqTWvdJ5fsVA63LTX8/er0nIuPinYzIZ0",
-	"acoIjSI2hUocywtv52BNe3wwmTVTenWHGzehqCj8g0csx0LM815UvcYk6k8b9Vv+6FuBOO7hxhXyvsJV",
-	"VfVcB1HHtnDQVd4Yd/AqaSZaRGwWKoTLiIfK/EZRQCEikEtp4AB2voeVlQTk/sghOi0Lgw/Lpl2zKTyq",
-	"I3L0vvSC9JSwCvmalRaiHq5QpzHNNJyNWWvU/lZ7d1Xwq7E4PpQIIqMcL2JRdZqxf61l5sSrCgGXujUr",
-	"zOWqZTovTXkrYvEt2YhKN2hEa1MsaPTUNgF6cVyrnISnM7qbdb0gG6J1H4hPCItZu+KwIppNpkZdICrc",
-	"o2/gLPnOHNQKkB2nBEeAhw0M3EK7wv/4gNXqfZGyIUuBBQ4a6fqyDdhOZhwYlTE2EzTbM17LsbkB0MX0",
-	"Xp2+vOhNqR5/DPuCCy0tpP07ZbvFB+a3luXC/pDA75CnAz8nr4UtHRlyEau+cBYZV0RkSdIj4X+YIdt3",
-	"oESz97r4KsKY231huZtsR+P1Um9/uCHjU3sentVNEDfvX0gruxd2s9eqz60asqCu+jg6Jejjs4tbIFei",
-	"cMwDuZAi/3X68gXKBheKxyjAZh6kYA22XeXZ1ewS82TYq2uoLN3vHxJq5OAJrcIw4FI0CcTgrRuFYsxP",
-	"b9j7ygVdnnuCzTxwUWMZZRNADDuvW0RjmaLGpgmnilWnzksL1G7CPUxoTifJaiEsCZ+12uvjkjWziM/5",
-	"VxVXrGJRlnI9vzYrZKNNU+4aPi+BbCwuAmsuyN/f3SD5UZRwgLCApo2o0bJEMU1OMz2WKf834jOh5nPv",
-	"2HjxMRixeHTu/ef+6ZvL/X+weT7NdMrN3x+DvQGjaVWpSj4YPxbzAJA0sKbwOn9HYI/7+BHqtIcVJQ7X",
-	"dzSJMewDntOxjTHlLVMVoVEqFSJOeMRUQBh2iGFTe2aLvrAkIiA9pGjwBCTOUmN4m0PljVR6lLLrf77o",
-	"9UVf/OUvZ1Lc46Ghen/5C56PEwbk7eA8KkHv2G1EFTsBLY2fXj0/I0+fPv3J3PLtzRmMoi8m3IwTwwcn",
-	"xNGH4RUTniTcfkcehf/73/9zO1Hh4x55aR+WB5/geMYulwkbanPs9sgV0lTZ4z4Td0LOhB+pTP1Hf2Qs",
-	"nZMpTemEafsWYBQAkgZfGvhF4H0vEBpq/gbzQZCQTqcJj2DoB9NUDhI2+b+M3gv9lu2LR2YCfnr2/Y+P",
-	"ndGkgMOAhJGMWXhifqrc1ao3iYGlUpW4rcnN2LwlkHkB9goW1WxXeDYZMOPhUQBFS4Vt67CY4cQiWvPf",
-	"Tujc3coNyD7cvvE1/zeDF/5ZxpypnA3RmYIhwpl6E/r+diDjOZZYhwF5Ql7ynwv42gB7P2LPDXPh+/0J",
-	"fb9vrtnHayyUm4rCABWdK6KkHY1dTMLjwiLY4Zv9o0j4n/v2R/uXcYhE87jZv1OBa7/VFxDRMraCAEYn",
-	"MB/tCz05+muhyXRAWKIYoRChkII56fcoAhhIxd52uctIiiEfZQAyUCpjaUCo6ouwpGmOyc+w+8n//vf/",
-	"IA2bVzHH8Jnt7ZTPSyaMexce0Ck/uH8S9gWGWsGU9LgjlzVTAD1/v59/4yTNaVMjaTDV4C32RSoTpjCO",
-	"zC0yGvdYAT6ButP4dfhcuw5ckWeHTwK3L/tiYUzPDp/2yKUgBSQTmciYoWwCHM4IWSyL6V3ybiz7IqHR",
-	"nSKhtZXVccpoHBLF7IuDuRP+5S9/KVNzzlyzdjwiY0bjvrBFuCSiaTq3i3oDICtcUN+ljOc+gAUDyiF4",
-	"cgW0nlkuvNgIXV88ouTt28vzx0HhiysAe4XkkZOzp0cFMSv99CX9Xaah7ZObf8qF+fTRIdGS/PD990+/",
-	"f0yisTQ7vMg/mJdDFJbKxVqpmNu3OClw4UJswMy5FMmcYFF8To9auA1IyKNnh08f2xmzhX4wZc68UAFO",
-	"duDqMYxPmZfr4iK4wLbVJcY9M4dXeHFDR6Hji3ARLS764o9MaqZ6JLwc7r+kOhqD1zaWQsLWkqJUpON4",
-	"NR89e3Lke+7BDjFzgJNl725m/nK4/0oK5m7sb/bLxQ159PTw2eOe2952wEIKdoySDTy2+FBXFBCQlN3L",
-	"O6A0suJjg9xmzi5jNplKzUQ0N9MWvnl9fUPsPj6AmUOS2Zzgyxh/zrHR9I7BsR0W7mP0RIg05kYF2T05",
-	"Zald7IB4WBTcOpWZZi5Kf8emui8AgepU89Ez6OCn8JZAmOu2Ax1RLvDEQzJJPDYcsW5f2J507g1SZsu2",
-	"aakCdpjQ0YjFJH8Ls0OmCZ2z+JgY1yc8yZfKPRyVnifxNe8KaQY4onEgz46OzJmPn6Tu7M8U64tsSoQ0",
-	"F/XImwxSIHK4LJkpi1N+bzSKmWnrTc1YkmBa446xKRJlYBEvZsVsNsWVztkEWepOC+PiwB4Jp3TEQvII",
-	"wkFPHmOQxXx2q/i/WUiKJ7Ht64yNllEZpHDSPzkMDg8PCZSnxYxNeyQs0ASEAaZrjN+LFUf48eI6DXmC",
-	"5xvc1JhnwhzVU7AKY2K0NQP7CPWBWTfzSA/1mSu/pCd9UR4svr6w1Y6gVfCVLPnL3+DXIWZ9Eh4xoSAi",
-	"Zc3r06kZ0f5R79CWtqExrI4PDmazWY/C1z2Zjg7stergxeXZxavrC7gGggc6Yc5GLsSWj/cOe0/wJ3LK",
-	"BJ3yveO9p73D3lMskB6DP+E2I40nXBz4KMpBmoG/OZWqwm87RyaUWYFXGnHeQJEymJszgyVD+IndHOLY",
-	"8UzaFtGoOPtiBnabf7CZT2lsLAgOuc1gfCVlkeNDNiPORnbnC0gMnukw9xOZsrBYZsoVkKiY4ySWJ07v",
-	"c40UKuQaTkybnWFgubnxmOUvWNbufc2ehIAMtkt2CQdcZm+6XMZ7x3tpJvKgk5l6Z3VDZKKi5AAky+4y",
-	"6NQ28CSdcWCm1zOjO6cN7PncZ4vTuSVLQN++qgDn4788re3PMp5jCFloC+kv2ve/W8xdfq9G8TUM4nz8",
-	"+LFAfAsid3R42P3TrjKBDmQFksOoqlgKFuS97wash/Fk3+ms6il+2AfPsXAavfJsMqHp3GxeXJSCwfSd",
-	"dVCLHbChXAdS7XSkgOLA7LU9iBrltuLe8R66tviteVB5b6qcBW9UVeAMAKvcdf0O+vPZ9quY1UwSO0pF",
-	"tBxBFvSEJDQdmS0GrhlwIindI2d4rDrRzktzlOYTqo17DaZNRIWy8grF52bn47mID0aqTpuiU8yGp81O",
-	"5OCYynRuueVwAKpqA42YdhSAOxQl94gKKbqBw30qU92F1Hh0Eb5xkT3MZlDMJ2M4f9gc1sCc8NsI0JTv",
-	"G4OuVnZeFUvXyWnRDkYqcGdKowNiJMncLyhZ4+CB94V1GfD3VctpvPzTN5f/MANqog7BFM0dME8rAmdt",
-	"od+8mSgwRjHXa/ddnY7Ebt2rVWRQPx7weLl/zZqHFAthmkmh69ZS/at8sg7eYGi50e+u+b8b/fYMyZca",
-	"/PISjZsbY9vs4VGyo22JkgKB84qdmaMYzap0sTvNk7wHVNxzEFWq2HT4hdt1QY3JdJMHDRBTrK0Dg6ZS",
-	"AXysgKgChEuKiB2jnFOjJsd2dzlXpkfeuUbjeUAikUpbr4z5p4CZi+4UbNheX/zDirHZuh6LbXe51/tg",
-	"5shyrRpaWwsumfGEJe5D7HYijMaEsAR4jvahS8oAoQy4yHu7sUjw5t4cKUbhbd5pQXifdPboMwRq2Ner",
-	"OVmsa2cD0D1E0sUWQPtCRlTX4oqMGe+Cb8bZ21t8uQr15tMRH7ffLC9RpNx+ab9dKg6pgw9Y+/mxcFot",
-	"2QNeYBaOjzVqy8jB+UPoq1pb1O7c0qJtvw6/ML2zZThAVVLvDT53MR8bo4aG0xioyNWc8cu4IN871824",
-	"VBg3AhozOLX7AiI6tm2oAwOAnZlFEWNxpXWIF3+JAoFmJRosHQnCFar9rmTBqP1aoxHkWckJgzh2zGPw",
-	"rgsxJhfbHKUym6qATGXCI87KsSfHm2Rdj6DQs9CVXlgm0UK2zyccsJuo9d9tfFWnlCdEDiFmyVMiZ+KY",
-	"hBBu3Mdq/rDWLLUVbUtiVGXcWZK6hlIAd/6HuaTCrjSSwOOADLkYsXSacgEEf8AR6MlVnRtLtKyzN/OC",
-	"7GajekEHLMEB1djIUJXdyc3uWTrY5F4VFrgPFQ8LyBiZkoRajsyq5wNTTvH5zUgwVg4Am/Dlg6j1A+RG",
-	"T/7mAhT2znoXwK5KZ14A6geZqu/crYvaFHTjsjKNkz8gV7esSA/uWcqH81p9esXMADNtT82YQ1zG5byR",
-	"mcmlGowz4L9SjLqMeV/4OFQ0plyQR5D6RLXXm8SPy3HVaMyiO0UoVkGyGFponSDxWF9gLNXsm1vF/gjJ",
-	"32zwHf7IhOYFbijArWMKxYwGN0ZfFK7mZrsknN2zuEeutZz6YCpyE+Jp76inZqkUoyo1jZN4CrO/JnqQ",
-	"8x7CmKD7NIvuTsiTBVquOnUBLAaVG7dZn+3FAb2UdiyqOJjDwwbDSfiE69qxLJehrhnaTrerWZvfzDLZ",
-	"61cGZodG8rrYsvBErL5BdxXsgAY7FqNmS3t2QKO7IU8SdfDB/XedV/Kz/V1rM9RduMIWXT0l7gbPzWx2",
-	"5VAQ996YVeFakWkqgZypMK2/y0GVUWk+bjypBxEVEUvqfYxLDeELCBRDIifNhI1BFyKAEGwGeBs2+YE4",
-	"xtnpq7OLFxfnPeJr0ftiJJkiUlRGJGAo3S1l9wGNv8sBchysS7E8rMxcAKpukE9cEwlZdjri5I8Dm+1a",
-	"F692STEXuEaFnzhEW44JA6Zbfs8AYdarNv3tvc4ZjW19QOu1P3/xT+wy9xwG0cSKOn/xzxtj5be64nnu",
-	"JrS6DiB9N/Mpa3/VWUKV2uAyKTTlot2VZ1KobMLSX4zf2OrKf7B529//TBX74Vmrq36F8FyrS94gjKvd",
-	"NGDw8LnxW1pdcSMb/v4FVRqqG1o8w1/T+Cnwa0govuSi/TX0feNrgGOQS9Fqmn9hwuqC5sO7BpxPq8dc",
-	"0xFtdYHR8plouXHSlCW09RTcpLTl24B/3uqKU6j9Zu0ec4VBonbXSNlCK9oe2V+Dr736zM7PNfsqnbjI",
-	"/gQuxv0KR3+c/NHURy6c+wcf8qYcq9MAS4d2+zPbX2ostgZLMXwlBQP05NYr4Rkanh4+W3/dK6lf2nZd",
-	"3aUMqhaw2/UzI9EyZSuN+wGL5IQp8ubi1fnlq188rQI2G9IpR2oFTJb2KnIA8IjOxGDZcK+eYvcTXlpW",
-	"26H+Y0fC0VGOrmql0SgGnGujRa+21tn7qUzr8wQvwPB2KQGZxB5qEkCuGMppsOoJGk8LhqUMvm5l2Bdh",
-	"YX2M0xMi5p5AMQXhggzAjFvyCBWdI5BuwCIkWUMkMw4nKKBssaZADknhUWGPvMpLUidU3bEYvQxANJmh",
-	"Wthh+KG/x0Tc30NAb0D+97//5yPy4he+wnoz0i+2ujKfw489XJHgfPbFjCoSZdrWQ5inIYGJx7kem3XF",
-	"X9tq31TemZccEuvgeiRsX9jSD0+iiL1PzV0DH1aEfL/1oHrkInbF0a5XqyNf7gt8KourPGj87psj9c2R",
-	"+uZIfXOkvjlSX4cjVZHKcLUkWtpT6ASgod1nMxrQFVQlf3w9CDBm4FFn69tKZSQ+REhV7ZBtY8rimNt1",
-	"HWiZc3m/L+LlsPAShqsKU+JtLcChQ5HUpBO8+wWaGq19vWqzEWEhtWbjDVhxijGB9grGeGuAG7mx8Qve",
-	"dU1q8AoKQBzerhJK4VrY+7lvRKKwMBBvxBcpSZfpFRqpV3M/MHH2vmED6uZ7PUgApa4zjADeztzYKcNS",
-	"7RlWzW/uUOPtDz4UgEErAyIL09Ha8C4YxFtHN9Dq7DQhObIv1XQ2odAN+xwtHF/Wt/SFA45EAeq9vOKk",
-	"KeuRU3J1cf36xW8X5/h8H6y4uvjl6uL6+uI8z4+aU8X16q1QVcjV1ukiNYlYFaNV3acjF14HO0s1Alp/",
-	"OnG6dnEB41DjeiLxY4sNO0u5Zo127EHMVUTTuD4EdurwkCiR9vcIBLIxsUUFw1URLtgjb/IWLOXkp626",
-	"NoNzoMtKAKR96ENLZ15HADDZHQkpvMs5vmGLUoAuKxVh6t+k7B5SDnX48ELNpwV72lBXaKs6C0EpCBAB",
-	"BBYRNEeHR+s3hB3IqSU87UI3G7nNpiQPrCm0uJur6xZ7yXO2rdtJ1qhvtH3cHA9lGrEQGwDY688vTs+J",
-	"FEx1sMVg7F/xBrOy9UClv1/thoKgTffbiU9cnL5667zgggHTgQvu5iSYTw7Jy5+hUgMkxxhFNoNwx9gU",
-	"W/PwGAlZ+sJ2ehtT7KthczmQoomhqI2M5Yzds9Ty02NFGw6PxT1yackzdF8sJX9ObK2phQ8OmFk39yvu",
-	"M0g9gm9TID3riwEjxi7EvQt8P4KEcOBbHpJYWviYnOZla5VVJzjYcoy72bZq7Ng/3NlUSK6giNRtJp9F",
-	"sYgqoxU7kHd86tq4QplCy3jSz/76/Y8/HLaIOdi8ZLNK6CDnW3O5MzwHnhcwZpGcDLhwlCynr85PMN0C",
-	"BG1246Y+2mCTK/jj11cBGWS6cIxg4V8YeN4nx4wEfXlC/4weCe/Y3Pzujs1vMfdl/rLXO64VewtoJgOD",
-	"KlBTLTBLrQ+sfMvifMvifMvifMvifMvifMVwuPMX/3wNrQu+Qed2DZ3bEDFXRzBxbvlrHQNggbauYK0j",
-	"21YYszibsltjQ0BFOpDCOpPb2umACjpeIJc4OjzMA9xoiDseQLwpWKAM7IlTQZaI+5AhzEXHXYaK4Hig",
-	"UDzkMZsc97PDw6fRHZvDf1h44ogrHJvlIj/ewoMqufIqTJxppsZboMYeyLdeAD99OvegyjG4REcMBQHr",
-	"/hY4LC5u6KjuGfZnB/Cbj8FeBUfiukvzS/wVH4MWxBk2XN+aO6NLopDVU5wndeuJQtpM8u7nZksF+SZT",
-	"Y0LXYVKX/MEffvzxx6MnP7QIiTh/8GDg8kTV2hUZiQXEOZBPANttqBCJYnmxEY3x5NyNwyX4IaPR2Ghk",
-	"CJFgtB/pFI3XqR2Psk5ppItaDIB/gNlbr8fU3q710M8tkzwdP/4KJ79BnAJme68jicymREvy/eFh+1DF",
-	"FqK5CIaPWcKq2t+9c0nIHK0JPBv3XNluwmMJNB3Y63aOgbliE0qkOuWiL0IsWQ8LpgOmSpGZd0bNc4bI",
-	"B18+Zw9/CkgmEqZUX9hwemWyCV6iS9z+QhoAW/gyUTHk+ppvM9y1lHBVV9rO1EHj2LVrUd0ye7vznXUO",
-	"6xLXHPRckRE0qNt+Q+GD1iv5usBeUENK4yuVMcQQYEcMewK6bkfRXY+cilJYb4nnuS9C970NqLk/b6kO",
-	"a3gqdyfQyBopCY3jY3jB0G3zMMC/Ey4YUi7T/EByA1QO+q4s1P1xQMKUzkLyyEUC8ziiUVqwVcx/Ap8N",
-	"A6A+xCM1e68f98pRShd9VCE2VExmdJ5TQ9fsOEuSXI2zcj0y7VMK9k6wl9LZXrDnpgColeHtK5tlbgm+",
-	"+qpKfjYs9OkESZP3wE9TzhR4nOzeOHU26XZMFGPGttLpPLTUo0gwatVcE1DNA5SAPRSgZldYmq5qi86w",
-	"GQDYENi93tixjNABdtBoK2stLKEDiu0s6znpIhs3Vz3y5ur1GSK1oEVJOlGWsB+RAo+uLs6vLn+7eOWh",
-	"XWevXz2/vHp5cf74pC+en16+gEuRE9kY4kPKEyDd1+k8L5/JfTQHOpAp4gcgmNLrixuWJFyMCgPSMx4x",
-	"T3AHt1pgwKuSeRrdCTlLWDz6OgX/NLprG+p4aNk3S7ng3EGqD0RK7Ezq3YlXl8B8Xaiv661J6Z3mx+fW",
-	"1ZI7t0ztYOsQvpdaWRhAd+Be1BFwT1zdTopkqxd2LUTQqRSnooxeCfJgbOrTPeT88vrs9Or84rzae+uL",
-	"Ru4bWeW9LUIFvyLVswgS/EzUDYDsShJItgIDVUuhs6LrizJyTFJOueSVHpxeRhe6jizQUwZNuIXSX+OM",
-	"cPuDCTTzG7NJYAuSRVxoeOEb8R4ervW6XtjxfwkKzY21RpnZpehUmVERQaW86w6mIiZiaAixa/UGezZb",
-	"QQIAZtISDQD26XO9mqRAfTwHJ6OKBgAe8lWqpSt8t89ULcHqWbXkXbaxEbctCsTqJEnJ5L4ZnYQr3Kg+",
-	"J1+evnp7+gJakkC7McQU5mHCvih0/INGolSRTACKdDAnY1BTIiYryOTsYD8PifxyOSyu6dxZMMUDEBiR",
-	"GU1sU3CWKAYI1M6PxTWY80JzB5Q7T+WgaTpiWGXigovHmES3aXrzjaZ3+HOX3A7I0eFRKXoNna9+lwN7",
-	"p5holiQKCY/RCXEuCNcB+f7wqC/C8xf/vLV+5i26sIXGaG6vKp+qCktjElL3yKnoCxZzzWIXf/E7i/rE",
-	"QjlVeGzzYHzEBU3K4R1L2IiDdna1Yr57Ht6vAW7+q1LrOp0/CF6+/ExeHeO/Kcss1ycLgQ2nUTfOPn/M",
-	"YfUP91qnFbsIdx23tJH2DTEDdnVxc/VfxtdyJMfISRxD6mOL9942ZZIu+wAQWAqIkLOHTEMe+KxiszgE",
-	"TLFXCtgy0QtVDadTOVRx5R/4JZj2brSrghVlxdpt0IIBc093Nj10bpiv9Ao977h9hxPfBnPMjGDF4VK3",
-	"SK6KHaPNz2v9O7jlGxxFa5BWh+kbHIKvQv1ESRzoMg0jgcNXTqHTnq1VkIK1y6Oas2e5jE6R8M1bW9OG",
-	"Tzj4AP9+tNIQVuNQtl6sB8utwAB3FWVeEJRt7d+OF31he7uaxWb9AWsqRa7cTT4V9YYdQAXlxtEmWd8/",
-	"C4OGnbb1zBlOSjo7qdJcYrZFP+dVv9gqGJuICzpVY6kL7BzHhWIrHqvQ8gF5vsCh8fpDLNLKHaIBG3Gh",
-	"oC7R8eoN8s59kNNWJKWaQeti4EASMjb+DhiQfYEt1gsQTinYSV6RjEw32Ex8nJegkgmjYjbmCYPEurrj",
-	"0ykw7kFPD78ck9hZVKOMx9iHO/QGHQC8mZDZaAxhDcSwme97gyy5uwUqptCP5RFwIWaTgcUxwiT1hUxJ",
-	"OKHvbz2s8fEJ8PAbyxObhwRLjdyvLv759uLtBXx+fvHi4ubCNlcOvSYCfFmczkmaCfgyJ/jXYypI4TXg",
-	"tbBPkvM43ZJz24ncfrwEOnfNFQGLAg17MK7TF4Wm5gs3LOBWqhoW2k3zuQLGF+uwvxEddGJ7nUvod2Y7",
-	"1UgyoWLeqoSj2sVyO/ngg/3fAu1xBcItnFGza3Vt4KkgymevX74xu+888L0wjNb79fSF+Qz2tr/M3DZv",
-	"wW7clNC4r6GlRy0CPWIW8dhBPbg+8b1BjH6ygGZcM+NkVxv2m24jJ9+Ngjn2x+8ob8SX8CZlQ5Zu6Cm4",
-	"Cq1OWY/80baiC8vG+C3b6XuYygny4OYMRuagC+AodQdaj4RKy+mtFCGmjqHDaxGcftIX4YePIZTQw0G5",
-	"AsSCwK0HkYFduxVO6XWK1+pYmCxYC/wIGpXxKh04DyXtdUCn01SuytJcu8aRLFH2tJ+NJQGOZQfTrgI+",
-	"4X0/tdA8VCqlYxE4xdkr6JSlpFfnkrCutdOLIpwgzz7AgWYO2SUYaW3Ppm9CsUXfpl0pAu+6Vxozlwt1",
-	"UwXTZU2cAV377Zb6YQMTZsRdBifaBh0eIIhgXml9IAEo6HHXdxr1LpEltZHnyph3tThPaabYemUmhe19",
-	"PKOgtMiQC67GLD4xDi7SCiENEb1jlSlPeNA3jbZZsZ6Zux3qtJSpbLJCCk6HkJojY5rossXMJlNtAeOU",
-	"RFTQdF7AlU+pUiw+BkMIn4HxoERCj3A4H3vkzenN2a9EMSjwQ6iNf0YNBiWbfBOlDZULeGCwGWPjNZsl",
-	"Zb57OXbK3UK+zImiGnZOGcxtQ3BbxKYztRYPeQ33f5CcJz6qBlOAMt6Ftgd/1av6ijnZXONjTqV2NX6e",
-	"QxRkPVPWDd6n7U773M70hRdaf67j/HV3pGOKSyNNb74Ttl1gl8dsxqONjOsbUJ9ZqvYHXKFaQI/5stdh",
-	"7tlsNK60WR2wtbSdo06WZR3Y4N0yrMCB7UAToP+YNzsCuoZ7lgJW7bBQ9A4oBAVcOUJpRuMabQpzu2E6",
-	"O5eD4E+PU2gjJ6vBCUaosX0V3h0yc3jEYA6BQ/qPRVLEAcQ1SjULNDVndwBFfBD+ZiL2AVBBpDghKTO7",
-	"00iMtc6gFjVJeiS8HO7DGh2T/t5hfy9ES4xrIkUyRwbUclt8Mme6BivxcKL1DVXRBFWxgYgu6LLls2UF",
-	"koKcjWlKI5BMlUVjgOMeYP38lKURE3qfiUjGLHYF/VOqxz1y2heo7Bw00RgmMUn4nS+3QRofkMNHORtN",
-	"QELUtuZ/SK8dBn0RetbqwNMcmP+CeQp0pAj5CUiI3MDmf0iBGz42zzcGELD09kX4y4WFDbmn/t/wyL/9",
-	"73//TxOa0dfDmiN3WQd4RKE94WzUxrx5HrRxK1pPYFTs4/P99+va+AS74D39xqW3dfSnSMnTiVni7BEA",
-	"n+/TZEUM+yW9s5j4ldTz9mPcuo/MGBOLLgaECVEyAGumLygJ/xKac8mcLI+t0VKI0ivz3TF5ckiUL9fE",
-	"lDDQUYEGmHHFeuTcVqvonBfw6PAwwLQLlBm4kgCzbfqiHIR10AlX4pIn5/G4s35dHWT/NEm2JBBufMRt",
-	"mOUNPh/IBs7XA3Hn48OQR6vSq0sSOIZiWWia5sQbgyAnRNrakxKQYwnFUUbMd0bwhyvIRMT2T81ErL9P",
-	"foW7oPNqhPUTm2PIdjUxzdn9XKalFb1fhzPfSZuEErYu1/uFzOaG5hy7N6NoaMmtpISvLm74uxxc4COW",
-	"9GJV8gmGcwur0ZRmDGiJq5ojvhszsBHN+QPYxcx2NJnQGLf7COq5s2ldKmyayogpxeKN6NKinJn5lseb",
-	"vE/lXZHv+9a4ctXNJWOq2b7mE0gJLNt1q26q5Ua3/AYyhpVzsn7FIpnG60OJuPc6CyVOs0EC6Td744JG",
-	"+F0OVIVKMB+vwRwbbQq3K5CyumAUV0U+OXskHh0enSxvN6KkNBbfEAo/beCK0WhMYjbkgkMUApQZOFkC",
-	"2q1yqM60j68kde4LZHWGrmboERaCYkZSXX/9fHIs5TPYhw7N6y8NluCyimnNxYiEqJrs88cyS1UIPTtV",
-	"ddgDHuckYkdUpe72nwQCW5b2FaTJ+dQ74uSO7ZFGI+GFgXTDlQo3g256domb7LZlcCxu1oMPKF9lUOxS",
-	"mLYgUFWnaTko4O640vJZNbFv316et+7p2/XaeQ3UVXDfrViZGhZS0CwmcAQ215uFhRwa008dfIB/jYb6",
-	"eBCN2ToCN1Q9aq40m9jQLWhOEBSi5TEJ5R2k1YfUeLO2YF6wGUuJlndMIKvtWM5EXwzBieEKWOZxu3kt",
-	"Z8HPcF8OChZaRQExEhavCrT28K5Gu6ZsAsyHrDJtAG/3nCH/xco41jsbwTMP12YgMnCxvplMYxs0kPB6",
-	"AI88IZnKaJLMHVV0lKXGtJ6bF6uJgfl531jenem1I+8XpurMTNonUdj546vrFdBaxuiJ9tLQSTrbPJRQ",
-	"YlYIqwruWBFQMJPpnRGcxjrzdznYzw2Hto2ukJa5UZ+rWqfmvPD0NcJ/8Z5GGvwNuKsxUMK/hK6iiom4",
-	"zv2AfzpyG1q5VH+Xgxvz+9q7MWHswPVuUVWzc8+havEmQs4WC9TMt0LWMljjhS0ffn1Hk/g7yJQWHieH",
-	"rv1dzbMGGU/0LRcbeoCTCRXx7aYLWX4Dc5e/Qce1usFCA7U2q1xq6fPNkytOTb7B1ztyBVXUmTf3uxwU",
-	"79uJM7eifQ5aCXHGMEcs5IxIcUxUIrUP6U+pgr3pel9+p3oEqjTNoysqNGvKCkuTuzvPKH9Gi9P2yW5G",
-	"UGfX5gv8II1Oyo970GYnMBcMmWkqZXmRxeXZk5+ePT18Vi3my3HMBYvg4EP+x8p+EpfFSMUdm7pOrhrT",
-	"zWB3p4z1CCBy4Jc5VktIbc5vFuNmMvYyWNOL7KLHi4cbGAJCEjR8bJtlJnzpYmAZ6NE+viuk1Qqoaqwi",
-	"guIROa1vP7G43dplp0pXX7FhKyBGzbHYrAPFsqsEhaBZzDXRKeVJ3SlY0aaikPz+/vBwOYa5UZa3NDVd",
-	"wTV8x4iy/m+o/hfbRlTFDx5cGLYFfFXP8ydrLbDRwqypT4XOS+hqe7QLJids9SkerAgHW/gdwLBOCsqh",
-	"L5Sm8x65kVB4geyzMzoP3M0Wz4LaqtVPqDr+9QB2QbeFrDtRB7actZHUbXKC1mAPXbwG+oRTHpMRwv8K",
-	"xFeh9QFDSydHEWSqeuTKH5LsPVe6L+4Ym+a8WIWAP9zaIVvnSLM8oTE00bDhKrNwcZYwMqbKd9AIrF0K",
-	"wIyiwVqN0QCh/8pluVsw4k5k+cpqn50Jc0Nz8GBAo7shT5KGae/KENDP/h4PIUp/Fr/bzep6l9uvYafF",
-	"lf6uiLHY7qhv64I7FlLj3ZEJgO0Av5IJlfPDA0ERjTS/ZyGhui+kiBwaiZJEzlhKpimXKddzJBxwGtTF",
-	"O8v0Qu6NHb+Qx8Y1JhgihYQp1w1ohdwiP4wSfhhgm3unTxLYdw9vzEaUZmI1DRF2R+48UetXviYcUhTG",
-	"7RvAfgKsmXuBBw+vXGViOVbXzmlsenoK9l7vG6W0qobQmIpO8QDcFwEWKViUqCWs/Wg+xIC+FUkk+k5k",
-	"dOcptUksEQ9CHkG80d1Z9Sbx4x557XS1S/DQ3GwUUtQWM75i741DbOzVbnRRdQ4gg3R9vvx+qY8OgSKB",
-	"T7KJjUtMuMC/ckg+F5qNXHh+gX1YJHOieXSnCABrMPOr+YSdgD3spmNFL9CNQGQbefE3ZpxdmZLvMAlu",
-	"1hxUBTI6bZq4Xynua7gQXskFoBOi0CeKJfdMndhNSaF/TCTTGHmkrv9x+ebNxXmFrwS11i4GSSJzfmuj",
-	"EQdgCLiODLVcCl+llwNMB9v1BNmJQ+MYGDYyE9cmtctiuI6N4brGISavBcsLqKR2WdcFp72GT+GrFCfs",
-	"S/wZytMVzPlDCZQ9wVu7KVCHqsE9mdJUEy6ASDGhUwKAIJV3xjYvzCJ9W8Dv5EimY2uBFr68tRV4ZCjT",
-	"AbdZFQdR6juWWAv0NOrQAj3v2NwzakE+BhhXuVowMIqhp4iKvlhQqsaQgJgTnVT4P3m9K3RoMiY01Mu2",
-	"9H7Q4Pgkvs/6K25SGrEpTc022+UOzLbffleZKNroNnXb5LIzBLvvdWN1N89oHh3+9OOT74862b221L8p",
-	"8qnYXW49ouk3d/PthfTBQBp2zKt6Ubg563VigNLlXBDEs7cxQld6VS1KcQJQYwAV8kRhjvbNaK++gF++",
-	"vsK0tvERwnvOZn8bZkkSokFrE9yEpiMVAFFTogPU8FPJhS50ma9xr2pdqwdipMPnNyajazsqnfLRCPqN",
-	"tB/Xjb229bAu4TgDhp6aYZXshi0RZzcef+BADwpabwFFFBzPzj7AU7dmSHiLvZao8xp/GjssfhFguocr",
-	"ClN0RNvcLp/i5QU3FhFQt7myOddvuAZtIaW+TTOx2eMrIZc2iNbdHVmayvQ2kjGrQ4U8sdGX1ZQIVS4X",
-	"xNts2MVsDGj8VqvJXCx+8/K9qjEg0D8fx/rHb1jo96UUJFbGuiw5ZbcD9XfdcKQLy6lpqo13bmn3J1xk",
-	"muXhPcZTiCiBCsbA0IxyqE9T0vohQ+w3Vq/WNLsdzG8nfAkiZQORR9//0CQW+ech++jQ7WnQgCbrGESc",
-	"Zi3RwxVG6cEgS+62yJb/XQ5+zpK7hkXgy/bemol9SZWydt43iStOjJn0Brl0szSdyRzczdx2I+Gry5vb",
-	"0EwOwB1yTNljGyMs5ctZyZxdOqMqZ9vvWXxtXwDnTAGTC1cC2MkqYDCA1J0itRDcE3J1cfX2FSbq+0Kw",
-	"mc3Uu6wL8EoxFea1bR7+i41qjQ6/uXx5cX77+u2Na9AJyf9YmlsCZx9RE2OIKc2my7n7LLlr2hcIwMTb",
-	"5e2tPH2u7YDs8D5VLbR59ooE/K9yhkc6SLDPxEdSRCz9NNl4t551yXgrXV9mIj5L7h48CX8GDRryZQYr",
-	"zbhTeswmxKw0dP3aKi3vT+ODD9DZbH29+EZ7FnbS+eaAbXN9t/2BQBxXNQfa3LDJp3JtH493hWpxaOiF",
-	"eTTXNLmqYUcnS/A5J8K6XGts0zHA+dpyl3zAqMQ2TcbsSkN0yxOEldqHVbPpbp7kucpEMxZ6/O2D9PvC",
-	"R3W7na1xuPX+dYt8QLVmk6lu2Kt7RcD61N1o89XbsVVvR7gq10GV4iMx6Ypf6EaS2VhO8nWzhrV5CIu7",
-	"W8R16teDGWY22+vsda7ytn9U41n76Ojw8DHazDaIDamQq7evXl2++gXzIFyVy+jMRUePT0q73zwHoyoh",
-	"ju92lNKI3SL1sgoDGyZVWaLhjjZh7dmFzHy50dlCQlsY6MLq0ykTyg28vvfT1mpld2fJc/M+XSR1seIl",
-	"btwAc+mqboy4thqqOn9bJd37dBUljJPO//1//79CNSiIo3LN5MZFpxZZsiDBpzELWcBqkKPDQzCaAIyB",
-	"hnQlPTGN7oScJSweMZyA9i1UdiphwF3yaTq9ZuLCHP/1tFK4rN2wSl3TuQ0TeC1r1NK0pGQ3oktZEEU5",
-	"mbqC6PWCeP327Ozi4vzi/MTTJbGJUXrcOaeOzQegMzqlQmGD5CXR7Isl2SSrRdMNdRPNt1uhPLMj+xzl",
-	"0putO5BKc2+VRRFjcb1ctirgaiayYsjTyb6ZPS4yHwioc9R4wmxc6+z1q+eXVy+NNJsj2WbLsJqRxgkX",
-	"zJfeKIaIM8FmiCJ7dvgTdChXx7ARISoHTBlcRTSNC0d/tezCmM+KQ/6mWL0A23lhah2HcOcizAWJZTbw",
-	"j+hWu64h1S16Ijk268nh4eEJGczB0g5IJmKW2pIrNpXR2NHVzVc5L3Vcu5+L6wLjW+W4dMeJ+s75CdjD",
-	"O7ZNvHfgerL304RyURuHs993Y73vcG3MMAWt46vxJWSOoR9xQHLm8T82io1c1WbWFe9m874bzwuuZ8wx",
-	"FhPz2PhmQbeLOaQ8aWYVVWRxTry/B7oGgDNmeoBz1geQCk0cAjCJWtpQpK0JZd7p8zOfzFr/GU0nsxpd",
-	"2/OJHNWfN6eKgAIimr3X5FF4GkVsqo/hzwP4JnwcEIrA9r9fv35FYhllEyY0mbKURONM3PXFo7A44+/3",
-	"RWxmPQwcqYOZpccg48Y8ZOk9S/eVuQeqdHMDeCD8ua90yujEPBdYoOXQHnVjS7uMVAEW3w8jgL5BPA6P",
-	"+yJ8QZXeh7Nk//I8dId4jn3xQZYkkbNScNf9NBOaJ2639oVfczhkQYMV8m9M6B55xVisSDil80TSGHVJ",
-	"2CMv5EgVksgTeQ/RJCRvSuQIHSRbAUbzFlzVmdYR01eZeCFHm+7VmiLBsdEaGDY8AWQf5skmDWoE7WXV",
-	"6CYu9NOjvY0KF2FRS5WLIpsMgB58SEL7VF91julpQZyWqB2tud2tYn80HO9h2/E6vB8KcOBbWikdy0zX",
-	"Q5jNr+vRhw3Ah9VMWkbAm3FTYmo1vxa1wApA5GEDwBqAFqjShMd5YDZlEeP3xn96xwXmSfIFhQ0W+mUK",
-	"/Ywtjq+0x+vZvBqXp9YcHU6RlY+P5X4gS7qr0QXeMFyReK5Kvidy1OukoozGePJ8p8w915tJJfVWD8c5",
-	"dQUl3/9A/sF/7pHQrKXvI2h03CFEJ0G727XHWDyYN1ajG7NoKSh0ssjl740iVBBGFzw7/MkiZozwGRde",
-	"kQmdQ+4OVQoqYHfm4nleFficTpmIt9O5O7KPXsjRJzGPXsjRNRik9SHPAiJlSwk9jY2ATjnD075aVjsw",
-	"kDxgoN60Z4LNVCEQRBWZsSSp4ZSSqX6TgxA+J7lxw/pUtvULM3urKMa1xJbinWQmWZKAEzqkacHGNnrg",
-	"wSKTKcNM6Ipe+dfXl7+8Qmfx9dWbX09fXZwHxjE0OmvASJRQPsHm91JENhxZrrxZ5Bgt9XI1LmIhr2m7",
-	"tBYSjccONRMxhZoS0ONQAltATCLt+3vtNDa27FOF1rMEEqIkkaqmIR5OxZ8sU7mtENM7VghwwMqa9fKF",
-	"U11lIFMGqq2ZoBZjHbnQgqhCIaEXViHJIItHDI4G7CbxXKYeNmsEGGIc03aRDAx4Kgm/c7sB5gawCN53",
-	"MyanpndM+IYX6NwVrQisXKuWWJiSzy88coUD+0yTnkCK3AUaiN8zq7cHNLrr9tBPWZqt0srEorYx/FDF",
-	"TzlX2J8g4cKiRAAB7mAo3rTsi0chNAO9lUNbDRcGJCwUx4WPgxy+SNMRxFd8X9MCrTPwvhqLOHad3d3u",
-	"kkOIHWUpq9G9aSYeAHn2cHjuK/NGXxdTQA4DNicpdQHtXREIlPcDoKUaKH+j8a32dzlQYI8hKR+NNWKl",
-	"aKqPMVLnjIpMacBKDYxXloloDB5XSePLYb53jNqOaJpyFhOIQLWPa8MoPj/NDVV8n0pv2xLCes2dZkJw",
-	"0Ul4AZ6FQryN4lZ0RPfX5Ex9FzAkNEgSYq5S0EaKCiLT2JnKgt1D0BqY49DioO7LvlBQ+gNRidBYurcR",
-	"VG6FcPoQM1QGko5NB40SBupjAWI74xEL4Ku+mIHVXEjTKEeDc+w7jEFXLjCZlZQCTWcMK0dUgI9iDHCL",
-	"RiBQ8ClT1lsYmdkYycwcRWCpB4QmShJ7WjHhyoH6YshcH48hHDJibqujYBqg2sv6G8a2nxPk0wnHVN2a",
-	"B8KTjIQeW34I6oqrbGNGrRMGt8YOjnbrkETKOwAvUjKQGQTRbaBGDvvCJnRzogn3WlC8xaAroPExXD8k",
-	"+AsEtIZWYsMUN1yGXY06L6KvIz0YJnK23PyndSf+avYJGrENGQQWvXJZRhPWRdYjLdPtHwex9HwnN6+d",
-	"76hivvj8pnXzndR2/ypnWG+nJeTQkT6KvaeTqdmFTw9VGHgvPLWNS50ecvXffYHbh8yZC6dCpg2Dn5DH",
-	"MUonta5OpWBSXhv1f3rUQBw7LJuFTelqZ3cJbzjNYq5Xgk/yclinmDoLwHtNZ08u7GGy1KQXPq44NeGg",
-	"W4YuFE7NgzwjUXl4Xi9lY337RTOu75Q9PwFgZPX0iE7VMSRc0f9GuQv6Ahvhov5G6TQyEpAwppqG5uzL",
-	"Jxv69/L8puYnkCJVJWGWokd+xlMAvC2HtrcnhUzJQsYX08wab+JPDBfxSuXkFkzDv5nTLDSHXyQnkM/G",
-	"2h5zmjGqtIWqPPmeWCw/bCljJMCeAlOB2kyfLwlQWk6VGyMVZCwzhMLYHyhncGAVr7GIoQ3HzJIwmlU4",
-	"wQAoDljnOTTIwg9SOVPGG4xlmU202gQ2g/t2Jn47E7/EMxE2fb4LABHplIo9BHvk4j0wJiivEFbNBm78",
-	"tRnxNufSFklvp8Eg550Pb8uk99Hhs79ukvZumcJePiKFUYkQr8LruzghnwOEIT8jE37PtjsUO6HQO1lB",
-	"odcX1i/KWfRAWAfSHD9KU50pu+bAARHmcb3AnCd0RCFaYu6j4aoeOU2jsREfdGuxvxv0wrcWCU+JnIlj",
-	"ElL7Q3u21ThJ1zAPa5j3jBzb2xEulDa2irV/zCrgUGpVnx3HRo1ROzwINiETzFR71j4zo9d47Q7IBDek",
-	"OHSDakRw+HB0dBA/B/6uwbyzBsZbHO7VjX0VF0wp2zB8yxP8FHGTcvA7ixY9uw/9vZSNuBT9veP+Hsv6",
-	"ex9DB4UZ0e8UmTBN0TLOlDFRhQZYTK3V4X5ft3GeHf70Q2nnHDU2oQRjsbql2hwZixSS65s0AreR4ve1",
-	"Yr41V9xiZ+2Gz+vEWFn7dtg07+Hezj1vw7f7RuDWLqpPR3R98ADPzEpaXehx52h1Lc4OrAQhvQrojIVL",
-	"WQPA2VH492o7qg7sB2F+5SwXawyNuNKQq3FnOXkUlo71MDDeq30X4xf3hfFllHZEzI+NeyOHhIuEC2Zs",
-	"JTZVVjMuU3Foqy8BA2M5iY6hHoUnCeJgLJ07dIqBvCz43JAOcCX2kMDlDp/e64u+WM8C4h9d5gLx34Gr",
-	"ZoaVTXNfBi5AikabcTmx5YhHh08IF2gtRlQx5YgCBDY5hIm4TeRIWQhEiAWG4dJEEFcbG9ezdhmxbR0Y",
-	"aEsr8qVy0ZvJ+SSJOliVGuxvJhypKK6zRxogsRWaLdDz4FEoxW0kxTDhEaZvwpTpLBW30E2Gi1H4+EEa",
-	"i5txtqPbCvZQdpiI2P6pmcf1pGD5Fe4CmMEuu7avWhe36azy8eVcVmFoCXk/miacpT45VtAHE0YWyPm+",
-	"LE61T7rIHWWqFWrDZqdidaZaHXywUdFtmKWWzxQnTvY0Idk0sHnYo8PD8oEBYXVajBiU0BMYBnffh9hL",
-	"3v99S3V4QpSEGAP0adNsSsxxYyn92VTVlCZtdJaAjm0ELNrBqYPW4RUewF21K38QTbOFbuhs032yHusg",
-	"0h4t5wW0pT1bv3EPCnw39Xgor/QFcmuzlIB/TLx/3COntpwTEBETKPZES9RttzVsOzveUufp/CoTuzHQ",
-	"VrTqql559xPO1MFphHXmm2D6nsuUKcZEY44ofBgWvHUipa+ktii2EilTIuVdqbLXIoM2P2HWMqK9FbFk",
-	"qlix6jMSElEB4HEOGBPAUnmSnzyY3lR9gTxTQE52SiLo+yDIMAGsnzlXzDnGYhc2f3b4kzthkkTOzIGC",
-	"bxkCKKrsoEyp0pYgKanB9OC33/bBl7gPPFnagl3VgdzLiXHY6SqKqhf8jlnhCqD8WxAULZl+pwiNoGLl",
-	"eEngHXEDIiD6AmLvJMyfGIdBbrczEZMIGj2G7ua1NFV4+TdR/hJF+SZLhbM8FioRtpfmNeDWS1SaCMLh",
-	"Im+0PreBKxtxEqX8JYI+gIEYfAqoeOVp7g84C4S8oSOmyAjgJB5yk8xXJQ83RJQUxLj8iiFVUVgICNbF",
-	"tGEOSuFsJrIJrIKK9tBYNgvRPp5dBrt87SC27niUIJwMTmwBtoZR4EWtv0GuvrhJlmiU1hIQKS4iLF0M",
-	"EF/l4rxYxAgRYPOdh1hBJygVYHnNbCwBiB1LMOPQfEKWqOpaMTvCrRT8LgVkDYMTYOjzn3RFbzNDehv0",
-	"2dzadOeqsfeaiXjfUfWtIAe2ne/NSSI0mY6pYsewF96zKNNcjAKbcfBntTFJCZSgMa7HLO2LUPMJk5m+",
-	"nagwwJpXV2sL0ESZkhDKC8NqATFjPXdD/RMaAf7dv1Az4JppXzga5+vYnSkA9dj76/lXT7G6NijmsFTu",
-	"xyE1UilZBip5yX3rCz4SwNZQRQxmBuNoTP+M4vq8NAFfqMxi0wTQv7SQE2whtstdFKrFdjU5nhXZY1/l",
-	"BGWOXJFMGJENCBsOWaSRfyBlE+DEwzrXpcBaX6yVbOIEG9gJKOZ/oVklWsuQcs5VvRQEm9rX7wQzvX/a",
-	"XfB1SP8Sud72op8yoLupl/uX0AyfLqZkAENpmR+XY9kBYe9ppJO57b81o6rXF5caA8jYVmaxv/wQWxLE",
-	"NmEk5AzDceH16S+nt69e39yeXp39evnbxXnYF3BxIYPMFYyounIc3nDHgYvPKhzxIDmcoCADnz7X20Ea",
-	"9ecUXKRFSW8ZL2m05ewo6z1BR5EzTOTsO0VCmelppkMSsyihKVMnRfgRhFfgB76NHyQ6+2Iwx3baGNeG",
-	"ithSblZInR+pgfcpPektUjfMuGIrkqZX+D473FsPlbY8FfO/X79+VSf1lgp9U1n/hElH7UdvzQ235u0w",
-	"A2vdWbRB6g+TnPbc94MhlwWqels+h4VhJAGErxfpTBljh0sRWGKRvgjvGJveuqvDGvWfTf60YesrXJAv",
-	"1PrB0ZuDHtY+XpbX7V1WlI/9oim9ikZPYjMjG4e2+UDMsaB1FjrygpJxDkbKiN6zAvKFkmHK1BjM+jmZ",
-	"yoRH83oJPisO8FsC5guT5F8k8jLHEmwMG0+ExrklObEi0rGE63S+iigqN6N9hBPM+RJZHrQCBmdWzqzJ",
-	"D+XetqGc5+mwcpxjR+DuoPWHMp3RNHZug+P4Q7cB+x5buAlSofVFAXMIPnbBX3BuOISKABKAjrjt4jNz",
-	"PSztU5CljU0JUrPhb12yCRFtXEwzfTs1Ihrm4wKGFBc0s8D2AFFnwN5NkyT/fhECSa4ZI7GMYBtoHvEp",
-	"FVr1JnH1Ptfp/M97UBkh/VLTq+kcSunZFGW70+1rbru/kgL/tZHkBTriABOuLDbGFIyMi5i9D5DcCluA",
-	"W+Li6jSpZtMXiErbmVn/GeMX8e1rM5G2aTkCSxcQxF+Sb+DTn6W3oR17BeCMNpNeVNFDTxBq/F9P51EF",
-	"IUgzUS/A6mtwSkEW1wji1yOEuxPAgw/mnybdAY2vH2VpCiRnmk1dwL1kqgW5iSEzrXgMWavrO5rEvTxe",
-	"w1VfgD0CTBf2DS3dJfa2rIUkHtuQqM5SoYBEUEugNMZ0g6PPxCdZAuNVLQaNHO1wP8Dtv2QL5Kw4T18q",
-	"ZNG+g7NGBnMypqLbjEFpM63Omb2SZJilYBk7N8LqqaXt5ZrhlHYYdgBRPXLaF7X75KRin5DCNsnN/bru",
-	"Ud92xlecQTOfPth2UHd82vxcKbDOT6lSLKcSG9N749sWgO3+VLS+bAbQeNg61mnWMljaQk0OmL5YtXPq",
-	"9o1502/75iveN9d3fGr3Tbf7BUO5qw4NDOwINnOMcpbzHiXS4RyWRRsh8CLGX0XGXYh7fXGeYd2hRRNj",
-	"rfGc0JSd+MSDgtBXpaDjeL/h3r9IIcbF66SGIxqzOEtYepAgrVldQ9QR0y8c8dnunEI3Gvuouk5b8K1L",
-	"7Eoyk1kSw6fddC6VcC8s3vcTVPTb/GdNe5YuTjOGv2I5W9XqwEZfhYyZHZA5SDmUPAD3JZQfz6Svaod6",
-	"deO6YSNiCsoGGhFDd4++AD3GlYaSGOUi9SmLmdCcJtAkQqbAQq2ZoL4Sx43e/MASouL3NfyWbHouZ6Ig",
-	"Ly235zugI38INMh6gXvngDhs6O18XEQ15tNeR2io8l2xuYUECCmsfBvhqzis7CXqYJqye85m64+pQsOw",
-	"xeW193BTt7cjmg97+zf4tLaMH6vX4YZHd+q5zETcib5gsCXtgK02GvKUbdrhWDGtuVjVHTbvBmqTVsDi",
-	"rgpYF2rp9GFPswRhx2AeOCGO2TSR8wkTOkDKWzDGcV/X4WLcwNqaDE3Ciqvn3j3ar9onCOl5Zmi3QGbK",
-	"bAco1f58MJNoJqSqyQ2S8SuGHE74uICILEnylGWhia/FqxEQjBRaH/TIKxkzZDaGMrOJpU4eslnOnfzc",
-	"qPu2p0JlPA6kbQsBqbXmulEndmBv8Ckd6ZElodw20IVbVuWzuI3Wt3c5GHOjyufNKFbr6gvxZjjAtSyl",
-	"T2wvmNVdihM+4et6FNP3tkcx9LZd2bJ4p9mK4uvXpS0gEGJ7mHRkh+LtYpsasiu6nSWqqeZK80itId79",
-	"Vc7IxOx5ZLeFPJZlgYMCLfO355EbUwXUcZAUGLAIDFF7QPWFR55K45JyTJDGAPY0ogCHlr01lMim+FAX",
-	"SLKg677A4hqPvSZUk5CqWzkMe+Q3vF55uctJedFyyzRQx4VFPkvL+JtTTobGD9cpj7BjEtzCfovpOqqR",
-	"YRtqHfA4nfGYCWw0Nsygs2WWmrckb2/OAscT58oikJFYYSNvJVeV8177lVrebg9K0Pu1UYR+I8csERGj",
-	"jDWgyfS/7XWS08mE26RGcVjhLeq2XP4bp0jNoruK0+q2GvBAxxTBbe4y8FZc8SsHAgsgnkYSpoF7PP9F",
-	"X2DtknJFAyL2KHtI7xtfHAjBB3NQG1jVLJO4QAlwlUHtM4v7IvQqGxVT6bFhnPyB353kjQ8jmiS2k4yx",
-	"4M3Xua+aaVs0HZq/b2WmQ2yPqKQxDq2jJ2wA0srUMdh62j4Aa8FmtorbbL86nrEbN/ONdNUSh3U9QV1D",
-	"bucdbNZdbj4/XWvb2jiR7sak8PX2LLZRIiOjheUgNY0Nm+y+GRuMpbxbAYopSn7lwffO3aKtA/Fn0dp2",
-	"gtara7cYnfFJzPKl8W0D3UebkRRbNhSdS6Wv2odaipRhnkRLEmZpEgZE8ZHv+AC43FCxKGU69D1Y0M4K",
-	"rMXMle0tqMZyJqyXXMu7a+d2RxEte/cWkawnXT+7zmux61iseYRpfRAiWvvwdjSlXfCLZgMzrAEDDlgR",
-	"TyVHWVvq8rVWzJedb3fJwQf7P8c9GjOH0ipLIH6eS2BL8mcrW+ftM2cliXtWWdzEFRnJbk6gc2aBPHZa",
-	"iOuZHDNjQhljaoOJD2pzVh1M6EbhSnu9b/TRCcXmzL9MewVcHWl8ySYD1++95CsvJZV7JGSCDhIWH0PD",
-	"0dBmrIEbN2UQYfSLqrScThm2RoOrjKUZy2rjEVsifALJ35mK7zbI2LEo2RjjRtLUUM8dFDZzk6Bj4IM2",
-	"4UDG83ClaXheVBTbyErDTkOr1tuOZe6aDH2LLixNzXpDNReWTqnP8ttiYmtj5dlC2g8+2P/PF6jG684l",
-	"N0u7VXvuKbvmMvNvU2NmusnpdXYiujvmhqtRIA+4xgcps3/W59TPM+bqwl2JIUaKU5lhK/A80mTMIfTL",
-	"HaCjL0I7kH0ehz3y2jXj54pMmYiR3WE+gy7hyFYf5w+srsizQ/6MhLABjMrdoFPmMEBReSlaLHPr7kDk",
-	"ythOK2QEfoBVtPbHsTenbFLJFYcuH4/2ik/tPTy8MQMLKCSyVlmayyEkwGe7WEa0gFcV0hdMYlJhER8X",
-	"KS9ZTCaMCiQwcZhQLWXPNTgapnJybN4lzHc8IqrlvcO/ORVQOO5QDfRFGHMV0TRmRm1cODMcnN2yfHnr",
-	"q/DARZmrYk4Un0jodma4wyQxH6H5+LlIuJXsnamnBofYc4TjF8QMS+uNoLsMqTlzUtcJHHhew6CU7QgI",
-	"1X0xkUqTJ8Hh4SEBFlLNJ+zYZkYtp4ttxAM7IzSbGzolGRdq5YH23DGJbefsdy9fV26ELaJ/R90/PaeU",
-	"WjDNMJMdZ53EePBUNbKakxZAJ90yBUR30ivNXtvHkOXqOhWbhVdjOUN4r0AwVMp0YIl7nsuUHD2zWXwr",
-	"C0an0tRSz/ORoDpL0a+ATsBVIgljcroAR/bnOZaBnrcQ4ytM8y4EQDO1Yt2Nwezq9LgiExqzAIxuYduW",
-	"u0TbfMpIyGVPQbWrC0tPuRiFJ7j23lDULEkUGcsZQFFYNSTODGsn8cdPaixDO0iYuC2XcizphNfGh8w2",
-	"RLxiAYkIRw6iggoku1wTihWVS0swG8vTyeUuSxbe4WvUAcchSZ+/gNJUxJYI3SGDEFPpE1hW5XSFIJOC",
-	"YaMx7Kzpex7FslQ3EjFVtXhUzMGhLi0cgPObRvZooiTRACn1QeZRTfUdRPns3dcgDHfWnhufX9Gg+1lV",
-	"f+5vwb7CpDXISePidpeS9sLiFZH9ZB3wuuakiBiZspRMU2k2BLLKHEPvXCSY4TkpEj7JBXTshzzukeeW",
-	"AEr0hRSe8hLQ3GbvjxlN9YBRo8KihPKJAuCRpbCxyEDo6kfneMRACgZ44np9AbRLbh4ngPYxjxhlPK6x",
-	"jbHrLy7RrlLbcPNPk9mGR1/BW6a1bRSufO/jhZR2MU2902yzG4Exi9xSNBTa5ao9e8HBB/zP2mCze2BL",
-	"GwRXdeMUKFzeFTTeZkBbTt1ydHd55g5gF9bbj++APS6bAgxlRjn0mbAoOcu1ZmncXEto9DI8UtCffRoz",
-	"pVCia6zPyVTPER/omrAh3k7A7eAzIaFTXUU9YuAv6gurYOKUcqF8NSD0y4bIk+1uTigJ4WVveRwSiuoH",
-	"rAGgYZ+iF499ibh2WBrw3xKpNLTuNo6cyqsNATNZD6sxD7jC4pitZK97lXVmhvZJ+kjDk1kM01JHyZuJ",
-	"Tg7JU3UHgrpQn9SFvmlAOHSqSHjwuxzsm8cffEgzUbrQ7SGzPXwEEpr9uB7qwMPit1ofz1h14pqrKwtn",
-	"LfFoySEJzfPCxVoERqPxKiKhz1RM7eh+bgkp6CZulAlkwVa1/s3C/HbUnshYPahwnxweHqKSAQOoTogn",
-	"9P2+UZT7g7k28/Dkhx9//PHoyQ/bCHjMNEXMTE1EVKZkJGV8DHlHVIRGfwsSy2yg85SfkeWRNG+DAmx5",
-	"no02jaQY8nSisEDvJPdpWaIY/ACIOIudop89OQxINpUFvjhvrzpjT/UFFWxWJe74Vt1YBDuo6n5Qk8JG",
-	"qfDwLMcmu9CQcByvZA0fcsHVmOUI+zFVSB0OJLXeVbDxJl4BmoaHfFvOpeUUOd9K1+vql2VVIlAwG2FO",
-	"GFWuvV8KzI5GRZgzSnAxCm257ZAZ35MrkvLRWFtb0hX6ykz3hRyiXukZDQCJQ3UMxl2xkbC5LPWeRo0K",
-	"wFf51b/FZ3fo+aF9Evssn5hVQT0rZsZ4HgELtjFhujj/blhiA51elhNjcwd2cYFASCuUK/WQByIEKFqb",
-	"e3BV6LlQ21hvfbHefIPbf56227UZ2p/IcIMI2YLZ9pDymYk1J+6p21C+3zpaQyy2zZu4Jo+eHf70+KTa",
-	"qkKNugxgFt8O4epDOI8ObHsGDxM5q085ACkUhczUYom6oBMWEN8x6FJAQxYoRC/VhtcmI/DJa9IRr0Uy",
-	"97Aa26q5gONyt6nLVdgr9yoqXgZSJoyKRumG3zib7X0daYn1Mmsm1L5IZ7kEt9ZFUcXPloXVf7cmqXCt",
-	"ZWqEjcTMmPtQY0kd+OB9SWChOwWI6RmeAtYO6Av3I5qYh82hyxW3EBz/3cg2Z7SOIkQfjw4PseEo1O4a",
-	"NxN0/4ijwUJCDhviOCQDBj0oPO0BImpxu0CR9Lrsgi3f/rx4X9zAnCUZlO41p5Ok/b1u2HtdD3F2iwzF",
-	"L3+/fv0K/vNfpy9fAE+b/ZBQBP+az3sk1Oy9htGE2IMjLI7y/b79JmXgE4D8hIvvYdtEdVFwYt/TJ0Ft",
-	"vqbZVWcIBtvrPGWyQA/QbG+uOE0O7mnCY1qOYJbF2/2iIN5fupCeIkDWbVwLJ34409SLyZhFd+t3kdFy",
-	"sAo94oj4ZqnRUzbtSriArx3OQcsEeoNQY70NEjYhj54dHT3uhLHCjLisxz3XjJbQZZHrDQ+PSvn8YHT2",
-	"2sTeRmrXXfiKTlhXbSFaKpVP2DNw2VTcQsOsXcD14H8kJYGjmb03tghEFHqkuijAcS4tILSR6kNlUcRY",
-	"XHlYuyqBhxOaTgVm69NkmCkL+IT53m7ZVx0sdt3XVQtUQvJrVpeUFrcOiv/nXFnEOD7kylrN0QwDt9q1",
-	"dLxlO1+zb87hlgWlbtF3fl64Bx18sP9rZANYQdpejpbNMTsM29vwiY9iTKke50GMez+AehqPeoLHoyfP",
-	"fnz216c/PPtxDc3jn8lYMUZt11bKmNFEj/+9SqR+hZ/s7TbHYp5QYf4D3cgW5jqLspTr+d7x//nXAkkz",
-	"ADSLcV2uCE34fZGmecI03fsXzNOE6ZRHatU8vbQ/WTtR4N5PExucXoEzXJyNN6mcmIFniph7EPZ+KhX6",
-	"HriVup8p+1LgJeaPr54jOWWCTnnPLX7dRJ1JoVMa6Z3wRncikH+/fv3q9eB3FtUzu9p3+EL60NWs7s3Y",
-	"Uv2ZV/EhqurVhVDjv2ttnO8Pn3oiLpIyqgCSgm32IyqErLB8RkxfMRpzwZT6ZPolomKXCgYAnDEzj0EM",
-	"pq8iq55md26u2D+/FY7WHc2Ye0SN9Dt63h3MG0Z1LB6CjFlapZDLd/iwN2A0Zam5mTEI6JTf3jG4t9ES",
-	"iHxFBZOlyd7x3gFoD3vTpdp7H9AB2w58iAKhMIC6JpMMqk1OfJN0RaZcWN5fIMdaIuJVFeYUuPpBgXsU",
-	"25OCdwdB9kIBC9AzL98CZowKglIiUxC0GPBl1HfKtPdwDWFq7nLH2BRTETHVdEAVwNfUmE6L7+NItpZv",
-	"IX3IrVDWrnwOoYdNoj0TIZYrYPgxYvweSkHyaXM1ZNVGaMxovI9kqOSPjGXM3j1O/ijUQWSKpd8pWw6R",
-	"3ztO/qi47d/loBDNK7LA+nIpqL0Y03ubKRywMRexffLvcqDWPxooNGvmH54FtyEVdR0FeOxYEnBL8wqa",
-	"krQZYa9en0rguONccwzxRaHzhOI1Q/bUBW6Ri4TcZoyaiby2bZpKqGuj2iHZHaM5YtmchGUx1xVPPH1z",
-	"Se7YXOWtfjDMW5JwKF1bvvZlzl3uuFDKxWGWW3j5Sjw8AmDThZMqyD0gXTw/CzcEPfXxXx///wAAAP//",
+	"7L17d9w2li/6VXDrzFrpZOiKJEuOLa1e5yiSnKhtSxpJbt+zRpkiikRVMWIBDAFKrunl+9nvwsaDIAt8",
+	"Sk4/JvPHtKMiQTw29nv/9t8mEVtnjBIq+OTwb5MVwTHJ4Z/Hacoe5T9iwqM8yUTC6ORwcrsiaE3EisUc",
+	"iVXCUYbFCq0wDxCjaH/nYDoJJjxakTWWL4tNRiaHEy7yhC4nX74Ek7NbvPQP+0BynjCK2AKJFUE54azI",
+	"IxKghKLfCiYIl2Pn5LciyUk8ORR5QdxvZVgIksvR/utu8p//dTf55d/vJv82CTyTOI/JOmOCUHFNshRv",
+	"5HD1Kd0QgR5XhCJMEcF5mpAcyY8TLtBjIlYwSY7XBNnRos2Ld2SDHjFHmPJHkpMY4SVOaHVTCC3Wk8P/",
+	"nMgFTH7xze8qJwuSExqR4yxLE9/05I494kQgscJCfZLfkxgtWK6mF6pBQoRpjBKOVoyyIidx1wFdE5Fv",
+	"jheC5L49iRiNOcLyZ/S4SqIVwpSJFcmRyDdoje8JR5xQTqqfWSc0WctV79rlJlSQJcnhm58+fTouxIpQ",
+	"kURYkO0P/8wekWBy5BhhFOUkls/iVFPdbvuivgSTDOd4TYQm7h9xdL9I0vT8VP5XIr8g6XgSTChey1fn",
+	"+oFZErfS3L/lZDE5nPyv78t79L36lX//8eP5KazuxyK9b/5Skd4/y1dOipyz3E8oISWfxSyCJ0JzwTK8",
+	"JGhOFiwnAcIcJYqMlskDoUGVxO/oIknl5k3R2ecoLWLCUSjfD6d3dBKodf1WkHxTLkx9rUoF+PN7Qpdi",
+	"NTnc29l/HUiyMH/Y9d2D0/f/ccx5sqSEvIUJ2E2sfQzrpyZ9t+09npPUfOOEUV6sSf5Tzoqs/UORfnS2",
+	"lM+O/VyekxTL8+n6mH1QkciYj+UECxK/zdl6mzbOaZQWPHmA2+qdgXp7tpCvu99fsHyNxeRwEmNBXohk",
+	"TSYNB6gncMu2Pw+01Ofzgo38+Fmes/wkxZyXO12dwzXJCBZ4njZOgsgxZpEcpDKLRJA17zqLU4Lj90QK",
+	"pnIqky+BvArn6v3dHTt3nOd4U506owIntHH2n1gOghgLhNMUsSgqcikv5cWFeaM14RwvSYAeVyxVwhTT",
+	"DYow71qw/vQ4soPZ326yjnurPgXLH/WZtwldkjzLEyoatwikFFxXyfngi7xp6YtyvEmDbvGfOy/e4BeL",
+	"X/72cu/LvzXR3U+Ekhwu7gf5GZ84YwtBqGG6OYlzyXdBWEdSqZASKEBYoJRgLprmu7Tfma0T6r8kCRUv",
+	"9yZAcloG78D/BaVU3vFKZbkOuW23LEsiv2AR8icjUBZJzuV85VY1TRheGHfWP4Ny2nTMx0gpr0rdERw9",
+	"4LRQgi2U3/4z/Hc4ReWFP4Q7sy64QIukcYvVsP6b7wi0/Z03ryoCbW+LNPrc+r+w+XXRIRZ+ZfNZXgwS",
+	"CVZLOH3/H+/I5kfMyav9pq2UB3tPNsAr5vCkK/bvySZs2qt7spmpN5rk/uvdN3sNd+Yd2XTOCHMkyGfR",
+	"8v2mD6vz8X4YqKxbPhzKywrUssIPRNJO0zRSINsuitnVV7BZA3IJZq+BYN5jLkBlHynhU8zFLJcDPEXI",
+	"21mMEvPOHEZL+ss89h3fjxsUGi0Ci/AIhfL3MECUPBK4+DkXAZpvUEwWuEgbSYvldS5gzDjMJUOTw/qN",
+	"udP3/3GFNynDcTPvWpP1nOSSkWL0l5vLC5SpN3zcTNoPmpsFYO6Rz3idpeSOhjDJaVRwwdYk/3P0YveH",
+	"ELEchYIJnP55d2960MYBG3V5PZvfiwleK2nYtF1Kn9JqDzghtPgEUSolkSQoaS/CX5tOVL80lo1eE87S",
+	"oqrED1UtczvGUzTLcib9WAZc1BNWUPEBf24SMuo6RvKp2Rp/fn7VwpmFUpE6Z/E1FJxrxkQXnbEFYpSg",
+	"NKEEL5vPkjExlpZu8BK3y3yOl3j06OBHG0+lyg/3FApVM+h3+W8EFsUTzDUO7z9ptmqEXnepRTdmebJM",
+	"KE6VkjxFJyuc4wgoihfRCnj59yHCOUEZySNCxQtCIxYrF53HVWR052ZHketgOTjo5V+BBbTpXdVlWDuS",
+	"5SCX5mSZUJrQJUgqjMLvqkIJKZnEp9+FX8EkuM1x1GFhCvnISO+JpYhG7522rp/FgXdK0uSB5JvGj8X6",
+	"gef5Wr65LjymaShHC1G0wnRJOKJMrOzpgk+bo72dHeUefATXMyvSGK1wlhEaoJg9Uil5xYrc0QinqRbT",
+	"6qk5QWsck2ZFI8430rTxeXPnjKUEUxVEeCBUNDk8j6vuTiBVqRSEjv8TU0TkGFuOz+lX9GbCrG/hzyO8",
+	"UPLlbU9JL9Z2XMSJKL9eYWwHPsbmuFUaaLHqKOkVlOl2nDiBlHdks71Lf014Mk8JOr45OT+XJKr5aZXj",
+	"YCSJ3O6jtd/1zGvRmkl//umu5f958f/98u8Nq1h8wCJabU//J4YYRYymG5RUY1xohXU4LTy7xcuwefKL",
+	"F2rwp3D988UFo6RhksdwydHLnf2tSXKRpOmQqcrPtM93y2DwT5iC8+G6AEnj4Vm5+iVEOI6VBcAFyVDK",
+	"lqC9KT6UULRIk+VKoD8pHQFdf7y4OL/46dsAscUdVeEssSI5QQkHlQ9zxBmj8n8xjIIERLhSRpfNTCxR",
+	"0/XfU2M16il7TMZOJUlvx6206Xz+Tgy2D45jzYg1455qMzA81P9QenUIPHCBc/k/8BfJ7xN+R38rkuj+",
+	"SEcTIdojWWXCEU4f8YarrZqikHzGkZiZsWEIYr9NaByYvY0whQ1EXMcRH2Gz1ZZLPWidpGnCKH/i3sJU",
+	"JsHEmdiYff4Lm5+SRUITubPXkr369KMkNv7PX9kcxfYFqyLJmTdodOXTz6rWKSdiox5hfYdPVCHUZz7h",
+	"RPg93PKWSDKAMPVCS2FC7X7lBa3pii93uPJX7K7lP6foVqoRnOQPJEdrvEFRISQN8hXLW9wV8oNNHOfl",
+	"Xvf+vSPNStg9eR796wovPXrA25yt0W4A6lbpk0K7U3UB0XcQtZ3x5L9JCBsyJwgLtGZcoN2dYGdnx3XV",
+	"aoVn2ujVWZIhFnXQFcaXa7pJ/tuzrg9ygnBPgTUpGSMZyxHa2+nhfbOr7jnfvT6zhfwIjy729gT9sLe/",
+	"M0WhJKQ/v9wJJdOz6R7Sbvvf+hceBjoN4jGhHDFJp04ooS4T9Se7EjDAL9V8fV2/1ROpUH/rCXdYDdBx",
+	"j++o5JS/+z3+PZjgDV7ixo+UXpunfkWQzC9+5JeU31iqPFboJDQmnxukjnywdUrbOwmGdoZzQj108unl",
+	"CYIH0AmjEJ5BPyUPxFyZJYYZhcYSVxlJIc+wPAGpfoDkzAsqn7uj5YNHCKM1TuU1JzEoZAlHyZKynMQq",
+	"FiR1HS4wjXEeo5isMY1d5aF+/4SzjPYF/zUhj/4bsS6iFQSScbQClnaEwjnmSRT24GMPclhfEAFGmAST",
+	"RZGm/jDC+Dsqj+AfU9B+IvMVY83JUY/q92e5Qp9Yft/iyXmEn5/tS4uUPV7AyG2XVp7Oo3664bLC/wy5",
+	"rF/Uw4SLH1mcEJXMGamP/20SyRuqLjHOsjSJIHng+1+5+rnfStVw5zQrhPzgl2BywiRdCWL41LN8xh3U",
+	"fqy+FRU/3TOvsz6wu2L5W5pQ8qwfkwO2rfQty6Pn+yKM1vk5cwrP+1kzatvnrwkv1s/3XTWce4YQgnrG",
+	"8UW+cYdXHOeZadIdtPwYbB/PGOXuhT+OIpIJlT38LB+Xyo46rG2ehuGTUkLHRY7nKQExX9BYavp4AyJG",
+	"aQPK5ZpwRBXXc7LOTXa4bxL6se/hmUoS9ws3i7vtVU/eN6zG5AO/ZQV9vt0yozbtmEkyfp4NqUYsVCrr",
+	"sy6nNnjTqiDT7plWYYzkZ57/+4QL3/SPVU40W6CY4FhnsvEp+pSIFSsECqX69mepooVSdG9UIhBlJlsj",
+	"UElKekVA/1zg6H46qa6KpUm0+VqHo0ZvOp0Mfn2m47kRWHyN82mavHMqT1yBCqQ9O380AzcvQP1e55Jx",
+	"QWoLes/UBPz6IxTdaP3RjDkdpiVK8Y6TtMjbDjDL2Twl638ftgtX6i3fJoBz+pFQgR5zRpe1Rduao7Zj",
+	"VA8Z6f3CVqq0vePUtKhqkxf1cpO2t+vVKWrzWE44IfQ51SLCk+VKNO9bJdKq3PI6YBo+6T78hc1/LNL7",
+	"5+VIetBG4Vek988n+Cqu+mdfRzl088U2Tzx1GdcFPYHY+7Ou4LponHpe0Gc9B7kAlXD5Oy6g5KdPUCj7",
+	"89y8oMPZrU7tfm7i/D2O1q1IfOGUJLa9uV3D6OyCq7D/Thuhs0W1E99Ucq5xbIrg/v6myFcnwQsmPrA4",
+	"WTRWlHpj/USlxiC52idxBx1teHa1S4/bePo6O7hkEjrARpYJ5QgLxGhEUEFTws1tkUPHRUpixHJwrHJw",
+	"oOIsy9kDTv/JaIXYROhh9GISsZ+VZ/U8rX80xnVDhEjokj/vZphRm3aD699VtINsIE3iqVL6Nonun3kd",
+	"csgmsxo83uSzQEJ+F4xh7fh/XgNSD9o0BR1MeNLOKe/b826dGrNx1vDr82loJjjx3DqaGdfvV6HksY7v",
+	"4MY9vrrC5nx/OBc0S3tWb5QZtNsXZTaqjyPKtUOcmT/zPWs56tvnOFkYV38N/AJX5zofFMcxrA6nVznL",
+	"SC4gwLXAKSfBJHP+9LcJjoSUMp78OAJ4FYlQqWpwpQJESQJ/zskDuycxohAuzRKNmFFPQg4mmG5mglCs",
+	"dnP797LqrG8hW/nOfOOhxWCi5sMHDZnElWeLAiKcW49BCV7B7Xxrp8oQnkvCw2id0EKAKtHv+1QHQbd+",
+	"yHKySD43XN1iniYRynAuzA0Gz+qciEcCVdNcRRZ4xHKFC7M1vj7IQZtl3mnY/5ylpFO7kc98CSaKNGaJ",
+	"R9E+nnPwgIEDpySjsLKpTQelx13jX1Xuez2xqXwioR1P5GSpmed2ZL7kkP85gYnoOLQ+Nb0XlVsQmCtX",
+	"oePKRSgTG9j8VxIJORl1uVUoa+ANr9xAb8WwymVYMcYJEI16XG09AU+sNgSn6K1U7+M1pHHRdBNoo2e+",
+	"0dU6crgjRGxynT3g0M8fqpd1iwdRQ9WI0JjLzySCk3RxhKicWC2XZNhd85axBShOlnIPIPtmGqJwFqLw",
+	"/4QofBFO0Y38KE7lhDhsGkgURolNXx1YuZwTzH2S+dNqE9gklZxELIc8FRU95LUPHezsBM94DbuzN7bv",
+	"Vz2Fn3B9cavn35yK+Org4OVBeyni9p39Xb9a8oEenzX5jjojUl8oa2gqr0qVeGtJQe3MxuS7yPNrZheg",
+	"NQ3kFlkyk9Tdv2pGaR1f6pnhwSTDy4RazbM1FFI+WV+onU9lPO+SbQZB63I9EQPO1mTO4g2KE9BitjQk",
+	"b/2UFk+rEp7k5h6nsWZQ28I2mHx+ocrjD19JxSiOc8K5l+upbH9LJ4B0ssjZWmfzSR02JojjR5SIKdIz",
+	"AUgzuRx4HHJsKUOUCKloemU/4JPNVpiv/JKB6/wrGFU7fBIaEftJs3gwuNAaILJYrv5TIDmwUgt95U2v",
+	"9n3lTcGktyLi7Ofel2CivJMNq7n5+fjF3sErdzHywGLJuQVzytsO5SOS/QO8wKM2JDiJcqJlgrYN+B39",
+	"U8wi/j1UnPHpOv62ui2qXEN+RRcH6qTT2u5A0uCQ/SlR3bxakzy346tzKaEqlKHQ58qXuXLuyZ8oo6SX",
+	"UhUTgROopcFpermYHP5nh7f55vLiUt/PX7w3T9VPxoHdabO7RypZNyYpgXyZR+2WVls6dQ//TU/13Xll",
+	"90swuU9o3C+D75180nn75ZdgIhlEi1Ftfz7X6aUJh6XlOBK20jJi6zWmcZVsKANOBCiFDQq70Rgal/dD",
+	"mdyoaaTx0dcqJapIRUOJVKR5QCKOUCjvSxgYF7CtAZMXH3AH8cY7ZV4oImgoDAqQUyYJmwNwSWL7oh6h",
+	"8LtQZTJrR7OWrN9wWwRSpm40Lnr/SzB5IPm8dWcOvPo9lgr8vSIIsyw9WLNMGqO1NymG16ALktjAl3G8",
+	"xN9whde1rX/2UUCBTqw116/mu2Gh7/Sd8tARpib1zTlPOWGT2h0THM9U1grgxNj/shiCQBYzdb7gnVIO",
+	"8gCQnio1Yhr6Sf/LJJCZ/yzSe/1P5TXU/2FiGfa/jc85mBhXjfyn9p4GRjOBmUieVYEn8dXRqT0ao5Mp",
+	"rb+/ShYZlJOvo5Lp6XRrZHQjRYCvenajBCzg80zRObVV80pb/ixQ+N1334XaBJJ26eOKoRRH9yjUaWT8",
+	"MCdYKfi0SFM8l+aOclR+frFkL/R0fuWMTq/x4weFQTBxfn3B75PsBcvUMbzImFT6c5tYW9aDD1Qqb9ia",
+	"KDwA4GEqFUXVemK4sFN0Adarhg/orXN+WjEHv9bR/YzGgQhdJpRIRVayTmsut7LD3X1QuwRZZx4efbmw",
+	"lcLfcKjuBTbTXDTmjiwF7bzgCSWcw2Vp47h7O1K9qYJ5tj2/KyV/1ILnmqU4IhqFF0Qw6GqGc6YJFwFa",
+	"EBW85CIneG2FDog9hUjcPF+5OmC8fRKCAeqxMn2pRyi8ghiL7tB9qUy5g+zZQYSGTBgAcVBTarxeOESL",
+	"9ZzkAVrm7FHStFTVEmooeVt79RX813QvSh5n3Djb++mScguVf35blfwJXFDKBGdprIYOEdQ1p5vycmhZ",
+	"CT8b1fMI4RRq2EUVqGVat9fswH0OW820ok3UVTLvLZOau/UOkFUCsGbtl1eObAro+jhvamaTri9rv2hS",
+	"odSAQYMPrOBNyn9oySBEa4IpFL1GaQL2VF2flfzHu3OhXvyheoLG5HMIeNfKMCuL/lq38bX9hByggsW9",
+	"08bh3pj3/A58dxMld5OGLBd4nQ23cSWTtig9rR+S1Go0lh7zeu1VdMuazAqkSrkAy3q9kt/ymRHqjjq4",
+	"EbAtX03j0TPqVniq7LVRE1ZySJA0lfR5hKqOBEQ+ZylOKIfiSVdHBo7LBc4FMWc0jXSJkP3DAiep8zOm",
+	"EUmdP8gTjGesEOYPcDdqg8LftkaGv9rh5c+EctgN5/3Kn90hKj80jVKZyvZvjeNVpwZ4eFOt0jh/IZ9X",
+	"uOB6RZLxTLUUqO7WzBpF7iabb23/GuuatFmGOS//nBMuWO7+t8g3nWPzYu3seMEzQuPKmO7v9su1dRAa",
+	"zxYsj8q/yM2g6hM44b6/RynBee2wgUfU/iaV5ozEfhNHXoCbiPmIX3vHASXg0XRj0Iag4yT/hiP2SKco",
+	"jEmWss2auK9EjEYkpxzhNL2j6gV+aNN/AiXmjSH3DUcpRMwDFbABjwHd6A+VD6/xFJ0LRAmJ+R11GyfU",
+	"XlHeOoufYgJ65UybN+WvJE8WSZmIMYAfRisS3ZN4VvLF9niFeZ4TnPZ4HLBdZ3Mcj7JKB8SMSvfhdsge",
+	"ZEwSN3nDMeIJXaZEc84IUzRXMTe/k8w496xzIVlKzWud8LXGWVonXA45s6y9oORzRiJRbnQwkTvoe0nt",
+	"rO+sh2hi8nHyW4PrneC04r8tpQZYKMqHLJ8iMdoQUQ9zAbR0B7KHK+G0S0sfkU+2rUgPCtleCGDMynmW",
+	"HVg0fU7RO5IJRFJOFMCR8q6vM8mFUIqFvLeJuKNZzhRMAhawarkPKjdqxVJQ5BPlVYIsZUzJo/aqV8jV",
+	"BAaG+NrV/g7KjdAn+pSzkEMEar7uFHyHAgh+XiLSUSSGlgwxWnUUQEhfOSjc8xhKQsGE3W9/+II5rg9n",
+	"eMiSnhNCjeXlzwcoqF5xye1qMNlKrTdWvUNhgQrvJNFKocdB2RdcfI4e5W7omQQIiztaAQNSFqTOfHcw",
+	"IYC2jmB0WBPAmpkcHwXPpWitA0LXPV5wHlZ5dFDn8b6ztnWyz5PgdS44ygvKjY8KMuMEAm3DkktCwU3C",
+	"vbSxTQ/WbdWUsuXxZ8spANplv0+MyRcrfcOznnlesAuDvrHQuPLPm26W0Hveo6bjPTynoNpm5YF7LqyB",
+	"fzeCkaUx4VKHUUDvXpnGHkie4qzHPE4YjYo8JzTamPpaCFhJhaxBzqXM6c2VMkgqxAIudf+MnqaYGPyU",
+	"5SzSgfY+ZejX9gXJzbWuux1QTpkwmK2StaRkIRArRE8q7uVI+gubf8Cca69XMBGsP4HpLF6vKOrgT4lS",
+	"BNwrYyasyRym4m5tYHH/HQIsL325j+XEKjfZUHob2xsTRDM4udvHJw2zMjAvNQ/J58rkAKgh1cVD20Jq",
+	"4W0ioWjChHvlySCWK0WmPylXb7AHV0laIzpHIVe8c6PzCR6I4t6mVOcIHdi4emJSjEqguk7h7m8VoRoF",
+	"cVhrXlDVGuIIpKViJrVvjuQ0PTMMvDxny93oPKPjw+4WQgcXFSuwxeKG+r9x0smhiyDZ3FGLIAXgViqz",
+	"ooyJO28jjjcchThN2SP0gKvwqu4MvifxLsGaSFSlypRkapLVoMOFpKU5UWQrGRw1tRQ9m4y4rKTkFm03",
+	"e4SL0IR0+3sJS5SRr+QjLKfU6SY0c7nKyYMGUBuwdrh6vhY26g7KW2vo2MwpcNAvd3YAQmvInkmq8e0b",
+	"zEQDx/ozqPOCRkbv8wCUV6weZzA99MQdoW0jr92L0s6uSm0Xq8LfNCc43kxReHF5cRYeQjaU3r/1FIVv",
+	"j8/fn52GhzoKLV+/o3ESK/u7iCJS5mIQGk9ReHL54er92a37EmPqu3EST5GjOqgc5hwDCu4dBU3i5t35",
+	"1dXZaWDgg/OCHpkQeCJWetp6GbzU2fVgMas6qeSqJsFELWMSTOzsvAy4cuID7YwhBQQF9RzVWzlsmcYY",
+	"WvYXopTgB8KNgtVBSaBQwCd8NHOCe5hQ23IXQ5lFEiUZpuB/0WoteA7lQejCmHAlRKZAA39l89AT2s+X",
+	"/JlS6I6RIOtMcmqn3PkbjnC+LNZymMBQpjyWekXZNxyFrBBZIaRoqgo5oLElEdrtiin6+fb2qrIFSkVa",
+	"EoGkXc/ijZZvcv1djEUOBufwBVJt/KZBFScaPcIVkPOKGeGQ/HDBTHnIixfgakdrsma5arw2FA16m1BS",
+	"nKz7aZ0+aPGyKPER64Bmza0rx581xNwh45fptAV4MkCc2fQEjWmcQz8E5UoZWHjwW0EK4rmElzTdaErh",
+	"JFD/MoxPfnkFbRiXCRdE13w9vWmbedr8Z4OkaVGIlRqnhVx7yn8f1RdCUA2l/1LnxjkxqPhG2S5TWDUE",
+	"PlsgGMZvQUgVcrbmA5BKVdtIRskR2qmp2M2LfdmrwdOWGPYzTkmFJNbtUAbch2NlJ+h1qEvRzBdbQ706",
+	"oayar7S1/IaQCOR39We99mO/NF5wPQmjUMu7kZKFgKJSnd3r94aV9og/K6pHIlTFr9Xxc2+3lxOG6Xx4",
+	"QWiU0OVMsHviMbHf2qRzvuHyYh9CBhF3q8pUP2opqqzD1bHU7ok/nTgpW5M07p6K+81IxlT3jh4+mZRg",
+	"TmZjikfVm3YfOncuyxOWJ2LTk3iBVfudW0Xvo3UCU93PGlSP2UK5c3uGPno6ta4LWvq0kjVhhZ8V7hxu",
+	"lyY0H19zbgz8mCyXxO+afoKrzKKjV7KPzc0vmVSVRGrUWb9Jro/MuN22aLOyc/UTK9driMehue37087s",
+	"+UBuDw79Lmav1tMq/5SuEUDdk9OeBTF6CLUGUraCkQb1FEoNhD+GqKAiSVVvLQDUWBGciznBYoouF1I+",
+	"y8XZQKpRogJbZGJkLbCkJIfe0oTfUcvfwcLqQZPGzullbTvy9YunzYpLd3b72uwcJ63Ep2KqPj1yxQUF",
+	"jdpk+dr6lEeWxyiUVzB0S5qSst2ZYPCyPF9GSQ+ZqpX+9ocuWGXuX36prcbCNAw04RZYrUtO2YK+C5Kh",
+	"hB8hbOKjSUqcKi0NOVk3deFa90nFMPlKg+TJwJxi4zX2zapZvR0a1zabXuPRKCM0Bif6LtLNmgK0h+zC",
+	"A/QSqbysAO0jHQeo+KL3u+pv4dM2kbELCr1CJYAtv6XiaqbqjBuUZ1rbzK6rVX7GiarpPVHXk6p/ualr",
+	"ZYpeSy6Vwf7+0XQgG8qES1eXCupu0fEw9mSgyAVZb5lv7fbbttT07Gt71YazH2NMcuXBkWaI5OHabefb",
+	"kjazov1SkbWv8YTJVqCxtlFVSmBZvbUmSOSYcpVN1ds1e7ZOhCCx9zC2zWfyORGziMWkp8bZqT23b0VN",
+	"H+6TCGUQ9ToXDqiI5tlK8eJTrbpj4yJHH5IfwYQrm1307WnhkrnbKqOXItjEauytG2N2W0cx8IDDkvZL",
+	"fwXV1YOepKmnX4evQc19xON1QUE6avD//yF3oKfzpLQbe2F92Izx7iiOtYieTPFlO5NhcQjl0h6yGT0r",
+	"bXERJ0Iy6yT9/QptK3urJurfNCibvyWfm+q4sQsLjyKc5wnhCk8CWlE9tQTTo74UVPAfN0Y38h9hL8/M",
+	"9nJV6sg4wDNdttsb1uTe12PXACfp8kp0XubkrtgjRXiJfdWDW2m3UD9spuQ7WQfuf+A605Q9SiW/LB72",
+	"lvdDJrVJw0+EifYPbAb/V5LPt8xWt/5t70swwXm0Sh7IrAeEwcGr8nlf9Nh9dN95dDYGPuTgQI4AvkjS",
+	"Xiy1//JLUDH/alsKXgjdfPXP5rlwxH4ea/bZtqU/KE8yL9a2SL61vFY/LxnFjCmJu72Eq5xw1fGbxgiq",
+	"qREUe0J6FOTXspQg3dCdK7+At6/HHbWNPZQRolAiVpiivYNX6P5HJNgSMAYPEeb31mWkhzY3C5QSD2xg",
+	"/zLhl2+20kY9MGOJQJInPpAYQb/efgkv9ULMmMRFRjornfd3zbOALUn8BaEYZQVfVXAwlAemBOJuuRUv",
+	"4RNlK/wh+CgvXxs1axalmA+gW9C5TuAdl/Te2PH08bafmH0ayKfbMi2FnzvKjh3GlEY3343XUAhTaefu",
+	"YfiJygyHQY9M4xv5F8k+XRATDDUrtsdP80olISwJbQSTkYYrWwgN5pgmlMi78QhBWIC/oKpsQtqRc+ih",
+	"E/SsXD3Y/VLBHd3KJoLnjsA9KkDo6L7XI7jZz6rBZAszgzr2ESg+GuljMIG/KgV7P7vRJTJfRNACYX28",
+	"ffvi9XSr8veebGZzzMmr/ZHkDFgKqVQMqz6b7VhHwxbv7xkAU1WIOEZSQiW4UujBye7Nt7IO1Ouz2+v/",
+	"e37x01HpkbcARyTlBMmJJCqZYzC/BbQIfSG6JLF+bJQgphGUcbZK4tfaBavX0798/MDU8LhH0oozp7VM",
+	"9aW4ivAx8CzlrCkTHRrPvkkF9kmp9yULlPzpXiOva86UbKckJrkSs6o3QLP42v8BPpssE4rTGVssOBF9",
+	"rAWXQPbdISB1SXjifD7z3x3lpTvKE+r39w4qA7EsidpFEiSm5k11kVBbp4w5nRmlGwJYUaCwAhOOesG7",
+	"uUS5A58Gna6vHV0Dy9BvP43j/eAOtBG+bKVzKRTB6HYiONVIldFO+0vGN853CY0YuPL7a0DmjS2UNRzP",
+	"TOFAP5njdKtLcUT8ckeuk+q8cxy/0DQB9GVADZH8dkUk7b36Ergd0v3khbmwZKXyV3P2QOrcuouc9jXG",
+	"HEuLPinW5aKvy3fqaEWKXYI60p/ZqhcfEt4I26etI7VYDEx2gzihMT9COwbL1dzh/gS1D7vNWPNNVgFn",
+	"fXaamWqhNWyv3wxJ9XAVIsCCAZdi/wO6Uc+7dLVXQYrpOYx6vg6NBLAqOOpDMzeCZBr0zF3TwRaoS/MZ",
+	"vXzZG8nlJUCx4HxJRP9F3qrn3bM6AGzhfA0Coc0wnRNg6tdnN5fv/3p2iliOTs+OT0eI/Dd9QWT2pQwo",
+	"snhYrWUdhcZJrakhNtUzwVRNsCojMg2Uhnjc67BcTkv0QdfgB281XE1s123ZKj+qqoL2OtQK3py9rST8",
+	"mCvlWt9V09RaAZYIHbZW6molx6lYmMGWY7Dd63gc3Y/xwrfZtJLhhZ9fxOlvL8rHwhIcO2J57E9rbU0T",
+	"YIWIWDUOf3V9eXJ2cwOFD7oC4pfW8tH2hkzwVJ1AKntr5tC1p09HBe0507ZZpCQfntquoRcc3wfWeK18",
+	"BRUBj/ieWETtI11RyW2BrGReO7ZWxYt9uPRnhh0vbZmDLjRkGaFOo9tmftGQm1P4HD2X5aB8xKiUPJa+",
+	"2DrqpfIclfXOahs4IbTZpyfJzZt6Y2yvhKKF1NBUy5Hhc+6gEmP/Dg0+l8oMdlWZetJ3Hw//6zF1/zVD",
+	"osqQ+lvnI3xSFaut95t7Wxp571dfPauCvf8sKtxLP6qcea7CNTtanzjEqFwHfET2D5SJGK5lPP0GCVQa",
+	"Ou4dCtCKFbnqOa0wrWvpq5iL2W5HWkAraVlf3N7+U4Z5aYY5WD9hlN2t/FI9ZGBX6sy244jKjJEBJ3RJ",
+	"lTNw85T2C7gQbI1FErW63N8Mh/eoe2FtAkprBEPhpnZkY9ZYh6PD1JZ78u7i8tP7s9Ofzk4PVYQedD9I",
+	"7UnEFCn15hCwa0kucELTjek+ALg1dHpHP16cnF3fHp9fHJoiMojMzQmhU3T84/HF6eWFHORxxUAyAaCS",
+	"cjouGSXTO/rp/Pbn0+vjT2oEM758TkUMIZNY/kmFCiqlqO4a3JJUO6tJMLGTmAQT+61tpe15+ObrmkOg",
+	"3215NSaDth4OUIzQ5iP5YSKh5lKfs0rOqKAmNbg4nm6ZSrn3mCdCqNyl53VWQV16zu5JDrSb2So2R1zX",
+	"m92om1ReD7/l4xyKc8V7sasxoOxOFsAzBfe3C5lbkpDL4X7E0T1bLEaAswFGiekWpy3WbQ4MlS04nQE6",
+	"+gNOtXa+LWxsV6Wd/dc7O111lvVIXmKSXGqQFSucW8XfTAHNN6bBkkAPGIJIgpkabJ7U4KRiVsyhD1tZ",
+	"BeqVjZbQKhdKmvNfb+2Sf62LVCRZmpBatdX2tBvG3Z74tv7lOcXttVXmYg+li/76JKhXacokkIy4PTaj",
+	"s0wTPRiWgG4/3r4ulcE28Fq9l2qk0TPnG6QY/falOj07Pn2Cyibp8urs4vT84qcnKX7BxHgVn6iFmljv",
+	"k3Ti2jmZBTqjO/MN1B52nCEUk46u4HdzJhNpanOhQyk1TJZx9tLTqg+tMWXGaN+KU6LKT4Zd1F4lo9um",
+	"XsdUEh7hPB7jAQNUY49+nHKmjAHVl8BpRp80lOA/py/tzAkTNpASRDCNHNPhRYRzMkXhr5zRUDWcFOSz",
+	"CCGGnlCbZhtCni6+o2XPFHha/hGpMzhC4TyhON+Eik7tuzoEG1ZVcehkHEyEiriqN72uUW9mV2OzYJFv",
+	"ErpUya/g9EvuSbqRknlF0sxFA7u9Pr64OT+7uJ1IPnb94fhC/fvjhbQRLjrm8jZJ+yTE+uJsqXFbhj+d",
+	"3aLv4/S37404gM5WsUIVTXLA4OBHCKepAsZaKEKqaYFO1miPjG5fwmbP1+r5jv1e056VYeiU5q0hgIO1",
+	"bMGBMt0hri8NBR+ziFFp1vLei6/m/vV6pZYC6MMKfrnnxwouPVqzdeLPMqlgkHQCc5jsPA+z4yiU1Pln",
+	"YAVhEwjL/s6bV5WyhL0OFJbtna+m1/UpFtFJdVvT2IboriTEOc+/3n2z5229Lc/IkwGibqeC9FLNiZ6O",
+	"SLPn2QsndW7YdXJeHHKjnAyc7ePPsFh9/eOv+lX61jCVbuiBXMDxR3/xTcbGWGdr/PlZblhlzGe6tU6i",
+	"Ry8I+IGI8TZHY+Dm6mQNH4yfVV6rdPajbU/sYkBBKZTq5BdhimIGwT6DBzAiw7LUhdvvn02Z87Tb1PF5",
+	"FYkMVJGC7rfq9HRSShMKvwtVb23yGa+zlKAQDBA+/W44cFg1nWJk88RyL34ySsEQi1Mbm5BNUUtEd9pQ",
+	"y18qCeztykyz+3Kvf1r9/rZIbY2cqVYUnNRwdHq5Vd8YTjvudfDKOsUJ20SmYrcKg9FAZ2jXU04APhbS",
+	"ccP/FbbGHw76ZN3u6h6ztDnsq3LUcoKo9nrZ9CDKcnR6fnNyfH16dhooTzyJUZFBoxUI4LOCYxoHFt8d",
+	"6VodkXCRRFw/C0Vh+tmhYeVa+FWuZZbwWYT9eNq3qgNEDo3YUoK5QKF8J2xPE1Ye/IiYGLJ/q8jD8ASB",
+	"usMfOEVLqqQgNoFvUMYeBJR6ISfVuMRWi7m9Zh55qTIK3SzD9rKUpyZ/7fdI/oLKMcKy1PTiQ4kIIHYE",
+	"dwxSINUBPkta2O5WQ99qUpVBBTEpXm5ylyawCoNyuY1LHw2pXb908/0RQQgwIscYXErQfC0sZD2tTiDk",
+	"2nyuRjiSXZlVl9xbstrwXffBnQbo7SHOoUZ4nAsm0PXZT9eQhOb6Py7OPk2CekTUujZ/6QVQ6mUIHqQn",
+	"KxjgWNCcRGxNeDmv8r4BWlbJH/pNVv5Tj9ThtvnZ2rMD1JtQWTk6+zonbiUM1FoFSD1iPF3wAISvbRUA",
+	"1o2G7+ixba+5wkon0lDPoC0aUapaiyvz28H1NINsKU4mZbidAGvKDow2sjRiz7z/tAqLrSARLKT9pqpD",
+	"vBoBShSyLEQhJyI0ChP0cTMFw7ZzAoDfzjfydAIU5mTNHoh8Za3bQJH1tPcJdCjvLHPTRbmOKMsPeUnZ",
+	"Hpn/F+cw2h3kLJsEffb6fJ2xfHDTC1NVzL26ykY1LKlXErfbtKD78rbahVVB4zogcM94HizSQpnVBZLG",
+	"yuqEWktgmO4n67EK81rgbpwD0aWX3uegzkxe0IDTShPqYdpvc7ZGu9NOlJksZ/NUIQO1bba0qq/0o1u5",
+	"XnIC5Ugd6xyBvXVsox0JV13f/2QDG98G6J5k0GdKyp8IU0aTSPVdXB9a1jtPMb3nwR1dk/VcsgoOZxYg",
+	"vpL/0L56RYlTdJlr8YDpRodd/lQPh3wb3FH4siqq36hIjGIV3MRfbMhG1fR6GP+2N9+PKbV3cKBGU5Ec",
+	"nQazYGmqemoreys0vgQ/okovRGAXf6B+DqphmZOZC+wWYEw0dgmAk03Rh7IRyDIxnbWTmKwPFbI9v8dp",
+	"fOif5VNhA3xIAdWF7Mq9eh3svtlTe9oyDYsf4D+WV/voXfJjy/t+D0db4bw98QF9NjoL5bc88f1SspTP",
+	"cCsP6y3LUU4WJCc0ItMuiBsHI+jsM5RTcxSWzns/EVSd+22bj2ISsbihjWdZ7u4f4uVeoHvwLNwOJyVZ",
+	"9KyS3y7f9uRKSbvwG677B30DyR3aPToIcN5fu9Kj0tkO+GZn54fdN2/2DvZ/2N9582a39+DtNdB2/L3d",
+	"/R/2X798tf9D75GH1kV7S6E9t1zyzWiFcxyZcoy2MElPwK/t4uQGIMAd9MEhUIf8jfiadiBtP/M1LTM7",
+	"h6Zk6hzPppxMU+oK0R6OEnGkwKB4zbPu0jx6l9BYsgK8uMc6ewF6n0w70LjrunB7bV27PvK+xH8YqHPp",
+	"t54LDcKnVfWZ/mCPzxMS576au8fOaYDDp58BuU6o+9fdJ3l/POApowPEL/cGihDAc9IJbUYDKxGxQicQ",
+	"GT5dnHRAinjm0r9B4dfyobV7uFRO+WDDg3HVPCih6J3kU9uOg1HQIi9Vldc4QBHXTd/qIIKnvCGHy4Wk",
+	"GI0nEap6kMQ2LVasGnO15G84EoylHIAJwcWuQoKCpClHOAMYfYUWASGlOcvJHZXjgB+GUeL0WoaGHm4z",
+	"6dwFS7+n7JEeymmoBH/bafDldFeVh7CF8enLT5jmqXIpUrRgpL3l8rkbaWPYtmkwvoGJS3RhiUuCe11J",
+	"iUa8lOcWmMPv4FSqq+RQ9EVdXNtTrsDjtWimKdRWYt+nlqpjkxv78fo9D9Cc8AQqdjhijzSo4lhAo1C8",
+	"JkfanvsuNKTABZaiXLWZ143B54VA4fdhgML/rYX7f+IX//1LY7bJ3s7+66EtnxrBwHYdsMgYb1rbJEnj",
+	"nQu8sTCt6j1LtLirRdKrg/7J+j/IiRWCKebaiocElw927vrs5hZsfge0SazImpP0oWK9+nCQvgTQWVLX",
+	"d/SjJlMQUuNYCV2RPBHN4Ve4xsolrknoSLkIEt0HjpMc9MMyDbp55pAnIEVimRjH2/DtsJWKeIMiZkCM",
+	"NAdRTObq8vzm8qJTPvYN7L7uIbRTN9w+l4SMKEOq3qLEtGKP9IlSuyYh+iBuQUZHFXHLw60Dx8UFVa8d",
+	"uJEq7QtHHr3hg/a+sYVx6Zk+lgrTLVFChsInYyYEiVGGxYo3Mo0eLvq+PGNHpXMRCv6xDq5hQ2JQs6iy",
+	"0UlsDxv4SZo8ACBJTlShlF7rwva1Oj07PpU7zrsZTF/+8qo5hq9lrpHxhGIqvuGuC6JVmXhSOP/AGWDe",
+	"Dm3aHvq/1XF86GFXxvEsZ3pClsbuVjCrCsMyt0zRYeAVuJQq8dQk0DYvC7SQt/dlW2K7yC4l9+2jboxt",
+	"ctGAzQEe59z2inwGXeV/nH7yD6WS/C5qyFNUj39M2f8PJO9/dxk/Iqnln0YP+KcV/b+zyGqXPNcEmgWO",
+	"qcqr3aqn3YvhZMqJcXdZUCdPn5LWpbtlC9uUk+gm61NLPofo+uz0+vyvZxfoT1KeOXAcOLqn7DEl8ZLE",
+	"KBHfBujk8uLt+fWHs9M7+icNmwGgT4KhOUG6yzmJvw3Qj5cfL07OTuWYVSRXTBXlKTr9NrijH44vPh6/",
+	"nwItHroJv2f/78/HH29u5SiUaeGakoWciGKiMPo9IRmXzBakKY7uv62WCJrlQc94Pf1JMNETnAQT9f1J",
+	"MLGfngQT++1JMFEf68gJuy77Nw2sz9WoiJpJlm7MWjZMDWW/2fJ5ORztaW9cCkYj2FJ1lXs7uzoiH6C9",
+	"nR1fD4BA4WgDdzKlpeoj7Tghuw21xF0MQp4VH4xZZ98aXg8kaaMr1mI+0DV50HrGhVuGBFn8wZEes9s8",
+	"dz00VnJqK+HbUQl0HsMsM+GYUQkLKphTq+DxCOnWtADN4Jq6Pn+FOK9ND9IOLSgLbo3tmiHtdtUjDpDf",
+	"BNuB/nT99gS9erOz963T3LqEF34EtMQ5QdKsd4LLVqlD4rF/OZX87qWlq9oxtLbWHypth8ILAWWb+POX",
+	"7ktwWwa5B4R6NPFoKax6yUBvX5FvDo0ZDDm+WNqiU3SsjFdQrG3fX3VTVKNfnOYExxtQE+0D1SQQBBYw",
+	"9yWGtVH6rWn8iKuZNMY8LtG9vDS4JmLF4grM6eUN1NF/hP9/fHvyM4BjvD+7PfNK32fPA7EuK1en33/T",
+	"qdMXeTrcTO+ioRLPaxABIRIn0lDRl3SKjJVjC600wLzK3mO8RCN1AMFrnpVCrDqQ4vaeiG25X01Ge/7G",
+	"LLtlftiIDPM3z9L6ZGcknN4/WBOD52smsCWHBi7voML4W+rAmpDYNGUPwO40F3NEzovBeBunQ2p+0K1F",
+	"mo+0r+PGFmB7WzFos22Rs7VbQvPu+O27Y1U1I5n0zfFP8r/+cvnjJJh8Ovvx58vLdx2G0o3AQ/fNGsNP",
+	"wHUa0LFk91mAY/c6E8RKQHVYX8dxCTzYYuHmna16eO1N18WyBT9CGU507TUrhAMwSyzi9ciS+E6CVbPs",
+	"Xr3PtDTJPyVKkvbCB7ZpE0o4mpOELo2/OChdZ5Um2neU5WCYxgSnqngzUIYHJSTmCKOM5JzRKYpZxL+P",
+	"09+m6xiGAJUrWRAUbaKUVN0PA7G/fDdmlCbpTYjEje6FX9nc60aGSvtQJ22Hgc3QUU5bqh0X8t+/sjmK",
+	"yQLg+eQmHetPQ9laXlAVjQ9UUKSCHSXJbFmsJQ2NwC2QMxwKEvpOvlO78aU62rAJkBR6hKSS6sb83Osx",
+	"SpGtibOKUtswFZWrqsqJ78kGxSRKYtPFcntaQxoQ1NhmcyH29kxqObYNkxmiWtf0S61mt51P/QudanhF",
+	"Ba13tZVk0s6YHHpyDBnYlUkwkVOa6ExqLoj8t75KE9vao+vymwMYmrTFW+MdcAFNBUAIL4SlhUA+K5ZY",
+	"YflmcaY7SK7qzFVtedkuwLecJqUc0pAcLPSegVvzRu3mRBbnst84GheznrECPRlmAPTQ1MLhXHBUb2k0",
+	"HPey8iVfxzy1zuZmEdVeYZDylHB4YHhLHX3ZZ2Ulvg8dIl8SLgJd5rVIHsgIpcBfst+UPNKipTUkRkbm",
+	"WC1ldVxh+d4IbX5cyrle2hgTQLGCLnVKDz8ghR16Xvu6fGh4JE1/x1fnAUh8ENm60jHDYnWEQpVUA8Xt",
+	"IO4CFMYA0xkiJfZc6Wjif7mK002CiQ5fTjTu1gPwlejeYlBMoAUwEQrFAmIJjWwzTSh5Wkuaf7T2+cFE",
+	"Xl5WCC8vOtGwONJSg6bnTn0PtCsN/WzKxnZ3X+3t7XdDPUv562+Veq42ZlGIIifu58tph33z8v1OMdX9",
+	"eUQvBvIAuWaKVh/xxqABERpnLKE+IMzGpuga7RxwuAraXWs+Z/GAvryu4/sXH+TnScqK+AzWA60SIDuB",
+	"yCWM8bwNbx7h9ouomxqbsv2I3j+k6s79JakPbc1Ay/x/ddPg6SOEkTBoF1Q3Am0YuLHWtemLodbEXiQx",
+	"dO9Sndz0QrpBkAxel35h0I5CgUv1xeY2xBmhcUKX/UtccsIzRjmZNUVmLaivuQ+2PQMcpif2OqQt4wA3",
+	"irrgJYLekLZ33gY9zgAVunC8Lvam93D+qfmNUBJ05/pkUKGbZndfq8zNmVMPLaFyNFsUFGqiDF0XDLVc",
+	"gOWl+4XDPQ4VYwjB07KERLAiO7qjoU1hUj9lmHMSI/YAjYF1tzZ9qvAAoXieOnIPMVr1vOiZKd1BLkIh",
+	"Xxk8DPs9ryZxtk6EIIrfjgjBPBCfbNkGPhjo66jCIgx8ucodhwLMRFGR5wPlxdBQd41OnQn7SFMf0blQ",
+	"SSsDNQOTf65i09VzIubU22ZdoRA584L2fOW6aMjjcn4fWiGoHWwmu8pxxHl61S35gOyDcii/Hay8gdIu",
+	"GOG8S2KyzpggNNr4wT4+0uS3giC8ZnRZhq/lask6EfxIGSEpjmz36DThwvqxEzFiUnIT4iIl8WzB8r7U",
+	"vsVj7a55aZfGJ7jgxK9Maeh/Uy64lDqr5KyPWDUUtThPgmQzy9AiTCOSauamDaEJIFbmWLDcz+Y+Z3LG",
+	"N3iJ+eCgzDqzjRjaNeES+qjWEkd+VnmdQBmVR4jpRqeNPKqOde1DP7L8fpGyx4Zux/VjqT4eOIuws/Qe",
+	"1+csxQkl8bFt4zzEHdev9zNeYj08eKMx9QN+ZCRfJ9xflgL6nLRvAEp8TpAubZBmT8yqHSQadgib9tPO",
+	"d8x0Wrfm8pGOamVAWWy7sicaGA3o31fgkTyQ5q4NCmkTc4JWLI0bKgHggRnJWLTq1avEvGFt377V5b6G",
+	"aJJfqtIQqR1tSsUGXBpg3CxYvmRCgOu8+7TgM9VFBXqbWg/rRpDs61Bx2cH8S9BiTJ/gNNVXH0qndec9",
+	"jhY410UAKMsJeDd1kpLy61ncvA4UNdMpvbuKwp1ku/+jH4/RrEXNICgvlGNvVD7beFCloj/4mJpsvQhT",
+	"yRZiqL2YKwmpKtqhEZmK9feyUuos0WOszFMW3VtH1/bNd5sSWUj2atObALKjC06QU88rZ0MoV7UAaIkf",
+	"CCqyKYKsOzXQn0KI0lW6onz/N/2vWRJ/+R58kOG3kEmnfY6Ql1xeSJKBmVFQ2CyScgIwAb38AVb8+qJV",
+	"FdJeYU76G/Rt8IXgfVEPBIiSRwKtXnLeP24vJVAjfCEln0UDUa1wJs8DUFenLV6OAZhKRpb0okAleYZ6",
+	"JgiVaqc35Tg1sWppzSpoZz9CUqIH6LeqXujY8hAUAm5v94l5RblOuGbtvbYO5IBUo+SFM+quUS+lLaEM",
+	"aOUVmgTWda8OSIX9zL9FkVPlny/WHYpnPQNEn5vjnDEo1uXEnCMzO28vRGDZno+ZvsVJOrYOVaUugGC2",
+	"Dk2vw9ifgtoqTqw7tTVhuaBwJ223QPI5Ebbfahdei1JfYpK3aDztk1SqhWD3hA7pnVLkEeE91nZtn9Vh",
+	"jnjGCg+juT3/cHY6u/x46+a4q867fj1Pavok792QxGMnqLet3J5U96K2seY0vfQnifZkRRSC47AcHlBs",
+	"MYJvauhozdy3KXEhv2PM6C3uI39N6LI8ym2u60GYfCvndYhysii4yuh+zBPh7e9fT3e7nwTOlOoTaN+o",
+	"cfis+gtqt/z7U9mBWlusX/62G+y+/nJ3N3X+6986dfCe6xqzpKucgZ/KcXskHHGRQN8OghSZfsOfkyv9",
+	"/vzid76q3hNieUROtDPgXy16nNvSxDFeWL2yxl3719qtQYsnnBAqLdnfwZQeFk22h7kVSj52MoYSgWKS",
+	"ERpzxCiEbUDPUwxnhU0D/DVBG6LizE6Fhn+9XiznikzTnlmnE5eag5yCPPM1Wzv4MJFuhbe1/WW6pkfP",
+	"Vhqw94dZT8+AzjXsUFxVTp8zrmPv6xmqocqta6SlZLkaVT+MbaKOKsWL2RRdKNUdDnFOCAWL31fXEydi",
+	"BuGOJrTgTVZ2e3UC8uXf1KcTwUm6GAZVLM+24bOR4x4y9YVrHBOULCxQsliRtRSHMfRXSCiCxLAjC6CM",
+	"76ht+gSBwV5GcOVa+yatGjHPDJG1U1Gcb2Y6MKStKpEX5BefwiqvYf8L7piJ3mwRsJ/kpmiQROtZgd0U",
+	"8vYTGhv3h7rcCZ0tUkOF9SEB4CaCJrJ4I48joUg9DW3qOEGsEMArVFcWjWFfHuacpNKeUqCM9u4r6Hh5",
+	"rCrHAegUTmt7h6z9/JxbVO8FqAhZ75PUG6AZ4FZ4R59raahW6MLQtj5V35WHLMhB/aO3mmcmFIXXqrMl",
+	"jBB6UANK+quHQFPtUfWbT2v8eeZC9PqRpTlDa0w3plykPdFMt53skWeWY0FmGclnCui/GVgmI7luBhCo",
+	"TAFJn5TFhB+hME5/m5rGnzlkJ5aoz4HlEvCYgv1wHq265FgxT0nF5TzdKSeua8nGAMX2VDWAVtyT/iq0",
+	"EmHont05exjkRD1cZXHDSMxW/P+DUZ/OL+61DZd5/D+JZCW7Y9mszwswsxvBMn+qw8+3t1e9NOetRAfd",
+	"9kowhBHUykRJhqmYomsSJzmJBNfdJB+gAZYKgG5T+xhNtkUJrdntlze3tb4KY2vcvTUvx3OA+SEBWgmR",
+	"SSEu/5d7i1/aNVg5vI/l/ExwKlYj6g2LSq2It7ylP2TLzwTnYk7wKL24dJCAyqKyKB4TsfISg/rOTPKB",
+	"/AGnOtW6d3h43QGkpwLTHKI0gcpZs7Em+3UNqESFl5U1fLp/YuF7+biNLWx1TyZCJHTJZw7oZY859Apq",
+	"fIJj0J/2HD+49OvfDxqOxdlyuwWtxDPOmWg/vk0u/nbmt45DDrFHaY7lqrXTIyBkmXgI7+LUPjZdQOPn",
+	"3kdt1w65ZjXQOR+iDSe/NTY4TcRKGV0loWrjTy03kJJYmNQTZbRhDtJNYO23Bkj1oV1Pt0iF/LZ90sHk",
+	"84sle6H/+CtndHqNHz9otCKXDsbm1YkaN1nhZ3W4RisS3UP29XP4dyzrgx6YJg830bm2R7p2QJ6PmyP3",
+	"d/H7Zjlb5oQPsHqvC3plXvK4tpqWVvabGuxd1q8+wbV8TmPy+SMf3t0FIJ2Goh40Z6kEEx7pnLKBA4oi",
+	"SwmfLYiIVl6Yz+SBIGAVcFN4As3o4WtIvzS0UrL8ak58vPaMAkaj/iB8KSeiyOmoTxWQZLr9lXcALQgt",
+	"MTlSD6lkGc4AYx5qZKGz+HKFdLQcdA05o2r+lmPcPODUV4kCkTYFzUmJdqlEjGq/ApoXSRrL8VUc+gjF",
+	"OcsavuFPSFL0ZFdrJmLoorrjW6fuJW0HC3BwSxP1XtntX8o1KVekSedLnY9JJ2hHTARO0k6YojKLppcs",
+	"1St8m5A0bitb3QKZiVRynp6VbwOdoq/G/RN54Skx2CiENjXUtoO8XSg6v77g90n2gmXquy9ADMnFyK/K",
+	"CbL5cSnYhrezHlYv4MhQT7aEU67WENIoS6UKGpcZxP0+3h0f75SQHl+C8ol6nCPXVz8fX5ydBuj67P3Z",
+	"8Y361/HNzflP8FcNsOFx40LuO23qNNgEhqQ09XxojWAlNDusDKsUmG6EtpY04ZKJ94JY+htRe+UmdvYD",
+	"HyypvavKujV78y9s/mOR3n+VqKAe28mxjYQPmm1kUWjMKOlJ28PrRxdJKrpda07tSc9cvjSh930O9z08",
+	"B+ZQgypzXVA3Kzll7J7ECPc1yNtu332SZb5Pnms0XMZQKi+7wnzUjdwVSntZTAKKvA7lPZdx/hc2/4A5",
+	"t46BIfa/r/TSBkCNZW92W1NXuRduWwmHWM2Btlytsg7DeJpOji9Ozt4DttL1Rz9Ys353TMLCyLvZ6Bu/",
+	"gXx/rTIqnbLNU97r3vyFza8L+lY9WyFGxyd44Olw11QBoj/bcgwjmPK8SO8HcWTgpF+rFFbNprMKVk/j",
+	"KicPCXkcjClvmU2PK6ufniV8FmE/x1BNrgDJU4BfUSPxGs25wxwor+P2txoWf2LskGhTdpFryQQH1yY2",
+	"+WpxQbRyZsoTWVmACQCy92Rj8k3uqAaoDxcsnyex7gpIySPS+DY3786vrs5OpyiE6qbwEGrGdGcLcEJF",
+	"0PSA3FHb4zXMCRQJ6tFYGpvRVNUciU3AOgRMkvDQ2zCwUl+s5me65UDmM3xjEkwUrkkDDzqtFFQOYUL5",
+	"ks8UUT8TrgTYEDfwJPrT3s7ezovdPVTQlHCOwn9TQ4SI402J2x/neCG+dcLmBrrtjlroBHnuUIG2SMQU",
+	"nUPZCWVCdQEGV6gaikUa9e1OpTgVSSpmiY9d3uM0Vl5VP4eMJCXPimyWJuvEV6cAnXjWCV8kOZmpgqIQ",
+	"mbcO0Yo9qlgiT5ngcgFHaAdE8a7qf16NI3Y5FCK2XmMa26JEX9aO8SbmBR0DexeVV9JfOXuzwrlqjoPT",
+	"1FEhTIsTee8SceT4yuA8ywfL/e7sSOtOJrMMooOxbzOVkTqreWe+acg/w/FMxYibawdx6enVBUVoTlQm",
+	"C3YLlabok7tfGj1ZpUTdUfANQVFrzJqyWDRPmg0uw4Y61WHKvLvUPp1uNaaCPyjfqyr+L2wOFfG3ebI0",
+	"pXj9lPhfE7m/3kCacsOD/co19hhnaF1EK82hE8Hh5nYgHb3a6XN5y/bKXeaEenCcAfJ5ljLOSUPYEHiR",
+	"Mo6BQ5qkq5RBXa/TTkrVQCDM0fvLm1vDtUCyqoAaCt1qw3A6tM+U5plLaITeGOaUlguGMzBT1bPcYroa",
+	"q9I7U2kYzORYUmvmMzhcnVHBO2CsXu3sv+51vNX59DGO1Aslj2p0sEOdW1wQr5fqdkWUjqF2iS1Kn45p",
+	"WQpkviHCbUxM3QfogFrBDBeczFosUnjAo15ewDxUFgXkXFb6qwHEmJexqfEGAoTAKw24Yh6/nnoBwQuI",
+	"szWBPl2q5Ixrb3jPT+cJyxPhEZw/J0spEWztZMNteeG273LoS+l+20A5mu+HzdgUu16eDOO16zXb4jdE",
+	"8Jqj2Mhb+YilwN8xDQi1zjwd3tdKGROzEZzSNvrrsmThOfPCDAr6/XqOwRnWcWcpClRLKBsEhfsGKRcg",
+	"QjSElie/VON+9JjejXlUvpaRaNbYKVTH0HW6PajSkm5VrIiknPhBttoQ/y5VpyjN0nU2CYhAuTxzwLTJ",
+	"TTScZRrMoI5NuZWPjWnR2tGVta0Rq5uiALZHtMJ0SRQuzNktXvbylPncWDpqVnqoKudc6kqWkToGjP5C",
+	"zRAoy2cN7qVHb655wpy97HCLlWblKAfXv7ht+YeB+C9iIP6rWHPjLTNf2sAa3xOjQXJ5pKqM4QiJvCA1",
+	"jeP5LLt/ZpPtDwvsX8ACG8gS/9D5n6Dz+yt232oCaq7UPfCu8A8bomJD/POq+/5cM5/6Ozxzt6LVjog1",
+	"/srmM0evGRJ1dII0Xyv2WJ9dnyhkOa3LRZ905up+9PTE+pVSg11X1i1ICf+IOTiJ/PhIrZbxJ93sNynB",
+	"LZaMSO1lOsxEq3ymc+OuTKu51o1bJ9T96+4f9tIf9tIf9tI/pb30h73zh73zh73zh73zh73zh73zLPbO",
+	"U6yYv5ba8B/e+T+0zT/St/7HpG8NVWD/0FH/0FH/mXTUP5TNPxJqvk5Czb9Sdkwd0aKaU1JJ/RidQtLp",
+	"AtVK6AiPup7qSFe6UX67iivtVxpW0q8r21YFl793JdO8N652U4aSAxQn/jLb56tqNsXE3jYRqlrWoKTC",
+	"LKEsUJc3Q/6ohrwwlbQ9KwPlrZj1LQ+8LqitDuzTbt8cEbRFby+LFGzULIZhFD2pinkSNPeBNwsd2aHW",
+	"wLeqLrUrzFGqejUZFIjWNm6+tjV+EFI7St/mGLZh4rj2sFu/lJ1XOjvBBDZX0m0Q2avrCqRfS+E2ZNIl",
+	"NswwwqhuatBZEA50MiYzb7tpZC/Q72qryH4eA/3yLy2dlBcIAyYwUCv0DuIK40zhCqkeTdPtdpO95lxr",
+	"Mrll6gFZqBpDya4pe7TEksi7sxCIFUNywL9qf8oKF3QqlbWQlzQTq4aPAHWWxrO56nlelkcbpj6x6A1K",
+	"4i+SfK2ATfR/wA8sz1ZYPZ0TQClS/3RGUdWOMwuMbv+kvlFEEWDauH1Sy6YcRncsF+DY5vpbC50Km7Ll",
+	"jC0WcnsbOqya7RmhhZSA1X11ENuls1Xv0OO2HaZCqH/yFX4erIbKFffWTuCUsxLrnRED6V5Aq+cNWrPc",
+	"H7qv9i2uF4gIlFBotMl7N5faEpWetAq3MXgnt+9o9v27NKyFg44I5208y7ZG1+3LIEXT5E2AOmfbIBsN",
+	"VHkJ+jMy1UNnVsqybRFr/WNE8Zx6sUwvoWcPqNZTu2K3uDvffZV+v+uvr+7XSufRs+qTxVPx2Q1VGaXO",
+	"ryH41/ieWAe0J2IglfyWpu+QcUOEtB1KZ/4hCmH0MDD+ZAU+nHCUxAHI/gDpewK4FZImuYtwa4hjUt6n",
+	"Xzrvbw3e7TOOBFwNCw8WfhciLOACERqP8Livbd7P06MnAG2tF8dLeCYAyYwZXK8MixUoSWKVaAy5AGGF",
+	"2sUjnOJ8OkahGN8XUgEhz5z+kH1vz3UhLfd5Y4vHhC77sR6lM3Lk+CzQPdn0bKkYJYNdDw1i38JQ2Yay",
+	"3j6xFbCv7WWZHo794Xh62xpt7QlvDWjG36E5Yc0Kb6jb1FIPg1YOGOe2IKG/SKt0JOyY0yf57FuWN6N3",
+	"drQTLIkr2LooDTdxdO+jFtj7IYg9vjmBIfXWggU5g+xvd0tym5/9159/+fc/T7/7t4lfT39v3dIjm/4Y",
+	"xP6XexC45IFilcDcMRLks7Is9VN7BwcoWuEcRwbW37tYU3M/ck5XWKy4KsPGArqT0CVHotYlu/LJEibL",
+	"MeeuP15cnF/8NAkmJ5cfrt6f3Z6dyn8DHNXZaZPpUw2ftKPpCKbj2nCn0oSgOVklqmevVODl35WaCeGo",
+	"qYoYKQFuMXAA+GYDRd256bKFXTAdCP8wajFydAtZ02gH1Iw7Gpqge3gIgWnn5wCxNLZdZwMdYQyrsf2w",
+	"iqEjJwpIU/rbkzIXoGnnrnDBn9h0rDNbp4GxnQuVocxoydGgl04lDA/m1hNq0xsu95WLljzQxyiFrs5X",
+	"ECRNuem1pQEy69ZqQUVHa4Rt+PItyHJPswRuUJB9Te0j7dPvHLphf1SPiq9KGI1fzovRRbcDbM3nz0nj",
+	"GYnEzFHHmuoLhakvzHAOxr8U6ynOEICX8151ho27JwY7zi8XAINc5IRXrh5E9ZAJYCYcYQAOA+aUJvRe",
+	"edcBz0sj1d9R5egKTPKTc1WkuspxEiu+a9KgDKT6YwKNWwRakTRTXK1WbUETkeC0s6XE8IijyvHwSA0I",
+	"1koWz7Oc4FghdyQc8RXOCTSQyTGNVZf3Hle43h3fg5WZUCkGlK2o0E0SGqUFhNN2daRVHcfgqLj8+vPv",
+	"3bpIRZKlidq/0cxmcO2N8fV6/UQ3UldXXdkSmyoSpThZk9gBgylxUCTdxYXyHq1IGqM5ju77K9dfxxgc",
+	"yM7GQUSbl4bE9CoxWB9+BBY6f7FMLvLDcuAHnKR4nvohfs7t2ZhpDvbkyXNcJGnad2HWod8YYa27/Ifl",
+	"5lV6U/Q82Hr65PDkRxf+yAF3lBcjL6gBefSavc+Yy8ioSGih3PawEbOY4DhNKBm2h9vjjIHirgxjrfXq",
+	"vp1cXrw9v/5wfvGT5RZcdR4CYSb3TkpKTGNXzkHHAugpraNJWoAbJf3i8uIMzBszuFc1/1pBjvS32YDw",
+	"sfY7CJA5CeG9fEu9GvEr3ge9+O07M16s17ppXoODs280w+3q70nX0NrOzA/ZpdNFHlcsJdJ0lgrawt0C",
+	"z4h1uPt2s2GFdZdgm8PNN1yKjKkf6JsmfDXwpHvuVBKTdcaEyzy2sQQrpbWDcpRUXe1IGMDhDQJUMxny",
+	"OUvk6Q7ZrsGYgylbzpp7ynimxpYzGNrj3wOnA0EpW6KEO4lTpYaiO3jHWOA55n5erXJ9LU37VcAyIXj7",
+	"dzfn1PdraTF3bFLZVcjJN33mIh4dpIuywiTvzgQTOO1pT9sBEgYtWgadpfvyY54IMu7tjOD7Wc750LeH",
+	"tJ83WQZ65d6TVU+wxWyARz1nTLSGKZT5AjJSBWqBkR4ZP4+1D5VdaW2ablc+XuJZCSDv/71vWEA+W+tv",
+	"7uL96yza2DjOPaGDlIkj6/ZUoNuUVJKuMJeG8oLlAwLQIxSaMRGHauJvD+ITkKDfoI+IMgTblbxbFliM",
+	"QbfrD18nckw5CKJngLCricGtXGIH207HR8yO1EmpZvmU6ceWA29zRytCt2V2A/Jd2TKmqu9UJUVFLHj1",
+	"YlfWVS9+jbm0ge3VbeQO+D2rGw5NDYpJRytJ1UaS5Sh8f3lzG8K/bs8/nJ3OLj/ehl7B2uZqhQ2QB9mI",
+	"JUawqTJr93k1NWmP7rtu1AmjglBxSz4LN4O+PflEt9Na2yZW5Uqaz6SMhg3rly11l98KeSMznOM1gd7N",
+	"umVBmqi4iC3968AKqdn0fVojjkz6NNRsEj+GFeAJNiT3zNWua26QWNKo5DEj0jSUXWWuRb2Yp+Nla3cM",
+	"2wD72pAdAObWVwUsu7JAHdd8M1snJuKgnJUHewevunuTW920FznUVJ4+hOcoI70eL6XEoB0v3xuy5cDd",
+	"h3orre5Q9sDd8zTA1ZJv0OiOVtA+uOLlvRuQNvCy3yHENJLvjLCHXNNtYEHgP3kcrFNN/1TmtMcF0Xnu",
+	"lSGfEEa+LsYiqUlxN/DufVXsNJhPn3RLywQaPBnY1EXTmE9RzCL+/a9szqfrWCfwSZG/ICjaRCrXyvby",
+	"P7s4VakfpnHjJHDyQUyPx0kwufl4cnJ2dgr/VrXJk2BilTg3XySY6JSMpvwHE4BxKwrAxe/k+sM/84I2",
+	"jXHjFGYOyiVwCVNvlSFm2K9EbdeySBQkXJWKYi5mS5x5/ZePOE1fRCmL7lVGqS56Y6Buks8J9GaCPBGo",
+	"f66mpx5CPAACnPKvhMaASQFTwZlJiDlUoRmBcJpW01BMCgoMrSswvHsnV6Cv/IBVQEY0Eo8JJOeAn6Ge",
+	"XiuV+jkTq3C6NS0urRH5mz+NlvpDihcMiSS6h1hJrur7B5rzrcMOjWvJv/+37i1Z0xaPL45BWTxCH29P",
+	"hhZz96kvMtRu8OkhGdeX7tGqXdY4kM58V2M1MB4nxbt+kTaa6wBlV9KnJVeYBJOzv55dSMbw4fji47Hq",
+	"a3h7/X8nweTH45N3b8/fyz/dHP90PAkmp+//o+mi33rTqz+pbnFSlEExAlR1OU0my3RNdEw37i8Rpmiu",
+	"MnrnGwgKuFPXh2+yv9eYFjhtmppN2tyu7Nd9EUPrlZJs2LSF4ykT4WE1Dj5FoTSy2GKhflFV64pG72jN",
+	"ip2i8J5soG2c+rtcTVNqMgqVUx+YByR0yf+GTDil1MEPJkoit0eqCJJ6USiKnIaH+jfoNKc6Pa7wA/R+",
+	"VK1eQrhsYXBHQ0JjmL+NuiQq+U8+IG+xslPU4DpUB4Jv6yWepIQKla4nRUP1gdLHB4OzrMoM9e5LNpgy",
+	"4D1qayfBRPlu1I7Yxr7QKzynpkYNRnLq1LDxPSkh5aOG98aUGmgrvieYEyvaBxfeohXBuZgT7QeNGS37",
+	"r+eFp+R2q3rO19czU2WRNEY4uqfsMSXxUuUa+ZXB8REgdt+gph7CqTaqn036s+RK5bVi91DciZG0xY+g",
+	"FsP+LhgkqOjKwelz1tVaRx2797LV92zZzw7aajifkIgoVpeyZWM9dd2v/HJv0mWUR6uCeo7imENmc90H",
+	"8mpvd3/fm2pR0PvZHHPyat87GPgza6O93H9zsPc6GNGrvH1JiihtbLiXK4D81r53O/4OxTnBniIlLmKp",
+	"BbRoA53coZIh1MvudunQbVpe+qXdfdlqZi53oIFkod9v/ESaBc4OA21TL9S+6yPY9iWb5qi2nekqWa6I",
+	"6RtbGXbr/DoCDfbDvpVfsBO2zgjluN6umUpd0CcLrirm4QATdYX5TE7GX1oB04yKnPsUjitdyUM+40ik",
+	"G6V2hGbA8MgEsxeExHAa4GDQRXg4fcQbfxpEpn3w/uQmhTQEUwqnnTdSjjXjyX+TCt6D91GIKs8gjdvz",
+	"9TRFYMGrs19o3DjV65kf2SKM3Z1gZ2fHQgLC1qh4ddgSJNziLjvNE2zpcGwORO2Rs55wim7BwyJPCP6S",
+	"0CVIu0yqM9KcB1tKns0d1WBbcxLhgkNigmDsXrVaZ3R5qFvrNXRS9gLA1ai/PJWgJEDfTbjK2Twl64Ec",
+	"4PrtCXqzf/CDR1ptZ3DWSxQRRuAwhayuNImEMjn1GxreiRVpLGU5jiKSQVkw5YLgOACTLEaY31FN/WHt",
+	"m6GJh5j0ALVj1j3UYKtpT5ADm/lCmtsvWKY25QWkG0qrSW/J5xcsl/rm4RtwUPriZTcCz1NypDFylP2y",
+	"fSOdoV7JoUDPF/1LQk8Jjt9DltmJftVXGQoak9pwY1hVwE1UehpkyMBOT9157e5AbEVgf10dLuEvVGK3",
+	"VA1bF7pvQioeEjmDiPM64WCyLFhBY8PptIrbu7pfk/fbhKSx96j1dF5/CSZy3bixtBHqZi1h2Vk0LvCg",
+	"Gu4cepKeI1QQcKfv/2N2dX15cnZzM1MeO+uyKZMNMbcK82P1HHc1oyBceLMPnGd/0JGNglcDQm/eOHx0",
+	"3+MKd8Z4CS4WkTZsqrw1UKbM8pgflX3XF4pV5huki/a9WbXOd/Ycl0tdWUkTem/KK0hZp2wOU86hmi+T",
+	"Jy8AF1YXYTZ+dLfB96IWbDfPXhyHxAITNXbOooU9K/odF8EfFIS3PG57G6FC/Er9jhKqN3TO4g1INijN",
+	"k2cHvMUGp1UhgFRHp50mlvl4UA+pN+wMZMaNMbp+Zo9ogQ06q7SxI7Ymz2t6ufnp/S6/DXf9EjQhIwDK",
+	"oUl6SDQM1VQFyJ6lOG6NP1dSBpzbXW7972/DOSRb9bz6XK+tNXudYKrlXvzOdpqPyK8bPCLvSCaMSBwa",
+	"VXyOesQt/0xg0WFVES9wAaWO9ZjUF+/SNdTPmJkOwhioQ1/Cu7+0TYkM5cVrlvsloNbywd/Lm7xila+2",
+	"WTB1l5XzZqDm0LCsXMNNDMOt7BEq1WMfR9rZWhHYLdCX1orrUpj3dvxlYx4GqmME4E6FcnqjHfXSJPVK",
+	"vDVmrsIjNXicZTl7wMojm+Tedi+uHvHavtMAN+4uWGpwc1bQqLHggnG1yqAEBY6kZN6qxethFbtf/kFV",
+	"beFuXF+9WSfqYXep+3aMWYY579yag2rplCe9uG6IDa3lcQ8PrBwdDRy7S/sq+Dl2ClJjJgI3Z19AruOc",
+	"ILHKWbFcGfChHAsSVCoddMC/ZyzUXcKbLxZn7wkbcQAZbCbNsY/mUzOEmxBJXPqQ27XE4C/pIKU9+egK",
+	"p2LWHWf4+fj97dnpIQpNvm8Y2H/Pcmk+hDoyLu+h/kunvdsn7FAxL6SGsPD4ypSJyLVpbCrLVM68AF0W",
+	"CfaUm/7a4FL5eIz5uv4kTOKoArrBaERQaI4lfMpM9nS1jdYA+RMIUrIv/c9e3Osyj6sDgBNE3rNZZoHu",
+	"++jVNT9DU02s+6U3vmysYbd4F+x3kpLIGxG0fQvCJOZhBde2rJtSODjqEj/hFCUnMOChPi0oyZGyldEK",
+	"x7pTfmysyiRH92QDswNUrwYo6Z709GpMUYjLn3f7VohoKrrRmf8VlwgXLJv11p5uBMsqJysXIXC+JJ3V",
+	"S6VD6VY9X/cFQV2H3IIRPHp3b0zZibsV+4NqUAwalnIUNVagtFif7rcPAMwLeFwL9oHO9IAsCaywO/RL",
+	"w+Xqyz1vNQw2yrEpEqmzmKoGZJiYkY8lNfkUT6Nll/zckZda2XFAdUuIX6NiahnUVpFSluv0wSirmgQN",
+	"Bb7cqukAyGW81NjWb0pTBKuAAaOQGaEb6TgJIyYz6fT85uT4GnIgz24u3//1DP71Hx/PPsp/nZ69P7s9",
+	"88b8qmrsMB9TWbmXankJjrFcDRloZEZp/Gl6Mi1YdORCoAWTu8kbgJCaObo3WlptNNWd0C9lrqvdbH/u",
+	"g4PwZaBclAZg7A8ktS1oHTPflBmR9Rl6XDNdjhlA4tK1qg0dbhhdSup5xIkAM9IcAihLoCFJa6g6t/aN",
+	"e/1qvwvFZaswSJ5Tyx0Y47u8pLDLILWlUgqyOYS8nhCnaejxYo6w1JVR3RSa0VGGhENNVrXZl1EX1E5L",
+	"Qs6TSIBmukoo5ApoNG6/u8NrO9c4s8EwI1AWVnCBtPUsJ2Db+WyPPcZ43bY/a9R2e3tlAkLcIIAEKCM5",
+	"opCg9Lo3hb3a77qVcb6Z5QX1RVXTjYo7+1fezw4rtYWyLsgaYVuOBmCviNF0c4hOz45PyzvGmH8Wie+6",
+	"7sp7qqP6eoTeThnrH7ZVLrqPXj25v25C+GEgOVMqsTONZmQnzUh78FJrdPSLA1TMD08k9/3p2c1thaj8",
+	"ZonfapOEqZ4JFAYqhtJJ6PEVxulvUy2hJNsnofOZwKZgwGNyRyuPNjB1yy6nO7te9ABjDPXdHHh+e1uu",
+	"NbsoY4eK38wLoSh12qPC5YKJUgw7Yey+2emDtfqKIj80RqxVeg+JuJczMAF9E/BUH4T+gqVudYTuExpz",
+	"FN7jxT3W8mQlRBZOJ3UzoeVjU2QChVJGoz9dvz1Br97s7H2LbCtODU99hHAdGsf2AVhINo6TlE/R7Yo4",
+	"spusOUkfiMKSA1+HshX7o/076NnV4ridjh4MWoq2SXPRI4+mVnjSmFEBniillkOKK+ZI6+adbqYqKlFv",
+	"d9MehH95U+2syb+Apfap/K95sobYzHInvXbzU4zNg+1wMzf4A86WlWaY87GOUx9RuGapdUjwASjsa5Wu",
+	"qYl01q1tHdEWqfx4+fHi5OxUwZG4V/zRJLOrYgNe6uGu1fbp+PxW1andHr87u5AWmsL5svVpphAtMJ9q",
+	"M95GnM247YRInfzi4GPt7P9iB+57OpdG4/CpDoc1POSEQrpGmpJ0iq7Ormfvzv7voW7zZi1XeWz3ZKNa",
+	"GJp03TtVqKJRsyX/V/4SA2SqRSmkZZY1B8D6tTMdmBq3Ni9Ux6nGjptq8Yea+iSY6Am2HfmV7agwJFum",
+	"ouM/RUn/51fF+ihg49SdL800e5WTh4Q8jquY0csv80a1+2jbGtY+5Nk92XBfYsVGkbu8QFCIlCWRdkJi",
+	"ChcnRywjtKq7aHDNNXgdVmT9BA/1qy/BZL6ZLXNWZP2VwhPob/bj5gKviUch/HGDFgldkjzLE6rzbfd2",
+	"UCo1QWUsV8TsfDMrE/96f7amhsw3M9i9sWPsVWNQI7cTVA+8znwZiB8BCF4Qkwq47q1GunmazbkAWxpH",
+	"6YK1m+MctrvvdtJBlWBbeH6DNNa14Eg5fblG3gQGBBEW+d9SdaqED490BFRBTessdlV6eUf/FDpR1PBb",
+	"kOam/hJA5eMjZFsOwK+miFzlujyQvMrbnXJ1Lfxnx1dX15d/VfWltm796vjjDYh9NbkhnQ1cJjSitrxk",
+	"MODSrPYNqbXRcKPEQ7ymjp2TJxD+WpTZ/3s7gQq2gkXwRP+pCWr7PGsVB4iqCPV8c7QzpIX/G/CAmmuG",
+	"6jwys0nHV+dlDYDUXSQBZ1isjlCoNPZQ8uOr49uTn121MsMFVwm3kkTLuk+beWM1/gYCgtS9MR7bsqja",
+	"ZGxanfe50k1//4zMAU0r/iHyKOWhj8kkvCcks/DK3qQcKNU2CfjyKcQF3nCpCau2/4+YD6t3vTZ9UDoz",
+	"PC1cfVu9YYmwPd/0RM7xX1NBaK/6t4ZwDCRFIY6XIFPwBqWSoZZRL9UEBufRKnmQ/C+haJ2kaaIDPdM7",
+	"+l53UpVya+fQbfEKlQMkl0o0xxt+hF7sHlpP4BTZBOoUCzAzdMgSHkbQc171yk9TPUHNbST1LVL26Ouj",
+	"ILcvJXJfG9q9q5FMxEk9285GX+6+2tvb3+akL7zXVjHmHl9XO58ozHKFLfCIN1N0C6E6eIQSyVCFPmLl",
+	"XyNgk+jzeL6JtxLXmDsKWvlMClWf38r6PpX7MTdfCnSk0lCJbRBxaNasiqJg82zNXukWRudCxZ7mBGWY",
+	"C0UiYxGQ7AaM6OCgT6glx8fQAgTfgBvYcz1CO7ocLN8YdIGOtt1lEGqbp/kznQ2bVPOQxAVNkQUz0ziq",
+	"zAF6bcMLqm8zepSsNCoE4iuWA1SOChipVoz6jkL0bVf+2c9u7XPe62I/Dn6Mo8rt56ZN4ANUEEGYAZYS",
+	"SE3QAAr2shzO1Os38u1Ov4/Z6aA849Y8bpFvjtN0zBUaHVj8uwbW/md4Wr60nPW1xbAeUo1QVtNsOfmh",
+	"Eq+z1C5zfDVDYprGx9NU3KjJMJzWnQl5WaPQx6Fa82eohgNxU+n5ezc3BFiNfkH5faD7OOeBpOIFfkoe",
+	"5O62Y9edWHvBGxz5SYo5b8BtorYyTFts0HBqUXCcgocKhJz+Yh0dSbVRp0RIlictIWpxlQFAQmpWM9WO",
+	"Ipgk9AGnSTzLCc8Y5U0Gk8g3o/pQ5mxtocQ9OOGCZArnZZlQOCDLhMGdQWPy+ci5wZWuWo4tyyjRdNuu",
+	"PrdX3PzilItPDie/ckan1/jxg8UC7iwmF3lBoPg4K8QsG9YLuLliUEdh1yRfQumyicX+8PL1q28tyjps",
+	"CWyoabcc6uhseIjmG9ujURfmLvE33IRvpbbzJZhQJmY4y9LEn9krhzfJOivdWRzxItenAcaN7uOlb5e6",
+	"f+BNVcNO7+gnN7tInb8CQ9gokTwnhJrHSyTM0NnS0A+a8E9oguWbsjXn4G6LXKldci8jtiYcybtW0XTk",
+	"AcP4CikKOn/ZhxQb+MaTkdjQUs4DHo4T4SY6KqFsEdBa9QJIwOuhFXylLnS93Wvt3elOcJq2taebjkzW",
+	"bN36C50JmSiLuSmZv61p3W530zqP8VFEK/1F3VlXz8J2hi3DhF273jAbV6uC5hstOcVG+KFjiuTxbBRk",
+	"uu5HZFIUB5QEWons0+Sr1/e5BMU184UyzuTm5iwlwBVjBgqu5bFOLHatOqsa2Q98DYS6SqhWLRXideKH",
+	"aL0u6Ilqa0D4YNAo225d96rth2PnyeLUM2jsjz62cRG86bs+byUH3OpE8tzN1ZsA5+x6nSl6FcSCntF4",
+	"MJrXJ9VmOrLYDV6IwTbftMdFMKw5WqA216QIQ+/oRMdBerWyGdXXKydZijc+xeVcnTJnlWTACKdpkyNX",
+	"cp5h3xbK1GncHntbFG+Sus8SJ7TXdgzp5z+i2Y1TsTO0/ctW43undkRTWBNpS+PjaeGXagDNj5YysLGD",
+	"H5ji9e6bvWBQh5PbGjw70niZW41OIL+hZ6cTZ0avDg5evmqBKa4DnPboeNJwToB9OqJWRnWDbGZAwxuK",
+	"/p1RUP9RxYmdl2fHGs50ZIv3vjA7vyd2zd8BSeaLf1OvNTodH5nxpLfUVNLUtrRfM79WO6a7n197nKBH",
+	"S7/2AXp09euoxmrY9z4u01YliVEyVnvdVo06ZfR4HpSV6I5t8v1ckLUBgqwpRl9D2fl76y9lbpvPvQh1",
+	"6NZ0kkqfxjZKVKNinEJfQhDEK7ydC9+gEj+X0lQ0Kv+KsPnTKFta6RB6B5f1NpE3SzULPVO60XWhfaBc",
+	"SCDxFGa8FHpyZ/tLvXJt/Uxze8+7c6vVyA2beqOWMN7YVVRDtV9hDMf4GipIWSNrVa8Uc8Gf5ai6zCq1",
+	"pdq2CpQbTgM/tthYg3jC79L08+vYQa02/g1e4oG0GK6JwDEWGPLiMEVqNKUEcyb/GKpLEKqsf1aIrBA2",
+	"BYYLknGIBlC8JoECdzEBAfl2mdviSZLphOa6rUP/yqEzjbOscIIVBjCfonMKDjseWFNJFQ6IfAOWwx3V",
+	"FVNqaqqUAAIGKVtyg8KL5+pNLGrAwK29WvASl7XRTRm/+7tfgpZ8DLDywMRRE9SxBfV8YFBXFKx68kCM",
+	"mtGMabS/53xvVFXU/ssvyvSG5JNZD2wagAGbFzyhhHN/p3MP4FeFz40HC4lgB7YNOyKcHktHCC6C4mJk",
+	"sSCR4OAXzclau1BaYKIU4liJDj8zvX1Hw8WUiWI+nBGD6wV5RiB6H1dYQLD2EW9GoIy88fbLaz6hg6ei",
+	"pjmg1Q2B23Mak88uQ5HLXKTJcqVaTM1JQpeooDGj5MgAqwPj0b12pBaGc1XWMe0db39dm5jqL9y2GW8A",
+	"5hrHM+WYbPTOQQmIi7gMl9YlG+3qxg8EFdkUfQJgNpdthopXhWVfIKVmYnFUgXELy1HpMnQSxeWPauOc",
+	"oH6ncCybJjUuzgkGQlhdCgotnwIUyj/9H/2f3ZhnldHbqPCl7hkGkPidWVQ0PtH53DXgPdPquIuXn+lc",
+	"hio8nGry2giQXAcmU2FP0Q3aCIhNabIg0Kqvz/ze24drCGZGmo/AawKszM4rAKhOlJCYz6xcaM7owygj",
+	"OWdUw3BEooO7vjI9L6QG1MgOtYDUVaPybjgxo8GgS8FEJy2Mwbh6Y62P58jLuGxUng5NSkbl/oVKGQul",
+	"7pLinKiMQ52WcUdb1DWVlnhHt7BDlTWe2SyCzgjnlWmDXsUHdDryDoI0hPf8nbXr4GQ8w93i6/VTEd1+",
+	"6Kv+y3u5VZb+quJQ6PM6lHdVsfGkbJIqqh+RIrFqL4VuVyR3aEhaVL/Ku6dFOHRVjOQ/ikzdl376rSDZ",
+	"e7ZsVW4lg+UFz1x000bMNBPMo+QRGvkQKkZc3pe6RWM8G62BHeghRg+w8/+z967LbePY/uiroFy7qpM5",
+	"sqw46e5pu6ZOuW2n2zO5je109q6/5pgQCUloUwCbAK1oUqnan84DnIfYD7af5BTWAkBSIiVSop1L51Ni",
+	"SSRBYGFhXX7rtwo3mKkm3t4yl2rBntnQJWeZbVKnNGQbt8CPu/Lw/bUVDx+SbnTCwvdsUABmbzbPDou/",
+	"Lgy4IeXfCtW3VWHLQ6h4yLLhVNRjS4ZAofGD8+7jwmlespTLsrF67hYDA/UEfE1o9woO7G5FdgBPMeOF",
+	"eEJwAEM/+GD++XgA/Wx7Q2FjC1KUKz19zZ23afOSvP2i9bxnzylLSbhvJ8udlu5vY0K7/1vNVCzxY+81",
+	"E9G+L9+ybFb77jb+gzG25yikBPE2uoy1z63o3IRsSTPQxLrNb15oLFRhyGvK4zZN1Nc1/ijlpmtyyjeg",
+	"japbKPEZU5rOkuYRt2oToDLVnA+953qs5OMtPrxO8LfBDZxzMHCDkmpA2mfrmdpqGl7Z+G45QtLMcrTg",
+	"z/oOIM5uhCBWj6gsnEI3TBuwtx31+gTqNqRgJBMOHIPXgqPq3sm2l+3v0GJ/ycErAgmaIGOXXahGz2zq",
+	"A5XZntzp0ugRUty4blmoL8Hi3jvaS5mF81UtkCSRtAELUTXzReve93B3kjIUt2xxRAJ8QkAePRv89Bg7",
+	"cKdMZ6m4gabMEAV4dDgY4JGMGG46oY/LqtaPc+naSnXW0j+q8CKaloHk/kQlbVnuwWBVIp0xIiAo5BqU",
+	"xYzeGVdwHYYZqd5y/6RRm9CiW7LCnlEEwiNe94dnxg5KjamdrpSL2sjJElTcUses2w7eRqwufFBL29cn",
+	"JkHAIDPZyuKHzcSF406sb4W3E2S1bDxXuPu+qBL2BPaF6JXUnRFhFmHdPFlaj3zSewhYX8aqNypb3QR1",
+	"BgY8tJJaSNWKabuSJ2QTrjRwzfhaY4LFUPaUmbGUxQtCSWx00zG+YsCFsWiCJW7Rln2qq0zpCmQW1Ey7",
+	"CGDxieT8PYDWlRvsen7TwyfPfnz216c/PPuxPUlEOSZW00yOpooRY2vnSZYS2DnUWBxWjKgWrMooZ8Ku",
+	"s/kekE0MCkwbJ7whMbgp14233Egilsc5qjshpizkCqESrE8CY3XDocQVubo+ubw+PzsmgU16WyZJiHD4",
+	"eQ6GgqbMNSg5xhA3fmNu4lldjpeD3/bL81dXJ9fmyqHIf2AuflQg/sRswuNeHmh/BIdyJF1UHqhrhiLw",
+	"AYaAPPIkDk4Lrd4REhFIRmcGCC4NBvLVUCALzYvzs/JpbOdoD/LYwnaxL83JkhxWiKh9yyJdu3/4XiFM",
+	"Uiu8Zk2NERCqLfCZnhbBGJVOF5ROo75L3Lguh2gigzbOZkSOh8LJim2a2yMB7sn87zxXVvrIvrv9EP1L",
+	"u672s2PL76A0jBA5HbRF9DAH/O0RP2W4+H7WKpPXhcFV1IjhSvbIiOk5A8AES5BUqbh6O3KB0bvJTZQh",
+	"13095zlAShGwoSVhIuoT184ZUkkC6dgVZhmrS21qm5YUcrhxsYp22yrYwceSQO98w7+Wcqy73u3HqiTZ",
+	"2oh2UQ53ePBPOTUTFJfXmIGOMcoi1VARkUeFCe15YffS/diT03mEFrIZgDhUy8ouZXDLmT2zL2/YexZm",
+	"epOdgdFFUC1iUWRma9n+5vvVNNbuogvJpKIO2+Fm35di2zsP7UnewNzp37ZUUEu5208Wl10OtTaIzi6/",
+	"+fIy9crKfFVhVKmkpa29qgRXF7BO5la2wDrDCw/pLWxNqm7kuKbcimo6oop9p0gYy/DWFyAg+n6LdjZP",
+	"CrgR44RXP3cqs9Q9A3z1Xs4R67hoXBSqdaO6wgi0bPD8LCFadjiAp9uSL68kAIuWWWODv2DQrcvbrVCZ",
+	"g5SUntrYJ9iEm5YkkXHcJ1CQivA9M7k2MOHMYesmlNgdS1yOBSO/yPzsretqG9eS+1uWkW3IJ7wWztud",
+	"bw4NVAs/RGA1D2+VJ0y2UY5jIuS8WO3VvMOAfcMGQFU3GatOoPuicpntl9c2EOYTNykIrSsyN0tp/KIb",
+	"cTPjItOgcM1Oixc3VNvP9np7EeXwidHZjN1GdKHyv/CbdQuZvgBiv9aIdkliRp357+5V1RgHZ6UVUJjG",
+	"lodmyQDHej0hgesCH5/yyRSazCLWdikjTpXiE1HXBqcBlWNlzcyWMPHIY902AshEXULKHL3RaNFChbml",
+	"eWVuWcFrr+Ys0WtBk+DvGQUDHCCuJWrus/ebU7KVNGSMgSJchcKrrdsz+BptCwXMdKJBjkIDhGZZHMGf",
+	"lfUXUQ0u8bVgQHSVpDJkyuLsG2EC4cnVib/61WZMtEXYt0TlLy2KwFRgPgOle+Yjcu9TuVZMQ0Sl7Sop",
+	"vG51PXxiqFGJIoKRa0Fv1vXhioxZXNH3+mNvj6ubwiMr+dhQOzQrmWRU2OlYLW12eqbRnapdhI+9vUxw",
+	"Xf1FW8BK4ZoquOXH3t4djTPWcMDzaSWRxmtsYiCNHwy/reRuXZZMdEvw8T0vE6XVyic0XyQ7O24wXj7y",
+	"hVkjw6cgLK0lueBe10u1bavTam3cNTVrUysggs1v/MKtksKhiXRkGXZXu6jVr7CMo/u58Zoa9B1KgnJf",
+	"1opTYRE2ikEjX3GJiAguhJCulQNVJwgtjvSSbG7KR7i7r3m91jQzcbzmdVThpm3ep8o4qc2ZvR4Xm2G3",
+	"BcfVi4Uf/Lrpatb7pJoeSUurHVYnrm1vENh3LQv6RRYj4SDkjSv23UpW3mxdYQtXMenr9VkVGcCMi9Jn",
+	"K9O4PPX4EpXTbQyPn7eY68tMwER742xpnjPRQjjNPVxPqHILxHVp/YpaxIqXXJ/8d1OwDbDqTSphvSyi",
+	"yRLjK82Bsgrz+dU0c18SQf469eBeG6JOWGEbUz5jEfa7GzMRMlutqFrrj8+CcD8Xza0Kp2v3xxfVIiET",
+	"266BLw/eYQFY0jZ43KhP8CmNASBH04lqDvwqIvFWyUoVCcztAsIFZoShsmypDnNzH6HCb5drOBFM3KLa",
+	"BY6bhIlIVTIKvqIzazrlYDVHBh8VOA3JFXyPtOKMAHOLMaB7SMM/54pBGwOu9FIXyxq8bG5//C6r2qUo",
+	"EvwuR0sz2RoYVI1Weiv4HxlzZct52v+FaycU8QlQbIqIBP2ABDcBCY4CEuwHOY+2eTyS9xoHx3bW8lWU",
+	"Kd6jX0sj0nIN10HPPAeCWRng+ZjRBfDHdgcaq8QTXtGFyikPqMorv6A0FqALfXKCf5mjcpEw8rsc5Yy3",
+	"uMbY89ttnCSmIbYGL6y7i99OtU72UGb+tTHOYt2P4n6qUzF5RYF70vl/np++vT4vBvGrm+tDxdEWKa57",
+	"rq7fqqC+iNxsDL78DZjQN0G24LZ10/9CTrZoH+/I5CyYJy/9kAJFcNse8gWJWEpwFc7tZjnhHyrq5rcA",
+	"AHjkzEztklv/YafS4iftSosBZDDmgsY1aQZsVZPTvWN6aT7l4dQTBpqlHEusCzJqFf+v1lfn/hV6tLeu",
+	"6JSZDuWM3bhSlZrShYSmmoc8oUITKtScpQBVkSlh76HZHTacvnk2+AnLLKzyXl9k/lNOr32zQ5nvAMt8",
+	"gc9+l/s82bIy9nDHKlbAaDWsQ0XFsVqK+qMrRQUS/dJeHazHb9jrNuJEnu1YqPjkx5Wuxb4UzyYE/PCL",
+	"Y+o5BVa0qH2VHu61pWzChu7PdhK/sgPMFyHvVDNcdYbhndfMZB24wFhpBV1nAWsWNmBhnuw9DTXE7bnR",
+	"IsVzA0mPRq782AMQ3p6enl9dFbEF1xcvz1+/vS71l3bohDr7BVDSr6zUr8P6VkDMN2B8bbf32kf/1r5X",
+	"7mt7vBdkDCMQkN5URMh5rcddy2RvQ2/WiMi532Y0Ypt7SZWctEZF+EU3zzNxbWEpbEN6094K8AdqReFb",
+	"kumbNkweDkZpV6TVsJd7Eqx3W2pzNcg10XbUjc/DXbnbyvI5IHYn9sgTx8HXI4c55UaPPPVI2WclzHaP",
+	"fE9KgNofiN2PpfYMP2wSbxjZTZPCw7I2aXMQtzkR7WHoytILw+vlG31JWkr7pFqBy5Q2yEQuJc4tHjEn",
+	"d60gIoI8rPtlWyC9OZboKG6Rvbo2P3/rAtzrW7OVh+8fVTVBhdu2nCNGoxudJTFTNXb1byenb9++zHs3",
+	"x4ymLCILpreYrSmjyfZsv0bEdru6xUoBoVjNSjk1KWi8+DdrAYOCqzItt7/yjobZMmRi44WtL+J3rCAV",
+	"LWd6JiM+5iy6UVyErHKWmt2o9pDQ0rxVzbZ+QdMJI5hZ65FbZtzXZBmn1HBzA+S75jm/Mpr0yPXrk6tr",
+	"iJNZAYMKUZ6SGU1UqeVOW2bpioBZcTylzVSekvJWKS9nr7Tlaxcr3y+V6oYj/X8bn6TFaSukrvPyqYWW",
+	"W4xJxKM+CWbSeCITmgC9KBB6xfE+/hBqfiOJvXcIlKgjVpLroRjzlKkCraMzNSc06SMNSeJvzHXlbRzk",
+	"Em7VH4ogZQmcZXiJDMMsdbx7vhkVdneFn2osQojZWEN9IFw153GMlw4FkKHOgMZ25XlQqVsuA/RzkRv4",
+	"9i83MPvfpQdXegFmHuu6bJVnWNvaeWvnj2Xac96lg8d+p8i/y/5kHTQS8Erm0XWyt4VPDDDp5se0EfAK",
+	"tW/e1bzEZlYR/8uefXT1u8yY6/rd4l2YgI4tLd4GH3MudLqoPM2cENSH1oCgOYX8gNkBqYWO+uc7+ftd",
+	"jm4g3V9iuVSV4rU8DGDtM/tFVjT7sgVkUuRVmAmdNBAnN1uF11y3FjhJ2+Y1lwheMFNBZJoXFZ9b31iz",
+	"BAkIdMonE8fvCa2JYddA5wbbszhnAa1MW62DL4/YhIrm8P/qAOuFBjqMUGIHTPBQK0dS5G1r9sBbjl11",
+	"nfwYt8J5F8i1ZMmXrGDZ/+UxNvu5/XFB5sp/2fzsv+o77DRGp1dmLouspj2facP//S5HJC84I/Ys0DLh",
+	"YeUsWjxSJewrj1NJaHti3qq/EVvQhtq8nStddVKfKEssC4UJZpzK0w83VP8gFkveZNWuBWxDxVATM0up",
+	"Gcz/838G+z/R/fHJ/vN/ffjrx/3in8/a/Pnk8ON/VE3CbzkMp4XKGGU8dgGWil04m9Vgmic1RWi/SJIy",
+	"pNm3gB94AmS/K4WsgB5avx45PHAiK9fgHRtNpWxrEG4TGnPX1ACA1zIBm++5Mn5yu2f6i+oaub6bLqy4",
+	"u5/WqEb4rhpTz+6Y0MANtPEwt7N9bq64hgtsUTcXEzTiqwUEOYVs9bevF7MnqW1A3fycmPA7Jm6yCiLu",
+	"M2bcDegoBz8iGVBxU5LK+bHLMLjySDOSFOvBNyuxpkqJhSmrYg6dyrmA3gI9y3BqN4qLI9fcqa4cEb+0",
+	"7Fh8InpEsDkzc2xmujFJkl3PKxx1hVW0VRVDGm8Cj98zA+dycXfTeXhnLwL4U3Xk0bxcebOXN9DKk/PN",
+	"l69pSZmsY750U7ZG853D3bftRF5pu6XGPiATSaQotRrPqXnn+GyitHRRY29DaWksJiHnlfbOGkXW855q",
+	"Cu2pwf5Eys8ljNf3Fe3MPq6Zolxdre4m87HnGQyAUymn6wEDIknZmL8v/qqY1un/JThGTokZo0IR2+HF",
+	"b7+2HReLOOfV/WjfaJvlrmcyrGkPVzg0ynOm04wtMXPdw6myXjoBYndMAiHnJZYwSy7mEXiBVSkwHN+y",
+	"yKOxsRPrcvrUCG9vz9/jYQXZK9AGU/b28sU9KTszhjVa5wGJwqyuaR5xcCbhphyHv/FGdgB7x2bFJ93t",
+	"uu431VcotHWLdeUtsXv2C8ol6ZWFr+ZGLLVWGwmNo4RVMnwitizh3pC0LEx1JR32SMk404xMtU7MGWf+",
+	"VeTt5Yu8cMVRTBIGzVFJmsUMjjc575NLFvEUGg+hCa09Gm8Zjj149teNh17l4lbXrsIOQGi6Y2zTU6by",
+	"+Idqeho3AYpvOo2nks5423idWNxoJqjQ9W1HIEQDvyEhFWTESDiVionqozZidyyWyYytvyUcdGZNCVW3",
+	"ynE5ANiShCmLmNCc1rSnu2WL2n46J28uyC1buOxH3rN1o7eUsHTGlXKd05oXB6RyM0nIpfkNtHTAXVEx",
+	"MxJwpBwo4GkWcW11n6r0yHBBmoan7K9n9HcMKFck+OwvuNjwi5RNGgVL3JuWJ7Y48OVbLg1zaUy9oqyW",
+	"xaxS50BlVeuKKMfnAOKTZkKR3+WoqjputdVec4EJ5WxGK6kFz2eJXhwtcWo0v3HENA3btuaPUsrbsUtM",
+	"GU31iFG95VWK/dGoaLu3BzS8qjKuag7qv0Fuu90cObBxg9rzWKr2yC9XVdqgTW19mX4dEUiytN/rZy5J",
+	"uQh5UoVrfwe8hLmSLfIi15QD/ZGxjLVVi/WV+/kD2/U2thDP6jC7sgQ1TsyIlnHUsGGwim6riVei25v6",
+	"8HDDVkaoihp1Mm1Ra9quI32x0HQJmGbXtiC9RTAtbJflFVtSAcXGKU3ao+CEYPHKNkXN76aLXavmP9YO",
+	"a5sBndg6ahsC1TTVVfwOtWr/ncUMGPMK8p7Yvt/8+qZYc5+nztRxgdOs7rzYxb4cVCG9nDKu4xlYfuD6",
+	"vAS+Nhyy2DAUxBVePm+F6BT8EsfA08OKBSyq31Vg+4yKBT6Nagh+Hxd5DIi52Jz1NwlLb+xyjmQmIqNb",
+	"erbihxsjXkksIkQ8fA213Aoh+5MmNYzVGdXnMiUJk0nMABMjGAP0i7HEMygT3abqtDK9/atUldz2jQ+i",
+	"9Siy/BipYFS2M6zJhGmo4i3LOLSeKAT5OopprqFu8MdC9WblisxTrjUTPrW4PJTmWQdLVHB19o8G96mC",
+	"xNXr2S3oak4AUGK0Dm6ECmW2dQANb9g8foZ2/Mbwmb3t5ugZ/PASjrPUj78tgUtOnYGdZSS5rS7oAN7B",
+	"mwa94bl2d7Kt4K2UGRcWsocNO8LnB7Pjj6x9rhwb2TVPZCIiNLecWj9K6+qnOOonLJBMiZJ5I3w7fVyR",
+	"F6+vrhs+sqmG5xrrt2UcOW3f0BJMs0bLRR2VSpFExasrWrRCXW8dVXFE1LymYx+6aUNxtZ012pFN6YzJ",
+	"avGrkJWlme6tbJWSPboyIfVbu6aZxsnp9cVv58fk7PLkAqrZbL8o5XfalCKbAhw/Bf7QYxBQ+Boy9kIO",
+	"Rb68RqyD8tvZxgGBRdcqkrI7fsciMrIsSuy9PiZn59cnp7+enwEDoUyHYiJlVEaw4pj3entu0Hu9PTMW",
+	"84m9ujIb5EKXO8Wb61oHuXYURjHlXkF7OuefStT/TaTWvNJZfsVSLXXT5tffr0smuvikYHMb0qUpIzQM",
+	"WQKlSZYo387B+gLvZ2Aya6b0+pY/bkJRUfgHT1gODlnkzbn6jVnlnzZqQP3R90ZxZMyNKQN8ya+qakIP",
+	"oo598qDNvjHu4FXSTLSI2CyVTJchIJX5jaKAQkQgl9KeQxz6pl5WEpAMJccstayUHpRNu2ZTeFjHbOl9",
+	"6SXpKYE38jUrLUQ9fqNOY5ppOJ2y1mUMO+3ddcGvxuL4UCKIFHu8CM7Vacb+tZGqFK8qBFzq1qwwl+uW",
+	"6aw05a2Y1nekZyrdoBHPT7HC03P99NCL41rlrESd8f9sao7ZEL78QARLWN3bFakX0WyWGHWBMHmPGYKz",
+	"5DtzUCvAo5wQHAEeNjBwi3UL/uMDlu8PRcrGLAVaPOgs7OtYYDuZcWBUxthM0H3QeC1H5gbAn9N/dfLy",
+	"vJ9QPf0YDAUXWlqM/3fKts/vmd9a2g/7QwK/Q+IS/Jy8FraWZsxFpIbCWWRcEZHFcZ8E/2GGbN+BEs3e",
+	"6+KrCGNuD4Uls7ItnjdLvf3hlhRY7YmJ1neF3L6hI61s59jNXqs+t2rYk7pqbOmUoI/PLm+BXInCMQ9s",
+	"S4r818nLFygbXCgeoQCbeZCCNdh2lWdXs0vMk2GvbuD2dL9/SBSTgye0CsOAS9EkEIO3bhSKMT+9Zu8r",
+	"F3R17gl2N8FFjWSYzQBC7bxuEU5lihqbxpwqVp06Ly1Quwn3MKEFncXrhbAkfNZqr49L1swiPudfVeS5",
+	"ioVZyvXiyqyQjTYl3HXAXgHZWFwEFqGQv7+7RohVGHOAsICmDanRskQxTU4yPZUp/zeiSqEIdu/IePER",
+	"GLF4dO795/7Jm4v9f7BFPs004ebvj729EaNpVe1OPhg/FvMAkDSwpvA6f0eg0/v4EQrXxxU1H1e3NI4w",
+	"7AOe05GNMeU9ZBWhYSoVIk54yFSPMGyZwxJ7ZouhsKwqID2kaPD0SJSlxvA2h8obqfQkZVf/fNEfiqH4",
+	"y19OpbjDQ0P1//IXPB9nDNjswXlUgt6ym5AqdgxaGj+9fH5Knj59+pO55dvrUxjFUMy4GSeGD46J41PD",
+	"K2Y8jrn9jjwK/ve//+dmpoLHffLSPiwPPsHxjG0/YzbW5tjtk0vk7bLHfSZuhZwLP1KZ+o/+yFi6IAlN",
+	"6Yxp+xZgFACSBl8aCFfgfc8R0Gr+BvNBkIAmScxDGPpBkspRzGb/l9F7gd+yQ/HITMBPz77/8bEzmhSQ",
+	"OpAglBELjs1Plbta9WcR0HaqEtk3uZ6atwR2M8BewaKa7QrPJiNmPDwKKHGpsI8fVnccWxxu/tsZXbhb",
+	"uQHZh9s3vuL/ZvDCP8uIM5XTQzpTMEA4U39G39+MZLTAmvOgR56Ql/znAiq4h80wsQmJufD9/oy+3zfX",
+	"7OM1FttORWGAii4UUdKOxi4m4VFhEezwzf5RJPjPffuj/YsoQOZ93OzfqZ7rRzYUENEytoIAiiswH+0L",
+	"PTn8a6Hrdo+wWDFCIUIhBXPS71EEMJCKve1yl6EUYz7JAGSgVMbSHqFqKIKSpjkiP8PuJ//73/+DvHRe",
+	"xRzBZ7bZVT4vmTDuXXBAE35w9yQYCgy1ginpcUcua6YAMP9+P//GSZrTpkbSYKrBWxyKVMZMYRyZWzw3",
+	"7rECfAJ1p/Hr8Ll2HbgizwZPem5fDsXSmJ4NnvbJhSAFJBOZyYihbAIczghZJIvpXfJuKocipuGtIoG1",
+	"ldVRymgUEMXsi4O5E/zlL38pc5XOXfd6PCIjRqOhsFXJJKRpurCLeg0gK1xQ37aN5z6ABQPKMXhyBbSe",
+	"WS682AjdUDyi5O3bi7PHvcIXlwD2CsgjJ2dPDwtiVvrpS/q7TAPbODj/lAvz6aMB0ZL88P33T79/TMKp",
+	"NDu8SMiY14cUlsrFWqlY2Lc4LpADQ2zAzLkU8YIgS0DOF1u4DUjIo2eDp4/tjNnKR5gyZ16oHk52zxWo",
+	"GJ8yr1/GRXCBbatLjHtmDq/g/JpOAkeg4SJaXAzFH5nUTPVJcDHef0l1OAWvbSqFhK0lRalqyRGNPnr2",
+	"5NA3IYQdYuYAJ8ve3cz8xXj/lRTM3djf7Jfza/Lo6eDZ477b3nbAQgp2hJINxL74UFfK0CMpu5O3wPFk",
+	"xccGuc2cXURslkjNRLgw0xa8eX11Tew+PoCZQ9bdnPHMGH/OsdH0lsGxHRTuY/REgLzuRgXZPZmw1C52",
+	"j3hYFNw6lZlmLkp/yxI9FIBAdar58Bm0NFR4S2AQdtuBTigXeOIhuyYeG45peChskz73Bimzdey0VBI8",
+	"julkwiKSv4XZIUlMFyw6Isb1CY7zpXIPR6XnWY3Nu0KaAY5oHMizw0Nz5uMnqTv7M8WGIkuIkOaiPnmT",
+	"QQpEjlclM2VRyu+MRjEzbb2pOYtjTGvcMpYgcwhWNWNWzGZTXC2hTZCl7rQwLg7skSChExaQRxAOevIY",
+	"gyzmsxvF/80CUjyJbaNr7DyNyiCFk/7JoDcYDAjU60WMJX0SFHgTgh6ma4zfi3VS+PHyOo15jOcb3NSY",
+	"Z8Ic1QlYhREx2pqBfYT6wKybeaSH+iyUX9LjoSgPFl9f2PJP0Cr4SpYN52/w6wCzPjEPmVAQkbLm9Uli",
+	"RrR/2B/YWj80htXRwcF8Pu9T+Lov08mBvVYdvLg4PX91dQ7XQPBAx8zZyIXY8tHeoP8EfyITJmjC9472",
+	"nvYH/adYMT4Ff8JtRhrNuDjwUZSDNAN/M5Gqwm87Q2qYeYFoG3HewBkzWpgzg8Vj+IndHOLIEW/antmo",
+	"OIdiDnabf7CZT2lsLAgOuc1gfCVlkeNjNifORnbnC0gMnukw9zOZsqBYd8sVsMqY4ySSx07vc42cMuQK",
+	"TkybnWFgubnxmOUvWNbufc2ehIAM9o92CQdcZm+6XER7R3tpJvKgk5l6Z3VDZKKi5AAky+4yaF038qyl",
+	"Uc9Mr6eKd04b2PO5zxalC8segb59VW3Px395nt+fZbTAELLQFtJftO9/t5i7/F6N4msYxPn48WOBCRhE",
+	"7nAw6P5pl5lAB7ICyWFUVSQF6+XNAEesj/Fk3/qt6il+2AfPsZIcvfJsNqPpwmxeXJSCwfSddVCLLcGh",
+	"XAdS7XSigPPB7LU9iBrltuLe0R66tviteVB5b6qcFnBSVfENAKvcdf0OGhbafrSY1YxjO0pFtJxAFvSY",
+	"xDSdmC0GrhmQRCndJ6d4rDrRzktzlOYzqo17DaZNSIWy8grV+Gbn47mID0buUpuiU8yGp81O5OCYynRh",
+	"yfZwAKpqA02YdpyI9yhK7hEVUnQNh3siU92F1Hh0Eb5xkU7NZlDMJ1M4f9gC1sCc8LsIUML3jUFXKzuv",
+	"irX85KRoByM3ujOl0QExkmTu1ytZ4+CBD4V1GfD3VctpvPyTNxf/MANqog7BFM0dMM+zAmdtoQG/mSgw",
+	"RjHXa/ddnY7E9uXrVWSvfjzg8XL/mjUPKRbCNJNC176m+lf5ZB28wdByo99d8X83+u0pslE1+OUFGjfX",
+	"xrbZw6PknrYlSgoEzit2Zo5iNKvSxe40T/IeUHHPQVSpYtPhF27X9WpMpus8aICYYm0dGDSVCuBjBcwd",
+	"IFxShOwI5ZwaNTm1u8u5Mn3yznVezwMSsVTaemXMPwXMXHSnYMP2h+IfVozN1vVYbLvLvd4HM0eWa9XQ",
+	"2lpyyYwnLHEfYvsXYTQmhCXAc7QPXVEGCGXARd67H4sEb+7NkWIU3uadloT3SWePPkWghn29mpPFunY2",
+	"AN1HJF1kAbQvZEh1La7ImPEu+Gacvb3ll6tQbz4d8XH3zfISRcrtl/bbpeKQOviAtZ8fC6fVij3gBWbp",
+	"+NigtowcnD2Evqq1Re3OLS3a7uvwC9P3tgwHqErqvcHnLuZjY9TQgRsDFbmaM34ZF+R757oZlwrjRsDr",
+	"Bqf2UEBEx/ZRdWAAsDOzMGQsqrQO8eIOBOI+fCGqHsgRWq9inFnUkbhd4uHSlcSZw6XWNH03lSTiEbjD",
+	"RyuBTyowaE5GmXah2CIxVa/QE9JWcgyFpWotZA99AgNv/AjyBVj5359Fj12AwAZwdUq5S1HxlMi5OBqK",
+	"AOKZ+3hRUGv32pK5FTmtsh4tLWBDAYA7/8NcUmG4GiHgUY+MuZiwNEm5AEpFYGX0dLbOTyZa1hm0ecV3",
+	"s1G9oCMW44BqjHAo++7kZncsHW1zr9WZKqybN/TNLk1pqD2+1Bbv1c2Uv0dXr+eaMrVwJmpfMkA7L1gi",
+	"Vapc8VAmrLkUmr18BZfUuU8+zj8uwJpkSmJqGV+rRgHkTMVBNGMwWTsAbCmZD6LWiZNbPfmb/1bQS5v9",
+	"N0/905ELh/tPpuo7d+viIQVHzuoZFcV/QKJ19Xw6uGMpHy9qj6lLZgaYaWvyRByCag6wgGRgLk9kPDn/",
+	"lWLUnSVD4YOI4ZRysXIOYdhjXEOaVIqYh1MW3ipCsb6VRdAt7hg59oYCo+RmU90o9kdA/mbTKvBHJjQv",
+	"cJVBRQImx8xQcdcMReFqbvZSzNkdi/rkSsvEh8mRhhNPaEeFNk+lmFSdjzjDoEE2xYVyik8YEzRaZ+Ht",
+	"MXnSQKO5gVfv6mYt5VcUqj33PU9QwaG3Vd2IC5Gp6yeqgiOM8QcoYQHCX2q1kDE6SkN2JUT4aN+TTVV2",
+	"JK0oRvXjOCaf6Dx4Ke0KquISDgYNhhHzGde1K7halr1hQe9VA5o5+M0It71+baJibPZrF1oQnojVaBi+",
+	"cRK0SQliFHlFDY5oeDvmcawOPrj/bvLSf7a/a+2WuQvXOOvrp8Td4LmZza4cbOLeG7OMXCuSpBLIygrT",
+	"+rscVbk/5uPGk3oQUhGyuN7nvtAQzoPECSQ200zYnEwhIg7JF4B7YhcwiOudnrw6PX9xftYnnpthKCaS",
+	"KSJFZYQOhtLdUnbvZv9djpp52g8rM+eAMh3lE9dEQlbd4yj+48Bmfzflb1yS2CVy8JiMHcIzx0gCFTa/",
+	"Y3Dk9Ks9VXuvM0YjWy/Teu3PXvwT21A+h0E0MUzPXvzz2jilra54nnu1ra4DiOv1ImHtrzqNqVJbXCaF",
+	"ply0u/JUCpXNWPpLKrOk1ZX/YIu2v/+ZKvbDs1ZX/Qrh6laXvEFYY7tpwGD6c+MKtrriWjb8/QuqNFT7",
+	"tHiGv6bxU+DXkGB/yUX7a+j7xtcA5yaXotU0/8KE1QXNh3cFuLdWj7miE9rqAqPlM9Fy46Qpi2nrKbhO",
+	"acu3gUhLqytOgAuBtXvMJQL22l0jZQutaJvofw3hi/Vndn6u2VfpJOrgT+Ai1rJw9EfxH03DDoVz/+BD",
+	"3rVnfVps5dBuf2b7S43F1mApxq+kYIAm3nklPGPJ08Gzzde9kvql7efXXQqtagG7XT8zEi1Ttta4H7FQ",
+	"zpgib85fnV28+sXTjGA3Mp1ypBpB8EC/IicGj+hMDFYN9+opdj/hpWXFEODex46Eo6OcddVKo1EMuO9G",
+	"i15trbP3iUzrM1ovwPB2JegyjgrZKils+TVWAUJnesGwtMfXcY2HIiisj3F6AqxBIVBcRLggIzDjVjxC",
+	"RRcYdBqxEEkHEdmPw+kVUOdYYyPHpPCooE9e5SXaM6puWYReBiD8zFAtDDf4MNxjIhruIcC9R/73v//n",
+	"I3a3KHyF9ZdkWOyFZz6HH3v4LsH5HIo5VSTMtK0PMk9DQh+P+z4y64q/ttXvqbw1Lzkm1sH1yPChsKVQ",
+	"nlQUmyObu/Z8pBbwL9aD6pPzyJEFuGbOjox8KPCpLKryoPG7b47UN0fqmyP1zZH65kh9HY5URSrD1VZp",
+	"aU+hY4BKd5/NaEDfUZUy8/VRwCCDR51FM5TKqnyIkKraIdvOtcUxt+vC0TLn8n5fRKth4RVMYxX6ydta",
+	"UJcBRYOzTuo/ztHUaO3rVZuNE3Mq1WP0r8GKU4wJtFcwxluDM8qNjV/wrhsSqpdQEOXwp5V5P8v+mM99",
+	"I1KRpYF4I75I0btKN9JIvZr7gYmz9w1uUTffm3EXKHWdwS7wdubGThmWajGRRWJ7hxpvf/ChgGNbGxBZ",
+	"mo7WhnfBIN45uoFWZ6cJyYl9qaazCYWf2FJs6fiyvqUvpHGkIlD/6BUnTVmfnJDL86vXL347P8Pn+2DF",
+	"5fkvl+dXV+dneX7UnCqumXeFqkLuwk4XqUnEqhit6j4dufQ62MStUeHBpxOnKxcXMA41rifCa1ts2HnK",
+	"NWu0Yw8irkKaRvUhsBNXm44SaX+PWBobE1tWMFwV0a198iZvSVROfloWAjM4VwBfide1D31o6czragDQ",
+	"fU9CCu9yhm/YojSmy8pdmPo3KbuDlENdvUShBtpik22oK7BVzoWgFASIAMKNCJrDweHmDWEHcmIJgLvQ",
+	"zUZus4TkgTWFFndzdd1iL3kOw007yRr1jbaPm+OxTEMWYEMMe/3Z+ckZkYKpDrYYjP0r3mBWth6oFP6r",
+	"3VAQtOl+O/GZi9NXb50XXDBg/nDB3ZwU9smAvPwZKpdAcoxRZDMIt4wl2KoKilZYyobCdj6cUuwzY3M5",
+	"kKKJoMiTTOWc3bHU9mvACk8cHov65MKSyeihWEn+HNvaawsfHDGzbu5X3GeQ+gTfpkACOBQjRoxdiHsX",
+	"+K8ECeDAt7w8kbTwMZnkZZyVVVg42HKMu9m2auzYP9zZVEiuoIjUbSafRbGIKqMVO5B3fOrGuEKZUs54",
+	"0s/++v2PPwxaxBxsXrIZM0Av5x90uTM8B54XMGahnI24cBRFJ6/OjjHdAoSFduOmPtpgkyv449eXPajj",
+	"yo8RLIQNep4HzTGFQZ+qwD+jT4JbtjC/u2WLG8x9mb/s9Y57yN4CmivBoApUbUtMa5sDK9+yON+yON+y",
+	"ON+yON+yOF8xHO7sxT9fQyuPb9C5+4bObYmYqyNcObN8zo4Rs0DjWLDWkX0uiFiUJezG2BDA0AAkyc7k",
+	"tnY6oIKOlshWDgeDPMCNhrjjxcSbggXKwJ44EWSFyBIZ81x03GWoCI4HiBMCHrHZ0TAbDJ6Gt2wB/2HB",
+	"sSNyceyuy3yRSw+q5I6sMHGSTE13QI09kG+9BH76dO5BlWNwgY4YCgJWSy5xupxf00ndM+zPDuA3H3t7",
+	"FZyhmy7NL/FXfOy1IJKx4frWXDJdEuesn+I8qVtPnNNmku9/bnZUkG8yNSV0EyZ1xR/84ccffzx88kOL",
+	"kIjzBw9GLk9UrV2RoVtAnEPOxREJsP2MCpA4mRcbMxlPzt04WIEfMhpOjUaGEAlG+5Fe1Hid2vGKA/dC",
+	"UYsB8A8we5v1mNq7bz30c8skT8ePv8TJbxCngNne60gis4RoSb4fDNqHKnYQzWUwfMRiVtUO8p1LQuZo",
+	"TeA8vuPKdte21DLY+3mBgbliU1ak/uViKFyNdsF0wFQpMlXPqXnOGPsjlM/ZwU89komYKTUUNpxemWyC",
+	"l+gSt7+UBsCW1kxUDLm+Ut4MdyNFYjVZCfRg77UiSmqE/Chnb+99Z53BukQ1Bz1XZAING3ffUPigzUq+",
+	"LrDXq6FP8pXKGGLoYYcYewK67l/hbZ+ciFJYb4X3fCgC970NqLk/b6gOanhb70+gkUVVEhpFR/CCgdvm",
+	"QQ//jrlgSEFO8wPJDVA56LuyUPfHPRKkdB6QRy4SmMcRjdKCrWL+0/PZMADqQzxSs/f6cb8cpXTRRxVg",
+	"g9F4Thc5VXrNjrOk4dU4K0f4YJ9SsHd6eymd7/X23BQA1Ti8fWXz2B3BV19Vyc+WhT6dIGlcQi6kacqZ",
+	"Ao+T3RmnzibdjohizNhWOl0ElooXCXetmmsCqnmAErCHAtTcF5amq9qiU+SPAxsiYTKJoTqEETrCjjJt",
+	"Za2FJXRAsb1rPUdjaOPmqk/eXL4+RaQWtOxJZ8pyCiFS4NHl+dnlxW/nrzy06/T1q+cXly/Pzx4fD8Xz",
+	"k4sXcClyhBtDfEx5DE0odLrIy2dyH82BDmSK+AEIpvSH4prFMReTwoD0nIfMEz7CrZYYIatknoa3Qs5j",
+	"Fk2+TsE/CW/bhjoeWvbNUi45d5DqA5ES9yb17sSrS2C+LtTX9Tek9E7y43Pnasl7t0ztYOsQvhdaWRhA",
+	"d+Be1BFwT1zdTopkqxd2I0TQqRSnooxe6eXB2NSne8jZxdXpyeXZ+Vm19zYUjdw3ss57W4YKfkWqZxkk",
+	"+JmoGwDZlSSQ7AQGqpZCZ0XXF2XkmKSccskrPTi9jC50HYqgxxKacEulv8YZ4fYHM2huOWWzni1IFlGh",
+	"AYxvTD0YbPS6XtjxfwkKzY21RpnZpehUmVERQqW865anQiYiaJBy3+oN9my2hgQAzKQVGgDsW+l6l0mB",
+	"+ngBTkYVDQA85KtUS5f4bp+pWoLVs2rJu2xTI247FIjVSZKS8V0zOglXuFF9Tr48efX25AW06IH2e4gp",
+	"zMOEQ1HogAmNdakimQAU6WhBpqCmRETWkMnZwX4eEvnlclhc0YWzYIoHIBB4MxrbJvksVgwQqJ0fixsw",
+	"54VmJyh3nspB03TCsMrEBRePMIlu0/TmG01v8ecuud0jh4PDUvQaOsH9Lkf2ThHRLI4VckijE+JcEK57",
+	"5PvB4VAEZy/+eWP9zBt0YQuNAt1eVT5VFZTGJKTukxMxFCzimkUu/uJ3FvWJhXKq8MjmwfiECxqXwzuW",
+	"sBEH7exqxXw3SbxfA9z8V6XWdbp4ELx8+Zm8OsZ/XZZZro+XAhtOo26dff6Yw+of7rVOKnYR7jpuaSPt",
+	"G2IG7PL8+vK/jK/lqKGRyTmC1McO771ryiRd9QEgsNQjQs4fMg154LOKzeIQMMVeKViOaCdUNZxO5VDF",
+	"pX/gl2Dau9GuC1aUFWu3QQsGzD3d2fSJjHm4WOsVeip3+w7Hvi3slBnBioKV7qnYZcJ1UDc/r/Xv4JZv",
+	"cBStQVodpm9wCL4K9RMlcaDrOowEDl+ZQOdJW6sgBWuXRzVnz2oZnSLBm7e2pg2fcPAB/v1opSGoxqHs",
+	"vFgPlluBAd5XlHlJUHa1fzte9KXt7WoWm/XLrKkUuXQ3+VTUG3YAFZQbh9tkff8sDBp22jYzZzgp6eyk",
+	"SnOJ2RX9nFf9YutsbKovaKKmUhfYOY4KxVY8UoHlA/J8gWPj9QdYpJU7RCM24UJBXaLj1RvlnSwhp61I",
+	"SjWDVt7AgSRkZPwdMCCHAtt4FSCcUrDjvCIZmW6wuf40L0ElM0bFfMpjBol1dcuTBBj3oE2KX45Z5Cyq",
+	"ScYj7EsfeIMOAN5MyGwyhbAGYtjM9/1RFt/eABVT4MfyCLgQs9nI4hhhkoZCpiSY0fc3Htb4+Bh4+I3l",
+	"iS1X8iyo6zd0ef7Pt+dvz+Hzs/MX59fnttl44DUR4MuidEHSTMCXOcG/nlJBCq8Br4VtvfKWMLjk3Hbm",
+	"tx+vgM5dbxLAokAPJIzrDEWhyf/SDQu4laoGnnbTfK6A8eU67G9EB53YXmeSKDljtr+PJDMqFq1KOKpd",
+	"LLeTDz7Y/y3RHlcg3II5NbtW1waeCqJ8+vrlG7P7znq+F4bRer+evDCfwd72l5nbmmuMHjP6TpHAuK+B",
+	"pUctAj0iFvLIQT24Pva9QYx+soBm21+Q6xrDfttt5OS7UTDH/vgd5Y34Et6kbMzSLT0FV6HVKeuRP9rW",
+	"dGHZGr9lO9+PUzlDHtycwcgcdD04St2B1ieB0jK5kSLA1DF0PC6C04+HIvjwMYASejgo14BYELj1IDJw",
+	"326FU3qd4rU6FiYL1gI/goZlvEoHzkNJex3QJEnluizNlZwxKIFgsbKn/XwqCXAsO5h2FfAJ7/upheah",
+	"Uikdi8AJzl5Bp6wkvTqXhE2tnV4U4QR59gEONHPIrsBIa3s2fROKHfo23Zci8K57pTFzsVQ3VTBdNsQZ",
+	"0LXfbakfNjBhRtxlcKJt0OEBggjmlTYHEoCCHnd9p1HvEllSG3mujHlXi3NCM8U2KzMpbLPsOQWlRcZc",
+	"cDVl0bFxcJFWCGmI6C2rTHnCg75ptO2K9czc3aNOS5nKZmuk4GQMqTkypbEuW8xslmgLGKckpIKmiwKu",
+	"PKFKsegIDCF8BsaDYgnd7OF87JM3J9envxLFoMAPoTb+GTUYlGz2TZS2VC7ggcFmjIzXbJYUgP9oPkF/",
+	"4R3ky5woqmHnlNHC9q+3RWw6UxvxkFdw/wfJeeKjajAFKONdaHvwV72qr5iT7TU+5lRqV+PnBURBNjNl",
+	"XeN92u60z+1MX3qhzec6zl93RzqmuDTS9OY7YdcFdnnMZjzayLi+BfWZpWp/wBWqBfSYL/sd5p7NRuNK",
+	"m9UBW0vbOepkWTaBDd6twgoc2A40AfqPebMjoGu4Yylg1QaFondAISjgyhFKMxrVaFOY2y3T2bkc9P70",
+	"OIU2crIenGCEGttX4d0hM4dHDOYQOKT/WChF1IO4Rqlmgabm7O5BER+Ev5mIfABUECmOScrM7jQSY60z",
+	"qEWN4z4JLsb7sEZHZLg3GO4FaIlxTaSIF8iA6lmRUBAXTNdgJR5OtL6hKpqgKrYQ0SVdtnq2rEFSkNMp",
+	"TWkIkqmycApw3AOsn09YGjKh95kIZcQiV9CfUD3tk5OhQGXnoInGMIlIzG99uQ3S+IAcPsrZaHokQG1r",
+	"/of02kFvKALPWt3zNAfmv2CeAh0pQn56JEBuYPM/pMANHpvnGwMIWHqHIvjl3MKG3FP/b3jk3/73v/+n",
+	"Cc3o63HNkbuqAzyi0J5wNmpj3jwP2rgVrScwKvbx+f77TW18evfBe/qNS2/n6E+RkqcTs8TZIwA+36fx",
+	"mhj2S3prMfFrqeftx7h1H5kxxhZdDAgTomQPrJmhoCT4S2DOJXOyPLZGSyFKr8x3R+TJgChfrokpYaCj",
+	"Ag0w54r1yZmtVtE5L+DhYNDDtAuUGbiSALNthqIchHXQCVfikifn8bizfl0dZP8kjnckEG58xG2Z5e19",
+	"PpANnK8H4s7HhyGPVqVXF8dwDEWy0DTNiTcGQY6JtLUnJSDHCoqjjJjvjOAPV5CJkO2fmInYfJ/8CndB",
+	"59UImyc2x5Dd18Q0Z/dzmZZW9H4dznwnbRJK2Lpc7xcym1uac+zOjKKhJbeWEr66uOHvcnSOj1jRi1XJ",
+	"JxjODaxGU5oxoCWuao74bsrARjTnD2AXM9vRZEYj3O4TqOfOkrpUWJLKkCnFoq3o0sKcmfmGR9u8T+Vd",
+	"ke/7xrhy1c0lI6rZvuYzSAms2nXrbqrlVrf8BjKGlXOyfslCmUabQ4m49zoLJSbZKIb0m71xQSP8Lkeq",
+	"QiWYjzdgjo02hdsVSFldMIqrIp+cPRIPB4fHq9uNKCmNxTeGwk8buGI0nJKIjbngEIUAZQZOloB2qxyq",
+	"M+3jK0mdhwJZnaGrGXqEhaCYkVTXXz+fHEv5DPahQ/P6S3srcFnFtOZiQgJUTfb5U5mlKoCenao67AGP",
+	"cxJxT1Sl7vafBAJblvY1pMn51Dvi5I7tkUYj4YWBdMOVCjeDbnp2iZvstlVwLG7Wgw8oX2VQ7EqYtiBQ",
+	"VadpOSjg7rjW8lk3sW/fXpy17unb9dp5DdRVcN+tWJkaFlLQLCJwBDbXm4WFHBvTTx18gH+Nhvp4EE7Z",
+	"JgI3VD1qoTSb2dAtaE4QFKLlEQnkLaTVx9R4s7ZgXrA5S4mWt0wgq+1UzsVQjMGJ4QpY5nG7eS1nwc9w",
+	"Xw4KFlpFATESFq8KtPbwrka7pmwGzIesMm0Ab/ecIf/F2jjWOxvBMw/XZiCy52J9c5lGNmgg4fUAHnlM",
+	"MpXROF44qugwS41pvTAvVhMD8/O+tbw70+uevF+YqlMzaZ9EYeePr65XQGsZoyfaS0Mn6WzzUEKJWSGs",
+	"KrhlRUDBXKa3RnAa68zf5Wg/NxzaNrpCWuZGfa5qnZqzwtM3CP/5expq8DfgrsZACf4SuIoqJqI69wP+",
+	"6chtaOVS/V2Ors3va+/GhLEDN7tFVc3OPYeqxZsIOV8uUDPfClnLYI0Xtnz41S2No+8gU1p4nBy79nc1",
+	"zxplPNY3XGzpAc5mVEQ32y5k+Q3MXf4GHdfqBgsN1NqscqmlzzdPrjg1+Qbf7MgVVFFn3tzvclS8byfO",
+	"3Jr2OWglRBnDHLGQcyLFEVGx1D6kn1AFe9P1vvxO9QlUaZpHV1Ro1pQVlib3/jyj/BktTtsn9zOCOrs2",
+	"X+AHaXRSftyDNjuBuWDITFMpy8ssLs+e/PTs6eBZtZivxjGXLIKDD/kfa/tJXBQjFbcscZ1cNaabwe5O",
+	"GesTQOTAL3OslpDanN8sws1k7GWwppfZRY+WDzcwBIQkaPjYNstM+NLFnmWgR/v4tpBWK6CqsYoIikdk",
+	"Ut9+Ynm7tctOla6+ZONWQIyaY7FZB4pVVwkKQbOIa6JTyuO6U7CiTUUh+f39YLAaw9wqy1uamq7gGr5j",
+	"RFn/N1T/y20jquIHDy4MuwK+quf5k7UW2GphNtSnQucldLU92gWTE7b6FA9WhIMt/Q5gWMcF5TAUStNF",
+	"n1xLKLxA9tk5XfTczZbPgtqq1U+oOv71AHZBt4Ws96IObDlrI6nb5gStwR66eA30Cac8IhOE/xWIrwLr",
+	"AwaWTo4iyFT1yaU/JNl7rvRQ3DKW5LxYhYA/3NohWxdIszyjETTRsOEqs3BRFjMypcp30OhZuxSAGUWD",
+	"tRqjAUL/lctyt2DEe5HlS6t97k2YG5qDByMa3o55HDdMe1eGgH7293gIUfqz+N1uVje73H4NOy2u9HdF",
+	"jMVuR31bF9yxkBrvjswAbAf4lUyonB8eCIpoqPkdCwjVQyFF6NBIlMRyzlKSpFymXC+QcMBpUBfvLNML",
+	"uTd2/EIeG9eYYIgUEqZcN6AVcov8MEr4YYBt7p0+SWDfPbwxG1GaifU0RNgdufNErV/5mnBIURh3bwD7",
+	"CbBm7gUePLxymYnVWF07p7Hp6SnYe71vlNK6GkJjKjrFA3BfBFikYFGilrD2o/kQA/pWJJHoO5bhrafU",
+	"JpFEPAh5BPFGd2fVn0WP++S109UuwUNzs1FIUVvM+Iq919hxv6NTvDoHkEG6Pl9+v9SHA6BI4LNsZuMS",
+	"My7wrxySz4VmExeeX2IfFvGCaB7eKgLAGsz8aj5jx2APu+lY0wt0KxDZVl78tRlnV6bkO0yCmzUHVYGM",
+	"Ttsm7teK+wYuhFdyCeiEKPSZYvEdU8d2U1LoHxPKNEIeqat/XLx5c35W4StBrbWLQZLQnN/aaMQRGAKu",
+	"I0Mtl8JX6eUA08FuPUHuxaFxDAxbmYkbk9plMdzExnBV4xCT14LlBVRSu6zrktNew6fwVYoT9iX+DOXp",
+	"Eub8oQTKnuCt3RSoQ9XgniQ01YQLIFKMaUIAEKTyztjmhVmobwr4nRzJdGQt0MKXN7YCj4xlOuI2q+Ig",
+	"SkPHEmuBnkYdWqDnLVt4Ri3IxwDjKldLBkYx9BRSMRRLStUYEhBzorMK/yevd4UOTcaEhnrZlt4PGhyf",
+	"xPfZfMV1SkOW0NRss/vcgdnu2+8yE0Ub3aZum1x2imD3vW6s7uYZzcPBTz8++f6wk91rS/2bIp+K3eU2",
+	"I5p+czffXUgfDKRhx7yuF4Wbs34nBihdzQVBPHsXI3StV9WiFKcHagygQp4ozNG+Ge01FPDL15eY1jY+",
+	"QnDH2fxv4yyOAzRobYKb0HSiekDUFOseavhEcqELXeZr3Kta1+qBGOnw+Y3J6NqOSqd8MoF+I+3HdW2v",
+	"bT2sCzjOgKGnZlglu2FHxNm1xx840IOC1ltAEQXHs7MP8NStGRLeYq8l6rzGn8YOi18EmO7hisIUndA2",
+	"t8uneHXBjUUE1G2ubM71G65BW0ipb9JMbPf4SsilDaJ1d0eWpjK9CWXE6lAhT2z0ZT0lQpXLBfE2G3Yx",
+	"GwMav9VqMheL3758r2oMCPTPx7H58VsW+n0pBYmVsS5LTtntQP1dtxzp0nJqmmrjnVva/RkXmWZ5eI/x",
+	"FCJKoIIxMDSnHOrTlLR+yBj7jdWrNc1uRoubGV+BSNlA5OH3PzSJRf55yD46dHsaNKDJOgYRp1lL9HCF",
+	"UXowyuLbHbLlf5ejn7P4tmER+Kq9t2FiX1KlrJ33TeKKE2MmvUEu3SxNZzIHdzO33Ur46vLmNjSTA3DH",
+	"HFP22MYIS/lyVjJnl86pytn2+xZfOxTAOVPA5MKVAHayChgMIHWrSC0E95hcnl++fYWJ+qEQbG4z9S7r",
+	"ArxSTAV5bZuH/2KjWqPDry9enp/dvH577Rp0QvI/kuaWwNlH1MwYYkqzZDV3n8W3TfsCAZh4t7y9lafP",
+	"tR2QHd6nqoU2z16TgP9VzvFIBwn2mfhQipClnyYb79azLhlvpevLTMRn8e2DJ+FPoUFDvsxgpRl3Sk/Z",
+	"jJiVhq5fO6Xl/Wl88AE6m22uF99qz8JOOtsesG2u77Y/EIjjuuZA2xs2+VRu7OPxrlAtDg29MI/mmiZX",
+	"NezoZAk+50RYl2uNbTpGOF877pIPGJXYpcmYXWmIbnmCsFL7sGo23e2TPJeZaMZCj799kH5f+Khut7M1",
+	"Dnfev26RD6jWbJbohr261wSsT9yNtl+9e7bq7QjX5TqoUnwiZl3xC11LMp/KWb5u1rA2D2FRd4u4Sf16",
+	"MMPcZnudvc5V3vaPajxrHx0OBo/RZrZBbEiFXL599eri1S+YB+GqXEZnLjp8fFza/eY5GFUJcHw3k5SG",
+	"7Aapl1XQs2FSlcUa7mgT1p5dyMyXG50tJLSFgS6sniRMKDfw+t5PO6uV+ztLnpv36SKpixUvUeMGmCtX",
+	"dWPEtdVQ1fnbKunep+soYZx0/u//+/8VqkFBHJVrJjctOrXIkgUJPo1ZyAJWgxwOBmA0ARgDDelKemIa",
+	"3go5j1k0YTgB7Vuo3KuEAXfJp+n0molzc/zX00rhsnbDKnVFFzZM4LWsUUtJScluRZeyJIpylriC6M2C",
+	"ePX29PT8/Oz87NjTJbGZUXrcOaeOzQegMzqlQmGD5BXRHIoV2STrRdMNdRvNd79CeWpH9jnKpTdb70Eq",
+	"zb1VFoaMRfVy2aqAq5nIijFPZ/tm9rjIfCCgzlHjMbNxrdPXr55fXL400myOZJstw2pGGsVcMF96oxgi",
+	"zgSbI4rs2eAn6FCujmAjQlQOmDK4CmkaFY7+atmFMZ8Wh/xNsXoBtvPC1CYO4c5FmAsSyWzkH9Gtdt1A",
+	"qlv0RHJs1pPBYHBMRguwtHskExFLbckVS2Q4dXR1i3XOSx3X7ufiusD41jku3XGivnN+AvbwjmwT73tw",
+	"Pdn7JKZc1Mbh7PfdWO/3uDZmmILW8dX4EjLH0I84IDn3+B8bxUauajPrinezed9NFwXXM+IYi4l4ZHyz",
+	"XreLOaY8bmYVVWRxjr2/B7oGgDNmeoBz1geQCk0cemAStbShSFsTyrzT52c+mbX+M5pOZjW6tudjOak/",
+	"b04UAQVENHuvyaPgJAxZoo/gzwP4JnjcIxSB7X+/ev2KRDLMZkxokrCUhNNM3A7Fo6A44+/3RWRmPeg5",
+	"UgczS49Bxo15yNI7lu4rcw9U6eYG8ED4c1/plNGZeS6wQMuxPeqmlnYZqQIsvh9GAH2DeBQcDUXwgiq9",
+	"D2fJ/sVZ4A7xHPvigyxxLOel4K77aSY0j91uHQq/5nDIggYr5N+Y0H3yirFIkSChi1jSCHVJ0Ccv5EQV",
+	"ksgzeQfRJCRviuUEHSRbAUbzFlzVmdYJ05eZeCEn2+7VmiLBqdEaGDY8BmQf5slmDWoE7WXV6CYu9NPD",
+	"va0KF2FRS5WLIpuNgB58TAL7VF91julpQZyWqB2tud2NYn80HO+g7Xgd3g8FuOdbWikdyUzXQ5jNr+vR",
+	"hw3Ah9VMWkbAm3FTYmo1vxa1wBpA5KABYA1AC1RpwqM8MJuykPE74z+94wLzJPmCwgYL/DIFfsaWx1fa",
+	"4/VsXo3LU2uODqfIysfHaj+QFd3V6AJvGK5JPFcl32M56XdSUUYjPHm+U+aem82kknqrh+OcuIKS738g",
+	"/+A/90lg1tL3ETQ6bgDRSdDudu0xFg/mjdXoxixaCQodL3P5e6MIFYTRBc8GP1nEjBE+48IrMqMLyN2h",
+	"SkEF7M5cPM+rAp9JwkS0m869J/vohZx8EvPohZxcgUFaH/IsIFJ2lNCTyAhowhme9tWy2oGB5AED9aY9",
+	"E2yuCoEgqsicxXENp5RM9ZschPA5yY0b1qeyrV+Y2VtHMa4lthTvJDPJ4hic0DFNCza20QMPFplMGWZC",
+	"1/TKv7q6+OUVOouvL9/8evLq/KxnHEOjs0aMhDHlM2x+L0Vow5HlyptljtFSL1fjIhbymrZLayHReORQ",
+	"MyFTqCkBPQ4lsAXEJNK+v9dOY2PLPlVoPUsgIUpiqWoa4uFU/MkylbsKMb1lhQAHrKxZL1841VUGMmWg",
+	"2poJajHWkQstiCoUEnphFZKMsmjC4GjAbhLPZephs0aAIcaRtItkYMBTSfid2w0wN4BF8L6bMTk1vWXC",
+	"N7xA565oRWDlWrXEwpR8fuGRSxzYZ5r0BFLkLtBA/I5ZvT2i4W23h37K0mydViYWtY3hhyp+yoXC/gQx",
+	"FxYlAghwB0PxpuVQPAqgGeiNHNtquKBHgkJxXPC4l8MXaTqB+Irva1qgdQbeV2MRR66zu9tdcgyxoyxl",
+	"Nbo3zcQDIM8eDs99ad7o62IKyGHA5iSlLqB9XwQC5f0AaKkGyt9ofKv9XQ4U2GNIyidTjVgpmuojjNQ5",
+	"oyJTGrBSI+OVZSKcgsdV0vhynO8do7ZDmqacRQQiUO3j2jCKz09zQxXfp9LbtoSwXnOnmRBcdBJegGeh",
+	"EO+iuBWd0P0NOVPfBQwJDeKYmKsUtJGigsg0cqayYHcQtAbmOLQ4qPtyKBSU/kBUIjCW7k0IlVsBnD7E",
+	"DJWBpGPTQaOEgfpYgNjOech68NVQzMFqLqRplKPBOfIdxqArF5jMSkqBpjOGlUMqwEcxBrhFIxAo+JQp",
+	"6y+NzGyMeG6OIrDUe4TGShJ7WjHhyoGGYsxcH48xHDJiYaujYBqg2sv6G8a2XxDk0wmmVN2YB8KTjIQe",
+	"WX4I6oqrbGNGrWMGt8YOjnbrkFjKWwAvUjKSGQTRbaBGjofCJnRzogn3WlC8xaAroPExXD8k+AsEtIZW",
+	"YssUN1yGXY06L6KvIz0Yx3K+2vyndSf+avYJGrItGQSWvXJZRhPWRdZDLdPdHwex9HwnN6+d76hivvj8",
+	"pnXzndR2/yrnWG+nJeTQkT6KvaezxOzCpwMV9LwXntrGpU4PufrvocDtQxbMhVMh04bBT8jjGKWTWlen",
+	"UjApr436Pz1sII4dls3CpnS1s/cJbzjJIq7Xgk/yclinmDoLwHtNZ08u7GGy0qQXPq44NeGgW4UuFE7N",
+	"gzwjUXl4Xq1kY337RTOu75Q9PwFgZPX0hCbqCBKu6H+j3PWGAhvhov5G6TQy0iNBRDUNzNmXTzb07+X5",
+	"Tc1PIEWqSsIsRZ/8jKcAeFsObW9PCpmSpYwvppk13sSfGC7ilcrZDZiGfzOnWWAOv1DOIJ+NtT3mNGNU",
+	"aQtVefI9sVh+2FLGSIA9BaYCtZk+XxKgtEyUGyMVZCozhMLYHyhncGAVr7GIoQ3H3JIwmlU4xgAoDljn",
+	"OTTIwo9SOVfGG4xkmU202gQ2g/t2Jn47E7/EMxE2fb4LABHplIo9BPvk/D0wJiivENbNBm78jRnxNufS",
+	"Dklvp8Eg550Pb8ek9+Hg2V+3SXu3TGGvHpHCqESIV+H1XZyQzwHCkJ+RMb9jux2KnVDoHa+h0BsK6xfl",
+	"LHogrCNpjh+lqc6UXXPggAjyuF7PnCd0QiFaYu6j4ao+OUnDqREfdGuxvxv0wrcWCU+JnIsjElD7Q3u2",
+	"1ThJVzAPG5j3jBzb2xEulDa2irV/zCrgUGpVnx3HVo1ROzwItiETzFR71j4zo1d47T2QCW5JcegG1Yjg",
+	"8OHo6CB+Dvxdo0VnDYx3ONyrG/sqLphStmH4jif4CeIm5eh3Fi57dh+GeymbcCmGe0fDPZYN9z4GDgoz",
+	"od8pMmOaomWcKWOiCg2wmFqrw/2+buM8G/z0Q2nnHDY2oQRjkbqh2hwZyxSSm5s0AreR4ne1Yr4zV9xy",
+	"Z+2Gz+vEWNn4dtg07+Hezj1vy7f7RuDWLqpPJ3Rz8ADPzEpaXehx52h1Lc4OrAQhvQrojIVLWQPA2VH4",
+	"93o7qg7sB2F+5SwXawxNuNKQq3FnOXkUlI71oGe8V/suxi8eCuPLKO2ImB8b90aOCRcxF8zYSixRVjOu",
+	"UnFoqy8BA2M5iY6gHoXHMeJgLJ07dIqBvCz43JAOcCX2kMDlDp/eH4qh2MwC4h9d5gLx34GrZoaVJbkv",
+	"AxcgRaPNuBzbcsTDwRPCBVqLIVVMOaIAgU0OYSJuYjlRFgIRYIFhsDIRxNXGRvWsXUZsWwcG2tKKfKlc",
+	"9GZyPkmiDlalBvubCUcqiuvskQZIbIVmC/Q8eBRIcRNKMY55iOmbIGU6S8UNdJPhYhI8fpDG4mac7ei2",
+	"ensoO0yEbP/EzONmUrD8CncBzGCXXdvXrYvbdFb5+HIuqzC0hLwfTWPOUp8cK+iDGSNL5HxfFqfaJ13k",
+	"jjLVCrVhs1OxOlOtDj7YqOguzFKrZ4oTJ3uakCzp2Tzs4WBQPjAgrE6LEYMSegLD4O77AHvJ+79vqA6O",
+	"iZIQY4A+bZolxBw3ltKfJaqmNGmrswR0bCNg0T2cOmgdXuIB3FW78gfRNDvohs423SfrsQ4i7dFyXkBb",
+	"2rP1G/egwHdTj4fySl8gtzZLCfjHxPvHfXJiyzkBETGDYk+0RN1228C2c89b6ixdXGbifgy0Na26qlfe",
+	"/YQzdXASYp35Npi+5zJlijHRmCMKH4YFb51I6SupLYqtRMoUS3lbquy1yKDtT5iNjGhvRSSZKlas+oyE",
+	"RFQAeJwjxgSwVB7nJw+mN9VQIM8UkJOdkBD6PggyjgHrZ84Vc46xyIXNnw1+cidMHMu5OVDwLQMARZUd",
+	"lIQqbQmS4hpMD377bR98ifvAk6Ut2VUdyL2cGYedrqOoesFvmRWuHpR/C4KiJdPvFKEhVKwcrQi8I25A",
+	"BMRQQOydBPkTo6CX2+1MRCSERo+Bu3ktTRVe/k2Uv0RRvs5S4SyPpUqE3aV5A7j1ApUmgnC4yButL2zg",
+	"ykacRCl/iaAPYCAGnwIqXnma+wPOAiFv6IQpMgE4iYfcxIt1ycMtESUFMS6/YkBVGBQCgnUxbZiDUjib",
+	"iWwGq6DCPTSWzUK0j2eXwS5fO4itOx4lCCeDE1uArWEUeFnrb5GrL26SFRqljQREiosQSxd7iK9ycV4s",
+	"YoQIsPnOQ6ygE5TqYXnNfCoBiB1JMOPQfEKWqOpaMTvCnRT8fQrIBgYnwNDnP+mK3maO9Dbos7m16c5V",
+	"Y+81E9G+o+pbQw5sO9+bk0RokkypYkewF96zMNNcTHo24+DPamOSEihBY1xPWToUgeYzJjN9M1NBD2te",
+	"Xa0tQBNlSgIoLwyqBcSM9cwN9U9oBPh3/0LNgCumfeFolK9jd6YA1GPvb+ZfPcHq2l4xh6VyPw6pkUrJ",
+	"MlDJK+7bUPCJALaGKmIwMxhHY/pnFNfnpQn4QmUWmyaA/qWFnGALsV3tolAttuvJ8azIHvkqJyhz5Ipk",
+	"wohsj7DxmIUa+QdSNgNOPKxzXQmsDcVGySZOsIGdgGL+F5pVorUMKedc1UtBsKl9/U4w0/un3QVfh/Sv",
+	"kOvtLvopA7qberl/Cc3w6XJKBjCUlvlxNZbdI+w9DXW8sP235lT1h+JCYwAZ28os95cfY0uCyCaMhJxj",
+	"OC64Ovnl5ObV6+ubk8vTXy9+Oz8LhgIuLmSQuYIRVVeOwxvec+DiswpHPEgOp1eQgU+f6+0gjfpzCi7S",
+	"sqS3jJc02nJ2lPWeoKPIGcdy/p0igcx0kumARCyMacrUcRF+BOEV+IFv4weJzqEYLbCdNsa1oSK2lJsV",
+	"UudHas/7lJ70Fqkb5lyxNUnTS3yfe9xbD5W2PBGLv1+9flUn9ZYKfVtZ/4RJR+1Hb80Nt+btMAMb3Vm0",
+	"QeoPk5z23PeDIRcFqnpbPoeFYSQGhK8X6UwZY4dL0bPEIkMR3DKW3Lirgxr1n83+tGHrS1yQL9T6wdGb",
+	"gx7WPlqV191dVpSP/aIpvY5GT2IzIxuHtvlAzLGgdRY48oKScQ5GyoTesQLyhZJxytQUzPoFSWTMw0W9",
+	"BJ8WB/gtAfOFSfIvEnmZIwk2ho0nQuPckpxYEelYwnW6WEcUlZvRPsIJ5nyJLA9aAYMzK+fW5Idyb9tQ",
+	"zvN0WDnOsSNwd9D6Y5nOaRo5t8Fx/KHbgH2PLdwEqdCGooA5BB+74C84NxxCRQAJQEfcdvGZux6W9inI",
+	"0sYSgtRs+FuXbEJEGxdJpm8SI6JBPi5gSHFBMwts7yHqDNi7aRzn3y9DIMkVYySSIWwDzUOeUKFVfxZV",
+	"73OdLv68B5UR0i81vZouoJSeJSjbnW5fc9v9tRT4r40kL9ER9zDhyiJjTMHIuIjY+x6SW2ELcEtcXJ0m",
+	"1Sx5gai0ezPrP2P8Ir59bSbSNi1HYOkSgvhL8g18+rP0NrRjrwCc0WbSiyp67AlCjf/r6TyqIARpJuoF",
+	"WH0NTinI4gZB/HqE8P4E8OCD+adJd0Dj64dZmgLJmWaJC7iXTLVebmLITCseQdbq6pbGUT+P13A1FGCP",
+	"ANOFfUNLd4m9LWshiUc2JKqzVCggEdQSKI0x3eDoM/FJlsB4XYtBI0f3uB/g9l+yBXJanKcvFbJo38FZ",
+	"I6MFmVLRbcagtJnW58xeSTLOUrCMnRth9dTK9nLNcEo7DDuAqD45GYrafXJcsU9IYZvk5n5d96hvO+Mr",
+	"zqCZTx9sO6hbnjQ/Vwqs8wlViuVUYlN6Z3zbArDdn4rWl80AGg9bxzrNWvZWtlCTA2Yo1u2cun1j3vTb",
+	"vvmK983VLU/svul2v2Aod92hgYEdweaOUc5y3qNEOpzDqmgjBF5E+KvQuAtRfyjOMqw7tGhirDVeEJqy",
+	"Y594UBD6qhR0HO833PsXKcS4eJ3UcIRTFmUxSw9ipDWra4g6YfqFIz67P6fQjcY+qq7TFnzrEruSzGUW",
+	"R/BpN51LJdwLi/f9BBX9Nv9Z056ly9OM4a9Izte1OrDRVyEjZgdkDlIOJQ/AfQnlx3Ppq9qhXt24btiI",
+	"mIKygUbE0N1jKECPcaWhJEa5SH3KIiY0pzE0iZApsFBrJqivxHGjNz+whKj4fQ2/JUvO5FwU5KXl9nwH",
+	"dOQPgQbZLHDvHBCHjb2dj4uopjzpd4SGKt8Vm1tIgJDCyrcRvorDyl6iDpKU3XE233xMFRqGLS+vvYeb",
+	"ur17ovmwt3+DT2vL+LF+Ha55eKuey0xEnegLBlvSDthqozFP2bYdjhXTmot13WHzbqA2aQUs7qqAdaGW",
+	"Th/2NIsRdgzmgRPiiCWxXMyY0D2kvAVjHPd1HS7GDaytydAkrLh+7t2j/ap9gpCeZ4Z2C2SmzHaAUu3P",
+	"BzOJZkKqmtwgGb9iyOGEj+sRkcVxnrIsNPG1eDUCgpFC64M+eSUjhszGUGY2s9TJYzbPuZOfG3Xf9lSo",
+	"jMeBtO0gILXWXDfqxA7sDT6lIz2yIpS7Brpwy6p8FnfR+vYuB1NuVPmiGcVqXX0h3gwHuJGl9IntBbO+",
+	"S3HMZ3xTj2L63vYoht62a1sW32u2ovj6dWkLCITYHiYd2aF4u8imhuyK7maJaqq50jxUG4h3f5VzMjN7",
+	"HtltIY9lWeCgQMv87XnkplQBdRwkBUYsBEPUHlBD4ZGn0rikHBOkEYA9jSjAoWVvDSWyKT7UBZIs6Hoo",
+	"sLjGY68J1SSg6kaOgz75Da9XXu5yUl603DIN1HFBkc/SMv7mlJOB8cN1ykPsmAS3sN9iuo5qZNiGWgc8",
+	"Tuc8YgIbjY0z6GyZpeYtydvr057jiXNlEchIrLCRt5Lrynmv/EqtbrcHJej92ihCv5FjloiIUcYa0GT6",
+	"3/Y7yelkwm1Sozis8BZ1Wy7/jVOkZtFdxWl1Ww14oGOK4DZ32fNWXPErBwLrQTyNxEwD93j+i6HA2iXl",
+	"igZE5FH2kN43vjgQgo8WoDawqlnGUYES4DKD2mcWDUXgVTYqptJjgyj+A787zhsfhjSObScZY8Gbr3Nf",
+	"NdO2aDowf9/ITAfYHlFJYxxaR0/YAKSVqSOw9bR9ANaCzW0Vt9l+dTxj127mG+mqFQ7reoK6htzO97BZ",
+	"73Pz+ena2NbGiXQ3JoWvt2eRjRIZGS0sB6lpbNhk983ZaCrl7RpQTFHyKw++d+4WbR2IP4vWthO0WV27",
+	"xeiMT2KeL41vG+g+2o6k2LKh6FwqfdU+1FKkDPMkWpIgS+OgRxSf+I4PgMsNFAtTpgPfgwXtrJ61mLmy",
+	"vQXVVM6F9ZJreXft3N5TRMvevUUk60nXz67zWuw6FmseYVofhIjWPrwdTWkX/KLZyAxrxIADVkSJ5Chr",
+	"K12+Nor5qvPtLjn4YP/nuEcj5lBaZQnEz3MJbEn+bGXrrFXmbMXyfm4TCZhmhIAgZpTqLPGUUbXUcqDg",
+	"bHw/GDTpefOssqKKKzKR3Rx7Z8yih+xaENeoOWLGbjMW3Bar3atNlHWwilvFSO31vrtIJ7yec/8y7bV+",
+	"dXjzJZuNXJP5koO+ksnuk4AJOopZdARdTgObJgdC3pRBWNMvqtIySRj2Y4OrjHkbyWqLFfswPOx2+9e9",
+	"nivdRjY7FiUb2NxKmhoq14PCZm4S6ez5SFEwktEiWGuPnhUVxS6y0rC90br1tmNZuM5G30IaK1Oz2TrO",
+	"haVTvrX8tphN21p5tpD2gw/2/4slfvO6c8nN0v2qPfeU+yZQ829TY9u6yel3diK6O+bWslEgD7jGBymz",
+	"f9Yn8s8y5orRXV0jhqdTmWH/8Ty8ZcwhDAY4FMlQBHYg+zwK+uS1YJ6RJGEiQkqJxRxakyNFfpQ/sLoM",
+	"0A75MxLCBtgtd4NO6coAuuWlaLm2rrsDkStjO62REfgBlu7aH0fenLKZLFeRuno82iu+ChvqEvwY75p/",
+	"DiYTiImQSMhlGTzHkNuf34ewoJ29jiOgYHiTCrv7qMjmySIyY1QgN4uDu2op+6530ziVsyPzLkGuVxAs",
+	"Lu8ctM8pmsKhispmKIKIq5CmETPK6dwZ++DHl6XY23iFBy5LdhUppPhqRNsOBiaJfX4SbiX73pRgg6Py",
+	"OVYaFMQMWQOMoLvkrznZUtfkHChsg14pkdMjVA/FTCpNnvQGgwEBglXNZ+zIJn1tZMX2GIKdEZjNDU2g",
+	"jKO29th87kjSdgsp3IfqtCNsEdg87P7pOVvWkgGISfoo6ySShGe3kdWcjwGaBJfZLbqTXmn22j5GY9eX",
+	"4FiAgZrKOSKXBeK8UqZ7lpPouUzJ4TMLULCyYHQqTS2rPp8IqrMUvRdoclwlkjAmpwtwZN8O/45Db5BO",
+	"zuOVhcW8DzHTTK2RLmP8u0JHrsiMRqwHDoSwfd9dpnKRMBJw2VdQLuzi+gkXk+AYJcwbvZrFsSJTOQcs",
+	"D6vGFJph3Uss9ZMa/tBPEyZux6WcSjrjtbEus9kR8FmAcsLBhrCqAksx14RiSerKEsyn8mR2cZ81H+/w",
+	"NeqQ94ByyF9AaSoiyyTvoFUISvUZQKsiuoLgScGwUxu2JvVNoyJZKrwJmapaPCoWEBwoLRxUNzSNUtJY",
+	"SaIBk+sD5pOa8kWIWNq7b4Bo3lt/c3x+RYfzZ1UNzr8FLguT1iCpj4vbXU7fC4tXRPaTTcj1mpMiZCRh",
+	"KUlSaTYE0vIcQfNhZOjhOasUPskFp+yHPOqT55ZBSwyFFJ4zFODwZu9PGU31iFGjwsKY8pkC5JblALLQ",
+	"SmiLSBd4xEA6CYj2+kMBvFVuHmcAlzKPmGQ8qrHAsW0yLtF9YQPg5p8GGgCPvoS3TGv7UFz65tFLmIBi",
+	"nv9e0/VuBMYsckvRUGhXyx7tBQcf8D8bA+fugS1tEFzVrdO5cHlXtQU2m9ty6lYj1aszdwC7sN5+fAf0",
+	"e1kCOJ455dCow8IMLVmd5cFzPbXRl/FQS3/2acz6Qo2zsT5niV4gwNJ1sUPAooDbwWdCQqu/ioLOnr9o",
+	"KKyCiVLKhfLllNBwHOJbtj08oSSAl73hUUAoqh+wBoDHPsFYATZ24tqBkcBLjKXS0PvcuIsqL9cE0Gk9",
+	"Lsk84BKri3aSve5V1qkZ2idpxA1PZhFMSx2ncSY6OSRP1C0I6lKBVxf6pgFj04kiwcHvcrRvHn/wIc1E",
+	"6UK3h8z28HFO6JbkmtADkY3fakM8Y9Wx606vLB64REQmxyQwzwuWizkYDafrmJg+UzG1o/u5JTyim8hC",
+	"JpBGXNX6N0vz21F/J2P1oMJ9MhgMUMmAAVQnxDP6ft8oyv3RQpt5ePLDjz/+ePjkh10EPGKaIv6nJu4q",
+	"UzKRMjqCHCoqQqO/BYlkNtJ5+tLI8kSat0EBtkTZRpuGUox5OlNY4Xic+7QsVgx+AEymxVbbz54MeiRL",
+	"ZIFwz9urzthTQ0EFm1eJO75VNxbBPZTFP6hJYaNUeHiWI6BdaEg4jtfSro+54GrK8hKFKVXIvQ4sv95V",
+	"sPEmXoE6h4d8W86V5RQ5YU3X6+qXZV26UTAbx44ZVa4/YgrUmEZFmDNKcDEJbL3ymBnfkyuS8slUW1vS",
+	"VUrLTA+FHKNe6RsNAOlJdQTGXbETs7ks9Z5GjQrAV/nVv8Vnd+j5oX0S+yyfmHVBPStmxnieAI24MWG6",
+	"OP+uWWwDnV6WY2Nz9+ziAgOTVihX6iEPRAhQtDb34KrAk8m2sd6GYrP5Brf/PG23KzO0P5HhBhGyJbPt",
+	"IeUzExtO3BO3oXzDerSGWGS7X3FNHj0b/PT4uNqqQo26CsYW3w7h6kM4jw7segaPYzmvTzkAqxaFzNRy",
+	"jb+gM9YjvuXShYCONlDJXyqur01G4JM3pCNei3jhwTu213UBk+ZuU5ersFfuVZQMjaSMGRWN0g2/cTbf",
+	"+zrSEptl1kyofZHOcglurYuiip+tCqv/bkNS4UrL1AgbiZgx96FIlTqIw/uSwEJ7DxDTUzwFrB0wFO5H",
+	"NDYPW0CbMG6BPv67ie1uaR1FiD4eDgbYsRWKn42bCbp/wtFgIQGHDXEUkBGDJh6eNwLRwbhdoMp8U3bB",
+	"1r9/XsQ5bmDOkuyV7rWgs7j9va7Ze10P13aLDIU8f796/Qr+818nL18A0Z39kFAEMpvP+yTQ7L2G0QTY",
+	"xCQojvL9vv0mZeATgPwEy+9h+2x1UTxj39MnQW2+ptlVpwg52+s8ZbLEr9Bsb645TQ7uaMwjWo5glsXb",
+	"/aIg3l+6kJ4gDNdtXAuNfjjT1IvJlIW3m3eR0XKwCn3imAznqdFTNu1KuICvHc5Byxiaq1BjvY1iNiOP",
+	"nh0ePu6E8sOMuKzHPVmPltCmkustD49K+fxgdPbGxN5Watdd+IrOWFd9NVoqlU/YdHHVVNxBw2xcwM2F",
+	"DMjqAkcze29sEYgo9El1gYMjrVrCgSNXisrCkLGo8rB2FQ8PJzRfAPBxWSx3PrPGmbLgVVjV3YRr3fFl",
+	"pWtT5UNleUGNDJGSCNWVFXyTn/uTH8RrPqT8WC3YDM+33k12JHb3LhnfHN0dC33dot/72ecedPDB/q+R",
+	"PWMFaXc5WjUt7TBso8snPiKTUD3NAzJ3fgD1nC71bJ+HT579+OyvT3949uMGzs8/k+FlDPSuLa4po7Ge",
+	"/nudSP0KP9m733yReUKFKwM0MDu4HizMUq4Xe0f/519LjN0ANi3GqLkiNOZ3Rc7uGdN0718wTzOmUx6q",
+	"dfP00v5k40RBqCKJbaB9DWZyeTbepHJmBp4pYu5B2PtEKvSjcCt1P1P2pcDjzR9fPUcyYYImvO8Wv26i",
+	"TqXQKQ31vZCIdyKQf796/er16HcW1tP82nf4QpoS1qzu9dTyPppX8eG26tWFsOm/a22c7wdPPSsbQVYo",
+	"hFcCBEcIWWH5TJi+ZDTigin1yfRLSMV9KhgAo0bMPAbxpL7urnqa3bm5Zv/8Vjha72nG3CNqpN9xNd/D",
+	"vGGEymI7yJSlVQq5fIcPeyNGU5aamxmDgCb85pbBvY2WQBQvKpgsjfeO9g5Ae9ibrnAi+OAU2HbgQxTY",
+	"pQGgNptlUDlz7DvmK5JwYUmggbRshZVZVZhTELboFYhosVct+JCQMCgU4wBX9+otYMaoICglMgVBiwAr",
+	"R33bVHsP1x2o5i63jCWYVomopiOqAIqnpjQpvo8jP1u9hfThwwIRgPL5kD52DPe0lFh6gaHUkPE7KGvJ",
+	"p83Vw1UboRGj0T4y45I/MpYxe/co/qNQ05Epln6nbGlHfu8o/qPitn+Xo0JkskgJ7Eu/oI5kSu9s1nPE",
+	"plxE9sm/y5Ha/GjgU62Zf3gW3IZU1KgUoL5TScAtzauBStJmhL16fSpB8I4Lz7ULKAqdZ5evGbIne3CL",
+	"XGRnN2PUTOR1ekkqoUaPaofKd/T2iMtzEpZFXFc88eTNBbllC5X3fcKQdUnCoQxv9dqXOZG946gpF7pZ",
+	"ounVK/Hw6AG1MpxUvdwD0sXzs3BD0FMf//Xx/w8AAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -20,6 +20,7 @@ import (
 
 // Defines values for ActionKind.
 const (
+	ActionKindAPIKey          ActionKind = "api_key"
 	ActionKindDeadLetter      ActionKind = "dead_letter"
 	ActionKindDeadLetterGroup ActionKind = "dead_letter_group"
 	ActionKindJobBackfill     ActionKind = "job_backfill"
@@ -30,12 +31,18 @@ const (
 	ActionKindJobSettings     ActionKind = "job_settings"
 	ActionKindJobWorker       ActionKind = "job_worker"
 	ActionKindRedrive         ActionKind = "redrive"
+	ActionKindRetention       ActionKind = "retention"
+	ActionKindSchema          ActionKind = "schema"
 	ActionKindTopicPolicy     ActionKind = "topic_policy"
+	ActionKindWebhook         ActionKind = "webhook"
+	ActionKindWorkflow        ActionKind = "workflow"
 )
 
 // Valid indicates whether the value is a known member of the ActionKind enum.
 func (e ActionKind) Valid() bool {
 	switch e {
+	case ActionKindAPIKey:
+		return true
 	case ActionKindDeadLetter:
 		return true
 	case ActionKindDeadLetterGroup:
@@ -56,7 +63,15 @@ func (e ActionKind) Valid() bool {
 		return true
 	case ActionKindRedrive:
 		return true
+	case ActionKindRetention:
+		return true
+	case ActionKindSchema:
+		return true
 	case ActionKindTopicPolicy:
+		return true
+	case ActionKindWebhook:
+		return true
+	case ActionKindWorkflow:
 		return true
 	default:
 		return false
@@ -162,6 +177,24 @@ func (e AuditEventType) Valid() bool {
 	case AuditEventTypeSagaTimedOut:
 		return true
 	case AuditEventTypeStateChanged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditScope.
+const (
+	AuditScopeDeployment AuditScope = "deployment"
+	AuditScopeTenant     AuditScope = "tenant"
+)
+
+// Valid indicates whether the value is a known member of the AuditScope enum.
+func (e AuditScope) Valid() bool {
+	switch e {
+	case AuditScopeDeployment:
+		return true
+	case AuditScopeTenant:
 		return true
 	default:
 		return false
@@ -1899,6 +1932,24 @@ func (e ListActionsParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for VerifyAuditParamsTrail.
+const (
+	VerifyAuditParamsTrailActions VerifyAuditParamsTrail = "actions"
+	VerifyAuditParamsTrailEvents  VerifyAuditParamsTrail = "events"
+)
+
+// Valid indicates whether the value is a known member of the VerifyAuditParamsTrail enum.
+func (e VerifyAuditParamsTrail) Valid() bool {
+	switch e {
+	case VerifyAuditParamsTrailActions:
+		return true
+	case VerifyAuditParamsTrailEvents:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListArchivedDeadLettersParamsView.
 const (
 	ListArchivedDeadLettersParamsViewBasic ListArchivedDeadLettersParamsView = "basic"
@@ -2464,6 +2515,9 @@ type APIKeyInput struct {
 	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have one name.
 	Name string `json:"name"`
 
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
+
 	// Role Each role may do all that the one before may.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty"`
@@ -2487,17 +2541,36 @@ type APIKeyList struct {
 // Action What somebody did.
 type Action struct {
 	// Actor Absent when it was Skald itself.
-	Actor *string   `json:"actor,omitempty"`
-	At    time.Time `json:"at"`
+	Actor *string `json:"actor,omitempty"`
+
+	// Address Where the request came from, as the node saw it. Absent for what came over no network.
+	Address *string `json:"address,omitempty"`
+
+	// AfterHash The same of what it is since. Absent when it is no more, or is not hashed.
+	AfterHash *string   `json:"after_hash,omitempty"`
+	At        time.Time `json:"at"`
+
+	// BeforeHash SHA-256 of what it was done to, as it was: of its JSON without secrets and contents
+	// (docs/events.md). Absent when there was nothing, or it is not hashed.
+	BeforeHash *string `json:"before_hash,omitempty"`
+
+	// CredentialID The API key. Absent for other credentials, and for none.
+	CredentialID *openapi_types.UUID `json:"credential_id,omitempty"`
 
 	// Detail What changed, without contents; of a deletion what there was.
 	Detail JSONObject         `json:"detail,omitempty"`
 	ID     openapi_types.UUID `json:"id"`
 
 	// Kind What an action was done to.
-	Kind      ActionKind `json:"kind"`
-	Reason    *string    `json:"reason,omitempty"`
-	RequestID *string    `json:"request_id,omitempty"`
+	Kind ActionKind `json:"kind"`
+
+	// Operation The operationId of this contract, or the command. Absent when nobody asked.
+	Operation *string `json:"operation,omitempty"`
+	Reason    *string `json:"reason,omitempty"`
+	RequestID *string `json:"request_id,omitempty"`
+
+	// Result What came of it; `done`, unless there is more to say.
+	Result *string `json:"result,omitempty"`
 
 	// Subject The id, fingerprint or topic that it was done to; `*` stands for a tenant's default policy.
 	Subject string `json:"subject"`
@@ -2582,6 +2655,11 @@ type AuditEventList struct {
 // AuditEventType What an event tells of; docs/events.md explains each.
 type AuditEventType string
 
+// AuditScope `tenant` is what was done to the tenant's own. `deployment` is what concerns all
+// tenants: settings, the scheduler's leader, keys for any tenant, the schema. It needs
+// a credential for any tenant.
+type AuditScope string
+
 // AuditVerification defines model for AuditVerification.
 type AuditVerification struct {
 	CheckedEvents int                         `json:"checked_events"`
@@ -2608,7 +2686,8 @@ type AuditVerificationFirstBadKind string
 
 // AuditVerification_FirstBad defines model for AuditVerification.FirstBad.
 type AuditVerification_FirstBad struct {
-	Detail string `json:"detail"`
+	ActionID *UUID  `json:"action_id,omitempty"`
+	Detail   string `json:"detail"`
 
 	// EventID Where a single event can be named.
 	EventID *string                       `json:"event_id,omitempty"`
@@ -5094,6 +5173,12 @@ type ProgressInput struct {
 // Reason Kept in the audit trail.
 type Reason = string
 
+// ReasonInput defines model for ReasonInput.
+type ReasonInput struct {
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // RedeliverInput defines model for RedeliverInput.
 type RedeliverInput struct {
 	Since time.Time `json:"since"`
@@ -6197,6 +6282,9 @@ type Webhook struct {
 type WebhookEnableInput struct {
 	// From Where to go on; by default where the webhook stopped.
 	From *WebhookEnableInputFrom `json:"from,omitempty"`
+
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // WebhookEnableInputFrom Where to go on; by default where the webhook stopped.
@@ -6217,6 +6305,9 @@ type WebhookInput struct {
 
 	// From Where to begin; `now` by default. With `beginning` every event that is still there is sent.
 	From *WebhookInputFrom `json:"from,omitempty"`
+
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
 
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL WebhookURL `json:"url"`
@@ -6241,6 +6332,9 @@ type WebhookPatch struct {
 
 	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
+
+	// Reason Why, for the record of actions.
+	Reason *string `json:"reason,omitempty"`
 
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL *WebhookURL `json:"url,omitempty"`
@@ -6814,6 +6908,13 @@ type ListActionsParams struct {
 	Actor   *Label `form:"actor,omitempty" json:"actor,omitempty"`
 	Verb    *Label `form:"verb,omitempty" json:"verb,omitempty"`
 
+	// Operation The operationId of this contract, or the command.
+	Operation *Label `form:"operation,omitempty" json:"operation,omitempty"`
+	RequestID *Label `form:"request_id,omitempty" json:"request_id,omitempty"`
+
+	// Scope `tenant` by default.
+	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
+
 	// From Only actions of this time or later.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
@@ -6844,9 +6945,18 @@ type VerifyAuditParams struct {
 	// FromSeq The first seal to check; 1 by default.
 	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
 
+	// Trail `events` of sagas, which is the default, or `actions`: what `/audit` lists.
+	Trail *VerifyAuditParamsTrail `form:"trail,omitempty" json:"trail,omitempty"`
+
+	// Scope Of `actions`; `tenant` by default.
+	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
+
 	// Limit Most seals to check; 100 by default.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
+
+// VerifyAuditParamsTrail defines parameters for VerifyAudit.
+type VerifyAuditParamsTrail string
 
 // ListArchivedDeadLettersParams defines parameters for ListArchivedDeadLetters.
 type ListArchivedDeadLettersParams struct {
@@ -8123,6 +8233,9 @@ type ListWebhooksParamsInclude string
 
 // DeleteWebhookParams defines parameters for DeleteWebhook.
 type DeleteWebhookParams struct {
+	// Reason For the record of actions.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -8296,6 +8409,9 @@ type RunRetentionJSONRequestBody = RetentionInput
 
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeyInput
+
+// RevokeAPIKeyJSONRequestBody defines body for RevokeAPIKey for application/json ContentType.
+type RevokeAPIKeyJSONRequestBody = ReasonInput
 
 // CancelBackfillJSONRequestBody defines body for CancelBackfill for application/json ContentType.
 type CancelBackfillJSONRequestBody = JobReasonInput
@@ -8489,11 +8605,17 @@ type CreateWebhookJSONRequestBody = WebhookInput
 // UpdateWebhookJSONRequestBody defines body for UpdateWebhook for application/json ContentType.
 type UpdateWebhookJSONRequestBody = WebhookPatch
 
+// DisableWebhookJSONRequestBody defines body for DisableWebhook for application/json ContentType.
+type DisableWebhookJSONRequestBody = ReasonInput
+
 // EnableWebhookJSONRequestBody defines body for EnableWebhook for application/json ContentType.
 type EnableWebhookJSONRequestBody = WebhookEnableInput
 
 // RedeliverFailedJSONRequestBody defines body for RedeliverFailed for application/json ContentType.
 type RedeliverFailedJSONRequestBody = RedeliverInput
+
+// RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
+type RotateWebhookSecretJSONRequestBody = ReasonInput
 
 // RegisterWorkerJSONRequestBody defines body for RegisterWorker for application/json ContentType.
 type RegisterWorkerJSONRequestBody = WorkerInput
@@ -8524,6 +8646,12 @@ type RegisterWorkflowJSONRequestBody = WorkflowInput
 
 // ValidateWorkflowJSONRequestBody defines body for ValidateWorkflow for application/json ContentType.
 type ValidateWorkflowJSONRequestBody = WorkflowInput
+
+// DisableWorkflowJSONRequestBody defines body for DisableWorkflow for application/json ContentType.
+type DisableWorkflowJSONRequestBody = ReasonInput
+
+// EnableWorkflowJSONRequestBody defines body for EnableWorkflow for application/json ContentType.
+type EnableWorkflowJSONRequestBody = ReasonInput
 
 // AsCall returns the union data inside the Compensation as a Call
 func (t Compensation) AsCall() (Call, error) {
@@ -8855,19 +8983,31 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/api-keys/{key_id} (the `GetAPIKey` operationId).
 	GetAPIKey(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RevokeAPIKeyWithBody Revoke an API key
+	//
+	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
+	// key changes nothing and succeeds.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
+	RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// RevokeAPIKey Revoke an API key
 	//
 	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
 	// key changes nothing and succeeds.
 	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-	RevokeAPIKey(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RevokeAPIKey(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListActions List operators' actions
 	//
-	// What somebody did to dead letters, their groups, policies and redrives, newest
-	// first, as it was written in the transaction of the change. Sagas have a trail of
-	// their own: `/saga-events`.
+	// Who did what: every change of anything but sagas, newest first, as it was written
+	// in the transaction of the change (docs/events.md). Sagas have a trail of their own:
+	// `/saga-events`.
 	//
 	// Corresponds with GET /api/v1/audit (the `ListActions` operationId).
 	ListActions(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8875,7 +9015,7 @@ type ClientInterface interface {
 	// VerifyAudit Verify the audit trail
 	//
 	// Recomputes the digest of each event and the hash of each seal of the
-	// tenant's chain (docs/events.md). One request checks a bounded part; go on
+	// tenant's chain (docs/events.md), or of the record of actions. One request checks a bounded part; go on
 	// with `from_seq` = `next_seq` until there is none. The seal before
 	// `from_seq` is believed. Stops at the first thing that is wrong.
 	//
@@ -10662,12 +10802,23 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
 	RedeliverWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// DisableWebhookWithBody Send no more events for now
+	//
+	// Disabling a disabled webhook changes nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
+	DisableWebhookWithBody(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DisableWebhook Send no more events for now
 	//
 	// Disabling a disabled webhook changes nothing.
 	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
-	DisableWebhook(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DisableWebhook(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, body DisableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// EnableWebhookWithBody Send events again
 	//
@@ -10711,13 +10862,25 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
 	RedeliverFailed(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RotateWebhookSecretWithBody Give a webhook a new secret
+	//
+	// The answer shows the new secret, once. For 24 hours requests bear the
+	// signatures of both.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
+	RotateWebhookSecretWithBody(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// RotateWebhookSecret Give a webhook a new secret
 	//
 	// The answer shows the new secret, once. For 24 hours requests bear the
 	// signatures of both.
 	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecret(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RotateWebhookSecret(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TestWebhook Send a test event
 	//
@@ -10958,20 +11121,43 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/workflows/{name} (the `GetWorkflow` operationId).
 	GetWorkflow(ctx context.Context, name WorkflowName, params *GetWorkflowParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// DisableWorkflowWithBody Refuse new sagas of a workflow
+	//
+	// Sagas that exist go on. Disabling a disabled workflow changes nothing
+	// and succeeds.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
+	DisableWorkflowWithBody(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DisableWorkflow Refuse new sagas of a workflow
 	//
 	// Sagas that exist go on. Disabling a disabled workflow changes nothing
 	// and succeeds.
 	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
-	DisableWorkflow(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DisableWorkflow(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, body DisableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EnableWorkflowWithBody Accept new sagas of a workflow
+	//
+	// Enabling an enabled workflow changes nothing and succeeds.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
+	EnableWorkflowWithBody(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// EnableWorkflow Accept new sagas of a workflow
 	//
 	// Enabling an enabled workflow changes nothing and succeeds.
 	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
-	EnableWorkflow(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	EnableWorkflow(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, body EnableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWorkflowVersions List the versions of a workflow
 	//
@@ -11148,14 +11334,36 @@ func (c *Client) GetAPIKey(ctx context.Context, keyID KeyID, reqEditors ...Reque
 	return c.Client.Do(req)
 }
 
+// RevokeAPIKeyWithBody Revoke an API key
+//
+// For good. Every node refuses the key within 5 seconds. Revoking a revoked
+// key changes nothing and succeeds.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
+func (c *Client) RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeAPIKeyRequestWithBody(c.Server, keyID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // RevokeAPIKey Revoke an API key
 //
 // For good. Every node refuses the key within 5 seconds. Revoking a revoked
 // key changes nothing and succeeds.
 //
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRevokeAPIKeyRequest(c.Server, keyID)
+func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeAPIKeyRequest(c.Server, keyID, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11168,9 +11376,9 @@ func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, reqEditors ...Re
 
 // ListActions List operators' actions
 //
-// What somebody did to dead letters, their groups, policies and redrives, newest
-// first, as it was written in the transaction of the change. Sagas have a trail of
-// their own: `/saga-events`.
+// Who did what: every change of anything but sagas, newest first, as it was written
+// in the transaction of the change (docs/events.md). Sagas have a trail of their own:
+// `/saga-events`.
 //
 // Corresponds with GET /api/v1/audit (the `ListActions` operationId).
 func (c *Client) ListActions(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11188,7 +11396,7 @@ func (c *Client) ListActions(ctx context.Context, params *ListActionsParams, req
 // VerifyAudit Verify the audit trail
 //
 // Recomputes the digest of each event and the hash of each seal of the
-// tenant's chain (docs/events.md). One request checks a bounded part; go on
+// tenant's chain (docs/events.md), or of the record of actions. One request checks a bounded part; go on
 // with `from_seq` = `next_seq` until there is none. The seal before
 // `from_seq` is believed. Stops at the first thing that is wrong.
 //
@@ -14845,13 +15053,34 @@ func (c *Client) RedeliverWebhookDelivery(ctx context.Context, webhookID Webhook
 	return c.Client.Do(req)
 }
 
+// DisableWebhookWithBody Send no more events for now
+//
+// Disabling a disabled webhook changes nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
+func (c *Client) DisableWebhookWithBody(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDisableWebhookRequestWithBody(c.Server, webhookID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // DisableWebhook Send no more events for now
 //
 // Disabling a disabled webhook changes nothing.
 //
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
-func (c *Client) DisableWebhook(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDisableWebhookRequest(c.Server, webhookID, params)
+func (c *Client) DisableWebhook(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, body DisableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDisableWebhookRequest(c.Server, webhookID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14944,14 +15173,36 @@ func (c *Client) RedeliverFailed(ctx context.Context, webhookID WebhookID, body 
 	return c.Client.Do(req)
 }
 
+// RotateWebhookSecretWithBody Give a webhook a new secret
+//
+// The answer shows the new secret, once. For 24 hours requests bear the
+// signatures of both.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
+func (c *Client) RotateWebhookSecretWithBody(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateWebhookSecretRequestWithBody(c.Server, webhookID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // RotateWebhookSecret Give a webhook a new secret
 //
 // The answer shows the new secret, once. For 24 hours requests bear the
 // signatures of both.
 //
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRotateWebhookSecretRequest(c.Server, webhookID, params)
+func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateWebhookSecretRequest(c.Server, webhookID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -15461,14 +15712,55 @@ func (c *Client) GetWorkflow(ctx context.Context, name WorkflowName, params *Get
 	return c.Client.Do(req)
 }
 
+// DisableWorkflowWithBody Refuse new sagas of a workflow
+//
+// Sagas that exist go on. Disabling a disabled workflow changes nothing
+// and succeeds.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
+func (c *Client) DisableWorkflowWithBody(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDisableWorkflowRequestWithBody(c.Server, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // DisableWorkflow Refuse new sagas of a workflow
 //
 // Sagas that exist go on. Disabling a disabled workflow changes nothing
 // and succeeds.
 //
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
-func (c *Client) DisableWorkflow(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDisableWorkflowRequest(c.Server, name, params)
+func (c *Client) DisableWorkflow(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, body DisableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDisableWorkflowRequest(c.Server, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EnableWorkflowWithBody Accept new sagas of a workflow
+//
+// Enabling an enabled workflow changes nothing and succeeds.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
+func (c *Client) EnableWorkflowWithBody(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEnableWorkflowRequestWithBody(c.Server, name, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -15483,9 +15775,11 @@ func (c *Client) DisableWorkflow(ctx context.Context, name WorkflowName, params 
 //
 // Enabling an enabled workflow changes nothing and succeeds.
 //
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
-func (c *Client) EnableWorkflow(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewEnableWorkflowRequest(c.Server, name, params)
+func (c *Client) EnableWorkflow(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, body EnableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEnableWorkflowRequest(c.Server, name, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -15872,8 +16166,19 @@ func NewGetAPIKeyRequest(server string, keyID KeyID) (*http.Request, error) {
 	return req, nil
 }
 
-// NewRevokeAPIKeyRequest constructs an http.Request for the RevokeAPIKey method
-func NewRevokeAPIKeyRequest(server string, keyID KeyID) (*http.Request, error) {
+// NewRevokeAPIKeyRequest calls the generic RevokeAPIKey builder with application/json body
+func NewRevokeAPIKeyRequest(server string, keyID KeyID, body RevokeAPIKeyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRevokeAPIKeyRequestWithBody(server, keyID, "application/json", bodyReader)
+}
+
+// NewRevokeAPIKeyRequestWithBody constructs an http.Request for the RevokeAPIKey method, with any body, and a specified content type
+func NewRevokeAPIKeyRequestWithBody(server string, keyID KeyID, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -15898,10 +16203,12 @@ func NewRevokeAPIKeyRequest(server string, keyID KeyID) (*http.Request, error) {
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -15973,6 +16280,42 @@ func NewListActionsRequest(server string, params *ListActionsParams) (*http.Requ
 		if params.Verb != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "verb", *params.Verb, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Operation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "operation", *params.Operation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RequestID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "request_id", *params.RequestID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Scope != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scope", *params.Scope, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -16099,6 +16442,30 @@ func NewVerifyAuditRequest(server string, params *VerifyAuditParams) (*http.Requ
 		if params.FromSeq != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from_seq", *params.FromSeq, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Trail != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trail", *params.Trail, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Scope != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scope", *params.Scope, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -25592,6 +25959,33 @@ func NewDeleteWebhookRequest(server string, webhookID WebhookID, params *DeleteW
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
@@ -25902,8 +26296,19 @@ func NewRedeliverWebhookDeliveryRequest(server string, webhookID WebhookID, deli
 	return req, nil
 }
 
-// NewDisableWebhookRequest constructs an http.Request for the DisableWebhook method
-func NewDisableWebhookRequest(server string, webhookID WebhookID, params *DisableWebhookParams) (*http.Request, error) {
+// NewDisableWebhookRequest calls the generic DisableWebhook builder with application/json body
+func NewDisableWebhookRequest(server string, webhookID WebhookID, params *DisableWebhookParams, body DisableWebhookJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDisableWebhookRequestWithBody(server, webhookID, params, "application/json", bodyReader)
+}
+
+// NewDisableWebhookRequestWithBody constructs an http.Request for the DisableWebhook method, with any body, and a specified content type
+func NewDisableWebhookRequestWithBody(server string, webhookID WebhookID, params *DisableWebhookParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -25928,10 +26333,12 @@ func NewDisableWebhookRequest(server string, webhookID WebhookID, params *Disabl
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -26060,8 +26467,19 @@ func NewRedeliverFailedRequestWithBody(server string, webhookID WebhookID, conte
 	return req, nil
 }
 
-// NewRotateWebhookSecretRequest constructs an http.Request for the RotateWebhookSecret method
-func NewRotateWebhookSecretRequest(server string, webhookID WebhookID, params *RotateWebhookSecretParams) (*http.Request, error) {
+// NewRotateWebhookSecretRequest calls the generic RotateWebhookSecret builder with application/json body
+func NewRotateWebhookSecretRequest(server string, webhookID WebhookID, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRotateWebhookSecretRequestWithBody(server, webhookID, params, "application/json", bodyReader)
+}
+
+// NewRotateWebhookSecretRequestWithBody constructs an http.Request for the RotateWebhookSecret method, with any body, and a specified content type
+func NewRotateWebhookSecretRequestWithBody(server string, webhookID WebhookID, params *RotateWebhookSecretParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -26086,10 +26504,12 @@ func NewRotateWebhookSecretRequest(server string, webhookID WebhookID, params *R
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -26933,8 +27353,19 @@ func NewGetWorkflowRequest(server string, name WorkflowName, params *GetWorkflow
 	return req, nil
 }
 
-// NewDisableWorkflowRequest constructs an http.Request for the DisableWorkflow method
-func NewDisableWorkflowRequest(server string, name WorkflowName, params *DisableWorkflowParams) (*http.Request, error) {
+// NewDisableWorkflowRequest calls the generic DisableWorkflow builder with application/json body
+func NewDisableWorkflowRequest(server string, name WorkflowName, params *DisableWorkflowParams, body DisableWorkflowJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDisableWorkflowRequestWithBody(server, name, params, "application/json", bodyReader)
+}
+
+// NewDisableWorkflowRequestWithBody constructs an http.Request for the DisableWorkflow method, with any body, and a specified content type
+func NewDisableWorkflowRequestWithBody(server string, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -26959,10 +27390,12 @@ func NewDisableWorkflowRequest(server string, name WorkflowName, params *Disable
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -26982,8 +27415,19 @@ func NewDisableWorkflowRequest(server string, name WorkflowName, params *Disable
 	return req, nil
 }
 
-// NewEnableWorkflowRequest constructs an http.Request for the EnableWorkflow method
-func NewEnableWorkflowRequest(server string, name WorkflowName, params *EnableWorkflowParams) (*http.Request, error) {
+// NewEnableWorkflowRequest calls the generic EnableWorkflow builder with application/json body
+func NewEnableWorkflowRequest(server string, name WorkflowName, params *EnableWorkflowParams, body EnableWorkflowJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEnableWorkflowRequestWithBody(server, name, params, "application/json", bodyReader)
+}
+
+// NewEnableWorkflowRequestWithBody constructs an http.Request for the EnableWorkflow method, with any body, and a specified content type
+func NewEnableWorkflowRequestWithBody(server string, name WorkflowName, params *EnableWorkflowParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -27008,10 +27452,12 @@ func NewEnableWorkflowRequest(server string, name WorkflowName, params *EnableWo
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -27439,21 +27885,31 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/api-keys/{key_id} (the `GetAPIKey` operationId).
 	GetAPIKeyWithResponse(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*GetAPIKeyResponse, error)
 
+	// RevokeAPIKeyWithBodyWithResponse Revoke an API key
+	//
+	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
+	// key changes nothing and succeeds.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
+	RevokeAPIKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
+
 	// RevokeAPIKeyWithResponse Revoke an API key
 	//
 	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
 	// key changes nothing and succeeds.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-	RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
+	RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
 
 	// ListActionsWithResponse List operators' actions
 	//
-	// What somebody did to dead letters, their groups, policies and redrives, newest
-	// first, as it was written in the transaction of the change. Sagas have a trail of
-	// their own: `/saga-events`.
+	// Who did what: every change of anything but sagas, newest first, as it was written
+	// in the transaction of the change (docs/events.md). Sagas have a trail of their own:
+	// `/saga-events`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27463,7 +27919,7 @@ type ClientWithResponsesInterface interface {
 	// VerifyAuditWithResponse Verify the audit trail
 	//
 	// Recomputes the digest of each event and the hash of each seal of the
-	// tenant's chain (docs/events.md). One request checks a bounded part; go on
+	// tenant's chain (docs/events.md), or of the record of actions. One request checks a bounded part; go on
 	// with `from_seq` = `next_seq` until there is none. The seal before
 	// `from_seq` is believed. Stops at the first thing that is wrong.
 	//
@@ -29366,14 +29822,23 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
 	RedeliverWebhookDeliveryWithResponse(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*RedeliverWebhookDeliveryResponse, error)
 
+	// DisableWebhookWithBodyWithResponse Send no more events for now
+	//
+	// Disabling a disabled webhook changes nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
+	DisableWebhookWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DisableWebhookResponse, error)
+
 	// DisableWebhookWithResponse Send no more events for now
 	//
 	// Disabling a disabled webhook changes nothing.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
-	DisableWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, reqEditors ...RequestEditorFn) (*DisableWebhookResponse, error)
+	DisableWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, body DisableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*DisableWebhookResponse, error)
 
 	// EnableWebhookWithBodyWithResponse Send events again
 	//
@@ -29417,15 +29882,25 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
 	RedeliverFailedWithResponse(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error)
 
+	// RotateWebhookSecretWithBodyWithResponse Give a webhook a new secret
+	//
+	// The answer shows the new secret, once. For 24 hours requests bear the
+	// signatures of both.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
+	RotateWebhookSecretWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
+
 	// RotateWebhookSecretWithResponse Give a webhook a new secret
 	//
 	// The answer shows the new secret, once. For 24 hours requests bear the
 	// signatures of both.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecretWithResponse(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
+	RotateWebhookSecretWithResponse(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
 
 	// TestWebhookWithResponse Send a test event
 	//
@@ -29678,24 +30153,43 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/workflows/{name} (the `GetWorkflow` operationId).
 	GetWorkflowWithResponse(ctx context.Context, name WorkflowName, params *GetWorkflowParams, reqEditors ...RequestEditorFn) (*GetWorkflowResponse, error)
 
+	// DisableWorkflowWithBodyWithResponse Refuse new sagas of a workflow
+	//
+	// Sagas that exist go on. Disabling a disabled workflow changes nothing
+	// and succeeds.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
+	DisableWorkflowWithBodyWithResponse(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DisableWorkflowResponse, error)
+
 	// DisableWorkflowWithResponse Refuse new sagas of a workflow
 	//
 	// Sagas that exist go on. Disabling a disabled workflow changes nothing
 	// and succeeds.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
-	DisableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, reqEditors ...RequestEditorFn) (*DisableWorkflowResponse, error)
+	DisableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, body DisableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*DisableWorkflowResponse, error)
+
+	// EnableWorkflowWithBodyWithResponse Accept new sagas of a workflow
+	//
+	// Enabling an enabled workflow changes nothing and succeeds.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
+	EnableWorkflowWithBodyWithResponse(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EnableWorkflowResponse, error)
 
 	// EnableWorkflowWithResponse Accept new sagas of a workflow
 	//
 	// Enabling an enabled workflow changes nothing and succeeds.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
-	EnableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, reqEditors ...RequestEditorFn) (*EnableWorkflowResponse, error)
+	EnableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, body EnableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*EnableWorkflowResponse, error)
 
 	// ListWorkflowVersionsWithResponse List the versions of a workflow
 	//
@@ -39914,16 +40408,32 @@ func (c *ClientWithResponses) GetAPIKeyWithResponse(ctx context.Context, keyID K
 	return ParseGetAPIKeyResponse(rsp)
 }
 
+// RevokeAPIKeyWithBodyWithResponse Revoke an API key
+//
+// For good. Every node refuses the key within 5 seconds. Revoking a revoked
+// key changes nothing and succeeds.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
+func (c *ClientWithResponses) RevokeAPIKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error) {
+	rsp, err := c.RevokeAPIKeyWithBody(ctx, keyID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeAPIKeyResponse(rsp)
+}
+
 // RevokeAPIKeyWithResponse Revoke an API key
 //
 // For good. Every node refuses the key within 5 seconds. Revoking a revoked
 // key changes nothing and succeeds.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-func (c *ClientWithResponses) RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error) {
-	rsp, err := c.RevokeAPIKey(ctx, keyID, reqEditors...)
+func (c *ClientWithResponses) RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error) {
+	rsp, err := c.RevokeAPIKey(ctx, keyID, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39932,9 +40442,9 @@ func (c *ClientWithResponses) RevokeAPIKeyWithResponse(ctx context.Context, keyI
 
 // ListActionsWithResponse List operators' actions
 //
-// What somebody did to dead letters, their groups, policies and redrives, newest
-// first, as it was written in the transaction of the change. Sagas have a trail of
-// their own: `/saga-events`.
+// Who did what: every change of anything but sagas, newest first, as it was written
+// in the transaction of the change (docs/events.md). Sagas have a trail of their own:
+// `/saga-events`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -39950,7 +40460,7 @@ func (c *ClientWithResponses) ListActionsWithResponse(ctx context.Context, param
 // VerifyAuditWithResponse Verify the audit trail
 //
 // Recomputes the digest of each event and the hash of each seal of the
-// tenant's chain (docs/events.md). One request checks a bounded part; go on
+// tenant's chain (docs/events.md), or of the record of actions. One request checks a bounded part; go on
 // with `from_seq` = `next_seq` until there is none. The seal before
 // `from_seq` is believed. Stops at the first thing that is wrong.
 //
@@ -42975,15 +43485,30 @@ func (c *ClientWithResponses) RedeliverWebhookDeliveryWithResponse(ctx context.C
 	return ParseRedeliverWebhookDeliveryResponse(rsp)
 }
 
+// DisableWebhookWithBodyWithResponse Send no more events for now
+//
+// Disabling a disabled webhook changes nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
+func (c *ClientWithResponses) DisableWebhookWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DisableWebhookResponse, error) {
+	rsp, err := c.DisableWebhookWithBody(ctx, webhookID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDisableWebhookResponse(rsp)
+}
+
 // DisableWebhookWithResponse Send no more events for now
 //
 // Disabling a disabled webhook changes nothing.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
-func (c *ClientWithResponses) DisableWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, reqEditors ...RequestEditorFn) (*DisableWebhookResponse, error) {
-	rsp, err := c.DisableWebhook(ctx, webhookID, params, reqEditors...)
+func (c *ClientWithResponses) DisableWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, body DisableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*DisableWebhookResponse, error) {
+	rsp, err := c.DisableWebhook(ctx, webhookID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -43056,16 +43581,32 @@ func (c *ClientWithResponses) RedeliverFailedWithResponse(ctx context.Context, w
 	return ParseRedeliverFailedResponse(rsp)
 }
 
+// RotateWebhookSecretWithBodyWithResponse Give a webhook a new secret
+//
+// The answer shows the new secret, once. For 24 hours requests bear the
+// signatures of both.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
+func (c *ClientWithResponses) RotateWebhookSecretWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
+	rsp, err := c.RotateWebhookSecretWithBody(ctx, webhookID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotateWebhookSecretResponse(rsp)
+}
+
 // RotateWebhookSecretWithResponse Give a webhook a new secret
 //
 // The answer shows the new secret, once. For 24 hours requests bear the
 // signatures of both.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
-	rsp, err := c.RotateWebhookSecret(ctx, webhookID, params, reqEditors...)
+func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
+	rsp, err := c.RotateWebhookSecret(ctx, webhookID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -43479,31 +44020,62 @@ func (c *ClientWithResponses) GetWorkflowWithResponse(ctx context.Context, name 
 	return ParseGetWorkflowResponse(rsp)
 }
 
-// DisableWorkflowWithResponse Refuse new sagas of a workflow
+// DisableWorkflowWithBodyWithResponse Refuse new sagas of a workflow
 //
 // Sagas that exist go on. Disabling a disabled workflow changes nothing
 // and succeeds.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
-func (c *ClientWithResponses) DisableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, reqEditors ...RequestEditorFn) (*DisableWorkflowResponse, error) {
-	rsp, err := c.DisableWorkflow(ctx, name, params, reqEditors...)
+func (c *ClientWithResponses) DisableWorkflowWithBodyWithResponse(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DisableWorkflowResponse, error) {
+	rsp, err := c.DisableWorkflowWithBody(ctx, name, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseDisableWorkflowResponse(rsp)
 }
 
+// DisableWorkflowWithResponse Refuse new sagas of a workflow
+//
+// Sagas that exist go on. Disabling a disabled workflow changes nothing
+// and succeeds.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
+func (c *ClientWithResponses) DisableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, body DisableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*DisableWorkflowResponse, error) {
+	rsp, err := c.DisableWorkflow(ctx, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDisableWorkflowResponse(rsp)
+}
+
+// EnableWorkflowWithBodyWithResponse Accept new sagas of a workflow
+//
+// Enabling an enabled workflow changes nothing and succeeds.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
+func (c *ClientWithResponses) EnableWorkflowWithBodyWithResponse(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EnableWorkflowResponse, error) {
+	rsp, err := c.EnableWorkflowWithBody(ctx, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEnableWorkflowResponse(rsp)
+}
+
 // EnableWorkflowWithResponse Accept new sagas of a workflow
 //
 // Enabling an enabled workflow changes nothing and succeeds.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
-func (c *ClientWithResponses) EnableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, reqEditors ...RequestEditorFn) (*EnableWorkflowResponse, error) {
-	rsp, err := c.EnableWorkflow(ctx, name, params, reqEditors...)
+func (c *ClientWithResponses) EnableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, body EnableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*EnableWorkflowResponse, error) {
+	rsp, err := c.EnableWorkflow(ctx, name, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
