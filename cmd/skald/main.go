@@ -91,7 +91,7 @@ func (s serveCmd) Run(ctx context.Context, c *cli) error {
 	if err != nil {
 		return err
 	}
-	return app.Run(ctx, cfg, app.Options{Version: buildInfo(), Log: log})
+	return app.Run(ctx, cfg, app.Options{Version: buildInfo(), Log: log, EUID: os.Geteuid()})
 }
 
 type versionCmd struct{}

@@ -34,6 +34,8 @@ import (
 type Options struct {
 	Version httpapi.Version
 	Log     *slog.Logger
+	// EUID is the effective user id of the process: root may not run programs of jobs.
+	EUID int
 	// Ready is called once the API answers, with its base URL. Optional.
 	Ready func(url string)
 }
@@ -41,6 +43,9 @@ type Options struct {
 // Run serves until ctx ends and then stops gracefully. It returns nil after a
 // clean stop, with nothing left running.
 func Run(ctx context.Context, cfg config.Config, opt Options) error {
+	if err := cfg.CheckUser(opt.EUID); err != nil {
+		return err
+	}
 	if err := failpoint.Configure(cfg.Failpoints); err != nil {
 		return err
 	}

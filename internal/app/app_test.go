@@ -60,7 +60,8 @@ func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- app.Run(ctx, cfg, app.Options{
-			Log: slog.New(slog.NewJSONHandler(n.logs, nil)), Ready: func(url string) { ready <- url },
+			EUID: 1000, // tests may run as root, which may not run programs; cmd/skald tests that
+			Log:  slog.New(slog.NewJSONHandler(n.logs, nil)), Ready: func(url string) { ready <- url },
 		})
 	}()
 	n.stop = sync.OnceValue(func() error { cancel(); return <-ended })

@@ -14,7 +14,9 @@ func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
 	c := n.cfg.Jobs
 	commands := n.commands(j)
 	if c.WorkerShell {
-		commands[jobworker.ShellCommand] = jobworker.Shell(c.WorkerShellAllow)
+		commands[jobrun.ShellCommand] = jobworker.Shell(jobworker.ShellConfig{
+			Allow: c.WorkerShellAllow, EnvAllow: c.WorkerShellEnvAllow, Spec: j.runs.Spec,
+		})
 	}
 	if !c.Worker || len(commands) == 0 {
 		return nil

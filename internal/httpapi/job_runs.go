@@ -95,15 +95,11 @@ func unlessNull(doc json.RawMessage) json.RawMessage {
 // startRun stores a run of d that somebody asks for, or finds the one that the
 // same request made before. Faults: Invalid; Conflict (CodeForbidden).
 func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Ask, key *string, verb, reason string) (answer, error) {
-	args := a.Args
-	if args == nil {
-		args = d.Spec.DefaultArgs
-	}
 	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
 	if err != nil {
 		return answer{}, err
 	}
-	if err := schema.Check("/args", args); err != nil {
+	if err := schema.Check("/args", d.Spec.Data(a.Args)); err != nil {
 		return answer{}, err
 	}
 	settings, err := s.Jobs.Settings.Settings(ctx)

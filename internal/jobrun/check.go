@@ -236,8 +236,8 @@ func (w *mistakes) arguments(s *Spec) {
 		return
 	}
 	// What nobody gives arguments to must be content with the default.
-	if s.DefaultArgs != nil || s.Type == OnTime {
-		*w = append(*w, schema.mistakes("/default_args", s.DefaultArgs)...)
+	if s.DefaultArgs != nil && s.CommandName != ShellCommand || s.Type == OnTime {
+		*w = append(*w, schema.mistakes("/default_args", s.Data(nil))...)
 	}
 }
 

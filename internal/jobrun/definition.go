@@ -86,6 +86,20 @@ type Spec struct {
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 }
 
+// ShellCommand is the command that runs programs. The default_args of its
+// definitions say what runs, and the arguments of a run are data for it: they do not
+// replace each other.
+const ShellCommand = "shell"
+
+// Data returns the arguments that a run is given, of which its definition's schema
+// is: those asked for, else the default ones, which of programs are no data.
+func (s *Spec) Data(asked json.RawMessage) json.RawMessage {
+	if asked == nil && s.CommandName != ShellCommand {
+		return s.DefaultArgs
+	}
+	return asked
+}
+
 // EventTrigger selects events.
 type EventTrigger struct {
 	EventType string `json:"event_type"` // exact, or with one * at its end

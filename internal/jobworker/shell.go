@@ -8,16 +8,30 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// ShellCommand is the name of the command that runs programs.
-const ShellCommand = "shell"
+// ShellConfig is what the command shell needs to know. Every field is required,
+// the lists may be empty.
+type ShellConfig struct {
+	// Allow lists the programs that may run, by their absolute paths; a script needs
+	// /bin/sh.
+	Allow []string
+	// EnvAllow lists the variables that definitions may set.
+	EnvAllow []string
+	// Spec returns what the definition of a run said when the run was made.
+	Spec func(context.Context, *jobrun.Run) (*jobrun.Spec, error)
+}
 
-// shellArgs are the arguments of a shell run: either Script or Argv.
-type shellArgs struct {
+// program is what the default_args of a definition with the command shell say:
+// either Script or Argv.
+type program struct {
 	Script string            `json:"script"` // for /bin/sh -c
 	Argv   []string          `json:"argv"`   // a program by its absolute path, and its arguments
 	Env    map[string]string `json:"env"`
@@ -29,48 +43,104 @@ const (
 	killAfter = 5 * time.Second // from SIGTERM to SIGKILL
 )
 
-// Shell returns the command that runs programs: those of allowed, absolute paths,
-// and no others; a script needs /bin/sh. Programs get none of the node's
-// environment but PATH, HOME, LANG and TZ.
+// baseEnv is what programs get of the node's environment.
+var baseEnv = []string{"PATH", "HOME", "LANG", "TZ"}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// EnvAllowable tells whether jobs.worker_shell_env_allow may list a name: it is
+// one, and neither Skald's own nor of the node's environment.
+func EnvAllowable(name string) bool {
+	return envName.MatchString(name) && !strings.HasPrefix(name, "SKALD_") && !slices.Contains(baseEnv, name)
+}
+
+// Shell returns the command that runs programs. What runs comes from the version
+// of the definition that the run is pinned to, and nothing else: program,
+// arguments, directory and variables. The arguments of the run, which anybody may
+// have made who may make runs, reach the program as data (runData).
 //
 // The program runs in a process group of its own, which is ended when the run is:
 // SIGTERM, and SIGKILL after five seconds. Exit code and what it has used are
 // reported; any exit code but 0 is a failure, EXIT_n.
-func Shell(allowed []string) Command {
+func Shell(c ShellConfig) Command {
 	return func(ctx context.Context, r *Run) (json.RawMessage, error) {
-		var a shellArgs
-		if err := json.Unmarshal(r.Args, &a); err != nil {
-			return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of shell are script or argv, env and dir: " + err.Error(), Permanent: true}
+		spec, err := c.Spec(ctx, &r.Run)
+		if err != nil {
+			return nil, fmt.Errorf("read the definition of the run: %w", err)
 		}
-		argv := a.Argv
-		if a.Script != "" {
-			argv = []string{shell, "-c", a.Script}
+		p, err := c.program(r.DefinitionName, spec)
+		if err != nil {
+			return nil, err
 		}
-		switch {
-		case len(argv) == 0, a.Script != "" && a.Argv != nil:
-			return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of shell need either script or argv", Permanent: true}
-		case !slices.Contains(allowed, filepath.Clean(argv[0])) || !filepath.IsAbs(argv[0]):
-			return nil, &Failure{Code: "NOT_ALLOWED", Message: "jobs.worker.shell_allow does not have " + argv[0], Permanent: true}
+		data, err := dataOf(r.Args, spec.DefaultArgs)
+		if err != nil {
+			return nil, err
 		}
-		return nil, execute(ctx, r, argv, &a)
+		if p.Argv, err = data.fill(p.Argv); err != nil {
+			return nil, err
+		}
+		return nil, execute(ctx, r, p, data)
 	}
 }
 
-func execute(ctx context.Context, r *Run, argv []string, a *shellArgs) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // on the list of what may run
-	cmd.Dir, cmd.Stdout, cmd.Stderr = a.Dir, r.Stdout, r.Stderr
-	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} {
-		if v, ok := os.LookupEnv(name); ok {
-			cmd.Env = append(cmd.Env, name+"="+v)
+// program reads what a definition says is to run, and refuses what this node does
+// not allow. Its Argv is never empty.
+func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*program, error) {
+	bad := func(format string, args ...any) (*program, error) {
+		return nil, &Failure{Code: "BAD_DEFINITION", Message: "default_args of the definition " + definition + " " + fmt.Sprintf(format, args...), Permanent: true}
+	}
+	if spec.CommandName != jobrun.ShellCommand {
+		return bad("are of the command %q, which is not %s", spec.CommandName, jobrun.ShellCommand)
+	}
+	var p program
+	if spec.DefaultArgs != nil {
+		if err := json.Unmarshal(spec.DefaultArgs, &p); err != nil {
+			return bad("must have script or argv, env and dir: %v", err)
 		}
 	}
-	for name, v := range a.Env {
-		cmd.Env = append(cmd.Env, name+"="+v)
+	if (p.Script == "") == (len(p.Argv) == 0) {
+		return bad("need either script or argv: what runs comes from the definition, the arguments of a run are only data for it")
 	}
-	cmd.Env = append(cmd.Env,
-		"SKALD_RUN_ID="+r.ID.String(), "SKALD_ATTEMPT="+strconv.Itoa(r.Attempt), "SKALD_FENCING_TOKEN="+r.FencingToken(),
-		"SKALD_DEFINITION="+r.DefinitionName, "SKALD_IDEMPOTENCY_KEY="+r.IdempotencyKey,
-		"SKALD_SCHEDULED_FOR="+r.ScheduledFor.UTC().Format(time.RFC3339Nano))
+	if p.Script != "" {
+		p.Argv = []string{shell, "-c", p.Script}
+	}
+	if !slices.Contains(c.Allow, filepath.Clean(p.Argv[0])) || !filepath.IsAbs(p.Argv[0]) {
+		return nil, &Failure{Code: "NOT_ALLOWED", Message: "jobs.worker_shell_allow of this node does not list " + p.Argv[0], Permanent: true}
+	}
+	for name := range p.Env {
+		if !slices.Contains(c.EnvAllow, name) || !EnvAllowable(name) {
+			return nil, &Failure{Code: "NOT_ALLOWED", Message: "jobs.worker_shell_env_allow of this node does not list the variable " + strconv.Quote(name), Permanent: true}
+		}
+	}
+	return &p, nil
+}
+
+// environment is what a program gets: what Skald says, what the node has, what the
+// definition sets, and what the run was given. No name occurs twice: those of the
+// first three cannot begin with the prefix of the last.
+func environment(r *Run, p *program, d *runData) []string {
+	env := []string{
+		"SKALD_RUN_ID=" + r.ID.String(), "SKALD_ATTEMPT=" + strconv.Itoa(r.Attempt), "SKALD_FENCING_TOKEN=" + r.FencingToken(),
+		"SKALD_DEFINITION=" + r.DefinitionName, "SKALD_IDEMPOTENCY_KEY=" + r.IdempotencyKey,
+		"SKALD_SCHEDULED_FOR=" + r.ScheduledFor.UTC().Format(time.RFC3339Nano),
+	}
+	for _, name := range baseEnv {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	for name, v := range p.Env {
+		env = append(env, name+"="+v)
+	}
+	return append(env, d.variables...)
+}
+
+func execute(ctx context.Context, r *Run, p *program, d *runData) error {
+	cmd := exec.CommandContext(ctx, p.Argv[0], p.Argv[1:]...) //nolint:gosec // on the list of what may run
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = p.Dir, r.Stdout, r.Stderr, environment(r, p, d)
+	if !readsProgram(p.Argv) {
+		cmd.Stdin = d.reader()
+	}
 	ownGroup(cmd)
 	cmd.WaitDelay = killAfter
 	err := cmd.Run()

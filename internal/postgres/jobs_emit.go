@@ -86,18 +86,14 @@ func (st *Jobs) nextRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, i int, 
 	if err != nil {
 		return jobrun.Run{}, err
 	}
-	args := n.Args
-	if args == nil {
-		args = d.Spec.DefaultArgs
-	}
-	if err := schema.Check("/emit/"+strconv.Itoa(i)+"/run/args", args); err != nil {
+	if err := schema.Check("/emit/"+strconv.Itoa(i)+"/run/args", d.Spec.Data(n.Args)); err != nil {
 		return jobrun.Run{}, err
 	}
 	key := n.Key
 	if key == "" {
 		key = strconv.Itoa(i)
 	}
-	ask := jobrun.Ask{Trigger: jobrun.ByEvent, Key: jobrun.FollowKey(r.ID, key), Args: args, CorrelationID: r.CorrelationID, TraceID: r.TraceID}
+	ask := jobrun.Ask{Trigger: jobrun.ByEvent, Key: jobrun.FollowKey(r.ID, key), Args: n.Args, CorrelationID: r.CorrelationID, TraceID: r.TraceID}
 	if n.ScheduledFor != nil {
 		ask.ScheduledFor = *n.ScheduledFor
 	}

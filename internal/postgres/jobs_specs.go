@@ -34,6 +34,13 @@ type queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
+// Spec returns what the definition of r said when r was made, and not what it says
+// now. It is not to be changed. Of a definition that does not exist any more it says
+// nothing.
+func (st *Jobs) Spec(ctx context.Context, r *jobrun.Run) (*jobrun.Spec, error) {
+	return st.db.specOf(ctx, st.db.read, r)
+}
+
 // specOf returns what the definition of r said when r was made. It is not to be
 // changed. q is only asked for what is not known yet. Of a definition that does
 // not exist any more it is one that says nothing: no retry, no dead letter.
