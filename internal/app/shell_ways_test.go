@@ -1,0 +1,119 @@
+package app_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The ways of a campaign: each makes a run of "fixed", or of those that listen, with
+// every document.
+
+func (c *campaign) byHand(ended string) {
+	c.each("MANUAL", func(doc string) {
+		c.must(c.operator, "POST", "/api/v1/job-definitions/fixed/runs", `{"args":`+doc+`}`, 201)
+	})
+	c.each("MANUAL", func(doc string) {
+		c.must(c.operator, "POST", "/api/v1/job-runs/"+ended+"/rerun", `{"args":`+doc+`}`, 201)
+	})
+}
+
+func (c *campaign) byLetters() {
+	const letter = `{"original_topic":"%s","error_message":"e","payload":%s,"target":{"kind":"job_run","job":"fixed"}}`
+	// As it was pushed, one by one.
+	c.each("DLQ", func(doc string) {
+		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "one", doc), 201)["id"]
+		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id), ``, 202)
+	})
+	// With another content.
+	c.each("DLQ", func(doc string) {
+		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "other", `{}`), 201)["id"]
+		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id), `{"payload":`+doc+`}`, 202)
+	})
+	// Many at once.
+	c.each("DLQ", func(doc string) {
+		c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "many", doc), 201)
+	})
+	c.must(c.operator, "POST", "/api/v1/dlq/redrives", `{"action":"RETRY","filter":{"topic":"many"},"max_messages":1000,"rate_per_second":1000,"reason":"x"}`, 202)
+}
+
+func (c *campaign) bySagas() {
+	objects := slices.DeleteFunc(slices.Clone(c.docs), func(doc string) bool { return doc[0] != '{' }) // which a template must be
+	c.eachOf(objects, "SAGA", func(doc string) {
+		c.must(c.operator, "POST", "/api/v1/sagas", `{"payload":`+doc+`,"steps":[{"name":"s","type":"job","job":"fixed","args":`+doc+`,"compensation":"none"}]}`, 201)
+	})
+	// What a job gets that is given no arguments.
+	c.each("SAGA", func(doc string) {
+		c.must(c.operator, "POST", "/api/v1/sagas", `{"payload":`+doc+`,"steps":[{"name":"s","type":"job","job":"fixed","compensation":"none"}]}`, 201)
+	})
+	// By a template of what a saga carries, and by a compensation.
+	c.must(c.operator, "POST", "/api/v1/workflows", `{"name":"carries","steps":[
+		{"name":"s","type":"job","job":"fixed","args":{"script":"${payload}","env":"${payload.env}"},"compensation":{"job":"fixed","args":{"argv":"${payload.argv}","x":"${payload}"}}},
+		{"name":"f","type":"job","job":"none","compensation":"none"}]}`, 201)
+	start := func(doc string) {
+		c.must(c.operator, "POST", "/api/v1/sagas", `{"workflow_name":"carries","payload":`+doc+`}`, 201)
+	}
+	c.each("SAGA", start)
+	c.wanted["SAGA"] += len(c.docs) // the compensations
+}
+
+func (c *campaign) byEvents() {
+	c.each("EVENT", func(doc string) {
+		c.must(c.operator, "POST", "/api/v1/events", `{"event_type":"heard","payload":`+doc+`}`, 202)
+	})
+	c.wanted["EVENT"] += len(c.docs) // two definitions listen
+}
+
+// byWorkers has a worker of the operator's make runs and events with its results.
+func (c *campaign) byWorkers() {
+	worker := c.must(c.operator, "POST", "/api/v1/workers", `{"name":"w","node":"h","queues":["outside"],"max_runs":5}`, 201)["worker_id"].(string)
+	for at := 0; at < len(c.docs); at += 50 {
+		some := c.docs[at:min(at+50, len(c.docs))]
+		c.must(c.operator, "POST", "/api/v1/job-definitions/outside/runs", ``, 201)
+		var run map[string]any
+		for deadline := time.Now().Add(time.Minute); run == nil; {
+			claimed := c.must(c.operator, "POST", "/api/v1/workers/"+worker+"/claim", `{"slots":1,"wait_ms":1000,"start":true}`, 200)
+			if runs := claimed["runs"].([]any); len(runs) > 0 {
+				run = runs[0].(map[string]any)
+			} else if time.Now().After(deadline) {
+				c.t.Fatal("nothing is claimed")
+			}
+		}
+		emit := make([]string, 0, 2*len(some))
+		for _, doc := range some {
+			emit = append(emit, `{"run":{"definition":"fixed","args":`+doc+`}}`, `{"event":{"event_type":"heard","payload":`+doc+`}}`)
+		}
+		c.must(c.operator, "POST", "/api/v1/job-runs/"+run["run_id"].(string)+"/complete", fmt.Sprintf(`{"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v,"emit":[%s]}`,
+			worker, run["attempt"], run["lease_token"], run["leader_epoch"], strings.Join(emit, ",")), 200)
+	}
+	c.wanted["EVENT"] += 3 * len(c.docs) // the runs, and two for each event
+}
+
+// brittle fails its runs, so that they are retried, and their letters have another
+// content then.
+func (c *campaign) brittle(fixed string) {
+	some := c.docs[:6]
+	for _, doc := range some {
+		c.must(c.operator, "POST", "/api/v1/job-definitions/brittle/runs", `{"args":`+doc+`}`, 201)
+	}
+	runs := c.ended("brittle", 2*len(some)) // each is retried once
+	var letters []string
+	for deadline := time.Now().Add(time.Minute); len(letters) < len(some); time.Sleep(50 * time.Millisecond) {
+		letters = letters[:0]
+		for _, l := range c.must(c.operator, "GET", "/api/v1/dlq/messages?source=JOB", "", 200)["messages"].([]any) {
+			letters = append(letters, l.(map[string]any)["id"].(string))
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("there are %d letters of %d runs", len(letters), len(runs))
+		}
+	}
+	for i, id := range letters {
+		c.must(c.operator, "POST", "/api/v1/dlq/messages/"+id+"/retry", `{"payload":`+some[i]+`}`, 202)
+	}
+	for _, r := range c.ended("brittle", 4*len(some)) {
+		if text := c.log(r["id"].(string)); text != fixed || r["state"] != "FAILED" {
+			c.t.Errorf("a run by %v is %v and says %q", r["trigger"], r["state"], text)
+		}
+	}
+}
