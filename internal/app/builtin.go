@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -47,6 +49,19 @@ func (n *node) letterUpkeep() time.Duration {
 		return -1
 	}
 	return 0
+}
+
+// within lets a command do what those may who are behind its runs, and nothing more,
+// by whatever way a run was made. Where somebody asks, the API has refused it before.
+func (n *node) within(name string, do jobworker.Command) jobworker.Command {
+	return func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
+		need, asked := access.ForJob(name, jobrun.Beyond(name, r.Args, int64(n.cfg.DLQ.BulkLimit)))
+		if role := access.Role(r.Rights()); asked && !role.Allows(need) {
+			return nil, &jobworker.Failure{Code: "NOT_ALLOWED", Permanent: true, Message: fmt.Sprintf(
+				"this needs %s, and the run was made by %s with the rights of a role that has it not: %s", need, cmp.Or(r.InitiatedBy, "Skald"), role)}
+		}
+		return do(ctx, r)
+	}
 }
 
 // answered makes the result of a run of what a command has found.
@@ -128,13 +143,17 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 	limits := dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)}
 	asked, err := dlq.NewRedrive(dlq.Redrive{
 		TenantID: r.TenantID, Action: dlq.BulkRetry, Filter: of, Max: args.Max, Rate: args.Rate,
-		Reason: args.Reason, Actor: "job run " + r.ID.String(),
+		Reason: args.Reason, Actor: cmp.Or(r.InitiatedBy, "job run "+r.ID.String()),
 	}, of == nil, r.RootRunID, limits, n.now())
 	if err != nil {
 		return nil, &jobworker.Failure{Code: "ARGS", Message: err.Error(), Permanent: true}
 	}
+	way, err := json.Marshal(map[string]any{"job_run": r.ID, "trigger": r.Trigger})
+	if err != nil {
+		return nil, err
+	}
 	by := operator.By{Actor: asked.Actor, Reason: args.Reason}
-	err = n.mail.redrives.Create(ctx, asked, by.Did(newID(), r.TenantID, n.now(), operator.Redrive, asked.ID.String(), "create", nil))
+	err = n.mail.redrives.Create(ctx, asked, by.Did(newID(), r.TenantID, n.now(), operator.Redrive, asked.ID.String(), "create", way))
 	if err != nil && !fault.IsCode(err, dlq.CodeRedriveExists) {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func TestLettersOfATopicAreRedrivenByARun(t *testing.T) {
 	n := start(t, testdb.DSN(t), "a")
 	var ids []string
 	for range 3 {
-		status, doc := call(t, "POST", n.url+"/api/v1/dlq/messages", `{"original_topic":"upkeep","error_message":"e","payload":{},"target":{"kind":"job_run","job":"`+jobrun.SystemRetention+`"}}`)
+		status, doc := call(t, "POST", n.url+"/api/v1/dlq/messages", `{"original_topic":"upkeep","error_message":"e","payload":{},"target":{"kind":"job_run","job":"`+jobrun.SystemInvariants+`"}}`)
 		if status != http.StatusCreated {
 			t.Fatalf("%d %v", status, doc)
 		}

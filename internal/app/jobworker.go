@@ -31,7 +31,7 @@ func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
 
 // commands are Skald's own, by their names.
 func (n *node) commands(j *jobs) map[string]jobworker.Command {
-	return map[string]jobworker.Command{
+	all := map[string]jobworker.Command{
 		jobrun.SystemRedrive: n.redriveLetters, jobrun.SystemArchive: n.archiveLetters, jobrun.SystemPurge: n.purgeLetters,
 		jobrun.SystemRetention: func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
 			return answered(j.runs.Retain(ctx))
@@ -47,6 +47,10 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 			return roundJSON(round)
 		},
 	}
+	for name, do := range all {
+		all[name] = n.within(name, do)
+	}
+	return all
 }
 
 func roundJSON(r joblog.Round) (json.RawMessage, error) {

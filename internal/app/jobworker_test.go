@@ -15,12 +15,12 @@ func TestANodeRunsProgramsWhereThatIsAllowed(t *testing.T) {
 		cfg.Jobs.WorkerQueues, cfg.Jobs.WorkerShell, cfg.Jobs.WorkerShellAllow = []string{"system", "default"}, true, []string{"/bin/sh"}
 	})
 	y := &yard{node: n, t: t}
-	y.must("POST", "/api/v1/job-definitions", `{"name":"hello","type":"manual","command_name":"shell"}`, 201)
-	run := func(args string) string {
+	run := func(name, script string) string {
 		t.Helper()
-		return y.must("POST", "/api/v1/job-definitions/hello/runs", `{"args":`+args+`}`, 201)["id"].(string)
+		y.must("POST", "/api/v1/job-definitions", `{"name":"`+name+`","type":"manual","command_name":"shell","default_args":{"script":"`+script+`"}}`, 201)
+		return y.must("POST", "/api/v1/job-definitions/"+name+"/runs", `{"args":{"who":"you"}}`, 201)["id"].(string)
 	}
-	good, bad, long := run(`{"script":"echo hello $SKALD_ATTEMPT"}`), run(`{"script":"exit 7"}`), run(`{"script":"sleep 600"}`)
+	good, bad, long := run("good", `echo hello $SKALD_ARG_WHO $SKALD_ATTEMPT; cat`), run("bad", "exit 7"), run("long", "sleep 600")
 	doc := y.becomes(good, "SUCCEEDED")
 	if doc["exit_code"] != float64(0) {
 		t.Errorf("%v", doc)
@@ -38,7 +38,7 @@ func TestANodeRunsProgramsWhereThatIsAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if text, err := io.ReadAll(res.Body); err != nil || string(text) != "hello 1\n" {
+	if text, err := io.ReadAll(res.Body); err != nil || string(text) != "hello you 1\n{\"who\":\"you\"}\n" {
 		t.Errorf("its log: %q, %v", text, err)
 	}
 	y.becomes(long, "RUNNING")

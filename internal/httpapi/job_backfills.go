@@ -38,6 +38,9 @@ func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillReques
 	if err != nil {
 		return nil, err
 	}
+	if err := s.mayRun(ctx, &d, nil); err != nil {
+		return nil, err
+	}
 	req, body := requestOf(ctx), in.Body
 	now, err := s.jobsNow(ctx)
 	if err != nil {

@@ -28,7 +28,7 @@ func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 		RootRunID: r.RootRunID, RetryOfRunID: unlessNil(r.RetryOfRunID), RetryNumber: r.RetryNumber,
 		SagaID: unlessNil(r.SagaID), SagaAction: unlessEmpty(r.SagaAction), EventID: unlessNil(r.EventID), DlqMessageID: unlessNil(r.LetterID),
 		BackfillID: unlessNil(r.BackfillID), CorrelationID: unlessEmpty(r.CorrelationID), TraceID: unlessEmpty(r.TraceID),
-		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, AllowedActions: verbsOf(r), Links: linksOf(r),
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, AllowedActions: verbsOf(r), Links: linksOf(r), InitiatedBy: unlessEmpty(r.InitiatedBy),
 	}
 	if r.TimeoutMS > 0 {
 		out.TimeoutMS = &r.TimeoutMS

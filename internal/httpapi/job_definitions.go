@@ -61,6 +61,9 @@ func (s *server) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinit
 	if err := jobrun.CheckNew(d.Name, &d.Spec); err != nil {
 		return nil, err
 	}
+	if err := s.mayRun(ctx, &d, nil); err != nil {
+		return nil, err
+	}
 	d = d.Rescheduled(now)
 	if err := s.Jobs.Definitions.Create(ctx, d, s.toDefinition(ctx, &d, verbCreate, b.Reason)); err != nil {
 		return nil, err

@@ -41,6 +41,11 @@ func (s *server) changeDefinition(ctx context.Context, ref string, match *string
 		if same(&before, &d) {
 			return s.definitionAnswer(&before), nil
 		}
+		if d.SpecVersion != before.SpecVersion {
+			if err := s.mayRun(ctx, &d, nil); err != nil {
+				return answer{}, err
+			}
+		}
 		d.Version, d.UpdatedAt, d.UpdatedBy = before.Version+1, now, requestOf(ctx).principal
 		switch err := s.Jobs.Definitions.Change(ctx, d, s.toDefinition(ctx, &d, verb, reason)); {
 		case err == nil:

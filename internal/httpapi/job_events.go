@@ -18,6 +18,7 @@ func (s *server) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequ
 	b := in.Body
 	e := jobrun.NewEvent{
 		ID: s.NewID(), Type: b.EventType, Payload: b.Payload, DedupeKey: text(b.DedupeKey), CorrelationID: text(b.CorrelationID),
+		By: requestOf(ctx).principal,
 	}
 	if strings.HasSuffix(e.Type, "*") {
 		return nil, schemaFault(fault.Field{Pointer: "/event_type", Code: "pattern", Message: "must not end with *, which definitions select by"})

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/operator"
@@ -102,6 +103,9 @@ func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.As
 	if err := schema.Check("/args", d.Spec.Data(a.Args)); err != nil {
 		return answer{}, err
 	}
+	if err := s.mayRun(ctx, d, a.Args); err != nil {
+		return answer{}, err
+	}
 	settings, err := s.Jobs.Settings.Settings(ctx)
 	if err != nil {
 		return answer{}, err
@@ -110,10 +114,11 @@ func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.As
 	if err != nil {
 		return answer{}, err
 	}
-	a.ID = m.NewID()
+	req := requestOf(ctx)
+	a.ID, a.By, a.As = m.NewID(), req.principal, string(req.who.Role)
 	a.Key = jobrun.ManualKey(a.ID.String())
 	if key != nil {
-		a.Key = jobrun.ManualKey(keyOfRun(requestOf(ctx), verb, *key))
+		a.Key = jobrun.ManualKey(keyOfRun(req, verb, *key))
 	}
 	r := jobrun.New(d, a, settings, m)
 	detail := map[string]any{"definition_id": d.ID, "definition": d.Name}
@@ -133,6 +138,26 @@ func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.As
 		out.status = http.StatusCreated
 	}
 	return out, nil
+}
+
+// mayRun tells whether the one who asks may do what a run of d would do with these
+// arguments, nil for its own. Fault: Forbidden.
+func (s *server) mayRun(ctx context.Context, d *jobrun.Definition, args json.RawMessage) error {
+	var limit int64
+	if s.DeadLetters != nil {
+		limit = s.DeadLetters.Limits.Bulk
+	}
+	beyond := jobrun.Beyond(d.Spec.CommandName, d.Spec.Data(args), limit)
+	need, asked := access.ForJob(d.Spec.CommandName, beyond)
+	who := requestOf(ctx).who
+	if !asked || who.Role.Allows(need) {
+		return nil
+	}
+	if beyond {
+		return fault.New(fault.Forbidden, access.CodeForbidden,
+			"without %s a run of %s may touch at most %d letters: give max_messages", need, d.Name, limit)
+	}
+	return fault.New(fault.Forbidden, access.CodeForbidden, "a run of %s needs the permission %s, as what it does would; the credential is %s", d.Name, need, who.Role)
 }
 
 // keyOfRun is what an Idempotency-Key of a principal stands for, short enough to

@@ -168,6 +168,7 @@ func (b *Backfill) Run(d *Definition, slot time.Time, s Settings, m Moment) Run 
 	priority := max(-MaxPriority, d.Spec.Priority-backfillPriority)
 	return New(d, Ask{
 		Trigger: ByBackfill, Key: BackfillKey(b.ID, slot), ScheduledFor: slot, Priority: &priority, Policy: b.Policy(&d.Spec), BackfillID: b.ID,
+		By: b.Actor,
 	}, s, m)
 }
 

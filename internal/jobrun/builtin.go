@@ -28,6 +28,18 @@ const (
 	SystemInvariants = SystemPrefix + "invariants"
 )
 
+// Beyond tells whether a run of a command with these arguments may touch more than
+// limit dead letters, which an operator may not.
+func Beyond(command string, args json.RawMessage, limit int64) bool {
+	if command != SystemRedrive {
+		return false
+	}
+	var a struct {
+		Max int64 `json:"max_messages"`
+	}
+	return len(args) == 0 || json.Unmarshal(args, &a) != nil || a.Max <= 0 || a.Max > limit
+}
+
 // BuiltIns is every built-in definition.
 var BuiltIns = []BuiltIn{
 	{SystemRedrive, Spec{

@@ -103,6 +103,7 @@ func (t *EventTrigger) ArgsOf(e *PublishedEvent) (json.RawMessage, error) {
 func EventAsk(e *PublishedEvent, d *Definition, args json.RawMessage) Ask {
 	return Ask{
 		Trigger: ByEvent, Key: EventKey(e.ID, d.ID), Args: args, EventID: e.ID, CorrelationID: cmp.Or(e.CorrelationID, e.ID.String()),
+		By: e.By,
 	}
 }
 

@@ -107,6 +107,7 @@ func (e *Ending) retry(spec *Spec, m Moment) {
 		IdempotencyKey: RetryKey(r.ID, r.RetryNumber+1),
 		SagaID:         r.SagaID, SagaStep: r.SagaStep, SagaAction: r.SagaAction, EventID: r.EventID, LetterID: r.LetterID,
 		BackfillID: r.BackfillID, CorrelationID: r.CorrelationID, TraceID: r.TraceID, CreatedAt: m.Now, UpdatedAt: m.Now,
+		InitiatedBy: r.InitiatedBy, InitiatedAs: r.InitiatedAs,
 	}
 	e.Retry, e.Final = &n, false
 	e.Events = append(e.Events, Event{

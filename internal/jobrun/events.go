@@ -18,6 +18,7 @@ type NewEvent struct {
 	DedupeKey     string          `json:"dedupe_key,omitempty"` // unique per type, while the setting event_dedupe_hours lasts (S16)
 	CorrelationID string          `json:"correlation_id,omitempty"`
 	OccurredAt    *time.Time      `json:"occurred_at,omitempty"` // nil: now
+	By            string          `json:"-"`                     // who publishes it; of a run's, who is behind that
 }
 
 // PublishedEvent is seed 5's Event (A-05).

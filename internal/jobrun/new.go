@@ -33,6 +33,8 @@ type Ask struct {
 	BackfillID    uuid.UUID
 	CorrelationID string
 	TraceID       string
+	By            string // the subject of who is behind it
+	As            string // the role of who asks; "": what the trigger gives
 }
 
 // Idempotency keys of runs (S4). Each is unique within its tenant.
@@ -91,8 +93,9 @@ func New(d *Definition, a Ask, s Settings, m Moment) Run {
 		Args: a.Args, IdempotencyKey: a.Key, Concurrency: d.Spec.Concurrency, TimeoutMS: d.Spec.TimeoutMS,
 		MaxLosses: d.Spec.MaxLosses, Continuation: NoDoubt, RootRunID: a.RootRunID, RetryOfRunID: a.RetryOfRunID, RetryNumber: a.RetryNumber,
 		SagaID: a.SagaID, SagaStep: a.SagaStep, SagaAction: a.SagaAction, EventID: a.EventID, LetterID: a.LetterID, BackfillID: a.BackfillID,
-		CorrelationID: a.CorrelationID, TraceID: a.TraceID, CreatedAt: m.Now, UpdatedAt: m.Now,
+		CorrelationID: a.CorrelationID, TraceID: a.TraceID, CreatedAt: m.Now, UpdatedAt: m.Now, InitiatedBy: a.By, InitiatedAs: a.As,
 	}
+	r.InitiatedAs = r.Rights()
 	if r.Queue == "" {
 		r.Queue = DefaultQueue
 	}
@@ -155,4 +158,25 @@ func AskAgain(r *Run) Ask {
 		Trigger: ByHand, Args: r.Args, Priority: &r.Priority, Labels: labels, RootRunID: r.RootRunID, RetryOfRunID: r.ID, RetryNumber: r.RetryNumber + 1,
 		CorrelationID: r.CorrelationID, TraceID: r.TraceID,
 	}
+}
+
+// Roles that give runs their rights, as package access calls them.
+const (
+	AsAdmin    = "admin"
+	AsOperator = "operator"
+)
+
+// Rights returns the role by whose rights a run of Skald's own commands does what it
+// does. Somebody who asks for it has their own. Slots and backfills are an
+// administrator's: schedules and backfills need jobs:admin. What is linked, by an
+// event, a saga or a dead letter, has an operator's: whoever publishes, starts or
+// retries is not who has made the link. So have runs of which nobody knows.
+func (r *Run) Rights() string {
+	switch {
+	case r.InitiatedAs != "":
+		return r.InitiatedAs
+	case r.Trigger == ByTime, r.Trigger == ByBackfill:
+		return AsAdmin
+	}
+	return AsOperator
 }

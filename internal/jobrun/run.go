@@ -77,6 +77,12 @@ type Run struct {
 	CorrelationID string
 	TraceID       string
 
+	// InitiatedBy is the subject of who is behind it: who asked for it, started its
+	// saga, published its event, or changed its definition last; "": Skald, or nobody
+	// knows. InitiatedAs is the role by whose rights it does what it does; see Rights.
+	InitiatedBy string
+	InitiatedAs string
+
 	CreatedAt, UpdatedAt time.Time
 }
 

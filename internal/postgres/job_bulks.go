@@ -249,7 +249,7 @@ func (st *JobMasses) dealWith(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, 
 		return nil, false, err
 	}
 	ask := jobrun.AskAgain(&r)
-	ask.Key = jobrun.BulkKey(b.ID, r.ID)
+	ask.Key, ask.By, ask.As = jobrun.BulkKey(b.ID, r.ID), b.Actor, jobrun.AsAdmin // bulks need jobs:admin
 	if d.Spec.Concurrency == jobrun.Forbid {
 		ask.Policy = jobrun.Queue // one after the other: none of them is skipped
 	}

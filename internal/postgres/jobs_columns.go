@@ -24,14 +24,14 @@ const runColumns = `r.id, r.tenant_id, r.definition_id, r.definition_name, r.spe
 	r.progress, r.checkpoint, r.exit_code, r.result, r.error, r.resource_cpu_seconds_total, r.resource_peak_rss_bytes,
 	r.resource_io_read_bytes, r.resource_io_write_bytes, r.log_bytes, r.log_ref, r.log_sha256, r.root_run_id, r.retry_of_run_id,
 	r.retry_number, r.saga_id, r.saga_step, r.saga_action, r.event_id, r.letter_id, r.backfill_id, r.correlation_id, r.trace_id,
-	r.created_at, r.updated_at`
+	r.created_at, r.updated_at, r.initiated_by, r.initiated_as`
 
 // scanRun reads one row that begins with runColumns; more receives the columns
 // after them. Of a run whose sealed content does not open
 // (envelope.ErrUnreadable) it returns all but that.
 func (db *DB) scanRun(row scanner, more ...any) (jobrun.Run, error) {
 	var r jobrun.Run
-	var key, logRef, action, correlation, trace sql.NullString
+	var key, logRef, action, correlation, trace, by, as sql.NullString
 	var worker, token, retryOf, saga, event, letter, backfill uuid.NullUUID
 	var epoch, seq, step sql.NullInt64
 	var exit sql.NullInt32
@@ -45,12 +45,13 @@ func (db *DB) scanRun(row scanner, more ...any) (jobrun.Run, error) {
 		&progress, &checkpoint, &exit, &result, &failure, &r.Resources.CPUSecondsTotal, &r.Resources.PeakRSSBytes,
 		&r.Resources.IOReadBytes, &r.Resources.IOWriteBytes, &r.LogBytes, &logRef, &r.LogSHA256, &r.RootRunID, &retryOf,
 		&r.RetryNumber, &saga, &step, &action, &event, &letter, &backfill, &correlation, &trace,
-		&r.CreatedAt, &r.UpdatedAt,
+		&r.CreatedAt, &r.UpdatedAt, &by, &as,
 	}
 	if err := row.Scan(append(dest, more...)...); err != nil {
 		return r, err
 	}
 	r.ConcurrencyKey, r.LogRef, r.SagaAction, r.CorrelationID, r.TraceID = key.String, logRef.String, action.String, correlation.String, trace.String
+	r.InitiatedBy, r.InitiatedAs = by.String, as.String
 	r.WorkerID, r.LeaseToken, r.RetryOfRunID, r.SagaID = worker.UUID, token.UUID, retryOf.UUID, saga.UUID
 	r.EventID, r.LetterID, r.BackfillID = event.UUID, letter.UUID, backfill.UUID
 	r.LeaderEpoch, r.FencingSeq, r.SagaStep = epoch.Int64, seq.Int64, int(step.Int64)

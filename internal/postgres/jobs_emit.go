@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -56,6 +57,7 @@ func (st *Jobs) emitEvent(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, e job
 	if e.CorrelationID == "" {
 		e.CorrelationID = r.CorrelationID
 	}
+	e.By = r.InitiatedBy
 	if e.OccurredAt == nil {
 		e.OccurredAt = &now
 	}
@@ -82,6 +84,9 @@ func (st *Jobs) nextRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, i int, 
 	if !d.Enabled {
 		return jobrun.Run{}, fault.New(fault.Conflict, jobrun.CodeConflict, "the job definition %s is disabled", d.Name)
 	}
+	if strings.HasPrefix(d.Spec.CommandName, jobrun.SystemPrefix) { // a worker's rights are none but its runs
+		return jobrun.Run{}, fault.New(fault.Conflict, jobrun.CodeConflict, "a run cannot make runs of Skald's own job %s", d.Name)
+	}
 	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
 	if err != nil {
 		return jobrun.Run{}, err
@@ -93,7 +98,7 @@ func (st *Jobs) nextRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, i int, 
 	if key == "" {
 		key = strconv.Itoa(i)
 	}
-	ask := jobrun.Ask{Trigger: jobrun.ByEvent, Key: jobrun.FollowKey(r.ID, key), Args: n.Args, CorrelationID: r.CorrelationID, TraceID: r.TraceID}
+	ask := jobrun.Ask{Trigger: jobrun.ByEvent, Key: jobrun.FollowKey(r.ID, key), Args: n.Args, CorrelationID: r.CorrelationID, TraceID: r.TraceID, By: r.InitiatedBy}
 	if n.ScheduledFor != nil {
 		ask.ScheduledFor = *n.ScheduledFor
 	}

@@ -24,7 +24,7 @@ var runInserts = [...]struct{ name, travels, stored string }{
 	{"max_losses", "bigint", ""}, {"finished_at", "timestamptz", ""}, {"checkpoint", "text", "::jsonb"}, {"root_run_id", "uuid", ""},
 	{"retry_of_run_id", "uuid", ""}, {"retry_number", "bigint", ""}, {"saga_id", "uuid", ""}, {"saga_step", "bigint", ""}, {"saga_action", "text", ""},
 	{"event_id", "uuid", ""}, {"letter_id", "uuid", ""}, {"backfill_id", "uuid", ""}, {"correlation_id", "text", ""}, {"trace_id", "text", ""},
-	{"created_at", "timestamptz", ""}, {"updated_at", "timestamptz", ""},
+	{"created_at", "timestamptz", ""}, {"updated_at", "timestamptz", ""}, {"initiated_by", "text", ""}, {"initiated_as", "text", ""},
 }
 
 // storeRuns stores a batch of new runs, whose parameters are those of newRuns,
@@ -111,6 +111,8 @@ func (c *newRuns) add(r *jobrun.Run) error {
 	next().textUnlessEmpty(r.TraceID)
 	next().time(r.CreatedAt)
 	next().time(r.UpdatedAt)
+	next().textUnlessEmpty(r.InitiatedBy)
+	next().textUnlessEmpty(r.InitiatedAs)
 	return nil
 }
 

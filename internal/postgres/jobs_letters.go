@@ -69,7 +69,7 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 		}
 		runs = []jobrun.Run{jobrun.New(&d, jobrun.Ask{
 			Trigger: jobrun.ByLetter, Key: jobrun.LetterKey(l.ID, l.Number), Args: l.Send.Payload, LetterID: l.ID,
-			CorrelationID: l.CorrelationID, TraceID: l.TraceID,
+			CorrelationID: l.CorrelationID, TraceID: l.TraceID, By: l.Actor,
 		}, settings, momentAt(at))}
 		created, err = st.db.insertRuns(ctx, tx, runs)
 		return err

@@ -40,25 +40,25 @@ UPDATE jobs.events SET dedupe_key = NULL
  WHERE tenant_id = $1 AND event_type = $2 AND dedupe_key = $3 AND created_at <= now() - $4 * interval '1 microsecond'`
 
 const insertEvent = `
-INSERT INTO jobs.events AS v (id, tenant_id, event_type, payload_json, dedupe_key, correlation_id, occurred_at, source_run_id, created_at)
-VALUES ($1, $2, $3, $4::jsonb, $5, $6, coalesce($7::timestamptz, now()), $8, now())
+INSERT INTO jobs.events AS v (id, tenant_id, event_type, payload_json, dedupe_key, correlation_id, occurred_at, source_run_id, created_at, published_by)
+VALUES ($1, $2, $3, $4::jsonb, $5, $6, coalesce($7::timestamptz, now()), $8, now(), $9)
 ON CONFLICT (tenant_id, event_type, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
 RETURNING ` + jobEventColumns
 
 // jobEventColumns are the columns of jobs.events, alias v, in the order of scanEvent.
-const jobEventColumns = `v.id, v.tenant_id, v.event_type, v.payload_json, v.dedupe_key, v.correlation_id, v.occurred_at, v.source_run_id, v.created_at, v.processed_at`
+const jobEventColumns = `v.id, v.tenant_id, v.event_type, v.payload_json, v.dedupe_key, v.correlation_id, v.occurred_at, v.source_run_id, v.created_at, v.processed_at, v.published_by`
 
 func (db *DB) scanEvent(row scanner) (e jobrun.PublishedEvent, err error) {
 	var payload []byte
-	var key, correlation sql.NullString
+	var key, correlation, by sql.NullString
 	var occurred time.Time
 	var source uuid.NullUUID
-	err = row.Scan(&e.ID, &e.TenantID, &e.Type, &payload, &key, &correlation, &occurred, &source, &e.CreatedAt, &e.ProcessedAt)
+	err = row.Scan(&e.ID, &e.TenantID, &e.Type, &payload, &key, &correlation, &occurred, &source, &e.CreatedAt, &e.ProcessedAt, &by)
 	utc(&occurred, &e.CreatedAt, e.ProcessedAt)
 	if err != nil {
 		return e, err
 	}
-	e.DedupeKey, e.CorrelationID, e.OccurredAt, e.SourceRunID = key.String, correlation.String, &occurred, source.UUID
+	e.DedupeKey, e.CorrelationID, e.OccurredAt, e.SourceRunID, e.By = key.String, correlation.String, &occurred, source.UUID, by.String
 	place := db.keys.Of(e.TenantID, e.ID)
 	e.Payload, err = opened(&place, fieldEventPayload, payload)
 	return e, err
@@ -83,7 +83,7 @@ func (db *DB) publishEvent(ctx context.Context, tx *sqlx.Tx, tenant, source uuid
 			}
 		}
 		stored, err = db.scanEvent(tx.QueryRowContext(ctx, insertEvent,
-			e.ID, tenant, e.Type, nullText(payload), nullIfEmpty(e.DedupeKey), nullIfEmpty(e.CorrelationID), e.OccurredAt, nullIfZero(source)))
+			e.ID, tenant, e.Type, nullText(payload), nullIfEmpty(e.DedupeKey), nullIfEmpty(e.CorrelationID), e.OccurredAt, nullIfZero(source), nullIfEmpty(e.By)))
 		if !errors.Is(err, sql.ErrNoRows) {
 			return stored, err == nil, err
 		}

@@ -140,6 +140,7 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 			ID: c.Run.ID, Trigger: jobrun.BySaga, Key: jobrun.SagaKey(c.After.ID, c.Run.Step, string(c.Run.Action), c.Run.Attempt),
 			Args: c.Run.Args, SagaID: c.After.ID, SagaStep: c.Run.Step, SagaAction: string(c.Run.Action),
 			CorrelationID: cmp.Or(textOf(c.After.CorrelationID), c.After.ID.String()), TraceID: textOf(c.After.TraceID),
+			By: c.After.InitiatedBy,
 		}, settings, momentAt(c.After.UpdatedAt))
 	}
 	return runs, nil

@@ -1,0 +1,114 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+var withShell = []string{
+	"SKALD_JOBS_WORKER_SHELL=true", "SKALD_JOBS_WORKER_SHELL_ALLOW=/bin/sh", "SKALD_JOBS_WORKER_QUEUES=system,shellq", "SKALD_LISTEN_ADDR=127.0.0.1:0",
+}
+
+// TestProgramsOfJobsRunAsAUserThatIsNotRoot starts the program as root, where the
+// test is, and as somebody else.
+func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
+	env := append([]string{"SKALD_DATABASE_URL=" + testdb.DSN(t)}, withShell...)
+	const nobody = 65534
+	var user *syscall.Credential
+	if os.Geteuid() == 0 {
+		out, code := run(t, env, "serve")
+		if code != 1 || !strings.Contains(out, "jobs.worker_shell is on and Skald runs as root") || !strings.Contains(out, "start Skald as a user of its own") {
+			t.Errorf("as root: exit %d, %s", code, out)
+		}
+		user = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	dir, err := os.MkdirTemp("", "skald-nobody-") // t.TempDir is for its owner only
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "skald")
+	if err := os.WriteFile(copied, binary, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, copied} {
+		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // for nobody
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(copied, "serve")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/"}, env...), &syscall.SysProcAttr{Credential: user}
+	logs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() })
+	found := make(chan string, 1)
+	go func() {
+		lines, said := bufio.NewScanner(logs), []string{}
+		for url := regexp.MustCompile(`"url":"(http://127\.0\.0\.1:\d+)"`); lines.Scan(); {
+			said = append(said, lines.Text())
+			if m := url.FindStringSubmatch(lines.Text()); m != nil {
+				found <- m[1]
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, logs)
+		select {
+		case found <- "it said " + strings.Join(said, "\n"):
+		default:
+		}
+	}()
+	base := ""
+	select {
+	case base = <-found:
+	case <-time.After(2 * time.Minute):
+	}
+	if !strings.HasPrefix(base, "http://") {
+		t.Fatalf("it does not start: %s", base)
+	}
+	send := func(method, path, body string) map[string]any {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		var doc map[string]any
+		if err := json.NewDecoder(res.Body).Decode(&doc); err != nil || res.StatusCode >= 300 {
+			t.Fatalf("%s %s: %d %v %v", method, path, res.StatusCode, doc, err)
+		}
+		return doc
+	}
+	send("POST", "/api/v1/job-definitions", `{"name":"who","type":"manual","command_name":"shell","queue":"shellq","default_args":{"script":"test $(id -u) != 0"}}`)
+	id := send("POST", "/api/v1/job-definitions/who/runs", `{"args":{"script":"exit 7"}}`)["id"].(string)
+	if run := send("GET", "/api/v1/job-runs/"+id+"?wait=60s", ""); run["state"] != "SUCCEEDED" {
+		t.Errorf("the run is %v", run)
+	}
+}
