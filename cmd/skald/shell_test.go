@@ -20,7 +20,7 @@ import (
 )
 
 var withShell = []string{
-	"SKALD_JOBS_WORKER_SHELL=true", "SKALD_JOBS_WORKER_SHELL_ALLOW=/bin/sh", "SKALD_JOBS_WORKER_QUEUES=system,shellq", "SKALD_LISTEN_ADDR=127.0.0.1:0",
+	"SKALD_JOBS_WORKER_SHELL=true", "SKALD_JOBS_WORKER_SHELL_ALLOW=/bin/sh", "SKALD_JOBS_WORKER_QUEUES=system,shell", "SKALD_LISTEN_ADDR=127.0.0.1:0",
 }
 
 // TestProgramsOfJobsRunAsAUserThatIsNotRoot starts the program as root, where the
@@ -106,9 +106,22 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 		}
 		return doc
 	}
-	send("POST", "/api/v1/job-definitions", `{"name":"who","type":"manual","command_name":"shell","queue":"shellq","default_args":{"script":"test $(id -u) != 0"}}`)
+	send("POST", "/api/v1/job-definitions", `{"name":"who","type":"manual","command_name":"shell","queue":"shell","default_args":{"script":"test $(id -u) != 0"}}`)
 	id := send("POST", "/api/v1/job-definitions/who/runs", `{"args":{"script":"exit 7"}}`)["id"].(string)
 	if run := send("GET", "/api/v1/job-runs/"+id+"?wait=60s", ""); run["state"] != "SUCCEEDED" {
 		t.Errorf("the run is %v", run)
+	}
+	page, err := os.ReadFile("../../docs/workers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "### What a program receives\n")
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```\n+```\n(.*?)```").FindStringSubmatch(after)
+	if blocks == nil {
+		t.Fatal("the page has no example")
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-ec", strings.ReplaceAll(blocks[1], "http://127.0.0.1:8080", base)).Output()
+	if err != nil || !strings.HasSuffix(string(out), blocks[2]) {
+		t.Errorf("the example of the page prints %s (%v), and not %s", out, err, blocks[2])
 	}
 }
