@@ -4881,7 +4881,12 @@ type JobRun struct {
 	FinishedAt     *time.Time         `json:"finished_at,omitempty"`
 	ID             openapi_types.UUID `json:"id"`
 	IdempotencyKey string             `json:"idempotency_key"`
-	JobDefinition  JobDefinitionOfRun `json:"job_definition"`
+
+	// InitiatedBy The subject of who is behind it: who asked for it, or for the backfill or
+	// bulk that it is of, started its saga, published its event, retried its dead
+	// letter, or changed its definition last. Absent: Skald itself, or nobody knows.
+	InitiatedBy   *string            `json:"initiated_by,omitempty"`
+	JobDefinition JobDefinitionOfRun `json:"job_definition"`
 
 	// Labels At most 32 names, each with a text of at most 255 characters.
 	Labels         JobLabels  `json:"labels"`
