@@ -147,7 +147,7 @@ func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 	// Steps of sagas.
 	saga := func(job, args string) {
 		t.Helper()
-		c.must(c.operator, "POST", "/api/v1/sagas", `{"payload":{},"steps":[{"name":"s","type":"job","job":"`+job+`","args":`+args+`,"compensation":"none"}]}`, 201)
+		c.must(c.operator, "POST", "/api/v1/sagas", `{"payload":{},"initiated_by":"key:boss","steps":[{"name":"s","type":"job","job":"`+job+`","args":`+args+`,"compensation":"none"}]}`, 201)
 	}
 	saga(archive, `{}`)
 	if run := c.newest(archive, "SAGA", 1); !refused(run) || run["initiated_by"] != "key:op" {

@@ -93,8 +93,10 @@ func (s *stepJobs) settings(ctx context.Context) (jobrun.Settings, error) {
 }
 
 const (
+	// Who is behind a saga is whose credential began it: initiated_by is what they say.
 	askedJobs = `
-SELECT d.id, d.name, d.spec_version, d.spec FROM jobs.job_definitions d
+SELECT d.id, d.name, d.spec_version, d.spec, (SELECT e.actor FROM saga.saga_events e WHERE e.saga_id = $3 ORDER BY e.id LIMIT 1)
+  FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND d.name = $2 AND d.deleted_at IS NULL`
 
 	// The letter of a saga is locked before the saga.
@@ -121,7 +123,8 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 		}
 		d := jobrun.Definition{TenantID: c.After.Tenant.ID}
 		var spec []byte
-		err := tx.QueryRowContext(ctx, askedJobs, d.TenantID, c.Run.Job).Scan(&d.ID, &d.Name, &d.SpecVersion, &spec)
+		var by sql.NullString
+		err := tx.QueryRowContext(ctx, askedJobs, d.TenantID, c.Run.Job, c.After.ID).Scan(&d.ID, &d.Name, &d.SpecVersion, &spec, &by)
 		if errors.Is(err, sql.ErrNoRows) {
 			c.After.NextRunAt = &c.After.UpdatedAt
 			continue
@@ -140,7 +143,7 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 			ID: c.Run.ID, Trigger: jobrun.BySaga, Key: jobrun.SagaKey(c.After.ID, c.Run.Step, string(c.Run.Action), c.Run.Attempt),
 			Args: c.Run.Args, SagaID: c.After.ID, SagaStep: c.Run.Step, SagaAction: string(c.Run.Action),
 			CorrelationID: cmp.Or(textOf(c.After.CorrelationID), c.After.ID.String()), TraceID: textOf(c.After.TraceID),
-			By: c.After.InitiatedBy,
+			By: by.String,
 		}, settings, momentAt(c.After.UpdatedAt))
 	}
 	return runs, nil
