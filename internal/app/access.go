@@ -32,7 +32,7 @@ func checker(ctx context.Context, cfg config.Config, keys access.Store, addr net
 	if a := cfg.Auth; a.JWTIssuer != "" {
 		c.JWT = &identity.JWT{
 			Issuer: a.JWTIssuer, Audience: a.JWTAudience, JWKSURL: a.JWKSURL, Algorithms: a.JWTAlgorithms, Leeway: a.JWTLeeway,
-			RoleClaim: a.JWTRoleClaim, TenantClaim: a.JWTTenantClaim,
+			RoleClaim: a.JWTRoleClaim, TenantClaim: a.JWTTenantClaim, DefaultTenant: a.JWTDefaultTenant,
 		}
 		return identity.New(c), nil
 	}

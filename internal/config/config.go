@@ -170,7 +170,8 @@ type Auth struct {
 	JWTAlgorithms         []string      `koanf:"jwt_algorithms" validate:"min=1,dive,oneof=EdDSA ES256 RS256" doc:"Signature algorithms that count."`
 	JWTLeeway             time.Duration `koanf:"jwt_leeway" validate:"min=0s,max=60s" doc:"How far the issuer's clock may be off."`
 	JWTRoleClaim          string        `koanf:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role, text or a list, by its name or as a path such as realm_access.roles."`
-	JWTTenantClaim        string        `koanf:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is for the default tenant."`
+	JWTTenantClaim        string        `koanf:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is refused, unless jwt_default_tenant is on."`
+	JWTDefaultTenant      bool          `koanf:"jwt_default_tenant" doc:"Whether a JWT without a tenant is for the default tenant, where built-in jobs live too. Off, a mapping that the issuer lacks opens nothing."`
 }
 
 // AuthRequired tells whether the API asks for credentials. In auto mode it

@@ -96,6 +96,7 @@ var samples = map[string]struct {
 	"auth.jwt_algorithms":                 {"ES256, RS256", []string{"ES256", "RS256"}},
 	"auth.jwt_leeway":                     {"60s", time.Minute},
 	"auth.jwt_role_claim":                 {"realm_access.roles", "realm_access.roles"},
+	"auth.jwt_default_tenant":             {"true", true},
 	"auth.jwt_tenant_claim":               {"https://skald.example/tenant", "https://skald.example/tenant"},
 	"encryption.keys":                     {sampleMaster, Secret(sampleMaster)},
 	"encryption.key_file":                 {"testdata/master_keys", "testdata/master_keys"},

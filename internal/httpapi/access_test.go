@@ -173,6 +173,9 @@ func operations(t *testing.T, replace *strings.Replacer) []operation {
 	return out
 }
 
+// ofAllTenants is what concerns all of them and works on the store in memory.
+var ofAllTenants = map[string]bool{"GET /api/v1/admin/storage": true}
+
 // TestEveryOperationForEveryRole walks the contract: what it declares is what
 // is enforced.
 func TestEveryOperationForEveryRole(t *testing.T) {
@@ -200,6 +203,10 @@ func TestEveryOperationForEveryRole(t *testing.T) {
 			case !allowed:
 				if p := r.wants(403, access.CodeForbidden); !strings.Contains(p.Detail, op.permission) {
 					t.Errorf("%s %s as %s: %q does not name %s", op.method, op.path, who, p.Detail, op.permission)
+				}
+			case ofAllTenants[op.method+" "+op.path] && !people[who].AnyTenant:
+				if p := r.wants(403, access.CodeForbidden); !strings.Contains(p.Detail, "any tenant") {
+					t.Errorf("%s %s as %s: %q does not say that it is of all tenants", op.method, op.path, who, p.Detail)
 				}
 			case r.status == 401 || r.status == 403 || r.status >= 500 && !noQueue(r):
 				t.Errorf("%s %s as %s: %d %s", op.method, op.path, who, r.status, r.body)

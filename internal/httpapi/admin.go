@@ -62,10 +62,14 @@ func (s *server) dryRetention(ctx context.Context, e saga.Expiry) (api.RunRetent
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
-// GetStorage reports what the store's tables and indexes take.
+// GetStorage reports what the store's tables and indexes take: those of all
+// tenants, who share them.
 func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.GetStorageResponseObject, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+	if err := forDeployment(ctx, "the storage report"); err != nil {
+		return nil, err
+	}
 	var report saga.Storage
 	if s.Storage != nil {
 		var err error

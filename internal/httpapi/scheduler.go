@@ -30,6 +30,12 @@ func (s *server) leader(ctx context.Context) (answer, error) {
 	if l.Epoch > 0 {
 		out.Node, out.LeaderID, out.AcquiredAt, out.ExpiresAt = unlessEmpty(l.Node), unlessNil(l.LeaderID), &l.AcquiredAt, &l.ExpiresAt
 	}
+	if !requestOf(ctx).who.AnyTenant {
+		// Nodes are named by host and port, unless somebody names them otherwise: no
+		// business of a tenant.
+		out.Node, out.Standbys = nil, []api.SchedulerNode{}
+		return answer{status: http.StatusOK, body: out}, nil
+	}
 	for i, st := range l.Standbys {
 		out.Standbys[i] = api.SchedulerNode{Node: st.Node, LeaderID: st.LeaderID, StartedAt: st.StartedAt, SeenAt: st.SeenAt, Leads: st.Leads}
 	}

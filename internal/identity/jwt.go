@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
 )
@@ -26,6 +27,9 @@ type JWT struct {
 	// RoleClaim and TenantClaim name claims, literally or as a path with dots.
 	RoleClaim   string
 	TenantClaim string
+	// DefaultTenant lets tokens without a tenant count, as being of none; the zero
+	// value refuses them. A claim that an issuer forgets must not open a tenant.
+	DefaultTenant bool
 	// Transport makes the requests for keys. Optional: the usual one.
 	Transport http.RoundTripper
 }
@@ -66,23 +70,24 @@ func (t *tokens) check(ctx context.Context, raw string) (found, error) {
 	return found{who: who, expires: token.Expiry.Add(t.cfg.Leeway), wrong: err}, nil
 }
 
-// timely checks exp, which is required, nbf and iat.
+// timely checks exp, which is required, nbf and iat. All of them must be numbers
+// (RFC 7519, NumericDate): the verifier reads texts as well.
 func (t *tokens) timely(token *oidc.IDToken, c claims) error {
 	now := t.now()
+	latest := float64(now.Add(t.cfg.Leeway).UnixMicro()) / 1e6
+	for _, name := range []string{"exp", "nbf", "iat"} {
+		v, found := c[name]
+		at, number := v.(float64)
+		switch {
+		case !found && name != "exp":
+		case !number:
+			return fmt.Errorf("the token's %s is no number", name)
+		case name != "exp" && at > latest:
+			return fmt.Errorf("the token's %s lies ahead", name)
+		}
+	}
 	if !now.Before(token.Expiry.Add(t.cfg.Leeway)) {
 		return fmt.Errorf("the token expired at %v", token.Expiry)
-	}
-	latest := float64(now.Add(t.cfg.Leeway).UnixMicro()) / 1e6
-	for _, name := range []string{"nbf", "iat"} {
-		switch at := c[name].(type) {
-		case nil:
-		case float64:
-			if at > latest {
-				return fmt.Errorf("the token's %s lies ahead", name)
-			}
-		default:
-			return fmt.Errorf("the token's %s is no number", name)
-		}
 	}
 	return nil
 }
@@ -97,6 +102,9 @@ func (t *tokens) principal(subject string, c claims) (access.Principal, error) {
 	tenant, err := c.tenant(t.cfg.TenantClaim)
 	if err != nil {
 		return access.Principal{}, err
+	}
+	if tenant.ID == uuid.Nil && !t.cfg.DefaultTenant {
+		return access.Principal{}, fmt.Errorf("the token has no %s; auth.jwt_default_tenant would let it be for the default tenant", t.cfg.TenantClaim)
 	}
 	return access.Principal{Subject: "jwt:" + subject, Role: c.role(t.cfg.RoleClaim), Tenant: tenant}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"strings"
 	"sync"
@@ -48,7 +49,6 @@ func TestATokenOfTheIssuerCounts(t *testing.T) {
 		{"no role: known, and may do nothing", "es", map[string]any{"role": nil}, with(func(p *access.Principal) { p.Role = "" })},
 		{"a role that is none here", "es", map[string]any{"role": "superuser"}, with(func(p *access.Principal) { p.Role = "" })},
 		{"the highest of several roles", "es", map[string]any{"role": []any{"auditor", "viewer", 7, "admin", "operator"}}, with(func(p *access.Principal) { p.Role = access.Admin })},
-		{"no tenant", "es", map[string]any{"tenant_id": nil}, with(func(p *access.Principal) { p.Tenant = saga.Tenant{} })},
 		{"all of a tenant", "es", map[string]any{"tenant_region": "eu", "tenant_major": 3, "tenant_minor": 65535},
 			with(func(p *access.Principal) { p.Tenant = saga.Tenant{ID: home.ID, Region: "eu", Major: 3, Minor: 65535} })},
 	} {
@@ -97,6 +97,13 @@ func TestATokenThatIsNotAsItMustBeDoesNotCount(t *testing.T) {
 		"with a version out of range":               i.token("es", map[string]any{"tenant_major": 65536}),
 		"with half a version":                       i.token("es", map[string]any{"tenant_minor": 1.5}),
 		"with a region that is too long":            i.token("es", map[string]any{"tenant_region": strings.Repeat("r", 33)}),
+		"with a text that looks like a time":        i.token("es", map[string]any{"exp": "9999999999"}),
+		"whose beginning is a text":                 i.token("es", map[string]any{"nbf": "1"}),
+		"whose time of issue is a text":             i.token("es", map[string]any{"iat": "1"}),
+		"that ends at a list":                       i.token("es", map[string]any{"exp": []any{9999999999}}),
+		"that begins at nothing":                    i.token("es", map[string]any{"nbf": json.RawMessage("null")}),
+		"without a tenant":                          i.token("es", map[string]any{"tenant_id": nil}),
+		"whose tenant is nothing":                   i.token("es", map[string]any{"tenant_id": json.RawMessage("null")}),
 		"with the region of no tenant":              i.token("es", map[string]any{"tenant_id": nil, "tenant_region": "eu"}),
 		"alg none":                                  b64([]byte(`{"alg":"none","kid":"es"}`)) + "." + good[1] + ".",
 		"HS256 with the public key in PEM":          hs256(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})),
@@ -282,5 +289,22 @@ func TestAnIssuerThatIsAwayAtTheStartIsAnOutage(t *testing.T) {
 	_, err := i.checker(func(j *identity.JWT) { j.JWKSURL = "" }).Identify(t.Context(), i.token("es", nil))
 	if err == nil || fault.As(err) != nil {
 		t.Errorf("error = %v, want an outage", err)
+	}
+}
+
+func TestATokenWithoutATenantCountsOnlyWhereThatIsSaid(t *testing.T) {
+	i := newIssuer(t)
+	i.serve()
+	without := i.token("es", map[string]any{"tenant_id": nil})
+	if _, err := i.checker().Identify(t.Context(), without); fault.KindOf(err) != fault.Unauthenticated {
+		t.Errorf("by default: %v", err)
+	}
+	allows := i.checker(func(j *identity.JWT) { j.DefaultTenant = true })
+	want := access.Principal{Subject: "jwt:alice", Role: access.Operator}
+	if got, err := allows.Identify(t.Context(), without); err != nil || got != want {
+		t.Errorf("where it is allowed: %v, %v", got, err)
+	}
+	if got, err := allows.Identify(t.Context(), i.token("es", nil)); err != nil || got.Tenant != home {
+		t.Errorf("with one: %v, %v", got, err)
 	}
 }
