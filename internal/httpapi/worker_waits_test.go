@@ -333,6 +333,12 @@ func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
 	if r := s.send("GET", "/api/v1/settings/history", "", as("auditor")...); r.status != 200 || !strings.Contains(string(r.body), `"reason":"slow jobs"`) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
+	for who, named := range map[string]bool{"auditor": false, "admin": false, "root": true} { // nodes are of all tenants
+		r := s.send("GET", "/api/v1/scheduler/leader", "", as(who)...)
+		if r.status != 200 || !strings.Contains(string(r.body), `"alive":true`) || strings.Contains(string(r.body), `"node":`) != named {
+			t.Errorf("the leader as %s sees it: %d %s", who, r.status, r.body)
+		}
+	}
 	s.send("POST", "/api/v1/scheduler/leader/step-down", "", as("admin")...).wants(403, "AUTH_FORBIDDEN")
 	r := s.send("POST", "/api/v1/scheduler/leader/step-down", `{"reason":"test"}`, as("root")...)
 	var leader client.SchedulerLeader
