@@ -91,7 +91,8 @@ type node struct {
 	metrics  *ops.Metrics
 	handler  http.Handler
 	now      func() time.Time
-	stopping chan struct{}
+	draining chan struct{} // closed at the signal to stop: not ready, but serving
+	stopping chan struct{} // closed when the socket is about to be
 }
 
 func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now func() time.Time, addr net.Addr) (*node, error) {
@@ -103,7 +104,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 	if err != nil {
 		return nil, err
 	}
-	n := &node{cfg: cfg, opt: opt, stores: kept, now: now, stopping: make(chan struct{})}
+	n := &node{cfg: cfg, opt: opt, stores: kept, now: now, draining: make(chan struct{}), stopping: make(chan struct{})}
 	n.tail = audit.NewTail(n.trail, opt.Log)
 	n.metrics = ops.NewMetrics(func() (int, int) {
 		if n.engine == nil {
@@ -208,7 +209,7 @@ func nodeName(configured string, addr net.Addr) string {
 // ready tells whether this node can serve; the text is shown to anybody.
 func (n *node) ready(ctx context.Context) error {
 	select {
-	case <-n.stopping:
+	case <-n.draining:
 		return errors.New("the server is stopping")
 	default:
 	}
@@ -285,11 +286,24 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	defer closeDebug()
 	n.announce(ctx, listener.Addr())
 
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-	case <-lost:
-		err = errors.New("the private PostgreSQL has ended")
+	ended := func(signal <-chan struct{}, later <-chan time.Time) error {
+		select {
+		case <-signal:
+		case <-later:
+		case err := <-failed:
+			return err
+		case <-lost:
+			return errors.New("the private PostgreSQL has ended")
+		}
+		return nil
+	}
+	err = ended(ctx.Done(), nil)
+	close(n.draining)
+	if err == nil && s.DrainDelay > 0 {
+		// Whoever sends requests here learns of it from /readyz, later than we do:
+		// until then they are served as before.
+		n.opt.Log.Info("not ready any more; the socket closes after server.drain_delay", slog.Duration("drain_delay", s.DrainDelay))
+		err = ended(nil, time.After(s.DrainDelay))
 	}
 	close(n.stopping)
 	n.opt.Log.Info("stopping")

@@ -104,7 +104,8 @@ type Server struct {
 	RequestTimeout  time.Duration `koanf:"request_timeout" validate:"min=100ms,max=10m" doc:"Longest time to work on a request, not counting the wait it asked for."`
 	MaxWait         time.Duration `koanf:"max_wait" validate:"min=0s,max=10m" doc:"Upper bound of ?wait=; longer waits are cut to it."`
 	MaxStreams      int           `koanf:"max_streams" validate:"min=1,max=10000" doc:"Most live streams of audit events that this node serves at once."`
-	ShutdownTimeout time.Duration `koanf:"shutdown_timeout" validate:"min=1s,max=10m" doc:"Longest time from the signal to the end of the process; must exceed engine.drain_timeout."`
+	ShutdownTimeout time.Duration `koanf:"shutdown_timeout" validate:"min=1s,max=10m" doc:"Longest time from the signal, and drain_delay after it, to the end of the process; must exceed engine.drain_timeout."`
+	DrainDelay      time.Duration `koanf:"drain_delay" validate:"min=0s,max=5m" doc:"How long after the signal to stop requests are still taken, while /readyz already answers 503: what a load balancer needs to see that and send them elsewhere."`
 }
 
 // Engine is the saga engine of one node. Timeouts named default_ stand in for

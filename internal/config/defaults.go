@@ -115,6 +115,7 @@ func Default(env Environment) Config {
 		c.Database.SSLMode, c.Database.MaxOpenConns, c.Database.MaxIdleConns = "require", 25, 5
 		c.Database.AutoMigrate, c.Egress.AllowLoopback, c.Webhooks.AllowHTTP = false, false, false
 	case Prod:
+		c.Server.DrainDelay = 5 * time.Second
 		c.Database.SSLMode, c.Database.MaxOpenConns, c.Database.MaxIdleConns = "verify-full", 50, 10
 		c.Database.AutoMigrate, c.Egress.AllowLoopback, c.Webhooks.AllowHTTP = false, false, false
 	}
