@@ -8946,7 +8946,8 @@ type ClientInterface interface {
 	//
 	// From PostgreSQL's statistics, of all tenants together; largest table
 	// first. Counts are the server's estimates, and scans count since its
-	// statistics were last reset. A store in memory has no tables.
+	// statistics were last reset. A store in memory has no tables. For
+	// administrators whose credential is for any tenant.
 	//
 	// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
 	GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10632,6 +10633,9 @@ type ClientInterface interface {
 
 	// GetLeader Who leads the scheduler
 	//
+	// Names of nodes, which tell hosts and ports, and the standbys are shown to
+	// credentials for any tenant; others see whether somebody leads, and since when.
+	//
 	// Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
 	GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -11247,7 +11251,8 @@ func (c *Client) RunRetention(ctx context.Context, params *RunRetentionParams, b
 //
 // From PostgreSQL's statistics, of all tenants together; largest table
 // first. Counts are the server's estimates, and scans count since its
-// statistics were last reset. A store in memory has no tables.
+// statistics were last reset. A store in memory has no tables. For
+// administrators whose credential is for any tenant.
 //
 // Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
 func (c *Client) GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14672,6 +14677,9 @@ func (c *Client) SuspendSaga(ctx context.Context, sagaID SagaID, params *Suspend
 }
 
 // GetLeader Who leads the scheduler
+//
+// Names of nodes, which tell hosts and ports, and the standbys are shown to
+// credentials for any tenant; others see whether somebody leads, and since when.
 //
 // Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
 func (c *Client) GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -27842,7 +27850,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// From PostgreSQL's statistics, of all tenants together; largest table
 	// first. Counts are the server's estimates, and scans count since its
-	// statistics were last reset. A store in memory has no tables.
+	// statistics were last reset. A store in memory has no tables. For
+	// administrators whose credential is for any tenant.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29629,6 +29638,9 @@ type ClientWithResponsesInterface interface {
 	SuspendSagaWithResponse(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*SuspendSagaResponse, error)
 
 	// GetLeaderWithResponse Who leads the scheduler
+	//
+	// Names of nodes, which tell hosts and ports, and the standbys are shown to
+	// credentials for any tenant; others see whether somebody leads, and since when.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -40335,7 +40347,8 @@ func (c *ClientWithResponses) RunRetentionWithResponse(ctx context.Context, para
 //
 // From PostgreSQL's statistics, of all tenants together; largest table
 // first. Counts are the server's estimates, and scans count since its
-// statistics were last reset. A store in memory has no tables.
+// statistics were last reset. A store in memory has no tables. For
+// administrators whose credential is for any tenant.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43166,6 +43179,9 @@ func (c *ClientWithResponses) SuspendSagaWithResponse(ctx context.Context, sagaI
 }
 
 // GetLeaderWithResponse Who leads the scheduler
+//
+// Names of nodes, which tell hosts and ports, and the standbys are shown to
+// credentials for any tenant; others see whether somebody leads, and since when.
 //
 // Returns a wrapper object for the known response body format(s).
 //
