@@ -15,6 +15,8 @@ const (
 	HeaderRedriveID  = ownPrefix + "redrive-id" // only of a bulk redrive
 	HeaderGeneration = ownPrefix + "generation"
 	HeaderAttempt    = ownPrefix + "attempt"
+	HeaderRevision   = ownPrefix + "revision" // 0: never edited
+	HeaderEdited     = ownPrefix + "edited"   // Drive.EditTag; only of what differs from the original
 	HeaderTopic      = ownPrefix + "original-topic"
 	HeaderPartition  = ownPrefix + "original-partition"
 	HeaderOffset     = ownPrefix + "original-offset"
@@ -24,9 +26,9 @@ const (
 // Kafka: what is to be sent, in its order and with repetitions, without any
 // x-dlq- header of an earlier redrive, and ours at the end.
 func RedriveHeaders(d *Drive) []Header {
-	out := make([]Header, 0, len(d.Send.Headers)+7)
+	out := make([]Header, 0, len(d.Send.Headers)+9)
 	for _, h := range d.Send.Headers {
-		if len(h.Name) < len(ownPrefix) || !strings.EqualFold(h.Name[:len(ownPrefix)], ownPrefix) {
+		if !OwnHeader(h.Name) {
 			out = append(out, h)
 		}
 	}
@@ -37,6 +39,10 @@ func RedriveHeaders(d *Drive) []Header {
 	}
 	add(HeaderGeneration, strconv.Itoa(d.Generation))
 	add(HeaderAttempt, strconv.Itoa(d.Number))
+	add(HeaderRevision, strconv.Itoa(d.Revision))
+	if tag := d.EditTag(); tag != "" {
+		add(HeaderEdited, tag)
+	}
 	add(HeaderTopic, d.OriginalTopic)
 	if d.Origin.Partition != nil {
 		add(HeaderPartition, strconv.FormatInt(int64(*d.Origin.Partition), 10))
@@ -45,4 +51,10 @@ func RedriveHeaders(d *Drive) []Header {
 		add(HeaderOffset, strconv.FormatInt(*d.Origin.Offset, 10))
 	}
 	return out
+}
+
+// OwnHeader tells whether a header is one of Skald's, which every retry writes
+// anew.
+func OwnHeader(name string) bool {
+	return len(name) >= len(ownPrefix) && strings.EqualFold(name[:len(ownPrefix)], ownPrefix)
 }

@@ -135,9 +135,11 @@ func TestABounceIsKnownAndItsNewestFailureCounts(t *testing.T) {
 	d := dlq.Drive{Letter: dlq.Letter{ID: uuid.New(), RootID: root, Generation: 1, OriginalTopic: "orders", RedriveID: bulk}, Number: 4, Send: dlq.Content{Headers: headers(
 		"kafka_dlt-original-topic", "orders", "kafka_dlt-exception-message", "first", "x-dlq-message-id", uuid.NewString(), "X-DLQ-Error-Message", "ours", "n", "1", "n", "1",
 	)}}
+	d.Content = d.Send
 	sent := dlq.RedriveHeaders(&d)
 	want := headers("kafka_dlt-original-topic", "orders", "kafka_dlt-exception-message", "first", "n", "1", "n", "1",
-		"x-dlq-message-id", root.String(), "x-dlq-redrive-id", bulk.String(), "x-dlq-generation", "1", "x-dlq-attempt", "4", "x-dlq-original-topic", "orders")
+		"x-dlq-message-id", root.String(), "x-dlq-redrive-id", bulk.String(), "x-dlq-generation", "1", "x-dlq-attempt", "4", "x-dlq-revision", "0",
+		"x-dlq-original-topic", "orders")
 	if diff := cmp.Diff(want, sent); diff != "" {
 		t.Errorf("redrive headers (-want +got):\n%s", diff)
 	}

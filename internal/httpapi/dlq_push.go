@@ -296,6 +296,8 @@ func (s *server) checkPushedTarget(l *dlq.Letter) error {
 		if reason := s.CheckEndpoint(t.URL); reason != "" {
 			return notAllowed("/target/url", reason)
 		}
+		_, err := dlq.CarryOverHTTP(l.Content, true)
+		return err
 	case t.Topic != "" && s.DeadLetters.ForbiddenTopic(t.Topic):
 		return notAllowed("/target/topic", readAsDeadLetters)
 	}

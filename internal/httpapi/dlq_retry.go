@@ -91,6 +91,9 @@ func (s *server) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRe
 	if claim.Revision, err = s.revisionOf(ctx, l, b); err != nil {
 		return claim, err
 	}
+	if err := s.carryable(ctx, l, &claim, b); err != nil {
+		return claim, err
+	}
 	detail := map[string]any{"force": claim.Force}
 	if target != nil {
 		detail["target"] = target

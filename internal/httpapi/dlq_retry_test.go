@@ -165,6 +165,9 @@ func TestEditsAndTargetsThatCannotBeAreRefused(t *testing.T) {
 		"a dead-letter topic":      {`{"target":{"topic":"orders.dlq"}}`, "DLQ_TARGET_NOT_ALLOWED", "/target/topic"},
 		"a URL nobody allows":      {`{"target":{"url":"http://127.0.0.1:9/"}}`, "DLQ_TARGET_NOT_ALLOWED", "/target/url"},
 		"a method that is none":    {`{"target":{"method":"GET"}}`, "REQ_SCHEMA", "/target/method"},
+		"a header of ours":         {`{"headers_patch":[{"op":"set","name":"X-Dlq-Attempt","value":"1"}]}`, "REQ_SCHEMA", "/headers_patch/0/name"},
+		"a header not sent":        {`{"headers_patch":[{"op":"set","name":"x-exception-message","value":"1"}]}`, "REQ_SCHEMA", "/headers_patch/0/name"},
+		"headers beyond a request": {`{"headers_patch":[{"op":"set","name":"a","value":"` + strings.Repeat("x", 33_000) + `"}]}`, "DLQ_INVALID", "/headers_patch"},
 		"an unknown member":        {`{"colour":1}`, "REQ_SCHEMA", "/colour"},
 		"a reason that is a novel": {`{"reason":"` + strings.Repeat("x", 501) + `"}`, "REQ_SCHEMA", "/reason"},
 	} {

@@ -13,7 +13,10 @@ import (
 
 // packHeaders returns the stored form of headers; none are nil.
 func packHeaders(headers []dlq.Header) []byte {
-	var b []byte
+	if headers == nil {
+		return nil
+	}
+	b := []byte{} // an edit may leave none, which is not the same as those of the original
 	for _, h := range headers {
 		b = appendHeader(b, h)
 	}
@@ -37,6 +40,9 @@ var errHeaders = errors.New("stored headers are cut short")
 // unpackHeaders reads what packHeaders wrote.
 func unpackHeaders(b []byte) ([]dlq.Header, error) {
 	var out []dlq.Header
+	if b != nil {
+		out = []dlq.Header{}
+	}
 	for len(b) > 0 {
 		var h dlq.Header
 		name, rest, ok := cut(b, 0)

@@ -140,23 +140,9 @@ func (db *DB) revise(ctx context.Context, q sqlx.QueryerContext, drives []dlq.Dr
 		if err != nil {
 			return err
 		}
-		d.Send = revised(d.Content, edited)
+		d.Send = d.Content.With(edited)
 		return nil
 	})
-}
-
-// revised is an original content with what an edit says of it.
-func revised(original, edited dlq.Content) dlq.Content {
-	if edited.Key != nil {
-		original.Key = edited.Key
-	}
-	if edited.Headers != nil {
-		original.Headers = edited.Headers
-	}
-	if edited.Payload != nil {
-		original.Payload = edited.Payload
-	}
-	return original
 }
 
 const extendLeases = `

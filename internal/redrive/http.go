@@ -10,11 +10,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,13 +22,14 @@ import (
 	"github.com/skald-saga/skald/internal/egress"
 )
 
-// Headers of a request that drives a letter, beside Idempotency-Key, which is
-// the lineage's id and generation: the same for every retry of one letter.
+// Headers of a request that drives a letter, beside Idempotency-Key
+// (dlq.Drive.IdempotencyKey) and what the record carries (dlq.CarryOverHTTP).
 const (
 	HeaderMessageID     = "X-Dlq-Message-Id" // root of the lineage
 	HeaderRedriveID     = "X-Dlq-Redrive-Id" // only of a bulk redrive
 	HeaderGeneration    = "X-Dlq-Generation"
 	HeaderAttempt       = "X-Dlq-Attempt"
+	HeaderRevision      = "X-Dlq-Revision"       // 0: never edited
 	HeaderOriginalTopic = "X-Dlq-Original-Topic" // percent-encoded where it is no visible ASCII
 	headerIdempotency   = "Idempotency-Key"
 )
@@ -51,7 +50,8 @@ type HTTPConfig struct {
 	Log         *slog.Logger
 }
 
-// HTTP drives letters to HTTP targets: the payload as body. 2xx acknowledges;
+// HTTP drives letters to HTTP targets: the payload as body, key and headers as
+// dlq.CarryOverHTTP says. 2xx acknowledges;
 // another 4xx, 503 and what failed before anything was sent has failed; all
 // else, timeouts above all, is uncertain.
 type HTTP struct {
@@ -129,14 +129,19 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive) (outcome dlq.AttemptOu
 	}
 	req.GetBody = nil // or net/http might send it twice, and nobody would know (trap X45)
 	req.Header.Set("User-Agent", "skald/"+h.cfg.Version)
-	req.Header.Set("Content-Type", contentType(d))
-	if trace := recordHeader(d, "traceparent"); traceparent.MatchString(trace) {
-		req.Header.Set("traceparent", trace)
+	carried, err := d.CarryOverHTTP()
+	if err != nil {
+		return dlq.FailedDrive, 0, fmt.Sprintf("%v: retry it with headers_patch or key_base64", err)
 	}
-	req.Header.Set(headerIdempotency, fmt.Sprintf("%s/%d", d.RootID, d.Generation))
+	for _, h := range carried.Headers { // first: none of them stands for what follows
+		req.Header.Add(h.Name, string(h.Value))
+	}
+	req.Header.Set("Content-Type", cmp.Or(carried.ContentType, typeOf(d.Send.Payload)))
+	req.Header.Set(headerIdempotency, d.IdempotencyKey())
 	req.Header.Set(HeaderMessageID, d.RootID.String())
 	req.Header.Set(HeaderGeneration, strconv.Itoa(d.Generation))
 	req.Header.Set(HeaderAttempt, strconv.Itoa(d.Number))
+	req.Header.Set(HeaderRevision, strconv.Itoa(d.Revision))
 	req.Header.Set(HeaderOriginalTopic, url.PathEscape(d.OriginalTopic))
 	if d.RedriveID != [16]byte{} {
 		req.Header.Set(HeaderRedriveID, d.RedriveID.String())
@@ -193,29 +198,9 @@ func (h *HTTP) failed(ctx context.Context, d *dlq.Drive, err error) (dlq.Attempt
 	return outcome, words
 }
 
-var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-
-// recordHeader returns the last header of that name, in any case: that is the
-// one that counts in Kafka.
-func recordHeader(d *dlq.Drive, name string) string {
-	value := ""
-	for _, h := range d.Send.Headers {
-		if strings.EqualFold(h.Name, name) {
-			value = string(h.Value)
-		}
-	}
-	return value
-}
-
-// contentType is the record's own, or what the payload looks like.
-func contentType(d *dlq.Drive) string {
-	own := recordHeader(d, "content-type")
-	if media, params, err := mime.ParseMediaType(own); err == nil {
-		if clean := mime.FormatMediaType(media, params); clean != "" {
-			return clean
-		}
-	}
-	switch dlq.EncodingOf(d.Send.Payload) {
+// typeOf is what the payload looks like.
+func typeOf(payload []byte) string {
+	switch dlq.EncodingOf(payload) {
 	case dlq.JSON:
 		return "application/json"
 	case dlq.Text:

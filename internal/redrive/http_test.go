@@ -34,10 +34,10 @@ func httpDriver(t *testing.T, loopback bool, timeout time.Duration, atOnce int) 
 }
 
 func parcel(url string, payload string, headers ...dlq.Header) dlq.Drive {
-	id := uuid.New()
+	id, content := uuid.New(), dlq.Content{Payload: []byte(payload), Headers: headers}
 	return dlq.Drive{
-		Letter: dlq.Letter{ID: id, RootID: id, Generation: 2, OriginalTopic: "ordérs"}, Number: 4,
-		Send: dlq.Content{Payload: []byte(payload), Headers: headers}, To: dlq.Target{Kind: dlq.ToHTTP, URL: url},
+		Letter: dlq.Letter{ID: id, RootID: id, Generation: 2, OriginalTopic: "ordérs", Content: content}, Number: 4,
+		Send: content, To: dlq.Target{Kind: dlq.ToHTTP, URL: url},
 	}
 }
 
@@ -65,7 +65,7 @@ func TestARequestCarriesThePayloadAndWhoItIs(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "skald/1.2.3", "Idempotency-Key": d.RootID.String() + "/2", redrive.HeaderMessageID: d.RootID.String(),
-		redrive.HeaderGeneration: "2", redrive.HeaderAttempt: "4", redrive.HeaderRedriveID: d.RedriveID.String(), redrive.HeaderOriginalTopic: "ord%C3%A9rs",
+		redrive.HeaderGeneration: "2", redrive.HeaderRevision: "0", redrive.HeaderAttempt: "4", redrive.HeaderRedriveID: d.RedriveID.String(), redrive.HeaderOriginalTopic: "ord%C3%A9rs",
 		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	} {
 		if got.Header.Get(name) != want {

@@ -1,0 +1,75 @@
+package dlq
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+// IdempotencyKey is the key under which a drive is sent: the lineage's id and its
+// generation, the same for every retry of one content. What was edited is another
+// message, and a target that keeps answers by key must not give the old one: a
+// digest of what is sent then follows. So the key is the same again when the same
+// is sent again, also by another retry or redrive.
+func (d *Drive) IdempotencyKey() string {
+	key := fmt.Sprintf("%s/%d", d.RootID, d.Generation)
+	if tag := d.EditTag(); tag != "" {
+		key += "/" + tag
+	}
+	return key
+}
+
+// EditTag is 16 hexadecimal digits that tell one edited content of a letter from
+// another, "" when what is sent is the original.
+func (d *Drive) EditTag() string {
+	if sameContent(&d.Send, &d.Content) {
+		return ""
+	}
+	h := sha256.New()
+	part := func(b []byte) { // with its length, so that parts cannot be mistaken for each other
+		n := int64(len(b))
+		if b == nil {
+			n = -1
+		}
+		_ = binary.Write(h, binary.BigEndian, n) // a hash never fails
+		h.Write(b)
+	}
+	h.Write(d.RootID[:])
+	part(d.Send.Payload)
+	part(d.Send.Key)
+	for _, header := range d.Send.Headers {
+		part([]byte(header.Name))
+		part(header.Value)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+func sameContent(a, b *Content) bool {
+	if !sameBytes(a.Payload, b.Payload) || !sameBytes(a.Key, b.Key) || len(a.Headers) != len(b.Headers) {
+		return false
+	}
+	for i := range a.Headers {
+		if a.Headers[i].Name != b.Headers[i].Name || !sameBytes(a.Headers[i].Value, b.Headers[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+
+// With is a content with what an edit says of it: members that are nil stay.
+func (c Content) With(edit Content) Content {
+	if edit.Key != nil {
+		c.Key = edit.Key
+	}
+	if edit.Headers != nil {
+		c.Headers = edit.Headers
+	}
+	if edit.Payload != nil {
+		c.Payload = edit.Payload
+	}
+	return c
+}

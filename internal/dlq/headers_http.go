@@ -1,0 +1,213 @@
+package dlq
+
+import (
+	"fmt"
+	"mime"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Headers that carry to an HTTP target what a record has beside its payload. What
+// is percent-encoded has everything but A-Z, a-z, 0-9, "-", ".", "_" and "~" as
+// %XX, byte by byte, so that decoding gives the very bytes.
+const (
+	HTTPKey      = "X-Dlq-Key"      // percent-encoded; absent when there is no key
+	HTTPHeader   = "X-Dlq-Header"   // name=value of one header, both percent-encoded; without = when it has no value
+	HTTPWithheld = "X-Dlq-Withheld" // the percent-encoded name of one header with credentials that were not sent
+)
+
+// MaxHTTPHeaders is how many bytes of key and headers a request carries, as it is
+// written: servers take 8 KiB to 64 KiB in all.
+const MaxHTTPHeaders = 32 << 10
+
+// CarriedOverHTTP is what a request carries of key and headers of a record, in
+// their order.
+type CarriedOverHTTP struct {
+	Headers     []Header // to be added as they are; names may repeat
+	ContentType string   // the record's own, "" when it has none that is one
+	// Withheld names headers that hold credentials and stay here because the target
+	// is on another host than the letter's own (HTTPWithheld among Headers), Dropped
+	// those that are told in another way: of earlier redrives, and of the failure.
+	Withheld, Dropped []string
+}
+
+// CarryOverHTTP says how a content travels to an HTTP target beside its payload.
+// own: the target is on the host that the letter itself names, so it may have
+// credentials. Fault: Invalid with a field at /headers when key and headers take
+// more than MaxHTTPHeaders.
+//
+// A header goes under its own name when every server between here and there
+// passes it on unchanged and none takes it for an instruction: all that bear its
+// name, in any case, have a name of letters, digits and hyphens that means
+// nothing in HTTP and a value of printable ASCII. All others are an HTTPHeader.
+func CarryOverHTTP(c Content, own bool) (CarriedOverHTTP, error) {
+	var out CarriedOverHTTP
+	if c.Key != nil {
+		out.Headers = append(out.Headers, Header{Name: HTTPKey, Value: []byte(percent(string(c.Key)))})
+	}
+	plainly, times := map[string]bool{}, map[string]int{}
+	for _, h := range c.Headers {
+		name := strings.ToLower(h.Name)
+		times[name]++
+		before, known := plainly[name]
+		plainly[name] = (before || !known) && ownName.MatchString(name) && !meansSomething(name) && h.Value != nil && ownValue.Match(h.Value)
+	}
+	trace, media := out.decided(c.Headers, times)
+	for _, h := range c.Headers {
+		name := strings.ToLower(h.Name)
+		switch {
+		case toldOtherwise(name):
+			out.Dropped = append(out.Dropped, h.Name)
+		case name == headerTrace && trace, name == headerType && media:
+		case !own && secret(name):
+			out.Withheld = append(out.Withheld, h.Name)
+			out.Headers = append(out.Headers, Header{Name: HTTPWithheld, Value: []byte(percent(h.Name))})
+		case plainly[name]:
+			out.Headers = append(out.Headers, h)
+		default:
+			pair := percent(h.Name)
+			if h.Value != nil {
+				pair += "=" + percent(string(h.Value))
+			}
+			out.Headers = append(out.Headers, Header{Name: HTTPHeader, Value: []byte(pair)})
+		}
+	}
+	size := 0
+	for _, h := range out.Headers {
+		size += len(h.Name) + len(": \r\n") + len(h.Value)
+	}
+	if size > MaxHTTPHeaders {
+		return out, fault.New(fault.Invalid, CodeInvalid, "its key and headers take %d bytes of an HTTP request, which carries at most %d", size, MaxHTTPHeaders).
+			With(fault.Field{Pointer: "/headers", Code: "too_long", Message: fmt.Sprintf("take %d bytes of an HTTP request with the key, which carries at most %d", size, MaxHTTPHeaders)})
+	}
+	return out, nil
+}
+
+const (
+	headerTrace = "traceparent"
+	headerType  = "content-type"
+)
+
+// decided takes what of the record decides something of the request: the last
+// traceparent and the last content-type that are well-formed. trace and media:
+// there was only that one, so that nothing is left to be told of it.
+func (out *CarriedOverHTTP) decided(headers []Header, times map[string]int) (trace, media bool) {
+	parent := ""
+	for _, h := range headers {
+		switch strings.ToLower(h.Name) {
+		case headerTrace:
+			if traceparent.Match(h.Value) {
+				parent = string(h.Value)
+			}
+		case headerType:
+			if media := cleanType(string(h.Value)); media != "" {
+				out.ContentType = media
+			}
+		}
+	}
+	if parent != "" {
+		out.Headers = append(out.Headers, Header{Name: headerTrace, Value: []byte(parent)})
+	}
+	return parent != "" && times[headerTrace] == 1, out.ContentType != "" && times[headerType] == 1
+}
+
+func cleanType(s string) string {
+	media, params, err := mime.ParseMediaType(s)
+	if err != nil {
+		return ""
+	}
+	return mime.FormatMediaType(media, params)
+}
+
+// CarryOverHTTP is what the request of a drive carries. Fault: as above.
+func (d *Drive) CarryOverHTTP() (CarriedOverHTTP, error) {
+	return CarryOverHTTP(d.Send, d.SameHost(&d.To))
+}
+
+// SameHost tells whether a URL is on the host that the letter's own target names:
+// credentials in its headers go nowhere else.
+func (l *Letter) SameHost(to *Target) bool {
+	if l.Target.Kind != ToHTTP || to.Kind != ToHTTP {
+		return false
+	}
+	mine, err := url.Parse(l.Target.URL)
+	if err != nil {
+		return false
+	}
+	there, err := url.Parse(to.URL)
+	return err == nil && strings.EqualFold(mine.Scheme, there.Scheme) && strings.EqualFold(mine.Host, there.Host) && mine.Host != ""
+}
+
+var (
+	traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+	// Proxies drop names with other characters unsaid; and _ and - become the same
+	// character where names become variables, so that x_dlq_key could pass for ours.
+	ownName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	ownValue = regexp.MustCompile(`^([!-~]([ -~]*[!-~])?)?$`)
+)
+
+// meaningful are names that servers and proxies act upon, or that targets take
+// for the word of who calls; meaningfulBegins are beginnings of such.
+var (
+	meaningful = words(`host connection keep-alive te trailer trailers upgrade expect date via forwarded from origin referer range user-agent
+		transfer-encoding max-forwards pragma cache-control early-data priority http2-settings alt-used idempotency-key traceparent
+		accept accept-charset accept-encoding accept-language x-real-ip x-client-ip x-cluster-client-ip true-client-ip cf-connecting-ip
+		x-http-method x-http-method-override x-method-override x-rewrite-url x-url-scheme x-ssl-client-cert front-end-https`)
+	meaningfulBegins = []string{
+		ownPrefix, "content-", "proxy-", "sec-", "if-", "access-control-", "x-forwarded-", "x-original-", "x-envoy-", "x-amzn-", "x-saga-", "x-skald-",
+	}
+)
+
+func words(s string) map[string]bool {
+	all := map[string]bool{}
+	for _, w := range strings.Fields(s) {
+		all[w] = true
+	}
+	return all
+}
+
+func meansSomething(name string) bool {
+	if meaningful[name] {
+		return true
+	}
+	for _, p := range meaningfulBegins {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// secretWords are what the names of headers with credentials hold.
+var secretWords = []string{
+	"authorization", "authenticate", "cookie", "password", "passwd", "secret", "token", "apikey", "api-key", "credential", "private-key",
+}
+
+var hyphens = strings.NewReplacer("_", "-", ".", "-")
+
+// secret tells whether a header is likely to hold credentials.
+func secret(name string) bool {
+	name = hyphens.Replace(name)
+	for _, w := range secretWords {
+		if strings.Contains(name, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// k1s0 is the family whose names are words that mean other things elsewhere.
+const k1s0 = 1
+
+// toldOtherwise tells whether what a header says is told in another way: it is
+// Skald's own, or the letter's failure has it.
+func toldOtherwise(name string) bool {
+	s, ok := slots[name]
+	return OwnHeader(name) || ok && s.family != k1s0
+}
+
+// percent encodes all but the unreserved characters of RFC 3986.
+func percent(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
